@@ -1,0 +1,246 @@
+package safebrowsing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// version is sent to the server, as part of the user agent.
+const version = "0.1.0"
+
+// settings are what makes two engines different. It is comparable: server
+// blocks whose settings are equal share an engine. Fields with several values
+// are joined by a space.
+type settings struct {
+	key        string
+	endpoint   string // "": Google's
+	lists      string
+	maxEntries int    // 0: no limit
+	db         string // folder; "": in memory only
+	resolvers  string
+	cache      int
+}
+
+func (s settings) listNames() []string { return strings.Fields(s.lists) }
+
+func (s settings) client() (*protocol.Client, error) {
+	return protocol.NewClient(protocol.Config{
+		Endpoint:   s.endpoint,
+		Key:        s.key,
+		UserAgent:  "coredns-safebrowsing/" + version,
+		Resolvers:  strings.Fields(s.resolvers),
+		MaxEntries: s.maxEntries,
+	})
+}
+
+// origin names the server in stored lists.
+func (s settings) origin() string {
+	if s.endpoint == "" {
+		return protocol.DefaultEndpoint
+	}
+	return s.endpoint
+}
+
+// threatsOf returns the threats that lists of these names hold. A list whose
+// name is not one of Google's may hold any.
+func threatsOf(lists []string) (threats lookup.Threats) {
+	for _, name := range lists {
+		base, _, _ := strings.Cut(name, "-")
+		switch base {
+		case "se":
+			threats = threats.With(lookup.SocialEngineering)
+		case "mw":
+			threats = threats.With(lookup.Malware)
+		case "uws", "uwsa":
+			threats = threats.With(lookup.UnwantedSoftware)
+		case "pha":
+			threats = threats.With(lookup.PotentiallyHarmfulApplication)
+		default:
+			return lookup.AllThreats
+		}
+	}
+	return threats
+}
+
+// engine is the lists, the checker and the updater behind one or more server
+// blocks.
+type engine struct {
+	settings settings
+	checker  *lookup.Checker
+	updater  *updater.Updater
+	client   *protocol.Client
+	reporter *reporter
+	ready    atomic.Bool
+
+	cancel context.CancelFunc // ends run
+	wg     sync.WaitGroup     // of run
+}
+
+// newEngine makes an engine and puts the lists that are on disk in force. It
+// asks nobody. A disk that cannot be used is reported and done without.
+func newEngine(s settings) (*engine, error) {
+	e := &engine{settings: s}
+	e.reporter = newReporter(s, func() { e.ready.Store(true) })
+	client, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	store := e.openStore()
+	schedule, err := updater.NewSchedule(store)
+	if err != nil {
+		e.reporter.report(updater.Event{Kind: updater.LoadFailed, Err: err})
+	}
+	database := new(lookup.Database)
+	e.client = client
+	e.updater, err = updater.New(updater.Config{
+		Source:     client,
+		Database:   database,
+		Schedule:   schedule,
+		Store:      store,
+		Lists:      s.listNames(),
+		MaxEntries: s.maxEntries,
+		Report:     e.reporter.report,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.checker, err = lookup.NewChecker(lookup.Config{
+		Database: database,
+		Searcher: updater.Pace(client, schedule, e.reporter.report),
+		Threats:  threatsOf(s.listNames()),
+		Cache:    s.cache,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if e.updater.Load() {
+		e.ready.Store(true)
+	}
+	return e, nil
+}
+
+func (e *engine) openStore() *updater.Store {
+	if e.settings.db == "" {
+		return nil
+	}
+	store, err := updater.OpenStore(e.settings.db, e.settings.origin())
+	if err != nil {
+		e.reporter.report(updater.Event{Kind: updater.StoreFailed, Err: err})
+		return nil
+	}
+	return store
+}
+
+// start begins to keep the lists fresh, in a goroutine that ends with stop.
+func (e *engine) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	e.cancel = cancel
+	e.wg.Go(func() { e.updater.Run(ctx) })
+}
+
+// stop ends everything that the engine does and waits for it.
+func (e *engine) stop() {
+	e.cancel()
+	e.checker.Close()
+	e.wg.Wait()
+	e.client.Close()
+}
+
+// registry holds the engines of this process.
+type registry struct {
+	mu       sync.Mutex
+	engines  map[settings]*shared
+	holdings map[*SafeBrowsing]holding
+}
+
+// shared is an engine and how many hold it.
+type shared struct {
+	*engine
+	holders int
+}
+
+// holding is the hold of a server block, which belongs to the generation of the
+// Corefile that it was read from.
+type holding struct {
+	settings   settings
+	generation uint64
+}
+
+var engines = registry{engines: make(map[settings]*shared), holdings: make(map[*SafeBrowsing]holding)}
+
+// acquire returns the engine with these settings, which is started if there is
+// none.
+func (r *registry) acquire(holder *SafeBrowsing, s settings, generation uint64) (*engine, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.engines[s]
+	if e == nil {
+		made, err := newEngine(s)
+		if err != nil {
+			return nil, fmt.Errorf("starting: %w", err)
+		}
+		made.start()
+		e = &shared{engine: made}
+		r.engines[s] = e
+	}
+	e.holders++
+	r.holdings[holder] = holding{settings: s, generation: generation}
+	return e.engine, nil
+}
+
+// release ends the hold of a server block, and with the last one the engine.
+func (r *registry) release(holder *SafeBrowsing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(holder)
+}
+
+// releaseAfter ends the holds of all generations after one. CoreDNS does not
+// shut down a new instance whose listeners could not be bound: it only tells
+// the old one that the restart has failed.
+func (r *registry) releaseAfter(generation uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for holder, h := range r.holdings {
+		if h.generation > generation {
+			r.drop(holder)
+		}
+	}
+}
+
+func (r *registry) drop(holder *SafeBrowsing) {
+	h, ok := r.holdings[holder]
+	if !ok {
+		return
+	}
+	delete(r.holdings, holder)
+	e := r.engines[h.settings]
+	if e.holders--; e.holders > 0 {
+		return
+	}
+	delete(r.engines, h.settings)
+	e.stop()
+	for _, list := range h.settings.listNames() {
+		if !r.keeps(list) {
+			forget(list)
+		}
+	}
+}
+
+// keeps reports whether an engine keeps the list. The caller holds mu.
+func (r *registry) keeps(list string) bool {
+	for s := range r.engines {
+		if slices.Contains(s.listNames(), list) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,224 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// DefaultEndpoint is the address of Google's server.
+const DefaultEndpoint = "https://safebrowsing.googleapis.com"
+
+// Config says how a Client reaches the server.
+type Config struct {
+	Endpoint   string   // zero: DefaultEndpoint
+	Key        string   // API key; zero: none is sent
+	UserAgent  string   // required; "name/version"
+	Resolvers  []string // "address:port" of name servers that know the endpoint's name; none: the system's
+	MaxEntries int      // of a list, asked of the server; zero: no limit
+	// Transport replaces the connection to the server in tests; nil: HTTP.
+	Transport http.RoundTripper
+}
+
+// Sizes above which an answer is refused, in bytes. The largest list known is
+// under 10 MB on the wire.
+const (
+	maxListBytes   = 128 << 20
+	maxSearchBytes = 4 << 20
+)
+
+// Client speaks to one Safe Browsing v5 server. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	base *url.URL
+	http *http.Client
+}
+
+// NewClient returns a Client, or an error that says what is wrong with the
+// configuration, without the key in it.
+func NewClient(cfg Config) (*Client, error) {
+	base, err := url.Parse(cmp.Or(cfg.Endpoint, DefaultEndpoint))
+	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
+	}
+	for _, c := range []byte(cfg.Key) {
+		if c <= ' ' || c >= 0x7f {
+			return nil, errors.New("the API key holds a space or another character that no key has")
+		}
+	}
+	if cfg.UserAgent == "" {
+		return nil, errors.New("a client needs a user agent")
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = transport(cfg.Resolvers)
+	}
+	return &Client{cfg: cfg, base: base, http: &http.Client{
+		Transport: cfg.Transport,
+		// A redirect could carry the key elsewhere: it is an answer like any
+		// other whose status is not 200.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Close ends idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// transport is the standard one, with gzip, HTTP/2 and HTTPS_PROXY, but for
+// bounds on each step and its own way to resolve names: this server may be the
+// machine's only resolver.
+func transport(resolvers []string) *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	if len(resolvers) > 0 {
+		dialer.Resolver = resolver(resolvers)
+	}
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		ForceAttemptHTTP2:      true,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  30 * time.Second,
+		IdleConnTimeout:        90 * time.Second,
+		MaxIdleConnsPerHost:    4,
+		MaxResponseHeaderBytes: 1 << 16,
+	}
+}
+
+// resolver asks the given name servers in turn, whatever the system would ask.
+func resolver(servers []string) *net.Resolver {
+	var next atomic.Uint32
+	return &net.Resolver{
+		PreferGo: true,
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
+		},
+	}
+}
+
+// get asks for path and decodes the answer, of at most maxBytes, into m.
+func (c *Client) get(ctx context.Context, path string, query url.Values, maxBytes int64, m proto.Message) error {
+	u := *c.base
+	u.Path = strings.TrimSuffix(u.Path, "/") + path
+	query.Set("alt", "proto")
+	u.RawQuery = query.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return withoutURL(err)
+	}
+	r.Header.Set("Accept", "application/x-protobuf")
+	r.Header.Set("User-Agent", c.cfg.UserAgent)
+	if c.cfg.Key != "" {
+		r.Header.Set("X-Goog-Api-Key", c.cfg.Key)
+	}
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return c.statusError(answer)
+	}
+	body, err := readBody(answer, maxBytes)
+	if err != nil {
+		return err
+	}
+	return decode(answer.Header.Get("Content-Type"), body, m)
+}
+
+// withoutURL takes the URL, which is long and says which prefixes were asked,
+// out of an error.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// readBody reads all of an answer, unless it is larger than maxBytes.
+func readBody(answer *http.Response, maxBytes int64) ([]byte, error) {
+	if answer.ContentLength > maxBytes {
+		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d are taken", updater.ErrMalformed, answer.ContentLength, maxBytes)
+	}
+	if n := answer.ContentLength; n >= 0 {
+		body := make([]byte, n)
+		_, err := io.ReadFull(answer.Body, body)
+		return body, err
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBytes+1))
+	if err == nil && int64(len(body)) > maxBytes {
+		err = fmt.Errorf("%w: an answer of more than %d bytes", updater.ErrMalformed, maxBytes)
+	}
+	return body, err
+}
+
+// decode reads an answer in binary form, or in the JSON form that some servers
+// send whatever they are asked.
+func decode(contentType string, body []byte, m proto.Message) (err error) {
+	media, _, _ := mime.ParseMediaType(contentType)
+	switch media {
+	case "", "application/x-protobuf", "application/protobuf", "application/vnd.google.protobuf", "application/octet-stream":
+		err = proto.Unmarshal(body, m)
+	case "application/json":
+		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, m)
+	default:
+		err = fmt.Errorf("an answer of type %q", media)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", updater.ErrMalformed, err)
+	}
+	return nil
+}
+
+// statusError reads what the server says about a failure.
+func (c *Client) statusError(answer *http.Response) error {
+	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: retryAfter(answer.Header.Get("Retry-After"))}
+	var body struct {
+		Error struct{ Message string }
+	}
+	raw, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<14))
+	if json.Unmarshal(raw, &body) == nil {
+		e.Message = c.printable(body.Error.Message)
+	}
+	return e
+}
+
+// printable makes a server's words fit for a log line.
+func (c *Client) printable(text string) string {
+	if c.cfg.Key != "" {
+		text = strings.ReplaceAll(text, c.cfg.Key, "(the key)")
+	}
+	text = strings.Map(func(r rune) rune {
+		if strconv.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+	return text[:min(len(text), 300)]
+}
+
+// retryAfter reads the header of that name (RFC 9110 section 10.2.3).
+func retryAfter(value string) time.Duration {
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return max(0, time.Until(date))
+	}
+	return 0
+}

@@ -1,0 +1,202 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/bits"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// rice is a list of ascending integers in Rice-delta coding ("Local Database"),
+// as the four messages of the protocol hold it.
+type rice struct {
+	width     int       // bytes of an integer: 4, 8, 16 or 32
+	first     [4]uint64 // the first integer, least significant limb first
+	parameter int32
+	count     int32 // of differences: one less than there are integers
+	data      []byte
+}
+
+// riceParameters are the least and the greatest parameter at each width.
+func riceParameters(width int) (least, greatest int32) {
+	switch width {
+	case 4:
+		return 3, 30
+	case 8:
+		return 35, 62
+	case 16:
+		return 99, 126
+	}
+	return 227, 254
+}
+
+// check finds what is wrong with the numbers around the data, before anything
+// is allocated or decoded for them.
+func (r rice) check() error {
+	if r.count < 0 {
+		return fmt.Errorf("%w: Rice coding of %d differences", updater.ErrMalformed, r.count)
+	}
+	if r.count == 0 {
+		return nil // one integer: parameter and data are not looked at
+	}
+	if least, greatest := riceParameters(r.width); r.parameter < least || r.parameter > greatest {
+		return fmt.Errorf("%w: Rice parameter %d, must be %d to %d", updater.ErrMalformed, r.parameter, least, greatest)
+	}
+	if int64(r.count)*(int64(r.parameter)+1) > 8*int64(len(r.data)) {
+		return fmt.Errorf("%w: %d differences cannot be in %d bytes of Rice coding", updater.ErrMalformed, r.count, len(r.data))
+	}
+	return nil
+}
+
+// reader returns the integers, big-endian, width bytes each. Bits left over at
+// the end are padding. The caller has checked r.
+func (r rice) reader() io.Reader {
+	return &riceReader{rice: r, value: r.first, left: int(r.count) + 1}
+}
+
+// riceReader decodes while it is read.
+type riceReader struct {
+	rice
+	value  [4]uint64 // the integer to write next, least significant limb first
+	begun  bool      // value is the result of a difference or has been written
+	left   int       // integers not yet written
+	window uint64    // bits of data not yet used, the next one lowest
+	filled uint      // how many bits are in window; those above are zero
+}
+
+// Read implements io.Reader. It writes whole integers only.
+func (r *riceReader) Read(p []byte) (n int, err error) {
+	if r.left == 0 {
+		return 0, io.EOF
+	}
+	if len(p) < r.width {
+		return 0, io.ErrShortBuffer
+	}
+	for ; r.left > 0 && len(p)-n >= r.width; r.left-- {
+		if err := r.advance(); err != nil {
+			return n, err
+		}
+		if r.width == 4 {
+			binary.BigEndian.PutUint32(p[n:], uint32(r.value[0]))
+		} else {
+			r.put(p[n:])
+		}
+		n += r.width
+	}
+	return n, nil
+}
+
+func (r *riceReader) put(p []byte) {
+	limbs := r.width / 8
+	for i := range limbs {
+		binary.BigEndian.PutUint64(p[8*i:], r.value[limbs-1-i])
+	}
+}
+
+// advance adds the next difference to value.
+func (r *riceReader) advance() error {
+	if !r.begun {
+		r.begun = true
+		return nil
+	}
+	quotient, err := r.unary()
+	if err != nil {
+		return err
+	}
+	k := uint(r.parameter)
+	if r.width > 4 {
+		return r.advanceWide(quotient, k)
+	}
+	remainder, err := r.take(k)
+	if err != nil {
+		return err
+	}
+	r.value[0] += quotient<<k | remainder
+	if r.value[0]>>32 != 0 {
+		return fmt.Errorf("%w: Rice-coded value exceeds 32 bits", updater.ErrMalformed)
+	}
+	return nil
+}
+
+func (r *riceReader) advanceWide(quotient uint64, k uint) error {
+	var delta [4]uint64
+	for at := uint(0); at < k; at += 32 {
+		part, err := r.take(min(32, k-at))
+		if err != nil {
+			return err
+		}
+		delta[at/64] |= part << (at % 64)
+	}
+	delta[k/64] |= quotient << (k % 64)
+	if high := quotient >> (64 - k%64); high != 0 { // unary keeps this within the width
+		delta[k/64+1] |= high
+	}
+	var carry uint64
+	for i := range r.width / 8 {
+		r.value[i], carry = bits.Add64(r.value[i], delta[i], carry)
+	}
+	if carry != 0 {
+		return fmt.Errorf("%w: Rice-coded value exceeds %d bits", updater.ErrMalformed, 8*r.width)
+	}
+	return nil
+}
+
+// unary reads a number written as so many ones and a zero. The greatest that
+// makes sense is checked while counting, so that a run of ones ends soon.
+func (r *riceReader) unary() (uint64, error) {
+	greatest := uint64(1)<<(8*r.width-int(r.parameter)) - 1
+	var n uint64
+	for {
+		r.fill()
+		if r.filled == 0 {
+			return 0, r.cut()
+		}
+		ones := uint(bits.TrailingZeros64(^r.window))
+		if n += uint64(min(ones, r.filled)); n > greatest {
+			return 0, fmt.Errorf("%w: Rice quotient exceeds %d", updater.ErrMalformed, greatest)
+		}
+		if ones < r.filled {
+			r.window >>= ones + 1
+			r.filled -= ones + 1
+			return n, nil
+		}
+		r.window, r.filled = 0, 0
+	}
+}
+
+// take reads the next n bits, at most 32, the least significant first.
+func (r *riceReader) take(n uint) (uint64, error) {
+	if r.filled < n {
+		if r.fill(); r.filled < n {
+			return 0, r.cut()
+		}
+	}
+	v := r.window & (1<<n - 1)
+	r.window >>= n
+	r.filled -= n
+	return v, nil
+}
+
+func (r *riceReader) cut() error {
+	return fmt.Errorf("%w: Rice coding ends with %d values to come", updater.ErrMalformed, r.left)
+}
+
+// fill tops the window up to more than 56 bits, or to all that is left. Bits
+// are taken from each byte from the lowest up.
+func (r *riceReader) fill() {
+	if len(r.data) >= 8 {
+		taken := (63 - r.filled) / 8
+		r.window |= binary.LittleEndian.Uint64(r.data) << r.filled
+		r.data = r.data[taken:]
+		r.filled += 8 * taken
+		r.window &= 1<<r.filled - 1
+		return
+	}
+	for r.filled <= 56 && len(r.data) > 0 {
+		r.window |= uint64(r.data[0]) << r.filled
+		r.data = r.data[1:]
+		r.filled += 8
+	}
+}

@@ -1,0 +1,234 @@
+package protocol
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// bytesParam is how values of type bytes go into a URL.
+var bytesParam = base64.URLEncoding
+
+// Fetch implements updater.Source by hashLists.batchGet.
+func (c *Client) Fetch(ctx context.Context, wanted []updater.Want) ([]updater.Update, error) {
+	query := c.constraints()
+	for _, w := range wanted {
+		query.Add("names", w.List)
+		if w.Version != nil {
+			query.Add("version", bytesParam.EncodeToString(w.Version))
+		}
+	}
+	var answer sbv5.BatchGetHashListsResponse
+	if err := c.get(ctx, "/v5/hashLists:batchGet", query, maxListBytes, &answer); err != nil {
+		return nil, fmt.Errorf("fetching lists: %w", err)
+	}
+	if len(answer.HashLists) != len(wanted) {
+		return nil, fmt.Errorf("fetching lists: %w: %d lists in the answer, asked for %d", updater.ErrMalformed, len(answer.HashLists), len(wanted))
+	}
+	updates := make([]updater.Update, 0, len(wanted))
+	for i, list := range answer.HashLists {
+		if list.GetName() != wanted[i].List {
+			return nil, fmt.Errorf("fetching lists: %w: list %q in place of %q", updater.ErrMalformed, list.GetName(), wanted[i].List)
+		}
+		updates = append(updates, updateOf(list))
+	}
+	return updates, nil
+}
+
+// FetchOne fetches one list by hashList.get.
+func (c *Client) FetchOne(ctx context.Context, w updater.Want) (updater.Update, error) {
+	query := c.constraints()
+	if w.Version != nil {
+		query.Set("version", bytesParam.EncodeToString(w.Version))
+	}
+	var list sbv5.HashList
+	if err := c.get(ctx, "/v5/hashList/"+url.PathEscape(w.List), query, maxListBytes, &list); err != nil {
+		return updater.Update{}, fmt.Errorf("fetching list %s: %w", w.List, err)
+	}
+	if list.GetName() != w.List {
+		return updater.Update{}, fmt.Errorf("fetching list %s: %w: list %q in its place", w.List, updater.ErrMalformed, list.GetName())
+	}
+	return updateOf(&list), nil
+}
+
+func (c *Client) constraints() url.Values {
+	query := url.Values{}
+	if c.cfg.MaxEntries > 0 {
+		query.Set("sizeConstraints.maxDatabaseEntries", strconv.Itoa(c.cfg.MaxEntries))
+	}
+	return query
+}
+
+// ListInfo describes a list that the server offers.
+type ListInfo struct {
+	Name        string
+	Description string
+	Threats     lookup.Threats
+}
+
+// maxPages bounds the pages of a list of lists, against a server whose pages
+// never end.
+const maxPages = 100
+
+// Lists returns the lists that the server offers, by hashLists.list.
+func (c *Client) Lists(ctx context.Context) ([]ListInfo, error) {
+	var all []ListInfo
+	token := ""
+	for range maxPages {
+		query := url.Values{}
+		if token != "" {
+			query.Set("pageToken", token)
+		}
+		var page sbv5.ListHashListsResponse
+		if err := c.get(ctx, "/v5/hashLists", query, maxSearchBytes, &page); err != nil {
+			return nil, fmt.Errorf("listing lists: %w", err)
+		}
+		for _, l := range page.HashLists {
+			info := ListInfo{Name: l.GetName(), Description: l.GetMetadata().GetDescription()}
+			for _, t := range l.GetMetadata().GetThreatTypes() {
+				if threat := threatOf(t); threat != lookup.NoThreat {
+					info.Threats = info.Threats.With(threat)
+				}
+			}
+			all = append(all, info)
+		}
+		if token = page.GetNextPageToken(); token == "" {
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("listing lists: %w: more than %d pages", updater.ErrMalformed, maxPages)
+}
+
+// updateOf checks the shape of a list's message and prepares its decoding.
+func updateOf(list *sbv5.HashList) updater.Update {
+	u := updater.Update{Version: list.GetVersion(), Partial: list.GetPartialUpdate(), Checksum: list.GetSha256Checksum()}
+	if len(u.Checksum) == 0 {
+		u.Checksum = nil
+	}
+	wait, err := duration(list.GetMinimumWaitDuration())
+	if err != nil {
+		u.Err = fmt.Errorf("minimum wait: %w", err)
+		return u
+	}
+	u.MinimumWait = wait
+	width, err := updater.Width(list.GetName())
+	if err != nil {
+		u.Err = err
+		return u
+	}
+	if removals := list.GetCompressedRemovals(); removals != nil {
+		r := rice{4, [4]uint64{uint64(removals.GetFirstValue())}, removals.GetRiceParameter(), removals.GetEntriesCount(), removals.GetEncodedData()}
+		if u.Err = r.check(); u.Err != nil {
+			return u
+		}
+		u.Removals, u.RemovalCount = r.reader(), int(r.count)+1
+	}
+	additions, ok := additionsOf(list)
+	if !ok {
+		return u
+	}
+	if additions.width != width {
+		u.Err = fmt.Errorf("%w: additions of %d bytes in list %s", updater.ErrMalformed, additions.width, list.GetName())
+		return u
+	}
+	if u.Err = additions.check(); u.Err == nil {
+		u.Additions, u.AdditionCount = additions.reader(), int(additions.count)+1
+	}
+	return u
+}
+
+// additionsOf returns the additions of a list, and whether there are any: a
+// message that is present but empty is one entry of zero bytes.
+func additionsOf(list *sbv5.HashList) (rice, bool) {
+	switch a := list.GetCompressedAdditions().(type) {
+	case *sbv5.HashList_AdditionsFourBytes:
+		m := a.AdditionsFourBytes
+		return rice{4, [4]uint64{uint64(m.GetFirstValue())}, m.GetRiceParameter(), m.GetEntriesCount(), m.GetEncodedData()}, true
+	case *sbv5.HashList_AdditionsEightBytes:
+		m := a.AdditionsEightBytes
+		return rice{8, [4]uint64{m.GetFirstValue()}, m.GetRiceParameter(), m.GetEntriesCount(), m.GetEncodedData()}, true
+	case *sbv5.HashList_AdditionsSixteenBytes:
+		m := a.AdditionsSixteenBytes
+		return rice{16, [4]uint64{m.GetFirstValueLo(), m.GetFirstValueHi()}, m.GetRiceParameter(), m.GetEntriesCount(), m.GetEncodedData()}, true
+	case *sbv5.HashList_AdditionsThirtyTwoBytes:
+		m := a.AdditionsThirtyTwoBytes
+		first := [4]uint64{m.GetFirstValueFourthPart(), m.GetFirstValueThirdPart(), m.GetFirstValueSecondPart(), m.GetFirstValueFirstPart()}
+		return rice{32, first, m.GetRiceParameter(), m.GetEntriesCount(), m.GetEncodedData()}, true
+	}
+	return rice{}, false
+}
+
+// duration reads a duration that must not be negative. Absent means zero.
+func duration(d *durationpb.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	if err := d.CheckValid(); err != nil || d.AsDuration() < 0 {
+		return 0, fmt.Errorf("%w: duration of %d s and %d ns", updater.ErrMalformed, d.GetSeconds(), d.GetNanos())
+	}
+	return d.AsDuration(), nil
+}
+
+// Search implements lookup.Searcher by hashes.search.
+func (c *Client) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+	query := url.Values{}
+	for _, p := range prefixes {
+		query.Add("hashPrefixes", bytesParam.EncodeToString(p[:]))
+	}
+	var answer sbv5.SearchHashesResponse
+	if err := c.get(ctx, "/v5/hashes:search", query, maxSearchBytes, &answer); err != nil {
+		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
+	}
+	life, err := duration(answer.GetCacheDuration())
+	if err != nil {
+		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
+	}
+	result := lookup.Answer{Life: life}
+	for _, f := range answer.FullHashes {
+		if len(f.GetFullHash()) != len(lookup.FullHash{}) {
+			return lookup.Answer{}, fmt.Errorf("searching full hashes: %w: full hash of %d bytes", updater.ErrMalformed, len(f.GetFullHash()))
+		}
+		if threats := enforceable(f.GetFullHashDetails()); threats != 0 {
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: threats})
+		}
+	}
+	return result, nil
+}
+
+// enforceable returns the threats that may be acted on. A detail with a threat
+// type or an attribute that is unknown is dropped whole, as the schema demands.
+// So are the two attributes that are known: CANARY is not for enforcement, and
+// FRAME_ONLY is for content in a frame, which a resolver cannot tell.
+func enforceable(details []*sbv5.FullHash_FullHashDetail) (threats lookup.Threats) {
+	for _, d := range details {
+		threat := threatOf(d.GetThreatType())
+		if threat != lookup.NoThreat && len(d.GetAttributes()) == 0 {
+			threats = threats.With(threat)
+		}
+	}
+	return threats
+}
+
+// threatOf returns the threat of a type, or NoThreat for those that are unknown.
+func threatOf(t sbv5.ThreatType) lookup.Threat {
+	switch t {
+	case sbv5.ThreatType_MALWARE:
+		return lookup.Malware
+	case sbv5.ThreatType_SOCIAL_ENGINEERING:
+		return lookup.SocialEngineering
+	case sbv5.ThreatType_UNWANTED_SOFTWARE:
+		return lookup.UnwantedSoftware
+	case sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION:
+		return lookup.PotentiallyHarmfulApplication
+	}
+	return lookup.NoThreat
+}

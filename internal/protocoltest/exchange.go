@@ -1,0 +1,145 @@
+package protocoltest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// exchange is one request from its arrival to its end. The server's lock guards
+// what changes after begin: note, ended and pardon.
+type exchange struct {
+	server *Server
+	query  query
+	reply  reply
+	note   *Request
+	life   int  // of the client that asked, see referee.life
+	ended  bool // the referee knows the outcome
+	pardon bool // the client told that it cancels this one
+}
+
+// outcome is how an exchange ended for the client.
+type outcome int
+
+const (
+	received  outcome = iota // the whole answer
+	failed                   // no answer it could use
+	cancelled                // the client lost interest, which is no failure
+)
+
+// begin notes a request that has just arrived, has it judged, and makes its reply.
+func (s *Server) begin(r *http.Request) *exchange {
+	x := &exchange{server: s, query: parseQuery(r)}
+	now := time.Now()
+	body := hasBody(r)
+	s.locked(func() {
+		x.note = newRequest(&x.query, now, r.UserAgent())
+		s.requests = append(s.requests, x.note)
+		s.referee.judgeForm(&x.query, r, body, s.key)
+		s.referee.judge(&x.query, now, s.owners)
+		x.life = s.referee.life
+		s.last = x
+		x.reply = s.answer(&x.query, r)
+		x.note.Fault = x.reply.fault
+	})
+	return x
+}
+
+// think waits as long as the reply is to be delayed, or until ctx ends.
+func (x *exchange) think(ctx context.Context) error {
+	if x.reply.delay > 0 {
+		timer := time.NewTimer(x.reply.delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		x.interrupt(ctx)
+		return ctx.Err()
+	}
+	return nil
+}
+
+// deliver notes that the reply is on its way. A reply of no use to the client has
+// failed at once, whether its body is read or not.
+func (x *exchange) deliver() {
+	x.server.locked(func() {
+		x.note.Answered = time.Now()
+		x.note.Status = x.reply.status
+	})
+	if x.reply.useless || x.reply.closed {
+		x.end(failed)
+	}
+}
+
+// interrupt ends an exchange whose context has ended. A time-out is a failure
+// (pages "Request Frequency"), a cancellation is none: the client shuts down.
+func (x *exchange) interrupt(ctx context.Context) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		x.end(failed)
+		return
+	}
+	x.end(cancelled)
+}
+
+// end tells the referee the outcome. Only the first call counts.
+func (x *exchange) end(how outcome) {
+	x.server.locked(func() {
+		if x.ended {
+			return
+		}
+		x.ended = true
+		x.note.Done = true
+		if how == failed && x.pardon {
+			how = cancelled
+		}
+		x.note.Failed = how == failed
+		x.note.Cancelled = how == cancelled
+		at := x.note.Answered
+		if at.IsZero() {
+			at = time.Now()
+		}
+		x.server.referee.learn(x, how, at)
+	})
+}
+
+// ClientStarted tells that the client was started again: it knows nothing any more
+// of the prefixes it searched for and of requests under way, but it does know the
+// schedule it saved. It may have lost the last version it was given.
+func (s *Server) ClientStarted() { s.locked(s.referee.clientStarted) }
+
+// ClientLostState tells that the client starts with an empty disk: it knows no
+// minimum wait, no back-off and no version.
+func (s *Server) ClientLostState() {
+	s.locked(func() {
+		s.referee.clientStarted()
+		s.referee.clientLostState()
+	})
+}
+
+// ClientCancelled tells that the client cancelled its last request because it was
+// shutting down, which is no failure and calls for no back-off. It may be called
+// before or after that request ends.
+func (s *Server) ClientCancelled() {
+	s.locked(func() {
+		x := s.last
+		if x == nil {
+			return
+		}
+		x.pardon = true
+		if x.ended && x.note.Failed && x.life == s.referee.life {
+			s.referee.undoFailure()
+			x.note.Failed, x.note.Cancelled = false, true
+		}
+	})
+}
+
+// JudgeSearchBackoff makes the referee judge the back-off of hashes.search too:
+// after status 429 or 403 that of list updates, after three other failures in a row
+// five minutes, doubling up to 30 with each further three. Off at the start.
+func (s *Server) JudgeSearchBackoff(on bool) {
+	s.locked(func() { s.referee.searches.judged = on })
+}

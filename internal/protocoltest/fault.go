@@ -1,0 +1,173 @@
+package protocoltest
+
+import (
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Fault is one way to spoil an answer. The fields may be combined where that makes
+// sense; of those that replace the whole answer the first in this order wins. The
+// zero Fault spoils nothing.
+type Fault struct {
+	// The whole answer, for every method.
+
+	Delay            time.Duration // the server thinks so long before it answers
+	CloseConnection  bool          // no answer at all
+	Status           int           // this status with Google's JSON error body
+	RetryAfter       time.Duration // header Retry-After beside Status
+	Redirect         string        // 302 to this URL
+	WrongContentType bool          // 200 with an HTML page, as captive portals do
+	Garbage          bool          // 200 with bytes that are no protobuf message
+	EndlessBody      bool          // 200 with a body that never ends
+	CutBody          bool          // the body breaks off half-way
+
+	// The frame of a list answer (batchGet, get).
+
+	WrongName   bool // the list carries another name
+	WrongOrder  bool // lists in another order; with one list: WrongName
+	MissingList bool // one list fewer; for get: an empty message
+
+	// The content of one list, or of all lists in the answer. An answer that has
+	// nothing to spoil ("nothing changed") is given a change first.
+
+	WrongChecksum      bool
+	NoChecksum         bool // changes without checksum
+	LyingCount         bool // entries_count far above what the data can hold
+	TruncatedRice      bool // the data ends inside a value
+	BadRiceParameter   bool
+	RemovalOutOfRange  bool // removes an index behind the end; for a full update: any
+	PartialWithoutBase bool // partial_update though the client sent no version
+	WrongWidth         bool // additions of another width than the name says
+	NoVersion          bool
+	NegativeWait       bool
+	Duplicate          bool // an addition that is there already
+
+	// ShortHash puts a full hash of 31 bytes into the answer of hashes.search.
+	ShortHash bool
+
+	// List restricts a fault to requests that name this list, and content faults
+	// and WrongName to this list in the answer. Empty: all.
+	List string
+}
+
+// queuedFault is a Fault that waits for left more requests of a method.
+type queuedFault struct {
+	method string // empty: any
+	left   int
+	fault  Fault
+}
+
+// Break queues a fault for the next n requests of a method: "batchGet", "get",
+// "list", "search", or "" for any. Each request takes the oldest fault that it can
+// show; a fault of list contents waits for a list request, ShortHash for a search.
+// A request refused with 400, 403, 404 or 405 takes none.
+func (s *Server) Break(method string, n int, f Fault) {
+	s.locked(func() { s.faults = append(s.faults, queuedFault{method: method, left: n, fault: f}) })
+}
+
+// Repair drops all queued faults.
+func (s *Server) Repair() { s.locked(func() { s.faults = nil }) }
+
+// takeFault returns the fault for a request and whether there is one.
+func (s *Server) takeFault(q *query) (Fault, bool) {
+	for i := range s.faults {
+		waiting := &s.faults[i]
+		if waiting.left <= 0 || !waiting.fits(q) {
+			continue
+		}
+		waiting.left--
+		f := waiting.fault
+		if waiting.left == 0 {
+			s.faults = slices.Delete(s.faults, i, i+1)
+		}
+		return f, true
+	}
+	return Fault{}, false
+}
+
+func (w *queuedFault) fits(q *query) bool {
+	f := &w.fault
+	switch {
+	case w.method != "" && w.method != q.method:
+		return false
+	case f.List != "" && !slices.Contains(q.names, f.List):
+		return false
+	case (f.breaksContent() || f.breaksFrame()) && !q.updatesLists():
+		return false
+	case f.ShortHash && q.method != methodSearch:
+		return false
+	}
+	return true
+}
+
+// breaksFrame reports whether the fault makes the client refuse a whole list answer
+// that arrived well.
+func (f *Fault) breaksFrame() bool { return f.WrongName || f.WrongOrder || f.MissingList }
+
+// breaksContent reports whether the fault spoils single lists.
+func (f *Fault) breaksContent() bool {
+	return f.WrongChecksum || f.NoChecksum || f.LyingCount || f.TruncatedRice ||
+		f.BadRiceParameter || f.RemovalOutOfRange || f.PartialWithoutBase ||
+		f.WrongWidth || f.NoVersion || f.NegativeWait || f.Duplicate
+}
+
+// breaksRequest reports whether no client can make use of the answer.
+func (f *Fault) breaksRequest() bool {
+	return f.CloseConnection || f.Status != 0 && f.Status != http.StatusOK || f.Redirect != "" ||
+		f.WrongContentType || f.Garbage || f.EndlessBody || f.CutBody || f.breaksFrame() || f.ShortHash
+}
+
+// ListFaults returns every fault that a client of lists must survive, by name.
+// "slow" takes an hour, so that it needs a synctest bubble or a client with a
+// time-out.
+func ListFaults() map[string]Fault {
+	faults := transportFaults()
+	for name, f := range map[string]Fault{
+		"wrong name":                  {WrongName: true},
+		"wrong order":                 {WrongOrder: true},
+		"missing list":                {MissingList: true},
+		"wrong checksum":              {WrongChecksum: true},
+		"no checksum":                 {NoChecksum: true},
+		"lying count":                 {LyingCount: true},
+		"truncated Rice data":         {TruncatedRice: true},
+		"Rice parameter out of range": {BadRiceParameter: true},
+		"removal out of range":        {RemovalOutOfRange: true},
+		"partial update without base": {PartialWithoutBase: true},
+		"wrong width":                 {WrongWidth: true},
+		"no version":                  {NoVersion: true},
+		"negative minimum wait":       {NegativeWait: true},
+		"duplicate entry":             {Duplicate: true},
+	} {
+		faults[name] = f
+	}
+	return faults
+}
+
+// SearchFaults returns every fault that a client of hashes.search must survive, by
+// name; for "slow" see ListFaults.
+func SearchFaults() map[string]Fault {
+	faults := transportFaults()
+	faults["full hash of 31 bytes"] = Fault{ShortHash: true}
+	return faults
+}
+
+// transportFaults are the faults that any answer can have.
+func transportFaults() map[string]Fault {
+	return map[string]Fault{
+		"status 400":        {Status: http.StatusBadRequest},
+		"status 403":        {Status: http.StatusForbidden},
+		"status 404":        {Status: http.StatusNotFound},
+		"status 429":        {Status: http.StatusTooManyRequests, RetryAfter: time.Hour},
+		"status 500":        {Status: http.StatusInternalServerError},
+		"status 503":        {Status: http.StatusServiceUnavailable},
+		"status 204":        {Status: http.StatusNoContent},
+		"connection closed": {CloseConnection: true},
+		"body cut":          {CutBody: true},
+		"garbage":           {Garbage: true},
+		"captive portal":    {WrongContentType: true},
+		"redirect":          {Redirect: "https://redirect.invalid/v5/elsewhere"},
+		"endless body":      {EndlessBody: true},
+		"slow":              {Delay: time.Hour},
+	}
+}

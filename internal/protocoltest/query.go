@@ -1,0 +1,114 @@
+package protocoltest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Methods of the v5 service, as Request.Method and Break name them.
+const (
+	methodBatchGet = "batchGet" // /v5/hashLists:batchGet
+	methodGet      = "get"      // /v5/hashList/{name}
+	methodList     = "list"     // /v5/hashLists
+	methodSearch   = "search"   // /v5/hashes:search
+)
+
+// minUpdateEntries is the smallest sizeConstraints.maxUpdateEntries except 0.
+const minUpdateEntries = 1024
+
+// query is a request as the server understands it.
+type query struct {
+	method     string // empty: unknown path
+	names      []string
+	versions   [][]byte
+	prefixes   [][]byte
+	maxUpdate  int // 0: no limit
+	pageSize   int
+	pageToken  string
+	json       bool   // the client asks for JSON
+	undecoded  string // name of a parameter that is not base64
+	badRequest string // why the answer is 400; empty: well formed
+}
+
+// updatesLists reports whether the request fetches list contents.
+func (q *query) updatesLists() bool { return q.method == methodBatchGet || q.method == methodGet }
+
+// parseQuery never fails: what cannot be understood is noted in badRequest.
+func parseQuery(r *http.Request) query {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	q := query{json: values.Get("alt") == "json", pageToken: values.Get("pageToken")}
+	if err != nil {
+		q.badRequest = "query cannot be parsed"
+	}
+	q.setMethod(r.URL.Path, values["names"])
+	q.versions = q.decodeAll("version", values["version"])
+	q.prefixes = q.decodeAll("hashPrefixes", values["hashPrefixes"])
+	q.maxUpdate = q.number(values, "sizeConstraints.maxUpdateEntries")
+	q.number(values, "sizeConstraints.maxDatabaseEntries")
+	q.pageSize = q.number(values, "pageSize")
+	if q.maxUpdate > 0 && q.maxUpdate < minUpdateEntries {
+		q.badRequest = fmt.Sprintf("maxUpdateEntries must be 0 or at least %d", minUpdateEntries)
+	}
+	return q
+}
+
+// setMethod finds the method of a path; names count for batchGet only.
+func (q *query) setMethod(path string, names []string) {
+	switch path {
+	case "/v5/hashLists:batchGet":
+		q.method, q.names = methodBatchGet, names
+	case "/v5/hashLists":
+		q.method = methodList
+	case "/v5/hashes:search":
+		q.method = methodSearch
+	default:
+		name, found := strings.CutPrefix(path, "/v5/hashList/")
+		if found && name != "" && !strings.Contains(name, "/") {
+			q.method, q.names = methodGet, []string{name}
+		}
+	}
+}
+
+// decodeAll reads base64 in the standard or the URL-safe alphabet, padded or not:
+// the JSON mapping of protobuf takes all four.
+func (q *query) decodeAll(parameter string, texts []string) [][]byte {
+	var decoded [][]byte
+	for _, text := range texts {
+		text = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
+		b, err := base64.RawStdEncoding.DecodeString(text)
+		if err != nil {
+			q.undecoded, q.badRequest = parameter, parameter+" is not base64"
+			continue
+		}
+		decoded = append(decoded, b)
+	}
+	return decoded
+}
+
+// number reads a count, 0 if absent.
+func (q *query) number(values url.Values, parameter string) int {
+	text := values.Get(parameter)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 0 {
+		q.badRequest = parameter + " is not a count"
+		return 0
+	}
+	return int(n)
+}
+
+// hasBody reports whether the request sends a body.
+func hasBody(r *http.Request) bool {
+	if r.Body == nil || r.Body == http.NoBody {
+		return false
+	}
+	n, _ := io.ReadFull(r.Body, make([]byte, 1))
+	return n > 0
+}

@@ -1,0 +1,65 @@
+package protocoltest
+
+import (
+	"bytes"
+	"slices"
+	"time"
+)
+
+// Request is what the server noted about one request. A copy given out does not
+// change any more.
+type Request struct {
+	Time       time.Time     // when it arrived
+	Answered   time.Time     // when the answer began; zero before, and if it never did
+	Method     string        // "batchGet", "get", "list", "search"; "" for an unknown path
+	Lists      []string      // names asked for, in order
+	Versions   [][]byte      // versions sent, in order
+	Prefixes   [][]byte      // hash prefixes asked for, in order
+	MaxUpdate  int           // sizeConstraints.maxUpdateEntries, 0 if absent
+	UserAgent  string        // as sent
+	Status     int           // 0: no answer yet, or none at all
+	RetryAfter time.Duration // as sent, 0 if none
+	Fault      bool          // a queued fault was applied
+	Done       bool          // the answer was read to its end, or the request ended without
+	Failed     bool          // no part of the answer was of use to the client
+	Cancelled  bool          // the client cancelled it, which is no failure
+}
+
+// newRequest begins the note about a request.
+func newRequest(q *query, now time.Time, userAgent string) *Request {
+	return &Request{
+		Time: now, Method: q.method, Lists: q.names, Versions: q.versions, Prefixes: q.prefixes,
+		MaxUpdate: q.maxUpdate, UserAgent: userAgent,
+	}
+}
+
+// clone returns a deep copy.
+func (r *Request) clone() Request {
+	c := *r
+	c.Lists = slices.Clone(r.Lists)
+	c.Versions = cloneAll(r.Versions)
+	c.Prefixes = cloneAll(r.Prefixes)
+	return c
+}
+
+func cloneAll(all [][]byte) [][]byte {
+	cloned := slices.Clone(all)
+	for i, b := range cloned {
+		cloned[i] = bytes.Clone(b)
+	}
+	return cloned
+}
+
+// Requests returns all requests of a method in the order they arrived, "" for all
+// methods.
+func (s *Server) Requests(method string) []Request {
+	var found []Request
+	s.locked(func() {
+		for _, r := range s.requests {
+			if method == "" || r.Method == method {
+				found = append(found, r.clone())
+			}
+		}
+	})
+	return found
+}

@@ -1,0 +1,167 @@
+package protocoltest
+
+import (
+	"bytes"
+	"slices"
+	"time"
+)
+
+const (
+	// unchangedWait is the floor after an answer that brought no change and no
+	// minimum wait, against a server that never sends one.
+	unchangedWait = 30 * time.Minute
+	// stepWait is the floor after maxAtOnce fetches at once in a row. Before, an
+	// answer with a change and without minimum wait asks for the next step.
+	stepWait  = time.Minute
+	maxAtOnce = 32
+)
+
+// listState is what the client must know of one list.
+type listState struct {
+	notBefore time.Time // no request earlier
+	why       string    // the rule behind notBefore
+	failed    backoff   // of the list's content
+
+	newest    []byte          // version of the last good answer, nil if none
+	good      map[string]bool // versions of all good answers
+	dropped   bool            // the content was bad: the version must not be sent
+	restarted bool            // since the last answer the client was started again
+
+	stepUntil time.Time // a request before this time is a fetch at once
+	atOnce    int       // fetches at once in a row
+
+	inFlight int // requests under way that name the list
+}
+
+// state returns the state of a list, made when there is none yet.
+func (r *referee) state(name string) *listState {
+	l := r.lists[name]
+	if l == nil {
+		l = &listState{good: map[string]bool{}}
+		r.lists[name] = l
+	}
+	return l
+}
+
+// judgeLists judges the names of a list request and its time.
+func (r *referee) judgeLists(q *query, now time.Time) {
+	early := now.Before(r.updates.notBefore)
+	if early {
+		r.violation("Request Frequency, back-off", "lists %q asked for %s, after %d failed list requests in a row",
+			q.names, tooEarly(now, r.updates.notBefore), r.updates.failures)
+	}
+	for i, name := range q.names {
+		l := r.state(name)
+		if slices.Contains(q.names[:i], name) {
+			if !slices.Contains(q.names[i+1:], name) {
+				r.violation("REST reference, batchGet", "list %q is named more than once", name)
+			}
+			continue
+		}
+		if !early {
+			r.judgeList(name, l, now)
+		}
+		l.inFlight++
+	}
+}
+
+// judgeList judges whether one list may be asked for now.
+func (r *referee) judgeList(name string, l *listState, now time.Time) {
+	if l.inFlight > 0 {
+		r.violation("Request Frequency", "list %q asked for at %s while another request for it is under way", name, stamp(now))
+		return
+	}
+	if now.Before(l.notBefore) {
+		r.violation("Request Frequency, "+l.why, "list %q asked for %s", name, tooEarly(now, l.notBefore))
+		return
+	}
+	if !now.Before(l.stepUntil) {
+		l.atOnce = 0
+		return
+	}
+	l.atOnce++
+	if l.atOnce > maxAtOnce {
+		r.violation("Request Frequency, no minimum wait", "list %q asked for %s, after %d fetches at once",
+			name, tooEarly(now, l.stepUntil), maxAtOnce)
+	}
+}
+
+// judgeVersions judges the versions of a list request.
+func (r *referee) judgeVersions(q *query, owners map[string]string) {
+	seen := map[string]bool{}
+	for _, v := range q.versions {
+		owner, known := owners[string(v)]
+		switch {
+		case !known:
+			r.violation("Local Database, version", "the version %x sent for %q was never served", v, q.names)
+		case !slices.Contains(q.names, owner):
+			r.violation("Local Database, version", "the version %x of list %q was sent for %q", v, owner, q.names)
+		case seen[owner]:
+			r.violation("Local Database, version", "more than one version was sent for list %q", owner)
+		default:
+			seen[owner] = true
+			r.judgeVersion(owner, v)
+		}
+	}
+}
+
+// judgeVersion judges a version that was served for the list some time. After a
+// start the client may know less than it was told, so any good one will do.
+func (r *referee) judgeVersion(name string, v []byte) {
+	l := r.state(name)
+	switch {
+	case !l.good[string(v)]:
+		r.violation("Local Database, version", "list %q: the version %x comes from an answer that had to be refused", name, v)
+	case l.restarted:
+	case l.dropped:
+		r.violation("Local Database, version", "list %q: a version was sent although the last update was bad; only a full update helps", name)
+	case !bytes.Equal(v, l.newest):
+		r.violation("Local Database, version", "list %q: the version %x was sent, want the newest, %x", name, v, l.newest)
+	}
+}
+
+// learnLists takes in the outcome of a list request.
+func (r *referee) learnLists(x *exchange, how outcome, at time.Time) {
+	for i, name := range x.query.names {
+		if !slices.Contains(x.query.names[:i], name) {
+			l := r.state(name)
+			l.inFlight = max(0, l.inFlight-1)
+		}
+	}
+	switch how {
+	case failed:
+		r.updatesBefore, r.searchesBefore = r.updates, r.searches.backoff
+		r.updates.fail(at)
+	case received:
+		r.updates = backoff{}
+		for _, s := range x.reply.served {
+			r.state(s.name).learn(s, at)
+		}
+	}
+}
+
+// learn takes in an answer for the list. A list whose content is bad is refused by
+// itself, without spoiling the others ("Local Database").
+func (l *listState) learn(s served, at time.Time) {
+	l.restarted = false
+	l.stepUntil = time.Time{}
+	if s.spoilt {
+		l.failed.fail(at)
+		l.notBefore, l.why = l.failed.notBefore, "back-off of one list"
+		l.dropped = true
+		return
+	}
+	l.failed = backoff{}
+	l.dropped = false
+	l.newest = s.version
+	l.good[string(s.version)] = true
+	switch {
+	case s.wait > 0:
+		l.notBefore, l.why = at.Add(s.wait), "minimum wait"
+	case s.changed:
+		l.notBefore, l.why = time.Time{}, ""
+		l.stepUntil = at.Add(stepWait)
+	default:
+		l.notBefore, l.why = at.Add(unchangedWait), "no minimum wait and no change"
+	}
+}

@@ -1,0 +1,112 @@
+package protocoltest
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+)
+
+// EncodeRice32 returns the Rice-delta coding of values, which must be ascending.
+// No values give nil (no message); one value gives a message without parameter,
+// count and data (page "Local Database").
+func EncodeRice32(values []uint32) *sbv5.RiceDeltaEncoded32Bit {
+	if len(values) == 0 {
+		return nil
+	}
+	m := &sbv5.RiceDeltaEncoded32Bit{FirstValue: values[0]}
+	count := len(values) - 1
+	if count == 0 {
+		return m
+	}
+	mean := uint64(values[count]-values[0]) / uint64(count)
+	k := legalParameter(bits.Len64(mean)-1, 32)
+	w := newBitWriter(count, k)
+	low := uint64(1)<<k - 1
+	for i := 1; i < len(values); i++ {
+		gap := uint64(values[i] - values[i-1])
+		w.unary(gap >> k)
+		w.bits(gap&low, uint(k))
+	}
+	m.RiceParameter, m.EntriesCount, m.EncodedData = int32(k), int32(count), w.finish()
+	return m
+}
+
+// EncodeAdditions puts entries, in any order and each width bytes long, into the
+// additions field of that width. Without entries the field stays absent.
+func EncodeAdditions(width int, entries [][]byte, into *sbv5.HashList) {
+	setAdditions(into, width, pack(width, entries))
+}
+
+// setAdditions is EncodeAdditions for packed entries: ascending, width bytes each.
+// Equal neighbours are coded as they are, which the fault Duplicate needs.
+func setAdditions(into *sbv5.HashList, width int, packed []byte) {
+	into.CompressedAdditions = nil
+	if len(packed) == 0 {
+		return
+	}
+	n := len(packed) / width
+	at := func(i int) wide { return wideOf(packed[i*width : (i+1)*width]) }
+	switch width {
+	case 4:
+		values := make([]uint32, n)
+		for i := range values {
+			values[i] = binary.BigEndian.Uint32(packed[4*i:])
+		}
+		into.CompressedAdditions = &sbv5.HashList_AdditionsFourBytes{AdditionsFourBytes: EncodeRice32(values)}
+	case 8:
+		into.CompressedAdditions = &sbv5.HashList_AdditionsEightBytes{AdditionsEightBytes: encode64(n, at)}
+	case 16:
+		into.CompressedAdditions = &sbv5.HashList_AdditionsSixteenBytes{AdditionsSixteenBytes: encode128(n, at)}
+	case 32:
+		into.CompressedAdditions = &sbv5.HashList_AdditionsThirtyTwoBytes{AdditionsThirtyTwoBytes: encode256(n, at)}
+	}
+}
+
+// legalParameter moves k into the range that the coding of that many bits
+// allows: 3..30, 35..62, 99..126, 227..254 (page "Local Database").
+func legalParameter(k, width int) int {
+	return min(max(k, width-29), width-2)
+}
+
+// bitWriter writes bits from the least significant bit of each byte upwards, as
+// Rice-delta coding and DEFLATE do.
+type bitWriter struct {
+	out     []byte
+	pending uint64 // the low n bits wait to be written
+	n       uint   // always below 32 between calls
+}
+
+// newBitWriter returns a writer with room for count values of parameter k: near
+// the best parameter the quotient takes about two bits.
+func newBitWriter(count, k int) *bitWriter {
+	return &bitWriter{out: make([]byte, 0, count*(k+3)/8+8)}
+}
+
+// bits writes the low n bits of v, n at most 32; the higher bits must be zero.
+func (w *bitWriter) bits(v uint64, n uint) {
+	w.pending |= v << w.n
+	w.n += n
+	if w.n < 32 {
+		return
+	}
+	w.out = binary.LittleEndian.AppendUint32(w.out, uint32(w.pending))
+	w.pending >>= 32
+	w.n -= 32
+}
+
+// unary writes q ones and a zero.
+func (w *bitWriter) unary(q uint64) {
+	for ; q >= 31; q -= 31 {
+		w.bits(1<<31-1, 31)
+	}
+	w.bits(1<<q-1, uint(q)+1)
+}
+
+// finish pads the last byte with zeros and returns all bytes.
+func (w *bitWriter) finish() []byte {
+	for written := uint(0); written < w.n; written += 8 {
+		w.out = append(w.out, byte(w.pending>>written))
+	}
+	return w.out
+}

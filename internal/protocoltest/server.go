@@ -1,0 +1,135 @@
+package protocoltest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+)
+
+// Reporter is told about broken rules and about misuse of the Server. *testing.T
+// is one.
+type Reporter interface {
+	Errorf(format string, args ...any)
+}
+
+// Server is a Safe Browsing v5 server that reports every rule its client breaks.
+// Make one with New. It is safe for concurrent use; the Reporter is called
+// without any lock held. It judges one client: two clients with schedules of
+// their own need two Servers.
+type Server struct {
+	reporter Reporter
+
+	mu       sync.Mutex
+	lists    map[string]*list
+	owners   map[string]string         // version identifier -> list name, all ever served
+	threats  map[string]*sbv5.FullHash // by raw hash bytes
+	foreign  []*sbv5.FullHash
+	loaded   map[string][]string // list -> expressions put in by the last Load
+	cacheFor time.Duration       // cache_duration; negative: absent
+	json     bool                // answer in JSON though protobuf is asked for
+	key      string              // empty: no key wanted
+	faults   []queuedFault       // oldest first
+	requests []*Request          // oldest first
+	last     *exchange           // the youngest one
+	referee  *referee
+}
+
+// New returns an empty Server whose complaints go to report.
+func New(report Reporter) *Server {
+	return &Server{
+		reporter: report,
+		lists:    map[string]*list{},
+		owners:   map[string]string{},
+		threats:  map[string]*sbv5.FullHash{},
+		loaded:   map[string][]string{},
+		cacheFor: 300 * time.Second,
+		referee:  newReferee(),
+	}
+}
+
+// locked runs f with the lock held and then reports what the referee objected to.
+func (s *Server) locked(f func()) {
+	var violations []string
+	func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f()
+		for _, text := range s.referee.takeViolations() {
+			if s.key != "" { // the key may be part of a name the client sent
+				text = strings.ReplaceAll(text, s.key, "[key]")
+			}
+			violations = append(violations, text)
+		}
+	}()
+	for _, text := range violations {
+		s.reporter.Errorf("%s", text)
+	}
+}
+
+// Publish makes the next version of a list. Entries are hashes or prefixes as
+// wide as the suffix of the name says, in any order; duplicates are dropped. The
+// entries are copied.
+func (s *Server) Publish(list string, entries [][]byte) {
+	if err := s.publish(list, entries); err != nil {
+		s.reporter.Errorf("protocoltest: publishing: %v", err)
+	}
+}
+
+func (s *Server) publish(name string, entries [][]byte) error {
+	width := listWidth(name)
+	if width == 0 {
+		return fmt.Errorf("list %q: the name must end in -4b, -8b, -16b or -32b", name)
+	}
+	for _, e := range entries {
+		if len(e) != width {
+			return fmt.Errorf("list %q: entry %x has %d bytes, want %d", name, e, len(e), width)
+		}
+	}
+	packed := pack(width, entries)
+	s.locked(func() {
+		l := s.list(name)
+		l.versions = append(l.versions, l.newVersion(packed))
+	})
+	return nil
+}
+
+// list returns the list of that name, which it makes when there is none yet.
+func (s *Server) list(name string) *list {
+	l := s.lists[name]
+	if l == nil {
+		l = &list{name: name, width: listWidth(name)}
+		s.lists[name] = l
+	}
+	return l
+}
+
+// SetMinimumWait sets the minimum_wait_duration that later answers for a list
+// carry; 0, as at the start, leaves it out.
+func (s *Server) SetMinimumWait(list string, d time.Duration) {
+	s.locked(func() { s.list(list).wait = d })
+}
+
+// ForgetVersions makes the server forget all versions of a list served so far,
+// so that the next answer is a full update.
+func (s *Server) ForgetVersions(list string) {
+	s.locked(func() {
+		l := s.list(list)
+		if len(l.versions) == 0 {
+			return
+		}
+		l.versions = []version{l.newVersion(l.newest().entries)}
+		l.steps = nil
+	})
+}
+
+// SetKey makes the server demand this API key in the header X-Goog-Api-Key; a
+// request without it gets status 403. The empty key, as at the start, demands
+// none.
+func (s *Server) SetKey(key string) { s.locked(func() { s.key = key }) }
+
+// AnswerJSON makes the server answer in JSON even when protobuf is asked for, as
+// the discovery document's default could have it.
+func (s *Server) AnswerJSON(on bool) { s.locked(func() { s.json = on }) }

@@ -1,0 +1,83 @@
+package protocoltest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+)
+
+// ThreatDetail is one threat type with its attributes, as hashes.search tells it.
+type ThreatDetail = sbv5.FullHash_FullHashDetail
+
+// AddThreat makes hashes.search confirm an expression such as
+// "evil.example.com/". Further calls for the same expression add further details.
+func (s *Server) AddThreat(expression string, threat sbv5.ThreatType, attributes ...sbv5.ThreatAttribute) {
+	hash := sha256.Sum256([]byte(expression))
+	s.AddFullHash(hash[:], &ThreatDetail{ThreatType: threat, Attributes: attributes})
+}
+
+// RemoveThreat takes back all that AddThreat told about an expression.
+func (s *Server) RemoveThreat(expression string) {
+	hash := sha256.Sum256([]byte(expression))
+	s.locked(func() { delete(s.threats, string(hash[:])) })
+}
+
+// AddFullHash adds a raw entry, which is answered to every prefix it begins with.
+// The hash need not have 32 bytes, so that malformed answers can be made.
+func (s *Server) AddFullHash(hash []byte, details ...*ThreatDetail) {
+	s.locked(func() {
+		known := s.threats[string(hash)]
+		if known == nil {
+			known = &sbv5.FullHash{FullHash: bytes.Clone(hash)}
+			s.threats[string(hash)] = known
+		}
+		known.FullHashDetails = append(known.FullHashDetails, details...)
+	})
+}
+
+// SetForeignHashes makes every later answer of hashes.search carry these hashes
+// too, as social engineering, although nobody asked for their prefixes. Google's
+// server does that sometimes.
+func (s *Server) SetForeignHashes(hashes ...[]byte) {
+	var foreign []*sbv5.FullHash
+	for _, h := range hashes {
+		foreign = append(foreign, &sbv5.FullHash{
+			FullHash:        bytes.Clone(h),
+			FullHashDetails: []*ThreatDetail{{ThreatType: sbv5.ThreatType_SOCIAL_ENGINEERING}},
+		})
+	}
+	s.locked(func() { s.foreign = foreign })
+}
+
+// SetCacheDuration sets the cache_duration of later answers of hashes.search, 300
+// seconds at the start. A negative one leaves the field out.
+func (s *Server) SetCacheDuration(d time.Duration) { s.locked(func() { s.cacheFor = d }) }
+
+// search returns the answer of hashes.search for some prefixes, ordered by hash
+// and foreign hashes last.
+func (s *Server) search(prefixes [][]byte) *sbv5.SearchHashesResponse {
+	m := &sbv5.SearchHashesResponse{}
+	for _, hash := range slices.Sorted(maps.Keys(s.threats)) {
+		asked := func(prefix []byte) bool { return matches([]byte(hash), prefix) }
+		if slices.ContainsFunc(prefixes, asked) {
+			m.FullHashes = append(m.FullHashes, s.threats[hash])
+		}
+	}
+	m.FullHashes = append(m.FullHashes, s.foreign...)
+	if s.cacheFor >= 0 {
+		m.CacheDuration = durationpb.New(s.cacheFor)
+	}
+	return m
+}
+
+// matches reports whether hash, which may be malformed and shorter than prefix,
+// belongs to prefix.
+func matches(hash, prefix []byte) bool {
+	return bytes.HasPrefix(hash, prefix) || bytes.HasPrefix(prefix, hash)
+}

@@ -1,0 +1,194 @@
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Searcher asks the server for the full hashes behind prefixes.
+type Searcher interface {
+	// Search returns what the server knows about the prefixes, of which there
+	// are at least one and at most MaxPrefixes, each once. It returns
+	// ErrBackoff, wrapped or not, if it may not ask now.
+	Search(ctx context.Context, prefixes []Prefix) (Answer, error)
+}
+
+// MaxPrefixes is the most prefixes that one search asks for. The server takes
+// a thousand and recommends to stay at thirty.
+const MaxPrefixes = 30
+
+// Answer is what the server knows about the prefixes of one search. Threats
+// that must not be enforced have been left out by the Searcher.
+type Answer struct {
+	Threats []ThreatHash
+	// Life is how long the answer may be used, for every prefix that was
+	// asked. Zero: for this once only.
+	Life time.Duration
+}
+
+// ThreatHash is a full hash that the server lists.
+type ThreatHash struct {
+	Hash    FullHash
+	Threats Threats
+}
+
+// ErrBackoff says that the server must not be asked now.
+var ErrBackoff = errors.New("waiting before the server may be asked again")
+
+// ErrLimited says that too many searches are under way already.
+var ErrLimited = errors.New("too many confirmations at once")
+
+// ErrClosed says that the Checker has been closed.
+var ErrClosed = errors.New("shutting down")
+
+// Config says how a Checker works.
+type Config struct {
+	Database *Database // required
+	Searcher Searcher  // required
+	Threats  Threats   // that make a host Unsafe; zero: AllThreats
+	Cache    int       // prefixes whose answers are kept; zero: 100,000
+	// Timeout bounds one search; zero: 10 s. It is not how long a query waits.
+	Timeout  time.Duration
+	Searches int // at most so many searches are under way; zero: 16
+}
+
+// Checker decides on hosts. Use NewChecker. It is safe for concurrent use.
+type Checker struct {
+	database *Database
+	searcher Searcher
+	threats  Threats
+	timeout  time.Duration
+	cache    *cache
+
+	ctx    context.Context // of all searches; they are detached from the queries
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // of all searches
+
+	mu     sync.Mutex
+	asked  map[Prefix]*search // under way or about to be; guarded by mu
+	queued *search            // waits for a free slot, nil if none; guarded by mu
+	slots  int                // how many more may be under way; guarded by mu
+	closed bool               // guarded by mu
+}
+
+// NewChecker returns a Checker, or an error if the configuration makes no
+// sense. Close it when it is no longer needed.
+func NewChecker(cfg Config) (*Checker, error) {
+	if cfg.Database == nil || cfg.Searcher == nil {
+		return nil, errors.New("a checker needs a database and a searcher")
+	}
+	if cfg.Cache < 0 || cfg.Searches < 0 || cfg.Timeout < 0 {
+		return nil, errors.New("the limits of a checker must not be negative")
+	}
+	cache, err := newCache(cmp.Or(cfg.Cache, 100_000))
+	if err != nil {
+		return nil, fmt.Errorf("making a cache for %d prefixes: %w", cfg.Cache, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Checker{
+		database: cfg.Database,
+		searcher: cfg.Searcher,
+		threats:  cmp.Or(cfg.Threats, AllThreats),
+		timeout:  cmp.Or(cfg.Timeout, 10*time.Second),
+		cache:    cache,
+		ctx:      ctx,
+		cancel:   cancel,
+		asked:    make(map[Prefix]*search),
+		slots:    cmp.Or(cfg.Searches, 16),
+	}, nil
+}
+
+// Close ends all searches and waits for them. Confirmations that wait for one
+// become Unsure; later ones are Unsure at once.
+func (c *Checker) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.wg.Wait()
+}
+
+// Candidates are the prefixes of one host that are in a list and about which
+// the server has not been heard lately.
+type Candidates struct {
+	host Host
+	all  []candidate
+}
+
+type candidate struct {
+	hash  FullHash
+	start int    // of the expression in the host
+	list  string // that holds the prefix
+}
+
+func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
+
+// Check decides on a host without asking anyone ("Local List Mode", steps 1 to
+// 4). If candidates are returned the decision waits for Confirm. For a host in
+// no list it takes no lock and does not allocate.
+func (c *Checker) Check(h Host) (Decision, *Candidates) {
+	lists := c.database.Lists()
+	threats := c.cache.holdsThreats()
+	if len(lists) == 0 && !threats || !h.Public() {
+		return Decision{}, nil
+	}
+	var startBuf [maxExpressions]int
+	var nameBuf [maxHost + 1]byte
+	name := append(append(nameBuf[:0], h.name...), '/')
+	for _, start := range h.suffixStarts(startBuf[:0]) {
+		hash := FullHash(sha256.Sum256(name[start:]))
+		if match(lists, &hash) != nil || threats && c.cache.has(hash.Prefix()) {
+			return c.suspect(h, lists)
+		}
+	}
+	return Decision{By: ByList}, nil
+}
+
+// suspect does the rest of Check for a host of which some suffix matched.
+func (c *Checker) suspect(h Host, lists []List) (Decision, *Candidates) {
+	decision := Decision{By: ByList}
+	now := time.Now()
+	found := &Candidates{host: h}
+	for _, start := range h.starts() {
+		next := candidate{hash: HashExpression(h.name[start:] + "/"), start: start}
+		if list := match(lists, &next.hash); list != nil {
+			next.list = list.Name
+		}
+		// The cache comes before the lists: a threat confirmed a minute ago is
+		// one still, even if an update has just dropped its prefix.
+		if answer, ok := c.cache.get(next.hash.Prefix(), now); ok {
+			decision.By = ByCache
+			if threat := c.threatIn(answer, next.hash); threat != NoThreat {
+				return Decision{
+					Verdict: Unsafe, By: ByCache, Threat: threat, List: next.list,
+					Expression: h.name[start:] + "/", Expires: answer.asked.Add(answer.life),
+				}, nil
+			}
+			continue
+		}
+		if next.list != "" {
+			found.all = append(found.all, next)
+		}
+	}
+	if len(found.all) == 0 {
+		return decision, nil
+	}
+	return Decision{Verdict: Unsure, By: ByList}, found
+}
+
+// threatIn returns the threat that the answer tells of hash, if it is one of
+// those that the operator wants to be protected from. The list that matched
+// does not matter: the server may name another threat.
+func (c *Checker) threatIn(answer confirmed, hash FullHash) Threat {
+	for _, t := range answer.threats {
+		if t.Hash == hash && t.Threats&c.threats != 0 {
+			return (t.Threats & c.threats).first()
+		}
+	}
+	return NoThreat
+}

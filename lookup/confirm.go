@@ -1,0 +1,185 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// search is one request to the server and those who wait for it. Its fields
+// but done are written before done is closed and read afterwards.
+type search struct {
+	prefixes []Prefix // guarded by Checker.mu until the search has begun
+	done     chan struct{}
+	answer   confirmed
+	err      error
+}
+
+// Confirmation is a decision that waits for the server.
+type Confirmation struct {
+	checker    *Checker
+	candidates *Candidates
+	searches   []*search // one for each candidate
+}
+
+// Confirm asks the server about the candidates. Prefixes that are being asked
+// about already are not asked again: all who want to know share one search. A
+// search belongs to nobody: it goes on when those who wait for it have given
+// up, and its answer is kept. If a new request is needed admit is asked first,
+// unless nil, and may refuse it.
+func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wait := &Confirmation{checker: c, candidates: candidates}
+	refused := false
+	for _, candidate := range candidates.all {
+		prefix := candidate.hash.Prefix()
+		s := c.asked[prefix]
+		if s == nil {
+			s = c.answered(prefix)
+		}
+		if s == nil && !refused && admit != nil {
+			refused, admit = !admit(), nil
+		}
+		switch {
+		case s != nil:
+		case c.closed:
+			s = failed(ErrClosed)
+		case refused:
+			s = failed(ErrLimited)
+		default:
+			s = c.enqueue(prefix)
+		}
+		wait.searches = append(wait.searches, s)
+	}
+	c.begin()
+	return wait
+}
+
+// answered returns a finished search if the answer about a prefix has come in
+// since Check looked. The caller holds mu.
+func (c *Checker) answered(prefix Prefix) *search {
+	answer, ok := c.cache.get(prefix, time.Now())
+	if !ok {
+		return nil
+	}
+	s := &search{done: make(chan struct{}), answer: answer}
+	close(s.done)
+	return s
+}
+
+func failed(err error) *search {
+	s := &search{done: make(chan struct{}), err: err}
+	close(s.done)
+	return s
+}
+
+// enqueue adds a prefix to the search that begins next. The caller holds mu.
+func (c *Checker) enqueue(prefix Prefix) *search {
+	if c.queued == nil {
+		c.queued = &search{done: make(chan struct{})}
+	}
+	s := c.queued
+	if len(s.prefixes) == MaxPrefixes {
+		return failed(ErrLimited)
+	}
+	s.prefixes = append(s.prefixes, prefix)
+	c.asked[prefix] = s
+	return s
+}
+
+// begin starts the queued search if a slot is free. While none is, prefixes of
+// further queries ride along. The caller holds mu.
+func (c *Checker) begin() {
+	if c.queued == nil || c.slots == 0 {
+		return
+	}
+	s := c.queued
+	c.queued = nil
+	c.slots--
+	c.wg.Go(func() { c.run(s) })
+}
+
+// run does one search. It is owned by the Checker, ends when the server has
+// answered, by its time-out, or when the Checker is closed, and is waited for
+// in Close.
+func (c *Checker) run(s *search) {
+	answer, err := c.ask(s.prefixes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.err = err
+	s.answer = confirmed{asked: time.Now(), life: answer.Life, threats: answer.Threats}
+	for _, p := range s.prefixes {
+		if err == nil {
+			c.cache.put(p, s.answer.only(p))
+		}
+		delete(c.asked, p)
+	}
+	close(s.done)
+	c.slots++
+	if c.closed && c.queued != nil {
+		c.queued.err = ErrClosed
+		close(c.queued.done)
+		c.queued = nil
+	}
+	c.begin()
+}
+
+// ask searches within the time-out. A Searcher that panics has failed: it must
+// not take the name server down.
+func (c *Checker) ask(prefixes []Prefix) (answer Answer, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("searching full hashes: panic: %v", r)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
+	defer cancel()
+	return c.searcher.Search(ctx, prefixes)
+}
+
+// only returns the answer with the threats behind p: the server sometimes
+// sends full hashes that nobody asked for, and they count for nothing.
+func (c confirmed) only(p Prefix) confirmed {
+	c.threats = slices.DeleteFunc(slices.Clone(c.threats), func(t ThreatHash) bool { return t.Hash.Prefix() != p })
+	return c
+}
+
+// Wait returns the decision, or Unsure when ctx ends first.
+func (w *Confirmation) Wait(ctx context.Context) Decision {
+	decision := Decision{Verdict: Safe, By: ByServer}
+	for i, s := range w.searches {
+		select {
+		case <-s.done:
+		case <-ctx.Done():
+			return Decision{Verdict: Unsure, By: ByTimeout, List: w.candidates.all[i].list, Err: ctx.Err()}
+		}
+		candidate := w.candidates.all[i]
+		if s.err != nil {
+			decision = Decision{Verdict: Unsure, By: deciderOf(s.err), List: candidate.list, Err: s.err}
+			continue
+		}
+		if threat := w.checker.threatIn(s.answer, candidate.hash); threat != NoThreat {
+			return Decision{
+				Verdict: Unsafe, By: ByServer, Threat: threat, List: candidate.list,
+				Expression: w.candidates.expression(i),
+				Expires:    s.answer.asked.Add(min(s.answer.life, maxVerdictAge)),
+			}
+		}
+	}
+	return decision
+}
+
+func deciderOf(err error) Decider {
+	switch {
+	case errors.Is(err, ErrBackoff):
+		return ByBackoff
+	case errors.Is(err, ErrLimited):
+		return ByLimiter
+	case errors.Is(err, context.DeadlineExceeded):
+		return ByTimeout
+	}
+	return ByError
+}

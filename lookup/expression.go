@@ -1,0 +1,124 @@
+package lookup
+
+import (
+	"crypto/sha256"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+)
+
+// FullHash is the SHA-256 of an expression.
+type FullHash [sha256.Size]byte
+
+// Prefix is the first four bytes of a full hash: all that ever leaves for the
+// server.
+type Prefix [4]byte
+
+// Prefix returns the first four bytes.
+func (f FullHash) Prefix() Prefix { return Prefix(f[:4]) }
+
+// HashExpression returns the SHA-256 of an expression such as "example.com/".
+func HashExpression(expression string) FullHash { return sha256.Sum256([]byte(expression)) }
+
+// maxParents is how many candidates begin at the registrable domain.
+const maxParents = 4
+
+// maxExpressions is the most expressions a host has: itself and its parents.
+const maxExpressions = 1 + maxParents
+
+// Expressions returns the host-suffix expressions of the host, the exact host
+// first and then from the registrable domain (eTLD+1) one label at a time
+// towards the left: at most five distinct strings, each with its final slash
+// ("URLs and Hashing", v5). The registrable domain is found by the Public
+// Suffix List, its private section included: a hit on "github.io/" itself
+// would block everyone who lives there.
+func (h Host) Expressions() []string {
+	var all []string
+	for _, start := range h.starts() {
+		all = append(all, h.name[start:]+"/")
+	}
+	return all
+}
+
+// starts returns where in the name each expression begins, in the order of
+// Expressions.
+func (h Host) starts() []int {
+	if h.name == "" {
+		return nil
+	}
+	starts := make([]int, 0, maxExpressions)
+	if !h.partly {
+		starts = append(starts, 0)
+	}
+	if h.ip {
+		return starts
+	}
+	domain, err := publicsuffix.EffectiveTLDPlusOne(h.name)
+	if err != nil { // the name is itself a public suffix, or a single label
+		return starts
+	}
+	start := len(h.name) - len(domain)
+	for range maxParents {
+		if start > 0 || h.partly {
+			starts = append(starts, start)
+		}
+		if start == 0 {
+			break
+		}
+		start = strings.LastIndexByte(h.name[:start-1], '.') + 1
+	}
+	return starts
+}
+
+// maxUnasked is the number of labels up to which the Public Suffix List need
+// not be asked about a clean name: the suffixes of two labels and more are
+// then no more than the expressions that it could allow.
+const maxUnasked = 6
+
+// suffixStarts appends to dst the start of every expression that the Public
+// Suffix List could allow, and perhaps of some that it does not: for a name
+// that is in no list asking it would be the greater part of the work.
+func (h Host) suffixStarts(dst []int) []int {
+	if h.ip {
+		return append(dst, 0)
+	}
+	end := len(h.name)
+	for labels := 1; labels <= maxUnasked; labels++ {
+		start := strings.LastIndexByte(h.name[:end], '.') + 1
+		if labels > 1 || start == 0 {
+			dst = append(dst, start)
+		}
+		if start == 0 {
+			return dst
+		}
+		end = start - 1
+	}
+	return append(dst[:0], h.starts()...)
+}
+
+// Public reports whether the host can be known to Safe Browsing at all. Single
+// labels, reverse zones and the names that never leave a site (RFC 6761, RFC
+// 6762, RFC 7686, RFC 8375, RFC 9476 (.alt) and ICANN's .internal) cannot; they are
+// neither looked up nor sent.
+func (h Host) Public() bool {
+	if h.ip {
+		return true
+	}
+	dot := strings.LastIndexByte(h.name, '.')
+	if dot < 0 {
+		return false
+	}
+	switch h.name[dot+1:] {
+	case "local", "internal", "onion", "invalid", "test", "localhost", "alt":
+		return false
+	case "arpa":
+		return !below(h.name, "in-addr.arpa") && !below(h.name, "ip6.arpa") && !below(h.name, "home.arpa")
+	}
+	return true
+}
+
+// below reports whether name is zone or a name below it.
+func below(name, zone string) bool {
+	return strings.HasSuffix(name, zone) &&
+		(len(name) == len(zone) || name[len(name)-len(zone)-1] == '.')
+}

@@ -1,0 +1,222 @@
+package lookup
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// Host is a host in canonical form: lower case, no dot at either end, no empty
+// label ("URLs and Hashing"). The zero Host is no host and is never listed.
+// A Host is a value and safe for concurrent use.
+type Host struct {
+	name   string
+	partly bool // name is only the end of what was asked: the labels before it cannot be part of a URL
+	ip     bool // name is an IP literal: it has no parent
+}
+
+// String returns the canonical host, or "" for the zero Host.
+func (h Host) String() string { return h.name }
+
+// FromQname returns the canonical host of a DNS name in presentation form
+// (RFC 1035 section 5.1: `\.` and `\DDD` are escapes), with or without the
+// final dot. It does not allocate when the name is in canonical form already.
+//
+// A label with a dot, slash, space or another byte that no host of a URL can
+// hold hides everything to its left: what remains is the name to its right,
+// whose parents are still worth a look.
+func FromQname(qname string) Host {
+	name := strings.TrimSuffix(qname, ".")
+	for i := range len(name) {
+		if !plain[name[i]] {
+			return fromLabels(qname)
+		}
+	}
+	return fromName(name, false)
+}
+
+// plain holds the bytes that stand for themselves in a canonical host.
+var plain = func() (t [256]bool) {
+	for b := 0x21; b < 0x7f; b++ {
+		t[b] = !strings.ContainsRune(`#%/?:@[]\`, rune(b)) && (b < 'A' || b > 'Z')
+	}
+	return t
+}()
+
+// notInHost are the bytes that end or divide the host part of a URL. A label
+// that holds one cannot be part of a URL's host.
+const notInHost = `./?\:@[] `
+
+func fromName(name string, partly bool) Host {
+	if ip, ok := parseIPv4(name); ok && !partly {
+		return Host{name: ip, ip: true}
+	}
+	return Host{name: name, partly: partly}
+}
+
+// fromLabels is the general and slower way of FromQname.
+func fromLabels(qname string) Host {
+	var name []byte
+	partly := false
+	for label := range labels(qname) {
+		label = unescape(label)
+		if len(label) == 0 || strings.ContainsAny(string(label), notInHost) {
+			name, partly = name[:0], true
+			continue
+		}
+		if len(name) > 0 {
+			name = append(name, '.')
+		}
+		name = appendEscaped(name, label)
+	}
+	return fromName(string(name), partly)
+}
+
+// labels yields the labels of a name in presentation form, escapes resolved.
+func labels(qname string) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		var label []byte
+		for i := 0; i < len(qname); i++ {
+			switch c := qname[i]; {
+			case c == '.':
+				if !yield(label) {
+					return
+				}
+				label = label[:0]
+			case c == '\\' && i+3 < len(qname) && isDigit(qname[i+1]) && isDigit(qname[i+2]) && isDigit(qname[i+3]):
+				label = append(label, (qname[i+1]-'0')*100+(qname[i+2]-'0')*10+qname[i+3]-'0')
+				i += 3
+			case c == '\\' && i+1 < len(qname):
+				i++
+				label = append(label, qname[i])
+			default:
+				label = append(label, c)
+			}
+		}
+		if len(label) > 0 {
+			yield(label)
+		}
+	}
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// ParseHost returns the canonical form of a host that a person wrote: a name,
+// also an international one, or an IP address in any of the spellings that
+// browsers take ("URLs and Hashing", steps 2 to 8). ok is false for what is no
+// host.
+func ParseHost(text string) (h Host, ok bool) {
+	raw := string(unescape([]byte(text)))
+	if strings.HasPrefix(raw, "[") && strings.HasSuffix(raw, "]") {
+		return parseIPv6(raw[1 : len(raw)-1])
+	}
+	raw = collapseDots(raw)
+	if raw == "" || strings.ContainsAny(raw, notInHost[1:]) {
+		return Host{}, false
+	}
+	if ascii, err := idna.Lookup.ToASCII(raw); err == nil && !isASCII(raw) && utf8.ValidString(raw) {
+		raw = ascii
+	}
+	return fromName(string(appendEscaped(nil, []byte(raw))), false), true
+}
+
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+}
+
+// collapseDots strips dots at both ends and makes one of each run of dots.
+func collapseDots(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '.' }), ".")
+}
+
+// parseIPv6 is for the text between brackets. Addresses that stand for an
+// IPv4 address become that one: mapped (::ffff:0:0/96) and NAT64 (64:ff9b::/96).
+func parseIPv6(text string) (Host, bool) {
+	addr, err := netip.ParseAddr(text)
+	if err != nil || !addr.Is6() || addr.Zone() != "" {
+		return Host{}, false
+	}
+	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(addr) {
+		b := addr.As16()
+		addr = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if addr = addr.Unmap(); addr.Is4() {
+		return Host{name: addr.String(), ip: true}, true
+	}
+	return Host{name: "[" + addr.String() + "]", ip: true}, true
+}
+
+// parseIPv4 reads one to four numbers, decimal, octal (0…) or hexadecimal
+// (0x…), of which the last fills the bytes that remain, and returns the four
+// decimal numbers.
+func parseIPv4(s string) (string, bool) {
+	last := s[strings.LastIndexByte(s, '.')+1:]
+	if last == "" || !isDigit(last[0]) {
+		return "", false // the common way out
+	}
+	parts := strings.Split(s, ".")
+	if len(parts) > 4 {
+		return "", false
+	}
+	var addr uint64
+	for i, part := range parts {
+		width := 8
+		if i == len(parts)-1 {
+			width = 8 * (4 - i)
+		}
+		// Base 0 reads the prefixes, but would take 0b, 0o and underscores too.
+		if strings.ContainsAny(part, "bo_BO") && !strings.HasPrefix(part, "0x") {
+			return "", false
+		}
+		n, err := strconv.ParseUint(part, 0, width)
+		if err != nil || strings.Contains(part, "_") {
+			return "", false
+		}
+		addr = addr<<width | n
+	}
+	return netip.AddrFrom4([4]byte{byte(addr >> 24), byte(addr >> 16), byte(addr >> 8), byte(addr)}).String(), true
+}
+
+// unescape undoes percent-escapes until none is left. It is linear: what an
+// escape yields is looked at again together with what follows it.
+func unescape(s []byte) []byte {
+	out := make([]byte, 0, len(s))
+	for _, c := range s {
+		out = append(out, c)
+		for n := len(out); n >= 3 && out[n-3] == '%' && isHex(out[n-2]) && isHex(out[n-1]); n = len(out) {
+			out = append(out[:n-3], unhex(out[n-2])<<4|unhex(out[n-1]))
+		}
+	}
+	return out
+}
+
+func isHex(c byte) bool {
+	return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f'
+}
+
+func unhex(c byte) byte {
+	if isDigit(c) {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}
+
+// appendEscaped appends s in lower case, with every byte that is a space or
+// less, a delete or more, '#' or '%' as %XX in upper-case hex.
+func appendEscaped(dst, s []byte) []byte {
+	const hex = "0123456789ABCDEF"
+	for _, c := range s {
+		switch {
+		case c <= 0x20 || c >= 0x7f || c == '#' || c == '%':
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		case 'A' <= c && c <= 'Z':
+			dst = append(dst, c|0x20)
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,115 @@
+package safebrowsing
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/metrics"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+var (
+	verdictsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "verdicts_total",
+		Help:      "Counter of names checked, by verdict and by who decided it.",
+	}, []string{"server", "view", "verdict", "decided_by"})
+
+	blockedTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "blocked_total",
+		Help:      "Counter of names blocked, by the list that they matched.",
+	}, []string{"server", "view", "list"})
+
+	requestsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "requests_total",
+		Help:      "Counter of requests to the Safe Browsing server, by method and outcome.",
+	}, []string{"method", "outcome"})
+
+	requestDuration = promauto.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace:                   plugin.Namespace,
+		Subsystem:                   pluginName,
+		Name:                        "request_duration_seconds",
+		Buckets:                     plugin.SlimTimeBuckets,
+		NativeHistogramBucketFactor: plugin.NativeHistogramBucketFactor,
+		Help:                        "Histogram of the time that requests to the Safe Browsing server took.",
+	}, []string{"method"})
+
+	listEntries = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "list_entries",
+		Help:      "Gauge of the entries of a list in force.",
+	}, []string{"list"})
+
+	listLastSuccess = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "list_last_success_timestamp_seconds",
+		Help:      "Gauge of when a list was last fetched with success, 0 for never.",
+	}, []string{"list"})
+
+	listNextDue = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "list_next_due_timestamp_seconds",
+		Help:      "Gauge of the earliest time that a list may be fetched again.",
+	}, []string{"list"})
+)
+
+// blockMetrics counts for one server block. The counters of a server are looked
+// up by their labels once, not for each query. The zero value is ready to use;
+// it is safe for concurrent use.
+type blockMetrics struct {
+	servers atomic.Pointer[[]*serverMetrics] // copied to be changed: a block has few servers
+}
+
+type serverMetrics struct {
+	server, view string
+	verdicts     [lookup.Unsure + 1][lookup.NumDeciders]atomic.Pointer[prometheus.Counter]
+}
+
+// count counts a decision about a query.
+func (b *blockMetrics) count(ctx context.Context, d lookup.Decision) {
+	m := b.of(metrics.WithServer(ctx), metrics.WithView(ctx))
+	slot := &m.verdicts[d.Verdict][d.By]
+	counter := slot.Load()
+	if counter == nil {
+		c := verdictsTotal.WithLabelValues(m.server, m.view, d.Verdict.String(), d.By.String())
+		counter = &c
+		slot.Store(counter)
+	}
+	(*counter).Inc()
+	if d.Verdict == lookup.Unsafe {
+		blockedTotal.WithLabelValues(m.server, m.view, d.List).Inc()
+	}
+}
+
+func (b *blockMetrics) of(server, view string) *serverMetrics {
+	for {
+		old := b.servers.Load()
+		var known []*serverMetrics
+		if old != nil {
+			known = *old
+		}
+		for _, m := range known {
+			if m.server == server && m.view == view {
+				return m
+			}
+		}
+		grown := append(slices.Clip(known), &serverMetrics{server: server, view: view})
+		if b.servers.CompareAndSwap(old, &grown) {
+			return grown[len(grown)-1]
+		}
+	}
+}

@@ -1,0 +1,358 @@
+package safebrowsing
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/pkg/durations"
+	pkgparse "github.com/coredns/coredns/plugin/pkg/parse"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// config is what stands in the Corefile for one server block.
+type config struct {
+	zones  plugin.Zones // names to check
+	except plugin.Zones // of those, names that are not checked
+	allow  []ownList
+	block  []ownList
+	reply
+	confirmTimeout time.Duration // from when the query came; default 500 ms
+	unsureFails    bool          // answer SERVFAIL to a name that could not be confirmed
+
+	settings
+	online bool // there is a server to ask
+}
+
+const (
+	keyVariable           = "SAFEBROWSING_API_KEY"
+	defaultLists          = "se-4b mw-4b uws-4b"
+	defaultTTL            = 60 * time.Second
+	defaultConfirmTimeout = 500 * time.Millisecond
+	maxConfirmTimeout     = 10 * time.Second
+	minMaxEntries         = 1024 // the least that the server takes
+	folderName            = "coredns-safebrowsing"
+)
+
+// parser reads the stanza of one server block.
+type parser struct {
+	*caddy.Controller
+	config
+	root       string          // what relative file names are relative to
+	given      map[string]bool // properties that were there
+	allowHosts []lookup.Host
+}
+
+// properties are the words of a stanza. Each is read by a function that gets
+// its arguments, of which there are at least least and, unless negative, at most
+// most.
+var properties = map[string]struct {
+	least, most int
+	repeats     bool // may stand several times
+	usage       string
+	read        func(p *parser, args []string) error
+}{
+	"api_key":         {1, 1, false, "KEY", (*parser).apiKey},
+	"api_key_file":    {1, 1, false, "FILE", (*parser).apiKeyFile},
+	"endpoint":        {1, 1, false, "URL", (*parser).endpointURL},
+	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
+	"max_entries":     {1, 1, false, "COUNT", (*parser).maxEntriesOf},
+	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
+	"resolver":        {1, -1, false, "ADDRESS...", (*parser).resolver},
+	"block":           {1, -1, true, "FILE...", (*parser).blockFiles},
+	"allow":           {1, -1, true, "FILE|HOST...", (*parser).allowed},
+	"except":          {1, -1, true, "ZONES...", (*parser).exceptZones},
+	"respond":         {1, 3, false, "nxdomain|nodata|refused|sinkhole IPV4 [IPV6]", (*parser).respondWith},
+	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},
+	"confirm_timeout": {1, 1, false, "DURATION", (*parser).timeout},
+	"unsure":          {1, 1, false, "pass|servfail", (*parser).unsure},
+	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
+}
+
+// parse reads the stanza, the only one of its server block. Errors name file
+// and line.
+func parse(c *caddy.Controller) (config, error) {
+	p := &parser{Controller: c, root: dnsserver.GetConfig(c).Root, given: make(map[string]bool)}
+	p.ttl = defaultTTL
+	p.confirmTimeout = defaultConfirmTimeout
+	p.lists = defaultLists
+	for i := 0; c.Next(); i++ {
+		if i > 0 {
+			return config{}, c.Err("safebrowsing stands twice in this server block: put all its properties into one")
+		}
+		p.zones = plugin.OriginsFromArgsOrServerBlock(c.RemainingArgs(), c.ServerBlockKeys)
+		for c.NextBlock() {
+			word := c.Val()
+			if err := p.property(word, c.RemainingArgs()); err != nil {
+				return config{}, err
+			}
+		}
+	}
+	return p.config, p.finish()
+}
+
+func (p *parser) property(word string, args []string) error {
+	property, ok := properties[word]
+	if !ok {
+		return p.Errf("unknown property %q", word)
+	}
+	if p.given[word] && !property.repeats {
+		return p.Errf("%s stands twice", word)
+	}
+	p.given[word] = true
+	if len(args) < property.least || property.most >= 0 && len(args) > property.most {
+		return p.Errf("%s takes other arguments: %s %s", word, word, property.usage)
+	}
+	if err := property.read(p, args); err != nil {
+		return p.Errf("%s: %v", word, err)
+	}
+	return nil
+}
+
+// finish fills in what the stanza leaves out and checks the whole.
+func (p *parser) finish() error {
+	if p.key == "" {
+		p.key = os.Getenv(keyVariable)
+	}
+	p.online = p.key != "" || p.endpoint != ""
+	if !p.online && len(p.block) == 0 {
+		return p.Err("nothing to block: add api_key KEY, api_key_file FILE or $" + keyVariable +
+			" for Safe Browsing, endpoint URL for a server of your own, or block FILE for a list of your own")
+	}
+	if len(p.allowHosts) > 0 {
+		p.allow = append(p.allow, ownList{file: "Corefile", names: lookup.NewNames(p.allowHosts)})
+	}
+	if !p.online {
+		p.settings = settings{}
+		return nil
+	}
+	if !p.given["db"] {
+		p.db = defaultFolder()
+	}
+	if _, err := p.client(); err != nil {
+		return p.Errf("%v", err)
+	}
+	return nil
+}
+
+// defaultFolder is $STATE_DIRECTORY, which systemd sets for a service, else one
+// in the user's cache directory. Without either lists are kept in memory only.
+func defaultFolder() string {
+	if dirs := os.Getenv("STATE_DIRECTORY"); dirs != "" {
+		first, _, _ := strings.Cut(dirs, ":")
+		return first
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		log.Warningf("No db is set and there is no folder for it: lists are kept in memory only and fetched anew at each start (%v)", err)
+		return ""
+	}
+	return filepath.Join(cache, folderName)
+}
+
+// path returns where a file of the Corefile is.
+func (p *parser) path(name string) string {
+	if !filepath.IsAbs(name) && p.root != "" {
+		return filepath.Join(p.root, name)
+	}
+	return name
+}
+
+func (p *parser) apiKey(args []string) error {
+	if p.given["api_key_file"] {
+		return errors.New("there is an api_key_file already: keep one of the two")
+	}
+	if p.key = args[0]; p.key == "" {
+		return errors.New("the key is empty")
+	}
+	return nil
+}
+
+func (p *parser) apiKeyFile(args []string) error {
+	if p.given["api_key"] {
+		return errors.New("there is an api_key already: keep one of the two")
+	}
+	raw, err := os.ReadFile(p.path(args[0]))
+	if err != nil {
+		return err
+	}
+	if p.key = strings.TrimSpace(string(raw)); p.key == "" {
+		return errors.New("the file is empty")
+	}
+	return nil
+}
+
+func (p *parser) endpointURL(args []string) error {
+	p.endpoint = strings.TrimSuffix(args[0], "/")
+	_, err := p.client()
+	return err
+}
+
+func (p *parser) listsNamed(args []string) error {
+	for i, name := range args {
+		if _, err := updater.Width(name); err != nil {
+			return err
+		}
+		if name == globalCache {
+			return errors.New(globalCache + " lists hosts that are likely safe, it cannot be used to block")
+		}
+		if slices.Contains(args[:i], name) {
+			return errors.New(name + " is named twice")
+		}
+	}
+	p.lists = strings.Join(args, " ")
+	return nil
+}
+
+// globalCache is Google's list of hosts that are likely safe.
+const globalCache = "gc-32b"
+
+func (p *parser) maxEntriesOf(args []string) (err error) {
+	p.maxEntries, err = number(args[0], minMaxEntries, updater.DefaultMaxEntries)
+	return err
+}
+
+func (p *parser) capacity(args []string) (err error) {
+	p.settings.cache, err = number(args[0], 1, 1<<30)
+	return err
+}
+
+func number(text string, least, most int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, errors.New(strconv.Quote(text) + " is not a number from " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
+	}
+	return n, nil
+}
+
+func (p *parser) folder(args []string) error {
+	if args[0] == "off" {
+		p.db = ""
+		return nil
+	}
+	p.db = filepath.Clean(p.path(args[0]))
+	return nil
+}
+
+func (p *parser) resolver(args []string) error {
+	var all []string
+	for _, arg := range args {
+		address, err := pkgparse.HostPort(arg, "53")
+		if err != nil {
+			return err
+		}
+		all = append(all, address)
+	}
+	p.resolvers = strings.Join(all, " ")
+	return nil
+}
+
+func (p *parser) blockFiles(args []string) error {
+	for _, name := range args {
+		l, err := readOwnList(name, p.path(name))
+		if err != nil {
+			return err
+		}
+		p.block = append(p.block, l)
+	}
+	return nil
+}
+
+// allowed reads files and hosts. An argument with a slash, or one that names a
+// file that is there, is a file.
+func (p *parser) allowed(args []string) error {
+	for _, arg := range args {
+		if _, err := os.Stat(p.path(arg)); err != nil && !strings.ContainsRune(arg, filepath.Separator) {
+			host, ok := lookup.ParseHost(arg)
+			if !ok {
+				return errors.New(strconv.Quote(arg) + " is neither a file nor a host")
+			}
+			p.allowHosts = append(p.allowHosts, host)
+			continue
+		}
+		l, err := readOwnList(arg, p.path(arg))
+		if err != nil {
+			return err
+		}
+		p.allow = append(p.allow, l)
+	}
+	return nil
+}
+
+func (p *parser) exceptZones(args []string) error {
+	for _, arg := range args {
+		zones := plugin.Host(arg).NormalizeExact()
+		if len(zones) == 0 {
+			return errors.New(strconv.Quote(arg) + " is no zone")
+		}
+		p.except = append(p.except, zones...)
+	}
+	return nil
+}
+
+func (p *parser) respondWith(args []string) (err error) {
+	words := []string{"nxdomain", "nodata", "refused", "sinkhole"}
+	i := slices.Index(words, args[0])
+	switch {
+	case i < 0:
+		return errors.New(strconv.Quote(args[0]) + " is none of " + strings.Join(words, ", "))
+	case respond(i) == respondSinkhole && len(args) == 1:
+		return errors.New("sinkhole takes an IPv4 address, and may take an IPv6 address after it")
+	case respond(i) != respondSinkhole && len(args) > 1:
+		return errors.New(args[0] + " takes no address")
+	}
+	p.respond = respond(i)
+	for _, arg := range args[1:] {
+		addr, err := netip.ParseAddr(arg)
+		if err != nil || addr.Zone() != "" {
+			return errors.New(strconv.Quote(arg) + " is no IP address")
+		}
+		if addr = addr.Unmap(); addr.Is4() && !p.ipv4.IsValid() {
+			p.ipv4 = addr
+		} else if addr.Is6() && !p.ipv6.IsValid() {
+			p.ipv6 = addr
+		} else {
+			return errors.New("sinkhole takes one IPv4 and one IPv6 address")
+		}
+	}
+	return nil
+}
+
+func (p *parser) blockingTTL(args []string) (err error) {
+	p.ttl, err = duration(args[0], 0, maxBlockedTTL)
+	return err
+}
+
+func (p *parser) timeout(args []string) (err error) {
+	p.confirmTimeout, err = duration(args[0], time.Millisecond, maxConfirmTimeout)
+	return err
+}
+
+func duration(text string, least, most time.Duration) (time.Duration, error) {
+	d, err := durations.NewDurationFromArg(text)
+	if err != nil || d < least || d > most {
+		return 0, errors.New(strconv.Quote(text) + " is not a duration from " + least.String() + " to " + most.String())
+	}
+	return d, nil
+}
+
+func (p *parser) unsure(args []string) error {
+	switch args[0] {
+	case "pass":
+	case "servfail":
+		p.unsureFails = true
+	default:
+		return errors.New(strconv.Quote(args[0]) + " is neither pass nor servfail")
+	}
+	return nil
+}

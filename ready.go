@@ -1,0 +1,7 @@
+package safebrowsing
+
+// Ready implements the ready.Readiness interface: true as soon as the lists are
+// in force, and at the latest when the first contact with the server has ended,
+// however it ended. A server that is down must not keep a resolver out of
+// service.
+func (s *SafeBrowsing) Ready() bool { return s.engine == nil || s.engine.ready.Load() }

@@ -1,0 +1,56 @@
+package updater
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	backoffUnit = 15 * time.Minute
+	maxBackoff  = 24 * time.Hour
+	// cappedFailures is the number of failures from which the wait is
+	// maxBackoff whatever the random number: 2^7 × 15 min is 32 h. Capping the
+	// exponent here keeps the shift from overflowing.
+	cappedFailures = 8
+)
+
+// Backoff returns how long to wait after the given number of failures in a row,
+// at least 1: MIN(2^(failures-1) × 15 min × (r+1), 24 h), with r uniform in
+// [0, 1) and drawn anew each time ("Request Frequency", back-off mode).
+func Backoff(failures int, r float64) time.Duration {
+	if failures < 1 {
+		return 0
+	}
+	if failures >= cappedFailures {
+		return maxBackoff
+	}
+	wait := float64(backoffUnit<<(failures-1)) * (r + 1)
+	return min(time.Duration(wait), maxBackoff)
+}
+
+const (
+	searchStrikes    = 3
+	searchPause      = 5 * time.Minute
+	maxSearchPause   = 30 * time.Minute
+	cappedSearchRuns = 3 // 2^3 × 5 min is 40 min
+)
+
+// searchBackoff returns how long to wait with the next search after failures in
+// a row of which the last was refused or not. v5 publishes no rule for
+// searches. A refusal (status 403 or 429) is taken as strictly as in list
+// updates; other failures pause as Chromium does in its real-time look-ups: 5
+// minutes after each third, doubling to 30.
+func searchBackoff(failures int, refused bool, r float64) time.Duration {
+	if refused {
+		return Backoff(failures, r)
+	}
+	if failures < searchStrikes {
+		return 0
+	}
+	runs := min(failures-searchStrikes, cappedSearchRuns)
+	return min(searchPause<<runs, maxSearchPause)
+}
+
+// firstContact draws how long to wait with the first request after a start or a
+// wake-up: uniform in [0, 1 min) ("Request Frequency").
+func firstContact() time.Duration { return rand.N(time.Minute) }

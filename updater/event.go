@@ -1,0 +1,33 @@
+package updater
+
+import "time"
+
+// Kind is what an Event tells of.
+type Kind uint8
+
+// The kinds of events.
+const (
+	Loaded        Kind = iota // List is in force, read from disk
+	LoadFailed                // List, or the schedule (List is ""), could not be read from disk: Err
+	LockBusy                  // another process or engine uses the folder; nothing is fetched until it lets go
+	Fetched                   // a request for lists has ended, with Err or without
+	ListUpdated               // List was applied
+	ListUnchanged             // List was fetched and is as it was
+	ListWaiting               // List was not fetched, or not yet: it waits until Due
+	ListRejected              // the update of List failed its checks: Err; the content held stays in force
+	StoreFailed               // List, or the schedule, could not be saved: Err
+	WokeUp                    // a sleep overshot: the machine was suspended
+	FirstContact              // the first contact with the server has ended, however it ended
+	Searched                  // a search for full hashes has ended, with Err or without
+)
+
+// Event is something that operators want to know of, in a log line or a metric.
+type Event struct {
+	Kind    Kind
+	List    string
+	Err     error
+	Entries int           // of List now in force
+	Updated time.Time     // last success of List; zero: never
+	Due     time.Time     // when List, or after Fetched anything, is due next
+	Took    time.Duration // of a request
+}

@@ -1,0 +1,267 @@
+package updater
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// A Clock says when something may be asked of the server again.
+type Clock struct {
+	NotBefore time.Time `json:"not_before"`
+	Failures  int       `json:"failures"` // in a row; 0 after a success
+}
+
+// failed is the clock after one more failure. A server that asks for a longer
+// wait gets it.
+func (c Clock) failed(now time.Time, wait, retryAfter time.Duration) Clock {
+	return Clock{NotBefore: now.Add(max(wait, retryAfter)), Failures: c.Failures + 1}
+}
+
+// ListClock is the clock of one list.
+type ListClock struct {
+	Clock
+	Wait     time.Duration `json:"wait"`     // the server's last minimum wait for it
+	AtOnce   int           `json:"at_once"`  // fetches in a row for which no wait was given
+	Rejected bool          `json:"rejected"` // the last answer failed its checks: the next must be full
+	Updated  time.Time     `json:"updated"`  // last success; zero: never
+}
+
+// Schedule is when the server may be asked for what. It is saved at each
+// change. It is safe for concurrent use; use NewSchedule.
+type Schedule struct {
+	store *Store // nil: kept in memory only
+
+	mu    sync.Mutex
+	state scheduleState
+	owned bool // the file may be written
+}
+
+// scheduleState is what is on disk.
+type scheduleState struct {
+	Saved  time.Time            `json:"saved"`
+	Fetch  Clock                `json:"fetch"`  // back-off of all list updates
+	Search Clock                `json:"search"` // back-off of full-hash searches
+	Lists  map[string]ListClock `json:"lists"`
+}
+
+// Floors for lists to which the server gave no minimum wait. It then asks for
+// the next fetch at once, which makes sense while a size limit splits an update
+// into steps; these floors hold off a loop with a server that never says a
+// wait.
+const (
+	unchangedFloor = 30 * time.Minute
+	changedFloor   = time.Minute
+	maxAtOnce      = 32
+)
+
+// next is the clock after a success at now, with the minimum wait that the
+// server gave (0: none) and whether the answer changed the list.
+func (c ListClock) next(now time.Time, wait time.Duration, changed bool) ListClock {
+	n := ListClock{Wait: wait, Updated: now}
+	switch {
+	case wait > 0:
+		n.NotBefore = now.Add(wait)
+	case !changed:
+		n.NotBefore = now.Add(unchangedFloor)
+	case c.AtOnce < maxAtOnce:
+		n.NotBefore, n.AtOnce = now, c.AtOnce+1
+	default:
+		n.NotBefore, n.AtOnce = now.Add(changedFloor), c.AtOnce
+	}
+	return n
+}
+
+// NewSchedule returns the schedule saved in store, or an empty one. A saved
+// schedule that cannot be read is set aside; the error says so, and the
+// schedule returned is a cautious one, that asks nothing for half an hour. With
+// a nil store the schedule lives in memory.
+func NewSchedule(store *Store) (*Schedule, error) {
+	s := &Schedule{store: store}
+	return s, s.reload()
+}
+
+// reload reads the file again: another process or engine may have written it.
+func (s *Schedule) reload() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	state := scheduleState{}
+	var err error
+	if s.store != nil {
+		var raw []byte
+		if raw, err = s.store.readSchedule(); err == nil && raw != nil {
+			state, err = parseSchedule(raw, now)
+		}
+		if err != nil {
+			s.store.setAside(scheduleFile)
+			err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
+			state.Fetch.NotBefore = now.Add(unchangedFloor)
+		}
+	}
+	if state.Lists == nil {
+		state.Lists = make(map[string]ListClock)
+	}
+	s.state = state
+	return err
+}
+
+// own reads the file again, and lets this Schedule write it from now on. The
+// caller holds the lock of the store.
+func (s *Schedule) own() error {
+	s.mu.Lock()
+	search := s.state.Search
+	s.mu.Unlock()
+	err := s.reload()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if search.NotBefore.After(s.state.Search.NotBefore) {
+		s.state.Search = search
+	}
+	s.owned = true
+	return err
+}
+
+// disown ends what own began.
+func (s *Schedule) disown() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.owned = false
+}
+
+// parseSchedule reads a saved schedule and moves its times onto the running
+// clock, monotonic reading included: a wall clock that is set forward later on
+// must not cut a wait short. One that was set back meanwhile would stretch it
+// without end, so the wait begins anew then.
+func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return scheduleState{}, err
+	}
+	from := now
+	if now.Before(state.Saved) {
+		from = state.Saved
+	}
+	move := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return now.Add(t.Sub(from))
+	}
+	state.Fetch.NotBefore = move(state.Fetch.NotBefore)
+	state.Search.NotBefore = move(state.Search.NotBefore)
+	for name, list := range state.Lists {
+		list.NotBefore = move(list.NotBefore)
+		state.Lists[name] = list
+	}
+	return state, nil
+}
+
+// change alters the schedule and saves it. The caller does not hold mu.
+func (s *Schedule) change(alter func(*scheduleState)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	alter(&s.state)
+	if s.store == nil || !s.owned {
+		return nil
+	}
+	s.state.Saved = time.Now()
+	raw, err := json.MarshalIndent(s.state, "", "\t")
+	if err != nil {
+		return fmt.Errorf("saving the schedule: %w", err)
+	}
+	return s.store.writeSchedule(append(raw, '\n'))
+}
+
+// list returns the clock of a list.
+func (s *Schedule) list(name string) ListClock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Lists[name]
+}
+
+// due returns when the first of the lists may be fetched.
+func (s *Schedule) due(names []string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var first time.Time
+	for i, name := range names {
+		if t := s.state.listDue(name); i == 0 || t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// dueNow returns those of the lists that may be fetched at now.
+func (s *Schedule) dueNow(names []string, now time.Time) (due []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range names {
+		if !now.Before(s.state.listDue(name)) {
+			due = append(due, name)
+		}
+	}
+	return due
+}
+
+// listDue is the later of the list's own time and that of all fetches.
+func (s *scheduleState) listDue(name string) time.Time {
+	if t := s.Lists[name].NotBefore; t.After(s.Fetch.NotBefore) {
+		return t
+	}
+	return s.Fetch.NotBefore
+}
+
+// attempt is a fetch that has been sent and not yet been answered.
+type attempt struct {
+	schedule *Schedule
+	before   Clock // of all fetches
+}
+
+// begin notes, before a fetch of lists is sent, that it has failed, so that a
+// process that dies of the answer does not ask again when it is started anew.
+func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
+	a.schedule = s
+	err = s.change(func(state *scheduleState) {
+		a.before = state.Fetch
+		wait := Backoff(state.Fetch.Failures+1, rand.Float64())
+		for _, name := range lists {
+			wait = max(wait, state.Lists[name].Wait)
+		}
+		state.Fetch = state.Fetch.failed(now, wait, 0)
+	})
+	return a, err
+}
+
+// cancelled takes the attempt back: a fetch that ends because the server is
+// shutting down is no failure.
+func (a attempt) cancelled() error {
+	return a.schedule.change(func(state *scheduleState) { state.Fetch = a.before })
+}
+
+// failed notes that the whole fetch failed at now.
+func (a attempt) failed(now time.Time, retryAfter time.Duration) error {
+	return a.schedule.change(func(state *scheduleState) {
+		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, rand.Float64()), retryAfter)
+	})
+}
+
+// answered notes that the fetch was answered; clocks has the new clock of each
+// list of it.
+func (a attempt) answered(clocks map[string]ListClock) error {
+	return a.schedule.change(func(state *scheduleState) {
+		state.Fetch = Clock{}
+		maps.Copy(state.Lists, clocks)
+	})
+}
+
+// rejected is the clock of a list whose part of an answer, with the minimum wait
+// that it gave, failed its checks.
+func (c ListClock) rejected(now time.Time, wait time.Duration) ListClock {
+	c.Clock = c.failed(now, Backoff(c.Failures+1, rand.Float64()), wait)
+	c.Rejected, c.AtOnce = true, 0
+	return c
+}

@@ -1,0 +1,247 @@
+package updater
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// Store keeps lists and the schedule in a folder, one file each. A file is
+// replaced whole or not at all, also when the power fails in between: it is
+// written beside, synced, renamed, and the folder is synced. Several Stores,
+// also of several processes, may read one folder; only the one that holds its
+// lock may write. Methods are not safe for concurrent use, but for those of the
+// schedule.
+type Store struct {
+	dir    string
+	origin string
+	lock   *flock.Flock
+}
+
+const (
+	scheduleFile  = "schedule.json"
+	lockFile      = "lock"
+	listSuffix    = ".list"
+	damagedSuffix = ".damaged"
+
+	// listMagic begins a list file and names its format.
+	listMagic = "safebrowsing list 1\n"
+)
+
+// OpenStore opens the folder, which is made if it does not exist. Lists of
+// another origin, which is the address of the server, are taken for absent:
+// their versions mean nothing to this one.
+func OpenStore(dir, origin string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("making the folder for lists: %w", err)
+	}
+	return &Store{dir: dir, origin: origin, lock: flock.New(filepath.Join(dir, lockFile))}, nil
+}
+
+// ErrDamaged says that a file is not what was once written.
+var ErrDamaged = errors.New("damaged file")
+
+// SaveList writes the list in place of the one before.
+func (s *Store) SaveList(l List) error {
+	return s.replace(l.Name+listSuffix, func(w io.Writer) error {
+		sum := sha256.New()
+		out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<16)
+		head := []byte(listMagic)
+		head = appendBytes(head, []byte(s.origin))
+		head = appendBytes(head, []byte(l.Name))
+		head = appendBytes(head, l.Version)
+		head = append(head, l.Checksum[:]...)
+		out.Write(head)
+		if _, err := l.Set.WriteTo(out); err != nil {
+			return err
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		_, err := w.Write(sum.Sum(nil))
+		return err
+	})
+}
+
+func appendBytes(dst, b []byte) []byte {
+	return append(binary.LittleEndian.AppendUint32(dst, uint32(len(b))), b...)
+}
+
+// LoadList reads a list. It returns an error that is fs.ErrNotExist if there is
+// none of this origin, and ErrDamaged if the file was not written by SaveList
+// or has changed since; such a file is set aside under another name.
+func (s *Store) LoadList(name string) (List, error) {
+	l, err := s.loadList(name)
+	if errors.Is(err, ErrDamaged) {
+		s.setAside(name + listSuffix)
+	}
+	if err != nil {
+		return List{}, fmt.Errorf("loading list %s: %w", name, err)
+	}
+	return l, nil
+}
+
+func (s *Store) loadList(name string) (List, error) {
+	f, err := os.Open(filepath.Join(s.dir, name+listSuffix))
+	if err != nil {
+		return List{}, err
+	}
+	defer f.Close()
+	size, err := verify(f)
+	if err != nil {
+		return List{}, err
+	}
+	l, origin, err := readList(bufio.NewReaderSize(io.LimitReader(f, size), 1<<16), size)
+	if err == nil && l.Name != name {
+		err = fmt.Errorf("the file holds list %q", l.Name)
+	}
+	if err != nil {
+		return List{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if origin != s.origin {
+		return List{}, fmt.Errorf("%w: the file came from %s", fs.ErrNotExist, origin)
+	}
+	return l, nil
+}
+
+// verify checks a file against the SHA-256 at its end and returns the bytes
+// before it, to whose beginning f is set.
+func verify(f *os.File) (size int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	size = info.Size() - sha256.Size
+	if size < int64(len(listMagic)) {
+		return 0, fmt.Errorf("%w: %d bytes", ErrDamaged, info.Size())
+	}
+	sum := sha256.New()
+	if _, err := io.CopyN(sum, f, size); err != nil {
+		return 0, err
+	}
+	var want [sha256.Size]byte
+	if _, err := io.ReadFull(f, want[:]); err != nil {
+		return 0, err
+	}
+	if !bytes.Equal(sum.Sum(nil), want[:]) {
+		return 0, fmt.Errorf("%w: wrong checksum", ErrDamaged)
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return size, err
+}
+
+func readList(r io.Reader, size int64) (l List, origin string, err error) {
+	magic := make([]byte, len(listMagic))
+	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != listMagic {
+		return List{}, "", errors.New("no list file of this version")
+	}
+	var texts [3][]byte // origin, name, version
+	for i := range texts {
+		if texts[i], err = readBytes(r); err != nil {
+			return List{}, "", err
+		}
+	}
+	if _, err := io.ReadFull(r, l.Checksum[:]); err != nil {
+		return List{}, "", err
+	}
+	l.Set, err = lookup.ReadPrefixSet(r, int(size))
+	l.Name, l.Version = string(texts[1]), texts[2]
+	return l, string(texts[0]), err
+}
+
+// maxText bounds the origin, the name and the version in a list file, in bytes.
+const maxText = 1 << 16
+
+func readBytes(r io.Reader) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(size[:])
+	if n > maxText {
+		return nil, fmt.Errorf("text of %d bytes", n)
+	}
+	b := make([]byte, n)
+	_, err := io.ReadFull(r, b)
+	return b, err
+}
+
+// readSchedule returns what writeSchedule wrote, or nil if it never did.
+func (s *Store) readSchedule() ([]byte, error) {
+	raw, err := os.ReadFile(filepath.Join(s.dir, scheduleFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return raw, err
+}
+
+func (s *Store) writeSchedule(raw []byte) error {
+	return s.replace(scheduleFile, func(w io.Writer) error {
+		_, err := w.Write(raw)
+		return err
+	})
+}
+
+// clean removes what writers that died left behind. Only the holder of the lock
+// may call it.
+func (s *Store) clean() {
+	left, _ := filepath.Glob(filepath.Join(s.dir, "*.tmp"))
+	for _, file := range left {
+		os.Remove(file)
+	}
+}
+
+// setAside renames a damaged file, so that it is not read again and can be
+// looked at. If that is not possible either it is read, and found damaged,
+// again.
+func (s *Store) setAside(name string) {
+	file := filepath.Join(s.dir, name)
+	os.Rename(file, file+damagedSuffix)
+}
+
+// replace puts what write writes in the place of the named file, durably.
+func (s *Store) replace(name string, write func(io.Writer) error) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("saving %s: %w", filepath.Join(s.dir, name), err)
+		}
+	}()
+	f, err := os.CreateTemp(s.dir, name+".*.tmp")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), filepath.Join(s.dir, name))
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	return syncDir(s.dir)
+}
+
+// syncDir makes renames in the folder durable. Systems that cannot sync a
+// folder (Windows) make them so by themselves.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
+}
