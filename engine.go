@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -86,7 +87,7 @@ type engine struct {
 
 // newEngine makes an engine and puts the lists that are on disk in force. It
 // asks nobody. A disk that cannot be used is reported and done without.
-func newEngine(s settings) (*engine, error) {
+func newEngine(s settings, firstContact func() time.Duration) (*engine, error) {
 	e := &engine{settings: s}
 	e.reporter = newReporter(s, func() { e.ready.Store(true) })
 	client, err := s.client()
@@ -101,13 +102,14 @@ func newEngine(s settings) (*engine, error) {
 	database := new(lookup.Database)
 	e.client = client
 	e.updater, err = updater.New(updater.Config{
-		Source:     client,
-		Database:   database,
-		Schedule:   schedule,
-		Store:      store,
-		Lists:      s.listNames(),
-		MaxEntries: s.maxEntries,
-		Report:     e.reporter.report,
+		Source:       client,
+		Database:     database,
+		Schedule:     schedule,
+		Store:        store,
+		Lists:        s.listNames(),
+		MaxEntries:   s.maxEntries,
+		Report:       e.reporter.report,
+		FirstContact: firstContact,
 	})
 	if err != nil {
 		return nil, err
@@ -156,6 +158,8 @@ func (e *engine) stop() {
 
 // registry holds the engines of this process.
 type registry struct {
+	firstContact func() time.Duration // see updater.Config; not nil in tests only
+
 	mu       sync.Mutex
 	engines  map[settings]*shared
 	holdings map[*SafeBrowsing]holding
@@ -183,7 +187,7 @@ func (r *registry) acquire(holder *SafeBrowsing, s settings, generation uint64) 
 	defer r.mu.Unlock()
 	e := r.engines[s]
 	if e == nil {
-		made, err := newEngine(s)
+		made, err := newEngine(s, r.firstContact)
 		if err != nil {
 			return nil, fmt.Errorf("starting: %w", err)
 		}

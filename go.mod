@@ -9,6 +9,7 @@ require (
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/miekg/dns v1.1.73
 	github.com/prometheus/client_golang v1.24.1
+	github.com/urfave/cli/v3 v3.14.0
 	golang.org/x/net v0.60.0
 	google.golang.org/protobuf v1.36.12
 )

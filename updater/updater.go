@@ -21,6 +21,9 @@ type Config struct {
 	MaxEntries int              // of a list; zero: DefaultMaxEntries
 	Report     func(Event)      // called from Run and Load; nil: events are dropped
 	Timeout    time.Duration    // of one fetch; zero: 5 min
+	// FirstContact draws how long to wait with the first request after a start
+	// or a wake-up. Nil: uniform in [0, 1 min), as the server's rules demand.
+	FirstContact func() time.Duration
 }
 
 // DefaultMaxEntries is the most entries that a list may hold unless configured.
@@ -45,6 +48,9 @@ func New(cfg Config) (*Updater, error) {
 	u.cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
 	if u.cfg.Report == nil {
 		u.cfg.Report = func(Event) {}
+	}
+	if u.cfg.FirstContact == nil {
+		u.cfg.FirstContact = firstContact
 	}
 	for _, name := range cfg.Lists {
 		if _, err := Width(name); err != nil {
@@ -117,7 +123,7 @@ func (u *Updater) Run(ctx context.Context) error {
 		}
 		defer u.release()
 	}
-	contact := time.Now().Add(firstContact())
+	contact := time.Now().Add(u.cfg.FirstContact())
 	for first := true; ; {
 		due := u.cfg.Schedule.due(u.cfg.Lists)
 		if contact.After(due) {
@@ -129,7 +135,7 @@ func (u *Updater) Run(ctx context.Context) error {
 		}
 		if woke {
 			u.cfg.Report(Event{Kind: WokeUp})
-			contact = time.Now().Add(firstContact())
+			contact = time.Now().Add(u.cfg.FirstContact())
 			continue
 		}
 		u.update(ctx)

@@ -29,6 +29,7 @@ type Server struct {
 	foreign  []*sbv5.FullHash
 	loaded   map[string][]string // list -> expressions put in by the last Load
 	cacheFor time.Duration       // cache_duration; negative: absent
+	waitFor  time.Duration       // minimum_wait_duration of lists that have none of their own
 	json     bool                // answer in JSON though protobuf is asked for
 	key      string              // empty: no key wanted
 	faults   []queuedFault       // oldest first
@@ -100,16 +101,23 @@ func (s *Server) publish(name string, entries [][]byte) error {
 func (s *Server) list(name string) *list {
 	l := s.lists[name]
 	if l == nil {
-		l = &list{name: name, width: listWidth(name)}
+		l = &list{name: name, width: listWidth(name), wait: s.waitFor}
 		s.lists[name] = l
 	}
 	return l
 }
 
 // SetMinimumWait sets the minimum_wait_duration that later answers for a list
-// carry; 0, as at the start, leaves it out.
+// carry; 0, as at the start, leaves it out. The empty name stands for all lists
+// that are made later.
 func (s *Server) SetMinimumWait(list string, d time.Duration) {
-	s.locked(func() { s.list(list).wait = d })
+	s.locked(func() {
+		if list == "" {
+			s.waitFor = d
+			return
+		}
+		s.list(list).wait = d
+	})
 }
 
 // ForgetVersions makes the server forget all versions of a list served so far,

@@ -1,0 +1,250 @@
+package safebrowsing
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+const phishing = "social engineering (Safe Browsing)"
+
+func TestConfirmedThreatsAreBlockedAndAllElsePasses(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/", "bad.example.co.uk/", "d.e.evil.example.net/")
+	w.start(w.corefile())
+	w.updated(1)
+
+	for _, name := range []string{
+		"evil.example.com.", "EVIL.exAmple.COM.", "www.evil.example.com.", // listed, and below it
+		"bad.example.co.uk.", "a.bad.example.co.uk.",
+		"a.b.c.evil.example.com.", // six labels
+		"d.e.evil.example.net.",   // five labels, listed by itself
+		"x.d.e.evil.example.net.", // six labels
+	} {
+		for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS, dns.TypeSVCB, dns.TypeCNAME, dns.TypeANY} {
+			w.wantBlocked(name, qtype, phishing)
+		}
+		w.wantPassed(name, dns.TypeTXT)
+		w.wantPassed(name, dns.TypeMX)
+	}
+	for _, name := range []string{"example.com.", "good.example.com.", "notevil.example.com.", "evil.example.net.", "example.co.uk.", "printer.local.", "router."} {
+		w.wantPassed(name, dns.TypeA)
+	}
+	if m := w.askOver("tcp", "evil.example.com.", dns.TypeA); !isBlocked(m) {
+		t.Errorf("Expected to be blocked over TCP too, got\n%v", m)
+	}
+}
+
+func TestBlockedAnswerIsOneThatClientsUnderstand(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("ttl 30s"))
+	w.updated(1)
+	m := w.ask("wWw.evil.example.com.", dns.TypeA)
+	if !m.Response || !m.RecursionAvailable || !m.RecursionDesired || m.Authoritative || m.Question[0].Name != "wWw.evil.example.com." {
+		t.Errorf("Expected the bits and the question of a recursive answer, got\n%v", m)
+	}
+	if len(m.Ns) != 1 || m.Ns[0].Header().Ttl != 30 || m.Ns[0].(*dns.SOA).Minttl != 30 {
+		t.Errorf("Expected an SOA with TTL and minimum of 30, got %v", m.Ns)
+	}
+
+	plain := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
+	m, err := dns.Exchange(plain, w.address("udp"))
+	if err != nil || m.Rcode != dns.RcodeNameError || m.IsEdns0() != nil {
+		t.Errorf("Expected NXDOMAIN without EDNS for a client without, got %v\n%v", err, m)
+	}
+}
+
+func TestCollisionThatIsNotConfirmedPasses(t *testing.T) {
+	w := newWorld(t)
+	w.publish("se-4b", "harmless.example.org/")
+	w.start(w.corefile())
+	w.updated(1)
+	w.wantPassed("harmless.example.org.", dns.TypeA)
+	w.wantPassed("www.harmless.example.org.", dns.TypeA)
+	if n := len(w.google.Requests("search")); n != 1 {
+		t.Errorf("Expected one search, the second name being answered from the cache, got %d", n)
+	}
+}
+
+func TestOnlyThreatsOfTheConfiguredListsBlock(t *testing.T) {
+	w := newWorld(t)
+	w.publish("se-4b", "other.example.org/", "canary.example.org/", "frame.example.org/", "both.example.org/")
+	w.google.AddThreat("other.example.org/", sbv5.ThreatType_MALWARE)
+	w.google.AddThreat("canary.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY)
+	w.google.AddThreat("frame.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY)
+	w.google.AddThreat("both.example.org/", sbv5.ThreatType_MALWARE)
+	w.google.AddThreat("both.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+	w.start(w.corefile("lists se-4b"))
+	w.updated(1)
+	w.wantPassed("other.example.org.", dns.TypeA)
+	w.wantPassed("canary.example.org.", dns.TypeA)
+	w.wantPassed("frame.example.org.", dns.TypeA)
+	w.wantBlocked("both.example.org.", dns.TypeA, phishing)
+}
+
+func TestRemovedThreatPassesAfterTheNextPartialUpdate(t *testing.T) {
+	w := newWorld(t)
+	w.google.SetMinimumWait("se-4b", time.Second)
+	w.google.SetCacheDuration(time.Millisecond)
+	w.threaten("evil.example.com/", "worse.example.com/")
+	w.start(w.corefile("lists se-4b"))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+
+	w.google.RemoveThreat("evil.example.com/")
+	w.publish("se-4b", "worse.example.com/", "new.example.com/")
+	w.google.AddThreat("new.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+	w.eventually("the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+	searches := len(w.google.Requests("search"))
+	w.wantPassed("evil.example.com.", dns.TypeA)
+	if n := len(w.google.Requests("search")); n != searches {
+		t.Error("Expected no search for a name that is in no list any more")
+	}
+	w.wantBlocked("worse.example.com.", dns.TypeA, phishing)
+	if r := w.google.Requests("batchGet"); len(r[1].Versions) != 1 {
+		t.Errorf("Expected the second request to name the version that is held, got %d versions", len(r[1].Versions))
+	}
+}
+
+func TestSinkhole(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("respond sinkhole 192.0.2.66 2001:db8::66"))
+	w.updated(1)
+	for qtype, want := range map[uint16][]string{
+		dns.TypeA:     {"192.0.2.66"},
+		dns.TypeAAAA:  {"2001:db8::66"},
+		dns.TypeANY:   {"192.0.2.66", "2001:db8::66"},
+		dns.TypeHTTPS: nil,
+		dns.TypeCNAME: nil,
+	} {
+		m := w.ask("evil.example.com.", qtype)
+		var got []string
+		for _, rr := range m.Answer {
+			got = append(got, strings.Fields(rr.String())[4])
+		}
+		if m.Rcode != dns.RcodeSuccess || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: Expected %v, got %v", dns.TypeToString[qtype], want, m)
+		}
+		if len(want) == 0 && len(m.Ns) != 1 {
+			t.Errorf("%s: Expected an SOA with NODATA, got %v", dns.TypeToString[qtype], m)
+		}
+		if _, blocked := ede(m); !blocked {
+			t.Errorf("%s: Expected EDE 15, got %v", dns.TypeToString[qtype], m)
+		}
+	}
+}
+
+func TestTwoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/", "evil.example.net/")
+	corefile := w.corefile() + strings.Replace(w.corefile("respond refused", "ttl 10s"), ".:0 {", "example.net:0 {", 1)
+	w.start(corefile)
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	for i := range 3 {
+		if err := w.reload(corefile); err != nil {
+			t.Fatal(err)
+		}
+		w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+		if m := w.ask("evil.example.net.", dns.TypeA); m.Rcode != dns.RcodeRefused {
+			t.Errorf("Reload %d: Expected the other block's own answer, got\n%v", i, m)
+		}
+	}
+	if n := len(w.google.Requests("batchGet")); n != 1 {
+		t.Errorf("Expected one request for lists, got %d", n)
+	}
+	if n := len(w.google.Requests("search")); n != 2 {
+		t.Errorf("Expected one search for each name, the cache being kept, got %d", n)
+	}
+	if len(engines.engines) != 1 || len(engines.holdings) != 2 {
+		t.Errorf("Expected one engine for two blocks, got %d for %d", len(engines.engines), len(engines.holdings))
+	}
+}
+
+func TestRestartUsesTheListsOnDiskAndDoesNotAskEarly(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile())
+	w.updated(1)
+	w.stop()
+	w.google.ClientStarted()
+	w.start(w.corefile())
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	if n := len(w.google.Requests("batchGet")); n != 1 {
+		t.Errorf("Expected no request before the minimum wait has passed, got %d", n-1)
+	}
+}
+
+func TestFailedReloadLeavesNothingBehind(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile())
+	w.updated(1)
+	before := theEngine()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	goroutines := runtime.NumGoroutine()
+	for name, corefile := range map[string]string{
+		"refused by the parser":             w.corefile("nonsense"),
+		"refused by a later plugin":         strings.Replace(w.corefile("cache 10"), "forward . ", "forward . nonsense ", 1),
+		"address in use, other settings":    strings.Replace(w.corefile("cache 10"), ".:0", ".:"+port, 1),
+		"address in use, the same settings": strings.Replace(w.corefile(), ".:0", ".:"+port, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := w.reload(corefile); err == nil {
+				t.Fatal("Expected the reload to fail")
+			}
+			if len(engines.engines) != 1 || len(engines.holdings) != 1 || theEngine() != before {
+				t.Errorf("Expected the old engine and no other, got %d engines and %d holders", len(engines.engines), len(engines.holdings))
+			}
+			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+		})
+	}
+	w.eventually("goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
+}
+
+func TestServerThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T) {
+	w := newWorld(t)
+	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
+	w.start(w.corefile())
+	w.eventually("the first contact", func() bool { return theEngine().ready.Load() })
+	w.wantPassed("evil.example.com.", dns.TypeA)
+	if n := len(w.google.Requests("batchGet")); n != 1 {
+		t.Errorf("Expected one request, then back-off, got %d", n)
+	}
+}
+
+func TestPrefixesAreAllThatLeaves(t *testing.T) {
+	w := newWorld(t)
+	w.google.SetKey("SECRETKEY")
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("api_key SECRETKEY"))
+	w.updated(1)
+	for i := range 50 {
+		w.wantPassed(fmt.Sprintf("host%d.example.org.", i), dns.TypeA)
+	}
+	w.wantBlocked("a.evil.example.com.", dns.TypeA, phishing)
+	searches := w.google.Requests("search")
+	if len(searches) != 1 || len(searches[0].Prefixes) != 1 {
+		t.Fatalf("Expected one search for one prefix, got %v", searches)
+	}
+	want := sha256.Sum256([]byte("evil.example.com/"))
+	if got := searches[0].Prefixes[0]; string(got) != string(want[:4]) {
+		t.Errorf("Expected prefix %x, got %x", want[:4], got)
+	}
+}

@@ -1,0 +1,245 @@
+package safebrowsing
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+
+	_ "github.com/coredns/coredns/plugin/acl"
+	_ "github.com/coredns/coredns/plugin/bind"
+	_ "github.com/coredns/coredns/plugin/cache"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/hosts"
+	_ "github.com/coredns/coredns/plugin/log"
+	_ "github.com/coredns/coredns/plugin/metadata"
+	_ "github.com/coredns/coredns/plugin/metrics"
+	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/root"
+	_ "github.com/coredns/coredns/plugin/template"
+	_ "github.com/coredns/coredns/plugin/view"
+	_ "github.com/coredns/coredns/plugin/whoami"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// world is a Safe Browsing server over HTTP, a name server upstream, and a
+// CoreDNS between them and a client, all on real sockets.
+type world struct {
+	t        *testing.T
+	google   *protocoltest.Server
+	endpoint string
+	db       string
+	upstream string
+	instance *caddy.Instance
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir()}
+	server := httptest.NewServer(w.google)
+	t.Cleanup(server.Close)
+	w.endpoint = server.URL
+	w.upstream = startUpstream(t, 0)
+	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+		w.google.SetMinimumWait(list, time.Hour)
+		w.google.Publish(list, nil)
+	}
+	return w
+}
+
+// upstreamAddress is what the upstream answers for every name.
+const upstreamAddress = "192.0.2.7"
+
+// startUpstream starts a name server that knows every name, and answers after a
+// delay.
+func startUpstream(t *testing.T, delay time.Duration) string {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		time.Sleep(delay)
+		m := new(dns.Msg).SetReply(r)
+		q := r.Question[0]
+		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 300}
+		switch q.Qtype {
+		case dns.TypeA:
+			m.Answer = []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
+		case dns.TypeTXT:
+			m.Answer = []dns.RR{&dns.TXT{Hdr: header, Txt: []string{"passed"}}}
+		case dns.TypeMX:
+			m.Answer = []dns.RR{&dns.MX{Hdr: header, Mx: "mail.example.org."}}
+		}
+		w.WriteMsg(m)
+	})}
+	go server.ActivateAndServe()
+	t.Cleanup(func() { server.Shutdown() })
+	return conn.LocalAddr().String()
+}
+
+// publish makes the next version of a list from expressions.
+func (w *world) publish(list string, expressions ...string) {
+	var entries [][]byte
+	for _, e := range expressions {
+		hash := sha256.Sum256([]byte(e))
+		entries = append(entries, hash[:4])
+	}
+	w.google.Publish(list, entries)
+}
+
+// threaten lists expressions as phishing and has searches confirm them.
+func (w *world) threaten(expressions ...string) {
+	w.publish("se-4b", expressions...)
+	for _, e := range expressions {
+		w.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	}
+}
+
+// corefile is a server block for all names. Properties are lines of the
+// safebrowsing stanza.
+func (w *world) corefile(properties ...string) string {
+	return fmt.Sprintf(`.:0 {
+	bind 127.0.0.1
+	errors
+	safebrowsing {
+		endpoint %s
+		db %s
+		%s
+	}
+	cache
+	forward . %s
+}
+`, w.endpoint, w.db, strings.Join(properties, "\n\t\t"), w.upstream)
+}
+
+// start starts CoreDNS and waits until it has been in touch with the server.
+func (w *world) start(corefile string) {
+	w.t.Helper()
+	instance, err := caddy.Start(input(corefile))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.instance = instance
+	w.t.Cleanup(w.stop)
+}
+
+func input(corefile string) caddy.Input {
+	return caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"}
+}
+
+func (w *world) stop() {
+	if w.instance == nil {
+		return
+	}
+	err := errors.Join(errors.Join(w.instance.ShutdownCallbacks()...), w.instance.Stop())
+	w.instance.Wait()
+	if err != nil {
+		w.t.Error(err)
+	}
+	w.instance = nil
+}
+
+// reload gives CoreDNS a new Corefile.
+func (w *world) reload(corefile string) error {
+	instance, err := w.instance.Restart(input(corefile))
+	if err == nil {
+		w.instance = instance
+	}
+	return err
+}
+
+// address is where CoreDNS answers: a "udp" or "tcp" one.
+func (w *world) address(network string) string {
+	s := w.instance.Servers()[0]
+	if network == "udp" {
+		return s.LocalAddr().String()
+	}
+	return s.Addr().String()
+}
+
+// ask sends a query with EDNS.
+func (w *world) ask(name string, qtype uint16) *dns.Msg {
+	w.t.Helper()
+	return w.askOver("udp", name, qtype)
+}
+
+func (w *world) askOver(network, name string, qtype uint16) *dns.Msg {
+	w.t.Helper()
+	m := new(dns.Msg).SetQuestion(name, qtype)
+	m.SetEdns0(1232, false)
+	c := &dns.Client{Net: network, Timeout: 5 * time.Second}
+	answer, _, err := c.Exchange(m, w.address(network))
+	if err != nil {
+		w.t.Fatalf("Asking for %s %s: %v", name, dns.TypeToString[qtype], err)
+	}
+	return answer
+}
+
+// ede returns the text of the Extended DNS Error of m, and whether its code is
+// Blocked.
+func ede(m *dns.Msg) (text string, blocked bool) {
+	if opt := m.IsEdns0(); opt != nil {
+		for _, o := range opt.Option {
+			if e, ok := o.(*dns.EDNS0_EDE); ok {
+				return e.ExtraText, e.InfoCode == dns.ExtendedErrorCodeBlocked
+			}
+		}
+	}
+	return "", false
+}
+
+func isBlocked(m *dns.Msg) bool {
+	_, blocked := ede(m)
+	return blocked && m.Rcode == dns.RcodeNameError
+}
+
+func (w *world) wantBlocked(name string, qtype uint16, text string) {
+	w.t.Helper()
+	m := w.ask(name, qtype)
+	if got, _ := ede(m); !isBlocked(m) || got != text {
+		w.t.Errorf("%s %s: Expected to be blocked with %q, got %q and\n%v", name, dns.TypeToString[qtype], text, got, m)
+	}
+}
+
+func (w *world) wantPassed(name string, qtype uint16) {
+	w.t.Helper()
+	if m := w.ask(name, qtype); m.Rcode != dns.RcodeSuccess || isBlocked(m) {
+		w.t.Errorf("%s %s: Expected to be passed, got\n%v", name, dns.TypeToString[qtype], m)
+	}
+}
+
+// eventually waits for something that other goroutines bring about.
+func (w *world) eventually(what string, done func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("Still waiting: %s", what)
+		}
+	}
+}
+
+// updated waits for n requests for lists to have been answered and applied.
+func (w *world) updated(n int) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%d updates", n), func() bool { return len(w.google.Requests("batchGet")) >= n && theEngine().ready.Load() })
+}
+
+// theEngine returns the only engine, or nil.
+func theEngine() *engine {
+	engines.mu.Lock()
+	defer engines.mu.Unlock()
+	for _, e := range engines.engines {
+		return e.engine
+	}
+	return nil
+}
