@@ -147,16 +147,32 @@ func (c confirmed) only(p Prefix) confirmed {
 	return c
 }
 
+// finished waits for the search until ctx ends. A search that has ended counts
+// even if ctx has too: a threat that is known by then must not get lost because
+// another search is late.
+func (s *search) finished(ctx context.Context) bool {
+	select {
+	case <-s.done:
+		return true
+	case <-ctx.Done():
+	}
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait returns the decision, or Unsure when ctx ends first.
 func (w *Confirmation) Wait(ctx context.Context) Decision {
 	decision := Decision{Verdict: Safe, By: ByServer}
 	for i, s := range w.searches {
-		select {
-		case <-s.done:
-		case <-ctx.Done():
-			return Decision{Verdict: Unsure, By: ByTimeout, List: w.candidates.all[i].list, Err: ctx.Err()}
-		}
 		candidate := w.candidates.all[i]
+		if !s.finished(ctx) {
+			decision = Decision{Verdict: Unsure, By: ByTimeout, List: candidate.list, Err: ctx.Err()}
+			continue
+		}
 		if s.err != nil {
 			decision = Decision{Verdict: Unsure, By: deciderOf(s.err), List: candidate.list, Err: s.err}
 			continue

@@ -30,10 +30,15 @@ func (h Host) String() string { return h.name }
 // whose parents are still worth a look.
 func FromQname(qname string) Host {
 	name := strings.TrimSuffix(qname, ".")
+	last := byte('.')
 	for i := range len(name) {
-		if !plain[name[i]] {
+		if !plain[name[i]] || name[i] == '.' && last == '.' {
 			return fromLabels(qname)
 		}
+		last = name[i]
+	}
+	if last == '.' && name != "" {
+		return fromLabels(qname)
 	}
 	return fromName(name, false)
 }
@@ -113,12 +118,12 @@ func ParseHost(text string) (h Host, ok bool) {
 	if strings.HasPrefix(raw, "[") && strings.HasSuffix(raw, "]") {
 		return parseIPv6(raw[1 : len(raw)-1])
 	}
-	raw = collapseDots(raw)
-	if raw == "" || strings.ContainsAny(raw, notInHost[1:]) {
-		return Host{}, false
-	}
 	if ascii, err := idna.Lookup.ToASCII(raw); err == nil && !isASCII(raw) && utf8.ValidString(raw) {
 		raw = ascii
+	}
+	raw = collapseDots(raw) // only now: other scripts have dots of their own
+	if raw == "" || strings.ContainsAny(raw, notInHost[1:]) {
+		return Host{}, false
 	}
 	return fromName(string(appendEscaped(nil, []byte(raw))), false), true
 }

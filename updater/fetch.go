@@ -56,17 +56,23 @@ func (u *Updater) fetch(ctx context.Context, names []string) (updates []Update, 
 	defer cancel()
 	wanted := make([]Want, 0, len(names))
 	for _, name := range names {
-		want := Want{List: name}
-		if l := u.lists[name]; l.held() && !u.cfg.Schedule.list(name).Rejected {
-			want.Version = l.Version
-		}
-		wanted = append(wanted, want)
+		wanted = append(wanted, Want{List: name, Version: u.base(name).Version})
 	}
 	updates, err = u.cfg.Source.Fetch(ctx, wanted)
 	if err == nil && len(updates) != len(wanted) {
 		err = fmt.Errorf("%w: %d lists in the answer, asked for %d", ErrMalformed, len(updates), len(wanted))
 	}
 	return updates, err
+}
+
+// base returns what an update of the list may build upon: what is held, unless
+// the last update failed its checks. Then nothing is, so that a full update is
+// asked for and nothing else is taken.
+func (u *Updater) base(name string) List {
+	if u.cfg.Schedule.list(name).Rejected {
+		return List{Name: name}
+	}
+	return u.lists[name]
 }
 
 func catch(err *error) {
@@ -89,7 +95,7 @@ func (u *Updater) apply(names []string, updates []Update) []result {
 	results := make([]result, len(names))
 	for i, name := range names {
 		r := result{name: name, kind: ListUnchanged, wait: max(0, updates[i].MinimumWait)}
-		l, changed, err := applyCaught(u.lists[name], updates[i], u.cfg.MaxEntries)
+		l, changed, err := applyCaught(u.base(name), updates[i], u.cfg.MaxEntries)
 		switch {
 		case err != nil:
 			r.kind, r.err = ListRejected, err
@@ -124,7 +130,7 @@ func clocks(results []result, now time.Time, schedule *Schedule) map[string]List
 	for _, r := range results {
 		clock := schedule.list(r.name)
 		if r.kind == ListRejected {
-			all[r.name] = clock.rejected(now, r.wait)
+			all[r.name] = clock.rejected(now, r.wait, schedule.random())
 		} else {
 			all[r.name] = clock.next(now, r.wait, r.kind == ListUpdated)
 		}

@@ -33,7 +33,8 @@ type ListClock struct {
 // Schedule is when the server may be asked for what. It is saved at each
 // change. It is safe for concurrent use; use NewSchedule.
 type Schedule struct {
-	store *Store // nil: kept in memory only
+	store  *Store         // nil: kept in memory only
+	random func() float64 // uniform in [0, 1); replaced where a test repeats itself
 
 	mu    sync.Mutex
 	state scheduleState
@@ -56,6 +57,7 @@ const (
 	unchangedFloor = 30 * time.Minute
 	changedFloor   = time.Minute
 	maxAtOnce      = 32
+	waitFloor      = time.Second // for a wait that is given and is next to none
 )
 
 // next is the clock after a success at now, with the minimum wait that the
@@ -64,7 +66,7 @@ func (c ListClock) next(now time.Time, wait time.Duration, changed bool) ListClo
 	n := ListClock{Wait: wait, Updated: now}
 	switch {
 	case wait > 0:
-		n.NotBefore = now.Add(wait)
+		n.NotBefore = now.Add(max(wait, waitFloor))
 	case !changed:
 		n.NotBefore = now.Add(unchangedFloor)
 	case c.AtOnce < maxAtOnce:
@@ -80,16 +82,18 @@ func (c ListClock) next(now time.Time, wait time.Duration, changed bool) ListClo
 // schedule returned is a cautious one, that asks nothing for half an hour. With
 // a nil store the schedule lives in memory.
 func NewSchedule(store *Store) (*Schedule, error) {
-	s := &Schedule{store: store}
+	s := &Schedule{store: store, random: rand.Float64}
 	return s, s.reload()
 }
 
 // reload reads the file again: another process or engine may have written it.
+// What is in memory stays if there is no file: it may be the caution that
+// follows from a file that has been set aside.
 func (s *Schedule) reload() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	state := scheduleState{}
+	state := s.state
 	var err error
 	if s.store != nil {
 		var raw []byte
@@ -97,6 +101,7 @@ func (s *Schedule) reload() error {
 			state, err = parseSchedule(raw, now)
 		}
 		if err != nil {
+			state = scheduleState{}
 			s.store.setAside(scheduleFile)
 			err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
 			state.Fetch.NotBefore = now.Add(unchangedFloor)
@@ -109,20 +114,23 @@ func (s *Schedule) reload() error {
 	return err
 }
 
-// own reads the file again, and lets this Schedule write it from now on. The
-// caller holds the lock of the store.
-func (s *Schedule) own() error {
+// own reads the file again, lets this Schedule write it from now on, and does so:
+// what was in memory only must survive a crash too. The caller holds the lock of
+// the store.
+func (s *Schedule) own() (loadErr, saveErr error) {
 	s.mu.Lock()
 	search := s.state.Search
 	s.mu.Unlock()
-	err := s.reload()
+	loadErr = s.reload()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if search.NotBefore.After(s.state.Search.NotBefore) {
-		s.state.Search = search
-	}
 	s.owned = true
-	return err
+	s.mu.Unlock()
+	saveErr = s.change(func(state *scheduleState) {
+		if search.NotBefore.After(state.Search.NotBefore) {
+			state.Search = search
+		}
+	})
+	return loadErr, saveErr
 }
 
 // disown ends what own began.
@@ -227,7 +235,7 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 	a.schedule = s
 	err = s.change(func(state *scheduleState) {
 		a.before = state.Fetch
-		wait := Backoff(state.Fetch.Failures+1, rand.Float64())
+		wait := Backoff(state.Fetch.Failures+1, s.random())
 		for _, name := range lists {
 			wait = max(wait, state.Lists[name].Wait)
 		}
@@ -245,7 +253,7 @@ func (a attempt) cancelled() error {
 // failed notes that the whole fetch failed at now.
 func (a attempt) failed(now time.Time, retryAfter time.Duration) error {
 	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, rand.Float64()), retryAfter)
+		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), retryAfter)
 	})
 }
 
@@ -259,9 +267,9 @@ func (a attempt) answered(clocks map[string]ListClock) error {
 }
 
 // rejected is the clock of a list whose part of an answer, with the minimum wait
-// that it gave, failed its checks.
-func (c ListClock) rejected(now time.Time, wait time.Duration) ListClock {
-	c.Clock = c.failed(now, Backoff(c.Failures+1, rand.Float64()), wait)
+// that it gave, failed its checks. r is uniform in [0, 1).
+func (c ListClock) rejected(now time.Time, wait time.Duration, r float64) ListClock {
+	c.Clock = c.failed(now, Backoff(c.Failures+1, r), wait)
 	c.Rejected, c.AtOnce = true, 0
 	return c
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -88,9 +87,12 @@ func (s *Schedule) searched(now time.Time, err error) error {
 			state.Search = Clock{}
 			return
 		}
+		if state.Search.NotBefore.After(now) { // another one was a moment faster
+			return
+		}
 		status, ok := errors.AsType[*StatusError](err)
 		refused := ok && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
-		wait := searchBackoff(state.Search.Failures+1, refused, rand.Float64())
+		wait := searchBackoff(state.Search.Failures+1, refused, s.random())
 		state.Search = state.Search.failed(now, wait, retryAfter(err))
 	})
 }

@@ -17,7 +17,7 @@ type Config struct {
 	Database   *lookup.Database // required; the Updater is the only one that publishes to it
 	Schedule   *Schedule        // required
 	Store      *Store           // nil: lists are kept in memory only
-	Lists      []string         // in this order; each once
+	Lists      []string         // at least one; in this order; each once
 	MaxEntries int              // of a list; zero: DefaultMaxEntries
 	Report     func(Event)      // called from Run and Load; nil: events are dropped
 	Timeout    time.Duration    // of one fetch; zero: 5 min
@@ -34,8 +34,10 @@ type Updater struct {
 	cfg   Config
 	lists map[string]List // what is held, by name; written by Load and Run only
 
-	// sleep waits; it is replaced where a test simulates a suspend.
+	// sleep waits, at most slice at a time. Both are replaced where a test
+	// simulates a suspend, or a year.
 	sleep func(ctx context.Context, d time.Duration) error
+	slice time.Duration
 }
 
 // New returns an Updater, or an error if the configuration makes no sense.
@@ -43,7 +45,10 @@ func New(cfg Config) (*Updater, error) {
 	if cfg.Source == nil || cfg.Database == nil || cfg.Schedule == nil {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
 	}
-	u := &Updater{cfg: cfg, lists: make(map[string]List), sleep: sleep}
+	if len(cfg.Lists) == 0 { // Run would find that nothing is due for ever
+		return nil, errors.New("an updater needs a list")
+	}
+	u := &Updater{cfg: cfg, lists: make(map[string]List), sleep: sleep, slice: sleepSlice}
 	u.cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
 	u.cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
 	if u.cfg.Report == nil {
@@ -159,6 +164,7 @@ func (u *Updater) acquire(ctx context.Context) error {
 		_, err = store.lock.TryLockContext(ctx, lockRetry)
 	}
 	if ctx.Err() != nil {
+		store.lock.Close() // it may have been taken all the same
 		return ctx.Err()
 	}
 	if err != nil {
@@ -167,9 +173,11 @@ func (u *Updater) acquire(ctx context.Context) error {
 		u.cfg.Report(Event{Kind: StoreFailed, Err: fmt.Errorf("locking the folder: %w", err)})
 	}
 	store.clean()
-	if err := u.cfg.Schedule.own(); err != nil {
-		u.cfg.Report(Event{Kind: LoadFailed, Err: err})
+	loadErr, saveErr := u.cfg.Schedule.own()
+	if loadErr != nil {
+		u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
 	}
+	u.saved("", saveErr)
 	if !locked {
 		u.Load()
 	}
@@ -192,7 +200,7 @@ const overshoot = 15 * time.Second
 func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err error) {
 	for {
 		before := time.Now()
-		wait := min(due.Sub(before), sleepSlice)
+		wait := min(due.Sub(before), u.slice)
 		if wait <= 0 {
 			return false, ctx.Err()
 		}

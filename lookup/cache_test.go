@@ -1,0 +1,302 @@
+package lookup
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
+	tests := []struct {
+		name string
+		life time.Duration // as the server says
+		want time.Duration // how long the answer may be used
+		safe bool          // the server knows no threat
+	}{
+		{"a threat for a nanosecond", 1, 1, false},
+		{"a threat for some nanoseconds", 999, 999, false},
+		{"a threat for a usual time", 300*time.Second + 1, 300*time.Second + 1, false},
+		{"a threat for 30 minutes", 30 * time.Minute, 30 * time.Minute, false},
+		{"a threat for a nanosecond too long", 30*time.Minute + 1, 30 * time.Minute, false},
+		{"a threat for a day", 24 * time.Hour, 30 * time.Minute, false},
+		{"a threat for ever", math.MaxInt64, 30 * time.Minute, false},
+		{"no threat for a nanosecond", 1, 1, true},
+		{"no threat for a usual time", 300 * time.Second, 300 * time.Second, true},
+		{"no threat for 30 minutes and more", 31 * time.Minute, 31 * time.Minute, true},
+		{"no threat for a day", 24 * time.Hour, 24 * time.Hour, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := &server{t: t}
+				verdict := Safe
+				srv.knows(tt.life)
+				if !tt.safe {
+					verdict = Unsafe
+					srv.knows(tt.life, isThreat("example.com/", Malware))
+				}
+				c := checkerOf(t, Config{Searcher: srv}, "example.com/")
+				asked := time.Now()
+				decision := decide(t, c, "example.com.")
+				if decision.Verdict != verdict || decision.By != ByServer {
+					t.Fatalf("first: %+v, want %v by server", decision, verdict)
+				}
+				if !tt.safe && !decision.Expires.Equal(asked.Add(tt.want)) {
+					t.Errorf("expires %v after it was asked, want %v", decision.Expires.Sub(asked), tt.want)
+				}
+
+				time.Sleep(tt.want)
+				decision = decide(t, c, "example.com.")
+				if decision.Verdict != verdict || decision.By != ByCache {
+					t.Errorf("at the end of its life: %+v, want %v by cache", decision, verdict)
+				}
+				if n := len(srv.searches()); n != 1 {
+					t.Errorf("%d searches, want 1", n)
+				}
+
+				time.Sleep(1)
+				if _, candidates := c.Check(FromQname("example.com.")); candidates == nil {
+					t.Error("a nanosecond later the answer is still used")
+				}
+				if c.cache.answers.Len() != 0 {
+					t.Error("the old answer has not been removed")
+				}
+			})
+		})
+	}
+}
+
+func TestAnswerWithoutLifeIsUsedOnce(t *testing.T) {
+	for _, life := range []time.Duration{0, -1} {
+		srv := &server{t: t}
+		srv.knows(life, isThreat("example.com/", Malware))
+		c := checkerOf(t, Config{Searcher: srv}, "example.com/")
+		for want := 1; want <= 2; want++ {
+			if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.By != ByServer {
+				t.Errorf("life %d: %+v, want unsafe by server", life, got)
+			}
+			if n := len(srv.searches()); n != want {
+				t.Errorf("life %d: %d searches, want %d", life, n, want)
+			}
+		}
+		if n := c.cache.answers.Len(); n != 0 {
+			t.Errorf("life %d: %d answers are kept, want none", life, n)
+		}
+	}
+}
+
+func TestCacheBeatsTheLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		database := new(Database)
+		database.Publish([]List{listOf("list", "example.com/")})
+		srv := &server{t: t}
+		srv.knows(5*time.Minute, isThreat("example.com/", SocialEngineering))
+		c := checkerOf(t, Config{Database: database, Searcher: srv})
+		if c.cache.holdsThreats() {
+			t.Error("an empty cache holds threats")
+		}
+		first := decide(t, c, "www.example.com.")
+
+		database.Publish([]List{listOf("list", "example.net/")})
+		want := first
+		want.By, want.List = ByCache, ""
+		if got := decide(t, c, "www.example.com."); got != want {
+			t.Errorf("after the prefix was dropped: %+v, want %+v", got, want)
+		}
+		database.Publish(nil)
+		if got := decide(t, c, "www.example.com."); got != want {
+			t.Errorf("without lists: %+v, want %+v", got, want)
+		}
+
+		time.Sleep(5 * time.Minute)
+		if !c.cache.holdsThreats() {
+			t.Error("the cache lost its threat before the end")
+		}
+		time.Sleep(1)
+		if c.cache.holdsThreats() || c.cache.threatsUntil.Load() != 0 {
+			t.Error("the cache still holds threats when they have expired")
+		}
+		if got := decide(t, c, "www.example.com."); got != (Decision{}) {
+			t.Errorf("after its life: %+v, want nothing", got)
+		}
+		if n := len(srv.searches()); n != 1 {
+			t.Errorf("%d searches, want 1", n)
+		}
+	})
+}
+
+func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cache, err := newCache(10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		threats := []ThreatHash{isThreat("example.com/", Malware)}
+		for i, life := range []time.Duration{time.Minute, 3 * time.Minute, 2 * time.Minute} {
+			cache.put(Prefix{byte(i)}, confirmed{asked: time.Now(), life: life, threats: threats})
+		}
+		cache.put(Prefix{9}, confirmed{asked: time.Now(), life: time.Hour})
+		time.Sleep(3 * time.Minute)
+		if !cache.holdsThreats() {
+			t.Error("the longest-lived threat is not looked for")
+		}
+		time.Sleep(1)
+		if cache.holdsThreats() {
+			t.Error("an answer without threats counts as one")
+		}
+		cache.put(Prefix{1}, confirmed{asked: time.Now(), life: 1, threats: threats})
+		if !cache.holdsThreats() {
+			t.Error("a new threat is not looked for")
+		}
+	})
+}
+
+func TestFullCacheForgetsTheLeastUsed(t *testing.T) {
+	srv := &server{t: t}
+	srv.always(Answer{Life: time.Hour}, nil)
+	c := checkerOf(t, Config{Searcher: srv, Cache: 2}, "a.example/", "b.example/", "c.example/")
+	for _, qname := range []string{"a.example.", "b.example.", "a.example.", "c.example."} {
+		decide(t, c, qname)
+	}
+	for qname, want := range map[string]bool{"a.example.": true, "b.example.": false, "c.example.": true} {
+		if _, candidates := c.Check(FromQname(qname)); (candidates == nil) != want {
+			t.Errorf("%s is in the cache: %v, want %v", qname, candidates == nil, want)
+		}
+	}
+}
+
+func TestNegativeAnswerRemovesOnlyItsPrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		srv.knows(5*time.Minute, isThreat("www.example.com/", Malware))
+		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/")
+		if got := decide(t, c, "example.com."); got != (Decision{By: ByServer}) {
+			t.Fatalf("parent: %+v, want safe by server", got)
+		}
+		candidates := suspect(t, c, "www.example.com.")
+		if got := expressionsOf(candidates); !slices.Equal(got, []string{"www.example.com/"}) {
+			t.Errorf("candidates are %q, want only the host", got)
+		}
+		if got := decide(t, c, "www.example.com."); got.Verdict != Unsafe || got.Expression != "www.example.com/" {
+			t.Errorf("host: %+v, want unsafe", got)
+		}
+		if got := decide(t, c, "mail.example.com."); got != (Decision{By: ByCache}) {
+			t.Errorf("sibling: %+v, want safe by cache", got)
+		}
+	})
+}
+
+func TestThreatOfOnePrefixDoesNotShortenTheAnswerAboutAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		foreign := isThreat("foreign.example/", Malware)
+		threat := isThreat("www.example.com/", Malware)
+		srv.always(Answer{Life: 24 * time.Hour, Threats: []ThreatHash{threat, foreign}}, nil)
+		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/")
+		if got := decide(t, c, "www.example.com."); got.Verdict != Unsafe || len(srv.searches()) != 1 {
+			t.Errorf("%+v after %d searches, want unsafe after one for both prefixes", got, len(srv.searches()))
+		}
+		time.Sleep(24 * time.Hour)
+		if got := decide(t, c, "example.com."); got != (Decision{By: ByCache}) {
+			t.Errorf("the other a day later: %+v, want safe by cache", got)
+		}
+		suspect(t, c, "www.example.com.")
+	})
+}
+
+func TestUnconfiguredThreatsNeverBlock(t *testing.T) {
+	tests := []struct {
+		name    string
+		enabled []Threat
+		listed  []Threat
+		want    Threat
+	}{
+		{"all by default", nil, []Threat{PotentiallyHarmfulApplication}, PotentiallyHarmfulApplication},
+		{"the only one", []Threat{Malware}, []Threat{Malware}, Malware},
+		{"another one", []Threat{Malware}, []Threat{SocialEngineering}, NoThreat},
+		{"one of two", []Threat{UnwantedSoftware}, []Threat{Malware, UnwantedSoftware}, UnwantedSoftware},
+		{"the first of two", []Threat{Malware, UnwantedSoftware}, []Threat{UnwantedSoftware, Malware}, Malware},
+		{"none is left of the full hash", nil, nil, NoThreat},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var enabled Threats
+			for _, threat := range tt.enabled {
+				enabled = enabled.With(threat)
+			}
+			srv := &server{t: t}
+			srv.knows(time.Hour, isThreat("example.com/", tt.listed...))
+			c := checkerOf(t, Config{Searcher: srv, Threats: enabled}, "example.com/")
+			for _, by := range []Decider{ByServer, ByCache} {
+				got := decide(t, c, "example.com.")
+				if got.Threat != tt.want || (got.Verdict == Unsafe) != (tt.want != NoThreat) || got.By != by {
+					t.Errorf("%+v, want threat %q by %v", got, tt.want, by)
+				}
+			}
+		})
+	}
+}
+
+func TestForeignFullHashesCountForNothing(t *testing.T) {
+	srv := &server{t: t}
+	asked, foreign := "example.com/", "foreign.example/"
+	neighbour := isThreat(asked, Malware) // the same prefix, another full hash
+	neighbour.Hash[31] ^= 1
+	srv.always(Answer{Life: time.Hour, Threats: []ThreatHash{isThreat(foreign, Malware), neighbour}}, nil)
+	database := new(Database)
+	database.Publish([]List{listOf("list", asked)})
+	c := checkerOf(t, Config{Database: database, Searcher: srv})
+	if got := decide(t, c, "example.com."); got != (Decision{By: ByServer}) {
+		t.Errorf("what was asked: %+v, want safe by server", got)
+	}
+	if got := decide(t, c, "foreign.example."); got != (Decision{By: ByList}) {
+		t.Errorf("what was not: %+v, want safe by list", got)
+	}
+	if c.cache.has(HashExpression(foreign).Prefix()) {
+		t.Error("a prefix that was not asked for is cached")
+	}
+
+	// It counts for nothing even once that prefix is suspected too.
+	srv.knows(time.Hour)
+	database.Publish([]List{listOf("list", asked, foreign)})
+	if got := decide(t, c, "foreign.example."); got != (Decision{By: ByServer}) {
+		t.Errorf("when suspected: %+v, want safe by server", got)
+	}
+}
+
+func TestDecisionsTellWhatLedToThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		srv.knows(10*time.Minute, isThreat("example.com/", UnwantedSoftware), isThreat("u.github.io/", Malware))
+		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "u.github.io/", "innocent.example/")
+		expires := time.Now().Add(10 * time.Minute)
+		tests := []struct {
+			name, qname string
+			want        Decision
+		}{
+			{"clean", "clean.example.", Decision{By: ByList}},
+			{"private", "nas.local.", Decision{}},
+			{"a parent is listed", "a.b.example.com.", Decision{
+				Verdict: Unsafe, By: ByServer, Threat: UnwantedSoftware, List: "list", Expression: "example.com/", Expires: expires,
+			}},
+			{"a sibling of it", "www.example.com.", Decision{
+				Verdict: Unsafe, By: ByCache, Threat: UnwantedSoftware, List: "list", Expression: "example.com/", Expires: expires,
+			}},
+			{"the host is listed", "u.github.io.", Decision{
+				Verdict: Unsafe, By: ByServer, Threat: Malware, List: "list", Expression: "u.github.io/", Expires: expires,
+			}},
+			{"behind a hidden label", `a\.b.example.com.`, Decision{
+				Verdict: Unsafe, By: ByCache, Threat: UnwantedSoftware, List: "list", Expression: "example.com/", Expires: expires,
+			}},
+			{"only the prefix is listed", "innocent.example.", Decision{By: ByServer}},
+			{"that again", "innocent.example.", Decision{By: ByCache}},
+		}
+		for _, tt := range tests {
+			if got := decide(t, c, tt.qname); got != tt.want {
+				t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+			}
+		}
+	})
+}

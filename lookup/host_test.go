@@ -1,0 +1,188 @@
+package lookup
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestLongestNamesAreHosts(t *testing.T) {
+	label63 := strings.Repeat("a", 63)
+	tests := []struct {
+		name, qname string
+		labels      int
+	}{
+		{"four labels of the longest kind", strings.Join([]string{label63, label63, label63, label63[:61]}, "."), 4},
+		{"127 labels", strings.Repeat("a.", 126) + "a", 127},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if len(tt.qname) != maxHost {
+				t.Fatalf("name of %d bytes, want %d", len(tt.qname), maxHost)
+			}
+			h := FromQname(strings.ToUpper(tt.qname) + ".")
+			if h.String() != tt.qname || h.partly {
+				t.Errorf("host is %+v, want %q", h, tt.qname)
+			}
+			got := h.Expressions()
+			if want := min(tt.labels-1, maxExpressions); len(got) != want || got[0] != tt.qname+"/" {
+				t.Errorf("%d expressions, the first %q, want %d, the first the host", len(got), got[0], want)
+			}
+			decision, candidates := checkerOf(t, Config{}, "a.a/").Check(h)
+			if want := tt.labels == 127; (candidates != nil) != want {
+				t.Errorf("Check = %+v, candidates %v, want candidates: %v", decision, candidates != nil, want)
+			}
+		})
+	}
+}
+
+func TestNamesThatEscapesMakeLongerThanTheDNSAllowsAreChecked(t *testing.T) {
+	label := strings.Repeat(`\001`, 63)
+	qname := strings.Repeat(label+".", 3) + "example.com."
+	want := strings.Repeat(strings.Repeat("%01", 63)+".", 3) + "example.com"
+	h := FromQname(qname)
+	if h.String() != want {
+		t.Fatalf("host is %q, want %q", h, want)
+	}
+	c := checkerOf(t, Config{}, want+"/")
+	if _, candidates := c.Check(h); candidates == nil || candidates.expression(0) != want+"/" {
+		t.Errorf("the exact host is no candidate")
+	}
+	if names := NewNames([]Host{h}); !names.Contains(h) {
+		t.Errorf("the exact host is not among names that hold it")
+	}
+}
+
+func TestCanonicalQnamesDoNotAllocate(t *testing.T) {
+	for _, qname := range []string{"example.com.", "a.b.c.d.e.f.g.example.com", "_sip._tcp.example.org.", "com."} {
+		if got := testing.AllocsPerRun(100, func() { FromQname(qname) }); got != 0 {
+			t.Errorf("FromQname(%q) allocates %v times, want 0", qname, got)
+		}
+	}
+}
+
+func TestZeroHostIsNeverListed(t *testing.T) {
+	var h Host
+	if h.String() != "" || h.Public() || h.Expressions() != nil {
+		t.Errorf("zero host is %q, public %v, with expressions %q", h, h.Public(), h.Expressions())
+	}
+	decision, candidates := checkerOf(t, Config{}, "/").Check(h)
+	if decision != (Decision{}) || candidates != nil {
+		t.Errorf("Check = %+v, %v, want nothing", decision, candidates)
+	}
+}
+
+// TestUnescapeEqualsRepeatedPasses compares with the rule as it is written:
+// "repeatedly percent-unescape the URL until it has no more percent-escapes".
+func TestUnescapeEqualsRepeatedPasses(t *testing.T) {
+	onePass := func(s []byte) (out []byte) {
+		for i := 0; i < len(s); i++ {
+			if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+				out = append(out, unhex(s[i+1])<<4|unhex(s[i+2]))
+				i += 2
+				continue
+			}
+			out = append(out, s[i])
+		}
+		return out
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		s := make([]byte, random.IntN(24))
+		for i := range s {
+			s[i] = "%%%%%2345aBx."[random.IntN(13)]
+		}
+		want := slices.Clone(s)
+		for next := onePass(want); !bytes.Equal(next, want); next = onePass(want) {
+			want = next
+		}
+		if got := unescape(s); !bytes.Equal(got, want) {
+			t.Fatalf("unescape(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
+
+// checkCanonical fails unless a name is what every canonical host must be.
+func checkCanonical(t *testing.T, input string, h Host) {
+	t.Helper()
+	name := h.String()
+	if name == "" {
+		return
+	}
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") || strings.Contains(name, "..") {
+		t.Errorf("%q became %q, with an empty label", input, name)
+	}
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if c == '%' && i+2 < len(name) && isHex(name[i+1]) && isHex(name[i+2]) {
+			i += 2
+			continue
+		}
+		if c <= 0x20 || c >= 0x7f || c == '#' || c == '%' || 'A' <= c && c <= 'Z' {
+			t.Errorf("%q became %q, with the byte %#x", input, name, c)
+		}
+	}
+	if got := h.Expressions(); len(got) > maxExpressions {
+		t.Errorf("%q has %d expressions, want at most %d", input, len(got), maxExpressions)
+	}
+	quick := h.suffixStarts(nil)
+	for _, start := range h.starts() {
+		if !slices.Contains(quick, start) {
+			t.Errorf("%q: quick starts %v of %q lack %d", input, quick, name, start)
+		}
+	}
+}
+
+func FuzzFromQname(f *testing.F) {
+	for _, seed := range []string{
+		"", ".", "..", "com.", "WWW.Example.COM.", `a\.b.example.com.`, `\119ww.example.com`, `\999.com`, `a\`, `a\1`,
+		"%2577ww.example.com.", "a%2eb.example.com.", "127.1.", "0x7f.1", "a..b", ".a", "a b.c", "host#.com.",
+		"a.b.c.d.e.f.g.h.co.uk.", "\x00\x80.example.",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, qname string) {
+		h := FromQname(qname)
+		checkCanonical(t, qname, h)
+		if h.partly || h.name == "" {
+			return
+		}
+		if again := FromQname(h.name); again != h {
+			t.Errorf("FromQname(%q) = %+v, but of that %+v", qname, h, again)
+		}
+		if strings.Contains(h.name, "%") {
+			return // ParseHost takes undone escapes for an international name
+		}
+		if parsed, ok := ParseHost(h.name); !ok || parsed != h {
+			t.Errorf("FromQname(%q) = %+v, but ParseHost of that is %+v, %v", qname, h, parsed, ok)
+		}
+	})
+}
+
+func FuzzParseHost(f *testing.F) {
+	for _, seed := range []string{
+		"", ".", "WWW.Example.COM.", "..a..b..", "bücher.example", "b%C3%BCcher.example。", "[2001:DB8::1]",
+		"[::ffff:1.2.3.4]", "[64:ff9b::1.2.3.4]", "[fe80::1%25eth0]", "0x7f.0.01", "3279880203", "%31%2e%32",
+		"a%20b", "\u00ad", "xn--a.ü", "\x01\x80.com", "１２７.1", "host%252523.com",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		h, ok := ParseHost(text)
+		if !ok {
+			if h != (Host{}) {
+				t.Errorf("ParseHost(%q) = %+v and no host", text, h)
+			}
+			return
+		}
+		if h.name == "" {
+			t.Errorf("ParseHost(%q) is an empty host", text)
+		}
+		checkCanonical(t, text, h)
+		if again, ok := ParseHost(h.name); !ok || again != h {
+			t.Errorf("ParseHost(%q) = %+v, but of that %+v, %v", text, h, again, ok)
+		}
+	})
+}

@@ -1,0 +1,398 @@
+package lookup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/iotest"
+)
+
+// randomEntries returns at most n distinct ascending entries. Clustered ones
+// share their first bytes with many others.
+func randomEntries(r *rand.Rand, width, n int, clustered bool) [][]byte {
+	entries := make([][]byte, n)
+	for i := range entries {
+		entry := make([]byte, 0, width+8)
+		for len(entry) < width {
+			entry = binary.BigEndian.AppendUint64(entry, r.Uint64())
+		}
+		entry = entry[:width]
+		if clustered {
+			copy(entry, []byte{0xab, 0xcd, 0xef}[:1+r.IntN(3)])
+		}
+		entries[i] = entry
+	}
+	slices.SortFunc(entries, bytes.Compare)
+	return slices.CompactFunc(entries, bytes.Equal)
+}
+
+// buildSet makes a set of ascending entries. capacity chooses its index.
+func buildSet(t testing.TB, width, capacity int, entries [][]byte) *PrefixSet {
+	t.Helper()
+	b := NewBuilder(width, capacity)
+	for _, e := range entries {
+		if err := b.Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Set()
+}
+
+// padded returns a hash that begins with entry. What follows must not matter.
+func padded(entry []byte, filler byte) *FullHash {
+	hash := FullHash(bytes.Repeat([]byte{filler}, len(FullHash{})))
+	copy(hash[:], entry)
+	return &hash
+}
+
+func hasEntry(entries [][]byte, entry []byte) bool {
+	return slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) })
+}
+
+// eachSet runs a test for sets of every width, size and index. Their entries
+// include the least and the greatest possible.
+func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *PrefixSet, entries [][]byte, r *rand.Rand)) {
+	for _, width := range []int{4, 5, 8, 16, 32} {
+		for _, size := range sizes {
+			for _, capacity := range []int{0, minIndexed - 1, minIndexed} {
+				for _, clustered := range []bool{false, true} {
+					name := fmt.Sprintf("width %d, size %d, capacity %d, clustered %v", width, size, capacity, clustered)
+					t.Run(name, func(t *testing.T) {
+						r := rand.New(rand.NewPCG(uint64(width), uint64(size)))
+						entries := randomEntries(r, width, size, clustered)
+						if size >= 255 {
+							entries = slices.Insert(entries, 0, make([]byte, width))
+							entries = append(entries, bytes.Repeat([]byte{0xff}, width))
+						}
+						run(t, buildSet(t, width, capacity, entries), entries, r)
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestContainsEqualsLinearScan(t *testing.T) {
+	eachSet(t, []int{0, 1, 2, 255, 600}, func(t *testing.T, set *PrefixSet, entries [][]byte, r *rand.Rand) {
+		if set.Len() != len(entries) {
+			t.Fatalf("Len = %d, want %d", set.Len(), len(entries))
+		}
+		width := set.Width()
+		near := randomEntries(r, width, 100, true)
+		near = append(near, make([]byte, width), bytes.Repeat([]byte{0xff}, width))
+		for _, e := range entries {
+			if !set.Contains(padded(e, 0)) || !set.Contains(padded(e, 0xff)) {
+				t.Fatalf("%x is not found", e)
+			}
+			for _, bit := range []byte{1, 0x80} { // near misses
+				miss := slices.Clone(e)
+				miss[width-1] ^= bit
+				near = append(near, miss)
+			}
+			first := slices.Clone(e)
+			first[0] ^= 1
+			near = append(near, first)
+		}
+		for _, e := range near {
+			if got, want := set.Contains(padded(e, 0x55)), hasEntry(entries, e); got != want {
+				t.Fatalf("Contains(%x) = %v, want %v", e, got, want)
+			}
+		}
+	})
+}
+
+func TestLargeSetsEqualMaps(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, size := range []int{minIndexed - 1, minIndexed, 100_000} {
+		for _, width := range []int{4, 8} {
+			t.Run(fmt.Sprintf("width %d, size %d", width, size), func(t *testing.T) {
+				entries := randomEntries(r, width, size, false)
+				set := buildSet(t, width, size, entries)
+				held := make(map[string]bool, size)
+				for _, e := range entries {
+					held[string(e)] = true
+				}
+				for _, e := range entries {
+					miss := slices.Clone(e)
+					miss[width-1] ^= 1
+					if !set.Contains(padded(e, 0)) {
+						t.Fatalf("%x is not found", e)
+					}
+					if got, want := set.Contains(padded(miss, 0)), held[string(miss)]; got != want {
+						t.Fatalf("Contains(%x) = %v, want %v", miss, got, want)
+					}
+				}
+				if most := 256<<10 + 8 + len(entries)*(width-1); set.Bytes() > most {
+					t.Errorf("%d bytes, want at most %d", set.Bytes(), most)
+				}
+			})
+		}
+	}
+}
+
+func TestReaderYieldsWhatWasAdded(t *testing.T) {
+	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, entries [][]byte, _ *rand.Rand) {
+		want := bytes.Join(entries, nil)
+		readers := map[string]io.Reader{
+			"at once":              set.Reader(),
+			"one byte at a time":   iotest.OneByteReader(set.Reader()),
+			"halves":               iotest.HalfReader(set.Reader()),
+			"error with the bytes": iotest.DataErrReader(set.Reader()),
+			"seven bytes": readerFunc(func(r io.Reader) func([]byte) (int, error) {
+				return func(p []byte) (int, error) { return r.Read(p[:min(7, len(p))]) }
+			}(set.Reader())),
+		}
+		for name, r := range readers {
+			if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%s: %d bytes, error %v, want %d bytes", name, len(got), err, len(want))
+			}
+		}
+		if err := iotest.TestReader(set.Reader(), want); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
+	tests := []struct {
+		name   string
+		first  string
+		second string
+		want   error
+	}{
+		{"ascending in the last byte", "aaaa", "aaab", nil},
+		{"ascending in the first byte", "aaaa", "baaa", nil},
+		{"equal", "aaaa", "aaaa", ErrOrder},
+		{"descending in the last byte", "aaab", "aaaa", ErrOrder},
+		{"descending in the first byte", "baaa", "aaab", ErrOrder},
+		{"zeros twice", "\x00\x00\x00\x00", "\x00\x00\x00\x00", ErrOrder},
+		{"bytes are unsigned", "\x7faaa", "\x80aaa", nil},
+	}
+	for _, tt := range tests {
+		for _, capacity := range []int{0, minIndexed} {
+			t.Run(fmt.Sprintf("%s, capacity %d", tt.name, capacity), func(t *testing.T) {
+				b := NewBuilder(4, capacity)
+				if err := b.Add([]byte(tt.first)); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.Add([]byte(tt.second)); !errors.Is(err, tt.want) {
+					t.Fatalf("Add = %v, want %v", err, tt.want)
+				}
+				want := 2
+				if tt.want != nil {
+					want = 1
+				}
+				set := b.Set()
+				if set.Len() != want || !set.Contains(padded([]byte(tt.first), 0)) {
+					t.Errorf("%d entries, want %d, the first among them", set.Len(), want)
+				}
+			})
+		}
+	}
+}
+
+func TestZeroPrefixSetContainsNothing(t *testing.T) {
+	var set PrefixSet
+	if set.Len() != 0 || set.Width() != 0 || set.Bytes() != 0 || set.Contains(new(FullHash)) {
+		t.Errorf("zero set: %d entries of width %d in %d bytes", set.Len(), set.Width(), set.Bytes())
+	}
+	if got, err := io.ReadAll(set.Reader()); len(got) != 0 || err != nil {
+		t.Errorf("its reader yields %x, %v", got, err)
+	}
+	if got := NewBuilder(4, 0).Set(); got.Len() != 0 || got.Contains(new(FullHash)) {
+		t.Errorf("empty built set: %d entries", got.Len())
+	}
+}
+
+func TestWrittenSetsAreReadBack(t *testing.T) {
+	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, entries [][]byte, _ *rand.Rand) {
+		written := writtenForm(t, set)
+		for name, r := range map[string]io.Reader{
+			"at once":            bytes.NewReader(written),
+			"one byte at a time": iotest.OneByteReader(bytes.NewReader(written)),
+		} {
+			got, err := ReadPrefixSet(r, len(entries))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if !sameSet(got, set) {
+				t.Errorf("%s: the set that was read differs", name)
+			}
+		}
+	})
+	t.Run("zero set", func(t *testing.T) {
+		if got, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, new(PrefixSet))), 0); err != nil || got.Width() != 0 || got.Len() != 0 {
+			t.Errorf("read %+v, %v, want the zero set", got, err)
+		}
+	})
+}
+
+func TestReadPrefixSetLeavesWhatFollows(t *testing.T) {
+	set := setOf(4, [][]byte{[]byte("aaaa"), []byte("bbbb")})
+	r := bytes.NewReader(append(writtenForm(t, set), "next"...))
+	if _, err := ReadPrefixSet(r, 2); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := io.ReadAll(r); string(rest) != "next" {
+		t.Errorf("%q is left, want %q", rest, "next")
+	}
+}
+
+func TestWriteErrorsAreReturned(t *testing.T) {
+	set := setOf(4, [][]byte{[]byte("aaaa")})
+	for _, limit := range []int{0, 1} {
+		w := &failingWriter{writes: limit}
+		n, err := set.WriteTo(w)
+		if !errors.Is(err, io.ErrClosedPipe) || n != w.written {
+			t.Errorf("after %d writes: WriteTo = %d, %v, want %d and the writer's error", limit, n, err, w.written)
+		}
+	}
+}
+
+// failingWriter takes some writes and refuses the next.
+type failingWriter struct {
+	writes  int
+	written int64
+}
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.writes == 0 {
+		return 0, io.ErrClosedPipe
+	}
+	w.writes--
+	w.written += int64(len(p))
+	return len(p), nil
+}
+
+func TestSetsAboveTheLimitAreRefused(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	entries := randomEntries(r, 4, 300, false)
+	written := writtenForm(t, buildSet(t, 4, 0, entries))
+	for limit, ok := range map[int]bool{0: false, 299: false, 300: true, 301: true} {
+		if set, err := ReadPrefixSet(bytes.NewReader(written), limit); (err == nil) != ok {
+			t.Errorf("limit %d: read %v, error %v, want one: %v", limit, set != nil, err, !ok)
+		}
+	}
+	// A lie about the size must not cost memory: the limit comes first.
+	lie := binary.LittleEndian.AppendUint32([]byte{32, 2}, 1<<32-1)
+	if _, err := ReadPrefixSet(bytes.NewReader(lie), 1000); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("error is %v, want the limit", err)
+	}
+}
+
+func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
+	written := writtenForm(t, setOf(4, [][]byte{[]byte("\x00aaa"), []byte("bbbb")}))
+	tests := []struct {
+		name string
+		at   int
+		to   byte
+	}{
+		{"width below four", 0, 3},
+		{"width above 32", 0, 33},
+		{"no width", 0, 0},
+		{"no indexed byte", 1, 0},
+		{"three indexed bytes", 1, 3},
+		{"fewer entries than the index says", 2, 1},
+		{"more entries than the index says", 2, 3},
+		{"entries before the first slot", 6, 1},
+		{"index that runs backwards", 6 + 4*'b', 3},
+		{"index that ends early", 6 + 4*256, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			damaged := slices.Clone(written)
+			damaged[tt.at] = tt.to
+			// The bytes that a greater set would need are there.
+			damaged = append(damaged, make([]byte, 1<<20)...)
+			if set, err := ReadPrefixSet(bytes.NewReader(damaged), 1000); err == nil {
+				t.Errorf("read a set of %d entries, want an error", set.Len())
+			}
+		})
+	}
+}
+
+func TestDamagedSetsAreRefusedOrHarmless(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	for _, width := range []int{4, 32} {
+		written := writtenForm(t, buildSet(t, width, 0, randomEntries(r, width, 5, true)))
+		for i := range written {
+			if _, err := ReadPrefixSet(bytes.NewReader(written[:i]), 1000); err == nil {
+				t.Errorf("width %d: %d of %d bytes are read without an error", width, i, len(written))
+			}
+			for mask := 1; mask < 256; mask <<= 1 {
+				damaged := slices.Clone(written)
+				damaged[i] ^= byte(mask)
+				useSet(t, damaged)
+			}
+			for _, b := range []byte{0, 1, 2, 0xff} {
+				damaged := slices.Clone(written)
+				damaged[i] = b
+				useSet(t, damaged)
+			}
+		}
+	}
+}
+
+// useSet reads a set that may be damaged, and uses it if it was taken.
+func useSet(t *testing.T, written []byte) {
+	t.Helper()
+	const limit = 1000
+	set, err := ReadPrefixSet(bytes.NewReader(written), limit)
+	if err != nil {
+		if set != nil {
+			t.Error("a set and an error")
+		}
+		return
+	}
+	if set.Len() > limit {
+		t.Errorf("%d entries, want at most %d", set.Len(), limit)
+	}
+	for b := range 256 {
+		set.Contains(padded(nil, byte(b)))
+	}
+	set.Contains(padded([]byte{0xab, 0xcd, 0xef, 0}, 0))
+	entries, err := io.ReadAll(set.Reader())
+	if err != nil || len(entries) != set.Len()*set.Width() {
+		t.Errorf("the reader yields %d bytes, %v, want %d entries of %d", len(entries), err, set.Len(), set.Width())
+	}
+	again, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, set)), limit)
+	if err != nil || !sameSet(again, set) {
+		t.Errorf("the set is not read back: %v", err)
+	}
+}
+
+func writtenForm(t testing.TB, set *PrefixSet) []byte {
+	t.Helper()
+	var w bytes.Buffer
+	n, err := set.WriteTo(&w)
+	if err != nil || n != int64(w.Len()) {
+		t.Fatalf("WriteTo = %d, %v, want %d", n, err, w.Len())
+	}
+	return w.Bytes()
+}
+
+func sameSet(a, b *PrefixSet) bool {
+	return a.width == b.width && a.lead == b.lead && slices.Equal(a.index, b.index) && bytes.Equal(a.suffix, b.suffix)
+}
+
+func FuzzReadPrefixSet(f *testing.F) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for _, width := range []int{4, 8, 32} {
+		for _, size := range []int{0, 1, 40} {
+			f.Add(writtenForm(f, buildSet(f, width, 0, randomEntries(r, width, size, true))))
+		}
+	}
+	f.Add(writtenForm(f, new(PrefixSet)))
+	f.Add([]byte{4, 2, 1, 0, 0, 0})
+	f.Add([]byte{4, 3, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, written []byte) { useSet(t, written) })
+}

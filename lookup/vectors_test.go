@@ -1,0 +1,137 @@
+package lookup
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// vectors calls run with the fields of every line of a file of test vectors.
+func vectors(t *testing.T, file string, fields int, run func(t *testing.T, f []string)) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "testdata", "lookup", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		f := strings.Split(line, " | ")
+		if len(f) != fields {
+			t.Fatalf("%s: %d fields in %q, want %d", file, len(f), line, fields)
+		}
+		for i := range f {
+			if strings.HasPrefix(f[i], `"`) {
+				if f[i], err = strconv.Unquote(f[i]); err != nil {
+					t.Fatalf("%s: %q: %v", file, line, err)
+				}
+			}
+		}
+		t.Run(fmt.Sprintf("%q", f[0]), func(t *testing.T) { run(t, f) })
+		n++
+	}
+	if n == 0 {
+		t.Fatalf("%s holds no vectors", file)
+	}
+}
+
+func TestHostsAreParsedAsTheVectorsSay(t *testing.T) {
+	for _, file := range []string{"canonical-hosts.txt", "ipv6.txt"} {
+		vectors(t, file, 2, func(t *testing.T, f []string) {
+			h, ok := ParseHost(f[0])
+			if f[1] == "-" {
+				if ok || h != (Host{}) {
+					t.Errorf("ParseHost = %q, %v, want no host", h, ok)
+				}
+				return
+			}
+			if !ok || h.String() != f[1] {
+				t.Errorf("ParseHost = %q, %v, want %q", h, ok, f[1])
+			}
+		})
+	}
+}
+
+func TestSpellingsOfIPv4AddressesAreOneHost(t *testing.T) {
+	vectors(t, "ipv4.txt", 3, func(t *testing.T, f []string) {
+		parsed, ok := ParseHost(f[0])
+		if !ok || parsed.String() != f[1] || parsed.ip != (f[2] == "ip") {
+			t.Errorf("ParseHost = %q, ip %v, want %q, %s", parsed, parsed.ip, f[1], f[2])
+		}
+		if asked := FromQname(f[0]); asked != parsed {
+			t.Errorf("FromQname = %+v, want %+v as of ParseHost", asked, parsed)
+		}
+		if f[2] == "ip" && !slices.Equal(parsed.Expressions(), []string{f[1] + "/"}) {
+			t.Errorf("Expressions = %q, want only the address", parsed.Expressions())
+		}
+	})
+}
+
+func TestQnamesBecomeTheHostsOfTheVectors(t *testing.T) {
+	vectors(t, "qnames.txt", 3, func(t *testing.T, f []string) {
+		h := FromQname(f[0])
+		if h.String() != f[1] {
+			t.Errorf("host is %q, want %q", h, f[1])
+		}
+		got := "exact"
+		switch {
+		case h.name == "":
+			got = "none"
+		case h.partly:
+			got = "parents"
+		}
+		if got != f[2] {
+			t.Errorf("host stands for %s, want %s", got, f[2])
+		}
+	})
+}
+
+func TestExpressionsAreThoseOfTheVectors(t *testing.T) {
+	vectors(t, "host-expressions.txt", 2, func(t *testing.T, f []string) {
+		h, ok := ParseHost(f[0])
+		if !ok {
+			t.Fatalf("ParseHost(%q) is not ok", f[0])
+		}
+		var want []string
+		for _, host := range strings.Fields(f[1]) {
+			want = append(want, host+"/")
+		}
+		if got := h.Expressions(); !slices.Equal(got, want) {
+			t.Errorf("Expressions = %q, want %q", got, want)
+		}
+	})
+}
+
+func TestHashesAreThoseOfTheVectors(t *testing.T) {
+	vectors(t, "hashes.txt", 3, func(t *testing.T, f []string) {
+		hash := HashExpression(f[0])
+		if got := hex.EncodeToString(hash[:]); got != f[2] {
+			t.Errorf("hash is %s, want %s", got, f[2])
+		}
+		prefix := hash.Prefix()
+		if got := hex.EncodeToString(prefix[:]); got != f[1] {
+			t.Errorf("prefix is %s, want %s", got, f[1])
+		}
+	})
+}
+
+func TestHashesBeginAsPublished(t *testing.T) {
+	vectors(t, "sha256.txt", 3, func(t *testing.T, f []string) {
+		times, err := strconv.Atoi(f[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash := HashExpression(strings.Repeat(f[0], times))
+		if got := hex.EncodeToString(hash[:]); !strings.HasPrefix(got, f[2]) {
+			t.Errorf("hash is %s, want it to begin with %s", got, f[2])
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package safebrowsing
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+)
+
+// stanza parses properties as they stand between the braces.
+func stanza(t *testing.T, text string) (config, error) {
+	t.Helper()
+	c := caddy.NewTestController("dns", text)
+	c.ServerBlockKeys = []string{"."}
+	return parse(c)
+}
+
+func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
+	dir := t.TempDir()
+	own := writeFile(t, dir, "own.txt", "\uFEFFevil.example\r\n# comment\n\nbad line here\nBücher.example # trailing\n")
+	key := writeFile(t, dir, "key", "  KEYINFILE\n")
+	t.Setenv("STATE_DIRECTORY", "/var/lib/one:/var/lib/two")
+	tests := []struct {
+		name, text string
+		want       func(config) bool
+	}{
+		{"defaults", "safebrowsing {\napi_key K\n}", func(c config) bool {
+			return c.key == "K" && c.lists == defaultLists && c.ttl == time.Minute && c.confirmTimeout == 500*time.Millisecond &&
+				c.db == "/var/lib/one" && c.respond == respondNXDOMAIN && !c.unsureFails && c.online && c.zones[0] == "."
+		}},
+		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c config) bool { return c.key == "KEYINFILE" }},
+		{"endpoint without a key", "safebrowsing {\nendpoint http://127.0.0.1:1/\n}", func(c config) bool { return c.online && c.endpoint == "http://127.0.0.1:1" }},
+		{"own lists alone", "safebrowsing {\nblock " + own + "\n}", func(c config) bool {
+			return !c.online && c.settings == (settings{}) && len(c.block) == 1 && c.block[0].names.Len() == 2
+		}},
+		{"zones", "safebrowsing example.org Example.NET {\napi_key K\n}", func(c config) bool { return len(c.zones) == 2 && c.zones[1] == "example.net." }},
+		{"everything", `safebrowsing {
+			api_key K
+			lists se-4b own-32b
+			max_entries 4096
+			db off
+			resolver 9.9.9.9 [2620:fe::fe]:5353
+			allow good.example ` + own + `
+			allow better.example
+			except lan corp.example
+			respond sinkhole 192.0.2.1 2001:db8::1
+			ttl 5
+			confirm_timeout 250ms
+			unsure servfail
+			cache 12
+		}`, func(c config) bool {
+			return c.lists == "se-4b own-32b" && c.maxEntries == 4096 && c.db == "" && c.resolvers == "9.9.9.9:53 [2620:fe::fe]:5353" &&
+				len(c.allow) == 2 && len(c.except) == 2 && c.respond == respondSinkhole && c.ipv6.String() == "2001:db8::1" &&
+				c.ttl == 5*time.Second && c.confirmTimeout == 250*time.Millisecond && c.unsureFails && c.settings.cache == 12
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := stanza(t, tc.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !tc.want(got) {
+				t.Errorf("Got %+v", got)
+			}
+		})
+	}
+}
+
+func writeFile(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
+	empty := writeFile(t, t.TempDir(), "empty", "\n")
+	tests := []struct{ text, want string }{
+		{"", "nothing to block: add api_key"},
+		{"api_key", "api_key KEY"},
+		{"api_key A B", "api_key KEY"},
+		{"api_key \"a b\"", "a space"},
+		{"api_key A\napi_key B", "twice"},
+		{"api_key A\napi_key_file B", "keep one of the two"},
+		{"api_key_file " + empty, "the file is empty"},
+		{"api_key_file /no/such/file", "no such file"},
+		{"nonsense", `unknown property "nonsense"`},
+		{"endpoint ftp://example.org", "must be a URL such as"},
+		{"endpoint http://u:p@example.org", "must be a URL such as"},
+		{"api_key K\nlists se", "must end in -4b, -8b, -16b or -32b"},
+		{"api_key K\nlists ../se-4b", "must end in"},
+		{"api_key K\nlists se-4b se-4b", "named twice"},
+		{"api_key K\nlists gc-32b", "likely safe"},
+		{"api_key K\nmax_entries 7", "from 1024"},
+		{"api_key K\nresolver dns.example", "must specify an IP address"},
+		{"block /no/such/file", "no such file"},
+		{"api_key K\nallow /no/such/file", "no such file"},
+		{"api_key K\nallow a:b", "neither a file nor a host"},
+		{"api_key K\nrespond teapot", "none of nxdomain"},
+		{"api_key K\nrespond nxdomain 192.0.2.1", "takes no address"},
+		{"api_key K\nrespond sinkhole", "takes an IPv4 address"},
+		{"api_key K\nrespond sinkhole x", "no IP address"},
+		{"api_key K\nrespond sinkhole 192.0.2.1 192.0.2.2", "one IPv4 and one IPv6"},
+		{"api_key K\nttl 1h", "from 0s to 30m"},
+		{"api_key K\nttl soon", "not a duration"},
+		{"api_key K\nconfirm_timeout 1h", "from 1ms to 10s"},
+		{"api_key K\nunsure maybe", "neither pass nor servfail"},
+		{"api_key K\ncache none", "not a number"},
+	}
+	for _, tc := range tests {
+		_, err := stanza(t, "safebrowsing {\n"+tc.text+"\n}")
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") {
+			t.Errorf("%q: Expected an error with place and %q, got %v", tc.text, tc.want, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "a b") {
+			t.Errorf("%q: The error tells the key: %v", tc.text, err)
+		}
+	}
+	if _, err := stanza(t, "safebrowsing {\napi_key K\n}\nsafebrowsing {\napi_key K\n}"); err == nil || !strings.Contains(err.Error(), "twice in this server block") {
+		t.Errorf("Expected an error for a second stanza, got %v", err)
+	}
+}
+
+func TestKeyComesFromTheEnvironmentToo(t *testing.T) {
+	t.Setenv(keyVariable, "FROMENV")
+	c, err := stanza(t, "safebrowsing")
+	if err != nil || c.key != "FROMENV" || !c.online {
+		t.Errorf("Got %v, online %v", err, c.online)
+	}
+}
+
+func TestWrongPlaceInTheOrderIsRefused(t *testing.T) {
+	tests := []struct {
+		directives string
+		ok         bool
+	}{
+		{"errors acl safebrowsing cache forward", true},
+		{"errors", true}, // not compiled in by name: nothing to say
+		{"errors acl cache safebrowsing forward", false},
+		{"errors cache forward on sign view safebrowsing", false},
+		{"errors hosts safebrowsing", false},
+	}
+	for _, tc := range tests {
+		err := checkPosition(strings.Fields(tc.directives))
+		if (err == nil) != tc.ok {
+			t.Errorf("%s: Expected ok %v, got %v", tc.directives, tc.ok, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "plugin.cfg") {
+			t.Errorf("%s: Expected advice, got %v", tc.directives, err)
+		}
+	}
+}
+
+func TestTwoEnginesInOneFolderAreRefused(t *testing.T) {
+	c := caddy.NewTestController("dns", "")
+	a, b := settings{key: "A", db: "/db"}, settings{key: "B", db: "/db"}
+	if err := claimFolder(c, a); err != nil {
+		t.Error(err)
+	}
+	if err := claimFolder(c, a); err != nil {
+		t.Errorf("Expected equal settings to share a folder, got %v", err)
+	}
+	if err := claimFolder(c, b); err == nil || !strings.Contains(err.Error(), "own db") {
+		t.Errorf("Expected other settings to be refused, got %v", err)
+	}
+	b.db = ""
+	if err := claimFolder(c, b); err != nil {
+		t.Errorf("Expected db off to need no folder, got %v", err)
+	}
+}
