@@ -191,7 +191,7 @@ func TestFailedReloadLeavesNothingBehind(t *testing.T) {
 	w.threaten("evil.example.com/")
 	w.start(w.corefile())
 	w.updated(1)
-	before := theEngine()
+	before := w.engine()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +209,7 @@ func TestFailedReloadLeavesNothingBehind(t *testing.T) {
 			if err := w.reload(corefile); err == nil {
 				t.Fatal("Expected the reload to fail")
 			}
-			if len(engines.engines) != 1 || len(engines.holdings) != 1 || theEngine() != before {
+			if len(engines.engines) != 1 || len(engines.holdings) != 1 || w.engine() != before {
 				t.Errorf("Expected the old engine and no other, got %d engines and %d holders", len(engines.engines), len(engines.holdings))
 			}
 			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
@@ -222,7 +222,7 @@ func TestServerThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T) {
 	w := newWorld(t)
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
-	w.eventually("the first contact", func() bool { return theEngine().ready.Load() })
+	w.eventually("the first contact", func() bool { return w.engine().ready.Load() })
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	if n := len(w.google.Requests("batchGet")); n != 1 {
 		t.Errorf("Expected one request, then back-off, got %d", n)

@@ -59,7 +59,7 @@ func (r *reporter) report(e updater.Event) {
 // the back-off sees to that.
 func (r *reporter) fetched(e updater.Event) {
 	if e.Err != nil {
-		log.Errorf("Fetching lists failed, next try not before %s, the lists held stay in force%s: %v", moment(e.Due), hint(e.Err), e.Err)
+		log.Errorf("Lists %s are not updated, what is held stays in force, next try not before %s%s: %v", e.List, moment(e.Due), hint(e.Err), e.Err)
 	}
 }
 

@@ -231,15 +231,19 @@ func (w *world) eventually(what string, done func() bool) {
 // updated waits for n requests for lists to have been answered and applied.
 func (w *world) updated(n int) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d updates", n), func() bool { return len(w.google.Requests("batchGet")) >= n && theEngine().ready.Load() })
+	w.eventually(fmt.Sprintf("%d updates", n), func() bool {
+		return len(w.google.Requests("batchGet")) >= n && w.engine().ready.Load()
+	})
 }
 
-// theEngine returns the only engine, or nil.
-func theEngine() *engine {
+// engine returns the engine that asks this world's server, or nil.
+func (w *world) engine() *engine {
 	engines.mu.Lock()
 	defer engines.mu.Unlock()
-	for _, e := range engines.engines {
-		return e.engine
+	for s, e := range engines.engines {
+		if s.endpoint == w.endpoint {
+			return e.engine
+		}
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ const (
 	Loaded        Kind = iota // List is in force, read from disk
 	LoadFailed                // List, or the schedule (List is ""), could not be read from disk: Err
 	LockBusy                  // another process or engine uses the folder; nothing is fetched until it lets go
-	Fetched                   // a request for lists has ended, with Err or without
+	Fetched                   // a request for lists, List names them all, has ended, with Err or without
 	ListUpdated               // List was applied
 	ListUnchanged             // List was fetched and is as it was
 	ListWaiting               // List was not fetched, or not yet: it waits until Due

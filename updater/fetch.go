@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -29,7 +30,7 @@ func (u *Updater) update(ctx context.Context) {
 		results = u.apply(due, updates)
 		u.saved("", attempt.answered(clocks(results, now, u.cfg.Schedule)))
 	}
-	u.cfg.Report(Event{Kind: Fetched, Err: err, Took: now.Sub(begun), Due: u.cfg.Schedule.due(u.cfg.Lists)})
+	u.cfg.Report(Event{Kind: Fetched, List: strings.Join(due, ", "), Err: err, Took: now.Sub(begun), Due: u.cfg.Schedule.due(u.cfg.Lists)})
 	for _, r := range results {
 		u.report(r.kind, r.name, r.err)
 	}

@@ -1,0 +1,133 @@
+package safebrowsing
+
+import (
+	"bytes"
+	"fmt"
+	golog "log"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// logLines collects what is logged.
+type logLines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// about returns the lines that hold a text.
+func (l *logLines) about(text string) (lines []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func captureLog(t *testing.T) *logLines {
+	l := new(logLines)
+	golog.SetOutput(l)
+	t.Cleanup(clog.Discard)
+	return l
+}
+
+// Each fault of the server, on the first load and on a partial update: the last
+// good list stays in service, the log says which list and why, and names are
+// answered all the while.
+func TestNoFaultOfTheServerTakesProtectionOrDNSAway(t *testing.T) {
+	lines := captureLog(t)
+	n := 0
+	t.Run("faults", func(t *testing.T) {
+		for name, fault := range protocoltest.ListFaults() {
+			if fault.Delay > 0 || fault.EndlessBody {
+				continue // take minutes or gigabytes over a socket: see package updater
+			}
+			n++
+			list := fmt.Sprintf("f%d-4b", n)
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				faultyWorld(t, list, fault, lines)
+			})
+		}
+	})
+	if n < 15 {
+		t.Errorf("Expected the server to know many faults, got %d", n)
+	}
+}
+
+func faultyWorld(t *testing.T, list string, fault protocoltest.Fault, lines *logLines) {
+	w := newWorld(t)
+	w.google.SetMinimumWait(list, time.Second)
+	w.publish(list, "evil.example.com/")
+	w.google.AddThreat("evil.example.com/", sbv5.ThreatType_MALWARE)
+
+	// On the first load there is nothing yet, and names pass.
+	w.google.Break("batchGet", 1000, fault)
+	w.start(w.corefile("lists "+list, "cache 7"))
+	w.eventually("the log line", func() bool { return len(lines.about(list)) > 0 })
+	w.wantPassed("evil.example.com.", dns.TypeA)
+	if !w.engine().ready.Load() {
+		t.Error("Expected to be ready after a first contact, however it ended")
+	}
+	w.stop()
+
+	// On an update the list that is held stays.
+	w.google.Repair()
+	w.google.ClientLostState()
+	w.db = t.TempDir()
+	w.start(w.corefile("lists " + list))
+	w.eventually("the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+	before := len(lines.about(list))
+	w.publish(list, "evil.example.com/", "new.example.com/")
+	w.google.Break("batchGet", 1000, fault)
+	w.eventually("the log line", func() bool {
+		w.wantBlocked("evil.example.com.", dns.TypeAAAA, "malware (Safe Browsing)")
+		return len(lines.about(list)) > before
+	})
+	w.wantBlocked("evil.example.com.", dns.TypeA, "malware (Safe Browsing)")
+	line := lines.about(list)[before]
+	if !strings.Contains(line, "[ERROR]") || !strings.Contains(line, "in force") || strings.HasSuffix(line, ": <nil>\n") {
+		t.Errorf("Expected a line that says what is in force and why, got %s", line)
+	}
+}
+
+func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
+	lines := captureLog(t)
+	w := newWorld(t)
+	w.google.SetMinimumWait("se-4b", time.Second)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("lists se-4b"))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	w.stop()
+
+	damage(t, w.db+"/se-4b.list")
+	w.google.ClientStarted()
+	w.start(w.corefile("lists se-4b"))
+	w.wantPassed("other.example.com.", dns.TypeA)
+	if got := lines.about("damaged"); len(got) != 1 || !strings.Contains(got[0], "se-4b") {
+		t.Errorf("Expected one line about the damaged list, got %q", got)
+	}
+	w.eventually("the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+	requests := w.google.Requests("batchGet")
+	if last := requests[len(requests)-1]; len(requests) < 2 || len(requests[1].Versions) != 0 {
+		t.Errorf("Expected to ask for the whole list, got %+v", last)
+	}
+}
