@@ -39,7 +39,7 @@ const (
 // a row of which the last was refused or not. v5 publishes no rule for
 // searches. A refusal (status 403 or 429) is taken as strictly as in list
 // updates; other failures pause as Chromium does in its real-time look-ups: 5
-// minutes after each third, doubling to 30.
+// minutes after the third in a row, doubling to 30 with each one after it.
 func searchBackoff(failures int, refused bool, r float64) time.Duration {
 	if refused {
 		return Backoff(failures, r)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -54,7 +55,7 @@ type Client struct {
 // configuration, without the key in it.
 func NewClient(cfg Config) (*Client, error) {
 	base, err := url.Parse(cmp.Or(cfg.Endpoint, DefaultEndpoint))
-	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Hostname() == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
 	}
 	for _, c := range []byte(cfg.Key) {
@@ -150,6 +151,35 @@ func withoutURL(err error) error {
 	return err
 }
 
+// withoutKey takes the key out of a text, plain and as %q writes it.
+func (c *Client) withoutKey(text string) string {
+	if c.cfg.Key == "" {
+		return text
+	}
+	quoted := strconv.Quote(c.cfg.Key)
+	return strings.NewReplacer(c.cfg.Key, "(the key)", quoted[1:len(quoted)-1], "(the key)").Replace(text)
+}
+
+// hideKey takes the key out of *err, if that is an error: the server knows the
+// key and may have put it into any of the words that an error quotes.
+func (c *Client) hideKey(err *error) {
+	if *err == nil {
+		return
+	}
+	if text := c.withoutKey((*err).Error()); text != (*err).Error() {
+		*err = &reworded{text: text, err: *err}
+	}
+}
+
+// reworded is an error in other words.
+type reworded struct {
+	text string
+	err  error
+}
+
+func (e *reworded) Error() string { return e.text }
+func (e *reworded) Unwrap() error { return e.err }
+
 // readBody reads all of an answer, unless it is larger than maxBytes.
 func readBody(answer *http.Response, maxBytes int64) ([]byte, error) {
 	if answer.ContentLength > maxBytes {
@@ -175,9 +205,12 @@ func decode(contentType string, body []byte, m proto.Message) (err error) {
 	case "", "application/x-protobuf", "application/protobuf", "application/vnd.google.protobuf", "application/octet-stream":
 		err = proto.Unmarshal(body, m)
 	case "application/json":
-		err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, m)
+		// An attribute of a threat whose name is unknown must not vanish, or a
+		// threat that is not to be enforced would be: rather no answer.
+		_, search := m.(*sbv5.SearchHashesResponse)
+		err = protojson.UnmarshalOptions{DiscardUnknown: !search}.Unmarshal(body, m)
 	default:
-		err = fmt.Errorf("an answer of type %q", media)
+		err = fmt.Errorf("an answer of type %q", contentType)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", updater.ErrMalformed, err)
@@ -200,21 +233,19 @@ func (c *Client) statusError(answer *http.Response) error {
 
 // printable makes a server's words fit for a log line.
 func (c *Client) printable(text string) string {
-	if c.cfg.Key != "" {
-		text = strings.ReplaceAll(text, c.cfg.Key, "(the key)")
-	}
 	text = strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, text)
-	return text[:min(len(text), 300)]
+	}, c.withoutKey(text))
+	return strings.ToValidUTF8(text[:min(len(text), 300)], "")
 }
 
 // retryAfter reads the header of that name (RFC 9110 section 10.2.3).
 func retryAfter(value string) time.Duration {
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+	// A number that does not fit comes as the greatest that does.
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(seconds) * time.Second
 	}
 	if date, err := http.ParseTime(value); err == nil {

@@ -19,7 +19,8 @@ import (
 var bytesParam = base64.URLEncoding
 
 // Fetch implements updater.Source by hashLists.batchGet.
-func (c *Client) Fetch(ctx context.Context, wanted []updater.Want) ([]updater.Update, error) {
+func (c *Client) Fetch(ctx context.Context, wanted []updater.Want) (updates []updater.Update, err error) {
+	defer c.hideKey(&err)
 	query := c.constraints()
 	for _, w := range wanted {
 		query.Add("names", w.List)
@@ -34,7 +35,7 @@ func (c *Client) Fetch(ctx context.Context, wanted []updater.Want) ([]updater.Up
 	if len(answer.HashLists) != len(wanted) {
 		return nil, fmt.Errorf("fetching lists: %w: %d lists in the answer, asked for %d", updater.ErrMalformed, len(answer.HashLists), len(wanted))
 	}
-	updates := make([]updater.Update, 0, len(wanted))
+	updates = make([]updater.Update, 0, len(wanted))
 	for i, list := range answer.HashLists {
 		if list.GetName() != wanted[i].List {
 			return nil, fmt.Errorf("fetching lists: %w: list %q in place of %q", updater.ErrMalformed, list.GetName(), wanted[i].List)
@@ -45,13 +46,14 @@ func (c *Client) Fetch(ctx context.Context, wanted []updater.Want) ([]updater.Up
 }
 
 // FetchOne fetches one list by hashList.get.
-func (c *Client) FetchOne(ctx context.Context, w updater.Want) (updater.Update, error) {
+func (c *Client) FetchOne(ctx context.Context, w updater.Want) (u updater.Update, err error) {
+	defer c.hideKey(&err)
 	query := c.constraints()
 	if w.Version != nil {
 		query.Set("version", bytesParam.EncodeToString(w.Version))
 	}
 	var list sbv5.HashList
-	if err := c.get(ctx, "/v5/hashList/"+url.PathEscape(w.List), query, maxListBytes, &list); err != nil {
+	if err := c.get(ctx, "/v5/hashList/"+w.List, query, maxListBytes, &list); err != nil {
 		return updater.Update{}, fmt.Errorf("fetching list %s: %w", w.List, err)
 	}
 	if list.GetName() != w.List {
@@ -80,8 +82,8 @@ type ListInfo struct {
 const maxPages = 100
 
 // Lists returns the lists that the server offers, by hashLists.list.
-func (c *Client) Lists(ctx context.Context) ([]ListInfo, error) {
-	var all []ListInfo
+func (c *Client) Lists(ctx context.Context) (all []ListInfo, err error) {
+	defer c.hideKey(&err)
 	token := ""
 	for range maxPages {
 		query := url.Values{}
@@ -179,7 +181,8 @@ func duration(d *durationpb.Duration) (time.Duration, error) {
 }
 
 // Search implements lookup.Searcher by hashes.search.
-func (c *Client) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+func (c *Client) Search(ctx context.Context, prefixes []lookup.Prefix) (result lookup.Answer, err error) {
+	defer c.hideKey(&err)
 	query := url.Values{}
 	for _, p := range prefixes {
 		query.Add("hashPrefixes", bytesParam.EncodeToString(p[:]))
@@ -192,7 +195,7 @@ func (c *Client) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.A
 	if err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
-	result := lookup.Answer{Life: life}
+	result.Life = life
 	for _, f := range answer.FullHashes {
 		if len(f.GetFullHash()) != len(lookup.FullHash{}) {
 			return lookup.Answer{}, fmt.Errorf("searching full hashes: %w: full hash of %d bytes", updater.ErrMalformed, len(f.GetFullHash()))

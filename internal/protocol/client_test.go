@@ -1,0 +1,439 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
+	odd := []byte{0xfb, 0xef, 0xfe, 0x00} // bytes whose base64 tells the alphabets apart
+	tests := []struct {
+		name, path, query string
+		ask               func(c *Client) error
+	}{
+		{"all lists of a batch, versions of those that are held", "/v5/hashLists:batchGet",
+			"alt=proto&names=se-4b&names=mw-4b&sizeConstraints.maxDatabaseEntries=7&version=--_-AA%3D%3D",
+			func(c *Client) error {
+				_, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "mw-4b", Version: odd}})
+				return err
+			}},
+		{"a first fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7",
+			func(c *Client) error {
+				_, err := c.FetchOne(t.Context(), updater.Want{List: "se-4b"})
+				return err
+			}},
+		{"a later fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7&version=--_-AA%3D%3D",
+			func(c *Client) error {
+				_, err := c.FetchOne(t.Context(), updater.Want{List: "se-4b", Version: odd})
+				return err
+			}},
+		{"the list of lists", "/v5/hashLists", "alt=proto", func(c *Client) error {
+			_, err := c.Lists(t.Context())
+			return err
+		}},
+		{"a search", "/v5/hashes:search", "alt=proto&hashPrefixes=HTLFCA%3D%3D&hashPrefixes=--_-AA%3D%3D", func(c *Client) error {
+			_, err := c.Search(t.Context(), []lookup.Prefix{{0x1d, 0x32, 0xc5, 0x08}, {0xfb, 0xef, 0xfe, 0x00}})
+			return err
+		}},
+	}
+	for _, test := range tests {
+		for _, base := range []string{"", "/", "/mirror", "/mirror/"} {
+			t.Run(test.name+" at "+base, func(t *testing.T) {
+				var got *http.Request
+				c, err := NewClient(Config{
+					Endpoint: "https://sb.example" + base, Key: testKey, UserAgent: "test/1", MaxEntries: 7,
+					Transport: answering(func(r *http.Request) (*http.Response, error) {
+						got = r
+						return nil, errors.New("asked")
+					}),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := test.ask(c); err == nil || !strings.Contains(err.Error(), "asked") {
+					t.Fatal(err)
+				}
+				want := "https://sb.example" + strings.TrimSuffix(base, "/") + test.path + "?" + test.query
+				if got.Method != http.MethodGet || got.URL.String() != want {
+					t.Errorf("got %s %s, want %s", got.Method, got.URL, want)
+				}
+				checkHeader(t, got.Header)
+			})
+		}
+	}
+}
+
+func checkHeader(t *testing.T, got http.Header) {
+	t.Helper()
+	want := http.Header{
+		"Accept": {"application/x-protobuf"}, "User-Agent": {"test/1"}, "X-Goog-Api-Key": {testKey},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("header %v, want %v", got, want)
+	}
+}
+
+func TestWithoutKeyNoKeyIsSent(t *testing.T) {
+	c, err := NewClient(Config{UserAgent: "test/1", Transport: answering(func(r *http.Request) (*http.Response, error) {
+		if _, ok := r.Header["X-Goog-Api-Key"]; ok {
+			t.Error("an empty key was sent")
+		}
+		if want := DefaultEndpoint + "/v5/hashLists?alt=proto"; r.URL.String() != want {
+			t.Errorf("asked %s, want %s", r.URL, want)
+		}
+		return always(binaryForm, nil)(r)
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lists, err := c.Lists(t.Context()); err != nil || len(lists) != 0 {
+		t.Errorf("got %v, %v", lists, err)
+	}
+}
+
+func TestNewClientRefusesWhatCannotWorkWithoutRepeatingIt(t *testing.T) {
+	good := Config{Endpoint: "https://sb.example", Key: testKey, UserAgent: "test/1"}
+	tests := []struct {
+		name  string
+		alter func(*Config)
+	}{
+		{"no scheme", func(c *Config) { c.Endpoint = "secret.example" }},
+		{"another scheme", func(c *Config) { c.Endpoint = "ftp://secret.example" }},
+		{"no host", func(c *Config) { c.Endpoint = "https:///secret" }},
+		{"a port only", func(c *Config) { c.Endpoint = "https://:443/secret" }},
+		{"a user", func(c *Config) { c.Endpoint = "https://user:secret@sb.example" }},
+		{"a query", func(c *Config) { c.Endpoint = "https://sb.example?key=secret" }},
+		{"a fragment", func(c *Config) { c.Endpoint = "https://sb.example#secret" }},
+		{"no URL", func(c *Config) { c.Endpoint = "https://sb.example/secret%zz" }},
+		{"a control character in the endpoint", func(c *Config) { c.Endpoint = "https://sb.example/secret\n" }},
+		{"a key with a space", func(c *Config) { c.Key = "secret secret" }},
+		{"a key with a line break", func(c *Config) { c.Key = "secret\r\nX-Other: secret" }},
+		{"a key with a byte of eight bits", func(c *Config) { c.Key = "secret\xff" }},
+		{"no user agent", func(c *Config) { c.UserAgent = "" }},
+	}
+	if _, err := NewClient(good); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			cfg := good
+			test.alter(&cfg)
+			_, err := NewClient(cfg)
+			if err == nil {
+				t.Fatal("was taken")
+			}
+			if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), testKey) {
+				t.Errorf("the error repeats it: %v", err)
+			}
+		})
+	}
+}
+
+// fakeServer returns a server that holds lists of all widths, and a client of it
+// in-process.
+func fakeServer(t *testing.T) (*protocoltest.Server, *Client) {
+	s := protocoltest.New(t)
+	s.SetKey(testKey)
+	for _, width := range widths {
+		s.Publish(fmt.Sprintf("x-%db", width), [][]byte{make([]byte, width), append(make([]byte, width-1), 1)})
+	}
+	return s, newClient(t, s)
+}
+
+func TestFetchOneFetchesEachWidth(t *testing.T) {
+	_, c := fakeServer(t)
+	for _, width := range widths {
+		name := fmt.Sprintf("x-%db", width)
+		u, err := c.FetchOne(t.Context(), updater.Want{List: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, _, err := updater.Apply(updater.List{Name: name}, u, 10); err != nil || l.Set.Len() != 2 || l.Set.Width() != width {
+			t.Errorf("%s: %v, %v", name, l, err)
+		}
+	}
+	if _, err := c.FetchOne(t.Context(), updater.Want{List: "unknown-4b"}); err == nil {
+		t.Error("an unknown list was fetched")
+	}
+}
+
+func TestListsComeFromAllPages(t *testing.T) {
+	page := func(token, next string, names ...string) []byte {
+		m := &sbv5.ListHashListsResponse{NextPageToken: next}
+		for _, name := range names {
+			m.HashLists = append(m.HashLists, &sbv5.HashList{Name: name, Metadata: &sbv5.HashListMetadata{
+				Description: "of " + name, ThreatTypes: []sbv5.ThreatType{sbv5.ThreatType_MALWARE, 13, sbv5.ThreatType_UNWANTED_SOFTWARE},
+			}})
+		}
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	pages := map[string][]byte{"": page("", "a=&b", "se-4b"), "a=&b": page("a=&b", "c"), "c": page("c", "", "mw-4b", "uws-4b")}
+	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
+		return always(binaryForm, pages[r.URL.Query().Get("pageToken")])(r)
+	}))
+	got, err := c.Lists(t.Context())
+	var want []ListInfo
+	for _, name := range []string{"se-4b", "mw-4b", "uws-4b"} {
+		want = append(want, ListInfo{name, "of " + name, lookup.Threats(0).With(lookup.Malware).With(lookup.UnwantedSoftware)})
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	requests := 0
+	endless := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
+		requests++
+		return always(binaryForm, page("", "again"))(r)
+	}))
+	if _, err := endless.Lists(t.Context()); !errors.Is(err, updater.ErrMalformed) || requests != maxPages {
+		t.Errorf("pages without end: %v after %d requests", err, requests)
+	}
+}
+
+func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
+	list := func(name string) []byte {
+		raw, err := proto.Marshal(&sbv5.HashList{Name: name, Version: []byte{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	tests := []struct {
+		name  string
+		lists [][]byte
+		good  bool
+	}{
+		{"what was asked", [][]byte{list("se-4b"), list("mw-4b")}, true},
+		{"another order", [][]byte{list("mw-4b"), list("se-4b")}, false},
+		{"one list twice", [][]byte{list("se-4b"), list("se-4b")}, false},
+		{"another name", [][]byte{list("se-4b"), list("se-8b")}, false},
+		{"no name", [][]byte{list("se-4b"), list("")}, false},
+		{"one list missing", [][]byte{list("se-4b")}, false},
+		{"no list", nil, false},
+		{"one list too many", [][]byte{list("se-4b"), list("mw-4b"), list("uws-4b")}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := newClient(t, always(binaryForm, batchOf(t, test.lists...)))
+			got, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}})
+			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) || test.good && len(got) != 2 {
+				t.Errorf("got %d updates, %v", len(got), err)
+			}
+		})
+	}
+	c := newClient(t, always(binaryForm, list("mw-4b")))
+	if _, err := c.FetchOne(t.Context(), updater.Want{List: "se-4b"}); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("one list under another name: %v", err)
+	}
+}
+
+func TestAnswersOfOtherTypes(t *testing.T) {
+	raw := batchOf(t, unhex(t, wireFull))
+	var m sbv5.BatchGetHashListsResponse
+	if err := proto.Unmarshal(raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	text, err := protojson.Marshal(&m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withUnknown := []byte(strings.Replace(string(text), "{", `{"somethingNew": {"a": [1]},`, 1))
+	tests := []struct {
+		contentType string
+		body        []byte
+		good        bool
+	}{
+		{"application/x-protobuf", raw, true},
+		{"application/x-protobuf; charset=utf-8", raw, true},
+		{"Application/X-Protobuf", raw, true},
+		{"application/protobuf", raw, true},
+		{"application/vnd.google.protobuf", raw, true},
+		{"application/octet-stream", raw, true},
+		{"", raw, true},
+		{"application/json", text, true},
+		{"application/json; charset=UTF-8", withUnknown, true},
+		{"application/json", raw, false},
+		{"application/x-protobuf", text, false},
+		{"text/html", raw, false},
+		{"text/html; charset=utf-8", []byte("<!DOCTYPE html><title>Welcome</title>"), false},
+		{"text/plain", raw, false},
+		{"application/x-protobuf", raw[:len(raw)-1], false},
+	}
+	for _, test := range tests {
+		t.Run(fmt.Sprintf("%s, good: %t", test.contentType, test.good), func(t *testing.T) {
+			updates, err := newClient(t, always(test.contentType, test.body)).Fetch(t.Context(), []updater.Want{{List: "se-4b"}})
+			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
+				t.Fatal(err)
+			}
+			if err == nil {
+				l, _, err := updater.Apply(updater.List{Name: "se-4b"}, updates[0], 10)
+				if err != nil || l.Set.Len() != 3 {
+					t.Errorf("%v", err)
+				}
+			}
+		})
+	}
+}
+
+func TestStatusErrorsSayWhatTheServerSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		date := time.Now().Add(90 * time.Minute).UTC().Format(http.TimeFormat)
+		past := time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
+		long := strings.Repeat("é", 400)
+		tests := []struct {
+			name       string
+			status     int
+			retryAfter string
+			body       string
+			want       updater.StatusError
+		}{
+			{"Google's error object", 403, "", `{"error":{"code":403,"message":"API not enabled","status":"PERMISSION_DENIED"}}`, updater.StatusError{Message: "API not enabled"}},
+			{"no body", 500, "", "", updater.StatusError{}},
+			{"another body", 502, "", "<html>bad gateway</html>", updater.StatusError{}},
+			{"seconds to wait", 429, "3600", "", updater.StatusError{RetryAfter: time.Hour}},
+			{"a date to wait for", 503, date, "", updater.StatusError{RetryAfter: 90 * time.Minute}},
+			{"a date in the past", 503, past, "", updater.StatusError{}},
+			{"no time at all", 503, "soon", "", updater.StatusError{}},
+			{"negative seconds", 503, "-5", "", updater.StatusError{}},
+			{"more seconds than fit", 503, "99999999999999999999", "", updater.StatusError{RetryAfter: (1<<31 - 1) * time.Second}},
+			{"a message of many lines", 400, "", `{"error":{"message":"one\ntwo\u001b[31m"}}`, updater.StatusError{Message: "one two [31m"}},
+			{"a long message", 400, "", `{"error":{"message":"x` + long + `"}}`, updater.StatusError{Message: "x" + long[:298]}},
+			{"nothing", 204, "", "", updater.StatusError{}},
+			{"a part of the answer", 206, "", "", updater.StatusError{}},
+			{"not modified", 304, "", "", updater.StatusError{}},
+		}
+		for _, test := range tests {
+			c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
+				header := http.Header{"Content-Type": {"application/json"}}
+				if test.retryAfter != "" {
+					header.Set("Retry-After", test.retryAfter)
+				}
+				return response(r, test.status, header, []byte(test.body)), nil
+			}))
+			_, err := c.Search(t.Context(), []lookup.Prefix{{}})
+			test.want.Code = test.status
+			got, ok := errors.AsType[*updater.StatusError](err)
+			if !ok || *got != test.want {
+				t.Errorf("%s: got %+v, %v, want %+v", test.name, got, err, test.want)
+			}
+			if !utf8.ValidString(fmt.Sprint(err)) {
+				t.Errorf("%s: half a character in %q", test.name, err)
+			}
+		}
+	})
+}
+
+// endless is a body that never ends; it counts what was read of it.
+type endless struct{ read int64 }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = [2]byte{0x7a, 0x00}[i%2]
+	}
+	e.read += int64(len(p))
+	return len(p), nil
+}
+
+func (e *endless) Close() error { return nil }
+
+func TestBodiesAreBounded(t *testing.T) {
+	var declared int64
+	body := new(endless)
+	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
+		a := response(r, http.StatusOK, http.Header{"Content-Type": {binaryForm}}, nil)
+		*body = endless{}
+		a.Body, a.ContentLength = body, declared
+		return a, nil
+	}))
+	search := func() error {
+		_, err := c.Search(t.Context(), []lookup.Prefix{{}})
+		return err
+	}
+	fetch := func() error {
+		_, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}})
+		return err
+	}
+	for _, test := range []struct {
+		name           string
+		ask            func() error
+		declared, most int64
+	}{
+		{"a search answer without end", search, -1, maxSearchBytes + 1<<20},
+		{"a list without end", fetch, -1, maxListBytes + 1<<20},
+		{"a search answer declared too long", search, maxSearchBytes + 1, 0},
+		{"a list declared too long", fetch, maxListBytes + 1, 0},
+		{"a body declared longer than any", fetch, 1 << 62, 0},
+	} {
+		declared = test.declared
+		if err := test.ask(); !errors.Is(err, updater.ErrMalformed) || body.read > test.most {
+			t.Errorf("%s: %v after %d bytes", test.name, err, body.read)
+		}
+	}
+}
+
+func TestShortBodyIsAnError(t *testing.T) {
+	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
+		a := response(r, http.StatusOK, http.Header{"Content-Type": {binaryForm}}, unhex(t, wireNothingFound))
+		a.ContentLength++
+		return a, nil
+	}))
+	if _, err := c.Search(t.Context(), []lookup.Prefix{{}}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTheEndOfTheContextPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := protocoltest.New(t)
+		s.Break("search", 10, protocoltest.Fault{Delay: time.Hour})
+		c := newClient(t, s)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := c.Search(ctx, []lookup.Prefix{{1}}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("time-out: %v", err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		if _, err := c.Search(ctx, []lookup.Prefix{{2}}); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+}
+
+// The standard error of a request holds its URL.
+func TestErrorsOfTheConnectionHoldNoURL(t *testing.T) {
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	for name, endpoint := range map[string]string{"refused": closed.URL, "no such port": "http://127.0.0.1:99999"} {
+		c, err := NewClient(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Search(t.Context(), []lookup.Prefix{{0xfb, 0xef, 0xfe, 0x00}})
+		if _, ok := errors.AsType[*url.Error](err); err == nil || ok || strings.Contains(err.Error(), "/v5/") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

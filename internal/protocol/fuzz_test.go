@@ -1,0 +1,175 @@
+package protocol
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// heldLists returns a list of four entries for each width.
+func heldLists() map[int]updater.List {
+	lists := make(map[int]updater.List)
+	for _, width := range widths {
+		b := lookup.NewBuilder(width, 4)
+		sum := sha256.New()
+		for i := range 4 {
+			entry := bytes.Repeat([]byte{byte(60 * i)}, width)
+			b.Add(entry)
+			sum.Write(entry)
+		}
+		lists[width] = updater.List{Version: []byte{1}, Set: b.Set(), Checksum: [32]byte(sum.Sum(nil))}
+	}
+	return lists
+}
+
+// addListSeeds seeds the corpus with the examples on the wire and with full and
+// partial updates of each width.
+func addListSeeds(f *testing.F) {
+	for _, wire := range []string{wireFull, wirePartial} {
+		var raw []byte
+		fmt.Sscanf(wire, "%x", &raw)
+		f.Add(raw)
+	}
+	for _, width := range widths {
+		for _, partial := range []bool{false, true} {
+			m := &sbv5.HashList{Name: fmt.Sprintf("x-%db", width), Version: []byte{2}, PartialUpdate: partial}
+			entries := [][]byte{bytes.Repeat([]byte{1}, width), bytes.Repeat([]byte{2}, width)}
+			protocoltest.EncodeAdditions(width, entries, m)
+			all := bytes.Join(entries, nil)
+			if partial { // all that is held goes
+				m.CompressedRemovals = protocoltest.EncodeRice32([]uint32{0, 1, 2, 3})
+			}
+			sum := sha256.Sum256(all)
+			m.Sha256Checksum = sum[:]
+			raw, err := proto.Marshal(m)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(raw)
+		}
+	}
+}
+
+func FuzzHashList(f *testing.F) {
+	addListSeeds(f)
+	held := heldLists()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m := new(sbv5.HashList)
+		if proto.Unmarshal(raw, m) != nil {
+			return
+		}
+		u := updateOf(m)
+		if u.AdditionCount > 8*len(raw)+1 || u.RemovalCount > 8*len(raw)+1 {
+			t.Fatalf("%d additions and %d removals in %d bytes", u.AdditionCount, u.RemovalCount, len(raw))
+		}
+		width, err := updater.Width(m.GetName())
+		if err != nil && u.Err == nil {
+			t.Fatalf("a list named %q was taken", m.GetName())
+		}
+		old := held[width]
+		old.Name = m.GetName()
+		before := all(t, old)
+		l, changed, err := updater.Apply(old, u, 1000)
+		if err == nil {
+			checkApplied(t, old, l, u, changed)
+		} else if l.Set != nil || changed {
+			t.Errorf("a list beside the error %v", err)
+		}
+		if !bytes.Equal(before, all(t, old)) {
+			t.Error("the old list has changed")
+		}
+	})
+}
+
+// all returns the entries of a list.
+func all(t *testing.T, l updater.List) []byte {
+	if l.Set == nil {
+		return nil
+	}
+	entries, err := io.ReadAll(l.Set.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+func checkApplied(t *testing.T, old, l updater.List, u updater.Update, changed bool) {
+	if sum := sha256.Sum256(all(t, l)); sum != l.Checksum || u.Checksum != nil && !bytes.Equal(sum[:], u.Checksum) {
+		t.Errorf("checksum %x, list says %x, server says %x", sum, l.Checksum, u.Checksum)
+	}
+	if changed != (l.Checksum != old.Checksum) || !bytes.Equal(l.Version, u.Version) || len(l.Version) == 0 {
+		t.Errorf("changed: %t, version %x", changed, l.Version)
+	}
+	if l.Set.Len() > 1000 {
+		t.Errorf("%d entries", l.Set.Len())
+	}
+}
+
+func FuzzRice(f *testing.F) {
+	f.Add(byte(0), []byte{0x1d, 0x32, 0xc5, 0x08}, int32(30), int32(2), []byte{0x74, 0x00, 0xd2, 0x97, 0x1b, 0xed, 0x49, 0x74, 0x00})
+	f.Add(byte(0), make([]byte, 4), int32(30), int32(1), []byte{0xf7, 0xff, 0xff, 0xff, 0x03})
+	f.Add(byte(1), make([]byte, 8), int32(35), int32(1), []byte{2, 0, 0, 0, 0})
+	f.Add(byte(2), make([]byte, 16), int32(99), int32(1), append([]byte{2}, make([]byte, 12)...))
+	f.Add(byte(3), make([]byte, 32), int32(227), int32(1), append([]byte{2}, make([]byte, 28)...))
+	f.Fuzz(func(t *testing.T, which byte, first []byte, parameter, count int32, data []byte) {
+		width := widths[which%4]
+		padded := make([]byte, width)
+		copy(padded, first)
+		r := rice{width: width, first: limbs(padded), parameter: parameter, count: count, data: data}
+		if err := r.check(); err != nil {
+			if !errors.Is(err, updater.ErrMalformed) {
+				t.Error(err)
+			}
+			return
+		}
+		decoded, err := io.ReadAll(r.reader())
+		if err != nil && !errors.Is(err, updater.ErrMalformed) || err == nil && len(decoded) != width*(int(count)+1) {
+			t.Fatalf("%d bytes, %v", len(decoded), err)
+		}
+		if len(decoded)%width != 0 || !bytes.HasPrefix(decoded, padded) {
+			t.Fatalf("%d bytes that begin with %x", len(decoded), decoded[:min(len(decoded), width)])
+		}
+		for i := width; i < len(decoded); i += width {
+			if bytes.Compare(decoded[i-width:i], decoded[i:i+width]) > 0 {
+				t.Fatalf("not ascending at integer %d", i/width)
+			}
+		}
+	})
+}
+
+func FuzzSearchAnswer(f *testing.F) {
+	for _, wire := range []string{wireNothingFound, wireFound} {
+		var raw []byte
+		fmt.Sscanf(wire, "%x", &raw)
+		f.Add(raw, false)
+	}
+	f.Add([]byte(`{"fullHashes":[{"fullHash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","fullHashDetails":[{"threatType":"MALWARE","attributes":[7]}]}],"cacheDuration":"1.5s"}`), true)
+	f.Fuzz(func(t *testing.T, raw []byte, json bool) {
+		contentType := binaryForm
+		if json {
+			contentType = "application/json"
+		}
+		answer, err := newClient(t, always(contentType, raw)).Search(t.Context(), []lookup.Prefix{{}})
+		if err != nil && !errors.Is(err, updater.ErrMalformed) || err != nil && (answer.Life != 0 || answer.Threats != nil) {
+			t.Errorf("got %v, %v", answer, err)
+		}
+		if answer.Life < 0 {
+			t.Errorf("life %s", answer.Life)
+		}
+		for _, found := range answer.Threats {
+			if found.Threats == 0 || found.Threats&^lookup.AllThreats != 0 {
+				t.Errorf("threats %b", found.Threats)
+			}
+		}
+	})
+}

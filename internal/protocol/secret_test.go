@@ -1,0 +1,221 @@
+package protocol
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// secretPrefix is asked for in the tests of this file; its base64 must be in no
+// error.
+var secretPrefix = lookup.Prefix{0xfb, 0xef, 0xfe, 0x00}
+
+// checkSecrets fails if an error tells the key, the URL of a request, or what was
+// asked for.
+func checkSecrets(t *testing.T, err error) {
+	t.Helper()
+	for _, form := range []string{"%v", "%+v", "%q"} {
+		text := fmt.Sprintf(form, err)
+		for _, secret := range []string{testKey, url.QueryEscape(testKey), "://", "/v5/", "hashPrefixes", "alt=proto", "--_-AA"} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%q is in the error %s", secret, text)
+			}
+		}
+	}
+}
+
+// fetchError fetches all lists and returns what is wrong with the answer or with
+// the first list that cannot be applied.
+func fetchError(ctx context.Context, c *Client) error {
+	var wanted []updater.Want
+	for _, width := range widths {
+		wanted = append(wanted, updater.Want{List: fmt.Sprintf("x-%db", width)})
+	}
+	updates, err := c.Fetch(ctx, wanted)
+	for i := 0; err == nil && i < len(updates); i++ {
+		_, _, err = updater.Apply(updater.List{Name: wanted[i].List}, updates[i], 1000)
+	}
+	return err
+}
+
+func searchError(ctx context.Context, c *Client) error {
+	_, err := c.Search(ctx, []lookup.Prefix{secretPrefix})
+	return err
+}
+
+// faultsOfBoth calls try for each fault of lists and of searches.
+func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *Client) error)) {
+	for name, f := range protocoltest.ListFaults() {
+		t.Run("lists, "+name, func(t *testing.T) { try(t, "batchGet", f, fetchError) })
+	}
+	for name, f := range protocoltest.SearchFaults() {
+		t.Run("search, "+name, func(t *testing.T) { try(t, "search", f, searchError) })
+	}
+}
+
+func TestEveryFaultIsAnErrorWithoutSecretsInProcess(t *testing.T) {
+	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *Client) error) {
+		synctest.Test(t, func(t *testing.T) {
+			s, c := fakeServer(t)
+			s.Break(method, 1, f)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := ask(ctx, c)
+			if err == nil {
+				t.Error("no error")
+			}
+			checkSecrets(t, err)
+		})
+	})
+}
+
+func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
+	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *Client) error) {
+		s, _ := fakeServer(t)
+		s.Break(method, 1, f)
+		socket := httptest.NewServer(s)
+		defer socket.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if f.Delay > 0 {
+			ctx, cancel = context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+		}
+		c := clientOf(t, socket.URL)
+		defer c.Close()
+		err := ask(ctx, c)
+		if err == nil {
+			t.Error("no error")
+		}
+		checkSecrets(t, err)
+	})
+}
+
+// clientOf returns a client with the transport of production.
+func clientOf(t *testing.T, endpoint string) *Client {
+	t.Helper()
+	c, err := NewClient(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cfg.Transport.(*http.Transport).Proxy = nil // whatever the environment says
+	return c
+}
+
+// A server that knows the key, as it must, may repeat it in whatever words an
+// error quotes.
+func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
+	named, err := proto.Marshal(&sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{
+		{Name: testKey}, {Name: "x-8b"}, {Name: "x-16b"}, {Name: "x-32b"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := proto.Marshal(&sbv5.HashList{Name: testKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := map[string]func(r *http.Request) *http.Response{
+		"in the error message": func(r *http.Request) *http.Response {
+			return response(r, 403, nil, []byte(`{"error":{"message":"the key `+testKey+` is not valid"}}`))
+		},
+		"in the error message, escaped": func(r *http.Request) *http.Response {
+			return response(r, 403, nil, []byte(`{"error":{"message":"the key \u0041`+testKey[1:]+` is not valid"}}`))
+		},
+		"across the end of the message": func(r *http.Request) *http.Response {
+			return response(r, 403, nil, []byte(`{"error":{"message":"`+strings.Repeat("x", 290)+testKey+`"}}`))
+		},
+		"as the type of the answer": func(r *http.Request) *http.Response {
+			return response(r, 200, http.Header{"Content-Type": {"x-" + testKey + "/plain"}}, nil)
+		},
+		"as an enum in JSON": func(r *http.Request) *http.Response {
+			body := `{"fullHashes":[{"fullHashDetails":[{"threatType":"` + testKey + `"}]}],"hashLists":"` + testKey + `","name":[]}`
+			return response(r, 200, http.Header{"Content-Type": {"application/json"}}, []byte(body))
+		},
+		"as the name of a list": func(r *http.Request) *http.Response {
+			body := named
+			if strings.HasPrefix(r.URL.Path, "/v5/hashList/") {
+				body = one
+			}
+			return response(r, 200, http.Header{"Content-Type": {binaryForm}}, body)
+		},
+		"in a redirect that is no URL": func(r *http.Request) *http.Response {
+			return response(r, 302, http.Header{"Location": {"https://[::1/?key=" + testKey}}, nil)
+		},
+	}
+	for name, answer := range messages {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, answering(func(r *http.Request) (*http.Response, error) { return answer(r), nil }))
+			_, one := c.FetchOne(t.Context(), updater.Want{List: "x-4b"})
+			_, lists := c.Lists(t.Context())
+			for _, err := range []error{fetchError(t.Context(), c), searchError(t.Context(), c), one, lists} {
+				if text := fmt.Sprint(err); strings.Contains(strings.ToLower(text), strings.ToLower(testKey)) || strings.Contains(text, testKey[:8]) {
+					t.Errorf("the key is in the error %s", text)
+				}
+			}
+		})
+	}
+}
+
+// An error must still be known for what it is when its words have been changed.
+func TestAnErrorWithoutTheKeyIsStillTheSame(t *testing.T) {
+	header := http.Header{"Content-Type": {"x-" + testKey + "/plain"}}
+	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) { return response(r, 200, header, nil), nil }))
+	if err := searchError(t.Context(), c); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("got %v", err)
+	}
+	c.cfg.Key = ""
+	if err := searchError(t.Context(), c); !strings.Contains(fmt.Sprint(err), testKey) {
+		t.Errorf("got %v, want the type of the answer in it: there is no key to hide", err)
+	}
+}
+
+// What is not HTTP is quoted by the transport.
+func TestAServerThatRepeatsTheKeyInNoHTTP(t *testing.T) {
+	for name, answer := range map[string]string{
+		"as the first line": "%s nonsense\r\n\r\n",
+		"as a header line":  "HTTP/1.1 200 OK\r\n%s\r\n\r\n",
+		"as a length":       "HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			go func() {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					fmt.Fprintf(conn, answer, testKey)
+				}
+			}()
+			c := clientOf(t, "http://"+listener.Addr().String())
+			defer c.Close()
+			err = searchError(t.Context(), c)
+			if err == nil {
+				t.Error("no error")
+			}
+			checkSecrets(t, err)
+		})
+	}
+}

@@ -1,0 +1,245 @@
+package updater
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// entry is an entry whose bytes are all b.
+func entry(width int, b byte) []byte { return bytes.Repeat([]byte{b}, width) }
+
+// entries returns an entry for each b.
+func entries(width int, all ...byte) (out []byte) {
+	for _, b := range all {
+		out = append(out, entry(width, b)...)
+	}
+	return out
+}
+
+// heldList is a list that holds an entry for each b.
+func heldList(t testing.TB, name string, all ...byte) List {
+	t.Helper()
+	width, err := Width(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := lookup.NewBuilder(width, len(all))
+	for _, e := range all {
+		if err := b.Add(entry(width, e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return List{Name: name, Version: []byte("old"), Checksum: sha256.Sum256(entries(width, all...)), Set: b.Set()}
+}
+
+func content(t testing.TB, l List) []byte {
+	t.Helper()
+	if l.Set == nil {
+		return nil
+	}
+	raw, err := io.ReadAll(l.Set.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// change describes an update in the terms of heldList.
+type change struct {
+	partial  bool
+	removals []uint32
+	add      []byte // an entry for each
+	result   []byte // what the checksum is of, an entry for each
+}
+
+func (c change) update(width int) Update {
+	sum := sha256.Sum256(entries(width, c.result...))
+	u := Update{Version: []byte("new"), Partial: c.partial, Checksum: sum[:]}
+	if c.removals != nil {
+		var raw []byte
+		for _, index := range c.removals {
+			raw = binary.BigEndian.AppendUint32(raw, index)
+		}
+		u.Removals, u.RemovalCount = bytes.NewReader(raw), len(c.removals)
+	}
+	if c.add != nil {
+		u.Additions, u.AdditionCount = bytes.NewReader(entries(width, c.add...)), len(c.add)
+	}
+	return u
+}
+
+var listNames = map[int]string{4: "se-4b", 8: "x-8b", 16: "x-16b", 32: "gc-32b"}
+
+func TestApply(t *testing.T) {
+	three := []byte{10, 20, 30}
+	tests := []struct {
+		name    string
+		held    []byte // nil: nothing
+		change  change
+		changed bool
+	}{
+		{"a first list", nil, change{add: three, result: three}, true},
+		{"a first list that is empty", nil, change{}, true},
+		{"a full list over another", three, change{add: []byte{1, 20}, result: []byte{1, 20}}, true},
+		{"a full list that is the same", three, change{add: three, result: three}, false},
+		{"a full list that is empty", three, change{}, true},
+		{"a full list over an empty one", []byte{}, change{add: three, result: three}, true},
+		{"an addition before all", three, change{true, nil, []byte{0}, []byte{0, 10, 20, 30}}, true},
+		{"an addition after all", three, change{true, nil, []byte{255}, []byte{10, 20, 30, 255}}, true},
+		{"additions in between", three, change{true, nil, []byte{11, 12, 29}, []byte{10, 11, 12, 20, 29, 30}}, true},
+		{"an addition to an empty list", []byte{}, change{true, nil, []byte{7}, []byte{7}}, true},
+		{"the removal of the first", three, change{true, []uint32{0}, nil, []byte{20, 30}}, true},
+		{"the removal of the last", three, change{true, []uint32{2}, nil, []byte{10, 20}}, true},
+		{"the removal of all", three, change{true, []uint32{0, 1, 2}, nil, nil}, true},
+		{"removals, whose indices do not shift, and additions", three, change{true, []uint32{0, 2}, []byte{5, 15, 40}, []byte{5, 15, 20, 40}}, true},
+		{"all replaced", three, change{true, []uint32{0, 1, 2}, []byte{1, 2}, []byte{1, 2}}, true},
+		{"an entry removed and added again", three, change{true, []uint32{1}, []byte{20}, three}, false},
+		{"no change, with the checksum", three, change{partial: true, result: three}, false},
+	}
+	for _, test := range tests {
+		for width, name := range listNames {
+			t.Run(fmt.Sprintf("%s, %d bytes", test.name, width), func(t *testing.T) {
+				old := List{Name: name}
+				if test.held != nil {
+					old = heldList(t, name, test.held...)
+				}
+				l, changed, err := Apply(old, test.change.update(width), 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := entries(width, test.change.result...)
+				if got := content(t, l); !bytes.Equal(got, want) || l.Set.Len() != len(test.change.result) {
+					t.Errorf("got %x, want %x", got, want)
+				}
+				if l.Name != name || string(l.Version) != "new" || l.Checksum != sha256.Sum256(want) || changed != test.changed {
+					t.Errorf("got %s, version %s, checksum %x, changed: %t", l.Name, l.Version, l.Checksum, changed)
+				}
+				if got := content(t, old); !bytes.Equal(got, entries(width, test.held...)) {
+					t.Errorf("the old list has become %x", got)
+				}
+			})
+		}
+	}
+}
+
+// An update without content, checksum included, says that nothing has changed.
+func TestApplyNothingNew(t *testing.T) {
+	old := heldList(t, "se-4b", 1, 2)
+	l, changed, err := Apply(old, Update{Version: []byte("new"), Partial: true, MinimumWait: time.Hour}, 10)
+	if err != nil || changed || l.Set != old.Set || l.Checksum != old.Checksum || string(l.Version) != "new" {
+		t.Errorf("got %v, changed: %t, %v", l, changed, err)
+	}
+	if string(old.Version) != "old" {
+		t.Error("the old list has a new version")
+	}
+}
+
+func TestApplyRejects(t *testing.T) {
+	three := []byte{10, 20, 30}
+	broken := errors.New("broken")
+	with := func(c change, alter func(*Update)) Update {
+		u := c.update(4)
+		alter(&u)
+		return u
+	}
+	nothing := func(*Update) {}
+	tests := []struct {
+		name   string
+		held   []byte // nil: nothing
+		update Update
+		want   error
+	}{
+		{"an update that is broken by itself", three, Update{Err: broken}, broken},
+		{"no version", three, with(change{add: three, result: three}, func(u *Update) { u.Version = nil }), ErrMalformed},
+		{"no change without version", three, Update{Partial: true}, ErrMalformed},
+		{"a partial update of nothing", nil, with(change{partial: true, add: three, result: three}, nothing), ErrMalformed},
+		{"no change of nothing", nil, Update{Version: []byte{1}, Partial: true}, ErrMalformed},
+		{"a negative wait", three, with(change{add: three, result: three}, func(u *Update) { u.MinimumWait = -1 }), ErrMalformed},
+		{"a short checksum", three, with(change{add: three, result: three}, func(u *Update) { u.Checksum = u.Checksum[:31] }), ErrMalformed},
+		{"a long checksum", three, with(change{add: three, result: three}, func(u *Update) { u.Checksum = append(u.Checksum, 0) }), ErrMalformed},
+		{"an empty checksum", three, with(change{partial: true}, func(u *Update) { u.Checksum = []byte{} }), ErrMalformed},
+		{"additions without checksum", three, with(change{partial: true, add: []byte{1}}, func(u *Update) { u.Checksum = nil }), ErrMalformed},
+		{"removals without checksum", three, with(change{partial: true, removals: []uint32{1}}, func(u *Update) { u.Checksum = nil }), ErrMalformed},
+		{"a full update without checksum", three, with(change{add: three}, func(u *Update) { u.Checksum = nil }), ErrMalformed},
+		{"an empty full update without checksum", three, Update{Version: []byte{1}}, ErrMalformed},
+		{"another checksum", three, with(change{partial: true, add: []byte{1}, result: []byte{1, 10, 20, 31}}, nothing), ErrChecksum},
+		{"the old checksum", three, with(change{partial: true, add: []byte{1}, result: three}, nothing), ErrChecksum},
+		{"no change, another checksum", three, with(change{partial: true, result: []byte{1}}, nothing), ErrChecksum},
+		{"empty, another checksum", three, with(change{result: three}, nothing), ErrChecksum},
+		{"a removal of a full update", three, with(change{removals: []uint32{0}, add: three, result: three}, nothing), ErrMalformed},
+		{"a removal behind the end", three, with(change{partial: true, removals: []uint32{3}, result: three}, nothing), ErrMalformed},
+		{"a removal far behind the end", three, with(change{partial: true, removals: []uint32{1<<32 - 1}, result: three}, nothing), ErrMalformed},
+		{"more removals than entries", three, with(change{partial: true, removals: []uint32{0, 1, 2, 3}}, nothing), ErrMalformed},
+		{"a removal of an empty list", []byte{}, with(change{partial: true, removals: []uint32{0}}, nothing), ErrMalformed},
+		{"removals that descend", three, with(change{partial: true, removals: []uint32{2, 1}, result: []byte{10}}, nothing), ErrMalformed},
+		{"a removal that stands twice", three, with(change{partial: true, removals: []uint32{1, 1}, result: []byte{10, 30}}, nothing), ErrMalformed},
+		{"additions that descend", three, with(change{partial: true, add: []byte{2, 1}, result: []byte{1, 2, 10, 20, 30}}, nothing), ErrMalformed},
+		{"additions behind the end that descend", three, with(change{partial: true, add: []byte{41, 40}, result: []byte{10, 20, 30, 40, 41}}, nothing), ErrMalformed},
+		{"an addition that stands twice", three, with(change{partial: true, add: []byte{2, 2}, result: []byte{2, 10, 20, 30}}, nothing), ErrMalformed},
+		{"an addition that is held", three, with(change{partial: true, add: []byte{20}, result: three}, nothing), ErrMalformed},
+		{"an addition that is held last", three, with(change{partial: true, add: []byte{30}, result: three}, nothing), ErrMalformed},
+		{"an addition that is held, another removed", three, with(change{partial: true, removals: []uint32{0}, add: []byte{20}, result: []byte{20, 30}}, nothing), ErrMalformed},
+		{"one entry too many in full", nil, with(change{add: []byte{1, 2, 3, 4, 5}, result: []byte{1, 2, 3, 4, 5}}, nothing), ErrMalformed},
+		{"one entry too many in part", three, with(change{partial: true, add: []byte{1, 2}, result: []byte{1, 2, 10, 20, 30}}, nothing), ErrMalformed},
+		{"a count beyond all memory", three, with(change{add: three, result: three}, func(u *Update) { u.AdditionCount = 1 << 40 }), ErrMalformed},
+		{"fewer additions than counted", three, with(change{add: three, result: three}, func(u *Update) { u.AdditionCount = 4 }), ErrMalformed},
+		{"fewer removals than counted", three, with(change{partial: true, removals: []uint32{0}, result: []byte{20, 30}}, func(u *Update) { u.RemovalCount = 2 }), ErrMalformed},
+		{"additions that cannot be read", three, with(change{add: three}, func(u *Update) { u.Additions = iotest.ErrReader(broken) }), broken},
+		{"removals that cannot be read", three, with(change{partial: true, removals: []uint32{0}}, func(u *Update) { u.Removals = iotest.ErrReader(broken) }), broken},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			old := List{Name: "se-4b"}
+			if test.held != nil {
+				old = heldList(t, "se-4b", test.held...)
+			}
+			before := old
+			l, changed, err := Apply(old, test.update, 4)
+			if !errors.Is(err, test.want) || changed || l.Set != nil {
+				t.Errorf("got %v, changed: %t, %v, want %v", l, changed, err, test.want)
+			}
+			if old.Set != before.Set || !slices.Equal(old.Version, before.Version) || !bytes.Equal(content(t, old), entries(4, test.held...)) {
+				t.Errorf("the old list has become %v", old)
+			}
+		})
+	}
+}
+
+func TestApplyTakesAsManyEntriesAsAllowed(t *testing.T) {
+	u := change{partial: true, removals: []uint32{0}, add: []byte{1, 2}, result: []byte{1, 2, 20, 30}}.update(4)
+	if l, _, err := Apply(heldList(t, "se-4b", 10, 20, 30), u, 4); err != nil || l.Set.Len() != 4 {
+		t.Errorf("got %v, %v", l, err)
+	}
+}
+
+// Readers may give as little as they like.
+func TestApplyReadsInPieces(t *testing.T) {
+	u := change{partial: true, removals: []uint32{0}, add: []byte{1, 2}, result: []byte{1, 2, 20, 30}}.update(32)
+	u.Additions, u.Removals = iotest.OneByteReader(u.Additions), iotest.HalfReader(iotest.DataErrReader(u.Removals))
+	if l, _, err := Apply(heldList(t, "gc-32b", 10, 20, 30), u, 4); err != nil || l.Set.Len() != 4 {
+		t.Errorf("got %v, %v", l, err)
+	}
+}
+
+func TestWidthIsTheSuffix(t *testing.T) {
+	for name, want := range map[string]int{
+		"se-4b": 4, "uwsa-4b": 4, "a-8b": 8, "a-16b": 16, "gc-32b": 32, "my-own_list.1-4b": 4,
+		"": 0, "4b": 0, "-4b": 0, "se": 0, "se-5b": 0, "se-04b": 0, "se-4b ": 0, "SE-4b": 0, "se-4b\n": 0,
+		"../se-4b": 0, "a/b-4b": 0, "se--4b": 0, "-se-4b": 0, "se-4b-": 0, ".-4b": 0, "ä-4b": 0,
+	} {
+		got, err := Width(name)
+		if got != want || (err == nil) != (want > 0) {
+			t.Errorf("%q: %d, %v, want %d", name, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,589 @@
+package updater_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// entriesOf returns one entry of 4 bytes for each b.
+func entriesOf(all ...byte) (out [][]byte) {
+	for _, b := range all {
+		out = append(out, []byte{b, b, b, b})
+	}
+	return out
+}
+
+// run is one run of an updater, with all that it reported.
+type run struct {
+	t        *testing.T
+	database *lookup.Database
+	updater  *updater.Updater
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+
+	mu     sync.Mutex
+	events []updater.Event
+}
+
+// newRun returns an updater of lists over a server, whose state is in dir; an
+// empty dir keeps it in memory.
+func newRun(t *testing.T, server *protocoltest.Server, dir string, lists ...string) *run {
+	t.Helper()
+	r := &run{t: t, database: new(lookup.Database)}
+	client, err := protocol.NewClient(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var store *updater.Store
+	if dir != "" {
+		if store, err = updater.OpenStore(dir, "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schedule, err := updater.NewSchedule(store)
+	if err != nil {
+		r.report(updater.Event{Kind: updater.LoadFailed, Err: err})
+	}
+	r.updater, err = updater.New(updater.Config{
+		Source: client, Database: r.database, Schedule: schedule, Store: store, Lists: lists, Report: r.report,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *run) report(e updater.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+// reported returns the events of a kind since the last call of forget.
+func (r *run) reported(kind updater.Kind) (found []updater.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Kind == kind {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func (r *run) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = nil
+}
+
+// start loads and runs.
+func (r *run) start() bool {
+	all := r.updater.Load()
+	ctx, cancel := context.WithCancel(r.t.Context())
+	r.cancel = cancel
+	r.wg.Go(func() {
+		if err := r.updater.Run(ctx); !errors.Is(err, context.Canceled) {
+			r.t.Errorf("Run ended with %v", err)
+		}
+	})
+	return all
+}
+
+func (r *run) stop() {
+	r.cancel()
+	r.wg.Wait()
+}
+
+// checkHeld fails unless exactly the entries for these are in force, by list. A
+// list that is nil must not be in force at all.
+func (r *run) checkHeld(when, list string, want ...byte) {
+	r.t.Helper()
+	var got []byte
+	held := false
+	for _, l := range r.database.Lists() {
+		if l.Name == list {
+			held = true
+			got, _ = io.ReadAll(l.Set.Reader())
+		}
+	}
+	if !bytes.Equal(got, bytes.Join(entriesOf(want...), nil)) || held != (want != nil) {
+		r.t.Errorf("%s: list %s holds %x, want %x", when, list, got, want)
+	}
+}
+
+// waitForFault lets time pass until the server has spoilt an answer and the
+// client has dealt with it.
+func waitForFault(t *testing.T, server *protocoltest.Server) {
+	t.Helper()
+	spoilt := func(r protocoltest.Request) bool { return r.Fault && r.Done }
+	for range 48 * 60 {
+		if slices.ContainsFunc(server.Requests("batchGet"), spoilt) {
+			synctest.Wait()
+			return
+		}
+		time.Sleep(time.Minute)
+	}
+	t.Fatal("no answer was ever spoilt")
+}
+
+// checkTold fails unless the events since the last forget say what went wrong:
+// with each list, or with the whole request.
+func (r *run) checkTold(lists ...string) {
+	r.t.Helper()
+	fetched := r.reported(updater.Fetched)
+	if len(fetched) != 1 {
+		r.t.Fatalf("%d fetches, want one: %v", len(fetched), fetched)
+	}
+	kind := updater.ListRejected
+	if fetched[0].Err != nil {
+		kind = updater.ListWaiting
+	}
+	told := r.reported(kind)
+	if len(told) != len(lists) {
+		r.t.Fatalf("%d lists told of, want %q: %v", len(told), lists, told)
+	}
+	for i, e := range told {
+		content := errors.Is(e.Err, updater.ErrMalformed) || errors.Is(e.Err, updater.ErrChecksum)
+		if e.List != lists[i] || content == (fetched[0].Err != nil) || e.Due.Before(time.Now().Add(9*time.Minute)) {
+			r.t.Errorf("event %+v of list %s, fetch %v", e, lists[i], fetched[0].Err)
+		}
+	}
+	if n := len(r.reported(updater.ListUpdated)) + len(r.reported(updater.ListUnchanged)); n != 0 {
+		r.t.Errorf("%d lists are told to be well", n)
+	}
+}
+
+// forEachFault runs a test in a bubble for each fault of lists and for both
+// places of the state.
+func forEachFault(t *testing.T, test func(t *testing.T, dir string, f protocoltest.Fault)) {
+	for name, f := range protocoltest.ListFaults() {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) { test(t, dir, f) })
+		})
+	}
+}
+
+func TestListsSurviveEveryFaultOfTheFirstAnswer(t *testing.T) {
+	forEachFault(t, func(t *testing.T, dir string, f protocoltest.Fault) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1, 2))
+		server.Publish("mw-4b", entriesOf(3, 4))
+		server.Break("batchGet", 1, f)
+		r := newRun(t, server, dir, "se-4b", "mw-4b")
+		if r.start() {
+			t.Error("an empty folder had all lists")
+		}
+		r.forget()
+		waitForFault(t, server)
+		r.checkTold("se-4b", "mw-4b")
+		r.checkHeld("after the fault", "se-4b")
+		r.checkHeld("after the fault", "mw-4b")
+		time.Sleep(3 * time.Hour)
+		r.checkHeld("after the repair", "se-4b", 1, 2)
+		r.checkHeld("after the repair", "mw-4b", 3, 4)
+		if first := r.reported(updater.FirstContact); len(first) != 1 {
+			t.Errorf("%d first contacts", len(first))
+		}
+		r.stop()
+	})
+}
+
+func TestListsSurviveEveryFaultOfAPartialUpdate(t *testing.T) {
+	forEachFault(t, func(t *testing.T, dir string, f protocoltest.Fault) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1, 2, 3))
+		server.Publish("mw-4b", entriesOf(3, 4, 5))
+		r := newRun(t, server, dir, "se-4b", "mw-4b")
+		r.start()
+		time.Sleep(5 * time.Minute)
+		server.Publish("se-4b", entriesOf(1, 2, 7))
+		server.Publish("mw-4b", entriesOf(4, 5, 6))
+		server.Break("batchGet", 1, f)
+		r.forget()
+		waitForFault(t, server)
+		r.checkTold("se-4b", "mw-4b")
+		r.checkHeld("after the fault", "se-4b", 1, 2, 3)
+		r.checkHeld("after the fault", "mw-4b", 3, 4, 5)
+		r.stop()
+
+		server.ClientStarted() // what was saved is still good
+		r = newRun(t, server, dir, "se-4b", "mw-4b")
+		if !r.start() {
+			t.Error("a list was not loaded")
+		}
+		r.checkHeld("after a restart", "se-4b", 1, 2, 3)
+		time.Sleep(4 * time.Hour)
+		r.checkHeld("after the repair", "se-4b", 1, 2, 7)
+		r.checkHeld("after the repair", "mw-4b", 4, 5, 6)
+		r.stop()
+	})
+}
+
+func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		lists := []string{"se-4b", "mw-4b", "uws-4b"}
+		for _, list := range lists {
+			server.Publish(list, entriesOf(1, 2))
+			server.SetMinimumWait(list, 10*time.Minute)
+		}
+		r := newRun(t, server, t.TempDir(), lists...)
+		r.start()
+		time.Sleep(2 * time.Minute)
+		for _, list := range lists {
+			server.Publish(list, entriesOf(2, 3))
+		}
+		server.Break("batchGet", 1, protocoltest.Fault{WrongChecksum: true, List: "mw-4b"})
+		waitForFault(t, server)
+		r.checkHeld("after the fault", "se-4b", 2, 3)
+		r.checkHeld("after the fault", "mw-4b", 1, 2)
+		r.checkHeld("after the fault", "uws-4b", 2, 3)
+		rejected := r.reported(updater.ListRejected)
+		if len(rejected) != 1 || rejected[0].List != "mw-4b" || !errors.Is(rejected[0].Err, updater.ErrChecksum) || rejected[0].Entries != 2 {
+			t.Errorf("rejected: %+v", rejected)
+		}
+		time.Sleep(35 * time.Minute)
+		r.checkHeld("after the repair", "mw-4b", 2, 3)
+		last := server.Requests("batchGet")
+		full := slices.ContainsFunc(last, func(q protocoltest.Request) bool {
+			return slices.Equal(q.Lists, []string{"mw-4b"}) && q.Versions == nil
+		})
+		if !full {
+			t.Error("the broken list was never fetched in full by itself")
+		}
+		r.stop()
+	})
+}
+
+func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1, 2))
+		server.SetMinimumWait("se-4b", 20*time.Minute)
+		dir := t.TempDir()
+		first, second := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
+		first.start()
+		time.Sleep(time.Second / 2)
+		second.start()
+		time.Sleep(90 * time.Minute)
+		if n := len(server.Requests("batchGet")); n != 5 {
+			t.Errorf("%d requests, want 5", n)
+		}
+		if len(first.reported(updater.LockBusy)) != 0 || len(second.reported(updater.LockBusy)) != 1 {
+			t.Error("the second is not told that the folder is in use, or the first is")
+		}
+		second.checkHeld("while it waits", "se-4b")
+		server.Publish("se-4b", entriesOf(3))
+		first.stop()
+		server.ClientStarted()
+		time.Sleep(5 * time.Second)
+		second.checkHeld("after it has taken over", "se-4b", 1, 2)
+		time.Sleep(30 * time.Minute)
+		second.checkHeld("later", "se-4b", 3)
+		second.stop()
+	})
+}
+
+func TestAnUpdaterThatWaitsForTheFolderCanBeStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1))
+		dir := t.TempDir()
+		first, second := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
+		first.start()
+		synctest.Wait()
+		second.start()
+		time.Sleep(time.Hour)
+		second.stop()
+		first.stop()
+	})
+}
+
+// One that is stopped before it has begun must not keep the folder.
+func TestAnUpdaterStoppedAtOnceLetsTheFolderGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1))
+		dir := t.TempDir()
+		first := newRun(t, server, dir, "se-4b")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := first.updater.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+		second := newRun(t, server, dir, "se-4b")
+		second.start()
+		time.Sleep(2 * time.Minute)
+		if len(second.reported(updater.LockBusy)) != 0 {
+			t.Error("the folder is still in use")
+		}
+		second.checkHeld("in the end", "se-4b", 1)
+		second.stop()
+	})
+}
+
+func TestWithoutDiskListsLiveInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1, 2))
+		server.SetMinimumWait("se-4b", time.Hour)
+		r := newRun(t, server, "", "se-4b")
+		if r.start() {
+			t.Error("a list was there from the start")
+		}
+		time.Sleep(2 * time.Minute)
+		r.checkHeld("after the first contact", "se-4b", 1, 2)
+		server.Publish("se-4b", entriesOf(2))
+		time.Sleep(time.Hour)
+		r.checkHeld("after the minimum wait", "se-4b", 2)
+		r.stop()
+	})
+}
+
+func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1, 2))
+		server.SetMinimumWait("se-4b", time.Hour)
+		dir := filepath.Join(t.TempDir(), "lists")
+		r := newRun(t, server, dir, "se-4b")
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir, nil, 0o600); err != nil { // stops even root
+			t.Fatal(err)
+		}
+		r.start()
+		time.Sleep(35 * time.Minute) // an unreadable schedule calls for caution
+		r.checkHeld("after the first contact", "se-4b", 1, 2)
+		server.Publish("se-4b", entriesOf(2))
+		time.Sleep(time.Hour)
+		r.checkHeld("after the minimum wait", "se-4b", 2)
+		failed := r.reported(updater.StoreFailed)
+		named := slices.ContainsFunc(failed, func(e updater.Event) bool { return e.List == "se-4b" && e.Err != nil })
+		if len(failed) < 5 || !named {
+			t.Errorf("trouble with the disk was reported as %v", failed)
+		}
+		r.stop()
+	})
+}
+
+func TestADiskThatFillsUpLaterKeepsWhatWasSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1, 2))
+		server.SetMinimumWait("se-4b", time.Hour)
+		base := t.TempDir()
+		dir, aside := filepath.Join(base, "lists"), filepath.Join(base, "aside")
+		r := newRun(t, server, dir, "se-4b")
+		r.start()
+		time.Sleep(2 * time.Minute)
+		if err := os.Rename(dir, aside); err != nil { // from now on nothing can be written
+			t.Fatal(err)
+		}
+		server.Publish("se-4b", entriesOf(9))
+		time.Sleep(time.Hour)
+		r.checkHeld("without disk", "se-4b", 9)
+		r.stop()
+		server.ClientStarted()
+		r = newRun(t, server, aside, "se-4b")
+		if !r.start() {
+			t.Error("what was saved before is gone")
+		}
+		r.checkHeld("after a restart", "se-4b", 1, 2)
+		r.stop() // nothing is asked: what the disk does not know the client cannot obey
+	})
+}
+
+func TestNothingIsAskedBeforeItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1, 2))
+		server.SetMinimumWait("se-4b", 12*time.Hour)
+		dir := t.TempDir()
+		begun := time.Now()
+		r := newRun(t, server, dir, "se-4b")
+		r.start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		requests := server.Requests("")
+		if len(requests) != 1 || requests[0].Time.Before(begun) || requests[0].Time.Sub(begun) >= time.Minute {
+			t.Fatalf("requests %v, want one in the first minute", requests)
+		}
+		for range 20 { // restarts do not make it earlier
+			r.stop()
+			server.ClientStarted()
+			time.Sleep(10 * time.Minute)
+			r = newRun(t, server, dir, "se-4b")
+			if !r.start() {
+				t.Error("the list was not loaded")
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		if n := len(server.Requests("")); n != 1 {
+			t.Errorf("%d requests before the minimum wait was over", n)
+		}
+		time.Sleep(12*time.Hour - 20*20*time.Minute + time.Minute)
+		if n := len(server.Requests("")); n != 2 {
+			t.Errorf("%d requests after it, want 2", n)
+		}
+		r.stop()
+	})
+}
+
+// A fetch that ends because the server is shut down is no failure: after the
+// restart it is done again at once.
+func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1))
+		server.SetMinimumWait("se-4b", time.Hour)
+		server.Break("batchGet", 1, protocoltest.Fault{Delay: 4 * time.Minute})
+		dir := t.TempDir()
+		r := newRun(t, server, dir, "se-4b")
+		r.start()
+		time.Sleep(2 * time.Minute)
+		r.stop()
+		requests := server.Requests("")
+		if len(requests) != 1 || !requests[0].Cancelled || len(r.reported(updater.Fetched)) != 0 || len(r.reported(updater.FirstContact)) != 0 {
+			t.Fatalf("requests %+v, events %v", requests, r.events)
+		}
+		server.ClientStarted()
+		r = newRun(t, server, dir, "se-4b")
+		r.start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.checkHeld("after the restart", "se-4b", 1)
+		r.stop()
+	})
+}
+
+// What the source says must fit what it was asked, whoever it is.
+func TestASourceThatAnswersAnotherNumberOfListsHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		schedule, err := updater.NewSchedule(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &run{t: t}
+		r.updater, err = updater.New(updater.Config{
+			Source: emptySource{}, Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}, Report: r.report,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if fetched := r.reported(updater.Fetched); len(fetched) != 1 || !errors.Is(fetched[0].Err, updater.ErrMalformed) {
+			t.Errorf("got %v", fetched)
+		}
+		r.stop()
+	})
+}
+
+// emptySource answers with no list at all.
+type emptySource struct{}
+
+func (emptySource) Fetch(context.Context, []updater.Want) ([]updater.Update, error) { return nil, nil }
+
+func TestTheFirstContactIsAsConfigured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan time.Time, 10)
+		schedule, err := updater.NewSchedule(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := updater.New(updater.Config{
+			Source: sourceFunc(func() { asked <- time.Now() }), Database: new(lookup.Database), Schedule: schedule,
+			Lists: []string{"se-4b"}, FirstContact: func() time.Duration { return 59 * time.Second },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- u.Run(ctx) }()
+		if at := <-asked; at.Sub(begun) != 59*time.Second {
+			t.Errorf("asked after %s", at.Sub(begun))
+		}
+		cancel()
+		<-done
+	})
+}
+
+// sourceFunc is a source that only fails, after it has told somebody.
+type sourceFunc func()
+
+func (f sourceFunc) Fetch(context.Context, []updater.Want) ([]updater.Update, error) {
+	f()
+	return nil, errors.New("nothing here")
+}
+
+// A source that panics must not take the name server down.
+func TestASourceThatPanicsHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		schedule, err := updater.NewSchedule(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &run{t: t}
+		r.updater, err = updater.New(updater.Config{
+			Source: sourceFunc(func() { panic("oh") }), Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}, Report: r.report,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if fetched := r.reported(updater.Fetched); len(fetched) != 1 || fetched[0].Err == nil || !strings.Contains(fetched[0].Err.Error(), "oh") {
+			t.Errorf("got %v", fetched)
+		}
+		r.stop()
+	})
+}
+
+func TestNewRefusesWhatMakesNoSense(t *testing.T) {
+	schedule, err := updater.NewSchedule(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := updater.Config{Source: sourceFunc(nil), Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}}
+	if _, err := updater.New(good); err != nil {
+		t.Fatal(err)
+	}
+	for name, alter := range map[string]func(*updater.Config){
+		"no source":         func(c *updater.Config) { c.Source = nil },
+		"no database":       func(c *updater.Config) { c.Database = nil },
+		"no schedule":       func(c *updater.Config) { c.Schedule = nil },
+		"no list":           func(c *updater.Config) { c.Lists = nil },
+		"a list twice":      func(c *updater.Config) { c.Lists = []string{"se-4b", "se-4b"} },
+		"a list of a path":  func(c *updater.Config) { c.Lists = []string{"../se-4b"} },
+		"a list of no size": func(c *updater.Config) { c.Lists = []string{"se"} },
+	} {
+		cfg := good
+		alter(&cfg)
+		if _, err := updater.New(cfg); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+}

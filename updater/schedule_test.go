@@ -1,0 +1,313 @@
+package updater
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const se = "se-4b"
+
+// ownedSchedule returns the schedule of a folder as one that may write it, with
+// random numbers that are all r.
+func ownedSchedule(t *testing.T, dir string, r float64) *Schedule {
+	t.Helper()
+	s, err := NewSchedule(openStore(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.random = func() float64 { return r }
+	if loadErr, saveErr := s.own(); loadErr != nil || saveErr != nil {
+		t.Fatal(loadErr, saveErr)
+	}
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func begin(t *testing.T, s *Schedule, lists ...string) attempt {
+	t.Helper()
+	a, err := s.begin(lists, time.Now())
+	must(t, err)
+	return a
+}
+
+// success answers an attempt for se-4b with a minimum wait.
+func success(t *testing.T, s *Schedule, a attempt, wait time.Duration) {
+	t.Helper()
+	must(t, a.answered(clocks([]result{{name: se, kind: ListUpdated, wait: wait}}, time.Now(), s)))
+}
+
+// checkDue fails unless the list is due in a while, after a restart too.
+func checkDue(t *testing.T, s *Schedule, in time.Duration) {
+	t.Helper()
+	want := time.Now().Add(in)
+	again, err := NewSchedule(openStore(t, s.store.dir))
+	must(t, err)
+	for name, schedule := range map[string]*Schedule{"": s, "after a restart ": again} {
+		due := schedule.due([]string{se})
+		if in == 0 && due.Before(want) { // at once
+			continue
+		}
+		if !due.Equal(want) {
+			t.Errorf("%sdue %s, want %s", name, due, want)
+		}
+		if in > 0 && schedule.dueNow([]string{se}, want.Add(-1)) != nil || schedule.dueNow([]string{se}, want) == nil {
+			t.Errorf("%snot due at exactly %s", name, want)
+		}
+	}
+}
+
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+func TestACrashBetweenRequestAndAnswerCountsAsAFailure(t *testing.T) {
+	inBubble(t, "the first request ever", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		begin(t, s, se)
+		checkDue(t, s, 15*time.Minute)
+	})
+	inBubble(t, "one of a loop of crashes", func(t *testing.T) {
+		dir := t.TempDir()
+		for failures := 1; failures < 12; failures++ {
+			s := ownedSchedule(t, dir, 0.5)
+			begin(t, s, se)
+			checkDue(t, s, Backoff(failures, 0.5))
+			time.Sleep(25 * time.Hour)
+		}
+	})
+	inBubble(t, "after a minimum wait that is longer than the back-off", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		success(t, s, begin(t, s, se), 6*time.Hour)
+		time.Sleep(6 * time.Hour)
+		begin(t, s, se)
+		checkDue(t, s, 6*time.Hour)
+	})
+	inBubble(t, "after a minimum wait that is shorter than the back-off", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0.5)
+		success(t, s, begin(t, s, se), time.Minute)
+		time.Sleep(time.Minute)
+		begin(t, s, se)
+		checkDue(t, s, 22*time.Minute+30*time.Second)
+	})
+}
+
+func TestACancelledRequestIsNoFailure(t *testing.T) {
+	inBubble(t, "the first", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		must(t, begin(t, s, se).cancelled())
+		checkDue(t, s, 0)
+	})
+	inBubble(t, "one after failures", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		must(t, begin(t, s, se).failed(time.Now(), 0))
+		time.Sleep(15 * time.Minute)
+		must(t, begin(t, s, se).cancelled())
+		checkDue(t, s, 0)
+		must(t, begin(t, s, se).failed(time.Now(), 0))
+		checkDue(t, s, 30*time.Minute) // the second, not the third
+	})
+}
+
+func TestFailuresBackOffAndASuccessEndsIt(t *testing.T) {
+	inBubble(t, "failures", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		for failures := 1; failures <= 10; failures++ {
+			a := begin(t, s, se)
+			time.Sleep(time.Minute) // the wait begins with the failure
+			must(t, a.failed(time.Now(), 0))
+			checkDue(t, s, Backoff(failures, 0))
+			time.Sleep(Backoff(failures, 0))
+		}
+		success(t, s, begin(t, s, se), time.Hour)
+		checkDue(t, s, time.Hour)
+		time.Sleep(time.Hour)
+		must(t, begin(t, s, se).failed(time.Now(), 0))
+		checkDue(t, s, 15*time.Minute)
+	})
+	inBubble(t, "a longer wait that the server asks for", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		must(t, begin(t, s, se).failed(time.Now(), 40*time.Hour))
+		checkDue(t, s, 40*time.Hour)
+	})
+	inBubble(t, "a shorter wait that the server asks for", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		must(t, begin(t, s, se).failed(time.Now(), time.Second))
+		checkDue(t, s, 15*time.Minute)
+	})
+}
+
+func TestARejectedListBacksOffByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		for failures := 1; failures <= 9; failures++ {
+			results := []result{{name: se, kind: ListRejected, err: ErrChecksum}, {name: "mw-4b", kind: ListUnchanged, wait: time.Minute}}
+			must(t, begin(t, s, se, "mw-4b").answered(clocks(results, time.Now(), s)))
+			checkDue(t, s, Backoff(failures, 0))
+			if due, want := s.due([]string{se, "mw-4b"}), time.Now().Add(time.Minute); !due.Equal(want) {
+				t.Errorf("the other list is due %s, want %s", due, want)
+			}
+			if !s.list(se).Rejected || s.list("mw-4b").Rejected {
+				t.Error("the wrong list counts as rejected")
+			}
+			time.Sleep(25 * time.Hour)
+		}
+		results := []result{{name: se, kind: ListRejected, wait: 100 * time.Hour, err: ErrChecksum}}
+		must(t, begin(t, s, se).answered(clocks(results, time.Now(), s)))
+		checkDue(t, s, 100*time.Hour)
+		time.Sleep(100 * time.Hour)
+		success(t, s, begin(t, s, se), time.Minute)
+		if c := s.list(se); c.Rejected || c.Failures != 0 || !c.Updated.Equal(time.Now()) {
+			t.Errorf("after a success: %+v", c)
+		}
+	})
+}
+
+func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		var c ListClock
+		for i := range 40 {
+			c = c.next(now, 0, true)
+			want := now
+			if i >= 32 {
+				want = now.Add(time.Minute)
+			}
+			if !c.NotBefore.Equal(want) {
+				t.Errorf("fetch %d at once is followed at %s, want %s", i+1, c.NotBefore, want)
+			}
+		}
+		for name, test := range map[string]struct {
+			wait    time.Duration
+			changed bool
+			want    time.Duration
+		}{
+			"unchanged, no wait":        {0, false, 30 * time.Minute},
+			"unchanged, a short wait":   {time.Nanosecond, false, time.Second},
+			"changed, a wait":           {time.Hour, true, time.Hour},
+			"the longest wait there is": {math.MaxInt64, true, math.MaxInt64},
+		} {
+			n := c.next(now, test.wait, test.changed)
+			if got := n.NotBefore.Sub(now); got != test.want || n.AtOnce != 0 || n.Wait != test.wait {
+				t.Errorf("%s: %+v, want to wait %s", name, n, test.want)
+			}
+		}
+	})
+}
+
+func TestAWallClockThatWasSet(t *testing.T) {
+	saved := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	raw, err := json.Marshal(scheduleState{
+		Saved:  saved,
+		Fetch:  Clock{saved.Add(time.Hour), 1},
+		Search: Clock{saved.Add(2 * time.Hour), 2},
+		Lists:  map[string]ListClock{se: {Clock: Clock{saved.Add(3 * time.Hour), 0}}},
+	})
+	must(t, err)
+	for name, test := range map[string]struct{ by, rest time.Duration }{
+		"not at all":          {0, time.Hour},
+		"half an hour passed": {30 * time.Minute, 30 * time.Minute},
+		"two hours passed":    {2 * time.Hour, -time.Hour},
+		"back by a second":    {-time.Second, time.Hour},
+		"back by a year":      {-365 * 24 * time.Hour, time.Hour},
+		"back to 1970":        {-saved.Sub(time.Unix(0, 0)), time.Hour},
+	} {
+		now := saved.Add(test.by)
+		state, err := parseSchedule(raw, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, not := range []time.Time{state.Fetch.NotBefore, state.Search.NotBefore, state.Lists[se].NotBefore} {
+			if got, want := not.Sub(now), test.rest+time.Duration(i)*time.Hour; got != want {
+				t.Errorf("%s: a wait of %s, want %s", name, got, want)
+			}
+		}
+	}
+	now := time.Now()
+	state, err := parseSchedule(raw, now)
+	must(t, err)
+	if !strings.Contains(state.Fetch.NotBefore.String(), "m=") || !strings.Contains(state.Lists[se].NotBefore.String(), "m=") {
+		t.Error("the times follow the wall clock, and setting it forward cuts the waits short")
+	}
+}
+
+func TestAFileFromTheFutureDoesNotLockTheServerOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		success(t, s, begin(t, s, se), time.Hour)
+		later := strings.ReplaceAll(string(read(t, s)), "2000-", "2077-")
+		must(t, s.store.writeSchedule([]byte(later)))
+		checkDue(t, ownedSchedule(t, s.store.dir, 0), time.Hour)
+	})
+}
+
+func read(t *testing.T, s *Schedule) []byte {
+	t.Helper()
+	raw, err := s.store.readSchedule()
+	must(t, err)
+	return raw
+}
+
+func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		first := ownedSchedule(t, dir, 0)
+		success(t, first, begin(t, first, se), time.Hour)
+		before := string(read(t, first))
+		second, err := NewSchedule(openStore(t, dir))
+		must(t, err)
+		success(t, second, begin(t, second, se), time.Minute)
+		if string(read(t, first)) != before {
+			t.Error("a schedule without the lock has written")
+		}
+		first.disown()
+		time.Sleep(time.Minute)
+		if loadErr, saveErr := second.own(); loadErr != nil || saveErr != nil {
+			t.Fatal(loadErr, saveErr)
+		}
+		checkDue(t, second, 59*time.Minute) // what the first one wrote holds
+	})
+}
+
+func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		ownedSchedule(t, dir, 0).disown() // writes a schedule that knows of no pause
+		s, err := NewSchedule(openStore(t, dir))
+		must(t, err)
+		s.random = func() float64 { return 0 }
+		must(t, s.searched(time.Now(), &StatusError{Code: 429}))
+		if loadErr, saveErr := s.own(); loadErr != nil || saveErr != nil {
+			t.Fatal(loadErr, saveErr)
+		}
+		again, err := NewSchedule(openStore(t, dir))
+		must(t, err)
+		for name, schedule := range map[string]*Schedule{"owned": s, "after a restart": again} {
+			if wait := schedule.searchWait(time.Now()); wait != 15*time.Minute {
+				t.Errorf("%s: %s to wait, want 15 min", name, wait)
+			}
+		}
+	})
+}
+
+func TestWithoutStoreTheScheduleLivesInMemory(t *testing.T) {
+	s, err := NewSchedule(nil)
+	must(t, err)
+	must(t, begin(t, s, se).failed(time.Now(), 0))
+	if s.dueNow([]string{se}, time.Now()) != nil {
+		t.Error("due after a failure")
+	}
+	if fmt.Sprint(s.dueNow([]string{se}, time.Now().Add(30*time.Minute))) != "[se-4b]" {
+		t.Error("not due after the back-off")
+	}
+}

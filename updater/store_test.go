@@ -1,0 +1,267 @@
+package updater
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+const testOrigin = "https://sb.example"
+
+func openStore(t testing.TB, dir string) *Store {
+	t.Helper()
+	s, err := OpenStore(dir, testOrigin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// files returns the names of all files of a folder.
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+func equal(t *testing.T, got, want List) bool {
+	t.Helper()
+	return got.Name == want.Name && bytes.Equal(got.Version, want.Version) && got.Checksum == want.Checksum &&
+		got.Set.Width() == want.Set.Width() && bytes.Equal(content(t, got), content(t, want))
+}
+
+func TestListsComeBackFromTheStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made", "on", "the", "way")
+	s := openStore(t, dir)
+	var lists []List
+	for _, name := range listNames {
+		lists = append(lists, heldList(t, name, 1, 2, 255))
+	}
+	lists = append(lists, heldList(t, "empty-4b"), List{Name: "zero-4b", Version: []byte{}, Set: new(lookup.PrefixSet)})
+	for range 2 { // saved over itself the second time
+		for _, l := range lists {
+			if err := s.SaveList(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, l := range lists {
+		got, err := openStore(t, dir).LoadList(l.Name)
+		if err != nil || !equal(t, got, l) {
+			t.Errorf("%s: got %v, %v", l.Name, got, err)
+		}
+	}
+	if got := files(t, dir); len(got) != len(lists) {
+		t.Errorf("files %q", got)
+	}
+}
+
+func TestAListThatWasNeverSavedDoesNotExist(t *testing.T) {
+	if _, err := openStore(t, t.TempDir()).LoadList("se-4b"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAListOfAnotherServerDoesNotExist(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	if err := s.SaveList(heldList(t, "se-4b", 1)); err != nil {
+		t.Fatal(err)
+	}
+	other, err := OpenStore(dir, "https://other.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.LoadList("se-4b"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.LoadList("se-4b"); err != nil {
+		t.Errorf("it was not left for its own server: %v", err)
+	}
+}
+
+// checkDamaged fails unless a list is found damaged, once, and then set aside.
+func checkDamaged(t *testing.T, s *Store, name, what string) {
+	t.Helper()
+	l, err := s.LoadList(name)
+	if !errors.Is(err, ErrDamaged) || l.Set != nil {
+		t.Errorf("%s: got %v, %v, want it found damaged", what, l, err)
+	}
+	if _, err := s.LoadList(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: read again, %v", what, err)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, name+listSuffix+damagedSuffix)); err != nil {
+		t.Errorf("%s: not set aside: %v", what, err)
+	}
+}
+
+func TestDamagedListsAreSetAside(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	if err := s.SaveList(heldList(t, "se-4b", 1, 2, 200)); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(s.dir, "se-4b"+listSuffix)
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(raw []byte) {
+		if err := os.WriteFile(file, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range good {
+		raw := bytes.Clone(good)
+		raw[i] ^= 1 << (i % 8)
+		write(raw)
+		checkDamaged(t, s, "se-4b", "one bit flipped")
+	}
+	for size := range good {
+		write(good[:size])
+		checkDamaged(t, s, "se-4b", "cut")
+	}
+	write(append(bytes.Clone(good), 0))
+	checkDamaged(t, s, "se-4b", "one byte too many")
+	write(good)
+	if _, err := s.LoadList("se-4b"); err != nil {
+		t.Errorf("undamaged: %v", err)
+	}
+	if err := os.Rename(file, filepath.Join(s.dir, "mw-4b"+listSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	checkDamaged(t, s, "mw-4b", "the file of another list")
+}
+
+func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	l := heldList(t, "se-4b", 1, 2, 3)
+	if err := s.SaveList(l); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("no space left")
+	err := s.replace("se-4b"+listSuffix, func(w io.Writer) error {
+		w.Write([]byte("half of a li"))
+		return full
+	})
+	if !errors.Is(err, full) || !strings.Contains(err.Error(), "se-4b") {
+		t.Errorf("got %v", err)
+	}
+	if got, err := s.LoadList("se-4b"); err != nil || !equal(t, got, l) {
+		t.Errorf("got %v, %v, want the old list", got, err)
+	}
+	if got := files(t, s.dir); !slices.Equal(got, []string{"se-4b.list"}) {
+		t.Errorf("files %q", got)
+	}
+}
+
+func TestLeftoversOfDeadWritersAreCleaned(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	for _, name := range []string{"se-4b.list.123.tmp", "schedule.json.9.tmp", "se-4b.list.damaged", "notes.txt"} {
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.clean()
+	if got := files(t, s.dir); !slices.Equal(got, []string{"notes.txt", "se-4b.list.damaged"}) {
+		t.Errorf("files %q", got)
+	}
+}
+
+// unwritable returns a store whose folder has become a file: nothing can be read
+// or written there, not even by root.
+func unwritable(t *testing.T) *Store {
+	t.Helper()
+	s := openStore(t, filepath.Join(t.TempDir(), "lists"))
+	if err := os.Remove(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAFolderThatCannotBeUsedGivesErrors(t *testing.T) {
+	s := unwritable(t)
+	if _, err := OpenStore(filepath.Join(s.dir, "below"), testOrigin); err == nil {
+		t.Error("a folder was made below a file")
+	}
+	if _, err := OpenStore(s.dir, testOrigin); err == nil {
+		t.Error("a file was taken for a folder")
+	}
+	if err := s.SaveList(heldList(t, "se-4b", 1)); err == nil {
+		t.Error("a list was saved")
+	}
+	if _, err := s.LoadList("se-4b"); err == nil {
+		t.Error("a list was loaded")
+	}
+	s.clean()
+	schedule, err := NewSchedule(s)
+	if err == nil {
+		t.Error("a schedule was read")
+	}
+	if loadErr, saveErr := schedule.own(); loadErr == nil || saveErr == nil {
+		t.Errorf("a schedule was read or written: %v, %v", loadErr, saveErr)
+	}
+	a, err := schedule.begin([]string{"se-4b"}, time.Now())
+	if err == nil {
+		t.Error("a schedule was saved")
+	}
+	if err := a.answered(map[string]ListClock{"se-4b": {}}); err == nil {
+		t.Error("a schedule was saved")
+	}
+}
+
+func TestADamagedScheduleIsSetAsideAndCaution(t *testing.T) {
+	good := `{"saved":"2000-01-01T00:00:00Z","fetch":{"not_before":"2000-01-01T00:00:00Z","failures":0}}`
+	for name, raw := range map[string]string{
+		"empty": "", "cut": good[:len(good)/2], "no JSON": "\x00\x00\x00\x00", "another form": `{"fetch":[]}`, "no time": `{"saved":"yesterday"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := openStore(t, t.TempDir())
+				if err := s.writeSchedule([]byte(raw)); err != nil {
+					t.Fatal(err)
+				}
+				schedule, err := NewSchedule(s)
+				if err == nil {
+					t.Error("no error")
+				}
+				if got := files(t, s.dir); !slices.Equal(got, []string{scheduleFile + damagedSuffix}) {
+					t.Errorf("files %q", got)
+				}
+				want := time.Now().Add(30 * time.Minute)
+				if due := schedule.due([]string{"se-4b"}); !due.Equal(want) {
+					t.Errorf("due %s, want in half an hour, %s", due, want)
+				}
+				// As Run does, a moment later.
+				time.Sleep(time.Second)
+				if loadErr, saveErr := schedule.own(); loadErr != nil || saveErr != nil {
+					t.Errorf("once more: %v, %v", loadErr, saveErr)
+				}
+				if due := schedule.due([]string{"se-4b"}); !due.Equal(want) {
+					t.Errorf("owned, due %s, want in half an hour, %s", due, want)
+				}
+				if again, err := NewSchedule(openStore(t, s.dir)); err != nil || !again.due([]string{"se-4b"}).Equal(want) {
+					t.Errorf("after a restart due %s, %v, want %s", again.due([]string{"se-4b"}), err, want)
+				}
+			})
+		})
+	}
+}
