@@ -3,6 +3,7 @@ package safebrowsing
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -23,22 +24,34 @@ const version = "0.1.0"
 type settings struct {
 	key        string
 	endpoint   string // "": Google's
-	lists      string
+	mode       lookup.Mode
+	lists      string // in mode nostorage they only say which threats block
 	maxEntries int    // 0: no limit
 	db         string // folder; "": in memory only
 	resolvers  string
 	cache      int
 }
 
-func (s settings) listNames() []string { return strings.Fields(s.lists) }
+// stored returns the lists that the updater keeps.
+func (s settings) stored() []string {
+	switch s.mode {
+	case lookup.RealTime:
+		return append(strings.Fields(s.lists), globalCache)
+	case lookup.NoStorage:
+		return nil
+	}
+	return strings.Fields(s.lists)
+}
 
-func (s settings) client() (*protocol.Client, error) {
+// client returns a client of the server. A nil transport is the network.
+func (s settings) client(transport http.RoundTripper) (*protocol.Client, error) {
 	return protocol.NewClient(protocol.Config{
 		Endpoint:   s.endpoint,
 		Key:        s.key,
 		UserAgent:  "coredns-safebrowsing/" + version,
 		Resolvers:  strings.Fields(s.resolvers),
 		MaxEntries: s.maxEntries,
+		Transport:  transport,
 	})
 }
 
@@ -87,10 +100,10 @@ type engine struct {
 
 // newEngine makes an engine and puts the lists that are on disk in force. It
 // asks nobody. A disk that cannot be used is reported and done without.
-func newEngine(s settings, firstContact func() time.Duration) (*engine, error) {
+func newEngine(s settings, edge edge) (*engine, error) {
 	e := &engine{settings: s}
 	e.reporter = newReporter(s, func() { e.ready.Store(true) })
-	client, err := s.client()
+	client, err := s.client(edge.transport)
 	if err != nil {
 		return nil, err
 	}
@@ -106,18 +119,20 @@ func newEngine(s settings, firstContact func() time.Duration) (*engine, error) {
 		Database:     database,
 		Schedule:     schedule,
 		Store:        store,
-		Lists:        s.listNames(),
+		Lists:        s.stored(),
+		LikelySafe:   globalCache,
 		MaxEntries:   s.maxEntries,
 		Report:       e.reporter.report,
-		FirstContact: firstContact,
+		FirstContact: edge.firstContact,
 	})
 	if err != nil {
 		return nil, err
 	}
 	e.checker, err = lookup.NewChecker(lookup.Config{
+		Mode:     s.mode,
 		Database: database,
 		Searcher: updater.Pace(client, schedule, e.reporter.report),
-		Threats:  threatsOf(s.listNames()),
+		Threats:  threatsOf(strings.Fields(s.lists)),
 		Cache:    s.cache,
 	})
 	if err != nil {
@@ -156,9 +171,15 @@ func (e *engine) stop() {
 	e.client.Close()
 }
 
+// edge is what tests replace of the world. The zero edge is the real one.
+type edge struct {
+	firstContact func() time.Duration // see updater.Config
+	transport    http.RoundTripper    // see protocol.Config
+}
+
 // registry holds the engines of this process.
 type registry struct {
-	firstContact func() time.Duration // see updater.Config; not nil in tests only
+	edge edge
 
 	mu       sync.Mutex
 	engines  map[settings]*shared
@@ -187,7 +208,7 @@ func (r *registry) acquire(holder *SafeBrowsing, s settings, generation uint64) 
 	defer r.mu.Unlock()
 	e := r.engines[s]
 	if e == nil {
-		made, err := newEngine(s, r.firstContact)
+		made, err := newEngine(s, r.edge)
 		if err != nil {
 			return nil, fmt.Errorf("starting: %w", err)
 		}
@@ -232,7 +253,7 @@ func (r *registry) drop(holder *SafeBrowsing) {
 	}
 	delete(r.engines, h.settings)
 	e.stop()
-	for _, list := range h.settings.listNames() {
+	for _, list := range h.settings.stored() {
 		if !r.keeps(list) {
 			forget(list)
 		}
@@ -242,7 +263,7 @@ func (r *registry) drop(holder *SafeBrowsing) {
 // keeps reports whether an engine keeps the list. The caller holds mu.
 func (r *registry) keeps(list string) bool {
 	for s := range r.engines {
-		if slices.Contains(s.listNames(), list) {
+		if slices.Contains(s.stored(), list) {
 			return true
 		}
 	}

@@ -27,8 +27,9 @@ type config struct {
 	allow  []ownList
 	block  []ownList
 	reply
-	confirmTimeout time.Duration // from when the query came; default 500 ms
-	unsureFails    bool          // answer SERVFAIL to a name that could not be confirmed
+	confirmTimeout time.Duration  // from when the query came; default 500 ms
+	unsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
+	limiter        lookup.Limiter // of confirmations; nil: off
 
 	settings
 	online bool // there is a server to ask
@@ -40,6 +41,10 @@ const (
 	defaultTTL            = 60 * time.Second
 	defaultConfirmTimeout = 500 * time.Millisecond
 	maxConfirmTimeout     = 10 * time.Second
+	defaultRate           = 10 // confirmations a second, of one client
+	defaultBurst          = 20
+	defaultThreshold      = 3 // deviations
+	maxLimit              = 1e6
 	minMaxEntries         = 1024 // the least that the server takes
 	folderName            = "coredns-safebrowsing"
 )
@@ -65,6 +70,7 @@ var properties = map[string]struct {
 	"api_key":         {1, 1, false, "KEY", (*parser).apiKey},
 	"api_key_file":    {1, 1, false, "FILE", (*parser).apiKeyFile},
 	"endpoint":        {1, 1, false, "URL", (*parser).endpointURL},
+	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
 	"max_entries":     {1, 1, false, "COUNT", (*parser).maxEntriesOf},
 	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
@@ -76,6 +82,7 @@ var properties = map[string]struct {
 	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},
 	"confirm_timeout": {1, 1, false, "DURATION", (*parser).timeout},
 	"unsure":          {1, 1, false, "pass|servfail", (*parser).unsure},
+	"limit":           {1, 3, false, "leaky_bucket [RATE [BURST]] | ema [THRESHOLD] | off", (*parser).limit},
 	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
 }
 
@@ -86,6 +93,7 @@ func parse(c *caddy.Controller) (config, error) {
 	p.ttl = defaultTTL
 	p.confirmTimeout = defaultConfirmTimeout
 	p.lists = defaultLists
+	p.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: defaultRate, Capacity: defaultBurst}.Admit)
 	for i := 0; c.Next(); i++ {
 		if i > 0 {
 			return config{}, c.Err("safebrowsing stands twice in this server block: put all its properties into one")
@@ -139,7 +147,7 @@ func (p *parser) finish() error {
 	if !p.given["db"] {
 		p.db = defaultFolder()
 	}
-	if _, err := p.client(); err != nil {
+	if _, err := p.client(nil); err != nil {
 		return p.Errf("%v", err)
 	}
 	return nil
@@ -194,8 +202,46 @@ func (p *parser) apiKeyFile(args []string) error {
 
 func (p *parser) endpointURL(args []string) error {
 	p.endpoint = strings.TrimSuffix(args[0], "/")
-	_, err := p.client()
+	_, err := p.client(nil)
 	return err
+}
+
+func (p *parser) modeOf(args []string) error {
+	modes := map[string]lookup.Mode{"local": lookup.Local, "realtime": lookup.RealTime, "nostorage": lookup.NoStorage}
+	mode, ok := modes[args[0]]
+	if !ok {
+		return errors.New(strconv.Quote(args[0]) + " is none of local, realtime, nostorage")
+	}
+	p.mode = mode
+	return nil
+}
+
+// limit reads a limiter and its numbers.
+func (p *parser) limit(args []string) error {
+	numbers := map[string][]float64{"leaky_bucket": {defaultRate, defaultBurst}, "ema": {defaultThreshold}, "off": {}}
+	n, ok := numbers[args[0]]
+	if !ok {
+		return errors.New(strconv.Quote(args[0]) + " is none of leaky_bucket, ema, off")
+	}
+	if len(args)-1 > len(n) {
+		return errors.New(args[0] + " takes no " + strconv.Quote(args[1+len(n)]))
+	}
+	for i, arg := range args[1:] {
+		v, err := strconv.ParseFloat(arg, 64)
+		if err != nil || !(v > 0 && v <= maxLimit) || i == 1 && v < 1 {
+			return errors.New(strconv.Quote(arg) + " is not a number that a limit can have: more than 0, and a burst at least 1")
+		}
+		n[i] = v
+	}
+	switch args[0] {
+	case "leaky_bucket":
+		p.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: n[0], Capacity: n[1]}.Admit)
+	case "ema":
+		p.limiter = lookup.PerClient(lookup.EMA{Threshold: n[0]}.Admit)
+	default:
+		p.limiter = nil
+	}
+	return nil
 }
 
 func (p *parser) listsNamed(args []string) error {
@@ -204,7 +250,7 @@ func (p *parser) listsNamed(args []string) error {
 			return err
 		}
 		if name == globalCache {
-			return errors.New(globalCache + " lists hosts that are likely safe, it cannot be used to block")
+			return errors.New(globalCache + " lists hosts that are likely safe, it cannot be used to block; mode realtime uses it")
 		}
 		if slices.Contains(args[:i], name) {
 			return errors.New(name + " is named twice")

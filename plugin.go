@@ -18,6 +18,7 @@ package safebrowsing
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -98,7 +99,7 @@ func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates
 // longer than confirmTimeout from when the query came.
 func (s *SafeBrowsing) confirm(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, candidates *lookup.Candidates) (int, error) {
 	deadline := time.Now().Add(s.confirmTimeout)
-	confirmation := s.engine.checker.Confirm(candidates, nil)
+	confirmation := s.engine.checker.Confirm(candidates, s.admit(w))
 	h := &held{ResponseWriter: w, query: r, plugin: s, decided: make(chan struct{})}
 	// The goroutine ends by the deadline at the latest, and is waited for below,
 	// also when a plugin panics: nobody may write once this function is left. It
@@ -116,6 +117,19 @@ func (s *SafeBrowsing) confirm(ctx context.Context, w dns.ResponseWriter, r *dns
 		return dns.RcodeSuccess, nil
 	}
 	return rcode, err
+}
+
+// admit returns the question whether the client of w may cause a search, or nil
+// if all may.
+func (s *SafeBrowsing) admit(w dns.ResponseWriter) func() bool {
+	if s.limiter == nil {
+		return nil
+	}
+	return func() bool {
+		state := request.Request{W: w}
+		client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
+		return s.limiter.Admit(client, time.Now())
+	}
 }
 
 // written writes m and returns what ServeDNS must return for it: not the rcode

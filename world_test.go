@@ -36,7 +36,7 @@ import (
 // world is a Safe Browsing server over HTTP, a name server upstream, and a
 // CoreDNS between them and a client, all on real sockets.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	google   *protocoltest.Server
 	endpoint string
 	db       string
@@ -44,7 +44,7 @@ type world struct {
 	instance *caddy.Instance
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir()}
 	server := httptest.NewServer(w.google)
 	t.Cleanup(server.Close)
@@ -62,7 +62,7 @@ const upstreamAddress = "192.0.2.7"
 
 // startUpstream starts a name server that knows every name, and answers after a
 // delay.
-func startUpstream(t *testing.T, delay time.Duration) string {
+func startUpstream(t testing.TB, delay time.Duration) string {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

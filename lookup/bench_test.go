@@ -90,7 +90,7 @@ var cleanNames = sync.OnceValue(func() []string {
 func isClean(h Host) bool {
 	for _, start := range h.suffixStarts(nil) {
 		hash := HashExpression(h.name[start:] + "/")
-		if match(benchLists(), &hash) != nil {
+		if match(benchLists(), &hash, false) != nil {
 			return false
 		}
 	}

@@ -46,8 +46,22 @@ var ErrLimited = errors.New("too many confirmations at once")
 // ErrClosed says that the Checker has been closed.
 var ErrClosed = errors.New("shutting down")
 
+// Mode is what a Checker asks the server about.
+type Mode uint8
+
+const (
+	// Local asks about hosts that are in a list ("Local List Mode").
+	Local Mode = iota
+	// RealTime asks about all hosts but those in a list of likely safe ones,
+	// which are treated as in Local ("Real-Time Mode").
+	RealTime
+	// NoStorage asks about all hosts ("No-Storage Real-Time Mode").
+	NoStorage
+)
+
 // Config says how a Checker works.
 type Config struct {
+	Mode     Mode
 	Database *Database // required
 	Searcher Searcher  // required
 	Threats  Threats   // that make a host Unsafe; zero: AllThreats
@@ -59,6 +73,7 @@ type Config struct {
 
 // Checker decides on hosts. Use NewChecker. It is safe for concurrent use.
 type Checker struct {
+	mode     Mode
 	database *Database
 	searcher Searcher
 	threats  Threats
@@ -71,7 +86,7 @@ type Checker struct {
 
 	mu     sync.Mutex
 	asked  map[Prefix]*search // under way or about to be; guarded by mu
-	queued *search            // waits for a free slot, nil if none; guarded by mu
+	queue  []*search          // wait for a free slot, the oldest first; guarded by mu
 	slots  int                // how many more may be under way; guarded by mu
 	closed bool               // guarded by mu
 }
@@ -91,6 +106,7 @@ func NewChecker(cfg Config) (*Checker, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Checker{
+		mode:     cfg.Mode,
 		database: cfg.Database,
 		searcher: cfg.Searcher,
 		threats:  cmp.Or(cfg.Threats, AllThreats),
@@ -113,8 +129,8 @@ func (c *Checker) Close() {
 	c.wg.Wait()
 }
 
-// Candidates are the prefixes of one host that are in a list and about which
-// the server has not been heard lately.
+// Candidates are the prefixes of one host that are in a list, or in the other
+// modes all of them, about which the server has not been heard lately.
 type Candidates struct {
 	host Host
 	all  []candidate
@@ -123,7 +139,7 @@ type Candidates struct {
 type candidate struct {
 	hash  FullHash
 	start int    // of the expression in the host
-	list  string // that holds the prefix
+	list  string // that holds the prefix; "": none does, the mode asks anyway
 }
 
 func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
@@ -134,29 +150,45 @@ func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].star
 func (c *Checker) Check(h Host) (Decision, *Candidates) {
 	lists := c.database.Lists()
 	threats := c.cache.holdsThreats()
-	if len(lists) == 0 && !threats || !h.Public() {
+	if len(lists) == 0 && !threats && c.mode == Local || !h.Public() {
 		return Decision{}, nil
+	}
+	if c.mode != Local {
+		return c.suspect(h, lists, !likelySafe(h, lists))
 	}
 	var startBuf [maxExpressions]int
 	var nameBuf [maxHost + 1]byte
 	name := append(append(nameBuf[:0], h.name...), '/')
 	for _, start := range h.suffixStarts(startBuf[:0]) {
 		hash := FullHash(sha256.Sum256(name[start:]))
-		if match(lists, &hash) != nil || threats && c.cache.has(hash.Prefix()) {
-			return c.suspect(h, lists)
+		if match(lists, &hash, false) != nil || threats && c.cache.has(hash.Prefix()) {
+			return c.suspect(h, lists, false)
 		}
 	}
 	return Decision{By: ByList}, nil
 }
 
-// suspect does the rest of Check for a host of which some suffix matched.
-func (c *Checker) suspect(h Host, lists []List) (Decision, *Candidates) {
+// likelySafe reports whether an expression of the host is in a list of those
+// that are likely safe.
+func likelySafe(h Host, lists []List) bool {
+	for _, start := range h.starts() {
+		hash := HashExpression(h.name[start:] + "/")
+		if match(lists, &hash, true) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// suspect does the rest of Check for a host of which some suffix matched, or
+// with all set for any host: then each of its prefixes is a candidate.
+func (c *Checker) suspect(h Host, lists []List, all bool) (Decision, *Candidates) {
 	decision := Decision{By: ByList}
 	now := time.Now()
 	found := &Candidates{host: h}
 	for _, start := range h.starts() {
 		next := candidate{hash: HashExpression(h.name[start:] + "/"), start: start}
-		if list := match(lists, &next.hash); list != nil {
+		if list := match(lists, &next.hash, false); list != nil {
 			next.list = list.Name
 		}
 		// The cache comes before the lists: a threat confirmed a minute ago is
@@ -171,7 +203,7 @@ func (c *Checker) suspect(h Host, lists []List) (Decision, *Candidates) {
 			}
 			continue
 		}
-		if next.list != "" {
+		if next.list != "" || all {
 			found.all = append(found.all, next)
 		}
 	}

@@ -40,7 +40,7 @@ func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmati
 		if s == nil {
 			s = c.answered(prefix)
 		}
-		if s == nil && !refused && admit != nil {
+		if s == nil && !c.closed && admit != nil {
 			refused, admit = !admit(), nil
 		}
 		switch {
@@ -76,30 +76,36 @@ func failed(err error) *search {
 	return s
 }
 
-// enqueue adds a prefix to the search that begins next. The caller holds mu.
+// maxQueued is how many searches may wait for a free slot. It is far more than
+// one client can fill within its limit, so that no client alone can keep the
+// confirmations of the others out.
+const maxQueued = 32
+
+// enqueue adds a prefix to the last search that waits. The caller holds mu.
 func (c *Checker) enqueue(prefix Prefix) *search {
-	if c.queued == nil {
-		c.queued = &search{done: make(chan struct{})}
+	last := len(c.queue) - 1
+	if last < 0 || len(c.queue[last].prefixes) == MaxPrefixes {
+		if len(c.queue) == maxQueued {
+			return failed(ErrLimited)
+		}
+		c.queue = append(c.queue, &search{done: make(chan struct{})})
+		last++
 	}
-	s := c.queued
-	if len(s.prefixes) == MaxPrefixes {
-		return failed(ErrLimited)
-	}
+	s := c.queue[last]
 	s.prefixes = append(s.prefixes, prefix)
 	c.asked[prefix] = s
 	return s
 }
 
-// begin starts the queued search if a slot is free. While none is, prefixes of
-// further queries ride along. The caller holds mu.
+// begin starts searches that wait as far as slots are free. While none is,
+// prefixes of further queries ride along. The caller holds mu.
 func (c *Checker) begin() {
-	if c.queued == nil || c.slots == 0 {
-		return
+	for len(c.queue) > 0 && c.slots > 0 {
+		s := c.queue[0]
+		c.queue = slices.Delete(c.queue, 0, 1)
+		c.slots--
+		c.wg.Go(func() { c.run(s) })
 	}
-	s := c.queued
-	c.queued = nil
-	c.slots--
-	c.wg.Go(func() { c.run(s) })
 }
 
 // run does one search. It is owned by the Checker, ends when the server has
@@ -119,10 +125,12 @@ func (c *Checker) run(s *search) {
 	}
 	close(s.done)
 	c.slots++
-	if c.closed && c.queued != nil {
-		c.queued.err = ErrClosed
-		close(c.queued.done)
-		c.queued = nil
+	if c.closed {
+		for _, s := range c.queue {
+			s.err = ErrClosed
+			close(s.done)
+		}
+		c.queue = nil
 	}
 	c.begin()
 }
@@ -164,7 +172,10 @@ func (s *search) finished(ctx context.Context) bool {
 	}
 }
 
-// Wait returns the decision, or Unsure when ctx ends first.
+// Wait returns the decision, or Unsure when ctx ends first. Where no list holds
+// a prefix, in the modes that ask about all hosts, an answer that cannot be had
+// leaves the host Safe ("No-Storage Real-Time Mode"): a server that is down must
+// not put every host under suspicion.
 func (w *Confirmation) Wait(ctx context.Context) Decision {
 	decision := Decision{Verdict: Safe, By: ByServer}
 	for i, s := range w.searches {
@@ -174,7 +185,12 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 			continue
 		}
 		if s.err != nil {
-			decision = Decision{Verdict: Unsure, By: deciderOf(s.err), List: candidate.list, Err: s.err}
+			if decision.Verdict != Unsure {
+				decision = Decision{By: deciderOf(s.err), List: candidate.list, Err: s.err}
+			}
+			if candidate.list != "" {
+				decision.Verdict = Unsure
+			}
 			continue
 		}
 		if threat := w.checker.threatIn(s.answer, candidate.hash); threat != NoThreat {

@@ -49,7 +49,8 @@ func manyExpressed(n int) (all []string) {
 
 func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const hosts = 2 + MaxPrefixes + 5
+		const queued = maxQueued * MaxPrefixes
+		const hosts = 2 + queued + 5
 		srv := &server{t: t}
 		srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
 			time.Sleep(time.Second)
@@ -61,14 +62,14 @@ func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 		for i := range hosts {
 			confirmations = append(confirmations, c.Confirm(suspect(t, c, named(i)), nil))
 		}
-		for i := 2 + MaxPrefixes; i < hosts; i++ {
+		for i := 2 + queued; i < hosts; i++ {
 			got := confirmations[i].Wait(t.Context())
 			want := Decision{Verdict: Unsure, By: ByLimiter, List: "list", Err: ErrLimited}
 			if got != want || time.Now() != begin {
 				t.Errorf("host %d: %+v after %v, want %+v at once", i, got, time.Since(begin), want)
 			}
 		}
-		for i := range 2 + MaxPrefixes {
+		for i := range 2 + queued {
 			want := Safe
 			if i == 0 || i == 7 {
 				want = Unsafe
@@ -81,11 +82,12 @@ func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 		for _, prefixes := range srv.searches() {
 			sizes = append(sizes, len(prefixes))
 		}
-		if want := []int{1, 1, MaxPrefixes}; !slices.Equal(sizes, want) {
+		want := append([]int{1, 1}, slices.Repeat([]int{MaxPrefixes}, maxQueued)...)
+		if !slices.Equal(sizes, want) {
 			t.Errorf("searches for %v prefixes, want %v", sizes, want)
 		}
-		if got := time.Since(begin); got != 2*time.Second {
-			t.Errorf("all took %v, want the time of two searches", got)
+		if got := time.Since(begin); got != (1+maxQueued/2)*time.Second {
+			t.Errorf("all took %v, want the time of searches two by two", got)
 		}
 		if got := decide(t, c, named(hosts-1)); got.Verdict != Safe || got.By != ByServer {
 			t.Errorf("who was turned away asks again: %+v, want safe by server", got)

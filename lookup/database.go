@@ -2,11 +2,13 @@ package lookup
 
 import "sync/atomic"
 
-// List is a named set of prefixes of hosts that may be unsafe. It is
-// immutable.
+// List is a named set of prefixes. It is immutable.
 type List struct {
 	Name string
 	Set  *PrefixSet
+	// LikelySafe says that it holds hosts that are likely safe, as Google's
+	// global cache does, and not ones that may be unsafe.
+	LikelySafe bool
 }
 
 // Database is the lists in force. One goroutine publishes, any number read:
@@ -28,10 +30,11 @@ func (d *Database) Lists() []List {
 	return nil
 }
 
-// match returns the first list that holds the prefix of hash, or nil.
-func match(lists []List, hash *FullHash) *List {
+// match returns the first list that holds the prefix of hash, of those that are
+// likely safe or of the others, or nil.
+func match(lists []List, hash *FullHash, likelySafe bool) *List {
 	for i := range lists {
-		if lists[i].Set.Contains(hash) {
+		if lists[i].LikelySafe == likelySafe && lists[i].Set.Contains(hash) {
 			return &lists[i]
 		}
 	}

@@ -575,7 +575,6 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 		"no source":         func(c *updater.Config) { c.Source = nil },
 		"no database":       func(c *updater.Config) { c.Database = nil },
 		"no schedule":       func(c *updater.Config) { c.Schedule = nil },
-		"no list":           func(c *updater.Config) { c.Lists = nil },
 		"a list twice":      func(c *updater.Config) { c.Lists = []string{"se-4b", "se-4b"} },
 		"a list of a path":  func(c *updater.Config) { c.Lists = []string{"../se-4b"} },
 		"a list of no size": func(c *updater.Config) { c.Lists = []string{"se"} },
@@ -586,4 +585,33 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 			t.Errorf("%s was taken", name)
 		}
 	}
+}
+
+func TestWithoutListsOnlyTheScheduleIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		schedule, err := updater.NewSchedule(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var events []updater.Event
+		u, err := updater.New(updater.Config{
+			Source:   sourceFunc(nil), // panics when it is asked
+			Database: new(lookup.Database), Schedule: schedule,
+			Report: func(e updater.Event) { events = append(events, e) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !u.Load() {
+			t.Error("not all of no lists are loaded")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 48*time.Hour)
+		defer cancel()
+		if err := u.Run(ctx); err != context.DeadlineExceeded {
+			t.Errorf("Run ended with %v", err)
+		}
+		if len(events) != 1 || events[0].Kind != updater.FirstContact {
+			t.Errorf("got events %v, want that nothing is to be waited for", events)
+		}
+	})
 }

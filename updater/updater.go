@@ -17,7 +17,8 @@ type Config struct {
 	Database   *lookup.Database // required; the Updater is the only one that publishes to it
 	Schedule   *Schedule        // required
 	Store      *Store           // nil: lists are kept in memory only
-	Lists      []string         // at least one; in this order; each once
+	Lists      []string         // in this order; each once; may be none, then Run only keeps the schedule
+	LikelySafe string           // the one of them that lists hosts that are likely safe; zero: none
 	MaxEntries int              // of a list; zero: DefaultMaxEntries
 	Report     func(Event)      // called from Run and Load; nil: events are dropped
 	Timeout    time.Duration    // of one fetch; zero: 5 min
@@ -44,9 +45,6 @@ type Updater struct {
 func New(cfg Config) (*Updater, error) {
 	if cfg.Source == nil || cfg.Database == nil || cfg.Schedule == nil {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
-	}
-	if len(cfg.Lists) == 0 { // Run would find that nothing is due for ever
-		return nil, errors.New("an updater needs a list")
 	}
 	u := &Updater{cfg: cfg, lists: make(map[string]List), sleep: sleep, slice: sleepSlice}
 	u.cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
@@ -101,7 +99,7 @@ func (u *Updater) publish() {
 	var lists []lookup.List
 	for _, name := range u.cfg.Lists {
 		if l := u.lists[name]; l.held() {
-			lists = append(lists, lookup.List{Name: name, Set: l.Set})
+			lists = append(lists, lookup.List{Name: name, Set: l.Set, LikelySafe: name == u.cfg.LikelySafe})
 		}
 	}
 	u.cfg.Database.Publish(lists)
@@ -127,6 +125,11 @@ func (u *Updater) Run(ctx context.Context) error {
 			return err
 		}
 		defer u.release()
+	}
+	if len(u.cfg.Lists) == 0 {
+		u.cfg.Report(Event{Kind: FirstContact})
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	contact := time.Now().Add(u.cfg.FirstContact())
 	for first := true; ; {

@@ -1,0 +1,284 @@
+package safebrowsing
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/test"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// bubble is the plugin without sockets, for a bubble of simulated time: the
+// server is reached in-process, and the next plugin takes its time to answer.
+type bubble struct {
+	t      *testing.T
+	google *protocoltest.Server
+	plugin *SafeBrowsing
+}
+
+func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), listed ...string) *bubble {
+	b := &bubble{t: t, google: protocoltest.New(t)}
+	var entries [][]byte
+	for _, e := range listed {
+		hash := sha256.Sum256([]byte(e))
+		entries = append(entries, hash[:4])
+	}
+	b.google.SetMinimumWait("se-4b", 30*time.Minute)
+	b.google.Publish("se-4b", entries)
+	b.plugin = &SafeBrowsing{
+		Next: plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			time.Sleep(upstream)
+			m := new(dns.Msg).SetReply(r)
+			m.Answer = []dns.RR{test.A(r.Question[0].Name + " 300 IN A 192.0.2.7")}
+			return dns.RcodeSuccess, w.WriteMsg(m)
+		}),
+		config: config{
+			zones: plugin.Zones{"."}, reply: reply{ttl: defaultTTL}, confirmTimeout: defaultConfirmTimeout,
+			settings: settings{endpoint: "http://bubble.example", lists: "se-4b"},
+		},
+	}
+	alter(b.plugin)
+	e, err := newEngine(b.plugin.settings, edge{transport: b.google, firstContact: func() time.Duration { return 0 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.start()
+	b.plugin.engine = e
+	synctest.Wait()
+	return b
+}
+
+// client is the writer of one query.
+type client struct {
+	test.ResponseWriter
+	answer *dns.Msg
+}
+
+func (c *client) WriteMsg(m *dns.Msg) error {
+	if c.answer != nil {
+		return errors.New("answered twice")
+	}
+	c.answer = m
+	return nil
+}
+
+// ask sends a query from an address and returns the answer and how long it took.
+func (b *bubble) ask(from, name string) (*dns.Msg, time.Duration) {
+	b.t.Helper()
+	r := new(dns.Msg).SetQuestion(name, dns.TypeA)
+	r.SetEdns0(1232, false)
+	w := &client{ResponseWriter: test.ResponseWriter{RemoteIP: from}}
+	begun := time.Now()
+	rcode, err := b.plugin.ServeDNS(context.Background(), w, r)
+	if err != nil || w.answer == nil || !plugin.ClientWrite(rcode) {
+		b.t.Fatalf("%s: Expected one answer, got rcode %d, %v, %v", name, rcode, err, w.answer)
+	}
+	return w.answer, time.Since(begun)
+}
+
+func TestServerDownForADayInTheMiddleOfLoad(t *testing.T) {
+	const upstream = 5 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		var listed []string
+		for i := range 40 {
+			listed = append(listed, fmt.Sprintf("host%d.example.com/", i))
+		}
+		b := newBubble(t, upstream, func(*SafeBrowsing) {}, listed...)
+		defer b.plugin.engine.stop()
+		b.google.JudgeSearchBackoff(true)
+		for _, e := range listed[:20] {
+			b.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var load sync.WaitGroup
+		for worker := range uint64(4) {
+			load.Go(func() {
+				chance := rand.New(rand.NewPCG(worker, 0))
+				for ctx.Err() == nil {
+					time.Sleep(time.Duration(chance.Int64N(int64(8 * time.Second))))
+					m, took := b.ask(fmt.Sprintf("192.0.2.%d", worker), fmt.Sprintf("www.host%d.example.com.", chance.IntN(80)))
+					if m.Rcode != dns.RcodeSuccess && !isBlocked(m) {
+						t.Errorf("Expected no query to fail, got\n%v", m)
+					}
+					if took > max(defaultConfirmTimeout, upstream) {
+						t.Errorf("Expected no query to wait longer than %s, took %s", defaultConfirmTimeout, took)
+					}
+				}
+			})
+		}
+		time.Sleep(time.Hour)
+		if m, _ := b.ask("192.0.2.9", "host1.example.com."); !isBlocked(m) {
+			t.Error("Expected threats to be blocked before the server goes down")
+		}
+		down := time.Now()
+		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503, Delay: 50 * time.Millisecond})
+		time.Sleep(24 * time.Hour)
+		wantBackoff(t, b.google.Requests("search"), down)
+		b.google.Repair()
+		time.Sleep(31 * time.Minute)
+		for i := range 20 { // whatever was passed in the meantime has expired
+			if m, _ := b.ask("192.0.2.9", fmt.Sprintf("a.host%d.example.com.", i)); !isBlocked(m) {
+				t.Errorf("Expected host%d to be blocked again, got\n%v", i, m)
+			}
+		}
+		cancel()
+		load.Wait()
+	})
+}
+
+// wantBackoff checks that the searches since down are those that the back-off
+// allows, no less: under load each is sent soon after it may be.
+func wantBackoff(t *testing.T, requests []protocoltest.Request, down time.Time) {
+	t.Helper()
+	pauses := []time.Duration{0, 0, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
+	failures := 0
+	var last time.Time
+	for _, r := range requests {
+		if r.Time.Before(down) {
+			continue
+		}
+		if failures > 0 {
+			pause := pauses[min(failures-1, len(pauses)-1)]
+			if gap := r.Time.Sub(last); gap < pause || gap > pause+2*time.Minute {
+				t.Errorf("Expected search %d about %s after failure %d, came after %s", failures+1, pause, failures, gap)
+			}
+		}
+		failures, last = failures+1, r.Time
+	}
+	if failures < 24*60/32 {
+		t.Errorf("Expected a search every half hour, got %d", failures)
+	}
+}
+
+func TestManyQueriesForOneCollidingNameMakeOneSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, 30*time.Millisecond, func(*SafeBrowsing) {}, "shared.example.com/")
+		defer b.plugin.engine.stop()
+		b.google.Break("search", 1, protocoltest.Fault{Delay: 100 * time.Millisecond})
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() {
+				_, took := b.ask(fmt.Sprintf("10.0.%d.%d", i/250, i%250), "shared.example.com.")
+				if took != 100*time.Millisecond {
+					t.Errorf("Expected the time of the search, took %s", took)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(b.google.Requests("search")); n != 1 {
+			t.Errorf("Expected one search, got %d", n)
+		}
+	})
+}
+
+func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
+	limiter := func(s *SafeBrowsing) {
+		s.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: defaultRate, Capacity: defaultBurst}.Admit)
+	}
+	for name, alter := range map[string]func(*SafeBrowsing){
+		"answers that may not be kept":     limiter,
+		"each name is a search of its own": func(s *SafeBrowsing) { limiter(s); s.mode = lookup.NoStorage },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t, 5*time.Millisecond, alter, "colliding.example.org/", "evil.example.com/")
+				defer b.plugin.engine.stop()
+				b.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+				if b.plugin.mode == lookup.Local {
+					b.google.SetCacheDuration(-1)
+				}
+				b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 400 * time.Millisecond})
+				begun := time.Now()
+				var flood sync.WaitGroup
+				for i := range 10_000 {
+					flood.Go(func() {
+						time.Sleep(time.Duration(i) * time.Millisecond)
+						b.ask("192.0.2.66", fmt.Sprintf("r%d.colliding.example.org.", i))
+					})
+				}
+				time.Sleep(5 * time.Second)
+				if m, _ := b.ask("192.0.2.1", "evil.example.com."); !isBlocked(m) {
+					t.Errorf("Expected the threat to be blocked for another client, got\n%v", m)
+				}
+				flood.Wait()
+				searches := len(b.google.Requests("search"))
+				if allowed := defaultBurst + int(time.Since(begun).Seconds()*defaultRate) + 2; searches > allowed {
+					t.Errorf("Expected at most %d searches, got %d", allowed, searches)
+				}
+				if searches < 20 {
+					t.Errorf("Expected the client's own share of searches, got %d", searches)
+				}
+			})
+		})
+	}
+}
+
+func TestModes(t *testing.T) {
+	tests := []struct {
+		mode     lookup.Mode
+		name     string
+		blocked  bool
+		searches int // for this name
+	}{
+		{lookup.Local, "unlisted.example.com.", false, 0},
+		{lookup.Local, "listed.example.com.", true, 1},
+		{lookup.RealTime, "unlisted.example.com.", true, 1},
+		{lookup.RealTime, "harmless.example.com.", false, 1},
+		{lookup.RealTime, "popular.example.com.", false, 0}, // in the global cache
+		{lookup.RealTime, "listed.popular.example.com.", true, 1},
+		{lookup.RealTime, "printer.local.", false, 0},
+		{lookup.NoStorage, "unlisted.example.com.", true, 1},
+		{lookup.NoStorage, "popular.example.com.", false, 1},
+		{lookup.NoStorage, "printer.local.", false, 0},
+		{lookup.NoStorage, "router.", false, 0},
+	}
+	for _, tc := range tests {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
+			defer b.plugin.engine.stop()
+			popular := sha256.Sum256([]byte("popular.example.com/"))
+			b.google.Publish(globalCache, [][]byte{popular[:]})
+			for _, e := range []string{"listed.example.com/", "listed.popular.example.com/", "unlisted.example.com/"} {
+				b.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
+			}
+			time.Sleep(48 * time.Hour) // the global cache was not there at first contact
+			m, _ := b.ask("192.0.2.1", tc.name)
+			if got := isBlocked(m); got != tc.blocked {
+				t.Errorf("Mode %d, %s: Expected blocked %v, got %v", tc.mode, tc.name, tc.blocked, got)
+			}
+			if n := len(b.google.Requests("search")); n != tc.searches {
+				t.Errorf("Mode %d, %s: Expected %d searches, got %d", tc.mode, tc.name, tc.searches, n)
+			}
+			if tc.mode == lookup.NoStorage && len(b.google.Requests("batchGet")) > 0 {
+				t.Error("Expected no list to be fetched in mode nostorage")
+			}
+		})
+	}
+}
+
+func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode, s.unsureFails = lookup.NoStorage, true })
+		defer b.plugin.engine.stop()
+		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503})
+		for i := range 10 {
+			m, _ := b.ask("192.0.2.1", fmt.Sprintf("host%d.example.com.", i))
+			if m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 || m.Answer[0].Header().Ttl != 300 {
+				t.Errorf("Expected the answer as it is, got\n%v", m)
+			}
+		}
+	})
+}
