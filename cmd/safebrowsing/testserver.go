@@ -43,7 +43,8 @@ tests clients.
 			if c.NArg() > 0 {
 				return fmt.Errorf("testserver takes no argument such as %q, see -h", c.Args().First())
 			}
-			s := &listServer{Server: protocoltest.New(printer{c.Root().ErrWriter}), file: c.String("lists")}
+			complain := printer{c.Root().ErrWriter}
+			s := &listServer{Server: protocoltest.New(complain), complain: complain, file: c.String("lists")}
 			s.SetCacheDuration(c.Duration("cache"))
 			s.SetKey(c.String("key"))
 			s.SetMinimumWait("", c.Duration("wait"))
@@ -66,7 +67,8 @@ func (p printer) Errorf(format string, args ...any) {
 // listServer is a server whose lists follow a file.
 type listServer struct {
 	*protocoltest.Server
-	file string
+	complain printer
+	file     string
 
 	mu   sync.Mutex
 	read time.Time // modification time of the file when it was read; guarded by mu
@@ -95,7 +97,7 @@ func (s *listServer) reload() error {
 // ServeHTTP implements http.Handler.
 func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := s.reload(); err != nil {
-		printer{os.Stderr}.Errorf("the lists stay as they were: %v", err)
+		s.complain.Errorf("the lists stay as they were: %v", err)
 	}
 	s.Server.ServeHTTP(w, r)
 }
