@@ -44,7 +44,7 @@ const (
 // their versions mean nothing to this one.
 func OpenStore(dir, origin string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("making the folder for lists: %w", err)
+		return nil, fmt.Errorf("making the folder %s for lists: %w", dir, err)
 	}
 	return &Store{dir: dir, origin: origin, lock: flock.New(filepath.Join(dir, lockFile))}, nil
 }

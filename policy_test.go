@@ -1,0 +1,124 @@
+package safebrowsing
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestOwnListsAndExceptionsBelongToTheServerBlock(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/", "evil.example.net/", "evil.example.org/")
+	dir := t.TempDir()
+	block := writeFile(t, dir, "own.txt", "blocked.example\nnas.local\nallowed.example\n")
+	allow := writeFile(t, dir, "allow.txt", "allowed.example\n")
+	w.start(w.corefile("block "+block, "allow evil.example.com "+allow, "except example.net lan"))
+	w.updated(1)
+
+	w.wantBlocked("blocked.example.", dns.TypeA, "blocklist own.txt")
+	w.wantBlocked("nas.local.", dns.TypeAAAA, "blocklist own.txt") // own lists hold for every name
+	w.wantPassed("www.blocked.example.", dns.TypeA)                // a list of hosts names hosts
+	w.wantPassed("notblocked.example.", dns.TypeA)
+	w.wantPassed("allowed.example.", dns.TypeA)
+	w.wantPassed("evil.example.com.", dns.TypeA)
+	w.wantPassed("a.b.evil.example.com.", dns.TypeA)
+	w.wantPassed("evil.example.net.", dns.TypeA)
+	w.wantBlocked("evil.example.org.", dns.TypeA, phishing)
+	if n := len(w.google.Requests("search")); n != 1 {
+		t.Errorf("Expected no search for names that are allowed or excepted, got %d", n-1)
+	}
+}
+
+func TestOnlyNamesOfTheZonesAreChecked(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/", "evil.example.net/")
+	w.start(strings.Replace(w.corefile(), "safebrowsing {", "safebrowsing example.com {", 1))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	w.wantPassed("evil.example.net.", dns.TypeA)
+}
+
+func TestDiskThatCannotBeUsedIsReportedAndDoneWithout(t *testing.T) {
+	lines := captureLog(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.db = filepath.Join(writeFile(t, t.TempDir(), "file", ""), "folder")
+	w.start(w.corefile())
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	if got := lines.about("Goes on without the disk"); len(got) != 1 || !strings.Contains(got[0], w.db) {
+		t.Errorf("Expected one line about the folder, got %q", got)
+	}
+}
+
+func TestMetricsCountVerdictsAndTellOfLists(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/", "other.example.com/")
+	w.google.RemoveThreat("other.example.com/")
+	w.start(w.corefile("lists se-4b"))
+	w.updated(1)
+	counted := []struct{ name, label, value string }{
+		{"verdicts_total", "decided_by", "server"},
+		{"verdicts_total", "decided_by", "cache"},
+		{"verdicts_total", "decided_by", "list"},
+		{"verdicts_total", "verdict", "unsafe"},
+		{"blocked_total", "list", "se-4b"},
+		{"requests_total", "method", "search"},
+	}
+	var before []float64
+	for _, c := range counted {
+		before = append(before, metric(t, c.name, c.label, c.value))
+	}
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	w.wantPassed("other.example.com.", dns.TypeA)
+	w.wantPassed("clean.example.com.", dns.TypeA)
+	w.wantPassed("clean.example.com.", dns.TypeTXT)
+	for i, want := range []float64{2, 1, 1, 2, 2, 2} {
+		c := counted[i]
+		if got := metric(t, c.name, c.label, c.value) - before[i]; got != want {
+			t.Errorf("%s{%s=%q}: Expected %v more, got %v", c.name, c.label, c.value, want, got)
+		}
+	}
+	if got := metric(t, "list_entries", "list", "se-4b"); got != 2 {
+		t.Errorf("Expected 2 entries, got %v", got)
+	}
+	now := float64(time.Now().Unix())
+	if got := metric(t, "list_last_success_timestamp_seconds", "list", "se-4b"); got < now-60 || got > now+1 {
+		t.Errorf("Expected a success just now, %v, got %v", now, got)
+	}
+	if got := metric(t, "list_next_due_timestamp_seconds", "list", "se-4b"); got < now+3500 || got > now+3700 {
+		t.Errorf("Expected to be due in an hour, %v, got %v", now+3600, got)
+	}
+	w.stop()
+	if got := metric(t, "list_entries", "list", "se-4b"); got != 0 {
+		t.Errorf("Expected no gauge of a list that is kept no more, got %v", got)
+	}
+}
+
+// metric returns the sum of the samples of a family that have a label.
+func metric(t *testing.T, name, label, value string) (sum float64) {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "coredns_safebrowsing_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == label && l.GetValue() == value {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}
