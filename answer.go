@@ -3,7 +3,11 @@ package safebrowsing
 import (
 	"net/netip"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
 
@@ -22,32 +26,39 @@ const (
 
 // reply says how to answer a blocked name.
 type reply struct {
-	respond respond
-	ipv4    netip.Addr    // of the sinkhole; zero: none
-	ipv6    netip.Addr    // of the sinkhole; zero: none
-	ttl     time.Duration // at most; default 60 s
+	respond    respond
+	ipv4       netip.Addr    // of the sinkhole; zero: none
+	ipv6       netip.Addr    // of the sinkhole; zero: none
+	ttl        time.Duration // at most; default 60 s
+	structured structured
+	google     bool // verdicts of Safe Browsing come from Google itself
 }
 
 // maxBlockedTTL is the longest that a blocking answer may be kept, since a
 // verdict rests on data of the last 30 minutes (Safe Browsing terms).
 const maxBlockedTTL = 30 * time.Minute
 
-// blocked answers a query for a host that is unsafe.
-func (s *SafeBrowsing) blocked(r *dns.Msg, d lookup.Decision) *dns.Msg {
-	m := replyTo(r, dns.ExtendedErrorCodeBlocked, reason(d))
-	ttl := uint32(s.ttlOf(d, time.Now()) / time.Second)
-	switch s.respond {
+// blocked answers a query for a host that is unsafe. w is asked for the
+// transport only.
+func (p reply) blocked(w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
+	text := reason(d, p.google)
+	if p.structured.asked(r) {
+		text = p.structured.text(d, maxText)
+	}
+	m := replyTo(r, dns.ExtendedErrorCodeBlocked, text)
+	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
+	switch p.respond {
 	case respondNXDOMAIN:
 		m.Rcode = dns.RcodeNameError
 	case respondRefused:
 		m.Rcode = dns.RcodeRefused
-		return m
 	case respondSinkhole:
-		m.Answer = s.sinkhole(r.Question[0], ttl)
+		m.Answer = p.sinkhole(r.Question[0], ttl)
 	}
-	if len(m.Answer) == 0 {
+	if len(m.Answer) == 0 && p.respond != respondRefused {
 		m.Ns = []dns.RR{soa(r.Question[0].Name, ttl)}
 	}
+	fit(w, r, m)
 	return m
 }
 
@@ -76,6 +87,9 @@ func (p reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
 	return rrs
 }
 
+// maxText is the longest text of an Extended DNS Error, in bytes.
+const maxText = 200
+
 // replyTo begins an answer with an Extended DNS Error (RFC 8914), which only
 // clients that speak EDNS may be sent (RFC 6891 section 7).
 func replyTo(r *dns.Msg, code uint16, text string) *dns.Msg {
@@ -84,10 +98,49 @@ func replyTo(r *dns.Msg, code uint16, text string) *dns.Msg {
 	m.RecursionAvailable = true
 	if opt := r.IsEdns0(); opt != nil {
 		m.SetEdns0(opt.UDPSize(), opt.Do())
-		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: code, ExtraText: text}}
+		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: code, ExtraText: cut(text, maxText)}}
 	}
 	return m
 }
+
+// cut returns the first size bytes of a text, or a little less to end with a
+// whole character.
+func cut(text string, size int) string {
+	return strings.ToValidUTF8(text[:min(len(text), max(0, size))], "")
+}
+
+// fit gives an answer the size that its client wants. One that is too large loses
+// words of its Extended DNS Error before it would lose records and be asked again
+// over TCP; JSON goes as a whole. One to a query with padding is padded to a
+// multiple of 468 bytes (RFC 8467 section 4.1), but not over UDP.
+func fit(w dns.ResponseWriter, r, m *dns.Msg) {
+	opt := m.IsEdns0()
+	if opt == nil {
+		return
+	}
+	state := request.Request{W: w, Req: r}
+	m.Compress = true // as the server does where an answer would be too large
+	over := m.Len() - state.Size()
+	m.Compress = false
+	if over > 0 {
+		ede := opt.Option[0].(*dns.EDNS0_EDE)
+		if text := ede.ExtraText; strings.HasPrefix(text, "{") {
+			ede.ExtraText = ""
+		} else {
+			ede.ExtraText = cut(text, len(text)-over)
+		}
+	}
+	padded := slices.ContainsFunc(r.IsEdns0().Option, func(o dns.EDNS0) bool { return o.Option() == dns.EDNS0PADDING })
+	if padded && state.Proto() != "udp" {
+		padding := new(dns.EDNS0_PADDING)
+		opt.Option = append(opt.Option, padding)
+		if rest := m.Len() % paddingBlock; rest > 0 {
+			padding.Padding = make([]byte, paddingBlock-rest)
+		}
+	}
+}
+
+const paddingBlock = 468
 
 // soa makes a negative answer cacheable for ttl seconds (RFC 2308 section 5).
 func soa(qname string, ttl uint32) dns.RR {
@@ -98,10 +151,25 @@ func soa(qname string, ttl uint32) dns.RR {
 	}
 }
 
-// reason says in words why a host is blocked: the threat and its source.
-func reason(d lookup.Decision) string {
-	if d.By == lookup.ByBlock {
+// advisory is what Google asks to be said with a warning of its (Safe Browsing
+// terms): that it is a suspicion, and who provides it.
+const advisory = "; advisory provided by Google, https://developers.google.com/safe-browsing/v4/advisory"
+
+// reason says in words why a host is blocked: the threat and its source. Google
+// is named only for what Google says.
+func reason(d lookup.Decision, google bool) string {
+	if google && d.Threat != lookup.NoThreat {
+		return "suspected " + what(d) + advisory
+	}
+	return what(d)
+}
+
+func what(d lookup.Decision) string {
+	switch d.By {
+	case lookup.ByBlock:
 		return "blocklist " + filepath.Base(d.List)
+	case lookup.ByTest:
+		return "test"
 	}
 	return d.Threat.String() + " (Safe Browsing)"
 }

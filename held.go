@@ -10,35 +10,48 @@ import (
 // plugin's answer is held back until the decision is in; if that is to block,
 // the blocking answer has gone out by then and the other one is dropped.
 //
-// Only the goroutine of decide writes before decided is closed, and only the
-// query's own one afterwards.
+// Only the goroutine of settle writes before settled is closed, and only the
+// query's own one afterwards. In monitor mode nothing is held.
 type held struct {
 	dns.ResponseWriter
-	query    *dns.Msg
-	plugin   *SafeBrowsing
-	decided  chan struct{}
-	decision lookup.Decision // read after decided is closed
-	replaced bool            // decide has answered the query; read after decided is closed
+	query    *query
+	settled  chan struct{}
+	decision lookup.Decision // read after settled is closed
+	replaced bool            // settle has answered the query; read after settled is closed
 }
 
-// decide ends the wait. A host that is blocked is answered at once, whether its
+// settle ends the wait. A host that is blocked is answered at once, whether its
 // own servers answer or not.
-func (h *held) decide(d lookup.Decision) {
+func (h *held) settle(d lookup.Decision) {
+	defer close(h.settled)
 	h.decision = d
-	switch {
-	case d.Verdict == lookup.Unsafe:
+	h.query.decided(d)
+	if m := h.query.replacement(h.ResponseWriter, d); m != nil {
 		h.replaced = true
-		h.ResponseWriter.WriteMsg(h.plugin.blocked(h.query, d))
-	case d.Verdict == lookup.Unsure && h.plugin.unsureFails:
-		h.replaced = true
-		h.ResponseWriter.WriteMsg(unconfirmed(h.query, d))
+		h.ResponseWriter.WriteMsg(m)
 	}
-	close(h.decided)
+}
+
+// replacement returns what to answer in place of the next plugin's answer, or
+// nil.
+func (q *query) replacement(w dns.ResponseWriter, d lookup.Decision) *dns.Msg {
+	switch {
+	case q.plugin.monitor:
+		return nil
+	case d.Verdict == lookup.Unsafe:
+		return q.plugin.blocked(w, q.msg, d)
+	case d.Verdict == lookup.Unsure && q.plugin.unsureFails:
+		return unconfirmed(q.msg, d)
+	}
+	return nil
 }
 
 // WriteMsg implements dns.ResponseWriter.
 func (h *held) WriteMsg(m *dns.Msg) error {
-	<-h.decided
+	if h.query.plugin.monitor {
+		return h.ResponseWriter.WriteMsg(m)
+	}
+	<-h.settled
 	if h.replaced {
 		return nil
 	}
@@ -50,7 +63,7 @@ func (h *held) WriteMsg(m *dns.Msg) error {
 
 // Write implements dns.ResponseWriter.
 func (h *held) Write(b []byte) (int, error) {
-	<-h.decided
+	<-h.settled
 	if h.replaced {
 		return len(b), nil
 	}

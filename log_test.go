@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	caddy.Quiet = true
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
-		"root", "metadata", "reload", "bind", "ready", "prometheus", "errors", "log", "acl",
-		pluginName, "cache", "template", "hosts", "forward", "whoami", "view",
+		"root", "metadata", "reload", "bind", "ready", "prometheus", "errors", "log", "dnstap", "acl",
+		pluginName, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
 	}
 	engines.edge.firstContact = func() time.Duration { return 0 } // real seconds are precious
 	m.Run()

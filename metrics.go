@@ -79,8 +79,9 @@ type serverMetrics struct {
 	verdicts     [lookup.Unsure + 1][lookup.NumDeciders]atomic.Pointer[prometheus.Counter]
 }
 
-// count counts a decision about a query.
-func (b *blockMetrics) count(ctx context.Context, d lookup.Decision) {
+// count counts a decision about a query, and that the query is blocked unless
+// that is only monitored.
+func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, monitor bool) {
 	m := b.of(metrics.WithServer(ctx), metrics.WithView(ctx))
 	slot := &m.verdicts[d.Verdict][d.By]
 	counter := slot.Load()
@@ -90,7 +91,7 @@ func (b *blockMetrics) count(ctx context.Context, d lookup.Decision) {
 		slot.Store(counter)
 	}
 	(*counter).Inc()
-	if d.Verdict == lookup.Unsafe {
+	if d.Verdict == lookup.Unsafe && !monitor {
 		blockedTotal.WithLabelValues(m.server, m.view, d.List).Inc()
 	}
 }

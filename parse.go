@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/coredns/caddy"
-	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/pkg/durations"
 	pkgparse "github.com/coredns/coredns/plugin/pkg/parse"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -30,6 +30,10 @@ type config struct {
 	confirmTimeout time.Duration  // from when the query came; default 500 ms
 	unsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
 	limiter        lookup.Limiter // of confirmations; nil: off
+	inspect        bool           // check the targets in answers too
+	monitor        bool           // decide, but never block
+	explain        bool           // answer why
+	tests          lookup.Names   // always treated as confirmed, with all names below
 
 	settings
 	online bool // there is a server to ask
@@ -56,6 +60,7 @@ type parser struct {
 	root       string          // what relative file names are relative to
 	given      map[string]bool // properties that were there
 	allowHosts []lookup.Host
+	testNames  []lookup.Host
 }
 
 // properties are the words of a stanza. Each is read by a function that gets
@@ -83,13 +88,18 @@ var properties = map[string]struct {
 	"confirm_timeout": {1, 1, false, "DURATION", (*parser).timeout},
 	"unsure":          {1, 1, false, "pass|servfail", (*parser).unsure},
 	"limit":           {1, 3, false, "leaky_bucket [RATE [BURST]] | ema [THRESHOLD] | off", (*parser).limit},
+	"inspect":         {1, 1, false, "cname", (*parser).inspectWhat},
+	"monitor":         {0, 0, false, "", func(p *parser, _ []string) error { p.monitor = true; return nil }},
+	"test":            {1, -1, true, "HOST...", (*parser).testHosts},
+	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.explain = true; return nil }},
+	"structured":      {1, -1, false, "OPTIONCODE [CONTACT...]", (*parser).structuredErrors},
 	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
 }
 
 // parse reads the stanza, the only one of its server block. Errors name file
-// and line.
-func parse(c *caddy.Controller) (config, error) {
-	p := &parser{Controller: c, root: dnsserver.GetConfig(c).Root, given: make(map[string]bool)}
+// and line. Files are relative to root, or to the working directory if it is "".
+func parse(c *caddy.Controller, root string) (config, error) {
+	p := &parser{Controller: c, root: root, given: make(map[string]bool)}
 	p.ttl = defaultTTL
 	p.confirmTimeout = defaultConfirmTimeout
 	p.lists = defaultLists
@@ -133,7 +143,9 @@ func (p *parser) finish() error {
 		p.key = os.Getenv(keyVariable)
 	}
 	p.online = p.key != "" || p.endpoint != ""
-	if !p.online && len(p.block) == 0 {
+	p.google = p.endpoint == "" || p.endpoint == protocol.DefaultEndpoint
+	p.tests = lookup.NewNames(p.testNames)
+	if !p.online && len(p.block) == 0 && p.tests.Len() == 0 {
 		return p.Err("nothing to block: add api_key KEY, api_key_file FILE or $" + keyVariable +
 			" for Safe Browsing, endpoint URL for a server of your own, or block FILE for a list of your own")
 	}
@@ -390,6 +402,39 @@ func duration(text string, least, most time.Duration) (time.Duration, error) {
 		return 0, errors.New(strconv.Quote(text) + " is not a duration from " + least.String() + " to " + most.String())
 	}
 	return d, nil
+}
+
+func (p *parser) inspectWhat(args []string) error {
+	if args[0] != "cname" {
+		return errors.New(strconv.Quote(args[0]) + " is not cname")
+	}
+	p.inspect = true
+	return nil
+}
+
+func (p *parser) testHosts(args []string) error {
+	for _, arg := range args {
+		host, ok := lookup.ParseHost(arg)
+		if !ok {
+			return errors.New(strconv.Quote(arg) + " is no host")
+		}
+		p.testNames = append(p.testNames, host)
+	}
+	return nil
+}
+
+func (p *parser) structuredErrors(args []string) error {
+	code, err := number(args[0], 1, 65535)
+	if err != nil {
+		return err
+	}
+	for _, contact := range args[1:] {
+		if !strings.HasPrefix(contact, "mailto:") && !strings.HasPrefix(contact, "tel:") {
+			return errors.New(strconv.Quote(contact) + " is no contact: it must begin with mailto: or tel:")
+		}
+	}
+	p.structured = structured{code: uint16(code), contacts: args[1:]}
+	return nil
 }
 
 func (p *parser) unsure(args []string) error {

@@ -35,8 +35,9 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	config
-	engine  *engine // from OnStartup to OnShutdown
-	metrics blockMetrics
+	engine    *engine // from OnStartup to OnShutdown
+	metrics   blockMetrics
+	monitored monitorLog
 }
 
 // Name implements the plugin.Handler interface.
@@ -45,18 +46,46 @@ func (s *SafeBrowsing) Name() string { return pluginName }
 // ServeDNS implements the plugin.Handler interface.
 func (s *SafeBrowsing) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	state := request.Request{W: w, Req: r}
+	if host, ok := asksWhy(&state); ok {
+		return written(w, s.why(r, host))
+	}
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.mine(state.Name()) {
 		return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
 	}
+	q := query{plugin: s, ctx: ctx, msg: r, outcome: announce(ctx)}
+	if s.inspect {
+		q.deadline = time.Now().Add(s.confirmTimeout)
+	}
 	decision, candidates := s.check(lookup.FromQname(state.Name()))
 	if candidates != nil {
-		return s.confirm(ctx, w, r, candidates)
+		return s.confirm(q, w, candidates)
 	}
-	s.metrics.count(ctx, decision)
-	if decision.Verdict == lookup.Unsafe {
-		return written(w, s.blocked(r, decision))
+	q.decided(decision)
+	if decision.Verdict == lookup.Unsafe && !s.monitor {
+		return written(w, s.blocked(w, r, decision))
+	}
+	if decision.By != lookup.ByAllow {
+		w = q.inspected(w)
 	}
 	return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
+}
+
+// query is one query that is checked.
+type query struct {
+	plugin   *SafeBrowsing
+	ctx      context.Context
+	msg      *dns.Msg
+	outcome  *outcome  // nil: nobody reads metadata
+	deadline time.Time // of confirmations; zero: not known yet
+}
+
+// decided tells metrics, metadata and, in monitor mode, the log.
+func (q *query) decided(d lookup.Decision) {
+	q.outcome.set(d)
+	q.plugin.metrics.count(q.ctx, d, q.plugin.monitor)
+	if d.Verdict == lookup.Unsafe && q.plugin.monitor {
+		q.plugin.monitored.log(q.msg.Question[0].Name, d, time.Now())
+	}
 }
 
 // checked reports whether queries of a type are part of browsing. To block
@@ -78,15 +107,8 @@ func (s *SafeBrowsing) mine(qname string) bool {
 // check decides on a host by what is known here. If candidates are returned the
 // decision waits for their confirmation.
 func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates) {
-	for _, l := range s.allow {
-		if l.names.Covers(h) {
-			return lookup.Decision{By: lookup.ByAllow, List: l.file}, nil
-		}
-	}
-	for _, l := range s.block {
-		if l.names.Contains(h) {
-			return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, List: l.file, Expression: h.String() + "/"}, nil
-		}
+	if d, ok := s.checkOwn(h); ok {
+		return d, nil
 	}
 	if s.engine == nil {
 		return lookup.Decision{}, nil
@@ -94,25 +116,42 @@ func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates
 	return s.engine.checker.Check(h)
 }
 
+// checkOwn decides on a host by the operator's own lists and test names.
+func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
+	for _, l := range s.allow {
+		if l.names.Covers(h) {
+			return lookup.Decision{By: lookup.ByAllow, List: l.file}, true
+		}
+	}
+	if s.tests.Covers(h) {
+		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: "test", Expression: h.String() + "/"}, true
+	}
+	for _, l := range s.block {
+		if l.names.Contains(h) {
+			return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, List: l.file, Expression: h.String() + "/"}, true
+		}
+	}
+	return lookup.Decision{}, false
+}
+
 // confirm asks the server about candidates while the next plugin resolves the
 // name. It takes no longer than the longer of the two, and the confirmation no
 // longer than confirmTimeout from when the query came.
-func (s *SafeBrowsing) confirm(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, candidates *lookup.Candidates) (int, error) {
-	deadline := time.Now().Add(s.confirmTimeout)
+func (s *SafeBrowsing) confirm(q query, w dns.ResponseWriter, candidates *lookup.Candidates) (int, error) {
+	q.deadline = time.Now().Add(s.confirmTimeout)
 	confirmation := s.engine.checker.Confirm(candidates, s.admit(w))
-	h := &held{ResponseWriter: w, query: r, plugin: s, decided: make(chan struct{})}
+	h := &held{ResponseWriter: w, query: &q, settled: make(chan struct{})}
 	// The goroutine ends by the deadline at the latest, and is waited for below,
 	// also when a plugin panics: nobody may write once this function is left. It
 	// does not end with the client's context: the next query wants the answer.
 	go func() {
-		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+		ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
 		defer cancel()
-		h.decide(confirmation.Wait(ctx))
+		h.settle(confirmation.Wait(ctx))
 	}()
-	defer func() { <-h.decided }()
-	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, ctx, h, r)
-	<-h.decided
-	s.metrics.count(ctx, h.decision)
+	defer func() { <-h.settled }()
+	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(h), q.msg)
+	<-h.settled
 	if h.replaced {
 		return dns.RcodeSuccess, nil
 	}

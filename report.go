@@ -108,12 +108,12 @@ func (r *reporter) measure(e updater.Event) {
 }
 
 func (r *reporter) request(method string, e updater.Event) {
-	requestsTotal.WithLabelValues(method, outcome(e.Err)).Inc()
+	requestsTotal.WithLabelValues(method, outcomeOf(e.Err)).Inc()
 	requestDuration.WithLabelValues(method).Observe(e.Took.Seconds())
 }
 
-// outcome is the kind of an error, for a label: never its text.
-func outcome(err error) string {
+// outcomeOf is the kind of an error, for a label: never its text.
+func outcomeOf(err error) string {
 	status, ok := errors.AsType[*updater.StatusError](err)
 	switch {
 	case err == nil:

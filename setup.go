@@ -18,7 +18,7 @@ func setup(c *caddy.Controller) error {
 	if err := checkPosition(dnsserver.Directives); err != nil {
 		return plugin.Error(pluginName, err)
 	}
-	cfg, err := parse(c)
+	cfg, err := parse(c, dnsserver.GetConfig(c).Root)
 	if err != nil {
 		return plugin.Error(pluginName, err)
 	}
@@ -26,6 +26,9 @@ func setup(c *caddy.Controller) error {
 		return plugin.Error(pluginName, err)
 	}
 	s := &SafeBrowsing{config: cfg}
+	if cfg.explain { // else the server refuses queries of class CH
+		dnsserver.EnableChaos[pluginName] = struct{}{}
+	}
 	generation := generationOf(c)
 	c.OnStartup(func() error {
 		if !cfg.online {

@@ -15,7 +15,7 @@ func stanza(t *testing.T, text string) (config, error) {
 	t.Helper()
 	c := caddy.NewTestController("dns", text)
 	c.ServerBlockKeys = []string{"."}
-	return parse(c)
+	return parse(c, "")
 }
 
 func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {

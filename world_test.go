@@ -63,23 +63,29 @@ const upstreamAddress = "192.0.2.7"
 // startUpstream starts a name server that knows every name, and answers after a
 // delay.
 func startUpstream(t testing.TB, delay time.Duration) string {
+	return startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		time.Sleep(delay)
+		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 300}
+		switch q.Qtype {
+		case dns.TypeA:
+			return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
+		case dns.TypeTXT:
+			return []dns.RR{&dns.TXT{Hdr: header, Txt: []string{"passed"}}}
+		case dns.TypeMX:
+			return []dns.RR{&dns.MX{Hdr: header, Mx: "mail.example.org."}}
+		}
+		return nil
+	})
+}
+
+func startUpstreamWith(t testing.TB, answer func(dns.Question) []dns.RR) string {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
-		time.Sleep(delay)
 		m := new(dns.Msg).SetReply(r)
-		q := r.Question[0]
-		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 300}
-		switch q.Qtype {
-		case dns.TypeA:
-			m.Answer = []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
-		case dns.TypeTXT:
-			m.Answer = []dns.RR{&dns.TXT{Hdr: header, Txt: []string{"passed"}}}
-		case dns.TypeMX:
-			m.Answer = []dns.RR{&dns.MX{Hdr: header, Mx: "mail.example.org."}}
-		}
+		m.Answer = answer(r.Question[0])
 		w.WriteMsg(m)
 	})}
 	go server.ActivateAndServe()

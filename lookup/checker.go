@@ -142,6 +142,10 @@ type candidate struct {
 	list  string // that holds the prefix; "": none does, the mode asks anyway
 }
 
+// First returns the list and the expression of the first candidate. The list is
+// "" if none holds it and the mode asks anyway.
+func (c *Candidates) First() (list, expression string) { return c.all[0].list, c.expression(0) }
+
 func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
 
 // Check decides on a host without asking anyone ("Local List Mode", steps 1 to

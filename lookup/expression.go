@@ -26,22 +26,43 @@ const maxParents = 4
 // maxExpressions is the most expressions a host has: itself and its parents.
 const maxExpressions = 1 + maxParents
 
+// Rule says which suffixes of a host are candidates. The zero Rule is that of
+// version 5, as is every value without a name.
+type Rule uint8
+
+// The rules of the two versions of the protocol ("URLs and Hashing" of each).
+const (
+	RuleV5 Rule = iota // up to four that begin at the registrable domain
+	RuleV4             // up to four of two to five labels, whoever owns them
+)
+
 // Expressions returns the host-suffix expressions of the host, the exact host
 // first and then from the registrable domain (eTLD+1) one label at a time
 // towards the left: at most five distinct strings, each with its final slash
 // ("URLs and Hashing", v5). The registrable domain is found by the Public
 // Suffix List, its private section included: a hit on "github.io/" itself
 // would block everyone who lives there.
-func (h Host) Expressions() []string {
+func (h Host) Expressions() []string { return h.ExpressionsBy(RuleV5) }
+
+// ExpressionsBy returns the host-suffix expressions of the host by one of the
+// rules, the exact host first and then from the shortest suffix one label at a
+// time towards the left: at most five distinct strings, each with its final
+// slash. RuleV4 does not ask the Public Suffix List: it yields "co.uk/" too, but
+// never the last label alone unless that is the host.
+func (h Host) ExpressionsBy(r Rule) []string {
+	starts := h.starts
+	if r == RuleV4 {
+		starts = h.startsV4
+	}
 	var all []string
-	for _, start := range h.starts() {
+	for _, start := range starts() {
 		all = append(all, h.name[start:]+"/")
 	}
 	return all
 }
 
-// starts returns where in the name each expression begins, in the order of
-// Expressions.
+// starts returns where in the name each expression of RuleV5 begins, in the
+// order of Expressions.
 func (h Host) starts() []int {
 	if h.name == "" {
 		return nil
@@ -66,6 +87,32 @@ func (h Host) starts() []int {
 			break
 		}
 		start = strings.LastIndexByte(h.name[:start-1], '.') + 1
+	}
+	return starts
+}
+
+// startsV4 is starts for RuleV4: the exact host, and of its last five labels all
+// suffixes but the last label alone.
+func (h Host) startsV4() []int {
+	if h.name == "" {
+		return nil
+	}
+	starts := make([]int, 0, maxExpressions)
+	if !h.partly {
+		starts = append(starts, 0)
+	}
+	if h.ip {
+		return starts
+	}
+	start := strings.LastIndexByte(h.name, '.') + 1
+	for range maxParents {
+		if start == 0 {
+			break
+		}
+		start = strings.LastIndexByte(h.name[:start-1], '.') + 1
+		if start > 0 || h.partly {
+			starts = append(starts, start)
+		}
 	}
 	return starts
 }

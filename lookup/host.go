@@ -114,15 +114,27 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // browsers take ("URLs and Hashing", steps 2 to 8). ok is false for what is no
 // host.
 func ParseHost(text string) (h Host, ok bool) {
-	raw := string(unescape([]byte(text)))
+	return canonicalHost(string(unescape([]byte(text))), notInHost[1:])
+}
+
+// maxInternational is the length up to which a host is taken for an
+// international name: no name of the DNS has more than maxHost code points, of up
+// to four bytes, and punycode takes quadratic time.
+const maxInternational = 4 * maxHost
+
+// canonicalHost is for a host whose escapes are undone. None of the bytes in
+// forbidden may be part of it.
+func canonicalHost(raw, forbidden string) (h Host, ok bool) {
 	if strings.HasPrefix(raw, "[") && strings.HasSuffix(raw, "]") {
 		return parseIPv6(raw[1 : len(raw)-1])
 	}
-	if ascii, err := idna.Lookup.ToASCII(raw); err == nil && !isASCII(raw) && utf8.ValidString(raw) {
-		raw = ascii
+	raw = collapseDots(raw)
+	if !isASCII(raw) && len(raw) <= maxInternational && utf8.ValidString(raw) {
+		if ascii, err := idna.Lookup.ToASCII(raw); err == nil {
+			raw = collapseDots(ascii) // again: other scripts have dots of their own
+		}
 	}
-	raw = collapseDots(raw) // only now: other scripts have dots of their own
-	if raw == "" || strings.ContainsAny(raw, notInHost[1:]) {
+	if raw == "" || strings.ContainsAny(raw, forbidden) {
 		return Host{}, false
 	}
 	return fromName(string(appendEscaped(nil, []byte(raw))), false), true
@@ -209,19 +221,24 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// appendEscaped appends s in lower case, with every byte that is a space or
-// less, a delete or more, '#' or '%' as %XX in upper-case hex.
+// appendEscaped appends s in lower case, with the bytes that appendByte escapes
+// as escapes.
 func appendEscaped(dst, s []byte) []byte {
-	const hex = "0123456789ABCDEF"
 	for _, c := range s {
-		switch {
-		case c <= 0x20 || c >= 0x7f || c == '#' || c == '%':
-			dst = append(dst, '%', hex[c>>4], hex[c&15])
-		case 'A' <= c && c <= 'Z':
-			dst = append(dst, c|0x20)
-		default:
-			dst = append(dst, c)
+		if 'A' <= c && c <= 'Z' {
+			c |= 0x20
 		}
+		dst = appendByte(dst, c)
 	}
 	return dst
+}
+
+// appendByte appends c, as %XX in upper-case hex where it is a space or less, a
+// delete or more, '#' or '%' ("URLs and Hashing").
+func appendByte(dst []byte, c byte) []byte {
+	const hex = "0123456789ABCDEF"
+	if c <= 0x20 || c >= 0x7f || c == '#' || c == '%' {
+		return append(dst, '%', hex[c>>4], hex[c&15])
+	}
+	return append(dst, c)
 }

@@ -70,6 +70,7 @@ const (
 	ByServer
 	ByBlock
 	ByAllow
+	ByTest    // a name that the operator named to try things with
 	ByLimiter // too many confirmations at once
 	ByBackoff // the server asked to be left alone for a while
 	ByTimeout // the confirmation came too late
@@ -80,7 +81,7 @@ const (
 // String returns the decider as metrics, metadata and logs spell it.
 func (d Decider) String() string {
 	return [...]string{
-		"nobody", "list", "cache", "server", "block", "allow", "limiter", "backoff", "timeout", "error",
+		"nobody", "list", "cache", "server", "block", "allow", "test", "limiter", "backoff", "timeout", "error",
 	}[d]
 }
 

@@ -82,10 +82,16 @@ func appendBytes(dst, b []byte) []byte {
 // none of this origin, and ErrDamaged if the file was not written by SaveList
 // or has changed since; such a file is set aside under another name.
 func (s *Store) LoadList(name string) (List, error) {
-	l, err := s.loadList(name)
+	l, err := s.ReadList(name)
 	if errors.Is(err, ErrDamaged) {
 		s.setAside(name + listSuffix)
 	}
+	return l, err
+}
+
+// ReadList is LoadList for onlookers: it changes nothing.
+func (s *Store) ReadList(name string) (List, error) {
+	l, err := s.loadList(name)
 	if err != nil {
 		return List{}, fmt.Errorf("loading list %s: %w", name, err)
 	}

@@ -1,0 +1,356 @@
+package safebrowsing
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+
+	_ "github.com/coredns/coredns/plugin/dnstap"
+
+	tap "github.com/dnstap/golang-dnstap"
+	fs "github.com/farsightsec/golang-framestream"
+	"github.com/miekg/dns"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
+	lines := captureLog(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/", "evil.example.net/")
+	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.com\n")
+	enforcing := strings.Replace(w.corefile(), ".:0 {", "example.net:0 {", 1)
+	w.start(w.corefile("monitor", "unsure servfail", "block "+own) + enforcing)
+	w.updated(1)
+	counted := metric(t, "verdicts_total", "verdict", "unsafe")
+	blocked := metric(t, "blocked_total", "list", "se-4b")
+	w.wantPassed("www.evil.example.com.", dns.TypeA)
+	w.wantPassed("www.evil.example.com.", dns.TypeA) // from the cache of verdicts this time
+	w.wantPassed("blocked.example.com.", dns.TypeA)
+	w.wantBlocked("evil.example.net.", dns.TypeA, phishing) // another block enforces, with the same engine
+	w.eventually("the counters", func() bool { return metric(t, "verdicts_total", "verdict", "unsafe")-counted == 4 })
+	if got := metric(t, "blocked_total", "list", "se-4b") - blocked; got != 1 {
+		t.Errorf("Expected one name to be counted as blocked, got %v", got)
+	}
+	if got := lines.about("Monitor: www.evil.example.com. would be blocked: " + phishing); len(got) != 2 || !strings.Contains(got[0], "evil.example.com/") {
+		t.Errorf("Expected two lines that say what would be blocked and why, got %q", got)
+	}
+	if n := len(engines.engines); n != 1 {
+		t.Errorf("Expected one engine, got %d", n)
+	}
+}
+
+func TestMonitorHoldsNothingBack(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.google.Break("search", 1, protocoltest.Fault{Delay: 5 * time.Second})
+	w.start(w.corefile("monitor", "confirm_timeout 4s"))
+	w.updated(1)
+	begun := time.Now()
+	w.wantPassed("evil.example.com.", dns.TypeA)
+	if took := time.Since(begun); took > 2*time.Second {
+		t.Errorf("Expected an answer at once, took %s", took)
+	}
+}
+
+func TestMonitorLogIsBounded(t *testing.T) {
+	lines := captureLog(t)
+	var l monitorLog
+	now := time.Now()
+	for range 1000 {
+		l.log("x.example.", lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest}, now)
+	}
+	l.log("x.example.", lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest}, now.Add(time.Second))
+	if n := len(lines.about("would be blocked")); n != 21 {
+		t.Errorf("Expected 21 lines, got %d", n)
+	}
+	if n := len(lines.about("980 more names")); n != 1 {
+		t.Errorf("Expected one line about those left out, got %d", n)
+	}
+}
+
+// aliases starts a name server that answers every query with records whose owner
+// @ is the name asked.
+func aliases(t *testing.T, records ...string) string {
+	return startUpstreamWith(t, func(q dns.Question) (all []dns.RR) {
+		for _, text := range records {
+			rr, err := dns.NewRR(strings.Replace(text, "@", q.Name, 1))
+			if err != nil {
+				t.Error(err)
+			}
+			all = append(all, rr)
+		}
+		return all
+	})
+}
+
+func TestTargetsOfAnAnswerAreInspected(t *testing.T) {
+	for name, tc := range map[string]struct {
+		records []string
+		blocked bool
+	}{
+		"CNAME to a threat":           {[]string{"@ 60 IN CNAME Evil.Example.com.", "evil.example.com. 60 IN A 192.0.2.7"}, true},
+		"chain that ends at a threat": {[]string{"@ 60 IN CNAME a.example.org.", "a.example.org. 60 IN CNAME x.evil.example.com."}, true},
+		"HTTPS alias to a threat":     {[]string{"@ 60 IN HTTPS 0 evil.example.com."}, true},
+		"SVCB service at a threat":    {[]string{"@ 60 IN SVCB 1 evil.example.com. alpn=h2"}, true},
+		"HTTPS service at itself":     {[]string{"@ 60 IN HTTPS 1 . alpn=h2"}, false},
+		"CNAME to a collision":        {[]string{"@ 60 IN CNAME shared.example.com."}, false},
+		"MX at a threat":              {[]string{"@ 60 IN MX 10 evil.example.com."}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.publish("se-4b", "evil.example.com/", "shared.example.com/")
+			w.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+			w.upstream = aliases(t, tc.records...)
+			w.start(w.corefile("inspect cname"))
+			w.updated(1)
+			if m := w.ask("www.innocent.example.", dns.TypeA); isBlocked(m) != tc.blocked {
+				t.Errorf("Expected blocked %v, got\n%v", tc.blocked, m)
+			}
+		})
+	}
+}
+
+func TestAtMostSixteenTargetsAreInspected(t *testing.T) {
+	m := new(dns.Msg)
+	for i := range 40 {
+		m.Answer = append(m.Answer, &dns.CNAME{Target: fmt.Sprintf("n%d.example.", i/2)})
+	}
+	if got := targetsOf(m); len(got) != maxTargets || got[15] != "n15.example." {
+		t.Errorf("Expected the first 16 different targets, got %v", got)
+	}
+}
+
+func TestTestHostTriesTheWholePath(t *testing.T) {
+	w := newWorld(t)
+	w.start(w.corefile("test sb-test.example", "allow ok.sb-test.example"))
+	w.updated(1)
+	w.wantBlocked("sb-test.example.", dns.TypeA, "test")
+	w.wantBlocked("www.sb-test.example.", dns.TypeHTTPS, "test")
+	w.wantPassed("ok.sb-test.example.", dns.TypeA)
+	w.wantPassed("example.", dns.TypeA)
+}
+
+func TestGoogleIsNamedForWhatGoogleSaysOnly(t *testing.T) {
+	d := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.PotentiallyHarmfulApplication}
+	text := reason(d, true)
+	if !strings.HasPrefix(text, "suspected potentially harmful application (Safe Browsing); advisory provided by Google, https://") || len(text) > maxText {
+		t.Errorf("Got %q of %d bytes", text, len(text))
+	}
+	for _, d := range []lookup.Decision{{By: lookup.ByBlock, List: "/a/own.txt"}, {By: lookup.ByTest}} {
+		if text := reason(d, true); strings.Contains(text, "Google") || strings.Contains(text, "Safe Browsing") {
+			t.Errorf("%s: Got %q", d.By, text)
+		}
+	}
+	for text, google := range map[string]bool{
+		"api_key K": true,
+		"api_key K\nendpoint https://safebrowsing.googleapis.com/": true,
+		"api_key K\nendpoint http://127.0.0.1:1":                   false,
+	} {
+		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || c.google != google {
+			t.Errorf("%q: Expected google %v, got %v, %v", text, google, c.google, err)
+		}
+	}
+}
+
+func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example\n")
+	w.start(w.corefile("explain", "test sb-test.example", "block "+own, "allow good.example", "except lan"))
+	w.updated(1)
+	tests := []struct{ name, want string }{
+		{"clean.example.org", "verdict=safe decided_by=list"},
+		{"www.evil.example.com", "verdict=unsure decided_by=list list=se-4b expression=evil.example.com/ note=suspected: a query would have it confirmed by the server"},
+		{"www.good.example", "verdict=safe decided_by=allow list=Corefile"},
+		{"blocked.example", "verdict=unsafe decided_by=block list=" + own + " expression=blocked.example/"},
+		{"sb-test.example", "verdict=unsafe decided_by=test list=test expression=sb-test.example/"},
+		{"nas.local", "verdict=safe decided_by=nobody note=never looked up in Safe Browsing's lists: the name is not public"},
+		{"nas.lan", "verdict=safe decided_by=nobody note=not checked: it is in no zone of this server block, or in one of its exceptions"},
+	}
+	for _, tc := range tests {
+		if got := w.why(tc.name); got != tc.want {
+			t.Errorf("%s: Expected %q, got %q", tc.name, tc.want, got)
+		}
+	}
+	if n := len(w.google.Requests("search")); n != 0 {
+		t.Errorf("Expected no search, got %d", n)
+	}
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	got := w.why("www.evil.example.com")
+	if !strings.HasPrefix(got, "verdict=unsafe decided_by=cache threat=social engineering list=se-4b expression=evil.example.com/ remaining=") {
+		t.Errorf("Expected the confirmed threat, got %q", got)
+	}
+}
+
+// why asks why over DNS.
+func (w *world) why(name string) string {
+	w.t.Helper()
+	m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
+	m.Question[0].Qclass = dns.ClassCHAOS
+	answer, err := dns.Exchange(m, w.address("udp"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(answer.Answer) != 1 {
+		return dns.RcodeToString[answer.Rcode]
+	}
+	return strings.Join(answer.Answer[0].(*dns.TXT).Txt, " ")
+}
+
+func TestWhyIsRefusedUnlessSet(t *testing.T) {
+	w := newWorld(t)
+	w.start(w.corefile())
+	w.updated(1)
+	if got := w.why("clean.example.org"); got != "REFUSED" {
+		t.Errorf("Expected to be refused, got %q", got)
+	}
+}
+
+func TestStructuredErrorsGoToThoseWhoAsk(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("structured 65010 mailto:help@example.org tel:+1-555-0100"))
+	w.updated(1)
+	ask := func(options ...dns.EDNS0) string {
+		m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
+		m.SetEdns0(1232, false)
+		m.IsEdns0().Option = options
+		answer, err := dns.Exchange(m, w.address("udp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := ede(answer)
+		return text
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(ask(&dns.EDNS0_LOCAL{Code: 65010})), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"c": []any{"mailto:help@example.org", "tel:+1-555-0100"}, "j": phishing, "s": 2.0, "l": "en"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Expected %v, got %v", want, got)
+	}
+	for _, o := range []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65011}, &dns.EDNS0_LOCAL{Code: 65010, Data: []byte("x")}} {
+		if text := ask(o); text != phishing {
+			t.Errorf("%v: Expected plain text, got %q", o, text)
+		}
+	}
+	long := structured{code: 1, contacts: []string{"mailto:" + strings.Repeat("a", 150) + "@example.org"}}
+	if text := long.text(lookup.Decision{Threat: lookup.Malware}, 200); strings.Contains(text, `"j"`) || !strings.Contains(text, `"s":1`) {
+		t.Errorf("Expected the words to be dropped first, got %q", text)
+	}
+}
+
+const metadataOfLog = `log . "{name} verdict={/safebrowsing/verdict} threat={/safebrowsing/threat} list={/safebrowsing/list} expression={/safebrowsing/expression} by={/safebrowsing/decided_by}"`
+
+func TestMetadataReachesTheLog(t *testing.T) {
+	lines := captureLog(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(strings.Replace(w.corefile(), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
+	w.updated(1)
+	for _, tc := range []struct{ name, want string }{
+		{"www.evil.example.com.", "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=server"},
+		{"x.evil.example.com.", "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=cache"},
+		{"clean.example.com.", "verdict=safe threat= list= expression= by=list"},
+	} {
+		w.ask(tc.name, dns.TypeA)
+		w.eventually("the line of the log", func() bool { return len(lines.about(tc.name)) > 0 })
+		if got := lines.about(tc.name)[0]; !strings.Contains(got, tc.want) {
+			t.Errorf("Expected %q, got %q", tc.want, got)
+		}
+	}
+	w.ask("clean.example.com.", dns.TypeTXT)
+	w.eventually("the line of the log", func() bool { return len(lines.about("clean.example.com.")) > 1 })
+	if got := lines.about("clean.example.com.")[1]; !strings.Contains(got, "verdict=- ") {
+		t.Errorf("Expected no verdict for a query that is not checked, got %q", got)
+	}
+}
+
+func TestMetadataReachesDnstap(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	extras := make(chan string, 100)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		decoder, err := fs.NewDecoder(conn, &fs.DecoderOptions{ContentType: []byte("protobuf:dnstap.Dnstap"), Bidirectional: true})
+		if err != nil {
+			return
+		}
+		for {
+			raw, err := decoder.Decode()
+			if err != nil {
+				return
+			}
+			var frame tap.Dnstap
+			if proto.Unmarshal(raw, &frame) == nil && frame.GetMessage().GetType() == tap.Message_CLIENT_RESPONSE {
+				extras <- string(frame.GetExtra())
+			}
+		}
+	}()
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(strings.Replace(w.corefile(), "errors", "errors\n\tmetadata\n\tdnstap tcp://"+listener.Addr().String()+" full {\n\t\textra \"{/safebrowsing/verdict} {/safebrowsing/list}\"\n\t}", 1))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	select {
+	case got := <-extras:
+		if got != "unsafe se-4b" {
+			t.Errorf("Expected the verdict and the list, got %q", got)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("Expected a frame")
+	}
+}
+
+// A resolver with a cache, in front of ours, keeps each negative answer exactly
+// as long as it should be kept.
+func TestNegativeAnswersAreKeptExactlyTheTTL(t *testing.T) {
+	for _, mode := range []string{"nxdomain", "nodata"} {
+		t.Run(mode, func(t *testing.T) {
+			w := newWorld(t)
+			w.start(w.corefile("test blocked.example", "ttl 2s", "respond "+mode))
+			w.updated(1)
+			front, err := caddy.Start(input(fmt.Sprintf(".:0 {\n\tbind 127.0.0.1\n\tcache {\n\t\tdenial 100 3600 0\n\t}\n\tforward . %s\n}\n", w.address("udp"))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { front.ShutdownCallbacks(); front.Stop(); front.Wait() }()
+			asked := func() float64 { return metric(t, "verdicts_total", "decided_by", "test") }
+			ask := func() {
+				m := new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA)
+				if _, err := dns.Exchange(m, front.Servers()[0].LocalAddr().String()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := asked()
+			begun := time.Now()
+			for ask(); time.Since(begun) < 1500*time.Millisecond; time.Sleep(100 * time.Millisecond) {
+				ask()
+			}
+			if n := asked() - before; n != 1 {
+				t.Errorf("Expected one query while the answer may be kept, got %v", n)
+			}
+			w.eventually("the answer to be asked for again", func() bool { ask(); return asked()-before == 2 })
+			if took := time.Since(begun); took > 4*time.Second {
+				t.Errorf("Expected the answer to be kept for 2 s, was kept for %s", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package safebrowsing
+
+import (
+	"context"
+	"slices"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// maxTargets is how many targets of one answer are checked.
+const maxTargets = 16
+
+// inspector is the writer of a query whose answer is checked too: hosts that
+// the name is an alias of are what the client will connect to.
+type inspector struct {
+	dns.ResponseWriter
+	query *query
+}
+
+// inspected returns w, or a writer before it that inspects.
+func (q *query) inspected(w dns.ResponseWriter) dns.ResponseWriter {
+	if !q.plugin.inspect {
+		return w
+	}
+	return &inspector{ResponseWriter: w, query: q}
+}
+
+// WriteMsg implements dns.ResponseWriter.
+func (i *inspector) WriteMsg(m *dns.Msg) error {
+	q := i.query
+	targets := targetsOf(m)
+	if len(targets) == 0 {
+		return i.ResponseWriter.WriteMsg(m)
+	}
+	if q.plugin.monitor { // nothing will be held back: the client comes first
+		err := i.ResponseWriter.WriteMsg(m)
+		q.checkTargets(i.ResponseWriter, targets)
+		return err
+	}
+	d := q.checkTargets(i.ResponseWriter, targets)
+	if replacement := q.replacement(i.ResponseWriter, d); replacement != nil {
+		m = replacement
+	} else if d.Verdict == lookup.Unsure {
+		m = shortened(m, maxUnsureTTL)
+	}
+	return i.ResponseWriter.WriteMsg(m)
+}
+
+// targetsOf returns the targets of aliases in an answer, each once, at most
+// maxTargets of them.
+func targetsOf(m *dns.Msg) (targets []string) {
+	for _, rr := range m.Answer {
+		var target string
+		switch rr := rr.(type) {
+		case *dns.CNAME:
+			target = rr.Target
+		case *dns.HTTPS:
+			target = rr.Target
+		case *dns.SVCB:
+			target = rr.Target
+		}
+		// "." is the owner itself, or no service at all (RFC 9460 section 2.5).
+		if target != "" && target != "." && !slices.Contains(targets, target) && len(targets) < maxTargets {
+			targets = append(targets, target)
+		}
+	}
+	return targets
+}
+
+// checkTargets returns the decision about the first target that is unsafe, else
+// about one that is unsure. A decision that is not Safe is told of. Confirmations
+// run side by side, until the query's deadline.
+func (q *query) checkTargets(w dns.ResponseWriter, targets []string) lookup.Decision {
+	var waiting []*lookup.Confirmation
+	decision := lookup.Decision{}
+	for _, target := range targets {
+		d, candidates := q.plugin.check(lookup.FromQname(target))
+		if candidates != nil {
+			waiting = append(waiting, q.plugin.engine.checker.Confirm(candidates, q.plugin.admit(w)))
+		} else if d.Verdict == lookup.Unsafe {
+			decision, waiting = d, nil
+			break
+		}
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
+	defer cancel()
+	for _, confirmation := range waiting {
+		d := confirmation.Wait(ctx)
+		if d.Verdict != lookup.Safe {
+			decision = d
+		}
+		if d.Verdict == lookup.Unsafe {
+			break
+		}
+	}
+	if decision.Verdict != lookup.Safe {
+		q.decided(decision)
+	}
+	return decision
+}

@@ -1,0 +1,282 @@
+package lookup
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func ExampleParseURL() {
+	u, err := ParseURL("http://user@www.Example.co.uk:8080/a/./%62.html?q#top")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(u)
+	for _, e := range u.Expressions(RuleV5) {
+		fmt.Println(e.Text, e.DNS)
+	}
+	// Output:
+	// http://www.example.co.uk/a/b.html?q
+	// www.example.co.uk/a/b.html?q false
+	// www.example.co.uk/a/b.html false
+	// www.example.co.uk/ true
+	// www.example.co.uk/a/ false
+	// example.co.uk/a/b.html?q false
+	// example.co.uk/a/b.html false
+	// example.co.uk/ true
+	// example.co.uk/a/ false
+}
+
+// rules are the rules by their names in the vectors.
+var rules = map[string]Rule{"v5": RuleV5, "v4": RuleV4}
+
+func TestURLsAreParsedAsTheVectorsSay(t *testing.T) {
+	vectors(t, "urls.txt", 2, func(t *testing.T, f []string) {
+		u, err := ParseURL(f[0])
+		if err != nil || u.String() != f[1] {
+			t.Errorf("ParseURL = %q, %v, want %q", u, err, f[1])
+		}
+		checkURL(t, f[0], u)
+	})
+}
+
+func TestWhatIsNoURLIsRefusedWithTheReason(t *testing.T) {
+	vectors(t, "no-urls.txt", 2, func(t *testing.T, f []string) {
+		u, err := ParseURL(f[0])
+		if u != (URL{}) || err == nil {
+			t.Fatalf("ParseURL = %q, %v, want an error", u, err)
+		}
+		if got := err.Error(); got != f[1] {
+			t.Errorf("error is %q, want %q", got, f[1])
+		}
+	})
+}
+
+func TestExpressionsOfURLsAreThoseOfTheVectors(t *testing.T) {
+	vectors(t, "url-expressions.txt", 3, func(t *testing.T, f []string) {
+		rule, ok := rules[f[0]]
+		if !ok {
+			t.Fatalf("rule %q", f[0])
+		}
+		u, err := ParseURL(f[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := texts(u.Expressions(rule)), strings.Fields(f[2]); !slices.Equal(got, want) {
+			t.Errorf("%s: Expressions = %q, want %q", f[1], got, want)
+		}
+	})
+}
+
+func TestExpressionsByRuleV4AreThoseOfTheVectors(t *testing.T) {
+	vectors(t, "host-expressions-v4.txt", 2, func(t *testing.T, f []string) {
+		h, ok := ParseHost(f[0])
+		if !ok {
+			t.Fatalf("ParseHost(%q) is not ok", f[0])
+		}
+		want := strings.Fields(strings.ReplaceAll(f[1], " ", "/ ") + "/")
+		if got := h.ExpressionsBy(RuleV4); !slices.Equal(got, want) {
+			t.Errorf("ExpressionsBy = %q, want %q", got, want)
+		}
+	})
+}
+
+func TestHiddenLabelsLeaveTheParentsOfRuleV4(t *testing.T) {
+	tests := []struct {
+		qname string
+		want  []string
+	}{
+		{`a\.b.example.com.`, []string{"example.com/"}},
+		{`a\.b.a.b.c.d.e.f.com.`, []string{"f.com/", "e.f.com/", "d.e.f.com/", "c.d.e.f.com/"}},
+		{`a\.b.c.d.e.f.com.`, []string{"f.com/", "e.f.com/", "d.e.f.com/", "c.d.e.f.com/"}},
+		{`a\.b.co.uk.`, []string{"co.uk/"}},
+		{`a\.b.com.`, nil},
+		{`a\.b.`, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.qname, func(t *testing.T) {
+			if got := FromQname(tt.qname).ExpressionsBy(RuleV4); !slices.Equal(got, tt.want) {
+				t.Errorf("ExpressionsBy = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestRuleV4IsTheRuleInItsPlainestForm compares with the rule over labels.
+func TestRuleV4IsTheRuleInItsPlainestForm(t *testing.T) {
+	random := rand.New(rand.NewPCG(21, 22))
+	for range 5_000 {
+		h := FromQname(randomName(random))
+		var want []string
+		if !h.partly && h.name != "" {
+			want = append(want, h.name+"/")
+		}
+		labels := strings.Split(h.name, ".")
+		for n := 2; n <= 5 && n <= len(labels); n++ {
+			if suffix := strings.Join(labels[len(labels)-n:], ".") + "/"; !slices.Contains(want, suffix) {
+				want = append(want, suffix)
+			}
+		}
+		if got := h.ExpressionsBy(RuleV4); !slices.Equal(got, want) {
+			t.Fatalf("%+v: ExpressionsBy = %q, want %q", h, got, want)
+		}
+		if got := h.ExpressionsBy(RuleV5); !slices.Equal(got, h.Expressions()) {
+			t.Fatalf("%+v: RuleV5 = %q, want Expressions", h, got)
+		}
+	}
+}
+
+func TestNoURLHasMoreThanThirtyExpressions(t *testing.T) {
+	u, err := ParseURL("https://a.b.c.d.e.f.example.com/1/2/3/4/5?x=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, rule := range rules {
+		all := u.Expressions(rule)
+		if len(all) != 30 {
+			t.Errorf("%s: %d expressions, want 30", name, len(all))
+		}
+		for _, e := range all {
+			if strings.HasSuffix(e.Text, "/4/") {
+				t.Errorf("%s: %q adds a fourth component", name, e.Text)
+			}
+		}
+	}
+}
+
+func TestZeroURLIsNone(t *testing.T) {
+	var u URL
+	if u.String() != "" || u.Host() != (Host{}) || u.Expressions(RuleV5) != nil || u.Expressions(RuleV4) != nil {
+		t.Errorf("zero URL is %q of %q with %v", u, u.Host(), u.Expressions(RuleV5))
+	}
+}
+
+// TestURLsOfAnyBytesKeepTheirProperties parses what random pieces make, and what
+// bytes that matter make.
+func TestURLsOfAnyBytesKeepTheirProperties(t *testing.T) {
+	random := rand.New(rand.NewPCG(23, 24))
+	pieces := strings.Split(`http https :// : / // . .. /./ /../ ? # % %2 %25 25 %2F %2e %3F %40 %5C @ \ [ ] ::1 1 0x7f a A b.com co.uk ü 。 `+
+		"\u00ad \xff \x00 \t \r \n xn-- xn--bcher-kva %C3%BC _", " ")
+	pieces = append(pieces, " ")
+	parsed := 0
+	for range 50_000 {
+		var b strings.Builder
+		if random.IntN(2) == 0 {
+			b.WriteString("http://")
+		}
+		for range random.IntN(12) {
+			b.WriteString(pieces[random.IntN(len(pieces))])
+		}
+		u, err := ParseURL(b.String())
+		if err != nil {
+			continue
+		}
+		parsed++
+		if checkURL(t, b.String(), u); t.Failed() {
+			return
+		}
+	}
+	if parsed < 5_000 {
+		t.Errorf("%d of 50,000 texts were parsed: this says little", parsed)
+	}
+}
+
+// TestLongTextsTakeNoLonger would take minutes if a step were quadratic.
+func TestLongTextsTakeNoLonger(t *testing.T) {
+	const n = 1 << 18
+	international := make([]rune, n)
+	for i := range international {
+		international[i] = rune(0x4e00 + i%20000)
+	}
+	for _, text := range []string{
+		strings.Repeat("%25", n), "%" + strings.Repeat("25", n), strings.Repeat("a/../", n), strings.Repeat("/", n), strings.Repeat("/..", n),
+		strings.Repeat("../", n), strings.Repeat("a.", n), strings.Repeat(".", n), strings.Repeat("1.", n) + "1", strings.Repeat("0", n),
+		strings.Repeat("@", n), strings.Repeat(":", n), strings.Repeat("[", n), strings.Repeat("?", n), strings.Repeat("#", n),
+		strings.Repeat("a", n), strings.Repeat("\t", n), strings.Repeat("\xff", n), strings.Repeat("ü", n), strings.Repeat("ü.", n),
+		string(international), strings.Repeat("://", n), strings.Repeat("。", n),
+	} {
+		for _, start := range []string{"", "http://", "http://example.com/", "http://example.com?", "http://a@", "ü"} {
+			u, err := ParseURL(start + text)
+			if err == nil && len(u.Expressions(RuleV5)) == 0 {
+				t.Errorf("%.20q…: no expressions", start+text)
+			}
+		}
+	}
+}
+
+func texts(all []Expression) []string {
+	var texts []string
+	for _, e := range all {
+		texts = append(texts, e.Text)
+	}
+	return texts
+}
+
+// checkURL fails unless a URL is what every canonical URL must be.
+func checkURL(t *testing.T, input string, u URL) {
+	t.Helper()
+	text := u.String()
+	if again, err := ParseURL(text); err != nil || again != u {
+		t.Errorf("%q became %q, but that %q, %v", input, text, again, err)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r <= 0x20 || r >= 0x7f || r == '#' }) {
+		t.Errorf("%q became %q, with a byte that is not escaped", input, text)
+	}
+	checkCanonical(t, input, u.Host())
+	if !strings.HasPrefix(u.path, "/") || strings.Contains(u.path, "//") || strings.Contains(u.path+"/", "/../") || strings.Contains(u.path+"/", "/./") {
+		t.Errorf("%q became %q, with the path %q", input, text, u.path)
+	}
+	for name, rule := range rules {
+		checkExpressions(t, name, u, rule)
+	}
+}
+
+func checkExpressions(t *testing.T, name string, u URL, rule Rule) {
+	t.Helper()
+	all := u.Expressions(rule)
+	if len(all) == 0 || len(all) > 30 {
+		t.Errorf("%q has %d expressions by %s, want 1 to 30", u, len(all), name)
+		return
+	}
+	if exact := u.host.name + u.path + u.query; all[0].Text != exact && all[0].Text+"?" != exact {
+		t.Errorf("%q: the first expression by %s is %q, want the exact one", u, name, all[0].Text)
+	}
+	var seen, dns []string
+	for _, e := range all {
+		if slices.Contains(seen, e.Text) {
+			t.Errorf("%q has %q twice by %s", u, e.Text, name)
+		}
+		seen = append(seen, e.Text)
+		if e.DNS {
+			dns = append(dns, e.Text)
+		}
+	}
+	if want := u.Host().ExpressionsBy(rule); !slices.Equal(dns, want) {
+		t.Errorf("%q: the DNS sees %q by %s, want %q", u, dns, name, want)
+	}
+}
+
+func FuzzParseURL(f *testing.F) {
+	for _, seed := range []string{
+		"", ":", "://", "http://", "http://host/%25%32%35", "http://%31%36%38%2e%31/%2E%73/%77", "http://host%23.com/%257Ea",
+		"http://3279880203/blah", "www.google.com/blah/..", "http://www.google.com.../q?r?#s", "http://www.google.com/foo\tbar\rbaz\n2",
+		"http://\x01\x80.com/", "  http://a:b@www.gotaport.com:1234/  ", "http:// leadingspace.com/", "http://host.com//two?more//slashes",
+		"http%3A%2F%2Fwackyurl.com:80/", "http://[::ffff:1.2.3.4]:1/a/./b/../c", "http://b%C3%BCcher.example。/", "mailto:a@b.c",
+		`http://a\@b.c/`, "http://a@b@c%40d:1:2/", "ftp://u@[::1%25e]/", "http://\u00ad.ü..x_", "%2%35", "http://1.2.3.4.5/;?;",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		u, err := ParseURL(text)
+		if err != nil {
+			if u != (URL{}) || err.Error() == "" {
+				t.Errorf("ParseURL(%q) = %+v, %v", text, u, err)
+			}
+			return
+		}
+		checkURL(t, text, u)
+	})
+}

@@ -1,0 +1,272 @@
+package safebrowsing
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+
+	_ "github.com/coredns/coredns/plugin/tls"
+
+	"github.com/miekg/dns"
+)
+
+// selfSigned writes a certificate for 127.0.0.1 and its key.
+func selfSigned(t *testing.T) (certificate, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certificate = writeFile(t, dir, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	return certificate, writeFile(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw})))
+}
+
+// transports starts a CoreDNS that answers over UDP, TCP, TLS and HTTPS, each
+// with the same stanza, and returns how to ask over each.
+func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg, error) {
+	t.Helper()
+	certificate, key := selfSigned(t)
+	var corefile strings.Builder
+	for _, scheme := range []string{"", "tls://", "https://"} {
+		secure := ""
+		if scheme != "" {
+			secure = "tls " + certificate + " " + key
+		}
+		fmt.Fprintf(&corefile, "%s.:0 {\nbind 127.0.0.1\n%s\nsafebrowsing {\n%s\n}\nwhoami\n}\n", scheme, secure, stanza)
+	}
+	instance, err := caddy.Start(input(corefile.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := &tls.Config{InsecureSkipVerify: true} // the certificate is our own
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}}
+	t.Cleanup(func() {
+		client.CloseIdleConnections() // else the server waits for them
+		instance.ShutdownCallbacks()
+		instance.Stop()
+		instance.Wait()
+	})
+	all := map[string]func(*dns.Msg) (*dns.Msg, error){}
+	exchange := func(c *dns.Client, address string) func(*dns.Msg) (*dns.Msg, error) {
+		return func(m *dns.Msg) (*dns.Msg, error) {
+			answer, _, err := c.Exchange(m, address)
+			return answer, err
+		}
+	}
+	servers := instance.Servers()
+	slices.SortFunc(servers, func(a, b caddy.ServerListener) int {
+		return strings.Compare(fmt.Sprintf("%T", a), fmt.Sprintf("%T", b))
+	})
+	for _, s := range servers {
+		plain, secure := s.LocalAddr() != nil, s.Addr().String()
+		switch {
+		case plain:
+			all["udp"] = exchange(&dns.Client{Net: "udp", UDPSize: 4096}, s.LocalAddr().String())
+			all["tcp"] = exchange(&dns.Client{Net: "tcp"}, s.Addr().String())
+		case speaksHTTP(trust, secure):
+			all["https"] = func(m *dns.Msg) (*dns.Msg, error) { return askHTTPS(client, secure, m) }
+		default:
+			all["tls"] = exchange(&dns.Client{Net: "tcp-tls", TLSConfig: trust}, secure)
+		}
+	}
+	if len(all) != 4 {
+		t.Fatalf("Expected four transports, got %d", len(all))
+	}
+	return all
+}
+
+// speaksHTTP reports whether a TLS server offers HTTP/2.
+func speaksHTTP(trust *tls.Config, address string) bool {
+	trust = trust.Clone()
+	trust.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", address, trust)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	return conn.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+func askHTTPS(client *http.Client, address string, m *dns.Msg) (*dns.Msg, error) {
+	raw, err := m.Pack()
+	if err != nil {
+		return nil, err
+	}
+	r, err := client.Post("https://"+address+"/dns-query", "application/dns-message", bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	answer := new(dns.Msg)
+	return answer, answer.Unpack(body)
+}
+
+// ednses are the kinds of clients.
+var ednses = map[string]func(*dns.Msg){
+	"no EDNS": func(*dns.Msg) {},
+	"512":     func(m *dns.Msg) { m.SetEdns0(512, false) },
+	"1232":    func(m *dns.Msg) { m.SetEdns0(1232, false) },
+	"DO":      func(m *dns.Msg) { m.SetEdns0(1232, true) },
+	"CD":      func(m *dns.Msg) { m.SetEdns0(1232, false); m.CheckingDisabled = true },
+	"unknown option": func(m *dns.Msg) {
+		m.SetEdns0(1232, false)
+		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65002, Data: []byte("x")}}
+	},
+}
+
+// TestEveryModeTypeClientAndTransport is the matrix of all ways to be blocked.
+func TestEveryModeTypeClientAndTransport(t *testing.T) {
+	long := strings.Repeat("a23456789012345678901234567890123456789012345678901234567890123.", 3) + "blocked.example."
+	for _, mode := range []string{"nxdomain", "nodata", "refused", "sinkhole 192.0.2.66 2001:db8::66", "sinkhole 192.0.2.66"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			for transport, ask := range transports(t, "test blocked.example\nttl 77s\nrespond "+mode) {
+				for edns, prepare := range ednses {
+					for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS, dns.TypeSVCB, dns.TypeCNAME, dns.TypeANY} {
+						for _, qname := range []string{"bLocked.example.", long} {
+							m := new(dns.Msg).SetQuestion(qname, qtype)
+							prepare(m)
+							answer, err := ask(m)
+							if err != nil {
+								t.Fatalf("%s %s: %v", transport, edns, err)
+							}
+							if problem := problemOf(mode, m, answer); problem != "" {
+								t.Errorf("%s, %s, %s: %s in\n%v", transport, edns, dns.TypeToString[qtype], problem, answer)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// problemOf returns what is wrong with an answer to a blocked query, or "".
+func problemOf(mode string, q, m *dns.Msg) string {
+	question := q.Question[0]
+	wantRcode := map[string]int{"nxdomain": dns.RcodeNameError, "refused": dns.RcodeRefused}[mode]
+	var wantAnswer []string
+	if strings.HasPrefix(mode, "sinkhole") {
+		if question.Qtype == dns.TypeA || question.Qtype == dns.TypeANY {
+			wantAnswer = append(wantAnswer, "192.0.2.66")
+		}
+		if strings.Contains(mode, ":") && (question.Qtype == dns.TypeAAAA || question.Qtype == dns.TypeANY) {
+			wantAnswer = append(wantAnswer, "2001:db8::66")
+		}
+	}
+	var answers []string
+	for _, rr := range m.Answer {
+		answers = append(answers, strings.Fields(rr.String())[4])
+		if h := rr.Header(); h.Ttl != 77 || h.Name != question.Name {
+			return "TTL or owner of an answer"
+		}
+	}
+	negative := len(wantAnswer) == 0 && mode != "refused"
+	switch {
+	case m.Rcode != wantRcode || !slices.Equal(answers, wantAnswer):
+		return fmt.Sprintf("rcode or answers, want %s and %v", dns.RcodeToString[wantRcode], wantAnswer)
+	case m.Id != q.Id || !m.Response || !m.RecursionDesired || !m.RecursionAvailable || m.Truncated || m.AuthenticatedData || m.CheckingDisabled != q.CheckingDisabled:
+		return "bits"
+	case len(m.Question) != 1 || m.Question[0] != question:
+		return "question"
+	case negative != (len(m.Ns) == 1):
+		return "SOA"
+	case negative && (m.Ns[0].Header().Ttl != 77 || m.Ns[0].(*dns.SOA).Minttl != 77 || !dns.IsSubDomain(m.Ns[0].Header().Name, question.Name)):
+		return "SOA that does not make the answer cacheable for the TTL"
+	}
+	return problemOfEDNS(q, m)
+}
+
+func problemOfEDNS(q, m *dns.Msg) string {
+	asked, got := q.IsEdns0(), m.IsEdns0()
+	if asked == nil {
+		if got != nil {
+			return "EDNS to a client without"
+		}
+		return ""
+	}
+	if got == nil || got.Do() != asked.Do() || got.Version() != 0 || got.UDPSize() != asked.UDPSize() {
+		return "EDNS"
+	}
+	if text, blocked := ede(m); !blocked || text != "test" {
+		return "EDE"
+	}
+	if len(got.Option) != 1 {
+		return "options"
+	}
+	return ""
+}
+
+func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
+	file := writeFile(t, t.TempDir(), strings.Repeat("long-", 45)+".txt", "")
+	long := strings.Repeat("a23456789012345678901234567890123456789012345678901234567890123.", 3) + "blocked-by-a-list.example."
+	writeOver(t, file, long)
+	asks := transports(t, "block "+file)
+	m := new(dns.Msg).SetQuestion(long, dns.TypeA)
+	m.SetEdns0(512, false)
+	answer, err := asks["udp"](m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, blocked := ede(answer)
+	answer.Compress = true // as it was on the wire
+	if !blocked || answer.Truncated || len(answer.Ns) != 1 || answer.Len() > 512 || !strings.HasPrefix(text, "blocklist long-") {
+		t.Errorf("Expected an answer of 512 bytes with as much text as fits, got %d bytes and %q", answer.Len(), text)
+	}
+	if answer, err = asks["tcp"](m); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := ede(answer); len(text) != maxText {
+		t.Errorf("Expected a text of %d bytes over TCP, got %d", maxText, len(text))
+	}
+}
+
+func writeOver(t *testing.T, file, text string) {
+	t.Helper()
+	writeFile(t, file[:strings.LastIndexByte(file, '/')], file[strings.LastIndexByte(file, '/')+1:], text)
+}
+
+func TestPaddingIsAnsweredWithPadding(t *testing.T) {
+	asks := transports(t, "test blocked.example")
+	m := new(dns.Msg).SetQuestion("www.blocked.example.", dns.TypeA)
+	m.SetEdns0(1232, false)
+	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_PADDING{Padding: make([]byte, 20)}}
+	for transport, ask := range asks {
+		answer, err := ask(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if padded := answer.Len()%paddingBlock == 0; padded != (transport != "udp") {
+			t.Errorf("%s: Expected padding everywhere but over UDP, got %d bytes", transport, answer.Len())
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package safebrowsing
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/coredns/coredns/plugin/metadata"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// outcome is the decision about a query, for those who read metadata. A nil
+// outcome is that of a query whose metadata nobody reads: it costs nothing.
+type outcome struct {
+	decision atomic.Pointer[lookup.Decision] // nil: not decided yet
+}
+
+// announce publishes what will be decided, if the metadata plugin is in use. It
+// is done before the decision, since afterwards another goroutine may be at the
+// same map.
+func announce(ctx context.Context) *outcome {
+	if metadata.ValueFuncs(ctx) == nil {
+		return nil
+	}
+	o := new(outcome)
+	for label, text := range map[string]func(*lookup.Decision) string{
+		"verdict":    func(d *lookup.Decision) string { return d.Verdict.String() },
+		"threat":     func(d *lookup.Decision) string { return d.Threat.String() },
+		"list":       func(d *lookup.Decision) string { return d.List },
+		"expression": func(d *lookup.Decision) string { return d.Expression },
+		"decided_by": func(d *lookup.Decision) string { return d.By.String() },
+	} {
+		metadata.SetValueFunc(ctx, pluginName+"/"+label, func() string {
+			if d := o.decision.Load(); d != nil {
+				return text(d)
+			}
+			return ""
+		})
+	}
+	return o
+}
+
+func (o *outcome) set(d lookup.Decision) {
+	if o == nil {
+		return
+	}
+	kept := d // a copy of its own, so that d does not escape where nobody reads
+	o.decision.Store(&kept)
+}

@@ -1,0 +1,188 @@
+package safebrowsing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/caddy/caddyfile"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Offline is the plugin of one server block without a name server: the command
+// line asks it what the plugin would decide. It reads the lists that a CoreDNS
+// keeps, changes nothing, and only asks the server when it is told to. Close it
+// when it is no longer needed.
+type Offline struct {
+	plugin   *SafeBrowsing
+	settings settings
+	checker  *lookup.Checker
+	problems []error
+}
+
+// ReadCorefile returns the plugin of each server block of a Corefile that has
+// it.
+func ReadCorefile(path string) ([]*Offline, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	blocks, err := caddyfile.Parse(path, f, nil)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Offline
+	for _, block := range blocks {
+		tokens, ok := block.Tokens[pluginName]
+		if !ok {
+			continue
+		}
+		c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, tokens), ServerBlockKeys: block.Keys}
+		cfg, err := parse(c, rootOf(block))
+		if err != nil {
+			return nil, err
+		}
+		o, err := newOffline(cfg)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: no server block has %s", path, pluginName)
+	}
+	return all, nil
+}
+
+// rootOf returns the folder that the root plugin of a server block names.
+func rootOf(block caddyfile.ServerBlock) string {
+	if tokens := block.Tokens["root"]; len(tokens) == 2 {
+		return tokens[1].Text
+	}
+	return ""
+}
+
+// OpenFolder returns the plugin as it would be with the default properties and
+// the lists in a folder. Key and endpoint may be ""; lists nil are the default
+// ones.
+func OpenFolder(dir, endpoint, key string, lists []string) (*Offline, error) {
+	cfg := config{zones: []string{"."}, online: true}
+	cfg.settings = settings{db: dir, endpoint: endpoint, key: key, lists: defaultLists}
+	if lists != nil {
+		cfg.lists = strings.Join(lists, " ")
+	}
+	return newOffline(cfg)
+}
+
+func newOffline(cfg config) (*Offline, error) {
+	o := &Offline{plugin: &SafeBrowsing{config: cfg}, settings: cfg.settings}
+	if !cfg.online {
+		return o, nil
+	}
+	client, err := cfg.client(nil)
+	if err != nil {
+		return nil, err
+	}
+	database := new(lookup.Database)
+	schedule, err := updater.NewSchedule(nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(cfg.db); cfg.db != "" && err == nil {
+		if schedule, err = o.readFolder(database); err != nil {
+			return nil, err
+		}
+	}
+	o.checker, err = lookup.NewChecker(lookup.Config{
+		Mode: cfg.mode, Database: database, Threats: threatsOf(strings.Fields(cfg.lists)),
+		Searcher: updater.Pace(client, schedule, func(updater.Event) {}),
+	})
+	if err == nil {
+		o.plugin.engine = &engine{checker: o.checker}
+	}
+	return o, err
+}
+
+// readFolder publishes the lists of the folder and returns its schedule.
+func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, error) {
+	store, err := updater.OpenStore(o.settings.db, o.settings.origin())
+	if err != nil {
+		return nil, err
+	}
+	var lists []lookup.List
+	for _, name := range o.settings.stored() {
+		l, err := store.ReadList(name)
+		switch {
+		case err == nil:
+			lists = append(lists, lookup.List{Name: name, Set: l.Set, LikelySafe: name == globalCache})
+		case errors.Is(err, fs.ErrNotExist):
+			o.problems = append(o.problems, fmt.Errorf("list %s has not been fetched yet", name))
+		default:
+			o.problems = append(o.problems, err)
+		}
+	}
+	database.Publish(lists)
+	return updater.NewSchedule(store)
+}
+
+// Close ends what Confirm has begun.
+func (o *Offline) Close() {
+	if o.checker != nil {
+		o.checker.Close()
+	}
+}
+
+// Problems are lists that are missing or damaged: names in them are not found.
+func (o *Offline) Problems() []error { return o.problems }
+
+// Zones returns the zones whose names are checked, with their final dots.
+func (o *Offline) Zones() []string { return o.plugin.zones }
+
+// Folder returns where lists are kept, or "" if in memory only.
+func (o *Offline) Folder() string { return o.settings.db }
+
+// Endpoint returns the address of the server, or "" if there is none to ask.
+func (o *Offline) Endpoint() string {
+	if !o.plugin.online {
+		return ""
+	}
+	return o.settings.origin()
+}
+
+// Key returns the API key, or "".
+func (o *Offline) Key() string { return o.settings.key }
+
+// Lists returns the names of the lists that are kept.
+func (o *Offline) Lists() []string { return o.settings.stored() }
+
+// Resolvers returns the name servers that resolve the endpoint's name, as
+// "address:port"; none: the system's.
+func (o *Offline) Resolvers() []string { return strings.Fields(o.settings.resolvers) }
+
+// Check returns the decision about a host by what is known here, and whether a
+// query for it would have it confirmed by the server: then the verdict is
+// Unsure.
+func (o *Offline) Check(h lookup.Host) (d lookup.Decision, suspected bool) {
+	e := o.plugin.explainHost(h, h.String()+".")
+	return e.Decision, e.suspected
+}
+
+// Confirm returns the decision about a host, for which the server is asked if
+// need be and if its rules allow it now.
+func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
+	if !o.plugin.mine(h.String() + ".") {
+		return lookup.Decision{}
+	}
+	d, candidates := o.plugin.check(h)
+	if candidates != nil {
+		return o.checker.Confirm(candidates, nil).Wait(ctx)
+	}
+	return d
+}

@@ -1,0 +1,76 @@
+package safebrowsing
+
+import (
+	"encoding/json"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// structured says how to answer clients that ask for structured DNS errors
+// (draft-ietf-dnsop-structured-dns-error): with JSON in the text of the Extended
+// DNS Error. The zero value never does. All that the draft may still change is in
+// this file.
+type structured struct {
+	code     uint16   // of the EDNS option by which a client asks; 0: off
+	contacts []string // URIs of schemes mailto and tel
+}
+
+// Sub-errors of the draft.
+const (
+	suberrorMalware     = 1
+	suberrorPhishing    = 2
+	suberrorSpyware     = 4
+	suberrorDNSOperator = 6 // policy of the operator of this DNS server
+)
+
+// structuredError is the JSON of the draft.
+type structuredError struct {
+	Contacts      []string `json:"c,omitempty"`
+	Justification string   `json:"j,omitempty"`
+	Suberror      int      `json:"s,omitempty"`
+	Language      string   `json:"l,omitempty"` // demanded where there is a justification
+}
+
+// asked reports whether the client asked for a structured error: by an empty
+// option. One with data is not one of the draft.
+func (s structured) asked(r *dns.Msg) bool {
+	opt := r.IsEdns0()
+	if s.code == 0 || opt == nil {
+		return false
+	}
+	for _, o := range opt.Option {
+		if o, ok := o.(*dns.EDNS0_LOCAL); ok && o.Code == s.code && len(o.Data) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// text returns the JSON about a decision: with the reason in words, and without
+// it where that would be more than most bytes.
+func (s structured) text(d lookup.Decision, most int) string {
+	e := structuredError{Contacts: s.contacts, Justification: reason(d, false), Suberror: suberrorOf(d), Language: "en"}
+	raw, err := json.Marshal(e)
+	if err != nil || len(raw) > most {
+		e.Justification, e.Language = "", ""
+		raw, err = json.Marshal(e)
+	}
+	if err != nil || len(raw) > most {
+		return ""
+	}
+	return string(raw)
+}
+
+func suberrorOf(d lookup.Decision) int {
+	switch d.Threat {
+	case lookup.Malware, lookup.PotentiallyHarmfulApplication:
+		return suberrorMalware
+	case lookup.SocialEngineering:
+		return suberrorPhishing
+	case lookup.UnwantedSoftware:
+		return suberrorSpyware
+	}
+	return suberrorDNSOperator
+}
