@@ -56,7 +56,7 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 		t.Fatal(err)
 	}
 	e.start()
-	b.plugin.engine = e
+	b.plugin.engine.Store(e)
 	synctest.Wait()
 	return b
 }
@@ -97,7 +97,7 @@ func TestServerDownForADayInTheMiddleOfLoad(t *testing.T) {
 			listed = append(listed, fmt.Sprintf("host%d.example.com/", i))
 		}
 		b := newBubble(t, upstream, func(*SafeBrowsing) {}, listed...)
-		defer b.plugin.engine.stop()
+		defer b.plugin.engine.Load().stop()
 		b.google.JudgeSearchBackoff(true)
 		for _, e := range listed[:20] {
 			b.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
@@ -124,7 +124,7 @@ func TestServerDownForADayInTheMiddleOfLoad(t *testing.T) {
 			t.Error("Expected threats to be blocked before the server goes down")
 		}
 		down := time.Now()
-		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503, Delay: 50 * time.Millisecond})
+		b.google.Break("", 1<<30, protocoltest.Fault{Status: 503, Delay: 50 * time.Millisecond})
 		time.Sleep(24 * time.Hour)
 		wantBackoff(t, b.google.Requests("search"), down)
 		b.google.Repair()
@@ -166,7 +166,7 @@ func wantBackoff(t *testing.T, requests []protocoltest.Request, down time.Time) 
 func TestManyQueriesForOneCollidingNameMakeOneSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 30*time.Millisecond, func(*SafeBrowsing) {}, "shared.example.com/")
-		defer b.plugin.engine.stop()
+		defer b.plugin.engine.Load().stop()
 		b.google.Break("search", 1, protocoltest.Fault{Delay: 100 * time.Millisecond})
 		var wg sync.WaitGroup
 		for i := range 1000 {
@@ -195,7 +195,7 @@ func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t, 5*time.Millisecond, alter, "colliding.example.org/", "evil.example.com/")
-				defer b.plugin.engine.stop()
+				defer b.plugin.engine.Load().stop()
 				b.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 				if b.plugin.mode == lookup.Local {
 					b.google.SetCacheDuration(-1)
@@ -248,7 +248,7 @@ func TestModes(t *testing.T) {
 	for _, tc := range tests {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
-			defer b.plugin.engine.stop()
+			defer b.plugin.engine.Load().stop()
 			popular := sha256.Sum256([]byte("popular.example.com/"))
 			b.google.Publish(globalCache, [][]byte{popular[:]})
 			for _, e := range []string{"listed.example.com/", "listed.popular.example.com/", "unlisted.example.com/"} {
@@ -272,7 +272,7 @@ func TestModes(t *testing.T) {
 func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode, s.unsureFails = lookup.NoStorage, true })
-		defer b.plugin.engine.stop()
+		defer b.plugin.engine.Load().stop()
 		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503})
 		for i := range 10 {
 			m, _ := b.ask("192.0.2.1", fmt.Sprintf("host%d.example.com.", i))
@@ -280,5 +280,19 @@ func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
 				t.Errorf("Expected the answer as it is, got\n%v", m)
 			}
 		}
+	})
+}
+
+// Nor does one that is slow: late is not suspected where no list knows the name.
+func TestServerThatIsSlowFailsNoHostWithoutLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode, s.unsureFails = lookup.NoStorage, true })
+		defer b.plugin.engine.Load().stop()
+		b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 3 * time.Second})
+		m, took := b.ask("192.0.2.1", "host.example.com.")
+		if m.Rcode != dns.RcodeSuccess || m.Answer[0].Header().Ttl != maxUnsureTTL || took != defaultConfirmTimeout {
+			t.Errorf("Expected the answer with a short TTL after %s, took %s and got\n%v", defaultConfirmTimeout, took, m)
+		}
+		time.Sleep(5 * time.Second)
 	})
 }

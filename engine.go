@@ -63,6 +63,12 @@ func (s settings) origin() string {
 	return s.endpoint
 }
 
+// identity is whom a server takes us for. Its rules are for all engines of one
+// identity together, one after the other over reloads.
+type identity struct{ origin, key string }
+
+func (s settings) identity() identity { return identity{s.origin(), s.key} }
+
 // threatsOf returns the threats that lists of these names hold. A list whose
 // name is not one of Google's may hold any.
 func threatsOf(lists []string) (threats lookup.Threats) {
@@ -90,6 +96,7 @@ type engine struct {
 	settings settings
 	checker  *lookup.Checker
 	updater  *updater.Updater
+	schedule *updater.Schedule
 	client   *protocol.Client
 	reporter *reporter
 	ready    atomic.Bool
@@ -107,13 +114,13 @@ func newEngine(s settings, edge edge) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	store := e.openStore()
-	schedule, err := updater.NewSchedule(store)
+	store, err := e.openStore()
+	schedule := edge.schedule(s.identity(), store, e.reporter.report)
 	if err != nil {
-		e.reporter.report(updater.Event{Kind: updater.LoadFailed, Err: err})
+		schedule.Distrust() // a crash loop must not become a loop of requests
 	}
 	database := new(lookup.Database)
-	e.client = client
+	e.client, e.schedule = client, schedule
 	e.updater, err = updater.New(updater.Config{
 		Source:       client,
 		Database:     database,
@@ -144,16 +151,16 @@ func newEngine(s settings, edge edge) (*engine, error) {
 	return e, nil
 }
 
-func (e *engine) openStore() *updater.Store {
+// openStore returns a nil store without error if none is wanted.
+func (e *engine) openStore() (*updater.Store, error) {
 	if e.settings.db == "" {
-		return nil
+		return nil, nil
 	}
 	store, err := updater.OpenStore(e.settings.db, e.settings.origin())
 	if err != nil {
 		e.reporter.report(updater.Event{Kind: updater.StoreFailed, Err: err})
-		return nil
 	}
-	return store
+	return store, err
 }
 
 // start begins to keep the lists fresh, in a goroutine that ends with stop.
@@ -175,6 +182,23 @@ func (e *engine) stop() {
 type edge struct {
 	firstContact func() time.Duration // see updater.Config
 	transport    http.RoundTripper    // see protocol.Config
+	schedules    map[identity]*updater.Schedule
+}
+
+// schedule returns a schedule that goes on where the last one of the same
+// identity stands, whatever folder that had.
+func (e edge) schedule(id identity, store *updater.Store, report func(updater.Event)) *updater.Schedule {
+	schedule, err := updater.NewSchedule(store)
+	if err != nil {
+		report(updater.Event{Kind: updater.LoadFailed, Err: err})
+	}
+	if last := e.schedules[id]; last != nil {
+		schedule.Follow(last)
+	}
+	if e.schedules != nil {
+		e.schedules[id] = schedule
+	}
+	return schedule
 }
 
 // registry holds the engines of this process.
@@ -199,13 +223,18 @@ type holding struct {
 	generation uint64
 }
 
-var engines = registry{engines: make(map[settings]*shared), holdings: make(map[*SafeBrowsing]holding)}
+var engines = registry{
+	edge:     edge{schedules: make(map[identity]*updater.Schedule)},
+	engines:  make(map[settings]*shared),
+	holdings: make(map[*SafeBrowsing]holding),
+}
 
 // acquire returns the engine with these settings, which is started if there is
 // none.
 func (r *registry) acquire(holder *SafeBrowsing, s settings, generation uint64) (*engine, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.sweep(generation)
 	e := r.engines[s]
 	if e == nil {
 		made, err := newEngine(s, r.edge)
@@ -228,17 +257,36 @@ func (r *registry) release(holder *SafeBrowsing) {
 	r.drop(holder)
 }
 
-// releaseAfter ends the holds of all generations after one. CoreDNS does not
-// shut down a new instance whose listeners could not be bound: it only tells
-// the old one that the restart has failed.
-func (r *registry) releaseAfter(generation uint64) {
+// releaseDead ends the holds of instances that do not serve. CoreDNS does not shut down a new instance whose listeners could not
+// be bound: it only tells the old one that the restart has failed. It does so too
+// when the new instance serves and the old one could not be shut down in order.
+func (r *registry) releaseDead() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.sweep(0)
+}
+
+// sweep is releaseDead for callers that hold mu, and spares the generation that
+// is being started.
+func (r *registry) sweep(generation uint64) {
+	live := liveGenerations()
 	for holder, h := range r.holdings {
-		if h.generation > generation {
+		if h.generation != generation && !live[h.generation] {
 			r.drop(holder)
 		}
 	}
+}
+
+// ready reports whether all engines are.
+func (r *registry) ready() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.engines {
+		if !e.ready.Load() {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *registry) drop(holder *SafeBrowsing) {
@@ -253,11 +301,24 @@ func (r *registry) drop(holder *SafeBrowsing) {
 	}
 	delete(r.engines, h.settings)
 	e.stop()
+	if !r.knows(h.settings.identity()) {
+		e.schedule.ForgetLists()
+	}
 	for _, list := range h.settings.stored() {
 		if !r.keeps(list) {
 			forget(list)
 		}
 	}
+}
+
+// knows reports whether an engine has the identity. The caller holds mu.
+func (r *registry) knows(id identity) bool {
+	for s := range r.engines {
+		if s.identity() == id {
+			return true
+		}
+	}
+	return false
 }
 
 // keeps reports whether an engine keeps the list. The caller holds mu.

@@ -21,9 +21,15 @@ type held struct {
 }
 
 // settle ends the wait. A host that is blocked is answered at once, whether its
-// own servers answer or not.
+// own servers answer or not. A writer that panics has the name pass: here, unlike
+// in the query's own goroutine, the server would not catch it.
 func (h *held) settle(d lookup.Decision) {
 	defer close(h.settled)
+	defer func() {
+		if r := recover(); r != nil {
+			log.Errorf("Answering %q: panic: %v", h.query.msg.Question[0].Name, r)
+		}
+	}()
 	h.decision = d
 	h.query.decided(d)
 	if m := h.query.replacement(h.ResponseWriter, d); m != nil {
@@ -40,7 +46,7 @@ func (q *query) replacement(w dns.ResponseWriter, d lookup.Decision) *dns.Msg {
 		return nil
 	case d.Verdict == lookup.Unsafe:
 		return q.plugin.blocked(w, q.msg, d)
-	case d.Verdict == lookup.Unsure && q.plugin.unsureFails:
+	case d.Verdict == lookup.Unsure && d.List != "" && q.plugin.unsureFails: // suspected, not just unknown
 		return unconfirmed(q.msg, d)
 	}
 	return nil

@@ -78,7 +78,7 @@ func (q *query) checkTargets(w dns.ResponseWriter, targets []string) lookup.Deci
 	for _, target := range targets {
 		d, candidates := q.plugin.check(lookup.FromQname(target))
 		if candidates != nil {
-			waiting = append(waiting, q.plugin.engine.checker.Confirm(candidates, q.plugin.admit(w)))
+			waiting = append(waiting, q.plugin.engine.Load().checker.Confirm(candidates, q.plugin.admit(w)))
 		} else if d.Verdict == lookup.Unsafe {
 			decision, waiting = d, nil
 			break

@@ -1,6 +1,7 @@
 package safebrowsing
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,15 +9,27 @@ import (
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
+	"github.com/coredns/coredns/plugin"
 )
+
+// failing is a plugin whose shutdown fails when a reload would end it.
+const failing = "failing"
+
+func init() {
+	plugin.Register(failing, func(c *caddy.Controller) error {
+		c.Next()
+		c.OnShutdown(func() error { return errors.New("this plugin cannot be shut down") })
+		return nil
+	})
+}
 
 func TestMain(m *testing.M) {
 	clog.Discard()
 	caddy.Quiet = true
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
-		"root", "metadata", "reload", "bind", "ready", "prometheus", "errors", "log", "dnstap", "acl",
-		pluginName, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
+		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "acl",
+		pluginName, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
 	}
 	engines.edge.firstContact = func() time.Duration { return 0 } // real seconds are precious
 	m.Run()

@@ -59,7 +59,9 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 		}
 		fmt.Fprintf(&corefile, "%s.:0 {\nbind 127.0.0.1\n%s\nsafebrowsing {\n%s\n}\nwhoami\n}\n", scheme, secure, stanza)
 	}
+	caddyMu.Lock()
 	instance, err := caddy.Start(input(corefile.String()))
+	caddyMu.Unlock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +69,8 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}}
 	t.Cleanup(func() {
 		client.CloseIdleConnections() // else the server waits for them
+		caddyMu.Lock()
+		defer caddyMu.Unlock()
 		instance.ShutdownCallbacks()
 		instance.Stop()
 		instance.Wait()

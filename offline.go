@@ -105,7 +105,7 @@ func newOffline(cfg config) (*Offline, error) {
 		Searcher: updater.Pace(client, schedule, func(updater.Event) {}),
 	})
 	if err == nil {
-		o.plugin.engine = &engine{checker: o.checker}
+		o.plugin.engine.Store(&engine{checker: o.checker})
 	}
 	return o, err
 }

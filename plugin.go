@@ -19,6 +19,7 @@ package safebrowsing
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -35,7 +36,7 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	config
-	engine    *engine // from OnStartup to OnShutdown
+	engine    atomic.Pointer[engine] // from OnStartup to OnShutdown; nil: Safe Browsing is off
 	metrics   blockMetrics
 	monitored monitorLog
 }
@@ -64,8 +65,8 @@ func (s *SafeBrowsing) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dn
 	if decision.Verdict == lookup.Unsafe && !s.monitor {
 		return written(w, s.blocked(w, r, decision))
 	}
-	if decision.By != lookup.ByAllow {
-		w = q.inspected(w)
+	if s.inspect && decision.By != lookup.ByAllow {
+		w, r = q.inspected(w), r.Copy()
 	}
 	return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
 }
@@ -110,10 +111,11 @@ func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates
 	if d, ok := s.checkOwn(h); ok {
 		return d, nil
 	}
-	if s.engine == nil {
+	e := s.engine.Load()
+	if e == nil {
 		return lookup.Decision{}, nil
 	}
-	return s.engine.checker.Check(h)
+	return e.checker.Check(h)
 }
 
 // checkOwn decides on a host by the operator's own lists and test names.
@@ -139,7 +141,7 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 // longer than confirmTimeout from when the query came.
 func (s *SafeBrowsing) confirm(q query, w dns.ResponseWriter, candidates *lookup.Candidates) (int, error) {
 	q.deadline = time.Now().Add(s.confirmTimeout)
-	confirmation := s.engine.checker.Confirm(candidates, s.admit(w))
+	confirmation := s.engine.Load().checker.Confirm(candidates, s.admit(w))
 	h := &held{ResponseWriter: w, query: &q, settled: make(chan struct{})}
 	// The goroutine ends by the deadline at the latest, and is waited for below,
 	// also when a plugin panics: nobody may write once this function is left. It
@@ -150,7 +152,9 @@ func (s *SafeBrowsing) confirm(q query, w dns.ResponseWriter, candidates *lookup
 		h.settle(confirmation.Wait(ctx))
 	}()
 	defer func() { <-h.settled }()
-	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(h), q.msg)
+	// The next plugin gets a copy: forward, for one, changes the ID of the query
+	// while it is under way, and settle may answer that query at the same time.
+	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(h), q.msg.Copy())
 	<-h.settled
 	if h.replaced {
 		return dns.RcodeSuccess, nil

@@ -45,7 +45,7 @@ func (r *reporter) report(e updater.Event) {
 	case updater.ListRejected:
 		log.Errorf("Update of list %s is rejected, the %d entries before stay in force; it is fetched again in full, not before %s: %v", e.List, e.Entries, moment(e.Due), e.Err)
 	case updater.StoreFailed:
-		log.Errorf("Goes on without the disk: %v", e.Err)
+		log.Errorf("Goes on without the disk, at a start not before half an hour has passed (name a folder that can be written with db, or set db off): %v", e.Err)
 	case updater.WokeUp:
 		log.Info("Woke up from a suspend")
 	case updater.FirstContact:

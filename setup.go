@@ -22,7 +22,7 @@ func setup(c *caddy.Controller) error {
 	if err != nil {
 		return plugin.Error(pluginName, err)
 	}
-	if err := claimFolder(c, cfg.settings); err != nil {
+	if err := claim(c, cfg); err != nil {
 		return plugin.Error(pluginName, err)
 	}
 	s := &SafeBrowsing{config: cfg}
@@ -39,15 +39,31 @@ func setup(c *caddy.Controller) error {
 		if err != nil {
 			return plugin.Error(pluginName, err)
 		}
-		s.engine = e
+		s.engine.Store(e)
+		return nil
+	})
+	release := func() error {
+		engines.release(s)
+		return nil
+	}
+	// At the end of the process queries are served on after OnShutdown, for as
+	// long as health's lameduck lasts: the engine is kept till the very end. In a
+	// reload the servers have been stopped by then.
+	var restarting atomic.Bool
+	c.OnRestart(func() error {
+		restarting.Store(true)
 		return nil
 	})
 	c.OnShutdown(func() error {
-		engines.release(s)
+		if restarting.Load() {
+			return release()
+		}
 		return nil
 	})
+	c.OnFinalShutdown(release)
 	c.OnRestartFailed(func() error {
-		engines.releaseAfter(generation)
+		restarting.Store(false)
+		engines.releaseDead()
 		return nil
 	})
 	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
@@ -80,7 +96,8 @@ type instanceKey struct{}
 
 type instance struct {
 	generation uint64
-	folders    map[string]settings // who uses which folder
+	folders    map[string]settings   // who uses which folder
+	identities map[identity]settings // who asks which server
 }
 
 var generations atomic.Uint64
@@ -89,7 +106,7 @@ func instanceOf(c *caddy.Controller) *instance {
 	if i, ok := c.Get(instanceKey{}).(*instance); ok {
 		return i
 	}
-	i := &instance{generation: generations.Add(1), folders: make(map[string]settings)}
+	i := &instance{generation: generations.Add(1), folders: make(map[string]settings), identities: make(map[identity]settings)}
 	c.Set(instanceKey{}, i)
 	return i
 }
@@ -97,16 +114,36 @@ func instanceOf(c *caddy.Controller) *instance {
 // generationOf returns a number that grows with each reading of the Corefile.
 func generationOf(c *caddy.Controller) uint64 { return instanceOf(c).generation }
 
-// claimFolder refuses two engines in one folder: each would take the other's
-// lists for its own.
-func claimFolder(c *caddy.Controller, s settings) error {
+// liveGenerations are those of the instances that serve, or are being started.
+func liveGenerations() map[uint64]bool {
+	live := make(map[uint64]bool)
+	for _, i := range caddy.Instances() {
+		i.StorageMu.RLock()
+		if ours, ok := i.Storage[instanceKey{}].(*instance); ok {
+			live[ours.generation] = true
+		}
+		i.StorageMu.RUnlock()
+	}
+	return live
+}
+
+// claim refuses two engines that ask the same server with the same key, since
+// its rules are for both together, and two engines in one folder.
+func claim(c *caddy.Controller, cfg config) error {
+	if !cfg.online {
+		return nil
+	}
+	i, s := instanceOf(c), cfg.settings
+	if other, ok := i.identities[s.identity()]; ok && other != s {
+		return c.Errf("another server block asks %s with the same key but with other settings: make mode, lists, max_entries, db, resolver and cache of both equal", s.origin())
+	}
+	i.identities[s.identity()] = s
 	if s.db == "" {
 		return nil
 	}
-	folders := instanceOf(c).folders
-	if other, ok := folders[s.db]; ok && other != s {
-		return c.Errf("db %s is in use by another server block with other settings: give each its own db, or make their settings equal", s.db)
+	if other, ok := i.folders[s.db]; ok && other != s {
+		return c.Errf("db %s is in use by another server block with another key or endpoint: give each its own db", s.db)
 	}
-	folders[s.db] = s
+	i.folders[s.db] = s
 	return nil
 }

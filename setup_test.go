@@ -157,20 +157,30 @@ func TestWrongPlaceInTheOrderIsRefused(t *testing.T) {
 	}
 }
 
-func TestTwoEnginesInOneFolderAreRefused(t *testing.T) {
-	c := caddy.NewTestController("dns", "")
-	a, b := settings{key: "A", db: "/db"}, settings{key: "B", db: "/db"}
-	if err := claimFolder(c, a); err != nil {
-		t.Error(err)
+func TestTwoEnginesForOneKeyOrInOneFolderAreRefused(t *testing.T) {
+	with := func(key, db string, cache int) config {
+		return config{online: true, settings: settings{key: key, db: db, cache: cache}}
 	}
-	if err := claimFolder(c, a); err != nil {
-		t.Errorf("Expected equal settings to share a folder, got %v", err)
-	}
-	if err := claimFolder(c, b); err == nil || !strings.Contains(err.Error(), "own db") {
-		t.Errorf("Expected other settings to be refused, got %v", err)
-	}
-	b.db = ""
-	if err := claimFolder(c, b); err != nil {
-		t.Errorf("Expected db off to need no folder, got %v", err)
+	for _, tc := range []struct {
+		name         string
+		first, again config
+		want         string
+	}{
+		{"equal settings", with("A", "/db", 0), with("A", "/db", 0), ""},
+		{"another key in another folder", with("A", "/db", 0), with("B", "/other", 0), ""},
+		{"another key without folders", with("A", "", 0), with("B", "", 0), ""},
+		{"another key in the same folder", with("A", "/db", 0), with("B", "/db", 0), "own db"},
+		{"the same key in another folder", with("A", "/db", 0), with("A", "/other", 0), "with the same key"},
+		{"the same key with another cache", with("A", "", 0), with("A", "", 7), "with the same key"},
+		{"own lists only", config{}, config{}, ""},
+	} {
+		c := caddy.NewTestController("dns", "")
+		if err := claim(c, tc.first); err != nil {
+			t.Fatal(err)
+		}
+		err := claim(c, tc.again)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: Expected %q, got %v", tc.name, tc.want, err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +33,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
+
+// caddyMu is held while instances start and stop: CoreDNS has one at a time, and
+// does not guard their list against more.
+var caddyMu sync.Mutex
 
 // world is a Safe Browsing server over HTTP, a name server upstream, and a
 // CoreDNS between them and a client, all on real sockets.
@@ -131,7 +136,9 @@ func (w *world) corefile(properties ...string) string {
 // start starts CoreDNS and waits until it has been in touch with the server.
 func (w *world) start(corefile string) {
 	w.t.Helper()
+	caddyMu.Lock()
 	instance, err := caddy.Start(input(corefile))
+	caddyMu.Unlock()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -147,12 +154,21 @@ func (w *world) stop() {
 	if w.instance == nil {
 		return
 	}
+	caddyMu.Lock()
 	err := errors.Join(errors.Join(w.instance.ShutdownCallbacks()...), w.instance.Stop())
 	w.instance.Wait()
+	caddyMu.Unlock()
 	if err != nil {
 		w.t.Error(err)
 	}
 	w.instance = nil
+	engines.mu.Lock() // the process ends, and with it what it remembered
+	defer engines.mu.Unlock()
+	for id := range engines.edge.schedules {
+		if id.origin == w.endpoint {
+			delete(engines.edge.schedules, id)
+		}
+	}
 }
 
 // reload gives CoreDNS a new Corefile.
@@ -162,6 +178,14 @@ func (w *world) reload(corefile string) error {
 		w.instance = instance
 	}
 	return err
+}
+
+// takeOver makes the instance that serves the world's own, after a reload that
+// ended with an error though it had come so far.
+func (w *world) takeOver() {
+	for _, instance := range caddy.Instances() {
+		w.instance = instance
+	}
 }
 
 // address is where CoreDNS answers: a "udp" or "tcp" one.

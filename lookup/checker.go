@@ -150,7 +150,8 @@ func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].star
 
 // Check decides on a host without asking anyone ("Local List Mode", steps 1 to
 // 4). If candidates are returned the decision waits for Confirm. For a host in
-// no list it takes no lock and, up to six labels, does not allocate.
+// no list it takes no lock, but while a confirmed threat is in the cache, and, up
+// to six labels, does not allocate.
 func (c *Checker) Check(h Host) (Decision, *Candidates) {
 	lists := c.database.Lists()
 	threats := c.cache.holdsThreats()

@@ -20,7 +20,7 @@ func (u *Updater) update(ctx context.Context) {
 	updates, err := u.fetch(ctx, due)
 	now := time.Now()
 	if err != nil && ctx.Err() != nil { // shutting down, which is no failure
-		u.saved("", attempt.cancelled())
+		u.saved("", attempt.cancelled(due, now))
 		return
 	}
 	var results []result
@@ -107,6 +107,7 @@ func (u *Updater) apply(names []string, updates []Update) []result {
 		default:
 			u.lists[name] = l
 		}
+		u.cfg.Schedule.remember(u.lists[name])
 		results[i] = r
 	}
 	u.publish()

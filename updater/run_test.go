@@ -289,7 +289,7 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 		if len(first.reported(updater.LockBusy)) != 0 || len(second.reported(updater.LockBusy)) != 1 {
 			t.Error("the second is not told that the folder is in use, or the first is")
 		}
-		second.checkHeld("while it waits", "se-4b")
+		second.checkHeld("while it waits", "se-4b", 1, 2) // what the first one has saved
 		server.Publish("se-4b", entriesOf(3))
 		first.stop()
 		server.ClientStarted()
@@ -449,7 +449,7 @@ func TestNothingIsAskedBeforeItIsDue(t *testing.T) {
 }
 
 // A fetch that ends because the server is shut down is no failure: after the
-// restart it is done again at once.
+// restart it is done again soon.
 func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := protocoltest.New(t)
@@ -468,7 +468,7 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 		server.ClientStarted()
 		r = newRun(t, server, dir, "se-4b")
 		r.start()
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		r.checkHeld("after the restart", "se-4b", 1)
 		r.stop()

@@ -1,7 +1,11 @@
 package updater
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -105,15 +109,22 @@ func TestACrashBetweenRequestAndAnswerCountsAsAFailure(t *testing.T) {
 func TestACancelledRequestIsNoFailure(t *testing.T) {
 	inBubble(t, "the first", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).cancelled())
-		checkDue(t, s, 0)
+		must(t, begin(t, s, se).cancelled([]string{se}, time.Now()))
+		checkDue(t, s, time.Minute) // its answer may have come, and not have been read
+	})
+	inBubble(t, "after one with a minimum wait", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		success(t, s, begin(t, s, se), time.Hour)
+		time.Sleep(time.Hour)
+		must(t, begin(t, s, se).cancelled([]string{se}, time.Now()))
+		checkDue(t, s, time.Hour)
 	})
 	inBubble(t, "one after failures", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
 		must(t, begin(t, s, se).failed(time.Now(), 0))
 		time.Sleep(15 * time.Minute)
-		must(t, begin(t, s, se).cancelled())
-		checkDue(t, s, 0)
+		must(t, begin(t, s, se).cancelled([]string{se}, time.Now()))
+		checkDue(t, s, time.Minute)
 		must(t, begin(t, s, se).failed(time.Now(), 0))
 		checkDue(t, s, 30*time.Minute) // the second, not the third
 	})
@@ -207,12 +218,11 @@ func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
 
 func TestAWallClockThatWasSet(t *testing.T) {
 	saved := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	raw, err := json.Marshal(scheduleState{
-		Saved:  saved,
+	raw, err := encodeSchedule(scheduleState{
 		Fetch:  Clock{saved.Add(time.Hour), 1},
 		Search: Clock{saved.Add(2 * time.Hour), 2},
 		Lists:  map[string]ListClock{se: {Clock: Clock{saved.Add(3 * time.Hour), 0}}},
-	})
+	}, saved)
 	must(t, err)
 	for name, test := range map[string]struct{ by, rest time.Duration }{
 		"not at all":          {0, time.Hour},
@@ -245,8 +255,13 @@ func TestAFileFromTheFutureDoesNotLockTheServerOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
 		success(t, s, begin(t, s, se), time.Hour)
-		later := strings.ReplaceAll(string(read(t, s)), "2000-", "2077-")
-		must(t, s.store.writeSchedule([]byte(later)))
+		var saved savedSchedule
+		must(t, json.Unmarshal(read(t, s), &saved))
+		later := bytes.ReplaceAll(saved.Schedule, []byte("2000-"), []byte("2077-"))
+		sum := sha256.Sum256(later)
+		raw, err := json.Marshal(savedSchedule{hex.EncodeToString(sum[:]), later})
+		must(t, err)
+		must(t, s.store.writeSchedule(raw))
 		checkDue(t, ownedSchedule(t, s.store.dir, 0), time.Hour)
 	})
 }
@@ -286,7 +301,7 @@ func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
 		s, err := NewSchedule(openStore(t, dir))
 		must(t, err)
 		s.random = func() float64 { return 0 }
-		must(t, s.searched(time.Now(), &StatusError{Code: 429}))
+		must(t, s.searched(time.Now(), time.Now(), &StatusError{Code: 429}))
 		if loadErr, saveErr := s.own(); loadErr != nil || saveErr != nil {
 			t.Fatal(loadErr, saveErr)
 		}
@@ -309,5 +324,102 @@ func TestWithoutStoreTheScheduleLivesInMemory(t *testing.T) {
 	}
 	if fmt.Sprint(s.dueNow([]string{se}, time.Now().Add(30*time.Minute))) != "[se-4b]" {
 		t.Error("not due after the back-off")
+	}
+}
+
+// A router without a clock of its own boots hours behind; then the time comes
+// from the network, and the schedule is saved for another reason.
+func TestAClockThatIsSetForwardDoesNotCutAWaitOverTheNextRestart(t *testing.T) {
+	now := time.Now()
+	behind := time.Now().Add(-3 * time.Hour).Round(0) // the wall clock when the wait was set
+	set := behind.Add(5 * time.Hour)                  // as the wall showed it
+	state := scheduleState{Fetch: Clock{NotBefore: now.Add(5 * time.Hour)}}
+	if set.Equal(state.Fetch.NotBefore.Round(0)) {
+		t.Fatal("the clock was not behind")
+	}
+	raw, err := encodeSchedule(state, now)
+	must(t, err)
+	again, err := parseSchedule(raw, now.Round(0))
+	must(t, err)
+	if wait := again.Fetch.NotBefore.Sub(now); wait < 5*time.Hour-time.Second || wait > 5*time.Hour+time.Second {
+		t.Errorf("%s to wait after the restart, want the 5 h that were left", wait)
+	}
+}
+
+func TestAScheduleThatWasTamperedWithIsNotBelieved(t *testing.T) {
+	for name, tamper := range map[string]func([]byte) []byte{
+		"nothing":        func([]byte) []byte { return nil },
+		"null":           func([]byte) []byte { return []byte("null") },
+		"an empty one":   func([]byte) []byte { return []byte("{}") },
+		"another digit":  func(b []byte) []byte { return bytes.Replace(b, []byte("2000-"), []byte("9000-"), 1) },
+		"its first half": func(b []byte) []byte { return b[:len(b)/2] },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s := ownedSchedule(t, t.TempDir(), 0)
+			success(t, s, begin(t, s, se), 6*time.Hour)
+			must(t, s.store.writeSchedule(tamper(read(t, s))))
+			again, err := NewSchedule(openStore(t, s.store.dir))
+			if !errors.Is(err, ErrDamaged) {
+				t.Errorf("got %v, want that it is damaged", err)
+			}
+			wantDueIn(t, again, 30*time.Minute)
+		})
+	}
+}
+
+func TestASuccessThatWasUnderWayDoesNotEndAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := NewSchedule(nil)
+		must(t, err)
+		s.random = func() float64 { return 0 }
+		sent := time.Now()
+		time.Sleep(time.Second)
+		must(t, s.searched(sent, time.Now(), &StatusError{Code: 429, RetryAfter: time.Hour}))
+		must(t, s.searched(sent, time.Now(), nil))
+		for range 10 { // failures that were under way too count once
+			must(t, s.searched(sent, time.Now(), errors.New("time-out")))
+		}
+		if wait := s.searchWait(time.Now()); wait != time.Hour || s.state.Search.Failures != 1 {
+			t.Errorf("%s to wait after %d failures, want an hour after one", wait, s.state.Search.Failures)
+		}
+		time.Sleep(time.Hour)
+		must(t, s.searched(time.Now(), time.Now(), nil))
+		if wait := s.searchWait(time.Now()); wait > 0 {
+			t.Errorf("%s to wait after a success", wait)
+		}
+	})
+}
+
+func TestASuspendCountsAsTimePassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := NewSchedule(nil)
+		must(t, err)
+		success(t, s, begin(t, s, se), 6*time.Hour)
+		s.forward(5 * time.Hour)
+		wantDueIn(t, s, time.Hour)
+	})
+}
+
+func TestAScheduleThatFollowsGoesOnWhereTheLastOneStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, err := NewSchedule(nil)
+		must(t, err)
+		success(t, first, begin(t, first, se), 6*time.Hour)
+		second := ownedSchedule(t, t.TempDir(), 0)
+		second.Follow(first)
+		wantDueIn(t, second, 6*time.Hour)
+		second.Distrust() // it knows enough
+		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour))
+		if !second.catchUp() {
+			t.Error("there was nothing to catch up with")
+		}
+		wantDueIn(t, second, 9*time.Hour)
+	})
+}
+
+func wantDueIn(t *testing.T, s *Schedule, want time.Duration) {
+	t.Helper()
+	if got := s.due([]string{se}).Sub(time.Now()); got != want {
+		t.Errorf("due in %s, want %s", got, want)
 	}
 }

@@ -58,7 +58,7 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	if errors.Is(err, context.Canceled) {
 		return answer, err // shutting down: no failure
 	}
-	saveErr := p.schedule.searched(time.Now(), err)
+	saveErr := p.schedule.searched(now, time.Now(), err)
 	p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
 	if saveErr != nil {
 		p.report(Event{Kind: StoreFailed, Err: saveErr})
@@ -73,13 +73,15 @@ func (s *Schedule) searchWait(now time.Time) time.Duration {
 	return s.state.Search.NotBefore.Sub(now)
 }
 
-// searched notes the end of a search. Of several that fail at the same time
-// only one counts: they were under way together and say the same thing.
-func (s *Schedule) searched(now time.Time, err error) error {
+// searched notes the end, at now, of a search that was sent before. Searches that
+// were under way together when one failed say nothing new: further failures do
+// not count, and a success does not end the wait.
+func (s *Schedule) searched(sent, now time.Time, err error) error {
 	s.mu.Lock()
-	clock := s.state.Search
+	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
+	idle := err == nil && (together || s.state.Search == (Clock{}))
 	s.mu.Unlock()
-	if err == nil && clock == (Clock{}) || err != nil && clock.NotBefore.After(now) {
+	if idle {
 		return nil
 	}
 	return s.change(func(state *scheduleState) {
@@ -87,12 +89,21 @@ func (s *Schedule) searched(now time.Time, err error) error {
 			state.Search = Clock{}
 			return
 		}
-		if state.Search.NotBefore.After(now) { // another one was a moment faster
-			return
+		failures := state.Search.Failures
+		if together = !s.searchFailed.IsZero() && sent.Before(s.searchFailed); !together {
+			failures++
+			s.searchFailed = now
 		}
-		status, ok := errors.AsType[*StatusError](err)
-		refused := ok && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
-		wait := searchBackoff(state.Search.Failures+1, refused, s.random())
-		state.Search = state.Search.failed(now, wait, retryAfter(err))
+		wait := max(searchBackoff(failures, refused(err), s.random()), retryAfter(err))
+		if until := now.Add(wait); !together || until.After(state.Search.NotBefore) && refused(err) {
+			state.Search.NotBefore = until
+		}
+		state.Search.Failures = failures
 	})
+}
+
+// refused reports whether a server does not want to be asked.
+func refused(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
 }

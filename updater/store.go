@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/gofrs/flock"
 
@@ -27,6 +28,7 @@ type Store struct {
 	dir    string
 	origin string
 	lock   *flock.Flock
+	seen   map[string]time.Time // modification times of lists when changed looked
 }
 
 const (
@@ -46,7 +48,7 @@ func OpenStore(dir, origin string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the folder %s for lists: %w", dir, err)
 	}
-	return &Store{dir: dir, origin: origin, lock: flock.New(filepath.Join(dir, lockFile))}, nil
+	return &Store{dir: dir, origin: origin, lock: flock.New(filepath.Join(dir, lockFile)), seen: make(map[string]time.Time)}, nil
 }
 
 // ErrDamaged says that a file is not what was once written.
@@ -197,6 +199,17 @@ func (s *Store) writeSchedule(raw []byte) error {
 		_, err := w.Write(raw)
 		return err
 	})
+}
+
+// changed reports whether a file of the lists has changed since it was asked last.
+func (s *Store) changed(lists []string) (changed bool) {
+	for _, name := range lists {
+		info, err := os.Stat(filepath.Join(s.dir, name+listSuffix))
+		if err == nil && !info.ModTime().Equal(s.seen[name]) {
+			s.seen[name], changed = info.ModTime(), true
+		}
+	}
+	return changed
 }
 
 // clean removes what writers that died left behind. Only the holder of the lock

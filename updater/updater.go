@@ -39,6 +39,9 @@ type Updater struct {
 	// simulates a suspend, or a year.
 	sleep func(ctx context.Context, d time.Duration) error
 	slice time.Duration
+	// sinceBoot is a clock that goes on during a suspend, where the system has
+	// one; elsewhere it stands at zero and waits are longer by the suspend.
+	sinceBoot func() time.Duration
 }
 
 // New returns an Updater, or an error if the configuration makes no sense.
@@ -46,7 +49,7 @@ func New(cfg Config) (*Updater, error) {
 	if cfg.Source == nil || cfg.Database == nil || cfg.Schedule == nil {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
 	}
-	u := &Updater{cfg: cfg, lists: make(map[string]List), sleep: sleep, slice: sleepSlice}
+	u := &Updater{cfg: cfg, lists: make(map[string]List), sleep: sleep, slice: sleepSlice, sinceBoot: sinceBoot}
 	u.cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
 	u.cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
 	if u.cfg.Report == nil {
@@ -88,11 +91,23 @@ func (u *Updater) Load() bool {
 	return all
 }
 
+// load reads a list from disk, or else takes it over from the schedule that is
+// followed.
 func (u *Updater) load(name string) (List, error) {
-	if u.cfg.Store == nil {
-		return List{}, fs.ErrNotExist
+	var l List
+	err := fs.ErrNotExist
+	if u.cfg.Store != nil {
+		l, err = u.cfg.Store.LoadList(name)
 	}
-	return u.cfg.Store.LoadList(name)
+	if err != nil {
+		if recalled, ok := u.cfg.Schedule.recall(name); ok {
+			l, err = recalled, nil
+		}
+	}
+	if err == nil {
+		u.cfg.Schedule.remember(l)
+	}
+	return l, err
 }
 
 func (u *Updater) publish() {
@@ -120,12 +135,10 @@ func (u *Updater) report(kind Kind, name string, err error) {
 // a wake-up. If there is a Store it first waits for its lock, so that of several
 // processes or engines with the same folder only one asks the server.
 func (u *Updater) Run(ctx context.Context) error {
-	if u.cfg.Store != nil {
-		if err := u.acquire(ctx); err != nil {
-			return err
-		}
-		defer u.release()
+	if err := u.acquire(ctx); err != nil {
+		return err
 	}
+	defer u.release()
 	if len(u.cfg.Lists) == 0 {
 		u.cfg.Report(Event{Kind: FirstContact})
 		<-ctx.Done()
@@ -134,6 +147,10 @@ func (u *Updater) Run(ctx context.Context) error {
 	contact := time.Now().Add(u.cfg.FirstContact())
 	for first := true; ; {
 		due := u.cfg.Schedule.due(u.cfg.Lists)
+		if first && due.After(contact) && ctx.Err() == nil { // nothing more is to be waited for: it may take a day
+			u.cfg.Report(Event{Kind: FirstContact})
+			first = false
+		}
 		if contact.After(due) {
 			due = contact
 		}
@@ -157,39 +174,76 @@ func (u *Updater) Run(ctx context.Context) error {
 // lockRetry is how often a busy folder is tried again.
 const lockRetry = time.Second
 
-// acquire waits for the lock of the store and then reads anew what another
-// process or engine may have written since Load.
+// acquire waits for the Updater that this one follows to end, and for the lock of
+// the store, and then reads anew what they may have written since Load.
 func (u *Updater) acquire(ctx context.Context) error {
-	store := u.cfg.Store
-	locked, err := store.lock.TryLock()
-	if err == nil && !locked {
-		u.cfg.Report(Event{Kind: LockBusy})
-		_, err = store.lock.TryLockContext(ctx, lockRetry)
-	}
-	if ctx.Err() != nil {
-		store.lock.Close() // it may have been taken all the same
+	schedule := u.cfg.Schedule
+	select {
+	case schedule.turn <- struct{}{}:
+	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err != nil {
-		// No lock to be had here (a read-only or odd file system). Go on: a
-		// second process is less likely than a use for fresh lists.
-		u.cfg.Report(Event{Kind: StoreFailed, Err: fmt.Errorf("locking the folder: %w", err)})
+	stale := schedule.catchUp()
+	if u.cfg.Store != nil {
+		waited, err := u.lock(ctx)
+		if err != nil {
+			u.release()
+			return err
+		}
+		stale = stale || waited
+		u.cfg.Store.clean()
+		loadErr, saveErr := schedule.own()
+		if loadErr != nil {
+			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
+		}
+		if u.saved("", saveErr); saveErr != nil {
+			schedule.Distrust()
+		}
 	}
-	store.clean()
-	loadErr, saveErr := u.cfg.Schedule.own()
-	if loadErr != nil {
-		u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
-	}
-	u.saved("", saveErr)
-	if !locked {
+	if stale {
 		u.Load()
 	}
+	schedule.unfollow()
 	return nil
 }
 
+// lock takes the lock of the store, for as long as it takes, and reports whether
+// it had to wait. Meanwhile lists that another process updates are loaded.
+func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
+	store := u.cfg.Store
+	for tries := 0; ; tries++ {
+		locked, err := store.lock.TryLock()
+		if locked {
+			return waited, nil
+		}
+		if err != nil {
+			// No lock to be had here (an odd file system). Go on: a second
+			// process is less likely than a use for fresh lists.
+			u.saved("", fmt.Errorf("locking the folder: %w", err))
+			return waited, nil
+		}
+		if tries == 0 {
+			u.cfg.Report(Event{Kind: LockBusy})
+		} else if tries%lookEvery == 0 && store.changed(u.cfg.Lists) {
+			u.Load()
+		}
+		waited = true
+		if err := sleep(ctx, lockRetry); err != nil {
+			return waited, err
+		}
+	}
+}
+
+// lookEvery is how many tries to take the lock lie between looks at the lists of
+// the process that has it.
+const lookEvery = 30
+
 func (u *Updater) release() {
 	u.cfg.Schedule.disown()
-	u.cfg.Store.lock.Close()
+	if u.cfg.Store != nil {
+		u.cfg.Store.lock.Close()
+	}
+	<-u.cfg.Schedule.turn
 }
 
 // sleepSlice bounds one sleep, so that a wake-up is noticed soon after it.
@@ -202,7 +256,7 @@ const overshoot = 15 * time.Second
 // to have been suspended.
 func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err error) {
 	for {
-		before := time.Now()
+		before, booted := time.Now(), u.sinceBoot()
 		wait := min(due.Sub(before), u.slice)
 		if wait <= 0 {
 			return false, ctx.Err()
@@ -210,9 +264,15 @@ func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err
 		if err := u.sleep(ctx, wait); err != nil {
 			return false, err
 		}
-		// The monotonic clock may stand still during a suspend, so the wall
-		// clock is asked. Setting it forward looks the same and does no harm.
-		if time.Now().Round(0).Sub(before.Round(0)) > wait+overshoot {
+		// The monotonic clock, which the waits are measured by, stands still
+		// during a suspend; that since boot does not, and unlike the wall clock
+		// it cannot be set.
+		now := time.Now()
+		if suspended := u.sinceBoot() - booted - now.Sub(before); suspended > overshoot {
+			u.cfg.Schedule.forward(suspended)
+			return true, nil
+		}
+		if now.Round(0).Sub(before.Round(0)) > wait+overshoot {
 			return true, nil
 		}
 	}

@@ -149,6 +149,9 @@ func (r *referee) learnSearch(x *exchange, how outcome, at time.Time) {
 		r.updatesBefore, r.searchesBefore = r.updates, r.searches.backoff
 		r.searches.backoff.fail(x.note.Status, at)
 	case received:
-		r.searches.backoff = searchBackoff{}
+		// One that was under way when another was refused does not end the wait.
+		if !at.Before(r.searches.backoff.notBefore) {
+			r.searches.backoff = searchBackoff{}
+		}
 	}
 }

@@ -1,0 +1,145 @@
+package safebrowsing
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/coredns/coredns/plugin/health"
+	"github.com/coredns/coredns/plugin/test"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// Without a cache behind, the next plugin is forward itself, which changes the ID
+// of the query that it is given for as long as upstream takes.
+func TestBlockedAnswerHasTheIDOfItsQuery(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = startUpstream(t, 300*time.Millisecond)
+	w.threaten("evil.example.com/")
+	w.google.Break("search", 1, protocoltest.Fault{Delay: 50 * time.Millisecond})
+	w.start(strings.Replace(w.corefile(), "\tcache\n", "", 1))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // the client refuses another ID
+}
+
+func TestReadyAfterARestartInTheMiddleOfABackoff(t *testing.T) {
+	w := newWorld(t)
+	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
+	w.start(w.corefile())
+	w.eventually("the first contact", func() bool { return w.engine().ready.Load() })
+	w.stop()
+	w.google.ClientStarted()
+	w.start(w.corefile())
+	w.eventually("readiness, though nothing may be asked for a quarter of an hour", func() bool { return w.engine().ready.Load() })
+	if n := len(w.google.Requests("batchGet")); n != 1 {
+		t.Errorf("Expected one request, got %d", n)
+	}
+}
+
+func TestReloadWithOtherSettingsKeepsWaitsAndListsWithoutADisk(t *testing.T) {
+	w := newWorld(t)
+	w.db = "off"
+	w.threaten("evil.example.com/")
+	w.start(w.corefile())
+	w.updated(1)
+	for i := range 4 {
+		w.google.ClientStarted()
+		if err := w.reload(w.corefile(fmt.Sprint("cache ", 100+i))); err != nil {
+			t.Fatal(err)
+		}
+		w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	}
+	if n := len(w.google.Requests("batchGet")); n != 1 {
+		t.Errorf("Expected one request for lists, got %d", n)
+	}
+}
+
+// CoreDNS tells the old instance that the restart has failed also when the new one
+// serves already.
+func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
+	for name, settings := range map[string]string{"the same engine": "ttl 50s", "another engine": "cache 77"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.threaten("evil.example.com/")
+			w.start(strings.Replace(w.corefile(), "\tcache\n", "\tfailing\n\tcache\n", 1))
+			w.updated(1)
+			w.google.ClientStarted()
+			if err := w.reload(w.corefile(settings)); err == nil {
+				t.Fatal("Expected the failure of the other plugin")
+			}
+			w.takeOver()
+			if len(engines.engines) != 1 || len(engines.holdings) != 1 {
+				t.Errorf("Expected one engine with one holder, got %d with %d", len(engines.engines), len(engines.holdings))
+			}
+			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+		})
+	}
+}
+
+func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(".:0 {\n\tbind 127.0.0.1\n\tforward . " + w.upstream + "\n}\n") // without our plugin
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	if err := w.reload(strings.Replace(w.corefile(), ".:0", ".:"+port, 1)); err == nil {
+		t.Fatal("Expected the reload to fail")
+	}
+	// Nobody tells our plugin, but the next engine finds it out.
+	w.google.ClientStarted()
+	if err := w.reload(w.corefile("cache 77")); err != nil {
+		t.Fatal(err)
+	}
+	if len(engines.engines) != 1 || len(engines.holdings) != 1 {
+		t.Errorf("Expected one engine with one holder, got %d with %d", len(engines.engines), len(engines.holdings))
+	}
+}
+
+// While health keeps a server that ends in service, for its load balancer to find
+// out, it protects as before.
+func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 1s\n\t}", 1))
+	w.updated(1)
+	done := make(chan struct{})
+	go func() { defer close(done); w.stop() }()
+	time.Sleep(300 * time.Millisecond)
+	m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
+	answer, err := dns.Exchange(m, w.address("udp"))
+	if err != nil || answer.Rcode != dns.RcodeNameError {
+		t.Errorf("Expected to be blocked while the server is in lameduck, got %v\n%v", err, answer)
+	}
+	<-done
+}
+
+func TestPanicOfAWriterDoesNotEndTheServer(t *testing.T) {
+	lines := captureLog(t)
+	b := &held{
+		ResponseWriter: new(panics),
+		query:          &query{plugin: &SafeBrowsing{}, ctx: t.Context(), msg: new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)},
+		settled:        make(chan struct{}),
+	}
+	b.settle(unsafeDecision)
+	<-b.settled
+	if len(lines.about("panic")) != 1 {
+		t.Error("Expected a line about the panic")
+	}
+}
+
+// panics is a writer that does.
+type panics struct{ test.ResponseWriter }
+
+func (*panics) WriteMsg(*dns.Msg) error { panic("no") }
+
+var unsafeDecision = lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.Malware}
