@@ -2,6 +2,7 @@ package safebrowsing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -219,7 +220,7 @@ type shared struct {
 // holding is the hold of a server block, which belongs to the generation of the
 // Corefile that it was read from.
 type holding struct {
-	settings   settings
+	engine     *shared // nil: Safe Browsing is off
 	generation uint64
 }
 
@@ -229,25 +230,36 @@ var engines = registry{
 	holdings: make(map[*SafeBrowsing]holding),
 }
 
-// acquire returns the engine with these settings, which is started if there is
-// none.
-func (r *registry) acquire(holder *SafeBrowsing, s settings, generation uint64) (*engine, error) {
+// acquire gives a server block its lists and the engine with its settings, which
+// is started if there is none.
+func (r *registry) acquire(holder *SafeBrowsing, generation uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(generation)
+	files, err := holder.openOwn()
+	if err != nil {
+		return err
+	}
+	holder.files.Store(&files)
+	if !holder.online {
+		r.holdings[holder] = holding{generation: generation}
+		return nil
+	}
+	s := holder.settings
 	e := r.engines[s]
 	if e == nil {
 		made, err := newEngine(s, r.edge)
 		if err != nil {
-			return nil, fmt.Errorf("starting: %w", err)
+			return errors.Join(fmt.Errorf("starting: %w", err), closeOwn(files))
 		}
 		made.start()
 		e = &shared{engine: made}
 		r.engines[s] = e
 	}
 	e.holders++
-	r.holdings[holder] = holding{settings: s, generation: generation}
-	return e.engine, nil
+	r.holdings[holder] = holding{engine: e, generation: generation}
+	holder.engine.Store(e.engine)
+	return nil
 }
 
 // release ends the hold of a server block, and with the last one the engine.
@@ -295,16 +307,20 @@ func (r *registry) drop(holder *SafeBrowsing) {
 		return
 	}
 	delete(r.holdings, holder)
-	e := r.engines[h.settings]
+	closeOwn(*holder.files.Load())
+	e := h.engine
+	if e == nil {
+		return
+	}
 	if e.holders--; e.holders > 0 {
 		return
 	}
-	delete(r.engines, h.settings)
+	delete(r.engines, e.settings)
 	e.stop()
-	if !r.knows(h.settings.identity()) {
+	if !r.knows(e.settings.identity()) {
 		e.schedule.ForgetLists()
 	}
-	for _, list := range h.settings.stored() {
+	for _, list := range e.settings.stored() {
 		if !r.keeps(list) {
 			forget(list)
 		}

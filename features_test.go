@@ -331,7 +331,7 @@ func TestNegativeAnswersAreKeptExactlyTheTTL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { front.ShutdownCallbacks(); front.Stop(); front.Wait() }()
+			defer func() { front.ShutdownCallbacks(); front.Stop() }()
 			asked := func() float64 { return metric(t, "verdicts_total", "decided_by", "test") }
 			ask := func() {
 				m := new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA)

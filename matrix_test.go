@@ -73,7 +73,6 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 		defer caddyMu.Unlock()
 		instance.ShutdownCallbacks()
 		instance.Stop()
-		instance.Wait()
 	})
 	all := map[string]func(*dns.Msg) (*dns.Msg, error){}
 	exchange := func(c *dns.Client, address string) func(*dns.Msg) (*dns.Msg, error) {

@@ -83,6 +83,11 @@ func OpenFolder(dir, endpoint, key string, lists []string) (*Offline, error) {
 
 func newOffline(cfg config) (*Offline, error) {
 	o := &Offline{plugin: &SafeBrowsing{config: cfg}, settings: cfg.settings}
+	files, err := cfg.openOwn()
+	if err != nil {
+		return nil, err
+	}
+	o.plugin.files.Store(&files)
 	if !cfg.online {
 		return o, nil
 	}
@@ -134,6 +139,7 @@ func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, erro
 
 // Close ends what Confirm has begun.
 func (o *Offline) Close() {
+	closeOwn(*o.plugin.files.Load())
 	if o.checker != nil {
 		o.checker.Close()
 	}

@@ -1,64 +1,54 @@
 package safebrowsing
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"os"
-	"strings"
+	"errors"
 
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
-// ownList is a list of the operator's own.
-type ownList struct {
-	file  string // as the Corefile names it
-	names lookup.Names
+// ownFile is a list of the operator's own, as the Corefile names it.
+type ownFile struct {
+	path  string
+	allow bool // names in it are never blocked; else names in it are blocked
 }
 
-// maxBadLines is how many bad lines of a file are logged one by one.
-const maxBadLines = 5
+// corefileHosts is what the hosts that the Corefile allows are called as a list.
+const corefileHosts = "Corefile"
 
-// readOwnList reads a file with one host a line. Empty lines and what follows a
-// '#' are left out. A line that is no host is logged and left out too: one slip
-// must not cost the protection of all other lines.
-func readOwnList(name, path string) (ownList, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return ownList{}, err
+// openOwn loads the operator's lists, or shares those that are loaded already.
+func (c *config) openOwn() (files []*ownlist.File, err error) {
+	if len(c.hosts) > 0 {
+		files = append(files, ownlist.Hosts(corefileHosts, c.hosts))
 	}
-	defer f.Close()
-	hosts, bad, err := parseOwnList(f)
-	if err != nil {
-		return ownList{}, fmt.Errorf("reading %s: %w", path, err)
-	}
-	for _, line := range bad[:min(len(bad), maxBadLines)] {
-		log.Warningf("%s:%d is no host and is left out: %.80q", path, line.number, line.text)
-	}
-	if len(bad) > maxBadLines {
-		log.Warningf("%s: %d more lines are no hosts and are left out", path, len(bad)-maxBadLines)
-	}
-	return ownList{file: name, names: lookup.NewNames(hosts)}, nil
-}
-
-type badLine struct {
-	number int
-	text   string
-}
-
-func parseOwnList(r io.Reader) (hosts []lookup.Host, bad []badLine, err error) {
-	lines := bufio.NewScanner(r)
-	for number := 1; lines.Scan(); number++ {
-		text, _, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "\uFEFF"), "#")
-		text = strings.TrimSpace(text)
-		if text == "" {
-			continue
+	for _, own := range c.own {
+		f, err := ownlist.Open(own.path, own.allow, reportOwn)
+		if err != nil {
+			return nil, errors.Join(err, closeOwn(files))
 		}
-		if h, ok := lookup.ParseHost(text); ok && !strings.ContainsAny(text, " \t") {
-			hosts = append(hosts, h)
-		} else {
-			bad = append(bad, badLine{number, text})
-		}
+		files = append(files, f)
 	}
-	return hosts, bad, lines.Err()
+	return files, nil
+}
+
+func closeOwn(files []*ownlist.File) error {
+	for _, f := range files {
+		f.Close()
+	}
+	return nil
+}
+
+// reportOwn turns what happens to a list into log lines.
+func reportOwn(e ownlist.Event) {
+	switch e := e.(type) {
+	case ownlist.Loaded:
+		for _, line := range e.BadLines {
+			log.Warningf("%s:%d is no entry of a list and is left out: %q", e.Path, line.Number, line.Text)
+		}
+		if more := e.Bad - len(e.BadLines); more > 0 {
+			log.Warningf("%s: %d more lines are no entries and are left out", e.Path, more)
+		}
+		log.Infof("List %s is in force with %d names; %d entries that DNS cannot see are left out", e.Path, e.Entries, e.Skipped)
+	case ownlist.Failed:
+		log.Errorf("List %s stays as it was: %v", e.Path, e.Err)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/durations"
 	pkgparse "github.com/coredns/coredns/plugin/pkg/parse"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -22,10 +23,10 @@ import (
 
 // config is what stands in the Corefile for one server block.
 type config struct {
-	zones  plugin.Zones // names to check
-	except plugin.Zones // of those, names that are not checked
-	allow  []ownList
-	block  []ownList
+	zones  plugin.Zones        // names to check
+	except plugin.Zones        // of those, names that are not checked
+	own    []ownFile           // lists of the operator's own
+	hosts  []ownlist.HostEntry // that the Corefile allows
 	reply
 	confirmTimeout time.Duration  // from when the query came; default 500 ms
 	unsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
@@ -57,10 +58,9 @@ const (
 type parser struct {
 	*caddy.Controller
 	config
-	root       string          // what relative file names are relative to
-	given      map[string]bool // properties that were there
-	allowHosts []lookup.Host
-	testNames  []lookup.Host
+	root      string          // what relative file names are relative to
+	given     map[string]bool // properties that were there
+	testNames []lookup.Host
 }
 
 // properties are the words of a stanza. Each is read by a function that gets
@@ -81,7 +81,7 @@ var properties = map[string]struct {
 	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
 	"resolver":        {1, -1, false, "ADDRESS...", (*parser).resolver},
 	"block":           {1, -1, true, "FILE...", (*parser).blockFiles},
-	"allow":           {1, -1, true, "FILE|HOST...", (*parser).allowed},
+	"allow":           {1, -1, true, "FILE|HOST [until DATE]...", (*parser).allowed},
 	"except":          {1, -1, true, "ZONES...", (*parser).exceptZones},
 	"respond":         {1, 3, false, "nxdomain|nodata|refused|sinkhole IPV4 [IPV6]", (*parser).respondWith},
 	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},
@@ -145,12 +145,10 @@ func (p *parser) finish() error {
 	p.online = p.key != "" || p.endpoint != ""
 	p.google = p.endpoint == "" || p.endpoint == protocol.DefaultEndpoint
 	p.tests = lookup.NewNames(p.testNames)
-	if !p.online && len(p.block) == 0 && p.tests.Len() == 0 {
+	blocks := slices.ContainsFunc(p.own, func(f ownFile) bool { return !f.allow })
+	if !p.online && !blocks && p.tests.Len() == 0 {
 		return p.Err("nothing to block: add api_key KEY, api_key_file FILE or $" + keyVariable +
 			" for Safe Browsing, endpoint URL for a server of your own, or block FILE for a list of your own")
-	}
-	if len(p.allowHosts) > 0 {
-		p.allow = append(p.allow, ownList{file: "Corefile", names: lookup.NewNames(p.allowHosts)})
 	}
 	if !p.online {
 		p.settings = settings{}
@@ -317,32 +315,49 @@ func (p *parser) resolver(args []string) error {
 
 func (p *parser) blockFiles(args []string) error {
 	for _, name := range args {
-		l, err := readOwnList(name, p.path(name))
-		if err != nil {
+		if err := p.ownFile(name, false); err != nil {
 			return err
 		}
-		p.block = append(p.block, l)
 	}
 	return nil
 }
 
-// allowed reads files and hosts. An argument with a slash, or one that names a
-// file that is there, is a file.
+// ownFile notes a file, which must be readable now. It is loaded at the start.
+func (p *parser) ownFile(name string, allow bool) error {
+	f, err := os.Open(p.path(name))
+	if err != nil {
+		return err
+	}
+	p.own = append(p.own, ownFile{path: p.path(name), allow: allow})
+	return f.Close()
+}
+
+// allowed reads files and hosts, the latter with "until" and a date if that is so.
+// An argument with a slash, or one that names a file that is there, is a file.
 func (p *parser) allowed(args []string) error {
-	for _, arg := range args {
-		if _, err := os.Stat(p.path(arg)); err != nil && !strings.ContainsRune(arg, filepath.Separator) {
-			host, ok := lookup.ParseHost(arg)
-			if !ok {
-				return errors.New(strconv.Quote(arg) + " is neither a file nor a host")
+	for ; len(args) > 0; args = args[1:] {
+		if _, err := os.Stat(p.path(args[0])); err == nil || strings.ContainsRune(args[0], filepath.Separator) {
+			if err := p.ownFile(args[0], true); err != nil {
+				return err
 			}
-			p.allowHosts = append(p.allowHosts, host)
 			continue
 		}
-		l, err := readOwnList(arg, p.path(arg))
-		if err != nil {
-			return err
+		host, ok := lookup.ParseHost(args[0])
+		if !ok {
+			return errors.New(strconv.Quote(args[0]) + " is neither a file nor a host")
 		}
-		p.allow = append(p.allow, l)
+		entry := ownlist.HostEntry{Host: host}
+		if len(args) > 1 && args[1] == "until" {
+			if len(args) == 2 {
+				return errors.New("until takes a date such as 2027-01-31")
+			}
+			day, err := time.Parse(time.DateOnly, args[2])
+			if err != nil {
+				return errors.New(strconv.Quote(args[2]) + " is not a date such as 2027-01-31")
+			}
+			entry.Until, args = day.AddDate(0, 0, 1), args[2:]
+		}
+		p.hosts = append(p.hosts, entry)
 	}
 	return nil
 }

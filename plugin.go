@@ -27,6 +27,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -36,7 +37,8 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	config
-	engine    atomic.Pointer[engine] // from OnStartup to OnShutdown; nil: Safe Browsing is off
+	engine    atomic.Pointer[engine]          // from OnStartup to OnShutdown; nil: Safe Browsing is off
+	files     atomic.Pointer[[]*ownlist.File] // the operator's lists, from OnStartup to OnShutdown
 	metrics   blockMetrics
 	monitored monitorLog
 }
@@ -118,20 +120,22 @@ func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates
 	return e.checker.Check(h)
 }
 
-// checkOwn decides on a host by the operator's own lists and test names.
+// checkOwn decides on a host by the operator's own lists, of whose entries the most
+// specific wins, and by test names.
 func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
-	for _, l := range s.allow {
-		if l.names.Covers(h) {
-			return lookup.Decision{By: lookup.ByAllow, List: l.file}, true
-		}
+	var match ownlist.Match
+	var found bool
+	if files := s.files.Load(); files != nil && len(*files) > 0 {
+		match, found = ownlist.Best(*files, h, time.Now())
+	}
+	if found && match.Allow {
+		return lookup.Decision{By: lookup.ByAllow, List: match.File}, true
 	}
 	if s.tests.Covers(h) {
 		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: "test", Expression: h.String() + "/"}, true
 	}
-	for _, l := range s.block {
-		if l.names.Contains(h) {
-			return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, List: l.file, Expression: h.String() + "/"}, true
-		}
+	if found {
+		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, List: match.File, Expression: match.Name(h) + "/"}, true
 	}
 	return lookup.Decision{}, false
 }

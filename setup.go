@@ -33,13 +33,10 @@ func setup(c *caddy.Controller) error {
 	c.OnStartup(func() error {
 		if !cfg.online {
 			log.Info("Safe Browsing is off: to switch it on set api_key, api_key_file or $" + keyVariable + "; the operator's own lists are in force")
-			return nil
 		}
-		e, err := engines.acquire(s, cfg.settings, generation)
-		if err != nil {
+		if err := engines.acquire(s, generation); err != nil {
 			return plugin.Error(pluginName, err)
 		}
-		s.engine.Store(e)
 		return nil
 	})
 	release := func() error {

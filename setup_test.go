@@ -34,7 +34,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c config) bool { return c.key == "KEYINFILE" }},
 		{"endpoint without a key", "safebrowsing {\nendpoint http://127.0.0.1:1/\n}", func(c config) bool { return c.online && c.endpoint == "http://127.0.0.1:1" }},
 		{"own lists alone", "safebrowsing {\nblock " + own + "\n}", func(c config) bool {
-			return !c.online && c.settings == (settings{}) && len(c.block) == 1 && c.block[0].names.Len() == 2
+			return !c.online && c.settings == (settings{}) && len(c.own) == 1 && c.own[0] == ownFile{path: own}
 		}},
 		{"zones", "safebrowsing example.org Example.NET {\napi_key K\n}", func(c config) bool { return len(c.zones) == 2 && c.zones[1] == "example.net." }},
 		{"everything", `safebrowsing {
@@ -44,7 +44,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			db off
 			resolver 9.9.9.9 [2620:fe::fe]:5353
 			allow good.example ` + own + `
-			allow better.example
+			allow better.example until 2027-01-31 best.example
 			except lan corp.example
 			respond sinkhole 192.0.2.1 2001:db8::1
 			ttl 5
@@ -53,7 +53,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			cache 12
 		}`, func(c config) bool {
 			return c.lists == "se-4b own-32b" && c.maxEntries == 4096 && c.db == "" && c.resolvers == "9.9.9.9:53 [2620:fe::fe]:5353" &&
-				len(c.allow) == 2 && len(c.except) == 2 && c.respond == respondSinkhole && c.ipv6.String() == "2001:db8::1" &&
+				len(c.own) == 1 && c.own[0].allow && len(c.hosts) == 3 && c.hosts[1].Until.Format(time.DateOnly) == "2027-02-01" && c.hosts[2].Until.IsZero() && len(c.except) == 2 && c.respond == respondSinkhole && c.ipv6.String() == "2001:db8::1" &&
 				c.ttl == 5*time.Second && c.confirmTimeout == 250*time.Millisecond && c.unsureFails && c.settings.cache == 12
 		}},
 	}
@@ -102,6 +102,8 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"block /no/such/file", "no such file"},
 		{"api_key K\nallow /no/such/file", "no such file"},
 		{"api_key K\nallow a:b", "neither a file nor a host"},
+		{"api_key K\nallow good.example until", "until takes a date"},
+		{"api_key K\nallow good.example until tomorrow", "not a date such as"},
 		{"api_key K\nrespond teapot", "none of nxdomain"},
 		{"api_key K\nrespond nxdomain 192.0.2.1", "takes no address"},
 		{"api_key K\nrespond sinkhole", "takes an IPv4 address"},

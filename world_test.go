@@ -155,8 +155,9 @@ func (w *world) stop() {
 		return
 	}
 	caddyMu.Lock()
+	// Without Instance.Wait: a listener that a reload stops before it has begun
+	// to serve never ends.
 	err := errors.Join(errors.Join(w.instance.ShutdownCallbacks()...), w.instance.Stop())
-	w.instance.Wait()
 	caddyMu.Unlock()
 	if err != nil {
 		w.t.Error(err)

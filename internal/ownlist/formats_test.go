@@ -1,0 +1,233 @@
+package ownlist
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// then is before every expiry of the tests.
+var then = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func host(t testing.TB, text string) lookup.Host {
+	t.Helper()
+	h, ok := lookup.ParseHost(text)
+	if !ok {
+		t.Fatalf("%q is no host", text)
+	}
+	return h
+}
+
+// listOf reads a list from a text.
+func listOf(t testing.TB, text string, allow bool) (*File, Loaded) {
+	t.Helper()
+	c, sum, err := read(strings.NewReader(text), allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := Hosts("list", nil)
+	f.content.Store(c)
+	return f, sum
+}
+
+// verdict is B, A or - for each host.
+func verdict(t testing.TB, f *File, hosts ...string) string {
+	t.Helper()
+	var got strings.Builder
+	for _, text := range hosts {
+		switch m, ok := f.Match(host(t, text), then); {
+		case !ok:
+			got.WriteByte('-')
+		case m.Allow:
+			got.WriteByte('A')
+		default:
+			got.WriteByte('B')
+		}
+	}
+	return got.String()
+}
+
+// around are a name, names below it, its parent, and one that only ends alike.
+var around = []string{"bad.example.com", "www.bad.example.com", "a.b.bad.example.com", "example.com", "notbad.example.com"}
+
+func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
+	const zone = "@ SOA a. b. 1 2 3 4 5\n"
+	tests := []struct {
+		name, text   string
+		block, allow string // verdicts on around, in a block and in an allow list
+		skipped, bad int
+	}{
+		{"domain", "bad.example.com", "B----", "AAA--", 0, 0},
+		{"domain in capitals, a dot at its end", " \tBAD.Example.com.  ", "B----", "AAA--", 0, 0},
+		{"domain with comments", "bad.example.com#x\n# y\n! z\n; w\nbad.example.com ; v", "B----", "AAA--", 0, 0},
+		{"domain and slash", "bad.example.com/", "B----", "AAA--", 0, 0},
+		{"percent-escaped", "b%61d.example.com", "B----", "AAA--", 0, 0},
+		{"hosts", "0.0.0.0 bad.example.com", "B----", "AAA--", 0, 0},
+		{"hosts, second name", "127.0.0.1\tlocalhost x.example  bad.example.com#y", "B----", "AAA--", 0, 0},
+		{"hosts, IPv6", "::1 bad.example.com", "B----", "AAA--", 0, 0},
+		{"hosts, any address", "10.1.2.3 bad.example.com", "B----", "AAA--", 0, 0},
+		{"hosts, a good and a bad name", "0.0.0.0 bad.example.com <b>", "B----", "AAA--", 0, 1},
+		{"hosts header", "127.0.0.1 localhost\n::1 ip6-localhost ip6-loopback\n0.0.0.0 0.0.0.0", "-----", "-----", 0, 0},
+		{"star", "*.bad.example.com", "-BB--", "-AA--", 0, 0},
+		{"dot", ".bad.example.com", "BBB--", "AAA--", 0, 0},
+		{"star within", "b*d.example.com", "-----", "-----", 0, 1},
+		{"star alone", "*", "-----", "-----", 0, 1},
+		{"adblock", "||bad.example.com^", "BBB--", "AAA--", 0, 0},
+		{"adblock without separator", "||bad.example.com", "BBB--", "AAA--", 0, 0},
+		{"adblock with end", "||bad.example.com^|", "BBB--", "AAA--", 0, 0},
+		{"adblock star", "||*.bad.example.com^", "-BB--", "-AA--", 0, 0},
+		{"adblock exception", "@@||bad.example.com^", "AAA--", "AAA--", 0, 0},
+		{"adblock exception, important", "@@||bad.example.com^$important", "AAA--", "AAA--", 0, 0},
+		{"adblock important", "||bad.example.com^$important", "BBB--", "AAA--", 0, 0},
+		{"adblock whole-domain options", "||bad.example.com^$all,doc,document,popup", "BBB--", "AAA--", 0, 0},
+		{"adblock third party", "||bad.example.com^$third-party", "-----", "-----", 1, 0},
+		{"adblock one option too many", "||bad.example.com^$important,domain=x.example", "-----", "-----", 1, 0},
+		{"adblock badfilter", "||bad.example.com^$badfilter", "-----", "-----", 1, 0},
+		{"adblock path", "||bad.example.com/x.js^", "-----", "-----", 1, 0},
+		{"adblock part of a name", "||bad.\n||ba*.example.com^\n|http://bad.example.com^\n@@bad.example.com", "-----", "-----", 4, 0},
+		{"adblock elements", "bad.example.com##.x\nbad.example.com#@#.x\nbad.example.com#?#x\n/bad/", "-----", "-----", 4, 0},
+		{"adblock header", "[Adblock Plus 2.0]\n[uBlock Origin]\n[AdGuard]", "-----", "-----", 0, 0},
+		{"adblock prose", "||bad example^", "-----", "-----", 0, 1},
+		{"RPZ NXDOMAIN", "bad.example.com CNAME .", "B----", "A----", 0, 0},
+		{"RPZ NODATA", "bad.example.com 60 IN CNAME *.", "B----", "A----", 0, 0},
+		{"RPZ class before TTL", "bad.example.com in 1h30m cname . ; x", "B----", "A----", 0, 0},
+		{"RPZ drop", "bad.example.com CNAME rpz-drop.", "B----", "A----", 0, 0},
+		{"RPZ passthru", "bad.example.com CNAME rpz-passthru.", "A----", "A----", 0, 0},
+		{"RPZ passthru, first edition", "bad.example.com CNAME bad.example.com.", "A----", "A----", 0, 0},
+		{"RPZ tcp-only", "bad.example.com CNAME rpz-tcp-only.", "-----", "-----", 1, 0},
+		{"RPZ unknown action", "bad.example.com CNAME rpz-new.", "-----", "-----", 1, 0},
+		{"RPZ local data", "bad.example.com A 192.0.2.1", "B----", "A----", 0, 0},
+		{"RPZ local data, IPv6", "bad.example.com AAAA 2001:db8::1", "B----", "A----", 0, 0},
+		{"RPZ alias", "bad.example.com CNAME garden.example.", "B----", "A----", 0, 0},
+		{"RPZ other data", "bad.example.com TXT \"a;b\"\nbad.example.com MX 10 x.", "-----", "-----", 2, 0},
+		{"RPZ another class", "bad.example.com CH A 192.0.2.1", "-----", "-----", 1, 0},
+		{"RPZ below", "*.bad.example.com CNAME .", "-BB--", "-AA--", 0, 0},
+		{"RPZ all", "* CNAME .", "BBBBB", "AAAAA", 0, 0},
+		{"RPZ owner left out", "bad.example.com TXT x\n  CNAME .", "B----", "A----", 1, 0},
+		{"RPZ other triggers", "1.RPZ-IP CNAME .\n1.rpz-client-ip CNAME .\nx.rpz-nsdname CNAME .\n1.rpz-nsip A 127.0.0.1", "-----", "-----", 4, 0},
+		{"RPZ absolute, no origin", "bad.example.com. CNAME .", "B----", "A----", 0, 0},
+		{"RPZ absolute under $ORIGIN", "$ORIGIN Rpz.example.\nbad.example.com.rpz.Example. CNAME .", "B----", "A----", 0, 0},
+		{"RPZ absolute under SOA's owner", "rpz.example. SOA a. b. 1 2 3 4 5\nbad.example.com.rpz.example. CNAME .", "B----", "A----", 0, 0},
+		{"RPZ relative under SOA's owner", "rpz.example. SOA a. b. 1 2 3 4 5\nbad.example.com CNAME .", "B----", "A----", 0, 0},
+		{"RPZ origin of the root, then the zone", "$ORIGIN .\nrpz.example SOA a. b. 1 2 3 4 5\n$ORIGIN com.rpz.example.\nbad.example CNAME .", "B----", "A----", 0, 0},
+		{"RPZ relative $ORIGIN", "$ORIGIN rpz.example.\n" + zone + "$ORIGIN com\n*.bad.example CNAME .", "-BB--", "-AA--", 0, 0},
+		{"RPZ owner is the origin", "$ORIGIN rpz.example.\n" + zone + "$ORIGIN bad.example.com.rpz.example.\n@ CNAME .", "B----", "A----", 0, 0},
+		{"RPZ apex", zone + "@ NS a.\n@ A 192.0.2.1\n$TTL 1h", "-----", "-----", 0, 0},
+		{"RPZ outside of the zone", "$ORIGIN rpz.example.\nbad.example.com. CNAME .\nbad.example.com.xrpz.example. CNAME .", "-----", "-----", 0, 2},
+		{"RPZ SOA over lines", "@ SOA a. b. (\n 1 ; x )\n 2h\n\n 3 4 5 )\nbad.example.com CNAME .", "B----", "A----", 0, 0},
+		{"RPZ SOA never closed", "@ SOA a. b. ( 1\n 2\nbad.example.com CNAME .", "B----", "A----", 0, 0},
+		{"RPZ not followed", "$INCLUDE x\n$GENERATE 1-2 a$ CNAME .\n$OTHER x\n$ORIGIN", "-----", "-----", 2, 2},
+		{"RPZ prose", "bad.example.com A friend\nbad.example.com CNAME . .\nbad.example.com IN", "-----", "-----", 0, 3},
+		{"URL", "http://bad.example.com/", "B----", "A----", 0, 0},
+		{"URL without slash, in capitals", "HTTPS://Bad.example.com", "B----", "A----", 0, 0},
+		{"URL with user and port", "https://u:p@bad.example.com:443/ # x", "B----", "A----", 0, 0},
+		{"URL with path", "http://bad.example.com/x\nhttp://bad.example.com/?\nhttp://bad.example.com#x\nbad.example.com/x", "-----", "-----", 4, 0},
+		{"URL with another port", "http://bad.example.com:8080/", "-----", "-----", 1, 0},
+		{"URL of nothing", "http:///\nhttp://a b/\n://", "-----", "-----", 0, 3},
+		{"BOM, CRLF, no end of line", "\uFEFFbad.example.com\r\n\r\n# x\r\nx.example", "B----", "AAA--", 0, 0},
+		{"BOM before a comment", "\uFEFF# bad.example.com", "-----", "-----", 0, 0},
+		{"two names", "bad.example.com www.bad.example.com", "-----", "-----", 0, 1},
+		{"prose and markup", "<html>\nbad.example.com!\naddress=/bad.example.com/\nx=y\n[section]\nb\x00d.example.com", "-----", "-----", 0, 6},
+		{"dots alone", ".\n*.\n||^\n...", "-----", "-----", 0, 4},
+		{"line too long", strings.Repeat("a", maxLine+1) + "\nbad.example.com", "B----", "AAA--", 0, 1},
+		{"label and name too long", strings.Repeat("a", 64) + ".example\n" + strings.Repeat("a.", 127) + "example", "-----", "-----", 0, 2},
+		{"empty", "", "-----", "-----", 0, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			for allow, want := range map[bool]string{false: tt.block, true: tt.allow} {
+				f, sum := listOf(t, tt.text, allow)
+				if got := verdict(t, f, around...); got != want {
+					t.Errorf("allow list %v: %s, want %s", allow, got, want)
+				}
+				if sum.Skipped != tt.skipped || sum.Bad != tt.bad {
+					t.Errorf("allow list %v: %d skipped and %d bad, want %d and %d: %v", allow, sum.Skipped, sum.Bad, tt.skipped, tt.bad, sum.BadLines)
+				}
+			}
+		})
+	}
+}
+
+func TestInternationalNames(t *testing.T) {
+	f, sum := listOf(t, "bücher.example\nBÜCHER2.example\n||straße.example^\n0.0.0.0 пример.example\n例え。example\nb%C3%BCcher3.example\n☃☃\ufffd.example", false)
+	hosts := []string{
+		"xn--bcher-kva.example", "xn--bcher2-3ya.example", "www.xn--strae-oqa.example", "xn--e1afmkfd.example",
+		"xn--r8jz45g.example", "xn--bcher3-3ya.example",
+	}
+	if got := verdict(t, f, hosts...); got != "BBBBBB" || sum.Bad != 1 {
+		t.Errorf("%s, %d bad", got, sum.Bad)
+	}
+}
+
+func TestAddressesMatchExactly(t *testing.T) {
+	text := "192.0.2.1\n[2001:DB8::1]\n2001:db8::2\n||192.0.2.3^\n.2.4\nhttp://[2001:db8::5]/\n0xc0000206\n* CNAME .\n"
+	f, _ := listOf(t, text, false)
+	hosts := []string{"192.0.2.1", "[2001:db8::1]", "[2001:db8:0::2]", "192.0.2.3", "192.0.2.4", "[2001:db8::5]", "192.0.2.6", "192.0.2.7", "[2001:db8::9]"}
+	if got := verdict(t, f, hosts...); got != "BBBB-BB--" {
+		t.Error(got)
+	}
+}
+
+func TestNamesWithHiddenLabelsAreBelow(t *testing.T) {
+	h := lookup.FromQname(`a\.b.bad.example.com.`)
+	for text, want := range map[string]bool{"bad.example.com": false, "*.bad.example.com": true, ".bad.example.com": true, "||example.com^": true} {
+		f, _ := listOf(t, text, false)
+		if _, got := f.Match(h, then); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+		if _, _, got, _ := find(strings.NewReader(text), false, h, then); got != want {
+			t.Errorf("line of %s: %v", text, got)
+		}
+	}
+}
+
+func TestExampleFiles(t *testing.T) {
+	tests := []struct {
+		file, blocked, allowed, neither string
+		entries, skipped, bad           int
+	}{
+		{"domains.txt", "ads.example.com tracker.example.net xn--bcher-kva.example 192.0.2.7 [2001:db8::7]", "", "www.ads.example.com", 5, 0, 1},
+		{"hosts.txt", "ads.example.com tracker.example.com stats.example.com banner.example.net banner.example.org popup.example.org", "", "localhost ip6-allnodes 0.0.0.0 www.ads.example.com", 6, 0, 1},
+		{"wildcards.txt", "www.below.example.com tree.example.com www.tree.example.com x.co.example", "", "below.example.com co.example", 3, 0, 1},
+		{"adblock.txt", "ads.example.com www.ads.example.com tracker.example.net popup.example.net x.wild.example.org", "good.ads.example.com x.good.ads.example.com fine.example.org", "cdn.example.com example.com wild.example.org", 6, 9, 0},
+		{"rpz.txt", "ads.example.com x.ads.example.com nodata.example.com dropped.example.com local.example.com garden.example.com absolute.example.com deep.example.net", "good.ads.example.com old.ads.example.com", "slow.example.com outside.example.com localhost x.dropped.example.com", 9, 7, 1},
+		{"urls.txt", "phish.example.com login.example.com shop.example.com [2001:db8::1] 192.0.2.9 upper.example.com", "", "example.com example.net", 6, 4, 1},
+		{"allow.txt", "", "x.partner.example.com a.intranet.example.com x.cdn.example.com shop.example.com campaign.example.com exact.example.com late.example.com", "cdn.example.com x.exact.example.com never.example.com", 7, 0, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.file, func(t *testing.T) {
+			raw, err := os.ReadFile(filepath.Join("..", "..", "testdata", "ownlist", tt.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, sum := listOf(t, string(raw), tt.file == "allow.txt")
+			for want, hosts := range map[string]string{"B": tt.blocked, "A": tt.allowed, "-": tt.neither} {
+				for _, h := range strings.Fields(hosts) {
+					if got := verdict(t, f, h); got != want {
+						t.Errorf("%s: %s, want %s", h, got, want)
+					}
+				}
+			}
+			if sum.Entries != tt.entries || sum.Skipped != tt.skipped || sum.Bad != tt.bad {
+				t.Errorf("%d entries, %d skipped, %d bad; want %d, %d, %d: %v", sum.Entries, sum.Skipped, sum.Bad, tt.entries, tt.skipped, tt.bad, sum.BadLines)
+			}
+		})
+	}
+}
+
+func TestBadLinesAreKeptAndCut(t *testing.T) {
+	_, sum := listOf(t, "ok.example\n"+strings.Repeat("é!", 90)+"\n\n <1>\n<2>\n<3>\n<4>\n<5>\n<6>\n"+strings.Repeat("x", 5000), false)
+	if sum.Bad != 8 || len(sum.BadLines) != maxBadLines {
+		t.Fatalf("%d bad, %d kept", sum.Bad, len(sum.BadLines))
+	}
+	if first := sum.BadLines[0]; first.Number != 2 || first.Text != strings.Repeat("é!", 26)+"é" {
+		t.Errorf("first: %d %q", first.Number, first.Text)
+	}
+	if second := sum.BadLines[1]; second != (BadLine{4, "<1>"}) {
+		t.Errorf("second: %+v", second)
+	}
+}

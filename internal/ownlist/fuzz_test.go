@@ -1,0 +1,116 @@
+package ownlist
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// FuzzRead checks that the parser never panics, that what it emits are hosts in
+// canonical form, that all of them are found, and that the line that decides is
+// the one that the set speaks of.
+func FuzzRead(f *testing.F) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "ownlist", "*.txt"))
+	must(f, err)
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		must(f, err)
+		f.Add(raw, true)
+		f.Add(raw, false)
+		for line := range bytes.Lines(raw) {
+			f.Add(line, false)
+		}
+	}
+	f.Add([]byte("\uFEFF@ SOA a. b. (\n$ORIGIN .\n IN 1h"), false)
+	f.Add([]byte("a.example # until 2027-01-31 until"), true)
+	f.Add([]byte("||a.example^$important\r\n\x00\r\r\n"+strings.Repeat("%25", 2000)), true)
+	f.Fuzz(func(t *testing.T, raw []byte, allow bool) {
+		c, sum, err := read(bytes.NewReader(raw), allow)
+		must(t, err)
+		lines := bytes.Count(raw, []byte("\n")) + 1
+		if sum.Bad+sum.Skipped > lines || len(sum.BadLines) > maxBadLines {
+			t.Errorf("%d lines: %+v", lines, sum)
+		}
+		var hosts []lookup.Host
+		p := &parser{allow: allow, emit: func(e entry) {
+			name := string(e.name)
+			if h, ok := lookup.ParseHost(name); ok && len(hosts) < 8 {
+				if h.String() != name {
+					t.Errorf("%q is emitted, canonical is %q", name, h)
+				}
+				hosts = append(hosts, h)
+				if h, ok := lookup.ParseHost("x." + name); ok && !isIP(name) {
+					hosts = append(hosts, h)
+				}
+			} else if !ok && name != "" {
+				t.Errorf("%q is emitted and no host", name)
+			}
+		}}
+		must(t, eachLine(bytes.NewReader(raw), func(_ int, line []byte, long bool) {
+			if !long {
+				p.line(line)
+			}
+		}))
+		for _, h := range hosts {
+			act, depth := c.match(h, then)
+			_, text, ok, err := find(bytes.NewReader(raw), allow, h, then)
+			if err != nil || ok != (act != none) || depth > 127 {
+				t.Errorf("%s: the set says %d at %d, the lines say %v %q", h, act, depth, ok, text)
+			}
+		}
+	})
+}
+
+// The fast way must agree with lookup.
+func FuzzName(f *testing.F) {
+	for _, text := range []string{"Example.com", "a..b", ".a", "a.", "192.0.2.1", "0x7f.1", "a.1b", "a-_b", "BÜCHER.example", "::1", "[::1]", "%61.example"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > maxNameText || strings.Contains(text, ":") {
+			return // too long is no name; addresses may do without brackets here
+		}
+		got, ok := new(parser).name([]byte(text))
+		h, parsed := lookup.ParseHost(text)
+		if ok && (!parsed || string(got) != h.String()) {
+			t.Errorf("%q is %q, to lookup %q", text, got, h)
+		}
+	})
+}
+
+// TestReadingIsLinear reads the worst lines that are known, of the greatest
+// length: each must not take long, whatever it holds.
+func TestReadingIsLinear(t *testing.T) {
+	const lines = 200
+	var all strings.Builder
+	for r := range 1500 {
+		all.WriteRune('一' + rune(r)) // an international label of distinct letters
+	}
+	for _, part := range []string{"a.", "%25", "#", ";", "x#;", " ; until", "://", "||", "@", "$", "(", ")", "é", all.String()[:900], all.String(), "\t", "a ", ".", "*.", "1.", ":", "0.0.0.0 a ", "$ORIGIN a ", "a CNAME . "} {
+		for _, head := range []string{"", "a", "||", "http://", "0.0.0.0 ", "$ORIGIN ", "@ SOA ( "} {
+			line := head + strings.Repeat(part, maxLine/len(part)+1)
+			text := strings.Repeat(line[:min(len(line), maxLine)]+"\n", lines)
+			start := time.Now()
+			_, _, err := read(strings.NewReader(text), true)
+			must(t, err)
+			if took := time.Since(start) / lines; took > 20*time.Millisecond {
+				t.Errorf("%.20q: %v a line", line, took)
+			} else if took > time.Millisecond {
+				t.Logf("%.20q: %v a line", line, took)
+			}
+		}
+	}
+	// A name in a zone is as long as its origin: that must not grow.
+	text := "$ORIGIN a.\n" + strings.Repeat("$ORIGIN "+strings.Repeat("a", 200)+"\n", 10_000) + "a CNAME .\n"
+	start := time.Now()
+	_, _, err := read(strings.NewReader(text), false)
+	must(t, err)
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("origins take %v", took)
+	}
+}

@@ -1,0 +1,166 @@
+package ownlist
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// maxBadLines is how many bad lines of a file are kept, and maxBadText how many
+// bytes of each.
+const (
+	maxBadLines = 5
+	maxBadText  = 80
+)
+
+// BadLine is a line that is in none of the formats.
+type BadLine struct {
+	Number int    // from 1
+	Text   string // at most 80 bytes, valid UTF-8
+}
+
+// read reads a list to its end. The result has no path.
+func read(r io.Reader, allow bool) (*content, Loaded, error) {
+	var sum Loaded
+	b := newBuilder()
+	p := &parser{allow: allow, emit: b.add}
+	err := eachLine(r, func(number int, line []byte, long bool) {
+		result := bad
+		if !long {
+			result = p.line(line)
+		}
+		switch result {
+		case skipped:
+			sum.Skipped++
+		case bad:
+			if sum.Bad++; sum.Bad <= maxBadLines {
+				text := bytes.TrimSpace(line)
+				text = text[:min(len(text), maxBadText)]
+				sum.BadLines = append(sum.BadLines, BadLine{number, strings.ToValidUTF8(string(text), "")})
+			}
+		}
+	})
+	if err != nil {
+		return nil, Loaded{}, err
+	}
+	c := b.build()
+	sum.Entries = c.entries
+	return c, sum, nil
+}
+
+// openRegular opens a file and says which version of it: named pipes would block
+// for ever.
+func openRegular(path string) (*os.File, fs.FileInfo, error) {
+	version, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !version.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("opening %s: %w", path, errNotRegular)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	version, err = f.Stat()
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, version, nil
+}
+
+var errNotRegular = errors.New("it is not a regular file")
+
+// load reads a file. It returns the version that it read, and whether nobody
+// wrote to it meanwhile.
+func load(path string, allow bool) (c *content, sum Loaded, version fs.FileInfo, steady bool, err error) {
+	f, version, err := openRegular(path)
+	if err != nil {
+		return nil, Loaded{}, nil, false, err
+	}
+	defer f.Close()
+	c, sum, err = read(f, allow)
+	if err != nil {
+		return nil, Loaded{}, nil, false, fmt.Errorf("reading %s: %w", path, err)
+	}
+	sum.Path, sum.Allow = path, allow
+	after, err := f.Stat()
+	if err != nil {
+		return nil, Loaded{}, nil, false, err
+	}
+	return c, sum, version, sameVersion(version, after), nil
+}
+
+// sameVersion reports whether two looks at a path saw the same content, as far
+// as can be told without reading it.
+func sameVersion(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// FindLine returns the line of a file that decides on h, numbered from 1: of
+// several for the same name the first. It reads the file anew, and leaves out
+// entries that have ended. ok is false if no line is about h.
+func FindLine(path string, allow bool, h lookup.Host) (line int, text string, ok bool, err error) {
+	f, _, err := openRegular(path)
+	if err != nil {
+		return 0, "", false, err
+	}
+	defer f.Close()
+	line, text, ok, err = find(f, allow, h, time.Now())
+	if err != nil {
+		err = fmt.Errorf("reading %s: %w", path, err)
+	}
+	return line, text, ok, err
+}
+
+// find is FindLine for what r holds.
+func find(r io.Reader, allow bool, h lookup.Host, now time.Time) (line int, text string, ok bool, err error) {
+	if h.String() == "" {
+		return 0, "", false, nil
+	}
+	var best entry
+	var bestLabels int
+	better := false // an entry of the line that is being parsed is best
+	whole := isWhole(h)
+	p := &parser{allow: allow, emit: func(e entry) {
+		n := labels(e.name)
+		if !e.matches(h.String(), whole, now) || ok && (n < bestLabels || n == bestLabels && (best.allow || !e.allow)) {
+			return
+		}
+		best, bestLabels, ok, better = e, n, true, true
+	}}
+	err = eachLine(r, func(number int, raw []byte, long bool) {
+		if better = false; long {
+			return
+		}
+		if p.line(raw); better {
+			line, text = number, string(bytes.TrimSpace(raw))
+		}
+	})
+	if err != nil {
+		return 0, "", false, err
+	}
+	return line, text, ok, nil
+}
+
+// matches reports whether an entry is about a host at all.
+func (e entry) matches(host string, whole bool, now time.Time) bool {
+	if !e.until.IsZero() && !now.Before(e.until) {
+		return false
+	}
+	if string(e.name) == host {
+		return whole && e.scope&exact != 0 || !whole && e.scope&below != 0
+	}
+	if e.scope&below == 0 || isIP(host) {
+		return false
+	}
+	above, ok := strings.CutSuffix(host, string(e.name))
+	return ok && (len(e.name) == 0 || strings.HasSuffix(above, "."))
+}

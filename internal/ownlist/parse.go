@@ -1,0 +1,141 @@
+package ownlist
+
+import (
+	"bytes"
+	"time"
+)
+
+// parser understands lines. It keeps what a zone file says for the lines that
+// follow. It is not safe for concurrent use.
+type parser struct {
+	allow bool // the list is an allow list
+	emit  func(entry)
+	zone  zone
+
+	until  time.Time // of the line
+	buf    []byte    // of name
+	fields [][]byte
+}
+
+// line parses one line and emits its entries. A line of a hosts file that has a
+// bad name beside good ones is bad, and the good ones are taken.
+func (p *parser) line(raw []byte) outcome {
+	text := bytes.TrimSpace(raw)
+	if p.zone.continues(text) || len(text) == 0 {
+		return nothing
+	}
+	switch text[0] {
+	case '#', '!', ';':
+		return nothing
+	case '/': // an adblock rule: a regular expression or a path
+		return skipped
+	case '[':
+		if isHeader(text) {
+			return nothing
+		}
+	}
+	text, comment, ok := cutComment(text)
+	if !ok {
+		return skipped
+	}
+	if p.until, ok = p.expiry(comment); !ok {
+		return bad
+	}
+	switch {
+	case bytes.HasPrefix(text, []byte("||")), bytes.HasPrefix(text, []byte("@@")):
+		return p.adblock(text)
+	case text[0] == '$':
+		return p.directive(text)
+	case bytes.IndexByte(text, ' ') < 0 && bytes.IndexByte(text, '\t') < 0:
+		return p.single(text)
+	}
+	p.split(text)
+	if isAddress(p.fields[0]) {
+		return p.hosts(p.fields[1:])
+	}
+	return p.record(p.fields, raw[0] == ' ' || raw[0] == '\t')
+}
+
+// isHeader recognises the first line of adblock lists: [Adblock Plus 2.0].
+func isHeader(text []byte) bool {
+	lower := bytes.ToLower(text)
+	for _, name := range []string{"adblock", "adguard", "ublock"} {
+		if bytes.HasPrefix(lower[1:], []byte(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// cutComment divides a line at the '#' or ';' that begins a comment. In a URL
+// it must follow a space. ok is false for adblock rules that hide elements of a
+// page (example.com##.ad, example.com#@#.ad): they say nothing about the host.
+func cutComment(text []byte) (before, comment []byte, ok bool) {
+	url, first := false, true
+	for i, c := range text {
+		if c != '#' && c != ';' {
+			continue
+		}
+		// Once is enough, and keeps this linear: a URL begins before any '#' of its own.
+		if first {
+			url, first = bytes.Contains(text[:i], []byte("://")), false
+		}
+		space := text[i-1] == ' ' || text[i-1] == '\t' // i > 0: such a line is a comment
+		if !space && c == '#' && i+1 < len(text) && bytes.IndexByte([]byte("#@?$%"), text[i+1]) >= 0 {
+			return nil, nil, false
+		}
+		if space || !url {
+			return bytes.TrimSpace(text[:i]), text[i+1:], true
+		}
+	}
+	return text, nil, true
+}
+
+// expiry finds "until 2027-01-31" in the comment of an allow list's line. ok is
+// false if there is no date where one must be: the entry would never end.
+func (p *parser) expiry(comment []byte) (end time.Time, ok bool) {
+	if !p.allow || !bytes.Contains(comment, []byte("until")) {
+		return time.Time{}, true
+	}
+	words := bytes.Fields(comment)
+	for i, word := range words {
+		if string(word) != "until" {
+			continue
+		}
+		date := ""
+		if i+1 < len(words) {
+			date = string(bytes.TrimRight(words[i+1], ".,;:)"))
+		}
+		day, err := time.Parse(time.DateOnly, date)
+		if err == nil {
+			return day.AddDate(0, 0, 1), true
+		}
+		if i == 0 || date != "" && isDigit(date[0]) {
+			return time.Time{}, false // elsewhere the word may be part of a sentence
+		}
+	}
+	return time.Time{}, true
+}
+
+// split fills p.fields.
+func (p *parser) split(text []byte) {
+	p.fields = p.fields[:0]
+	for len(text) > 0 {
+		end := bytes.IndexAny(text, " \t")
+		if end < 0 {
+			end = len(text)
+		}
+		p.fields = append(p.fields, text[:end])
+		text = bytes.TrimLeft(text[end:], " \t")
+	}
+}
+
+// add emits the entry of a name as it is written.
+func (p *parser) add(text []byte, scope scope, allow bool) outcome {
+	name, ok := p.name(text)
+	if !ok {
+		return bad
+	}
+	p.emit(entry{name: name, scope: scope, allow: allow || p.allow, until: p.until})
+	return taken
+}

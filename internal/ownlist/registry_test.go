@@ -1,0 +1,194 @@
+package ownlist
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistry(pollInterval)
+		path := filepath.Join(dir, "list")
+		write(t, path, "one.example\n")
+		var first, second, third events
+		open := func(path string, allow bool, e *events) *File {
+			t.Helper()
+			f, err := r.open(path, allow, e.report)
+			must(t, err)
+			return f
+		}
+		a := open(path, false, &first)
+		b := open(filepath.Join(dir, ".", "x", "..", "list"), false, &second)
+		c := open(path, true, &third) // the other kind
+		if got := first.take() + "," + second.take() + "," + third.take(); got != "loaded,,loaded" || len(r.files) != 2 {
+			t.Errorf("reported %q, %d files", got, len(r.files))
+		}
+		if a.content != b.content || a.content == c.content {
+			t.Error("what is shared is not what should be")
+		}
+		if m, ok := b.Match(host(t, "one.example"), then); !ok || m.File != b.Name() {
+			t.Errorf("%+v, %v", m, ok)
+		}
+
+		write(t, path, "one.example\ntwo.example\n")
+		polled()
+		if got := first.take() + "," + second.take() + "," + third.take(); got != "loaded,,loaded" {
+			t.Errorf("reported %q", got)
+		}
+
+		a.Close()
+		a.Close() // counts once
+		write(t, path, "one.example\ntwo.example\nthree.example\n")
+		polled()
+		if got := first.take() + "," + second.take(); got != ",loaded" || b.Len() != 3 {
+			t.Errorf("reported %q, %d entries", got, b.Len())
+		}
+
+		b.Close()
+		c.Close()
+		write(t, path, "four.example\n")
+		polled() // a goroutine that is left would fail the bubble, too
+		if got := second.take(); got != "" || len(r.files) != 0 || b.Len() != 3 {
+			t.Errorf("reported %q, %d files, %d entries", got, len(r.files), b.Len())
+		}
+
+		b = open(path, false, &second)
+		defer b.Close()
+		if got := second.take(); got != "loaded" || b.Len() != 1 {
+			t.Errorf("opened anew: reported %q, %d entries", got, b.Len())
+		}
+	})
+}
+
+func TestAReloadSharesAFileThatHasVanished(t *testing.T) {
+	watching(t, func(w *watched) {
+		r := newRegistry(pollInterval)
+		old, err := r.open(w.path, false, nil)
+		must(t, err)
+		must(t, os.Remove(w.path))
+		next, err := r.open(w.path, false, nil)
+		must(t, err)
+		old.Close()
+		polled()
+		if next.Len() != 1 {
+			t.Errorf("%d entries", next.Len())
+		}
+		next.Close()
+		w.want("vanished", "one.example")
+	})
+}
+
+func TestGoroutinesEnd(t *testing.T) {
+	before := runtime.NumGoroutine()
+	path := filepath.Join(t.TempDir(), "list")
+	write(t, path, "one.example\n")
+	var files []*File
+	for i := range 20 {
+		f, err := Open(path, i%2 == 0, nil)
+		must(t, err)
+		files = append(files, f)
+	}
+	if got := runtime.NumGoroutine() - before; got != 2 {
+		t.Errorf("%d goroutines for two lists", got)
+	}
+	for _, f := range files {
+		f.Close()
+	}
+	if got := runtime.NumGoroutine() - before; got > 0 || len(opened.files) != 0 {
+		t.Errorf("%d goroutines and %d files are left", got, len(opened.files))
+	}
+}
+
+// Of all the versions that a file has "always" is a part, and a number that
+// every host of one version shares.
+func TestReadersWhileTheFileChanges(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list")
+	put := func(version int) {
+		text := strings.Repeat(fmt.Sprintf("v%d.example\n", version), 100) + "||always.example^\n"
+		must(t, os.WriteFile(path+".new", []byte(text), 0o644))
+		must(t, os.Rename(path+".new", path))
+	}
+	put(0)
+	var loads atomic.Int64
+	r := newRegistry(time.Millisecond)
+	f, err := r.open(path, false, func(e Event) {
+		if _, ok := e.(Loaded); ok {
+			loads.Add(1)
+		} else {
+			t.Errorf("%+v", e)
+		}
+	})
+	must(t, err)
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	for range 8 {
+		always, never := host(t, "www.always.example"), host(t, "never.example")
+		wg.Go(func() {
+			for !done.Load() {
+				if _, ok := Best([]*File{f}, always, then); !ok {
+					t.Error("a query was lost")
+				}
+				if _, ok := f.Match(never, then); ok {
+					t.Error("a host that is in no version is listed")
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	wg.Go(func() { // others come and go
+		for !done.Load() {
+			g, err := r.open(path, false, nil)
+			if err == nil {
+				g.Close()
+			}
+		}
+	})
+	for version := 1; loads.Load() < 20 && version < 5000; version++ {
+		put(version)
+		time.Sleep(time.Millisecond)
+	}
+	done.Store(true)
+	wg.Wait()
+	f.Close()
+	if loads.Load() < 20 {
+		t.Errorf("loaded %d times", loads.Load())
+	}
+}
+
+func TestFindLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list")
+	write(t, path, "# a list\n||example.com^\n@@||example.com^\n0.0.0.0 a.example  www.example.com # both\r\n"+
+		strings.Repeat("x", 5000)+"\n*.ended.example # until 2000-01-01\nwww.example.com\n")
+	tests := []struct {
+		host  string
+		allow bool
+		line  int
+		text  string
+	}{
+		{"example.com", false, 3, "@@||example.com^"},
+		{"mail.example.com", false, 3, "@@||example.com^"},
+		{"www.example.com", false, 4, "0.0.0.0 a.example  www.example.com # both"},
+		{"x.www.example.com", true, 4, "0.0.0.0 a.example  www.example.com # both"},
+		{"x.ended.example", false, 6, "*.ended.example # until 2000-01-01"},
+		{"x.ended.example", true, 0, ""},
+		{"example.net", false, 0, ""},
+	}
+	for _, tt := range tests {
+		line, text, ok, err := FindLine(path, tt.allow, host(t, tt.host))
+		if line != tt.line || text != tt.text || ok != (tt.line > 0) || err != nil {
+			t.Errorf("%s: %d %q %v %v", tt.host, line, text, ok, err)
+		}
+	}
+	if _, _, ok, err := FindLine(path+".none", false, host(t, "a.example")); ok || err == nil {
+		t.Error("a line of a file that does not exist")
+	}
+}

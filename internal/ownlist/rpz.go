@@ -1,0 +1,131 @@
+package ownlist
+
+import (
+	"bytes"
+	"net/netip"
+)
+
+// record parses a record of an RPZ zone: [owner] [ttl] [class] type rdata. A
+// line that begins with a space may leave out the owner of the one before it.
+func (p *parser) record(fields [][]byte, indented bool) outcome {
+	owner, rest := fields[0], fields[1:]
+	if indented && len(p.zone.owner) > 0 && (isTTL(owner) || isClass(owner) || recordTypes[string(bytes.ToUpper(owner))] != 0) {
+		owner, rest = p.zone.owner, fields
+	}
+	for len(rest) > 0 && (isTTL(rest[0]) || isClass(rest[0])) {
+		if isClass(rest[0]) && !bytes.EqualFold(rest[0], []byte("IN")) {
+			return skipped
+		}
+		rest = rest[1:]
+	}
+	if len(rest) < 2 {
+		return bad
+	}
+	use := recordTypes[string(bytes.ToUpper(rest[0]))]
+	if use == 0 {
+		return bad
+	}
+	p.zone.owner = append(p.zone.owner[:0], owner...) // may be owner already
+	owner = p.zone.owner
+	switch use {
+	case start:
+		p.zone.begin(owner, rest[1:])
+		return nothing
+	case ignored:
+		return nothing
+	case other:
+		return skipped
+	case local:
+		if _, err := netip.ParseAddr(string(rest[1])); err != nil {
+			return bad // prose, not a record
+		}
+	}
+	if len(rest) > 2 {
+		return bad
+	}
+	return p.policy(owner, rest[1], use == alias)
+}
+
+// use is what a record type means in a policy zone.
+type use uint8
+
+const (
+	start   use = iota + 1 // of the zone
+	ignored                // belongs to the zone and not to a policy
+	alias                  // its target is the action
+	local                  // an address to answer instead
+	other                  // answers that no browser asks for, and signatures
+)
+
+var recordTypes = map[string]use{
+	"SOA": start, "NS": ignored, "CNAME": alias, "A": local, "AAAA": local,
+	"CAA": other, "DNAME": other, "DNSKEY": other, "DS": other, "HTTPS": other, "MX": other, "NAPTR": other,
+	"NSEC": other, "NSEC3": other, "NSEC3PARAM": other, "PTR": other, "RRSIG": other, "SRV": other,
+	"SVCB": other, "TLSA": other, "TXT": other,
+}
+
+// policy takes a record that says what to do with its owner. Local data and an
+// alias to a name are an answer in place of the true one: they block.
+func (p *parser) policy(owner, target []byte, isAlias bool) outcome {
+	name, ok := p.zone.trigger(owner)
+	if !ok {
+		return bad
+	}
+	if len(name) == 0 { // a record of the apex itself
+		return nothing
+	}
+	if isTrigger(name) {
+		return skipped
+	}
+	allow := false
+	if action := bytes.ToLower(bytes.TrimSuffix(target, []byte("."))); isAlias && bytes.HasPrefix(action, []byte("rpz-")) {
+		switch string(action) {
+		case "rpz-passthru":
+			allow = true
+		case "rpz-drop":
+		default: // rpz-tcp-only, and what others may add
+			return skipped
+		}
+	}
+	// The first edition of RPZ let a name pass by an alias to itself.
+	allow = allow || isAlias && bytes.HasSuffix(target, []byte(".")) && bytes.EqualFold(bytes.TrimSuffix(target, []byte(".")), name)
+	if string(name) == "*" {
+		p.emit(entry{scope: below, allow: allow || p.allow, until: p.until})
+		return taken
+	}
+	if wild, ok := bytes.CutPrefix(name, []byte("*.")); ok {
+		return p.add(wild, below, allow)
+	}
+	return p.add(name, exact, allow)
+}
+
+// isTrigger reports whether the last label of an owner says that it stands for
+// something else than the name that was asked.
+func isTrigger(name []byte) bool {
+	switch string(bytes.ToLower(name[bytes.LastIndexByte(name, '.')+1:])) {
+	case "rpz-ip", "rpz-client-ip", "rpz-nsip", "rpz-nsdname":
+		return true
+	}
+	return false
+}
+
+// isTTL recognises a time in seconds, or in the units of zone files: 1h30m.
+func isTTL(word []byte) bool {
+	if !isDigit(word[0]) {
+		return false
+	}
+	for _, c := range word {
+		if !isDigit(c) && bytes.IndexByte([]byte("smhdwSMHDW"), c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func isClass(word []byte) bool {
+	switch string(bytes.ToUpper(word)) {
+	case "IN", "CH", "HS", "ANY":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,268 @@
+package ownlist
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// events collects what is reported.
+type events struct {
+	mu  sync.Mutex
+	all []Event
+}
+
+func (e *events) report(event Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, event)
+}
+
+// take returns the events since the last call, as words.
+func (e *events) take() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var words []string
+	for _, event := range e.all {
+		words = append(words, word(event))
+	}
+	e.all = nil
+	return strings.Join(words, " ")
+}
+
+func word(event Event) string {
+	failed, ok := event.(Failed)
+	switch {
+	case !ok:
+		return "loaded"
+	case errors.Is(failed.Err, fs.ErrNotExist):
+		return "vanished"
+	case errors.Is(failed.Err, ErrEmpty):
+		return "empty"
+	case errors.Is(failed.Err, errNotRegular):
+		return "irregular"
+	case errors.Is(failed.Err, fs.ErrPermission):
+		return "forbidden"
+	}
+	return failed.Err.Error()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+// watched is an open list under a clock that a test moves.
+type watched struct {
+	*events
+	t    *testing.T
+	path string
+	file *File
+}
+
+// watching runs a test on a list that holds one.example.
+func watching(t *testing.T, test func(w *watched)) {
+	dir := t.TempDir() // its clean-up must not run in the bubble
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{events: new(events), t: t, path: filepath.Join(dir, "list")}
+		write(t, w.path, "one.example\n")
+		var err error
+		w.file, err = newRegistry(pollInterval).open(w.path, false, w.report)
+		must(t, err)
+		defer w.file.Close()
+		w.want("loaded", "one.example")
+		test(w)
+	})
+}
+
+// polled lets one poll pass.
+func polled() {
+	time.Sleep(pollInterval)
+	synctest.Wait()
+}
+
+// want checks what was reported, and that of the hosts one to four only the
+// given ones are listed.
+func (w *watched) want(reported string, hosts string) {
+	w.t.Helper()
+	if got := w.take(); got != reported {
+		w.t.Errorf("reported %q, want %q", got, reported)
+	}
+	var got []string
+	for _, h := range []string{"one.example", "two.example", "three.example", "four.example"} {
+		if _, ok := w.file.Match(host(w.t, h), time.Now()); ok {
+			got = append(got, h)
+		}
+	}
+	if got := strings.Join(got, " "); got != hosts {
+		w.t.Errorf("in force: %q, want %q", got, hosts)
+	}
+}
+
+func TestChangesAreSeen(t *testing.T) {
+	watching(t, func(w *watched) {
+		polled()
+		w.want("", "one.example")
+
+		write(w.t, w.path, "one.example\nthree.example\n")
+		w.want("", "one.example")
+		polled()
+		w.want("loaded", "one.example three.example")
+
+		write(w.t, w.path+".new", "two.example\n")
+		must(w.t, os.Rename(w.path+".new", w.path))
+		polled()
+		w.want("loaded", "two.example")
+
+		info, err := os.Stat(w.path)
+		must(w.t, err)
+		write(w.t, w.path, "one.example\n") // of the same size
+		must(w.t, os.Chtimes(w.path, time.Time{}, info.ModTime().Add(-time.Hour)))
+		polled()
+		w.want("loaded", "one.example")
+
+		for range 3 {
+			polled()
+		}
+		w.want("", "one.example")
+	})
+}
+
+func TestSwappedSymlinksAreSeen(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		// As Kubernetes mounts a ConfigMap: list -> ..data/list, ..data -> ..1.
+		in := func(name ...string) string { return filepath.Join(append([]string{dir}, name...)...) }
+		for version, text := range map[string]string{"..1": "one.example\n", "..2": "two.example\n"} {
+			must(t, os.Mkdir(in(version), 0o755))
+			write(t, in(version, "list"), text)
+		}
+		must(t, os.Symlink("..1", in("..data")))
+		must(t, os.Symlink(filepath.Join("..data", "list"), in("list")))
+
+		w := &watched{events: new(events), t: t}
+		var err error
+		w.file, err = newRegistry(pollInterval).open(in("list"), false, w.report)
+		must(t, err)
+		defer w.file.Close()
+		w.want("loaded", "one.example")
+
+		must(t, os.Symlink("..2", in("..data_tmp")))
+		must(t, os.Rename(in("..data_tmp"), in("..data")))
+		must(t, os.RemoveAll(in("..1")))
+		polled()
+		w.want("loaded", "two.example")
+	})
+}
+
+func TestAFileThatCannotBeUsedKeepsTheOld(t *testing.T) {
+	watching(t, func(w *watched) {
+		must(w.t, os.Rename(w.path, w.path+".away"))
+		polled()
+		w.want("vanished", "one.example")
+		polled()
+		w.want("", "one.example")
+
+		must(w.t, os.Rename(w.path+".away", w.path)) // unchanged
+		polled()
+		w.want("loaded", "one.example")
+
+		for _, empty := range []string{"", "# nothing\n", "<html>not found</html>\n"} {
+			write(w.t, w.path, empty)
+			polled()
+		}
+		w.want("empty", "one.example")
+
+		must(w.t, os.Remove(w.path))
+		must(w.t, os.Mkdir(w.path, 0o755))
+		polled()
+		polled()
+		w.want("irregular", "one.example")
+
+		must(w.t, os.Remove(w.path))
+		polled()
+		w.want("vanished", "one.example")
+
+		write(w.t, w.path, "four.example")
+		polled()
+		w.want("loaded", "four.example")
+	})
+}
+
+func TestAFileThatMayNotBeReadKeepsTheOld(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	watching(t, func(w *watched) {
+		write(w.t, w.path, "two.example\n# more")
+		must(w.t, os.Chmod(w.path, 0))
+		polled()
+		polled()
+		w.want("forbidden", "one.example")
+		must(w.t, os.Chmod(w.path, 0o644)) // changes neither size nor time
+		polled()
+		w.want("loaded", "two.example")
+	})
+}
+
+func TestAFileMayBeginEmpty(t *testing.T) {
+	watching(t, func(w *watched) {
+		other := w.path + ".empty"
+		write(w.t, other, "")
+		f, err := newRegistry(pollInterval).open(other, false, w.report)
+		must(w.t, err)
+		defer f.Close()
+		w.want("loaded", "one.example")
+		write(w.t, other, "# still\n")
+		polled()
+		w.want("loaded", "one.example")
+	})
+}
+
+func TestAFileThatIsWrittenToIsReadAgain(t *testing.T) {
+	watching(t, func(w *watched) {
+		s := &source{key: key{path: w.path}, openers: []*opener{{w.report}}}
+		s.content.Store(newBuilder().build())
+		w.file.content = &s.content
+		s.version = nil
+		s.take(nil, Loaded{}, nil, false)
+		s.take(nil, Loaded{}, nil, false)
+		w.want("", "")
+		c, sum, version, _, err := load(w.path, false)
+		must(w.t, err)
+		s.take(c, sum, version, false)
+		w.want("loaded", "one.example")
+		if s.version != nil {
+			w.t.Error("it is not read again")
+		}
+		s.poll()
+		s.poll()
+		w.want("loaded", "one.example")
+	})
+}
+
+func TestOpenReturnsWhyNot(t *testing.T) {
+	dir := t.TempDir()
+	var e events
+	for path, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, dir: errNotRegular} {
+		if f, err := Open(path, false, e.report); f != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%v: %v", path, err)
+		}
+	}
+	if got := e.take(); got != "" || len(opened.files) != 0 {
+		t.Errorf("reported %q, %d files", got, len(opened.files))
+	}
+}

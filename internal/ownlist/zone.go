@@ -1,0 +1,112 @@
+package ownlist
+
+import (
+	"bytes"
+	"slices"
+)
+
+// zone is what the lines of an RPZ zone file (draft-vixie-dnsop-dns-rpz) need
+// to know of those before them. Names are in lower case and without the final
+// dot.
+type zone struct {
+	origin, apex       []byte
+	hasOrigin, hasApex bool   // the root's name is empty
+	owner              []byte // of the last record, as written
+	open               bool   // the parentheses of an SOA record are
+}
+
+// continues reports whether a line is the continuation of an SOA record, and
+// notes its end. A line that holds more than numbers and full names ends it, too:
+// a parenthesis that is never closed must not hide the rest of a file.
+func (z *zone) continues(text []byte) bool {
+	if !z.open {
+		return false
+	}
+	text, _, _ = bytes.Cut(text, []byte(";"))
+	for _, word := range bytes.Fields(text) {
+		word = bytes.TrimRight(word, ")")
+		if len(word) > 0 && !isTTL(word) && word[len(word)-1] != '.' {
+			z.open = false
+			return false
+		}
+	}
+	z.open = bytes.IndexByte(text, ')') < 0
+	return true
+}
+
+// directive takes $ORIGIN. $TTL says nothing about names; $INCLUDE and
+// $GENERATE are not followed.
+func (p *parser) directive(text []byte) outcome {
+	p.split(text)
+	if len(p.fields) < 2 {
+		return bad
+	}
+	switch string(bytes.ToUpper(p.fields[0])) {
+	case "$TTL":
+		return nothing
+	case "$INCLUDE", "$GENERATE":
+		return skipped
+	case "$ORIGIN":
+	default:
+		return bad
+	}
+	z := &p.zone
+	origin := z.absolute(p.fields[1])
+	if len(origin) > maxNameText { // relative ones would grow line by line
+		return bad
+	}
+	z.origin, z.hasOrigin = origin, true
+	if !z.hasApex {
+		z.apex, z.hasApex = z.origin, true
+	}
+	return nothing
+}
+
+// absolute returns the full name of an owner.
+func (z *zone) absolute(owner []byte) []byte {
+	owner = bytes.ToLower(owner) // a copy
+	switch {
+	case string(owner) == "@":
+		return slices.Clone(z.origin)
+	case bytes.HasSuffix(owner, []byte(".")):
+		return owner[:len(owner)-1]
+	case len(z.origin) == 0:
+		return owner
+	}
+	return append(append(owner, '.'), z.origin...)
+}
+
+// begin notes the SOA record that a zone begins with.
+func (z *zone) begin(owner []byte, rest [][]byte) {
+	if string(owner) != "@" || z.hasOrigin {
+		z.apex, z.hasApex = z.absolute(owner), true
+	}
+	if !z.hasOrigin && z.hasApex {
+		z.origin, z.hasOrigin = z.apex, true
+	}
+	line := bytes.Join(rest, nil)
+	z.open = bytes.IndexByte(line, '(') >= 0 && bytes.IndexByte(line, ')') < 0
+}
+
+// trigger returns the name that an owner stands for, "" for the apex. ok is
+// false for an owner outside of the zone.
+func (z *zone) trigger(owner []byte) (name []byte, ok bool) {
+	relative := !bytes.HasSuffix(owner, []byte("."))
+	switch {
+	case string(owner) == "@" && !z.hasApex:
+		return nil, true
+	case string(owner) != "@" && relative && (!z.hasApex || bytes.Equal(z.origin, z.apex)):
+		return owner, true // the usual case
+	case !z.hasApex: // nobody said what the zone is
+		return owner[:len(owner)-1], true
+	}
+	name = z.absolute(owner)
+	if len(z.apex) == 0 || bytes.Equal(name, z.apex) {
+		return name[:len(name)-len(z.apex)], true
+	}
+	name, ok = bytes.CutSuffix(name, z.apex)
+	if !ok {
+		return nil, false
+	}
+	return bytes.CutSuffix(name, []byte("."))
+}
