@@ -101,8 +101,12 @@ func newOffline(cfg config) (*Offline, error) {
 		return nil, err
 	}
 	if _, err := os.Stat(cfg.db); cfg.db != "" && err == nil {
-		if schedule, err = o.readFolder(database); err != nil {
-			return nil, err
+		read, err := o.readFolder(database)
+		if err != nil {
+			o.problems = append(o.problems, err)
+		}
+		if read != nil { // a cautious one, if it was damaged
+			schedule = read
 		}
 	}
 	o.checker, err = lookup.NewChecker(lookup.Config{
@@ -134,7 +138,7 @@ func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, erro
 		}
 	}
 	database.Publish(lists)
-	return updater.NewSchedule(store)
+	return updater.ReadSchedule(store)
 }
 
 // Close ends what Confirm has begun.

@@ -94,14 +94,24 @@ func (c ListClock) next(now time.Time, wait time.Duration, changed bool) ListClo
 // schedule returned is a cautious one, that asks nothing for half an hour. With
 // a nil store the schedule lives in memory.
 func NewSchedule(store *Store) (*Schedule, error) {
-	s := &Schedule{store: store, random: rand.Float64, turn: make(chan struct{}, 1), lists: make(map[string]List)}
-	return s, s.reload()
+	s := newSchedule(store)
+	return s, s.reload(true)
+}
+
+// ReadSchedule is NewSchedule for onlookers: a damaged file stays where it is.
+func ReadSchedule(store *Store) (*Schedule, error) {
+	s := newSchedule(store)
+	return s, s.reload(false)
+}
+
+func newSchedule(store *Store) *Schedule {
+	return &Schedule{store: store, random: rand.Float64, turn: make(chan struct{}, 1), lists: make(map[string]List)}
 }
 
 // reload reads the file again: another process or engine may have written it.
 // What is in memory stays if there is no file: it may be the caution that
 // follows from a file that has been set aside.
-func (s *Schedule) reload() error {
+func (s *Schedule) reload(setAside bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -114,7 +124,9 @@ func (s *Schedule) reload() error {
 		}
 		if err != nil {
 			state = scheduleState{}
-			s.store.setAside(scheduleFile)
+			if setAside {
+				s.store.setAside(scheduleFile)
+			}
 			err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
 			state.Fetch.NotBefore = now.Add(unchangedFloor)
 		}
@@ -133,7 +145,7 @@ func (s *Schedule) own() (loadErr, saveErr error) {
 	s.mu.Lock()
 	search := s.state.Search
 	s.mu.Unlock()
-	loadErr = s.reload()
+	loadErr = s.reload(true)
 	s.mu.Lock()
 	s.owned = true
 	s.mu.Unlock()

@@ -1,34 +1,120 @@
 // Command safebrowsing is the operator's command line beside the CoreDNS plugin
 // of that name.
+//
+//	check, expressions ──▶ what the plugin decides, and what it looks for
+//	lists, update      ──▶ the folder in which lists are kept
+//	doctor             ──▶ what keeps a configuration from working
+//	testserver         ──▶ lists of one's own, served like Google's
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
 )
 
 func main() {
+	log.SetFlags(0)
+	log.SetOutput(&warnings{os.Stderr})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := command().Run(ctx, os.Args); err != nil {
-		fmt.Fprintln(os.Stderr, "safebrowsing:", err)
-		os.Exit(misuse)
-	}
+	status := run(ctx, os.Args, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
 }
 
-// misuse is the exit status of a call that could not be carried out.
-const misuse = 2
+// warnings is where the plugin logs to: what it tells without being worried is
+// left out.
+type warnings struct{ w io.Writer }
+
+// Write implements io.Writer for one line of the log.
+func (l *warnings) Write(line []byte) (int, error) {
+	if bytes.HasPrefix(line, []byte("[INFO] ")) || bytes.HasPrefix(line, []byte("[DEBUG] ")) {
+		return len(line), nil
+	}
+	return l.w.Write(line)
+}
+
+// The exit statuses beside 0.
+const (
+	badNews = 1 // a name is not safe, or a problem was found
+	misuse  = 2 // of a call that could not be carried out
+)
+
+// errBadNews ends a command that has said itself what the bad news are.
+var errBadNews = errors.New("bad news")
+
+// run carries out a command line and returns the exit status.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	c := command()
+	c.Writer, c.ErrWriter = out, errOut
+	err := c.Run(ctx, args)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errBadNews):
+		return badNews
+	}
+	fmt.Fprintln(errOut, "safebrowsing:", err)
+	return misuse
+}
 
 func command() *cli.Command {
-	return &cli.Command{
-		Name:                  "safebrowsing",
-		Usage:                 "try and operate the safebrowsing plugin of CoreDNS",
+	root := &cli.Command{
+		Name:  "safebrowsing",
+		Usage: "try and operate the safebrowsing plugin of CoreDNS",
+		Description: `Would a name be blocked, and why?
+
+   safebrowsing check -corefile /etc/coredns/Corefile example.com
+
+Does this configuration work?
+
+   safebrowsing doctor -corefile /etc/coredns/Corefile
+
+Each command has examples: safebrowsing COMMAND -h. With -json a command prints
+one JSON object a line. The exit status is 0 for good news, 1 for bad news such
+as an unsafe name or a problem, and 2 for what could not be carried out. An API
+key is only ever read from the Corefile and from $SAFEBROWSING_API_KEY.
+
+Your shell completes commands and flags with
+
+   source <(safebrowsing completion bash)     or zsh; fish and pwsh: see
+                                              safebrowsing completion -h`,
 		EnableShellCompletion: true,
-		Commands:              []*cli.Command{testserver()},
+		Commands:              []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver()},
+		Action: func(_ context.Context, c *cli.Command) error {
+			if c.NArg() > 0 {
+				return fmt.Errorf("there is no command %q, see safebrowsing -h", c.Args().First())
+			}
+			cli.ShowRootCommandHelp(c)
+			return errors.New("no command is given")
+		},
 	}
+	for _, c := range append([]*cli.Command{root}, root.Commands...) {
+		c.OnUsageError = usageError
+	}
+	return root
 }
+
+// usageError says where to read on.
+func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	text := err.Error()
+	text = strings.ToLower(text[:1]) + text[1:]
+	return fmt.Errorf("%s, see %s -h", text, c.FullName())
+}
+
+// jsonFlag is the flag of all commands that have findings.
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Usage: "print one JSON object a line"}
+}
+
+// keyVariable is the environment variable with the API key.
+const keyVariable = "SAFEBROWSING_API_KEY"

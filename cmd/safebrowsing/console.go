@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v3"
+)
+
+// console is where a command prints its findings.
+type console struct {
+	w, errOut io.Writer
+	json      bool // findings are JSON, not text
+	err       error
+}
+
+func newConsole(c *cli.Command) *console {
+	return &console{w: c.Root().Writer, errOut: c.Root().ErrWriter, json: c.Bool("json")}
+}
+
+// object prints one line of JSON.
+func (o *console) object(v any) {
+	if o.err != nil {
+		return
+	}
+	e := json.NewEncoder(o.w)
+	e.SetEscapeHTML(false)
+	o.err = e.Encode(v)
+}
+
+// printf prints text. What others have written must go through shown.
+func (o *console) printf(format string, args ...any) {
+	if o.err == nil {
+		_, o.err = fmt.Fprintf(o.w, format, args...)
+	}
+}
+
+// complain prints one line about a problem, beside the findings.
+func (o *console) complain(format string, args ...any) {
+	fmt.Fprintln(o.errOut, "safebrowsing:", shown(fmt.Sprintf(format, args...)))
+}
+
+// end returns what a command returns that has printed its findings.
+func (o *console) end(bad bool) error {
+	if o.err != nil {
+		return fmt.Errorf("printing: %w", o.err)
+	}
+	if bad {
+		return errBadNews
+	}
+	return nil
+}
+
+// text is a string in JSON that may hold any bytes. Those that are no UTF-8 are
+// escaped as a canonical host has them.
+type text string
+
+// MarshalText implements encoding.TextMarshaler.
+func (t text) MarshalText() ([]byte, error) {
+	return []byte(escaped(string(t), func(rune) bool { return true })), nil
+}
+
+// shown is a string of somebody else's for a terminal: what could change the
+// terminal is escaped.
+func shown(s string) string { return escaped(s, unicode.IsPrint) }
+
+// escaped writes bytes that are no UTF-8, and runes that are not kept, as %XX.
+func escaped(s string, keep func(rune) bool) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 || !keep(r) {
+			for _, c := range []byte(s[i : i+size]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		} else {
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// stamp writes a time as RFC 3339 has it, or "" for none.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/coredns/caddy/caddyfile"
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/pkg/parse"
+	"github.com/coredns/coredns/plugin/pkg/transport"
+
+	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// serverBlock is a server block of a Corefile, with its plugin if it has it.
+type serverBlock struct {
+	*safebrowsing.Offline        // nil: the block does not have the plugin
+	file                  string // the Corefile
+	listeners             []listener
+	bind                  []string // addresses and interfaces; none: all
+	root                  string   // what file names are relative to; "": the working directory
+	tokens                []caddyfile.Token
+}
+
+// listener is a zone for which a server block answers.
+type listener struct{ zone, transport, port string }
+
+// readCorefile returns all server blocks of a Corefile, of which at least one has
+// the plugin. Close each Offline.
+func readCorefile(path string) ([]serverBlock, error) {
+	offline, err := safebrowsing.ReadCorefile(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	parsed, err := caddyfile.Parse(path, f, nil)
+	if err != nil {
+		return nil, err
+	}
+	var all []serverBlock
+	for _, p := range parsed {
+		b := serverBlock{file: path, listeners: listenersOf(p.Keys), bind: words(p.Tokens["bind"])}
+		if root := words(p.Tokens["root"]); len(root) == 1 {
+			b.root = root[0]
+		}
+		if tokens, ok := p.Tokens["safebrowsing"]; ok {
+			if len(offline) == 0 {
+				return nil, fmt.Errorf("%s changed while it was read: try again", path)
+			}
+			b.Offline, b.tokens, offline = offline[0], tokens, offline[1:]
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// words returns the arguments of a directive, whose first token is its name.
+func words(tokens []caddyfile.Token) (all []string) {
+	for _, t := range tokens[min(1, len(tokens)):] {
+		all = append(all, t.Text)
+	}
+	return all
+}
+
+// listenersOf returns what the keys of a server block stand for.
+func listenersOf(keys []string) (all []listener) {
+	ports := map[string]string{
+		transport.DNS: transport.Port, transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
+		transport.GRPC: transport.GRPCPort, transport.HTTPS: transport.HTTPSPort, transport.HTTPS3: transport.HTTPSPort,
+	}
+	for _, key := range keys {
+		scheme, rest := parse.Transport(key)
+		_, port, err := plugin.SplitHostPort(rest)
+		if err != nil {
+			continue
+		}
+		if port == "" {
+			port = ports[scheme]
+		}
+		for _, zone := range plugin.Host(key).NormalizeExact() {
+			all = append(all, listener{zone, scheme, port})
+		}
+	}
+	return all
+}
+
+// answering returns the block with the plugin that answers for a name: of those
+// whose zones hold it the most specific one, unless at the same port a block
+// without the plugin is more specific still. Nil: there is none.
+func answering(blocks []serverBlock, qname string) *serverBlock {
+	var best *serverBlock
+	longest := 0
+	for i := range blocks {
+		if blocks[i].Offline == nil {
+			continue
+		}
+		for _, l := range blocks[i].listeners {
+			if n := l.matches(qname); n > longest && !outdone(blocks, l, qname) {
+				best, longest = &blocks[i], n
+			}
+		}
+	}
+	return best
+}
+
+// matches returns the length of the zone if it holds the name, else 0.
+func (l listener) matches(qname string) int {
+	if !plugin.Name(l.zone).Matches(qname) {
+		return 0
+	}
+	return len(l.zone)
+}
+
+// outdone reports whether a more specific zone at the same port takes the name.
+func outdone(blocks []serverBlock, l listener, qname string) bool {
+	for _, b := range blocks {
+		for _, other := range b.listeners {
+			if other.transport == l.transport && other.port == l.port && other.matches(qname) > l.matches(qname) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// path returns where a file of the server block is.
+func (b *serverBlock) path(name string) string {
+	if !filepath.IsAbs(name) && b.root != "" {
+		return filepath.Join(b.root, name)
+	}
+	return name
+}
+
+// stanzaLine returns where in the Corefile a host, or a name that it is below,
+// stands as the argument of a property.
+func (b *serverBlock) stanzaLine(h lookup.Host) (file string, line int, text string, ok bool) {
+	best := 0
+	for _, t := range b.tokens {
+		if n := covers(t.Text, h); n > best {
+			best, file, line, text, ok = n, cmp.Or(t.File, b.file), t.Line, t.Text, true
+		}
+	}
+	return file, line, text, ok
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+)
+
+func doctor() *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "find out what keeps a configuration from working, and what to do about it",
+		Description: `One line for each thing that must be right: the Corefile and the key in it, the
+way to the server, the clock, the folder for the lists, and the memory. The
+server is asked one question, which lists it has; -offline asks nobody. Run it
+on the machine of the CoreDNS and as its user, or what it says about the folder
+is about somebody else. The key is never printed.
+
+   safebrowsing doctor -corefile /etc/coredns/Corefile
+   sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
+   safebrowsing doctor -json -corefile Corefile | jq -r 'select(.status == "problem").advice'
+
+The JSON of a check is {"check","status","text","advice"}; status is ok, warning,
+problem or skipped. The exit status is 1 if there is a problem; warnings leave it
+at 0.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "corefile", Usage: "the `FILE` to examine", Required: true},
+			&cli.BoolFlag{Name: "offline", Usage: "ask no server and no resolver"},
+			jsonFlag(),
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.NArg() > 0 {
+				return fmt.Errorf("doctor takes no argument such as %q, see safebrowsing doctor -h", c.Args().First())
+			}
+			d := &examination{console: newConsole(c), offline: c.Bool("offline"), resolvConf: "/etc/resolv.conf", secrets: []string{os.Getenv(keyVariable)}}
+			return d.corefile(ctx, c.String("corefile"))
+		},
+	}
+}
+
+// The outcomes of a check.
+const (
+	isOK      = "ok"
+	isWarning = "warning" // it works, but perhaps not as the operator thinks
+	isProblem = "problem"
+	isSkipped = "skipped"
+)
+
+// diagnosis is the outcome of a check.
+type diagnosis struct {
+	Check  string `json:"check"`
+	Status string `json:"status"`
+	Text   text   `json:"text"`   // what was found
+	Advice text   `json:"advice"` // what to do about it; "" if nothing
+}
+
+// examination is one run of the doctor.
+type examination struct {
+	*console
+	offline    bool
+	resolvConf string   // where the system's resolvers are
+	secrets    []string // never printed
+	blocks     []serverBlock
+	bad        bool
+}
+
+// looksLikeKey is what an API key of Google's looks like: one that stands in the
+// wrong place of a Corefile is not known to be the key.
+var looksLikeKey = regexp.MustCompile(`AIza[0-9A-Za-z_-]{30,}`)
+
+// tell prints the outcome of a check, without keys.
+func (e *examination) tell(d diagnosis) {
+	for _, t := range []*text{&d.Text, &d.Advice} {
+		for _, secret := range e.secrets {
+			if secret != "" {
+				*t = text(strings.ReplaceAll(string(*t), secret, "(the key)"))
+			}
+		}
+		*t = text(looksLikeKey.ReplaceAllString(string(*t), "(the key)"))
+	}
+	e.bad = e.bad || d.Status == isProblem
+	if e.json {
+		e.object(d)
+		return
+	}
+	e.printf("%-8s %-9s %s\n", d.Status, d.Check, shown(string(d.Text)))
+	if d.Advice != "" {
+		e.printf("%18s → %s\n", "", shown(string(d.Advice)))
+	}
+}
+
+// corefile examines a Corefile and all that it names.
+func (e *examination) corefile(ctx context.Context, path string) error {
+	if _, err := os.ReadFile(path); err != nil {
+		return err
+	}
+	var err error
+	if e.blocks, err = readCorefile(path); err != nil {
+		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile; nothing else can be examined before"})
+		return e.end(e.bad)
+	}
+	with, engines := 0, make(map[engineKey]*safebrowsing.Offline)
+	var order []engineKey
+	for _, b := range e.blocks {
+		if b.Offline == nil {
+			continue
+		}
+		defer b.Close()
+		with++
+		e.secrets = append(e.secrets, b.Key())
+		key := engineKey{b.Endpoint(), b.Key(), b.Folder(), strings.Join(b.Resolvers(), " "), strings.Join(b.Lists(), " ")}
+		if engines[key] == nil {
+			engines[key] = b.Offline
+			order = append(order, key)
+		}
+	}
+	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %d server blocks have safebrowsing", with, len(e.blocks))), ""})
+	for _, key := range order {
+		e.engine(ctx, engines[key])
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return e.end(e.bad)
+}
+
+// engineKey is what makes two server blocks different for the doctor.
+type engineKey struct{ endpoint, key, folder, resolvers, lists string }
+
+// engine examines what one or more server blocks share.
+func (e *examination) engine(ctx context.Context, o *safebrowsing.Offline) {
+	key := keyDiagnosis(o)
+	e.tell(key)
+	if key.Status == isOK {
+		e.server(ctx, o)
+	}
+	if o.Endpoint() != "" {
+		e.folder(o)
+	}
+}
+
+// keyDiagnosis tells whether there is a key.
+func keyDiagnosis(o *safebrowsing.Offline) diagnosis {
+	const advice = "add api_key_file FILE to the stanza, or set $" + keyVariable + " for CoreDNS; keys are made at https://console.cloud.google.com/apis/credentials"
+	switch {
+	case o.Endpoint() == "":
+		return diagnosis{"key", isWarning, "there is none: Safe Browsing is off, only your own lists are in force", advice}
+	case o.Key() != "":
+		return diagnosis{"key", isOK, "present", ""}
+	case o.Endpoint() == protocol.DefaultEndpoint:
+		return diagnosis{"key", isProblem, "there is none, and Google's server answers nobody without", advice}
+	}
+	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// What lists take of which nothing is known yet, in bytes: the most that
+// Google's lists are planned to hold, ten million entries.
+const (
+	usualMemory = 10_000_000 * 22 / 10
+	leastSpace  = 100 << 20
+)
+
+// folder examines where the lists are kept, on disk and in memory.
+func (e *examination) folder(o *safebrowsing.Offline) {
+	if len(o.Lists()) == 0 {
+		e.tell(diagnosis{"folder", isOK, "no lists are kept in this mode", ""})
+		return
+	}
+	if o.Folder() == "" {
+		e.tell(diagnosis{"folder", isWarning, "lists are kept in memory only: each start fetches them anew and goes without until then", "set db FOLDER in the stanza"})
+	} else {
+		e.tell(folderDiagnosis(o.Folder()))
+		e.tell(spaceDiagnosis(o.Folder()))
+	}
+	e.tell(memoryDiagnosis(o.Folder(), availableMemory))
+}
+
+// folderDiagnosis tells whether lists can be written to a folder, and stay there.
+func folderDiagnosis(dir string) diagnosis {
+	there := existing(dir)
+	if err := tryWriting(there); err != nil {
+		return diagnosis{"folder", isProblem, text(fmt.Sprintf("%s cannot be written to: %v", there, err)),
+			"give the folder to the user of CoreDNS, and its service the right to write there (ReadWritePaths or StateDirectory of systemd)"}
+	}
+	kind, volatile := fileSystem(there)
+	switch {
+	case volatile:
+		return diagnosis{"folder", isWarning, text(fmt.Sprintf("%s is kept in memory (%s): lists are lost at a reboot", there, kind)), "set db to a folder on a disk"}
+	case there != dir:
+		return diagnosis{"folder", isOK, text(fmt.Sprintf("%s is not there yet, and can be made in %s", dir, there)), ""}
+	}
+	return diagnosis{"folder", isOK, text(dir + " can be written to, and keeps what it is given"), ""}
+}
+
+// existing returns the folder, or the nearest one above it that exists: the
+// doctor makes none, since it would belong to the wrong user.
+func existing(dir string) string {
+	for {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// tryWriting writes a file as lists are written: synced, then renamed.
+func tryWriting(dir string) error {
+	f, err := os.CreateTemp(dir, "doctor.*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("written by safebrowsing doctor, may be deleted\n")
+	err = errors.Join(err, f.Sync(), f.Close())
+	renamed := f.Name() + ".renamed.tmp"
+	if err == nil {
+		err = os.Rename(f.Name(), renamed)
+	}
+	os.Remove(f.Name())
+	os.Remove(renamed)
+	return err
+}
+
+// spaceDiagnosis tells whether the disk has room for lists that are written
+// beside the old ones.
+func spaceDiagnosis(dir string) diagnosis {
+	free, ok := freeSpace(existing(dir))
+	if !ok {
+		return diagnosis{"space", isSkipped, "not known on this system", ""}
+	}
+	need := uint64(leastSpace)
+	all, _ := updater.Status(dir)
+	for _, s := range all {
+		need += uint64(s.Entries * s.Width)
+	}
+	if free < need {
+		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", megabytes(free), dir, megabytes(need))), "free some space, or set db to another disk"}
+	}
+	return diagnosis{"space", isOK, text(megabytes(free) + " free"), ""}
+}
+
+// memoryDiagnosis tells whether the lists fit into memory, twice as during an
+// update.
+func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
+	held := uint64(0)
+	if all, err := updater.Status(dir); err == nil {
+		for _, s := range all {
+			held += uint64(s.Bytes)
+		}
+	}
+	what := "the lists take " + megabytes(held)
+	if held == 0 {
+		held = usualMemory
+		what = "the lists, none of which is there yet, take about " + megabytes(held)
+	}
+	what += ", twice that during an update"
+	free, ok := available()
+	switch {
+	case !ok:
+		return diagnosis{"memory", isSkipped, text(what + "; what is available is not known on this system"), ""}
+	case free < 2*held:
+		return diagnosis{"memory", isProblem, text(fmt.Sprintf("%s; %s are available", what, megabytes(free))), "leave out lists, set max_entries, use mode nostorage, or add memory"}
+	}
+	return diagnosis{"memory", isOK, text(fmt.Sprintf("%s; %s are available", what, megabytes(free))), ""}
+}
+
+func megabytes(n uint64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/coredns/coredns/plugin/pkg/transport"
+
+	"github.com/miekg/dns"
+)
+
+// systemResolvers returns the resolvers of the system as "address:port", none if
+// they cannot be known.
+func systemResolvers(resolvConf string) (all []string) {
+	conf, err := dns.ClientConfigFromFile(resolvConf)
+	if err != nil {
+		return nil
+	}
+	for _, server := range conf.Servers {
+		all = append(all, net.JoinHostPort(server, conf.Port))
+	}
+	return all
+}
+
+// machineAddresses returns the addresses of this machine.
+func machineAddresses() (all []netip.Addr) {
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			all = append(all, prefix.Addr())
+		}
+	}
+	return all
+}
+
+// loopDiagnosis tells whether the server's name is resolved through the very
+// CoreDNS that needs it. Without configured resolvers the system's are used; of
+// them one on this machine is suspicious whoever it may be.
+func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []serverBlock) diagnosis {
+	const advice = "name another resolver in the stanza, such as: resolver 9.9.9.9"
+	resolvers := configured
+	if len(configured) == 0 {
+		resolvers = system
+	}
+	for _, r := range resolvers {
+		server, err := netip.ParseAddrPort(r)
+		if err != nil {
+			continue
+		}
+		address := server.Addr().Unmap().WithZone("")
+		local := address.IsLoopback() || address.IsUnspecified() || slices.Contains(machine, address)
+		switch {
+		case local && listensAt(blocks, address, server.Port()):
+			return diagnosis{"loop", isWarning, text(fmt.Sprintf("the server's name is resolved by %s, where this Corefile listens: "+
+				"without an answer of its own it cannot fetch what it needs to answer", r)), advice}
+		case len(configured) == 0 && address.IsLoopback():
+			return diagnosis{"loop", isWarning, text(fmt.Sprintf("the server's name is resolved by the system's resolver %s on this machine: "+
+				"it may ask this CoreDNS in turn", r)), advice}
+		}
+	}
+	return diagnosis{"loop", isOK, "the server's name is resolved elsewhere", ""}
+}
+
+// listensAt reports whether a Corefile listens for plain DNS at an address of
+// this machine. A block that is bound to interfaces is taken to have it.
+func listensAt(blocks []serverBlock, address netip.Addr, port uint16) bool {
+	for _, b := range blocks {
+		for _, l := range b.listeners {
+			if l.transport == transport.DNS && l.port == fmt.Sprint(port) && b.boundTo(address) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (b *serverBlock) boundTo(address netip.Addr) bool {
+	return len(b.bind) == 0 || slices.ContainsFunc(b.bind, func(word string) bool {
+		bound, err := netip.ParseAddr(word)
+		return err != nil || bound.IsUnspecified() || bound.Unmap() == address
+	})
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Bounds of the checks that ask somebody.
+const (
+	resolveTimeout = 5 * time.Second
+	serverTimeout  = 20 * time.Second
+	maxClockSkew   = 5 * time.Minute
+)
+
+// server examines the way to the server, and what it answers.
+func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
+	endpoint, err := url.Parse(o.Endpoint())
+	if err != nil { // cannot be: the Corefile was accepted
+		e.tell(diagnosis{"endpoint", isProblem, text(err.Error()), "correct endpoint in the Corefile"})
+		return
+	}
+	proxy, _ := http.ProxyFromEnvironment(&http.Request{URL: endpoint})
+	resolves := e.resolve(ctx, o, endpoint.Hostname(), proxy != nil)
+	if e.offline || !resolves {
+		why := text("the server's name does not resolve")
+		if e.offline {
+			why = "-offline"
+		}
+		for _, check := range []string{"tls", "server", "clock"} {
+			e.tell(diagnosis{check, isSkipped, why, ""})
+		}
+		return
+	}
+	p := &probe{base: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: resolveTimeout, Resolver: resolverAt(o.Resolvers())}).DialContext,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: serverTimeout / 2,
+	}}
+	client, err := o.Client(p)
+	if err != nil {
+		e.tell(diagnosis{"server", isProblem, text(err.Error()), "correct the Corefile"})
+		return
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
+	defer cancel()
+	offered, err := client.Lists(ctx)
+	e.tell(tlsDiagnosis(endpoint, p.tls, p.answered, err))
+	e.tell(answerDiagnosis(o, offered, p.answered, err))
+	e.tell(clockDiagnosis(p.date, p.at))
+}
+
+// resolve examines how the server's name is resolved, and reports whether it is.
+func (e *examination) resolve(ctx context.Context, o *safebrowsing.Offline, host string, proxied bool) bool {
+	if _, err := netip.ParseAddr(host); err == nil || proxied {
+		why := text("the server is at an address: no name is to be resolved")
+		if proxied {
+			why = "the proxy of the environment resolves the server's name"
+		}
+		e.tell(diagnosis{"resolve", isOK, why, ""})
+		return true
+	}
+	defer func() {
+		e.tell(loopDiagnosis(o.Resolvers(), systemResolvers(e.resolvConf), machineAddresses(), e.blocks))
+	}()
+	by := "the system's resolver"
+	if len(o.Resolvers()) > 0 {
+		by = strings.Join(o.Resolvers(), ", ")
+	}
+	if e.offline {
+		e.tell(diagnosis{"resolve", isSkipped, "-offline", ""})
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	addresses, err := resolverAt(o.Resolvers()).LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		e.tell(diagnosis{"resolve", isProblem, text(fmt.Sprintf("%s, by %s: %v", host, by, err)),
+			"name a resolver that works in the stanza, such as: resolver 9.9.9.9"})
+		return false
+	}
+	e.tell(diagnosis{"resolve", isOK, text(fmt.Sprintf("%s is %s, by %s", host, addresses[0].Unmap(), by)), ""})
+	return true
+}
+
+// resolverAt returns a resolver that asks these name servers, or without any the
+// system's.
+func resolverAt(servers []string) *net.Resolver {
+	if len(servers) == 0 {
+		return net.DefaultResolver
+	}
+	var next atomic.Uint32
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
+	}}
+}
+
+// probe is a transport that remembers the answer it got last.
+type probe struct {
+	base     http.RoundTripper
+	answered bool
+	date     string               // of the answer's header
+	at       time.Time            // when it came
+	tls      *tls.ConnectionState // nil: without TLS
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p *probe) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := p.base.RoundTrip(r)
+	if err == nil {
+		p.answered, p.date, p.at, p.tls = true, answer.Header.Get("Date"), time.Now(), answer.TLS
+	}
+	return answer, err
+}
+
+// tlsDiagnosis tells whether the connection is one that nobody reads along.
+func tlsDiagnosis(endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
+	switch {
+	case answered && state != nil:
+		return diagnosis{"tls", isOK, text(tls.VersionName(state.Version) + " with " + endpoint.Host), ""}
+	case endpoint.Scheme == "http" && isLoopback(endpoint.Hostname()):
+		return diagnosis{"tls", isOK, "not used: the server is on this machine", ""}
+	case endpoint.Scheme == "http":
+		return diagnosis{"tls", isWarning, text("not used with " + endpoint.Host + ": the key and what is asked can be read on the way"), "use https:// in endpoint"}
+	case isTLS(err):
+		return diagnosis{"tls", isProblem, text(err.Error()), "set the clock; install the system's root certificates (ca-certificates); " +
+			"make sure that nobody intercepts the connection, and that endpoint is a server with TLS"}
+	}
+	return diagnosis{"tls", isSkipped, "there is no connection", ""}
+}
+
+// isTLS reports whether a connection failed because of TLS.
+func isTLS(err error) bool {
+	var (
+		certificate *tls.CertificateVerificationError
+		record      tls.RecordHeaderError
+		alert       tls.AlertError
+	)
+	return errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert) ||
+		err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+}
+
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// answerDiagnosis tells whether the server takes the key and has the lists.
+func answerDiagnosis(o *safebrowsing.Offline, offered []protocol.ListInfo, answered bool, err error) diagnosis {
+	status := new(updater.StatusError)
+	switch {
+	case errors.As(err, &status):
+		return diagnosis{"server", isProblem, text(err.Error()), text(adviceFor(status.Code))}
+	case isTLS(err):
+		return diagnosis{"server", isSkipped, "there is no connection", ""}
+	case err != nil && !answered:
+		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", o.Endpoint(), err)),
+			"let the machine reach it through the firewall, or through a proxy named in $HTTPS_PROXY"}
+	case err != nil:
+		return diagnosis{"server", isProblem, text(err.Error()), "make sure that endpoint is a Safe Browsing v5 server, and not a proxy's page"}
+	}
+	var missing []string
+	for _, name := range o.Lists() {
+		if !slices.ContainsFunc(offered, func(l protocol.ListInfo) bool { return l.Name == name }) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), "correct lists in the Corefile"}
+	}
+	accepted := "it answers"
+	if o.Key() != "" {
+		accepted = "it accepts the key"
+	}
+	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %d lists", accepted, len(offered))), ""}
+}
+
+// adviceFor says what to do about an HTTP status.
+func adviceFor(code int) string {
+	switch {
+	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return "make sure that the key is right, that the Safe Browsing API is enabled in its project, and that its restrictions allow this machine"
+	case code == http.StatusTooManyRequests:
+		return "the quota of the key's project is used up: wait, or ask for more"
+	case code == http.StatusNotFound:
+		return "there is no Safe Browsing v5 server: correct endpoint"
+	case code >= 500:
+		return "nothing: it is the server's trouble, and the plugin tries again by itself"
+	}
+	return "correct endpoint"
+}
+
+// clockDiagnosis compares the Date of an answer with the clock when it came.
+func clockDiagnosis(date string, at time.Time) diagnosis {
+	server, err := http.ParseTime(date)
+	if err != nil {
+		return diagnosis{"clock", isSkipped, "no answer tells the time", ""}
+	}
+	skew := at.Sub(server).Truncate(time.Second) // the header has no more than seconds
+	if skew.Abs() <= maxClockSkew {
+		return diagnosis{"clock", isOK, text(fmt.Sprintf("%s from the server's", skew.Abs())), ""}
+	}
+	word := "ahead of"
+	if skew < 0 {
+		word = "behind"
+	}
+	return diagnosis{"clock", isProblem, text(fmt.Sprintf("%s %s the server's", skew.Abs(), word)), "run an NTP client: certificates and lists expire by the clock"}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+func expressions() *cli.Command {
+	return &cli.Command{
+		Name:            "expressions",
+		Usage:           "print what is looked for in the lists for names and URLs",
+		ArgsUsage:       "NAME|URL...",
+		HideHelpCommand: true, // "help" is a name like any other
+		Description: `For each argument the expressions whose SHA-256 are looked for in the lists, the
+exact one first. A name is taken for the URL of its first page. An expression
+that names a path is marked: DNS only sees names, so the plugin never looks for
+it.
+
+   safebrowsing expressions www.example.com
+   safebrowsing expressions -json 'https://example.com/a/b.html?q=1'
+   safebrowsing expressions -rule v4 a.b.example.co.uk
+
+What is no name and no URL is said, and makes the exit status 1.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "rule", Usage: "`VERSION` of the protocol whose rule makes the expressions, v5 or v4", Value: "v5"},
+			jsonFlag(),
+		},
+		Action: func(_ context.Context, c *cli.Command) error {
+			rule, ok := map[string]lookup.Rule{"v5": lookup.RuleV5, "v4": lookup.RuleV4}[c.String("rule")]
+			if !ok {
+				return fmt.Errorf("the rule %q is neither v5 nor v4", c.String("rule"))
+			}
+			if c.NArg() == 0 {
+				return errors.New("expressions takes names or URLs, see safebrowsing expressions -h")
+			}
+			return printExpressions(newConsole(c), rule, c.Args().Slice())
+		},
+	}
+}
+
+// expressed is the finding about one argument.
+type expressed struct {
+	Input       text         `json:"input"`
+	Host        text         `json:"host"`
+	Expressions []expression `json:"expressions"`
+}
+
+type expression struct {
+	Expression text   `json:"expression"`
+	SHA256     string `json:"sha256"`
+	DNS        bool   `json:"dns"`
+}
+
+// unreadable is the finding about an argument that is no name and no URL.
+type unreadable struct {
+	Input text `json:"input"`
+	Error text `json:"error"`
+}
+
+func printExpressions(out *console, rule lookup.Rule, args []string) error {
+	bad := false
+	for i, arg := range args {
+		if i > 0 && !out.json {
+			out.printf("\n")
+		}
+		u, err := lookup.ParseURL(arg)
+		switch {
+		case err != nil && out.json:
+			out.object(unreadable{text(arg), text(err.Error())})
+		case err != nil:
+			out.printf("%s\n    error: %s\n", shown(arg), shown(err.Error()))
+		case out.json:
+			out.object(express(arg, u, rule))
+		default:
+			out.expressions(express(arg, u, rule))
+		}
+		bad = bad || err != nil
+	}
+	return out.end(bad)
+}
+
+// express returns the expressions of one argument.
+func express(arg string, u lookup.URL, rule lookup.Rule) expressed {
+	e := expressed{Input: text(arg), Host: text(u.Host().String()), Expressions: []expression{}}
+	for _, x := range u.Expressions(rule) {
+		hash := lookup.HashExpression(x.Text)
+		e.Expressions = append(e.Expressions, expression{text(x.Text), hex.EncodeToString(hash[:]), x.DNS})
+	}
+	return e
+}
+
+// expressions prints the expressions of one argument as text.
+func (o *console) expressions(e expressed) {
+	o.printf("%s\n", shown(string(e.Input)))
+	for _, x := range e.Expressions {
+		note := ""
+		if !x.DNS {
+			note = "  (DNS cannot see it)"
+		}
+		o.printf("    %s  %s%s\n", x.SHA256, shown(string(x.Expression)), note)
+	}
+}

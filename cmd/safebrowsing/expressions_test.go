@@ -1,0 +1,99 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestExpressionsAsText(t *testing.T) {
+	status, out, errOut := invoke(t, "expressions", "Example.com.", "http://:1/", "http://a.example.com/b?q=\x1b")
+	if status != 1 || errOut != "" {
+		t.Errorf("status %d, %q, want 1 for the one that is no URL", status, errOut)
+	}
+	sum := func(text string) string { s := sha256.Sum256([]byte(text)); return hex.EncodeToString(s[:]) }
+	var want strings.Builder
+	want.WriteString("Example.com.\n    " + sum("example.com/") + "  example.com/\n\nhttp://:1/\n    error: no host\n\nhttp://a.example.com/b?q=%1B\n")
+	for _, x := range []string{"a.example.com/b?q=%1B", "a.example.com/b", "a.example.com/", "example.com/b?q=%1B", "example.com/b", "example.com/"} {
+		want.WriteString("    " + sum(x) + "  " + x)
+		if !strings.HasSuffix(x, ".com/") {
+			want.WriteString("  (DNS cannot see it)")
+		}
+		want.WriteString("\n")
+	}
+	expect(t, "text", out, want.String())
+}
+
+func TestExpressionsAsJSON(t *testing.T) {
+	_, out, _ := invoke(t, "expressions", "-json", "example.com")
+	expect(t, "one name", out, `{"input":"example.com","host":"example.com","expressions":[{"expression":"example.com/",`+
+		`"sha256":"73d986e009065f182c10bcb6a45db3d6eda9498f8930654af2653f8a938cd801","dns":true}]}`+"\n")
+	_, out, _ = invoke(t, "expressions", "-json", "http:///x")
+	expect(t, "no host", out, `{"input":"http:///x","error":"no host"}`+"\n")
+
+	status, out, _ := invoke(t, "expressions", "-json", "-rule", "v4", "a.b.example.co.uk", "", "https://1.2.3.4/x/", "help")
+	lines := strings.SplitAfter(out, "\n")
+	if status != 1 || len(lines) != 5 {
+		t.Fatalf("status %d, %s", status, out)
+	}
+	if lines[1] != `{"input":"","error":"no host"}`+"\n" {
+		t.Errorf("got %s", lines[1])
+	}
+	got := decode[expressed](t, lines[0]+lines[2]+lines[3])
+	want := []expressed{
+		{"a.b.example.co.uk", "a.b.example.co.uk", []expression{{"a.b.example.co.uk/", "", true}, {"co.uk/", "", true}, {"example.co.uk/", "", true}, {"b.example.co.uk/", "", true}}},
+		{"https://1.2.3.4/x/", "1.2.3.4", []expression{{"1.2.3.4/x/", "", false}, {"1.2.3.4/", "", true}}},
+		{"help", "help", []expression{{"help/", "", true}}},
+	}
+	for i := range got {
+		for j, x := range got[i].Expressions {
+			if sum := sha256.Sum256([]byte(x.Expression)); x.SHA256 != hex.EncodeToString(sum[:]) {
+				t.Errorf("%s: sha256 %s", x.Expression, x.SHA256)
+			}
+			got[i].Expressions[j].SHA256 = ""
+		}
+		if got[i].Input != want[i].Input || got[i].Host != want[i].Host || !slices.Equal(got[i].Expressions, want[i].Expressions) {
+			t.Errorf("got %+v, want %+v", got[i], want[i])
+		}
+	}
+}
+
+func TestArgumentsMayHoldAnyBytes(t *testing.T) {
+	for arg, want := range map[string]string{
+		"\xff.example":          "%FF.example",
+		"http://a.example/\x80": "http://a.example/%80",
+		"ok-\uFFFD.example":     "ok-\uFFFD.example", // the letter itself is valid
+		"<&>\u2028\x00\"":       "<&>\u2028\x00\"",
+		"b\xc3\xbccher.example": "bücher.example",
+		"\xe2\x82":              "%E2%82",
+		"%ff.example":           "%ff.example",
+		"a\xffb\xfe.example?\t": "a%FFb%FE.example?\t",
+		" example.com ":         " example.com ",
+	} {
+		_, out, _ := invoke(t, "expressions", "-json", "--", arg)
+		var got string
+		if strings.Contains(out, `"error"`) {
+			got = string(decode[unreadable](t, out)[0].Input)
+		} else {
+			got = string(decode[expressed](t, out)[0].Input)
+		}
+		if got != want || strings.Count(out, "\n") != 1 {
+			t.Errorf("%q: input %q, want %q", arg, got, want)
+		}
+		_, out, _ = invoke(t, "check", "-json", "-db", t.TempDir(), "--", arg)
+		if got := string(decode[checked](t, out)[0].Input); got != want {
+			t.Errorf("check %q: input %q, want %q", arg, got, want)
+		}
+	}
+	if _, out, _ := invoke(t, "expressions", "-json", "\xff.example"); !strings.Contains(out, `"host":"%FF.example"`) {
+		t.Errorf("the input is not escaped as its host is: %s", out)
+	}
+	if _, out, _ := invoke(t, "expressions", "\x1b[2J\xff.example"); strings.ContainsAny(out, "\x1b\xff") {
+		t.Errorf("a terminal would not like %q", out)
+	}
+}
+
+// UnmarshalText lets tests read what MarshalText wrote.
+func (t *text) UnmarshalText(b []byte) error { *t = text(b); return nil }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestMisuseHasStatus2AndAHint(t *testing.T) {
+	t.Setenv(keyVariable, "")
+	t.Setenv("STATE_DIRECTORY", t.TempDir()+"/none")
+	none := t.TempDir() + "/none"
+	for args, want := range map[string]string{
+		"":                               "no command is given",
+		"chekc":                          `there is no command "chekc", see safebrowsing -h`,
+		"-json":                          "flag provided but not defined: -json, see safebrowsing -h",
+		"check":                          "check takes names or URLs",
+		"check -jsno x":                  "flag provided but not defined: -jsno, see safebrowsing check -h",
+		"check -db":                      "flag needs an argument: -db, see safebrowsing check -h",
+		"check -db . -corefile x a":      "keep one of the two",
+		"check -db " + none + " a":       "no such file or directory: give the folder with -db, or -corefile",
+		"check a":                        "no such file or directory: give the folder with -db, or -corefile",
+		"check -corefile " + none + " a": "no such file",
+		"check -confirm -db . a":         "no API key: set $SAFEBROWSING_API_KEY",
+		"expressions":                    "expressions takes names or URLs",
+		"expressions -rule v6 a":         `the rule "v6" is neither v5 nor v4`,
+		"lists":                          `required flag "db" not set, see safebrowsing lists -h`,
+		"lists -db " + none:              "no such file",
+		"lists -db . x":                  `no argument such as "x"`,
+		"update -now":                    `required flag "db" not set`,
+		"update -db " + none:             "no API key: set $SAFEBROWSING_API_KEY, or -endpoint",
+		"update -db . x":                 `no argument such as "x"`,
+		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists bad":         "is no name of a list",
+		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists se-4b,se-4b": "named twice",
+		"update -db " + none + " -endpoint nonsense":                              "the endpoint must be a URL",
+		"doctor":                     `required flag "corefile" not set`,
+		"doctor -corefile " + none:   "no such file",
+		"doctor -corefile x y":       `no argument such as "y"`,
+		"testserver":                 `required flag "lists" not set, see safebrowsing testserver -h`,
+		"testserver -lists none.txt": "no such file",
+	} {
+		status, _, errOut := invoke(t, strings.Fields(args)...)
+		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("safebrowsing %s: status %d, %q, want 2 and a line with %q", args, status, errOut, want)
+		}
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("a misuse has made a folder")
+	}
+}
+
+func TestHelpTeaches(t *testing.T) {
+	for _, args := range []string{"-h", "help", "check -h", "expressions -h", "lists -h", "update -h", "doctor -h", "testserver -h", "help doctor"} {
+		status, out, errOut := invoke(t, strings.Fields(args)...)
+		if status != 0 || errOut != "" || !strings.Contains(out, "safebrowsing ") {
+			t.Errorf("%s: status %d, %q", args, status, errOut)
+		}
+		for line := range strings.Lines(out) {
+			if len([]rune(line)) > 160 {
+				t.Errorf("%s: a line of %d letters: %s", args, len(line), line)
+			}
+		}
+	}
+	_, out, _ := invoke(t, "-h")
+	for _, want := range []string{"completion bash", "SAFEBROWSING_API_KEY", "exit status"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the help does not have %q", want)
+		}
+	}
+}
+
+// The examples of the help, put to things that are here.
+func TestExamplesOfTheHelpWork(t *testing.T) {
+	w := filled(t)
+	here := t.TempDir()
+	t.Chdir(here)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	replacer := strings.NewReplacer("/etc/coredns/Corefile", corefile, "/var/lib/coredns", w.dir,
+		"./lists", here+"/lists", "http://127.0.0.1:8099", w.endpoint, "sudo -u coredns ", "", "SAFEBROWSING_API_KEY=... ", "", "'", "",
+		" Corefile", " "+corefile, "COMMAND", "check")
+	example := regexp.MustCompile(`(?m)^\s+((?:sudo -u coredns |SAFEBROWSING_API_KEY=\.\.\. )?safebrowsing (?:check|expressions|lists|update|doctor) .*)$`)
+	found := 0
+	for _, command := range []string{"", "check", "expressions", "lists", "update", "doctor"} {
+		_, help, _ := invoke(t, append(strings.Fields(command), "-h")...)
+		_, help, _ = strings.Cut(help, "DESCRIPTION")
+		help, _, _ = strings.Cut(help, "OPTIONS")
+		for _, m := range example.FindAllStringSubmatch(help, -1) {
+			line, _, _ := strings.Cut(replacer.Replace(m[1]), " | ")
+			want := 0
+			if strings.HasPrefix(line, "safebrowsing update") && strings.Contains(line, w.dir) {
+				line, want = line+" -endpoint "+w.endpoint, 2 // not due yet
+			}
+			if strings.Contains(line, "-confirm") || strings.Contains(line, "-now") {
+				w.ClientLostState()
+			}
+			status, out, errOut := invoke(t, strings.Fields(line)[1:]...)
+			if status != want {
+				t.Errorf("%s: status %d, want %d: %s%s", line, status, want, out, errOut)
+			}
+			found++
+		}
+	}
+	if found < 13 {
+		t.Errorf("found %d examples", found)
+	}
+}
+
+func TestTheShellCompletes(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
+		if status, out, _ := invoke(t, "completion", shell); status != 0 || shell != "pwsh" && !strings.Contains(out, "safebrowsing") {
+			t.Errorf("%s: status %d, %s", shell, status, out)
+		}
+	}
+	args := os.Args
+	defer func() { os.Args = args }()
+	os.Args = []string{"safebrowsing", "--generate-shell-completion"} // what the library looks at for the commands
+	for args, want := range map[string]string{
+		"--generate-shell-completion":                  "doctor",
+		"check -con --generate-shell-completion":       "--confirm",
+		"expressions --ru --generate-shell-completion": "--rule",
+	} {
+		if status, out, _ := invoke(t, strings.Fields(args)...); status != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: status %d, %q, want %q", args, status, out, want)
+		}
+	}
+}
+
+// A disk that is full must not look like good news.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range []string{"expressions a.example", "expressions -json a.example"} {
+		var errOut output
+		if status := run(t.Context(), append([]string{"safebrowsing"}, strings.Fields(args)...), full, &errOut); status != 2 || !strings.Contains(errOut.String(), "no space") {
+			t.Errorf("%s: status %d, %s", args, status, &errOut)
+		}
+	}
+}
+
+func TestOnlyWarningsOfThePluginAreShown(t *testing.T) {
+	var out output
+	l := &warnings{&out}
+	for _, line := range []string{"[INFO] plugin/safebrowsing: all is well\n", "[WARNING] plugin/safebrowsing: bad line\n", "[DEBUG] x\n"} {
+		if n, err := l.Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("%q: %d, %v", line, n, err)
+		}
+	}
+	expect(t, "log", out.String(), "[WARNING] plugin/safebrowsing: bad line\n")
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// invoke runs a command line and returns what it leaves behind.
+func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
+	t.Helper()
+	var w, e bytes.Buffer
+	status = run(t.Context(), append([]string{"safebrowsing"}, args...), &w, &e)
+	return status, w.String(), e.String()
+}
+
+// world is a server and a folder.
+type world struct {
+	*protocoltest.Server
+	endpoint string
+	dir      string
+}
+
+// newWorld starts a server of lists, without a key in the environment.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Setenv(keyVariable, "")
+	t.Setenv("STATE_DIRECTORY", filepath.Join(t.TempDir(), "none"))
+	w := &world{Server: protocoltest.New(t), dir: filepath.Join(t.TempDir(), "db")}
+	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+		w.SetMinimumWait(list, time.Hour)
+		w.Publish(list, nil)
+	}
+	load := "se-4b evil.example/\nmw-4b mal.example/\nse-4b harmless.example/ unconfirmed\n"
+	if err := protocoltest.Load(w.Server, strings.NewReader(load)); err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(w.Server)
+	t.Cleanup(s.Close)
+	w.endpoint = s.URL
+	return w
+}
+
+// filled is a world whose folder holds the server's lists.
+func filled(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	if status, out, errOut := w.update(t); status != 0 {
+		t.Fatalf("update: %d, %s%s", status, out, errOut)
+	}
+	w.ClientStarted()
+	return w
+}
+
+func (w *world) update(t *testing.T, more ...string) (status int, out, errOut string) {
+	t.Helper()
+	return invoke(t, append([]string{"update", "-db", w.dir, "-endpoint", w.endpoint, "-now"}, more...)...)
+}
+
+// corefile writes a Corefile, with what stands for the endpoint and the folder
+// put in, and returns its path.
+func (w *world) corefile(t *testing.T, content string) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "Corefile")
+	write(t, path, strings.NewReplacer("ENDPOINT", w.endpoint, "DB", w.dir, "HERE", dir).Replace(content))
+	return path
+}
+
+var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)`)
+
+// plain puts words for what differs from run to run.
+func (w *world) plain(text string, dirs ...string) string {
+	text = strings.NewReplacer(w.endpoint, "ENDPOINT", w.dir, "DB").Replace(text)
+	for _, dir := range dirs {
+		text = strings.ReplaceAll(text, dir, "DIR")
+	}
+	return stamps.ReplaceAllString(text, "TIME")
+}
+
+// expect compares what was printed.
+func expect(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n%s\nwant:\n%s", what, got, want)
+	}
+}
+
+// decode reads lines of JSON into objects that have exactly these fields.
+func decode[T any](t *testing.T, out string) (all []T) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var v T
+		d := json.NewDecoder(strings.NewReader(line))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&v); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// keys returns the keys of an object in their order.
+func keys(line string) string {
+	d := json.NewDecoder(strings.NewReader(line))
+	var all []string
+	for depth, key := 0, true; ; {
+		token, err := d.Token()
+		if err != nil {
+			return strings.Join(all, " ")
+		}
+		switch v := token.(type) {
+		case json.Delim:
+			if v == '{' || v == '[' {
+				depth++
+			} else {
+				depth--
+			}
+			key = true
+		case string:
+			if depth == 1 && key {
+				all = append(all, v)
+			}
+			key = !key
+		default:
+			key = true
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package updater
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ListStatus is how a list in a folder is.
+type ListStatus struct {
+	Name    string
+	Origin  string // the address of the server that it came from; "": nothing is held
+	Version []byte // as the server gave it; nil: nothing is held
+	Entries int
+	Width   int // bytes of an entry
+	Bytes   int // that the entries take in memory
+
+	// Checksum is the SHA-256 of all entries, computed anew. Zero unless it is
+	// the one that the server gave.
+	Checksum [sha256.Size]byte
+
+	// Err is why the file cannot be used: fs.ErrNotExist if there is none,
+	// ErrDamaged, ErrChecksum, or an error of reading. Nothing is held then.
+	Err error
+
+	Updated   time.Time // last success; zero: never
+	NotBefore time.Time // when it may be asked for; zero: at any time
+	Failures  int       // in a row, of the list or of all fetches, whichever are more
+}
+
+// Status returns how the lists in a folder are, of whichever origin, sorted by
+// name: those that have a file, and those that have been asked for. It changes
+// nothing and takes no lock. If only the schedule is unreadable the lists come
+// with the error, which is ErrDamaged then, and have no times.
+func Status(dir string) ([]ListStatus, error) {
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	state, scheduleErr := readState(dir)
+	var names []string
+	for _, file := range files {
+		if name, ok := strings.CutSuffix(strings.TrimSuffix(file.Name(), damagedSuffix), listSuffix); ok {
+			names = append(names, name)
+		}
+	}
+	for name := range state.Lists {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var all []ListStatus
+	for _, name := range slices.Compact(names) {
+		width, err := Width(name)
+		if err != nil {
+			continue // not a file of ours
+		}
+		s := ListStatus{Name: name, Width: width}
+		s.read(dir)
+		clock := state.Lists[name]
+		s.Updated, s.NotBefore = clock.Updated, state.listDue(name)
+		s.Failures = max(clock.Failures, state.Fetch.Failures)
+		all = append(all, s)
+	}
+	return all, scheduleErr
+}
+
+// readState reads the schedule in a folder.
+func readState(dir string) (scheduleState, error) {
+	store := Store{dir: dir}
+	raw, err := store.readSchedule()
+	if err != nil || raw == nil {
+		return scheduleState{}, err
+	}
+	state, err := parseSchedule(raw, time.Now())
+	if err != nil {
+		return scheduleState{}, fmt.Errorf("the schedule %s: %w", filepath.Join(dir, scheduleFile), err)
+	}
+	return state, nil
+}
+
+// read reads the list's file and computes its checksum.
+func (s *ListStatus) read(dir string) {
+	l, origin, err := readFile(filepath.Join(dir, s.Name+listSuffix))
+	switch {
+	case err == nil && l.Name != s.Name:
+		err = fmt.Errorf("%w: the file holds list %q", ErrDamaged, l.Name)
+	case errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, s.Name+listSuffix+damagedSuffix)):
+		err = fmt.Errorf("%w: set aside as %s", ErrDamaged, s.Name+listSuffix+damagedSuffix)
+	}
+	if err != nil {
+		s.Err = err
+		return
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, l.Set.Reader()); err != nil {
+		s.Err = err
+		return
+	}
+	checksum := [sha256.Size]byte(sum.Sum(nil))
+	if checksum != l.Checksum {
+		s.Err = fmt.Errorf("%w: the entries have %x, the server said %x", ErrChecksum, checksum, l.Checksum)
+		return
+	}
+	s.Origin, s.Version, s.Entries, s.Bytes, s.Checksum = origin, l.Version, l.Set.Len(), l.Set.Bytes(), checksum
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// readFile reads a list file of whichever origin and name.
+func readFile(file string) (l List, origin string, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return List{}, "", err
+	}
+	defer f.Close()
+	size, err := verify(f)
+	if err != nil {
+		return List{}, "", err
+	}
+	l, origin, err = readList(bufio.NewReaderSize(io.LimitReader(f, size), 1<<16), size)
+	if err != nil {
+		return List{}, "", fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return l, origin, nil
+}
