@@ -2,7 +2,6 @@ package safebrowsing
 
 import (
 	"errors"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,12 +12,10 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/pkg/durations"
-	pkgparse "github.com/coredns/coredns/plugin/pkg/parse"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // config is what stands in the Corefile for one server block.
@@ -186,182 +183,6 @@ func (p *parser) path(name string) string {
 	return name
 }
 
-func (p *parser) apiKey(args []string) error {
-	if p.given["api_key_file"] {
-		return errors.New("there is an api_key_file already: keep one of the two")
-	}
-	if p.key = args[0]; p.key == "" {
-		return errors.New("the key is empty")
-	}
-	return nil
-}
-
-func (p *parser) apiKeyFile(args []string) error {
-	if p.given["api_key"] {
-		return errors.New("there is an api_key already: keep one of the two")
-	}
-	raw, err := os.ReadFile(p.path(args[0]))
-	if err != nil {
-		return err
-	}
-	if p.key = strings.TrimSpace(string(raw)); p.key == "" {
-		return errors.New("the file is empty")
-	}
-	return nil
-}
-
-func (p *parser) endpointURL(args []string) error {
-	p.endpoint = strings.TrimSuffix(args[0], "/")
-	_, err := p.client(nil)
-	return err
-}
-
-func (p *parser) modeOf(args []string) error {
-	modes := map[string]lookup.Mode{"local": lookup.Local, "realtime": lookup.RealTime, "nostorage": lookup.NoStorage}
-	mode, ok := modes[args[0]]
-	if !ok {
-		return errors.New(strconv.Quote(args[0]) + " is none of local, realtime, nostorage")
-	}
-	p.mode = mode
-	return nil
-}
-
-// limit reads a limiter and its numbers.
-func (p *parser) limit(args []string) error {
-	numbers := map[string][]float64{"leaky_bucket": {defaultRate, defaultBurst}, "ema": {defaultThreshold}, "off": {}}
-	n, ok := numbers[args[0]]
-	if !ok {
-		return errors.New(strconv.Quote(args[0]) + " is none of leaky_bucket, ema, off")
-	}
-	if len(args)-1 > len(n) {
-		return errors.New(args[0] + " takes no " + strconv.Quote(args[1+len(n)]))
-	}
-	for i, arg := range args[1:] {
-		v, err := strconv.ParseFloat(arg, 64)
-		if err != nil || !(v > 0 && v <= maxLimit) || i == 1 && v < 1 {
-			return errors.New(strconv.Quote(arg) + " is not a number that a limit can have: more than 0, and a burst at least 1")
-		}
-		n[i] = v
-	}
-	switch args[0] {
-	case "leaky_bucket":
-		p.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: n[0], Capacity: n[1]}.Admit)
-	case "ema":
-		p.limiter = lookup.PerClient(lookup.EMA{Threshold: n[0]}.Admit)
-	default:
-		p.limiter = nil
-	}
-	return nil
-}
-
-func (p *parser) listsNamed(args []string) error {
-	for i, name := range args {
-		if _, err := updater.Width(name); err != nil {
-			return err
-		}
-		if name == globalCache {
-			return errors.New(globalCache + " lists hosts that are likely safe, it cannot be used to block; mode realtime uses it")
-		}
-		if slices.Contains(args[:i], name) {
-			return errors.New(name + " is named twice")
-		}
-	}
-	p.lists = strings.Join(args, " ")
-	return nil
-}
-
-// globalCache is Google's list of hosts that are likely safe.
-const globalCache = "gc-32b"
-
-func (p *parser) maxEntriesOf(args []string) (err error) {
-	p.maxEntries, err = number(args[0], minMaxEntries, updater.DefaultMaxEntries)
-	return err
-}
-
-func (p *parser) capacity(args []string) (err error) {
-	p.settings.cache, err = number(args[0], 1, 1<<30)
-	return err
-}
-
-func number(text string, least, most int) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, errors.New(strconv.Quote(text) + " is not a number from " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
-	}
-	return n, nil
-}
-
-func (p *parser) folder(args []string) error {
-	if args[0] == "off" {
-		p.db = ""
-		return nil
-	}
-	p.db = filepath.Clean(p.path(args[0]))
-	return nil
-}
-
-func (p *parser) resolver(args []string) error {
-	var all []string
-	for _, arg := range args {
-		address, err := pkgparse.HostPort(arg, "53")
-		if err != nil {
-			return err
-		}
-		all = append(all, address)
-	}
-	p.resolvers = strings.Join(all, " ")
-	return nil
-}
-
-func (p *parser) blockFiles(args []string) error {
-	for _, name := range args {
-		if err := p.ownFile(name, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ownFile notes a file, which must be readable now. It is loaded at the start.
-func (p *parser) ownFile(name string, allow bool) error {
-	f, err := os.Open(p.path(name))
-	if err != nil {
-		return err
-	}
-	p.own = append(p.own, ownFile{path: p.path(name), allow: allow})
-	return f.Close()
-}
-
-// allowed reads files and hosts, the latter with "until" and a date if that is so.
-// An argument with a slash, or one that names a file that is there, is a file.
-func (p *parser) allowed(args []string) error {
-	for ; len(args) > 0; args = args[1:] {
-		if _, err := os.Stat(p.path(args[0])); err == nil || strings.ContainsRune(args[0], filepath.Separator) {
-			if err := p.ownFile(args[0], true); err != nil {
-				return err
-			}
-			continue
-		}
-		host, ok := lookup.ParseHost(args[0])
-		if !ok {
-			return errors.New(strconv.Quote(args[0]) + " is neither a file nor a host")
-		}
-		entry := ownlist.HostEntry{Host: host}
-		if len(args) > 1 && args[1] == "until" {
-			if len(args) == 2 {
-				return errors.New("until takes a date such as 2027-01-31")
-			}
-			day, err := time.Parse(time.DateOnly, args[2])
-			if err != nil {
-				return errors.New(strconv.Quote(args[2]) + " is not a date such as 2027-01-31")
-			}
-			entry.Until, args = day.AddDate(0, 0, 1), args[2:]
-		}
-		p.hosts = append(p.hosts, entry)
-	}
-	return nil
-}
-
 func (p *parser) exceptZones(args []string) error {
 	for _, arg := range args {
 		zones := plugin.Host(arg).NormalizeExact()
@@ -371,39 +192,6 @@ func (p *parser) exceptZones(args []string) error {
 		p.except = append(p.except, zones...)
 	}
 	return nil
-}
-
-func (p *parser) respondWith(args []string) (err error) {
-	words := []string{"nxdomain", "nodata", "refused", "sinkhole"}
-	i := slices.Index(words, args[0])
-	switch {
-	case i < 0:
-		return errors.New(strconv.Quote(args[0]) + " is none of " + strings.Join(words, ", "))
-	case respond(i) == respondSinkhole && len(args) == 1:
-		return errors.New("sinkhole takes an IPv4 address, and may take an IPv6 address after it")
-	case respond(i) != respondSinkhole && len(args) > 1:
-		return errors.New(args[0] + " takes no address")
-	}
-	p.respond = respond(i)
-	for _, arg := range args[1:] {
-		addr, err := netip.ParseAddr(arg)
-		if err != nil || addr.Zone() != "" {
-			return errors.New(strconv.Quote(arg) + " is no IP address")
-		}
-		if addr = addr.Unmap(); addr.Is4() && !p.ipv4.IsValid() {
-			p.ipv4 = addr
-		} else if addr.Is6() && !p.ipv6.IsValid() {
-			p.ipv6 = addr
-		} else {
-			return errors.New("sinkhole takes one IPv4 and one IPv6 address")
-		}
-	}
-	return nil
-}
-
-func (p *parser) blockingTTL(args []string) (err error) {
-	p.ttl, err = duration(args[0], 0, maxBlockedTTL)
-	return err
 }
 
 func (p *parser) timeout(args []string) (err error) {
@@ -438,20 +226,6 @@ func (p *parser) testHosts(args []string) error {
 	return nil
 }
 
-func (p *parser) structuredErrors(args []string) error {
-	code, err := number(args[0], 1, 65535)
-	if err != nil {
-		return err
-	}
-	for _, contact := range args[1:] {
-		if !strings.HasPrefix(contact, "mailto:") && !strings.HasPrefix(contact, "tel:") {
-			return errors.New(strconv.Quote(contact) + " is no contact: it must begin with mailto: or tel:")
-		}
-	}
-	p.structured = structured{code: uint16(code), contacts: args[1:]}
-	return nil
-}
-
 func (p *parser) unsure(args []string) error {
 	switch args[0] {
 	case "pass":
@@ -459,6 +233,34 @@ func (p *parser) unsure(args []string) error {
 		p.unsureFails = true
 	default:
 		return errors.New(strconv.Quote(args[0]) + " is neither pass nor servfail")
+	}
+	return nil
+}
+
+// limit reads a limiter and its numbers.
+func (p *parser) limit(args []string) error {
+	numbers := map[string][]float64{"leaky_bucket": {defaultRate, defaultBurst}, "ema": {defaultThreshold}, "off": {}}
+	n, ok := numbers[args[0]]
+	if !ok {
+		return errors.New(strconv.Quote(args[0]) + " is none of leaky_bucket, ema, off")
+	}
+	if len(args)-1 > len(n) {
+		return errors.New(args[0] + " takes no " + strconv.Quote(args[1+len(n)]))
+	}
+	for i, arg := range args[1:] {
+		v, err := strconv.ParseFloat(arg, 64)
+		if err != nil || !(v > 0 && v <= maxLimit) || i == 1 && v < 1 {
+			return errors.New(strconv.Quote(arg) + " is not a number that a limit can have: more than 0, and a burst at least 1")
+		}
+		n[i] = v
+	}
+	switch args[0] {
+	case "leaky_bucket":
+		p.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: n[0], Capacity: n[1]}.Admit)
+	case "ema":
+		p.limiter = lookup.PerClient(lookup.EMA{Threshold: n[0]}.Admit)
+	default:
+		p.limiter = nil
 	}
 	return nil
 }

@@ -1,11 +1,7 @@
 package updater
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -164,72 +160,6 @@ func (s *Schedule) disown() {
 	s.owned = false
 }
 
-// savedSchedule is what is in the file.
-type savedSchedule struct {
-	SHA256   string          `json:"sha256"` // of Schedule, as it stands
-	Schedule json.RawMessage `json:"schedule"`
-}
-
-// encodeSchedule returns the file for a state. Times are put onto the wall clock
-// as it is now: in memory they follow the monotonic clock, and the wall clock may
-// have been set since.
-func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
-	onWall := func(t time.Time) time.Time {
-		if t.IsZero() {
-			return t
-		}
-		return now.Round(0).Add(t.Sub(now))
-	}
-	state.Saved = now.Round(0)
-	state.Fetch.NotBefore = onWall(state.Fetch.NotBefore)
-	state.Search.NotBefore = onWall(state.Search.NotBefore)
-	state.Lists = maps.Clone(state.Lists)
-	for name, list := range state.Lists {
-		list.NotBefore = onWall(list.NotBefore)
-		state.Lists[name] = list
-	}
-	raw, err := json.Marshal(state)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(raw)
-	return json.Marshal(savedSchedule{SHA256: hex.EncodeToString(sum[:]), Schedule: raw})
-}
-
-// parseSchedule reads a saved schedule and moves its times onto the running
-// clock, monotonic reading included: a wall clock that is set forward later on
-// must not cut a wait short. One that was set back meanwhile would stretch it
-// without end, so the wait begins anew then.
-func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
-	var saved savedSchedule
-	if err := json.Unmarshal(raw, &saved); err != nil {
-		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	if sum := sha256.Sum256(saved.Schedule); saved.SHA256 != hex.EncodeToString(sum[:]) {
-		return scheduleState{}, fmt.Errorf("%w: wrong checksum", ErrDamaged)
-	}
-	if err := json.Unmarshal(saved.Schedule, &state); err != nil {
-		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	from := now
-	if now.Before(state.Saved) {
-		from = state.Saved
-	}
-	move := func(t time.Time) time.Time {
-		if t.IsZero() {
-			return t
-		}
-		return now.Add(t.Sub(from))
-	}
-	state.Fetch.NotBefore = move(state.Fetch.NotBefore)
-	state.Search.NotBefore = move(state.Search.NotBefore)
-	for name, list := range state.Lists {
-		list.NotBefore = move(list.NotBefore)
-		state.Lists[name] = list
-	}
-	return state, nil
-}
-
 // change alters the schedule and saves it. The caller does not hold mu. What is
 // in memory changes at once, however long the disk takes.
 func (s *Schedule) change(alter func(*scheduleState)) error {
@@ -257,89 +187,6 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 	return nil
 }
 
-// Follow makes s go on where another schedule of the same server and key stands,
-// which may still be in use: an Updater with s waits until that one's has ended.
-// It is called before s is used.
-func (s *Schedule) Follow(last *Schedule) {
-	s.turn, s.last = last.turn, last
-	s.adopt(last)
-}
-
-// adopt takes over all clocks that are later than its own.
-func (s *Schedule) adopt(last *Schedule) {
-	last.mu.Lock()
-	state := last.state
-	state.Lists = maps.Clone(state.Lists)
-	last.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state.Fetch.NotBefore.After(s.state.Fetch.NotBefore) {
-		s.state.Fetch = state.Fetch
-	}
-	if state.Search.NotBefore.After(s.state.Search.NotBefore) {
-		s.state.Search = state.Search
-	}
-	for name, list := range state.Lists {
-		if list.NotBefore.After(s.state.Lists[name].NotBefore) {
-			s.state.Lists[name] = list
-		}
-	}
-}
-
-// catchUp ends the following: the schedule that was followed is at rest now. It
-// reports whether there was one.
-func (s *Schedule) catchUp() bool {
-	s.mu.Lock()
-	last := s.last
-	s.mu.Unlock()
-	if last == nil {
-		return false
-	}
-	s.adopt(last)
-	return true
-}
-
-// remember keeps a list for a schedule that follows.
-func (s *Schedule) remember(l List) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lists[l.Name] = l
-}
-
-// recall returns a list that the schedule which is followed remembers.
-func (s *Schedule) recall(name string) (List, bool) {
-	s.mu.Lock()
-	last := s.last
-	s.mu.Unlock()
-	if last == nil {
-		return List{}, false
-	}
-	last.mu.Lock()
-	defer last.mu.Unlock()
-	l, ok := last.lists[name]
-	return l, ok
-}
-
-// ForgetLists lets go of the lists, which are kept for an Updater that follows,
-// when none will.
-func (s *Schedule) ForgetLists() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.lists)
-	s.last = nil
-}
-
-// Distrust puts the first request off for half an hour: nothing is known of those
-// before, since there is no place to note them. A schedule that follows one of
-// this process knows enough.
-func (s *Schedule) Distrust() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if until := time.Now().Add(unchangedFloor); s.last == nil && until.After(s.state.Fetch.NotBefore) {
-		s.state.Fetch.NotBefore = until
-	}
-}
-
 // forward moves all waits, none of which has gone on while the machine was
 // suspended, by the time that the suspend took.
 func (s *Schedule) forward(suspended time.Duration) {
@@ -357,13 +204,6 @@ func (s *Schedule) forward(suspended time.Duration) {
 		list.NotBefore = earlier(list.NotBefore)
 		s.state.Lists[name] = list
 	}
-}
-
-// unfollow lets go of the schedule that was followed.
-func (s *Schedule) unfollow() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = nil
 }
 
 // list returns the clock of a list.
@@ -404,63 +244,4 @@ func (s *scheduleState) listDue(name string) time.Time {
 		return t
 	}
 	return s.Fetch.NotBefore
-}
-
-// attempt is a fetch that has been sent and not yet been answered.
-type attempt struct {
-	schedule *Schedule
-	before   Clock // of all fetches
-}
-
-// begin notes, before a fetch of lists is sent, that it has failed, so that a
-// process that dies of the answer does not ask again when it is started anew.
-func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
-	a.schedule = s
-	err = s.change(func(state *scheduleState) {
-		a.before = state.Fetch
-		wait := Backoff(state.Fetch.Failures+1, s.random())
-		for _, name := range lists {
-			wait = max(wait, state.Lists[name].Wait)
-		}
-		state.Fetch = state.Fetch.failed(now, wait, 0)
-	})
-	return a, err
-}
-
-// cancelled takes the attempt back: a fetch of lists that ends because the server
-// is shutting down is no failure. But it may have been answered already, with a
-// wait that was not read any more, so that the last one is kept once more.
-func (a attempt) cancelled(lists []string, now time.Time) error {
-	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before
-		for _, name := range lists {
-			list := state.Lists[name]
-			list.NotBefore = now.Add(max(list.Wait, changedFloor))
-			state.Lists[name] = list
-		}
-	})
-}
-
-// failed notes that the whole fetch failed at now.
-func (a attempt) failed(now time.Time, retryAfter time.Duration) error {
-	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), retryAfter)
-	})
-}
-
-// answered notes that the fetch was answered; clocks has the new clock of each
-// list of it.
-func (a attempt) answered(clocks map[string]ListClock) error {
-	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = Clock{}
-		maps.Copy(state.Lists, clocks)
-	})
-}
-
-// rejected is the clock of a list whose part of an answer, with the minimum wait
-// that it gave, failed its checks. r is uniform in [0, 1).
-func (c ListClock) rejected(now time.Time, wait time.Duration, r float64) ListClock {
-	c.Clock = c.failed(now, Backoff(c.Failures+1, r), wait)
-	c.Rejected, c.AtOnce = true, 0
-	return c
 }

@@ -1,0 +1,56 @@
+package safebrowsing
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func (p *parser) respondWith(args []string) (err error) {
+	words := []string{"nxdomain", "nodata", "refused", "sinkhole"}
+	i := slices.Index(words, args[0])
+	switch {
+	case i < 0:
+		return errors.New(strconv.Quote(args[0]) + " is none of " + strings.Join(words, ", "))
+	case respond(i) == respondSinkhole && len(args) == 1:
+		return errors.New("sinkhole takes an IPv4 address, and may take an IPv6 address after it")
+	case respond(i) != respondSinkhole && len(args) > 1:
+		return errors.New(args[0] + " takes no address")
+	}
+	p.respond = respond(i)
+	for _, arg := range args[1:] {
+		addr, err := netip.ParseAddr(arg)
+		if err != nil || addr.Zone() != "" {
+			return errors.New(strconv.Quote(arg) + " is no IP address")
+		}
+		if addr = addr.Unmap(); addr.Is4() && !p.ipv4.IsValid() {
+			p.ipv4 = addr
+		} else if addr.Is6() && !p.ipv6.IsValid() {
+			p.ipv6 = addr
+		} else {
+			return errors.New("sinkhole takes one IPv4 and one IPv6 address")
+		}
+	}
+	return nil
+}
+
+func (p *parser) blockingTTL(args []string) (err error) {
+	p.ttl, err = duration(args[0], 0, maxBlockedTTL)
+	return err
+}
+
+func (p *parser) structuredErrors(args []string) error {
+	code, err := number(args[0], 1, 65535)
+	if err != nil {
+		return err
+	}
+	for _, contact := range args[1:] {
+		if !strings.HasPrefix(contact, "mailto:") && !strings.HasPrefix(contact, "tel:") {
+			return errors.New(strconv.Quote(contact) + " is no contact: it must begin with mailto: or tel:")
+		}
+	}
+	p.structured = structured{code: uint16(code), contacts: args[1:]}
+	return nil
+}

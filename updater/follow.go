@@ -1,0 +1,96 @@
+package updater
+
+import (
+	"maps"
+	"time"
+)
+
+// Follow makes s go on where another schedule of the same server and key stands,
+// which may still be in use: an Updater with s waits until that one's has ended.
+// It is called before s is used.
+func (s *Schedule) Follow(last *Schedule) {
+	s.turn, s.last = last.turn, last
+	s.adopt(last)
+}
+
+// adopt takes over all clocks that are later than its own.
+func (s *Schedule) adopt(last *Schedule) {
+	last.mu.Lock()
+	state := last.state
+	state.Lists = maps.Clone(state.Lists)
+	last.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state.Fetch.NotBefore.After(s.state.Fetch.NotBefore) {
+		s.state.Fetch = state.Fetch
+	}
+	if state.Search.NotBefore.After(s.state.Search.NotBefore) {
+		s.state.Search = state.Search
+	}
+	for name, list := range state.Lists {
+		if list.NotBefore.After(s.state.Lists[name].NotBefore) {
+			s.state.Lists[name] = list
+		}
+	}
+}
+
+// catchUp ends the following: the schedule that was followed is at rest now. It
+// reports whether there was one.
+func (s *Schedule) catchUp() bool {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last == nil {
+		return false
+	}
+	s.adopt(last)
+	return true
+}
+
+// remember keeps a list for a schedule that follows.
+func (s *Schedule) remember(l List) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists[l.Name] = l
+}
+
+// recall returns a list that the schedule which is followed remembers.
+func (s *Schedule) recall(name string) (List, bool) {
+	s.mu.Lock()
+	last := s.last
+	s.mu.Unlock()
+	if last == nil {
+		return List{}, false
+	}
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	l, ok := last.lists[name]
+	return l, ok
+}
+
+// ForgetLists lets go of the lists, which are kept for an Updater that follows,
+// when none will.
+func (s *Schedule) ForgetLists() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.lists)
+	s.last = nil
+}
+
+// Distrust puts the first request off for half an hour: nothing is known of those
+// before, since there is no place to note them. A schedule that follows one of
+// this process knows enough.
+func (s *Schedule) Distrust() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until := time.Now().Add(unchangedFloor); s.last == nil && until.After(s.state.Fetch.NotBefore) {
+		s.state.Fetch.NotBefore = until
+	}
+}
+
+// unfollow lets go of the schedule that was followed.
+func (s *Schedule) unfollow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = nil
+}

@@ -1,0 +1,76 @@
+package updater
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// savedSchedule is what is in the file.
+type savedSchedule struct {
+	SHA256   string          `json:"sha256"` // of Schedule, as it stands
+	Schedule json.RawMessage `json:"schedule"`
+}
+
+// encodeSchedule returns the file for a state. Times are put onto the wall clock
+// as it is now: in memory they follow the monotonic clock, and the wall clock may
+// have been set since.
+func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
+	onWall := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return now.Round(0).Add(t.Sub(now))
+	}
+	state.Saved = now.Round(0)
+	state.Fetch.NotBefore = onWall(state.Fetch.NotBefore)
+	state.Search.NotBefore = onWall(state.Search.NotBefore)
+	state.Lists = maps.Clone(state.Lists)
+	for name, list := range state.Lists {
+		list.NotBefore = onWall(list.NotBefore)
+		state.Lists[name] = list
+	}
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(raw)
+	return json.Marshal(savedSchedule{SHA256: hex.EncodeToString(sum[:]), Schedule: raw})
+}
+
+// parseSchedule reads a saved schedule and moves its times onto the running
+// clock, monotonic reading included: a wall clock that is set forward later on
+// must not cut a wait short. One that was set back meanwhile would stretch it
+// without end, so the wait begins anew then.
+func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
+	var saved savedSchedule
+	if err := json.Unmarshal(raw, &saved); err != nil {
+		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if sum := sha256.Sum256(saved.Schedule); saved.SHA256 != hex.EncodeToString(sum[:]) {
+		return scheduleState{}, fmt.Errorf("%w: wrong checksum", ErrDamaged)
+	}
+	if err := json.Unmarshal(saved.Schedule, &state); err != nil {
+		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	from := now
+	if now.Before(state.Saved) {
+		from = state.Saved
+	}
+	move := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return now.Add(t.Sub(from))
+	}
+	state.Fetch.NotBefore = move(state.Fetch.NotBefore)
+	state.Search.NotBefore = move(state.Search.NotBefore)
+	for name, list := range state.Lists {
+		list.NotBefore = move(list.NotBefore)
+		state.Lists[name] = list
+	}
+	return state, nil
+}
