@@ -1,12 +1,14 @@
 package safebrowsing
 
 import (
+	"context"
 	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/coredns/coredns/plugin/metrics"
 	"github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
@@ -38,9 +40,9 @@ type reply struct {
 // verdict rests on data of the last 30 minutes (Safe Browsing terms).
 const maxBlockedTTL = 30 * time.Minute
 
-// blocked answers a query for a host that is unsafe. w is asked for the
+// blocked answers a query for a host that is unsafe. ctx and w are asked for the
 // transport only.
-func (p reply) blocked(w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
+func (p reply) blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
 	text := reason(d, p.google)
 	if p.structured.asked(r) {
 		text = p.structured.text(d, maxText)
@@ -58,7 +60,7 @@ func (p reply) blocked(w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns
 	if len(m.Answer) == 0 && p.respond != respondRefused {
 		m.Ns = []dns.RR{soa(r.Question[0].Name, ttl)}
 	}
-	fit(w, r, m)
+	fit(ctx, w, r, m)
 	return m
 }
 
@@ -109,35 +111,43 @@ func cut(text string, size int) string {
 	return strings.ToValidUTF8(text[:min(len(text), max(0, size))], "")
 }
 
-// fit gives an answer the size that its client wants. One that is too large loses
-// words of its Extended DNS Error before it would lose records and be asked again
-// over TCP; JSON goes as a whole. One to a query with padding is padded to a
-// multiple of 468 bytes (RFC 8467 section 4.1), but not over UDP.
-func fit(w dns.ResponseWriter, r, m *dns.Msg) {
+// fit gives an answer the size that its client wants. One that is too large for
+// UDP loses words of its Extended DNS Error before it would lose records and be
+// asked again over TCP; JSON goes as a whole. One to a query with padding is padded
+// to a multiple of 468 bytes (RFC 8467 section 4.1), but not over UDP.
+func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg) {
 	opt := m.IsEdns0()
 	if opt == nil {
 		return
 	}
-	state := request.Request{W: w, Req: r}
-	m.Compress = true // as the server does where an answer would be too large
-	over := m.Len() - state.Size()
-	m.Compress = false
-	if over > 0 {
+	if overUDP(ctx, w) {
+		state := request.Request{W: w, Req: r}
+		m.Compress = true // as the server does where an answer would be too large
+		over := m.Len() - state.Size()
+		m.Compress = false
 		ede := opt.Option[0].(*dns.EDNS0_EDE)
-		if text := ede.ExtraText; strings.HasPrefix(text, "{") {
+		if text := ede.ExtraText; over > 0 && strings.HasPrefix(text, "{") {
 			ede.ExtraText = ""
-		} else {
+		} else if over > 0 {
 			ede.ExtraText = cut(text, len(text)-over)
 		}
+		return
 	}
-	padded := slices.ContainsFunc(r.IsEdns0().Option, func(o dns.EDNS0) bool { return o.Option() == dns.EDNS0PADDING })
-	if padded && state.Proto() != "udp" {
+	if slices.ContainsFunc(r.IsEdns0().Option, func(o dns.EDNS0) bool { return o.Option() == dns.EDNS0PADDING }) {
 		padding := new(dns.EDNS0_PADDING)
 		opt.Option = append(opt.Option, padding)
 		if rest := m.Len() % paddingBlock; rest > 0 {
 			padding.Padding = make([]byte, paddingBlock-rest)
 		}
 	}
+}
+
+// overUDP reports whether a query came over plain UDP. That the client's address
+// is one of UDP does not say so: it is over QUIC and HTTP/3 too.
+func overUDP(ctx context.Context, w dns.ResponseWriter) bool {
+	scheme, _, _ := strings.Cut(metrics.WithServer(ctx), "://")
+	state := request.Request{W: w}
+	return (scheme == "" || scheme == "dns") && state.Proto() == "udp"
 }
 
 const paddingBlock = 468
@@ -176,12 +186,13 @@ func what(d lookup.Decision) string {
 
 // unconfirmed answers a query for a host that is suspected where the operator
 // chose to rather fail than pass it.
-func unconfirmed(r *dns.Msg, d lookup.Decision) *dns.Msg {
+func unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
 	code, text := dns.ExtendedErrorCodeNetworkError, "could not ask Safe Browsing about this name in time"
 	if d.By == lookup.ByBackoff || d.By == lookup.ByLimiter {
 		code, text = dns.ExtendedErrorCodeNoReachableAuthority, "may not ask Safe Browsing about this name now"
 	}
 	m := replyTo(r, code, text)
 	m.Rcode = dns.RcodeServerFailure
+	fit(ctx, w, r, m)
 	return m
 }

@@ -307,6 +307,7 @@ func (r *registry) drop(holder *SafeBrowsing) {
 		return
 	}
 	delete(r.holdings, holder)
+	holder.detached.Wait()
 	closeOwn(*holder.files.Load())
 	e := h.engine
 	if e == nil {
@@ -317,8 +318,13 @@ func (r *registry) drop(holder *SafeBrowsing) {
 	}
 	delete(r.engines, e.settings)
 	e.stop()
-	if !r.knows(e.settings.identity()) {
+	if id := e.settings.identity(); r.edge.schedules[id] == e.schedule {
+		// Whoever comes next follows the engine that goes on, if there is one: this
+		// one was dropped in a reload that failed.
 		e.schedule.ForgetLists()
+		if next := r.of(id); next != nil {
+			r.edge.schedules[id] = next.schedule
+		}
 	}
 	for _, list := range e.settings.stored() {
 		if !r.keeps(list) {
@@ -327,14 +333,14 @@ func (r *registry) drop(holder *SafeBrowsing) {
 	}
 }
 
-// knows reports whether an engine has the identity. The caller holds mu.
-func (r *registry) knows(id identity) bool {
-	for s := range r.engines {
+// of returns an engine of the identity, or nil. The caller holds mu.
+func (r *registry) of(id identity) *shared {
+	for s, e := range r.engines {
 		if s.identity() == id {
-			return true
+			return e
 		}
 	}
-	return false
+	return nil
 }
 
 // keeps reports whether an engine keeps the list. The caller holds mu.

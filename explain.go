@@ -2,6 +2,7 @@ package safebrowsing
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -69,12 +70,12 @@ func (s *SafeBrowsing) explainHost(h lookup.Host, qname string) explained {
 func explanation(e explained) []string {
 	all := []string{"verdict=" + e.Verdict.String(), "decided_by=" + e.By.String()}
 	add := func(word, value string) {
-		if value != "" {
+		if value != "" && value != "." {
 			all = append(all, word+"="+value[:min(len(value), 200)])
 		}
 	}
 	add("threat", e.Threat.String())
-	add("list", e.List)
+	add("list", filepath.Base(e.List)) // where the operator keeps files is nobody's business
 	add("expression", e.Expression)
 	if !e.Expires.IsZero() {
 		add("remaining", fmt.Sprint(max(0, time.Until(e.Expires).Round(time.Second))))

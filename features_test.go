@@ -172,7 +172,7 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 		{"clean.example.org", "verdict=safe decided_by=list"},
 		{"www.evil.example.com", "verdict=unsure decided_by=list list=se-4b expression=evil.example.com/ note=suspected: a query would have it confirmed by the server"},
 		{"www.good.example", "verdict=safe decided_by=allow list=Corefile"},
-		{"blocked.example", "verdict=unsafe decided_by=block list=" + own + " expression=blocked.example/"},
+		{"blocked.example", "verdict=unsafe decided_by=block list=own.txt expression=blocked.example/"},
 		{"sb-test.example", "verdict=unsafe decided_by=test list=test expression=sb-test.example/"},
 		{"nas.local", "verdict=safe decided_by=nobody note=never looked up in Safe Browsing's lists: the name is not public"},
 		{"nas.lan", "verdict=safe decided_by=nobody note=not checked: it is in no zone of this server block, or in one of its exceptions"},
@@ -353,4 +353,27 @@ func TestNegativeAnswersAreKeptExactlyTheTTL(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
+	lines := captureLog(t)
+	w := newWorld(t)
+	w.publish("se-4b", "shared.example.com/") // collides, but is no threat
+	w.google.Break("search", 1, protocoltest.Fault{Delay: 100 * time.Millisecond})
+	w.upstream = aliases(t, "@ 60 IN CNAME sb-test.example.")
+	w.start(strings.Replace(w.corefile("inspect cname", "test sb-test.example"), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
+	w.updated(1)
+	w.wantBlocked("shared.example.com.", dns.TypeA, "test")
+	w.eventually("the line of the log", func() bool { return len(lines.about("shared.example.com.")) > 0 })
+	if got := lines.about("shared.example.com.")[0]; !strings.Contains(got, "verdict=unsafe") || !strings.Contains(got, "by=test") {
+		t.Errorf("Expected the decision that the answer follows, got %q", got)
+	}
+}
+
+func TestTargetsInExceptedZonesAreNotInspected(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = aliases(t, "@ 60 IN CNAME evil.Test-Host.example.")
+	w.start(w.corefile("inspect cname", "test test-host.example", "except test-host.example"))
+	w.updated(1)
+	w.wantPassed("www.innocent.example.", dns.TypeA)
 }

@@ -45,9 +45,9 @@ func (q *query) replacement(w dns.ResponseWriter, d lookup.Decision) *dns.Msg {
 	case q.plugin.monitor:
 		return nil
 	case d.Verdict == lookup.Unsafe:
-		return q.plugin.blocked(w, q.msg, d)
+		return q.plugin.blocked(q.ctx, w, q.msg, d)
 	case d.Verdict == lookup.Unsure && d.List != "" && q.plugin.unsureFails: // suspected, not just unknown
-		return unconfirmed(q.msg, d)
+		return unconfirmed(q.ctx, w, q.msg, d)
 	}
 	return nil
 }
@@ -69,6 +69,9 @@ func (h *held) WriteMsg(m *dns.Msg) error {
 
 // Write implements dns.ResponseWriter.
 func (h *held) Write(b []byte) (int, error) {
+	if h.query.plugin.monitor {
+		return h.ResponseWriter.Write(b)
+	}
 	<-h.settled
 	if h.replaced {
 		return len(b), nil

@@ -3,6 +3,7 @@ package safebrowsing
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/miekg/dns"
 
@@ -36,10 +37,14 @@ func (i *inspector) WriteMsg(m *dns.Msg) error {
 	}
 	if q.plugin.monitor { // nothing will be held back: the client comes first
 		err := i.ResponseWriter.WriteMsg(m)
-		q.checkTargets(i.ResponseWriter, targets)
+		if q.detachable() {
+			q.plugin.detached.Go(func() { q.checkTargets(targets) })
+		} else {
+			q.checkTargets(targets)
+		}
 		return err
 	}
-	d := q.checkTargets(i.ResponseWriter, targets)
+	d := q.checkTargets(targets)
 	if replacement := q.replacement(i.ResponseWriter, d); replacement != nil {
 		m = replacement
 	} else if d.Verdict == lookup.Unsure {
@@ -72,13 +77,16 @@ func targetsOf(m *dns.Msg) (targets []string) {
 // checkTargets returns the decision about the first target that is unsafe, else
 // about one that is unsure. A decision that is not Safe is told of. Confirmations
 // run side by side, until the query's deadline.
-func (q *query) checkTargets(w dns.ResponseWriter, targets []string) lookup.Decision {
+func (q *query) checkTargets(targets []string) lookup.Decision {
 	var waiting []*lookup.Confirmation
 	decision := lookup.Decision{}
 	for _, target := range targets {
+		if q.plugin.except.Contains(strings.ToLower(target)) {
+			continue
+		}
 		d, candidates := q.plugin.check(lookup.FromQname(target))
 		if candidates != nil {
-			waiting = append(waiting, q.plugin.engine.Load().checker.Confirm(candidates, q.plugin.admit(w)))
+			waiting = append(waiting, q.plugin.engine.Load().checker.Confirm(candidates, q.admit))
 		} else if d.Verdict == lookup.Unsafe {
 			decision, waiting = d, nil
 			break
@@ -87,12 +95,8 @@ func (q *query) checkTargets(w dns.ResponseWriter, targets []string) lookup.Deci
 	ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
 	defer cancel()
 	for _, confirmation := range waiting {
-		d := confirmation.Wait(ctx)
-		if d.Verdict != lookup.Safe {
+		if d := confirmation.Wait(ctx); d.Graver(decision) {
 			decision = d
-		}
-		if d.Verdict == lookup.Unsafe {
-			break
 		}
 	}
 	if decision.Verdict != lookup.Safe {

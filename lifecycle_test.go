@@ -143,3 +143,69 @@ type panics struct{ test.ResponseWriter }
 func (*panics) WriteMsg(*dns.Msg) error { panic("no") }
 
 var unsafeDecision = lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.Malware}
+
+// A reload that fails leaves no trace for the next one to follow.
+func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
+	w := newWorld(t)
+	w.db = "off"
+	w.google.SetMinimumWait("se-4b", time.Second)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("lists se-4b"))
+	w.updated(1)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	if err := w.reload(strings.Replace(w.corefile("lists se-4b", "cache 77"), ".:0", ".:"+port, 1)); err == nil {
+		t.Fatal("Expected the reload to fail")
+	}
+	w.google.Break("batchGet", 1000, protocoltest.Fault{Status: 503}) // the engine that goes on backs off
+	w.eventually("the failure", func() bool {
+		requests := w.google.Requests("batchGet")
+		return requests[len(requests)-1].Status == 503
+	})
+	time.Sleep(100 * time.Millisecond) // for it to be noted
+	n := len(w.google.Requests("batchGet"))
+	w.google.ClientStarted()
+	if err := w.reload(w.corefile("lists se-4b", "cache 78")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if again := len(w.google.Requests("batchGet")); again != n {
+		t.Errorf("Expected no request during the back-off, got %d", again-n)
+	}
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+}
+
+// The file of a folder that is taken up again may be older than what is known.
+func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
+	w := newWorld(t)
+	one, other := w.db, t.TempDir()
+	w.google.SetMinimumWait("se-4b", time.Second)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("lists se-4b"))
+	w.updated(1)
+	w.db = other
+	w.google.ClientStarted()
+	w.google.Break("batchGet", 1000, protocoltest.Fault{Status: 503})
+	if err := w.reload(w.corefile("lists se-4b")); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the failure", func() bool {
+		requests := w.google.Requests("batchGet")
+		return requests[len(requests)-1].Status == 503
+	})
+	time.Sleep(100 * time.Millisecond) // for it to be noted
+	n := len(w.google.Requests("batchGet"))
+	w.db = one
+	w.google.ClientStarted()
+	if err := w.reload(w.corefile("lists se-4b")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	if again := len(w.google.Requests("batchGet")); again != n {
+		t.Errorf("Expected no request during the back-off, got %d", again-n)
+	}
+}

@@ -40,10 +40,17 @@ func announce(ctx context.Context) *outcome {
 	return o
 }
 
+// set notes a decision, unless a graver one has been made about the same query:
+// about a target in its answer, say.
 func (o *outcome) set(d lookup.Decision) {
 	if o == nil {
 		return
 	}
 	kept := d // a copy of its own, so that d does not escape where nobody reads
-	o.decision.Store(&kept)
+	for {
+		old := o.decision.Load()
+		if old != nil && !kept.Graver(*old) || o.decision.CompareAndSwap(old, &kept) {
+			return
+		}
+	}
 }

@@ -79,9 +79,9 @@ type serverMetrics struct {
 	verdicts     [lookup.Unsure + 1][lookup.NumDeciders]atomic.Pointer[prometheus.Counter]
 }
 
-// count counts a decision about a query, and that the query is blocked unless
-// that is only monitored.
-func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, monitor bool) {
+// count counts a decision about a query, and with blocks set that a query is
+// blocked if the decision is that it is unsafe.
+func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, blocks bool) {
 	m := b.of(metrics.WithServer(ctx), metrics.WithView(ctx))
 	slot := &m.verdicts[d.Verdict][d.By]
 	counter := slot.Load()
@@ -91,7 +91,7 @@ func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, monitor boo
 		slot.Store(counter)
 	}
 	(*counter).Inc()
-	if d.Verdict == lookup.Unsafe && !monitor {
+	if d.Verdict == lookup.Unsafe && blocks {
 		blockedTotal.WithLabelValues(m.server, m.view, d.List).Inc()
 	}
 }

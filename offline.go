@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/coredns/caddy"
@@ -51,6 +52,9 @@ func ReadCorefile(path string) ([]*Offline, error) {
 		}
 		o, err := newOffline(cfg)
 		if err != nil {
+			for _, o := range all {
+				o.Close()
+			}
 			return nil, err
 		}
 		all = append(all, o)
@@ -81,13 +85,18 @@ func OpenFolder(dir, endpoint, key string, lists []string) (*Offline, error) {
 	return newOffline(cfg)
 }
 
-func newOffline(cfg config) (*Offline, error) {
-	o := &Offline{plugin: &SafeBrowsing{config: cfg}, settings: cfg.settings}
+func newOffline(cfg config) (o *Offline, err error) {
+	o = &Offline{plugin: &SafeBrowsing{config: cfg}, settings: cfg.settings}
 	files, err := cfg.openOwn()
 	if err != nil {
 		return nil, err
 	}
 	o.plugin.files.Store(&files)
+	defer func() {
+		if err != nil {
+			closeOwn(files)
+		}
+	}()
 	if !cfg.online {
 		return o, nil
 	}
@@ -175,6 +184,12 @@ func (o *Offline) Lists() []string { return o.settings.stored() }
 // Resolvers returns the name servers that resolve the endpoint's name, as
 // "address:port"; none: the system's.
 func (o *Offline) Resolvers() []string { return strings.Fields(o.settings.resolvers) }
+
+// Allows reports whether a file of the operator's lists, by its path as decisions
+// name it, is one of names that are never blocked.
+func (o *Offline) Allows(path string) bool {
+	return slices.Contains(o.plugin.own, ownFile{path: path, allow: true})
+}
 
 // Check returns the decision about a host by what is known here, and whether a
 // query for it would have it confirmed by the server: then the verdict is

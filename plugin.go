@@ -19,6 +19,7 @@ package safebrowsing
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,7 @@ type SafeBrowsing struct {
 	files     atomic.Pointer[[]*ownlist.File] // the operator's lists, from OnStartup to OnShutdown
 	metrics   blockMetrics
 	monitored monitorLog
+	detached  sync.WaitGroup // of confirmations; waited for when the server block ends
 }
 
 // Name implements the plugin.Handler interface.
@@ -55,40 +57,49 @@ func (s *SafeBrowsing) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dn
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.mine(state.Name()) {
 		return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
 	}
-	q := query{plugin: s, ctx: ctx, msg: r, outcome: announce(ctx)}
-	if s.inspect {
-		q.deadline = time.Now().Add(s.confirmTimeout)
-	}
+	outcome := announce(ctx)
 	decision, candidates := s.check(lookup.FromQname(state.Name()))
+	inspect := s.inspect && decision.Verdict != lookup.Unsafe && decision.By != lookup.ByAllow
+	if candidates == nil && !inspect { // the common way
+		s.decided(ctx, r, outcome, decision, true)
+		if decision.Verdict == lookup.Unsafe && !s.monitor {
+			return written(w, s.blocked(ctx, w, r, decision))
+		}
+		return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
+	}
+	q := &query{plugin: s, ctx: ctx, msg: r, outcome: outcome, admit: s.admit(w), deadline: time.Now().Add(s.confirmTimeout)}
 	if candidates != nil {
 		return s.confirm(q, w, candidates)
 	}
 	q.decided(decision)
-	if decision.Verdict == lookup.Unsafe && !s.monitor {
-		return written(w, s.blocked(w, r, decision))
-	}
-	if s.inspect && decision.By != lookup.ByAllow {
-		w, r = q.inspected(w), r.Copy()
-	}
-	return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
+	return plugin.NextOrFailure(s.Name(), s.Next, ctx, q.inspected(w), r.Copy())
 }
 
-// query is one query that is checked.
+// decided tells metrics, metadata and, in monitor mode, the log. A query that is
+// blocked is counted as such when first is set.
+func (s *SafeBrowsing) decided(ctx context.Context, r *dns.Msg, o *outcome, d lookup.Decision, first bool) {
+	o.set(d)
+	s.metrics.count(ctx, d, first && !s.monitor)
+	if d.Verdict == lookup.Unsafe && first && s.monitor {
+		s.monitored.log(r.Question[0].Name, d, time.Now())
+	}
+}
+
+// query is one query that takes longer: it is confirmed, or its answer inspected.
 type query struct {
 	plugin   *SafeBrowsing
 	ctx      context.Context
 	msg      *dns.Msg
-	outcome  *outcome  // nil: nobody reads metadata
-	deadline time.Time // of confirmations; zero: not known yet
+	outcome  *outcome    // nil: nobody reads metadata
+	admit    func() bool // whether its client may cause a search; nil: all may
+	deadline time.Time   // of confirmations
+	unsafe   atomic.Bool // a decision was that it is
 }
 
-// decided tells metrics, metadata and, in monitor mode, the log.
+// decided is told of each decision about the query or a target in its answer.
 func (q *query) decided(d lookup.Decision) {
-	q.outcome.set(d)
-	q.plugin.metrics.count(q.ctx, d, q.plugin.monitor)
-	if d.Verdict == lookup.Unsafe && q.plugin.monitor {
-		q.plugin.monitored.log(q.msg.Question[0].Name, d, time.Now())
-	}
+	first := d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true)
+	q.plugin.decided(q.ctx, q.msg, q.outcome, d, first)
 }
 
 // checked reports whether queries of a type are part of browsing. To block
@@ -143,22 +154,27 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 // confirm asks the server about candidates while the next plugin resolves the
 // name. It takes no longer than the longer of the two, and the confirmation no
 // longer than confirmTimeout from when the query came.
-func (s *SafeBrowsing) confirm(q query, w dns.ResponseWriter, candidates *lookup.Candidates) (int, error) {
-	q.deadline = time.Now().Add(s.confirmTimeout)
-	confirmation := s.engine.Load().checker.Confirm(candidates, s.admit(w))
-	h := &held{ResponseWriter: w, query: &q, settled: make(chan struct{})}
-	// The goroutine ends by the deadline at the latest, and is waited for below,
-	// also when a plugin panics: nobody may write once this function is left. It
-	// does not end with the client's context: the next query wants the answer.
-	go func() {
+func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter, candidates *lookup.Candidates) (int, error) {
+	confirmation := s.engine.Load().checker.Confirm(candidates, q.admit)
+	h := &held{ResponseWriter: w, query: q, settled: make(chan struct{})}
+	// The goroutine ends by the deadline at the latest. It does not end with the
+	// client's context: the next query wants the answer.
+	s.detached.Go(func() {
 		ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
 		defer cancel()
 		h.settle(confirmation.Wait(ctx))
-	}()
-	defer func() { <-h.settled }()
+	})
+	if !q.detachable() {
+		// Nobody may write, or read the metadata of the query, once this function
+		// is left, also when a plugin panics.
+		defer func() { <-h.settled }()
+	}
 	// The next plugin gets a copy: forward, for one, changes the ID of the query
 	// while it is under way, and settle may answer that query at the same time.
 	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(h), q.msg.Copy())
+	if q.detachable() {
+		return rcode, err
+	}
 	<-h.settled
 	if h.replaced {
 		return dns.RcodeSuccess, nil
@@ -166,17 +182,20 @@ func (s *SafeBrowsing) confirm(q query, w dns.ResponseWriter, candidates *lookup
 	return rcode, err
 }
 
+// detachable reports whether the query is over for its client before decisions
+// about it are: in monitor mode, unless metadata is read, as that is done when
+// the query ends. Over HTTPS an answer goes out no sooner.
+func (q *query) detachable() bool { return q.plugin.monitor && q.outcome == nil }
+
 // admit returns the question whether the client of w may cause a search, or nil
 // if all may.
 func (s *SafeBrowsing) admit(w dns.ResponseWriter) func() bool {
 	if s.limiter == nil {
 		return nil
 	}
-	return func() bool {
-		state := request.Request{W: w}
-		client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
-		return s.limiter.Admit(client, time.Now())
-	}
+	state := request.Request{W: w}
+	client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
+	return func() bool { return s.limiter.Admit(client, time.Now()) }
 }
 
 // written writes m and returns what ServeDNS must return for it: not the rcode

@@ -181,15 +181,19 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 	for i, s := range w.searches {
 		candidate := w.candidates.all[i]
 		if !s.finished(ctx) {
-			decision = Decision{Verdict: Unsure, By: ByTimeout, List: candidate.list, Err: ctx.Err()}
+			late := Decision{Verdict: Unsure, By: ByTimeout, List: candidate.list, Err: ctx.Err()}
+			if late.Graver(decision) {
+				decision = late
+			}
 			continue
 		}
 		if s.err != nil {
-			if decision.Verdict != Unsure {
-				decision = Decision{By: deciderOf(s.err), List: candidate.list, Err: s.err}
-			}
+			unanswered := Decision{By: deciderOf(s.err), List: candidate.list, Err: s.err}
 			if candidate.list != "" {
-				decision.Verdict = Unsure
+				unanswered.Verdict = Unsure
+			}
+			if unanswered.Graver(decision) || decision.Verdict == Safe {
+				decision = unanswered
 			}
 			continue
 		}

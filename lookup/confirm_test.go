@@ -435,3 +435,19 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 	close(stop)
 	publisher.Wait()
 }
+
+func TestADecisionForAListIsGraverThanOneForBeingLate(t *testing.T) {
+	order := []Decision{
+		{Verdict: Safe, By: ByServer},
+		{Verdict: Unsure, By: ByTimeout},
+		{Verdict: Unsure, By: ByTimeout, List: "se-4b"},
+		{Verdict: Unsafe, By: ByServer},
+	}
+	for i, a := range order {
+		for j, b := range order {
+			if got := a.Graver(b); got != (i > j) {
+				t.Errorf("%v graver than %v: %v", a, b, got)
+			}
+		}
+	}
+}

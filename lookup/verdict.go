@@ -96,3 +96,21 @@ type Decision struct {
 	Expires    time.Time // until when an Unsafe verdict holds; zero: without end
 	Err        error     // why a host is Unsure, if there was an error
 }
+
+// Graver reports whether d says more against a host than other: Unsafe more than
+// Unsure, that more than Safe, and what is Unsure for a list more than what is so
+// for being late.
+func (d Decision) Graver(other Decision) bool {
+	rank := func(d Decision) int {
+		switch {
+		case d.Verdict == Unsafe:
+			return 3
+		case d.Verdict == Unsure && d.List != "":
+			return 2
+		case d.Verdict == Unsure:
+			return 1
+		}
+		return 0
+	}
+	return rank(d) > rank(other)
+}

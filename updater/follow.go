@@ -13,7 +13,7 @@ func (s *Schedule) Follow(last *Schedule) {
 	s.adopt(last)
 }
 
-// adopt takes over all clocks that are later than its own.
+// adopt takes over all clocks of another schedule that are later than its own.
 func (s *Schedule) adopt(last *Schedule) {
 	last.mu.Lock()
 	state := last.state
@@ -21,15 +21,20 @@ func (s *Schedule) adopt(last *Schedule) {
 	last.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state.Fetch.NotBefore.After(s.state.Fetch.NotBefore) {
-		s.state.Fetch = state.Fetch
+	s.state.adopt(state)
+}
+
+// adopt takes over all clocks that are later.
+func (s *scheduleState) adopt(other scheduleState) {
+	if other.Fetch.NotBefore.After(s.Fetch.NotBefore) {
+		s.Fetch = other.Fetch
 	}
-	if state.Search.NotBefore.After(s.state.Search.NotBefore) {
-		s.state.Search = state.Search
+	if other.Search.NotBefore.After(s.Search.NotBefore) {
+		s.Search = other.Search
 	}
-	for name, list := range state.Lists {
-		if list.NotBefore.After(s.state.Lists[name].NotBefore) {
-			s.state.Lists[name] = list
+	for name, list := range other.Lists {
+		if list.NotBefore.After(s.Lists[name].NotBefore) {
+			s.Lists[name] = list
 		}
 	}
 }

@@ -2,6 +2,7 @@ package updater
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -135,21 +136,18 @@ func (s *Schedule) reload(setAside bool) error {
 }
 
 // own reads the file again, lets this Schedule write it from now on, and does so:
-// what was in memory only must survive a crash too. The caller holds the lock of
-// the store.
+// what was in memory only, or is later there, must survive a crash too. The
+// caller holds the lock of the store.
 func (s *Schedule) own() (loadErr, saveErr error) {
 	s.mu.Lock()
-	search := s.state.Search
+	inMemory := s.state
+	inMemory.Lists = maps.Clone(s.state.Lists)
 	s.mu.Unlock()
 	loadErr = s.reload(true)
 	s.mu.Lock()
 	s.owned = true
 	s.mu.Unlock()
-	saveErr = s.change(func(state *scheduleState) {
-		if search.NotBefore.After(state.Search.NotBefore) {
-			state.Search = search
-		}
-	})
+	saveErr = s.change(func(state *scheduleState) { state.adopt(inMemory) })
 	return loadErr, saveErr
 }
 

@@ -58,9 +58,8 @@ func lineOf(b *serverBlock, d lookup.Decision, h lookup.Host) string {
 		return ""
 	}
 	if d.By != lookup.ByTest {
-		file := b.path(d.List)
-		if line, text, ok, err := ownlist.FindLine(file, d.By == lookup.ByAllow, h); ok && err == nil {
-			return fmt.Sprintf("%s:%d: %s", file, line, text)
+		if line, text, ok, err := ownlist.FindLine(d.List, b.Allows(d.List), h); ok && err == nil {
+			return fmt.Sprintf("%s:%d: %s", d.List, line, text)
 		}
 	}
 	if file, line, text, ok := b.stanzaLine(h); ok {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/plugin"
@@ -21,7 +20,6 @@ type serverBlock struct {
 	file                  string // the Corefile
 	listeners             []listener
 	bind                  []string // addresses and interfaces; none: all
-	root                  string   // what file names are relative to; "": the working directory
 	tokens                []caddyfile.Token
 }
 
@@ -47,9 +45,6 @@ func readCorefile(path string) ([]serverBlock, error) {
 	var all []serverBlock
 	for _, p := range parsed {
 		b := serverBlock{file: path, listeners: listenersOf(p.Keys), bind: words(p.Tokens["bind"])}
-		if root := words(p.Tokens["root"]); len(root) == 1 {
-			b.root = root[0]
-		}
 		if tokens, ok := p.Tokens["safebrowsing"]; ok {
 			if len(offline) == 0 {
 				return nil, fmt.Errorf("%s changed while it was read: try again", path)
@@ -128,14 +123,6 @@ func outdone(blocks []serverBlock, l listener, qname string) bool {
 		}
 	}
 	return false
-}
-
-// path returns where a file of the server block is.
-func (b *serverBlock) path(name string) string {
-	if !filepath.IsAbs(name) && b.root != "" {
-		return filepath.Join(b.root, name)
-	}
-	return name
 }
 
 // stanzaLine returns where in the Corefile a host, or a name that it is below,

@@ -138,7 +138,7 @@ func (u *fetching) prepare(source updater.Source, origin string, now bool) error
 	if err != nil {
 		return err
 	}
-	schedule, err := updater.NewSchedule(store)
+	schedule, err := updater.ReadSchedule(store)
 	if err != nil {
 		u.complain("%v", err)
 	}
