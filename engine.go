@@ -307,7 +307,7 @@ func (r *registry) drop(holder *SafeBrowsing) {
 		return
 	}
 	delete(r.holdings, holder)
-	holder.detached.Wait()
+	holder.detached.end()
 	closeOwn(*holder.files.Load())
 	e := h.engine
 	if e == nil {

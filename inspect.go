@@ -38,7 +38,7 @@ func (i *inspector) WriteMsg(m *dns.Msg) error {
 	if q.plugin.monitor { // nothing will be held back: the client comes first
 		err := i.ResponseWriter.WriteMsg(m)
 		if q.detachable() {
-			q.plugin.detached.Go(func() { q.checkTargets(targets) })
+			q.plugin.detached.run(func() { q.checkTargets(targets) })
 		} else {
 			q.checkTargets(targets)
 		}

@@ -19,7 +19,6 @@ package safebrowsing
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +41,7 @@ type SafeBrowsing struct {
 	files     atomic.Pointer[[]*ownlist.File] // the operator's lists, from OnStartup to OnShutdown
 	metrics   blockMetrics
 	monitored monitorLog
-	detached  sync.WaitGroup // of confirmations; waited for when the server block ends
+	detached  detached // confirmations; ended with the server block
 }
 
 // Name implements the plugin.Handler interface.
@@ -159,7 +158,7 @@ func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter, candidates *looku
 	h := &held{ResponseWriter: w, query: q, settled: make(chan struct{})}
 	// The goroutine ends by the deadline at the latest. It does not end with the
 	// client's context: the next query wants the answer.
-	s.detached.Go(func() {
+	s.detached.run(func() {
 		ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
 		defer cancel()
 		h.settle(confirmation.Wait(ctx))
