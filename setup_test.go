@@ -1,6 +1,7 @@
 package safebrowsing
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/coredns/caddy"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // stanza parses properties as they stand between the braces.
@@ -36,6 +39,15 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		{"own lists alone", "safebrowsing {\nblock " + own + "\n}", func(c config) bool {
 			return !c.online && c.settings == (settings{}) && len(c.own) == 1 && c.own[0] == ownFile{path: own}
 		}},
+		{"mode realtime", "safebrowsing {\napi_key K\nmode realtime\n}", func(c config) bool {
+			return c.mode == lookup.RealTime && strings.Join(c.stored(), " ") == defaultLists+" "+globalCache
+		}},
+		{"mode nostorage", "safebrowsing {\napi_key K\nmode nostorage\n}", func(c config) bool { return c.mode == lookup.NoStorage && len(c.stored()) == 0 }},
+		{"the default limit", "safebrowsing {\napi_key K\n}", func(c config) bool { return admitted(c) == defaultBurst }},
+		{"limit leaky_bucket", "safebrowsing {\napi_key K\nlimit leaky_bucket\n}", func(c config) bool { return admitted(c) == defaultBurst }},
+		{"limit leaky_bucket with numbers", "safebrowsing {\napi_key K\nlimit leaky_bucket 1 7\n}", func(c config) bool { return admitted(c) == 7 }},
+		{"limit ema", "safebrowsing {\napi_key K\nlimit ema 2.5\n}", func(c config) bool { return c.limiter != nil && admitted(c) > defaultBurst }},
+		{"limit off", "safebrowsing {\napi_key K\nlimit off\n}", func(c config) bool { return c.limiter == nil }},
 		{"zones", "safebrowsing example.org Example.NET {\napi_key K\n}", func(c config) bool { return len(c.zones) == 2 && c.zones[1] == "example.net." }},
 		{"everything", `safebrowsing {
 			api_key K
@@ -70,6 +82,17 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 	}
 }
 
+// admitted is how many searches at one moment the limiter admits, at most 100.
+func admitted(c config) (n int) {
+	client, now := netip.MustParseAddr("192.0.2.1"), time.Now()
+	for range 100 {
+		if c.limiter.Admit(client, now) {
+			n++
+		}
+	}
+	return n
+}
+
 func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -85,7 +108,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"", "nothing to block: add api_key"},
 		{"api_key", "api_key KEY"},
 		{"api_key A B", "api_key KEY"},
-		{"api_key \"a b\"", "a space"},
+		{"api_key \"SECRET WORD\"", "a space"},
 		{"api_key A\napi_key B", "twice"},
 		{"api_key A\napi_key_file B", "keep one of the two"},
 		{"api_key_file " + empty, "the file is empty"},
@@ -112,6 +135,16 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\nttl 1h", "from 0s to 30m"},
 		{"api_key K\nttl soon", "not a duration"},
 		{"api_key K\nconfirm_timeout 1h", "from 1ms to 10s"},
+		{"api_key K\nmode quick", "none of local, realtime, nostorage"},
+		{"api_key K\nlimit none", "none of leaky_bucket, ema, off"},
+		{"api_key K\nlimit off 3", "takes no"},
+		{"api_key K\nlimit leaky_bucket 0", "more than 0"},
+		{"api_key K\nlimit leaky_bucket 1 0.5", "a burst at least 1"},
+		{"api_key K\nlimit ema NaN", "more than 0"},
+		{"api_key K\ninspect mx", "is not cname"},
+		{"api_key K\nstructured 0", "not a number from 1"},
+		{"api_key K\nstructured 65010 https://example.org", "must begin with mailto: or tel:"},
+		{"api_key K\ntest a:b", "is no host"},
 		{"api_key K\nunsure maybe", "neither pass nor servfail"},
 		{"api_key K\ncache none", "not a number"},
 	}
@@ -120,7 +153,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") {
 			t.Errorf("%q: Expected an error with place and %q, got %v", tc.text, tc.want, err)
 		}
-		if err != nil && strings.Contains(err.Error(), "a b") {
+		if err != nil && strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%q: The error tells the key: %v", tc.text, err)
 		}
 	}
