@@ -32,11 +32,11 @@ func randomPrefixes(seed uint64, n int) []uint32 {
 }
 
 func setOfNumbers(prefixes []uint32) *PrefixSet {
-	b := NewBuilder(4, len(prefixes))
+	b := NewBuilder(len(prefixes))
 	var entry [4]byte
 	for _, p := range prefixes {
 		binary.BigEndian.PutUint32(entry[:], p)
-		if err := b.Add(entry[:]); err != nil {
+		if err := b.Add(entry[:], 4); err != nil {
 			panic(err)
 		}
 	}

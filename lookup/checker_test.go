@@ -121,9 +121,9 @@ func listOf(name string, expressions ...string) List {
 func setOf(width int, entries [][]byte) *PrefixSet {
 	slices.SortFunc(entries, bytes.Compare)
 	entries = slices.CompactFunc(entries, bytes.Equal)
-	b := NewBuilder(width, len(entries))
+	b := NewBuilder(len(entries))
 	for _, e := range entries {
-		if err := b.Add(e); err != nil {
+		if err := b.Add(e, width); err != nil {
 			panic(err)
 		}
 	}

@@ -39,8 +39,8 @@ func (s badServer) Search(_ context.Context, prefixes []lookup.Prefix) (lookup.A
 func ExampleChecker() {
 	// A list of one prefix of four bytes.
 	prefix := lookup.HashExpression("example.com/").Prefix()
-	builder := lookup.NewBuilder(len(prefix), 1)
-	if err := builder.Add(prefix[:]); err != nil {
+	builder := lookup.NewBuilder(1)
+	if err := builder.Add(prefix[:], len(prefix)); err != nil {
 		fmt.Println(err)
 		return
 	}

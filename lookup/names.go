@@ -25,9 +25,9 @@ func NewNames(hosts []Host) Names {
 	}
 	slices.SortFunc(hashes, func(a, b [nameBytes]byte) int { return bytes.Compare(a[:], b[:]) })
 	hashes = slices.Compact(hashes)
-	b := NewBuilder(nameBytes, len(hashes))
+	b := NewBuilder(0)
 	for i := range hashes {
-		if err := b.Add(hashes[i][:]); err != nil {
+		if err := b.Add(hashes[i][:], nameBytes); err != nil {
 			panic("lookup: sorted and compacted hashes are not in order")
 		}
 	}

@@ -34,9 +34,9 @@ func randomEntries(r *rand.Rand, width, n int, clustered bool) [][]byte {
 // buildSet makes a set of ascending entries. capacity chooses its index.
 func buildSet(t testing.TB, width, capacity int, entries [][]byte) *PrefixSet {
 	t.Helper()
-	b := NewBuilder(width, capacity)
+	b := NewBuilder(capacity)
 	for _, e := range entries {
-		if err := b.Add(e); err != nil {
+		if err := b.Add(e, width); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +56,7 @@ func hasEntry(entries [][]byte, entry []byte) bool {
 
 // eachSet runs a test for sets of every width, size and index. Their entries
 // include the least and the greatest possible.
-func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *PrefixSet, entries [][]byte, r *rand.Rand)) {
+func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *PrefixSet, width int, entries [][]byte, r *rand.Rand)) {
 	for _, width := range []int{4, 5, 8, 16, 32} {
 		for _, size := range sizes {
 			for _, capacity := range []int{0, minIndexed - 1, minIndexed} {
@@ -69,7 +69,7 @@ func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *PrefixSet, e
 							entries = slices.Insert(entries, 0, make([]byte, width))
 							entries = append(entries, bytes.Repeat([]byte{0xff}, width))
 						}
-						run(t, buildSet(t, width, capacity, entries), entries, r)
+						run(t, buildSet(t, width, capacity, entries), width, entries, r)
 					})
 				}
 			}
@@ -78,11 +78,10 @@ func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *PrefixSet, e
 }
 
 func TestContainsEqualsLinearScan(t *testing.T) {
-	eachSet(t, []int{0, 1, 2, 255, 600}, func(t *testing.T, set *PrefixSet, entries [][]byte, r *rand.Rand) {
+	eachSet(t, []int{0, 1, 2, 255, 600}, func(t *testing.T, set *PrefixSet, width int, entries [][]byte, r *rand.Rand) {
 		if set.Len() != len(entries) {
 			t.Fatalf("Len = %d, want %d", set.Len(), len(entries))
 		}
-		width := set.Width()
 		near := randomEntries(r, width, 100, true)
 		near = append(near, make([]byte, width), bytes.Repeat([]byte{0xff}, width))
 		for _, e := range entries {
@@ -136,7 +135,7 @@ func TestLargeSetsEqualMaps(t *testing.T) {
 }
 
 func TestReaderYieldsWhatWasAdded(t *testing.T) {
-	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, entries [][]byte, _ *rand.Rand) {
+	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, _ int, entries [][]byte, _ *rand.Rand) {
 		want := bytes.Join(entries, nil)
 		readers := map[string]io.Reader{
 			"at once":              set.Reader(),
@@ -180,11 +179,11 @@ func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
 	for _, tt := range tests {
 		for _, capacity := range []int{0, minIndexed} {
 			t.Run(fmt.Sprintf("%s, capacity %d", tt.name, capacity), func(t *testing.T) {
-				b := NewBuilder(4, capacity)
-				if err := b.Add([]byte(tt.first)); err != nil {
+				b := NewBuilder(capacity)
+				if err := b.Add([]byte(tt.first), 4); err != nil {
 					t.Fatal(err)
 				}
-				if err := b.Add([]byte(tt.second)); !errors.Is(err, tt.want) {
+				if err := b.Add([]byte(tt.second), 4); !errors.Is(err, tt.want) {
 					t.Fatalf("Add = %v, want %v", err, tt.want)
 				}
 				want := 2
@@ -202,19 +201,19 @@ func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
 
 func TestZeroPrefixSetContainsNothing(t *testing.T) {
 	var set PrefixSet
-	if set.Len() != 0 || set.Width() != 0 || set.Bytes() != 0 || set.Contains(new(FullHash)) {
-		t.Errorf("zero set: %d entries of width %d in %d bytes", set.Len(), set.Width(), set.Bytes())
+	if set.Len() != 0 || set.Widths() != nil || set.Bytes() != 0 || set.Contains(new(FullHash)) {
+		t.Errorf("zero set: %d entries of widths %v in %d bytes", set.Len(), set.Widths(), set.Bytes())
 	}
 	if got, err := io.ReadAll(set.Reader()); len(got) != 0 || err != nil {
 		t.Errorf("its reader yields %x, %v", got, err)
 	}
-	if got := NewBuilder(4, 0).Set(); got.Len() != 0 || got.Contains(new(FullHash)) {
+	if got := NewBuilder(0).Set(); got.Len() != 0 || got.Contains(new(FullHash)) {
 		t.Errorf("empty built set: %d entries", got.Len())
 	}
 }
 
 func TestWrittenSetsAreReadBack(t *testing.T) {
-	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, entries [][]byte, _ *rand.Rand) {
+	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, _ int, entries [][]byte, _ *rand.Rand) {
 		written := writtenForm(t, set)
 		for name, r := range map[string]io.Reader{
 			"at once":            bytes.NewReader(written),
@@ -230,7 +229,7 @@ func TestWrittenSetsAreReadBack(t *testing.T) {
 		}
 	})
 	t.Run("zero set", func(t *testing.T) {
-		if got, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, new(PrefixSet))), 0); err != nil || got.Width() != 0 || got.Len() != 0 {
+		if got, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, new(PrefixSet))), 0); err != nil || got.Widths() != nil || got.Len() != 0 {
 			t.Errorf("read %+v, %v, want the zero set", got, err)
 		}
 	})
@@ -283,7 +282,7 @@ func TestSetsAboveTheLimitAreRefused(t *testing.T) {
 		}
 	}
 	// A lie about the size must not cost memory: the limit comes first.
-	lie := binary.LittleEndian.AppendUint32([]byte{32, 2}, 1<<32-1)
+	lie := binary.LittleEndian.AppendUint32([]byte{1, 32, 2}, 1<<32-1)
 	if _, err := ReadPrefixSet(bytes.NewReader(lie), 1000); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("error is %v, want the limit", err)
 	}
@@ -296,16 +295,18 @@ func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
 		at   int
 		to   byte
 	}{
-		{"width below four", 0, 3},
-		{"width above 32", 0, 33},
-		{"no width", 0, 0},
-		{"no indexed byte", 1, 0},
-		{"three indexed bytes", 1, 3},
-		{"fewer entries than the index says", 2, 1},
-		{"more entries than the index says", 2, 3},
-		{"entries before the first slot", 6, 1},
-		{"index that runs backwards", 6 + 4*'b', 3},
-		{"index that ends early", 6 + 4*256, 1},
+		{"a second width that is none", 0, 2},
+		{"width below four", 1, 3},
+		{"width above 32", 1, 33},
+		{"no width", 1, 0},
+		{"no indexed byte", 2, 0},
+		{"three indexed bytes", 2, 3},
+		{"no entries", 3, 0},
+		{"fewer entries than the index says", 3, 1},
+		{"more entries than the index says", 3, 3},
+		{"entries before the first slot", 7, 1},
+		{"index that runs backwards", 7 + 4*'b', 3},
+		{"index that ends early", 7 + 4*256, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -361,8 +362,9 @@ func useSet(t *testing.T, written []byte) {
 	}
 	set.Contains(padded([]byte{0xab, 0xcd, 0xef, 0}, 0))
 	entries, err := io.ReadAll(set.Reader())
-	if err != nil || len(entries) != set.Len()*set.Width() {
-		t.Errorf("the reader yields %d bytes, %v, want %d entries of %d", len(entries), err, set.Len(), set.Width())
+	widths := set.Widths()
+	if least := 4 * set.Len(); err != nil || len(entries) < least || len(widths) == 1 && len(entries) != set.Len()*widths[0] {
+		t.Errorf("the reader yields %d bytes, %v, want those of %d entries of %d", len(entries), err, set.Len(), widths)
 	}
 	again, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, set)), limit)
 	if err != nil || !sameSet(again, set) {
@@ -381,7 +383,9 @@ func writtenForm(t testing.TB, set *PrefixSet) []byte {
 }
 
 func sameSet(a, b *PrefixSet) bool {
-	return a.width == b.width && a.lead == b.lead && slices.Equal(a.index, b.index) && bytes.Equal(a.suffix, b.suffix)
+	return slices.EqualFunc(a.parts, b.parts, func(a, b *part) bool {
+		return a.width == b.width && a.lead == b.lead && slices.Equal(a.index, b.index) && bytes.Equal(a.suffix, b.suffix)
+	})
 }
 
 func FuzzReadPrefixSet(f *testing.F) {
@@ -392,7 +396,7 @@ func FuzzReadPrefixSet(f *testing.F) {
 		}
 	}
 	f.Add(writtenForm(f, new(PrefixSet)))
-	f.Add([]byte{4, 2, 1, 0, 0, 0})
-	f.Add([]byte{4, 3, 0, 0, 0, 0})
+	f.Add([]byte{1, 4, 2, 1, 0, 0, 0})
+	f.Add([]byte{1, 4, 3, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, written []byte) { useSet(t, written) })
 }

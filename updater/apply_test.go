@@ -33,9 +33,9 @@ func heldList(t testing.TB, name string, all ...byte) List {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := lookup.NewBuilder(width, len(all))
+	b := lookup.NewBuilder(len(all))
 	for _, e := range all {
-		if err := b.Add(entry(width, e)); err != nil {
+		if err := b.Add(entry(width, e), width); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -38,7 +38,7 @@ const (
 	damagedSuffix = ".damaged"
 
 	// listMagic begins a list file and names its format.
-	listMagic = "safebrowsing list 1\n"
+	listMagic = "safebrowsing list 2\n"
 )
 
 // OpenStore opens the folder, which is made if it does not exist. Lists of

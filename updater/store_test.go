@@ -43,7 +43,7 @@ func files(t *testing.T, dir string) (names []string) {
 func equal(t *testing.T, got, want List) bool {
 	t.Helper()
 	return got.Name == want.Name && bytes.Equal(got.Version, want.Version) && got.Checksum == want.Checksum &&
-		got.Set.Width() == want.Set.Width() && bytes.Equal(content(t, got), content(t, want))
+		slices.Equal(got.Set.Widths(), want.Set.Widths()) && bytes.Equal(content(t, got), content(t, want))
 }
 
 func TestListsComeBackFromTheStore(t *testing.T) {

@@ -220,6 +220,7 @@ func (c *cursor) next() {
 // sum collects the entries of a new list: its set and its checksum.
 type sum struct {
 	builder *lookup.Builder
+	width   int
 	buf     []byte // entries that hash has not seen yet
 	hash    interface {
 		io.Writer
@@ -230,7 +231,8 @@ type sum struct {
 
 func newSum(width, capacity int) *sum {
 	return &sum{
-		builder: lookup.NewBuilder(width, capacity),
+		builder: lookup.NewBuilder(capacity),
+		width:   width,
 		buf:     make([]byte, 0, width*cursorEntries),
 		hash:    sha256.New(),
 	}
@@ -240,7 +242,7 @@ func (s *sum) add(entry []byte) {
 	if s.err != nil {
 		return
 	}
-	if s.err = s.builder.Add(entry); s.err != nil {
+	if s.err = s.builder.Add(entry, s.width); s.err != nil {
 		return
 	}
 	if len(s.buf)+len(entry) > cap(s.buf) {

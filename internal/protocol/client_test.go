@@ -167,7 +167,7 @@ func TestFetchOneFetchesEachWidth(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l, _, err := updater.Apply(updater.List{Name: name}, u, 10); err != nil || l.Set.Len() != 2 || l.Set.Width() != width {
+		if l, _, err := updater.Apply(updater.List{Name: name}, u, 10); err != nil || l.Set.Len() != 2 || !slices.Equal(l.Set.Widths(), []int{width}) {
 			t.Errorf("%s: %v, %v", name, l, err)
 		}
 	}

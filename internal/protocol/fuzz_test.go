@@ -20,11 +20,11 @@ import (
 func heldLists() map[int]updater.List {
 	lists := make(map[int]updater.List)
 	for _, width := range widths {
-		b := lookup.NewBuilder(width, 4)
+		b := lookup.NewBuilder(4)
 		sum := sha256.New()
 		for i := range 4 {
 			entry := bytes.Repeat([]byte{byte(60 * i)}, width)
-			b.Add(entry)
+			b.Add(entry, width)
 			sum.Write(entry)
 		}
 		lists[width] = updater.List{Version: []byte{1}, Set: b.Set(), Checksum: [32]byte(sum.Sum(nil))}

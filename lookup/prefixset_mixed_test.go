@@ -1,0 +1,201 @@
+package lookup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/iotest"
+)
+
+// mixedEntries returns at most n distinct ascending entries of the widths. Many
+// begin with a whole other entry.
+func mixedEntries(r *rand.Rand, n int, widths ...int) [][]byte {
+	var entries [][]byte
+	for i := range n {
+		width := widths[r.IntN(len(widths))]
+		entry := randomEntries(r, width, 1, r.IntN(2) == 0)[0]
+		if i > 0 && r.IntN(2) == 0 {
+			copy(entry, entries[r.IntN(i)])
+		}
+		entries = append(entries, entry)
+	}
+	slices.SortFunc(entries, bytes.Compare)
+	return slices.CompactFunc(entries, bytes.Equal)
+}
+
+// mixedSet makes a set of ascending entries of any widths.
+func mixedSet(t testing.TB, entries [][]byte) *PrefixSet {
+	t.Helper()
+	b := NewBuilder(0)
+	for _, e := range entries {
+		if err := b.Add(e, len(e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Set()
+}
+
+// shortestMatch is what Match should return.
+func shortestMatch(entries [][]byte, hash *FullHash) (width int) {
+	for _, e := range entries {
+		if bytes.HasPrefix(hash[:], e) && (width == 0 || len(e) < width) {
+			width = len(e)
+		}
+	}
+	return width
+}
+
+func eachMixedSet(t *testing.T, run func(t *testing.T, set *PrefixSet, entries [][]byte)) {
+	for _, widths := range [][]int{{4}, {4, 5}, {4, 32}, {5, 8, 31}, {4, 5, 6, 7, 8, 9, 16, 31, 32}} {
+		for _, size := range []int{0, 1, 2, 10, 800, 4000} {
+			t.Run(fmt.Sprintf("%d of widths %d", size, widths), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(21, uint64(size)))
+				entries := mixedEntries(r, size, widths...)
+				run(t, mixedSet(t, entries), entries)
+			})
+		}
+	}
+}
+
+func TestMatchIsTheShortestEntry(t *testing.T) {
+	eachMixedSet(t, func(t *testing.T, set *PrefixSet, entries [][]byte) {
+		r := rand.New(rand.NewPCG(23, 24))
+		for i := range min(2*len(entries), 500) {
+			hash := padded(randomEntries(r, 32, 1, true)[0], 0)
+			if i%2 == 0 {
+				copy(hash[:], entries[r.IntN(len(entries))])
+			}
+			want := shortestMatch(entries, hash)
+			if got := set.Match(hash); got != want || set.Contains(hash) != (want != 0) {
+				t.Fatalf("Match(%x) = %d, want %d", hash, got, want)
+			}
+		}
+	})
+}
+
+func TestMixedWidthsAreCounted(t *testing.T) {
+	eachMixedSet(t, func(t *testing.T, set *PrefixSet, entries [][]byte) {
+		var want []int
+		for _, e := range entries {
+			want = append(want, len(e))
+		}
+		slices.Sort(want)
+		want = slices.Compact(want)
+		if got := set.Widths(); !slices.Equal(got, want) || (got == nil) != (len(entries) == 0) {
+			t.Errorf("Widths = %d, want %d", got, want)
+		}
+		if set.Len() != len(entries) {
+			t.Errorf("Len = %d, want %d", set.Len(), len(entries))
+		}
+	})
+}
+
+func TestRunsYieldAllEntriesInOrder(t *testing.T) {
+	eachMixedSet(t, func(t *testing.T, set *PrefixSet, entries [][]byte) {
+		runs := set.Runs()
+		for rest := entries; ; {
+			run, width := runs.Next()
+			if len(run) == 0 {
+				if run != nil || width != 0 || len(rest) != 0 {
+					t.Errorf("the end is %x, %d, before %d entries", run, width, len(rest))
+				}
+				break
+			}
+			if len(run)%width != 0 || len(run)/width > 1024 {
+				t.Fatalf("a run of %d bytes of width %d", len(run), width)
+			}
+			for ; len(run) > 0; run, rest = run[width:], rest[1:] {
+				if len(rest) == 0 || !bytes.Equal(rest[0], run[:width]) {
+					t.Fatalf("got %x, want the next of %d entries", run[:width], len(rest))
+				}
+			}
+		}
+		if run, width := runs.Next(); run != nil || width != 0 {
+			t.Errorf("after the end come %x, %d", run, width)
+		}
+	})
+}
+
+func TestRunsAreAsLongAsTheyMayBe(t *testing.T) {
+	set := mixedSet(t, randomEntries(rand.New(rand.NewPCG(25, 26)), 4, 3000, false))
+	runs := set.Runs()
+	for _, want := range []int{1024, 1024, 952} {
+		if run, _ := runs.Next(); len(run) != 4*want {
+			t.Errorf("a run of %d entries, want %d", len(run)/4, want)
+		}
+	}
+}
+
+func TestMixedSetsAreReadAndWritten(t *testing.T) {
+	eachMixedSet(t, func(t *testing.T, set *PrefixSet, entries [][]byte) {
+		want := bytes.Join(entries, nil)
+		if err := iotest.TestReader(set.Reader(), want); err != nil {
+			t.Error(err)
+		}
+		var copied bytes.Buffer
+		if n, err := io.Copy(&copied, set.Reader()); n != int64(len(want)) || err != nil || !bytes.Equal(copied.Bytes(), want) {
+			t.Errorf("copied %d bytes, %v, want %d", n, err, len(want))
+		}
+		if err := iotest.TestReader(mixedSet(t, entries).Reader(), want); err != nil {
+			t.Error(err)
+		}
+		again, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, set)), set.Len())
+		if err != nil || !sameSet(again, set) {
+			t.Errorf("the set is not read back: %v", err)
+		}
+	})
+}
+
+func TestEntriesOfTwoWidthsKeepOneOrder(t *testing.T) {
+	tests := []struct {
+		name          string
+		first, second string
+		want          error
+	}{
+		{"the longer after its beginning", "aaaa", "aaaaa", nil},
+		{"the longer before its beginning", "aaaaa", "aaaa", ErrOrder},
+		{"the shorter is greater", "aaaaa", "aaab", nil},
+		{"the longer is less", "aaab", "aaaaa", ErrOrder},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := NewBuilder(0)
+			if err := b.Add([]byte(tt.first), len(tt.first)); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Add([]byte(tt.second), len(tt.second)); !errors.Is(err, tt.want) {
+				t.Errorf("Add = %v, want %v", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestBuilderRefusesBrokenEntries(t *testing.T) {
+	for _, tt := range []struct{ length, width int }{{3, 3}, {33, 33}, {0, 0}, {4, -4}, {6, 4}, {4, 8}} {
+		b := NewBuilder(-1)
+		if err := b.Add(make([]byte, tt.length), tt.width); err == nil || errors.Is(err, ErrOrder) {
+			t.Errorf("%d bytes of width %d: error is %v", tt.length, tt.width, err)
+		}
+		if set := b.Set(); set.Len() != 0 || set.Widths() != nil {
+			t.Errorf("%d bytes of width %d were added", tt.length, tt.width)
+		}
+	}
+	b := NewBuilder(0)
+	if err := b.Add(nil, 4); err != nil || b.Set().Len() != 0 {
+		t.Errorf("adding nothing: %v", err)
+	}
+}
+
+func TestAddStopsAtTheFirstEntryOutOfOrder(t *testing.T) {
+	b := NewBuilder(0)
+	if err := b.Add([]byte("aaaabbbbabbbcccc"), 4); !errors.Is(err, ErrOrder) {
+		t.Errorf("Add = %v, want ErrOrder", err)
+	}
+	if got, _ := io.ReadAll(b.Set().Reader()); string(got) != "aaaabbbb" {
+		t.Errorf("the set holds %q, want what was in order", got)
+	}
+}

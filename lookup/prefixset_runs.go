@@ -1,0 +1,139 @@
+package lookup
+
+import (
+	"bytes"
+	"io"
+	"sort"
+)
+
+// runEntries is the most entries that Runs.Next returns at a time.
+const runEntries = 1024
+
+// Runs reads the entries of a PrefixSet in order. It is not safe for concurrent
+// use; several Runs of one set are.
+type Runs struct {
+	sources []*runSource // those that are not at their end
+	current *runSource   // what Next returned last; nil: nothing
+	taken   int          // of its bytes: what Next returned last
+}
+
+// runSource is the entries of one width.
+type runSource struct {
+	cursor partCursor
+	width  int
+	buf    []byte // whole entries
+	rest   []byte // of buf: read from the cursor, not yet returned; not empty
+}
+
+// fill reads the next entries. It reports whether there were any.
+func (s *runSource) fill() bool {
+	s.rest = s.buf[:s.cursor.read(s.buf)]
+	return len(s.rest) > 0
+}
+
+// below returns how many bytes of rest are entries less than bound.
+func (s *runSource) below(bound []byte) int {
+	n := sort.Search(len(s.rest)/s.width, func(i int) bool {
+		return bytes.Compare(s.rest[i*s.width:(i+1)*s.width], bound) >= 0
+	})
+	return n * s.width
+}
+
+// Runs returns a reader of all entries, from the least.
+func (s *PrefixSet) Runs() *Runs {
+	r := new(Runs)
+	for _, p := range s.parts {
+		source := &runSource{cursor: partCursor{part: p}, width: p.width}
+		source.buf = make([]byte, p.width*min(runEntries, p.len()))
+		if source.fill() {
+			r.sources = append(r.sources, source)
+		}
+	}
+	return r
+}
+
+// Next returns the entries that come next in bytewise order over all widths:
+// one or more, at most 1024, of one width, one after the other without a
+// separator. They are valid until the next call. At the end it returns nil, 0.
+func (r *Runs) Next() (entries []byte, width int) {
+	r.drop()
+	r.current = nil
+	var second *runSource // has the least entry of all others
+	for _, s := range r.sources {
+		switch {
+		case r.current == nil || bytes.Compare(s.rest[:s.width], r.current.rest[:r.current.width]) < 0:
+			r.current, second = s, r.current
+		case second == nil || bytes.Compare(s.rest[:s.width], second.rest[:second.width]) < 0:
+			second = s
+		}
+	}
+	if r.current == nil {
+		return nil, 0
+	}
+	r.taken = len(r.current.rest)
+	if second != nil {
+		r.taken = r.current.below(second.rest[:second.width])
+	}
+	return r.current.rest[:r.taken], r.current.width
+}
+
+// drop forgets what Next returned last.
+func (r *Runs) drop() {
+	if r.current == nil {
+		return
+	}
+	r.current.rest = r.current.rest[r.taken:]
+	if len(r.current.rest) > 0 || r.current.fill() {
+		return
+	}
+	for i, s := range r.sources {
+		if s == r.current {
+			r.sources = append(r.sources[:i], r.sources[i+1:]...)
+			return
+		}
+	}
+}
+
+// Reader returns all entries, ascending bytewise, one after the other without
+// a separator: what a checksum of the set is of. It implements io.WriterTo. The
+// reader is not safe for concurrent use; several readers are.
+func (s *PrefixSet) Reader() io.Reader { return &setReader{runs: s.Runs()} }
+
+type setReader struct {
+	runs *Runs
+	rest []byte // of the last run: not yet read
+}
+
+// Read implements io.Reader.
+func (r *setReader) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		if len(r.rest) == 0 {
+			if r.rest, _ = r.runs.Next(); len(r.rest) == 0 {
+				break
+			}
+		}
+		c := copy(p[n:], r.rest)
+		r.rest, n = r.rest[c:], n+c
+	}
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo.
+func (r *setReader) WriteTo(w io.Writer) (written int64, err error) {
+	for {
+		if len(r.rest) == 0 {
+			if r.rest, _ = r.runs.Next(); len(r.rest) == 0 {
+				return written, nil
+			}
+		}
+		n, err := w.Write(r.rest)
+		written += int64(n)
+		r.rest = r.rest[n:]
+		if err != nil {
+			return written, err
+		}
+	}
+}
