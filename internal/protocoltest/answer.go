@@ -31,6 +31,8 @@ type reply struct {
 	useless  bool // nothing: the request failed
 	served   []served
 	cacheFor time.Duration // hashes.search only
+	found    found         // fullHashes.find only
+	wait     time.Duration // fullHashes.find only: minimum wait of the method
 
 	fault bool // a queued fault was applied
 }
@@ -42,6 +44,8 @@ type served struct {
 	version []byte
 	changed bool
 	wait    time.Duration // 0: no minimum wait
+	entries []string      // of the version
+	omitted bool          // the answer says nothing about the list
 }
 
 // answer returns the reply to a request.
@@ -57,7 +61,8 @@ func (s *Server) answer(q *query, r *http.Request) reply {
 	a.fault = broken
 	a.delay = f.Delay
 	a.cut = f.CutBody
-	a.useless = a.useless || f.breaksRequest()
+	a.closed = a.closed || f.CutBody && len(a.body) == 0 // nothing is left to cut
+	a.useless = a.useless || f.breaksRequest(q)
 	return a
 }
 
@@ -67,35 +72,69 @@ func (s *Server) refusal(q *query, r *http.Request) (status int, why string) {
 	switch {
 	case q.method == "":
 		return http.StatusNotFound, "no such method"
-	case r.Method != http.MethodGet:
-		return http.StatusMethodNotAllowed, "only GET is allowed"
+	case r.Method != q.verb():
+		return http.StatusMethodNotAllowed, "only " + q.verb() + " is allowed"
 	case s.key != "" && r.Header.Get("X-Goog-Api-Key") != s.key:
 		return http.StatusForbidden, "API key not valid"
 	case q.badRequest != "":
 		return http.StatusBadRequest, q.badRequest
 	}
-	var known bool
 	for i, name := range q.names {
-		l := s.lists[name]
-		known = l != nil && len(l.versions) > 0
-		if !known || slices.Contains(q.names[:i], name) {
+		if !s.published(name) || slices.Contains(q.names[:i], name) {
 			return http.StatusBadRequest, "list unknown or named twice"
 		}
 	}
 	switch {
-	case q.updatesLists() && !known:
+	case len(q.names) == 0 && (q.updatesLists() || q.method == methodFind):
 		return http.StatusBadRequest, "no list named"
 	case q.method == methodSearch && !legalPrefixes(q.prefixes):
 		return http.StatusBadRequest, fmt.Sprintf("1 to %d hash prefixes of 4 bytes expected", maxPrefixes)
-	case q.updatesLists() && s.versionTwice(q):
-		return http.StatusBadRequest, "two versions for one list"
+	case q.method == methodFind && !legalEntries(q.prefixes):
+		return http.StatusBadRequest, fmt.Sprintf("1 to %d hashes of %d to %d bytes expected", maxFindEntries, minEntryBytes, maxEntryBytes)
+	case q.updatesLists() && !q.v4():
+		return s.refusalV5(q)
 	}
 	return 0, ""
+}
+
+// refusalV5 is refusal for a list request of v5 whose lists are known.
+func (s *Server) refusalV5(q *query) (status int, why string) {
+	if s.versionTwice(q) {
+		return http.StatusBadRequest, "two versions for one list"
+	}
+	if name := s.misfit(q.names); name != "" {
+		s.referee.violation("misuse of the server", "list %q was asked for by way of v5, but holds entries of other lengths than its name says", name)
+		return http.StatusInternalServerError, "list cannot be told in v5"
+	}
+	return 0, ""
+}
+
+// published reports whether a list is known.
+func (s *Server) published(name string) bool {
+	l := s.lists[name]
+	return l != nil && len(l.versions) > 0
+}
+
+// misfit returns the first of some known lists whose entries are not as long as its
+// name says, empty if there is none.
+func (s *Server) misfit(names []string) string {
+	for _, name := range names {
+		if v := s.lists[name].newest(); len(v.entries) > 0 && v.width != listWidth(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 func legalPrefixes(prefixes [][]byte) bool {
 	short := func(p []byte) bool { return len(p) != prefixBytes }
 	return len(prefixes) > 0 && len(prefixes) <= maxPrefixes && !slices.ContainsFunc(prefixes, short)
+}
+
+// legalEntries reports whether fullHashes.find takes these hashes.
+func legalEntries(hashes [][]byte) bool {
+	illegal := func(h []byte) bool { return len(h) < minEntryBytes || len(h) > maxEntryBytes }
+	return len(hashes) > 0 && len(hashes) <= maxFindEntries && !slices.ContainsFunc(hashes, illegal)
 }
 
 func (s *Server) versionTwice(q *query) bool {
@@ -157,26 +196,11 @@ func garbage() []byte {
 
 // goodReply returns the proper answer, with the faults of frame and contents.
 func (s *Server) goodReply(q *query, f *Fault) reply {
-	a := reply{status: http.StatusOK, cacheFor: s.cacheFor}
-	var m proto.Message
-	switch q.method {
-	case methodSearch:
-		found := s.search(q.prefixes)
-		if f.ShortHash {
-			short := append(bytes.Clone(q.prefixes[0]), make([]byte, 27)...)
-			found.FullHashes = append(found.FullHashes, &sbv5.FullHash{FullHash: short})
-		}
-		m = found
-	case methodList:
-		page, err := s.page(q)
-		if err != nil {
-			return errorReply(http.StatusBadRequest, err.Error())
-		}
-		m = page
-	default:
-		m, a.served = s.hashLists(q, f)
+	a := reply{status: http.StatusOK}
+	m, err := s.message(q, f, &a)
+	if err != nil {
+		return errorReply(http.StatusBadRequest, err.Error())
 	}
-	var err error
 	if q.json || s.json {
 		a.header = contentType("application/json")
 		a.body, err = protojson.Marshal(m)
@@ -188,4 +212,29 @@ func (s *Server) goodReply(q *query, f *Fault) reply {
 		return errorReply(http.StatusInternalServerError, "answer cannot be encoded")
 	}
 	return a
+}
+
+// message returns the message of an answer and notes in a what it tells the client.
+func (s *Server) message(q *query, f *Fault, a *reply) (m proto.Message, err error) {
+	switch q.method {
+	case methodSearch:
+		found := s.search(q.prefixes)
+		if f.ShortHash {
+			short := append(bytes.Clone(q.prefixes[0]), make([]byte, 27)...)
+			found.FullHashes = append(found.FullHashes, &sbv5.FullHash{FullHash: short})
+		}
+		m, a.cacheFor = found, s.cacheFor
+	case methodList:
+		return s.page(q)
+	case methodFetch:
+		m, a.served = s.fetchAnswer(q, f)
+	case methodFind:
+		m, a.found = s.findAnswer(q, f)
+		a.wait = s.findWait
+	case methodThreatLists:
+		m = s.threatLists()
+	default:
+		m, a.served = s.hashLists(q, f)
+	}
+	return m, nil
 }

@@ -24,7 +24,7 @@ func (s *Server) hashLists(q *query, f *Fault) (proto.Message, []served) {
 		l := s.lists[name]
 		u := l.updateFrom(s.versionFor(q, name), q.maxUpdate)
 		s.owners[string(u.target.id)] = name
-		spoilt := f.breaksContent() && (f.List == "" || f.List == name)
+		spoilt := f.spoils(q, name)
 		if spoilt {
 			messages = append(messages, f.spoil(u))
 		} else {
@@ -32,7 +32,7 @@ func (s *Server) hashLists(q *query, f *Fault) (proto.Message, []served) {
 		}
 		says = append(says, served{
 			name: name, spoilt: spoilt, version: u.target.id,
-			changed: !u.partial || u.changes(), wait: u.wait,
+			changed: !u.partial || u.changes(), wait: u.wait, entries: u.target.entries,
 		})
 	}
 	messages = f.spoilFrame(messages)
@@ -78,7 +78,7 @@ func (f *Fault) spoilFrame(messages []*sbv5.HashList) []*sbv5.HashList {
 func (s *Server) page(q *query) (*sbv5.ListHashListsResponse, error) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.lists)) {
-		if len(s.lists[name].versions) > 0 {
+		if s.published(name) {
 			names = append(names, name)
 		}
 	}

@@ -1,7 +1,7 @@
 package protocoltest
 
 import (
-	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/binary"
 	"time"
 
@@ -16,8 +16,16 @@ import (
 func (f *Fault) spoil(u update) *sbv5.HashList {
 	needsChange := f.WrongChecksum || f.NoChecksum || f.LyingCount || f.TruncatedRice || f.BadRiceParameter
 	if needsChange {
-		u.ensureAddition()
+		u.ensureAdditions(listWidth(u.list.name), 1)
 	}
+	f.spoilUpdate(&u)
+	m := u.message()
+	f.spoilFields(m, listWidth(u.list.name))
+	return m
+}
+
+// spoilUpdate applies the faults of what an update says, however it is written.
+func (f *Fault) spoilUpdate(u *update) {
 	if f.PartialWithoutBase {
 		u.pretendPartial()
 	}
@@ -25,29 +33,33 @@ func (f *Fault) spoil(u update) *sbv5.HashList {
 		u.repeatEntry()
 	}
 	if f.RemovalOutOfRange {
-		u.removals = []uint32{uint32(len(u.base) / u.list.width)}
+		u.removals = []uint32{uint32(len(u.base))}
 	}
-	m := u.message()
-	f.spoilFields(m, u.list.width)
-	return m
 }
 
-// ensureAddition gives an update without additions one that no version holds, with
-// the checksum that belongs to it.
-func (u *update) ensureAddition() {
-	if len(u.additions) > 0 {
-		return
+// ensureAdditions gives an update with fewer than n additions of that width some
+// that no version holds, with the checksum that belongs to them.
+func (u *update) ensureAdditions(width, n int) {
+	for _, e := range u.additions {
+		if len(e) == width {
+			n--
+		}
 	}
-	u.additions = u.unusedEntry()
-	u.checksum = checksum(merge(u.target.entries, u.additions, u.list.width))
+	held := u.target.entries
+	for range n {
+		more := []string{u.unusedEntry(width)}
+		u.additions, held = merge(u.additions, more), merge(held, more)
+		u.checksum = checksum(held)
+	}
 }
 
-// unusedEntry returns an entry that is neither in the base nor in the target.
-func (u *update) unusedEntry() []byte {
+// unusedEntry returns an entry that is neither in the base nor in the target, nor
+// added by the update.
+func (u *update) unusedEntry(width int) string {
 	for i := uint64(0); ; i++ {
-		sum := sha256.Sum256(binary.BigEndian.AppendUint64(nil, i))
-		entry := sum[:u.list.width]
-		if !contains(u.base, entry) && !contains(u.target.entries, entry) {
+		sum := sha512.Sum512(binary.BigEndian.AppendUint64(nil, i))
+		entry := string(sum[:width])
+		if !contains(u.base, entry) && !contains(u.target.entries, entry) && !contains(u.additions, entry) {
 			return entry
 		}
 	}
@@ -61,31 +73,30 @@ func (u *update) pretendPartial() {
 	u.removals, u.additions = nil, u.target.entries
 	u.checksum = checksum(u.target.entries)
 	if u.sent != nil {
-		u.checksum = checksum(u.checksum)
+		u.checksum = digest(u.checksum)
 	}
 }
 
 // repeatEntry adds an entry that the list holds already: of the base if the update
 // is partial, otherwise one of its own additions.
 func (u *update) repeatEntry() {
-	width := u.list.width
-	kept := patch(u.base, u.removals, nil, width)
+	kept := patch(u.base, u.removals, nil)
 	u.checksum = checksum(u.target.entries)
 	switch {
 	case len(kept) > 0:
-		u.additions = merge(u.additions, kept[:width], width)
+		u.additions = merge(u.additions, kept[:1])
 	case len(u.additions) > 0:
-		u.additions = merge(u.additions[:width], u.additions, width)
+		u.additions = merge(u.additions[:1], u.additions)
 	default:
-		entry := u.unusedEntry()
-		u.additions = merge(entry, entry, width)
+		entry := u.unusedEntry(listWidth(u.list.name))
+		u.additions = []string{entry, entry}
 	}
 }
 
 // spoilFields applies the faults that show in the fields of a message.
 func (f *Fault) spoilFields(m *sbv5.HashList, width int) {
 	if f.WrongChecksum {
-		m.Sha256Checksum = checksum(m.Sha256Checksum)
+		m.Sha256Checksum = digest(m.Sha256Checksum)
 	}
 	if f.NoChecksum {
 		m.Sha256Checksum = nil

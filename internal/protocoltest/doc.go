@@ -1,5 +1,6 @@
-// Package protocoltest is a Safe Browsing v5 server for tests that knows the
-// rules of the protocol and reports a client that breaks one.
+// Package protocoltest is a Safe Browsing server for tests that knows the rules of
+// the protocol and reports a client that breaks one. It speaks v5 and the Update API
+// v4, from the same lists and threats.
 //
 //	client ──RoundTrip / ServeHTTP──▶ begin ─▶ referee: may it ask this, now?
 //	                                    │
@@ -13,6 +14,10 @@
 // end and whether a request ended by time-out or by cancellation, on a socket
 // it sees a lost connection only and takes it for a cancellation.
 //
-// The package starts no goroutine. It imports only the generated v5 messages
-// and the protobuf module, never the code it is to test.
+// In v4 a list goes by a threat type, a platform type and a threat entry type; here
+// it is named as in v5, see triples. A state of v4 is a version of v5: either serves
+// for both, but waits and back-offs of the two protocols know nothing of each other.
+//
+// The package starts no goroutine. It imports only the generated messages and the
+// protobuf module, never the code it is to test.
 package protocoltest

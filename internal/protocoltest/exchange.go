@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -32,11 +33,13 @@ const (
 func (s *Server) begin(r *http.Request) *exchange {
 	x := &exchange{server: s, query: parseQuery(r)}
 	now := time.Now()
-	body := hasBody(r)
 	s.locked(func() {
+		if x.query.method == methodFind {
+			x.query.names = slices.DeleteFunc(x.query.names, func(name string) bool { return !s.published(name) })
+		}
 		x.note = newRequest(&x.query, now, r.UserAgent())
 		s.requests = append(s.requests, x.note)
-		s.referee.judgeForm(&x.query, r, body, s.key)
+		s.referee.judgeForm(&x.query, r, s.key)
 		s.referee.judge(&x.query, now, s.owners)
 		x.life = s.referee.life
 		s.last = x
@@ -141,5 +144,5 @@ func (s *Server) ClientCancelled() {
 // after status 429 or 403 that of list updates, after three other failures in a row
 // five minutes, doubling up to 30 with each further three. Off at the start.
 func (s *Server) JudgeSearchBackoff(on bool) {
-	s.locked(func() { s.referee.searches.judged = on })
+	s.locked(func() { s.referee.lenient = !on })
 }

@@ -22,11 +22,12 @@ type Fault struct {
 	EndlessBody      bool          // 200 with a body that never ends
 	CutBody          bool          // the body breaks off half-way
 
-	// The frame of a list answer (batchGet, get).
+	// The frame of a list answer (batchGet, get, fetch).
 
-	WrongName   bool // the list carries another name
-	WrongOrder  bool // lists in another order; with one list: WrongName
-	MissingList bool // one list fewer; for get: an empty message
+	WrongName   bool // the list carries another name, in v4 another platform type
+	WrongOrder  bool // lists in another order; with one list: WrongName; v5 only
+	MissingList bool // one list fewer; for get: an empty message; v5 only
+	TwoAnswers  bool // a second answer for a list; v4 only
 
 	// The content of one list, or of all lists in the answer. An answer that has
 	// nothing to spoil ("nothing changed") is given a change first.
@@ -38,12 +39,25 @@ type Fault struct {
 	BadRiceParameter   bool
 	RemovalOutOfRange  bool // removes an index behind the end; for a full update: any
 	PartialWithoutBase bool // partial_update though the client sent no version
-	WrongWidth         bool // additions of another width than the name says
-	NoVersion          bool
-	NegativeWait       bool
+	WrongWidth         bool // additions of another width than the name says; v5 only
+	NoVersion          bool // in v4 no new_client_state
+	NegativeWait       bool // in v4 of the whole answer
 	Duplicate          bool // an addition that is there already
 
-	// ShortHash puts a full hash of 31 bytes into the answer of hashes.search.
+	// The same for answers of v4 only.
+
+	ShortChecksum      bool // 31 bytes
+	NegativeFirstValue bool // of Rice data, right as a number of 32 bits
+	LargeFirstValue    bool // likewise, over 32 bits
+	RaggedRaw          bool // a stray byte after raw hashes
+	UnsortedRaw        bool // raw hashes out of order
+	ShortPrefix        bool // raw hashes of 3 bytes
+	LongPrefix         bool // raw hashes of 33 bytes
+	NoResponseType     bool // neither full nor partial
+	NoCompression      bool // additions of unspecified compression type
+
+	// ShortHash puts a full hash of 31 bytes into the answer of hashes.search or
+	// fullHashes.find.
 	ShortHash bool
 
 	// List restricts a fault to requests that name this list, and content faults
@@ -59,8 +73,9 @@ type queuedFault struct {
 }
 
 // Break queues a fault for the next n requests of a method: "batchGet", "get",
-// "list", "search", or "" for any. Each request takes the oldest fault that it can
-// show; a fault of list contents waits for a list request, ShortHash for a search.
+// "list", "search", of v4 "fetch", "find", "threatLists", or "" for any. Each request
+// takes the oldest fault that it can show; a fault of list contents waits for a list
+// request of a protocol that has such a fault, ShortHash for a search.
 // A request refused with 400, 403, 404 or 405 takes none.
 func (s *Server) Break(method string, n int, f Fault) {
 	s.locked(func() { s.faults = append(s.faults, queuedFault{method: method, left: n, fault: f}) })
@@ -91,11 +106,13 @@ func (w *queuedFault) fits(q *query) bool {
 	switch {
 	case w.method != "" && w.method != q.method:
 		return false
+	case q.v4() && f.onlyV5() || !q.v4() && f.onlyV4():
+		return false
 	case f.List != "" && !slices.Contains(q.names, f.List):
 		return false
-	case (f.breaksContent() || f.breaksFrame()) && !q.updatesLists():
+	case (f.breaksContent(q) || f.breaksFrame(q)) && !q.updatesLists():
 		return false
-	case f.ShortHash && q.method != methodSearch:
+	case f.ShortHash && q.method != methodSearch && q.method != methodFind:
 		return false
 	}
 	return true
@@ -103,19 +120,27 @@ func (w *queuedFault) fits(q *query) bool {
 
 // breaksFrame reports whether the fault makes the client refuse a whole list answer
 // that arrived well.
-func (f *Fault) breaksFrame() bool { return f.WrongName || f.WrongOrder || f.MissingList }
+func (f *Fault) breaksFrame(q *query) bool {
+	return f.WrongName || f.WrongOrder || f.MissingList || f.TwoAnswers || q.v4() && f.NegativeWait
+}
 
 // breaksContent reports whether the fault spoils single lists.
-func (f *Fault) breaksContent() bool {
+func (f *Fault) breaksContent(q *query) bool {
 	return f.WrongChecksum || f.NoChecksum || f.LyingCount || f.TruncatedRice ||
 		f.BadRiceParameter || f.RemovalOutOfRange || f.PartialWithoutBase ||
-		f.WrongWidth || f.NoVersion || f.NegativeWait || f.Duplicate
+		f.WrongWidth || f.NoVersion || f.Duplicate || !q.v4() && f.NegativeWait ||
+		f.onlyV4() && !f.TwoAnswers
+}
+
+// spoils reports whether the fault spoils this list in the answer to a request.
+func (f *Fault) spoils(q *query, list string) bool {
+	return f.breaksContent(q) && (f.List == "" || f.List == list)
 }
 
 // breaksRequest reports whether no client can make use of the answer.
-func (f *Fault) breaksRequest() bool {
+func (f *Fault) breaksRequest(q *query) bool {
 	return f.CloseConnection || f.Status != 0 && f.Status != http.StatusOK || f.Redirect != "" ||
-		f.WrongContentType || f.Garbage || f.EndlessBody || f.CutBody || f.breaksFrame() || f.ShortHash
+		f.WrongContentType || f.Garbage || f.EndlessBody || f.CutBody || f.breaksFrame(q) || f.ShortHash
 }
 
 // ListFaults returns every fault that a client of lists must survive, by name.

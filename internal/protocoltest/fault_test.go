@@ -48,10 +48,10 @@ func TestEveryListFaultBreaksEveryAnswer(t *testing.T) {
 					prepare(s, copies)
 					s.Break("batchGet", 1, f)
 					bad, err := fetch(t, s, copies, nil, names...)
-					if f.breaksRequest() && err == nil {
+					if f.breaksRequest(&query{method: methodBatchGet}) && err == nil {
 						t.Error("the request did not fail")
 					}
-					if !f.breaksRequest() && (err != nil || len(bad) != len(names)) {
+					if !f.breaksRequest(&query{method: methodBatchGet}) && (err != nil || len(bad) != len(names)) {
 						t.Errorf("bad lists %v of %q, %v", bad, names, err)
 					}
 					time.Sleep(time.Hour) // and recovers
@@ -66,7 +66,7 @@ func TestEveryListFaultBreaksEveryAnswer(t *testing.T) {
 
 func TestFrameFaultsBreakASingleList(t *testing.T) {
 	for fault, f := range ListFaults() {
-		if !f.breaksFrame() {
+		if !f.breaksFrame(&query{method: methodGet}) {
 			continue
 		}
 		s := New(t)

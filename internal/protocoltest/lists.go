@@ -19,7 +19,6 @@ const maxSteps = 8
 // list is one hash list with its history. The server's lock guards it.
 type list struct {
 	name     string
-	width    int
 	versions []version // published, oldest first; empty: the list is unknown
 	steps    []version // half-way contents served because of maxUpdateEntries
 	made     uint64    // versions made so far
@@ -28,20 +27,22 @@ type list struct {
 
 // version is one immutable content of a list.
 type version struct {
-	id      []byte // opaque to the client
-	entries []byte // packed
+	id      []byte   // opaque to the client
+	entries []string // sorted
+	width   int      // of all entries, 0 if they differ or there are none
 }
 
 // newVersion returns the next version of l with these entries. The identifier
 // depends on the content too, so that it never names other content after the
 // server was restarted, and it holds bytes that base64 and strings stumble on.
-func (l *list) newVersion(entries []byte) version {
+func (l *list) newVersion(entries []string) version {
 	l.made++
 	h := sha256.New()
 	h.Write([]byte(l.name))
 	h.Write(binary.BigEndian.AppendUint64([]byte{0}, l.made))
 	h.Write(checksum(entries))
-	return version{id: append([]byte{0xfb, 0xff, 0x00}, h.Sum(nil)[:9]...), entries: entries}
+	id := append([]byte{0xfb, 0xff, 0x00}, h.Sum(nil)[:9]...)
+	return version{id: id, entries: entries, width: commonWidth(entries)}
 }
 
 // newest returns the last published version. The list must be known.
@@ -59,9 +60,9 @@ func (l *list) find(id []byte) (version, bool) {
 
 // halfway returns the version for a half-way content, the same one for the same
 // content.
-func (l *list) halfway(entries []byte) version {
+func (l *list) halfway(entries []string) version {
 	for _, v := range l.steps {
-		if bytes.Equal(v.entries, entries) {
+		if slices.Equal(v.entries, entries) {
 			return v
 		}
 	}
@@ -76,14 +77,18 @@ func (l *list) halfway(entries []byte) version {
 // update is an answer for one list before it is written as a message.
 type update struct {
 	list      *list
-	sent      []byte // version the client sent, nil if none
-	base      []byte // packed entries that the update builds on; empty if full
+	sent      []byte   // version the client sent, nil if none
+	base      []string // entries that the update builds on; empty if full
 	target    version
 	partial   bool
 	removals  []uint32
-	additions []byte
+	additions []string
 	checksum  []byte
 	wait      time.Duration // minimum wait, absent if 0
+	halfway   bool          // the rest may be fetched at once
+
+	// How v4 writes it: prefixes of 4 bytes, and removals, in Rice coding or raw.
+	rice, riceRemovals bool
 }
 
 // changes reports whether the update holds anything for the client to apply.
@@ -96,15 +101,15 @@ func (u *update) changes() bool { return len(u.removals)+len(u.additions) > 0 }
 func (l *list) updateFrom(sent []byte, maxEntries int) update {
 	known, partial := l.find(sent)
 	u := update{list: l, sent: sent, base: known.entries, target: l.newest(), partial: partial, wait: l.wait}
-	u.removals, u.additions = diff(u.base, u.target.entries, l.width)
+	u.removals, u.additions = diff(u.base, u.target.entries)
 	if partial && !u.changes() {
 		return u // "Local Database": no checksum when there is nothing new
 	}
-	if maxEntries > 0 && len(u.removals)+len(u.additions)/l.width > maxEntries {
+	if maxEntries > 0 && len(u.removals)+len(u.additions) > maxEntries {
 		u.removals = u.removals[:min(len(u.removals), maxEntries)]
-		u.additions = u.additions[:(maxEntries-len(u.removals))*l.width]
-		u.target = l.halfway(patch(u.base, u.removals, u.additions, l.width))
-		u.wait = 0
+		u.additions = u.additions[:maxEntries-len(u.removals)]
+		u.target = l.halfway(patch(u.base, u.removals, u.additions))
+		u.wait, u.halfway = 0, true
 	}
 	u.checksum = checksum(u.target.entries)
 	return u
@@ -119,7 +124,7 @@ func (u *update) message() *sbv5.HashList {
 		CompressedRemovals: EncodeRice32(u.removals),
 		Sha256Checksum:     u.checksum,
 	}
-	setAdditions(m, u.list.width, u.additions)
+	setAdditions(m, listWidth(u.list.name), u.additions)
 	if u.wait > 0 {
 		m.MinimumWaitDuration = durationpb.New(u.wait)
 	}

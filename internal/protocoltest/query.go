@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
 )
 
 // Methods of the v5 service, as Request.Method and Break name them.
@@ -23,33 +25,54 @@ const minUpdateEntries = 1024
 
 // query is a request as the server understands it.
 type query struct {
-	method     string // empty: unknown path
-	names      []string
-	versions   [][]byte
-	prefixes   [][]byte
-	maxUpdate  int // 0: no limit
-	pageSize   int
-	pageToken  string
-	json       bool   // the client asks for JSON
-	undecoded  string // name of a parameter that is not base64
-	badRequest string // why the answer is 400; empty: well formed
+	method      string   // empty: unknown path
+	names       []string // of lists; in v4 a text like a triple if there is no such list
+	versions    [][]byte
+	prefixes    [][]byte
+	maxUpdate   int // 0: no limit; in v4 the greatest
+	maxDatabase int // as maxUpdate
+	pageSize    int
+	pageToken   string
+	json        bool   // the client asks for JSON
+	undecoded   string // what could not be decoded: a parameter that is not base64, or "body"
+	badRequest  string // why the answer is 400; empty: well formed
+	body        []byte
+
+	// The Update API v4 only.
+	client  *sbv4.ClientInfo
+	wants   []wanted         // of a fetch, one for each of names
+	threats *sbv4.ThreatInfo // of find
 }
 
 // updatesLists reports whether the request fetches list contents.
-func (q *query) updatesLists() bool { return q.method == methodBatchGet || q.method == methodGet }
+func (q *query) updatesLists() bool {
+	return q.method == methodBatchGet || q.method == methodGet || q.method == methodFetch
+}
+
+// verb returns the HTTP method that the method of the service wants.
+func (q *query) verb() string {
+	if q.method == methodFetch || q.method == methodFind {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
 
 // parseQuery never fails: what cannot be understood is noted in badRequest.
 func parseQuery(r *http.Request) query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
-	q := query{json: values.Get("alt") == "json", pageToken: values.Get("pageToken")}
+	q := query{json: values.Get("alt") == "json", pageToken: values.Get("pageToken"), body: readBody(r)}
 	if err != nil {
 		q.badRequest = "query cannot be parsed"
 	}
 	q.setMethod(r.URL.Path, values["names"])
+	if q.v4() {
+		q.parseBody()
+		return q
+	}
 	q.versions = q.decodeAll("version", values["version"])
 	q.prefixes = q.decodeAll("hashPrefixes", values["hashPrefixes"])
 	q.maxUpdate = q.number(values, "sizeConstraints.maxUpdateEntries")
-	q.number(values, "sizeConstraints.maxDatabaseEntries")
+	q.maxDatabase = q.number(values, "sizeConstraints.maxDatabaseEntries")
 	q.pageSize = q.number(values, "pageSize")
 	if q.maxUpdate > 0 && q.maxUpdate < minUpdateEntries {
 		q.badRequest = fmt.Sprintf("maxUpdateEntries must be 0 or at least %d", minUpdateEntries)
@@ -66,6 +89,12 @@ func (q *query) setMethod(path string, names []string) {
 		q.method = methodList
 	case "/v5/hashes:search":
 		q.method = methodSearch
+	case "/v4/threatListUpdates:fetch":
+		q.method = methodFetch
+	case "/v4/fullHashes:find":
+		q.method = methodFind
+	case "/v4/threatLists":
+		q.method = methodThreatLists
 	default:
 		name, found := strings.CutPrefix(path, "/v5/hashList/")
 		if found && name != "" && !strings.Contains(name, "/") {
@@ -104,11 +133,14 @@ func (q *query) number(values url.Values, parameter string) int {
 	return int(n)
 }
 
-// hasBody reports whether the request sends a body.
-func hasBody(r *http.Request) bool {
-	if r.Body == nil || r.Body == http.NoBody {
-		return false
+// maxBodyBytes is more than any request needs.
+const maxBodyBytes = 1 << 20
+
+// readBody reads what the request sends, as far as it arrives.
+func readBody(r *http.Request) []byte {
+	if r.Body == nil {
+		return nil
 	}
-	n, _ := io.ReadFull(r.Body, make([]byte, 1))
-	return n > 0
+	body, _ := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes))
+	return body
 }

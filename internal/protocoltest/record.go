@@ -9,26 +9,27 @@ import (
 // Request is what the server noted about one request. A copy given out does not
 // change any more.
 type Request struct {
-	Time      time.Time // when it arrived
-	Answered  time.Time // when the answer began; zero before, and if it never did
-	Method    string    // "batchGet", "get", "list", "search"; "" for an unknown path
-	Lists     []string  // names asked for, in order
-	Versions  [][]byte  // versions sent, in order
-	Prefixes  [][]byte  // hash prefixes asked for, in order
-	MaxUpdate int       // sizeConstraints.maxUpdateEntries, 0 if absent
-	UserAgent string    // as sent
-	Status    int       // 0: no answer yet, or none at all
-	Fault     bool      // a queued fault was applied
-	Done      bool      // the answer was read to its end, or the request ended without
-	Failed    bool      // no part of the answer was of use to the client
-	Cancelled bool      // the client cancelled it, which is no failure
+	Time        time.Time // when it arrived
+	Answered    time.Time // when the answer began; zero before, and if it never did
+	Method      string    // "batchGet", "get", "list", "search", "fetch", "find", "threatLists"; "" for an unknown path
+	Lists       []string  // names asked for, in order; in v4 the lists that the types stand for
+	Versions    [][]byte  // versions sent, in order; in v4 states
+	Prefixes    [][]byte  // hash prefixes asked for, in order
+	MaxUpdate   int       // sizeConstraints.maxUpdateEntries, 0 if absent; in v4 the greatest
+	MaxDatabase int       // sizeConstraints.maxDatabaseEntries, likewise
+	UserAgent   string    // as sent
+	Status      int       // 0: no answer yet, or none at all
+	Fault       bool      // a queued fault was applied
+	Done        bool      // the answer was read to its end, or the request ended without
+	Failed      bool      // no part of the answer was of use to the client
+	Cancelled   bool      // the client cancelled it, which is no failure
 }
 
 // newRequest begins the note about a request.
 func newRequest(q *query, now time.Time, userAgent string) *Request {
 	return &Request{
 		Time: now, Method: q.method, Lists: q.names, Versions: q.versions, Prefixes: q.prefixes,
-		MaxUpdate: q.maxUpdate, UserAgent: userAgent,
+		MaxUpdate: q.maxUpdate, MaxDatabase: q.maxDatabase, UserAgent: userAgent,
 	}
 }
 

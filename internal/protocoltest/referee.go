@@ -2,9 +2,6 @@ package protocoltest
 
 import (
 	"fmt"
-	"net/http"
-	"net/url"
-	"strings"
 	"time"
 )
 
@@ -15,17 +12,29 @@ import (
 type referee struct {
 	violations []string // not yet reported
 	life       int      // counts the starts of the client; the dead learn nothing
-	updates    backoff  // of batchGet and get together
 	lists      map[string]*listState
-	searches   searchState
+	searches   cache // of hashes.search
+	finds      cache // of fullHashes.find
 
-	// As they were before the last failure, for undoFailure.
-	updatesBefore  backoff
-	searchesBefore searchBackoff
+	backoffs backoffs
+	before   backoffs // as they were before the last failure, for undoFailure
+	lenient  bool     // the back-off of hashes.search is not judged
+
+	fetching  int       // requests of threatListUpdates.fetch under way
+	fetchWait time.Time // no such request before, by the minimum wait
+	findWait  time.Time // likewise for fullHashes.find
+}
+
+// backoffs are the back-offs of the methods, which know nothing of each other.
+type backoffs struct {
+	updates  backoff // batchGet and get together
+	searches searchBackoff
+	fetches  backoff
+	finds    backoff
 }
 
 func newReferee() *referee {
-	return &referee{lists: map[string]*listState{}, searches: newSearchState()}
+	return &referee{lists: map[string]*listState{}, searches: newCache(), finds: newCache(), lenient: true}
 }
 
 // violation notes a broken rule.
@@ -40,48 +49,6 @@ func (r *referee) takeViolations() []string {
 	return taken
 }
 
-// judgeForm judges what a request looks like, whatever it asks for. Its texts never
-// quote the URL, since that may hold the key.
-func (r *referee) judgeForm(q *query, req *http.Request, body bool, key string) {
-	if req.Response != nil || req.Referer() != "" {
-		r.violation("API key", "%s follows a redirect, which could take the key elsewhere", q)
-		return // its form is not the client's choice
-	}
-	values := req.URL.Query()
-	agent := req.UserAgent()
-	switch {
-	case values.Has("key") || values.Has("$key"):
-		r.violation("API key", "the URL of %s has a parameter key; the key belongs in X-Goog-Api-Key", q)
-	case key != "" && urlHolds(req.URL, key):
-		r.violation("API key", "the URL of %s holds the key", q)
-	}
-	if req.Method != http.MethodGet {
-		r.violation("REST reference", "%s came with method %s, want GET", q, req.Method)
-	}
-	if body {
-		r.violation("REST reference", "%s came with a body", q)
-	}
-	if len(req.Header["Cookie"]) > 0 {
-		r.violation("Privacy", "%s came with cookies", q)
-	}
-	if agent == "" || strings.HasPrefix(agent, "Go-http-client/") {
-		r.violation("Client identity", "%s does not name its software in User-Agent, which is %q", q, agent)
-	}
-	if values.Get("alt") != "proto" && values.Get("$alt") != "proto" {
-		r.violation("Answer format", "%s does not ask for alt=proto", q)
-	}
-	if q.undecoded != "" {
-		r.violation("REST reference", "parameter %s of %s is not base64", q.undecoded, q)
-	}
-}
-
-// urlHolds reports whether a secret stands in a URL, escaped or not.
-func urlHolds(u *url.URL, secret string) bool {
-	query, _ := url.QueryUnescape(u.RawQuery)
-	return strings.Contains(u.String(), secret) || strings.Contains(u.Path, secret) ||
-		strings.Contains(query, secret)
-}
-
 // String names a request in violations.
 func (q *query) String() string {
 	if q.method == "" {
@@ -93,12 +60,16 @@ func (q *query) String() string {
 // judge judges whether a well-formed request may be made now. Owners tells the list
 // of each version ever served.
 func (r *referee) judge(q *query, now time.Time, owners map[string]string) {
-	if q.updatesLists() {
+	switch q.method {
+	case methodBatchGet, methodGet:
 		r.judgeLists(q, now)
 		r.judgeVersions(q, owners)
-	}
-	if q.method == methodSearch {
+	case methodSearch:
 		r.judgeSearch(q.prefixes, q.undecoded != "", now)
+	case methodFetch:
+		r.judgeFetch(q, now, owners)
+	case methodFind:
+		r.judgeFind(q, now, owners)
 	}
 }
 
@@ -107,35 +78,37 @@ func (r *referee) learn(x *exchange, how outcome, at time.Time) {
 	if x.life != r.life {
 		return
 	}
-	switch {
-	case x.query.updatesLists():
+	switch x.query.method {
+	case methodBatchGet, methodGet:
 		r.learnLists(x, how, at)
-	case x.query.method == methodSearch:
+	case methodSearch:
 		r.learnSearch(x, how, at)
+	case methodFetch:
+		r.learnFetch(x, how, at)
+	case methodFind:
+		r.learnFind(x, how, at)
 	}
 }
 
 func (r *referee) clientStarted() {
 	r.life++
-	judged := r.searches.judged
-	r.searches = newSearchState()
-	r.searches.judged = judged
+	r.searches, r.finds = newCache(), newCache()
+	r.backoffs.searches = searchBackoff{}
+	r.fetching = 0
 	for _, l := range r.lists {
-		l.restarted = true
-		l.inFlight = 0
+		l.restarted, l.unsure = true, true
+		l.v5.inFlight = 0
 	}
 }
 
 func (r *referee) clientLostState() {
-	r.updates = backoff{}
+	r.backoffs = backoffs{}
+	r.fetchWait, r.findWait = time.Time{}, time.Time{}
 	r.lists = map[string]*listState{}
 }
 
 // undoFailure takes back the last failure of a request.
-func (r *referee) undoFailure() {
-	r.updates = r.updatesBefore
-	r.searches.backoff = r.searchesBefore
-}
+func (r *referee) undoFailure() { r.backoffs = r.before }
 
 // backoff counts failures in a row. The zero value knows of none.
 type backoff struct {

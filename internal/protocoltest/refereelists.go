@@ -16,21 +16,32 @@ const (
 	maxAtOnce = 32
 )
 
-// listState is what the client must know of one list.
+// listState is what the client must know of one list. A version may come from
+// either protocol and serve in both ("Migration From V4").
 type listState struct {
+	newest    []byte          // version of the last good answer, nil if none
+	older     []byte          // the one before newest, nil if none
+	since     time.Time       // newest is known to the client
+	loose     bool            // before since it could not be said what the client held
+	good      map[string]bool // versions of all good answers
+	contents  [][]string      // entries of all good answers
+	dropped   bool            // the content was bad: the version must not be sent
+	restarted bool            // since the last answer the client was started again
+	unsure    bool            // the same, since the last good one: it may hold any good version
+
+	v5, v4 listClock
+}
+
+// listClock is when the client may ask for one list by way of one protocol.
+type listClock struct {
 	notBefore time.Time // no request earlier
 	why       string    // the rule behind notBefore
 	failed    backoff   // of the list's content
 
-	newest    []byte          // version of the last good answer, nil if none
-	good      map[string]bool // versions of all good answers
-	dropped   bool            // the content was bad: the version must not be sent
-	restarted bool            // since the last answer the client was started again
-
 	stepUntil time.Time // a request before this time is a fetch at once
 	atOnce    int       // fetches at once in a row
 
-	inFlight int // requests under way that name the list
+	inFlight int // requests under way that name the list; v5 only
 }
 
 // state returns the state of a list, made when there is none yet.
@@ -45,28 +56,37 @@ func (r *referee) state(name string) *listState {
 
 // judgeLists judges the names of a list request and its time.
 func (r *referee) judgeLists(q *query, now time.Time) {
-	early := now.Before(r.updates.notBefore)
+	b := &r.backoffs.updates
+	early := now.Before(b.notBefore)
 	if early {
 		r.violation("Request Frequency, back-off", "lists %q asked for %s, after %d failed list requests in a row",
-			q.names, tooEarly(now, r.updates.notBefore), r.updates.failures)
+			q.names, tooEarly(now, b.notBefore), b.failures)
 	}
 	for i, name := range q.names {
 		l := r.state(name)
-		if slices.Contains(q.names[:i], name) {
-			if !slices.Contains(q.names[i+1:], name) {
-				r.violation("REST reference, batchGet", "list %q is named more than once", name)
-			}
+		if r.judgeTwice(q.names, i) {
 			continue
 		}
 		if !early {
-			r.judgeList(name, l, now)
+			r.judgeList(name, &l.v5, now)
 		}
-		l.inFlight++
+		l.v5.inFlight++
 	}
 }
 
+// judgeTwice reports whether a list was named before in the same request.
+func (r *referee) judgeTwice(names []string, i int) bool {
+	if !slices.Contains(names[:i], names[i]) {
+		return false
+	}
+	if !slices.Contains(names[i+1:], names[i]) {
+		r.violation("REST reference, list requests", "list %q is named more than once", names[i])
+	}
+	return true
+}
+
 // judgeList judges whether one list may be asked for now.
-func (r *referee) judgeList(name string, l *listState, now time.Time) {
+func (r *referee) judgeList(name string, l *listClock, now time.Time) {
 	if l.inFlight > 0 {
 		r.violation("Request Frequency", "list %q asked for at %s while another request for it is under way", name, stamp(now))
 		return
@@ -125,17 +145,19 @@ func (r *referee) learnLists(x *exchange, how outcome, at time.Time) {
 	for i, name := range x.query.names {
 		if !slices.Contains(x.query.names[:i], name) {
 			l := r.state(name)
-			l.inFlight = max(0, l.inFlight-1)
+			l.v5.inFlight = max(0, l.v5.inFlight-1)
 		}
 	}
 	switch how {
 	case failed:
-		r.updatesBefore, r.searchesBefore = r.updates, r.searches.backoff
-		r.updates.fail(at)
+		r.before = r.backoffs
+		r.backoffs.updates.fail(at)
 	case received:
-		r.updates = backoff{}
+		r.backoffs.updates = backoff{}
 		for _, s := range x.reply.served {
-			r.state(s.name).learn(s, at)
+			l := r.state(s.name)
+			l.learn(s, at)
+			l.v5.learn(s, at)
 		}
 	}
 }
@@ -143,18 +165,34 @@ func (r *referee) learnLists(x *exchange, how outcome, at time.Time) {
 // learn takes in an answer for the list. A list whose content is bad is refused by
 // itself, without spoiling the others ("Local Database").
 func (l *listState) learn(s served, at time.Time) {
+	if s.omitted {
+		return
+	}
+	loose := l.restarted || l.dropped || l.newest == nil
 	l.restarted = false
+	l.dropped = s.spoilt
+	if s.spoilt {
+		return
+	}
+	l.unsure = false
+	if loose || !bytes.Equal(l.newest, s.version) {
+		l.newest, l.older, l.since, l.loose = s.version, l.newest, at, loose
+	}
+	if !l.good[string(s.version)] {
+		l.good[string(s.version)] = true
+		l.contents = append(l.contents, s.entries)
+	}
+}
+
+// learn takes in what an answer for the list says about the next request.
+func (l *listClock) learn(s served, at time.Time) {
 	l.stepUntil = time.Time{}
 	if s.spoilt {
 		l.failed.fail(at)
 		l.notBefore, l.why = l.failed.notBefore, "back-off of one list"
-		l.dropped = true
 		return
 	}
 	l.failed = backoff{}
-	l.dropped = false
-	l.newest = s.version
-	l.good[string(s.version)] = true
 	switch {
 	case s.wait > 0:
 		l.notBefore, l.why = at.Add(s.wait), "minimum wait"

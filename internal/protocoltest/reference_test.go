@@ -97,7 +97,7 @@ func searchWith(client http.RoundTripper, r *http.Request) error {
 // copyOf is a reference client's copy of a list.
 type copyOf struct {
 	version []byte
-	entries []byte // packed
+	entries []string
 }
 
 // fetch fetches lists in one request and applies the answer; the errors by list
@@ -142,12 +142,12 @@ func apply(old *copyOf, m *sbv5.HashList, width int) (*copyOf, error) {
 	if len(m.Version) == 0 || m.MinimumWaitDuration.AsDuration() < 0 {
 		return nil, errors.New("no version or a negative wait")
 	}
-	var base [][]byte
+	var base []string
 	if m.PartialUpdate {
 		if old == nil || old.version == nil {
 			return nil, errors.New("partial update without base")
 		}
-		base = split(old.entries, width)
+		base = slices.Clone(old.entries)
 	}
 	removals, err := decodeRice(32, m.CompressedRemovals != nil, uint64ToBig(uint64(m.CompressedRemovals.GetFirstValue())),
 		m.CompressedRemovals.GetRiceParameter(), m.CompressedRemovals.GetEntriesCount(), m.CompressedRemovals.GetEncodedData())
@@ -168,22 +168,19 @@ func apply(old *copyOf, m *sbv5.HashList, width int) (*copyOf, error) {
 		base = slices.Delete(base, int(index.Int64()), int(index.Int64())+1)
 	}
 	for _, a := range additions {
-		base = append(base, a.FillBytes(make([]byte, width)))
+		base = append(base, string(a.FillBytes(make([]byte, width))))
 	}
-	slices.SortFunc(base, bytes.Compare)
+	slices.Sort(base)
 	for i := 1; i < len(base); i++ {
-		if bytes.Equal(base[i-1], base[i]) {
+		if base[i-1] == base[i] {
 			return nil, errors.New("duplicate entry")
 		}
 	}
-	packed := bytes.Join(base, nil)
-	if sum := sha256.Sum256(packed); !bytes.Equal(sum[:], m.Sha256Checksum) {
+	if sum := sha256.Sum256([]byte(strings.Join(base, ""))); !bytes.Equal(sum[:], m.Sha256Checksum) {
 		return nil, errors.New("wrong checksum")
 	}
-	return &copyOf{version: m.Version, entries: packed}, nil
+	return &copyOf{version: m.Version, entries: base}, nil
 }
-
-func split(packed []byte, width int) [][]byte { return slices.Collect(slices.Chunk(packed, width)) }
 
 // wantOne checks that exactly one violation was reported and that it names a rule.
 func wantOne(t *testing.T, got []string, rule string) {

@@ -44,17 +44,25 @@ func decodeAdditions(m *sbv5.HashList, width int) ([]*big.Int, error) {
 	return decodeRice(8*width, true, first, parameter, count, data)
 }
 
-// decodeRice decodes bit by bit.
+// decodeRice decodes a field of v5 that may be absent.
 func decodeRice(width int, present bool, first *big.Int, k, count int32, data []byte) ([]*big.Int, error) {
 	if !present {
 		return nil, nil
 	}
+	if count > 0 && (int(k) < width-29 || int(k) > width-2) {
+		return nil, fmt.Errorf("parameter %d", k)
+	}
+	return decodeRiceBits(width, first, k, count, data)
+}
+
+// decodeRiceBits decodes bit by bit, with any parameter.
+func decodeRiceBits(width int, first *big.Int, k, count int32, data []byte) ([]*big.Int, error) {
 	values := []*big.Int{first}
 	if count == 0 {
 		return values, nil
 	}
-	if int(k) < width-29 || int(k) > width-2 || count < 0 || int(count) > 8*len(data) {
-		return nil, fmt.Errorf("parameter %d, count %d of %d bytes", k, count, len(data))
+	if count < 0 || int(count) > 8*len(data) {
+		return nil, fmt.Errorf("count %d of %d bytes", count, len(data))
 	}
 	at := 0
 	bit := func() (b uint, err error) {

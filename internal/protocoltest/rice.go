@@ -15,43 +15,54 @@ func EncodeRice32(values []uint32) *sbv5.RiceDeltaEncoded32Bit {
 		return nil
 	}
 	m := &sbv5.RiceDeltaEncoded32Bit{FirstValue: values[0]}
+	m.RiceParameter, m.EntriesCount, m.EncodedData = encodeGaps32(values, 3, 30)
+	return m
+}
+
+// encodeGaps32 codes the differences between ascending values with a parameter
+// between least and most. For a single value all results are zero.
+func encodeGaps32(values []uint32, least, most int) (parameter, entries int32, data []byte) {
 	count := len(values) - 1
-	if count == 0 {
-		return m
+	if count < 1 {
+		return 0, 0, nil
 	}
 	mean := uint64(values[count]-values[0]) / uint64(count)
-	k := legalParameter(bits.Len64(mean)-1, 32)
-	w := newBitWriter(count, k)
+	k := min(max(bits.Len64(mean)-1, least), most)
+	return int32(k), int32(count), gaps32(values, k)
+}
+
+// gaps32 codes the differences between values with the parameter k.
+func gaps32(values []uint32, k int) []byte {
+	w := newBitWriter(len(values)-1, k)
 	low := uint64(1)<<k - 1
 	for i := 1; i < len(values); i++ {
 		gap := uint64(values[i] - values[i-1])
 		w.unary(gap >> k)
 		w.bits(gap&low, uint(k))
 	}
-	m.RiceParameter, m.EntriesCount, m.EncodedData = int32(k), int32(count), w.finish()
-	return m
+	return w.finish()
 }
 
 // EncodeAdditions puts entries, in any order and each width bytes long, into the
 // additions field of that width. Without entries the field stays absent.
 func EncodeAdditions(width int, entries [][]byte, into *sbv5.HashList) {
-	setAdditions(into, width, pack(width, entries))
+	setAdditions(into, width, sorted(entries))
 }
 
-// setAdditions is EncodeAdditions for packed entries: ascending, width bytes each.
+// setAdditions is EncodeAdditions for entries in order.
 // Equal neighbours are coded as they are, which the fault Duplicate needs.
-func setAdditions(into *sbv5.HashList, width int, packed []byte) {
+func setAdditions(into *sbv5.HashList, width int, entries []string) {
 	into.CompressedAdditions = nil
-	if len(packed) == 0 {
+	if len(entries) == 0 {
 		return
 	}
-	n := len(packed) / width
-	at := func(i int) wide { return wideOf(packed[i*width : (i+1)*width]) }
+	n := len(entries)
+	at := func(i int) wide { return wideOf([]byte(entries[i])) }
 	switch width {
 	case 4:
 		values := make([]uint32, n)
 		for i := range values {
-			values[i] = binary.BigEndian.Uint32(packed[4*i:])
+			values[i] = binary.BigEndian.Uint32([]byte(entries[i]))
 		}
 		into.CompressedAdditions = &sbv5.HashList_AdditionsFourBytes{AdditionsFourBytes: EncodeRice32(values)}
 	case 8:
@@ -64,7 +75,7 @@ func setAdditions(into *sbv5.HashList, width int, packed []byte) {
 }
 
 // legalParameter moves k into the range that the coding of that many bits
-// allows: 3..30, 35..62, 99..126, 227..254 (page "Local Database").
+// allows: 35..62, 99..126, 227..254 (page "Local Database").
 func legalParameter(k, width int) int {
 	return min(max(k, width-29), width-2)
 }

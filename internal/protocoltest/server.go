@@ -22,32 +22,38 @@ type Reporter interface {
 type Server struct {
 	reporter Reporter
 
-	mu       sync.Mutex
-	lists    map[string]*list
-	owners   map[string]string         // version identifier -> list name, all ever served
-	threats  map[string]*sbv5.FullHash // by raw hash bytes
-	foreign  []*sbv5.FullHash
-	loaded   map[string][]string // list -> expressions put in by the last Load
-	cacheFor time.Duration       // cache_duration; negative: absent
-	waitFor  time.Duration       // minimum_wait_duration of lists that have none of their own
-	json     bool                // answer in JSON though protobuf is asked for
-	key      string              // empty: no key wanted
-	faults   []queuedFault       // oldest first
-	requests []*Request          // oldest first
-	last     *exchange           // the youngest one
-	referee  *referee
+	mu            sync.Mutex
+	lists         map[string]*list
+	owners        map[string]string         // version identifier -> list name, all ever served
+	threats       map[string]*sbv5.FullHash // by raw hash bytes
+	foreign       []*sbv5.FullHash
+	loaded        map[string][]string // list -> expressions put in by the last Load
+	cacheFor      time.Duration       // cache_duration; negative: absent
+	negativeFor   time.Duration       // negative_cache_duration; negative: absent
+	waitFor       time.Duration       // minimum_wait_duration of lists that have none of their own
+	fetchWait     time.Duration       // minimum_wait_duration of v4, see SetFetchWait
+	findWait      time.Duration       // likewise
+	rawRemovals   bool                // see SetRawRemovals
+	omitUnchanged bool                // see OmitUnchanged
+	json          bool                // answer in JSON though protobuf is asked for
+	key           string              // empty: no key wanted
+	faults        []queuedFault       // oldest first
+	requests      []*Request          // oldest first
+	last          *exchange           // the youngest one
+	referee       *referee
 }
 
 // New returns an empty Server whose complaints go to report.
 func New(report Reporter) *Server {
 	return &Server{
-		reporter: report,
-		lists:    map[string]*list{},
-		owners:   map[string]string{},
-		threats:  map[string]*sbv5.FullHash{},
-		loaded:   map[string][]string{},
-		cacheFor: 300 * time.Second,
-		referee:  newReferee(),
+		reporter:    report,
+		lists:       map[string]*list{},
+		owners:      map[string]string{},
+		threats:     map[string]*sbv5.FullHash{},
+		loaded:      map[string][]string{},
+		cacheFor:    300 * time.Second,
+		negativeFor: 300 * time.Second,
+		referee:     newReferee(),
 	}
 }
 
@@ -70,9 +76,10 @@ func (s *Server) locked(f func()) {
 	}
 }
 
-// Publish makes the next version of a list. Entries are hashes or prefixes as
-// wide as the suffix of the name says, in any order; duplicates are dropped. The
-// entries are copied.
+// Publish makes the next version of a list. Entries are hashes or prefixes of 4 to
+// 32 bytes, in any order; duplicates are dropped. The entries are copied. Only the
+// Update API v4 can serve a list that holds entries of other lengths than the
+// suffix of its name says; a request of v5 for it is misuse, which is reported.
 func (s *Server) Publish(list string, entries [][]byte) {
 	if err := s.publish(list, entries); err != nil {
 		s.reporter.Errorf("protocoltest: publishing: %v", err)
@@ -80,19 +87,18 @@ func (s *Server) Publish(list string, entries [][]byte) {
 }
 
 func (s *Server) publish(name string, entries [][]byte) error {
-	width := listWidth(name)
-	if width == 0 {
+	if listWidth(name) == 0 {
 		return fmt.Errorf("list %q: the name must end in -4b, -8b, -16b or -32b", name)
 	}
 	for _, e := range entries {
-		if len(e) != width {
-			return fmt.Errorf("list %q: entry %x has %d bytes, want %d", name, e, len(e), width)
+		if len(e) < minEntryBytes || len(e) > maxEntryBytes {
+			return fmt.Errorf("list %q: entry %x has %d bytes, want %d to %d", name, e, len(e), minEntryBytes, maxEntryBytes)
 		}
 	}
-	packed := pack(width, entries)
+	held := sorted(entries)
 	s.locked(func() {
 		l := s.list(name)
-		l.versions = append(l.versions, l.newVersion(packed))
+		l.versions = append(l.versions, l.newVersion(held))
 	})
 	return nil
 }
@@ -101,7 +107,7 @@ func (s *Server) publish(name string, entries [][]byte) error {
 func (s *Server) list(name string) *list {
 	l := s.lists[name]
 	if l == nil {
-		l = &list{name: name, width: listWidth(name), wait: s.waitFor}
+		l = &list{name: name, wait: s.waitFor}
 		s.lists[name] = l
 	}
 	return l

@@ -53,6 +53,24 @@ func TestServerOnASocket(t *testing.T) {
 	}
 }
 
+func TestV4OnASocket(t *testing.T) {
+	s := New(t)
+	s.Publish("se-4b", [][]byte{[]byte(entryA), []byte(entryL)})
+	server := httptest.NewServer(s)
+	defer server.Close()
+	client := socket{server: server}
+	copies := map[string]*copyOf{}
+	for range 20 { // at once again and again: the outcome must be known before
+		s.ForgetVersions("se-4b")
+		if bad, err := fetchV4(t, client, copies, nil, "se-4b"); err != nil || len(bad) > 0 {
+			t.Fatal(bad, err)
+		}
+	}
+	if _, err := findV4(t, client, [][]byte{copies["se-4b"].version}, []string{"se-4b"}, []string{entryL}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSlowAnswerOnASocketEndsWithTheClient(t *testing.T) {
 	s := New(t)
 	server := httptest.NewServer(s)
@@ -113,7 +131,7 @@ func TestLoad(t *testing.T) {
 		for _, e := range expressions {
 			want = append(want, hash(e)[:listWidth(list)])
 		}
-		if got := s.lists[list].newest().entries; !slices.Equal(got, pack(listWidth(list), want)) {
+		if got := s.lists[list].newest().entries; !slices.Equal(got, sorted(want)) {
 			t.Errorf("list %s is %x, want %x", list, got, want)
 		}
 	}
@@ -154,7 +172,15 @@ func TestMisuseIsReported(t *testing.T) {
 	s.Publish("se", nil)
 	wantOne(t, rec.take(), "must end in")
 	s.Publish("se-4b", [][]byte{{1}})
-	wantOne(t, rec.take(), "want 4")
+	wantOne(t, rec.take(), "want 4 to 32")
+	s.Publish("se-4b", [][]byte{make([]byte, 33)})
+	wantOne(t, rec.take(), "want 4 to 32")
+	s.Publish("se-4b", [][]byte{make([]byte, 5)})
+	wantNone(t, rec.take())
+	if err := read(s, polite(t, "/v5/hashList/se-4b", nil), &sbv5.HashList{}); err == nil || err.Error() != "status 500" {
+		t.Errorf("got %v, want status 500", err)
+	}
+	wantOne(t, rec.take(), "misuse")
 }
 
-func hash(expression string) []byte { return checksum([]byte(expression)) }
+func hash(expression string) []byte { return digest([]byte(expression)) }

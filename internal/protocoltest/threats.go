@@ -15,8 +15,9 @@ import (
 // ThreatDetail is one threat type with its attributes, as hashes.search tells it.
 type ThreatDetail = sbv5.FullHash_FullHashDetail
 
-// AddThreat makes hashes.search confirm an expression such as
-// "evil.example.com/". Further calls for the same expression add further details.
+// AddThreat makes hashes.search confirm an expression such as "evil.example.com/",
+// and fullHashes.find in the lists of that threat type; v4 knows no attributes.
+// Further calls for the same expression add further details.
 func (s *Server) AddThreat(expression string, threat sbv5.ThreatType, attributes ...sbv5.ThreatAttribute) {
 	hash := sha256.Sum256([]byte(expression))
 	s.AddFullHash(hash[:], &ThreatDetail{ThreatType: threat, Attributes: attributes})
@@ -41,8 +42,8 @@ func (s *Server) AddFullHash(hash []byte, details ...*ThreatDetail) {
 	})
 }
 
-// SetForeignHashes makes every later answer of hashes.search carry these hashes
-// too, as social engineering, although nobody asked for their prefixes. Google's
+// SetForeignHashes makes every later answer of hashes.search, and of fullHashes.find
+// about lists of social engineering, carry these hashes too, as social engineering, although nobody asked for their prefixes. Google's
 // server does that sometimes.
 func (s *Server) SetForeignHashes(hashes ...[]byte) {
 	var foreign []*sbv5.FullHash
@@ -55,8 +56,9 @@ func (s *Server) SetForeignHashes(hashes ...[]byte) {
 	s.locked(func() { s.foreign = foreign })
 }
 
-// SetCacheDuration sets the cache_duration of later answers of hashes.search, 300
-// seconds at the start. A negative one leaves the field out.
+// SetCacheDuration sets the cache_duration of later answers of hashes.search, and of
+// the matches of fullHashes.find, 300 seconds at the start. A negative one leaves the
+// field out.
 func (s *Server) SetCacheDuration(d time.Duration) { s.locked(func() { s.cacheFor = d }) }
 
 // search returns the answer of hashes.search for some prefixes, ordered by hash

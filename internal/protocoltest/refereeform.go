@@ -1,0 +1,82 @@
+package protocoltest
+
+import (
+	"bytes"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// judgeForm judges what a request looks like, whatever it asks for. Its texts never
+// quote the URL or the body, since those may hold the key.
+func (r *referee) judgeForm(q *query, req *http.Request, key string) {
+	if req.Response != nil || req.Referer() != "" {
+		r.violation("API key", "%s follows a redirect, which could take the key elsewhere", q)
+		return // its form is not the client's choice
+	}
+	r.judgeKey(q, req, key)
+	r.judgeBody(q, req)
+	if len(req.Header["Cookie"]) > 0 {
+		r.violation("Privacy", "%s came with cookies", q)
+	}
+	if agent := req.UserAgent(); agent == "" || strings.HasPrefix(agent, "Go-http-client/") {
+		r.violation("Client identity", "%s does not name its software in User-Agent, which is %q", q, agent)
+	}
+	if values := req.URL.Query(); values.Get("alt") != "proto" && values.Get("$alt") != "proto" {
+		r.violation("Answer format", "%s does not ask for alt=proto", q)
+	}
+}
+
+// judgeKey judges where the key stands: in the header X-Goog-Api-Key and nowhere
+// else.
+func (r *referee) judgeKey(q *query, req *http.Request, key string) {
+	values := req.URL.Query()
+	switch {
+	case values.Has("key") || values.Has("$key"):
+		r.violation("API key", "the URL of %s has a parameter key; the key belongs in X-Goog-Api-Key", q)
+	case key != "" && urlHolds(req.URL, key):
+		r.violation("API key", "the URL of %s holds the key", q)
+	case key != "" && bytes.Contains(q.body, []byte(key)):
+		r.violation("API key", "the body of %s holds the key", q)
+	}
+}
+
+// urlHolds reports whether a secret stands in a URL, escaped or not.
+func urlHolds(u *url.URL, secret string) bool {
+	query, _ := url.QueryUnescape(u.RawQuery)
+	return strings.Contains(u.String(), secret) || strings.Contains(u.Path, secret) ||
+		strings.Contains(query, secret)
+}
+
+// judgeBody judges the HTTP method and the body that belongs to it.
+func (r *referee) judgeBody(q *query, req *http.Request) {
+	if req.Method != q.verb() {
+		r.violation("REST reference", "%s came with method %s, want %s", q, req.Method, q.verb())
+	}
+	if q.verb() == http.MethodPost {
+		r.judgeMessage(q, req)
+		return
+	}
+	if len(q.body) > 0 {
+		r.violation("REST reference", "%s came with a body", q)
+	}
+	if q.undecoded != "" {
+		r.violation("REST reference", "parameter %s of %s is not base64", q.undecoded, q)
+	}
+}
+
+// judgeMessage judges a body of the Update API v4, whatever it asks for.
+func (r *referee) judgeMessage(q *query, req *http.Request) {
+	const rule = "Update API, request body"
+	if got := req.Header.Get("Content-Type"); got != "application/x-protobuf" {
+		r.violation(rule, "%s came with content type %q, want application/x-protobuf", q, got)
+	}
+	if q.undecoded != "" {
+		r.violation(rule, "the body of %s is not the message of the method", q)
+		return
+	}
+	if q.client.GetClientId() == "" || q.client.GetClientVersion() == "" {
+		r.violation("Update API, client identity", "%s does not name its software in client_id %q and client_version %q",
+			q, q.client.GetClientId(), q.client.GetClientVersion())
+	}
+}
