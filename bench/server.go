@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// spec is a server to start.
+type spec struct {
+	name   string
+	folder *folder // of the lists; nil: without the plugin
+	tail   string  // the plugins that answer
+	cores  string  // for taskset
+}
+
+// The plugins that answer. Those of forwarding hold %s for the upstream.
+const (
+	template   = "template IN A {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.1\"\n\t}"
+	forwarding = "cache\n\tforward . %s"
+)
+
+// corefile returns the Corefile. limit is off since all queries come from one
+// client, at a rate that no client has.
+func (s spec) corefile(dnsPort, readyPort int) string {
+	plugin := ""
+	if s.folder != nil {
+		plugin = fmt.Sprintf("safebrowsing {\n\t\tendpoint %s\n\t\tdb %s\n\t\tlists %s\n\t\tlimit off\n\t}\n\t",
+			s.folder.endpoint, s.folder.dir, strings.Join(listNames(), " "))
+	}
+	return fmt.Sprintf(".:%d {\n\tbind 127.0.0.1\n\tready 127.0.0.1:%d\n\t%s%s\n}\n", dnsPort, readyPort, plugin, s.tail)
+}
+
+// server is a CoreDNS that runs.
+type server struct {
+	spec
+	port    int
+	pid     int
+	startup time.Duration // from the start until lists are in force and queries are answered
+	cmd     *exec.Cmd
+	dir     string
+	ended   chan struct{} // closed when the process has ended
+}
+
+// start starts a server and waits until it is ready and answers.
+func (b *bench) start(ctx context.Context, s spec) (*server, error) {
+	dir, err := os.MkdirTemp(b.dir, "server-")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(dir, "Corefile")
+	if err := os.WriteFile(conf, []byte(s.corefile(ports[0], ports[1])), 0o600); err != nil {
+		return nil, err
+	}
+	output, err := os.Create(filepath.Join(dir, "output"))
+	if err != nil {
+		return nil, err
+	}
+	defer output.Close()
+	v := &server{spec: s, port: ports[0], dir: dir, ended: make(chan struct{})}
+	v.cmd = exec.Command(b.coredns, "-conf", conf)
+	if s.cores != "" {
+		v.cmd = exec.Command("taskset", "-c", s.cores, b.coredns, "-conf", conf)
+	}
+	v.cmd.Env = environment()
+	v.cmd.Dir, v.cmd.Stdout, v.cmd.Stderr = dir, output, output
+	begun := time.Now()
+	if err := v.cmd.Start(); err != nil {
+		return nil, err
+	}
+	v.pid = v.cmd.Process.Pid // taskset becomes the server
+	go func() { v.cmd.Wait(); close(v.ended) }()
+	if err := v.await(ctx, ports[1]); err != nil {
+		v.stop()
+		return nil, fmt.Errorf("starting CoreDNS %s: %w\n%s", s.name, err, v.output())
+	}
+	v.startup = time.Since(begun)
+	return v, nil
+}
+
+// environment is that of the bench but for what would change a server.
+func environment() (env []string) {
+	for _, e := range os.Environ() {
+		name, _, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, "SAFEBROWSING_") && !strings.HasPrefix(name, "GO") {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
+// freePorts returns ports that are free for TCP, and in all likelihood for UDP.
+func freePorts(n int) (ports []int, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+const (
+	startLimit = 30 * time.Second
+	startPoll  = time.Millisecond
+)
+
+// await asks /ready and then DNS until both answer.
+func (v *server) await(ctx context.Context, readyPort int) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
+	url := fmt.Sprintf("http://127.0.0.1:%d/ready", readyPort)
+	for !ready(client, url) || !v.answers() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-v.ended:
+			return errors.New("it has ended")
+		case <-time.After(startPoll):
+		}
+	}
+	return nil
+}
+
+func ready(client *http.Client, url string) bool {
+	r, err := client.Get(url)
+	if err != nil {
+		return false
+	}
+	r.Body.Close()
+	return r.StatusCode == http.StatusOK
+}
+
+func (v *server) answers() bool {
+	client := &dns.Client{Timeout: 200 * time.Millisecond}
+	r, _, err := client.Exchange(new(dns.Msg).SetQuestion("www.example.net.", dns.TypeA), v.address())
+	return err == nil && r.Rcode == dns.RcodeSuccess
+}
+
+func (v *server) address() string { return fmt.Sprintf("127.0.0.1:%d", v.port) }
+
+func (v *server) output() string {
+	raw, _ := os.ReadFile(filepath.Join(v.dir, "output"))
+	return string(raw)
+}
+
+// stop ends the server and waits for its end.
+func (v *server) stop() {
+	v.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-v.ended:
+	case <-time.After(5 * time.Second):
+		v.cmd.Process.Kill()
+		<-v.ended
+	}
+}
+
+// startAll starts servers, all or none.
+func (b *bench) startAll(ctx context.Context, specs ...spec) (all []*server, stop func(), err error) {
+	stop = func() {
+		for _, v := range all {
+			v.stop()
+		}
+	}
+	for _, s := range specs {
+		v, err := b.start(ctx, s)
+		if err != nil {
+			stop()
+			return nil, nil, err
+		}
+		all = append(all, v)
+	}
+	return all, stop, nil
+}
