@@ -3,10 +3,7 @@ package lookup
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"math/rand/v2"
-	"runtime"
-	"slices"
 	"sync"
 	"testing"
 )
@@ -16,32 +13,6 @@ var (
 	benchSum   [sha256.Size]byte
 	benchFound bool
 )
-
-// randomPrefixes returns n distinct ascending prefixes.
-func randomPrefixes(seed uint64, n int) []uint32 {
-	r := rand.New(rand.NewPCG(seed, 1))
-	prefixes := make([]uint32, 0, n)
-	for len(prefixes) < n {
-		for range n - len(prefixes) {
-			prefixes = append(prefixes, r.Uint32())
-		}
-		slices.Sort(prefixes)
-		prefixes = slices.Compact(prefixes)
-	}
-	return prefixes
-}
-
-func setOfNumbers(prefixes []uint32) *PrefixSet {
-	b := NewBuilder(len(prefixes))
-	var entry [4]byte
-	for _, p := range prefixes {
-		binary.BigEndian.PutUint32(entry[:], p)
-		if err := b.Add(entry[:], 4); err != nil {
-			panic(err)
-		}
-	}
-	return b.Set()
-}
 
 // benchLists are four lists of a million random prefixes each.
 var benchLists = sync.OnceValue(func() []List {
@@ -173,97 +144,4 @@ func BenchmarkSHA256Only(b *testing.B) {
 			}
 		}
 	})
-}
-
-// BenchmarkPrefixSet compares a PrefixSet with a binary search over packed
-// prefixes and with a map.
-func BenchmarkPrefixSet(b *testing.B) {
-	for _, size := range []struct {
-		name string
-		n    int
-	}{{"1M", 1_000_000}, {"4M", 4_000_000}} {
-		b.Run(size.name, func(b *testing.B) { benchPrefixSet(b, randomPrefixes(17, size.n)) })
-	}
-}
-
-func benchPrefixSet(b *testing.B, prefixes []uint32) {
-	hits, misses := queries(prefixes)
-	run := func(name string, bytesHeld int, contains func(*FullHash) bool) {
-		for _, kind := range []string{"hit", "miss"} {
-			b.Run(name+"-"+kind, func(b *testing.B) {
-				asked := map[string][]FullHash{"hit": hits, "miss": misses}[kind]
-				b.ReportAllocs()
-				i := 0
-				for b.Loop() {
-					benchFound = contains(&asked[i])
-					i = (i + 1) % len(asked)
-				}
-				if benchFound != (kind == "hit") {
-					b.Errorf("found: %v", benchFound)
-				}
-				b.ReportMetric(float64(bytesHeld)/float64(len(prefixes)), "B/prefix")
-			})
-		}
-	}
-
-	set := setOfNumbers(prefixes)
-	run("ours", set.Bytes(), set.Contains)
-
-	var packed []byte
-	for _, p := range prefixes {
-		packed = binary.BigEndian.AppendUint32(packed, p)
-	}
-	run("binary-search", len(packed), func(hash *FullHash) bool {
-		return containsPacked(packed, binary.BigEndian.Uint32(hash[:]))
-	})
-
-	before := heapInUse()
-	held := make(map[Prefix]struct{}, len(prefixes))
-	for _, p := range prefixes {
-		held[Prefix(binary.BigEndian.AppendUint32(nil, p))] = struct{}{}
-	}
-	run("map", int(heapInUse()-before), func(hash *FullHash) bool {
-		_, ok := held[hash.Prefix()]
-		return ok
-	})
-	runtime.KeepAlive(held)
-}
-
-// containsPacked searches ascending big-endian 32-bit numbers.
-func containsPacked(packed []byte, want uint32) bool {
-	low, high := 0, len(packed)/4
-	for low < high {
-		middle := int(uint(low+high) >> 1)
-		switch got := binary.BigEndian.Uint32(packed[4*middle:]); {
-		case got == want:
-			return true
-		case got < want:
-			low = middle + 1
-		default:
-			high = middle
-		}
-	}
-	return false
-}
-
-// queries returns hashes of which the set of prefixes holds all, or none.
-func queries(prefixes []uint32) (hits, misses []FullHash) {
-	r := rand.New(rand.NewPCG(19, 20))
-	for len(hits) < 1<<16 {
-		hits = append(hits, *padded(binary.BigEndian.AppendUint32(nil, prefixes[r.IntN(len(prefixes))]), 0))
-	}
-	for len(misses) < 1<<16 {
-		p := r.Uint32()
-		if _, ok := slices.BinarySearch(prefixes, p); !ok {
-			misses = append(misses, *padded(binary.BigEndian.AppendUint32(nil, p), 0))
-		}
-	}
-	return hits, misses
-}
-
-func heapInUse() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -1,13 +1,17 @@
 package lookup
 
-import "errors"
+import (
+	"encoding/binary"
+	"errors"
+)
 
 // PrefixSet is an immutable, exact set of beginnings of hashes, its entries,
 // each of 4 to 32 bytes. Entries of several widths are ordered together
 // bytewise, the shorter first of two that begin alike. The zero PrefixSet
 // contains nothing. Safe for concurrent use.
 type PrefixSet struct {
-	parts []*part // one for each width that is held, the narrowest first
+	four *blocks // entries of four bytes; nil: none
+	wide []*wide // the others: one for each width that is held, the narrowest first
 }
 
 // Entries are between these many bytes long.
@@ -19,7 +23,10 @@ const (
 // Len returns the number of entries.
 func (s *PrefixSet) Len() int {
 	n := 0
-	for _, p := range s.parts {
+	if s.four != nil {
+		n = s.four.len()
+	}
+	for _, p := range s.wide {
 		n += p.len()
 	}
 	return n
@@ -29,7 +36,10 @@ func (s *PrefixSet) Len() int {
 // nil for an empty set.
 func (s *PrefixSet) Widths() []int {
 	var widths []int
-	for _, p := range s.parts {
+	if s.four != nil {
+		widths = append(widths, 4)
+	}
+	for _, p := range s.wide {
 		widths = append(widths, p.width)
 	}
 	return widths
@@ -38,7 +48,10 @@ func (s *PrefixSet) Widths() []int {
 // Bytes returns the memory that the set holds, in bytes.
 func (s *PrefixSet) Bytes() int {
 	n := 0
-	for _, p := range s.parts {
+	if s.four != nil {
+		n = s.four.bytes()
+	}
+	for _, p := range s.wide {
 		n += p.bytes()
 	}
 	return n
@@ -47,7 +60,10 @@ func (s *PrefixSet) Bytes() int {
 // Match returns the width in bytes of the shortest entry that hash begins with,
 // or 0 if there is none. It does not allocate.
 func (s *PrefixSet) Match(hash *FullHash) int {
-	for _, p := range s.parts {
+	if s.four != nil && s.four.contains(binary.BigEndian.Uint32(hash[:])) {
+		return 4
+	}
+	for _, p := range s.wide {
 		if p.contains(hash) {
 			return p.width
 		}

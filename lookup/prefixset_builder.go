@@ -8,8 +8,9 @@ import (
 // Builder makes a PrefixSet from entries in ascending order. It is not safe for
 // concurrent use.
 type Builder struct {
-	capacity int
-	parts    [maxWidth + 1]*partBuilder // by width; nil: none of this width yet
+	capacity int                        // of four, when it comes to be
+	four     *blocksBuilder             // entries of four bytes; nil: none yet
+	wide     [maxWidth + 1]*wideBuilder // the others by width; nil: none of this width yet
 	last     [maxWidth]byte             // the entry that was added last
 	width    int                        // of last; 0: nothing was added
 }
@@ -29,35 +30,54 @@ func (b *Builder) Add(entries []byte, width int) error {
 	if len(entries)%width != 0 {
 		return fmt.Errorf("%d bytes are no whole number of entries of %d", len(entries), width)
 	}
-	for ; len(entries) > 0; entries = entries[width:] {
-		entry := entries[:width]
-		if bytes.Compare(b.last[:b.width], entry) >= 0 {
-			return ErrOrder
-		}
-		b.partOf(width).add(entry)
-		b.width = copy(b.last[:], entry)
+	if len(entries) == 0 {
+		return nil
+	}
+	if bytes.Compare(b.last[:b.width], entries[:width]) >= 0 {
+		return ErrOrder
+	}
+	taken := b.add(entries, width)
+	b.width = copy(b.last[:], entries[taken-width:taken])
+	if taken < len(entries) {
+		return ErrOrder
 	}
 	return nil
 }
 
-func (b *Builder) partOf(width int) *partBuilder {
-	if b.parts[width] == nil {
-		capacity := 0
-		if width == 4 {
-			capacity = b.capacity
+// add adds entries of which the first, at least, is in order. It returns the
+// bytes of those that are.
+func (b *Builder) add(entries []byte, width int) (taken int) {
+	if width == 4 {
+		if b.four == nil {
+			b.four = newBlocksBuilder(b.capacity)
 		}
-		b.parts[width] = newPartBuilder(width, capacity)
+		return b.four.add(entries)
 	}
-	return b.parts[width]
+	if b.wide[width] == nil {
+		b.wide[width] = newWideBuilder(width, 1)
+	}
+	last := entries[:0]
+	for taken < len(entries) {
+		entry := entries[taken : taken+width]
+		if bytes.Compare(last, entry) >= 0 {
+			break
+		}
+		b.wide[width].add(entry)
+		last, taken = entry, taken+width
+	}
+	return taken
 }
 
 // Set returns the set of all that was added. The Builder must not be used
 // afterwards.
 func (b *Builder) Set() *PrefixSet {
 	s := new(PrefixSet)
-	for _, p := range b.parts {
+	if b.four != nil {
+		s.four = b.four.finish()
+	}
+	for _, p := range b.wide {
 		if p != nil {
-			s.parts = append(s.parts, p.finish())
+			s.wide = append(s.wide, p.finish())
 		}
 	}
 	return s

@@ -5,42 +5,49 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 )
 
-// WriteTo writes the set in the form that ReadPrefixSet reads: the number of
-// widths in one byte, then for each its width and lead in one byte each, the
-// number of entries, the index and the suffixes, numbers little-endian. The form
-// has no checksum of its own. It implements io.WriterTo.
-func (s *PrefixSet) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write([]byte{byte(len(s.parts))})
-	written := int64(n)
-	for _, p := range s.parts {
-		if err != nil {
-			break
+// The written form is one byte, the number of widths, and for each width,
+// ascending: the width, one byte; low or lead, one byte; the number of entries,
+// 32 bits; and then the directory and the stream of blocks, or the index, each
+// number 32 bits, and the tails of wide. Numbers are little-endian.
+const partHead = 1 + 1 + 4
+
+// WriteTo writes the set in a form that ReadPrefixSet reads. The form has no
+// checksum of its own. It implements io.WriterTo.
+func (s *PrefixSet) WriteTo(w io.Writer) (written int64, err error) {
+	put := func(b []byte) {
+		if err == nil {
+			var n int
+			n, err = w.Write(b)
+			written += int64(n)
 		}
-		var m int64
-		m, err = p.writeTo(w)
-		written += m
+	}
+	put([]byte{byte(len(s.Widths()))})
+	if p := s.four; p != nil {
+		put(appendPartHead(nil, 4, p.low, p.n))
+		put(p.buf[:len(p.buf)-slack])
+	}
+	for _, p := range s.wide {
+		head := appendPartHead(nil, p.width, uint(p.lead), p.len())
+		for _, n := range p.index {
+			head = binary.LittleEndian.AppendUint32(head, n)
+		}
+		put(head)
+		for _, c := range p.chunks {
+			put(c)
+		}
 	}
 	return written, err
 }
 
-func (p *part) writeTo(w io.Writer) (int64, error) {
-	head := []byte{byte(p.width), byte(p.lead)}
-	head = binary.LittleEndian.AppendUint32(head, uint32(p.len()))
-	for _, n := range p.index {
-		head = binary.LittleEndian.AppendUint32(head, n)
-	}
-	n, err := w.Write(head)
-	if err != nil {
-		return int64(n), err
-	}
-	m, err := w.Write(p.suffix)
-	return int64(n + m), err
+func appendPartHead(dst []byte, width int, low uint, n int) []byte {
+	return binary.LittleEndian.AppendUint32(append(dst, byte(width), byte(low)), uint32(n))
 }
 
 // ReadPrefixSet reads what WriteTo wrote, at most maxEntries of it. What it
-// returns is safe to search, whatever was read; that the content is the one
+// returns is safe to use, whatever was read; that the content is the one
 // written is for the caller to know.
 func ReadPrefixSet(r io.Reader, maxEntries int) (*PrefixSet, error) {
 	var parts [1]byte
@@ -48,61 +55,132 @@ func ReadPrefixSet(r io.Reader, maxEntries int) (*PrefixSet, error) {
 		return nil, fmt.Errorf("reading the head of a prefix set: %w", err)
 	}
 	s := new(PrefixSet)
-	width := 0
+	before := 0 // the width before
 	for range parts[0] {
-		p, err := readPart(r, maxEntries)
+		width, n, err := s.readPart(r, maxEntries)
 		if err != nil {
 			return nil, err
 		}
-		if p.width <= width {
-			return nil, fmt.Errorf("width %d follows width %d in a prefix set", p.width, width)
+		if width <= before {
+			return nil, fmt.Errorf("width %d follows width %d in a prefix set", width, before)
 		}
-		width = p.width
-		maxEntries -= p.len()
-		s.parts = append(s.parts, p)
+		before = width
+		maxEntries -= n
 	}
 	return s, nil
 }
 
-func readPart(r io.Reader, maxEntries int) (*part, error) {
-	var head [6]byte
+// readPart reads the entries of one width, and returns the width and how many
+// they are.
+func (s *PrefixSet) readPart(r io.Reader, maxEntries int) (width, n int, err error) {
+	var head [partHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, fmt.Errorf("reading the head of a prefix set: %w", err)
+		return 0, 0, fmt.Errorf("reading the head of a prefix set: %w", err)
 	}
-	width, lead, size := int(head[0]), int(head[1]), binary.LittleEndian.Uint32(head[2:])
-	if width < minWidth || width > maxWidth || lead < 1 || lead > 2 {
-		return nil, fmt.Errorf("prefix set of width %d with %d indexed bytes", width, lead)
+	width, n = int(head[0]), int(binary.LittleEndian.Uint32(head[2:]))
+	if n < 1 || n > maxEntries {
+		return 0, 0, fmt.Errorf("prefix set of %d entries of one width, want 1 to %d", n, maxEntries)
 	}
-	if size == 0 || int64(size) > int64(maxEntries) {
-		return nil, fmt.Errorf("prefix set of %d entries of one width, want 1 to %d", size, maxEntries)
+	switch {
+	case width < minWidth || width > maxWidth:
+		return 0, 0, fmt.Errorf("prefix set of width %d", width)
+	case width == 4:
+		s.four, err = readBlocks(r, uint(head[1]), n)
+	default:
+		var p *wide
+		p, err = readWide(r, width, int(head[1]), n)
+		s.wide = append(s.wide, p)
 	}
-	p := &part{width: width, lead: lead}
-	if err := p.readIndex(r, size); err != nil {
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading %d entries of %d bytes: %w", n, width, err)
+	}
+	return width, n, nil
+}
+
+// errBlocks says that a directory and a stream contradict each other.
+var errBlocks = errors.New("blocks do not fit their directory")
+
+func readBlocks(r io.Reader, low uint, n int) (*blocks, error) {
+	if low > maxLow || !fits(low, n) {
+		return nil, fmt.Errorf("%d low bits", low)
+	}
+	size := blocksBytes(low, n)
+	p := &blocks{low: low, n: n, buf: make([]byte, size+slack)}
+	if _, err := io.ReadFull(r, p.buf[:size]); err != nil {
 		return nil, err
 	}
-	p.suffix = make([]byte, int(size)*(width-lead))
-	if _, err := io.ReadFull(r, p.suffix); err != nil {
-		return nil, fmt.Errorf("reading %d entries: %w", size, err)
+	if !p.valid() {
+		return nil, errBlocks
 	}
 	return p, nil
 }
 
-func (p *part) readIndex(r io.Reader, size uint32) error {
+// valid reports whether all that contains and the cursor rely on holds: the
+// blocks lie one after the other in the stream, and each marks as many first
+// entries of buckets as it uses buckets.
+func (p *blocks) valid() bool {
+	count := blockCount(p.low)
+	if binary.LittleEndian.Uint32(p.buf) != 0 || binary.LittleEndian.Uint32(p.buf[recordBytes*count:]) != uint32(p.n) {
+		return false
+	}
+	before := 0
+	for block := range count {
+		r := p.record(block)
+		if r.n > uint64(p.n-before) || p.begins(r) != bits.OnesCount64(r.used) {
+			return false
+		}
+		before += int(r.n)
+	}
+	return true
+}
+
+// begins returns how many buckets begin in a block, or -1 if its first entry
+// does not begin one.
+func (p *blocks) begins(r record) (n int) {
+	if r.n > 0 && bitsAt(p.buf, r.at)&1 == 0 {
+		return -1
+	}
+	for i := uint64(0); i < r.n; i += 64 {
+		n += bits.OnesCount64(wordAt(p.buf, r.at+i) << (64 - min(r.n-i, 64)))
+	}
+	return n
+}
+
+func readWide(r io.Reader, width, lead, n int) (*wide, error) {
+	if lead < 1 || lead > 2 {
+		return nil, fmt.Errorf("%d indexed bytes", lead)
+	}
+	p := &wide{width: width, lead: lead}
+	if err := p.readIndex(r, uint32(n)); err != nil {
+		return nil, err
+	}
+	for ; n > 0; n -= chunkEntries {
+		chunk := make([]byte, min(n, chunkEntries)*(width-lead))
+		if _, err := io.ReadFull(r, chunk); err != nil {
+			return nil, err
+		}
+		p.chunks = append(p.chunks, chunk)
+	}
+	return p, nil
+}
+
+// readIndex reads the index of n entries.
+func (p *wide) readIndex(r io.Reader, n uint32) error {
 	raw := make([]byte, 4*(1<<(8*p.lead)+1))
 	if _, err := io.ReadFull(r, raw); err != nil {
-		return fmt.Errorf("reading the index of a prefix set: %w", err)
+		return err
 	}
 	p.index = make([]uint32, len(raw)/4)
 	last := uint32(0)
 	for i := range p.index {
-		n := binary.LittleEndian.Uint32(raw[4*i:])
-		if n < last {
-			return errors.New("index of a prefix set runs backwards")
+		first := binary.LittleEndian.Uint32(raw[4*i:])
+		if first < last {
+			return errors.New("the index runs backwards")
 		}
-		p.index[i], last = n, n
+		p.index[i], last = first, first
 	}
-	if p.index[0] != 0 || last != size {
-		return errors.New("index of a prefix set does not fit its entries")
+	if p.index[0] != 0 || last != n {
+		return errors.New("the index does not fit the entries")
 	}
 	return nil
 }

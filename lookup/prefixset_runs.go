@@ -19,10 +19,12 @@ type Runs struct {
 
 // runSource is the entries of one width.
 type runSource struct {
-	cursor partCursor
-	width  int
-	buf    []byte // whole entries
-	rest   []byte // of buf: read from the cursor, not yet returned; not empty
+	cursor interface {
+		read(entries []byte) (filled int)
+	}
+	width int
+	buf   []byte // whole entries
+	rest  []byte // of buf: read from the cursor, not yet returned; not empty
 }
 
 // fill reads the next entries. It reports whether there were any.
@@ -31,25 +33,34 @@ func (s *runSource) fill() bool {
 	return len(s.rest) > 0
 }
 
-// below returns how many bytes of rest are entries less than bound.
+// below returns how many bytes of rest are entries less than bound, which is
+// greater than the first. What was read from a damaged file may not ascend: the
+// first is counted in any case.
 func (s *runSource) below(bound []byte) int {
-	n := sort.Search(len(s.rest)/s.width, func(i int) bool {
-		return bytes.Compare(s.rest[i*s.width:(i+1)*s.width], bound) >= 0
+	n := sort.Search(len(s.rest)/s.width-1, func(i int) bool {
+		return bytes.Compare(s.rest[(i+1)*s.width:(i+2)*s.width], bound) >= 0
 	})
-	return n * s.width
+	return (n + 1) * s.width
 }
 
 // Runs returns a reader of all entries, from the least.
 func (s *PrefixSet) Runs() *Runs {
 	r := new(Runs)
-	for _, p := range s.parts {
-		source := &runSource{cursor: partCursor{part: p}, width: p.width}
-		source.buf = make([]byte, p.width*min(runEntries, p.len()))
-		if source.fill() {
-			r.sources = append(r.sources, source)
-		}
+	if p := s.four; p != nil {
+		r.add(&runSource{cursor: &blocksCursor{blocks: p}, width: 4}, p.len())
+	}
+	for _, p := range s.wide {
+		r.add(&runSource{cursor: &wideCursor{wide: p}, width: p.width}, p.len())
 	}
 	return r
+}
+
+// add adds a source of n entries.
+func (r *Runs) add(s *runSource, n int) {
+	s.buf = make([]byte, s.width*min(runEntries, n))
+	if s.fill() {
+		r.sources = append(r.sources, s)
+	}
 }
 
 // Next returns the entries that come next in bytewise order over all widths:

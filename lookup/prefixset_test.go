@@ -59,7 +59,7 @@ func hasEntry(entries [][]byte, entry []byte) bool {
 func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *PrefixSet, width int, entries [][]byte, r *rand.Rand)) {
 	for _, width := range []int{4, 5, 8, 16, 32} {
 		for _, size := range sizes {
-			for _, capacity := range []int{0, minIndexed - 1, minIndexed} {
+			for _, capacity := range []int{0, 1000, 100_000} {
 				for _, clustered := range []bool{false, true} {
 					name := fmt.Sprintf("width %d, size %d, capacity %d, clustered %v", width, size, capacity, clustered)
 					t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestContainsEqualsLinearScan(t *testing.T) {
 
 func TestLargeSetsEqualMaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, size := range []int{minIndexed - 1, minIndexed, 100_000} {
+	for _, size := range []int{chunkEntries - 1, chunkEntries, 200_000} {
 		for _, width := range []int{4, 8} {
 			t.Run(fmt.Sprintf("width %d, size %d", width, size), func(t *testing.T) {
 				entries := randomEntries(r, width, size, false)
@@ -177,7 +177,7 @@ func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
 		{"bytes are unsigned", "\x7faaa", "\x80aaa", nil},
 	}
 	for _, tt := range tests {
-		for _, capacity := range []int{0, minIndexed} {
+		for _, capacity := range []int{0, 100_000} {
 			t.Run(fmt.Sprintf("%s, capacity %d", tt.name, capacity), func(t *testing.T) {
 				b := NewBuilder(capacity)
 				if err := b.Add([]byte(tt.first), 4); err != nil {
@@ -282,35 +282,50 @@ func TestSetsAboveTheLimitAreRefused(t *testing.T) {
 		}
 	}
 	// A lie about the size must not cost memory: the limit comes first.
-	lie := binary.LittleEndian.AppendUint32([]byte{1, 32, 2}, 1<<32-1)
+	lie := binary.LittleEndian.AppendUint32([]byte{1, 32, 2}, 1<<31-1)
 	if _, err := ReadPrefixSet(bytes.NewReader(lie), 1000); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("error is %v, want the limit", err)
 	}
 }
 
 func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
-	written := writtenForm(t, setOf(4, [][]byte{[]byte("\x00aaa"), []byte("bbbb")}))
+	four := writtenForm(t, setOf(4, [][]byte{[]byte("aaaa"), []byte("aaab")}))
+	wide := writtenForm(t, setOf(5, [][]byte{[]byte("\x00aaaa"), []byte("bbbbb")}))
+	const used, begins = 1 + partHead + 4, 1 + partHead + recordBytes + 4
 	tests := []struct {
-		name string
-		at   int
-		to   byte
+		name    string
+		written []byte
+		at      int
+		to      byte
 	}{
-		{"a second width that is none", 0, 2},
-		{"width below four", 1, 3},
-		{"width above 32", 1, 33},
-		{"no width", 1, 0},
-		{"no indexed byte", 2, 0},
-		{"three indexed bytes", 2, 3},
-		{"no entries", 3, 0},
-		{"fewer entries than the index says", 3, 1},
-		{"more entries than the index says", 3, 3},
-		{"entries before the first slot", 7, 1},
-		{"index that runs backwards", 7 + 4*'b', 3},
-		{"index that ends early", 7 + 4*256, 1},
+		{"a second width that is none", four, 0, 2},
+		{"width below four", four, 1, 3},
+		{"width above 32", wide, 1, 33},
+		{"no width", wide, 1, 0},
+		{"no entries", four, 3, 0},
+		{"fewer entries than the directory says", four, 3, 1},
+		{"more entries than the directory says", four, 3, 3},
+		{"too few low bits", four, 2, 20},
+		{"too many low bits", four, 2, maxLow + 1},
+		{"entries before the first block", four, 1 + partHead, 1},
+		{"more buckets than entries begin one", four, used, 0xff},
+		{"no bucket", four, used + 3, 0},
+		{"more entries begin a bucket than there are", four, begins, 3},
+		{"the first entry begins no bucket", four, begins, 2},
+		{"no indexed byte", wide, 2, 0},
+		{"three indexed bytes", wide, 2, 3},
+		{"fewer entries than the index says", wide, 3, 1},
+		{"more entries than the index says", wide, 3, 3},
+		{"entries before the first slot", wide, 7, 1},
+		{"index that runs backwards", wide, 7 + 4*'b', 3},
+		{"index that ends early", wide, 7 + 4*256, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			damaged := slices.Clone(written)
+			damaged := slices.Clone(tt.written)
+			if damaged[tt.at] == tt.to {
+				t.Fatal("nothing is damaged")
+			}
 			damaged[tt.at] = tt.to
 			// The bytes that a greater set would need are there.
 			damaged = append(damaged, make([]byte, 1<<20)...)
@@ -382,9 +397,13 @@ func writtenForm(t testing.TB, set *PrefixSet) []byte {
 	return w.Bytes()
 }
 
+// sameSet reports whether two sets are the same down to their form.
 func sameSet(a, b *PrefixSet) bool {
-	return slices.EqualFunc(a.parts, b.parts, func(a, b *part) bool {
-		return a.width == b.width && a.lead == b.lead && slices.Equal(a.index, b.index) && bytes.Equal(a.suffix, b.suffix)
+	if (a.four == nil) != (b.four == nil) || a.four != nil && (a.four.low != b.four.low || !bytes.Equal(a.four.buf, b.four.buf)) {
+		return false
+	}
+	return slices.EqualFunc(a.wide, b.wide, func(a, b *wide) bool {
+		return a.width == b.width && a.lead == b.lead && slices.Equal(a.index, b.index) && slices.EqualFunc(a.chunks, b.chunks, bytes.Equal)
 	})
 }
 
@@ -395,6 +414,8 @@ func FuzzReadPrefixSet(f *testing.F) {
 			f.Add(writtenForm(f, buildSet(f, width, 0, randomEntries(r, width, size, true))))
 		}
 	}
+	f.Add(writtenForm(f, mixedSet(f, mixedEntries(r, 200, 4, 5, 32))))
+	f.Add(writtenForm(f, setOfNumbers(numbers(r, 200)["all of one block"])))
 	f.Add(writtenForm(f, new(PrefixSet)))
 	f.Add([]byte{1, 4, 2, 1, 0, 0, 0})
 	f.Add([]byte{1, 4, 3, 0, 0, 0, 0})

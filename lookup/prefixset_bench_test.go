@@ -1,0 +1,182 @@
+package lookup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// randomPrefixes returns n distinct ascending prefixes.
+func randomPrefixes(seed uint64, n int) []uint32 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	prefixes := make([]uint32, 0, n)
+	for len(prefixes) < n {
+		for range n - len(prefixes) {
+			prefixes = append(prefixes, r.Uint32())
+		}
+		slices.Sort(prefixes)
+		prefixes = slices.Compact(prefixes)
+	}
+	return prefixes
+}
+
+// packed returns ascending prefixes as entries.
+func packed(prefixes []uint32) []byte {
+	entries := make([]byte, 0, 4*len(prefixes))
+	for _, p := range prefixes {
+		entries = binary.BigEndian.AppendUint32(entries, p)
+	}
+	return entries
+}
+
+func setOfNumbers(prefixes []uint32) *PrefixSet {
+	return setOfPacked(packed(prefixes), len(prefixes))
+}
+
+// setOfPacked adds entries of four bytes in runs, as an update does.
+func setOfPacked(entries []byte, capacity int) *PrefixSet {
+	b := NewBuilder(capacity)
+	for run := range slices.Chunk(entries, 4*runEntries) {
+		if err := b.Add(run, 4); err != nil {
+			panic(err)
+		}
+	}
+	return b.Set()
+}
+
+// BenchmarkPrefixSet compares a PrefixSet with a binary search over packed
+// prefixes and with a map.
+func BenchmarkPrefixSet(b *testing.B) {
+	eachSize(b, benchPrefixSet)
+}
+
+func eachSize(b *testing.B, run func(b *testing.B, prefixes []uint32)) {
+	for _, millions := range []int{1, 4, 8, 10} {
+		prefixes := randomPrefixes(17, millions*1_000_000)
+		b.Run(fmt.Sprintf("%dM", millions), func(b *testing.B) { run(b, prefixes) })
+	}
+}
+
+func benchPrefixSet(b *testing.B, prefixes []uint32) {
+	hits, misses := queries(prefixes)
+	run := func(name string, bytesHeld int, contains func(*FullHash) bool) {
+		for _, kind := range []string{"hit", "miss"} {
+			b.Run(name+"-"+kind, func(b *testing.B) {
+				asked := map[string][]FullHash{"hit": hits, "miss": misses}[kind]
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					benchFound = contains(&asked[i])
+					i = (i + 1) % len(asked)
+				}
+				if benchFound != (kind == "hit") {
+					b.Errorf("found: %v", benchFound)
+				}
+				b.ReportMetric(float64(bytesHeld)/float64(len(prefixes)), "B/prefix")
+			})
+		}
+	}
+
+	set := setOfNumbers(prefixes)
+	run("ours", set.Bytes(), set.Contains)
+
+	entries := packed(prefixes)
+	run("binary-search", len(entries), func(hash *FullHash) bool {
+		return containsPacked(entries, binary.BigEndian.Uint32(hash[:]))
+	})
+
+	before := heapInUse()
+	held := make(map[Prefix]struct{}, len(prefixes))
+	for _, p := range prefixes {
+		held[Prefix(binary.BigEndian.AppendUint32(nil, p))] = struct{}{}
+	}
+	run("map", int(heapInUse()-before), func(hash *FullHash) bool {
+		_, ok := held[hash.Prefix()]
+		return ok
+	})
+	runtime.KeepAlive(held)
+}
+
+// containsPacked searches ascending big-endian 32-bit numbers.
+func containsPacked(entries []byte, want uint32) bool {
+	low, high := 0, len(entries)/4
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		switch got := binary.BigEndian.Uint32(entries[4*middle:]); {
+		case got == want:
+			return true
+		case got < want:
+			low = middle + 1
+		default:
+			high = middle
+		}
+	}
+	return false
+}
+
+// queries returns hashes of which the set of prefixes holds all, or none.
+func queries(prefixes []uint32) (hits, misses []FullHash) {
+	r := rand.New(rand.NewPCG(19, 20))
+	for len(hits) < 1<<16 {
+		hits = append(hits, *padded(binary.BigEndian.AppendUint32(nil, prefixes[r.IntN(len(prefixes))]), 0))
+	}
+	for len(misses) < 1<<16 {
+		p := r.Uint32()
+		if _, ok := slices.BinarySearch(prefixes, p); !ok {
+			misses = append(misses, *padded(binary.BigEndian.AppendUint32(nil, p), 0))
+		}
+	}
+	return hits, misses
+}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// BenchmarkBuild adds all entries in runs of 1024, as an update does.
+func BenchmarkBuild(b *testing.B) {
+	eachSize(b, func(b *testing.B, prefixes []uint32) {
+		entries := packed(prefixes)
+		perEntry(b, len(prefixes), func() { benchFound = setOfPacked(entries, len(prefixes)).Len() == 0 })
+	})
+}
+
+// BenchmarkRuns reads all entries in order.
+func BenchmarkRuns(b *testing.B) {
+	eachSize(b, func(b *testing.B, prefixes []uint32) {
+		set := setOfNumbers(prefixes)
+		perEntry(b, len(prefixes), func() {
+			runs := set.Runs()
+			for run, _ := runs.Next(); len(run) > 0; run, _ = runs.Next() {
+				benchFound = run[0] == 0
+			}
+		})
+	})
+}
+
+// BenchmarkLoad reads the written form from memory: beyond it, loading costs
+// what the file system takes.
+func BenchmarkLoad(b *testing.B) {
+	eachSize(b, func(b *testing.B, prefixes []uint32) {
+		written := writtenForm(b, setOfNumbers(prefixes))
+		perEntry(b, len(prefixes), func() {
+			if _, err := ReadPrefixSet(bytes.NewReader(written), len(prefixes)); err != nil {
+				b.Fatal(err)
+			}
+		})
+	})
+}
+
+func perEntry(b *testing.B, entries int, run func()) {
+	for b.Loop() {
+		run()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(entries), "ns/entry")
+}

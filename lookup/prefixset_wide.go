@@ -1,0 +1,145 @@
+package lookup
+
+import (
+	"bytes"
+	"slices"
+)
+
+// wide holds the entries of one width above 4 bytes. Their leading bytes are
+// their place in an index; only the bytes that follow are stored.
+type wide struct {
+	width  int      // bytes of an entry
+	lead   int      // leading bytes that the index stands for: 1 or 2
+	index  []uint32 // entries that begin with b are numbers index[b] to index[b+1]-1
+	chunks [][]byte // width-lead bytes of each entry; chunkEntries in each but the last
+}
+
+// chunkEntries is how many entries are in one chunk of memory, so that more can
+// come without copying. It is also the size from which there is an index of two
+// bytes: below it the index would be larger than what it saves.
+const chunkEntries = 1 << 16
+
+// len returns the number of entries.
+func (p *wide) len() int { return int(p.index[len(p.index)-1]) }
+
+// bytes returns the memory for the entries.
+func (p *wide) bytes() int {
+	n := 4 * len(p.index)
+	for _, c := range p.chunks {
+		n += len(c)
+	}
+	return n
+}
+
+// slotOf returns the index slot of an entry, or of a hash that begins with it.
+func (p *wide) slotOf(entry []byte) int {
+	if p.lead == 2 {
+		return int(entry[0])<<8 | int(entry[1])
+	}
+	return int(entry[0])
+}
+
+// tail returns the bytes of entry i after the leading ones.
+func (p *wide) tail(i int) []byte {
+	size := p.width - p.lead
+	at := i % chunkEntries * size
+	return p.chunks[i/chunkEntries][at : at+size]
+}
+
+// contains reports whether hash begins with an entry.
+func (p *wide) contains(hash *FullHash) bool {
+	slot, want := p.slotOf(hash[:]), hash[p.lead:p.width]
+	for low, high := int(p.index[slot]), int(p.index[slot+1]); low < high; {
+		middle := int(uint(low+high) / 2)
+		switch c := bytes.Compare(p.tail(middle), want); {
+		case c == 0:
+			return true
+		case c < 0:
+			low = middle + 1
+		default:
+			high = middle
+		}
+	}
+	return false
+}
+
+// wideCursor reads the entries in order.
+type wideCursor struct {
+	wide *wide
+	next int // number of the entry to read next
+	slot int // index slot of that entry, or one before it
+}
+
+// read fills entries, whose length is a multiple of the width, from the
+// beginning, and returns how many bytes it filled.
+func (c *wideCursor) read(entries []byte) (filled int) {
+	p := c.wide
+	for ; filled < len(entries) && c.next < p.len(); c.next++ {
+		for int(p.index[c.slot+1]) <= c.next {
+			c.slot++
+		}
+		e := entries[filled : filled+p.width]
+		if p.lead == 2 {
+			e[0], e[1] = byte(c.slot>>8), byte(c.slot)
+		} else {
+			e[0] = byte(c.slot)
+		}
+		copy(e[p.lead:], p.tail(c.next))
+		filled += p.width
+	}
+	return filled
+}
+
+// wideBuilder makes a wide from entries in ascending order.
+type wideBuilder struct {
+	wide
+	slot int // the slot of the last entry
+	n    int // entries so far
+}
+
+func newWideBuilder(width, lead int) *wideBuilder {
+	return &wideBuilder{wide: wide{width: width, lead: lead, index: make([]uint32, 1<<(8*lead)+1)}}
+}
+
+// add appends an entry that is greater than all before.
+func (b *wideBuilder) add(entry []byte) {
+	if b.lead == 1 && b.n == chunkEntries {
+		b.deepen()
+	}
+	for slot := b.slotOf(entry); b.slot < slot; {
+		b.slot++
+		b.index[b.slot] = uint32(b.n)
+	}
+	chunk := b.n / chunkEntries
+	switch {
+	case chunk < len(b.chunks):
+	case chunk == 0: // may remain small
+		b.chunks = append(b.chunks, nil)
+	default:
+		b.chunks = append(b.chunks, make([]byte, 0, chunkEntries*(b.width-b.lead)))
+	}
+	b.chunks[chunk] = append(b.chunks[chunk], entry[b.lead:]...)
+	b.n++
+}
+
+// deepen goes over from an index of one byte to one of two.
+func (b *wideBuilder) deepen() {
+	to := newWideBuilder(b.width, 2)
+	from := wideCursor{wide: b.finish()}
+	entry := make([]byte, b.width)
+	for from.read(entry) > 0 {
+		to.add(entry)
+	}
+	*b = *to
+}
+
+// finish returns what was added. The builder must not be used afterwards.
+func (b *wideBuilder) finish() *wide {
+	for i := b.slot + 1; i < len(b.index); i++ {
+		b.index[i] = uint32(b.n)
+	}
+	if last := len(b.chunks) - 1; last >= 0 && cap(b.chunks[last]) > len(b.chunks[last])*9/8 {
+		b.chunks[last] = slices.Clone(b.chunks[last])
+	}
+	return &b.wide
+}
