@@ -3,6 +3,8 @@ package lookup
 import (
 	"encoding/binary"
 	"errors"
+	"runtime"
+	"slices"
 )
 
 // PrefixSet is an immutable, exact set of beginnings of hashes, its entries,
@@ -59,16 +61,14 @@ func (s *PrefixSet) Bytes() int {
 
 // Match returns the width in bytes of the shortest entry that hash begins with,
 // or 0 if there is none. It does not allocate.
-func (s *PrefixSet) Match(hash *FullHash) int {
+func (s *PrefixSet) Match(hash *FullHash) (width int) {
 	if s.four != nil && s.four.contains(binary.BigEndian.Uint32(hash[:])) {
-		return 4
+		width = 4
+	} else if i := slices.IndexFunc(s.wide, func(p *wide) bool { return p.contains(hash) }); i >= 0 {
+		width = s.wide[i].width
 	}
-	for _, p := range s.wide {
-		if p.contains(hash) {
-			return p.width
-		}
-	}
-	return 0
+	runtime.KeepAlive(s) // and with it the memory of its parts
+	return width
 }
 
 // Contains reports whether hash begins with an entry. It does not allocate.

@@ -24,9 +24,10 @@ import (
 // end at the directory. Numbers are little-endian, bits begin with the least of
 // a byte.
 type blocks struct {
-	low uint   // bits of an entry that are stored as they are: 0 to maxLow
-	n   int    // entries
-	buf []byte // the directory, the stream, and slack bytes that mean nothing
+	low uint    // bits of an entry that are stored as they are: 0 to maxLow
+	n   int     // entries
+	buf []byte  // the directory, the stream, and slack bytes that mean nothing
+	mem *memory // of buf
 }
 
 const (
@@ -58,7 +59,7 @@ func blockCount(low uint) int { return 1 << (maxLow - low&31) }
 func streamStart(low uint) int { return recordBytes*blockCount(low) + 4 }
 
 // blocksBytes returns the bytes of directory and stream of n entries.
-func blocksBytes(low uint, n int) int { return streamStart(low) + (n*int(low+1)+7)/8 }
+func blocksBytes(low uint, n int) int { return streamStart(low) + int((int64(n)*int64(low+1)+7)/8) }
 
 func (p *blocks) len() int { return p.n }
 

@@ -2,26 +2,28 @@ package lookup
 
 import (
 	"encoding/binary"
+	"runtime"
 	"slices"
 )
 
 // blocksBuilder makes blocks from ascending numbers in one pass.
 type blocksBuilder struct {
 	low      uint
-	stream   bitWriter
-	written  int      // entries in the stream
-	recorded int      // blocks whose record says how many entries are before it
-	least    uint64   // what may come next: one more than the last number
-	block    uint32   // of the last number
-	pending  []uint32 // entries of that block, not yet in the stream
-	begins   []uint64 // of pending, while it is written: bits of the stream
+	mem      *memory
+	stream   bitWriter // into mem, behind the directory
+	written  int       // entries in the stream
+	recorded int       // blocks whose record says how many entries are before it
+	least    uint64    // what may come next: one more than the last number
+	block    uint32    // of the last number
+	pending  []uint32  // entries of that block, not yet in the stream
+	begins   []uint64  // of pending, while it is written: bits of the stream
 }
 
 // newBlocksBuilder reserves memory for n entries, and can hold more.
 func newBlocksBuilder(n int) *blocksBuilder {
-	b := &blocksBuilder{low: lowBits(n)}
-	b.stream = bitWriter{buf: make([]byte, blocksBytes(b.low, n)+slack), at: streamStart(b.low)}
-	return b
+	low := lowBits(n)
+	mem := newMemory(blocksBytes(low, n) + slack)
+	return &blocksBuilder{low: low, mem: mem, stream: bitWriter{buf: mem.bytes, at: streamStart(low)}}
 }
 
 // add appends packed big-endian entries, up to the first that is not greater
@@ -52,9 +54,9 @@ func (b *blocksBuilder) reserve(more int) {
 		b.recode(n + n/2)
 	}
 	if size := blocksBytes(b.low, n) + slack; size > len(b.stream.buf) {
-		buf := make([]byte, blocksBytes(b.low, n+n/4)+slack)
-		copy(buf, b.stream.buf)
-		b.stream.buf = buf
+		mem := newMemory(blocksBytes(b.low, n+n/4) + slack)
+		copy(mem.bytes, b.stream.buf)
+		b.mem, b.stream.buf = mem, mem.bytes
 	}
 }
 
@@ -66,6 +68,7 @@ func (b *blocksBuilder) recode(n int) {
 	for filled := cursor.read(entries); filled > 0; filled = cursor.read(entries) {
 		to.add(entries[:filled])
 	}
+	runtime.KeepAlive(cursor.blocks)
 	*b = *to
 }
 
@@ -119,7 +122,7 @@ func (b *blocksBuilder) record(block int) {
 // finish returns the entries, of which there must be one at least. The builder
 // must not be used afterwards.
 func (b *blocksBuilder) finish() *blocks {
-	if n := b.written + len(b.pending); !fits(b.low, n) || len(b.stream.buf) > blocksBytes(b.low, n)*17/16+slack {
+	if n := b.written + len(b.pending); !fits(b.low, n) {
 		b.recode(n)
 	}
 	return b.close()
@@ -130,5 +133,7 @@ func (b *blocksBuilder) close() *blocks {
 	b.writeBlock()
 	b.record(blockCount(b.low))
 	b.stream.flush()
-	return &blocks{low: b.low, n: b.written, buf: b.stream.buf[:blocksBytes(b.low, b.written)+slack]}
+	b.mem.bytes = b.mem.bytes[:blocksBytes(b.low, b.written)+slack]
+	mem := fitted(b.mem)
+	return &blocks{low: b.low, n: b.written, buf: mem.bytes, mem: mem}
 }

@@ -3,6 +3,7 @@ package lookup
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 )
 
 // Builder makes a PrefixSet from entries in ascending order. It is not safe for
@@ -37,6 +38,7 @@ func (b *Builder) Add(entries []byte, width int) error {
 		return ErrOrder
 	}
 	taken := b.add(entries, width)
+	runtime.KeepAlive(b) // and with it the memory of its parts
 	b.width = copy(b.last[:], entries[taken-width:taken])
 	if taken < len(entries) {
 		return ErrOrder

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"runtime"
 )
 
 // The written form is one byte, the number of widths, and for each width,
@@ -36,9 +37,10 @@ func (s *PrefixSet) WriteTo(w io.Writer) (written int64, err error) {
 		}
 		put(head)
 		for _, c := range p.chunks {
-			put(c)
+			put(c.bytes)
 		}
 	}
+	runtime.KeepAlive(s) // and with it the memory of its parts
 	return written, err
 }
 
@@ -105,12 +107,15 @@ func readBlocks(r io.Reader, low uint, n int) (*blocks, error) {
 		return nil, fmt.Errorf("%d low bits", low)
 	}
 	size := blocksBytes(low, n)
-	p := &blocks{low: low, n: n, buf: make([]byte, size+slack)}
-	if _, err := io.ReadFull(r, p.buf[:size]); err != nil {
-		return nil, err
+	mem := newMemory(size + slack)
+	p := &blocks{low: low, n: n, buf: mem.bytes, mem: mem}
+	_, err := io.ReadFull(r, p.buf[:size])
+	if err == nil && !p.valid() {
+		err = errBlocks
 	}
-	if !p.valid() {
-		return nil, errBlocks
+	runtime.KeepAlive(mem)
+	if err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -155,11 +160,12 @@ func readWide(r io.Reader, width, lead, n int) (*wide, error) {
 		return nil, err
 	}
 	for ; n > 0; n -= chunkEntries {
-		chunk := make([]byte, min(n, chunkEntries)*(width-lead))
-		if _, err := io.ReadFull(r, chunk); err != nil {
+		chunk := newMemory(min(n, chunkEntries) * (width - lead))
+		p.chunks = append(p.chunks, chunk)
+		if _, err := io.ReadFull(r, chunk.bytes); err != nil {
 			return nil, err
 		}
-		p.chunks = append(p.chunks, chunk)
+		runtime.KeepAlive(chunk)
 	}
 	return p, nil
 }

@@ -3,6 +3,7 @@ package lookup
 import (
 	"bytes"
 	"io"
+	"runtime"
 	"sort"
 )
 
@@ -30,6 +31,7 @@ type runSource struct {
 // fill reads the next entries. It reports whether there were any.
 func (s *runSource) fill() bool {
 	s.rest = s.buf[:s.cursor.read(s.buf)]
+	runtime.KeepAlive(s) // and with it the memory that the cursor reads
 	return len(s.rest) > 0
 }
 

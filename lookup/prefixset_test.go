@@ -403,7 +403,7 @@ func sameSet(a, b *PrefixSet) bool {
 		return false
 	}
 	return slices.EqualFunc(a.wide, b.wide, func(a, b *wide) bool {
-		return a.width == b.width && a.lead == b.lead && slices.Equal(a.index, b.index) && slices.EqualFunc(a.chunks, b.chunks, bytes.Equal)
+		return a.width == b.width && a.lead == b.lead && slices.Equal(a.index, b.index) && slices.EqualFunc(a.chunks, b.chunks, func(a, b *memory) bool { return bytes.Equal(a.bytes, b.bytes) })
 	})
 }
 

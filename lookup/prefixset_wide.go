@@ -1,17 +1,14 @@
 package lookup
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
 // wide holds the entries of one width above 4 bytes. Their leading bytes are
 // their place in an index; only the bytes that follow are stored.
 type wide struct {
-	width  int      // bytes of an entry
-	lead   int      // leading bytes that the index stands for: 1 or 2
-	index  []uint32 // entries that begin with b are numbers index[b] to index[b+1]-1
-	chunks [][]byte // width-lead bytes of each entry; chunkEntries in each but the last
+	width  int       // bytes of an entry
+	lead   int       // leading bytes that the index stands for: 1 or 2
+	index  []uint32  // entries that begin with b are numbers index[b] to index[b+1]-1
+	chunks []*memory // width-lead bytes of each entry; chunkEntries in each but the last
 }
 
 // chunkEntries is how many entries are in one chunk of memory, so that more can
@@ -26,7 +23,7 @@ func (p *wide) len() int { return int(p.index[len(p.index)-1]) }
 func (p *wide) bytes() int {
 	n := 4 * len(p.index)
 	for _, c := range p.chunks {
-		n += len(c)
+		n += len(c.bytes)
 	}
 	return n
 }
@@ -43,7 +40,7 @@ func (p *wide) slotOf(entry []byte) int {
 func (p *wide) tail(i int) []byte {
 	size := p.width - p.lead
 	at := i % chunkEntries * size
-	return p.chunks[i/chunkEntries][at : at+size]
+	return p.chunks[i/chunkEntries].bytes[at : at+size]
 }
 
 // contains reports whether hash begins with an entry.
@@ -110,16 +107,23 @@ func (b *wideBuilder) add(entry []byte) {
 		b.slot++
 		b.index[b.slot] = uint32(b.n)
 	}
-	chunk := b.n / chunkEntries
-	switch {
-	case chunk < len(b.chunks):
-	case chunk == 0: // may remain small
-		b.chunks = append(b.chunks, nil)
-	default:
-		b.chunks = append(b.chunks, make([]byte, 0, chunkEntries*(b.width-b.lead)))
+	if b.n == chunkEntries*len(b.chunks) {
+		b.addChunk()
 	}
-	b.chunks[chunk] = append(b.chunks[chunk], entry[b.lead:]...)
+	chunk := b.chunks[len(b.chunks)-1]
+	chunk.bytes = append(chunk.bytes, entry[b.lead:]...)
 	b.n++
+}
+
+// addChunk makes a chunk. The first grows as it is filled, until there are
+// enough entries to deepen.
+func (b *wideBuilder) addChunk() {
+	chunk := new(memory)
+	if b.lead == 2 {
+		chunk = newMemory(chunkEntries * (b.width - b.lead))
+		chunk.bytes = chunk.bytes[:0]
+	}
+	b.chunks = append(b.chunks, chunk)
 }
 
 // deepen goes over from an index of one byte to one of two.
@@ -138,8 +142,8 @@ func (b *wideBuilder) finish() *wide {
 	for i := b.slot + 1; i < len(b.index); i++ {
 		b.index[i] = uint32(b.n)
 	}
-	if last := len(b.chunks) - 1; last >= 0 && cap(b.chunks[last]) > len(b.chunks[last])*9/8 {
-		b.chunks[last] = slices.Clone(b.chunks[last])
+	if n := len(b.chunks); n > 0 {
+		b.chunks[n-1] = fitted(b.chunks[n-1])
 	}
 	return &b.wide
 }

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package lookup
+
+import "errors"
+
+func mapBytes(int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func unmapBytes([]byte) {}

@@ -1,0 +1,112 @@
+package lookup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestMemoryComesFromTheHeapIfItCannotBeMapped(t *testing.T) {
+	asked := 0
+	refuse := func(int) ([]byte, error) {
+		asked++
+		return nil, errors.ErrUnsupported
+	}
+	for size, want := range map[int]int{0: 0, minMapped - 1: 0, minMapped: 1} {
+		asked = 0
+		m := newMemoryFrom(size, refuse)
+		if len(m.bytes) != size || asked != want {
+			t.Errorf("%d bytes, asked for mapped ones %d times, want %d and %d", len(m.bytes), asked, size, want)
+		}
+	}
+}
+
+func TestNewMemoryIsZero(t *testing.T) {
+	for _, size := range []int{0, 1, minMapped - 1, minMapped, minMapped + 1, 3 << 20} {
+		m := newMemory(size)
+		if len(m.bytes) != size || !bytes.Equal(m.bytes, make([]byte, size)) {
+			t.Errorf("%d bytes are no %d zeros", len(m.bytes), size)
+		}
+		for i := range m.bytes {
+			m.bytes[i] = 1
+		}
+		runtime.KeepAlive(m)
+	}
+}
+
+// TestSetsAreUsedWhileTheyAreReplaced would crash if memory was given back that
+// is still in use.
+func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
+	entries := packed(randomPrefixes(61, 300_000))
+	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(62, 63)), 9, 100_000, false), nil)
+	var current atomic.Pointer[[2]*PrefixSet]
+	publish := func() {
+		b := NewBuilder(0)
+		if err := b.Add(wide, 9); err != nil {
+			t.Error(err)
+		}
+		current.Store(&[2]*PrefixSet{setOfPacked(entries, 300_000), b.Set()})
+	}
+	publish()
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for seed := range 4 {
+		readers.Go(func() { useUntil(t, stop, &current, uint64(seed), entries, wide) })
+	}
+	rounds := 20
+	if testing.Short() {
+		rounds = 5
+	}
+	for range rounds {
+		abandoned := NewBuilder(300_000)
+		if err := abandoned.Add(entries[:400_000], 4); err != nil {
+			t.Error(err)
+		}
+		publish()
+		runtime.GC()
+	}
+	close(stop)
+	readers.Wait()
+}
+
+// useUntil uses what is current in all ways there are, keeping it no longer
+// than each use.
+func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*PrefixSet], seed uint64, entries, wide []byte) {
+	r := rand.New(rand.NewPCG(seed, 64))
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		for range 1000 {
+			e, w := entries[4*r.IntN(len(entries)/4):], wide[9*r.IntN(len(wide)/9):]
+			if !current.Load()[0].Contains(padded(e[:4], 0)) || !current.Load()[1].Contains(padded(w[:9], 0)) {
+				t.Error("an entry is missing")
+				return
+			}
+		}
+		runs := current.Load()[0].Runs()
+		for last, at := uint32(0), 0; at < len(entries); {
+			run, _ := runs.Next()
+			if at += len(run); len(run) == 0 || binary.BigEndian.Uint32(run) < last {
+				t.Error("the entries do not ascend to the end")
+				return
+			}
+			last = binary.BigEndian.Uint32(run)
+		}
+		if n, err := io.Copy(io.Discard, current.Load()[1].Reader()); n != int64(len(wide)) || err != nil {
+			t.Errorf("%d bytes were read, %v", n, err)
+		}
+		copied, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, current.Load()[1])), 1_000_000)
+		if err != nil || copied.Len() != len(wide)/9 {
+			t.Errorf("a written set is not read back: %v", err)
+		}
+	}
+}

@@ -1,0 +1,18 @@
+//go:build unix
+
+package lookup
+
+import "golang.org/x/sys/unix"
+
+// mapBytes returns size bytes, which are zero, and take no memory before they
+// are written to. They are of no file, so that nobody can cut them off.
+func mapBytes(size int) ([]byte, error) {
+	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+}
+
+// unmapBytes gives back what mapBytes returned.
+func unmapBytes(b []byte) {
+	if err := unix.Munmap(b); err != nil {
+		panic("lookup: " + err.Error()) // b is not what mapBytes returned
+	}
+}
