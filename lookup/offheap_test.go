@@ -7,9 +7,11 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestMemoryComesFromTheHeapIfItCannotBeMapped(t *testing.T) {
@@ -37,6 +39,54 @@ func TestNewMemoryIsZero(t *testing.T) {
 			m.bytes[i] = 1
 		}
 		runtime.KeepAlive(m)
+	}
+}
+
+// collecting collects before every use of what is read or written.
+type collecting struct{ io.ReadWriter }
+
+func (c collecting) Read(p []byte) (int, error) {
+	collect()
+	return c.ReadWriter.Read(p)
+}
+
+func (c collecting) Write(p []byte) (int, error) {
+	collect()
+	return c.ReadWriter.Write(p)
+}
+
+// collect gives back all that is unreachable.
+func collect() {
+	runtime.GC()
+	time.Sleep(time.Millisecond) // for the goroutine that gives back
+}
+
+// TestSetsLiveWhileTheyAreReadAndWritten would crash if memory was given back
+// of which nothing is left but a slice in use.
+func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
+	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(65, 66)), 9, 100_000, false), nil)
+	for width, entries := range map[int][]byte{4: strides(67, 300_000), 9: wide} {
+		made := func() *PrefixSet {
+			b := NewBuilder(len(entries) / 4)
+			if err := b.Add(entries, width); err != nil {
+				t.Fatal(err)
+			}
+			return b.Set()
+		}
+		var written bytes.Buffer
+		if _, err := made().WriteTo(collecting{&written}); err != nil {
+			t.Fatal(err)
+		}
+		damaged := slices.Clone(written.Bytes())
+		damaged[1+partHead+8] ^= 1
+		ReadPrefixSet(collecting{bytes.NewBuffer(damaged)}, len(entries)) // an error, or not
+		set, err := ReadPrefixSet(collecting{&written}, len(entries))
+		if err != nil || !sameSet(set, made()) {
+			t.Errorf("width %d: the set is not read back: %v", width, err)
+		}
+		if _, err := io.Copy(collecting{new(bytes.Buffer)}, made().Reader()); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
