@@ -1,0 +1,61 @@
+//go:build gc && !purego
+
+package lookup
+
+import (
+	"crypto/sha256"
+
+	"golang.org/x/sys/cpu"
+)
+
+//go:generate go run -C _asm . -out ../sum_amd64.s -stubs ../sum_stub_amd64.go -pkg lookup
+
+// shaUnit says that the processor has the instructions of sumOne and sumTwo.
+var shaUnit = cpu.X86.HasSSSE3 && cpu.X86.HasSSE41 && hasSHA()
+
+// hasSHA asks the processor: x/sys/cpu does not tell of that flag.
+func hasSHA() bool {
+	if last, _, _, _ := cpuid(0, 0); last < 7 {
+		return false
+	}
+	_, ebx, _, _ := cpuid(7, 0)
+	return ebx&(1<<29) != 0
+}
+
+// maxOneBlock is the longest message whose sum takes one block: after it there
+// are the byte 0x80 and eight bytes of length (FIPS 180-4, section 5.1.1).
+const maxOneBlock = sha256.BlockSize - 1 - 8
+
+// sumSuffixes writes to dst[i] the SHA-256 of name[starts[i]:], two at a time
+// as far as they take one block. It does not allocate.
+func sumSuffixes(dst []FullHash, name []byte, starts []int) {
+	if !shaUnit {
+		sumEach(dst, name, starts)
+		return
+	}
+	// The suffixes end alike, so that one padded copy of the name holds the
+	// blocks of all: that of n bytes begins n bytes before the byte 0x80. The
+	// length at the end of a block is not in the copy.
+	var padded [maxOneBlock + sha256.BlockSize]byte
+	copy(padded[max(0, maxOneBlock-len(name)):], name[max(0, len(name)-maxOneBlock):])
+	end := &padded[maxOneBlock]
+	*end = 0x80
+
+	var waiting *[sha256.Size]byte // for a second sum, beside which it costs nothing
+	var waitingSize int
+	for i, start := range starts {
+		sum, suffix := (*[sha256.Size]byte)(&dst[i]), name[start:]
+		switch {
+		case len(suffix) > maxOneBlock:
+			*sum = sha256.Sum256(suffix)
+		case waiting == nil:
+			waiting, waitingSize = sum, len(suffix)
+		default:
+			sumTwo(waiting, sum, end, waitingSize, len(suffix))
+			waiting = nil
+		}
+	}
+	if waiting != nil {
+		sumOne(waiting, end, waitingSize)
+	}
+}

@@ -1,0 +1,159 @@
+package lookup
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// checkSums compares sumSuffixes with the standard library and looks whether it
+// writes no more than it should.
+func checkSums(t *testing.T, name []byte, starts []int) {
+	t.Helper()
+	before := string(name)
+	got := make([]FullHash, len(starts)+1)
+	sumSuffixes(got, name, starts)
+	for i, start := range starts {
+		if want := sha256.Sum256(name[start:]); got[i] != want {
+			t.Fatalf("the sum of %q, number %d of %v: got %x, want %x", name[start:], i, starts, got[i], want)
+		}
+	}
+	if got[len(starts)] != (FullHash{}) {
+		t.Fatalf("%v of %q: written past the last sum", starts, name)
+	}
+	if string(name) != before {
+		t.Fatalf("%q became %q", before, name)
+	}
+}
+
+// randomMessage returns n bytes, of all values: some of them look like padding.
+func randomMessage(r *rand.Rand, n int) []byte {
+	name := make([]byte, n)
+	for i := range name {
+		name[i] = byte(r.Uint32())
+	}
+	return name
+}
+
+func TestSumSuffixesOfKnownMessages(t *testing.T) {
+	tests := []struct{ message, want string }{ // FIPS 180-4 and its examples
+		{"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+		{"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+		{
+			"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+			"248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
+		},
+	}
+	for _, test := range tests {
+		for _, n := range []int{1, 2, 3} {
+			sums := make([]FullHash, n)
+			sumSuffixes(sums, []byte(test.message), make([]int, n))
+			for i, sum := range sums {
+				if got := hex.EncodeToString(sum[:]); got != test.want {
+					t.Errorf("%q, number %d of %d: got %s, want %s", test.message, i, n, got, test.want)
+				}
+			}
+		}
+	}
+}
+
+func TestSumSuffixesOfEveryLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := range 301 {
+		name := randomMessage(r, n)
+		for start := range n + 1 {
+			checkSums(t, name, []int{start})
+			checkSums(t, name, []int{start, n / 2})
+			checkSums(t, name, []int{n, start, 0})
+		}
+	}
+}
+
+func TestSumSuffixesOfEveryNumber(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 20_000 {
+		name := randomMessage(r, r.IntN(120))
+		starts := make([]int, r.IntN(2*maxExpressions))
+		for i := range starts {
+			starts[i] = r.IntN(len(name) + 1)
+		}
+		checkSums(t, name, starts)
+	}
+}
+
+func TestSumSuffixesPanicsOutOfRange(t *testing.T) {
+	for _, start := range []int{-1, 4, math.MaxInt, math.MinInt} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("no panic at %d", start)
+				}
+			}()
+			var sums [2]FullHash
+			sumSuffixes(sums[:], []byte("abc"), []int{0, start})
+		}()
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic without room for the second sum")
+		}
+	}()
+	var sums [2]FullHash
+	sumSuffixes(sums[:1], []byte("abc"), []int{0, 1})
+}
+
+func TestSumSuffixesDoesNotAllocate(t *testing.T) {
+	for _, name := range []string{benchSumName, "long-label-of-a-name-that-takes-two-blocks.and-more." + benchSumName} {
+		long := []byte(name)
+		var sums [maxExpressions]FullHash
+		starts := []int{len(name) - 12, 11, 7, 0, 3}
+		if n := testing.AllocsPerRun(100, func() { sumSuffixes(sums[:], long, starts) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func FuzzSumSuffixes(f *testing.F) {
+	f.Add([]byte(benchSumName), []byte{28, 21, 14, 7, 0})
+	f.Add([]byte(""), []byte{0, 0})
+	f.Add(make([]byte, 56), []byte{0, 1, 56})
+	f.Add(make([]byte, 300), []byte{0, 255, 245, 244, 45})
+	f.Fuzz(func(t *testing.T, name, from []byte) {
+		starts := make([]int, len(from))
+		for i, b := range from {
+			starts[i] = int(b) % (len(name) + 1)
+		}
+		checkSums(t, name, starts)
+	})
+}
+
+// benchSumName is a longer name of a usual kind.
+const benchSumName = "img-07.static.eu-west-1.cdn.example.com/"
+
+// benchSumStarts are the expressions of benchSumName, the most important first.
+var benchSumStarts = [maxExpressions]int{0, 28, 24, 14, 7}
+
+// BenchmarkSumSuffixes hashes one to five expressions of a name, by ours and by
+// the standard library.
+func BenchmarkSumSuffixes(b *testing.B) {
+	name := []byte(benchSumName)
+	var sums [maxExpressions]FullHash
+	for n := 1; n <= maxExpressions; n++ {
+		starts := benchSumStarts[:n]
+		b.Run(fmt.Sprintf("%d/ours", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				sumSuffixes(sums[:], name, starts)
+			}
+		})
+		b.Run(fmt.Sprintf("%d/sha256", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				sumEach(sums[:], name, starts)
+			}
+		})
+	}
+}
