@@ -1,0 +1,72 @@
+package lookup
+
+import "encoding/binary"
+
+// filter tells of most hashes by one access to memory that no list holds them.
+// It never denies an entry; of uniform hashes that are none it lets 7 % through.
+// It is a Bloom filter in which all bits of a prefix are in one word. The words
+// are in the order of the prefixes: to add ascending ones writes memory from its
+// beginning to its end. A nil filter and the zero filter hold nothing. Safe for
+// concurrent use once nothing is added any more.
+type filter struct {
+	words []uint64
+}
+
+// filterBits are the bits of a filter for each entry. With three bits set for
+// each, 15.8 % get through at 4 bits an entry, 10.3 % at 5, 7.0 % at 6 and 3.9 %
+// at 8. (At 6: two set, 8.5 %; four set, 7.0 %; a plain bitmap, 15.4 %.)
+const filterBits = 6
+
+// newFilter returns an empty filter for so many entries. It takes more of them,
+// but lets more through then.
+func newFilter(entries int) *filter {
+	words := (uint64(entries)*filterBits + 63) / 64
+	return &filter{words: make([]uint64, words)}
+}
+
+// add adds an entry by its first four bytes, as a big-endian number. The filter
+// must have been made for one entry or more.
+func (f *filter) add(prefix uint32) { f.words[f.word(prefix)] |= filterMask(prefix) }
+
+// mayHold reports whether an entry with this prefix may have been added.
+func (f *filter) mayHold(prefix uint32) bool {
+	if f == nil || len(f.words) == 0 {
+		return false
+	}
+	mask := filterMask(prefix)
+	return f.words[f.word(prefix)]&mask == mask
+}
+
+// suspects is mayHold for the prefixes of at most maxExpressions hashes: bit i
+// of what it returns is for hashes[i]. It loads all words before it looks at the
+// first, since a simple processor waits where a word is looked at.
+func (f *filter) suspects(hashes []FullHash) (found uint) {
+	if f == nil || len(f.words) == 0 {
+		return 0
+	}
+	var words [maxExpressions]uint64
+	for i := range hashes {
+		words[i] = f.words[f.word(binary.BigEndian.Uint32(hashes[i][:]))]
+	}
+	for i := range hashes {
+		mask := filterMask(binary.BigEndian.Uint32(hashes[i][:]))
+		if words[i]&mask == mask {
+			found |= 1 << i
+		}
+	}
+	return found
+}
+
+// word returns the number of the word of a prefix: all prefixes, in their order,
+// are dealt out evenly.
+func (f *filter) word(prefix uint32) int {
+	return int(uint64(prefix) * uint64(len(f.words)) >> 32)
+}
+
+// filterMask returns the bits of a prefix within its word. The factor, 2^32 over
+// the golden ratio, gives the prefixes of one word, which are neighbours,
+// different bits.
+func filterMask(prefix uint32) uint64 {
+	h := prefix * 0x9e3779b1
+	return 1<<(h>>26) | 1<<(h>>20&63) | 1<<(h>>14&63)
+}

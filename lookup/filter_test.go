@@ -1,0 +1,212 @@
+package lookup
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func filterOf(entries int, prefixes []uint32) *filter {
+	f := newFilter(entries)
+	for _, p := range prefixes {
+		f.add(p)
+	}
+	return f
+}
+
+// filterSets are sets of prefixes of all kinds, ascending.
+func filterSets(r *rand.Rand) map[string][]uint32 {
+	sets := map[string][]uint32{
+		"one":         {r.Uint32()},
+		"the ends":    {0, math.MaxUint32},
+		"both halves": {1<<31 - 1, 1 << 31},
+	}
+	var sequential, clustered []uint32
+	base := r.Uint32N(1 << 31)
+	for i := range uint32(10_000) {
+		sequential = append(sequential, base+i)
+		clustered = append(clustered, r.Uint32()>>18<<18|r.Uint32N(32))
+	}
+	sets["sequential"], sets["clustered"] = sequential, clustered
+	for _, n := range []int{2, 10, 100, 1000, 100_000} {
+		sets[fmt.Sprintf("%d random", n)] = randomPrefixes(r.Uint64(), n)
+	}
+	return sets
+}
+
+func TestFilterHoldsAllThatWasAdded(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2 {
+		for name, prefixes := range filterSets(r) {
+			for _, planned := range []int{1, len(prefixes), 3 * len(prefixes)} {
+				f := filterOf(planned, prefixes)
+				for _, p := range prefixes {
+					if !f.mayHold(p) {
+						t.Fatalf("%s, planned for %d: does not hold %08x", name, planned, p)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestFilterDoesNotMindTheOrder(t *testing.T) {
+	prefixes := randomPrefixes(3, 10_000)
+	ascending := filterOf(len(prefixes), prefixes)
+	slices.Reverse(prefixes)
+	descending := filterOf(len(prefixes), append(prefixes, prefixes...))
+	if !slices.Equal(ascending.words, descending.words) {
+		t.Error("the same entries make another filter")
+	}
+}
+
+// hashesOf returns hashes that begin with the prefixes.
+func hashesOf(prefixes ...uint32) []FullHash {
+	hashes := make([]FullHash, len(prefixes))
+	for i, p := range prefixes {
+		binary.BigEndian.PutUint32(hashes[i][:], p)
+		hashes[i][4] = byte(p) ^ 0x55 // only the prefix counts
+	}
+	return hashes
+}
+
+func TestSuspectsAreThoseThatTheFilterMayHold(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 5))
+	prefixes := randomPrefixes(6, 1000)
+	f := filterOf(len(prefixes), prefixes)
+	seen := map[uint]bool{}
+	for range 20_000 {
+		asked := make([]uint32, r.IntN(maxExpressions+1))
+		var want uint
+		for i := range asked {
+			asked[i] = r.Uint32()
+			if r.IntN(2) == 0 {
+				asked[i] = prefixes[r.IntN(len(prefixes))]
+			}
+			if f.mayHold(asked[i]) {
+				want |= 1 << i
+			}
+		}
+		got := f.suspects(hashesOf(asked...))
+		if got != want {
+			t.Fatalf("%08x: got %b, want %b", asked, got, want)
+		}
+		seen[got] = true
+	}
+	if len(seen) != 1<<maxExpressions {
+		t.Errorf("%d different answers, want all %d", len(seen), 1<<maxExpressions)
+	}
+}
+
+func TestFilterOfNothingHoldsNothing(t *testing.T) {
+	for name, f := range map[string]*filter{"nil": nil, "zero": {}, "no entries": newFilter(0), "empty": newFilter(1000)} {
+		for _, p := range []uint32{0, 1, 1 << 31, math.MaxUint32} {
+			if f.mayHold(p) || f.suspects(hashesOf(p, p, p, p, p)) != 0 {
+				t.Errorf("%s: holds %08x", name, p)
+			}
+		}
+	}
+}
+
+func TestFilterLetsFewThrough(t *testing.T) {
+	for _, test := range []struct {
+		entries, filters int
+		most             float64
+	}{
+		{10, 2000, 0.065}, // in a single word
+		{100, 500, 0.075},
+		{10_000, 10, 0.075},
+		{1 << 18, 1, 0.075}, // not at odds with powers of two
+		{300_007, 1, 0.075},
+	} {
+		r := rand.New(rand.NewPCG(7, 8))
+		asked, through := 0, 0
+		for range test.filters {
+			prefixes := randomPrefixes(r.Uint64(), test.entries)
+			f := filterOf(len(prefixes), prefixes)
+			for range 300_000 / test.filters {
+				p := r.Uint32()
+				if _, added := slices.BinarySearch(prefixes, p); added {
+					continue
+				}
+				asked++
+				if f.mayHold(p) {
+					through++
+				}
+			}
+		}
+		if share := float64(through) / float64(asked); share > test.most {
+			t.Errorf("%d entries: %.4f get through, want at most %.4f", test.entries, share, test.most)
+		}
+	}
+}
+
+func TestFilterTakesSixBitsAnEntry(t *testing.T) {
+	for entries, want := range map[int]int{0: 0, 1: 1, 10: 1, 11: 2, 64: 6, 10_000_000: 937_500} {
+		if got := len(newFilter(entries).words); got != want {
+			t.Errorf("%d entries: got %d words, want %d", entries, got, want)
+		}
+	}
+}
+
+// benchFilter is a filter of four lists of n/4 random prefixes each.
+func benchFilter(n int) (*filter, [4][]uint32) {
+	f := newFilter(n)
+	var lists [4][]uint32
+	for i := range lists {
+		lists[i] = randomPrefixes(uint64(20+i), n/4)
+		for _, p := range lists[i] {
+			f.add(p)
+		}
+	}
+	return f, lists
+}
+
+// BenchmarkFilter asks about the five hashes of a clean name, which depend on
+// the answer before, and builds a filter.
+func BenchmarkFilter(b *testing.B) {
+	names := make([][maxExpressions]uint32, 1<<17)
+	r := rand.New(rand.NewPCG(9, 10))
+	for i := range names {
+		for j := range names[i] {
+			names[i][j] = r.Uint32()
+		}
+	}
+	for _, size := range []struct {
+		name string
+		n    int
+	}{{"1M", 1_000_000}, {"4M", 4_000_000}, {"10M", 10_000_000}} {
+		f, lists := benchFilter(size.n)
+		b.Run("five/"+size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var hashes [maxExpressions]FullHash
+			i, through := 0, 0
+			for b.Loop() {
+				for j, p := range &names[i] {
+					binary.BigEndian.PutUint32(hashes[j][:], p)
+				}
+				found := f.suspects(hashes[:])
+				for rest := found; rest != 0; rest &= rest - 1 {
+					through++
+				}
+				i = (i + 1 + int(found)) % len(names)
+			}
+			b.ReportMetric(100*float64(through)/float64(maxExpressions*b.N), "%through")
+		})
+		b.Run("build/"+size.name, func(b *testing.B) {
+			for b.Loop() {
+				built := newFilter(size.n)
+				for _, list := range lists {
+					for _, p := range list {
+						built.add(p)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(size.n), "ns/entry")
+			b.ReportMetric(float64(8*len(f.words))/float64(size.n), "B/entry")
+		})
+	}
+}
