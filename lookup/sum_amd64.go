@@ -41,7 +41,7 @@ func sumSuffixes(dst []FullHash, name []byte, starts []int) {
 	end := &padded[maxOneBlock]
 	*end = 0x80
 
-	var waiting *[sha256.Size]byte // for a second sum, beside which it costs nothing
+	var waiting *[sha256.Size]byte // a sum that waits for another to run beside it
 	var waitingSize int
 	for i, start := range starts {
 		sum, suffix := (*[sha256.Size]byte)(&dst[i]), name[start:]
