@@ -11,14 +11,44 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
 const phishing = "social engineering (Safe Browsing)"
 
-func TestConfirmedThreatsAreBlockedAndAllElsePasses(t *testing.T) {
-	w := newWorld(t)
+// endToEnd is what must hold whichever version of the protocol is spoken.
+var endToEnd = []struct {
+	name string
+	run  func(t *testing.T, w *world)
+}{
+	{"Confirmed threats are blocked and all else passes", confirmedThreatsAreBlockedAndAllElsePasses},
+	{"Blocked answer is one that clients understand", blockedAnswerIsOneThatClientsUnderstand},
+	{"Collision that is not confirmed passes", collisionThatIsNotConfirmedPasses},
+	{"Only threats of the configured lists block", onlyThreatsOfTheConfiguredListsBlock},
+	{"Removed threat passes after the next partial update", removedThreatPassesAfterTheNextPartialUpdate},
+	{"Sinkhole", sinkhole},
+	{"Two server blocks and three reloads make one first contact", twoServerBlocksAndThreeReloadsMakeOneFirstContact},
+	{"Restart uses the lists on disk and does not ask early", restartUsesTheListsOnDiskAndDoesNotAskEarly},
+	{"Failed reload leaves nothing behind", failedReloadLeavesNothingBehind},
+	{"Server that is down does not keep the resolver out of service", serverThatIsDownDoesNotKeepTheResolverOutOfService},
+	{"Prefixes are all that leaves", prefixesAreAllThatLeaves},
+}
+
+func TestEndToEnd(t *testing.T) {
+	for _, version := range []protocol.Version{protocol.Version5, protocol.Version4} {
+		for _, test := range endToEnd {
+			t.Run(version.String()+"/"+test.name, func(t *testing.T) {
+				w := newWorld(t)
+				w.protocol = version
+				test.run(t, w)
+			})
+		}
+	}
+}
+
+func confirmedThreatsAreBlockedAndAllElsePasses(t *testing.T, w *world) {
 	w.threaten("evil.example.com/", "bad.example.co.uk/", "d.e.evil.example.net/")
 	w.start(w.corefile())
 	w.updated(1)
@@ -44,8 +74,7 @@ func TestConfirmedThreatsAreBlockedAndAllElsePasses(t *testing.T) {
 	}
 }
 
-func TestBlockedAnswerIsOneThatClientsUnderstand(t *testing.T) {
-	w := newWorld(t)
+func blockedAnswerIsOneThatClientsUnderstand(t *testing.T, w *world) {
 	w.threaten("evil.example.com/")
 	w.start(w.corefile("ttl 30s"))
 	w.updated(1)
@@ -64,36 +93,40 @@ func TestBlockedAnswerIsOneThatClientsUnderstand(t *testing.T) {
 	}
 }
 
-func TestCollisionThatIsNotConfirmedPasses(t *testing.T) {
-	w := newWorld(t)
+func collisionThatIsNotConfirmedPasses(t *testing.T, w *world) {
 	w.publish("se-4b", "harmless.example.org/")
 	w.start(w.corefile())
 	w.updated(1)
 	w.wantPassed("harmless.example.org.", dns.TypeA)
 	w.wantPassed("www.harmless.example.org.", dns.TypeA)
-	if n := len(w.google.Requests("search")); n != 1 {
+	if n := len(w.searches()); n != 1 {
 		t.Errorf("Expected one search, the second name being answered from the cache, got %d", n)
 	}
 }
 
-func TestOnlyThreatsOfTheConfiguredListsBlock(t *testing.T) {
-	w := newWorld(t)
-	w.publish("se-4b", "other.example.org/", "canary.example.org/", "frame.example.org/", "both.example.org/")
+func onlyThreatsOfTheConfiguredListsBlock(t *testing.T, w *world) {
+	w.publish("se-4b", "other.example.org/", "both.example.org/")
 	w.google.AddThreat("other.example.org/", sbv5.ThreatType_MALWARE)
-	w.google.AddThreat("canary.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY)
-	w.google.AddThreat("frame.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY)
 	w.google.AddThreat("both.example.org/", sbv5.ThreatType_MALWARE)
 	w.google.AddThreat("both.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 	w.start(w.corefile("lists se-4b"))
 	w.updated(1)
 	w.wantPassed("other.example.org.", dns.TypeA)
-	w.wantPassed("canary.example.org.", dns.TypeA)
-	w.wantPassed("frame.example.org.", dns.TypeA)
 	w.wantBlocked("both.example.org.", dns.TypeA, phishing)
 }
 
-func TestRemovedThreatPassesAfterTheNextPartialUpdate(t *testing.T) {
+func TestThreatsThatAreNotForEnforcementPass(t *testing.T) {
 	w := newWorld(t)
+	w.publish("se-4b", "canary.example.org/", "frame.example.org/")
+	w.google.AddThreat("canary.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY)
+	w.google.AddThreat("frame.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY)
+	w.start(w.corefile())
+	w.updated(1)
+	w.wantPassed("canary.example.org.", dns.TypeA)
+	w.wantPassed("frame.example.org.", dns.TypeA)
+}
+
+func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
 	w.google.SetMinimumWait("se-4b", time.Second)
 	w.google.SetCacheDuration(time.Millisecond)
 	w.threaten("evil.example.com/", "worse.example.com/")
@@ -105,19 +138,18 @@ func TestRemovedThreatPassesAfterTheNextPartialUpdate(t *testing.T) {
 	w.publish("se-4b", "worse.example.com/", "new.example.com/")
 	w.google.AddThreat("new.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 	w.eventually("the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
-	searches := len(w.google.Requests("search"))
+	searches := len(w.searches())
 	w.wantPassed("evil.example.com.", dns.TypeA)
-	if n := len(w.google.Requests("search")); n != searches {
+	if n := len(w.searches()); n != searches {
 		t.Error("Expected no search for a name that is in no list any more")
 	}
 	w.wantBlocked("worse.example.com.", dns.TypeA, phishing)
-	if r := w.google.Requests("batchGet"); len(r[1].Versions) != 1 {
+	if r := w.fetches(); len(r[1].Versions) != 1 {
 		t.Errorf("Expected the second request to name the version that is held, got %d versions", len(r[1].Versions))
 	}
 }
 
-func TestSinkhole(t *testing.T) {
-	w := newWorld(t)
+func sinkhole(t *testing.T, w *world) {
 	w.threaten("evil.example.com/")
 	w.start(w.corefile("respond sinkhole 192.0.2.66 2001:db8::66"))
 	w.updated(1)
@@ -145,8 +177,7 @@ func TestSinkhole(t *testing.T) {
 	}
 }
 
-func TestTwoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T) {
-	w := newWorld(t)
+func twoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T, w *world) {
 	w.threaten("evil.example.com/", "evil.example.net/")
 	corefile := w.corefile() + strings.Replace(w.corefile("respond refused", "ttl 10s"), ".:0 {", "example.net:0 {", 1)
 	w.start(corefile)
@@ -161,10 +192,10 @@ func TestTwoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T) {
 			t.Errorf("Reload %d: Expected the other block's own answer, got\n%v", i, m)
 		}
 	}
-	if n := len(w.google.Requests("batchGet")); n != 1 {
+	if n := len(w.fetches()); n != 1 {
 		t.Errorf("Expected one request for lists, got %d", n)
 	}
-	if n := len(w.google.Requests("search")); n != 2 {
+	if n := len(w.searches()); n != 2 {
 		t.Errorf("Expected one search for each name, the cache being kept, got %d", n)
 	}
 	if len(engines.engines) != 1 || len(engines.holdings) != 2 {
@@ -172,8 +203,7 @@ func TestTwoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T) {
 	}
 }
 
-func TestRestartUsesTheListsOnDiskAndDoesNotAskEarly(t *testing.T) {
-	w := newWorld(t)
+func restartUsesTheListsOnDiskAndDoesNotAskEarly(t *testing.T, w *world) {
 	w.threaten("evil.example.com/")
 	w.start(w.corefile())
 	w.updated(1)
@@ -181,13 +211,12 @@ func TestRestartUsesTheListsOnDiskAndDoesNotAskEarly(t *testing.T) {
 	w.google.ClientStarted()
 	w.start(w.corefile())
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	if n := len(w.google.Requests("batchGet")); n != 1 {
+	if n := len(w.fetches()); n != 1 {
 		t.Errorf("Expected no request before the minimum wait has passed, got %d", n-1)
 	}
 }
 
-func TestFailedReloadLeavesNothingBehind(t *testing.T) {
-	w := newWorld(t)
+func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 	w.threaten("evil.example.com/")
 	w.start(w.corefile())
 	w.updated(1)
@@ -218,19 +247,17 @@ func TestFailedReloadLeavesNothingBehind(t *testing.T) {
 	w.eventually("goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
 }
 
-func TestServerThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T) {
-	w := newWorld(t)
+func serverThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T, w *world) {
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
 	w.eventually("the first contact", func() bool { return w.engine().ready.Load() })
 	w.wantPassed("evil.example.com.", dns.TypeA)
-	if n := len(w.google.Requests("batchGet")); n != 1 {
+	if n := len(w.fetches()); n != 1 {
 		t.Errorf("Expected one request, then back-off, got %d", n)
 	}
 }
 
-func TestPrefixesAreAllThatLeaves(t *testing.T) {
-	w := newWorld(t)
+func prefixesAreAllThatLeaves(t *testing.T, w *world) {
 	w.google.SetKey("SECRETKEY")
 	w.threaten("evil.example.com/")
 	w.start(w.corefile("api_key SECRETKEY"))
@@ -239,7 +266,7 @@ func TestPrefixesAreAllThatLeaves(t *testing.T) {
 		w.wantPassed(fmt.Sprintf("host%d.example.org.", i), dns.TypeA)
 	}
 	w.wantBlocked("a.evil.example.com.", dns.TypeA, phishing)
-	searches := w.google.Requests("search")
+	searches := w.searches()
 	if len(searches) != 1 || len(searches[0].Prefixes) != 1 {
 		t.Fatalf("Expected one search for one prefix, got %v", searches)
 	}

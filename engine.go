@@ -21,6 +21,7 @@ const version = "0.1.0"
 type settings struct {
 	key        string
 	endpoint   string // "": Google's
+	protocol   protocol.Version
 	mode       lookup.Mode
 	lists      string // in mode nostorage they only say which threats block
 	maxEntries int    // 0: no limit
@@ -40,31 +41,101 @@ func (s settings) stored() []string {
 	return strings.Fields(s.lists)
 }
 
-// client returns a client of the server. A nil transport is the network.
-func (s settings) client(transport http.RoundTripper) (*protocol.Client, error) {
-	return protocol.NewClient(protocol.Config{
+// clientConfig says how the server is reached. A nil transport is the network.
+func (s settings) clientConfig(transport http.RoundTripper) protocol.Config {
+	return protocol.Config{
 		Endpoint:   s.endpoint,
 		Key:        s.key,
 		UserAgent:  "coredns-safebrowsing/" + version,
 		Resolvers:  strings.Fields(s.resolvers),
 		MaxEntries: s.maxEntries,
 		Transport:  transport,
-	})
+	}
 }
 
-// origin names the server in stored lists.
-func (s settings) origin() string {
+// client returns a client of the server, whose lists are in the database. A nil
+// transport is the network.
+func (s settings) client(database *lookup.Database, transport http.RoundTripper) (protocol.Client, error) {
+	if s.protocol == protocol.Version4 {
+		return protocol.NewV4(s.clientConfig(transport), s.stored(), database.Versions)
+	}
+	return protocol.NewV5(s.clientConfig(transport))
+}
+
+// address is that of the server.
+func (s settings) address() string {
 	if s.endpoint == "" {
 		return protocol.DefaultEndpoint
 	}
 	return s.endpoint
 }
 
+// v4Suffix marks the origin of lists that came by version 4 of the protocol.
+const v4Suffix = " v4"
+
+// origin names the server in stored lists. Lists of either version are in force
+// until the other has fetched them, and version 5 goes on with those of version 4,
+// whose states it takes for its versions ("Migration From V4"). Each version has
+// requests, and so a schedule, of its own.
+func (s settings) origin() updater.Origin {
+	if s.protocol == protocol.Version4 {
+		return updater.Origin{Name: s.address() + v4Suffix, Predecessor: s.address(), Schedule: "schedule-v4.json"}
+	}
+	return updater.Origin{Name: s.address(), Predecessor: s.address() + v4Suffix, Continues: true}
+}
+
+// SplitOrigin returns the address of the server and the version of the protocol
+// by which lists of an origin came.
+func SplitOrigin(origin string) (endpoint string, v protocol.Version) {
+	if endpoint, ok := strings.CutSuffix(origin, v4Suffix); ok {
+		return endpoint, protocol.Version4
+	}
+	return origin, protocol.Version5
+}
+
 // identity is whom a server takes us for. Its rules are for all engines of one
 // identity together, one after the other over reloads.
-type identity struct{ origin, key string }
+type identity struct {
+	address, key string
+	protocol     protocol.Version
+}
 
-func (s settings) identity() identity { return identity{s.origin(), s.key} }
+// inOtherVersion is who asks the same server by the other version of the protocol.
+func (id identity) inOtherVersion() identity {
+	if id.protocol == protocol.Version5 {
+		id.protocol = protocol.Version4
+	} else {
+		id.protocol = protocol.Version5
+	}
+	return id
+}
+
+func (s settings) identity() identity { return identity{s.address(), s.key, s.protocol} }
+
+// checkerConfig says how hosts are decided upon by the version of the protocol. By
+// version 4 one search is under way at a time: requests in parallel give no right
+// to more of them ("Request Frequency"), and prefixes of other queries ride along.
+func (s settings) checkerConfig(database *lookup.Database, searcher lookup.Searcher) lookup.Config {
+	cfg := lookup.Config{
+		Mode:     s.mode,
+		Database: database,
+		Searcher: searcher,
+		Threats:  threatsOf(strings.Fields(s.lists)),
+		Cache:    s.cache,
+	}
+	if s.protocol == protocol.Version4 {
+		cfg.Rule, cfg.AsStored, cfg.Searches = lookup.RuleV4, true, 1
+	}
+	return cfg
+}
+
+// backoff is the rule for searches that fail.
+func (s settings) backoff() updater.SearchBackoff {
+	if s.protocol == protocol.Version4 {
+		return updater.Strict
+	}
+	return updater.Strikes
+}
 
 // threatsOf returns the threats that lists of these names hold. A list whose
 // name is not one of Google's may hold any.
@@ -94,7 +165,7 @@ type engine struct {
 	checker  *lookup.Checker
 	updater  *updater.Updater
 	schedule *updater.Schedule
-	client   *protocol.Client
+	client   protocol.Client
 	reporter *reporter
 	ready    atomic.Bool
 
@@ -107,7 +178,8 @@ type engine struct {
 func newEngine(s settings, edge edge) (*engine, error) {
 	e := &engine{settings: s}
 	e.reporter = newReporter(s, func() { e.ready.Store(true) })
-	client, err := s.client(edge.transport)
+	database := new(lookup.Database)
+	client, err := s.client(database, edge.transport)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +188,6 @@ func newEngine(s settings, edge edge) (*engine, error) {
 	if err != nil {
 		schedule.Distrust() // a crash loop must not become a loop of requests
 	}
-	database := new(lookup.Database)
 	e.client, e.schedule = client, schedule
 	e.updater, err = updater.New(updater.Config{
 		Source:       client,
@@ -132,15 +203,12 @@ func newEngine(s settings, edge edge) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.checker, err = lookup.NewChecker(lookup.Config{
-		Mode:     s.mode,
-		Database: database,
-		Searcher: updater.Pace(client, schedule, e.reporter.report),
-		Threats:  threatsOf(strings.Fields(s.lists)),
-		Cache:    s.cache,
-	})
+	e.checker, err = lookup.NewChecker(s.checkerConfig(database, updater.Pace(client, schedule, s.backoff(), e.reporter.report)))
 	if err != nil {
 		return nil, err
+	}
+	if asked := protocol.V4MaxEntries(s.maxEntries); s.protocol == protocol.Version4 && asked != s.maxEntries {
+		log.Infof("max_entries %d is asked for as %d: version 4 of the protocol knows powers of two from 1024 to 1048576 only", s.maxEntries, asked)
 	}
 	if e.updater.Load() {
 		e.ready.Store(true)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	golog "log"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
@@ -54,40 +56,76 @@ func captureLog(t *testing.T) *logLines {
 	return l
 }
 
+// faulty is a list that only one test at a time has, so that log lines about it are
+// that test's.
+type faulty struct {
+	list   string
+	threat sbv5.ThreatType
+	text   string
+}
+
+// faultyV4 are the lists of version 4, which has no others.
+var faultyV4 = []faulty{
+	{"se-4b", sbv5.ThreatType_SOCIAL_ENGINEERING, phishing},
+	{"mw-4b", sbv5.ThreatType_MALWARE, "malware (Safe Browsing)"},
+	{"uws-4b", sbv5.ThreatType_UNWANTED_SOFTWARE, "unwanted software (Safe Browsing)"},
+	{"uwsa-4b", sbv5.ThreatType_UNWANTED_SOFTWARE, "unwanted software (Safe Browsing)"},
+	{"pha-4b", sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION, "potentially harmful application (Safe Browsing)"},
+}
+
 // Each fault of the server, on the first load and on a partial update: the last
 // good list stays in service, the log says which list and why, and names are
 // answered all the while.
 func TestNoFaultOfTheServerTakesProtectionOrDNSAway(t *testing.T) {
 	lines := captureLog(t)
-	n := 0
-	t.Run("faults", func(t *testing.T) {
-		for name, fault := range protocoltest.ListFaults() {
-			if fault.Delay > 0 || fault.EndlessBody {
-				continue // take minutes or gigabytes over a socket: see package updater
-			}
+	t.Run("v5", func(t *testing.T) {
+		n := 0
+		for name, fault := range bearable(t, protocoltest.ListFaults()) {
 			n++
-			list := fmt.Sprintf("f%d-4b", n)
+			f := faulty{fmt.Sprintf("f%d-4b", n), sbv5.ThreatType_MALWARE, "malware (Safe Browsing)"}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				faultyWorld(t, list, fault, lines)
+				faultyWorld(t, protocol.Version5, f, fault, lines)
 			})
 		}
 	})
-	if n < 15 {
-		t.Errorf("Expected the server to know many faults, got %d", n)
-	}
+	t.Run("v4", func(t *testing.T) {
+		faults := bearable(t, protocoltest.ListFaultsV4())
+		names := slices.Sorted(maps.Keys(faults))
+		for i, f := range faultyV4 {
+			t.Run(f.list, func(t *testing.T) {
+				t.Parallel()
+				for n := i; n < len(names); n += len(faultyV4) {
+					t.Run(names[n], func(t *testing.T) { faultyWorld(t, protocol.Version4, f, faults[names[n]], lines) })
+				}
+			})
+		}
+	})
 }
 
-func faultyWorld(t *testing.T, list string, fault protocoltest.Fault, lines *logLines) {
+// bearable leaves out the faults that take minutes or gigabytes over a socket: see
+// package updater.
+func bearable(t *testing.T, faults map[string]protocoltest.Fault) map[string]protocoltest.Fault {
+	maps.DeleteFunc(faults, func(_ string, f protocoltest.Fault) bool { return f.Delay > 0 || f.EndlessBody })
+	if len(faults) < 15 {
+		t.Errorf("Expected the server to know many faults, got %d", len(faults))
+	}
+	return faults
+}
+
+func faultyWorld(t *testing.T, version protocol.Version, f faulty, fault protocoltest.Fault, lines *logLines) {
 	w := newWorld(t)
+	w.protocol = version
+	list := f.list
 	w.google.SetMinimumWait(list, time.Second)
 	w.publish(list, "evil.example.com/")
-	w.google.AddThreat("evil.example.com/", sbv5.ThreatType_MALWARE)
+	w.google.AddThreat("evil.example.com/", f.threat)
 
 	// On the first load there is nothing yet, and names pass.
-	w.google.Break("batchGet", 1000, fault)
+	before := len(lines.about(list))
+	w.google.Break("", 1000, fault)
 	w.start(w.corefile("lists "+list, "cache 7"))
-	w.eventually("the log line", func() bool { return len(lines.about(list)) > 0 })
+	w.eventually("the log line", func() bool { return len(lines.about(list)) > before })
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	if !w.engine().ready.Load() {
 		t.Error("Expected to be ready after a first contact, however it ended")
@@ -100,14 +138,16 @@ func faultyWorld(t *testing.T, list string, fault protocoltest.Fault, lines *log
 	w.db = t.TempDir()
 	w.start(w.corefile("lists " + list))
 	w.eventually("the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
-	before := len(lines.errorsAbout(list))
+	before = len(lines.errorsAbout(list))
 	w.publish(list, "evil.example.com/", "new.example.com/")
-	w.google.Break("batchGet", 1000, fault)
+	for _, method := range []string{"batchGet", "fetch"} {
+		w.google.Break(method, 1000, fault)
+	}
 	w.eventually("the log line", func() bool {
-		w.wantBlocked("evil.example.com.", dns.TypeAAAA, "malware (Safe Browsing)")
+		w.wantBlocked("evil.example.com.", dns.TypeAAAA, f.text)
 		return len(lines.errorsAbout(list)) > before
 	})
-	w.wantBlocked("evil.example.com.", dns.TypeA, "malware (Safe Browsing)")
+	w.wantBlocked("evil.example.com.", dns.TypeA, f.text)
 	line := lines.errorsAbout(list)[before]
 	if !strings.Contains(line, "in force") || strings.HasSuffix(line, ": <nil>\n") {
 		t.Errorf("Expected a line that says what is in force and why, got %s", line)
@@ -132,7 +172,7 @@ func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
 		t.Errorf("Expected one line about the damaged list, got %q", got)
 	}
 	w.eventually("the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
-	requests := w.google.Requests("batchGet")
+	requests := w.fetches()
 	if last := requests[len(requests)-1]; len(requests) < 2 || len(requests[1].Versions) != 0 {
 		t.Errorf("Expected to ask for the whole list, got %+v", last)
 	}

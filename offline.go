@@ -76,11 +76,11 @@ func rootOf(block caddyfile.ServerBlock) string {
 }
 
 // OpenFolder returns the plugin as it would be with the default properties and
-// the lists in a folder. Key and endpoint may be ""; lists nil are the default
-// ones.
-func OpenFolder(dir, endpoint, key string, lists []string) (*Offline, error) {
+// the lists in a folder, which came by the given version of the protocol. Key and
+// endpoint may be ""; lists nil are the default ones.
+func OpenFolder(dir, endpoint string, v protocol.Version, key string, lists []string) (*Offline, error) {
 	cfg := config{zones: []string{"."}, online: true}
-	cfg.settings = settings{db: dir, endpoint: endpoint, key: key, lists: defaultLists}
+	cfg.settings = settings{db: dir, endpoint: endpoint, protocol: v, key: key, lists: defaultLists}
 	if lists != nil {
 		cfg.lists = strings.Join(lists, " ")
 	}
@@ -102,11 +102,11 @@ func newOffline(cfg config) (o *Offline, err error) {
 	if !cfg.online {
 		return o, nil
 	}
-	client, err := cfg.client(nil)
+	database := new(lookup.Database)
+	client, err := cfg.client(database, nil)
 	if err != nil {
 		return nil, err
 	}
-	database := new(lookup.Database)
 	schedule, err := updater.NewSchedule(nil)
 	if err != nil {
 		return nil, err
@@ -120,10 +120,8 @@ func newOffline(cfg config) (o *Offline, err error) {
 			schedule = read
 		}
 	}
-	o.checker, err = lookup.NewChecker(lookup.Config{
-		Mode: cfg.mode, Database: database, Threats: threatsOf(strings.Fields(cfg.lists)),
-		Searcher: updater.Pace(client, schedule, func(updater.Event) {}),
-	})
+	searcher := updater.Pace(client, schedule, cfg.backoff(), func(updater.Event) {})
+	o.checker, err = lookup.NewChecker(cfg.checkerConfig(database, searcher))
 	if err == nil {
 		o.plugin.engine.Store(&engine{checker: o.checker})
 	}
@@ -141,7 +139,7 @@ func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, erro
 		l, err := store.ReadList(name)
 		switch {
 		case err == nil:
-			lists = append(lists, lookup.List{Name: name, Set: l.Set, LikelySafe: name == globalCache})
+			lists = append(lists, lookup.List{Name: name, Version: l.Version, Set: l.Set, LikelySafe: name == globalCache})
 		case errors.Is(err, fs.ErrNotExist):
 			o.problems = append(o.problems, fmt.Errorf("list %s has not been fetched yet", name))
 		default:
@@ -174,8 +172,14 @@ func (o *Offline) Endpoint() string {
 	if !o.plugin.online {
 		return ""
 	}
-	return o.settings.origin()
+	return o.settings.address()
 }
+
+// Origin says where lists in the folder come from.
+func (o *Offline) Origin() updater.Origin { return o.settings.origin() }
+
+// Protocol returns the version of the protocol that the server is asked by.
+func (o *Offline) Protocol() protocol.Version { return o.settings.protocol }
 
 // Key returns the API key, or "".
 func (o *Offline) Key() string { return o.settings.key }
@@ -217,8 +221,8 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 // Client returns a client of the server, as the plugin would use it, which names
 // itself in the same way. A nil transport is the network. Close it when it is no
 // longer needed.
-func (o *Offline) Client(transport http.RoundTripper) (*protocol.Client, error) {
-	return o.settings.client(transport)
+func (o *Offline) Client(transport http.RoundTripper) (protocol.Client, error) {
+	return o.settings.client(new(lookup.Database), transport)
 }
 
 // Checks reports whether names of the host are for this server block to check:

@@ -72,6 +72,7 @@ var properties = map[string]struct {
 	"api_key":         {1, 1, false, "KEY", (*parser).apiKey},
 	"api_key_file":    {1, 1, false, "FILE", (*parser).apiKeyFile},
 	"endpoint":        {1, 1, false, "URL", (*parser).endpointURL},
+	"protocol":        {1, 1, false, "v5|v4", (*parser).protocolOf},
 	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
 	"max_entries":     {1, 1, false, "COUNT", (*parser).maxEntriesOf},
@@ -154,7 +155,10 @@ func (p *parser) finish() error {
 	if !p.given["db"] {
 		p.db = defaultFolder()
 	}
-	if _, err := p.client(nil); err != nil {
+	if p.settings.protocol == protocol.Version4 && p.mode != lookup.Local {
+		return p.Err("mode realtime and mode nostorage need protocol v5: leave out one of the two lines")
+	}
+	if _, err := p.client(new(lookup.Database), nil); err != nil {
 		return p.Errf("%v", err)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	pkgparse "github.com/coredns/coredns/plugin/pkg/parse"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -40,7 +41,12 @@ func (p *parser) apiKeyFile(args []string) error {
 
 func (p *parser) endpointURL(args []string) error {
 	p.endpoint = strings.TrimSuffix(args[0], "/")
-	_, err := p.client(nil)
+	_, err := protocol.NewV5(p.clientConfig(nil))
+	return err
+}
+
+func (p *parser) protocolOf(args []string) (err error) {
+	p.settings.protocol, err = protocol.ParseVersion(args[0])
 	return err
 }
 

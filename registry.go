@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -25,7 +26,11 @@ func (e edge) schedule(id identity, store *updater.Store, report func(updater.Ev
 	if err != nil {
 		report(updater.Event{Kind: updater.LoadFailed, Err: err})
 	}
-	if last := e.schedules[id]; last != nil {
+	last, other := e.schedules[id], e.schedules[id.inOtherVersion()]
+	switch {
+	case other != nil && !other.Over() && (last == nil || last.Over()):
+		schedule.Succeed(other, last, id.protocol == protocol.Version5)
+	case last != nil:
 		schedule.Follow(last)
 	}
 	if e.schedules != nil {
@@ -153,7 +158,9 @@ func (r *registry) drop(holder *SafeBrowsing) {
 	if id := e.settings.identity(); r.edge.schedules[id] == e.schedule {
 		// Whoever comes next follows the engine that goes on, if there is one: this
 		// one was dropped in a reload that failed.
-		e.schedule.ForgetLists()
+		if r.of(id.inOtherVersion()) == nil { // else that one does, when it has them
+			e.schedule.ForgetLists()
+		}
 		if next := r.of(id); next != nil {
 			r.edge.schedules[id] = next.schedule
 		}

@@ -35,6 +35,8 @@ func (r *reporter) report(e updater.Event) {
 		log.Infof("List %s is in force with %d entries from disk, last updated %s", e.List, e.Entries, moment(e.Updated))
 	case updater.LoadFailed:
 		log.Errorf("Damaged or unreadable, to be fetched again: %v", e.Err)
+	case updater.StartsAnew:
+		log.Infof("List %s came by the other version of the protocol and starts anew: it is in force until it has been fetched in full", e.List)
 	case updater.LockBusy:
 		log.Warningf("Folder %s is in use by another process or by settings that are being replaced: its lists are in force here, but no updates are fetched until it is free", r.settings.db)
 		r.ready()

@@ -30,6 +30,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
@@ -46,6 +47,7 @@ type world struct {
 	endpoint string
 	db       string
 	upstream string
+	protocol protocol.Version
 	instance *caddy.Instance
 }
 
@@ -124,13 +126,14 @@ func (w *world) corefile(properties ...string) string {
 	errors
 	safebrowsing {
 		endpoint %s
+		protocol %s
 		db %s
 		%s
 	}
 	cache
 	forward . %s
 }
-`, w.endpoint, w.db, strings.Join(properties, "\n\t\t"), w.upstream)
+`, w.endpoint, w.protocol, w.db, strings.Join(properties, "\n\t\t"), w.upstream)
 }
 
 // start starts CoreDNS and waits until it has been in touch with the server.
@@ -166,7 +169,7 @@ func (w *world) stop() {
 	engines.mu.Lock() // the process ends, and with it what it remembered
 	defer engines.mu.Unlock()
 	for id := range engines.edge.schedules {
-		if id.origin == w.endpoint {
+		if id.address == w.endpoint {
 			delete(engines.edge.schedules, id)
 		}
 	}
@@ -263,8 +266,18 @@ func (w *world) eventually(what string, done func() bool) {
 func (w *world) updated(n int) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%d updates", n), func() bool {
-		return len(w.google.Requests("batchGet")) >= n && w.engine().ready.Load()
+		return len(w.fetches()) >= n && w.engine().ready.Load()
 	})
+}
+
+// fetches and searches return the requests of a method, in whichever version of the
+// protocol.
+func (w *world) fetches() []protocoltest.Request {
+	return append(w.google.Requests("batchGet"), w.google.Requests("fetch")...)
+}
+
+func (w *world) searches() []protocoltest.Request {
+	return append(w.google.Requests("search"), w.google.Requests("find")...)
 }
 
 // engine returns the engine that asks this world's server, or nil.

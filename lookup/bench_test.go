@@ -59,7 +59,7 @@ var cleanNames = sync.OnceValue(func() []string {
 
 // isClean reports whether no suffix that Check looks at is in a list.
 func isClean(h Host) bool {
-	for _, start := range h.suffixStarts(nil) {
+	for _, start := range h.suffixStarts(nil, RuleV5) {
 		hash := HashExpression(h.name[start:] + "/")
 		if match(benchLists(), &hash, false) != nil {
 			return false

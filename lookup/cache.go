@@ -1,6 +1,10 @@
 package lookup
 
 import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,25 +19,49 @@ const maxVerdictAge = 30 * time.Minute
 // confirmed is the server's answer about one prefix.
 type confirmed struct {
 	asked   time.Time
-	life    time.Duration
-	threats []ThreatHash // none: the server knows no threat behind this prefix
+	life    time.Duration // for full hashes that threats does not name
+	threats []ThreatHash  // none: the server knows no threat behind this prefix
 }
 
-// fresh reports whether the answer may be used at now. The wall clock and the
-// monotonic clock must both agree: the one may be set back, the other stands
-// still while a machine sleeps.
-func (c confirmed) fresh(now time.Time) bool {
-	return now.Sub(c.asked) <= c.life && now.Round(0).Sub(c.asked.Round(0)) <= c.life
+// live reports whether a life that began with the answer lasts at now. The wall
+// clock and the monotonic clock must both agree: the one may be set back, the
+// other stands still while a machine sleeps.
+func (c confirmed) live(life time.Duration, now time.Time) bool {
+	return now.Sub(c.asked) <= life && now.Round(0).Sub(c.asked.Round(0)) <= life
+}
+
+// answers reports whether the answer may be used for a full hash at now. A threat
+// that has been told of it and has expired must be asked about again, even while
+// the rest of the answer lasts ("Caching" of the Update API; where there is one
+// life for all, as in version 5, it makes no difference).
+func (c confirmed) answers(hash FullHash, now time.Time) bool {
+	listed := false
+	for _, t := range c.threats {
+		if t.Hash == hash {
+			if !c.live(t.Life, now) {
+				return false
+			}
+			listed = true
+		}
+	}
+	return listed || c.live(c.life, now)
 }
 
 // cache keeps what the server said about each prefix, also when it said
 // nothing. Expiry is checked on reading. Safe for concurrent use.
 type cache struct {
 	answers *lru.Cache[Prefix, confirmed]
-	// threatsUntil is when the last cached threat expires, in nanoseconds of
-	// the Unix clock, or 0. Until then a prefix must be looked up here even if
-	// no list holds it any more ("Local List Mode": the cache comes first).
-	threatsUntil atomic.Int64
+	sizes   atomic.Uint64 // bit n is set if there may be an answer about a prefix of n bytes
+
+	// threats has a bit for each value of the first 16 bits of a full hash. It is
+	// set if a threat so beginning may be cached: such a host must be looked up here
+	// even if no list holds it any more ("Local List Mode": the cache comes first).
+	// Reading it takes no lock and no look at the clock.
+	threats    [1 << 16 / 64]atomic.Uint64
+	threatened atomic.Bool // a bit of threats is set
+
+	mu           sync.Mutex // held while bits of threats change
+	threatsUntil time.Time  // when the last cached threat expires, or zero; guarded by mu
 }
 
 func newCache(capacity int) (*cache, error) {
@@ -41,47 +69,82 @@ func newCache(capacity int) (*cache, error) {
 	return &cache{answers: answers}, err
 }
 
-// get returns the fresh answer about a prefix.
-func (c *cache) get(p Prefix, now time.Time) (confirmed, bool) {
-	answer, ok := c.answers.Get(p)
-	if !ok {
-		return confirmed{}, false
-	}
-	if !answer.fresh(now) {
-		c.answers.Remove(p)
-		return confirmed{}, false
-	}
-	return answer, true
-}
-
-// put keeps the answer about p for its life, one with threats no longer than
-// maxVerdictAge.
-func (c *cache) put(p Prefix, answer confirmed) {
-	if len(answer.threats) > 0 {
-		answer.life = min(answer.life, maxVerdictAge)
-		until := answer.asked.Add(answer.life).UnixNano()
-		for old := c.threatsUntil.Load(); old < until && !c.threatsUntil.CompareAndSwap(old, until); {
-			old = c.threatsUntil.Load()
+// get returns the answer that may be used for a full hash: of several, about
+// prefixes of different lengths, the youngest.
+func (c *cache) get(hash FullHash, now time.Time) (answer confirmed, ok bool) {
+	for sizes := c.sizes.Load(); sizes != 0; sizes &= sizes - 1 {
+		a, found := c.answers.Get(hash.Prefix(bits.TrailingZeros64(sizes)))
+		if found && (!ok || a.asked.After(answer.asked)) {
+			answer, ok = a, true
 		}
 	}
-	if answer.life > 0 {
-		c.answers.Add(p, answer)
+	return answer, ok && answer.answers(hash, now)
+}
+
+// put keeps the answer about p for its life, and threats no longer than
+// maxVerdictAge. Either way the one before counts no more.
+func (c *cache) put(p Prefix, answer confirmed) {
+	answer.threats = slices.Clone(answer.threats)
+	longest := answer.life
+	for i := range answer.threats {
+		t := &answer.threats[i]
+		t.Life = min(t.Life, maxVerdictAge)
+		longest = max(longest, t.Life)
+	}
+	if longest <= 0 {
+		c.answers.Remove(p)
+		return
+	}
+	c.mark(answer)
+	c.sizes.Or(1 << len(p))
+	c.answers.Add(p, answer)
+}
+
+// mark sets the bits of the threats of an answer, and clears all before if none of
+// the threats cached before is live.
+func (c *cache) mark(answer confirmed) {
+	if len(answer.threats) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clearExpired(answer.asked)
+	c.threatened.Store(true)
+	for _, t := range answer.threats {
+		word, bit := threatBit(&t.Hash)
+		c.threats[word].Or(bit)
+		if until := answer.asked.Add(t.Life); until.After(c.threatsUntil) {
+			c.threatsUntil = until
+		}
 	}
 }
 
-// holdsThreats reports whether a fresh threat may be in the cache. While none
-// is, which is nearly always, it costs one load and no look at the clock.
-func (c *cache) holdsThreats() bool {
-	until := c.threatsUntil.Load()
-	if until == 0 {
-		return false
-	}
-	if time.Now().UnixNano() > until {
-		c.threatsUntil.CompareAndSwap(until, 0)
-		return false
-	}
-	return true
+// sweep clears the bits if no cached threat is live at now.
+func (c *cache) sweep(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clearExpired(now)
 }
 
-// has reports whether the cache holds an answer about p, fresh or not.
-func (c *cache) has(p Prefix) bool { return c.answers.Contains(p) }
+// clearExpired is sweep for callers that hold mu.
+func (c *cache) clearExpired(now time.Time) {
+	if c.threatsUntil.IsZero() || !now.After(c.threatsUntil) {
+		return
+	}
+	for i := range c.threats {
+		c.threats[i].Store(0)
+	}
+	c.threatened.Store(false)
+	c.threatsUntil = time.Time{}
+}
+
+func threatBit(hash *FullHash) (word int, bit uint64) {
+	n := binary.BigEndian.Uint16(hash[:])
+	return int(n / 64), 1 << (n % 64)
+}
+
+// mayThreaten reports whether a threat with this full hash may be cached.
+func (c *cache) mayThreaten(hash *FullHash) bool {
+	word, bit := threatBit(hash)
+	return c.threats[word].Load()&bit != 0
+}

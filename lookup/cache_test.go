@@ -60,8 +60,8 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 				if _, candidates := c.Check(FromQname("example.com.")); candidates == nil {
 					t.Error("a nanosecond later the answer is still used")
 				}
-				if c.cache.answers.Len() != 0 {
-					t.Error("the old answer has not been removed")
+				if answer, ok := c.cache.get(HashExpression("example.com/"), time.Now()); ok {
+					t.Errorf("the cache still answers %+v", answer)
 				}
 			})
 		})
@@ -94,7 +94,8 @@ func TestCacheBeatsTheLists(t *testing.T) {
 		srv := &server{t: t}
 		srv.knows(5*time.Minute, isThreat("example.com/", SocialEngineering))
 		c := checkerOf(t, Config{Database: database, Searcher: srv})
-		if c.cache.holdsThreats() {
+		hash := HashExpression("example.com/")
+		if c.cache.mayThreaten(&hash) || c.cache.threatened.Load() {
 			t.Error("an empty cache holds threats")
 		}
 		first := decide(t, c, "www.example.com.")
@@ -109,17 +110,20 @@ func TestCacheBeatsTheLists(t *testing.T) {
 		if got := decide(t, c, "www.example.com."); got != want {
 			t.Errorf("without lists: %+v, want %+v", got, want)
 		}
+		if got := decide(t, c, "www.example.net."); got != (Decision{}) {
+			t.Errorf("another name without lists: %+v, want nothing", got)
+		}
 
 		time.Sleep(5 * time.Minute)
-		if !c.cache.holdsThreats() {
+		if c.cache.sweep(time.Now()); !c.cache.mayThreaten(&hash) || !c.cache.threatened.Load() {
 			t.Error("the cache lost its threat before the end")
 		}
 		time.Sleep(1 * time.Nanosecond)
-		if c.cache.holdsThreats() || c.cache.threatsUntil.Load() != 0 {
-			t.Error("the cache still holds threats when they have expired")
-		}
 		if got := decide(t, c, "www.example.com."); got != (Decision{}) {
 			t.Errorf("after its life: %+v, want nothing", got)
+		}
+		if c.cache.mayThreaten(&hash) || c.cache.threatened.Load() || !c.cache.threatsUntil.IsZero() {
+			t.Error("the cache still holds threats when they have expired")
 		}
 		if n := len(srv.searches()); n != 1 {
 			t.Errorf("%d searches, want 1", n)
@@ -133,22 +137,37 @@ func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		threats := []ThreatHash{isThreat("example.com/", Malware)}
-		for i, life := range []time.Duration{time.Minute, 3 * time.Minute, 2 * time.Minute} {
-			cache.put(Prefix{byte(i)}, confirmed{asked: time.Now(), life: life, threats: threats})
+		hash, other := HashExpression("example.com/"), HashExpression("example.org/")
+		put := func(size int, life time.Duration) {
+			threat := lasting(life, isThreat("example.com/", Malware))
+			cache.put(hash.Prefix(size), confirmed{asked: time.Now(), life: life, threats: []ThreatHash{threat}})
 		}
-		cache.put(Prefix{9}, confirmed{asked: time.Now(), life: time.Hour})
+		put(4, time.Minute)
+		put(5, 3*time.Minute)
+		put(6, 2*time.Minute)
+		cache.put(other.Prefix(4), confirmed{asked: time.Now(), life: time.Hour})
 		time.Sleep(3 * time.Minute)
-		if !cache.holdsThreats() {
+		cache.sweep(time.Now())
+		if !cache.mayThreaten(&hash) {
 			t.Error("the longest-lived threat is not looked for")
 		}
-		time.Sleep(1 * time.Nanosecond)
-		if cache.holdsThreats() {
+		if cache.mayThreaten(&other) {
 			t.Error("an answer without threats counts as one")
 		}
-		cache.put(Prefix{1}, confirmed{asked: time.Now(), life: 1, threats: threats})
-		if !cache.holdsThreats() {
+		time.Sleep(1 * time.Nanosecond)
+		cache.sweep(time.Now())
+		if cache.mayThreaten(&hash) {
+			t.Error("the threats are looked for when all have expired")
+		}
+		put(4, 1)
+		if !cache.mayThreaten(&hash) {
 			t.Error("a new threat is not looked for")
+		}
+		time.Sleep(2 * time.Nanosecond)
+		threat := lasting(time.Minute, isThreat("example.org/", Malware))
+		cache.put(other.Prefix(4), confirmed{asked: time.Now(), threats: []ThreatHash{threat}})
+		if cache.mayThreaten(&hash) || !cache.mayThreaten(&other) {
+			t.Error("the next threat does not take the place of those that have expired")
 		}
 	})
 }
@@ -254,7 +273,7 @@ func TestForeignFullHashesCountForNothing(t *testing.T) {
 	if got := decide(t, c, "foreign.example."); got != (Decision{By: ByList}) {
 		t.Errorf("what was not: %+v, want safe by list", got)
 	}
-	if c.cache.has(HashExpression(foreign).Prefix()) {
+	if c.cache.answers.Contains(HashExpression(foreign).Prefix(4)) {
 		t.Error("a prefix that was not asked for is cached")
 	}
 

@@ -26,15 +26,19 @@ const MaxPrefixes = 30
 // that must not be enforced have been left out by the Searcher.
 type Answer struct {
 	Threats []ThreatHash
-	// Life is how long the answer may be used, for every prefix that was
-	// asked. Zero: for this once only.
+	// Life is how long the answer may be used, for every prefix that was asked,
+	// but for the full hashes in Threats. Zero: for this once only.
 	Life time.Duration
+	// MinimumWait is before the server may be asked again; zero: none given.
+	MinimumWait time.Duration
 }
 
-// ThreatHash is a full hash that the server lists.
+// ThreatHash is a full hash that the server lists. An answer may hold several of
+// one hash, each with other threats.
 type ThreatHash struct {
 	Hash    FullHash
 	Threats Threats
+	Life    time.Duration // for which this may be used; zero: for this once only
 }
 
 // ErrBackoff says that the server must not be asked now.
@@ -68,12 +72,18 @@ type Config struct {
 	Cache    int       // prefixes whose answers are kept; zero: 100,000
 	// Timeout bounds one search; zero: 10 s. It is not how long a query waits.
 	Timeout  time.Duration
-	Searches int // at most so many searches are under way; zero: 16
+	Searches int  // at most so many searches are under way; zero: 16
+	Rule     Rule // which suffixes of a host are candidates; zero: RuleV5
+	// AsStored has prefixes asked in the length that the lists hold. Otherwise they
+	// are of four bytes.
+	AsStored bool
 }
 
 // Checker decides on hosts. Use NewChecker. It is safe for concurrent use.
 type Checker struct {
 	mode     Mode
+	rule     Rule
+	asStored bool
 	database *Database
 	searcher Searcher
 	threats  Threats
@@ -107,6 +117,8 @@ func NewChecker(cfg Config) (*Checker, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Checker{
 		mode:     cfg.Mode,
+		rule:     cfg.Rule,
+		asStored: cfg.AsStored,
 		database: cfg.Database,
 		searcher: cfg.Searcher,
 		threats:  cmp.Or(cfg.Threats, AllThreats),
@@ -137,9 +149,10 @@ type Candidates struct {
 }
 
 type candidate struct {
-	hash  FullHash
-	start int    // of the expression in the host
-	list  string // that holds the prefix; "": none does, the mode asks anyway
+	hash   FullHash
+	prefix Prefix // that is asked for
+	start  int    // of the expression in the host
+	list   string // that holds the prefix; "": none does, the mode asks anyway
 }
 
 // First returns the list and the expression of the first candidate. The list is
@@ -150,33 +163,47 @@ func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].star
 
 // Check decides on a host without asking anyone ("Local List Mode", steps 1 to
 // 4). If candidates are returned the decision waits for Confirm. For a host in
-// no list it takes no lock, but while a confirmed threat is in the cache, and, up
-// to six labels, does not allocate.
+// no list it takes no lock and, up to ten labels, does not allocate.
 func (c *Checker) Check(h Host) (Decision, *Candidates) {
+	h = h.by(c.rule)
 	lists := c.database.Lists()
-	threats := c.cache.holdsThreats()
-	if len(lists) == 0 && !threats && c.mode == Local || !h.Public() {
+	if !h.Public() {
 		return Decision{}, nil
 	}
-	if c.mode != Local {
-		return c.suspect(h, lists, !likelySafe(h, lists))
+	if len(lists) == 0 && c.mode == Local {
+		return c.unlisted(h), nil
 	}
-	var startBuf [maxExpressions]int
+	if c.mode != Local {
+		return c.suspect(h, lists, !c.likelySafe(h, lists))
+	}
+	var startBuf [maxUnasked]int
 	var nameBuf [maxHost + 1]byte
 	name := append(append(nameBuf[:0], h.name...), '/')
-	for _, start := range h.suffixStarts(startBuf[:0]) {
+	for _, start := range h.suffixStarts(startBuf[:0], c.rule) {
 		hash := FullHash(sha256.Sum256(name[start:]))
-		if match(lists, &hash, false) != nil || threats && c.cache.has(hash.Prefix()) {
+		if match(lists, &hash, false) != nil || c.cache.mayThreaten(&hash) {
 			return c.suspect(h, lists, false)
 		}
 	}
 	return Decision{By: ByList}, nil
 }
 
+// unlisted decides on a host while there is no list: only a threat that is cached
+// leads to a look at the cache, and but for that nobody knows the host.
+func (c *Checker) unlisted(h Host) Decision {
+	if !c.cache.threatened.Load() {
+		return Decision{}
+	}
+	if decision, _ := c.suspect(h, nil, false); decision.By == ByCache {
+		return decision
+	}
+	return Decision{}
+}
+
 // likelySafe reports whether an expression of the host is in a list of those
 // that are likely safe.
-func likelySafe(h Host, lists []List) bool {
-	for _, start := range h.starts() {
+func (c *Checker) likelySafe(h Host, lists []List) bool {
+	for _, start := range h.starts(c.rule) {
 		hash := HashExpression(h.name[start:] + "/")
 		if match(lists, &hash, true) != nil {
 			return true
@@ -191,19 +218,17 @@ func (c *Checker) suspect(h Host, lists []List, all bool) (Decision, *Candidates
 	decision := Decision{By: ByList}
 	now := time.Now()
 	found := &Candidates{host: h}
-	for _, start := range h.starts() {
+	for _, start := range h.starts(c.rule) {
 		next := candidate{hash: HashExpression(h.name[start:] + "/"), start: start}
-		if list := match(lists, &next.hash, false); list != nil {
-			next.list = list.Name
-		}
+		next.list, next.prefix = c.prefixOf(lists, next.hash)
 		// The cache comes before the lists: a threat confirmed a minute ago is
 		// one still, even if an update has just dropped its prefix.
-		if answer, ok := c.cache.get(next.hash.Prefix(), now); ok {
+		if answer, ok := c.cache.get(next.hash, now); ok {
 			decision.By = ByCache
-			if threat := c.threatIn(answer, next.hash); threat != NoThreat {
+			if threat, life := c.threatIn(answer, next.hash); threat != NoThreat {
 				return Decision{
 					Verdict: Unsafe, By: ByCache, Threat: threat, List: next.list,
-					Expression: h.name[start:] + "/", Expires: answer.asked.Add(answer.life),
+					Expression: h.name[start:] + "/", Expires: answer.asked.Add(life),
 				}, nil
 			}
 			continue
@@ -212,20 +237,40 @@ func (c *Checker) suspect(h Host, lists []List, all bool) (Decision, *Candidates
 			found.all = append(found.all, next)
 		}
 	}
-	if len(found.all) == 0 {
-		return decision, nil
+	if len(found.all) > 0 {
+		return Decision{Verdict: Unsure, By: ByList}, found
 	}
-	return Decision{Verdict: Unsure, By: ByList}, found
+	if decision.By == ByList {
+		c.cache.sweep(now) // a threat that has expired may have led here
+	}
+	return decision, nil
+}
+
+// prefixOf returns the first list that holds a prefix of hash, or "", and the
+// prefix to ask the server for: the shortest that is held, if that is asked in
+// the length as it is stored.
+func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) {
+	size := len(hash)
+	for i := range lists {
+		if n := lists[i].Set.Match(&hash); n > 0 && !lists[i].LikelySafe {
+			list, size = cmp.Or(list, lists[i].Name), min(size, n)
+		}
+	}
+	if list == "" || !c.asStored {
+		size = minPrefix
+	}
+	return list, hash.Prefix(size)
 }
 
 // threatIn returns the threat that the answer tells of hash, if it is one of
-// those that the operator wants to be protected from. The list that matched
-// does not matter: the server may name another threat.
-func (c *Checker) threatIn(answer confirmed, hash FullHash) Threat {
+// those that the operator wants to be protected from, and how long that may be
+// acted on. The list that matched does not matter: the server may name another
+// threat.
+func (c *Checker) threatIn(answer confirmed, hash FullHash) (Threat, time.Duration) {
 	for _, t := range answer.threats {
 		if t.Hash == hash && t.Threats&c.threats != 0 {
-			return (t.Threats & c.threats).first()
+			return (t.Threats & c.threats).first(), min(t.Life, maxVerdictAge)
 		}
 	}
-	return NoThreat
+	return NoThreat, 0
 }

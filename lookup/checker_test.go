@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -18,8 +19,9 @@ func (f searchFunc) Search(ctx context.Context, prefixes []Prefix) (Answer, erro
 
 // server is a Searcher that knows the rules of "Local List Mode" and fails the
 // test when the Checker breaks one: it wants 1 to MaxPrefixes prefixes, each
-// once, and none whose last answer may still be used. OnSearch answers; nil
-// means that nothing is known.
+// once, and none whose last answer may still be used for every full hash.
+// OnSearch answers; nil means that nothing is known. A threat that has no life of
+// its own gets that of the answer.
 type server struct {
 	t        testing.TB
 	OnSearch func(ctx context.Context, prefixes []Prefix) (Answer, error)
@@ -35,6 +37,10 @@ func (s *server) Search(ctx context.Context, prefixes []Prefix) (Answer, error) 
 		return Answer{}, nil
 	}
 	answer, err := s.OnSearch(ctx, prefixes)
+	answer.Threats = slices.Clone(answer.Threats)
+	for i := range answer.Threats {
+		answer.Threats[i].Life = cmp.Or(answer.Threats[i].Life, answer.Life)
+	}
 	if err == nil && answer.Life > 0 {
 		s.keep(prefixes, answer)
 	}
@@ -66,8 +72,10 @@ func (s *server) keep(prefixes []Prefix, answer Answer) {
 	}
 	for _, p := range prefixes {
 		life := answer.Life
-		if slices.ContainsFunc(answer.Threats, func(t ThreatHash) bool { return t.Hash.Prefix() == p }) {
-			life = min(life, maxVerdictAge)
+		for _, t := range answer.Threats {
+			if p.begins(t.Hash) {
+				life = min(life, t.Life, maxVerdictAge)
+			}
 		}
 		s.fresh[p] = time.Now().Add(life)
 	}
@@ -85,7 +93,7 @@ func (s *server) knows(life time.Duration, threats ...ThreatHash) {
 	s.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
 		answer := Answer{Life: life}
 		for _, t := range threats {
-			if slices.Contains(prefixes, t.Hash.Prefix()) {
+			if slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.begins(t.Hash) }) {
 				answer.Threats = append(answer.Threats, t)
 			}
 		}
@@ -104,6 +112,12 @@ func isThreat(expression string, threats ...Threat) ThreatHash {
 	for _, threat := range threats {
 		t.Threats = t.Threats.With(threat)
 	}
+	return t
+}
+
+// lasting gives a threat a life of its own.
+func lasting(life time.Duration, t ThreatHash) ThreatHash {
+	t.Life = life
 	return t
 }
 

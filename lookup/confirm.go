@@ -35,10 +35,9 @@ func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmati
 	wait := &Confirmation{checker: c, candidates: candidates}
 	refused := false
 	for _, candidate := range candidates.all {
-		prefix := candidate.hash.Prefix()
-		s := c.asked[prefix]
+		s := c.asked[candidate.prefix]
 		if s == nil {
-			s = c.answered(prefix)
+			s = c.answered(candidate.hash)
 		}
 		if s == nil && !c.closed && admit != nil {
 			refused, admit = !admit(), nil
@@ -50,7 +49,7 @@ func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmati
 		case refused:
 			s = failed(ErrLimited)
 		default:
-			s = c.enqueue(prefix)
+			s = c.enqueue(candidate.prefix)
 		}
 		wait.searches = append(wait.searches, s)
 	}
@@ -58,10 +57,10 @@ func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmati
 	return wait
 }
 
-// answered returns a finished search if the answer about a prefix has come in
+// answered returns a finished search if the answer about a full hash has come in
 // since Check looked. The caller holds mu.
-func (c *Checker) answered(prefix Prefix) *search {
-	answer, ok := c.cache.get(prefix, time.Now())
+func (c *Checker) answered(hash FullHash) *search {
+	answer, ok := c.cache.get(hash, time.Now())
 	if !ok {
 		return nil
 	}
@@ -151,7 +150,7 @@ func (c *Checker) ask(prefixes []Prefix) (answer Answer, err error) {
 // only returns the answer with the threats behind p: the server sometimes
 // sends full hashes that nobody asked for, and they count for nothing.
 func (c confirmed) only(p Prefix) confirmed {
-	c.threats = slices.DeleteFunc(slices.Clone(c.threats), func(t ThreatHash) bool { return t.Hash.Prefix() != p })
+	c.threats = slices.DeleteFunc(slices.Clone(c.threats), func(t ThreatHash) bool { return !p.begins(t.Hash) })
 	return c
 }
 
@@ -197,11 +196,11 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 			}
 			continue
 		}
-		if threat := w.checker.threatIn(s.answer, candidate.hash); threat != NoThreat {
+		if threat, life := w.checker.threatIn(s.answer, candidate.hash); threat != NoThreat {
 			return Decision{
 				Verdict: Unsafe, By: ByServer, Threat: threat, List: candidate.list,
 				Expression: w.candidates.expression(i),
-				Expires:    s.answer.asked.Add(min(s.answer.life, maxVerdictAge)),
+				Expires:    s.answer.asked.Add(life),
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func TestConfirmationsOfOnePrefixShareASearch(t *testing.T) {
 // named returns the name, and the expression, of host i, which has no other.
 func named(i int) string     { return fmt.Sprintf("h%d.example.", i) }
 func expressed(i int) string { return fmt.Sprintf("h%d.example/", i) }
-func prefixOf(i int) Prefix  { return HashExpression(expressed(i)).Prefix() }
+func prefixOf(i int) Prefix  { return HashExpression(expressed(i)).Prefix(4) }
 func manyExpressed(n int) (all []string) {
 	for i := range n {
 		all = append(all, expressed(i))
@@ -203,7 +203,7 @@ func TestSearchOutlivesItsWaiters(t *testing.T) {
 
 func TestKnownThreatBeatsALateSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		late := HashExpression("www.example.com/").Prefix()
+		late := HashExpression("www.example.com/").Prefix(4)
 		srv := &server{t: t}
 		srv.OnSearch = func(ctx context.Context, prefixes []Prefix) (Answer, error) {
 			if slices.Contains(prefixes, late) {
@@ -402,6 +402,9 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 		}
 		if prefixes[0][0]%2 == 0 {
 			answer.Life = time.Nanosecond
+			for i := range answer.Threats {
+				answer.Threats[i].Life = time.Nanosecond
+			}
 		}
 		return answer, nil
 	}

@@ -4,8 +4,9 @@ import "sync/atomic"
 
 // List is a named set of prefixes. It is immutable.
 type List struct {
-	Name string
-	Set  *PrefixSet
+	Name    string
+	Version []byte // opaque, given by the server; searches may have to tell it
+	Set     *PrefixSet
 	// LikelySafe says that it holds hosts that are likely safe, as Google's
 	// global cache does, and not ones that may be unsafe.
 	LikelySafe bool
@@ -28,6 +29,16 @@ func (d *Database) Lists() []List {
 		return *lists
 	}
 	return nil
+}
+
+// Versions returns the versions of the lists in force that have one.
+func (d *Database) Versions() (all [][]byte) {
+	for _, l := range d.Lists() {
+		if len(l.Version) > 0 {
+			all = append(all, l.Version)
+		}
+	}
+	return all
 }
 
 // match returns the first list that holds the prefix of hash, of those that are

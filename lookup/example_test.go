@@ -29,8 +29,9 @@ func (s badServer) Search(_ context.Context, prefixes []lookup.Prefix) (lookup.A
 	hash := lookup.HashExpression(string(s))
 	for _, p := range prefixes {
 		fmt.Printf("the server is asked for %x\n", p)
-		if p == hash.Prefix() {
-			answer.Threats = append(answer.Threats, lookup.ThreatHash{Hash: hash, Threats: malware.With(lookup.Malware)})
+		if p == hash.Prefix(4) {
+			threat := lookup.ThreatHash{Hash: hash, Threats: malware.With(lookup.Malware), Life: 5 * time.Minute}
+			answer.Threats = append(answer.Threats, threat)
 		}
 	}
 	return answer, nil
@@ -38,9 +39,9 @@ func (s badServer) Search(_ context.Context, prefixes []lookup.Prefix) (lookup.A
 
 func ExampleChecker() {
 	// A list of one prefix of four bytes.
-	prefix := lookup.HashExpression("example.com/").Prefix()
+	prefix := lookup.HashExpression("example.com/").Prefix(4)
 	builder := lookup.NewBuilder(1)
-	if err := builder.Add(prefix[:], len(prefix)); err != nil {
+	if err := builder.Add([]byte(prefix), len(prefix)); err != nil {
 		fmt.Println(err)
 		return
 	}

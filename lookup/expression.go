@@ -10,12 +10,18 @@ import (
 // FullHash is the SHA-256 of an expression.
 type FullHash [sha256.Size]byte
 
-// Prefix is the first four bytes of a full hash: all that ever leaves for the
-// server.
-type Prefix [4]byte
+// Prefix is the first bytes of a full hash, 4 to 32 of them: all that ever leaves
+// for the server. It is 4 bytes wherever the server does not demand more.
+type Prefix string
 
-// Prefix returns the first four bytes.
-func (f FullHash) Prefix() Prefix { return Prefix(f[:4]) }
+// minPrefix is the length of the shortest prefix, in bytes.
+const minPrefix = 4
+
+// Prefix returns the first n bytes, 4 to 32.
+func (f FullHash) Prefix(n int) Prefix { return Prefix(f[:n]) }
+
+// begins reports whether the full hash begins with p.
+func (p Prefix) begins(f FullHash) bool { return string(f[:min(len(p), len(f))]) == string(p) }
 
 // HashExpression returns the SHA-256 of an expression such as "example.com/".
 func HashExpression(expression string) FullHash { return sha256.Sum256([]byte(expression)) }
@@ -50,20 +56,17 @@ func (h Host) Expressions() []string { return h.ExpressionsBy(RuleV5) }
 // slash. RuleV4 does not ask the Public Suffix List: it yields "co.uk/" too, but
 // never the last label alone unless that is the host.
 func (h Host) ExpressionsBy(r Rule) []string {
-	starts := h.starts
-	if r == RuleV4 {
-		starts = h.startsV4
-	}
+	h = h.by(r)
 	var all []string
-	for _, start := range starts() {
+	for _, start := range h.starts(r) {
 		all = append(all, h.name[start:]+"/")
 	}
 	return all
 }
 
-// starts returns where in the name each expression of RuleV5 begins, in the
-// order of Expressions.
-func (h Host) starts() []int {
+// starts returns where in the name each expression begins, in the order of
+// Expressions.
+func (h Host) starts(r Rule) []int {
 	if h.name == "" {
 		return nil
 	}
@@ -74,11 +77,10 @@ func (h Host) starts() []int {
 	if h.ip {
 		return starts
 	}
-	domain, err := publicsuffix.EffectiveTLDPlusOne(h.name)
-	if err != nil { // the name is itself a public suffix, or a single label
+	start, ok := h.shortestParent(r)
+	if !ok { // the name is itself a public suffix, or a single label
 		return starts
 	}
-	start := len(h.name) - len(domain)
 	for range maxParents {
 		if start > 0 || h.partly {
 			starts = append(starts, start)
@@ -86,46 +88,36 @@ func (h Host) starts() []int {
 		if start == 0 {
 			break
 		}
-		start = strings.LastIndexByte(h.name[:start-1], '.') + 1
+		start = h.labelBefore(start)
 	}
 	return starts
 }
 
-// startsV4 is starts for RuleV4: the exact host, and of its last five labels all
-// suffixes but the last label alone.
-func (h Host) startsV4() []int {
-	if h.name == "" {
-		return nil
+// shortestParent returns where the shortest suffix begins that is a candidate: the
+// registrable domain, or by RuleV4 the last two labels.
+func (h Host) shortestParent(r Rule) (start int, ok bool) {
+	if r == RuleV4 {
+		last := h.labelBefore(len(h.name) + 1)
+		return h.labelBefore(last), last > 0
 	}
-	starts := make([]int, 0, maxExpressions)
-	if !h.partly {
-		starts = append(starts, 0)
-	}
-	if h.ip {
-		return starts
-	}
-	start := strings.LastIndexByte(h.name, '.') + 1
-	for range maxParents {
-		if start == 0 {
-			break
-		}
-		start = strings.LastIndexByte(h.name[:start-1], '.') + 1
-		if start > 0 || h.partly {
-			starts = append(starts, start)
-		}
-	}
-	return starts
+	domain, err := publicsuffix.EffectiveTLDPlusOne(h.name)
+	return len(h.name) - len(domain), err == nil
+}
+
+// labelBefore returns the start of the label that ends before start, or 0.
+func (h Host) labelBefore(start int) int {
+	return strings.LastIndexByte(h.name[:max(0, start-1)], '.') + 1
 }
 
 // maxUnasked is the number of labels up to which the Public Suffix List need
-// not be asked about a clean name: the suffixes of two labels and more are
-// then no more than the expressions that it could allow.
-const maxUnasked = 6
+// not be asked about a clean name: all suffixes of two labels and more are
+// looked up, of which those that it allows are some.
+const maxUnasked = 10
 
-// suffixStarts appends to dst the start of every expression that the Public
-// Suffix List could allow, and perhaps of some that it does not: for a name
+// suffixStarts appends to dst the start of every expression that the rule could
+// allow, and perhaps of some that the Public Suffix List does not: for a name
 // that is in no list asking it would be the greater part of the work.
-func (h Host) suffixStarts(dst []int) []int {
+func (h Host) suffixStarts(dst []int, r Rule) []int {
 	if h.ip {
 		return append(dst, 0)
 	}
@@ -140,7 +132,7 @@ func (h Host) suffixStarts(dst []int) []int {
 		}
 		end = start - 1
 	}
-	return append(dst[:0], h.starts()...)
+	return append(dst[:0], h.starts(r)...)
 }
 
 // Public reports whether the host can be known to Safe Browsing at all. Single

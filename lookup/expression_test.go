@@ -104,13 +104,15 @@ func TestQuickStartsAreASupersetOfTheExpressions(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 20_000 {
 		h := FromQname(randomName(random))
-		quick := h.suffixStarts(nil)
-		if len(quick) > maxExpressions {
-			t.Fatalf("%q has %d quick starts, want at most %d", h, len(quick), maxExpressions)
-		}
-		for _, start := range h.starts() {
-			if !slices.Contains(quick, start) {
-				t.Fatalf("quick starts %v of %+v lack %d", quick, h, start)
+		for name, rule := range rules {
+			quick := h.suffixStarts(nil, rule)
+			if most := max(maxUnasked-1, maxExpressions); len(quick) > most {
+				t.Fatalf("%s: %q has %d quick starts, want at most %d", name, h, len(quick), most)
+			}
+			for _, start := range h.starts(rule) {
+				if !slices.Contains(quick, start) {
+					t.Fatalf("%s: quick starts %v of %+v lack %d", name, quick, h, start)
+				}
 			}
 		}
 	}
@@ -134,20 +136,27 @@ func TestCandidatesAreTheListedExpressions(t *testing.T) {
 	}
 	for i := range lists {
 		for _, expression := range lists[i] {
-			listed[HashExpression(expression).Prefix()] = true
+			listed[HashExpression(expression).Prefix(4)] = true
 		}
 	}
 	database := new(Database)
 	database.Publish([]List{listOf("a", lists[0]...), listOf("b", lists[1]...)})
-	c := checkerOf(t, Config{Database: database})
+	for word, rule := range rules {
+		t.Run(word, func(t *testing.T) { compareCandidates(t, random, database, rule, listed) })
+	}
+}
 
+// compareCandidates compares Check of random names with the expressions whose
+// prefixes are listed.
+func compareCandidates(t *testing.T, random *rand.Rand, database *Database, rule Rule, listed map[Prefix]bool) {
+	c := checkerOf(t, Config{Database: database, Rule: rule})
 	suspected := 0
 	for range 20_000 {
 		qname := randomName(random)
 		h := FromQname(qname)
 		var want []string
-		for _, expression := range h.Expressions() {
-			if h.Public() && listed[HashExpression(expression).Prefix()] {
+		for _, expression := range h.ExpressionsBy(rule) {
+			if h.Public() && listed[HashExpression(expression).Prefix(4)] {
 				want = append(want, expression)
 			}
 		}

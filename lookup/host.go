@@ -14,8 +14,19 @@ import (
 // A Host is a value and safe for concurrent use.
 type Host struct {
 	name   string
-	partly bool // name is only the end of what was asked: the labels before it cannot be part of a URL
-	ip     bool // name is an IP literal: it has no parent
+	partly bool   // name is only the end of what was asked: the labels before it cannot be part of a URL
+	ip     bool   // name is an IP literal: it has no parent
+	ipv6   string // the same literal in the canonical form of version 4, if that differs
+}
+
+// by returns the host in the canonical form of a version of the protocol. They
+// differ in IPv6 literals only: version 4 puts those into lower case and knows no
+// addresses that stand for an IPv4 address.
+func (h Host) by(r Rule) Host {
+	if r == RuleV4 && h.ipv6 != "" {
+		return Host{name: h.ipv6, ip: true}
+	}
+	return h
 }
 
 // String returns the canonical host, or "" for the zero Host.
@@ -160,10 +171,11 @@ func parseIPv6(text string) (Host, bool) {
 		b := addr.As16()
 		addr = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	if addr = addr.Unmap(); addr.Is4() {
-		return Host{name: addr.String(), ip: true}, true
+	name := addr.Unmap().String()
+	if !addr.Unmap().Is4() {
+		name = "[" + name + "]"
 	}
-	return Host{name: "[" + addr.String() + "]", ip: true}, true
+	return Host{name: name, ip: true, ipv6: "[" + strings.ToLower(text) + "]"}, true
 }
 
 // parseIPv4 reads one to four numbers, decimal, octal (0…) or hexadecimal

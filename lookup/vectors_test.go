@@ -116,8 +116,8 @@ func TestHashesAreThoseOfTheVectors(t *testing.T) {
 		if got := hex.EncodeToString(hash[:]); got != f[2] {
 			t.Errorf("hash is %s, want %s", got, f[2])
 		}
-		prefix := hash.Prefix()
-		if got := hex.EncodeToString(prefix[:]); got != f[1] {
+		prefix := hash.Prefix(4)
+		if got := hex.EncodeToString([]byte(prefix)); got != f[1] {
 			t.Errorf("prefix is %s, want %s", got, f[1])
 		}
 	})

@@ -62,18 +62,18 @@ type change struct {
 	result   []byte // what the checksum is of, an entry for each
 }
 
-func (c change) update(width int) Update {
+func (c change) update(width int) *Update {
 	sum := sha256.Sum256(entries(width, c.result...))
-	u := Update{Version: []byte("new"), Partial: c.partial, Checksum: sum[:]}
+	u := &Update{Version: []byte("new"), Partial: c.partial, Checksum: sum[:]}
 	if c.removals != nil {
 		var raw []byte
 		for _, index := range c.removals {
 			raw = binary.BigEndian.AppendUint32(raw, index)
 		}
-		u.Removals, u.RemovalCount = bytes.NewReader(raw), len(c.removals)
+		u.Removals = Entries{Width: 4, Count: len(c.removals), Reader: bytes.NewReader(raw)}
 	}
 	if c.add != nil {
-		u.Additions, u.AdditionCount = bytes.NewReader(entries(width, c.add...)), len(c.add)
+		u.Additions = []Entries{{Width: width, Count: len(c.add), Reader: bytes.NewReader(entries(width, c.add...))}}
 	}
 	return u
 }
@@ -135,7 +135,7 @@ func TestApply(t *testing.T) {
 // An update without content, checksum included, says that nothing has changed.
 func TestApplyNothingNew(t *testing.T) {
 	old := heldList(t, "se-4b", 1, 2)
-	l, changed, err := Apply(old, Update{Version: []byte("new"), Partial: true, MinimumWait: time.Hour}, 10)
+	l, changed, err := Apply(old, &Update{Version: []byte("new"), Partial: true, MinimumWait: time.Hour}, 10)
 	if err != nil || changed || l.Set != old.Set || l.Checksum != old.Checksum || string(l.Version) != "new" {
 		t.Errorf("got %v, changed: %t, %v", l, changed, err)
 	}
@@ -147,23 +147,23 @@ func TestApplyNothingNew(t *testing.T) {
 func TestApplyRejects(t *testing.T) {
 	three := []byte{10, 20, 30}
 	broken := errors.New("broken")
-	with := func(c change, alter func(*Update)) Update {
+	with := func(c change, alter func(*Update)) *Update {
 		u := c.update(4)
-		alter(&u)
+		alter(u)
 		return u
 	}
 	nothing := func(*Update) {}
 	tests := []struct {
 		name   string
 		held   []byte // nil: nothing
-		update Update
+		update *Update
 		want   error
 	}{
-		{"an update that is broken by itself", three, Update{Err: broken}, broken},
+		{"an update that is broken by itself", three, &Update{Err: broken}, broken},
 		{"no version", three, with(change{add: three, result: three}, func(u *Update) { u.Version = nil }), ErrMalformed},
-		{"no change without version", three, Update{Partial: true}, ErrMalformed},
+		{"no change without version", three, &Update{Partial: true}, ErrMalformed},
 		{"a partial update of nothing", nil, with(change{partial: true, add: three, result: three}, nothing), ErrMalformed},
-		{"no change of nothing", nil, Update{Version: []byte{1}, Partial: true}, ErrMalformed},
+		{"no change of nothing", nil, &Update{Version: []byte{1}, Partial: true}, ErrMalformed},
 		{"a negative wait", three, with(change{add: three, result: three}, func(u *Update) { u.MinimumWait = -1 }), ErrMalformed},
 		{"a short checksum", three, with(change{add: three, result: three}, func(u *Update) { u.Checksum = u.Checksum[:31] }), ErrMalformed},
 		{"a long checksum", three, with(change{add: three, result: three}, func(u *Update) { u.Checksum = append(u.Checksum, 0) }), ErrMalformed},
@@ -171,7 +171,7 @@ func TestApplyRejects(t *testing.T) {
 		{"additions without checksum", three, with(change{partial: true, add: []byte{1}}, func(u *Update) { u.Checksum = nil }), ErrMalformed},
 		{"removals without checksum", three, with(change{partial: true, removals: []uint32{1}}, func(u *Update) { u.Checksum = nil }), ErrMalformed},
 		{"a full update without checksum", three, with(change{add: three}, func(u *Update) { u.Checksum = nil }), ErrMalformed},
-		{"an empty full update without checksum", three, Update{Version: []byte{1}}, ErrMalformed},
+		{"an empty full update without checksum", three, &Update{Version: []byte{1}}, ErrMalformed},
 		{"another checksum", three, with(change{partial: true, add: []byte{1}, result: []byte{1, 10, 20, 31}}, nothing), ErrChecksum},
 		{"the old checksum", three, with(change{partial: true, add: []byte{1}, result: three}, nothing), ErrChecksum},
 		{"no change, another checksum", three, with(change{partial: true, result: []byte{1}}, nothing), ErrChecksum},
@@ -191,11 +191,11 @@ func TestApplyRejects(t *testing.T) {
 		{"an addition that is held, another removed", three, with(change{partial: true, removals: []uint32{0}, add: []byte{20}, result: []byte{20, 30}}, nothing), ErrMalformed},
 		{"one entry too many in full", nil, with(change{add: []byte{1, 2, 3, 4, 5}, result: []byte{1, 2, 3, 4, 5}}, nothing), ErrMalformed},
 		{"one entry too many in part", three, with(change{partial: true, add: []byte{1, 2}, result: []byte{1, 2, 10, 20, 30}}, nothing), ErrMalformed},
-		{"a count beyond all memory", three, with(change{add: three, result: three}, func(u *Update) { u.AdditionCount = 1 << 40 }), ErrMalformed},
-		{"fewer additions than counted", three, with(change{add: three, result: three}, func(u *Update) { u.AdditionCount = 4 }), ErrMalformed},
-		{"fewer removals than counted", three, with(change{partial: true, removals: []uint32{0}, result: []byte{20, 30}}, func(u *Update) { u.RemovalCount = 2 }), ErrMalformed},
-		{"additions that cannot be read", three, with(change{add: three}, func(u *Update) { u.Additions = iotest.ErrReader(broken) }), broken},
-		{"removals that cannot be read", three, with(change{partial: true, removals: []uint32{0}}, func(u *Update) { u.Removals = iotest.ErrReader(broken) }), broken},
+		{"a count beyond all memory", three, with(change{add: three, result: three}, func(u *Update) { u.Additions[0].Count = 1 << 40 }), ErrMalformed},
+		{"fewer additions than counted", three, with(change{add: three, result: three}, func(u *Update) { u.Additions[0].Count = 4 }), ErrMalformed},
+		{"fewer removals than counted", three, with(change{partial: true, removals: []uint32{0}, result: []byte{20, 30}}, func(u *Update) { u.Removals.Count = 2 }), ErrMalformed},
+		{"additions that cannot be read", three, with(change{add: three}, func(u *Update) { u.Additions[0].Reader = iotest.ErrReader(broken) }), broken},
+		{"removals that cannot be read", three, with(change{partial: true, removals: []uint32{0}}, func(u *Update) { u.Removals.Reader = iotest.ErrReader(broken) }), broken},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -225,7 +225,8 @@ func TestApplyTakesAsManyEntriesAsAllowed(t *testing.T) {
 // Readers may give as little as they like.
 func TestApplyReadsInPieces(t *testing.T) {
 	u := change{partial: true, removals: []uint32{0}, add: []byte{1, 2}, result: []byte{1, 2, 20, 30}}.update(32)
-	u.Additions, u.Removals = iotest.OneByteReader(u.Additions), iotest.HalfReader(iotest.DataErrReader(u.Removals))
+	u.Additions[0].Reader = iotest.OneByteReader(u.Additions[0].Reader)
+	u.Removals.Reader = iotest.HalfReader(iotest.DataErrReader(u.Removals.Reader))
 	if l, _, err := Apply(heldList(t, "gc-32b", 10, 20, 30), u, 4); err != nil || l.Set.Len() != 4 {
 		t.Errorf("got %v, %v", l, err)
 	}

@@ -17,7 +17,7 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 	a.schedule = s
 	err = s.change(func(state *scheduleState) {
 		a.before = state.Fetch
-		wait := Backoff(state.Fetch.Failures+1, s.random())
+		wait := max(Backoff(state.Fetch.Failures+1, s.random()), state.Fetch.Wait)
 		for _, name := range lists {
 			wait = max(wait, state.Lists[name].Wait)
 		}
@@ -32,6 +32,9 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 func (a attempt) cancelled(lists []string, now time.Time) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = a.before
+		if until := now.Add(a.before.Wait); until.After(state.Fetch.NotBefore) {
+			state.Fetch.NotBefore = until
+		}
 		for _, name := range lists {
 			list := state.Lists[name]
 			list.NotBefore = now.Add(max(list.Wait, changedFloor))
@@ -40,18 +43,27 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 	})
 }
 
-// failed notes that the whole fetch failed at now.
-func (a attempt) failed(now time.Time, retryAfter time.Duration) error {
+// failed notes that the whole fetch failed at now, with a wait that the server asked
+// for (0: none). The next update of the doubtful lists must be full.
+func (a attempt) failed(now time.Time, wait time.Duration, doubtful []string) error {
 	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), retryAfter)
+		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), wait)
+		for _, name := range doubtful {
+			list := state.Lists[name]
+			list.Rejected = true
+			state.Lists[name] = list
+		}
 	})
 }
 
-// answered notes that the fetch was answered; clocks has the new clock of each
-// list of it.
-func (a attempt) answered(clocks map[string]ListClock) error {
+// answered notes that the fetch was answered at now, with a minimum wait for all
+// lists (0: none); clocks has the new clock of each list of it.
+func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]ListClock) error {
 	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = Clock{}
+		state.Fetch = Clock{Wait: wait}
+		if wait > 0 {
+			state.Fetch.NotBefore = now.Add(max(wait, waitFloor))
+		}
 		maps.Copy(state.Lists, clocks)
 	})
 }

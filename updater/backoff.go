@@ -35,12 +35,20 @@ const (
 	cappedSearchRuns = 3 // 2^3 × 5 min is 40 min
 )
 
-// searchBackoff returns how long to wait with the next search after failures in
-// a row of which the last was refused or not. v5 publishes no rule for
-// searches. A refusal (status 403 or 429) is taken as strictly as in list
-// updates; other failures pause as Chromium does in its real-time look-ups: 5
-// minutes after the third in a row, doubling to 30 with each one after it.
-func searchBackoff(failures int, refused bool, r float64) time.Duration {
+// SearchBackoff returns how long to wait with the next search after failures in a
+// row, at least one, of which the last was a refusal (status 403 or 429) or not. r
+// is uniform in [0, 1).
+type SearchBackoff func(failures int, refused bool, r float64) time.Duration
+
+// Strict is the SearchBackoff of servers that publish a rule for searches: that of
+// list updates ("Request Frequency", back-off mode).
+func Strict(failures int, _ bool, r float64) time.Duration { return Backoff(failures, r) }
+
+// Strikes is the SearchBackoff of servers that publish no rule for searches, as in
+// version 5. A refusal is taken as strictly as in list updates; other failures
+// pause as Chromium does in its real-time look-ups: 5 minutes after the third in a
+// row, doubling to 30 with each one after it.
+func Strikes(failures int, refused bool, r float64) time.Duration {
 	if refused {
 		return Backoff(failures, r)
 	}

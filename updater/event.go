@@ -10,6 +10,7 @@ const (
 	Loaded        Kind = iota // List is in force, read from disk
 	LoadFailed                // List, or the schedule (List is ""), could not be read from disk: Err
 	LockBusy                  // another process or engine uses the folder; nothing is fetched until it lets go
+	StartsAnew                // List is the predecessor's, see Origin, and in force until it has been fetched in full
 	Fetched                   // a request for lists, List names them all, has ended, with Err or without
 	ListUpdated               // List was applied
 	ListUnchanged             // List was fetched and is as it was

@@ -2,7 +2,9 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 )
@@ -17,27 +19,27 @@ func (u *Updater) update(ctx context.Context) {
 	}
 	attempt, err := u.cfg.Schedule.begin(due, begun)
 	u.saved("", err)
-	updates, err := u.fetch(ctx, due)
+	results, wait, err := u.fetch(ctx, due)
 	now := time.Now()
 	if err != nil && ctx.Err() != nil { // shutting down, which is no failure
 		u.saved("", attempt.cancelled(due, now))
 		return
 	}
-	var results []result
 	if err != nil {
-		u.saved("", attempt.failed(now, retryAfter(err)))
+		u.saved("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(due, err)))
 	} else {
-		results = u.apply(due, updates)
-		u.saved("", attempt.answered(clocks(results, now, u.cfg.Schedule)))
+		u.accept(results)
+		u.saved("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
 	}
 	u.cfg.Report(Event{Kind: Fetched, List: strings.Join(due, ", "), Err: err, Took: now.Sub(begun), Due: u.cfg.Schedule.due(u.cfg.Lists)})
-	for _, r := range results {
-		u.report(r.kind, r.name, r.err)
-	}
 	if err != nil {
 		for _, name := range due {
 			u.report(ListWaiting, name, nil)
 		}
+		return
+	}
+	for _, r := range results {
+		u.report(r.kind, r.list.Name, r.err)
 	}
 }
 
@@ -49,9 +51,10 @@ func (u *Updater) saved(name string, err error) {
 	}
 }
 
-// fetch asks the Source, within the time-out. A Source that panics has failed:
-// it must not take the name server down.
-func (u *Updater) fetch(ctx context.Context, names []string) (updates []Update, err error) {
+// fetch asks the Source, within the time-out, and applies the update of each list
+// as it comes. Nothing is in force yet. A Source that panics has failed: it must
+// not take the name server down.
+func (u *Updater) fetch(ctx context.Context, names []string) (results []result, wait time.Duration, err error) {
 	defer catch(&err)
 	ctx, cancel := context.WithTimeout(ctx, u.cfg.Timeout)
 	defer cancel()
@@ -59,21 +62,44 @@ func (u *Updater) fetch(ctx context.Context, names []string) (updates []Update, 
 	for _, name := range names {
 		wanted = append(wanted, Want{List: name, Version: u.base(name).Version})
 	}
-	updates, err = u.cfg.Source.Fetch(ctx, wanted)
-	if err == nil && len(updates) != len(wanted) {
-		err = fmt.Errorf("%w: %d lists in the answer, asked for %d", ErrMalformed, len(updates), len(wanted))
+	results = make([]result, len(names))
+	wait, err = u.cfg.Source.Fetch(ctx, wanted, func(i int, update *Update) { results[i] = u.apply(names[i], update) })
+	if err != nil {
+		return nil, wait, err
 	}
-	return updates, err
+	for i := range results {
+		r := &results[i]
+		if r.list.Name == "" {
+			return nil, wait, fmt.Errorf("%w: nothing is said of list %s", ErrMalformed, names[i])
+		}
+		r.wait = max(r.wait, wait)
+	}
+	return results, wait, nil
+}
+
+// doubtful returns those of the lists whose versions may be why a server refused a
+// request: it may not know those of its predecessor. They are asked for in full.
+func (u *Updater) doubtful(names []string, err error) (lists []string) {
+	status, ok := errors.AsType[*StatusError](err)
+	if !ok || status.Code != http.StatusBadRequest {
+		return nil
+	}
+	for _, name := range names {
+		if u.base(name).TakenOver {
+			lists = append(lists, name)
+		}
+	}
+	return lists
 }
 
 // base returns what an update of the list may build upon: what is held, unless
-// the last update failed its checks. Then nothing is, so that a full update is
+// the last update failed its checks or the server knows nothing of it. Then nothing is, so that a full update is
 // asked for and nothing else is taken.
 func (u *Updater) base(name string) List {
-	if u.cfg.Schedule.list(name).Rejected {
-		return List{Name: name}
+	if l := u.lists[name]; !l.startsAnew() && !u.cfg.Schedule.list(name).Rejected {
+		return l
 	}
-	return u.lists[name]
+	return List{Name: name}
 }
 
 func catch(err *error) {
@@ -84,37 +110,42 @@ func catch(err *error) {
 
 // result is what became of one list of an answer.
 type result struct {
-	name string
+	list List // the new content; of a ListRejected only the name
 	kind Kind
 	wait time.Duration // minimum wait that the server gave; 0: none
 	err  error         // of ListRejected
 }
 
-// apply applies each update to its list and publishes the lists that result. A
-// list that is rejected stays as it was and does not keep the others back.
-func (u *Updater) apply(names []string, updates []Update) []result {
-	results := make([]result, len(names))
-	for i, name := range names {
-		r := result{name: name, kind: ListUnchanged, wait: max(0, updates[i].MinimumWait)}
-		l, changed, err := applyCaught(u.base(name), updates[i], u.cfg.MaxEntries)
-		switch {
-		case err != nil:
-			r.kind, r.err = ListRejected, err
-		case changed:
-			r.kind = ListUpdated
-			u.lists[name] = l
-			u.saved(name, u.save(l))
-		default:
-			u.lists[name] = l
-		}
-		u.cfg.Schedule.remember(u.lists[name])
-		results[i] = r
+// apply applies an update to its list.
+func (u *Updater) apply(name string, update *Update) result {
+	l, changed, err := applyCaught(u.base(name), update, u.cfg.MaxEntries)
+	r := result{list: l, kind: ListUnchanged, wait: max(0, update.MinimumWait)}
+	switch {
+	case err != nil:
+		r.list, r.kind, r.err = List{Name: name}, ListRejected, err
+	case changed:
+		r.kind = ListUpdated
 	}
-	u.publish()
-	return results
+	return r
 }
 
-func applyCaught(old List, update Update, maxEntries int) (l List, changed bool, err error) {
+// accept saves and publishes the lists of an answer. A list that is rejected
+// stays as it was and does not keep the others back.
+func (u *Updater) accept(results []result) {
+	for _, r := range results {
+		name := r.list.Name
+		if r.kind != ListRejected {
+			u.lists[name] = r.list
+		}
+		if r.kind == ListUpdated {
+			u.saved(name, u.save(r.list))
+		}
+		u.cfg.Schedule.remember(u.lists[name])
+	}
+	u.publish()
+}
+
+func applyCaught(old List, update *Update, maxEntries int) (l List, changed bool, err error) {
 	defer catch(&err)
 	return Apply(old, update, maxEntries)
 }
@@ -130,11 +161,11 @@ func (u *Updater) save(l List) error {
 func clocks(results []result, now time.Time, schedule *Schedule) map[string]ListClock {
 	all := make(map[string]ListClock, len(results))
 	for _, r := range results {
-		clock := schedule.list(r.name)
+		clock := schedule.list(r.list.Name)
 		if r.kind == ListRejected {
-			all[r.name] = clock.rejected(now, r.wait, schedule.random())
+			all[r.list.Name] = clock.rejected(now, r.wait, schedule.random())
 		} else {
-			all[r.name] = clock.next(now, r.wait, r.kind == ListUpdated)
+			all[r.list.Name] = clock.next(now, r.wait, r.kind == ListUpdated)
 		}
 	}
 	return all

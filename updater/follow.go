@@ -13,6 +13,16 @@ func (s *Schedule) Follow(last *Schedule) {
 	s.adopt(last)
 }
 
+// Succeed is Follow for a schedule of the predecessor, see Origin: its lists are
+// taken over, with their versions if continues is set, and its clocks are not. Those
+// are taken from own, the last schedule of this server; nil: there was none.
+func (s *Schedule) Succeed(last, own *Schedule, continues bool) {
+	s.turn, s.last, s.succeeds, s.continues = last.turn, last, true, continues
+	if own != nil {
+		s.adopt(own)
+	}
+}
+
 // adopt takes over all clocks of another schedule that are later than its own.
 func (s *Schedule) adopt(last *Schedule) {
 	last.mu.Lock()
@@ -43,12 +53,14 @@ func (s *scheduleState) adopt(other scheduleState) {
 // reports whether there was one.
 func (s *Schedule) catchUp() bool {
 	s.mu.Lock()
-	last := s.last
+	last, succeeds := s.last, s.succeeds
 	s.mu.Unlock()
 	if last == nil {
 		return false
 	}
-	s.adopt(last)
+	if !succeeds {
+		s.adopt(last)
+	}
 	return true
 }
 
@@ -62,7 +74,7 @@ func (s *Schedule) remember(l List) {
 // recall returns a list that the schedule which is followed remembers.
 func (s *Schedule) recall(name string) (List, bool) {
 	s.mu.Lock()
-	last := s.last
+	last, succeeds, continues := s.last, s.succeeds, s.continues
 	s.mu.Unlock()
 	if last == nil {
 		return List{}, false
@@ -70,6 +82,9 @@ func (s *Schedule) recall(name string) (List, bool) {
 	last.mu.Lock()
 	defer last.mu.Unlock()
 	l, ok := last.lists[name]
+	if ok = ok && l.held(); ok && succeeds {
+		l = l.takenOver(continues)
+	}
 	return l, ok
 }
 
@@ -79,7 +94,14 @@ func (s *Schedule) ForgetLists() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.lists)
-	s.last = nil
+	s.last, s.over = nil, true
+}
+
+// Over reports whether ForgetLists has been called: only the clocks are left.
+func (s *Schedule) Over() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
 }
 
 // Distrust puts the first request off for half an hour: nothing is known of those
@@ -96,6 +118,10 @@ func (s *Schedule) Distrust() {
 // unfollow lets go of the schedule that was followed.
 func (s *Schedule) unfollow() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	last := s.last
 	s.last = nil
+	s.mu.Unlock()
+	if last != nil && s.succeeds {
+		last.ForgetLists()
+	}
 }

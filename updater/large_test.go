@@ -51,7 +51,7 @@ func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	answer, some := largeAnswer(t)
-	client, err := protocol.NewClient(protocol.Config{UserAgent: "large/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	client, err := protocol.NewV5(protocol.Config{UserAgent: "large/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
 			Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
@@ -61,16 +61,12 @@ func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	updates, err := client.Fetch(t.Context(), []updater.Want{{List: "se-4b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, changed, err := updater.Apply(updater.List{Name: "se-4b"}, updates[0], updater.DefaultMaxEntries)
+	l, changed, _, err := fetchAndApply(t, client, updater.List{Name: "se-4b"}, updater.DefaultMaxEntries)
 	if err != nil || !changed {
 		t.Fatalf("changed: %t, %v", changed, err)
 	}
 	applied := time.Now()
-	store, err := updater.OpenStore(t.TempDir(), "test")
+	store, err := updater.OpenStore(t.TempDir(), updater.Origin{Name: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +81,8 @@ func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 	t.Logf("%d bytes on the wire; applied in %s, saved in %s, loaded in %s; %d bytes in memory",
 		len(answer), applied.Sub(begun), saved.Sub(applied), time.Since(saved), loaded.Set.Bytes())
 	checkLarge(t, loaded, some)
-	if _, _, err := updater.Apply(updater.List{Name: "se-4b"}, updater.Update{
-		Version: []byte{1}, AdditionCount: updater.DefaultMaxEntries + 1, Checksum: make([]byte, 32),
+	if _, _, err := updater.Apply(updater.List{Name: "se-4b"}, &updater.Update{
+		Version: []byte{1}, Additions: []updater.Entries{{Width: 4, Count: updater.DefaultMaxEntries + 1}}, Checksum: make([]byte, 32),
 	}, updater.DefaultMaxEntries); !errors.Is(err, updater.ErrMalformed) {
 		t.Errorf("a list above the limit: %v", err)
 	}

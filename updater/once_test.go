@@ -174,7 +174,7 @@ func TestStatusAfterUpdates(t *testing.T) {
 			wait    time.Duration
 		}{{"mw-4b", 1, 2 * time.Hour}, {"se-4b", 2, time.Hour}} {
 			s := all[i]
-			if s.Name != want.name || s.Entries != want.entries || s.Width != 4 || s.Origin != "test" || s.Err != nil ||
+			if s.Name != want.name || s.Entries != want.entries || !slices.Equal(s.Widths, []int{4}) || s.Origin != "test" || s.Err != nil ||
 				len(s.Version) == 0 || s.Checksum == [32]byte{} || s.Bytes == 0 || s.Failures != 0 ||
 				!s.Updated.Equal(time.Now()) || !s.NotBefore.Equal(time.Now().Add(want.wait)) {
 				t.Errorf("got %+v, want %+v", s, want)

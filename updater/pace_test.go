@@ -12,17 +12,22 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// script is a searcher that answers with one error after the other, at last
-// always with the last.
+// script is a searcher that answers with one error, or one minimum wait, after the
+// other, at last always with the last.
 type script struct {
-	errs []error
-	sent int
+	errs  []error
+	waits []time.Duration // none: never one
+	sent  int
 }
 
 func (s *script) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 	err := s.errs[min(s.sent, len(s.errs)-1)]
+	answer := lookup.Answer{Life: time.Minute}
+	if len(s.waits) > 0 && err == nil {
+		answer.MinimumWait = s.waits[min(s.sent, len(s.waits)-1)]
+	}
 	s.sent++
-	return lookup.Answer{Life: time.Minute}, err
+	return answer, err
 }
 
 var (
@@ -37,7 +42,7 @@ func paced(t *testing.T, dir string, errs ...error) (*script, lookup.Searcher, *
 	schedule := ownedSchedule(t, dir, 0)
 	s := &script{errs: errs}
 	events := new([]Event)
-	return s, Pace(s, schedule, func(e Event) { *events = append(*events, e) }), events
+	return s, Pace(s, schedule, Strikes, func(e Event) { *events = append(*events, e) }), events
 }
 
 func TestPauseAfterFailedSearches(t *testing.T) {
@@ -132,7 +137,7 @@ func TestSearchesGoOnWithoutDisk(t *testing.T) {
 		schedule, _ := NewSchedule(unwritable(t))
 		schedule.own()
 		var kinds []Kind
-		p := Pace(&script{errs: []error{errLimited, nil}}, schedule, func(e Event) { kinds = append(kinds, e.Kind) })
+		p := Pace(&script{errs: []error{errLimited, nil}}, schedule, Strikes, func(e Event) { kinds = append(kinds, e.Kind) })
 		p.Search(t.Context(), nil)
 		if _, err := p.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) {
 			t.Errorf("in the pause: %v", err)
@@ -159,7 +164,7 @@ func (slow) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 func TestOfSearchesThatFailTogetherOneCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule := ownedSchedule(t, t.TempDir(), 0)
-		p := Pace(slow{}, schedule, func(Event) {})
+		p := Pace(slow{}, schedule, Strikes, func(Event) {})
 		for range 10 {
 			go p.Search(t.Context(), nil)
 		}

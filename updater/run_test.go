@@ -44,28 +44,42 @@ type run struct {
 // empty dir keeps it in memory.
 func newRun(t *testing.T, server *protocoltest.Server, dir string, lists ...string) *run {
 	t.Helper()
-	r := &run{t: t, database: new(lookup.Database)}
-	client, err := protocol.NewClient(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
+	client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newRunOf(t, client, dir, updater.Origin{Name: "test"}, lists...)
+}
+
+// newRunOf is newRun over any source.
+func newRunOf(t *testing.T, source updater.Source, dir string, origin updater.Origin, lists ...string) *run {
+	t.Helper()
 	var store *updater.Store
 	if dir != "" {
-		if store, err = updater.OpenStore(dir, "test"); err != nil {
+		var err error
+		if store, err = updater.OpenStore(dir, origin); err != nil {
 			t.Fatal(err)
 		}
 	}
+	r := &run{t: t, database: new(lookup.Database)}
 	schedule, err := updater.NewSchedule(store)
 	if err != nil {
 		r.report(updater.Event{Kind: updater.LoadFailed, Err: err})
 	}
+	r.use(source, schedule, store, lists...)
+	return r
+}
+
+// use makes the updater.
+func (r *run) use(source updater.Source, schedule *updater.Schedule, store *updater.Store, lists ...string) {
+	r.t.Helper()
+	var err error
 	r.updater, err = updater.New(updater.Config{
-		Source: client, Database: r.database, Schedule: schedule, Store: store, Lists: lists, Report: r.report,
+		Source: source, Database: r.database, Schedule: schedule, Store: store, Lists: lists, Report: r.report,
 	})
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	return r
 }
 
 func (r *run) report(e updater.Event) {
@@ -502,7 +516,9 @@ func TestASourceThatAnswersAnotherNumberOfListsHasFailed(t *testing.T) {
 // emptySource answers with no list at all.
 type emptySource struct{}
 
-func (emptySource) Fetch(context.Context, []updater.Want) ([]updater.Update, error) { return nil, nil }
+func (emptySource) Fetch(context.Context, []updater.Want, func(int, *updater.Update)) (time.Duration, error) {
+	return 0, nil
+}
 
 func TestTheFirstContactIsAsConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -533,9 +549,9 @@ func TestTheFirstContactIsAsConfigured(t *testing.T) {
 // sourceFunc is a source that only fails, after it has told somebody.
 type sourceFunc func()
 
-func (f sourceFunc) Fetch(context.Context, []updater.Want) ([]updater.Update, error) {
+func (f sourceFunc) Fetch(context.Context, []updater.Want, func(int, *updater.Update)) (time.Duration, error) {
 	f()
-	return nil, errors.New("nothing here")
+	return 0, errors.New("nothing here")
 }
 
 // A source that panics must not take the name server down.

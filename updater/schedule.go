@@ -10,23 +10,23 @@ import (
 
 // A Clock says when something may be asked of the server again.
 type Clock struct {
-	NotBefore time.Time `json:"not_before"`
-	Failures  int       `json:"failures"` // in a row; 0 after a success
+	NotBefore time.Time     `json:"not_before"`
+	Failures  int           `json:"failures"` // in a row; 0 after a success
+	Wait      time.Duration `json:"wait"`     // the server's last minimum wait
 }
 
 // failed is the clock after one more failure. A server that asks for a longer
 // wait gets it.
 func (c Clock) failed(now time.Time, wait, retryAfter time.Duration) Clock {
-	return Clock{NotBefore: now.Add(max(wait, retryAfter)), Failures: c.Failures + 1}
+	return Clock{NotBefore: now.Add(max(wait, retryAfter)), Failures: c.Failures + 1, Wait: c.Wait}
 }
 
 // ListClock is the clock of one list.
 type ListClock struct {
 	Clock
-	Wait     time.Duration `json:"wait"`     // the server's last minimum wait for it
-	AtOnce   int           `json:"at_once"`  // fetches in a row for which no wait was given
-	Rejected bool          `json:"rejected"` // the last answer failed its checks: the next must be full
-	Updated  time.Time     `json:"updated"`  // last success; zero: never
+	AtOnce   int       `json:"at_once"`  // fetches in a row for which no wait was given
+	Rejected bool      `json:"rejected"` // the last answer failed its checks: the next must be full
+	Updated  time.Time `json:"updated"`  // last success; zero: never
 }
 
 // Schedule is when the server may be asked for what. It is saved at each
@@ -46,6 +46,9 @@ type Schedule struct {
 	changes      uint64
 	owned        bool            // the file may be written
 	last         *Schedule       // that this one follows; nil: none, or it has been caught up with
+	succeeds     bool            // last is of the predecessor: its clocks are of other requests
+	continues    bool            // see Origin
+	over         bool            // the lists have been forgotten
 	lists        map[string]List // what the Updater holds, for one that follows
 	searchFailed time.Time       // when a search failed last
 }
@@ -53,8 +56,8 @@ type Schedule struct {
 // scheduleState is what is on disk.
 type scheduleState struct {
 	Saved  time.Time            `json:"saved"`
-	Fetch  Clock                `json:"fetch"`  // back-off of all list updates
-	Search Clock                `json:"search"` // back-off of full-hash searches
+	Fetch  Clock                `json:"fetch"`  // of all list updates
+	Search Clock                `json:"search"` // of full-hash searches
 	Lists  map[string]ListClock `json:"lists"`
 }
 
@@ -72,7 +75,7 @@ const (
 // next is the clock after a success at now, with the minimum wait that the
 // server gave (0: none) and whether the answer changed the list.
 func (c ListClock) next(now time.Time, wait time.Duration, changed bool) ListClock {
-	n := ListClock{Wait: wait, Updated: now}
+	n := ListClock{Clock: Clock{Wait: wait}, Updated: now}
 	switch {
 	case wait > 0:
 		n.NotBefore = now.Add(max(wait, waitFloor))
@@ -122,7 +125,7 @@ func (s *Schedule) reload(setAside bool) error {
 		if err != nil {
 			state = scheduleState{}
 			if setAside {
-				s.store.setAside(scheduleFile)
+				s.store.setAside(s.store.origin.scheduleFile())
 			}
 			err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
 			state.Fetch.NotBefore = now.Add(unchangedFloor)

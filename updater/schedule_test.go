@@ -48,7 +48,8 @@ func begin(t *testing.T, s *Schedule, lists ...string) attempt {
 // success answers an attempt for se-4b with a minimum wait.
 func success(t *testing.T, s *Schedule, a attempt, wait time.Duration) {
 	t.Helper()
-	must(t, a.answered(clocks([]result{{name: se, kind: ListUpdated, wait: wait}}, time.Now(), s)))
+	now := time.Now()
+	must(t, a.answered(now, 0, clocks([]result{{list: List{Name: se}, kind: ListUpdated, wait: wait}}, now, s)))
 }
 
 // checkDue fails unless the list is due in a while, after a restart too.
@@ -121,11 +122,11 @@ func TestACancelledRequestIsNoFailure(t *testing.T) {
 	})
 	inBubble(t, "one after failures", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 0))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil))
 		time.Sleep(15 * time.Minute)
 		must(t, begin(t, s, se).cancelled([]string{se}, time.Now()))
 		checkDue(t, s, time.Minute)
-		must(t, begin(t, s, se).failed(time.Now(), 0))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil))
 		checkDue(t, s, 30*time.Minute) // the second, not the third
 	})
 }
@@ -136,24 +137,24 @@ func TestFailuresBackOffAndASuccessEndsIt(t *testing.T) {
 		for failures := 1; failures <= 10; failures++ {
 			a := begin(t, s, se)
 			time.Sleep(time.Minute) // the wait begins with the failure
-			must(t, a.failed(time.Now(), 0))
+			must(t, a.failed(time.Now(), 0, nil))
 			checkDue(t, s, Backoff(failures, 0))
 			time.Sleep(Backoff(failures, 0))
 		}
 		success(t, s, begin(t, s, se), time.Hour)
 		checkDue(t, s, time.Hour)
 		time.Sleep(time.Hour)
-		must(t, begin(t, s, se).failed(time.Now(), 0))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil))
 		checkDue(t, s, 15*time.Minute)
 	})
 	inBubble(t, "a longer wait that the server asks for", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 40*time.Hour))
+		must(t, begin(t, s, se).failed(time.Now(), 40*time.Hour, nil))
 		checkDue(t, s, 40*time.Hour)
 	})
 	inBubble(t, "a shorter wait that the server asks for", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), time.Second))
+		must(t, begin(t, s, se).failed(time.Now(), time.Second, nil))
 		checkDue(t, s, 15*time.Minute)
 	})
 }
@@ -162,8 +163,8 @@ func TestARejectedListBacksOffByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
 		for failures := 1; failures <= 9; failures++ {
-			results := []result{{name: se, kind: ListRejected, err: ErrChecksum}, {name: "mw-4b", kind: ListUnchanged, wait: time.Minute}}
-			must(t, begin(t, s, se, "mw-4b").answered(clocks(results, time.Now(), s)))
+			results := []result{{list: List{Name: se}, kind: ListRejected, err: ErrChecksum}, {list: List{Name: "mw-4b"}, kind: ListUnchanged, wait: time.Minute}}
+			must(t, begin(t, s, se, "mw-4b").answered(time.Now(), 0, clocks(results, time.Now(), s)))
 			checkDue(t, s, Backoff(failures, 0))
 			if due, want := s.due([]string{se, "mw-4b"}), time.Now().Add(time.Minute); !due.Equal(want) {
 				t.Errorf("the other list is due %s, want %s", due, want)
@@ -173,8 +174,8 @@ func TestARejectedListBacksOffByItself(t *testing.T) {
 			}
 			time.Sleep(25 * time.Hour)
 		}
-		results := []result{{name: se, kind: ListRejected, wait: 100 * time.Hour, err: ErrChecksum}}
-		must(t, begin(t, s, se).answered(clocks(results, time.Now(), s)))
+		results := []result{{list: List{Name: se}, kind: ListRejected, wait: 100 * time.Hour, err: ErrChecksum}}
+		must(t, begin(t, s, se).answered(time.Now(), 0, clocks(results, time.Now(), s)))
 		checkDue(t, s, 100*time.Hour)
 		time.Sleep(100 * time.Hour)
 		success(t, s, begin(t, s, se), time.Minute)
@@ -219,9 +220,9 @@ func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
 func TestAWallClockThatWasSet(t *testing.T) {
 	saved := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	raw, err := encodeSchedule(scheduleState{
-		Fetch:  Clock{saved.Add(time.Hour), 1},
-		Search: Clock{saved.Add(2 * time.Hour), 2},
-		Lists:  map[string]ListClock{se: {Clock: Clock{saved.Add(3 * time.Hour), 0}}},
+		Fetch:  Clock{NotBefore: saved.Add(time.Hour), Failures: 1},
+		Search: Clock{NotBefore: saved.Add(2 * time.Hour), Failures: 2},
+		Lists:  map[string]ListClock{se: {Clock: Clock{NotBefore: saved.Add(3 * time.Hour)}}},
 	}, saved)
 	must(t, err)
 	for name, test := range map[string]struct{ by, rest time.Duration }{
@@ -273,6 +274,11 @@ func read(t *testing.T, s *Schedule) []byte {
 	return raw
 }
 
+// searched notes the end of a search, as of version 5, that was sent then.
+func searched(s *Schedule, sent time.Time, err error) error {
+	return (&pacedSearcher{schedule: s, backoff: Strikes}).searched(sent, time.Now(), 0, err)
+}
+
 func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -301,7 +307,7 @@ func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
 		s, err := NewSchedule(openStore(t, dir))
 		must(t, err)
 		s.random = func() float64 { return 0 }
-		must(t, s.searched(time.Now(), time.Now(), &StatusError{Code: 429}))
+		must(t, searched(s, time.Now(), &StatusError{Code: 429}))
 		if loadErr, saveErr := s.own(); loadErr != nil || saveErr != nil {
 			t.Fatal(loadErr, saveErr)
 		}
@@ -318,7 +324,7 @@ func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
 func TestWithoutStoreTheScheduleLivesInMemory(t *testing.T) {
 	s, err := NewSchedule(nil)
 	must(t, err)
-	must(t, begin(t, s, se).failed(time.Now(), 0))
+	must(t, begin(t, s, se).failed(time.Now(), 0, nil))
 	if s.dueNow([]string{se}, time.Now()) != nil {
 		t.Error("due after a failure")
 	}
@@ -374,16 +380,16 @@ func TestASuccessThatWasUnderWayDoesNotEndAWait(t *testing.T) {
 		s.random = func() float64 { return 0 }
 		sent := time.Now()
 		time.Sleep(time.Second)
-		must(t, s.searched(sent, time.Now(), &StatusError{Code: 429, RetryAfter: time.Hour}))
-		must(t, s.searched(sent, time.Now(), nil))
+		must(t, searched(s, sent, &StatusError{Code: 429, RetryAfter: time.Hour}))
+		must(t, searched(s, sent, nil))
 		for range 10 { // failures that were under way too count once
-			must(t, s.searched(sent, time.Now(), errors.New("time-out")))
+			must(t, searched(s, sent, errors.New("time-out")))
 		}
 		if wait := s.searchWait(time.Now()); wait != time.Hour || s.state.Search.Failures != 1 {
 			t.Errorf("%s to wait after %d failures, want an hour after one", wait, s.state.Search.Failures)
 		}
 		time.Sleep(time.Hour)
-		must(t, s.searched(time.Now(), time.Now(), nil))
+		must(t, searched(s, time.Now(), nil))
 		if wait := s.searchWait(time.Now()); wait > 0 {
 			t.Errorf("%s to wait after a success", wait)
 		}
@@ -409,7 +415,7 @@ func TestAScheduleThatFollowsGoesOnWhereTheLastOneStands(t *testing.T) {
 		second.Follow(first)
 		wantDueIn(t, second, 6*time.Hour)
 		second.Distrust() // it knows enough
-		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour))
+		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour, nil))
 		if !second.catchUp() {
 			t.Error("there was nothing to catch up with")
 		}

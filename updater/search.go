@@ -38,14 +38,15 @@ func retryAfter(err error) time.Duration {
 type pacedSearcher struct {
 	searcher lookup.Searcher
 	schedule *Schedule
+	backoff  SearchBackoff
 	report   func(Event)
 }
 
 // Pace returns a Searcher that asks s, unless the schedule says that the server
 // must be left alone: then it returns lookup.ErrBackoff and sends nothing. Each
 // search is reported. It is safe for concurrent use if s and report are.
-func Pace(s lookup.Searcher, schedule *Schedule, report func(Event)) lookup.Searcher {
-	return &pacedSearcher{searcher: s, schedule: schedule, report: report}
+func Pace(s lookup.Searcher, schedule *Schedule, backoff SearchBackoff, report func(Event)) lookup.Searcher {
+	return &pacedSearcher{searcher: s, schedule: schedule, backoff: backoff, report: report}
 }
 
 // Search implements lookup.Searcher.
@@ -58,7 +59,7 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	if errors.Is(err, context.Canceled) {
 		return answer, err // shutting down: no failure
 	}
-	saveErr := p.schedule.searched(now, time.Now(), err)
+	saveErr := p.searched(now, time.Now(), answer.MinimumWait, err)
 	p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
 	if saveErr != nil {
 		p.report(Event{Kind: StoreFailed, Err: saveErr})
@@ -66,40 +67,52 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	return answer, err
 }
 
+// searched notes the end, at now, of a search that was sent before, with the
+// minimum wait that its answer gave (0: none). Searches that were under way
+// together when one failed say nothing new: further failures do not count, and a
+// success does not end the wait.
+func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, err error) error {
+	s := p.schedule
+	if err == nil && wait <= 0 && !s.searchWaits(sent) {
+		return nil
+	}
+	return s.change(func(state *scheduleState) {
+		together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
+		clock := &state.Search
+		if err == nil {
+			if !together {
+				clock.Failures = 0
+			}
+			if until := now.Add(wait); wait > 0 && until.After(clock.NotBefore) {
+				clock.NotBefore = until
+			}
+			return
+		}
+		if !together {
+			clock.Failures++
+			s.searchFailed = now
+		}
+		backoff := max(p.backoff(clock.Failures, refused(err), s.random()), retryAfter(err))
+		if until := now.Add(backoff); until.After(clock.NotBefore) && (!together || refused(err)) {
+			clock.NotBefore = until
+		}
+	})
+}
+
+// searchWaits reports whether the success of a search that was sent then changes
+// anything.
+func (s *Schedule) searchWaits(sent time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
+	return s.state.Search.Failures > 0 && !together
+}
+
 // searchWait returns how long no search may be sent.
 func (s *Schedule) searchWait(now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.Search.NotBefore.Sub(now)
-}
-
-// searched notes the end, at now, of a search that was sent before. Searches that
-// were under way together when one failed say nothing new: further failures do
-// not count, and a success does not end the wait.
-func (s *Schedule) searched(sent, now time.Time, err error) error {
-	s.mu.Lock()
-	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
-	idle := err == nil && (together || s.state.Search == (Clock{}))
-	s.mu.Unlock()
-	if idle {
-		return nil
-	}
-	return s.change(func(state *scheduleState) {
-		if err == nil {
-			state.Search = Clock{}
-			return
-		}
-		failures := state.Search.Failures
-		if together = !s.searchFailed.IsZero() && sent.Before(s.searchFailed); !together {
-			failures++
-			s.searchFailed = now
-		}
-		wait := max(searchBackoff(failures, refused(err), s.random()), retryAfter(err))
-		if until := now.Add(wait); !together || until.After(state.Search.NotBefore) && refused(err) {
-			state.Search.NotBefore = until
-		}
-		state.Search.Failures = failures
-	})
 }
 
 // refused reports whether a server does not want to be asked.

@@ -20,8 +20,8 @@ type ListStatus struct {
 	Origin  string // the address of the server that it came from; "": nothing is held
 	Version []byte // as the server gave it; nil: nothing is held
 	Entries int
-	Width   int // bytes of an entry
-	Bytes   int // that the entries take in memory
+	Widths  []int // bytes of an entry, each that occurs; of an empty list the one in its name
+	Bytes   int   // that the entries take in memory
 
 	// Checksum is the SHA-256 of all entries, computed anew. Zero unless it is
 	// the one that the server gave.
@@ -37,15 +37,16 @@ type ListStatus struct {
 }
 
 // Status returns how the lists in a folder are, of whichever origin, sorted by
-// name: those that have a file, and those that have been asked for. It changes
-// nothing and takes no lock. If only the schedule is unreadable the lists come
-// with the error, which is ErrDamaged then, and have no times.
+// name, with the times of the schedule that was saved last: those that have a
+// file, and those that have been asked for. It changes nothing and takes no lock.
+// If only a schedule is unreadable the lists come with the error, which is
+// ErrDamaged then, and have the times of another one or none.
 func Status(dir string) ([]ListStatus, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	state, scheduleErr := readState(dir)
+	state, scheduleErr := readState(dir, files)
 	var names []string
 	for _, file := range files {
 		if name, ok := strings.CutSuffix(strings.TrimSuffix(file.Name(), damagedSuffix), listSuffix); ok {
@@ -62,7 +63,7 @@ func Status(dir string) ([]ListStatus, error) {
 		if err != nil {
 			continue // not a file of ours
 		}
-		s := ListStatus{Name: name, Width: width}
+		s := ListStatus{Name: name, Widths: []int{width}}
 		s.read(dir)
 		clock := state.Lists[name]
 		s.Updated, s.NotBefore = clock.Updated, state.listDue(name)
@@ -72,18 +73,26 @@ func Status(dir string) ([]ListStatus, error) {
 	return all, scheduleErr
 }
 
-// readState reads the schedule in a folder.
-func readState(dir string) (scheduleState, error) {
-	store := Store{dir: dir}
-	raw, err := store.readSchedule()
-	if err != nil || raw == nil {
-		return scheduleState{}, err
+// readState reads the schedule among the files of a folder, of several the one
+// saved last.
+func readState(dir string, files []os.DirEntry) (newest scheduleState, damaged error) {
+	for _, f := range files {
+		if ok, _ := filepath.Match("schedule*.json", f.Name()); !ok {
+			continue
+		}
+		file := filepath.Join(dir, f.Name())
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return scheduleState{}, err
+		}
+		state, err := parseSchedule(raw, time.Now())
+		if err != nil {
+			damaged = fmt.Errorf("the schedule %s: %w", file, err)
+		} else if !state.Saved.Before(newest.Saved) {
+			newest = state
+		}
 	}
-	state, err := parseSchedule(raw, time.Now())
-	if err != nil {
-		return scheduleState{}, fmt.Errorf("the schedule %s: %w", filepath.Join(dir, scheduleFile), err)
-	}
-	return state, nil
+	return newest, damaged
 }
 
 // read reads the list's file and computes its checksum.
@@ -108,6 +117,9 @@ func (s *ListStatus) read(dir string) {
 	if checksum != l.Checksum {
 		s.Err = fmt.Errorf("%w: the entries have %x, the server said %x", ErrChecksum, checksum, l.Checksum)
 		return
+	}
+	if l.Set.Len() > 0 {
+		s.Widths = l.Set.Widths()
 	}
 	s.Origin, s.Version, s.Entries, s.Bytes, s.Checksum = origin, l.Version, l.Set.Len(), l.Set.Bytes(), checksum
 }

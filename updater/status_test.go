@@ -46,7 +46,7 @@ func TestStatusOfAFolder(t *testing.T) {
 	for i, w := range want {
 		got := all[i]
 		fits := errors.Is(got.Err, w.err) || w.err == errAny && got.Err != nil
-		if got.Name != w.name || got.Entries != w.entries || got.Width != w.width || !fits || !got.NotBefore.IsZero() {
+		if got.Name != w.name || got.Entries != w.entries || !slices.Equal(got.Widths, []int{w.width}) || !fits || !got.NotBefore.IsZero() {
 			t.Errorf("got %+v, want %+v", got, w)
 		}
 		if held := got.Err == nil; held != (got.Origin == testOrigin) || held != (got.Version != nil) || held != (got.Checksum != [32]byte{}) {

@@ -3,6 +3,7 @@ package updater
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -26,13 +28,12 @@ import (
 // schedule.
 type Store struct {
 	dir    string
-	origin string
+	origin Origin
 	lock   *flock.Flock
 	seen   map[string]time.Time // modification times of lists when changed looked
 }
 
 const (
-	scheduleFile  = "schedule.json"
 	lockFile      = "lock"
 	listSuffix    = ".list"
 	damagedSuffix = ".damaged"
@@ -41,10 +42,37 @@ const (
 	listMagic = "safebrowsing list 2\n"
 )
 
-// OpenStore opens the folder, which is made if it does not exist. Lists of
-// another origin, which is the address of the server, are taken for absent:
-// their versions mean nothing to this one.
-func OpenStore(dir, origin string) (*Store, error) {
+// Origin says where the lists of a Store come from.
+type Origin struct {
+	// Name is that of the server. Lists of another origin are taken for absent:
+	// their versions mean nothing to this one.
+	Name string
+	// Predecessor is the name of an origin whose lists are in force until they have
+	// been fetched from this one; zero: none.
+	Predecessor string
+	// Continues says that this origin knows the versions of its predecessor, for
+	// lists whose entries are all as wide as the name says.
+	Continues bool
+	// Schedule is the name of the file of the schedule; zero: "schedule.json".
+	Schedule string
+}
+
+func (o Origin) scheduleFile() string { return cmp.Or(o.Schedule, "schedule.json") }
+
+// takenOver returns the list as a successor has it, without its version unless that
+// can be gone on with.
+func (l List) takenOver(continues bool) List {
+	width, err := Width(l.Name)
+	other := func(w int) bool { return w != width }
+	if err != nil || !continues || slices.ContainsFunc(l.Set.Widths(), other) {
+		l.Version = nil
+	}
+	l.TakenOver = true
+	return l
+}
+
+// OpenStore opens the folder, which is made if it does not exist.
+func OpenStore(dir string, origin Origin) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the folder %s for lists: %w", dir, err)
 	}
@@ -60,7 +88,7 @@ func (s *Store) SaveList(l List) error {
 		sum := sha256.New()
 		out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<16)
 		head := []byte(listMagic)
-		head = appendBytes(head, []byte(s.origin))
+		head = appendBytes(head, []byte(s.origin.Name))
 		head = appendBytes(head, []byte(l.Name))
 		head = appendBytes(head, l.Version)
 		head = append(head, l.Checksum[:]...)
@@ -81,7 +109,7 @@ func appendBytes(dst, b []byte) []byte {
 }
 
 // LoadList reads a list. It returns an error that is fs.ErrNotExist if there is
-// none of this origin, and ErrDamaged if the file was not written by SaveList
+// none of this origin or its predecessor, and ErrDamaged if the file was not written by SaveList
 // or has changed since; such a file is set aside under another name.
 func (s *Store) LoadList(name string) (List, error) {
 	l, err := s.ReadList(name)
@@ -117,10 +145,13 @@ func (s *Store) loadList(name string) (List, error) {
 	if err != nil {
 		return List{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	if origin != s.origin {
-		return List{}, fmt.Errorf("%w: the file came from %s", fs.ErrNotExist, origin)
+	switch {
+	case origin == s.origin.Name:
+		return l, nil
+	case origin == s.origin.Predecessor && origin != "":
+		return l.takenOver(s.origin.Continues), nil
 	}
-	return l, nil
+	return List{}, fmt.Errorf("%w: the file came from %s", fs.ErrNotExist, origin)
 }
 
 // verify checks a file against the SHA-256 at its end and returns the bytes
@@ -187,7 +218,7 @@ func readBytes(r io.Reader) ([]byte, error) {
 
 // readSchedule returns what writeSchedule wrote, or nil if it never did.
 func (s *Store) readSchedule() ([]byte, error) {
-	raw, err := os.ReadFile(filepath.Join(s.dir, scheduleFile))
+	raw, err := os.ReadFile(filepath.Join(s.dir, s.origin.scheduleFile()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -195,7 +226,7 @@ func (s *Store) readSchedule() ([]byte, error) {
 }
 
 func (s *Store) writeSchedule(raw []byte) error {
-	return s.replace(scheduleFile, func(w io.Writer) error {
+	return s.replace(s.origin.scheduleFile(), func(w io.Writer) error {
 		_, err := w.Write(raw)
 		return err
 	})

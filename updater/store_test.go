@@ -16,11 +16,14 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-const testOrigin = "https://sb.example"
+const (
+	testOrigin   = "https://sb.example"
+	scheduleFile = "schedule.json" // unless its origin says otherwise
+)
 
 func openStore(t testing.TB, dir string) *Store {
 	t.Helper()
-	s, err := OpenStore(dir, testOrigin)
+	s, err := OpenStore(dir, Origin{Name: testOrigin})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +87,7 @@ func TestAListOfAnotherServerDoesNotExist(t *testing.T) {
 	if err := s.SaveList(heldList(t, "se-4b", 1)); err != nil {
 		t.Fatal(err)
 	}
-	other, err := OpenStore(dir, "https://other.example")
+	other, err := OpenStore(dir, Origin{Name: "https://other.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,10 +202,10 @@ func unwritable(t *testing.T) *Store {
 
 func TestAFolderThatCannotBeUsedGivesErrors(t *testing.T) {
 	s := unwritable(t)
-	if _, err := OpenStore(filepath.Join(s.dir, "below"), testOrigin); err == nil {
+	if _, err := OpenStore(filepath.Join(s.dir, "below"), Origin{Name: testOrigin}); err == nil {
 		t.Error("a folder was made below a file")
 	}
-	if _, err := OpenStore(s.dir, testOrigin); err == nil {
+	if _, err := OpenStore(s.dir, Origin{Name: testOrigin}); err == nil {
 		t.Error("a file was taken for a folder")
 	}
 	if err := s.SaveList(heldList(t, "se-4b", 1)); err == nil {
@@ -223,7 +226,7 @@ func TestAFolderThatCannotBeUsedGivesErrors(t *testing.T) {
 	if err == nil {
 		t.Error("a schedule was saved")
 	}
-	if err := a.answered(map[string]ListClock{"se-4b": {}}); err == nil {
+	if err := a.answered(time.Now(), 0, map[string]ListClock{"se-4b": {}}); err == nil {
 		t.Error("a schedule was saved")
 	}
 }

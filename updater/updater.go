@@ -86,6 +86,9 @@ func (u *Updater) Load() bool {
 		}
 		u.lists[name] = l
 		u.report(Loaded, name, nil)
+		if l.startsAnew() {
+			u.report(StartsAnew, name, nil)
+		}
 	}
 	u.publish()
 	return all
@@ -114,7 +117,7 @@ func (u *Updater) publish() {
 	var lists []lookup.List
 	for _, name := range u.cfg.Lists {
 		if l := u.lists[name]; l.held() {
-			lists = append(lists, lookup.List{Name: name, Set: l.Set, LikelySafe: name == u.cfg.LikelySafe})
+			lists = append(lists, lookup.List{Name: name, Version: l.Version, Set: l.Set, LikelySafe: name == u.cfg.LikelySafe})
 		}
 	}
 	u.cfg.Database.Publish(lists)

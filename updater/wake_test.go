@@ -21,7 +21,7 @@ func delays(t *testing.T, suspend bool) (all []time.Duration) {
 			server := protocoltest.New(t)
 			server.Publish("se-4b", nil)
 			server.SetMinimumWait("se-4b", 5*time.Hour)
-			client, err := protocol.NewClient(protocol.Config{UserAgent: "wake/1", Transport: server})
+			client, err := protocol.NewV5(protocol.Config{UserAgent: "wake/1", Transport: server})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -25,25 +26,67 @@ import (
 )
 
 var (
-	yearSeeds = flag.Int("year.seeds", 20, "how many years TestAYearWithoutViolation simulates")
+	yearSeeds = flag.Int("year.seeds", 20, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
 	yearSeed  = flag.Uint64("year.seed", 0, "simulate only the year of this seed; 0: all")
 )
+
+// spoken is what a year depends on the version of the protocol for.
+type spoken struct {
+	lists  []string
+	widths func(list string, chance *rand.Rand) int // of an entry
+	faults func() map[string]protocoltest.Fault
+	client func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error)
+	search updater.SearchBackoff
+	prefix func(entry []byte) lookup.Prefix // that is searched for
+}
+
+var versions = map[string]spoken{
+	"v5": {
+		lists:  []string{"se-4b", "mw-4b", "own-32b"},
+		widths: func(list string, _ *rand.Rand) int { width, _ := updater.Width(list); return width },
+		faults: func() map[string]protocoltest.Fault {
+			all := protocoltest.ListFaults()
+			maps.Copy(all, protocoltest.SearchFaults())
+			return all
+		},
+		client: func(cfg protocol.Config, _ *lookup.Database) (protocol.Client, error) { return protocol.NewV5(cfg) },
+		search: updater.Strikes,
+		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry[:4]) },
+	},
+	"v4": {
+		lists:  []string{"se-4b", "mw-4b", "pha-4b"},
+		widths: func(_ string, chance *rand.Rand) int { return 4 + max(0, chance.IntN(60)-31) },
+		faults: func() map[string]protocoltest.Fault {
+			all := protocoltest.ListFaultsV4()
+			maps.Copy(all, protocoltest.SearchFaultsV4())
+			return all
+		},
+		client: func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error) {
+			return protocol.NewV4(cfg, []string{"se-4b", "mw-4b", "pha-4b"}, database.Versions)
+		},
+		search: updater.Strict,
+		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
+	},
+}
 
 // TestAYearWithoutViolation lets an updater live through a year of simulated
 // time for each seed: new versions, faults of every kind, minimum waits of all
 // lengths and none, restarts, reloads, crashes in the middle of whatever goes
-// on, and suspends. The server is the referee. At the end, when the server is
-// well again, the updater must have caught up.
+// on, and suspends. Meanwhile full hashes are searched for. The server is the
+// referee. At the end, when the server is well again, the updater must have caught
+// up.
 func TestAYearWithoutViolation(t *testing.T) {
-	for seed := uint64(1); seed <= uint64(*yearSeeds); seed++ {
-		if *yearSeed != 0 && seed != *yearSeed {
-			continue
+	for version, speaks := range versions {
+		for seed := uint64(1); seed <= uint64(*yearSeeds); seed++ {
+			if *yearSeed != 0 && seed != *yearSeed {
+				continue
+			}
+			t.Run(fmt.Sprint(version, "/", seed), func(t *testing.T) {
+				t.Parallel()
+				dir := memoryDir(t)
+				synctest.Test(t, func(t *testing.T) { newYear(t, speaks, dir, seed).live() })
+			})
 		}
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			dir := memoryDir(t)
-			synctest.Test(t, func(t *testing.T) { newYear(t, dir, seed).live() })
-		})
 	}
 }
 
@@ -59,6 +102,7 @@ func memoryDir(t *testing.T) string {
 }
 
 type year struct {
+	spoken
 	t      *testing.T
 	chance *rand.Rand // of the script; not for the client's goroutines
 	server *protocoltest.Server
@@ -66,21 +110,21 @@ type year struct {
 	folder int
 	end    time.Time
 
-	lists   []string
 	content map[string]map[string]bool // what the server published, by list
 	current *life
 }
 
-func newYear(t *testing.T, dir string, seed uint64) *year {
+func newYear(t *testing.T, speaks spoken, dir string, seed uint64) *year {
 	y := &year{
+		spoken:  speaks,
 		t:       t,
 		chance:  rand.New(rand.NewPCG(seed, 1)),
 		server:  protocoltest.New(t),
 		dir:     dir,
 		end:     time.Now().AddDate(1, 0, 0),
-		lists:   []string{"se-4b", "mw-4b", "own-32b"},
 		content: make(map[string]map[string]bool),
 	}
+	y.server.JudgeSearchBackoff(true)
 	for _, list := range y.lists {
 		y.content[list] = make(map[string]bool)
 		y.publish(list)
@@ -99,6 +143,7 @@ func (y *year) live() {
 			y.publish(y.list())
 		case 4:
 			y.setWait(y.list())
+			y.setMethodWaits()
 		case 5, 6, 7:
 			y.breakSomething()
 		case 8:
@@ -115,19 +160,26 @@ func (y *year) live() {
 	for _, list := range y.lists {
 		y.server.SetMinimumWait(list, time.Hour)
 	}
+	y.server.SetFetchWait(0)
+	y.server.SetFindWait(0)
+	searched := y.searches()
 	time.Sleep(60 * time.Hour) // the longest wait that may be running, back-off, and a suspend
 	y.check()
+	if y.searches() == searched {
+		y.t.Error("no search was answered since the server has been well")
+	}
 	y.current.stop()
+}
+
+// searches counts the searches that were sent.
+func (y *year) searches() int {
+	return len(y.server.Requests("search")) + len(y.server.Requests("find"))
 }
 
 func (y *year) list() string { return y.lists[y.chance.IntN(len(y.lists))] }
 
 // publish makes a next version: some entries go, some come.
 func (y *year) publish(list string) {
-	width, err := updater.Width(list)
-	if err != nil {
-		y.t.Fatal(err)
-	}
 	held := y.content[list]
 	for _, e := range sorted(held) {
 		if y.chance.IntN(4) == 0 {
@@ -135,7 +187,7 @@ func (y *year) publish(list string) {
 		}
 	}
 	for range y.chance.IntN(8) {
-		entry := make([]byte, width)
+		entry := make([]byte, y.widths(list, y.chance))
 		for i := range entry {
 			entry[i] = byte(y.chance.Uint32())
 		}
@@ -165,9 +217,17 @@ func (y *year) setWait(list string) {
 	y.server.SetMinimumWait(list, shortest+time.Duration(y.chance.Int64N(int64(longest-shortest))))
 }
 
+// setMethodWaits sets the waits that version 4 has for each of its methods.
+func (y *year) setMethodWaits() {
+	y.server.SetFindWait(time.Duration(y.chance.Int64N(int64(3*time.Hour))) * time.Duration(y.chance.IntN(2)))
+	y.server.SetFetchWait(time.Duration(y.chance.Int64N(int64(20*time.Hour))) * time.Duration(y.chance.IntN(2)))
+	y.server.OmitUnchanged(y.chance.IntN(2) == 0)
+	y.server.SetRawRemovals(y.chance.IntN(2) == 0)
+}
+
 // breakSomething queues a fault for one to thirty requests.
 func (y *year) breakSomething() {
-	faults := protocoltest.ListFaults()
+	faults := y.faults()
 	var names []string
 	for name, fault := range faults {
 		if !fault.EndlessBody { // takes a hundred times as long as all others; it has its own test
@@ -198,6 +258,7 @@ func (y *year) restart(pause time.Duration) {
 // stopped: as a Corefile does whose engine settings changed.
 func (y *year) reload() {
 	old := y.current
+	old.stopSearching()
 	y.server.ClientStarted()
 	y.start()
 	time.Sleep(time.Duration(y.chance.Int64N(int64(5 * time.Second))))
@@ -260,11 +321,37 @@ type life struct {
 	dead     atomic.Bool // crashed: it reaches nobody any more
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
+
+	stopSearching func()
 }
 
 func (l *life) stop() {
+	l.stopSearching()
 	l.cancel()
 	l.wg.Wait()
+}
+
+// search asks for prefixes that are in the lists, now and then, until ctx ends.
+func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Searcher, chance *rand.Rand) {
+	for updater.Sleep(ctx, 6*time.Minute+time.Duration(chance.Int64N(int64(3*time.Hour)))) == nil {
+		var prefixes []lookup.Prefix
+		for _, list := range l.database.Lists() {
+			if list.Set.Len() == 0 || chance.IntN(2) == 0 {
+				continue
+			}
+			entries, width := list.Set.Runs().Next()
+			prefix := speaks.prefix(entries[:width])
+			if !slices.Contains(prefixes, prefix) {
+				prefixes = append(prefixes, prefix)
+			}
+		}
+		if len(prefixes) == 0 {
+			continue
+		}
+		searchCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		searcher.Search(searchCtx, prefixes)
+		cancel()
+	}
 }
 
 var errDead = errors.New("this process has crashed")
@@ -285,7 +372,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 func (y *year) start() {
 	l := &life{dir: y.nextDir(), database: new(lookup.Database)}
-	store, err := updater.OpenStore(l.dir, "test")
+	store, err := updater.OpenStore(l.dir, updater.Origin{Name: "test"})
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -295,7 +382,7 @@ func (y *year) start() {
 	}
 	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
 	schedule.SetRandom(chance.Float64)
-	client, err := protocol.NewClient(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y.server)})
+	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y.server)}, l.database)
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -316,6 +403,11 @@ func (y *year) start() {
 	ctx, cancel := context.WithCancel(y.t.Context())
 	l.cancel = cancel
 	l.wg.Go(func() { u.Run(ctx) })
+	searching, stop := context.WithCancel(ctx)
+	l.stopSearching = stop
+	searcher := updater.Pace(client, schedule, y.search, l.report(y.t))
+	asking := rand.New(rand.NewPCG(y.chance.Uint64(), 3))
+	l.wg.Go(func() { l.search(searching, y.spoken, searcher, asking) })
 	y.current = l
 }
 

@@ -116,13 +116,13 @@ func openFolder(dir string) (*safebrowsing.Offline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: give the folder with -db, or -corefile", err)
 	}
-	origins := originsOf(all)
-	if len(origins) > 1 {
-		return nil, fmt.Errorf("%s holds lists of several servers, %s: use -corefile", dir, strings.Join(origins, " and "))
+	endpoints, version := originsOf(all)
+	if len(endpoints) > 1 {
+		return nil, fmt.Errorf("%s holds lists of several servers, %s: use -corefile", dir, strings.Join(endpoints, " and "))
 	}
 	endpoint := ""
-	if len(origins) == 1 && origins[0] != protocol.DefaultEndpoint {
-		endpoint = origins[0]
+	if len(endpoints) == 1 && endpoints[0] != protocol.DefaultEndpoint {
+		endpoint = endpoints[0]
 	}
 	var names []string
 	for _, s := range all {
@@ -130,21 +130,28 @@ func openFolder(dir string) (*safebrowsing.Offline, error) {
 			names = append(names, s.Name)
 		}
 	}
-	return safebrowsing.OpenFolder(dir, endpoint, os.Getenv(keyVariable), names)
+	return safebrowsing.OpenFolder(dir, endpoint, version, os.Getenv(keyVariable), names)
 }
 
 // likelySafe is the list that lists what is likely safe.
 const likelySafe = "gc-32b"
 
-// originsOf returns the servers that lists came from, sorted.
-func originsOf(all []updater.ListStatus) (origins []string) {
+// originsOf returns the servers that lists came from, sorted, and the version of the
+// protocol that can use them: version 5 goes on with lists of version 4.
+func originsOf(all []updater.ListStatus) (endpoints []string, v protocol.Version) {
+	v = protocol.Version4
 	for _, s := range all {
-		if s.Origin != "" {
-			origins = append(origins, s.Origin)
+		if s.Origin == "" {
+			continue
 		}
+		endpoint, version := safebrowsing.SplitOrigin(s.Origin)
+		endpoints, v = append(endpoints, endpoint), min(v, version)
 	}
-	slices.Sort(origins)
-	return slices.Compact(origins)
+	if len(endpoints) == 0 {
+		v = protocol.Version5
+	}
+	slices.Sort(endpoints)
+	return slices.Compact(endpoints), v
 }
 
 func (k *checker) close() {

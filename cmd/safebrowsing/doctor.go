@@ -115,7 +115,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		defer b.Close()
 		with++
 		e.secrets = append(e.secrets, b.Key())
-		key := engineKey{b.Endpoint(), b.Key(), b.Folder(), strings.Join(b.Resolvers(), " "), strings.Join(b.Lists(), " ")}
+		key := engineKey{b.Endpoint(), b.Key(), b.Folder(), b.Protocol(), strings.Join(b.Resolvers(), " "), strings.Join(b.Lists(), " ")}
 		if engines[key] == nil {
 			engines[key] = b.Offline
 			order = append(order, key)
@@ -132,7 +132,11 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 }
 
 // engineKey is what makes two server blocks different for the doctor.
-type engineKey struct{ endpoint, key, folder, resolvers, lists string }
+type engineKey struct {
+	endpoint, key, folder string
+	protocol              protocol.Version
+	resolvers, lists      string
+}
 
 // engine examines what one or more server blocks share.
 func (e *examination) engine(ctx context.Context, o *safebrowsing.Offline) {

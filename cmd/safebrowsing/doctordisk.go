@@ -88,7 +88,7 @@ func spaceDiagnosis(dir string) diagnosis {
 	need := uint64(leastSpace)
 	all, _ := updater.Status(dir)
 	for _, s := range all {
-		need += uint64(s.Entries * s.Width)
+		need += uint64(s.Bytes)
 	}
 	if free < need {
 		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", megabytes(free), dir, megabytes(need))), "free some space, or set db to another disk"}

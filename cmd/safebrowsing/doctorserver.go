@@ -165,14 +165,14 @@ func answerDiagnosis(o *safebrowsing.Offline, offered []protocol.ListInfo, answe
 	status := new(updater.StatusError)
 	switch {
 	case errors.As(err, &status):
-		return diagnosis{"server", isProblem, text(err.Error()), text(adviceFor(status.Code))}
+		return diagnosis{"server", isProblem, text(err.Error()), text(adviceFor(status.Code, o.Protocol()))}
 	case isTLS(err):
 		return diagnosis{"server", isSkipped, "there is no connection", ""}
 	case err != nil && !answered:
 		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", o.Endpoint(), err)),
 			"let the machine reach it through the firewall, or through a proxy named in $HTTPS_PROXY"}
 	case err != nil:
-		return diagnosis{"server", isProblem, text(err.Error()), "make sure that endpoint is a Safe Browsing v5 server, and not a proxy's page"}
+		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a Safe Browsing %s server, and not a proxy's page", o.Protocol()))}
 	}
 	var missing []string
 	for _, name := range o.Lists() {
@@ -191,14 +191,14 @@ func answerDiagnosis(o *safebrowsing.Offline, offered []protocol.ListInfo, answe
 }
 
 // adviceFor says what to do about an HTTP status.
-func adviceFor(code int) string {
+func adviceFor(code int, v protocol.Version) string {
 	switch {
 	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return "make sure that the key is right, that the Safe Browsing API is enabled in its project, and that its restrictions allow this machine"
 	case code == http.StatusTooManyRequests:
 		return "the quota of the key's project is used up: wait, or ask for more"
 	case code == http.StatusNotFound:
-		return "there is no Safe Browsing v5 server: correct endpoint"
+		return fmt.Sprintf("there is no Safe Browsing %s server: correct endpoint, or protocol", v)
 	case code >= 500:
 		return "nothing: it is the server's trouble, and the plugin tries again by itself"
 	}

@@ -45,7 +45,7 @@ that is damaged, or was never fetched, has no sha256.`,
 type listed struct {
 	Name        string `json:"name"`
 	Entries     int    `json:"entries"`
-	PrefixBytes int    `json:"prefix_bytes"`
+	PrefixBytes []int  `json:"prefix_bytes"`
 	Version     string `json:"version"`
 	SHA256      string `json:"sha256"`
 	Updated     string `json:"updated"`
@@ -82,7 +82,7 @@ func printLists(out *console, dir string) error {
 
 func listedOf(s updater.ListStatus) listed {
 	l := listed{
-		Name: s.Name, Entries: s.Entries, PrefixBytes: s.Width, Version: base64.StdEncoding.EncodeToString(s.Version),
+		Name: s.Name, Entries: s.Entries, PrefixBytes: s.Widths, Version: base64.StdEncoding.EncodeToString(s.Version),
 		Updated: stamp(s.Updated), NotBefore: stamp(s.NotBefore), Failures: s.Failures,
 	}
 	if s.Err == nil {
@@ -105,7 +105,7 @@ func (o *console) table(all []updater.ListStatus) {
 			checksum = "DAMAGED"
 		}
 		l := listedOf(s)
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t%s\t%d\n", l.Name, l.Entries, l.PrefixBytes,
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\n", l.Name, l.Entries, strings.Trim(fmt.Sprint(l.PrefixBytes), "[]"),
 			orDash(short(l.Version)), checksum, orDash(l.Updated), orDash(l.NotBefore), l.Failures)
 	}
 	w.Flush()

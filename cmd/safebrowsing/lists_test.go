@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,10 +33,10 @@ func TestListsOfAFolder(t *testing.T) {
 		entries int
 	}{{"mw-4b", 1}, {"se-4b", 2}, {"uws-4b", 0}} {
 		l := listed{
-			want.name, want.entries, 4, base64.StdEncoding.EncodeToString(all[i].Version), hex.EncodeToString(all[i].Checksum[:]),
+			want.name, want.entries, []int{4}, base64.StdEncoding.EncodeToString(all[i].Version), hex.EncodeToString(all[i].Checksum[:]),
 			all[i].Updated.UTC().Format(time.RFC3339), all[i].NotBefore.UTC().Format(time.RFC3339), 0,
 		}
-		if got[i] != l {
+		if !reflect.DeepEqual(got[i], l) {
 			t.Errorf("got %+v, want %+v", got[i], l)
 		}
 	}
@@ -70,7 +72,7 @@ func TestDamagedListsAreShownAsSuch(t *testing.T) {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 	_, out, _ = invoke(t, "lists", "-json", "-db", w.dir)
-	if got := decode[listed](t, out)[1]; got.Name != "se-4b" || got.SHA256 != "" || got.Version != "" || got.Entries != 0 || got.Updated == "" || got.PrefixBytes != 4 {
+	if got := decode[listed](t, out)[1]; got.Name != "se-4b" || got.SHA256 != "" || got.Version != "" || got.Entries != 0 || got.Updated == "" || !slices.Equal(got.PrefixBytes, []int{4}) {
 		t.Errorf("got %+v", got)
 	}
 	write(t, filepath.Join(w.dir, "schedule.json"), "{")

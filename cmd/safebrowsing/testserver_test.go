@@ -68,7 +68,7 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	write(t, file, "se-4b evil.example/ # phishing\nmw-4b harmless.example unconfirmed\n")
 	complaints := new(output)
 	endpoint := startServer(t, complaints, "-lists", file, "-wait", "1ms", "-key", "K")
-	client, err := protocol.NewClient(protocol.Config{Endpoint: endpoint, Key: "K", UserAgent: "test/1"})
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: "K", UserAgent: "test/1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 		}
 	}
 	evil, harmless := lookup.HashExpression("evil.example/"), lookup.HashExpression("harmless.example/")
-	answer, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(), harmless.Prefix()})
+	answer, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4), harmless.Prefix(4)})
 	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil || answer.Life != time.Minute {
 		t.Errorf("got %+v, %v, want that one of two is a threat, for a minute", answer, err)
 	}
@@ -106,22 +106,21 @@ func write(t *testing.T, file, text string) {
 }
 
 // fetch asks for lists and applies what comes.
-func fetch(t *testing.T, client *protocol.Client, lists ...updater.List) (results []updater.List) {
+func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []updater.List) {
 	t.Helper()
 	var wanted []updater.Want
 	for _, l := range lists {
 		wanted = append(wanted, updater.Want{List: l.Name, Version: l.Version})
 	}
-	updates, err := client.Fetch(t.Context(), wanted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, u := range updates {
-		l, _, err := updater.Apply(lists[i], u, 1000)
-		if err != nil {
+	results = make([]updater.List, len(lists))
+	_, err := client.Fetch(t.Context(), wanted, func(i int, u *updater.Update) {
+		var err error
+		if results[i], _, err = updater.Apply(lists[i], u, 1000); err != nil {
 			t.Fatal(err)
 		}
-		results = append(results, l)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return results
 }
@@ -131,7 +130,7 @@ func TestBreakingARuleIsPrinted(t *testing.T) {
 	write(t, file, "se-4b evil.example/\n")
 	complaints := new(output)
 	endpoint := startServer(t, complaints, "-lists", file)
-	client, err := protocol.NewClient(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,7 @@ waiting. The exit status is 1 if a list was rejected, 2 if nothing was fetched.`
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "db", Usage: "the `FOLDER` for the lists", Required: true},
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server", Value: protocol.DefaultEndpoint},
+			&cli.StringFlag{Name: "protocol", Usage: "the `VERSION` of the protocol, v5 or v4", Value: "v5"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, with commas between (default: those in the folder, else those that the plugin uses)"},
 			&cli.BoolFlag{Name: "now", Usage: "leave out the random delay of up to a minute"},
 			jsonFlag(),
@@ -85,6 +86,10 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 	if key == "" && endpoint == protocol.DefaultEndpoint {
 		return nil, errors.New("no API key: set $" + keyVariable + ", or -endpoint for a server of your own")
 	}
+	version, err := protocol.ParseVersion(c.String("protocol"))
+	if err != nil {
+		return nil, fmt.Errorf("-protocol: %w", err)
+	}
 	held, err := heldIn(u.dir, endpoint)
 	if err != nil {
 		return nil, err
@@ -92,7 +97,7 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 	if u.names = held; c.IsSet("lists") {
 		u.names = strings.Split(c.String("lists"), ",")
 	}
-	offline, err := safebrowsing.OpenFolder("", endpoint, key, u.names)
+	offline, err := safebrowsing.OpenFolder("", endpoint, version, key, u.names)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +108,7 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 		return nil, err
 	}
 	u.progress = newProgress(u.errOut)
-	return u, u.prepare(source, endpoint, c.Bool("now"))
+	return u, u.prepare(source, offline.Origin(), c.Bool("now"))
 }
 
 // heldIn returns the names of the lists in a folder, none if it has none. Lists
@@ -113,9 +118,10 @@ func heldIn(dir, endpoint string) (names []string, err error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) {
 		return nil, err
 	}
-	for _, origin := range originsOf(all) {
-		if origin != endpoint {
-			return nil, fmt.Errorf("%s holds lists of %s: give -endpoint %s, or another folder", dir, origin, origin)
+	endpoints, _ := originsOf(all)
+	for _, other := range endpoints {
+		if other != endpoint {
+			return nil, fmt.Errorf("%s holds lists of %s: give -endpoint %s, or another folder", dir, other, other)
 		}
 	}
 	for _, s := range all {
@@ -125,7 +131,7 @@ func heldIn(dir, endpoint string) (names []string, err error) {
 }
 
 // prepare makes the updater. It changes the folder only to make it.
-func (u *fetching) prepare(source updater.Source, origin string, now bool) error {
+func (u *fetching) prepare(source updater.Source, origin updater.Origin, now bool) error {
 	for i, name := range u.names { // before a folder is made for nothing
 		if _, err := updater.Width(name); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -20,13 +21,53 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // DefaultEndpoint is the address of Google's server.
 const DefaultEndpoint = "https://safebrowsing.googleapis.com"
 
-// Config says how a Client reaches the server.
+// Version is a version of the protocol. The zero Version is version 5.
+type Version uint8
+
+// The versions of the protocol.
+const (
+	Version5 Version = iota
+	Version4         // the Update API
+)
+
+// String returns the version as the Corefile spells it.
+func (v Version) String() string { return [...]string{"v5", "v4"}[v] }
+
+// ParseVersion is the inverse of Version.String.
+func ParseVersion(word string) (Version, error) {
+	for _, v := range []Version{Version5, Version4} {
+		if v.String() == word {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is neither v5 nor v4", word)
+}
+
+// Client speaks to one Safe Browsing server. It is safe for concurrent use.
+type Client interface {
+	updater.Source
+	lookup.Searcher
+	// Lists returns the lists that the server offers.
+	Lists(ctx context.Context) ([]ListInfo, error)
+	// Close ends idle connections.
+	Close()
+}
+
+// ListInfo describes a list that the server offers.
+type ListInfo struct {
+	Name        string
+	Description string
+	Threats     lookup.Threats
+}
+
+// Config says how a client reaches the server.
 type Config struct {
 	Endpoint   string   // zero: DefaultEndpoint
 	Key        string   // API key; zero: none is sent
@@ -44,16 +85,16 @@ const (
 	maxSearchBytes = 4 << 20
 )
 
-// Client speaks to one Safe Browsing v5 server. It is safe for concurrent use.
-type Client struct {
+// caller sends requests and reads answers, in whichever version of the protocol.
+type caller struct {
 	cfg  Config
 	base *url.URL
 	http *http.Client
 }
 
-// NewClient returns a Client, or an error that says what is wrong with the
-// configuration, without the key in it.
-func NewClient(cfg Config) (*Client, error) {
+// newCaller returns an error that says what is wrong with the configuration,
+// without the key in it.
+func newCaller(cfg Config) (*caller, error) {
 	base, err := url.Parse(cmp.Or(cfg.Endpoint, DefaultEndpoint))
 	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Hostname() == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
@@ -69,7 +110,7 @@ func NewClient(cfg Config) (*Client, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = transport(cfg.Resolvers)
 	}
-	return &Client{cfg: cfg, base: base, http: &http.Client{
+	return &caller{cfg: cfg, base: base, http: &http.Client{
 		Transport: cfg.Transport,
 		// A redirect could carry the key elsewhere: it is an answer like any
 		// other whose status is not 200.
@@ -77,8 +118,8 @@ func NewClient(cfg Config) (*Client, error) {
 	}}, nil
 }
 
-// Close ends idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// Close implements Client.
+func (c *caller) Close() { c.http.CloseIdleConnections() }
 
 // transport is the standard one, with gzip, HTTP/2 and HTTPS_PROXY, but for
 // bounds on each step and its own way to resolve names: this server may be the
@@ -113,17 +154,33 @@ func resolver(servers []string) *net.Resolver {
 }
 
 // get asks for path and decodes the answer, of at most maxBytes, into m.
-func (c *Client) get(ctx context.Context, path string, query url.Values, maxBytes int64, m proto.Message) error {
+func (c *caller) get(ctx context.Context, path string, query url.Values, maxBytes int64, m proto.Message) error {
+	return c.call(ctx, http.MethodGet, path, query, nil, maxBytes, m)
+}
+
+// post sends question to path and decodes the answer, of at most maxBytes, into m.
+func (c *caller) post(ctx context.Context, path string, question proto.Message, maxBytes int64, m proto.Message) error {
+	body, err := proto.Marshal(question)
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, http.MethodPost, path, url.Values{}, body, maxBytes, m)
+}
+
+func (c *caller) call(ctx context.Context, method, path string, query url.Values, body []byte, maxBytes int64, m proto.Message) error {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	query.Set("alt", "proto")
 	u.RawQuery = query.Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return withoutURL(err)
 	}
 	r.Header.Set("Accept", "application/x-protobuf")
 	r.Header.Set("User-Agent", c.cfg.UserAgent)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/x-protobuf")
+	}
 	if c.cfg.Key != "" {
 		r.Header.Set("X-Goog-Api-Key", c.cfg.Key)
 	}
@@ -135,11 +192,11 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, maxByte
 	if answer.StatusCode != http.StatusOK {
 		return c.statusError(answer)
 	}
-	body, err := readBody(answer, maxBytes)
+	raw, err := readBody(answer, maxBytes)
 	if err != nil {
 		return err
 	}
-	return decode(answer.Header.Get("Content-Type"), body, m)
+	return decode(answer.Header.Get("Content-Type"), raw, m)
 }
 
 // withoutURL takes the URL, which is long and says which prefixes were asked,
@@ -152,7 +209,7 @@ func withoutURL(err error) error {
 }
 
 // withoutKey takes the key out of a text, plain and as %q writes it.
-func (c *Client) withoutKey(text string) string {
+func (c *caller) withoutKey(text string) string {
 	if c.cfg.Key == "" {
 		return text
 	}
@@ -162,7 +219,7 @@ func (c *Client) withoutKey(text string) string {
 
 // hideKey takes the key out of *err, if that is an error: the server knows the
 // key and may have put it into any of the words that an error quotes.
-func (c *Client) hideKey(err *error) {
+func (c *caller) hideKey(err *error) {
 	if *err == nil {
 		return
 	}
@@ -219,7 +276,7 @@ func decode(contentType string, body []byte, m proto.Message) (err error) {
 }
 
 // statusError reads what the server says about a failure.
-func (c *Client) statusError(answer *http.Response) error {
+func (c *caller) statusError(answer *http.Response) error {
 	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: retryAfter(answer.Header.Get("Retry-After"))}
 	var body struct {
 		Error struct{ Message string }
@@ -232,7 +289,7 @@ func (c *Client) statusError(answer *http.Response) error {
 }
 
 // printable makes a server's words fit for a log line.
-func (c *Client) printable(text string) string {
+func (c *caller) printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {
 			return r

@@ -28,30 +28,30 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 	odd := []byte{0xfb, 0xef, 0xfe, 0x00} // bytes whose base64 tells the alphabets apart
 	tests := []struct {
 		name, path, query string
-		ask               func(c *Client) error
+		ask               func(c *V5) error
 	}{
 		{"all lists of a batch, versions of those that are held", "/v5/hashLists:batchGet",
 			"alt=proto&names=se-4b&names=mw-4b&sizeConstraints.maxDatabaseEntries=7&version=--_-AA%3D%3D",
-			func(c *Client) error {
-				_, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "mw-4b", Version: odd}})
+			func(c *V5) error {
+				_, err := fetch(t, c, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b", Version: odd})
 				return err
 			}},
 		{"a first fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7",
-			func(c *Client) error {
+			func(c *V5) error {
 				_, err := c.FetchOne(t.Context(), updater.Want{List: "se-4b"})
 				return err
 			}},
 		{"a later fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7&version=--_-AA%3D%3D",
-			func(c *Client) error {
+			func(c *V5) error {
 				_, err := c.FetchOne(t.Context(), updater.Want{List: "se-4b", Version: odd})
 				return err
 			}},
-		{"the list of lists", "/v5/hashLists", "alt=proto", func(c *Client) error {
+		{"the list of lists", "/v5/hashLists", "alt=proto", func(c *V5) error {
 			_, err := c.Lists(t.Context())
 			return err
 		}},
-		{"a search", "/v5/hashes:search", "alt=proto&hashPrefixes=HTLFCA%3D%3D&hashPrefixes=--_-AA%3D%3D", func(c *Client) error {
-			_, err := c.Search(t.Context(), []lookup.Prefix{{0x1d, 0x32, 0xc5, 0x08}, {0xfb, 0xef, 0xfe, 0x00}})
+		{"a search", "/v5/hashes:search", "alt=proto&hashPrefixes=HTLFCA%3D%3D&hashPrefixes=--_-AA%3D%3D", func(c *V5) error {
+			_, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08", "\xfb\xef\xfe\x00"})
 			return err
 		}},
 	}
@@ -59,7 +59,7 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 		for _, base := range []string{"", "/", "/mirror", "/mirror/"} {
 			t.Run(test.name+" at "+base, func(t *testing.T) {
 				var got *http.Request
-				c, err := NewClient(Config{
+				c, err := NewV5(Config{
 					Endpoint: "https://sb.example" + base, Key: testKey, UserAgent: "test/1", MaxEntries: 7,
 					Transport: answering(func(r *http.Request) (*http.Response, error) {
 						got = r
@@ -93,7 +93,7 @@ func checkHeader(t *testing.T, got http.Header) {
 }
 
 func TestWithoutKeyNoKeyIsSent(t *testing.T) {
-	c, err := NewClient(Config{UserAgent: "test/1", Transport: answering(func(r *http.Request) (*http.Response, error) {
+	c, err := NewV5(Config{UserAgent: "test/1", Transport: answering(func(r *http.Request) (*http.Response, error) {
 		if _, ok := r.Header["X-Goog-Api-Key"]; ok {
 			t.Error("an empty key was sent")
 		}
@@ -130,14 +130,14 @@ func TestNewClientRefusesWhatCannotWorkWithoutRepeatingIt(t *testing.T) {
 		{"a key with a byte of eight bits", func(c *Config) { c.Key = "secret\xff" }},
 		{"no user agent", func(c *Config) { c.UserAgent = "" }},
 	}
-	if _, err := NewClient(good); err != nil {
+	if _, err := NewV5(good); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := good
 			test.alter(&cfg)
-			_, err := NewClient(cfg)
+			_, err := NewV5(cfg)
 			if err == nil {
 				t.Fatal("was taken")
 			}
@@ -150,7 +150,7 @@ func TestNewClientRefusesWhatCannotWorkWithoutRepeatingIt(t *testing.T) {
 
 // fakeServer returns a server that holds lists of all widths, and a client of it
 // in-process.
-func fakeServer(t *testing.T) (*protocoltest.Server, *Client) {
+func fakeServer(t *testing.T) (*protocoltest.Server, *V5) {
 	s := protocoltest.New(t)
 	s.SetKey(testKey)
 	for _, width := range widths {
@@ -237,7 +237,7 @@ func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClient(t, always(binaryForm, batchOf(t, test.lists...)))
-			got, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}})
+			got, err := fetch(t, c, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b"})
 			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) || test.good && len(got) != 2 {
 				t.Errorf("got %d updates, %v", len(got), err)
 			}
@@ -283,7 +283,7 @@ func TestAnswersOfOtherTypes(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%s, good: %t", test.contentType, test.good), func(t *testing.T) {
-			updates, err := newClient(t, always(test.contentType, test.body)).Fetch(t.Context(), []updater.Want{{List: "se-4b"}})
+			updates, err := fetch(t, newClient(t, always(test.contentType, test.body)), updater.Want{List: "se-4b"})
 			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
 				t.Fatal(err)
 			}
@@ -332,7 +332,7 @@ func TestStatusErrorsSayWhatTheServerSaid(t *testing.T) {
 				}
 				return response(r, test.status, header, []byte(test.body)), nil
 			}))
-			_, err := c.Search(t.Context(), []lookup.Prefix{{}})
+			_, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix})
 			test.want.Code = test.status
 			got, ok := errors.AsType[*updater.StatusError](err)
 			if !ok || *got != test.want {
@@ -368,11 +368,11 @@ func TestBodiesAreBounded(t *testing.T) {
 		return a, nil
 	}))
 	search := func() error {
-		_, err := c.Search(t.Context(), []lookup.Prefix{{}})
+		_, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix})
 		return err
 	}
-	fetch := func() error {
-		_, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}})
+	fetchList := func() error {
+		_, err := fetch(t, c, updater.Want{List: "se-4b"})
 		return err
 	}
 	for _, test := range []struct {
@@ -381,10 +381,10 @@ func TestBodiesAreBounded(t *testing.T) {
 		declared, most int64
 	}{
 		{"a search answer without end", search, -1, maxSearchBytes + 1<<20},
-		{"a list without end", fetch, -1, maxListBytes + 1<<20},
+		{"a list without end", fetchList, -1, maxListBytes + 1<<20},
 		{"a search answer declared too long", search, maxSearchBytes + 1, 0},
-		{"a list declared too long", fetch, maxListBytes + 1, 0},
-		{"a body declared longer than any", fetch, 1 << 62, 0},
+		{"a list declared too long", fetchList, maxListBytes + 1, 0},
+		{"a body declared longer than any", fetchList, 1 << 62, 0},
 	} {
 		declared = test.declared
 		if err := test.ask(); !errors.Is(err, updater.ErrMalformed) || body.read > test.most {
@@ -399,7 +399,7 @@ func TestShortBodyIsAnError(t *testing.T) {
 		a.ContentLength++
 		return a, nil
 	}))
-	if _, err := c.Search(t.Context(), []lookup.Prefix{{}}); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -411,12 +411,12 @@ func TestTheEndOfTheContextPasses(t *testing.T) {
 		c := newClient(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := c.Search(ctx, []lookup.Prefix{{1}}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := c.Search(ctx, []lookup.Prefix{"\x01\x00\x00\x00"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("time-out: %v", err)
 		}
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
-		if _, err := c.Search(ctx, []lookup.Prefix{{2}}); !errors.Is(err, context.Canceled) {
+		if _, err := c.Search(ctx, []lookup.Prefix{"\x02\x00\x00\x00"}); !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
 	})
@@ -427,11 +427,11 @@ func TestErrorsOfTheConnectionHoldNoURL(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 	for name, endpoint := range map[string]string{"refused": closed.URL, "no such port": "http://127.0.0.1:99999"} {
-		c, err := NewClient(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
+		c, err := NewV5(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Search(t.Context(), []lookup.Prefix{{0xfb, 0xef, 0xfe, 0x00}})
+		_, err = c.Search(t.Context(), []lookup.Prefix{secretPrefix})
 		if _, ok := errors.AsType[*url.Error](err); err == nil || ok || strings.Contains(err.Error(), "/v5/") {
 			t.Errorf("%s: %v", name, err)
 		}

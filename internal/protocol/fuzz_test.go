@@ -69,8 +69,8 @@ func FuzzHashList(f *testing.F) {
 			return
 		}
 		u := updateOf(m)
-		if u.AdditionCount > 8*len(raw)+1 || u.RemovalCount > 8*len(raw)+1 {
-			t.Fatalf("%d additions and %d removals in %d bytes", u.AdditionCount, u.RemovalCount, len(raw))
+		if added(u) > 8*len(raw)+1 || u.Removals.Count > 8*len(raw)+1 {
+			t.Fatalf("%d additions and %d removals in %d bytes", added(u), u.Removals.Count, len(raw))
 		}
 		width, err := updater.Width(m.GetName())
 		if err != nil && u.Err == nil {
@@ -103,7 +103,7 @@ func all(t *testing.T, l updater.List) []byte {
 	return entries
 }
 
-func checkApplied(t *testing.T, old, l updater.List, u updater.Update, changed bool) {
+func checkApplied(t *testing.T, old, l updater.List, u *updater.Update, changed bool) {
 	if sum := sha256.Sum256(all(t, l)); sum != l.Checksum || u.Checksum != nil && !bytes.Equal(sum[:], u.Checksum) {
 		t.Errorf("checksum %x, list says %x, server says %x", sum, l.Checksum, u.Checksum)
 	}
@@ -126,7 +126,7 @@ func FuzzRice(f *testing.F) {
 		padded := make([]byte, width)
 		copy(padded, first)
 		r := rice{width: width, first: limbs(padded), parameter: parameter, count: count, data: data}
-		if err := r.check(); err != nil {
+		if err := r.check(parametersV5(width)); err != nil {
 			if !errors.Is(err, updater.ErrMalformed) {
 				t.Error(err)
 			}
@@ -159,7 +159,7 @@ func FuzzSearchAnswer(f *testing.F) {
 		if json {
 			contentType = "application/json"
 		}
-		answer, err := newClient(t, always(contentType, raw)).Search(t.Context(), []lookup.Prefix{{}})
+		answer, err := newClient(t, always(contentType, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 		if err != nil && !errors.Is(err, updater.ErrMalformed) || err != nil && (answer.Life != 0 || answer.Threats != nil) {
 			t.Errorf("got %v, %v", answer, err)
 		}

@@ -43,11 +43,11 @@ func TestFetchInAnotherProcess(t *testing.T) {
 	if os.Getenv(childVariable) == "" {
 		return // it is half of the test above
 	}
-	c, err := NewClient(Config{Endpoint: "https://safebrowsing.example", UserAgent: "test/1"})
+	c, err := NewV5(Config{Endpoint: "https://safebrowsing.example", UserAgent: "test/1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}); err == nil {
+	if _, err := fetch(t, c, updater.Want{List: "se-4b"}); err == nil {
 		t.Error("fetched through a proxy that refuses")
 	}
 }

@@ -19,35 +19,43 @@ type rice struct {
 	data      []byte
 }
 
-// riceParameters are the least and the greatest parameter at each width.
-func riceParameters(width int) (least, greatest int32) {
+// parameters are the least and the greatest Rice parameter.
+type parameters struct{ least, greatest int32 }
+
+// parametersV5 are those of version 5 at each width.
+func parametersV5(width int) parameters {
 	switch width {
 	case 4:
-		return 3, 30
+		return parameters{3, 30}
 	case 8:
-		return 35, 62
+		return parameters{35, 62}
 	case 16:
-		return 99, 126
+		return parameters{99, 126}
 	}
-	return 227, 254
+	return parameters{227, 254}
 }
 
 // check finds what is wrong with the numbers around the data, before anything
 // is allocated or decoded for them.
-func (r rice) check() error {
+func (r rice) check(p parameters) error {
 	if r.count < 0 {
 		return fmt.Errorf("%w: Rice coding of %d differences", updater.ErrMalformed, r.count)
 	}
 	if r.count == 0 {
 		return nil // one integer: parameter and data are not looked at
 	}
-	if least, greatest := riceParameters(r.width); r.parameter < least || r.parameter > greatest {
-		return fmt.Errorf("%w: Rice parameter %d, must be %d to %d", updater.ErrMalformed, r.parameter, least, greatest)
+	if r.parameter < p.least || r.parameter > p.greatest {
+		return fmt.Errorf("%w: Rice parameter %d, must be %d to %d", updater.ErrMalformed, r.parameter, p.least, p.greatest)
 	}
 	if int64(r.count)*(int64(r.parameter)+1) > 8*int64(len(r.data)) {
 		return fmt.Errorf("%w: %d differences cannot be in %d bytes of Rice coding", updater.ErrMalformed, r.count, len(r.data))
 	}
 	return nil
+}
+
+// entries returns the integers as a stream. The caller has checked r.
+func (r rice) entries() updater.Entries {
+	return updater.Entries{Width: r.width, Count: int(r.count) + 1, Reader: r.reader()}
 }
 
 // reader returns the integers, big-endian, width bytes each. Bits left over at

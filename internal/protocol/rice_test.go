@@ -90,7 +90,7 @@ func limbs(b []byte) (v [4]uint64) {
 
 // decodeRice checks and decodes.
 func decodeRice(r rice) ([]byte, error) {
-	if err := r.check(); err != nil {
+	if err := r.check(parametersV5(r.width)); err != nil {
 		return nil, err
 	}
 	return io.ReadAll(r.reader())
@@ -241,10 +241,10 @@ func TestRiceDecodesWhatWasEncoded(t *testing.T) {
 			list := &sbv5.HashList{Name: fmt.Sprintf("x-%db", width), Version: []byte{1}}
 			protocoltest.EncodeAdditions(width, entries, list)
 			u := updateOf(list)
-			if u.Err != nil || u.AdditionCount != len(entries) {
-				t.Fatalf("width %d: %d additions, %v, want %d", width, u.AdditionCount, u.Err, len(entries))
+			if u.Err != nil || len(u.Additions) != 1 || u.Additions[0].Count != len(entries) || u.Additions[0].Width != width {
+				t.Fatalf("width %d: additions %+v, %v, want %d", width, u.Additions, u.Err, len(entries))
 			}
-			got, err := readOdd(u.Additions, width, rng)
+			got, err := readOdd(u.Additions[0].Reader, width, rng)
 			if want := bytes.Join(entries, nil); err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("width %d: got %x, %v, want %x", width, got, err, want)
 			}

@@ -25,7 +25,7 @@ func searchFor(t *testing.T, m *sbv5.SearchHashesResponse) (lookup.Answer, error
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{{}})
+	return newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 }
 
 func TestLifeOfSearchAnswers(t *testing.T) {
@@ -123,7 +123,7 @@ func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err = newClient(t, always("application/json", text)).Search(t.Context(), []lookup.Prefix{{}})
+			got, err = newClient(t, always("application/json", text)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 			if err != nil || !slices.Equal(got.Threats, want) {
 				t.Errorf("JSON: got %v, %v, want %v", got.Threats, err, want)
 			}
@@ -134,7 +134,7 @@ func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 // Attributes may be packed or not: a decoder must take both.
 func TestAttributesMayBeUnpacked(t *testing.T) {
 	raw := slices.Concat([]byte{0x0a, 0x28, 0x0a, 0x20}, make([]byte, 32), []byte{0x12, 0x04, 0x08, 0x02, 0x10, 0x02})
-	got, err := newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{{}})
+	got, err := newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 	if err != nil || len(got.Threats) != 0 {
 		t.Errorf("got %v, %v, want the frame-only detail dropped", got, err)
 	}
@@ -151,7 +151,7 @@ func TestUnknownNamesInJSONAreNotEnforced(t *testing.T) {
 		"unknown field":                  `{"threatType":"MALWARE","attributes":["CANARY"],"somethingNew":1}`,
 	} {
 		body := `{"fullHashes":[{"fullHash":"` + hash + `","fullHashDetails":[` + details + `]}],"cacheDuration":"1.5s"}`
-		got, err := newClient(t, always("application/json", []byte(body))).Search(t.Context(), []lookup.Prefix{{}})
+		got, err := newClient(t, always("application/json", []byte(body))).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 		if len(got.Threats) != 0 || err != nil && !errors.Is(err, updater.ErrMalformed) {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ import (
 
 // secretPrefix is asked for in the tests of this file; its base64 must be in no
 // error.
-var secretPrefix = lookup.Prefix{0xfb, 0xef, 0xfe, 0x00}
+const secretPrefix = lookup.Prefix("\xfb\xef\xfe\x00")
 
 // checkSecrets fails if an error tells the key, the URL of a request, or what was
 // asked for.
@@ -42,25 +43,25 @@ func checkSecrets(t *testing.T, err error) {
 
 // fetchError fetches all lists and returns what is wrong with the answer or with
 // the first list that cannot be applied.
-func fetchError(ctx context.Context, c *Client) error {
+func fetchError(ctx context.Context, c *V5) error {
 	var wanted []updater.Want
 	for _, width := range widths {
 		wanted = append(wanted, updater.Want{List: fmt.Sprintf("x-%db", width)})
 	}
-	updates, err := c.Fetch(ctx, wanted)
-	for i := 0; err == nil && i < len(updates); i++ {
-		_, _, err = updater.Apply(updater.List{Name: wanted[i].List}, updates[i], 1000)
-	}
-	return err
+	broken := make([]error, len(wanted))
+	_, err := c.Fetch(ctx, wanted, func(i int, u *updater.Update) {
+		_, _, broken[i] = updater.Apply(updater.List{Name: wanted[i].List}, u, 1000)
+	})
+	return cmp.Or(err, cmp.Or(broken...))
 }
 
-func searchError(ctx context.Context, c *Client) error {
+func searchError(ctx context.Context, c *V5) error {
 	_, err := c.Search(ctx, []lookup.Prefix{secretPrefix})
 	return err
 }
 
 // faultsOfBoth calls try for each fault of lists and of searches.
-func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *Client) error)) {
+func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *V5) error)) {
 	for name, f := range protocoltest.ListFaults() {
 		t.Run("lists, "+name, func(t *testing.T) { try(t, "batchGet", f, fetchError) })
 	}
@@ -70,7 +71,7 @@ func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocol
 }
 
 func TestEveryFaultIsAnErrorWithoutSecretsInProcess(t *testing.T) {
-	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *Client) error) {
+	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *V5) error) {
 		synctest.Test(t, func(t *testing.T) {
 			s, c := fakeServer(t)
 			s.Break(method, 1, f)
@@ -86,7 +87,7 @@ func TestEveryFaultIsAnErrorWithoutSecretsInProcess(t *testing.T) {
 }
 
 func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
-	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *Client) error) {
+	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *V5) error) {
 		s, _ := fakeServer(t)
 		s.Break(method, 1, f)
 		socket := httptest.NewServer(s)
@@ -108,9 +109,9 @@ func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
 }
 
 // clientOf returns a client with the transport of production.
-func clientOf(t *testing.T, endpoint string) *Client {
+func clientOf(t *testing.T, endpoint string) *V5 {
 	t.Helper()
-	c, err := NewClient(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
+	c, err := NewV5(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
 	if err != nil {
 		t.Fatal(err)
 	}

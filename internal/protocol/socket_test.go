@@ -87,7 +87,7 @@ func TestCompressedAnswersAreRead(t *testing.T) {
 	defer socket.Close()
 	c := clientOf(t, socket.URL)
 	defer c.Close()
-	answer, err := c.Search(t.Context(), []lookup.Prefix{{0x1d, 0x32, 0xc5, 0x08}})
+	answer, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
 	if err != nil || len(answer.Threats) != 1 {
 		t.Errorf("got %v, %v", answer, err)
 	}
@@ -144,7 +144,7 @@ func TestConfiguredResolversFindTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := NewClient(Config{
+	c, err := NewV5(Config{
 		Endpoint: "http://made-up.safebrowsing.example:" + port, Key: testKey, UserAgent: "test/1",
 		Resolvers: []string{serveName(t, "made-up.safebrowsing.example.")},
 	})
@@ -153,7 +153,7 @@ func TestConfiguredResolversFindTheServer(t *testing.T) {
 	}
 	defer c.Close()
 	c.cfg.Transport.(*http.Transport).Proxy = nil
-	if answer, err := c.Search(t.Context(), []lookup.Prefix{{0x1d, 0x32, 0xc5, 0x08}}); err != nil || len(answer.Threats) != 1 {
+	if answer, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"}); err != nil || len(answer.Threats) != 1 {
 		t.Errorf("got %v, %v", answer, err)
 	}
 }
@@ -200,7 +200,7 @@ func TestHTTPSSpeaksHTTP2(t *testing.T) {
 	tr := transport(nil)
 	tr.Proxy = nil
 	tr.TLSClientConfig = &tls.Config{RootCAs: roots}
-	c, err := NewClient(Config{Endpoint: socket.URL, Key: testKey, UserAgent: "test/1", Transport: tr})
+	c, err := NewV5(Config{Endpoint: socket.URL, Key: testKey, UserAgent: "test/1", Transport: tr})
 	if err != nil {
 		t.Fatal(err)
 	}

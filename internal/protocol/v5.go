@@ -18,8 +18,18 @@ import (
 // bytesParam is how values of type bytes go into a URL.
 var bytesParam = base64.URLEncoding
 
+// V5 speaks version 5 of the protocol. It implements Client.
+type V5 struct{ *caller }
+
+// NewV5 returns a V5, or an error that says what is wrong with the configuration,
+// without the key in it.
+func NewV5(cfg Config) (*V5, error) {
+	c, err := newCaller(cfg)
+	return &V5{c}, err
+}
+
 // Fetch implements updater.Source by hashLists.batchGet.
-func (c *Client) Fetch(ctx context.Context, wanted []updater.Want) (updates []updater.Update, err error) {
+func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
 	defer c.hideKey(&err)
 	query := c.constraints()
 	for _, w := range wanted {
@@ -30,23 +40,22 @@ func (c *Client) Fetch(ctx context.Context, wanted []updater.Want) (updates []up
 	}
 	var answer sbv5.BatchGetHashListsResponse
 	if err := c.get(ctx, "/v5/hashLists:batchGet", query, maxListBytes, &answer); err != nil {
-		return nil, fmt.Errorf("fetching lists: %w", err)
+		return 0, fmt.Errorf("fetching lists: %w", err)
 	}
 	if len(answer.HashLists) != len(wanted) {
-		return nil, fmt.Errorf("fetching lists: %w: %d lists in the answer, asked for %d", updater.ErrMalformed, len(answer.HashLists), len(wanted))
+		return 0, fmt.Errorf("fetching lists: %w: %d lists in the answer, asked for %d", updater.ErrMalformed, len(answer.HashLists), len(wanted))
 	}
-	updates = make([]updater.Update, 0, len(wanted))
 	for i, list := range answer.HashLists {
 		if list.GetName() != wanted[i].List {
-			return nil, fmt.Errorf("fetching lists: %w: list %q in place of %q", updater.ErrMalformed, list.GetName(), wanted[i].List)
+			return 0, fmt.Errorf("fetching lists: %w: list %q in place of %q", updater.ErrMalformed, list.GetName(), wanted[i].List)
 		}
-		updates = append(updates, updateOf(list))
+		take(i, updateOf(list))
 	}
-	return updates, nil
+	return 0, nil
 }
 
 // FetchOne fetches one list by hashList.get.
-func (c *Client) FetchOne(ctx context.Context, w updater.Want) (u updater.Update, err error) {
+func (c *V5) FetchOne(ctx context.Context, w updater.Want) (u *updater.Update, err error) {
 	defer c.hideKey(&err)
 	query := c.constraints()
 	if w.Version != nil {
@@ -54,15 +63,15 @@ func (c *Client) FetchOne(ctx context.Context, w updater.Want) (u updater.Update
 	}
 	var list sbv5.HashList
 	if err := c.get(ctx, "/v5/hashList/"+w.List, query, maxListBytes, &list); err != nil {
-		return updater.Update{}, fmt.Errorf("fetching list %s: %w", w.List, err)
+		return nil, fmt.Errorf("fetching list %s: %w", w.List, err)
 	}
 	if list.GetName() != w.List {
-		return updater.Update{}, fmt.Errorf("fetching list %s: %w: list %q in its place", w.List, updater.ErrMalformed, list.GetName())
+		return nil, fmt.Errorf("fetching list %s: %w: list %q in its place", w.List, updater.ErrMalformed, list.GetName())
 	}
 	return updateOf(&list), nil
 }
 
-func (c *Client) constraints() url.Values {
+func (c *V5) constraints() url.Values {
 	query := url.Values{}
 	if c.cfg.MaxEntries > 0 {
 		query.Set("sizeConstraints.maxDatabaseEntries", strconv.Itoa(c.cfg.MaxEntries))
@@ -70,19 +79,12 @@ func (c *Client) constraints() url.Values {
 	return query
 }
 
-// ListInfo describes a list that the server offers.
-type ListInfo struct {
-	Name        string
-	Description string
-	Threats     lookup.Threats
-}
-
 // maxPages bounds the pages of a list of lists, against a server whose pages
 // never end.
 const maxPages = 100
 
-// Lists returns the lists that the server offers, by hashLists.list.
-func (c *Client) Lists(ctx context.Context) (all []ListInfo, err error) {
+// Lists implements Client by hashLists.list.
+func (c *V5) Lists(ctx context.Context) (all []ListInfo, err error) {
 	defer c.hideKey(&err)
 	token := ""
 	for range maxPages {
@@ -111,8 +113,8 @@ func (c *Client) Lists(ctx context.Context) (all []ListInfo, err error) {
 }
 
 // updateOf checks the shape of a list's message and prepares its decoding.
-func updateOf(list *sbv5.HashList) updater.Update {
-	u := updater.Update{Version: list.GetVersion(), Partial: list.GetPartialUpdate(), Checksum: list.GetSha256Checksum()}
+func updateOf(list *sbv5.HashList) *updater.Update {
+	u := &updater.Update{Version: list.GetVersion(), Partial: list.GetPartialUpdate(), Checksum: list.GetSha256Checksum()}
 	if len(u.Checksum) == 0 {
 		u.Checksum = nil
 	}
@@ -129,10 +131,10 @@ func updateOf(list *sbv5.HashList) updater.Update {
 	}
 	if removals := list.GetCompressedRemovals(); removals != nil {
 		r := rice{4, [4]uint64{uint64(removals.GetFirstValue())}, removals.GetRiceParameter(), removals.GetEntriesCount(), removals.GetEncodedData()}
-		if u.Err = r.check(); u.Err != nil {
+		if u.Err = r.check(parametersV5(r.width)); u.Err != nil {
 			return u
 		}
-		u.Removals, u.RemovalCount = r.reader(), int(r.count)+1
+		u.Removals = r.entries()
 	}
 	additions, ok := additionsOf(list)
 	if !ok {
@@ -142,8 +144,8 @@ func updateOf(list *sbv5.HashList) updater.Update {
 		u.Err = fmt.Errorf("%w: additions of %d bytes in list %s", updater.ErrMalformed, additions.width, list.GetName())
 		return u
 	}
-	if u.Err = additions.check(); u.Err == nil {
-		u.Additions, u.AdditionCount = additions.reader(), int(additions.count)+1
+	if u.Err = additions.check(parametersV5(width)); u.Err == nil {
+		u.Additions = []updater.Entries{additions.entries()}
 	}
 	return u
 }
@@ -181,11 +183,11 @@ func duration(d *durationpb.Duration) (time.Duration, error) {
 }
 
 // Search implements lookup.Searcher by hashes.search.
-func (c *Client) Search(ctx context.Context, prefixes []lookup.Prefix) (result lookup.Answer, err error) {
+func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result lookup.Answer, err error) {
 	defer c.hideKey(&err)
 	query := url.Values{}
 	for _, p := range prefixes {
-		query.Add("hashPrefixes", bytesParam.EncodeToString(p[:]))
+		query.Add("hashPrefixes", bytesParam.EncodeToString([]byte(p)))
 	}
 	var answer sbv5.SearchHashesResponse
 	if err := c.get(ctx, "/v5/hashes:search", query, maxSearchBytes, &answer); err != nil {
@@ -201,7 +203,7 @@ func (c *Client) Search(ctx context.Context, prefixes []lookup.Prefix) (result l
 			return lookup.Answer{}, fmt.Errorf("searching full hashes: %w: full hash of %d bytes", updater.ErrMalformed, len(f.GetFullHash()))
 		}
 		if threats := enforceable(f.GetFullHashDetails()); threats != 0 {
-			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: threats})
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: threats, Life: life})
 		}
 	}
 	return result, nil

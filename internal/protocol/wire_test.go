@@ -47,9 +47,9 @@ func response(r *http.Request, status int, header http.Header, body []byte) *htt
 
 const binaryForm = "application/x-protobuf"
 
-func newClient(t testing.TB, transport http.RoundTripper) *Client {
+func newClient(t testing.TB, transport http.RoundTripper) *V5 {
 	t.Helper()
-	c, err := NewClient(Config{Key: testKey, UserAgent: "test/1", Transport: transport})
+	c, err := NewV5(Config{Key: testKey, UserAgent: "test/1", Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +76,42 @@ func batchOf(t testing.TB, lists ...[]byte) []byte {
 	return raw
 }
 
+// zeroPrefix is asked for where it does not matter what is.
+const zeroPrefix = lookup.Prefix("\x00\x00\x00\x00")
+
+// fetch returns the updates of lists, in the order in which they are wanted. It
+// fails the test if one is not given, or given twice.
+func fetch(t testing.TB, c Client, wanted ...updater.Want) ([]*updater.Update, error) {
+	t.Helper()
+	updates := make([]*updater.Update, len(wanted))
+	wait, err := c.Fetch(t.Context(), wanted, func(i int, u *updater.Update) {
+		if updates[i] != nil {
+			t.Errorf("list %s is given twice", wanted[i].List)
+		}
+		updates[i] = u
+	})
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(updates, nil) || wait != 0 {
+		t.Errorf("updates %v, a minimum wait of %s for all lists", updates, wait)
+	}
+	return updates, nil
+}
+
+// added returns the number of additions.
+func added(u *updater.Update) (n int) {
+	for _, e := range u.Additions {
+		n += e.Count
+	}
+	return n
+}
+
 // applied fetches se-4b from a server that answers raw, and applies it to old.
-func applied(t *testing.T, raw string, old updater.List) (updater.List, updater.Update) {
+func applied(t *testing.T, raw string, old updater.List) (updater.List, *updater.Update) {
 	t.Helper()
 	c := newClient(t, always(binaryForm, batchOf(t, unhex(t, raw))))
-	updates, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b", Version: old.Version}})
+	updates, err := fetch(t, c, updater.Want{List: "se-4b", Version: old.Version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +130,7 @@ func TestListsOnTheWire(t *testing.T) {
 	}
 	partial, update := applied(t, wirePartial, full)
 	checkList(t, partial, "0103", "1d32c50888981e62f7a502e5", "4331164ec13c31b2764ff32a04eab00504aefa9a4e854a9d32f1b2caa9be6cf5")
-	if !update.Partial || update.RemovalCount != 1 || update.AdditionCount != 1 || update.MinimumWait != 5*time.Minute {
+	if !update.Partial || update.Removals.Count != 1 || added(update) != 1 || update.MinimumWait != 5*time.Minute {
 		t.Errorf("got %+v", update)
 	}
 	checkList(t, full, "0102", "1d32c508291bc542f7a502e5", "d1099a04a9fd4f1ed0cd830fb388d03faa04cb1f0cb5819b9ecb84ec6e95bbbf")
@@ -144,6 +175,7 @@ func TestSearchAnswersOnTheWire(t *testing.T) {
 	found := lookup.ThreatHash{
 		Hash:    lookup.FullHash(unhex(t, "1d32c5084a360e58f1b87109637a6810acad97a861a7769e8f1841410d2a960c")),
 		Threats: lookup.Threats(0).With(lookup.SocialEngineering),
+		Life:    5 * time.Minute,
 	}
 	tests := []struct {
 		name, wire string
@@ -155,7 +187,7 @@ func TestSearchAnswersOnTheWire(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClient(t, always(binaryForm, unhex(t, test.wire)))
-			got, err := c.Search(t.Context(), []lookup.Prefix{{0x1d, 0x32, 0xc5, 0x08}})
+			got, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
 			if err != nil || got.Life != 5*time.Minute || !slices.Equal(got.Threats, test.want) {
 				t.Errorf("got %v, %v, want %v for 5 min", got, err, test.want)
 			}

@@ -1,0 +1,237 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/bits"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// V4 speaks version 4 of the protocol, the Update API. It implements Client.
+type V4 struct {
+	*caller
+	client *sbv4.ClientInfo
+	lists  []string
+	states func() [][]byte
+}
+
+// NewV4 returns a V4 that searches in the given lists, each a name that
+// IsV4List knows. States returns the versions of all lists that are held, which
+// searches must tell. The error says what is wrong with the configuration, without
+// the key in it.
+func NewV4(cfg Config, lists []string, states func() [][]byte) (*V4, error) {
+	c, err := newCaller(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range lists {
+		if !IsV4List(name) {
+			return nil, fmt.Errorf("version 4 of the protocol has no list %q, only %s", name, strings.Join(V4Lists(), ", "))
+		}
+	}
+	if states == nil {
+		return nil, errors.New("a client of version 4 needs the states of its lists")
+	}
+	id, version, _ := strings.Cut(cfg.UserAgent, "/")
+	return &V4{caller: c, client: &sbv4.ClientInfo{ClientId: id, ClientVersion: version}, lists: lists, states: states}, nil
+}
+
+// tuple is the name of a list in version 4, but for its entry type, which is URL.
+type tuple struct {
+	threat   sbv4.ThreatType
+	platform sbv4.PlatformType
+}
+
+// tuples are the lists of version 4 by their names in version 5.
+var tuples = map[string]tuple{
+	"se-4b":   {sbv4.ThreatType_SOCIAL_ENGINEERING, sbv4.PlatformType_ANY_PLATFORM},
+	"mw-4b":   {sbv4.ThreatType_MALWARE, sbv4.PlatformType_ANY_PLATFORM},
+	"uws-4b":  {sbv4.ThreatType_UNWANTED_SOFTWARE, sbv4.PlatformType_ANY_PLATFORM},
+	"uwsa-4b": {sbv4.ThreatType_UNWANTED_SOFTWARE, sbv4.PlatformType_ANDROID},
+	"pha-4b":  {sbv4.ThreatType_POTENTIALLY_HARMFUL_APPLICATION, sbv4.PlatformType_ANDROID},
+}
+
+// IsV4List reports whether version 4 has a list of this name of version 5.
+func IsV4List(name string) bool {
+	_, ok := tuples[name]
+	return ok
+}
+
+// V4Lists returns the names, of version 5, of all lists that version 4 has.
+func V4Lists() []string { return slices.Sorted(maps.Keys(tuples)) }
+
+// Sizes that version 4 knows for a list.
+const (
+	minV4Entries = 1 << 10
+	maxV4Entries = 1 << 20
+)
+
+// V4MaxEntries returns what a limit of entries becomes in version 4, which knows
+// powers of two from 2^10 to 2^20 only: the greatest that is no greater. 0 is no
+// limit ("Update Constraints").
+func V4MaxEntries(entries int) int {
+	if entries <= 0 {
+		return 0
+	}
+	return min(max(1<<(bits.Len(uint(entries))-1), minV4Entries), maxV4Entries)
+}
+
+// Fetch implements updater.Source by threatListUpdates.fetch. The names of the
+// wanted lists are such that IsV4List knows.
+func (c *V4) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
+	defer c.hideKey(&err)
+	question := &sbv4.FetchThreatListUpdatesRequest{Client: c.client}
+	for _, w := range wanted {
+		question.ListUpdateRequests = append(question.ListUpdateRequests, c.listRequest(w))
+	}
+	var answer sbv4.FetchThreatListUpdatesResponse
+	if err := c.post(ctx, "/v4/threatListUpdates:fetch", question, maxListBytes, &answer); err != nil {
+		return 0, fmt.Errorf("fetching lists: %w", err)
+	}
+	minimumWait, err = duration(answer.GetMinimumWaitDuration())
+	if err != nil {
+		return 0, fmt.Errorf("fetching lists: minimum wait: %w", err)
+	}
+	updates, err := matched(wanted, answer.ListUpdateResponses)
+	if err != nil {
+		return minimumWait, fmt.Errorf("fetching lists: %w", err)
+	}
+	for i, u := range updates {
+		take(i, u)
+	}
+	return minimumWait, nil
+}
+
+func (c *V4) listRequest(w updater.Want) *sbv4.FetchThreatListUpdatesRequest_ListUpdateRequest {
+	t := tuples[w.List]
+	return &sbv4.FetchThreatListUpdatesRequest_ListUpdateRequest{
+		ThreatType: t.threat, PlatformType: t.platform, ThreatEntryType: sbv4.ThreatEntryType_URL,
+		State: w.Version,
+		Constraints: &sbv4.FetchThreatListUpdatesRequest_ListUpdateRequest_Constraints{
+			MaxDatabaseEntries:    int32(V4MaxEntries(c.cfg.MaxEntries)),
+			SupportedCompressions: []sbv4.CompressionType{sbv4.CompressionType_RICE, sbv4.CompressionType_RAW},
+		},
+	}
+}
+
+// matched finds the update of each wanted list by its three types. Nothing is said
+// of a list for which the server has no update.
+func matched(wanted []updater.Want, answers []*sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse) ([]*updater.Update, error) {
+	updates := make([]*updater.Update, len(wanted))
+	for _, a := range answers {
+		i := slices.IndexFunc(wanted, func(w updater.Want) bool {
+			return tuples[w.List] == tuple{a.GetThreatType(), a.GetPlatformType()} && a.GetThreatEntryType() == sbv4.ThreatEntryType_URL
+		})
+		if i < 0 || updates[i] != nil {
+			return nil, fmt.Errorf("%w: an answer about %s/%s/%s, which was not asked for or has been answered already",
+				updater.ErrMalformed, a.GetThreatType(), a.GetPlatformType(), a.GetThreatEntryType())
+		}
+		updates[i] = updateOfV4(a)
+	}
+	for i, w := range wanted {
+		switch {
+		case updates[i] == nil && w.Version != nil:
+			updates[i] = &updater.Update{Version: w.Version, Partial: true}
+		case updates[i] == nil:
+			updates[i] = &updater.Update{Err: fmt.Errorf("%w: no answer about list %s, of which nothing is held", updater.ErrMalformed, w.List)}
+		}
+	}
+	return updates, nil
+}
+
+// Lists implements Client by threatLists.list. Lists that have no name in version
+// 5 are left out.
+func (c *V4) Lists(ctx context.Context) (all []ListInfo, err error) {
+	defer c.hideKey(&err)
+	var answer sbv4.ListThreatListsResponse
+	if err := c.get(ctx, "/v4/threatLists", url.Values{}, maxSearchBytes, &answer); err != nil {
+		return nil, fmt.Errorf("listing lists: %w", err)
+	}
+	for _, name := range V4Lists() {
+		for _, l := range answer.ThreatLists {
+			t := tuple{l.GetThreatType(), l.GetPlatformType()}
+			if tuples[name] == t && l.GetThreatEntryType() == sbv4.ThreatEntryType_URL {
+				all = append(all, ListInfo{Name: name, Description: fmt.Sprintf("%s/%s/URL", t.threat, t.platform), Threats: t.threats()})
+			}
+		}
+	}
+	return all, nil
+}
+
+// threats returns the threat of the list, as a set. The numbers of the threat types
+// have the same meaning in both versions.
+func (t tuple) threats() lookup.Threats {
+	return lookup.Threats(0).With(threatOf(sbv5.ThreatType(t.threat)))
+}
+
+// Search implements lookup.Searcher by fullHashes.find.
+func (c *V4) Search(ctx context.Context, prefixes []lookup.Prefix) (result lookup.Answer, err error) {
+	defer c.hideKey(&err)
+	question := &sbv4.FindFullHashesRequest{Client: c.client, ClientStates: c.states(), ThreatInfo: c.threatInfo()}
+	for _, p := range prefixes {
+		question.ThreatInfo.ThreatEntries = append(question.ThreatInfo.ThreatEntries, &sbv4.ThreatEntry{Hash: []byte(p)})
+	}
+	var answer sbv4.FindFullHashesResponse
+	if err := c.post(ctx, "/v4/fullHashes:find", question, maxSearchBytes, &answer); err != nil {
+		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
+	}
+	if result, err = c.answerOf(&answer); err != nil {
+		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
+	}
+	return result, nil
+}
+
+// threatInfo names the lists that are searched, by each type that one of them has.
+func (c *V4) threatInfo() *sbv4.ThreatInfo {
+	info := &sbv4.ThreatInfo{ThreatEntryTypes: []sbv4.ThreatEntryType{sbv4.ThreatEntryType_URL}}
+	for _, name := range c.lists {
+		t := tuples[name]
+		if !slices.Contains(info.ThreatTypes, t.threat) {
+			info.ThreatTypes = append(info.ThreatTypes, t.threat)
+		}
+		if !slices.Contains(info.PlatformTypes, t.platform) {
+			info.PlatformTypes = append(info.PlatformTypes, t.platform)
+		}
+	}
+	return info
+}
+
+// answerOf reads what was found. Matches in other lists than those that are kept,
+// which types of two lists together may name, are left out.
+func (c *V4) answerOf(answer *sbv4.FindFullHashesResponse) (result lookup.Answer, err error) {
+	if result.Life, err = duration(answer.GetNegativeCacheDuration()); err != nil {
+		return lookup.Answer{}, err
+	}
+	if result.MinimumWait, err = duration(answer.GetMinimumWaitDuration()); err != nil {
+		return lookup.Answer{}, err
+	}
+	for _, m := range answer.Matches {
+		hash := m.GetThreat().GetHash()
+		if len(hash) != len(lookup.FullHash{}) {
+			return lookup.Answer{}, fmt.Errorf("%w: full hash of %d bytes", updater.ErrMalformed, len(hash))
+		}
+		life, err := duration(m.GetCacheDuration())
+		if err != nil {
+			return lookup.Answer{}, err
+		}
+		t := tuple{m.GetThreatType(), m.GetPlatformType()}
+		if m.GetThreatEntryType() == sbv4.ThreatEntryType_URL && c.keeps(t) {
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(hash), Threats: t.threats(), Life: life})
+		}
+	}
+	return result, nil
+}
+
+func (c *V4) keeps(t tuple) bool {
+	return slices.ContainsFunc(c.lists, func(name string) bool { return tuples[name] == t })
+}

@@ -1,0 +1,448 @@
+package protocol
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+type (
+	listUpdate = sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse
+	entrySet   = sbv4.ThreatEntrySet
+)
+
+const (
+	partialUpdate = sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse_PARTIAL_UPDATE
+	fullUpdate    = sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse_FULL_UPDATE
+)
+
+// wireFetch asks for SOCIAL_ENGINEERING / ANY_PLATFORM / URL without a state.
+const wireFetch = "0a1b0a14636f7265646e732d7361666562726f7773696e671203312e301a0c080210062204220202012801"
+
+func newV4(t testing.TB, transport http.RoundTripper, lists ...string) *V4 {
+	t.Helper()
+	states := func() [][]byte { return [][]byte{{1}, {2}} }
+	c, err := NewV4(Config{Key: testKey, UserAgent: "coredns-safebrowsing/1.0", Transport: transport}, lists, states)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// updatesV4 is the answer to a fetch.
+func updatesV4(t testing.TB, wait time.Duration, lists ...*listUpdate) []byte {
+	t.Helper()
+	m := &sbv4.FetchThreatListUpdatesResponse{ListUpdateResponses: lists}
+	if wait > 0 {
+		m.MinimumWaitDuration = durationpb.New(wait)
+	}
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+func raw(size int, hashes string) *entrySet {
+	b, _ := hex.DecodeString(strings.ReplaceAll(hashes, " ", ""))
+	return &entrySet{CompressionType: sbv4.CompressionType_RAW, RawHashes: &sbv4.RawHashes{PrefixSize: int32(size), RawHashes: b}}
+}
+
+func riceSet(first int64, k, n int32, data string) *entrySet {
+	b, _ := hex.DecodeString(data)
+	return &entrySet{CompressionType: sbv4.CompressionType_RICE, RiceHashes: &sbv4.RiceDeltaEncoding{FirstValue: first, RiceParameter: k, NumEntries: n, EncodedData: b}}
+}
+
+func riceIndices(first int64, k, n int32, data string) *entrySet {
+	s := riceSet(first, k, n, data)
+	s.RiceHashes, s.RiceIndices = nil, s.RiceHashes
+	return s
+}
+
+func rawIndices(indices ...int32) *entrySet {
+	return &entrySet{CompressionType: sbv4.CompressionType_RAW, RawIndices: &sbv4.RawIndices{Indices: indices}}
+}
+
+// phishing is an update of se-4b whose result has these entries, in hexadecimal.
+func phishing(kind sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse_ResponseType, result string) *listUpdate {
+	b, _ := hex.DecodeString(strings.ReplaceAll(result, " ", ""))
+	sum := sha256.Sum256(b)
+	return &listUpdate{
+		ThreatType: sbv4.ThreatType_SOCIAL_ENGINEERING, PlatformType: sbv4.PlatformType_ANY_PLATFORM, ThreatEntryType: sbv4.ThreatEntryType_URL,
+		ResponseType: kind, NewClientState: []byte("new"), Checksum: &sbv4.Checksum{Sha256: sum[:]},
+	}
+}
+
+// fetchV4 fetches se-4b, of which old is held, and applies what comes.
+func fetchV4(t *testing.T, old updater.List, m *listUpdate) (l updater.List, err error) {
+	t.Helper()
+	c := newV4(t, always(binaryForm, updatesV4(t, 0, m)), "se-4b")
+	_, fetchErr := c.Fetch(t.Context(), []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
+		l, _, err = updater.Apply(old, u, 1000)
+	})
+	return l, errors.Join(fetchErr, err)
+}
+
+func TestV4FetchRequestOnTheWire(t *testing.T) {
+	var asked []byte
+	c := newV4(t, answering(func(r *http.Request) (*http.Response, error) {
+		asked, _ = io.ReadAll(r.Body)
+		if r.Method != http.MethodPost || r.URL.Path != "/v4/threatListUpdates:fetch" || r.URL.RawQuery != "alt=proto" || r.Header.Get("Content-Type") != binaryForm || r.Header.Get("X-Goog-Api-Key") != testKey {
+			t.Errorf("%s %s, %v", r.Method, r.URL, r.Header)
+		}
+		return always(binaryForm, nil)(r)
+	}), "se-4b")
+	c.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}, func(int, *updater.Update) {})
+	if got := hex.EncodeToString(asked); got != wireFetch {
+		t.Errorf("sent %s, want %s", got, wireFetch)
+	}
+}
+
+// The worked example of the page "Compression", and the byte order of the example
+// in Firefox's tests: 4, 768, 131072 and 16777216 are written little-endian.
+func TestV4RiceCodedPrefixes(t *testing.T) {
+	tests := []struct {
+		name, checksum string
+		set            *entrySet
+		want           string
+	}{
+		{"5, 20, 29", "a9a325de93cffeb40b5b59b90b4647d9061e378063378da5357dc48b61191198", riceSet(5, 2, 2, "f702"), "05000000 14000000 1d000000"},
+		{"numbers that ascend otherwise than their bytes", "", &entrySet{
+			CompressionType: sbv4.CompressionType_RICE, RiceHashes: protocoltest.EncodeRiceV4([]uint32{4, 768, 131072, 16777216}),
+		}, "00000001 00000200 00030000 04000000"},
+		{"a lone value", "", riceSet(0x0201, 0, 0, ""), "01020000"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m := phishing(fullUpdate, test.want)
+			if got := hex.EncodeToString(m.Checksum.Sha256); test.checksum != "" && got != test.checksum {
+				t.Errorf("checksum %s, want %s", got, test.checksum)
+			}
+			m.Additions = []*entrySet{test.set}
+			l, err := fetchV4(t, updater.List{Name: "se-4b"}, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkList(t, l, hex.EncodeToString([]byte("new")), strings.ReplaceAll(test.want, " ", ""), hex.EncodeToString(m.Checksum.Sha256))
+		})
+	}
+}
+
+func TestV4ListsOfMixedLengths(t *testing.T) {
+	full := phishing(fullUpdate, "01000000 01000000aa 01000000aa01 05000000 14000000 1d000000 1d000000ffffffff")
+	full.Additions = []*entrySet{
+		riceSet(5, 2, 2, "f702"), raw(5, "01000000aa"), raw(6, "01000000aa01"), raw(8, "1d000000ffffffff"), raw(4, "01000000"),
+	}
+	l, err := fetchV4(t, updater.List{Name: "se-4b"}, full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := l.Set.Widths(); !slices.Equal(got, []int{4, 5, 6, 8}) || l.Set.Len() != 7 {
+		t.Errorf("%d entries of widths %v", l.Set.Len(), got)
+	}
+	// The indices are those of all lengths sorted together: 2 is the one of six
+	// bytes, 5 and 6 are the last two.
+	for name, removals := range map[string][]*entrySet{
+		"raw": {rawIndices(6, 2, 5)}, "Rice": {riceIndices(2, 2, 2, "16")}, "both": {rawIndices(5), riceIndices(6, 0, 0, ""), rawIndices(2)},
+	} {
+		m := phishing(partialUpdate, "01000000 01000000aa 05000000 14000000 14000000ff 1d000000aa")
+		m.Removals = removals
+		m.Additions = []*entrySet{raw(5, "14000000ff 1d000000aa")}
+		after, err := fetchV4(t, l, m)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		checkList(t, after, "6e6577", "0100000001000000aa050000001400000014000000ff1d000000aa", hex.EncodeToString(m.Checksum.Sha256))
+	}
+}
+
+func TestV4RejectsWhatCannotBe(t *testing.T) {
+	set := func(sets ...*entrySet) func(*listUpdate) {
+		return func(m *listUpdate) { m.Additions = sets }
+	}
+	remove := func(sets ...*entrySet) func(*listUpdate) {
+		return func(m *listUpdate) { m.ResponseType, m.Removals = partialUpdate, sets }
+	}
+	held, err := fetchV4(t, updater.List{Name: "se-4b"}, func() *listUpdate {
+		m := phishing(fullUpdate, "05000000")
+		m.Additions = []*entrySet{riceSet(5, 0, 0, "")}
+		return m
+	}())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, alter := range map[string]func(*listUpdate){
+		"neither full nor partial":     func(m *listUpdate) { m.ResponseType = 0 },
+		"an unknown kind of update":    func(m *listUpdate) { m.ResponseType = 3 },
+		"no compression type":          set(&entrySet{RawHashes: raw(4, "05000000").RawHashes}),
+		"an unknown compression type":  set(&entrySet{CompressionType: 3, RawHashes: raw(4, "05000000").RawHashes}),
+		"Rice coding that is missing":  set(&entrySet{CompressionType: sbv4.CompressionType_RICE}),
+		"raw prefixes of three bytes":  set(raw(3, "050000")),
+		"raw prefixes of 33 bytes":     set(raw(33, strings.Repeat("05", 33))),
+		"raw prefixes of no bytes":     set(raw(0, "05000000")),
+		"raw prefixes of -4 bytes":     set(raw(-4, "05000000")),
+		"raw prefixes cut":             set(raw(5, "0500000000 05")),
+		"raw prefixes out of order":    set(raw(4, "05000000 04000000")),
+		"raw prefixes twice":           set(raw(4, "05000000 05000000")),
+		"a prefix in two sets":         set(raw(4, "05000000"), riceSet(5, 0, 0, "")),
+		"a negative first value":       set(riceSet(-1, 0, 0, "")),
+		"a first value over 32 bits":   set(riceSet(1<<32, 0, 0, "")),
+		"a parameter of 1":             set(riceSet(5, 1, 1, "02")),
+		"a parameter of 29":            set(riceSet(5, 29, 1, "0200000000")),
+		"a count that lies":            set(riceSet(5, 2, 1<<30, "f702")),
+		"data cut":                     set(riceSet(5, 2, 2, "f7")),
+		"a value over 32 bits":         set(riceSet(1<<32-1, 2, 1, "02")),
+		"a removal of a full update":   func(m *listUpdate) { m.Removals = []*entrySet{rawIndices(0)} },
+		"a removal behind the end":     remove(rawIndices(1)),
+		"a negative removal":           remove(rawIndices(-1)),
+		"a removal twice":              remove(rawIndices(0, 0)),
+		"a removal of unknown type":    remove(&entrySet{CompressionType: 7}),
+		"Rice removals that are empty": remove(&entrySet{CompressionType: sbv4.CompressionType_RICE}),
+		"no state":                     func(m *listUpdate) { m.NewClientState = nil },
+		"a checksum of 31 bytes":       func(m *listUpdate) { m.Checksum.Sha256 = m.Checksum.Sha256[:31] },
+		"no checksum":                  func(m *listUpdate) { m.Checksum = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := phishing(fullUpdate, "05000000")
+			alter(m)
+			if l, err := fetchV4(t, held, m); !errors.Is(err, updater.ErrMalformed) || l.Set != nil {
+				t.Errorf("got %v, %v", l, err)
+			}
+		})
+	}
+}
+
+func TestV4AnswersAreMatchedByTheirTypes(t *testing.T) {
+	harmful := func() *listUpdate {
+		return &listUpdate{
+			ThreatType: sbv4.ThreatType_POTENTIALLY_HARMFUL_APPLICATION, PlatformType: sbv4.PlatformType_ANDROID, ThreatEntryType: sbv4.ThreatEntryType_URL,
+			ResponseType: fullUpdate, NewClientState: []byte("pha"),
+		}
+	}
+	with := func(m *listUpdate, alter func(*listUpdate)) *listUpdate { alter(m); return m }
+	wanted := []updater.Want{{List: "se-4b", Version: []byte("s")}, {List: "uws-4b"}, {List: "pha-4b"}, {List: "mw-4b", Version: []byte("m")}}
+	for name, wrong := range map[string]*listUpdate{
+		"another platform":   with(harmful(), func(m *listUpdate) { m.PlatformType = sbv4.PlatformType_IOS }),
+		"another threat":     with(harmful(), func(m *listUpdate) { m.ThreatType = 99 }),
+		"another entry type": with(harmful(), func(m *listUpdate) { m.ThreatEntryType = sbv4.ThreatEntryType_EXECUTABLE }),
+		"twice":              harmful(),
+	} {
+		c := newV4(t, always(binaryForm, updatesV4(t, time.Hour, harmful(), wrong)))
+		wait, err := c.Fetch(t.Context(), wanted, func(int, *updater.Update) { t.Errorf("%s: taken", name) })
+		if !errors.Is(err, updater.ErrMalformed) || wait != time.Hour {
+			t.Errorf("%s: minimum wait %s, %v", name, wait, err)
+		}
+	}
+
+	c := newV4(t, always(binaryForm, updatesV4(t, 593*time.Second+440*time.Millisecond, harmful(), phishing(partialUpdate, ""))))
+	got := make([]*updater.Update, len(wanted))
+	wait, err := c.Fetch(t.Context(), wanted, func(i int, u *updater.Update) { got[i] = u })
+	if err != nil || wait != 593*time.Second+440*time.Millisecond {
+		t.Fatalf("minimum wait %s, %v", wait, err)
+	}
+	if string(got[0].Version) != "new" || string(got[2].Version) != "pha" || got[0].Err != nil || got[2].Err != nil {
+		t.Errorf("got %+v and %+v", got[0], got[2])
+	}
+	if u := got[3]; u.Err != nil || !u.Partial || string(u.Version) != "m" || u.Checksum != nil || u.Additions != nil {
+		t.Errorf("of a list without an update: %+v, want no change", u)
+	}
+	if !errors.Is(got[1].Err, updater.ErrMalformed) {
+		t.Errorf("of a list that is not held and was not answered: %+v", got[1])
+	}
+}
+
+func TestV4NegativeWaitFailsTheRequest(t *testing.T) {
+	m := &sbv4.FetchThreatListUpdatesResponse{MinimumWaitDuration: durationpb.New(-1)}
+	body, _ := proto.Marshal(m)
+	if _, err := newV4(t, always(binaryForm, body)).Fetch(t.Context(), nil, nil); !errors.Is(err, updater.ErrMalformed) {
+		t.Error(err)
+	}
+}
+
+func TestV4Search(t *testing.T) {
+	hash := sha256.Sum256([]byte("evil.example.com/"))
+	match := func(threat sbv4.ThreatType, platform sbv4.PlatformType, life time.Duration) *sbv4.ThreatMatch {
+		return &sbv4.ThreatMatch{
+			ThreatType: threat, PlatformType: platform, ThreatEntryType: sbv4.ThreatEntryType_URL,
+			Threat: &sbv4.ThreatEntry{Hash: hash[:]}, CacheDuration: durationpb.New(life),
+		}
+	}
+	executable := match(sbv4.ThreatType_MALWARE, sbv4.PlatformType_ANY_PLATFORM, time.Hour)
+	executable.ThreatEntryType = sbv4.ThreatEntryType_EXECUTABLE
+	body, err := proto.Marshal(&sbv4.FindFullHashesResponse{
+		Matches: []*sbv4.ThreatMatch{
+			match(sbv4.ThreatType_SOCIAL_ENGINEERING, sbv4.PlatformType_ANY_PLATFORM, 5*time.Minute),
+			match(sbv4.ThreatType_POTENTIALLY_HARMFUL_APPLICATION, sbv4.PlatformType_ANDROID, time.Minute),
+			match(sbv4.ThreatType_SOCIAL_ENGINEERING, sbv4.PlatformType_ANDROID, time.Hour), // types of two lists
+			match(99, sbv4.PlatformType_ANY_PLATFORM, time.Hour),
+			executable,
+		},
+		NegativeCacheDuration: durationpb.New(10 * time.Minute), MinimumWaitDuration: durationpb.New(2 * time.Second),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked sbv4.FindFullHashesRequest
+	c := newV4(t, answering(func(r *http.Request) (*http.Response, error) {
+		sent, _ := io.ReadAll(r.Body)
+		if err := proto.Unmarshal(sent, &asked); err != nil || r.URL.Path != "/v4/fullHashes:find" || r.Method != http.MethodPost {
+			t.Errorf("%s %s: %v", r.Method, r.URL, err)
+		}
+		return always(binaryForm, body)(r)
+	}), "se-4b", "pha-4b")
+	got, err := c.Search(t.Context(), []lookup.Prefix{lookup.Prefix(hash[:4]), lookup.Prefix(hash[:9])})
+	want := lookup.Answer{Life: 10 * time.Minute, MinimumWait: 2 * time.Second, Threats: []lookup.ThreatHash{
+		{Hash: hash, Threats: lookup.Threats(0).With(lookup.SocialEngineering), Life: 5 * time.Minute},
+		{Hash: hash, Threats: lookup.Threats(0).With(lookup.PotentiallyHarmfulApplication), Life: time.Minute},
+	}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+	wantAsked := &sbv4.FindFullHashesRequest{
+		Client:       &sbv4.ClientInfo{ClientId: "coredns-safebrowsing", ClientVersion: "1.0"},
+		ClientStates: [][]byte{{1}, {2}},
+		ThreatInfo: &sbv4.ThreatInfo{
+			ThreatTypes:      []sbv4.ThreatType{sbv4.ThreatType_SOCIAL_ENGINEERING, sbv4.ThreatType_POTENTIALLY_HARMFUL_APPLICATION},
+			PlatformTypes:    []sbv4.PlatformType{sbv4.PlatformType_ANY_PLATFORM, sbv4.PlatformType_ANDROID},
+			ThreatEntryTypes: []sbv4.ThreatEntryType{sbv4.ThreatEntryType_URL},
+			ThreatEntries:    []*sbv4.ThreatEntry{{Hash: hash[:4]}, {Hash: hash[:9]}},
+		},
+	}
+	if !proto.Equal(&asked, wantAsked) {
+		t.Errorf("asked %v\nwant %v", &asked, wantAsked)
+	}
+}
+
+func TestV4SearchRejectsWhatCannotBe(t *testing.T) {
+	for name, m := range map[string]*sbv4.FindFullHashesResponse{
+		"a full hash of 31 bytes": {Matches: []*sbv4.ThreatMatch{{Threat: &sbv4.ThreatEntry{Hash: make([]byte, 31)}}}},
+		"a match without a hash":  {Matches: []*sbv4.ThreatMatch{{}}},
+		"a negative life":         {Matches: []*sbv4.ThreatMatch{{Threat: &sbv4.ThreatEntry{Hash: make([]byte, 32)}, CacheDuration: durationpb.New(-1)}}},
+		"a negative negative one": {NegativeCacheDuration: durationpb.New(-1)},
+		"a negative wait":         {MinimumWaitDuration: durationpb.New(-1)},
+	} {
+		body, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := newV4(t, always(binaryForm, body), "se-4b").Search(t.Context(), nil)
+		if !errors.Is(err, updater.ErrMalformed) || !reflect.DeepEqual(got, lookup.Answer{}) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestV4MaxEntriesIsAPowerOfTwo(t *testing.T) {
+	for entries, want := range map[int]int{
+		0: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 1 << 20: 1 << 20, 1<<20 - 1: 1 << 19, 5_000_000: 1 << 20,
+	} {
+		if got := V4MaxEntries(entries); got != want {
+			t.Errorf("%d becomes %d, want %d", entries, got, want)
+		}
+	}
+	var asked sbv4.FetchThreatListUpdatesRequest
+	c := newV4(t, answering(func(r *http.Request) (*http.Response, error) {
+		sent, _ := io.ReadAll(r.Body)
+		proto.Unmarshal(sent, &asked)
+		return always(binaryForm, nil)(r)
+	}))
+	c.cfg.MaxEntries = 70_000
+	c.Fetch(t.Context(), []updater.Want{{List: "mw-4b", Version: []byte("s")}}, func(int, *updater.Update) {})
+	if r := asked.ListUpdateRequests; len(r) != 1 || r[0].Constraints.MaxDatabaseEntries != 65_536 || string(r[0].State) != "s" {
+		t.Errorf("asked %v", r)
+	}
+}
+
+func TestV4OffersListsByTheirNamesInV5(t *testing.T) {
+	body, err := proto.Marshal(&sbv4.ListThreatListsResponse{ThreatLists: []*sbv4.ThreatListDescriptor{
+		{ThreatType: sbv4.ThreatType_MALWARE, PlatformType: sbv4.PlatformType_WINDOWS, ThreatEntryType: sbv4.ThreatEntryType_URL},
+		{ThreatType: sbv4.ThreatType_UNWANTED_SOFTWARE, PlatformType: sbv4.PlatformType_ANDROID, ThreatEntryType: sbv4.ThreatEntryType_URL},
+		{ThreatType: sbv4.ThreatType_MALWARE, PlatformType: sbv4.PlatformType_ANY_PLATFORM, ThreatEntryType: sbv4.ThreatEntryType_EXECUTABLE},
+		{ThreatType: sbv4.ThreatType_MALWARE, PlatformType: sbv4.PlatformType_ANY_PLATFORM, ThreatEntryType: sbv4.ThreatEntryType_URL},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := newV4(t, always(binaryForm, body)).Lists(t.Context())
+	want := []ListInfo{
+		{"mw-4b", "MALWARE/ANY_PLATFORM/URL", lookup.Threats(0).With(lookup.Malware)},
+		{"uwsa-4b", "UNWANTED_SOFTWARE/ANDROID/URL", lookup.Threats(0).With(lookup.UnwantedSoftware)},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+}
+
+func TestV4KnowsOnlyListsThatHaveTypes(t *testing.T) {
+	if _, err := NewV4(Config{UserAgent: "a/1"}, []string{"se-4b", "own-4b"}, func() [][]byte { return nil }); err == nil || !strings.Contains(err.Error(), `"own-4b"`) || !strings.Contains(err.Error(), "pha-4b") {
+		t.Errorf("got %v, want an error that names the list and those there are", err)
+	}
+}
+
+// No answer to a fetch makes the client panic, or take what does not fit together.
+func FuzzThreatListUpdates(f *testing.F) {
+	mixed := phishing(fullUpdate, "05000000 05000000aa 14000000 1d000000")
+	mixed.Additions = []*entrySet{riceSet(5, 2, 2, "f702"), raw(5, "05000000aa")}
+	f.Add(updatesV4(f, time.Hour, mixed))
+	part := phishing(partialUpdate, "3c3c3c3c 3c3c3c3c3c b4b4b4b4")
+	part.Removals, part.Additions = []*entrySet{rawIndices(2), riceIndices(0, 0, 0, "")}, []*entrySet{raw(5, "3c3c3c3c3c")}
+	f.Add(updatesV4(f, 0, part))
+	old := heldLists()[4]
+	old.Name = "se-4b"
+	f.Fuzz(func(t *testing.T, body []byte) {
+		before := all(t, old)
+		_, err := newV4(t, always(binaryForm, body)).Fetch(t.Context(), []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
+			if l, changed, err := updater.Apply(old, u, 1000); err == nil {
+				checkApplied(t, old, l, u, changed)
+			} else if l.Set != nil || changed {
+				t.Errorf("a list beside the error %v", err)
+			}
+		})
+		if err != nil && !errors.Is(err, updater.ErrMalformed) {
+			t.Error(err)
+		}
+		if !bytes.Equal(before, all(t, old)) {
+			t.Error("the old list has changed")
+		}
+	})
+}
+
+func FuzzFullHashes(f *testing.F) {
+	m := &sbv4.FindFullHashesResponse{NegativeCacheDuration: durationpb.New(time.Hour), Matches: []*sbv4.ThreatMatch{{
+		ThreatType: sbv4.ThreatType_SOCIAL_ENGINEERING, PlatformType: sbv4.PlatformType_ANY_PLATFORM, ThreatEntryType: sbv4.ThreatEntryType_URL,
+		Threat: &sbv4.ThreatEntry{Hash: make([]byte, 32)}, CacheDuration: durationpb.New(time.Minute),
+	}}}
+	body, err := proto.Marshal(m)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		answer, err := newV4(t, always(binaryForm, body), "se-4b").Search(t.Context(), nil)
+		if err != nil && !errors.Is(err, updater.ErrMalformed) || err != nil && answer.Threats != nil || answer.Life < 0 || answer.MinimumWait < 0 {
+			t.Errorf("got %v, %v", answer, err)
+		}
+		for _, found := range answer.Threats {
+			if found.Threats != lookup.Threats(0).With(lookup.SocialEngineering) || found.Life < 0 {
+				t.Errorf("got %v", found)
+			}
+		}
+	})
+}

@@ -1,0 +1,98 @@
+package lookup
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestCheckGoesByTheRule(t *testing.T) {
+	const long = "1.2.3.4.5.6.7.8.9.a.b.c.example.com" // more labels than are looked up unasked
+	tests := []struct {
+		name   string
+		qname  string
+		listed []string
+		v5, v4 []string // candidates
+	}{
+		{"a public suffix", "x.co.uk.", []string{"co.uk/"}, nil, []string{"co.uk/"}},
+		{"a landlord", "u.github.io.", []string{"github.io/"}, nil, []string{"github.io/"}},
+		{"a top-level domain never counts", "x.example.com.", []string{"com/"}, nil, nil},
+		{"a registrable domain", "x.example.co.uk.", []string{"example.co.uk/"}, []string{"example.co.uk/"}, []string{"example.co.uk/"}},
+		{"the exact host comes first, the shortest parent next", "www.example.com.", []string{"www.example.com/", "example.com/"},
+			[]string{"www.example.com/", "example.com/"}, []string{"www.example.com/", "example.com/"}},
+		{"six labels: the host", "a.b.c.d.e.com.", []string{"a.b.c.d.e.com/"}, []string{"a.b.c.d.e.com/"}, []string{"a.b.c.d.e.com/"}},
+		{"six labels: five of them", "a.b.c.d.e.com.", []string{"b.c.d.e.com/"}, []string{"b.c.d.e.com/"}, []string{"b.c.d.e.com/"}},
+		{"seven labels: six of them", "a.b.c.d.e.f.com.", []string{"b.c.d.e.f.com/"}, nil, nil},
+		{"seven labels below co.uk: five of them", "a.b.c.d.e.co.uk.", []string{"c.d.e.co.uk/"}, []string{"c.d.e.co.uk/"}, []string{"c.d.e.co.uk/"}},
+		{"seven labels below co.uk: six of them", "a.b.c.d.e.co.uk.", []string{"b.c.d.e.co.uk/"}, []string{"b.c.d.e.co.uk/"}, nil},
+		{"seven labels below co.uk: two of them", "a.b.c.d.e.co.uk.", []string{"co.uk/"}, nil, []string{"co.uk/"}},
+		{"many labels: the host", long + ".", []string{long + "/"}, []string{long + "/"}, []string{long + "/"}},
+		{"many labels: two of them", long + ".", []string{"example.com/"}, []string{"example.com/"}, []string{"example.com/"}},
+		{"many labels: five of them", long + ".", []string{"a.b.c.example.com/", "b.c.example.com/"},
+			[]string{"b.c.example.com/", "a.b.c.example.com/"}, []string{"b.c.example.com/", "a.b.c.example.com/"}},
+		{"many labels: six of them", long + ".", []string{"9.a.b.c.example.com/"}, nil, nil},
+		{"many labels below co.uk", "1.2.3.4.5.6.7.8.9.a.co.uk.", []string{"co.uk/", "8.9.a.co.uk/", "7.8.9.a.co.uk/"},
+			[]string{"8.9.a.co.uk/", "7.8.9.a.co.uk/"}, []string{"co.uk/", "8.9.a.co.uk/"}},
+		{"an address", "192.0.2.1.", []string{"192.0.2.1/"}, []string{"192.0.2.1/"}, []string{"192.0.2.1/"}},
+		{"an address has no parent", "192.0.2.1.", []string{"2.1/", "0.2.1/"}, nil, nil},
+		{"a hidden label leaves the parents", `a\.b.co.uk.`, []string{"co.uk/"}, nil, []string{"co.uk/"}},
+	}
+	for _, tt := range tests {
+		for word, want := range map[string][]string{"v5": tt.v5, "v4": tt.v4} {
+			t.Run(tt.name+", "+word, func(t *testing.T) {
+				_, candidates := checkerOf(t, Config{Rule: rules[word]}, tt.listed...).Check(FromQname(tt.qname))
+				if got := expressionsOf(candidates); !slices.Equal(got, want) {
+					t.Errorf("candidates are %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestRuleV4BlocksWhatIsBelowAPublicSuffix(t *testing.T) {
+	for _, rule := range []Rule{RuleV5, RuleV4} {
+		srv := &server{t: t}
+		srv.knows(time.Hour, isThreat("co.uk/", Malware), isThreat("192.0.2.1/", Malware))
+		c := checkerOf(t, Config{Searcher: srv, Rule: rule}, "co.uk/", "192.0.2.1/")
+		want := Decision{By: ByList}
+		if rule == RuleV4 {
+			want = Decision{Verdict: Unsafe, By: ByServer, Threat: Malware, List: "list", Expression: "co.uk/"}
+		}
+		got := decide(t, c, "x.co.uk.")
+		got.Expires = time.Time{}
+		if got != want {
+			t.Errorf("rule %d: %+v, want %+v", rule, got, want)
+		}
+		if got := decide(t, c, "192.0.2.1."); got.Verdict != Unsafe || got.Expression != "192.0.2.1/" {
+			t.Errorf("rule %d: an address: %+v, want unsafe", rule, got)
+		}
+	}
+}
+
+// TestLikelySafeHostsGoByTheRule is about the mode that asks for all hosts but
+// those in a list of likely safe ones.
+func TestLikelySafeHostsGoByTheRule(t *testing.T) {
+	for rule, asked := range map[Rule]bool{RuleV5: true, RuleV4: false} {
+		safe := listOf("safe", "co.uk/")
+		safe.LikelySafe = true
+		database := new(Database)
+		database.Publish([]List{safe})
+		c := checkerOf(t, Config{Database: database, Mode: RealTime, Rule: rule})
+		if _, candidates := c.Check(FromQname("x.co.uk.")); (candidates != nil) != asked {
+			t.Errorf("rule %d: the server is asked: %v, want %v", rule, candidates != nil, asked)
+		}
+	}
+}
+
+func TestCleanNamesOfTenLabelsDoNotAllocateByEitherRule(t *testing.T) {
+	for word, rule := range rules {
+		c := checkerOf(t, Config{Rule: rule}, "other.example/")
+		for labels := 2; labels <= maxUnasked; labels++ {
+			h := FromQname(strings.Repeat("a.", labels-2) + "example.com.")
+			if got := testing.AllocsPerRun(100, func() { c.Check(h) }); got != 0 {
+				t.Errorf("%s: %s: %v allocations, want 0", word, h, got)
+			}
+		}
+	}
+}

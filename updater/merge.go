@@ -1,0 +1,186 @@
+package updater
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"sort"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// merge builds, in one pass and with bounded buffers, the set that results from
+// removing and adding, and its checksum.
+func merge(base *lookup.PrefixSet, u *Update) (*lookup.PrefixSet, [sha256.Size]byte, error) {
+	m := &merger{
+		held:     &cursor{next: base.Runs().Next},
+		removals: cursorOf(u.Removals),
+		out:      newCollector(base.Len() - u.Removals.Count + u.added()),
+	}
+	for _, e := range u.Additions {
+		m.additions = append(m.additions, cursorOf(e))
+	}
+	m.run()
+	m.out.flush()
+	if m.removals.ok() {
+		return nil, [sha256.Size]byte{}, fmt.Errorf("%w: removal of entry %d, which is not in ascending order or past the end of %d entries",
+			ErrMalformed, m.removal(), base.Len())
+	}
+	errs := []error{m.removals.err, m.out.err}
+	for _, a := range m.additions {
+		errs = append(errs, a.err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, [sha256.Size]byte{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	set, sum := m.out.finish()
+	return set, sum, nil
+}
+
+// merger walks through what is held, what goes and what comes.
+type merger struct {
+	held, removals *cursor
+	additions      []*cursor
+	index          int // of the entry that held is at
+	out            *collector
+}
+
+func (m *merger) run() {
+	for m.out.err == nil {
+		addition := m.least()
+		switch {
+		case !m.held.ok() && addition == nil:
+			return
+		case !m.held.ok() && len(m.additions) == 1: // nothing more to compare with
+			m.out.add(addition.take(addition.count()))
+		case !m.held.ok():
+			m.out.add(addition.take(1))
+		case m.removals.ok() && m.removal() == m.index:
+			m.removals.take(1)
+			m.held.take(1)
+			m.index++
+		default:
+			if n := m.undisturbed(addition); n > 0 {
+				m.index += n
+				m.out.add(m.held.take(n))
+			} else {
+				m.out.add(addition.take(1))
+			}
+		}
+	}
+}
+
+func (m *merger) removal() int { return int(binary.BigEndian.Uint32(m.removals.entry(0))) }
+
+// least returns the additions that are at the least entry, or nil.
+func (m *merger) least() (least *cursor) {
+	for _, a := range m.additions {
+		if a.ok() && (least == nil || bytes.Compare(a.entry(0), least.entry(0)) < 0) {
+			least = a
+		}
+	}
+	return least
+}
+
+// undisturbed returns how many of the entries at hand lie before the next removal
+// and the next addition.
+func (m *merger) undisturbed(addition *cursor) int {
+	n := m.held.count()
+	if m.removals.ok() && m.removal() > m.index {
+		n = min(n, m.removal()-m.index)
+	}
+	if addition == nil {
+		return n
+	}
+	next := addition.entry(0)
+	return sort.Search(n, func(i int) bool { return bytes.Compare(m.held.entry(i), next) > 0 })
+}
+
+// cursor is at an entry of a stream while ok.
+type cursor struct {
+	next  func() (entries []byte, width int) // some entries of one width; none at the end
+	rest  []byte                             // of those, the ones to come
+	width int
+	err   error
+}
+
+// cursorEntries is how many entries are read at a time.
+const cursorEntries = 1024
+
+// cursorOf reads a stream of an update.
+func cursorOf(e Entries) *cursor {
+	c := &cursor{}
+	buf := make([]byte, e.Width*min(cursorEntries, e.Count))
+	c.next = func() ([]byte, int) {
+		n := min(e.Count, cursorEntries)
+		chunk := buf[:n*e.Width]
+		if n == 0 || c.err != nil {
+			return nil, 0
+		}
+		if _, c.err = io.ReadFull(e.Reader, chunk); c.err != nil {
+			return nil, 0
+		}
+		e.Count -= n
+		return chunk, e.Width
+	}
+	return c
+}
+
+// ok reports whether there is an entry, and must be asked before each look at it.
+func (c *cursor) ok() bool {
+	if len(c.rest) == 0 {
+		c.rest, c.width = c.next()
+	}
+	return len(c.rest) > 0
+}
+
+// count returns how many entries are at hand.
+func (c *cursor) count() int { return len(c.rest) / c.width }
+
+// entry returns the entry at hand of the given number.
+func (c *cursor) entry(i int) []byte { return c.rest[i*c.width : (i+1)*c.width] }
+
+// take returns the first n entries at hand and goes on behind them. They are valid
+// until ok is asked again.
+func (c *cursor) take(n int) (entries []byte, width int) {
+	entries, c.rest = c.rest[:n*c.width], c.rest[n*c.width:]
+	return entries, c.width
+}
+
+// collector makes a list of entries: its set and its checksum.
+type collector struct {
+	builder *lookup.Builder
+	hash    hash.Hash
+	buf     []byte // entries of one width that neither has seen
+	width   int
+	err     error
+}
+
+func newCollector(capacity int) *collector {
+	return &collector{builder: lookup.NewBuilder(capacity), hash: sha256.New(), buf: make([]byte, 0, 32*cursorEntries)}
+}
+
+func (c *collector) add(entries []byte, width int) {
+	if width != c.width || len(c.buf)+len(entries) > cap(c.buf) {
+		c.flush()
+	}
+	c.width = width
+	c.buf = append(c.buf, entries...)
+}
+
+func (c *collector) flush() {
+	if c.err != nil || len(c.buf) == 0 {
+		return
+	}
+	c.err = c.builder.Add(c.buf, c.width)
+	c.hash.Write(c.buf)
+	c.buf = c.buf[:0]
+}
+
+func (c *collector) finish() (*lookup.PrefixSet, [sha256.Size]byte) {
+	return c.builder.Set(), [sha256.Size]byte(c.hash.Sum(nil))
+}

@@ -1,0 +1,298 @@
+package updater
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// model is what a list should hold: its entries, ascending, each once.
+type model []string
+
+// newModel sorts entries and drops those that stand twice.
+func newModel(all []string) model {
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// list returns the list that holds the entries of a model.
+func (m model) list(t testing.TB) List {
+	t.Helper()
+	b := lookup.NewBuilder(len(m))
+	for _, e := range m {
+		if err := b.Add([]byte(e), len(e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return List{Name: "se-4b", Version: []byte("old"), Checksum: m.checksum(), Set: b.Set()}
+}
+
+func (m model) checksum() [sha256.Size]byte { return sha256.Sum256([]byte(strings.Join(m, ""))) }
+
+// someEntries returns entries of the widths, some of which begin with another one.
+func someEntries(r *rand.Rand, n int, widths []int) (all []string) {
+	for range n {
+		e := make([]byte, widths[r.IntN(len(widths))])
+		for i := range e {
+			e[i] = byte(r.Uint32())
+		}
+		if len(all) > 0 && r.IntN(3) == 0 {
+			copy(e, all[r.IntN(len(all))])
+		}
+		all = append(all, string(e))
+	}
+	return all
+}
+
+// streamsOf deals entries out to one to three streams of each width, in any order.
+func streamsOf(r *rand.Rand, added model) (all []Entries) {
+	dealt := make(map[[2]int]model) // by width and number
+	most := 1 + r.IntN(3)
+	for _, e := range added {
+		key := [2]int{len(e), r.IntN(most)}
+		dealt[key] = append(dealt[key], e)
+	}
+	var keys [][2]int
+	for key := range dealt {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b [2]int) int { return slices.Compare(a[:], b[:]) })
+	r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	for _, key := range keys {
+		all = append(all, streamOf(dealt[key]...))
+	}
+	return all
+}
+
+// streamOf returns the stream of entries of one width, read in pieces.
+func streamOf(entries ...string) Entries {
+	reader := strings.NewReader(strings.Join(entries, ""))
+	return Entries{Width: len(entries[0]), Count: len(entries), Reader: iotest.HalfReader(reader)}
+}
+
+// indices returns the stream of removals of these.
+func indices(all ...uint32) Entries {
+	var raw []byte
+	for _, i := range all {
+		raw = binary.BigEndian.AppendUint32(raw, i)
+	}
+	return Entries{Width: 4, Count: len(all), Reader: bytes.NewReader(raw)}
+}
+
+// next returns a random update of what is held and what it must lead to. An entry
+// that is removed may be added again.
+func next(r *rand.Rand, held model, widths []int, partial bool) (*Update, model) {
+	var kept []string
+	var removed []uint32
+	for i, e := range held {
+		if partial && r.IntN(4) > 0 {
+			kept = append(kept, e)
+		} else {
+			removed = append(removed, uint32(i))
+		}
+	}
+	added := newModel(append(someEntries(r, r.IntN(200), widths), sample(r, held)...))
+	added = slices.DeleteFunc(added, func(e string) bool {
+		_, ok := slices.BinarySearch(kept, e)
+		return ok
+	})
+	want := newModel(append(slices.Clone(kept), added...))
+	sum := want.checksum()
+	u := &Update{Version: []byte("new"), Partial: partial, Checksum: sum[:], Additions: streamsOf(r, added)}
+	if partial {
+		u.Removals = indices(removed...)
+	}
+	return u, want
+}
+
+// sample returns a few of the entries.
+func sample(r *rand.Rand, all model) (some []string) {
+	for range min(len(all), r.IntN(5)) {
+		some = append(some, all[r.IntN(len(all))])
+	}
+	return some
+}
+
+// Streams of any widths must lead to the entries of all of them, sorted.
+func TestStreamsOfSeveralWidthsAreMerged(t *testing.T) {
+	every := make([]int, 0, 29)
+	for width := 4; width <= 32; width++ {
+		every = append(every, width)
+	}
+	for name, widths := range map[string][]int{"4": {4}, "32": {32}, "4 and 5": {4, 5}, "4 and 32": {4, 32}, "5, 8, 16": {5, 8, 16}, "4 to 32": every} {
+		t.Run("widths "+name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(31, uint64(len(widths)*widths[0])))
+			held := newModel(someEntries(r, r.IntN(5_000), widths))
+			l := held.list(t)
+			for round := range 60 {
+				u, want := next(r, held, widths, round%10 != 9)
+				applied, changed, err := Apply(l, u, 10_000)
+				if err != nil || changed != !slices.Equal(held, want) {
+					t.Fatalf("round %d: changed: %v, %v", round, changed, err)
+				}
+				checkModel(t, applied, want)
+				checkModel(t, l, held)
+				l, held = applied, want
+			}
+		})
+	}
+}
+
+// checkModel fails unless the list holds what the model does.
+func checkModel(t *testing.T, l List, want model) {
+	t.Helper()
+	got := content(t, l)
+	if string(got) != strings.Join(want, "") || l.Set.Len() != len(want) || l.Checksum != want.checksum() {
+		t.Fatalf("%d bytes, %d entries, checksum %x, want the %d entries of %x", len(got), l.Set.Len(), l.Checksum, len(want), want.checksum())
+	}
+	widths := make(map[int]bool)
+	for _, e := range want {
+		widths[len(e)] = true
+		if hash := lookup.FullHash([]byte(e + strings.Repeat("\x00", 32-len(e)))); !l.Set.Contains(&hash) {
+			t.Fatalf("entry %x is missing", e)
+		}
+	}
+	if len(l.Set.Widths()) != len(widths) {
+		t.Fatalf("widths %v, want %v", l.Set.Widths(), widths)
+	}
+}
+
+// Streams longer than what is read at a time.
+func TestLongStreamsOfSeveralWidthsAreMerged(t *testing.T) {
+	r := rand.New(rand.NewPCG(32, 1))
+	held := newModel(someEntries(r, 20_000, []int{4, 7}))
+	added := newModel(someEntries(r, 20_000, []int{4, 7, 32}))
+	added = slices.DeleteFunc(added, func(e string) bool {
+		_, ok := slices.BinarySearch(held, e)
+		return ok
+	})
+	want := newModel(append(slices.Clone(held), added...))
+	sum := want.checksum()
+	u := &Update{Version: []byte("new"), Partial: true, Checksum: sum[:], Additions: streamsOf(r, added)}
+	l, _, err := Apply(held.list(t), u, 50_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkModel(t, l, want)
+}
+
+func TestStreamsThatMustNotBeMerged(t *testing.T) {
+	const a, b, c, ab = "aaaa", "bbbb", "cccc", "aaaab"
+	held := model{a, c}
+	short := streamOf(b)
+	short.Count = 2
+	broken := Entries{Width: 5, Count: 1, Reader: iotest.ErrReader(errors.New("broken"))}
+	tests := []struct {
+		name      string
+		partial   bool
+		removals  Entries
+		additions []Entries
+		result    model // that the checksum is of, as if what is wrong did no harm
+	}{
+		{"an entry in two streams", false, Entries{}, []Entries{streamOf(a, b), streamOf(b, c)}, model{a, b, c}},
+		{"the first entry in two streams", false, Entries{}, []Entries{streamOf(a), streamOf(a)}, model{a}},
+		{"the last entry in two streams, another width between", false, Entries{}, []Entries{streamOf(a, c), streamOf(ab), streamOf(c)}, model{a, ab, c}},
+		{"an entry in two streams, added to a list", true, Entries{}, []Entries{streamOf(b), streamOf(b)}, model{a, b, c}},
+		{"an entry that is held, in the second stream", true, Entries{}, []Entries{streamOf(ab), streamOf(c)}, model{a, ab, c}},
+		{"an entry that is removed, in two streams", true, indices(1), []Entries{streamOf(c), streamOf(c)}, model{a, c}},
+		{"a stream that descends beside one that does not", false, Entries{}, []Entries{streamOf(a), streamOf(c, b)}, model{a, b, c}},
+		{"entries of three bytes", false, Entries{}, []Entries{streamOf("aaa"), streamOf(b)}, model{"aaa", b}},
+		{"entries of 33 bytes", false, Entries{}, []Entries{streamOf(a), streamOf(strings.Repeat("b", 33))}, model{a, strings.Repeat("b", 33)}},
+		{"a stream that is shorter than it says", false, Entries{}, []Entries{streamOf(a), short}, model{a, b}},
+		{"a stream that cannot be read", false, Entries{}, []Entries{streamOf(a), broken}, model{a}},
+		{"a removal in a full update", false, indices(0), []Entries{streamOf(a), streamOf(ab)}, model{a, ab}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			sum := tt.result.checksum()
+			u := &Update{Version: []byte("new"), Partial: tt.partial, Removals: tt.removals, Additions: tt.additions, Checksum: sum[:]}
+			old := held.list(t)
+			if l, changed, err := Apply(old, u, 100); !errors.Is(err, ErrMalformed) || changed || l.Set != nil {
+				t.Errorf("got %v, changed: %t, %v, want it refused as malformed", l, changed, err)
+			}
+			checkModel(t, old, held)
+		})
+	}
+}
+
+func TestTheLimitIsForAllStreamsTogether(t *testing.T) {
+	for most, good := range map[int]bool{4: true, 3: false} {
+		want := model{"aaaa", "aaaab", "bbbb", "bbbbb"}
+		sum := want.checksum()
+		u := &Update{Version: []byte("new"), Checksum: sum[:], Additions: []Entries{streamOf("aaaa", "bbbb"), streamOf("aaaab", "bbbbb")}}
+		_, _, err := Apply(List{Name: "se-4b"}, u, most)
+		if good != (err == nil) || err != nil && !errors.Is(err, ErrMalformed) {
+			t.Errorf("at most %d entries: %v", most, err)
+		}
+	}
+}
+
+// atEnd is a reader that does something when all has been read.
+type atEnd struct {
+	io.Reader
+	do func()
+}
+
+func (r atEnd) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err == io.EOF {
+		r.do()
+	}
+	return n, err
+}
+
+// What comes last in an answer is known when the additions have been read.
+func TestChecksumAndErrorMayComeLast(t *testing.T) {
+	broken := errors.New("broken")
+	sum := model{"aaaa", "bbbbb"}.checksum()
+	for name, tt := range map[string]struct {
+		late func(u *Update)
+		want error
+	}{
+		"the checksum":          {func(u *Update) { u.Checksum = sum[:] }, nil},
+		"the checksum and more": {func(u *Update) { u.Checksum, u.MinimumWait = sum[:], 1 }, nil},
+		"no checksum":           {func(*Update) {}, ErrMalformed},
+		"another checksum":      {func(u *Update) { u.Checksum = make([]byte, 32) }, ErrChecksum},
+		"a negative wait":       {func(u *Update) { u.Checksum, u.MinimumWait = sum[:], -1 }, ErrMalformed},
+		"an error":              {func(u *Update) { u.Checksum, u.Err = sum[:], broken }, broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &Update{Version: []byte("new")}
+			last := Entries{Width: 5, Count: 1, Reader: atEnd{iotest.DataErrReader(strings.NewReader("bbbbb")), func() { tt.late(u) }}}
+			u.Additions = []Entries{streamOf("aaaa"), last}
+			l, _, err := Apply(List{Name: "se-4b"}, u, 10)
+			if !errors.Is(err, tt.want) || (tt.want == nil) != (l.Set != nil) {
+				t.Errorf("got %v, %v, want %v", l, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAnUpdateEndsTheTakingOver(t *testing.T) {
+	held := model{"aaaa", "cccc"}
+	sum, more := held.checksum(), model{"aaaa", "bbbb", "cccc"}.checksum()
+	for name, u := range map[string]*Update{
+		"nothing new":               {Version: []byte("new"), Partial: true},
+		"nothing new, the checksum": {Version: []byte("new"), Partial: true, Checksum: sum[:]},
+		"an addition":               {Version: []byte("new"), Partial: true, Checksum: more[:], Additions: []Entries{streamOf("bbbb")}},
+		"all anew":                  {Version: []byte("new"), Checksum: sum[:], Additions: []Entries{streamOf(held...)}},
+	} {
+		old := held.list(t)
+		old.TakenOver = true
+		if l, _, err := Apply(old, u, 10); err != nil || l.TakenOver || string(l.Version) != "new" {
+			t.Errorf("%s: %v, taken over: %t, version %s", name, err, l.TakenOver, l.Version)
+		}
+		if !old.TakenOver || string(old.Version) != "old" {
+			t.Errorf("%s: the old list has changed", name)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package updater_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// question is a request to a scripted source.
+type question struct {
+	at       time.Time
+	versions map[string]string // of the lists that were wanted; "": none
+}
+
+// scripted is a source that answers requests by number, at last always as the last
+// one, and remembers what it was asked.
+type scripted struct {
+	answers []func(list string) *updater.Update
+	wait    time.Duration // for all lists
+	errs    []error       // by number; none: never one
+
+	mu    sync.Mutex
+	asked []question
+}
+
+// Fetch implements updater.Source. The updates come in backward order.
+func (s *scripted) Fetch(_ context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (time.Duration, error) {
+	s.mu.Lock()
+	n := len(s.asked)
+	q := question{at: time.Now(), versions: make(map[string]string)}
+	for _, w := range wanted {
+		q.versions[w.List] = string(w.Version)
+	}
+	s.asked = append(s.asked, q)
+	s.mu.Unlock()
+	if n < len(s.errs) && s.errs[n] != nil {
+		return 0, s.errs[n]
+	}
+	for i := len(wanted) - 1; i >= 0; i-- {
+		take(i, s.answers[min(n, len(s.answers)-1)](wanted[i].List))
+	}
+	return s.wait, nil
+}
+
+// questions returns what was asked so far.
+func (s *scripted) questions() []question {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+// last returns the youngest of so many questions, and fails the test if there are
+// more or less.
+func (s *scripted) last(t *testing.T, count int) question {
+	t.Helper()
+	synctest.Wait()
+	asked := s.questions()
+	if len(asked) != count {
+		t.Fatalf("asked %v, want %d questions", asked, count)
+	}
+	return asked[count-1]
+}
+
+// full is a full update, to a version, of a list of these entries, which are
+// ascending; each is a stream of its own.
+func full(version string, entries ...string) func(string) *updater.Update {
+	return func(string) *updater.Update {
+		sum := sha256.Sum256([]byte(strings.Join(entries, "")))
+		u := &updater.Update{Version: []byte(version), Checksum: sum[:]}
+		for _, e := range entries {
+			u.Additions = append(u.Additions, updater.Entries{Width: len(e), Count: 1, Reader: bytes.NewReader([]byte(e))})
+		}
+		return u
+	}
+}
+
+// unchanged says that nothing is new, but for the version.
+func unchanged(version string) func(string) *updater.Update {
+	return func(string) *updater.Update { return &updater.Update{Version: []byte(version), Partial: true} }
+}
+
+// prefix is the entry of entriesOf.
+func prefix(b byte) string { return string(bytes.Repeat([]byte{b}, 4)) }
+
+func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("2")}, wait: 2 * time.Hour}
+		origin := updater.Origin{Name: "test", Schedule: "schedule-v4.json"}
+		r := newRunOf(t, source, dir, origin, "se-4b")
+		r.start()
+		time.Sleep(time.Minute)
+		asked := source.last(t, 1).at
+		r.checkHeld("after the first answer", "se-4b", 1)
+		if due := r.reported(updater.Fetched)[0].Due; !due.Equal(asked.Add(2 * time.Hour)) {
+			t.Errorf("due in %s, want two hours after %s", due.Sub(asked), asked)
+		}
+		time.Sleep(30 * time.Minute)
+		r.stop()
+
+		r = newRunOf(t, source, dir, origin, "se-4b", "mw-4b") // a new list must wait too
+		r.start()
+		time.Sleep(time.Until(asked.Add(2*time.Hour)) - 1)
+		source.last(t, 1)
+		time.Sleep(1 * time.Nanosecond)
+		second := source.last(t, 2)
+		if second.versions["se-4b"] != "1" || len(second.versions) != 2 {
+			t.Errorf("asked for %v, want both lists", second.versions)
+		}
+		time.Sleep(2*time.Hour - 1) // mw-4b, of which nothing is held, was rejected
+		source.last(t, 2)
+		time.Sleep(1 * time.Nanosecond)
+		source.last(t, 3)
+		r.stop()
+	})
+}
+
+// Lists that have no wait of their own have that of all, and no floor.
+func TestTheMinimumWaitForAllListsIsThatOfEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("1")}, wait: 5 * time.Minute}
+		r := newRunOf(t, source, "", updater.Origin{}, "se-4b")
+		r.start()
+		time.Sleep(time.Minute)
+		first := source.last(t, 1).at
+		for i := range 40 {
+			time.Sleep(time.Until(first.Add(time.Duration(i+1) * 5 * time.Minute)))
+			source.last(t, i+2)
+		}
+		r.stop()
+	})
+}
+
+func TestUpdatesMayComeInAnyOrderButMustAllCome(t *testing.T) {
+	for name, test := range map[string]struct {
+		take []int
+		good bool
+	}{
+		"all": {[]int{0, 1, 2}, true}, "backward": {[]int{2, 1, 0}, true}, "all but one": {[]int{0, 2}, false},
+		"none": {nil, false}, "one that was not asked for": {[]int{0, 1, 2, 3}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := takes(test.take)
+				r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b")
+				r.start()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				fetched := r.reported(updater.Fetched)
+				if len(fetched) != 1 || test.good != (fetched[0].Err == nil) {
+					t.Fatalf("fetched %+v, want success: %t", fetched, test.good)
+				}
+				for i, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+					if test.good {
+						r.checkHeld("in the end", list, byte(i))
+					} else {
+						r.checkHeld("in the end", list)
+					}
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// takes is a source that hands over updates of these numbers, each with its number
+// as the entry.
+type takes []int
+
+func (s takes) Fetch(_ context.Context, _ []updater.Want, take func(i int, u *updater.Update)) (time.Duration, error) {
+	for _, i := range s {
+		take(i, full("1", prefix(byte(i)))(""))
+	}
+	return time.Hour, nil
+}

@@ -1,0 +1,360 @@
+package updater_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// The origins of two versions of a server. The newer goes on with the lists of the
+// older, which has those of the newer in force until it has fetched its own.
+var (
+	older = updater.Origin{Name: "server v4", Predecessor: "server", Schedule: "schedule-v4.json"}
+	newer = updater.Origin{Name: "server", Predecessor: "server v4", Continues: true}
+)
+
+func openStore(t *testing.T, dir string, origin updater.Origin) *updater.Store {
+	t.Helper()
+	store, err := updater.OpenStore(dir, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// save saves a list of these entries, which are ascending.
+func save(t *testing.T, dir string, origin updater.Origin, name, version string, entries ...string) {
+	t.Helper()
+	b := lookup.NewBuilder(0)
+	for _, e := range entries {
+		if err := b.Add([]byte(e), len(e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := updater.List{Name: name, Version: []byte(version), Checksum: sha256.Sum256([]byte(strings.Join(entries, ""))), Set: b.Set()}
+	if err := openStore(t, dir, origin).SaveList(l); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestListsOfThePredecessorAreTakenOver(t *testing.T) {
+	wide := strings.Repeat("w", 8)
+	tests := []struct {
+		name      string
+		list      string
+		from, by  updater.Origin
+		entries   []string
+		takenOver bool
+		version   string
+		want      error
+	}{
+		{"its own list", "se-4b", newer, newer, []string{prefix(1)}, false, "a state", nil},
+		{"its own list of several widths", "se-4b", newer, newer, []string{prefix(1), wide}, false, "a state", nil},
+		{"the predecessor's list", "se-4b", older, newer, []string{prefix(1), prefix(2)}, true, "a state", nil},
+		{"the predecessor's empty list", "se-4b", older, newer, nil, true, "a state", nil},
+		{"the predecessor's list of eight bytes", "se-8b", older, newer, []string{wide}, true, "a state", nil},
+		{"the predecessor's list of several widths", "se-4b", older, newer, []string{prefix(1), wide}, true, "", nil},
+		{"the predecessor's list of another width", "se-4b", older, newer, []string{wide}, true, "", nil},
+		{"the successor's list", "se-4b", newer, older, []string{prefix(1)}, true, "", nil},
+		{"the older one's own list of several widths", "se-4b", older, older, []string{prefix(1), wide}, false, "a state", nil},
+		{"a stranger's list", "se-4b", updater.Origin{Name: "other v4"}, newer, []string{prefix(1)}, false, "", fs.ErrNotExist},
+		{"a list of no origin, without predecessor", "se-4b", updater.Origin{}, updater.Origin{Name: "server"}, []string{prefix(1)}, false, "", fs.ErrNotExist},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			save(t, dir, test.from, test.list, "a state", test.entries...)
+			store := openStore(t, dir, test.by)
+			for range 2 { // it stays as it is
+				l, err := store.LoadList(test.list)
+				if !errors.Is(err, test.want) || errors.Is(err, updater.ErrDamaged) {
+					t.Fatalf("got %v, want %v", err, test.want)
+				}
+				if err != nil {
+					continue
+				}
+				if l.TakenOver != test.takenOver || string(l.Version) != test.version || l.Set.Len() != len(test.entries) {
+					t.Errorf("got %+v, want it taken over: %t", l, test.takenOver)
+				}
+			}
+		})
+	}
+}
+
+func TestAListThatWasTakenOverIsGoneOnWith(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		save(t, dir, older, "se-4b", "a state", prefix(1), prefix(3))
+		source := &scripted{answers: []func(string) *updater.Update{partial("1", []string{prefix(2)}, prefix(1), prefix(2), prefix(3))}, wait: time.Hour}
+		r := newRunOf(t, source, dir, newer, "se-4b")
+		if !r.start() || len(r.reported(updater.Loaded)) != 1 || len(r.reported(updater.StartsAnew)) != 0 {
+			t.Errorf("not loaded: %+v", r.events)
+		}
+		r.checkHeld("from disk", "se-4b", 1, 3)
+		if lists := r.database.Lists(); len(lists) != 1 || string(lists[0].Version) != "a state" {
+			t.Errorf("lists %+v, want the state of the predecessor", lists)
+		}
+		time.Sleep(time.Minute)
+		if got := source.last(t, 1).versions["se-4b"]; got != "a state" {
+			t.Errorf("asked on from version %q", got)
+		}
+		r.checkHeld("after the update", "se-4b", 1, 2, 3)
+		r.stop()
+		l, err := openStore(t, dir, newer).LoadList("se-4b")
+		if err != nil || l.TakenOver || string(l.Version) != "1" {
+			t.Errorf("saved %+v, %v, want a list of its own", l, err)
+		}
+	})
+}
+
+// partial is a partial update that adds, in one stream, to what result is then.
+func partial(version string, added []string, result ...string) func(string) *updater.Update {
+	return func(list string) *updater.Update {
+		u := full(version, added...)(list)
+		sum := sha256.Sum256([]byte(strings.Join(result, "")))
+		u.Partial, u.Checksum = true, sum[:]
+		return u
+	}
+}
+
+func TestAListOfOtherWidthsStartsAnew(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		save(t, dir, older, "se-4b", "a state", prefix(1), "mixed in")
+		save(t, dir, older, "mw-4b", "another state", prefix(7))
+		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
+		r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
+		if !r.start() {
+			t.Error("a list was not loaded")
+		}
+		events := r.reported(updater.StartsAnew)
+		if len(events) != 1 || events[0].List != "se-4b" {
+			t.Errorf("reported %+v, want that se-4b starts anew", events)
+		}
+		if len(r.reported(updater.LoadFailed)) != 0 || len(r.reported(updater.ListWaiting)) != 0 || len(r.reported(updater.Loaded)) != 2 {
+			t.Errorf("events %+v", r.events)
+		}
+		if lists := r.database.Lists(); len(lists) != 2 || lists[0].Set.Len() != 2 || lists[0].Version != nil {
+			t.Errorf("lists %+v, want the old one in force without its state", lists)
+		}
+		r.checkHeld("from disk", "mw-4b", 7)
+		time.Sleep(time.Minute)
+		if got := source.last(t, 1).versions; got["se-4b"] != "" || got["mw-4b"] != "another state" {
+			t.Errorf("asked for %v", got)
+		}
+		r.checkHeld("after the update", "se-4b", 5)
+		r.stop()
+	})
+}
+
+// Each version of the server has a schedule of its own in the folder.
+func TestThePredecessorsClocksAreStartsAnew(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "[a-b]") // no pattern
+	synctest.Test(t, func(t *testing.T) {
+		first := &scripted{answers: []func(string) *updater.Update{full("a state", prefix(1))}, wait: 12 * time.Hour}
+		r := newRunOf(t, first, dir, older, "se-4b")
+		r.start()
+		time.Sleep(time.Minute)
+		first.last(t, 1)
+		r.stop()
+		second := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour}
+		r = newRunOf(t, second, dir, newer, "se-4b")
+		r.start()
+		time.Sleep(time.Minute)
+		if got := second.last(t, 1).versions["se-4b"]; got != "a state" {
+			t.Errorf("asked on from version %q", got)
+		}
+		r.stop()
+		all, err := updater.Status(dir)
+		if err != nil || len(all) != 1 || !all[0].Updated.Equal(second.last(t, 1).at) || all[0].Failures != 0 {
+			t.Errorf("status %+v, %v, want the times of the schedule that was saved last", all, err)
+		}
+		if names := filesIn(t, dir); !slices.Contains(names, older.Schedule) || !slices.Contains(names, "schedule.json") {
+			t.Errorf("files %q, want a schedule each", names)
+		}
+		r = newRunOf(t, first, dir, older, "se-4b") // back again
+		r.start()
+		time.Sleep(11 * time.Hour)
+		first.last(t, 1)
+		r.stop()
+	})
+}
+
+// refusal is what servers answer to a version that they do not know.
+func refusal(code int) error { return &updater.StatusError{Code: code, RetryAfter: time.Hour} }
+
+func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
+	tests := []struct {
+		name    string
+		err     error
+		se, mw  string // versions of the second request; of them se-4b was taken over
+		restart bool
+	}{
+		{"status 400", refusal(http.StatusBadRequest), "", "own", false},
+		{"status 400, and a restart", refusal(http.StatusBadRequest), "", "own", true},
+		{"status 403", refusal(http.StatusForbidden), "a state", "own", false},
+		{"status 503", refusal(http.StatusServiceUnavailable), "a state", "own", false},
+		{"no connection", errors.New("connection refused"), "a state", "own", false},
+	}
+	for _, test := range tests {
+		dir := t.TempDir()
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				save(t, dir, older, "se-4b", "a state", prefix(1))
+				save(t, dir, newer, "mw-4b", "own", prefix(2))
+				source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(3))}, wait: 12 * time.Hour, errs: []error{test.err}}
+				r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
+				r.start()
+				time.Sleep(time.Minute)
+				if got := source.last(t, 1).versions; got["se-4b"] != "a state" || got["mw-4b"] != "own" {
+					t.Errorf("asked for %v", got)
+				}
+				r.checkHeld("after the refusal", "se-4b", 1) // it stays in force
+				if test.restart {
+					r.stop()
+					r = newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
+					r.start()
+					r.checkHeld("after the restart", "se-4b", 1)
+				}
+				time.Sleep(90 * time.Minute)
+				if got := source.last(t, 2).versions; got["se-4b"] != test.se || got["mw-4b"] != test.mw {
+					t.Errorf("then asked for %v, want %q and %q", got, test.se, test.mw)
+				}
+				r.checkHeld("after the update", "se-4b", 3)
+				time.Sleep(12 * time.Hour)
+				if got := source.last(t, 3).versions; got["se-4b"] != "1" || got["mw-4b"] != "1" {
+					t.Errorf("at last asked for %v, want both from their versions on", got)
+				}
+				r.stop()
+			})
+		})
+	}
+}
+
+// Once the server has answered about a state the list is its own.
+func TestARefusalLaterOnIsNoneOfTheState(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		save(t, dir, older, "se-4b", "a state", prefix(1))
+		source := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour, errs: []error{nil, refusal(http.StatusBadRequest)}}
+		r := newRunOf(t, source, dir, newer, "se-4b")
+		r.start()
+		time.Sleep(3 * time.Hour)
+		if got := source.last(t, 3).versions["se-4b"]; got != "1" {
+			t.Errorf("asked for version %q, want that which the server gave", got)
+		}
+		r.stop()
+	})
+}
+
+// successor returns a run in memory, of a schedule that succeeds another.
+func successor(t *testing.T, last *updater.Schedule, source updater.Source, lists ...string) (*run, *updater.Schedule) {
+	t.Helper()
+	schedule, err := updater.NewSchedule(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last != nil {
+		schedule.Succeed(last, nil, true)
+	}
+	r := &run{t: t, database: new(lookup.Database)}
+	r.use(source, schedule, nil, lists...)
+	return r, schedule
+}
+
+func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		states := map[string]func(string) *updater.Update{
+			"se-4b": full("a state", prefix(1)), "mw-4b": full("mixed", prefix(2), "mixed in"),
+		}
+		first := &scripted{answers: []func(string) *updater.Update{func(l string) *updater.Update { return states[l](l) }}, wait: 12 * time.Hour}
+		old, last := successor(t, nil, first, "se-4b", "mw-4b")
+		old.start()
+		time.Sleep(time.Minute)
+		first.last(t, 1)
+
+		second := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour, errs: []error{refusal(http.StatusBadRequest)}}
+		r, _ := successor(t, last, second, "se-4b", "mw-4b")
+		if !r.start() {
+			t.Error("a list was not taken over")
+		}
+		r.checkHeld("at once", "se-4b", 1)
+		if e := r.reported(updater.StartsAnew); len(e) != 1 || e[0].List != "mw-4b" {
+			t.Errorf("reported %+v, want that mw-4b starts anew", e)
+		}
+		time.Sleep(5 * time.Minute)
+		if asked := second.questions(); len(asked) != 0 {
+			t.Errorf("asked %v before its turn", asked)
+		}
+		old.stop()
+		time.Sleep(time.Minute) // the first contact, and no wait of the predecessor's
+		if got := second.last(t, 1).versions; got["se-4b"] != "a state" || got["mw-4b"] != "" {
+			t.Errorf("asked for %v", got)
+		}
+		time.Sleep(time.Hour)
+		if got := second.last(t, 2).versions; got["se-4b"] != "" {
+			t.Errorf("after a refusal asked for %v", got)
+		}
+		r.checkHeld("in the end", "se-4b", 5)
+		r.checkHeld("in the end", "mw-4b", 5)
+		r.stop()
+		first.last(t, 1)
+	})
+}
+
+// A predecessor that has nothing to give is no hindrance.
+func TestAScheduleSucceedsOneWithoutLists(t *testing.T) {
+	for name, asked := range map[string]bool{"that never asked": false, "whose list was rejected": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				old, last := successor(t, nil, &scripted{answers: []func(string) *updater.Update{unchanged("1")}}, "se-4b")
+				if asked {
+					old.start()
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					old.stop()
+				}
+				if got := len(old.reported(updater.ListRejected)); (got == 1) != asked {
+					t.Errorf("%d lists were rejected", got)
+				}
+				source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
+				r, _ := successor(t, last, source, "se-4b")
+				if r.start() || len(r.reported(updater.Loaded)) != 0 {
+					t.Error("a list was there from the start")
+				}
+				time.Sleep(time.Minute)
+				source.last(t, 1)
+				r.checkHeld("in the end", "se-4b", 5)
+				r.stop()
+			})
+		})
+	}
+}
+
+func TestADamagedScheduleOfSeveralIsTold(t *testing.T) {
+	dir := t.TempDir()
+	save(t, dir, older, "se-4b", "a state", prefix(1))
+	for _, damaged := range []string{"schedule.json", older.Schedule} {
+		file := filepath.Join(dir, damaged)
+		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := updater.Status(dir); !errors.Is(err, updater.ErrDamaged) || len(all) != 1 || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: got %+v, %v, want the list and ErrDamaged", damaged, all, err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
