@@ -3,6 +3,7 @@ package lookup
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -14,21 +15,24 @@ var (
 	benchFound bool
 )
 
-// benchLists are four lists of a million random prefixes each.
-var benchLists = sync.OnceValue(func() []List {
-	var lists []List
-	for i, name := range []string{"a", "b", "c", "d"} {
-		lists = append(lists, List{Name: name, Set: setOfNumbers(randomPrefixes(uint64(i), 1_000_000))})
+// benchSizes are how many random prefixes four lists hold together.
+var benchSizes = []struct {
+	name string
+	n    int
+}{{"10k", 10_000}, {"1M", 1_000_000}, {"4M", 4_000_000}, {"10M", 10_000_000}, {"16M", 16_000_000}}
+
+// benchLists returns four lists that hold n random prefixes together: one of
+// seven tenths of them, and three smaller ones.
+func benchLists(n int) (lists []List) {
+	for i, tenths := range []int{70, 15, 10, 5} {
+		lists = append(lists, List{Name: string(rune('a' + i)), Set: setOfNumbers(randomPrefixes(uint64(i), n/100*tenths))})
 	}
 	return lists
-})
+}
 
-// fourLabel is a name of a usual kind, in none of benchLists.
-const fourLabel = "static.cdn.example.com."
-
-// cleanNames are names like those of a resolver's log, in none of benchLists:
-// two to six labels, most of them three.
-var cleanNames = sync.OnceValue(func() []string {
+// benchHosts are 100,000 different hosts like those of a resolver's log: two to
+// six labels, most of them three.
+var benchHosts = sync.OnceValue(func() []Host {
 	r := rand.New(rand.NewPCG(15, 16))
 	suffixes := []string{"com", "com", "com", "com", "net", "org", "io", "de", "fr", "co.uk", "com.br", "github.io"}
 	services := []string{"www", "www", "api", "cdn", "static", "img", "mail", "login", "assets", "edge-03", "us-east-1", "p16-sign"}
@@ -40,8 +44,8 @@ var cleanNames = sync.OnceValue(func() []string {
 		w[0], w[len(w)-1] = 'a'+w[0]%26, 'a'+w[len(w)-1]%26
 		return string(w)
 	}
-	var names []string
-	for len(names) < 4096 {
+	var hosts []Host
+	for seen := map[string]bool{}; len(hosts) < 100_000; {
 		name := word(4, 14) + "." + suffixes[r.IntN(len(suffixes))] + "."
 		for range []int{0, 1, 1, 1, 1, 1, 2, 2, 3}[r.IntN(9)] {
 			label := services[r.IntN(len(services))]
@@ -50,38 +54,40 @@ var cleanNames = sync.OnceValue(func() []string {
 			}
 			name = label + "." + name
 		}
-		if isClean(FromQname(name)) {
-			names = append(names, name)
+		if !seen[name] {
+			seen[name] = true
+			hosts = append(hosts, FromQname(name))
 		}
 	}
-	return names
+	return hosts
 })
 
-// isClean reports whether no suffix that Check looks at is in a list.
-func isClean(h Host) bool {
-	for _, start := range h.suffixStarts(nil, RuleV5) {
-		hash := HashExpression(h.name[start:] + "/")
-		if match(benchLists(), &hash, false) != nil {
-			return false
+// fiveExpressions returns a host of five expressions.
+func fiveExpressions(i int) Host {
+	return FromQname(fmt.Sprintf("static.img%d.eu-west.cdn.example.com.", i))
+}
+
+// eachBenchName runs a benchmark over the mixed hosts and over one host, as far as
+// they are clean.
+func eachBenchName(b *testing.B, clean func(Host) bool, run func(b *testing.B, hosts []Host)) {
+	var hosts []Host
+	for _, h := range benchHosts() {
+		if clean(h) {
+			hosts = append(hosts, h)
 		}
 	}
-	return true
-}
-
-// eachBenchName runs a benchmark over the mixed names and over one name.
-func eachBenchName(b *testing.B, run func(b *testing.B, hosts []Host)) {
-	var hosts []Host
-	for _, name := range cleanNames() {
-		hosts = append(hosts, FromQname(name))
+	one := 0
+	for !clean(fiveExpressions(one)) {
+		one++
 	}
 	b.Run("mixed", func(b *testing.B) { run(b, hosts) })
-	b.Run("four-label", func(b *testing.B) { run(b, []Host{FromQname(fourLabel)}) })
+	b.Run("five-expressions", func(b *testing.B) { run(b, []Host{fiveExpressions(one)}) })
 }
 
-func benchChecker(b *testing.B) *Checker {
+func benchChecker(b *testing.B, n int) *Checker {
 	b.Helper()
 	database := new(Database)
-	database.Publish(benchLists())
+	database.Publish(benchLists(n))
 	return checkerOf(b, Config{Database: database, Searcher: searchFunc(func(context.Context, []Prefix) (Answer, error) {
 		return Answer{}, ErrBackoff
 	})})
@@ -89,13 +95,17 @@ func benchChecker(b *testing.B) *Checker {
 
 // BenchmarkCheckClean is what every query of a clean name costs.
 func BenchmarkCheckClean(b *testing.B) {
-	c := benchChecker(b)
-	eachBenchName(b, func(b *testing.B, hosts []Host) {
-		for _, h := range hosts {
-			if decision, candidates := c.Check(h); decision != (Decision{By: ByList}) || candidates != nil {
-				b.Fatalf("%s is not clean: %+v", h, decision)
-			}
-		}
+	for _, size := range benchSizes {
+		b.Run(size.name, func(b *testing.B) { benchCheckClean(b, benchChecker(b, size.n)) })
+	}
+}
+
+func benchCheckClean(b *testing.B, c *Checker) {
+	clean := func(h Host) bool {
+		decision, candidates := c.Check(h)
+		return decision == Decision{By: ByList} && candidates == nil
+	}
+	eachBenchName(b, clean, func(b *testing.B, hosts []Host) {
 		b.ReportAllocs()
 		i := 0
 		for b.Loop() {
@@ -108,25 +118,11 @@ func BenchmarkCheckClean(b *testing.B) {
 	})
 }
 
-// BenchmarkCheckCleanQname is the same from the name as it is asked.
-func BenchmarkCheckCleanQname(b *testing.B) {
-	c := benchChecker(b)
-	names := cleanNames()
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		decision, _ := c.Check(FromQname(names[i]))
-		benchFound = decision.Verdict != Safe
-		if i++; i == len(names) {
-			i = 0
-		}
-	}
-}
-
 // BenchmarkSHA256Only hashes exactly the expressions of the names that
 // BenchmarkCheckClean checks: what no check by hash prefixes can go without.
 func BenchmarkSHA256Only(b *testing.B) {
-	eachBenchName(b, func(b *testing.B, hosts []Host) {
+	all := func(Host) bool { return true }
+	eachBenchName(b, all, func(b *testing.B, hosts []Host) {
 		expressions := make([][][]byte, len(hosts))
 		for i, h := range hosts {
 			for _, e := range h.Expressions() {

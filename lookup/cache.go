@@ -148,3 +148,16 @@ func (c *cache) mayThreaten(hash *FullHash) bool {
 	word, bit := threatBit(hash)
 	return c.threats[word].Load()&bit != 0
 }
+
+// mayThreatenAny is mayThreaten for some hashes.
+func (c *cache) mayThreatenAny(hashes []FullHash) bool {
+	if !c.threatened.Load() {
+		return false
+	}
+	for i := range hashes {
+		if c.mayThreaten(&hashes[i]) {
+			return true
+		}
+	}
+	return false
+}

@@ -3,7 +3,6 @@ package lookup
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync"
@@ -166,26 +165,30 @@ func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].star
 // no list it takes no lock and, up to ten labels, does not allocate.
 func (c *Checker) Check(h Host) (Decision, *Candidates) {
 	h = h.by(c.rule)
-	lists := c.database.Lists()
-	if !h.Public() {
+	current := c.database.snapshot()
+	switch {
+	case !h.Public():
 		return Decision{}, nil
-	}
-	if len(lists) == 0 && c.mode == Local {
+	case c.mode != Local:
+		return c.suspect(h, current.lists, !c.likelySafe(h, current.lists))
+	case len(current.lists) == 0:
 		return c.unlisted(h), nil
+	case !c.suspected(h, current):
+		return Decision{By: ByList}, nil
 	}
-	if c.mode != Local {
-		return c.suspect(h, lists, !c.likelySafe(h, lists))
-	}
+	return c.suspect(h, current.lists, false)
+}
+
+// suspected reports whether a suffix of the host is in a list, or may be a threat
+// that is cached.
+func (c *Checker) suspected(h Host, current *snapshot) bool {
 	var startBuf [maxUnasked]int
 	var nameBuf [maxHost + 1]byte
-	name := append(append(nameBuf[:0], h.name...), '/')
-	for _, start := range h.suffixStarts(startBuf[:0], c.rule) {
-		hash := FullHash(sha256.Sum256(name[start:]))
-		if match(lists, &hash, false) != nil || c.cache.mayThreaten(&hash) {
-			return c.suspect(h, lists, false)
-		}
-	}
-	return Decision{By: ByList}, nil
+	var hashBuf [maxUnasked]FullHash
+	starts := h.suffixStarts(startBuf[:0], c.rule)
+	sumSuffixes(hashBuf[:], append(append(nameBuf[:0], h.name...), '/'), starts)
+	hashes := hashBuf[:len(starts)]
+	return current.holdsAny(hashes) || c.cache.mayThreatenAny(hashes)
 }
 
 // unlisted decides on a host while there is no list: only a threat that is cached

@@ -1,6 +1,9 @@
 package lookup
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"runtime"
+)
 
 // filter tells of most hashes by one access to memory that no list holds them.
 // It never denies an entry; of uniform hashes that are none it lets 7 % through.
@@ -9,7 +12,8 @@ import "encoding/binary"
 // beginning to its end. A nil filter and the zero filter hold nothing. Safe for
 // concurrent use once nothing is added any more.
 type filter struct {
-	words []uint64
+	memory *memory // words of eight bytes, little-endian
+	words  int
 }
 
 // filterBits are the bits of a filter for each entry. With three bits set for
@@ -20,33 +24,48 @@ const filterBits = 6
 // newFilter returns an empty filter for so many entries. It takes more of them,
 // but lets more through then.
 func newFilter(entries int) *filter {
-	words := (uint64(entries)*filterBits + 63) / 64
-	return &filter{words: make([]uint64, words)}
+	words := (entries*filterBits + 63) / 64
+	return &filter{memory: newMemory(8 * words), words: words}
 }
 
 // add adds an entry by its first four bytes, as a big-endian number. The filter
 // must have been made for one entry or more.
-func (f *filter) add(prefix uint32) { f.words[f.word(prefix)] |= filterMask(prefix) }
+func (f *filter) add(prefix uint32) {
+	word := f.memory.bytes[8*f.word(prefix):]
+	binary.LittleEndian.PutUint64(word, binary.LittleEndian.Uint64(word)|filterMask(prefix))
+}
+
+// addAll adds all entries of a set.
+func (f *filter) addAll(s *PrefixSet) {
+	runs := s.Runs()
+	for entries, width := runs.Next(); width > 0; entries, width = runs.Next() {
+		for ; len(entries) > 0; entries = entries[width:] {
+			f.add(binary.BigEndian.Uint32(entries))
+		}
+	}
+}
 
 // mayHold reports whether an entry with this prefix may have been added.
 func (f *filter) mayHold(prefix uint32) bool {
-	if f == nil || len(f.words) == 0 {
+	if f == nil || f.words == 0 {
 		return false
 	}
 	mask := filterMask(prefix)
-	return f.words[f.word(prefix)]&mask == mask
+	word := binary.LittleEndian.Uint64(f.memory.bytes[8*f.word(prefix):])
+	runtime.KeepAlive(f)
+	return word&mask == mask
 }
 
-// suspects is mayHold for the prefixes of at most maxExpressions hashes: bit i
+// suspects is mayHold for the prefixes of at most maxUnasked hashes: bit i
 // of what it returns is for hashes[i]. It loads all words before it looks at the
 // first, since a simple processor waits where a word is looked at.
 func (f *filter) suspects(hashes []FullHash) (found uint) {
-	if f == nil || len(f.words) == 0 {
+	if f == nil || f.words == 0 {
 		return 0
 	}
-	var words [maxExpressions]uint64
+	var words [maxUnasked]uint64
 	for i := range hashes {
-		words[i] = f.words[f.word(binary.BigEndian.Uint32(hashes[i][:]))]
+		words[i] = binary.LittleEndian.Uint64(f.memory.bytes[8*f.word(binary.BigEndian.Uint32(hashes[i][:])):])
 	}
 	for i := range hashes {
 		mask := filterMask(binary.BigEndian.Uint32(hashes[i][:]))
@@ -54,13 +73,14 @@ func (f *filter) suspects(hashes []FullHash) (found uint) {
 			found |= 1 << i
 		}
 	}
+	runtime.KeepAlive(f)
 	return found
 }
 
 // word returns the number of the word of a prefix: all prefixes, in their order,
 // are dealt out evenly.
 func (f *filter) word(prefix uint32) int {
-	return int(uint64(prefix) * uint64(len(f.words)) >> 32)
+	return int(uint64(prefix) * uint64(f.words) >> 32)
 }
 
 // filterMask returns the bits of a prefix within its word. The factor, 2^32 over
