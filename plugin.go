@@ -49,12 +49,31 @@ func (s *SafeBrowsing) Name() string { return pluginName }
 
 // ServeDNS implements the plugin.Handler interface.
 func (s *SafeBrowsing) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+	switch q, answered := s.decide(ctx, w, r); {
+	case answered: // not the rcode: REFUSED and SERVFAIL would have the server answer a second time
+		return dns.RcodeSuccess, nil
+	case q != nil:
+		return s.follow(q, w)
+	}
+	return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
+}
+
+// decide does all that is done at once: it answers the query, or lets it pass, or
+// returns what takes longer.
+//
+// It is not inlined, so that what it needs is off the stack when the next plugin
+// runs. CoreDNS serves each query on a goroutine of its own, and whenever the stack
+// of that has to grow it is copied, which takes longer than the decision.
+//
+//go:noinline
+func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (q *query, answered bool) {
 	state := request.Request{W: w, Req: r}
 	if host, ok := asksWhy(&state); ok {
-		return written(w, s.why(r, host))
+		w.WriteMsg(s.why(r, host))
+		return nil, true
 	}
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.mine(state.Name()) {
-		return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
+		return nil, false
 	}
 	outcome := announce(ctx)
 	decision, candidates := s.check(lookup.FromQname(state.Name()))
@@ -62,16 +81,27 @@ func (s *SafeBrowsing) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dn
 	if candidates == nil && !inspect { // the common way
 		s.decided(ctx, r, outcome, decision, true)
 		if decision.Verdict == lookup.Unsafe && !s.monitor {
-			return written(w, s.blocked(ctx, w, r, decision))
+			w.WriteMsg(s.blocked(ctx, w, r, decision))
+			return nil, true
 		}
-		return plugin.NextOrFailure(s.Name(), s.Next, ctx, w, r)
+		return nil, false
 	}
-	q := &query{plugin: s, ctx: ctx, msg: r, outcome: outcome, admit: s.admit(w), deadline: time.Now().Add(s.confirmTimeout)}
-	if candidates != nil {
-		return s.confirm(q, w, candidates)
+	q = &query{
+		plugin: s, ctx: ctx, msg: r, outcome: outcome, candidates: candidates,
+		admit: s.admit(w), deadline: time.Now().Add(s.confirmTimeout),
 	}
-	q.decided(decision)
-	return plugin.NextOrFailure(s.Name(), s.Next, ctx, q.inspected(w), r.Copy())
+	if candidates == nil {
+		q.decided(decision)
+	}
+	return q, false
+}
+
+// follow goes on with a query that takes longer.
+func (s *SafeBrowsing) follow(q *query, w dns.ResponseWriter) (int, error) {
+	if q.candidates != nil {
+		return s.confirm(q, w)
+	}
+	return plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(w), q.msg.Copy())
 }
 
 // decided tells metrics, metadata and, in monitor mode, the log. A query that is
@@ -86,13 +116,14 @@ func (s *SafeBrowsing) decided(ctx context.Context, r *dns.Msg, o *outcome, d lo
 
 // query is one query that takes longer: it is confirmed, or its answer inspected.
 type query struct {
-	plugin   *SafeBrowsing
-	ctx      context.Context
-	msg      *dns.Msg
-	outcome  *outcome    // nil: nobody reads metadata
-	admit    func() bool // whether its client may cause a search; nil: all may
-	deadline time.Time   // of confirmations
-	unsafe   atomic.Bool // a decision was that it is
+	plugin     *SafeBrowsing
+	ctx        context.Context
+	msg        *dns.Msg
+	outcome    *outcome           // nil: nobody reads metadata
+	candidates *lookup.Candidates // to be confirmed; nil: none, the answer is to be inspected
+	admit      func() bool        // whether its client may cause a search; nil: all may
+	deadline   time.Time          // of confirmations
+	unsafe     atomic.Bool        // a decision was that it is
 }
 
 // decided is told of each decision about the query or a target in its answer.
@@ -153,8 +184,8 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 // confirm asks the server about candidates while the next plugin resolves the
 // name. It takes no longer than the longer of the two, and the confirmation no
 // longer than confirmTimeout from when the query came.
-func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter, candidates *lookup.Candidates) (int, error) {
-	confirmation := s.engine.Load().checker.Confirm(candidates, q.admit)
+func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter) (int, error) {
+	confirmation := s.engine.Load().checker.Confirm(q.candidates, q.admit)
 	h := &held{ResponseWriter: w, query: q, settled: make(chan struct{})}
 	// The goroutine ends by the deadline at the latest. It does not end with the
 	// client's context: the next query wants the answer.
@@ -195,11 +226,4 @@ func (s *SafeBrowsing) admit(w dns.ResponseWriter) func() bool {
 	state := request.Request{W: w}
 	client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
 	return func() bool { return s.limiter.Admit(client, time.Now()) }
-}
-
-// written writes m and returns what ServeDNS must return for it: not the rcode
-// of m, since REFUSED and SERVFAIL would have the server answer a second time.
-func written(w dns.ResponseWriter, m *dns.Msg) (int, error) {
-	w.WriteMsg(m)
-	return dns.RcodeSuccess, nil
 }
