@@ -19,6 +19,7 @@ package safebrowsing
 import (
 	"context"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -72,11 +73,11 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		w.WriteMsg(s.why(r, host))
 		return nil, true
 	}
-	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.mine(state.Name()) {
+	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.mine(r.Question[0].Name) {
 		return nil, false
 	}
 	outcome := announce(ctx)
-	decision, candidates := s.check(lookup.FromQname(state.Name()))
+	decision, candidates := s.check(lookup.FromQname(r.Question[0].Name))
 	inspect := s.inspect && decision.Verdict != lookup.Unsafe && decision.By != lookup.ByAllow
 	if candidates == nil && !inspect { // the common way
 		s.decided(ctx, r, outcome, decision, true)
@@ -143,8 +144,12 @@ func checked(qtype uint16) bool {
 	return false
 }
 
-// mine reports whether a name is for this plugin to check.
+// mine reports whether a name, in whatever case, is for this plugin to check.
 func (s *SafeBrowsing) mine(qname string) bool {
+	if len(s.except) == 0 && len(s.zones) == 1 && s.zones[0] == "." { // the common case
+		return true
+	}
+	qname = strings.ToLower(qname)
 	return s.zones.Contains(qname) && !s.except.Contains(qname)
 }
 

@@ -41,23 +41,30 @@ func (h Host) String() string { return h.name }
 // whose parents are still worth a look.
 func FromQname(qname string) Host {
 	name := strings.TrimSuffix(qname, ".")
+	upper := false
 	last := byte('.')
 	for i := range len(name) {
-		if !plain[name[i]] || name[i] == '.' && last == '.' {
+		c := name[i]
+		if !plain[c] || c == '.' && last == '.' {
 			return fromLabels(qname)
 		}
-		last = name[i]
+		upper = upper || 'A' <= c && c <= 'Z'
+		last = c
 	}
 	if last == '.' && name != "" {
 		return fromLabels(qname)
 	}
+	if upper {
+		name = strings.ToLower(name)
+	}
 	return fromName(name, false)
 }
 
-// plain holds the bytes that stand for themselves in a canonical host.
+// plain holds the bytes that stand for themselves in a canonical host, but for
+// their case.
 var plain = func() (t [256]bool) {
 	for b := 0x21; b < 0x7f; b++ {
-		t[b] = !strings.ContainsRune(`#%/?:@[]\`, rune(b)) && (b < 'A' || b > 'Z')
+		t[b] = !strings.ContainsRune(`#%/?:@[]\`, rune(b))
 	}
 	return t
 }()

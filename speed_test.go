@@ -1,0 +1,49 @@
+package safebrowsing
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/test"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// BenchmarkServeDNS is what the plugin adds to the handling of a clean name.
+func BenchmarkServeDNS(b *testing.B) {
+	database := new(lookup.Database)
+	builder := lookup.NewBuilder(1)
+	builder.Add(make([]byte, 4), 4)
+	database.Publish([]lookup.List{{Name: "se-4b", Set: builder.Set()}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: noSearcher{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer checker.Close()
+	passed := 0
+	s := &SafeBrowsing{config: config{zones: []string{"."}, reply: reply{ttl: time.Minute}}, Next: plugin.HandlerFunc(
+		func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
+			passed++
+			return dns.RcodeSuccess, nil
+		})}
+	s.engine.Store(&engine{checker: checker})
+	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
+	w := &test.ResponseWriter{}
+	b.ReportAllocs()
+	for b.Loop() {
+		s.ServeDNS(context.Background(), w, m)
+	}
+	if passed < b.N {
+		b.Errorf("%d of %d queries passed", passed, b.N)
+	}
+}
+
+type noSearcher struct{}
+
+func (noSearcher) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	return lookup.Answer{}, lookup.ErrBackoff
+}
