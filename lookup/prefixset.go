@@ -11,6 +11,10 @@ import (
 // each of 4 to 32 bytes. Entries of several widths are ordered together
 // bytewise, the shorter first of two that begin alike. The zero PrefixSet
 // contains nothing. Safe for concurrent use.
+//
+// Most of a large set is outside of the collector's heap. It is given back
+// after the first collection that finds the set unreachable: who replaces large
+// sets may want to call runtime.GC then, as such a set does not hasten it.
 type PrefixSet struct {
 	four *blocks // entries of four bytes; nil: none
 	wide []*wide // the others: one for each width that is held, the narrowest first

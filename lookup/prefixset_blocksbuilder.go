@@ -76,7 +76,9 @@ func (b *blocksBuilder) recode(n int) {
 func (b *blocksBuilder) writeBlock() {
 	used := b.markBegins()
 	b.record(int(b.block))
-	binary.LittleEndian.PutUint64(b.stream.buf[recordBytes*int(b.block)+4:], used)
+	at := recordBytes*int(b.block) + 4
+	binary.LittleEndian.PutUint64(b.stream.buf[at:], used[0])
+	binary.LittleEndian.PutUint64(b.stream.buf[at+8:], used[1])
 	left := uint(len(b.pending))
 	for _, w := range b.begins {
 		b.stream.put(w, min(left, 64))
@@ -92,20 +94,22 @@ func (b *blocksBuilder) writeBlock() {
 }
 
 // markBegins finds which buckets the pending entries use, and sets begins to
-// the bits that mark the first of each.
-func (b *blocksBuilder) markBegins() (used uint64) {
+// the bits that mark the first of each. It does so without branches, which
+// could not be foreseen.
+func (b *blocksBuilder) markBegins() (used [2]uint64) {
 	words := (len(b.pending) + 63) / 64
 	b.begins = slices.Grow(b.begins[:0], words)[:words]
+	before := uint32(1 << bucketBits) // no bucket
 	for i := range b.begins {
 		word, pending := uint64(0), b.pending[64*i:min(64*i+64, len(b.pending))]
 		for j, x := range pending {
-			bucket := uint64(1) << (x >> (b.low & 31) & 63)
-			var begin uint64
-			if used&bucket == 0 {
-				begin = 1
-			}
-			word |= begin << (j & 63)
-			used |= bucket
+			bucket := x >> (b.low & 31) % (1 << bucketBits)
+			begin := min(bucket^before, 1)
+			before = bucket
+			bit, last := uint64(1)<<(bucket%64), -uint64(bucket/64)
+			used[0] |= bit &^ last
+			used[1] |= bit & last
+			word |= uint64(begin) << (j & 63)
 		}
 		b.begins[i] = word
 	}

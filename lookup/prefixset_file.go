@@ -131,22 +131,23 @@ func (p *blocks) valid() bool {
 	before := 0
 	for block := range count {
 		r := p.record(block)
-		if r.n > uint64(p.n-before) || p.begins(r) != bits.OnesCount64(r.used) {
+		s := p.span(r)
+		if s.n > uint64(p.n-before) || p.begins(s) != bits.OnesCount64(r.used(0))+bits.OnesCount64(r.used(1)) {
 			return false
 		}
-		before += int(r.n)
+		before += int(s.n)
 	}
 	return true
 }
 
 // begins returns how many buckets begin in a block, or -1 if its first entry
 // does not begin one.
-func (p *blocks) begins(r record) (n int) {
-	if r.n > 0 && bitsAt(p.buf, r.at)&1 == 0 {
+func (p *blocks) begins(s span) (n int) {
+	if s.n > 0 && bitsAt(p.buf, s.at)&1 == 0 {
 		return -1
 	}
-	for i := uint64(0); i < r.n; i += 64 {
-		n += bits.OnesCount64(wordAt(p.buf, r.at+i) << (64 - min(r.n-i, 64)))
+	for i := uint64(0); i < s.n; i += 64 {
+		n += bits.OnesCount64(wordAt(p.buf, s.at+i) << (64 - min(s.n-i, 64)))
 	}
 	return n
 }

@@ -199,3 +199,40 @@ func TestAddStopsAtTheFirstEntryOutOfOrder(t *testing.T) {
 		t.Errorf("the set holds %q, want what was in order", got)
 	}
 }
+
+// FuzzBuilder adds what the bytes say: a width, a number of entries, and these.
+func FuzzBuilder(f *testing.F) {
+	f.Add([]byte("\x04\x02aaaabbbb\x05\x01ccccc"))
+	f.Add([]byte("\x04\x02aaaabbbb\x04\x01aaaa"))
+	f.Add([]byte("\x08\x01aaaaaaaa\x04\x01bbbb\x20\x01bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"))
+	f.Add([]byte("\x04\x04\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x01\x00\xff\xff\xff\xff\x03\x01aaa"))
+	f.Fuzz(func(t *testing.T, orders []byte) {
+		b := NewBuilder(len(orders))
+		var want [][]byte
+		for len(orders) >= 2 {
+			width, n := int(orders[0]%40), int(orders[1])
+			entries := orders[2:min(2+width*n, len(orders))]
+			orders = orders[2+len(entries):]
+			ok := width >= minWidth && width <= maxWidth && len(entries)%width == 0
+			for rest := entries; ok && len(rest) > 0; rest = rest[width:] {
+				if ok = len(want) == 0 || bytes.Compare(want[len(want)-1], rest[:width]) < 0; ok {
+					want = append(want, rest[:width])
+				}
+			}
+			if err := b.Add(entries, width); (err == nil) != ok {
+				t.Fatalf("adding %x of width %d: %v, want an error: %v", entries, width, err, !ok)
+			}
+		}
+		set := b.Set()
+		if got, _ := io.ReadAll(set.Reader()); !bytes.Equal(got, bytes.Join(want, nil)) || set.Len() != len(want) {
+			t.Fatalf("the set holds %x, want %x", got, want)
+		}
+		for _, e := range want {
+			for _, filler := range []byte{0, 0xff} {
+				if hash := padded(e, filler); set.Match(hash) != shortestMatch(want, hash) {
+					t.Fatalf("Match(%x) = %d, want %d", hash, set.Match(hash), shortestMatch(want, hash))
+				}
+			}
+		}
+	})
+}

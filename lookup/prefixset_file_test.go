@@ -1,0 +1,222 @@
+package lookup
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/iotest"
+)
+
+func TestWrittenSetsAreReadBack(t *testing.T) {
+	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, _ int, entries [][]byte, _ *rand.Rand) {
+		written := writtenForm(t, set)
+		for name, r := range map[string]io.Reader{
+			"at once":            bytes.NewReader(written),
+			"one byte at a time": iotest.OneByteReader(bytes.NewReader(written)),
+		} {
+			got, err := ReadPrefixSet(r, len(entries))
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if !sameSet(got, set) {
+				t.Errorf("%s: the set that was read differs", name)
+			}
+		}
+	})
+	t.Run("zero set", func(t *testing.T) {
+		if got, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, new(PrefixSet))), 0); err != nil || got.Widths() != nil || got.Len() != 0 {
+			t.Errorf("read %+v, %v, want the zero set", got, err)
+		}
+	})
+}
+
+func TestReadPrefixSetLeavesWhatFollows(t *testing.T) {
+	set := setOf(4, [][]byte{[]byte("aaaa"), []byte("bbbb")})
+	r := bytes.NewReader(append(writtenForm(t, set), "next"...))
+	if _, err := ReadPrefixSet(r, 2); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := io.ReadAll(r); string(rest) != "next" {
+		t.Errorf("%q is left, want %q", rest, "next")
+	}
+}
+
+func TestWriteErrorsAreReturned(t *testing.T) {
+	set := setOf(4, [][]byte{[]byte("aaaa")})
+	for _, limit := range []int{0, 1} {
+		w := &failingWriter{writes: limit}
+		n, err := set.WriteTo(w)
+		if !errors.Is(err, io.ErrClosedPipe) || n != w.written {
+			t.Errorf("after %d writes: WriteTo = %d, %v, want %d and the writer's error", limit, n, err, w.written)
+		}
+	}
+}
+
+// failingWriter takes some writes and refuses the next.
+type failingWriter struct {
+	writes  int
+	written int64
+}
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.writes == 0 {
+		return 0, io.ErrClosedPipe
+	}
+	w.writes--
+	w.written += int64(len(p))
+	return len(p), nil
+}
+
+func TestSetsAboveTheLimitAreRefused(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	entries := randomEntries(r, 4, 300, false)
+	written := writtenForm(t, buildSet(t, 4, 0, entries))
+	for limit, ok := range map[int]bool{0: false, 299: false, 300: true, 301: true} {
+		if set, err := ReadPrefixSet(bytes.NewReader(written), limit); (err == nil) != ok {
+			t.Errorf("limit %d: read %v, error %v, want one: %v", limit, set != nil, err, !ok)
+		}
+	}
+	// A lie about the size must not cost memory: the limit comes first.
+	lie := binary.LittleEndian.AppendUint32([]byte{1, 32, 2}, 1<<31-1)
+	if _, err := ReadPrefixSet(bytes.NewReader(lie), 1000); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("error is %v, want the limit", err)
+	}
+}
+
+func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
+	four := writtenForm(t, setOf(4, [][]byte{[]byte("aaaa"), []byte("aaab")}))
+	wide := writtenForm(t, setOf(5, [][]byte{[]byte("\x00aaaa"), []byte("bbbbb")}))
+	const used, begins = 1 + partHead + 4, 1 + partHead + recordBytes + 4
+	tests := []struct {
+		name    string
+		written []byte
+		at      int
+		to      byte
+	}{
+		{"a second width that is none", four, 0, 2},
+		{"width below four", four, 1, 3},
+		{"width above 32", wide, 1, 33},
+		{"no width", wide, 1, 0},
+		{"no entries", four, 3, 0},
+		{"fewer entries than the directory says", four, 3, 1},
+		{"more entries than the directory says", four, 3, 3},
+		{"too few low bits", four, 2, 20},
+		{"too many low bits", four, 2, maxLow + 1},
+		{"entries before the first block", four, 1 + partHead, 1},
+		{"more buckets than entries begin one", four, used, 0xff},
+		{"no bucket", four, used + 'a'/2/8, 0},
+		{"more entries begin a bucket than there are", four, begins, 3},
+		{"the first entry begins no bucket", four, begins, 2},
+		{"no indexed byte", wide, 2, 0},
+		{"three indexed bytes", wide, 2, 3},
+		{"fewer entries than the index says", wide, 3, 1},
+		{"more entries than the index says", wide, 3, 3},
+		{"entries before the first slot", wide, 7, 1},
+		{"index that runs backwards", wide, 7 + 4*'b', 3},
+		{"index that ends early", wide, 7 + 4*256, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			damaged := slices.Clone(tt.written)
+			if damaged[tt.at] == tt.to {
+				t.Fatal("nothing is damaged")
+			}
+			damaged[tt.at] = tt.to
+			// The bytes that a greater set would need are there.
+			damaged = append(damaged, make([]byte, 1<<20)...)
+			if set, err := ReadPrefixSet(bytes.NewReader(damaged), 1000); err == nil {
+				t.Errorf("read a set of %d entries, want an error", set.Len())
+			}
+		})
+	}
+}
+
+func TestDamagedSetsAreRefusedOrHarmless(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	for _, width := range []int{4, 32} {
+		written := writtenForm(t, buildSet(t, width, 0, randomEntries(r, width, 5, true)))
+		for i := range written {
+			if _, err := ReadPrefixSet(bytes.NewReader(written[:i]), 1000); err == nil {
+				t.Errorf("width %d: %d of %d bytes are read without an error", width, i, len(written))
+			}
+			for mask := 1; mask < 256; mask <<= 1 {
+				damaged := slices.Clone(written)
+				damaged[i] ^= byte(mask)
+				useSet(t, damaged)
+			}
+			for _, b := range []byte{0, 1, 2, 0xff} {
+				damaged := slices.Clone(written)
+				damaged[i] = b
+				useSet(t, damaged)
+			}
+		}
+	}
+}
+
+// useSet reads a set that may be damaged, and uses it if it was taken.
+func useSet(t *testing.T, written []byte) {
+	t.Helper()
+	const limit = 1000
+	set, err := ReadPrefixSet(bytes.NewReader(written), limit)
+	if err != nil {
+		if set != nil {
+			t.Error("a set and an error")
+		}
+		return
+	}
+	if set.Len() > limit {
+		t.Errorf("%d entries, want at most %d", set.Len(), limit)
+	}
+	for b := range 256 {
+		set.Contains(padded(nil, byte(b)))
+	}
+	set.Contains(padded([]byte{0xab, 0xcd, 0xef, 0}, 0))
+	entries, err := io.ReadAll(set.Reader())
+	widths := set.Widths()
+	if least := 4 * set.Len(); err != nil || len(entries) < least || len(widths) == 1 && len(entries) != set.Len()*widths[0] {
+		t.Errorf("the reader yields %d bytes, %v, want those of %d entries of %d", len(entries), err, set.Len(), widths)
+	}
+	again, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, set)), limit)
+	if err != nil || !sameSet(again, set) {
+		t.Errorf("the set is not read back: %v", err)
+	}
+}
+
+func writtenForm(t testing.TB, set *PrefixSet) []byte {
+	t.Helper()
+	var w bytes.Buffer
+	n, err := set.WriteTo(&w)
+	if err != nil || n != int64(w.Len()) {
+		t.Fatalf("WriteTo = %d, %v, want %d", n, err, w.Len())
+	}
+	return w.Bytes()
+}
+
+// sameSet reports whether two sets are the same down to their form.
+func sameSet(a, b *PrefixSet) bool {
+	if (a.four == nil) != (b.four == nil) || a.four != nil && (a.four.low != b.four.low || !bytes.Equal(a.four.buf, b.four.buf)) {
+		return false
+	}
+	return slices.EqualFunc(a.wide, b.wide, func(a, b *wide) bool {
+		return a.width == b.width && a.lead == b.lead && slices.Equal(a.index, b.index) && slices.EqualFunc(a.chunks, b.chunks, func(a, b *memory) bool { return bytes.Equal(a.bytes, b.bytes) })
+	})
+}
+
+func FuzzReadPrefixSet(f *testing.F) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for _, width := range []int{4, 8, 32} {
+		for _, size := range []int{0, 1, 40} {
+			f.Add(writtenForm(f, buildSet(f, width, 0, randomEntries(r, width, size, true))))
+		}
+	}
+	f.Add(writtenForm(f, mixedSet(f, mixedEntries(r, 200, 4, 5, 32))))
+	f.Add(writtenForm(f, setOfNumbers(numbers(r, 200)["all of one block"])))
+	f.Add(writtenForm(f, new(PrefixSet)))
+	f.Add([]byte{1, 4, 2, 1, 0, 0, 0})
+	f.Add([]byte{1, 4, 3, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, written []byte) { useSet(t, written) })
+}
