@@ -19,7 +19,7 @@ func merge(base *lookup.PrefixSet, u *Update) (*lookup.PrefixSet, [sha256.Size]b
 	m := &merger{
 		held:     &cursor{next: base.Runs().Next},
 		removals: cursorOf(u.Removals),
-		out:      newCollector(base.Len() - u.Removals.Count + u.added()),
+		out:      newCollector(expected(base, u)),
 	}
 	for _, e := range u.Additions {
 		m.additions = append(m.additions, cursorOf(e))
@@ -39,6 +39,20 @@ func merge(base *lookup.PrefixSet, u *Update) (*lookup.PrefixSet, [sha256.Size]b
 	}
 	set, sum := m.out.finish()
 	return set, sum, nil
+}
+
+// expected returns how many entries of four bytes the new set will have, roughly
+// if there are others.
+func expected(base *lookup.PrefixSet, u *Update) (n int) {
+	if widths := base.Widths(); len(widths) > 0 && widths[0] == 4 {
+		n = base.Len() - u.Removals.Count
+	}
+	for _, e := range u.Additions {
+		if e.Width == 4 {
+			n += e.Count
+		}
+	}
+	return n
 }
 
 // merger walks through what is held, what goes and what comes.

@@ -168,13 +168,24 @@ func (c *caller) post(ctx context.Context, path string, question proto.Message, 
 }
 
 func (c *caller) call(ctx context.Context, method, path string, query url.Values, body []byte, maxBytes int64, m proto.Message) error {
+	answer, err := c.open(ctx, method, path, query, body)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	return readWhole(answer, maxBytes, m)
+}
+
+// open sends a request and returns the answer, which has status 200 and whose body
+// must be closed.
+func (c *caller) open(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	query.Set("alt", "proto")
 	u.RawQuery = query.Encode()
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
 	if err != nil {
-		return withoutURL(err)
+		return nil, withoutURL(err)
 	}
 	r.Header.Set("Accept", "application/x-protobuf")
 	r.Header.Set("User-Agent", c.cfg.UserAgent)
@@ -186,12 +197,17 @@ func (c *caller) call(ctx context.Context, method, path string, query url.Values
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return withoutURL(err)
+		return nil, withoutURL(err)
 	}
-	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return c.statusError(answer)
+		defer answer.Body.Close()
+		return nil, c.statusError(answer)
 	}
+	return answer, nil
+}
+
+// readWhole reads an answer of at most maxBytes into m.
+func readWhole(answer *http.Response, maxBytes int64, m proto.Message) error {
 	raw, err := readBody(answer, maxBytes)
 	if err != nil {
 		return err
@@ -254,14 +270,27 @@ func readBody(answer *http.Response, maxBytes int64) ([]byte, error) {
 	return body, err
 }
 
+func mediaType(contentType string) string {
+	media, _, _ := mime.ParseMediaType(contentType)
+	return media
+}
+
+// isBinary reports whether an answer of that type is a message in binary form.
+func isBinary(contentType string) bool {
+	switch mediaType(contentType) {
+	case "", "application/x-protobuf", "application/protobuf", "application/vnd.google.protobuf", "application/octet-stream":
+		return true
+	}
+	return false
+}
+
 // decode reads an answer in binary form, or in the JSON form that some servers
 // send whatever they are asked.
 func decode(contentType string, body []byte, m proto.Message) (err error) {
-	media, _, _ := mime.ParseMediaType(contentType)
-	switch media {
-	case "", "application/x-protobuf", "application/protobuf", "application/vnd.google.protobuf", "application/octet-stream":
+	switch {
+	case isBinary(contentType):
 		err = proto.Unmarshal(body, m)
-	case "application/json":
+	case mediaType(contentType) == "application/json":
 		// An attribute of a threat whose name is unknown must not vanish, or a
 		// threat that is not to be enforced would be: rather no answer.
 		_, search := m.(*sbv5.SearchHashesResponse)

@@ -17,6 +17,18 @@ type rice struct {
 	parameter int32
 	count     int32 // of differences: one less than there are integers
 	data      []byte
+	size      int64 // bytes of data that are still to come; 0: all of it is in data
+}
+
+// coded is what the messages of all widths have.
+type coded interface {
+	GetRiceParameter() int32
+	GetEntriesCount() int32
+	GetEncodedData() []byte
+}
+
+func newRice(width int, first [4]uint64, m coded) rice {
+	return rice{width: width, first: first, parameter: m.GetRiceParameter(), count: m.GetEntriesCount(), data: m.GetEncodedData()}
 }
 
 // parameters are the least and the greatest Rice parameter.
@@ -47,8 +59,8 @@ func (r rice) check(p parameters) error {
 	if r.parameter < p.least || r.parameter > p.greatest {
 		return fmt.Errorf("%w: Rice parameter %d, must be %d to %d", updater.ErrMalformed, r.parameter, p.least, p.greatest)
 	}
-	if int64(r.count)*(int64(r.parameter)+1) > 8*int64(len(r.data)) {
-		return fmt.Errorf("%w: %d differences cannot be in %d bytes of Rice coding", updater.ErrMalformed, r.count, len(r.data))
+	if size := int64(len(r.data)) + r.size; int64(r.count)*(int64(r.parameter)+1) > 8*size {
+		return fmt.Errorf("%w: %d differences cannot be in %d bytes of Rice coding", updater.ErrMalformed, r.count, size)
 	}
 	return nil
 }
@@ -60,7 +72,7 @@ func (r rice) entries() updater.Entries {
 
 // reader returns the integers, big-endian, width bytes each. Bits left over at
 // the end are padding. The caller has checked r.
-func (r rice) reader() io.Reader {
+func (r rice) reader() *riceReader {
 	return &riceReader{rice: r, value: r.first, left: int(r.count) + 1}
 }
 
@@ -72,6 +84,10 @@ type riceReader struct {
 	left   int       // integers not yet written
 	window uint64    // bits of data not yet used, the next one lowest
 	filled uint      // how many bits are in window; those above are zero
+
+	source io.Reader    // of data that is still to come; nil: none is
+	buf    []byte       // that data is in, if there is a source
+	end    func() error // called when the last integer has been decoded; nil: nobody wants to know
 }
 
 // Read implements io.Reader. It writes whole integers only.
@@ -92,6 +108,9 @@ func (r *riceReader) Read(p []byte) (n int, err error) {
 			r.put(p[n:])
 		}
 		n += r.width
+	}
+	if r.left == 0 && r.end != nil {
+		return n, r.end()
 	}
 	return n, nil
 }
@@ -202,9 +221,26 @@ func (r *riceReader) fill() {
 		r.window &= 1<<r.filled - 1
 		return
 	}
+	if r.source != nil {
+		r.more()
+		r.fill()
+		return
+	}
 	for r.filled <= 56 && len(r.data) > 0 {
 		r.window |= uint64(r.data[0]) << r.filled
 		r.data = r.data[1:]
 		r.filled += 8
+	}
+}
+
+// more reads more data, so much that there are eight bytes or no source any more.
+func (r *riceReader) more() {
+	if r.buf == nil {
+		r.buf = make([]byte, 1<<15)
+	}
+	n := copy(r.buf, r.data)
+	read, err := io.ReadAtLeast(r.source, r.buf[n:], 8)
+	if r.data = r.buf[:n+read]; err != nil { // what is missing will be missed
+		r.source = nil
 	}
 }

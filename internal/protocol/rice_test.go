@@ -164,7 +164,7 @@ func TestRiceRejectsWhatCannotBe(t *testing.T) {
 func TestRiceGivesUpALongRunOfOnesSoon(t *testing.T) {
 	for _, width := range widths {
 		r := rice{width: width, parameter: int32(8*width - 2), count: 1, data: bytes.Repeat([]byte{0xff}, 1<<20)}
-		reader := r.reader().(*riceReader)
+		reader := r.reader()
 		if _, err := io.ReadAll(reader); !errors.Is(err, updater.ErrMalformed) {
 			t.Errorf("width %d: %v", width, err)
 		}

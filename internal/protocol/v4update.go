@@ -112,7 +112,7 @@ func riceV4(m *sbv4.RiceDeltaEncoding) (rice, error) {
 	if first < 0 || first > math.MaxUint32 {
 		return rice{}, fmt.Errorf("%w: Rice coding from %d", updater.ErrMalformed, first)
 	}
-	r := rice{4, [4]uint64{uint64(first)}, m.GetRiceParameter(), m.GetNumEntries(), m.GetEncodedData()}
+	r := rice{width: 4, first: [4]uint64{uint64(first)}, parameter: m.GetRiceParameter(), count: m.GetNumEntries(), data: m.GetEncodedData()}
 	return r, r.check(parametersV4)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -38,20 +39,41 @@ func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, 
 			query.Add("version", bytesParam.EncodeToString(w.Version))
 		}
 	}
-	var answer sbv5.BatchGetHashListsResponse
-	if err := c.get(ctx, "/v5/hashLists:batchGet", query, maxListBytes, &answer); err != nil {
+	if err := c.fetch(ctx, query, wanted, take); err != nil {
 		return 0, fmt.Errorf("fetching lists: %w", err)
 	}
-	if len(answer.HashLists) != len(wanted) {
-		return 0, fmt.Errorf("fetching lists: %w: %d lists in the answer, asked for %d", updater.ErrMalformed, len(answer.HashLists), len(wanted))
+	return 0, nil
+}
+
+// fetch sends the request and reads the answer while it comes, if that is in binary
+// form.
+func (c *V5) fetch(ctx context.Context, query url.Values, wanted []updater.Want, take func(i int, u *updater.Update)) error {
+	answer, err := c.open(ctx, http.MethodGet, "/v5/hashLists:batchGet", query, nil)
+	if err != nil {
+		return err
 	}
-	for i, list := range answer.HashLists {
+	defer answer.Body.Close()
+	if isBinary(answer.Header.Get("Content-Type")) {
+		body, err := limited(answer, maxListBytes)
+		if err != nil {
+			return err
+		}
+		return readBatch(body, wanted, take)
+	}
+	var batch sbv5.BatchGetHashListsResponse
+	if err := readWhole(answer, maxListBytes, &batch); err != nil {
+		return err
+	}
+	if len(batch.HashLists) != len(wanted) {
+		return fmt.Errorf("%w: %d lists in the answer, asked for %d", updater.ErrMalformed, len(batch.HashLists), len(wanted))
+	}
+	for i, list := range batch.HashLists {
 		if list.GetName() != wanted[i].List {
-			return 0, fmt.Errorf("fetching lists: %w: list %q in place of %q", updater.ErrMalformed, list.GetName(), wanted[i].List)
+			return fmt.Errorf("%w: list %q in place of %q", updater.ErrMalformed, list.GetName(), wanted[i].List)
 		}
 		take(i, updateOf(list))
 	}
-	return 0, nil
+	return nil
 }
 
 // FetchOne fetches one list by hashList.get.
@@ -124,13 +146,8 @@ func updateOf(list *sbv5.HashList) *updater.Update {
 		return u
 	}
 	u.MinimumWait = wait
-	width, err := updater.Width(list.GetName())
-	if err != nil {
-		u.Err = err
-		return u
-	}
 	if removals := list.GetCompressedRemovals(); removals != nil {
-		r := rice{4, [4]uint64{uint64(removals.GetFirstValue())}, removals.GetRiceParameter(), removals.GetEntriesCount(), removals.GetEncodedData()}
+		r := newRice(4, [4]uint64{uint64(removals.GetFirstValue())}, removals)
 		if u.Err = r.check(parametersV5(r.width)); u.Err != nil {
 			return u
 		}
@@ -140,14 +157,23 @@ func updateOf(list *sbv5.HashList) *updater.Update {
 	if !ok {
 		return u
 	}
-	if additions.width != width {
-		u.Err = fmt.Errorf("%w: additions of %d bytes in list %s", updater.ErrMalformed, additions.width, list.GetName())
-		return u
-	}
-	if u.Err = additions.check(parametersV5(width)); u.Err == nil {
+	if u.Err = checkAdditions(list.GetName(), additions); u.Err == nil {
 		u.Additions = []updater.Entries{additions.entries()}
 	}
 	return u
+}
+
+// checkAdditions finds what is wrong with the additions to a list before they are
+// decoded.
+func checkAdditions(name string, additions rice) error {
+	width, err := updater.Width(name)
+	if err != nil {
+		return err
+	}
+	if additions.width != width {
+		return fmt.Errorf("%w: additions of %d bytes in list %s", updater.ErrMalformed, additions.width, name)
+	}
+	return additions.check(parametersV5(width))
 }
 
 // additionsOf returns the additions of a list, and whether there are any: a
@@ -156,17 +182,17 @@ func additionsOf(list *sbv5.HashList) (rice, bool) {
 	switch a := list.GetCompressedAdditions().(type) {
 	case *sbv5.HashList_AdditionsFourBytes:
 		m := a.AdditionsFourBytes
-		return rice{4, [4]uint64{uint64(m.GetFirstValue())}, m.GetRiceParameter(), m.GetEntriesCount(), m.GetEncodedData()}, true
+		return newRice(4, [4]uint64{uint64(m.GetFirstValue())}, m), true
 	case *sbv5.HashList_AdditionsEightBytes:
 		m := a.AdditionsEightBytes
-		return rice{8, [4]uint64{m.GetFirstValue()}, m.GetRiceParameter(), m.GetEntriesCount(), m.GetEncodedData()}, true
+		return newRice(8, [4]uint64{m.GetFirstValue()}, m), true
 	case *sbv5.HashList_AdditionsSixteenBytes:
 		m := a.AdditionsSixteenBytes
-		return rice{16, [4]uint64{m.GetFirstValueLo(), m.GetFirstValueHi()}, m.GetRiceParameter(), m.GetEntriesCount(), m.GetEncodedData()}, true
+		return newRice(16, [4]uint64{m.GetFirstValueLo(), m.GetFirstValueHi()}, m), true
 	case *sbv5.HashList_AdditionsThirtyTwoBytes:
 		m := a.AdditionsThirtyTwoBytes
 		first := [4]uint64{m.GetFirstValueFourthPart(), m.GetFirstValueThirdPart(), m.GetFirstValueSecondPart(), m.GetFirstValueFirstPart()}
-		return rice{32, first, m.GetRiceParameter(), m.GetEntriesCount(), m.GetEncodedData()}, true
+		return newRice(32, first, m), true
 	}
 	return rice{}, false
 }

@@ -1,0 +1,413 @@
+package protocol
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// maxWhole is the size up to which the message of a list is read whole, in bytes.
+// The additions of a longer one, which has some million entries, are decoded while
+// they come. It is less where a test has short ones.
+var maxWhole = int64(1 << 20)
+
+// readBatch reads the answer to hashLists.batchGet while it comes, one list after
+// the other.
+func readBatch(body io.Reader, wanted []updater.Want, take func(i int, u *updater.Update)) error {
+	top := &message{from: bufio.NewReaderSize(body, 1<<15), left: -1}
+	n := 0
+	for {
+		field, kind, err := top.tag()
+		switch {
+		case err == io.EOF && n == len(wanted):
+			return nil
+		case err == io.EOF:
+			return fmt.Errorf("%w: %d lists in the answer, asked for %d", updater.ErrMalformed, n, len(wanted))
+		case err != nil:
+			return err
+		case field != 1 || kind != protowire.BytesType:
+			if err := top.skip(kind); err != nil {
+				return err
+			}
+			continue
+		case n == len(wanted):
+			return fmt.Errorf("%w: more than the %d lists in the answer that were asked for", updater.ErrMalformed, n)
+		}
+		if err := readList(top, wanted[n].List, func(u *updater.Update) { take(n, u) }); err != nil {
+			return err
+		}
+		n++
+	}
+}
+
+// readList reads the message of a list, which must have that name.
+func readList(from *message, name string, take func(u *updater.Update)) error {
+	m, err := from.sub()
+	if err != nil {
+		return err
+	}
+	l := &streamedList{message: m, name: name}
+	if m.left <= maxWhole {
+		err = l.readRest()
+	} else {
+		err = l.read(take)
+	}
+	if err != nil || l.taken {
+		return err
+	}
+	list, err := l.parsed()
+	if err == nil {
+		take(updateOf(list))
+	}
+	return err
+}
+
+// limitedBody is the body of an answer of which no more than max bytes are taken.
+type limitedBody struct {
+	from      io.Reader
+	left, max int64
+}
+
+// limited returns the body of an answer, to read which is an error if it has more
+// than maxBytes.
+func limited(answer *http.Response, maxBytes int64) (io.Reader, error) {
+	if answer.ContentLength > maxBytes {
+		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d are taken", updater.ErrMalformed, answer.ContentLength, maxBytes)
+	}
+	return &limitedBody{from: answer.Body, left: maxBytes, max: maxBytes}, nil
+}
+
+// Read implements io.Reader.
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n, fmt.Errorf("%w: an answer of more than %d bytes", updater.ErrMalformed, b.max)
+	}
+	return n, err
+}
+
+// streamedList is the message of a list that is being read.
+type streamedList struct {
+	*message
+	name  string
+	rest  []byte // what was read of it, but for additions that are decoded while they come
+	taken bool   // there were such additions
+}
+
+// parsed returns the message as far as it is in rest.
+func (l *streamedList) parsed() (*sbv5.HashList, error) {
+	list := new(sbv5.HashList)
+	if err := proto.Unmarshal(l.rest, list); err != nil {
+		return nil, fmt.Errorf("%w: %w", updater.ErrMalformed, err)
+	}
+	if list.GetName() != l.name {
+		return nil, fmt.Errorf("%w: list %q in place of %q", updater.ErrMalformed, list.GetName(), l.name)
+	}
+	return list, nil
+}
+
+// readRest reads all that is left into rest.
+func (l *streamedList) readRest() error {
+	at := len(l.rest)
+	l.rest = append(l.rest, make([]byte, l.left)...)
+	_, err := io.ReadFull(l.message, l.rest[at:])
+	return err
+}
+
+// widthOfField returns the width of the additions in a field of a list's message.
+func widthOfField(field protowire.Number) (width int, ok bool) {
+	width, ok = map[protowire.Number]int{4: 4, 9: 8, 10: 16, 11: 32}[field]
+	return width, ok
+}
+
+// read reads the message up to its end. Additions of a full update are decoded
+// while they come: nothing that stands behind them is needed for it. Writers put
+// the fields into the order of their numbers; where one does not, or where the
+// update is partial, the message is read whole.
+func (l *streamedList) read(take func(u *updater.Update)) error {
+	for l.left > 0 {
+		field, kind, err := l.tag()
+		if err != nil {
+			return unexpected(err)
+		}
+		if width, ok := widthOfField(field); ok && kind == protowire.BytesType && !l.taken {
+			list, err := l.parsed()
+			if err == nil && list.Version != nil && !list.PartialUpdate {
+				if err := l.stream(width, list, take); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if err := l.keep(field, kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep reads a field into rest.
+func (l *streamedList) keep(field protowire.Number, kind protowire.Type) error {
+	l.rest = protowire.AppendTag(l.rest, field, kind)
+	size := uint64(0)
+	switch kind {
+	case protowire.VarintType:
+		v, err := l.uvarint()
+		l.rest = protowire.AppendVarint(l.rest, v)
+		return unexpected(err)
+	case protowire.Fixed32Type:
+		size = 4
+	case protowire.Fixed64Type:
+		size = 8
+	case protowire.BytesType:
+		v, err := l.size()
+		if err != nil {
+			return err
+		}
+		l.rest = protowire.AppendVarint(l.rest, v)
+		size = v
+	default:
+		return errWireType
+	}
+	if int64(size) > l.left {
+		return errCut
+	}
+	at := len(l.rest)
+	l.rest = append(l.rest, make([]byte, size)...)
+	_, err := io.ReadFull(l, l.rest[at:])
+	return err
+}
+
+// stream hands the additions to take while they come. What stands behind them is
+// read when the last one has been.
+func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updater.Update)) error {
+	coded, err := l.sub()
+	if err != nil {
+		return err
+	}
+	u := updateOf(list)
+	additions, data, err := readRice(coded, width)
+	if err != nil {
+		return err
+	}
+	l.taken = true
+	if u.Err == nil {
+		u.Err = checkAdditions(list.GetName(), additions)
+	}
+	end := sync.OnceValue(func() error { // its errors are those of the whole answer
+		for _, m := range []*message{data, coded} {
+			if _, err := io.Copy(io.Discard, m); err != nil {
+				return err
+			}
+		}
+		if err := l.read(nil); err != nil {
+			return err
+		}
+		whole, err := l.parsed()
+		if err != nil {
+			return err
+		}
+		l.finish(u, whole)
+		return nil
+	})
+	if u.Err == nil {
+		reader := additions.reader()
+		reader.source, reader.end = data, end
+		u.Additions = []updater.Entries{{Width: width, Count: int(additions.count) + 1, Reader: reader}}
+	}
+	take(u)
+	return end()
+}
+
+// finish completes an update whose additions have been read with what came later.
+func (l *streamedList) finish(u *updater.Update, list *sbv5.HashList) {
+	last := updateOf(list)
+	u.Checksum, u.MinimumWait = last.Checksum, last.MinimumWait
+	switch {
+	case u.Err != nil:
+	case last.Err != nil:
+		u.Err = last.Err
+	case list.GetPartialUpdate() || list.GetCompressedRemovals() != nil || list.GetCompressedAdditions() != nil:
+		u.Err = fmt.Errorf("%w: removals, further additions or a partial update behind the additions of a full one", updater.ErrMalformed)
+	}
+}
+
+// readRice reads a message of additions up to the coded data.
+func readRice(m *message, width int) (r rice, data *message, err error) {
+	head := make([]byte, 0, 64)
+	for m.left > 0 {
+		field, kind, err := m.tag()
+		if err != nil {
+			return rice{}, nil, unexpected(err)
+		}
+		if kind == protowire.BytesType { // the only such field, and the last one
+			if data, err = m.sub(); err != nil {
+				return rice{}, nil, err
+			}
+			break
+		}
+		field1 := &streamedList{message: m, rest: head}
+		if err := field1.keep(field, kind); err != nil {
+			return rice{}, nil, err
+		}
+		if head = field1.rest; len(head) > 1024 {
+			return rice{}, nil, fmt.Errorf("%w: Rice coding without data", updater.ErrMalformed)
+		}
+	}
+	if data == nil {
+		data = &message{from: m}
+	}
+	r, err = riceOf(head, width)
+	r.size = data.left
+	return r, data, err
+}
+
+// riceOf parses a message of additions without its data.
+func riceOf(head []byte, width int) (rice, error) {
+	list := new(sbv5.HashList)
+	field := map[int]protowire.Number{4: 4, 8: 9, 16: 10, 32: 11}[width]
+	raw := protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), head)
+	if err := proto.Unmarshal(raw, list); err != nil {
+		return rice{}, fmt.Errorf("%w: %w", updater.ErrMalformed, err)
+	}
+	r, _ := additionsOf(list)
+	return r, nil
+}
+
+// message is a protobuf message that is being read.
+type message struct {
+	from   byteReader
+	left   int64 // bytes of it; negative: it ends where from does
+	fields int   // whose tags have been read
+}
+
+type byteReader interface {
+	io.Reader
+	io.ByteReader
+}
+
+var (
+	errWireType = fmt.Errorf("%w: a field of unknown wire type", updater.ErrMalformed)
+	errCut      = fmt.Errorf("%w: a message that is cut", updater.ErrMalformed)
+)
+
+// maxFields is the most fields that a message may have: some hundred lists, or two
+// dozen fields of one, with room for what is not known yet. It ends the reading of
+// a body that goes on for ever.
+const maxFields = 10_000
+
+// ReadByte implements io.ByteReader.
+func (m *message) ReadByte() (byte, error) {
+	if m.left == 0 {
+		return 0, io.EOF
+	}
+	b, err := m.from.ReadByte()
+	if m.left > 0 {
+		m.left--
+		err = unexpected(err)
+	}
+	return b, err
+}
+
+// Read implements io.Reader.
+func (m *message) Read(p []byte) (n int, err error) {
+	if m.left == 0 {
+		return 0, io.EOF
+	}
+	if m.left > 0 {
+		p = p[:min(int64(len(p)), m.left)]
+	}
+	n, err = m.from.Read(p)
+	if m.left > 0 {
+		m.left -= int64(n)
+		err = unexpected(err)
+	}
+	return n, err
+}
+
+// unexpected returns err, but errCut for io.EOF.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return errCut
+	}
+	return err
+}
+
+// tag reads the number and the wire type of the next field.
+func (m *message) tag() (protowire.Number, protowire.Type, error) {
+	v, err := m.uvarint()
+	if err != nil {
+		return 0, 0, err
+	}
+	if m.fields++; m.fields > maxFields {
+		return 0, 0, fmt.Errorf("%w: a message of more than %d fields", updater.ErrMalformed, maxFields)
+	}
+	field, kind := protowire.DecodeTag(v)
+	if field < protowire.MinValidNumber {
+		return 0, 0, fmt.Errorf("%w: a field without number", updater.ErrMalformed)
+	}
+	return field, kind, nil
+}
+
+// uvarint reads a number. The error is io.EOF at the end of the message.
+func (m *message) uvarint() (v uint64, err error) {
+	for shift := 0; shift < 64; shift += 7 {
+		b, err := m.ReadByte()
+		if err != nil {
+			if shift > 0 {
+				err = unexpected(err)
+			}
+			return 0, err
+		}
+		if v |= uint64(b&0x7f) << shift; b < 0x80 {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: a number of more than 64 bits", updater.ErrMalformed)
+}
+
+// size reads the length of a field, which must fit into the message.
+func (m *message) size() (uint64, error) {
+	v, err := m.uvarint()
+	if err != nil {
+		return 0, unexpected(err)
+	}
+	if v > maxListBytes || m.left >= 0 && int64(v) > m.left {
+		return 0, fmt.Errorf("%w: a field of %d bytes", updater.ErrMalformed, v)
+	}
+	return v, nil
+}
+
+// sub returns the message in a field whose tag has been read.
+func (m *message) sub() (*message, error) {
+	size, err := m.size()
+	return &message{from: m, left: int64(size)}, err
+}
+
+// skip reads over a field.
+func (m *message) skip(kind protowire.Type) error {
+	switch kind {
+	case protowire.VarintType:
+		_, err := m.uvarint()
+		return unexpected(err)
+	case protowire.Fixed32Type, protowire.Fixed64Type, protowire.BytesType:
+		size := uint64(map[protowire.Type]int{protowire.Fixed32Type: 4, protowire.Fixed64Type: 8}[kind])
+		if kind == protowire.BytesType {
+			var err error
+			if size, err = m.size(); err != nil {
+				return err
+			}
+		}
+		_, err := io.CopyN(io.Discard, m, int64(size))
+		return unexpected(err)
+	}
+	return errWireType
+}

@@ -1,0 +1,249 @@
+package protocol
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// streamAll has every message read as a long one is, until the test ends.
+func streamAll(t testing.TB) {
+	before := maxWhole
+	maxWhole = -1
+	t.Cleanup(func() { maxWhole = before })
+}
+
+// fullList is a full update of a list with n random entries.
+func fullList(t testing.TB, name string, n int) (m *sbv5.HashList, entries []byte) {
+	t.Helper()
+	width, err := updater.Width(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(uint64(n), uint64(width)))
+	all := make([][]byte, n)
+	for i := range all {
+		all[i] = make([]byte, width)
+		for j := range all[i] {
+			all[i][j] = byte(r.Uint32())
+		}
+	}
+	slices.SortFunc(all, bytes.Compare)
+	all = slices.CompactFunc(all, bytes.Equal)
+	entries = bytes.Join(all, nil)
+	sum := sha256.Sum256(entries)
+	m = &sbv5.HashList{Name: name, Version: []byte{7}, Sha256Checksum: sum[:], MinimumWaitDuration: durationpb.New(time.Hour)}
+	protocoltest.EncodeAdditions(width, all, m)
+	return m, entries
+}
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// batch is the answer with these messages of lists.
+func batch(lists ...[]byte) (raw []byte) {
+	for _, list := range lists {
+		raw = protowire.AppendBytes(protowire.AppendTag(raw, 1, protowire.BytesType), list)
+	}
+	return raw
+}
+
+// streamed reads an answer about one list, of which old is held, and applies it.
+func streamed(t testing.TB, body io.Reader, old updater.List) (l updater.List, u updater.Update, err error) {
+	t.Helper()
+	taken := 0
+	readErr := readBatch(body, []updater.Want{{List: old.Name}}, func(_ int, update *updater.Update) {
+		taken++
+		l, _, err = updater.Apply(old, update, 1<<24)
+		u = *update
+	})
+	if readErr == nil && taken != 1 {
+		t.Errorf("%d updates taken, want 1", taken)
+	}
+	return l, u, errors.Join(readErr, err)
+}
+
+func TestLongListsAreDecodedWhileTheyCome(t *testing.T) {
+	for name, n := range map[string]int{"se-4b": 1_000_000, "x-8b": 200_000, "x-16b": 80_000, "gc-32b": 40_000} {
+		m, entries := fullList(t, name, n)
+		raw := batch(inOrder(t, m))
+		if len(raw) <= int(maxWhole) {
+			t.Fatalf("%s: %d bytes are no long message", name, len(raw))
+		}
+		l, u, err := streamed(t, bytes.NewReader(raw), updater.List{Name: name})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := entriesOf(t, l); !bytes.Equal(got, entries) || u.MinimumWait != time.Hour || u.Additions[0].Reader.(*riceReader).buf == nil {
+			t.Errorf("%s: %d bytes of entries, want %d; minimum wait %s; decoded while it came: %t", name, len(got), len(entries), u.MinimumWait, u.Additions[0].Reader.(*riceReader).buf != nil)
+		}
+	}
+}
+
+func entriesOf(t testing.TB, l updater.List) []byte {
+	raw, err := io.ReadAll(l.Set.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// inOrder writes a list in the order of the numbers of its fields: Go writes the
+// additions, as part of a oneof, behind all else.
+func inOrder(t testing.TB, m *sbv5.HashList) []byte {
+	t.Helper()
+	head := marshal(t, &sbv5.HashList{Name: m.Name, Version: m.Version, PartialUpdate: m.PartialUpdate})
+	additions := marshal(t, &sbv5.HashList{CompressedAdditions: m.CompressedAdditions})
+	tail := marshal(t, &sbv5.HashList{CompressedRemovals: m.CompressedRemovals, MinimumWaitDuration: m.MinimumWaitDuration, Sha256Checksum: m.Sha256Checksum})
+	return slices.Concat(head, additions, tail)
+}
+
+func TestStreamedAnswersInAllOrders(t *testing.T) {
+	streamAll(t)
+	m, entries := fullList(t, "se-4b", 1000)
+	rest := proto.Clone(m).(*sbv5.HashList)
+	rest.CompressedAdditions = nil
+	additions := marshal(t, &sbv5.HashList{CompressedAdditions: m.CompressedAdditions})
+	unknown := protowire.AppendBytes(protowire.AppendTag(nil, 99, protowire.BytesType), []byte("?"))
+	for name, raw := range map[string][]byte{
+		"as Go writes it":         marshal(t, m),
+		"in the order of numbers": inOrder(t, m),
+		"additions first":         slices.Concat(additions, marshal(t, rest)),
+		"additions last":          slices.Concat(marshal(t, rest), additions),
+		"unknown fields all over": slices.Concat(unknown, marshal(t, m), unknown),
+	} {
+		for way, read := range map[string]func(io.Reader) io.Reader{
+			"whole": func(r io.Reader) io.Reader { return r }, "bytewise": iotest.OneByteReader, "EOF with data": iotest.DataErrReader,
+		} {
+			l, _, err := streamed(t, read(bytes.NewReader(slices.Concat(unknown, batch(raw), unknown))), updater.List{Name: "se-4b"})
+			if err != nil || !bytes.Equal(entriesOf(t, l), entries) {
+				t.Errorf("%s, %s: %v", name, way, err)
+			}
+		}
+	}
+	head := marshal(t, &sbv5.HashList{Name: m.Name, Version: m.Version})
+	partial := marshal(t, &sbv5.HashList{PartialUpdate: true})
+	removals := marshal(t, &sbv5.HashList{CompressedRemovals: protocoltest.EncodeRice32([]uint32{0})})
+	for name, raw := range map[string][]byte{
+		"additions twice":         slices.Concat(marshal(t, m), additions),
+		"partial behind them":     slices.Concat(inOrder(t, m), partial),
+		"no checksum at all":      slices.Concat(head, additions),
+		"removals behind them":    slices.Concat(marshal(t, m), removals),
+		"removals before them":    slices.Concat(marshal(t, rest), removals, additions),
+		"a group":                 slices.Concat(marshal(t, m), protowire.AppendTag(nil, 20, protowire.StartGroupType)),
+		"another name":            slices.Concat(marshal(t, m), marshal(t, &sbv5.HashList{Name: "mw-4b"})),
+		"a field that is too big": slices.Concat(marshal(t, rest), protowire.AppendVarint(protowire.AppendTag(nil, 4, protowire.BytesType), 1<<40)),
+		"fields without end":      bytes.Repeat(unknown, maxFields+1),
+	} {
+		if l, _, err := streamed(t, bytes.NewReader(batch(raw)), updater.List{Name: "se-4b"}); !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("%s: %v, %v", name, l, err)
+		}
+	}
+}
+
+// Wherever an answer breaks off, the whole request has failed, also after the last
+// entry.
+func TestStreamedAnswersThatBreakOff(t *testing.T) {
+	streamAll(t)
+	m, _ := fullList(t, "se-4b", 100)
+	raw := batch(inOrder(t, m))
+	broken := errors.New("connection reset")
+	for n := range len(raw) {
+		for want, body := range map[error]io.Reader{
+			updater.ErrMalformed: bytes.NewReader(raw[:n]),
+			broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
+		} {
+			err := readBatch(body, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) { updater.Apply(updater.List{Name: "se-4b"}, u, 1000) })
+			if !errors.Is(err, want) {
+				t.Fatalf("cut at %d of %d: %v, want %v", n, len(raw), err, want)
+			}
+		}
+	}
+}
+
+// An update that is refused is read to its end, so that the next list can be.
+func TestListsBehindARefusedOne(t *testing.T) {
+	streamAll(t)
+	first, _ := fullList(t, "se-4b", 100_000)
+	second, entries := fullList(t, "mw-4b", 1000)
+	var got []updater.List
+	var errs []error
+	err := readBatch(bytes.NewReader(batch(inOrder(t, first), inOrder(t, second))), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) {
+		l, _, err := updater.Apply(updater.List{Name: []string{"se-4b", "mw-4b"}[i]}, u, 5000) // too few for the first one
+		got, errs = append(got, l), append(errs, err)
+	})
+	if err != nil || len(got) != 2 || !errors.Is(errs[0], updater.ErrMalformed) || errs[1] != nil || !bytes.Equal(entriesOf(t, got[1]), entries) {
+		t.Errorf("%v, of the lists %v", err, errs)
+	}
+}
+
+// What is decoded while it comes is what is decoded from the whole message.
+func FuzzStreamedList(f *testing.F) {
+	addListSeeds(f)
+	held := heldLists()
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		streamAll(t)
+		m := new(sbv5.HashList)
+		wholeErr := proto.Unmarshal(raw, m)
+		width, err := updater.Width(m.GetName())
+		if err != nil { // nobody asks for such a list
+			return
+		}
+		old := held[width]
+		old.Name = m.GetName()
+		var want updater.List
+		if wholeErr == nil {
+			want, _, wholeErr = updater.Apply(old, updateOf(m), 1000)
+		}
+		got, _, err := streamed(t, bytes.NewReader(batch(raw)), old)
+		switch {
+		case err != nil && !errors.Is(err, updater.ErrMalformed) && !errors.Is(err, updater.ErrChecksum):
+			t.Errorf("streamed: %v", err)
+		case err == nil && wholeErr != nil:
+			t.Errorf("streamed it is taken, whole: %v", wholeErr)
+		case err == nil && (got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version)):
+			t.Errorf("streamed %v, whole %v", got, want)
+		case err != nil && wholeErr == nil && !behind(raw):
+			t.Errorf("whole it is taken, streamed: %v", err)
+		}
+		if wholeErr == nil {
+			if _, _, err := streamed(t, bytes.NewReader(batch(inOrder(t, m))), old); err != nil {
+				t.Errorf("whole it is taken, streamed in order: %v", err)
+			}
+		}
+	})
+}
+
+// behind reports whether something stands behind additions that a stream cannot
+// take there, or additions are there that no writer would write so.
+func behind(raw []byte) bool {
+	for fields := 0; len(raw) > 0; fields++ {
+		field, kind, n := protowire.ConsumeField(raw)
+		if _, additions := widthOfField(field); n < 0 || additions || kind == protowire.StartGroupType || fields > maxFields {
+			return true
+		}
+		raw = raw[n:]
+	}
+	return false
+}
