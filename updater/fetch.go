@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -132,8 +133,12 @@ func (u *Updater) apply(name string, update *Update) result {
 // accept saves and publishes the lists of an answer. A list that is rejected
 // stays as it was and does not keep the others back.
 func (u *Updater) accept(results []result) {
+	replaced := 0
 	for _, r := range results {
 		name := r.list.Name
+		if l := u.lists[name]; r.kind == ListUpdated && l.held() {
+			replaced += l.Set.Bytes()
+		}
 		if r.kind != ListRejected {
 			u.lists[name] = r.list
 		}
@@ -143,7 +148,15 @@ func (u *Updater) accept(results []result) {
 		u.cfg.Schedule.remember(u.lists[name])
 	}
 	u.publish()
+	if replaced >= manyReplaced {
+		debug.FreeOSMemory()
+	}
 }
+
+// manyReplaced is how many bytes of lists that are not in force any more are given
+// back at once, for the next update needs as many. The collector would not hurry:
+// the lists are not in its heap.
+const manyReplaced = 1 << 20
 
 func applyCaught(old List, update *Update, maxEntries int) (l List, changed bool, err error) {
 	defer catch(&err)

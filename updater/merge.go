@@ -175,24 +175,36 @@ type collector struct {
 }
 
 func newCollector(capacity int) *collector {
-	return &collector{builder: lookup.NewBuilder(capacity), hash: sha256.New(), buf: make([]byte, 0, 32*cursorEntries)}
+	return &collector{builder: lookup.NewBuilder(capacity), hash: sha256.New(), buf: make([]byte, 0, 4*manyBytes)}
 }
 
 func (c *collector) add(entries []byte, width int) {
 	if width != c.width || len(c.buf)+len(entries) > cap(c.buf) {
 		c.flush()
 	}
+	if len(c.buf) == 0 && len(entries) >= manyBytes {
+		c.pass(entries, width)
+		return
+	}
 	c.width = width
 	c.buf = append(c.buf, entries...)
 }
 
+// manyBytes is from which size entries are passed on as they are.
+const manyBytes = 512
+
 func (c *collector) flush() {
-	if c.err != nil || len(c.buf) == 0 {
-		return
+	if len(c.buf) > 0 {
+		c.pass(c.buf, c.width)
+		c.buf = c.buf[:0]
 	}
-	c.err = c.builder.Add(c.buf, c.width)
-	c.hash.Write(c.buf)
-	c.buf = c.buf[:0]
+}
+
+func (c *collector) pass(entries []byte, width int) {
+	if c.err == nil {
+		c.err = c.builder.Add(entries, width)
+		c.hash.Write(entries)
+	}
 }
 
 func (c *collector) finish() (*lookup.PrefixSet, [sha256.Size]byte) {

@@ -98,6 +98,9 @@ func (r *riceReader) Read(p []byte) (n int, err error) {
 	if len(p) < r.width {
 		return 0, io.ErrShortBuffer
 	}
+	if r.width == 4 {
+		n = r.readQuick(p)
+	}
 	for ; r.left > 0 && len(p)-n >= r.width; r.left-- {
 		if err := r.advance(); err != nil {
 			return n, err
@@ -243,4 +246,29 @@ func (r *riceReader) more() {
 	if r.data = r.buf[:n+read]; err != nil { // what is missing will be missed
 		r.source = nil
 	}
+}
+
+// readQuick writes integers of four bytes as long as none needs a second look: the
+// whole difference is in the window, and the sum fits.
+func (r *riceReader) readQuick(p []byte) (n int) {
+	if !r.begun {
+		return 0
+	}
+	k, window, filled, data, value := uint(r.parameter)&31, r.window, r.filled, r.data, r.value[0]
+	for ; r.left > 0 && len(p) >= 4 && len(data) >= 8; r.left-- {
+		more := window | binary.LittleEndian.Uint64(data)<<(filled&63)
+		taken := (63 - filled) / 8
+		quotient := uint(bits.TrailingZeros64(^more))
+		used := quotient + 1 + k
+		next := value + uint64(quotient)<<k + more>>((quotient+1)&63)&(1<<k-1)
+		if used > filled+8*taken || next>>32 != 0 {
+			break
+		}
+		data = data[taken:]
+		window, filled, value = more>>used, filled+8*taken-used, next
+		binary.BigEndian.PutUint32(p, uint32(value))
+		p, n = p[4:], n+4
+	}
+	r.window, r.filled, r.data, r.value[0] = window&(1<<filled-1), filled, data, value
+	return n
 }
