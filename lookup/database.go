@@ -36,13 +36,17 @@ func (d *Database) Publish(lists []List) {
 	before := d.snapshot()
 	next := &snapshot{lists: lists, filter: before.filter}
 	if !slices.EqualFunc(before.lists, lists, func(a, b List) bool { return a.Set == b.Set && a.LikelySafe == b.LikelySafe }) {
-		next.filter = filterOver(lists)
+		var pause *Pause
+		if len(before.lists) > 0 { // else nobody is served by them yet
+			pause = new(Pause)
+		}
+		next.filter = filterOver(lists, pause)
 	}
 	d.current.Store(next)
 }
 
 // filterOver returns a filter of all lists that are not likely safe.
-func filterOver(lists []List) *filter {
+func filterOver(lists []List, pause *Pause) *filter {
 	entries := 0
 	for _, l := range lists {
 		if !l.LikelySafe {
@@ -52,7 +56,7 @@ func filterOver(lists []List) *filter {
 	f := newFilter(entries)
 	for _, l := range lists {
 		if !l.LikelySafe {
-			f.addAll(l.Set)
+			f.addAll(l.Set, pause)
 		}
 	}
 	return f

@@ -171,6 +171,7 @@ type collector struct {
 	hash    hash.Hash
 	buf     []byte // entries of one width that neither has seen
 	width   int
+	pause   lookup.Pause
 	err     error
 }
 
@@ -204,6 +205,7 @@ func (c *collector) pass(entries []byte, width int) {
 	if c.err == nil {
 		c.err = c.builder.Add(entries, width)
 		c.hash.Write(entries)
+		c.pause.After(len(entries))
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *Store) SaveList(l List) error {
 		head = appendBytes(head, l.Version)
 		head = append(head, l.Checksum[:]...)
 		out.Write(head)
-		if _, err := l.Set.WriteTo(out); err != nil {
+		if _, err := l.Set.WriteTo(&pausing{to: out}); err != nil {
 			return err
 		}
 		if err := out.Flush(); err != nil {
@@ -102,6 +102,24 @@ func (s *Store) SaveList(l List) error {
 		_, err := w.Write(sum.Sum(nil))
 		return err
 	})
+}
+
+// pausing writes in pieces and lets others run in between.
+type pausing struct {
+	to    io.Writer
+	pause lookup.Pause
+}
+
+// Write implements io.Writer.
+func (p *pausing) Write(b []byte) (n int, err error) {
+	const piece = 1 << 16
+	for n < len(b) && err == nil {
+		var written int
+		written, err = p.to.Write(b[n:min(len(b), n+piece)])
+		n += written
+		p.pause.After(written)
+	}
+	return n, err
 }
 
 func appendBytes(dst, b []byte) []byte {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime/debug"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -91,6 +92,7 @@ func (u *Updater) Load() bool {
 		}
 	}
 	u.publish()
+	debug.FreeOSMemory() // what reading took
 	return all
 }
 
