@@ -24,12 +24,19 @@ func newMemoryFrom(size int, mapped func(size int) ([]byte, error)) *memory {
 	if size >= minMapped {
 		if b, err := mapped(size); err == nil {
 			m.bytes = b
-			runtime.AddCleanup(m, unmapBytes, b)
+			limitOfMemory.add(size)
+			runtime.AddCleanup(m, giveBack, b)
 			return m
 		}
 	}
 	m.bytes = make([]byte, size)
 	return m
+}
+
+// giveBack ends what newMemoryFrom mapped.
+func giveBack(b []byte) {
+	unmapBytes(b)
+	limitOfMemory.add(-len(b))
 }
 
 // fitted returns memory of what is in m, or m if that is about as large.
