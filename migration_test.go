@@ -191,6 +191,20 @@ func TestVersion4WaitsBetweenSearches(t *testing.T) {
 	}
 }
 
+func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
+	lines := captureLog(t)
+	w := newWorld(t)
+	w.protocol = protocol.Version4
+	w.start(w.corefile("max_entries 5000"))
+	w.updated(1)
+	if got := w.fetches()[0].MaxDatabase; got != 4096 {
+		t.Errorf("Expected to ask for 4096 entries at most, got %d", got)
+	}
+	if got := lines.about("max_entries 5000 is asked for as 4096"); len(got) != 1 {
+		t.Errorf("Expected one line that says so, got %q", got)
+	}
+}
+
 func TestProtocolInTheCorefile(t *testing.T) {
 	for name, test := range map[string]struct{ properties, want string }{
 		"an unknown version":        {"protocol v6", `"v6" is neither v5 nor v4`},

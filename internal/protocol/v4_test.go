@@ -126,6 +126,9 @@ func TestV4RiceCodedPrefixes(t *testing.T) {
 		{"numbers that ascend otherwise than their bytes", "", &entrySet{
 			CompressionType: sbv4.CompressionType_RICE, RiceHashes: protocoltest.EncodeRiceV4([]uint32{4, 768, 131072, 16777216}),
 		}, "00000001 00000200 00030000 04000000"},
+		{"1, 5, 7, 13", "", &entrySet{ // of the page "Compression"
+			CompressionType: sbv4.CompressionType_RICE, RiceHashes: protocoltest.EncodeRiceV4([]uint32{1, 5, 7, 13}),
+		}, "01000000 05000000 07000000 0d000000"},
 		{"a lone value", "", riceSet(0x0201, 0, 0, ""), "01020000"},
 	}
 	for _, test := range tests {

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
+	w := newWorld(t)
+	if status, out, errOut := w.update(t, "-protocol", "v4"); status != 0 || !strings.HasPrefix(out, "se-4b: updated, 2 entries") {
+		t.Fatalf("status %d, %s%s", status, out, errOut)
+	}
+	if fetched, asked := len(w.Requests("fetch")), len(w.Requests("")); fetched != 1 || asked != 1 {
+		t.Errorf("%d of %d requests by version 4", fetched, asked)
+	}
+	if status, out, errOut := invoke(t, "lists", "-db", w.dir); status != 0 || strings.Count(out, "verified") != 3 {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	w.ClientStarted()
+	if status, _, errOut := w.update(t, "-protocol", "v4"); status != 2 || !strings.Contains(errOut, "nothing may be fetched before ") {
+		t.Errorf("by version 4 again: status %d, %q", status, errOut)
+	}
+	if status, out, errOut := w.update(t); status != 0 || !strings.Contains(out, "se-4b: unchanged, 2 entries") {
+		t.Errorf("by version 5: status %d, %s%s", status, out, errOut)
+	}
+	if got := w.Requests("batchGet"); len(got) != 1 || len(got[0].Versions) != 3 {
+		t.Errorf("requests of version 5: %+v, want one with all states", got)
+	}
+	if status, _, errOut := w.update(t, "-protocol", "v6"); status != 2 || !strings.Contains(errOut, `"v6" is neither v5 nor v4`) {
+		t.Errorf("status %d, %q", status, errOut)
+	}
+}
