@@ -6,7 +6,7 @@
 //	                                     (operator's)    (lists, cache)  ├─ Unsafe ────▶ answer
 //	                                                                     └─ candidate ─▶ confirm AND next plugin
 //	                                                                                     at the same time, see held
-//	engine: lookup.Database ◀── updater.Updater ◀── protocol.Client ──HTTP──▶ server
+//	engine: lookup.Database ◀── updater.Updater ◀── protocol.Client ──HTTP──▶ server (v5 or v4)
 //	        lookup.Checker  ──── searches, paced ─────────┘
 //
 // Server blocks with equal engine settings share one engine, which also lives

@@ -3,7 +3,7 @@
 //	qname ──FromQname──▶ Host ──▶ expressions ──SHA-256──▶ full hashes
 //	                                                          │
 //	            Database (one atomic load) ◀── in a list? ────┤
-//	                                                          ▼
+//	            a filter, then the exact sets                 ▼
 //	      no ──▶ Safe                    yes ──▶ Candidates ──▶ Cache ──▶ Searcher
 //	                                                          │
 //	                                                          ▼

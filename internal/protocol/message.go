@@ -1,0 +1,140 @@
+package protocol
+
+import (
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// message is a protobuf message that is being read.
+type message struct {
+	from   byteReader
+	left   int64 // bytes of it; negative: it ends where from does
+	fields int   // whose tags have been read
+}
+
+type byteReader interface {
+	io.Reader
+	io.ByteReader
+}
+
+var (
+	errWireType = fmt.Errorf("%w: a field of unknown wire type", updater.ErrMalformed)
+	errCut      = fmt.Errorf("%w: a message that is cut", updater.ErrMalformed)
+)
+
+// maxFields is the most fields that a message may have: some hundred lists, or two
+// dozen fields of one, with room for what is not known yet. It ends the reading of
+// a body that goes on for ever.
+const maxFields = 10_000
+
+// ReadByte implements io.ByteReader.
+func (m *message) ReadByte() (byte, error) {
+	if m.left == 0 {
+		return 0, io.EOF
+	}
+	b, err := m.from.ReadByte()
+	if m.left > 0 {
+		m.left--
+		err = unexpected(err)
+	}
+	return b, err
+}
+
+// Read implements io.Reader.
+func (m *message) Read(p []byte) (n int, err error) {
+	if m.left == 0 {
+		return 0, io.EOF
+	}
+	if m.left > 0 {
+		p = p[:min(int64(len(p)), m.left)]
+	}
+	n, err = m.from.Read(p)
+	if m.left > 0 {
+		m.left -= int64(n)
+		err = unexpected(err)
+	}
+	return n, err
+}
+
+// unexpected returns err, but errCut for io.EOF.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return errCut
+	}
+	return err
+}
+
+// tag reads the number and the wire type of the next field.
+func (m *message) tag() (protowire.Number, protowire.Type, error) {
+	v, err := m.uvarint()
+	if err != nil {
+		return 0, 0, err
+	}
+	if m.fields++; m.fields > maxFields {
+		return 0, 0, fmt.Errorf("%w: a message of more than %d fields", updater.ErrMalformed, maxFields)
+	}
+	field, kind := protowire.DecodeTag(v)
+	if field < protowire.MinValidNumber {
+		return 0, 0, fmt.Errorf("%w: a field without number", updater.ErrMalformed)
+	}
+	return field, kind, nil
+}
+
+// uvarint reads a number. The error is io.EOF at the end of the message.
+func (m *message) uvarint() (v uint64, err error) {
+	for shift := 0; shift < 64; shift += 7 {
+		b, err := m.ReadByte()
+		if err != nil {
+			if shift > 0 {
+				err = unexpected(err)
+			}
+			return 0, err
+		}
+		if v |= uint64(b&0x7f) << shift; b < 0x80 {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: a number of more than 64 bits", updater.ErrMalformed)
+}
+
+// size reads the length of a field, which must fit into the message.
+func (m *message) size() (uint64, error) {
+	v, err := m.uvarint()
+	if err != nil {
+		return 0, unexpected(err)
+	}
+	if v > maxListBytes || m.left >= 0 && int64(v) > m.left {
+		return 0, fmt.Errorf("%w: a field of %d bytes", updater.ErrMalformed, v)
+	}
+	return v, nil
+}
+
+// sub returns the message in a field whose tag has been read.
+func (m *message) sub() (*message, error) {
+	size, err := m.size()
+	return &message{from: m, left: int64(size)}, err
+}
+
+// skip reads over a field.
+func (m *message) skip(kind protowire.Type) error {
+	switch kind {
+	case protowire.VarintType:
+		_, err := m.uvarint()
+		return unexpected(err)
+	case protowire.Fixed32Type, protowire.Fixed64Type, protowire.BytesType:
+		size := uint64(map[protowire.Type]int{protowire.Fixed32Type: 4, protowire.Fixed64Type: 8}[kind])
+		if kind == protowire.BytesType {
+			var err error
+			if size, err = m.size(); err != nil {
+				return err
+			}
+		}
+		_, err := io.CopyN(io.Discard, m, int64(size))
+		return unexpected(err)
+	}
+	return errWireType
+}
