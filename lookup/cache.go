@@ -57,11 +57,17 @@ type cache struct {
 	// set if a threat so beginning may be cached: such a host must be looked up here
 	// even if no list holds it any more ("Local List Mode": the cache comes first).
 	// Reading it takes no lock and no look at the clock.
-	threats    [1 << 16 / 64]atomic.Uint64
+	//
+	// Bits are set in one of two words, and the words change their roles when every
+	// threat of the time before has expired: else bits would pile up where there is
+	// always some threat.
+	threats    [1 << 16 / 64][2]atomic.Uint64
 	threatened atomic.Bool // a bit of threats is set
 
 	mu           sync.Mutex // held while bits of threats change
 	threatsUntil time.Time  // when the last cached threat expires, or zero; guarded by mu
+	setting      int        // which of the two words bits are set in; guarded by mu
+	settingSince time.Time  // guarded by mu
 }
 
 func newCache(capacity int) (*cache, error) {
@@ -91,11 +97,14 @@ func (c *cache) put(p Prefix, answer confirmed) {
 		t.Life = min(t.Life, maxVerdictAge)
 		longest = max(longest, t.Life)
 	}
-	if longest <= 0 {
+	others := c.sizes.Load() &^ (1 << len(p))
+	switch {
+	case longest > 0:
+		c.mark(answer)
+	case others == 0: // nothing of another length that it would have to supersede
 		c.answers.Remove(p)
 		return
 	}
-	c.mark(answer)
 	c.sizes.Or(1 << len(p))
 	c.answers.Add(p, answer)
 }
@@ -109,10 +118,16 @@ func (c *cache) mark(answer confirmed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clearExpired(answer.asked)
+	if answer.asked.Sub(c.settingSince) > maxVerdictAge {
+		c.setting, c.settingSince = 1-c.setting, answer.asked
+		for i := range c.threats {
+			c.threats[i][c.setting].Store(0)
+		}
+	}
 	c.threatened.Store(true)
 	for _, t := range answer.threats {
 		word, bit := threatBit(&t.Hash)
-		c.threats[word].Or(bit)
+		c.threats[word][c.setting].Or(bit)
 		if until := answer.asked.Add(t.Life); until.After(c.threatsUntil) {
 			c.threatsUntil = until
 		}
@@ -132,7 +147,8 @@ func (c *cache) clearExpired(now time.Time) {
 		return
 	}
 	for i := range c.threats {
-		c.threats[i].Store(0)
+		c.threats[i][0].Store(0)
+		c.threats[i][1].Store(0)
 	}
 	c.threatened.Store(false)
 	c.threatsUntil = time.Time{}
@@ -146,7 +162,7 @@ func threatBit(hash *FullHash) (word int, bit uint64) {
 // mayThreaten reports whether a threat with this full hash may be cached.
 func (c *cache) mayThreaten(hash *FullHash) bool {
 	word, bit := threatBit(hash)
-	return c.threats[word].Load()&bit != 0
+	return (c.threats[word][0].Load()|c.threats[word][1].Load())&bit != 0
 }
 
 // mayThreatenAny is mayThreaten for some hashes.

@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,4 +165,53 @@ func collision(t *testing.T) (a, b string) {
 		t.Fatalf("%x and %x do not begin alike", hash, other)
 	}
 	return a, b
+}
+
+// Where there is always some threat in the cache the bits of those before must not
+// pile up: each takes clean hosts the slow way.
+func TestBitsOfExpiredThreatsDoNotPileUp(t *testing.T) {
+	c, err := newCache(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	randomHash := func() (h FullHash) {
+		for i := range h {
+			h[i] = byte(r.Uint32())
+		}
+		return h
+	}
+	const life = 5 * time.Minute
+	now := time.Now()
+	for range 365 * 24 * 12 {
+		h := randomHash()
+		c.put(h.Prefix(4), confirmed{asked: now, life: life, threats: []ThreatHash{{Hash: h, Threats: AllThreats, Life: life}}})
+		if !c.mayThreaten(&h) {
+			t.Fatal("the threat that was put last is not looked for")
+		}
+		now = now.Add(life - time.Second)
+	}
+	slow := 0
+	for range 10_000 {
+		if h := randomHash(); c.mayThreatenAny([]FullHash{h}) {
+			slow++
+		}
+	}
+	if slow > 20 {
+		t.Errorf("%d of 10,000 clean hosts take the slow way after a year", slow)
+	}
+}
+
+func TestAYoungerAnswerForOnceSupersedesAnOlderOne(t *testing.T) {
+	c, err := newCache(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := HashExpression("example.com/")
+	now := time.Now()
+	c.put(h.Prefix(5), confirmed{asked: now, life: time.Hour})
+	c.put(h.Prefix(4), confirmed{asked: now.Add(time.Minute), threats: []ThreatHash{{Hash: h, Threats: AllThreats}}})
+	if answer, ok := c.get(h, now.Add(2*time.Minute)); ok {
+		t.Errorf("the older answer, without a threat, is used: %+v", answer)
+	}
 }

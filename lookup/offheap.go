@@ -33,10 +33,12 @@ func newMemoryFrom(size int, mapped func(size int) ([]byte, error)) *memory {
 	return m
 }
 
-// giveBack ends what newMemoryFrom mapped.
+// giveBack ends what newMemoryFrom mapped. Where that cannot be done the memory is
+// lost, which is better than the name server.
 func giveBack(b []byte) {
-	unmapBytes(b)
-	limitOfMemory.add(-len(b))
+	if unmapBytes(b) == nil {
+		limitOfMemory.add(-len(b))
+	}
 }
 
 // fitted returns memory of what is in m, or m if that is about as large.

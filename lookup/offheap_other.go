@@ -6,4 +6,4 @@ import "errors"
 
 func mapBytes(int) ([]byte, error) { return nil, errors.ErrUnsupported }
 
-func unmapBytes([]byte) {}
+func unmapBytes([]byte) error { return nil }
