@@ -183,10 +183,9 @@ func (c *Checker) Check(h Host) (Decision, *Candidates) {
 // that is cached.
 func (c *Checker) suspected(h Host, current *snapshot) bool {
 	var startBuf [maxUnasked]int
-	var nameBuf [maxHost + 1]byte
 	var hashBuf [maxUnasked]FullHash
 	starts := h.suffixStarts(startBuf[:0], c.rule)
-	sumSuffixes(hashBuf[:], append(append(nameBuf[:0], h.name...), '/'), starts)
+	sumSuffixes(hashBuf[:], h.name, starts)
 	hashes := hashBuf[:len(starts)]
 	return current.holdsAny(hashes) || c.cache.mayThreatenAny(hashes)
 }

@@ -121,18 +121,19 @@ func (h Host) suffixStarts(dst []int, r Rule) []int {
 	if h.ip {
 		return append(dst, 0)
 	}
-	end := len(h.name)
-	for labels := 1; labels <= maxUnasked; labels++ {
-		start := strings.LastIndexByte(h.name[:end], '.') + 1
-		if labels > 1 || start == 0 {
-			dst = append(dst, start)
+	labels := 0
+	for i := len(h.name); i > 0; i-- {
+		if h.name[i-1] != '.' {
+			continue
 		}
-		if start == 0 {
-			return dst
+		if labels++; labels == maxUnasked {
+			return append(dst[:0], h.starts(r)...)
 		}
-		end = start - 1
+		if labels > 1 {
+			dst = append(dst, i)
+		}
 	}
-	return append(dst[:0], h.starts(r)...)
+	return append(dst, 0)
 }
 
 // Public reports whether the host can be known to Safe Browsing at all. Single

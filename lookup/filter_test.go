@@ -117,11 +117,11 @@ func TestFilterLetsFewThrough(t *testing.T) {
 		entries, filters int
 		most             float64
 	}{
-		{10, 2000, 0.165}, // in a single word
-		{100, 500, 0.165},
-		{10_000, 10, 0.165},
-		{1 << 18, 1, 0.165}, // not at odds with powers of two
-		{300_007, 1, 0.165},
+		{10, 2000, 0.065}, // in a single word
+		{100, 500, 0.075},
+		{10_000, 10, 0.075},
+		{1 << 18, 1, 0.075}, // not at odds with powers of two
+		{300_007, 1, 0.075},
 	} {
 		r := rand.New(rand.NewPCG(7, 8))
 		asked, through := 0, 0
@@ -145,8 +145,8 @@ func TestFilterLetsFewThrough(t *testing.T) {
 	}
 }
 
-func TestFilterTakesFourBitsAnEntry(t *testing.T) {
-	for entries, want := range map[int]int{0: 0, 1: 1, 16: 1, 17: 2, 64: 4, 10_000_000: 625_000} {
+func TestFilterTakesSixBitsAnEntry(t *testing.T) {
+	for entries, want := range map[int]int{0: 0, 1: 1, 10: 1, 11: 2, 64: 6, 10_000_000: 937_500} {
 		if got := newFilter(entries).words; got != want {
 			t.Errorf("%d entries: got %d words, want %d", entries, got, want)
 		}

@@ -41,30 +41,79 @@ func (h Host) String() string { return h.name }
 // whose parents are still worth a look.
 func FromQname(qname string) Host {
 	name := strings.TrimSuffix(qname, ".")
-	upper := false
-	last := byte('.')
+	if isQuick(name) {
+		return fromName(name, false)
+	}
+	all, both, last := byte(0), byte(0), byte(dotByte)
 	for i := range len(name) {
-		c := name[i]
-		if !plain[c] || c == '.' && last == '.' {
-			return fromLabels(qname)
-		}
-		upper = upper || 'A' <= c && c <= 'Z'
-		last = c
+		class := classes[name[i]]
+		all |= class
+		both |= class & last & dotByte
+		last = class
 	}
-	if last == '.' && name != "" {
+	switch {
+	case (all&otherByte|both|last&dotByte) != 0 && name != "":
 		return fromLabels(qname)
-	}
-	if upper {
+	case all&upperByte != 0:
 		name = strings.ToLower(name)
 	}
 	return fromName(name, false)
 }
 
-// plain holds the bytes that stand for themselves in a canonical host, but for
-// their case.
-var plain = func() (t [256]bool) {
-	for b := 0x21; b < 0x7f; b++ {
-		t[b] = !strings.ContainsRune(`#%/?:@[]\`, rune(b))
+// isQuick reports whether a name of eight bytes or more is canonical, as nearly all
+// names are, by looking at eight bytes at a time. It may say no of one that is, if
+// that has other bytes than lower-case letters, digits, hyphens and underscores.
+func isQuick(name string) bool {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	if len(name) < 8 || name[len(name)-1] == '.' {
+		return false
+	}
+	for i := 0; ; i += 8 {
+		i = min(i, len(name)-8) // the last eight may have been looked at in part
+		w := word(name[i : i+8])
+		if w&high != 0 {
+			return false
+		}
+		from2d, from2e, from2f := w+(0x80-'-')*each, w+(0x80-'.')*each, w+(0x80-'/')*each // the high bit: at least that
+		dots := from2e &^ from2f & high
+		other := ^from2d | from2f&^(w+(0x80-'0')*each) | (w+(0x80-':')*each)&^(w+(0x80-'^')*each) | (w + (0x80-0x7f)*each)
+		before := uint64(0)
+		if i == 0 || name[i-1] == '.' {
+			before = 0x80
+		}
+		if other&high|dots&(dots<<8|before) != 0 {
+			return false
+		}
+		if i == len(name)-8 {
+			return true
+		}
+	}
+}
+
+// word returns eight bytes as a number, the first one lowest.
+func word(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+// Classes of bytes in a name. Bytes of none stand for themselves in a canonical
+// host.
+const (
+	dotByte = 1 << iota
+	upperByte
+	otherByte
+)
+
+var classes = func() (t [256]byte) {
+	for b := range t {
+		switch {
+		case b == '.':
+			t[b] = dotByte
+		case 'A' <= b && b <= 'Z':
+			t[b] = upperByte
+		case b <= 0x20 || b >= 0x7f || strings.ContainsRune(`#%/?:@[]\`, rune(b)):
+			t[b] = otherByte
+		}
 	}
 	return t
 }()
@@ -189,9 +238,11 @@ func parseIPv6(text string) (Host, bool) {
 // (0x…), of which the last fills the bytes that remain, and returns the four
 // decimal numbers.
 func parseIPv4(s string) (string, bool) {
-	last := s[strings.LastIndexByte(s, '.')+1:]
-	if last == "" || !isDigit(last[0]) {
+	if s == "" || !isHex(s[len(s)-1]) {
 		return "", false // the common way out
+	}
+	if last := s[strings.LastIndexByte(s, '.')+1:]; last == "" || !isDigit(last[0]) {
+		return "", false
 	}
 	parts := strings.Split(s, ".")
 	if len(parts) > 4 {

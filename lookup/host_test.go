@@ -188,3 +188,28 @@ func FuzzParseHost(f *testing.F) {
 		}
 	})
 }
+
+// What is found canonical at eight bytes a time is so bytewise.
+func TestQuickNamesAreCanonical(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	const usual, odd = "abcxyz019-_...", "AZ/:@[]^`{~ \x7f\x80%#?\\\"!,+*"
+	quick := 0
+	for range 300_000 {
+		name := make([]byte, r.IntN(30))
+		for i := range name {
+			name[i] = usual[r.IntN(len(usual))]
+		}
+		if len(name) > 0 && r.IntN(3) == 0 {
+			name[r.IntN(len(name))] = odd[r.IntN(len(odd))]
+		}
+		if isQuick(string(name)) {
+			quick++
+			if h := fromLabels(string(name)); h.name != string(name) && !h.ip || h.partly {
+				t.Fatalf("%q is not canonical: %+v", name, h)
+			}
+		}
+	}
+	if quick < 10_000 || !isQuick("static.cdn.example.com") || !isQuick("a_b-c.de") {
+		t.Errorf("%d names are quick, want the usual ones", quick)
+	}
+}

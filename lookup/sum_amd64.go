@@ -26,32 +26,34 @@ func hasSHA() bool {
 // are the byte 0x80 and eight bytes of length (FIPS 180-4, section 5.1.1).
 const maxOneBlock = sha256.BlockSize - 1 - 8
 
-// sumSuffixes writes to dst[i] the SHA-256 of name[starts[i]:], two at a time
-// as far as they take one block. It does not allocate.
-func sumSuffixes(dst []FullHash, name []byte, starts []int) {
+// sumSuffixes writes to dst[i] the SHA-256 of the expression of host[starts[i]:],
+// which is that with a slash, two at a time as far as they take one block.
+func sumSuffixes(dst []FullHash, host string, starts []int) {
 	if !shaUnit {
-		sumEach(dst, name, starts)
+		sumEach(dst, host, starts)
 		return
 	}
-	// The suffixes end alike, so that one padded copy of the name holds the
+	// The expressions end alike, so that one padded copy of the host holds the
 	// blocks of all: that of n bytes begins n bytes before the byte 0x80. The
 	// length at the end of a block is not in the copy.
+	const most = maxOneBlock - 1 // bytes of a host
 	var padded [maxOneBlock + sha256.BlockSize]byte
-	copy(padded[max(0, maxOneBlock-len(name)):], name[max(0, len(name)-maxOneBlock):])
+	copy(padded[max(0, most-len(host)):], host[max(0, len(host)-most):])
+	padded[most] = '/'
 	end := &padded[maxOneBlock]
 	*end = 0x80
 
 	var waiting *[sha256.Size]byte // a sum that waits for another to run beside it
 	var waitingSize int
 	for i, start := range starts {
-		sum, suffix := (*[sha256.Size]byte)(&dst[i]), name[start:]
+		sum, suffix := (*[sha256.Size]byte)(&dst[i]), host[start:]
 		switch {
-		case len(suffix) > maxOneBlock:
-			*sum = sha256.Sum256(suffix)
+		case len(suffix) > most:
+			*sum = sumExpression(suffix)
 		case waiting == nil:
-			waiting, waitingSize = sum, len(suffix)
+			waiting, waitingSize = sum, len(suffix)+1
 		default:
-			sumTwo(waiting, sum, end, waitingSize, len(suffix))
+			sumTwo(waiting, sum, end, waitingSize, len(suffix)+1)
 			waiting = nil
 		}
 	}

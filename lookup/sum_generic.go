@@ -2,6 +2,5 @@
 
 package lookup
 
-// sumSuffixes writes to dst[i] the SHA-256 of name[starts[i]:]. It does not
-// allocate.
-func sumSuffixes(dst []FullHash, name []byte, starts []int) { sumEach(dst, name, starts) }
+// sumSuffixes writes to dst[i] the SHA-256 of the expression of host[starts[i]:].
+func sumSuffixes(dst []FullHash, host string, starts []int) { sumEach(dst, host, starts) }

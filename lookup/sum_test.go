@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -11,49 +10,42 @@ import (
 
 // checkSums compares sumSuffixes with the standard library and looks whether it
 // writes no more than it should.
-func checkSums(t *testing.T, name []byte, starts []int) {
+func checkSums(t *testing.T, name string, starts []int) {
 	t.Helper()
-	before := string(name)
 	got := make([]FullHash, len(starts)+1)
 	sumSuffixes(got, name, starts)
 	for i, start := range starts {
-		if want := sha256.Sum256(name[start:]); got[i] != want {
+		if want := HashExpression(name[start:] + "/"); got[i] != want {
 			t.Fatalf("the sum of %q, number %d of %v: got %x, want %x", name[start:], i, starts, got[i], want)
 		}
 	}
 	if got[len(starts)] != (FullHash{}) {
 		t.Fatalf("%v of %q: written past the last sum", starts, name)
 	}
-	if string(name) != before {
-		t.Fatalf("%q became %q", before, name)
-	}
 }
 
 // randomMessage returns n bytes, of all values: some of them look like padding.
-func randomMessage(r *rand.Rand, n int) []byte {
+func randomMessage(r *rand.Rand, n int) string {
 	name := make([]byte, n)
 	for i := range name {
 		name[i] = byte(r.Uint32())
 	}
-	return name
+	return string(name)
 }
 
 func TestSumSuffixesOfKnownMessages(t *testing.T) {
-	tests := []struct{ message, want string }{ // FIPS 180-4 and its examples
-		{"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
-		{"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-		{
-			"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
-			"248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
-		},
+	tests := []struct{ host, want string }{ // of the expressions with a slash; "URLs and Hashing" and its examples
+		{"", "8a5edab282632443219e051e4ade2d1d5bbc671c781051bf1437897cbdfea0f1"},
+		{"google.com", "88981e6263be34a6c0b53ada73d168b68828dd643723d34a812e9f8a6abb5ee9"},
+		{"1.2.3.4", "3f008b863ca6e954c31859665454f9cbcb10760acb7ebc536d6da1ccac94618d"},
 	}
 	for _, test := range tests {
 		for _, n := range []int{1, 2, 3} {
 			sums := make([]FullHash, n)
-			sumSuffixes(sums, []byte(test.message), make([]int, n))
+			sumSuffixes(sums, test.host, make([]int, n))
 			for i, sum := range sums {
 				if got := hex.EncodeToString(sum[:]); got != test.want {
-					t.Errorf("%q, number %d of %d: got %s, want %s", test.message, i, n, got, test.want)
+					t.Errorf("%q, number %d of %d: got %s, want %s", test.host, i, n, got, test.want)
 				}
 			}
 		}
@@ -93,7 +85,7 @@ func TestSumSuffixesPanicsOutOfRange(t *testing.T) {
 				}
 			}()
 			var sums [2]FullHash
-			sumSuffixes(sums[:], []byte("abc"), []int{0, start})
+			sumSuffixes(sums[:], "abc", []int{0, start})
 		}()
 	}
 	defer func() {
@@ -102,26 +94,25 @@ func TestSumSuffixesPanicsOutOfRange(t *testing.T) {
 		}
 	}()
 	var sums [2]FullHash
-	sumSuffixes(sums[:1], []byte("abc"), []int{0, 1})
+	sumSuffixes(sums[:1], "abc", []int{0, 1})
 }
 
 func TestSumSuffixesDoesNotAllocate(t *testing.T) {
 	for _, name := range []string{benchSumName, "long-label-of-a-name-that-takes-two-blocks.and-more." + benchSumName} {
-		long := []byte(name)
 		var sums [maxExpressions]FullHash
 		starts := []int{len(name) - 12, 11, 7, 0, 3}
-		if n := testing.AllocsPerRun(100, func() { sumSuffixes(sums[:], long, starts) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { sumSuffixes(sums[:], name, starts) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
 }
 
 func FuzzSumSuffixes(f *testing.F) {
-	f.Add([]byte(benchSumName), []byte{28, 21, 14, 7, 0})
-	f.Add([]byte(""), []byte{0, 0})
-	f.Add(make([]byte, 56), []byte{0, 1, 56})
-	f.Add(make([]byte, 300), []byte{0, 255, 245, 244, 45})
-	f.Fuzz(func(t *testing.T, name, from []byte) {
+	f.Add(benchSumName, []byte{28, 21, 14, 7, 0})
+	f.Add("", []byte{0, 0})
+	f.Add(string(make([]byte, 56)), []byte{0, 1, 56})
+	f.Add(string(make([]byte, 300)), []byte{0, 255, 245, 244, 45})
+	f.Fuzz(func(t *testing.T, name string, from []byte) {
 		starts := make([]int, len(from))
 		for i, b := range from {
 			starts[i] = int(b) % (len(name) + 1)
@@ -131,7 +122,7 @@ func FuzzSumSuffixes(f *testing.F) {
 }
 
 // benchSumName is a longer name of a usual kind.
-const benchSumName = "img-07.static.eu-west-1.cdn.example.com/"
+const benchSumName = "img-07.static.eu-west-1.cdn.example.com"
 
 // benchSumStarts are the expressions of benchSumName, the most important first.
 var benchSumStarts = [maxExpressions]int{0, 28, 24, 14, 7}
@@ -139,20 +130,19 @@ var benchSumStarts = [maxExpressions]int{0, 28, 24, 14, 7}
 // BenchmarkSumSuffixes hashes one to five expressions of a name, by ours and by
 // the standard library.
 func BenchmarkSumSuffixes(b *testing.B) {
-	name := []byte(benchSumName)
 	var sums [maxExpressions]FullHash
 	for n := 1; n <= maxExpressions; n++ {
 		starts := benchSumStarts[:n]
 		b.Run(fmt.Sprintf("%d/ours", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				sumSuffixes(sums[:], name, starts)
+				sumSuffixes(sums[:], benchSumName, starts)
 			}
 		})
 		b.Run(fmt.Sprintf("%d/sha256", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				sumEach(sums[:], name, starts)
+				sumEach(sums[:], benchSumName, starts)
 			}
 		})
 	}
