@@ -17,6 +17,7 @@ import (
 type shot struct {
 	at      time.Time
 	latency time.Duration // lost: no answer came
+	stall   time.Duration // in which no query was sent before this one, though some were due
 }
 
 const lost = time.Duration(-1)
@@ -28,10 +29,11 @@ type load struct {
 	packets [][]byte      // queries, whose IDs are set as they are sent
 	gap     time.Duration // between two queries
 
-	sent     []time.Time    // number i has the ID i modulo 65536
-	answered []atomic.Int64 // when, in ns of Unix time; 0: not yet
-	count    atomic.Int64   // how many have been sent
-	open     atomic.Int64   // how many of them have not been answered
+	stalls   map[int]time.Duration // before the query of that number
+	sent     []time.Time           // number i has the ID i modulo 65536
+	answered []atomic.Int64        // when, in ns of Unix time; 0: not yet
+	count    atomic.Int64          // how many have been sent
+	open     atomic.Int64          // how many of them have not been answered
 }
 
 // maxBehind is how late queries may be made up for, in a burst. Beyond, after a
@@ -62,7 +64,7 @@ func shoot(ctx context.Context, address string, names []string, rate int, length
 }
 
 func newLoad(address string, names []string, rate int, length time.Duration) (*load, error) {
-	l := &load{gap: time.Second / time.Duration(rate)}
+	l := &load{gap: time.Second / time.Duration(rate), stalls: make(map[int]time.Duration)}
 	for _, name := range names {
 		packet, err := new(dns.Msg).SetQuestion(name+".", dns.TypeA).Pack()
 		if err != nil {
@@ -91,6 +93,7 @@ func (l *load) send(ctx context.Context, length time.Duration) {
 			time.Sleep(wait)
 		} else if wait < -maxBehind {
 			due = due.Add(-wait)
+			l.stalls[i] = -wait
 		}
 		due = due.Add(l.gap)
 		if ctx.Err() != nil || time.Since(begun) >= length {
@@ -142,7 +145,7 @@ func (l *load) number(packet []byte) int {
 func (l *load) shots() []shot {
 	all := make([]shot, l.count.Load())
 	for i := range all {
-		all[i] = shot{at: l.sent[i], latency: lost}
+		all[i] = shot{at: l.sent[i], latency: lost, stall: l.stalls[i]}
 		if ns := l.answered[i].Load(); ns != 0 {
 			all[i].latency = max(0, time.Unix(0, ns).Sub(l.sent[i]))
 		}
@@ -168,4 +171,13 @@ func latencies(shots []shot) (ascending []time.Duration, missing int) {
 	}
 	slices.Sort(ascending)
 	return ascending, missing
+}
+
+// stalled returns for how long the load stood still among the shots: what the
+// server did meanwhile nobody has seen.
+func stalled(shots []shot) (sum time.Duration) {
+	for _, s := range shots {
+		sum += s.stall
+	}
+	return sum
 }

@@ -94,10 +94,16 @@ func (b *bench) pause(ctx context.Context, v *server, cores int, news <-chan tim
 	for _, at := range fetched {
 		from := at.Add(-early)
 		ascending, missing := latencies(within(shots, from, window))
+		longest := percentile(ascending, 1)
 		if missing > 0 {
 			b.note("%d queries were lost while the lists were replaced on %d cores.", missing, cores)
+			b.lost += missing
+			longest = max(longest, lastAnswers)
 		}
-		with = append(with, milliseconds(percentile(ascending, 1)))
+		if stall := stalled(within(shots, from, window)); stall > 0 {
+			b.note("The load stood still for %s while the lists were replaced on %d cores.", stall.Round(time.Millisecond), cores)
+		}
+		with = append(with, milliseconds(longest))
 		before := from.Add(-window)
 		if before.Before(shots[0].at) { // too short
 			continue
