@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -289,7 +290,8 @@ func (s *Store) replace(name string, write func(io.Writer) error) (err error) {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(write(f), f.Sync(), f.Close())
+	err = write(f)
+	err = errors.Join(err, syncFile(f), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), filepath.Join(s.dir, name))
 	}
@@ -300,6 +302,17 @@ func (s *Store) replace(name string, write func(io.Writer) error) (err error) {
 	return syncDir(s.dir)
 }
 
+// syncFile waits for the disk. On a machine with one core it waits a moment before:
+// the scheduler takes the core from a system call that blocks within 20 µs if the
+// core has been idle lately, but else after 10 ms only, in which no query would be
+// answered.
+func syncFile(f *os.File) error {
+	if runtime.GOMAXPROCS(0) == 1 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return f.Sync()
+}
+
 // syncDir makes renames in the folder durable. Systems that cannot sync a
 // folder (Windows) make them so by themselves.
 func syncDir(dir string) error {
@@ -308,7 +321,7 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
+	if err := syncFile(d); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrInvalid) && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
 	return nil
