@@ -237,8 +237,8 @@ func (e *engine) start() {
 
 // stop ends everything that the engine does and waits for it.
 func (e *engine) stop() {
+	e.checker.Close() // before the schedule is let go of: a search may end with a wait
 	e.cancel()
-	e.checker.Close()
 	e.wg.Wait()
 	e.client.Close()
 }

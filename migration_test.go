@@ -2,10 +2,13 @@ package safebrowsing
 
 import (
 	"crypto/sha256"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns/caddy"
 
 	"github.com/miekg/dns"
 
@@ -205,6 +208,18 @@ func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 	}
 }
 
+// The waits are for a key: one block cannot ask by one version and another one by the
+// other.
+func TestTwoBlocksOfTwoProtocolsAreRefused(t *testing.T) {
+	w := newWorld(t)
+	both := w.corefile()
+	w.db, w.protocol = t.TempDir(), protocol.Version4
+	both += strings.Replace(w.corefile(), ".:0", "example.com:0", 1)
+	if err := caddy.ValidateAndExecuteDirectives(input(both), nil, true); err == nil || !strings.Contains(err.Error(), "make protocol, mode") {
+		t.Errorf("Expected to be refused, got %v", err)
+	}
+}
+
 func TestProtocolInTheCorefile(t *testing.T) {
 	for name, test := range map[string]struct{ properties, want string }{
 		"an unknown version":        {"protocol v6", `"v6" is neither v5 nor v4`},
@@ -219,4 +234,72 @@ func TestProtocolInTheCorefile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// failReload reloads the world into an address that is taken.
+func failReload(t *testing.T, w *world) {
+	t.Helper()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	if err := w.reload(strings.Replace(w.corefile(), ".:0", ".:"+port, 1)); err == nil {
+		t.Fatal("Expected the reload to fail")
+	}
+}
+
+// After a reload into version 5 that failed, the next one takes over what version 4 holds now.
+func TestMigrationAfterAFailedOne(t *testing.T) {
+	w := newWorld(t)
+	w.db = "off"
+	w.protocol = protocol.Version4
+	w.threaten("evil.example.com/")
+	for _, list := range []string{"", "se-4b", "mw-4b", "uws-4b"} {
+		w.google.SetMinimumWait(list, 2*time.Second)
+	}
+	w.start(w.corefile())
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	w.protocol = protocol.Version5
+	failReload(t, w)
+	w.threaten("evil.example.com/", "new.example.com/")
+	w.eventually("the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+	old := w.engine()
+	engines.mu.Lock()
+	first := engines.edge.firstContact
+	engines.edge.firstContact = func() time.Duration { return time.Hour } // nothing of version 5 comes meanwhile
+	engines.mu.Unlock()
+	defer func() { engines.mu.Lock(); engines.edge.firstContact = first; engines.mu.Unlock() }()
+	if err := w.reload(w.corefile()); err != nil {
+		t.Fatal(err)
+	}
+	w.wantBlocked("new.example.com.", dns.TypeA, phishing)
+	w.eventually("the lists of version 4 to be let go of", old.schedule.Over)
+}
+
+// The same where the reload failed before anything had been fetched.
+func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
+	w := newWorld(t)
+	w.db = "off"
+	w.protocol = protocol.Version4
+	w.threaten("evil.example.com/")
+	engines.mu.Lock()
+	first := engines.edge.firstContact
+	engines.edge.firstContact = func() time.Duration { return time.Second }
+	engines.mu.Unlock()
+	defer func() { engines.mu.Lock(); engines.edge.firstContact = first; engines.mu.Unlock() }()
+	w.start(w.corefile())
+	w.protocol = protocol.Version5
+	failReload(t, w)
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	engines.mu.Lock()
+	engines.edge.firstContact = func() time.Duration { return time.Hour }
+	engines.mu.Unlock()
+	if err := w.reload(w.corefile("cache 77")); err != nil {
+		t.Fatal(err)
+	}
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }

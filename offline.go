@@ -205,6 +205,9 @@ func (o *Offline) Check(h lookup.Host) (d lookup.Decision, suspected bool) {
 	return e.Decision, e.suspected
 }
 
+// errOnlyServer says that the command line must not search.
+var errOnlyServer = errors.New("by protocol v4 only CoreDNS searches: the server's minimum wait is for all searches with a key")
+
 // Confirm returns the decision about a host, for which the server is asked if
 // need be and if its rules allow it now.
 func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
@@ -212,7 +215,10 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 		return lookup.Decision{}
 	}
 	d, candidates := o.plugin.check(h)
-	if candidates != nil {
+	switch {
+	case candidates != nil && o.settings.protocol == protocol.Version4:
+		return lookup.Decision{Verdict: lookup.Unsure, By: lookup.ByBackoff, List: d.List, Err: errOnlyServer}
+	case candidates != nil:
 		return o.checker.Confirm(candidates, nil).Wait(ctx)
 	}
 	return d

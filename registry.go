@@ -158,7 +158,7 @@ func (r *registry) drop(holder *SafeBrowsing) {
 	if id := e.settings.identity(); r.edge.schedules[id] == e.schedule {
 		// Whoever comes next follows the engine that goes on, if there is one: this
 		// one was dropped in a reload that failed.
-		if r.of(id.inOtherVersion()) == nil { // else that one does, when it has them
+		if next := r.of(id.inOtherVersion()); next == nil || !next.schedule.Follows(e.schedule) { // else that one does, when it has them
 			e.schedule.ForgetLists()
 		}
 		if next := r.of(id); next != nil {

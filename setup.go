@@ -131,15 +131,17 @@ func claim(c *caddy.Controller, cfg config) error {
 		return nil
 	}
 	i, s := instanceOf(c), cfg.settings
-	if other, ok := i.identities[s.identity()]; ok && other != s {
-		return c.Errf("another server block asks %s with the same key but with other settings: make mode, lists, max_entries, db, resolver and cache of both equal", s.address())
+	who := s.identity()
+	who.protocol = 0 // by either version
+	if other, ok := i.identities[who]; ok && other != s {
+		return c.Errf("another server block asks %s with the same key but with other settings: make protocol, mode, lists, max_entries, db, resolver and cache of both equal", s.address())
 	}
-	i.identities[s.identity()] = s
+	i.identities[who] = s
 	if s.db == "" {
 		return nil
 	}
 	if other, ok := i.folders[s.db]; ok && other != s {
-		return c.Errf("db %s is in use by another server block with another key, endpoint or protocol: give each its own db", s.db)
+		return c.Errf("db %s is in use by another server block with another key or endpoint: give each its own db", s.db)
 	}
 	i.folders[s.db] = s
 	return nil

@@ -22,6 +22,7 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 			wait = max(wait, state.Lists[name].Wait)
 		}
 		state.Fetch = state.Fetch.failed(now, wait, 0)
+		state.Fetch.Asking = true
 	})
 	return a, err
 }

@@ -64,7 +64,8 @@ func (u *Updater) fetch(ctx context.Context, names []string) (results []result, 
 		wanted = append(wanted, Want{List: name, Version: u.base(name).Version})
 	}
 	results = make([]result, len(names))
-	wait, err = u.cfg.Source.Fetch(ctx, wanted, func(i int, update *Update) { results[i] = u.apply(names[i], update) })
+	updates := make([]*Update, len(names))
+	wait, err = u.cfg.Source.Fetch(ctx, wanted, func(i int, update *Update) { results[i], updates[i] = u.apply(names[i], update), update })
 	if err != nil {
 		return nil, wait, err
 	}
@@ -73,7 +74,7 @@ func (u *Updater) fetch(ctx context.Context, names []string) (results []result, 
 		if r.list.Name == "" {
 			return nil, wait, fmt.Errorf("%w: nothing is said of list %s", ErrMalformed, names[i])
 		}
-		r.wait = max(r.wait, wait)
+		r.wait = max(updates[i].MinimumWait, wait) // of an update that was refused early it has come after that
 	}
 	return results, wait, nil
 }
@@ -120,7 +121,7 @@ type result struct {
 // apply applies an update to its list.
 func (u *Updater) apply(name string, update *Update) result {
 	l, changed, err := applyCaught(u.base(name), update, u.cfg.MaxEntries)
-	r := result{list: l, kind: ListUnchanged, wait: max(0, update.MinimumWait)}
+	r := result{list: l, kind: ListUnchanged}
 	switch {
 	case err != nil:
 		r.list, r.kind, r.err = List{Name: name}, ListRejected, err

@@ -36,7 +36,7 @@ func (s *Schedule) adopt(last *Schedule) {
 
 // adopt takes over all clocks that are later.
 func (s *scheduleState) adopt(other scheduleState) {
-	if other.Fetch.NotBefore.After(s.Fetch.NotBefore) {
+	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
 		s.Fetch = other.Fetch
 	}
 	if other.Search.NotBefore.After(s.Search.NotBefore) {
@@ -104,6 +104,13 @@ func (s *Schedule) Over() bool {
 	return s.over
 }
 
+// Follows reports whether s follows last and has not caught up with it yet.
+func (s *Schedule) Follows(last *Schedule) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last == last
+}
+
 // Distrust puts the first request off for half an hour: nothing is known of those
 // before, since there is no place to note them. A schedule that follows one of
 // this process knows enough.
@@ -121,7 +128,10 @@ func (s *Schedule) unfollow() {
 	last := s.last
 	s.last = nil
 	s.mu.Unlock()
-	if last != nil && s.succeeds {
+	switch {
+	case last != nil && s.succeeds:
 		last.ForgetLists()
+	case last != nil: // it may not have caught up itself
+		last.unfollow()
 	}
 }

@@ -11,8 +11,9 @@ import (
 // A Clock says when something may be asked of the server again.
 type Clock struct {
 	NotBefore time.Time     `json:"not_before"`
-	Failures  int           `json:"failures"` // in a row; 0 after a success
-	Wait      time.Duration `json:"wait"`     // the server's last minimum wait
+	Failures  int           `json:"failures"`         // in a row; 0 after a success
+	Wait      time.Duration `json:"wait"`             // the server's last minimum wait
+	Asking    bool          `json:"asking,omitempty"` // a fetch is under way, of which it is not known yet whether it fails
 }
 
 // failed is the clock after one more failure. A server that asks for a longer
@@ -149,6 +150,7 @@ func (s *Schedule) own() (loadErr, saveErr error) {
 	loadErr = s.reload(true)
 	s.mu.Lock()
 	s.owned = true
+	s.state.Fetch.Asking = false // nobody asks who does not hold the lock: it has failed
 	s.mu.Unlock()
 	saveErr = s.change(func(state *scheduleState) { state.adopt(inMemory) })
 	return loadErr, saveErr

@@ -56,8 +56,12 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 		return lookup.Answer{}, fmt.Errorf("%w: %s left", lookup.ErrBackoff, wait.Round(time.Second))
 	}
 	answer, err := p.searcher.Search(ctx, prefixes)
-	if errors.Is(err, context.Canceled) {
-		return answer, err // shutting down: no failure
+	if errors.Is(err, context.Canceled) { // shutting down: no failure, but there may have been a wait
+		saveErr := p.schedule.searchCut(time.Now())
+		if saveErr != nil {
+			p.report(Event{Kind: StoreFailed, Err: saveErr})
+		}
+		return answer, err
 	}
 	saveErr := p.searched(now, time.Now(), answer.MinimumWait, err)
 	p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
@@ -83,8 +87,8 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, err er
 			if !together {
 				clock.Failures = 0
 			}
-			if until := now.Add(wait); wait > 0 && until.After(clock.NotBefore) {
-				clock.NotBefore = until
+			if clock.Wait = wait; wait > 0 && now.Add(wait).After(clock.NotBefore) {
+				clock.NotBefore = now.Add(wait)
 			}
 			return
 		}
@@ -92,9 +96,25 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, err er
 			clock.Failures++
 			s.searchFailed = now
 		}
-		backoff := max(p.backoff(clock.Failures, refused(err), s.random()), retryAfter(err))
-		if until := now.Add(backoff); until.After(clock.NotBefore) && (!together || refused(err)) {
+		backoff := max(p.backoff(clock.Failures, refused(err), s.random()), retryAfter(err), wait)
+		if until := now.Add(backoff); until.After(clock.NotBefore) && (!together || refused(err) || wait > 0) {
 			clock.NotBefore = until
+		}
+	})
+}
+
+// searchCut notes that a search was cancelled, which may have been answered with a
+// wait that was not read any more: the last one is kept once more.
+func (s *Schedule) searchCut(now time.Time) error {
+	s.mu.Lock()
+	wait := s.state.Search.Wait
+	s.mu.Unlock()
+	if wait <= 0 {
+		return nil
+	}
+	return s.change(func(state *scheduleState) {
+		if until := now.Add(state.Search.Wait); until.After(state.Search.NotBefore) {
+			state.Search.NotBefore = until
 		}
 	})
 }
@@ -105,14 +125,21 @@ func (s *Schedule) searchWaits(sent time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
-	return s.state.Search.Failures > 0 && !together
+	return s.state.Search.Failures > 0 && !together || s.state.Search.Wait > 0
 }
 
 // searchWait returns how long no search may be sent.
 func (s *Schedule) searchWait(now time.Time) time.Duration {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Search.NotBefore.Sub(now)
+	wait, last := s.state.Search.NotBefore.Sub(now), s.last
+	if s.succeeds {
+		last = nil
+	}
+	s.mu.Unlock()
+	if last != nil { // it may still be in use, and told to wait
+		wait = max(wait, last.searchWait(now))
+	}
+	return wait
 }
 
 // refused reports whether a server does not want to be asked.

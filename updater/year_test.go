@@ -370,6 +370,16 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// locked makes a source of numbers safe for concurrent use.
+func locked(random func() float64) func() float64 {
+	var mu sync.Mutex
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return random()
+	}
+}
+
 func (y *year) start() {
 	l := &life{dir: y.nextDir(), database: new(lookup.Database)}
 	store, err := updater.OpenStore(l.dir, updater.Origin{Name: "test"})
@@ -381,7 +391,7 @@ func (y *year) start() {
 		y.t.Fatal(err)
 	}
 	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
-	schedule.SetRandom(chance.Float64)
+	schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
 	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y.server)}, l.database)
 	if err != nil {
 		y.t.Fatal(err)

@@ -16,6 +16,10 @@ func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	if status, out, errOut := invoke(t, "lists", "-db", w.dir); status != 0 || strings.Count(out, "verified") != 3 {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
+	status, out, errOut := invoke(t, "check", "-confirm", "-db", w.dir, "evil.example")
+	if status != 1 || !strings.Contains(out+errOut, "only CoreDNS searches") || len(w.Requests("find")) != 0 {
+		t.Errorf("status %d, %s%s; %d searches", status, out, errOut, len(w.Requests("find")))
+	}
 	w.ClientStarted()
 	if status, _, errOut := w.update(t, "-protocol", "v4"); status != 2 || !strings.Contains(errOut, "nothing may be fetched before ") {
 		t.Errorf("by version 4 again: status %d, %q", status, errOut)

@@ -240,6 +240,9 @@ func (l *streamedList) finish(u *updater.Update, list *sbv5.HashList) {
 	}
 }
 
+// fieldOfData is the number of the field with the coded data, by width.
+var fieldOfData = map[int]protowire.Number{4: 4, 8: 4, 16: 5, 32: 7}
+
 // readRice reads a message of additions up to the coded data.
 func readRice(m *message, width int) (r rice, data *message, err error) {
 	head := make([]byte, 0, 64)
@@ -248,7 +251,7 @@ func readRice(m *message, width int) (r rice, data *message, err error) {
 		if err != nil {
 			return rice{}, nil, unexpected(err)
 		}
-		if kind == protowire.BytesType { // the only such field, and the last one
+		if kind == protowire.BytesType && field == fieldOfData[width] { // the last one
 			if data, err = m.sub(); err != nil {
 				return rice{}, nil, err
 			}

@@ -186,7 +186,7 @@ func (c *V4) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
 	if result, err = c.answerOf(&answer); err != nil {
-		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
+		return lookup.Answer{MinimumWait: result.MinimumWait}, fmt.Errorf("searching full hashes: %w", err)
 	}
 	return result, nil
 }
@@ -209,20 +209,20 @@ func (c *V4) threatInfo() *sbv4.ThreatInfo {
 // answerOf reads what was found. Matches in other lists than those that are kept,
 // which types of two lists together may name, are left out.
 func (c *V4) answerOf(answer *sbv4.FindFullHashesResponse) (result lookup.Answer, err error) {
-	if result.Life, err = duration(answer.GetNegativeCacheDuration()); err != nil {
-		return lookup.Answer{}, err
-	}
 	if result.MinimumWait, err = duration(answer.GetMinimumWaitDuration()); err != nil {
 		return lookup.Answer{}, err
+	}
+	if result.Life, err = duration(answer.GetNegativeCacheDuration()); err != nil {
+		return result, err
 	}
 	for _, m := range answer.Matches {
 		hash := m.GetThreat().GetHash()
 		if len(hash) != len(lookup.FullHash{}) {
-			return lookup.Answer{}, fmt.Errorf("%w: full hash of %d bytes", updater.ErrMalformed, len(hash))
+			return result, fmt.Errorf("%w: full hash of %d bytes", updater.ErrMalformed, len(hash))
 		}
 		life, err := duration(m.GetCacheDuration())
 		if err != nil {
-			return lookup.Answer{}, err
+			return result, err
 		}
 		t := tuple{m.GetThreatType(), m.GetPlatformType()}
 		if m.GetThreatEntryType() == sbv4.ThreatEntryType_URL && c.keeps(t) {
