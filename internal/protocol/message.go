@@ -119,6 +119,36 @@ func (m *message) sub() (*message, error) {
 	return &message{from: m, left: int64(size)}, err
 }
 
+// appendField reads a field whose tag has been read, and appends it with its tag.
+func (m *message) appendField(dst []byte, field protowire.Number, kind protowire.Type) ([]byte, error) {
+	dst = protowire.AppendTag(dst, field, kind)
+	size := uint64(0)
+	switch kind {
+	case protowire.VarintType:
+		v, err := m.uvarint()
+		return protowire.AppendVarint(dst, v), unexpected(err)
+	case protowire.Fixed32Type:
+		size = 4
+	case protowire.Fixed64Type:
+		size = 8
+	case protowire.BytesType:
+		var err error
+		if size, err = m.size(); err != nil {
+			return dst, err
+		}
+		dst = protowire.AppendVarint(dst, size)
+	default:
+		return dst, errWireType
+	}
+	if int64(size) > m.left {
+		return dst, errCut
+	}
+	at := len(dst)
+	dst = append(dst, make([]byte, size)...)
+	_, err := io.ReadFull(m, dst[at:])
+	return dst, err
+}
+
 // skip reads over a field.
 func (m *message) skip(kind protowire.Type) error {
 	switch kind {

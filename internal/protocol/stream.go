@@ -155,34 +155,8 @@ func (l *streamedList) read(take func(u *updater.Update)) error {
 }
 
 // keep reads a field into rest.
-func (l *streamedList) keep(field protowire.Number, kind protowire.Type) error {
-	l.rest = protowire.AppendTag(l.rest, field, kind)
-	size := uint64(0)
-	switch kind {
-	case protowire.VarintType:
-		v, err := l.uvarint()
-		l.rest = protowire.AppendVarint(l.rest, v)
-		return unexpected(err)
-	case protowire.Fixed32Type:
-		size = 4
-	case protowire.Fixed64Type:
-		size = 8
-	case protowire.BytesType:
-		v, err := l.size()
-		if err != nil {
-			return err
-		}
-		l.rest = protowire.AppendVarint(l.rest, v)
-		size = v
-	default:
-		return errWireType
-	}
-	if int64(size) > l.left {
-		return errCut
-	}
-	at := len(l.rest)
-	l.rest = append(l.rest, make([]byte, size)...)
-	_, err := io.ReadFull(l, l.rest[at:])
+func (l *streamedList) keep(field protowire.Number, kind protowire.Type) (err error) {
+	l.rest, err = l.appendField(l.rest, field, kind)
 	return err
 }
 
@@ -257,11 +231,10 @@ func readRice(m *message, width int) (r rice, data *message, err error) {
 			}
 			break
 		}
-		field1 := &streamedList{message: m, rest: head}
-		if err := field1.keep(field, kind); err != nil {
+		if head, err = m.appendField(head, field, kind); err != nil {
 			return rice{}, nil, err
 		}
-		if head = field1.rest; len(head) > 1024 {
+		if len(head) > 1024 {
 			return rice{}, nil, fmt.Errorf("%w: Rice coding without data", updater.ErrMalformed)
 		}
 	}
