@@ -149,15 +149,15 @@ func (u *Updater) accept(results []result) {
 		u.cfg.Schedule.remember(u.lists[name])
 	}
 	u.publish()
-	if replaced >= manyReplaced {
+	if replaced >= manyBytesOfLists {
 		debug.FreeOSMemory()
 	}
 }
 
-// manyReplaced is how many bytes of lists that are not in force any more are given
-// back at once, for the next update needs as many. The collector would not hurry:
-// the lists are not in its heap.
-const manyReplaced = 1 << 20
+// manyBytesOfLists is from how many bytes of lists, that are not in force any more
+// or have just been read, memory is given back at once, for the next update needs as
+// much. The collector would not hurry: the lists are not in its heap.
+const manyBytesOfLists = 1 << 20
 
 func applyCaught(old List, update *Update, maxEntries int) (l List, changed bool, err error) {
 	defer catch(&err)

@@ -74,7 +74,7 @@ func New(cfg Config) (*Updater, error) {
 // Load publishes the lists that are in the store and reports whether all of the
 // configured ones are. It is called before Run and asks nobody.
 func (u *Updater) Load() bool {
-	all := true
+	all, loaded := true, 0
 	for _, name := range u.cfg.Lists {
 		l, err := u.load(name)
 		if err != nil {
@@ -86,13 +86,16 @@ func (u *Updater) Load() bool {
 			continue
 		}
 		u.lists[name] = l
+		loaded += l.Set.Bytes()
 		u.report(Loaded, name, nil)
 		if l.startsAnew() {
 			u.report(StartsAnew, name, nil)
 		}
 	}
 	u.publish()
-	debug.FreeOSMemory() // what reading took
+	if loaded >= manyBytesOfLists {
+		debug.FreeOSMemory() // what reading took
+	}
 	return all
 }
 
