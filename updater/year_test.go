@@ -333,7 +333,7 @@ func (l *life) stop() {
 
 // search asks for prefixes that are in the lists, now and then, until ctx ends.
 func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Searcher, chance *rand.Rand) {
-	for updater.Sleep(ctx, 6*time.Minute+time.Duration(chance.Int64N(int64(3*time.Hour)))) == nil {
+	for updater.Sleep(ctx, 6*time.Minute+time.Duration(chance.Int64N(int64(10*time.Hour)))) == nil {
 		var prefixes []lookup.Prefix
 		for _, list := range l.database.Lists() {
 			if list.Set.Len() == 0 || chance.IntN(2) == 0 {
