@@ -47,19 +47,8 @@ func (f *filter) addAll(s *PrefixSet, pause *Pause) {
 	}
 }
 
-// mayHold reports whether an entry with this prefix may have been added.
-func (f *filter) mayHold(prefix uint32) bool {
-	if f == nil || f.words == 0 {
-		return false
-	}
-	mask := filterMask(prefix)
-	word := binary.LittleEndian.Uint64(f.memory.bytes[8*f.word(prefix):])
-	runtime.KeepAlive(f)
-	return word&mask == mask
-}
-
-// suspects is mayHold for the prefixes of at most maxUnasked hashes: bit i
-// of what it returns is for hashes[i]. It loads all words before it looks at the
+// suspects reports which of at most maxUnasked hashes begin with an entry that may
+// have been added: bit i of what it returns is for hashes[i]. It loads all words before it looks at the
 // first, since a simple processor waits where a word is looked at.
 func (f *filter) suspects(hashes []FullHash) (found uint) {
 	if f == nil || f.words == 0 {

@@ -10,6 +10,13 @@ import (
 	"testing"
 )
 
+// mayHold reports whether an entry with this prefix may have been added.
+func (f *filter) mayHold(prefix uint32) bool {
+	var hash FullHash
+	binary.BigEndian.PutUint32(hash[:], prefix)
+	return f.suspects([]FullHash{hash}) != 0
+}
+
 func filterOf(entries int, prefixes []uint32) *filter {
 	f := newFilter(entries)
 	for _, p := range prefixes {
