@@ -51,11 +51,11 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 		},
 	}
 	alter(b.plugin)
-	e, err := newEngine(b.plugin.settings, edge{transport: b.google, firstContact: func() time.Duration { return 0 }})
+	e, err := newEngine(b.plugin.settings, "", edge{transport: b.google, firstContact: func() time.Duration { return 0 }}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.start()
+	e.start("")
 	b.plugin.engine.Store(e)
 	synctest.Wait()
 	return b

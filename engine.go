@@ -19,7 +19,8 @@ const version = "0.1.0"
 // blocks whose settings are equal share an engine. Fields with several values
 // are joined by a space.
 type settings struct {
-	key        string
+	key        string // "": none, or it is in keyFile
+	keyFile    string // whose content may change while the engine runs; "": none
 	endpoint   string // "": Google's
 	protocol   protocol.Version
 	mode       lookup.Mode
@@ -42,10 +43,10 @@ func (s settings) stored() []string {
 }
 
 // clientConfig says how the server is reached. A nil transport is the network.
-func (s settings) clientConfig(transport http.RoundTripper) protocol.Config {
+func (s settings) clientConfig(key string, transport http.RoundTripper) protocol.Config {
 	return protocol.Config{
 		Endpoint:   s.endpoint,
-		Key:        s.key,
+		Key:        key,
 		UserAgent:  "coredns-safebrowsing/" + version,
 		Resolvers:  strings.Fields(s.resolvers),
 		MaxEntries: s.maxEntries,
@@ -55,11 +56,11 @@ func (s settings) clientConfig(transport http.RoundTripper) protocol.Config {
 
 // client returns a client of the server, whose lists are in the database. A nil
 // transport is the network.
-func (s settings) client(database *lookup.Database, transport http.RoundTripper) (protocol.Client, error) {
+func (s settings) client(key string, database *lookup.Database, transport http.RoundTripper) (protocol.Client, error) {
 	if s.protocol == protocol.Version4 {
-		return protocol.NewV4(s.clientConfig(transport), s.stored(), database.Versions)
+		return protocol.NewV4(s.clientConfig(key, transport), s.stored(), database.Versions)
 	}
-	return protocol.NewV5(s.clientConfig(transport))
+	return protocol.NewV5(s.clientConfig(key, transport))
 }
 
 // address is that of the server.
@@ -77,11 +78,12 @@ const v4Suffix = " v4"
 // until the other has fetched them, and version 5 goes on with those of version 4,
 // whose states it takes for its versions ("Migration From V4"). Each version has
 // requests, and so a schedule, of its own.
-func (s settings) origin() updater.Origin {
+func (s settings) origin(key string) updater.Origin {
+	asker := updater.Asker(s.address(), key)
 	if s.protocol == protocol.Version4 {
-		return updater.Origin{Name: s.address() + v4Suffix, Predecessor: s.address(), Schedule: "schedule-v4.json"}
+		return updater.Origin{Name: s.address() + v4Suffix, Predecessor: s.address(), Schedule: "schedule-v4.json", Asker: asker}
 	}
-	return updater.Origin{Name: s.address(), Predecessor: s.address() + v4Suffix, Continues: true}
+	return updater.Origin{Name: s.address(), Predecessor: s.address() + v4Suffix, Continues: true, Asker: asker}
 }
 
 // SplitOrigin returns the address of the server and the version of the protocol
@@ -96,8 +98,8 @@ func SplitOrigin(origin string) (endpoint string, v protocol.Version) {
 // identity is whom a server takes us for. Its rules are for all engines of one
 // identity together, one after the other over reloads.
 type identity struct {
-	address, key string
-	protocol     protocol.Version
+	address, key, keyFile string
+	protocol              protocol.Version
 }
 
 // inOtherVersion is who asks the same server by the other version of the protocol.
@@ -110,7 +112,9 @@ func (id identity) inOtherVersion() identity {
 	return id
 }
 
-func (s settings) identity() identity { return identity{s.address(), s.key, s.protocol} }
+func (s settings) identity() identity {
+	return identity{s.address(), s.key, s.keyFile, s.protocol}
+}
 
 // checkerConfig says how hosts are decided upon by the version of the protocol. By
 // version 4 one search is under way at a time: requests in parallel give no right
@@ -167,28 +171,29 @@ type engine struct {
 	schedule *updater.Schedule
 	client   protocol.Client
 	reporter *reporter
-	ready    atomic.Bool
+	ready    atomic.Bool // nothing more is to be waited for
+	onReady  func()      // told once
 
-	cancel context.CancelFunc // ends run
-	wg     sync.WaitGroup     // of run
+	// The goroutines below end with stop, which waits for them: one that keeps the
+	// lists fresh, and one that watches the file of the key.
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
 }
 
-// newEngine makes an engine and puts the lists that are on disk in force. It
-// asks nobody. A disk that cannot be used is reported and done without.
-func newEngine(s settings, edge edge) (*engine, error) {
-	e := &engine{settings: s}
-	e.reporter = newReporter(s, func() { e.ready.Store(true) })
+// newEngine makes an engine that asks with the key, and puts the lists that are on
+// disk in force. It asks nobody. A disk that cannot be used is reported and done
+// without. OnReady is called at most once.
+func newEngine(s settings, key string, edge edge, onReady func()) (*engine, error) {
+	e := &engine{settings: s, onReady: onReady}
+	e.reporter = newReporter(s, e.becomeReady)
 	database := new(lookup.Database)
-	client, err := s.client(database, edge.transport)
+	client, err := s.client(key, database, edge.transport)
 	if err != nil {
 		return nil, err
 	}
-	store, err := e.openStore()
+	store := e.openStore(key)
 	schedule := edge.schedule(s.identity(), store, e.reporter.report)
-	if err != nil {
-		schedule.Distrust() // a crash loop must not become a loop of requests
-	}
-	e.client, e.schedule = client, schedule
+	e.client, e.schedule, e.reporter.schedule = client, schedule, schedule
 	e.updater, err = updater.New(updater.Config{
 		Source:       client,
 		Database:     database,
@@ -211,28 +216,38 @@ func newEngine(s settings, edge edge) (*engine, error) {
 		log.Infof("max_entries %d is asked for as %d: version 4 of the protocol knows powers of two from 1024 to 1048576 only", s.maxEntries, asked)
 	}
 	if e.updater.Load() {
-		e.ready.Store(true)
+		e.becomeReady()
 	}
 	return e, nil
 }
 
-// openStore returns a nil store without error if none is wanted.
-func (e *engine) openStore() (*updater.Store, error) {
-	if e.settings.db == "" {
-		return nil, nil
+func (e *engine) becomeReady() {
+	if e.ready.CompareAndSwap(false, true) {
+		e.onReady()
 	}
-	store, err := updater.OpenStore(e.settings.db, e.settings.origin())
+}
+
+// openStore returns nil if no store is wanted.
+func (e *engine) openStore(key string) *updater.Store {
+	if e.settings.db == "" {
+		return nil
+	}
+	store, err := updater.OpenStore(e.settings.db, e.settings.origin(key))
 	if err != nil {
 		e.reporter.report(updater.Event{Kind: updater.StoreFailed, Err: err})
 	}
-	return store, err
+	return store
 }
 
-// start begins to keep the lists fresh, in a goroutine that ends with stop.
-func (e *engine) start() {
+// start begins to keep the lists fresh, with the key, until stop.
+func (e *engine) start(key string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
-	e.wg.Go(func() { e.updater.Run(ctx) })
+	if e.settings.keyFile == "" {
+		e.wg.Go(func() { e.updater.Run(ctx) })
+		return
+	}
+	e.wg.Go(func() { e.runWithKeys(ctx, key) })
 }
 
 // stop ends everything that the engine does and waits for it.

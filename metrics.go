@@ -1,9 +1,11 @@
 package safebrowsing
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/metrics"
@@ -12,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 var (
@@ -45,27 +48,57 @@ var (
 		Help:                        "Histogram of the time that requests to the Safe Browsing server took.",
 	}, []string{"method"})
 
-	listEntries = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: pluginName,
-		Name:      "list_entries",
-		Help:      "Gauge of the entries of a list in force.",
-	}, []string{"list"})
+	listEntries = newEngineGauge("list_entries", "Gauge of the entries of a list in force.", "list")
 
-	listLastSuccess = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: pluginName,
-		Name:      "list_last_success_timestamp_seconds",
-		Help:      "Gauge of when a list was last fetched with success, 0 for never.",
-	}, []string{"list"})
+	listLastSuccess = newEngineGauge("list_last_success_timestamp_seconds", "Gauge of when a list was last fetched with success, 0 for never.", "list")
 
-	listNextDue = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: pluginName,
-		Name:      "list_next_due_timestamp_seconds",
-		Help:      "Gauge of the earliest time that a list may be fetched again.",
-	}, []string{"list"})
+	listNextDue = newEngineGauge("list_next_due_timestamp_seconds", "Gauge of the earliest time that a list may be fetched again.", "list")
+
+	searchNotBefore = newEngineGauge("search_not_before_timestamp_seconds",
+		"Gauge of until when confirmations are paused; 0 or a time that has passed if they are not.")
 )
+
+// engineLabels tell engines apart: the address of the server, and the folder of
+// the lists or "off".
+var engineLabels = []string{"endpoint", "db"}
+
+// labels returns the values of engineLabels.
+func (s settings) labels() []string { return []string{s.address(), cmp.Or(s.db, "off")} }
+
+func newEngineGauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      name,
+		Help:      help,
+	}, append(slices.Clone(engineLabels), labels...))
+}
+
+// gauges are those of one list.
+type gauges struct{ entries, lastSuccess, nextDue *prometheus.GaugeVec }
+
+var listGauges = gauges{listEntries, listLastSuccess, listNextDue}
+
+func (g gauges) set(s settings, e updater.Event) {
+	labels := append(s.labels(), e.List)
+	g.entries.WithLabelValues(labels...).Set(float64(e.Entries))
+	g.lastSuccess.WithLabelValues(labels...).Set(unix(e.Updated))
+	g.nextDue.WithLabelValues(labels...).Set(unix(e.Due))
+}
+
+// forget takes the gauges of a list down.
+func (g gauges) forget(s settings, list string) {
+	for _, gauge := range []*prometheus.GaugeVec{g.entries, g.lastSuccess, g.nextDue} {
+		gauge.DeleteLabelValues(append(s.labels(), list)...)
+	}
+}
+
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
 
 // blockMetrics counts for one server block. The counters of a server are looked
 // up by their labels once, not for each query. The zero value is ready to use;

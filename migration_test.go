@@ -121,7 +121,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	if len(first.Versions) != 2 {
 		t.Errorf("Expected the states of the two other lists, got %x", first.Versions)
 	}
-	if got := lines.about("starts anew"); len(got) == 0 || !strings.Contains(got[0], "mw-4b") {
+	if got := lines.about("came by the other version"); len(got) == 0 || !strings.Contains(got[0], "mw-4b") {
 		t.Errorf("Expected a line about mw-4b, got %q", got)
 	}
 }
@@ -215,7 +215,7 @@ func TestTwoBlocksOfTwoProtocolsAreRefused(t *testing.T) {
 	both := w.corefile()
 	w.db, w.protocol = t.TempDir(), protocol.Version4
 	both += strings.Replace(w.corefile(), ".:0", "example.com:0", 1)
-	if err := caddy.ValidateAndExecuteDirectives(input(both), nil, true); err == nil || !strings.Contains(err.Error(), "make protocol, mode") {
+	if err := caddy.ValidateAndExecuteDirectives(input(both), nil, true); err == nil || !strings.Contains(err.Error(), "protocol, mode, lists") {
 		t.Errorf("Expected to be refused, got %v", err)
 	}
 }

@@ -80,7 +80,7 @@ func rootOf(block caddyfile.ServerBlock) string {
 // endpoint may be ""; lists nil are the default ones.
 func OpenFolder(dir, endpoint string, v protocol.Version, key string, lists []string) (*Offline, error) {
 	cfg := config{zones: []string{"."}, online: true}
-	cfg.settings = settings{db: dir, endpoint: endpoint, protocol: v, key: key, lists: defaultLists}
+	cfg.settings, cfg.secret = settings{db: dir, endpoint: endpoint, protocol: v, key: key, lists: defaultLists}, key
 	if lists != nil {
 		cfg.lists = strings.Join(lists, " ")
 	}
@@ -103,7 +103,7 @@ func newOffline(cfg config) (o *Offline, err error) {
 		return o, nil
 	}
 	database := new(lookup.Database)
-	client, err := cfg.client(database, nil)
+	client, err := cfg.client(cfg.secret, database, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func newOffline(cfg config) (o *Offline, err error) {
 
 // readFolder publishes the lists of the folder and returns its schedule.
 func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, error) {
-	store, err := updater.OpenStore(o.settings.db, o.settings.origin())
+	store, err := updater.OpenStore(o.settings.db, o.settings.origin(o.Key()))
 	if err != nil {
 		return nil, err
 	}
@@ -176,13 +176,13 @@ func (o *Offline) Endpoint() string {
 }
 
 // Origin says where lists in the folder come from.
-func (o *Offline) Origin() updater.Origin { return o.settings.origin() }
+func (o *Offline) Origin() updater.Origin { return o.settings.origin(o.Key()) }
 
 // Protocol returns the version of the protocol that the server is asked by.
 func (o *Offline) Protocol() protocol.Version { return o.settings.protocol }
 
 // Key returns the API key, or "".
-func (o *Offline) Key() string { return o.settings.key }
+func (o *Offline) Key() string { return o.plugin.secret }
 
 // Lists returns the names of the lists that are kept.
 func (o *Offline) Lists() []string { return o.settings.stored() }
@@ -228,7 +228,7 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 // itself in the same way. A nil transport is the network. Close it when it is no
 // longer needed.
 func (o *Offline) Client(transport http.RoundTripper) (protocol.Client, error) {
-	return o.settings.client(new(lookup.Database), transport)
+	return o.settings.client(o.Key(), new(lookup.Database), transport)
 }
 
 // Checks reports whether names of the host are for this server block to check:

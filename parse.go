@@ -34,7 +34,8 @@ type config struct {
 	tests          lookup.Names   // always treated as confirmed, with all names below
 
 	settings
-	online bool // there is a server to ask
+	secret string // the key in settings, or what was in keyFile when the Corefile was read
+	online bool   // there is a server to ask
 }
 
 const (
@@ -137,10 +138,11 @@ func (p *parser) property(word string, args []string) error {
 
 // finish fills in what the stanza leaves out and checks the whole.
 func (p *parser) finish() error {
-	if p.key == "" {
+	if p.secret == "" {
 		p.key = os.Getenv(keyVariable)
+		p.secret = p.key
 	}
-	p.online = p.key != "" || p.endpoint != ""
+	p.online = p.secret != "" || p.endpoint != ""
 	p.google = p.endpoint == "" || p.endpoint == protocol.DefaultEndpoint
 	p.tests = lookup.NewNames(p.testNames)
 	blocks := slices.ContainsFunc(p.own, func(f ownFile) bool { return !f.allow })
@@ -158,7 +160,7 @@ func (p *parser) finish() error {
 	if p.settings.protocol == protocol.Version4 && p.mode != lookup.Local {
 		return p.Err("mode realtime and mode nostorage need protocol v5: leave out one of the two lines")
 	}
-	if _, err := p.client(new(lookup.Database), nil); err != nil {
+	if _, err := p.client(p.secret, new(lookup.Database), nil); err != nil {
 		return p.Errf("%v", err)
 	}
 	return nil

@@ -2,7 +2,6 @@ package safebrowsing
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,26 +21,22 @@ func (p *parser) apiKey(args []string) error {
 	if p.key = args[0]; p.key == "" {
 		return errors.New("the key is empty")
 	}
+	p.secret = p.key
 	return nil
 }
 
-func (p *parser) apiKeyFile(args []string) error {
+func (p *parser) apiKeyFile(args []string) (err error) {
 	if p.given["api_key"] {
 		return errors.New("there is an api_key already: keep one of the two")
 	}
-	raw, err := os.ReadFile(p.path(args[0]))
-	if err != nil {
-		return err
-	}
-	if p.key = strings.TrimSpace(string(raw)); p.key == "" {
-		return errors.New("the file is empty")
-	}
-	return nil
+	p.keyFile = p.path(args[0])
+	p.secret, err = readKey(p.keyFile)
+	return err
 }
 
 func (p *parser) endpointURL(args []string) error {
 	p.endpoint = strings.TrimSuffix(args[0], "/")
-	_, err := protocol.NewV5(p.clientConfig(nil))
+	_, err := protocol.NewV5(p.clientConfig(p.secret, nil))
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func readme(t *testing.T) string {
@@ -71,10 +72,10 @@ func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
 	blockedTotal.WithLabelValues("s", "", "l")
 	requestsTotal.WithLabelValues("fetch", "success")
 	requestDuration.WithLabelValues("fetch")
-	for _, g := range []*prometheus.GaugeVec{listEntries, listLastSuccess, listNextDue} {
-		g.WithLabelValues("l")
-	}
-	defer forget("l")
+	listGauges.set(settings{}, updater.Event{List: "l"})
+	searchNotBefore.WithLabelValues(settings{}.labels()...)
+	defer listGauges.forget(settings{}, "l")
+	defer searchNotBefore.DeleteLabelValues(settings{}.labels()...)
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)

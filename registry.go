@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -32,6 +33,8 @@ func (e edge) schedule(id identity, store *updater.Store, report func(updater.Ev
 		schedule.Succeed(other, last, id.protocol == protocol.Version5)
 	case last != nil:
 		schedule.Follow(last)
+	default:
+		schedule.Borrow(e.kin(id))
 	}
 	if e.schedules != nil {
 		e.schedules[id] = schedule
@@ -39,9 +42,21 @@ func (e edge) schedule(id identity, store *updater.Store, report func(updater.Ev
 	return schedule
 }
 
+// kin returns a schedule of the same server and protocol, but with another key,
+// that has lists; or nil.
+func (e edge) kin(id identity) *updater.Schedule {
+	for other, schedule := range e.schedules {
+		if other.address == id.address && other.protocol == id.protocol && !schedule.Over() {
+			return schedule
+		}
+	}
+	return nil
+}
+
 // registry holds the engines of this process.
 type registry struct {
-	edge edge
+	edge    edge
+	waiting atomic.Int32 // engines that are not ready yet; read without mu
 
 	mu       sync.Mutex
 	engines  map[settings]*shared
@@ -85,11 +100,13 @@ func (r *registry) acquire(holder *SafeBrowsing, generation uint64) error {
 	s := holder.settings
 	e := r.engines[s]
 	if e == nil {
-		made, err := newEngine(s, r.edge)
+		r.waiting.Add(1)
+		made, err := newEngine(s, holder.secret, r.edge, func() { r.waiting.Add(-1) })
 		if err != nil {
+			r.waiting.Add(-1)
 			return errors.Join(fmt.Errorf("starting: %w", err), closeOwn(files))
 		}
-		made.start()
+		made.start(holder.secret)
 		e = &shared{engine: made}
 		r.engines[s] = e
 	}
@@ -126,17 +143,9 @@ func (r *registry) sweep(generation uint64) {
 	}
 }
 
-// ready reports whether all engines are.
-func (r *registry) ready() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.engines {
-		if !e.ready.Load() {
-			return false
-		}
-	}
-	return true
-}
+// ready reports whether all engines are. It never waits: a reload, an update or a
+// slow disk may hold mu for seconds.
+func (r *registry) ready() bool { return r.waiting.Load() == 0 }
 
 func (r *registry) drop(holder *SafeBrowsing) {
 	h, ok := r.holdings[holder]
@@ -155,10 +164,12 @@ func (r *registry) drop(holder *SafeBrowsing) {
 	}
 	delete(r.engines, e.settings)
 	e.stop()
+	e.becomeReady() // nobody waits for it any more
 	if id := e.settings.identity(); r.edge.schedules[id] == e.schedule {
-		// Whoever comes next follows the engine that goes on, if there is one: this
-		// one was dropped in a reload that failed.
-		if next := r.of(id.inOtherVersion()); next == nil || !next.schedule.Follows(e.schedule) { // else that one does, when it has them
+		// This engine was dropped by a failed reload, or is the last of its identity.
+		// Point successors at the engine that goes on. If that one still has to take
+		// over the lists, it forgets them itself.
+		if !r.followed(e.schedule) {
 			e.schedule.ForgetLists()
 		}
 		if next := r.of(id); next != nil {
@@ -166,10 +177,24 @@ func (r *registry) drop(holder *SafeBrowsing) {
 		}
 	}
 	for _, list := range e.settings.stored() {
-		if !r.keeps(list) {
-			forget(list)
+		if !r.keeps(e.settings, list) {
+			listGauges.forget(e.settings, list)
 		}
 	}
+	if !r.keeps(e.settings, "") {
+		searchNotBefore.DeleteLabelValues(e.settings.labels()...)
+	}
+}
+
+// followed reports whether the schedule of an engine still has to take over the
+// lists of this one. The caller holds mu.
+func (r *registry) followed(schedule *updater.Schedule) bool {
+	for _, e := range r.engines {
+		if e.schedule.Follows(schedule) {
+			return true
+		}
+	}
+	return false
 }
 
 // of returns an engine of the identity, or nil. The caller holds mu.
@@ -182,10 +207,11 @@ func (r *registry) of(id identity) *shared {
 	return nil
 }
 
-// keeps reports whether an engine keeps the list. The caller holds mu.
-func (r *registry) keeps(list string) bool {
-	for s := range r.engines {
-		if slices.Contains(s.stored(), list) {
+// keeps reports whether an engine whose metrics have the labels of s keeps the list,
+// or for "" whether there is one. The caller holds mu.
+func (r *registry) keeps(s settings, list string) bool {
+	for other := range r.engines {
+		if slices.Equal(other.labels(), s.labels()) && (list == "" || slices.Contains(other.stored(), list)) {
 			return true
 		}
 	}

@@ -15,39 +15,62 @@ const pluginName = "safebrowsing"
 
 var log = clog.NewWithPlugin(pluginName)
 
-// reporter turns the events of an engine into log lines and metrics. It is safe
-// for concurrent use.
+// reporter turns the events of an engine into log lines and metrics: one line when
+// a state begins and one when it ends. It is safe for concurrent use.
 type reporter struct {
 	settings settings
-	ready    func() // called when nothing more is to be waited for
+	schedule *updater.Schedule // set before the first event but those of the disk
+	ready    func()            // called when nothing more is to be waited for
 
 	mu           sync.Mutex
-	searchesFail bool // guarded by mu
+	started      bool                     // the line of the start has been written
+	lists        map[string]updater.Event // as told of last
+	unsaved      map[string]bool          // what could not be saved, by the list; "" is the schedule
+	fetchTrouble string                   // why lists are not updated, as logged; "": they are
+	troubleSince time.Time
+	searching    searchState
 }
 
-func newReporter(s settings, ready func()) *reporter { return &reporter{settings: s, ready: ready} }
+// searchState is how confirmations are doing, as it has been logged.
+type searchState uint8
+
+const (
+	searchesWork searchState = iota
+	searchesFail
+	searchesPaused
+)
+
+func newReporter(s settings, ready func()) *reporter {
+	return &reporter{settings: s, ready: ready, lists: make(map[string]updater.Event), unsaved: make(map[string]bool)}
+}
 
 // report implements what updater.Config.Report asks for.
 func (r *reporter) report(e updater.Event) {
 	r.measure(e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch e.Kind {
 	case updater.Loaded:
-		log.Infof("List %s is in force with %d entries from disk, last updated %s", e.List, e.Entries, moment(e.Updated))
+		r.loaded(e)
 	case updater.LoadFailed:
-		log.Errorf("Damaged or unreadable, to be fetched again: %v", e.Err)
+		log.Errorf("Cannot read what was saved; fetching it again: %v", e.Err)
 	case updater.StartsAnew:
-		log.Infof("List %s came by the other version of the protocol and starts anew: it is in force until it has been fetched in full", e.List)
+		log.Infof("List %s came by the other version of the protocol. It stays in force until it has been fetched in full", e.List)
 	case updater.LockBusy:
-		log.Warningf("Folder %s is in use by another process or by settings that are being replaced: its lists are in force here, but no updates are fetched until it is free", r.settings.db)
+		r.start(e.Kind)
 		r.ready()
+	case updater.Started:
+		r.start(e.Kind)
 	case updater.Fetched:
 		r.fetched(e)
 	case updater.ListUpdated:
-		log.Infof("List %s is updated to %d entries, next due %s", e.List, e.Entries, moment(e.Due))
+		log.Infof("List %s now has %s, next update not before %s", e.List, entries(e.Entries), moment(e.Due))
 	case updater.ListRejected:
-		log.Errorf("Update of list %s is rejected, the %d entries before stay in force; it is fetched again in full, not before %s: %v", e.List, e.Entries, moment(e.Due), e.Err)
+		log.Errorf("Update of list %s rejected: %v. The %s before stay in force. It is fetched again in full, not before %s", e.List, e.Err, entries(e.Entries), moment(e.Due))
 	case updater.StoreFailed:
-		log.Errorf("Goes on without the disk, at a start not before half an hour has passed (name a folder that can be written with db, or set db off): %v", e.Err)
+		r.storeFailed(e)
+	case updater.Stored:
+		r.stored(e.List)
 	case updater.WokeUp:
 		log.Info("Woke up from a suspend")
 	case updater.FirstContact:
@@ -57,25 +80,75 @@ func (r *reporter) report(e updater.Event) {
 	}
 }
 
-// fetched tells of a request for lists. Failures are rare lines by themselves:
-// the back-off sees to that.
-func (r *reporter) fetched(e updater.Event) {
-	if e.Err != nil {
-		log.Errorf("Lists %s are not updated, what is held stays in force, next try not before %s%s: %v", e.List, moment(e.Due), hint(e.Err), e.Err)
+// loaded tells of a list that another process has fetched. Those of the start are
+// in its line.
+func (r *reporter) loaded(e updater.Event) {
+	if r.started {
+		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, entries(e.Entries), r.settings.db, moment(e.Updated))
 	}
 }
 
-// searched tells when confirmations begin to fail and when they work again, not
-// of each one.
+// fetched tells when lists stop being updated and when they are again. A retry that
+// fails in the same way is no news.
+func (r *reporter) fetched(e updater.Event) {
+	if e.Err == nil {
+		if r.fetchTrouble != "" {
+			log.Infof("Lists are updated again, after trouble since %s", moment(r.troubleSince))
+		}
+		r.fetchTrouble = ""
+		return
+	}
+	kind := outcomeOf(e.Err)
+	if status, ok := errors.AsType[*updater.StatusError](e.Err); ok {
+		kind = status.Error()
+	}
+	if kind == r.fetchTrouble {
+		log.Debugf("Lists %s are still not updated, next try not before %s: %v", e.List, moment(e.Due), e.Err)
+		return
+	}
+	if r.fetchTrouble == "" {
+		r.troubleSince = time.Now()
+	}
+	r.fetchTrouble = kind
+	log.Errorf("Cannot update lists %s: %v. What is in force stays in force. Next try not before %s%s", e.List, e.Err, moment(e.Due), hint(e.Err))
+}
+
+// storeFailed and stored tell when the folder cannot be written any more and when
+// it can again.
+func (r *reporter) storeFailed(e updater.Event) {
+	if len(r.unsaved) == 0 {
+		log.Errorf("Cannot write to db %s: %v. Lists are in memory only and are fetched again at each start. "+
+			"Make the directory writable, or set db to one that is (in a container a volume), or to off", r.settings.db, e.Err)
+	}
+	r.unsaved[e.List] = true
+}
+
+func (r *reporter) stored(list string) {
+	if !r.unsaved[list] {
+		return
+	}
+	if delete(r.unsaved, list); len(r.unsaved) == 0 {
+		log.Infof("db %s can be written again", r.settings.db)
+	}
+}
+
+// searched tells when confirmations begin to fail, when they pause, and when they
+// work again, not of each one.
 func (r *reporter) searched(err error) {
-	r.mu.Lock()
-	changed := r.searchesFail != (err != nil)
-	r.searchesFail = err != nil
-	r.mu.Unlock()
+	hold := r.schedule.SearchHold()
+	paused := hold.Active(time.Now())
+	was := r.searching
 	switch {
-	case changed && err != nil:
-		log.Warningf("Confirmations fail, suspected names pass until they work again%s: %v", hint(err), err)
-	case changed:
+	case paused && err == nil && was == searchesPaused, // one minimum wait after the other
+		err != nil && !paused && was != searchesWork:
+	case paused && was != searchesPaused:
+		r.searching = searchesPaused
+		log.Warningf("Confirmations are paused until %s (%s). Suspected names pass until they work again%s", moment(hold.Until), why(hold), hint(err))
+	case err != nil && !paused:
+		r.searching = searchesFail
+		log.Warningf("A confirmation failed: %v. Suspected names pass until confirmations work again%s", err, hint(err))
+	case err == nil && was != searchesWork:
+		r.searching = searchesWork
 		log.Info("Confirmations work again")
 	}
 }
@@ -88,10 +161,12 @@ func hint(err error) string {
 		return ""
 	}
 	switch status.Code {
-	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		return " (is the API key right, and is the Safe Browsing API enabled for it?)"
+	case http.StatusBadRequest, http.StatusNotFound:
+		return ". Check the API key and the names in lists"
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return ". Check the API key, and that the Safe Browsing API is enabled for it; a new key is tried within a minute"
 	case http.StatusTooManyRequests:
-		return " (the quota of the API key is used up)"
+		return ". The quota of the API key is used up"
 	}
 	return ""
 }
@@ -102,11 +177,19 @@ func (r *reporter) measure(e updater.Event) {
 		r.request("fetch", e)
 	case updater.Searched:
 		r.request("search", e)
-	case updater.Loaded, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting:
-		listEntries.WithLabelValues(e.List).Set(float64(e.Entries))
-		listLastSuccess.WithLabelValues(e.List).Set(unix(e.Updated))
-		listNextDue.WithLabelValues(e.List).Set(unix(e.Due))
+		r.measureSearches()
+	case updater.Started, updater.LockBusy:
+		r.measureSearches()
+	case updater.Loaded, updater.Followed, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting:
+		listGauges.set(r.settings, e)
+		r.mu.Lock()
+		r.lists[e.List] = e
+		r.mu.Unlock()
 	}
+}
+
+func (r *reporter) measureSearches() {
+	searchNotBefore.WithLabelValues(r.settings.labels()...).Set(unix(r.schedule.SearchHold().Until))
 }
 
 func (r *reporter) request(method string, e updater.Event) {
@@ -130,20 +213,6 @@ func outcomeOf(err error) string {
 		return "malformed"
 	}
 	return "unreachable"
-}
-
-// forget takes the gauges of a list down.
-func forget(list string) {
-	listEntries.DeleteLabelValues(list)
-	listLastSuccess.DeleteLabelValues(list)
-	listNextDue.DeleteLabelValues(list)
-}
-
-func unix(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return float64(t.UnixMilli()) / 1000
 }
 
 // moment prints a time for a log line.

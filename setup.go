@@ -131,10 +131,9 @@ func claim(c *caddy.Controller, cfg config) error {
 		return nil
 	}
 	i, s := instanceOf(c), cfg.settings
-	who := s.identity()
-	who.protocol = 0 // by either version
+	who := identity{address: s.address(), key: cfg.secret} // by either version of the protocol
 	if other, ok := i.identities[who]; ok && other != s {
-		return c.Errf("another server block asks %s with the same key but with other settings: make protocol, mode, lists, max_entries, db, resolver and cache of both equal", s.address())
+		return c.Errf("another server block asks %s with the same key and different settings: protocol, mode, lists, max_entries, db, resolver, cache and where the key is must be identical in both blocks", s.address())
 	}
 	i.identities[who] = s
 	if s.db == "" {

@@ -34,7 +34,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			return c.key == "K" && c.lists == defaultLists && c.ttl == time.Minute && c.confirmTimeout == 500*time.Millisecond &&
 				c.db == "/var/lib/one" && c.respond == respondNXDOMAIN && !c.unsureFails && c.online && c.zones[0] == "."
 		}},
-		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c config) bool { return c.key == "KEYINFILE" }},
+		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c config) bool { return c.secret == "KEYINFILE" && c.settings.keyFile == key && c.settings.key == "" }},
 		{"endpoint without a key", "safebrowsing {\nendpoint http://127.0.0.1:1/\n}", func(c config) bool { return c.online && c.endpoint == "http://127.0.0.1:1" }},
 		{"own lists alone", "safebrowsing {\nblock " + own + "\n}", func(c config) bool {
 			return !c.online && c.settings == (settings{}) && len(c.own) == 1 && c.own[0] == ownFile{path: own}
@@ -111,7 +111,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key \"SECRET WORD\"", "a space"},
 		{"api_key A\napi_key B", "twice"},
 		{"api_key A\napi_key_file B", "keep one of the two"},
-		{"api_key_file " + empty, "the file is empty"},
+		{"api_key_file " + empty, "empty is empty"},
 		{"api_key_file /no/such/file", "no such file"},
 		{"nonsense", `unknown property "nonsense"`},
 		{"endpoint ftp://example.org", "must be a URL such as"},
@@ -194,7 +194,7 @@ func TestWrongPlaceInTheOrderIsRefused(t *testing.T) {
 
 func TestTwoEnginesForOneKeyOrInOneFolderAreRefused(t *testing.T) {
 	with := func(key, db string, cache int) config {
-		return config{online: true, settings: settings{key: key, db: db, cache: cache}}
+		return config{online: true, secret: key, settings: settings{key: key, db: db, cache: cache}}
 	}
 	for _, tc := range []struct {
 		name         string

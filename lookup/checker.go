@@ -62,6 +62,9 @@ const (
 	NoStorage
 )
 
+// String returns the mode as the Corefile spells it.
+func (m Mode) String() string { return [...]string{"local", "realtime", "nostorage"}[m] }
+
 // Config says how a Checker works.
 type Config struct {
 	Mode     Mode

@@ -22,7 +22,7 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 			wait = max(wait, state.Lists[name].Wait)
 		}
 		state.Fetch = state.Fetch.failed(now, wait, 0)
-		state.Fetch.Asking = true
+		state.Fetch.Asking, state.Fetch.Failed = true, now
 	})
 	return a, err
 }
@@ -44,11 +44,11 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 	})
 }
 
-// failed notes that the whole fetch failed at now, with a wait that the server asked
-// for (0: none). The next update of the doubtful lists must be full.
-func (a attempt) failed(now time.Time, wait time.Duration, doubtful []string) error {
+// failed notes that the whole fetch failed at now with err, with a wait that the
+// server asked for (0: none). The next update of the doubtful lists must be full.
+func (a attempt) failed(now time.Time, wait time.Duration, doubtful []string, err error) error {
 	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), wait)
+		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), wait).because(now, err)
 		for _, name := range doubtful {
 			list := state.Lists[name]
 			list.Rejected = true
@@ -70,9 +70,9 @@ func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]L
 }
 
 // rejected is the clock of a list whose part of an answer, with the minimum wait
-// that it gave, failed its checks. r is uniform in [0, 1).
-func (c ListClock) rejected(now time.Time, wait time.Duration, r float64) ListClock {
-	c.Clock = c.failed(now, Backoff(c.Failures+1, r), wait)
+// that it gave, failed its checks with err. r is uniform in [0, 1).
+func (c ListClock) rejected(now time.Time, wait time.Duration, r float64, err error) ListClock {
+	c.Clock = c.failed(now, Backoff(c.Failures+1, r), wait).because(now, err)
 	c.Rejected, c.AtOnce = true, 0
 	return c
 }

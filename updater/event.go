@@ -9,14 +9,17 @@ type Kind uint8
 const (
 	Loaded        Kind = iota // List is in force, read from disk
 	LoadFailed                // List, or the schedule (List is ""), could not be read from disk: Err
-	LockBusy                  // another process or engine uses the folder; nothing is fetched until it lets go
+	LockBusy                  // another process or engine uses the folder and fetches; its lists are followed until it lets go
+	Followed                  // List is as the process that is followed has fetched it last
+	Started                   // what is in force at the start has been told, by Loaded and ListWaiting; Due is the first request
 	StartsAnew                // List is the predecessor's, see Origin, and in force until it has been fetched in full
 	Fetched                   // a request for lists, List names them all, has ended, with Err or without
 	ListUpdated               // List was applied
 	ListUnchanged             // List was fetched and is as it was
 	ListWaiting               // List was not fetched, or not yet: it waits until Due
 	ListRejected              // the update of List failed its checks: Err; the content held stays in force
-	StoreFailed               // List, or the schedule, could not be saved: Err
+	StoreFailed               // List, or the schedule (List is ""), could not be saved: Err
+	Stored                    // List, or the schedule, has been saved
 	WokeUp                    // a sleep overshot: the machine was suspended
 	FirstContact              // the first contact with the server has ended, however it ended
 	Searched                  // a search for full hashes has ended, with Err or without

@@ -27,7 +27,7 @@ func (u *Updater) update(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		u.saved("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(due, err)))
+		u.saved("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(due, err), err))
 	} else {
 		u.accept(results)
 		u.saved("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
@@ -44,11 +44,14 @@ func (u *Updater) update(ctx context.Context) {
 	}
 }
 
-// saved reports that something could not be saved. That is no reason to stop:
-// what is in memory is in force.
+// saved reports whether something could be saved. If not that is no reason to
+// stop: what is in memory is in force.
 func (u *Updater) saved(name string, err error) {
-	if err != nil {
+	switch {
+	case err != nil:
 		u.cfg.Report(Event{Kind: StoreFailed, List: name, Err: err})
+	case u.cfg.Store != nil:
+		u.cfg.Report(Event{Kind: Stored, List: name})
 	}
 }
 
@@ -177,7 +180,7 @@ func clocks(results []result, now time.Time, schedule *Schedule) map[string]List
 	for _, r := range results {
 		clock := schedule.list(r.list.Name)
 		if r.kind == ListRejected {
-			all[r.list.Name] = clock.rejected(now, r.wait, schedule.random())
+			all[r.list.Name] = clock.rejected(now, r.wait, schedule.random(), r.err)
 		} else {
 			all[r.list.Name] = clock.next(now, r.wait, r.kind == ListUpdated)
 		}

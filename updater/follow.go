@@ -1,10 +1,5 @@
 package updater
 
-import (
-	"maps"
-	"time"
-)
-
 // Follow makes s go on where another schedule of the same server and key stands,
 // which may still be in use: an Updater with s waits until that one's has ended.
 // It is called before s is used.
@@ -23,11 +18,15 @@ func (s *Schedule) Succeed(last, own *Schedule, continues bool) {
 	}
 }
 
+// Borrow has the lists of another schedule of the same server be in force at
+// once, with which somebody else asks. Its clocks are not this one's. It is called
+// before s is used.
+func (s *Schedule) Borrow(from *Schedule) { s.lender = from }
+
 // adopt takes over all clocks of another schedule that are later than its own.
 func (s *Schedule) adopt(last *Schedule) {
 	last.mu.Lock()
-	state := last.state
-	state.Lists = maps.Clone(state.Lists)
+	state := last.state.clone()
 	last.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,6 +74,9 @@ func (s *Schedule) remember(l List) {
 func (s *Schedule) recall(name string) (List, bool) {
 	s.mu.Lock()
 	last, succeeds, continues := s.last, s.succeeds, s.continues
+	if last == nil {
+		last = s.lender
+	}
 	s.mu.Unlock()
 	if last == nil {
 		return List{}, false
@@ -111,22 +113,11 @@ func (s *Schedule) Follows(last *Schedule) bool {
 	return s.last == last
 }
 
-// Distrust puts the first request off for half an hour: nothing is known of those
-// before, since there is no place to note them. A schedule that follows one of
-// this process knows enough.
-func (s *Schedule) Distrust() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if until := time.Now().Add(unchangedFloor); s.last == nil && until.After(s.state.Fetch.NotBefore) {
-		s.state.Fetch.NotBefore = until
-	}
-}
-
 // unfollow lets go of the schedule that was followed.
 func (s *Schedule) unfollow() {
 	s.mu.Lock()
 	last := s.last
-	s.last = nil
+	s.last, s.lender = nil, nil
 	s.mu.Unlock()
 	switch {
 	case last != nil && s.succeeds:

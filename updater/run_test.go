@@ -304,6 +304,16 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 			t.Error("the second is not told that the folder is in use, or the first is")
 		}
 		second.checkHeld("while it waits", "se-4b", 1, 2) // what the first one has saved
+		for kind, times := range map[updater.Kind]int{updater.Loaded: 1, updater.Followed: 6} {
+			told := second.reported(kind)
+			if len(told) != times {
+				t.Fatalf("%d events of kind %d, want %d", len(told), kind, times)
+			}
+			asked := server.Requests("batchGet")[4]
+			if e := told[times-1]; kind == updater.Followed && (!e.Updated.Equal(asked.Answered) || !e.Due.Equal(asked.Answered.Add(20*time.Minute))) {
+				t.Errorf("a follower says updated %s, due %s, want %s and 20 minutes later", e.Updated, e.Due, asked.Answered)
+			}
+		}
 		server.Publish("se-4b", entriesOf(3))
 		first.stop()
 		server.ClientStarted()
@@ -385,7 +395,7 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.start()
-		time.Sleep(35 * time.Minute) // an unreadable schedule calls for caution
+		time.Sleep(time.Minute)
 		r.checkHeld("after the first contact", "se-4b", 1, 2)
 		server.Publish("se-4b", entriesOf(2))
 		time.Sleep(time.Hour)
@@ -626,7 +636,7 @@ func TestWithoutListsOnlyTheScheduleIsKept(t *testing.T) {
 		if err := u.Run(ctx); err != context.DeadlineExceeded {
 			t.Errorf("Run ended with %v", err)
 		}
-		if len(events) != 1 || events[0].Kind != updater.FirstContact {
+		if len(events) != 2 || events[0].Kind != updater.Started || events[1].Kind != updater.FirstContact {
 			t.Errorf("got events %v, want that nothing is to be waited for", events)
 		}
 	})

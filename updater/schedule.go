@@ -1,8 +1,8 @@
 package updater
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -14,12 +14,20 @@ type Clock struct {
 	Failures  int           `json:"failures"`         // in a row; 0 after a success
 	Wait      time.Duration `json:"wait"`             // the server's last minimum wait
 	Asking    bool          `json:"asking,omitempty"` // a fetch is under way, of which it is not known yet whether it fails
+	Cause     string        `json:"cause,omitempty"`  // of the last failure, without the key; "": none
+	Failed    time.Time     `json:"failed,omitzero"`  // when the last failure was; zero: none
 }
 
 // failed is the clock after one more failure. A server that asks for a longer
 // wait gets it.
 func (c Clock) failed(now time.Time, wait, retryAfter time.Duration) Clock {
 	return Clock{NotBefore: now.Add(max(wait, retryAfter)), Failures: c.Failures + 1, Wait: c.Wait}
+}
+
+// because is the clock with what the failure at now was.
+func (c Clock) because(now time.Time, err error) Clock {
+	c.Cause, c.Failed = causeOf(err), now
+	return c
 }
 
 // ListClock is the clock of one list.
@@ -43,10 +51,13 @@ type Schedule struct {
 	written uint64     // number of the change that is in the file; guarded by fileMu
 
 	mu           sync.Mutex
+	asker        string // see Origin.Asker
+	askers       uint64 // counts changes of asker
 	state        scheduleState
 	changes      uint64
 	owned        bool            // the file may be written
 	last         *Schedule       // that this one follows; nil: none, or it has been caught up with
+	lender       *Schedule       // whose lists are in force until there are others; nil: nobody's
 	succeeds     bool            // last is of the predecessor: its clocks are of other requests
 	continues    bool            // see Origin
 	over         bool            // the lists have been forgotten
@@ -56,7 +67,14 @@ type Schedule struct {
 
 // scheduleState is what is on disk.
 type scheduleState struct {
-	Saved  time.Time            `json:"saved"`
+	Saved time.Time `json:"saved"`
+	Asker string    `json:"asker,omitempty"` // whose the clocks are, see Origin
+	clockSet
+	Others map[string]clockSet `json:"others,omitempty"` // of other askers, as long as they run
+}
+
+// clockSet is all clocks of one asker.
+type clockSet struct {
 	Fetch  Clock                `json:"fetch"`  // of all list updates
 	Search Clock                `json:"search"` // of full-hash searches
 	Lists  map[string]ListClock `json:"lists"`
@@ -106,7 +124,11 @@ func ReadSchedule(store *Store) (*Schedule, error) {
 }
 
 func newSchedule(store *Store) *Schedule {
-	return &Schedule{store: store, random: rand.Float64, turn: make(chan struct{}, 1), lists: make(map[string]List)}
+	s := &Schedule{store: store, random: rand.Float64, turn: make(chan struct{}, 1), lists: make(map[string]List)}
+	if store != nil {
+		s.asker = store.origin.Asker
+	}
+	return s
 }
 
 // reload reads the file again: another process or engine may have written it.
@@ -119,24 +141,65 @@ func (s *Schedule) reload(setAside bool) error {
 	state := s.state
 	var err error
 	if s.store != nil {
-		var raw []byte
-		if raw, err = s.store.readSchedule(); err == nil && raw != nil {
-			state, err = parseSchedule(raw, now)
-		}
-		if err != nil {
+		saved, readErr := s.store.readSchedule(now)
+		if err = readErr; err != nil {
 			state = scheduleState{}
 			if setAside {
 				s.store.setAside(s.store.origin.scheduleFile())
 			}
 			err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
-			state.Fetch.NotBefore = now.Add(unchangedFloor)
+			state.Fetch = Clock{NotBefore: now.Add(unchangedFloor)}.because(now, errUnreadable)
+		} else if saved != nil {
+			state = *saved
 		}
 	}
 	if state.Lists == nil {
 		state.Lists = make(map[string]ListClock)
 	}
+	state.askedBy(s.asker, now)
 	s.state = state
 	return err
+}
+
+var errUnreadable = errors.New("the saved schedule was unreadable")
+
+// look reads the file of whoever owns the folder, and reports whether it has
+// changed. What cannot be read now is looked at the next time.
+func (s *Schedule) look() (changed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.store == nil {
+		return false
+	}
+	saved, err := s.store.readSchedule(time.Now())
+	if err != nil || saved == nil || saved.Fetch.Asking || saved.Asker != s.state.Asker || saved.Saved.Equal(s.state.Saved) {
+		return false
+	}
+	if saved.Lists == nil {
+		saved.Lists = make(map[string]ListClock)
+	}
+	if !saved.Search.NotBefore.After(s.state.Search.NotBefore) { // searches are sent by followers, too
+		saved.Search = s.state.Search
+	}
+	s.state = *saved
+	return true
+}
+
+// askerNow returns a number that changes with the asker.
+func (s *Schedule) askerNow() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.askers
+}
+
+// Rekey goes on with another key, see Origin.Asker. The clocks of the old one
+// are kept for as long as they run, in case it comes back.
+func (s *Schedule) Rekey(asker string) error {
+	s.mu.Lock()
+	s.asker = asker
+	s.askers++
+	s.mu.Unlock()
+	return s.change(func(state *scheduleState) { state.askedBy(asker, time.Now()) })
 }
 
 // own reads the file again, lets this Schedule write it from now on, and does so:
@@ -144,8 +207,7 @@ func (s *Schedule) reload(setAside bool) error {
 // caller holds the lock of the store.
 func (s *Schedule) own() (loadErr, saveErr error) {
 	s.mu.Lock()
-	inMemory := s.state
-	inMemory.Lists = maps.Clone(s.state.Lists)
+	inMemory := s.state.clone()
 	s.mu.Unlock()
 	loadErr = s.reload(true)
 	s.mu.Lock()
@@ -201,12 +263,7 @@ func (s *Schedule) forward(suspended time.Duration) {
 		}
 		return t.Add(-suspended)
 	}
-	s.state.Fetch.NotBefore = earlier(s.state.Fetch.NotBefore)
-	s.state.Search.NotBefore = earlier(s.state.Search.NotBefore)
-	for name, list := range s.state.Lists {
-		list.NotBefore = earlier(list.NotBefore)
-		s.state.Lists[name] = list
-	}
+	s.state.move(earlier)
 }
 
 // list returns the clock of a list.

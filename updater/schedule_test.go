@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,8 @@ import (
 )
 
 const se = "se-4b"
+
+var errTest = errors.New("no answer in this test")
 
 // ownedSchedule returns the schedule of a folder as one that may write it, with
 // random numbers that are all r.
@@ -122,11 +126,11 @@ func TestACancelledRequestIsNoFailure(t *testing.T) {
 	})
 	inBubble(t, "one after failures", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
 		time.Sleep(15 * time.Minute)
 		must(t, begin(t, s, se).cancelled([]string{se}, time.Now()))
 		checkDue(t, s, time.Minute)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
 		checkDue(t, s, 30*time.Minute) // the second, not the third
 	})
 }
@@ -137,24 +141,24 @@ func TestFailuresBackOffAndASuccessEndsIt(t *testing.T) {
 		for failures := 1; failures <= 10; failures++ {
 			a := begin(t, s, se)
 			time.Sleep(time.Minute) // the wait begins with the failure
-			must(t, a.failed(time.Now(), 0, nil))
+			must(t, a.failed(time.Now(), 0, nil, errTest))
 			checkDue(t, s, Backoff(failures, 0))
 			time.Sleep(Backoff(failures, 0))
 		}
 		success(t, s, begin(t, s, se), time.Hour)
 		checkDue(t, s, time.Hour)
 		time.Sleep(time.Hour)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
 		checkDue(t, s, 15*time.Minute)
 	})
 	inBubble(t, "a longer wait that the server asks for", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 40*time.Hour, nil))
+		must(t, begin(t, s, se).failed(time.Now(), 40*time.Hour, nil, errTest))
 		checkDue(t, s, 40*time.Hour)
 	})
 	inBubble(t, "a shorter wait that the server asks for", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), time.Second, nil))
+		must(t, begin(t, s, se).failed(time.Now(), time.Second, nil, errTest))
 		checkDue(t, s, 15*time.Minute)
 	})
 }
@@ -219,11 +223,11 @@ func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
 
 func TestAWallClockThatWasSet(t *testing.T) {
 	saved := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	raw, err := encodeSchedule(scheduleState{
+	raw, err := encodeSchedule(scheduleState{clockSet: clockSet{
 		Fetch:  Clock{NotBefore: saved.Add(time.Hour), Failures: 1},
 		Search: Clock{NotBefore: saved.Add(2 * time.Hour), Failures: 2},
 		Lists:  map[string]ListClock{se: {Clock: Clock{NotBefore: saved.Add(3 * time.Hour)}}},
-	}, saved)
+	}}, saved)
 	must(t, err)
 	for name, test := range map[string]struct{ by, rest time.Duration }{
 		"not at all":          {0, time.Hour},
@@ -269,7 +273,7 @@ func TestAFileFromTheFutureDoesNotLockTheServerOut(t *testing.T) {
 
 func read(t *testing.T, s *Schedule) []byte {
 	t.Helper()
-	raw, err := s.store.readSchedule()
+	raw, err := os.ReadFile(filepath.Join(s.store.dir, s.store.origin.scheduleFile()))
 	must(t, err)
 	return raw
 }
@@ -324,7 +328,7 @@ func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
 func TestWithoutStoreTheScheduleLivesInMemory(t *testing.T) {
 	s, err := NewSchedule(nil)
 	must(t, err)
-	must(t, begin(t, s, se).failed(time.Now(), 0, nil))
+	must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
 	if s.dueNow([]string{se}, time.Now()) != nil {
 		t.Error("due after a failure")
 	}
@@ -339,7 +343,7 @@ func TestAClockThatIsSetForwardDoesNotCutAWaitOverTheNextRestart(t *testing.T) {
 	now := time.Now()
 	behind := time.Now().Add(-3 * time.Hour).Round(0) // the wall clock when the wait was set
 	set := behind.Add(5 * time.Hour)                  // as the wall showed it
-	state := scheduleState{Fetch: Clock{NotBefore: now.Add(5 * time.Hour)}}
+	state := scheduleState{clockSet: clockSet{Fetch: Clock{NotBefore: now.Add(5 * time.Hour)}}}
 	if set.Equal(state.Fetch.NotBefore.Round(0)) {
 		t.Fatal("the clock was not behind")
 	}
@@ -414,8 +418,7 @@ func TestAScheduleThatFollowsGoesOnWhereTheLastOneStands(t *testing.T) {
 		second := ownedSchedule(t, t.TempDir(), 0)
 		second.Follow(first)
 		wantDueIn(t, second, 6*time.Hour)
-		second.Distrust() // it knows enough
-		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour, nil))
+		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour, nil, errTest))
 		if !second.catchUp() {
 			t.Error("there was nothing to catch up with")
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"time"
 )
 
@@ -19,20 +18,14 @@ type savedSchedule struct {
 // as it is now: in memory they follow the monotonic clock, and the wall clock may
 // have been set since.
 func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
-	onWall := func(t time.Time) time.Time {
+	state = state.clone()
+	state.Saved = now.Round(0)
+	state.move(func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
 		}
 		return now.Round(0).Add(t.Sub(now))
-	}
-	state.Saved = now.Round(0)
-	state.Fetch.NotBefore = onWall(state.Fetch.NotBefore)
-	state.Search.NotBefore = onWall(state.Search.NotBefore)
-	state.Lists = maps.Clone(state.Lists)
-	for name, list := range state.Lists {
-		list.NotBefore = onWall(list.NotBefore)
-		state.Lists[name] = list
-	}
+	})
 	raw, err := json.Marshal(state)
 	if err != nil {
 		return nil, err
@@ -60,17 +53,11 @@ func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
 	if now.Before(state.Saved) {
 		from = state.Saved
 	}
-	move := func(t time.Time) time.Time {
+	state.move(func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
 		}
 		return now.Add(t.Sub(from))
-	}
-	state.Fetch.NotBefore = move(state.Fetch.NotBefore)
-	state.Search.NotBefore = move(state.Search.NotBefore)
-	for name, list := range state.Lists {
-		list.NotBefore = move(list.NotBefore)
-		state.Lists[name] = list
-	}
+	})
 	return state, nil
 }

@@ -55,7 +55,11 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	if wait := p.schedule.searchWait(now); wait > 0 {
 		return lookup.Answer{}, fmt.Errorf("%w: %s left", lookup.ErrBackoff, wait.Round(time.Second))
 	}
+	asker := p.schedule.askerNow()
 	answer, err := p.searcher.Search(ctx, prefixes)
+	if p.schedule.askerNow() != asker { // its clock is not that of the new one
+		return answer, err
+	}
 	if errors.Is(err, context.Canceled) { // shutting down: no failure, but there may have been a wait
 		saveErr := p.schedule.searchCut(time.Now())
 		if saveErr != nil {
@@ -85,7 +89,7 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, err er
 		clock := &state.Search
 		if err == nil {
 			if !together {
-				clock.Failures = 0
+				clock.Failures, clock.Cause, clock.Failed = 0, "", time.Time{}
 			}
 			if clock.Wait = wait; wait > 0 && now.Add(wait).After(clock.NotBefore) {
 				clock.NotBefore = now.Add(wait)
@@ -96,6 +100,7 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, err er
 			clock.Failures++
 			s.searchFailed = now
 		}
+		*clock = clock.because(now, err)
 		backoff := max(p.backoff(clock.Failures, refused(err), s.random()), retryAfter(err), wait)
 		if until := now.Add(backoff); until.After(clock.NotBefore) && (!together || refused(err) || wait > 0) {
 			clock.NotBefore = until

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -32,6 +33,7 @@ type Store struct {
 	origin Origin
 	lock   *flock.Flock
 	seen   map[string]time.Time // modification times of lists when changed looked
+	spared atomic.Bool          // there is a schedule in a spare folder
 }
 
 const (
@@ -56,6 +58,8 @@ type Origin struct {
 	Continues bool
 	// Schedule is the name of the file of the schedule; zero: "schedule.json".
 	Schedule string
+	// Asker tells keys apart, see the function of that name; zero: all are one.
+	Asker string
 }
 
 func (o Origin) scheduleFile() string { return cmp.Or(o.Schedule, "schedule.json") }
@@ -72,12 +76,15 @@ func (l List) takenOver(continues bool) List {
 	return l
 }
 
-// OpenStore opens the folder, which is made if it does not exist.
+// OpenStore opens the folder, which is made if it does not exist. With an error
+// there is a Store, too: nothing can be saved in its folder, so that the schedule
+// is saved in the spare folder.
 func OpenStore(dir string, origin Origin) (*Store, error) {
+	s := &Store{dir: dir, origin: origin, lock: flock.New(filepath.Join(dir, lockFile)), seen: make(map[string]time.Time)}
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("making the folder %s for lists: %w", dir, err)
+		return s, fmt.Errorf("making the folder %s for lists: %w", dir, err)
 	}
-	return &Store{dir: dir, origin: origin, lock: flock.New(filepath.Join(dir, lockFile)), seen: make(map[string]time.Time)}, nil
+	return s, nil
 }
 
 // ErrDamaged says that a file is not what was once written.
@@ -233,22 +240,6 @@ func readBytes(r io.Reader) ([]byte, error) {
 	b := make([]byte, n)
 	_, err := io.ReadFull(r, b)
 	return b, err
-}
-
-// readSchedule returns what writeSchedule wrote, or nil if it never did.
-func (s *Store) readSchedule() ([]byte, error) {
-	raw, err := os.ReadFile(filepath.Join(s.dir, s.origin.scheduleFile()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return raw, err
-}
-
-func (s *Store) writeSchedule(raw []byte) error {
-	return s.replace(s.origin.scheduleFile(), func(w io.Writer) error {
-		_, err := w.Write(raw)
-		return err
-	})
 }
 
 // changed reports whether a file of the lists has changed since it was asked last.

@@ -216,11 +216,11 @@ func TestAFolderThatCannotBeUsedGivesErrors(t *testing.T) {
 	}
 	s.clean()
 	schedule, err := NewSchedule(s)
-	if err == nil {
-		t.Error("a schedule was read")
+	if err != nil {
+		t.Errorf("where no schedule can be there is none: %v", err)
 	}
-	if loadErr, saveErr := schedule.own(); loadErr == nil || saveErr == nil {
-		t.Errorf("a schedule was read or written: %v, %v", loadErr, saveErr)
+	if loadErr, saveErr := schedule.own(); loadErr != nil || saveErr == nil {
+		t.Errorf("reading and writing ended with %v, %v", loadErr, saveErr)
 	}
 	a, err := schedule.begin([]string{"se-4b"}, time.Now())
 	if err == nil {

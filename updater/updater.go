@@ -134,8 +134,11 @@ func (u *Updater) report(kind Kind, name string, err error) {
 	if l := u.lists[name]; l.held() {
 		entries = l.Set.Len()
 	}
-	clock := u.cfg.Schedule.list(name)
-	u.cfg.Report(Event{Kind: kind, List: name, Err: err, Entries: entries, Updated: clock.Updated, Due: u.cfg.Schedule.due([]string{name})})
+	updated := time.Time{} // of what is held: the clock may be of a list that is not there any more
+	if u.lists[name].held() {
+		updated = u.cfg.Schedule.list(name).Updated
+	}
+	u.cfg.Report(Event{Kind: kind, List: name, Err: err, Entries: entries, Updated: updated, Due: u.cfg.Schedule.due([]string{name})})
 }
 
 // Run fetches the lists whenever they are due, until ctx ends, and returns its
@@ -148,21 +151,20 @@ func (u *Updater) Run(ctx context.Context) error {
 	}
 	defer u.release()
 	if len(u.cfg.Lists) == 0 {
+		u.cfg.Report(Event{Kind: Started})
 		u.cfg.Report(Event{Kind: FirstContact})
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	contact := time.Now().Add(u.cfg.FirstContact())
+	u.cfg.Report(Event{Kind: Started, Due: latest(contact, u.cfg.Schedule.due(u.cfg.Lists))})
 	for first := true; ; {
 		due := u.cfg.Schedule.due(u.cfg.Lists)
 		if first && due.After(contact) && ctx.Err() == nil { // nothing more is to be waited for: it may take a day
 			u.cfg.Report(Event{Kind: FirstContact})
 			first = false
 		}
-		if contact.After(due) {
-			due = contact
-		}
-		woke, err := u.sleepUntil(ctx, due)
+		woke, err := u.sleepUntil(ctx, latest(due, contact))
 		if err != nil {
 			return err
 		}
@@ -177,6 +179,13 @@ func (u *Updater) Run(ctx context.Context) error {
 			first = false
 		}
 	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // lockRetry is how often a busy folder is tried again.
@@ -204,9 +213,7 @@ func (u *Updater) acquire(ctx context.Context) error {
 		if loadErr != nil {
 			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
 		}
-		if u.saved("", saveErr); saveErr != nil {
-			schedule.Distrust()
-		}
+		u.saved("", saveErr)
 	}
 	if stale {
 		u.Load()
@@ -232,8 +239,9 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 		}
 		if tries == 0 {
 			u.cfg.Report(Event{Kind: LockBusy})
-		} else if tries%lookEvery == 0 && store.changed(u.cfg.Lists) {
-			u.Load()
+		}
+		if tries%lookEvery == 0 {
+			u.follow()
 		}
 		waited = true
 		if err := sleep(ctx, lockRetry); err != nil {
@@ -245,6 +253,20 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 // lookEvery is how many tries to take the lock lie between looks at the lists of
 // the process that has it.
 const lookEvery = 30
+
+// follow takes over what the process that has the folder has done since the last
+// look. It saves its lists before its schedule.
+func (u *Updater) follow() {
+	if !u.cfg.Schedule.look() {
+		return
+	}
+	if u.cfg.Store.changed(u.cfg.Lists) {
+		u.Load()
+	}
+	for _, name := range u.cfg.Lists {
+		u.report(Followed, name, nil)
+	}
+}
 
 func (u *Updater) release() {
 	u.cfg.Schedule.disown()

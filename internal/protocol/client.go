@@ -56,6 +56,8 @@ type Client interface {
 	lookup.Searcher
 	// Lists returns the lists that the server offers.
 	Lists(ctx context.Context) ([]ListInfo, error)
+	// SetKey has requests from now on carry another API key.
+	SetKey(key string) error
 	// Close ends idle connections.
 	Close()
 }
@@ -88,9 +90,14 @@ const (
 // caller sends requests and reads answers, in whichever version of the protocol.
 type caller struct {
 	cfg  Config
+	keys atomic.Pointer[keys]
 	base *url.URL
 	http *http.Client
 }
+
+// keys are the API key in use, and the one before, which answers may still quote.
+// "": none.
+type keys struct{ current, last string }
 
 // newCaller returns an error that says what is wrong with the configuration,
 // without the key in it.
@@ -99,10 +106,8 @@ func newCaller(cfg Config) (*caller, error) {
 	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Hostname() == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
 	}
-	for _, c := range []byte(cfg.Key) {
-		if c <= ' ' || c >= 0x7f {
-			return nil, errors.New("the API key holds a space or another character that no key has")
-		}
+	if err := checkKey(cfg.Key); err != nil {
+		return nil, err
 	}
 	if cfg.UserAgent == "" {
 		return nil, errors.New("a client needs a user agent")
@@ -110,12 +115,33 @@ func newCaller(cfg Config) (*caller, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = transport(cfg.Resolvers)
 	}
-	return &caller{cfg: cfg, base: base, http: &http.Client{
+	c := &caller{cfg: cfg, base: base, http: &http.Client{
 		Transport: cfg.Transport,
 		// A redirect could carry the key elsewhere: it is an answer like any
 		// other whose status is not 200.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	}}
+	c.keys.Store(&keys{current: cfg.Key})
+	return c, nil
+}
+
+// checkKey refuses what cannot be in a header.
+func checkKey(key string) error {
+	for _, c := range []byte(key) {
+		if c <= ' ' || c >= 0x7f {
+			return errors.New("the API key holds a space or another character that no key has")
+		}
+	}
+	return nil
+}
+
+// SetKey implements Client.
+func (c *caller) SetKey(key string) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	c.keys.Store(&keys{current: key, last: c.keys.Load().current})
+	return nil
 }
 
 // Close implements Client.
@@ -192,8 +218,8 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 	if body != nil {
 		r.Header.Set("Content-Type", "application/x-protobuf")
 	}
-	if c.cfg.Key != "" {
-		r.Header.Set("X-Goog-Api-Key", c.cfg.Key)
+	if key := c.keys.Load().current; key != "" {
+		r.Header.Set("X-Goog-Api-Key", key)
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
@@ -224,13 +250,16 @@ func withoutURL(err error) error {
 	return err
 }
 
-// withoutKey takes the key out of a text, plain and as %q writes it.
+// withoutKey takes the keys out of a text, plain and as %q writes them.
 func (c *caller) withoutKey(text string) string {
-	if c.cfg.Key == "" {
-		return text
+	known := c.keys.Load()
+	for _, key := range []string{known.current, known.last} {
+		if key != "" {
+			quoted := strconv.Quote(key)
+			text = strings.NewReplacer(key, "(the key)", quoted[1:len(quoted)-1], "(the key)").Replace(text)
+		}
 	}
-	quoted := strconv.Quote(c.cfg.Key)
-	return strings.NewReplacer(c.cfg.Key, "(the key)", quoted[1:len(quoted)-1], "(the key)").Replace(text)
+	return text
 }
 
 // hideKey takes the key out of *err, if that is an error: the server knows the

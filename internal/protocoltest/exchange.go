@@ -13,6 +13,7 @@ import (
 type exchange struct {
 	server *Server
 	query  query
+	key    string // that the client asked with
 	reply  reply
 	note   *Request
 	life   int  // of the client that asked, see referee.life
@@ -31,7 +32,7 @@ const (
 
 // begin notes a request that has just arrived, has it judged, and makes its reply.
 func (s *Server) begin(r *http.Request) *exchange {
-	x := &exchange{server: s, query: parseQuery(r)}
+	x := &exchange{server: s, query: parseQuery(r), key: r.Header.Get("X-Goog-Api-Key")}
 	now := time.Now()
 	s.locked(func() {
 		if x.query.method == methodFind {
@@ -39,6 +40,7 @@ func (s *Server) begin(r *http.Request) *exchange {
 		}
 		x.note = newRequest(&x.query, now, r.UserAgent())
 		s.requests = append(s.requests, x.note)
+		s.referee.as(x.key)
 		s.referee.judgeForm(&x.query, r, s.key)
 		s.referee.judge(&x.query, now, s.owners)
 		x.life = s.referee.life
@@ -105,6 +107,7 @@ func (x *exchange) end(how outcome) {
 		if at.IsZero() {
 			at = time.Now()
 		}
+		x.server.referee.as(x.key)
 		x.server.referee.learn(x, how, at)
 	})
 }

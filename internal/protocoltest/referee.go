@@ -20,6 +20,9 @@ type referee struct {
 	before   backoffs // as they were before the last failure, for undoFailure
 	lenient  bool     // the back-off of hashes.search is not judged
 
+	key    string            // that is asked with; see as
+	others map[string]clocks // by the keys that were asked with before
+
 	fetching  int       // requests of threatListUpdates.fetch under way
 	fetchWait time.Time // no such request before, by the minimum wait
 	findWait  time.Time // likewise for fullHashes.find
@@ -102,7 +105,7 @@ func (r *referee) clientStarted() {
 }
 
 func (r *referee) clientLostState() {
-	r.backoffs = backoffs{}
+	r.backoffs, r.others = backoffs{}, nil
 	r.fetchWait, r.findWait = time.Time{}, time.Time{}
 	r.lists = map[string]*listState{}
 }

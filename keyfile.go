@@ -1,0 +1,80 @@
+package safebrowsing
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// keyInterval is how often the file of a key is looked at, as often as the
+// operator's own lists.
+const keyInterval = 5 * time.Second
+
+// readKey reads a file that holds an API key and nothing else.
+func readKey(path string) (string, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	key := strings.TrimSpace(string(raw))
+	if key == "" {
+		return "", errors.New(path + " is empty")
+	}
+	return key, nil
+}
+
+// runWithKeys keeps the lists fresh until ctx ends, with whatever key is in the
+// file. A new key has a first contact of its own: the server takes it for somebody
+// else. A file that cannot be read leaves the key as it is: it may be in the middle
+// of being replaced.
+func (e *engine) runWithKeys(ctx context.Context, key string) {
+	for ctx.Err() == nil {
+		running, end := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { e.updater.Run(running) })
+		next := e.awaitKey(ctx, key)
+		end()
+		wg.Wait()
+		if ctx.Err() != nil {
+			return
+		}
+		key = next
+		if err := e.schedule.Rekey(updater.Asker(e.settings.address(), key)); err != nil {
+			e.reporter.report(updater.Event{Kind: updater.StoreFailed, Err: err})
+		}
+		log.Infof("The API key in %s has changed and is in use", e.settings.keyFile)
+	}
+}
+
+// awaitKey returns the next key that the file holds and the client can use. It
+// returns the same one when ctx ends.
+func (e *engine) awaitKey(ctx context.Context, key string) string {
+	ticker := time.NewTicker(keyInterval)
+	defer ticker.Stop()
+	trouble := "" // that was said last
+	for {
+		select {
+		case <-ctx.Done():
+			return key
+		case <-ticker.C:
+		}
+		next, err := readKey(e.settings.keyFile)
+		if err == nil && next != key {
+			err = e.client.SetKey(next)
+		}
+		switch {
+		case err != nil && err.Error() != trouble:
+			log.Warningf("The API key stays as it was: %v", err)
+			trouble = err.Error()
+		case err == nil && next != key:
+			return next
+		case err == nil:
+			trouble = ""
+		}
+	}
+}

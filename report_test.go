@@ -1,0 +1,367 @@
+package safebrowsing
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// only returns the one line about a text.
+func (l *logLines) only(t *testing.T, text string) string {
+	t.Helper()
+	got := l.about(text)
+	if len(got) != 1 {
+		t.Fatalf("Expected one line about %q, got %q of\n%s", text, got, strings.Join(l.about(""), ""))
+	}
+	return got[0]
+}
+
+// forget drops the lines so far.
+func (l *logLines) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
+// wantParts fails unless the line holds each of the parts.
+func wantParts(t *testing.T, line string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(line, part) {
+			t.Errorf("Expected %q in the line\n%s", part, line)
+		}
+	}
+}
+
+// life starts the engine of a bubble, and ends it.
+func life(t *testing.T, s settings, google *protocoltest.Server, contact time.Duration) (e *engine, end func()) {
+	t.Helper()
+	e, err := newEngine(s, "key", edge{transport: google, firstContact: func() time.Duration { return contact }}, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.start("key")
+	synctest.Wait()
+	return e, func() { e.stop(); google.ClientStarted() }
+}
+
+func TestTheStartSaysWhatProtects(t *testing.T) {
+	s := settings{endpoint: "http://start.example", lists: "se-4b mw-4b", db: t.TempDir()}
+	lines := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := protocoltest.New(t)
+		google.SetMinimumWait("", 30*time.Minute)
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {1, 2, 3, 5}})
+
+		_, end := life(t, s, google, 40*time.Second)
+		wantParts(t, lines.only(t, "is on: http://start.example"), "[WARNING]", "Safe Browsing v5", "mode local", "NO list is in force yet (se-4b, mw-4b)",
+			"db "+s.db, "next request within a minute (first contact)")
+		time.Sleep(time.Minute)
+		end()
+
+		time.Sleep(10 * time.Minute)
+		lines.forget()
+		_, end = life(t, s, google, 0)
+		wantParts(t, lines.only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
+			"next request not before "+moment(time.Now().Add(30*time.Minute-10*time.Minute-20*time.Second))+" (minimum wait of the server)")
+		if got := lines.about("in force"); len(got) != 0 {
+			t.Errorf("Expected all of the start in one line, got %q", got)
+		}
+		google.Break("batchGet", 1, protocoltest.Fault{Status: 503})
+		time.Sleep(25 * time.Minute)
+		end()
+
+		lines.forget()
+		_, end = life(t, s, google, 0)
+		wantParts(t, lines.only(t, "is on: "), "[INFO]", "back-off after a failure at ", "status 503 Service Unavailable")
+		end()
+
+		google.Break("batchGet", 1000, protocoltest.Fault{Status: 503})
+		time.Sleep(25 * time.Hour)
+		lines.forget()
+		_, end = life(t, s, google, time.Second)
+		wantParts(t, lines.only(t, "is on: "), "[WARNING]", "OLD: updated 25h")
+		end()
+
+		s.lists += " uws-4b"
+		lines.forget()
+		_, end = life(t, s, google, time.Second)
+		wantParts(t, lines.only(t, "is on: "), "[WARNING]", "uws-4b (not yet)")
+		end()
+	})
+}
+
+func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
+	s := settings{endpoint: "http://follower.example", lists: "se-4b", db: t.TempDir()}
+	lines := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := protocoltest.New(t)
+		google.SetMinimumWait("se-4b", 30*time.Minute)
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		_, endFirst := life(t, s, google, 0)
+		fetched := time.Now()
+		time.Sleep(time.Minute)
+		lines.forget()
+		_, end := life(t, s, google, 0)
+		wantParts(t, lines.only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists, this one follows")
+		if got := metric(t, "list_last_success_timestamp_seconds", "endpoint", s.endpoint); got != unix(fetched) {
+			t.Errorf("Expected the gauge to tell %v, got %v", unix(fetched), got)
+		}
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
+		time.Sleep(31 * time.Minute)
+		wantParts(t, lines.only(t, "fetched by the process that keeps"), "[INFO]", "List se-4b now has 2 entries", moment(fetched.Add(30*time.Minute)))
+		lines.forget()
+		endFirst()
+		time.Sleep(5 * time.Second)
+		wantParts(t, lines.only(t, "is on: "), "[INFO]", "minimum wait of the server")
+		end()
+	})
+}
+
+// One line when trouble begins and one when it ends, whatever the retries.
+func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
+	s := settings{endpoint: "http://day.example", lists: "se-4b"}
+	lines := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := protocoltest.New(t)
+		google.SetMinimumWait("se-4b", 30*time.Minute)
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		_, end := life(t, s, google, 0)
+		defer end()
+		google.Break("batchGet", 1000, protocoltest.Fault{Status: 503})
+		time.Sleep(24 * time.Hour)
+		wantParts(t, lines.only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "What is in force stays in force", "Next try not before")
+		if n := len(google.Requests("batchGet")); n < 4 {
+			t.Fatalf("Expected several tries, got %d", n)
+		}
+		google.Repair()
+		google.Break("batchGet", 1, protocoltest.Fault{Status: 403})
+		time.Sleep(48 * time.Hour)
+		if got := lines.about("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "Check the API key") {
+			t.Errorf("Expected another line about another trouble, with advice, got %q", got)
+		}
+		wantParts(t, lines.only(t, "Lists are updated again"), "[INFO]", "since 2000-01-01T00:30:00Z")
+	})
+}
+
+// searches makes some, one after the other.
+func searches(r *reporter, searcher lookup.Searcher, n int) {
+	for range n {
+		searcher.Search(context.Background(), []lookup.Prefix{"1234"})
+	}
+}
+
+// outcomes is a searcher that ends with an error of its own.
+type outcomes struct {
+	err  error
+	wait time.Duration
+}
+
+func (o *outcomes) Search(_ context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
+	return lookup.Answer{MinimumWait: o.wait}, o.err
+}
+
+func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
+	lines := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		schedule, err := updater.NewSchedule(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newReporter(settings{endpoint: "http://pause.example"}, func() {})
+		r.schedule = schedule
+		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
+		searcher := updater.Pace(server, schedule, updater.Strikes, r.report)
+		gauge := func() float64 { return metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example") }
+
+		searches(r, searcher, 2)
+		wantParts(t, lines.only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
+		if got := lines.about("paused"); len(got) != 0 || gauge() > unix(time.Now()) {
+			t.Errorf("Expected no pause before the third failure, got %q", got)
+		}
+		time.Sleep(time.Second)
+		searches(r, searcher, 1)
+		until := time.Now().Add(5 * time.Minute)
+		wantParts(t, lines.only(t, "paused"), "[WARNING]", "paused until "+moment(until), "3 failures in a row", "status 502")
+		if got := gauge(); got != unix(until) {
+			t.Errorf("Expected the gauge to be %v, got %v", unix(until), got)
+		}
+		if note := pausedNote(schedule); !strings.Contains(note, moment(until)) {
+			t.Errorf("Expected explain to tell of the pause, got %q", note)
+		}
+		for range 20 { // the server is down for hours
+			time.Sleep(31 * time.Minute)
+			searches(r, searcher, 5)
+		}
+		lines.only(t, "paused")
+		lines.only(t, "A confirmation failed")
+		server.err = nil
+		time.Sleep(31 * time.Minute)
+		searches(r, searcher, 5)
+		wantParts(t, lines.only(t, "Confirmations work again"), "[INFO]")
+		if note := pausedNote(schedule); note != "" || gauge() > unix(time.Now()) {
+			t.Errorf("Expected no pause any more, got %q", note)
+		}
+		server.err = &updater.StatusError{Code: http.StatusTooManyRequests}
+		searches(r, searcher, 1)
+		if got := lines.about("paused"); len(got) != 2 || !strings.Contains(got[1], "quota") {
+			t.Errorf("Expected a refusal to pause at once, got %q", got)
+		}
+	})
+}
+
+func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
+	lines := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		schedule, err := updater.NewSchedule(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newReporter(settings{endpoint: "http://waits.example"}, func() {})
+		r.schedule = schedule
+		server := &outcomes{wait: time.Minute}
+		searcher := updater.Pace(server, schedule, updater.Strict, r.report)
+		for range 10 {
+			searches(r, searcher, 3)
+			time.Sleep(61 * time.Second)
+		}
+		wantParts(t, lines.only(t, "paused"), "minimum wait of the server")
+		server.wait = 0
+		searches(r, searcher, 3)
+		lines.only(t, "Confirmations work again")
+	})
+}
+
+func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
+	lines := captureLog(t)
+	r := newReporter(settings{db: "/var/lib/lists"}, func() {})
+	full := fmt.Errorf("saving /var/lib/lists/se-4b.list: no space left on device")
+	for range 5 {
+		r.report(updater.Event{Kind: updater.StoreFailed, List: "se-4b", Err: full})
+		r.report(updater.Event{Kind: updater.StoreFailed, Err: full})
+		r.report(updater.Event{Kind: updater.Stored}) // a small file still finds room
+	}
+	wantParts(t, lines.only(t, "Cannot write to db /var/lib/lists"), "[ERROR]", "no space left", "set db to one that is")
+	r.report(updater.Event{Kind: updater.Stored, List: "se-4b"})
+	wantParts(t, lines.only(t, "can be written again"), "[INFO]")
+	r.report(updater.Event{Kind: updater.Stored})
+	lines.only(t, "can be written again")
+}
+
+// Two engines of the same lists are told apart.
+func TestGaugesTellEnginesApart(t *testing.T) {
+	one, other := newWorld(t), newWorld(t)
+	one.threaten("evil.example.com/")
+	other.threaten("evil.example.com/", "bad.example.com/", "worse.example.com/")
+	one.start(one.corefile("lists se-4b"))
+	other.start(other.corefile("lists se-4b"))
+	one.updated(1)
+	other.updated(1)
+	for _, tc := range []struct {
+		w    *world
+		want float64
+	}{{one, 1}, {other, 3}} {
+		tc.w.eventually("the list", func() bool { return metric(t, "list_entries", "endpoint", tc.w.endpoint) == tc.want })
+		if got := metric(t, "list_entries", "db", tc.w.db); got != tc.want {
+			t.Errorf("Expected %v entries, got %v", tc.want, got)
+		}
+	}
+}
+
+// Ready must not wait for a lock that a reload or a slow disk holds for seconds.
+func TestReadyNeverWaits(t *testing.T) {
+	engines.mu.Lock()
+	defer engines.mu.Unlock()
+	done := make(chan bool)
+	go func() { done <- new(SafeBrowsing).Ready() }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("Expected an answer while engines are started and stopped")
+	}
+}
+
+// A key that is replaced in its file is used within seconds, and has a first contact
+// of its own. So has one that is replaced in the Corefile.
+func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
+	const bad, good = "AIzaBAD", "AIzaGOOD"
+	lines := captureLog(t)
+	for name, tc := range map[string]struct {
+		db     string
+		repair func(w *world, file string) error
+	}{
+		"in the file": {"", func(_ *world, file string) error {
+			if err := os.WriteFile(file+".new", []byte(good+"\n"), 0o600); err != nil {
+				return err
+			}
+			return os.Rename(file+".new", file)
+		}},
+		"in the Corefile":                  {"", func(w *world, _ string) error { return w.reload(w.corefile("api_key " + good)) }},
+		"in the Corefile, without a db":    {"off", func(w *world, _ string) error { return w.reload(w.corefile("api_key " + good)) }},
+		"in the file after it was emptied": {"", emptied(good)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			if tc.db != "" {
+				w.db = tc.db
+			}
+			w.google.SetKey(good)
+			w.threaten("evil.example.com/")
+			file := writeFile(t, t.TempDir(), "key", bad)
+			w.start(w.corefile("api_key_file " + file))
+			w.eventually("the refusal", func() bool {
+				requests := w.google.Requests("batchGet")
+				return len(requests) == 1 && requests[0].Status == http.StatusForbidden
+			})
+			w.eventually("readiness", engines.ready)
+			w.wantPassed("evil.example.com.", dns.TypeA)
+			if err := tc.repair(w, file); err != nil {
+				t.Fatal(err)
+			}
+			w.eventually("protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+			wantNoKey(t, w, lines, bad, good)
+		})
+	}
+}
+
+// emptied returns a repair that finds the file empty for a while.
+func emptied(good string) func(w *world, file string) error {
+	return func(_ *world, file string) error {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			return err
+		}
+		time.Sleep(keyInterval + time.Second)
+		return os.WriteFile(file, []byte(good), 0o600)
+	}
+}
+
+// wantNoKey fails if a key is in the log or in a file of the folder.
+func wantNoKey(t *testing.T, w *world, lines *logLines, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		if got := lines.about(key); len(got) > 0 {
+			t.Errorf("The key is in the log: %q", got)
+		}
+		files, _ := filepath.Glob(filepath.Join(w.db, "*"))
+		for _, file := range files {
+			if raw, _ := os.ReadFile(file); bytes.Contains(raw, []byte(key)) {
+				t.Errorf("The key is in %s", file)
+			}
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package safebrowsing
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// oldList is the age from which a list protects less than it looks: half of all
+// phishing sites live for less than a day.
+const oldList = 24 * time.Hour
+
+// start writes the line that says what protects: at the start of an engine, and
+// when it takes over from another process. It is a warning where that is less than
+// it looks. The caller holds mu.
+func (r *reporter) start(kind updater.Kind) {
+	r.started = true
+	names := r.settings.stored()
+	now := time.Now()
+	parts := []string{fmt.Sprintf("Safe Browsing %s is on: %s, mode %s", r.settings.protocol, r.settings.address(), r.settings.mode)}
+	inForce, old := 0, 0
+	for _, name := range names {
+		e := r.lists[name]
+		if e.Entries > 0 || !e.Updated.IsZero() {
+			inForce++
+		}
+		if !e.Updated.IsZero() && now.Sub(e.Updated) > oldList {
+			old++
+		}
+	}
+	switch {
+	case len(names) == 0:
+		parts = append(parts, "no lists are kept")
+	case inForce == 0:
+		parts = append(parts, "NO list is in force yet ("+strings.Join(names, ", ")+"): nothing is blocked by it until the first update")
+	default:
+		var each []string
+		for _, name := range names {
+			each = append(each, r.standing(name, now))
+		}
+		parts = append(parts, "lists "+strings.Join(each, ", "))
+	}
+	parts = append(parts, r.place(), r.next(kind, names, now))
+	if hold := r.schedule.SearchHold(); hold.Active(now) {
+		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%s)", moment(hold.Until), why(hold)))
+	}
+	say := log.Infof
+	if inForce < len(names) || old > 0 {
+		say = log.Warningf
+	}
+	say("%s", strings.Join(parts, "; "))
+}
+
+// standing says how a list is.
+func (r *reporter) standing(name string, now time.Time) string {
+	e := r.lists[name]
+	switch {
+	case e.Entries == 0 && e.Updated.IsZero():
+		return name + " (not yet)"
+	case e.Updated.IsZero():
+		return fmt.Sprintf("%s (%s, of unknown age)", name, entries(e.Entries))
+	case now.Sub(e.Updated) > oldList:
+		return fmt.Sprintf("%s (%s, OLD: updated %s ago)", name, entries(e.Entries), age(now.Sub(e.Updated)))
+	}
+	return fmt.Sprintf("%s (%s, updated %s ago)", name, entries(e.Entries), age(now.Sub(e.Updated)))
+}
+
+func (r *reporter) place() string {
+	if r.settings.db == "" {
+		return "db off"
+	}
+	return "db " + r.settings.db
+}
+
+// next says when the first request is allowed, and why not before.
+func (r *reporter) next(kind updater.Kind, names []string, now time.Time) string {
+	hold := r.schedule.FetchHold(names)
+	switch {
+	case len(names) == 0:
+		return "the server is asked about each name"
+	case kind == updater.LockBusy:
+		return "another process uses db and fetches the lists, this one follows"
+	case hold.Until.After(now.Add(time.Minute)):
+		return fmt.Sprintf("next request not before %s (%s)", moment(hold.Until), why(hold))
+	}
+	return "next request within a minute (first contact)"
+}
+
+// why says what a hold comes from.
+func why(h updater.Hold) string {
+	if h.Failures == 0 {
+		return "minimum wait of the server"
+	}
+	text := "back-off after a failure"
+	if h.Failures > 1 {
+		text = fmt.Sprintf("back-off after %d failures in a row, the last", h.Failures)
+	}
+	if !h.Failed.IsZero() {
+		text += " at " + moment(h.Failed)
+	}
+	if h.Cause != "" {
+		text += ": " + h.Cause
+	}
+	return text
+}
+
+// entries prints a number of entries.
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}
+
+// age prints how long ago something was, to two units at most.
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
+}
+
+// pausedNote says why suspected names pass for a while; "" if they do not.
+func pausedNote(s *updater.Schedule) string {
+	if s == nil {
+		return ""
+	}
+	hold := s.SearchHold()
+	if !hold.Active(time.Now()) {
+		return ""
+	}
+	return fmt.Sprintf("confirmations are paused until %s (%s)", moment(hold.Until), why(hold))
+}
+
