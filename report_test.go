@@ -186,7 +186,9 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		r.schedule = schedule
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
 		searcher := updater.Pace(server, schedule, updater.Strikes, r.report)
-		gauge := func() float64 { return metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example") }
+		gauge := func() float64 {
+			return metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
+		}
 
 		searches(r, searcher, 2)
 		wantParts(t, lines.only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")

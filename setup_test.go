@@ -34,7 +34,9 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			return c.key == "K" && c.lists == defaultLists && c.ttl == time.Minute && c.confirmTimeout == 500*time.Millisecond &&
 				c.db == "/var/lib/one" && c.respond == respondNXDOMAIN && !c.unsureFails && c.online && c.zones[0] == "."
 		}},
-		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c config) bool { return c.secret == "KEYINFILE" && c.settings.keyFile == key && c.settings.key == "" }},
+		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c config) bool {
+			return c.secret == "KEYINFILE" && c.settings.keyFile == key && c.settings.key == ""
+		}},
 		{"endpoint without a key", "safebrowsing {\nendpoint http://127.0.0.1:1/\n}", func(c config) bool { return c.online && c.endpoint == "http://127.0.0.1:1" }},
 		{"own lists alone", "safebrowsing {\nblock " + own + "\n}", func(c config) bool {
 			return !c.online && c.settings == (settings{}) && len(c.own) == 1 && c.own[0] == ownFile{path: own}

@@ -136,4 +136,3 @@ func pausedNote(s *updater.Schedule) string {
 	}
 	return fmt.Sprintf("confirmations are paused until %s (%s)", moment(hold.Until), why(hold))
 }
-
