@@ -26,6 +26,7 @@ type Offline struct {
 	plugin   *SafeBrowsing
 	settings settings
 	checker  *lookup.Checker
+	schedule *updater.Schedule // as it was saved last; nil: Safe Browsing is off
 	problems []error
 }
 
@@ -120,10 +121,11 @@ func newOffline(cfg config) (o *Offline, err error) {
 			schedule = read
 		}
 	}
+	o.schedule = schedule
 	searcher := updater.Pace(client, schedule, cfg.backoff(), func(updater.Event) {})
 	o.checker, err = lookup.NewChecker(cfg.checkerConfig(database, searcher))
 	if err == nil {
-		o.plugin.engine.Store(&engine{checker: o.checker})
+		o.plugin.engine.Store(&engine{checker: o.checker, schedule: schedule})
 	}
 	return o, err
 }
@@ -190,6 +192,13 @@ func (o *Offline) Lists() []string { return o.settings.stored() }
 // Resolvers returns the name servers that resolve the endpoint's name, as
 // "address:port"; none: the system's.
 func (o *Offline) Resolvers() []string { return strings.Fields(o.settings.resolvers) }
+
+// FetchHold and SearchHold say why CoreDNS does not ask the server now for lists,
+// and to confirm, by the schedule that it saved last.
+func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.settings.stored()) }
+
+// SearchHold is described at FetchHold.
+func (o *Offline) SearchHold() updater.Hold { return o.schedule.SearchHold() }
 
 // Allows reports whether a file of the operator's lists, by its path as decisions
 // name it, is one of names that are never blocked.

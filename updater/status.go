@@ -34,6 +34,7 @@ type ListStatus struct {
 	Updated   time.Time // last success; zero: never
 	NotBefore time.Time // when it may be asked for; zero: at any time
 	Failures  int       // in a row, of the list or of all fetches, whichever are more
+	Hold      Hold      // why not before
 }
 
 // Status returns how the lists in a folder are, of whichever origin, sorted by
@@ -66,7 +67,10 @@ func Status(dir string) ([]ListStatus, error) {
 		s := ListStatus{Name: name, Widths: []int{width}}
 		s.read(dir)
 		clock := state.Lists[name]
-		s.Updated, s.NotBefore = clock.Updated, state.listDue(name)
+		s.NotBefore, s.Hold = state.listDue(name), state.fetchHold([]string{name})
+		if s.Err == nil {
+			s.Updated = clock.Updated
+		}
 		s.Failures = max(clock.Failures, state.Fetch.Failures)
 		all = append(all, s)
 	}
