@@ -143,7 +143,7 @@ func (r *reporter) searched(err error) {
 		err != nil && !paused && was != searchesWork:
 	case paused && was != searchesPaused:
 		r.searching = searchesPaused
-		log.Warningf("Confirmations are paused until %s (%s). Suspected names pass until they work again%s", moment(hold.Until), why(hold), hint(err))
+		log.Warningf("Confirmations are paused until %s (%v). Suspected names pass until they work again%s", moment(hold.Until), hold, hint(err))
 	case err != nil && !paused:
 		r.searching = searchesFail
 		log.Warningf("A confirmation failed: %v. Suspected names pass until confirmations work again%s", err, hint(err))

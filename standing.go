@@ -44,7 +44,7 @@ func (r *reporter) start(kind updater.Kind) {
 	}
 	parts = append(parts, r.place(), r.next(kind, names, now))
 	if hold := r.schedule.SearchHold(); hold.Active(now) {
-		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%s)", moment(hold.Until), why(hold)))
+		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%v)", moment(hold.Until), hold))
 	}
 	say := log.Infof
 	if inForce < len(names) || old > 0 {
@@ -83,27 +83,9 @@ func (r *reporter) next(kind updater.Kind, names []string, now time.Time) string
 	case kind == updater.LockBusy:
 		return "another process uses db and fetches the lists, this one follows"
 	case hold.Until.After(now.Add(time.Minute)):
-		return fmt.Sprintf("next request not before %s (%s)", moment(hold.Until), why(hold))
+		return fmt.Sprintf("next request not before %s (%v)", moment(hold.Until), hold)
 	}
 	return "next request within a minute (first contact)"
-}
-
-// why says what a hold comes from.
-func why(h updater.Hold) string {
-	if h.Failures == 0 {
-		return "minimum wait of the server"
-	}
-	text := "back-off after a failure"
-	if h.Failures > 1 {
-		text = fmt.Sprintf("back-off after %d failures in a row, the last", h.Failures)
-	}
-	if !h.Failed.IsZero() {
-		text += " at " + moment(h.Failed)
-	}
-	if h.Cause != "" {
-		text += ": " + h.Cause
-	}
-	return text
 }
 
 // entries prints a number of entries.
@@ -134,5 +116,5 @@ func pausedNote(s *updater.Schedule) string {
 	if !hold.Active(time.Now()) {
 		return ""
 	}
-	return fmt.Sprintf("confirmations are paused until %s (%s)", moment(hold.Until), why(hold))
+	return fmt.Sprintf("confirmations are paused until %s (%v)", moment(hold.Until), hold)
 }

@@ -68,7 +68,7 @@ func Status(dir string) ([]ListStatus, error) {
 		s.read(dir)
 		clock := state.Lists[name]
 		s.NotBefore, s.Hold = state.listDue(name), state.fetchHold([]string{name})
-		if s.Err == nil {
+		if !errors.Is(s.Err, fs.ErrNotExist) {
 			s.Updated = clock.Updated
 		}
 		s.Failures = max(clock.Failures, state.Fetch.Failures)

@@ -147,6 +147,7 @@ func (e *examination) engine(ctx context.Context, o *safebrowsing.Offline) {
 	}
 	if o.Endpoint() != "" {
 		e.folder(o)
+		e.protection(o)
 	}
 }
 

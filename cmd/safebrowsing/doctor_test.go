@@ -56,6 +56,7 @@ ok       clock     N s from the server's
 ok       folder    DB can be written to, and keeps what it is given
 ok       space     N MB free
 ok       memory    the lists take N MB, twice that during an update; N MB are available
+ok       lists     3 of 3 in force, 3 entries
 `)
 	}
 	if n := len(w.Requests("")); n != 2 {

@@ -1,0 +1,286 @@
+// Package test holds tests of whole programs: coredns and safebrowsing as they are
+// installed, in processes of their own, with the real random first contact.
+package test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// firstContact is the longest that a start waits before it asks, with room for a
+// busy machine.
+const firstContact = 80 * time.Second
+
+// The story of somebody who mistyped the key: what is wrong is said at once and
+// everywhere, and when it is repaired protection comes with the first contact.
+func TestAWrongKeyThatIsRepaired(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes two first contacts, up to two minutes")
+	}
+	t.Parallel()
+	const wrong, right = "AIzaWRONG", "AIzaRIGHT"
+	programs := build(t, "coredns", "safebrowsing")
+	google := protocoltest.New(t)
+	google.SetKey(right)
+	google.SetMinimumWait("", 30*time.Minute)
+	hash := sha256.Sum256([]byte("malware.example.net/"))
+	google.Publish("se-4b", [][]byte{hash[:4]})
+	google.Publish("mw-4b", nil)
+	google.Publish("uws-4b", nil)
+	google.AddThreat("malware.example.net/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+	server := httptest.NewServer(google)
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: freePort(t), ready: freePort(t)}
+	db := filepath.Join(dir, "db")
+	corefile := func(key string) {
+		c.configure(fmt.Sprintf(`.:%s {
+	bind 127.0.0.1
+	ready 127.0.0.1:%s
+	safebrowsing {
+		endpoint %s
+		api_key %s
+		db %s
+	}
+	template ANY ANY {
+		answer "{{ .Name }} 60 IN A 192.0.2.7"
+	}
+}
+`, c.dns, c.ready, server.URL, key, db))
+	}
+	cli := func(args ...string) (status int, out string) { return run(t, programs["safebrowsing"], args...) }
+
+	// The wrong key.
+	corefile(wrong)
+	c.start()
+	c.waitFor("NO list is in force yet", 20*time.Second, "[WARNING]", "Safe Browsing v5 is on", "se-4b, mw-4b, uws-4b", "db "+db, "within a minute (first contact)")
+	c.waitFor("Cannot update lists", firstContact, "[ERROR]", "status 403", "Next try not before", "Check the API key")
+	c.wantReady()
+	c.want("malware.example.net.", dns.RcodeSuccess) // nothing blocks on a guess
+	status, out := cli("doctor", "-corefile", c.file)
+	wantAll(t, "doctor", out, "problem  server", "problem  lists", "0 of 3 in force, not se-4b, mw-4b, uws-4b", "not asked before", "back-off after a failure", "status 403", "correct the key")
+	if status != 1 {
+		t.Errorf("doctor ends with status %d, want 1", status)
+	}
+	status, out = cli("lists", "-db", db)
+	wantAll(t, "lists", out, "se-4b", "not fetched", "status 403")
+	if status != 1 {
+		t.Errorf("lists ends with status %d, want 1", status)
+	}
+	c.stop()
+
+	// A restart changes nothing, and says so.
+	c.start()
+	c.waitFor("NO list is in force yet", 20*time.Second, "[WARNING]", "next request not before", "back-off after a failure at", "status 403")
+	c.wantReady()
+	c.stop()
+
+	// The right key.
+	corefile(right)
+	google.ClientStarted()
+	begun := time.Now()
+	c.start()
+	c.waitFor("NO list is in force yet", 20*time.Second, "[WARNING]", "within a minute (first contact)")
+	c.waitFor("List se-4b now has 1 entry", firstContact, "[INFO]", "next update not before")
+	c.want("malware.example.net.", dns.RcodeNameError)
+	t.Logf("protected %s after the start with the right key", time.Since(begun).Round(time.Second))
+	c.want("harmless.example.net.", dns.RcodeSuccess)
+	c.wantReady()
+	status, out = cli("doctor", "-corefile", c.file)
+	wantAll(t, "doctor", out, "ok       server", "ok       lists", "3 of 3 in force, 1 entry", "minimum wait of the server")
+	if status != 0 {
+		t.Errorf("doctor ends with status %d, want 0:\n%s", status, out)
+	}
+	status, out = cli("lists", "-db", db)
+	wantAll(t, "lists", out, "se-4b", "verified")
+	if status != 0 {
+		t.Errorf("lists ends with status %d, want 0", status)
+	}
+	c.stop()
+	if all := c.everything(); strings.Contains(all, wrong) || strings.Contains(all, right) {
+		t.Error("a key is in the log")
+	}
+}
+
+// build builds programs of this module.
+func build(t *testing.T, names ...string) map[string]string {
+	t.Helper()
+	built, dir := map[string]string{}, t.TempDir()
+	for _, name := range names {
+		built[name] = filepath.Join(dir, name)
+		if out, err := exec.Command("go", "build", "-o", built[name], "../cmd/"+name).CombinedOutput(); err != nil {
+			t.Fatalf("building %s: %v\n%s", name, err, out)
+		}
+	}
+	return built
+}
+
+// run runs a command to its end.
+func run(t *testing.T, program string, args ...string) (status int, out string) {
+	t.Helper()
+	raw, err := exec.Command(program, args...).CombinedOutput()
+	exit := new(exec.ExitError)
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if err != nil {
+		status = exit.ExitCode()
+	}
+	return status, string(raw)
+}
+
+func wantAll(t *testing.T, what, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s does not say %q:\n%s", what, part, text)
+		}
+	}
+}
+
+// freePort returns a port of TCP and UDP that is free now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := net.ListenPacket("udp", l.Addr().String())
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		l.Close()
+		if err == nil {
+			u.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// coreDNS is a process of the program coredns.
+type coreDNS struct {
+	t          *testing.T
+	program    string
+	file       string // the Corefile
+	dns, ready string // ports
+	process    *exec.Cmd
+
+	mu       sync.Mutex
+	all, log bytes.Buffer // of all processes, and of this one
+}
+
+// Write takes the output of the process.
+func (c *coreDNS) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.Write(p)
+	return c.log.Write(p)
+}
+
+func (c *coreDNS) everything() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all.String()
+}
+
+func (c *coreDNS) configure(corefile string) {
+	c.t.Helper()
+	if err := os.WriteFile(c.file, []byte(corefile), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *coreDNS) start() {
+	c.t.Helper()
+	c.mu.Lock()
+	c.log.Reset()
+	c.mu.Unlock()
+	c.process = exec.Command(c.program, "-conf", c.file)
+	c.process.Stdout, c.process.Stderr = c, c
+	if err := c.process.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	process := c.process
+	c.t.Cleanup(func() { process.Process.Kill() })
+}
+
+func (c *coreDNS) stop() {
+	c.t.Helper()
+	c.process.Process.Signal(os.Interrupt)
+	c.process.Wait()
+}
+
+// waitFor waits for a line of the log, which must have these parts.
+func (c *coreDNS) waitFor(text string, patience time.Duration, parts ...string) {
+	c.t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		c.mu.Lock()
+		log := c.log.String()
+		c.mu.Unlock()
+		for line := range strings.Lines(log) {
+			if strings.Contains(line, text) {
+				wantAll(c.t, "the log", line, parts...)
+				return
+			}
+		}
+	}
+	c.t.Fatalf("no line says %q within %s:\n%s", text, patience, c.everything())
+}
+
+// wantReady waits until the server is ready, a moment at most.
+func (c *coreDNS) wantReady() {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+c.ready+"/ready", nil)
+		answer, err := http.DefaultClient.Do(r)
+		if err == nil {
+			io.Copy(io.Discard, answer.Body)
+			answer.Body.Close()
+			if answer.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			c.t.Fatalf("not ready: %v", err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// want asks for a name until the answer has the code, for a moment: a list may
+// have come this instant.
+func (c *coreDNS) want(name string, rcode int) {
+	c.t.Helper()
+	var answer *dns.Msg
+	var err error
+	for range 100 {
+		answer, err = dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "127.0.0.1:"+c.dns)
+		if err == nil && answer.Rcode == rcode {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	c.t.Errorf("%s: want %s, got %v\n%v", name, dns.RcodeToString[rcode], err, answer)
+}
