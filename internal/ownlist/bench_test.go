@@ -41,11 +41,10 @@ func BenchmarkLoad(b *testing.B) {
 			var c *content
 			before := heap()
 			for b.Loop() {
-				var sum Loaded
 				var err error
-				c, sum, err = read(bytes.NewReader(text), false)
-				if err != nil || sum.Entries != million || sum.Bad != 0 {
-					b.Fatalf("%+v, %v", sum, err)
+				c, err = read(bytes.NewReader(text), Config{})
+				if err != nil || c.summary.Entries != million || c.summary.Bad.Count != 0 {
+					b.Fatalf("%+v, %v", c.summary, err)
 				}
 			}
 			grown := heap() - before
@@ -67,19 +66,19 @@ func heap() int64 {
 
 func TestAMillionNamesFit(t *testing.T) {
 	for _, lines := range []int{100, 1000, 70_000, million} {
-		c, _, err := read(bytes.NewReader(generated(lines, "%s")), false)
+		c, err := read(bytes.NewReader(generated(lines, "%s")), Config{})
 		must(t, err)
 		if perName := float64(c.bytes()) / float64(lines); perName > 10 {
 			t.Errorf("%d names take %.2f bytes each", lines, perName)
 		}
-		if c.entries != lines {
-			t.Errorf("%d entries of %d lines", c.entries, lines)
+		if c.summary.Entries != lines {
+			t.Errorf("%d entries of %d lines", c.summary.Entries, lines)
 		}
 	}
 }
 
 func BenchmarkMatch(b *testing.B) {
-	c, _, err := read(bytes.NewReader(generated(million, "||%s^")), false)
+	c, err := read(bytes.NewReader(generated(million, "||%s^")), Config{})
 	must(b, err)
 	f := Hosts("block", nil)
 	f.content.Store(c)

@@ -3,6 +3,7 @@ package ownlist
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 )
 
 // plain is the scope of a host that stands alone or in a hosts file. What an
@@ -18,7 +19,9 @@ func (p *parser) plain() scope {
 func (p *parser) single(text []byte) outcome {
 	switch {
 	case bytes.ContainsAny(text, "^|"): // an adblock pattern, matched anywhere in a URL
-		return skipped
+		return p.unsupported(kindPattern)
+	case bytes.IndexByte(text, '$') > 0: // one with options: *$denyallow=com
+		return p.unsupported(optionKind(text[bytes.IndexByte(text, '$')+1:]))
 	case bytes.IndexByte(text, '/') >= 0:
 		return p.url(text)
 	case bytes.HasPrefix(text, []byte("*.")):
@@ -50,7 +53,7 @@ func (p *parser) url(text []byte) outcome {
 		return bad
 	}
 	if len(path) > 1 || len(path) == 1 && path[0] != '/' || !isUsualPort(scheme, port) {
-		return skipped
+		return p.unsupported(kindURL)
 	}
 	if scheme == nil {
 		return p.add(host, p.plain(), false)
@@ -70,18 +73,23 @@ func isUsualPort(scheme, port []byte) bool {
 	return false
 }
 
-// isAddress reports whether the first word of a line is the address of a hosts
-// file. Which address it is does not matter.
-func isAddress(word []byte) bool {
-	if !isDigit(word[0]) && bytes.IndexByte(word, ':') < 0 {
-		return false // without the cost of an error
+// address reports whether a word is an IP address, such as begins the lines of a
+// hosts file, and whether the names that have it are blocked by it: it leads
+// nowhere, back to the client, or to the sinkhole.
+func (p *parser) address(word []byte) (isAddress, blocks bool) {
+	if len(word) == 0 || !isDigit(word[0]) && bytes.IndexByte(word, ':') < 0 {
+		return false, false // without the cost of an error
 	}
 	switch string(word) {
 	case "0.0.0.0", "127.0.0.1":
-		return true
+		return true, true
 	}
-	_, err := netip.ParseAddr(string(word))
-	return err == nil
+	addr, err := netip.ParseAddr(string(word))
+	if err != nil {
+		return false, false
+	}
+	addr = addr.Unmap()
+	return true, addr.IsUnspecified() || addr.IsLoopback() || slices.Contains(p.sinkholes[:], addr)
 }
 
 // usual are names that hosts files begin with. They say how the machine calls
@@ -93,8 +101,9 @@ var usual = map[string]bool{
 	"ip6-allnodes": true, "ip6-allrouters": true, "ip6-allhosts": true, "0.0.0.0": true,
 }
 
-// hosts takes the names of a line of a hosts file.
-func (p *parser) hosts(names [][]byte) outcome {
+// hosts takes the names of a line of a hosts file. An address that does not block
+// is where the names really are: 192.168.1.10 nas.
+func (p *parser) hosts(names [][]byte, blocks bool) outcome {
 	result := nothing
 	for _, text := range names {
 		name, ok := p.name(text)
@@ -105,45 +114,60 @@ func (p *parser) hosts(names [][]byte) outcome {
 		if usual[string(name)] {
 			continue
 		}
-		p.emit(entry{name: name, scope: p.plain(), allow: p.allow, until: p.until})
+		if !blocks {
+			result = max(result, elsewhere)
+			continue
+		}
+		p.say(name, p.plain(), false)
 		result = max(result, taken)
 	}
 	return result
 }
 
-// adblock parses ||domain^, with @@ before it for an exception.
+// adblock parses ||domain^, and |host^ as AdGuard has it for DNS, with @@ before
+// them for an exception.
 func (p *parser) adblock(text []byte) outcome {
 	text, exception := bytes.CutPrefix(text, []byte("@@"))
-	text, ok := bytes.CutPrefix(text, []byte("||"))
-	if !ok {
-		return skipped
+	if len(text) > 0 && text[0] == '/' {
+		return p.unsupported(slashKind(text))
+	}
+	text, isDomain := bytes.CutPrefix(text, []byte("||"))
+	isHost := false
+	if !isDomain {
+		text, isHost = bytes.CutPrefix(text, []byte("|"))
 	}
 	text, options, ok := bytes.Cut(text, []byte("$"))
-	if ok && !isWholeDomain(options) {
-		return skipped
+	if option, found := partial(options); ok && found {
+		return p.unsupported(optionKind(option))
 	}
-	text = bytes.TrimSuffix(text, []byte("|"))
+	text, ended := bytes.CutSuffix(text, []byte("|"))
 	domain, separated := bytes.CutSuffix(text, []byte("^"))
 	domain, wild := bytes.CutPrefix(domain, []byte("*."))
 	switch {
-	case bytes.ContainsAny(domain, "/*^|?=:"), // part of a host, or more than one
-		!separated && bytes.HasSuffix(domain, []byte(".")): // example.anything
-		return skipped
+	case bytes.IndexByte(domain, '/') >= 0:
+		return p.unsupported(kindURL)
+	case !isDomain && !isHost,
+		bytes.ContainsAny(domain, "*^|?=:"),                // more than one name
+		!separated && bytes.HasSuffix(domain, []byte(".")), // example.anything
+		isHost && (wild || !separated && !ended):           // what begins so
+		return p.unsupported(kindPattern)
+	case isHost:
+		return p.add(domain, exact, exception)
 	case wild:
 		return p.add(domain, below, exception)
 	}
 	return p.add(domain, tree, exception)
 }
 
-// isWholeDomain reports whether a rule with these options still is about all
-// of the domain, and not about some requests, clients or pages only.
-func isWholeDomain(options []byte) bool {
+// partial returns the first option by which a rule is not about all of the
+// domain, but about some requests, clients or pages only.
+func partial(options []byte) (option []byte, found bool) {
 	for option := range bytes.SplitSeq(options, []byte(",")) {
 		switch string(bytes.TrimSpace(option)) {
 		case "important", "all", "document", "doc", "popup":
 		default:
-			return false
+			return option, true
 		}
 	}
-	return true
+	return nil, false
 }

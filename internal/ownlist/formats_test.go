@@ -1,6 +1,7 @@
 package ownlist
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,15 +24,20 @@ func host(t testing.TB, text string) lookup.Host {
 }
 
 // listOf reads a list from a text.
-func listOf(t testing.TB, text string, allow bool) (*File, Loaded) {
+func listOf(t testing.TB, text string, allow bool) (*File, Summary) {
 	t.Helper()
-	c, sum, err := read(strings.NewReader(text), allow)
+	return listAs(t, text, Config{Allow: allow})
+}
+
+func listAs(t testing.TB, text string, as Config) (*File, Summary) {
+	t.Helper()
+	c, err := read(strings.NewReader(text), as)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := Hosts("list", nil)
 	f.content.Store(c)
-	return f, sum
+	return f, c.summary
 }
 
 // verdict is B, A or - for each host.
@@ -69,7 +75,9 @@ func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
 		{"hosts", "0.0.0.0 bad.example.com", "B----", "AAA--", 0, 0},
 		{"hosts, second name", "127.0.0.1\tlocalhost x.example  bad.example.com#y", "B----", "AAA--", 0, 0},
 		{"hosts, IPv6", "::1 bad.example.com", "B----", "AAA--", 0, 0},
-		{"hosts, any address", "10.1.2.3 bad.example.com", "B----", "AAA--", 0, 0},
+		{"hosts, where a name really is", "10.1.2.3 bad.example.com\n2001:db8::1 bad.example.com\n255.255.255.255 broadcasthost", "-----", "AAA--", 0, 0},
+		{"hosts, the client's own addresses", "127.1.2.3 bad.example.com\n::ffff:127.0.0.1 www.bad.example.com", "BB---", "AAA--", 0, 0},
+		{"hosts, the sinkhole's addresses", "192.0.2.99 bad.example.com\n2001:db8::99 www.bad.example.com", "BB---", "AAA--", 0, 0},
 		{"hosts, a good and a bad name", "0.0.0.0 bad.example.com <b>", "B----", "AAA--", 0, 1},
 		{"hosts header", "127.0.0.1 localhost\n::1 ip6-localhost ip6-loopback\n0.0.0.0 0.0.0.0", "-----", "-----", 0, 0},
 		{"star", "*.bad.example.com", "-BB--", "-AA--", 0, 0},
@@ -91,6 +99,22 @@ func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
 		{"adblock part of a name", "||bad.\n||ba*.example.com^\n|http://bad.example.com^\n@@bad.example.com", "-----", "-----", 4, 0},
 		{"adblock elements", "bad.example.com##.x\nbad.example.com#@#.x\nbad.example.com#?#x\n/bad/", "-----", "-----", 4, 0},
 		{"adblock header", "[Adblock Plus 2.0]\n[uBlock Origin]\n[AdGuard]", "-----", "-----", 0, 0},
+		{"adblock of a host alone", "|bad.example.com^", "B----", "A----", 0, 0},
+		{"adblock of a host alone, to its end", "|bad.example.com|\n@@|www.bad.example.com^|", "BA---", "AA---", 0, 0},
+		{"adblock of what begins so", "|bad.example.com\n|*.bad.example.com^", "-----", "-----", 2, 0},
+		{"adblock without a name", "*$denyallow=com\nbad.example.com$client=x\n@@/bad/", "-----", "-----", 3, 0},
+		{"dnsmasq", "address=/bad.example.com/", "BBB--", "AAA--", 0, 0},
+		{"dnsmasq, null addresses", "address=/bad.example.com/#\naddress=/www.example.com/0.0.0.0 # x", "BBB--", "AAA--", 0, 0},
+		{"dnsmasq, several", "address=/x.example/bad.example.com/::", "BBB--", "AAA--", 0, 0},
+		{"dnsmasq local", "local=/x.example/\nserver=/bad.example.com/", "BBB--", "AAA--", 0, 0},
+		{"dnsmasq, where a name really is", "address=/bad.example.com/192.0.2.1", "-----", "AAA--", 0, 0},
+		{"dnsmasq, the sinkhole", "address=/bad.example.com/192.0.2.99", "BBB--", "AAA--", 0, 0},
+		{"dnsmasq that resolves", "server=/bad.example.com/9.9.9.9\nserver=/bad.example.com/#\naddress=/#/\naddress=//\nlocal=/*.example.com/", "-----", "-----", 5, 0},
+		{"dnsmasq, cut short", "address=/bad.example.com\naddress=/<b>/\nlocal=/bad.example.com/ x", "-----", "-----", 0, 3},
+		{"unbound", "server:\n  local-zone: \"bad.example.com.\" always_nxdomain # x", "BBB--", "AAA--", 0, 1},
+		{"unbound without quotes", "local-zone: bad.example.com static", "BBB--", "AAA--", 0, 0},
+		{"unbound that resolves", "local-zone: \"bad.example.com\" transparent\nlocal-data: \"bad.example.com A 0.0.0.0\"", "-----", "-----", 2, 0},
+		{"unbound, cut short", "local-zone: \"bad.example.com\"", "-----", "-----", 0, 1},
 		{"adblock prose", "||bad example^", "-----", "-----", 0, 1},
 		{"RPZ NXDOMAIN", "bad.example.com CNAME .", "B----", "A----", 0, 0},
 		{"RPZ NODATA", "bad.example.com 60 IN CNAME *.", "B----", "A----", 0, 0},
@@ -131,7 +155,7 @@ func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
 		{"BOM, CRLF, no end of line", "\uFEFFbad.example.com\r\n\r\n# x\r\nx.example", "B----", "AAA--", 0, 0},
 		{"BOM before a comment", "\uFEFF# bad.example.com", "-----", "-----", 0, 0},
 		{"two names", "bad.example.com www.bad.example.com", "-----", "-----", 0, 1},
-		{"prose and markup", "<html>\nbad.example.com!\naddress=/bad.example.com/\nx=y\n[section]\nb\x00d.example.com", "-----", "-----", 0, 6},
+		{"prose and markup", "<bad>\nbad.example.com!\nipset=/bad.example.com/x\nx=y\n[section]\nb\x00d.example.com", "-----", "-----", 0, 6},
 		{"dots alone", ".\n*.\n||^\n...", "-----", "-----", 0, 4},
 		{"line too long", strings.Repeat("a", maxLine+1) + "\nbad.example.com", "B----", "AAA--", 0, 1},
 		{"label and name too long", strings.Repeat("a", 64) + ".example\n" + strings.Repeat("a.", 127) + "example", "-----", "-----", 0, 2},
@@ -140,12 +164,13 @@ func TestEachFormatMeansWhatItsToolsMean(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for allow, want := range map[bool]string{false: tt.block, true: tt.allow} {
-				f, sum := listOf(t, tt.text, allow)
+				sinkhole := Config{Allow: allow, IPv4: netip.MustParseAddr("192.0.2.99"), IPv6: netip.MustParseAddr("2001:db8::99")}
+				f, sum := listAs(t, tt.text, sinkhole)
 				if got := verdict(t, f, around...); got != want {
 					t.Errorf("allow list %v: %s, want %s", allow, got, want)
 				}
-				if sum.Skipped != tt.skipped || sum.Bad != tt.bad {
-					t.Errorf("allow list %v: %d skipped and %d bad, want %d and %d: %v", allow, sum.Skipped, sum.Bad, tt.skipped, tt.bad, sum.BadLines)
+				if sum.NotSupported() != tt.skipped || sum.Bad.Count != tt.bad {
+					t.Errorf("allow list %v: %d skipped and %d bad, want %d and %d: %v", allow, sum.NotSupported(), sum.Bad.Count, tt.skipped, tt.bad, sum.Remarks())
 				}
 			}
 		})
@@ -158,8 +183,8 @@ func TestInternationalNames(t *testing.T) {
 		"xn--bcher-kva.example", "xn--bcher2-3ya.example", "www.xn--strae-oqa.example", "xn--e1afmkfd.example",
 		"xn--r8jz45g.example", "xn--bcher3-3ya.example",
 	}
-	if got := verdict(t, f, hosts...); got != "BBBBBB" || sum.Bad != 1 {
-		t.Errorf("%s, %d bad", got, sum.Bad)
+	if got := verdict(t, f, hosts...); got != "BBBBBB" || sum.Bad.Count != 1 {
+		t.Errorf("%s, %d bad", got, sum.Bad.Count)
 	}
 }
 
@@ -212,22 +237,16 @@ func TestExampleFiles(t *testing.T) {
 					}
 				}
 			}
-			if sum.Entries != tt.entries || sum.Skipped != tt.skipped || sum.Bad != tt.bad {
-				t.Errorf("%d entries, %d skipped, %d bad; want %d, %d, %d: %v", sum.Entries, sum.Skipped, sum.Bad, tt.entries, tt.skipped, tt.bad, sum.BadLines)
+			if sum.Entries != tt.entries || sum.NotSupported() != tt.skipped || sum.Bad.Count != tt.bad {
+				t.Errorf("%d entries, %d skipped, %d bad; want %d, %d, %d: %v", sum.Entries, sum.NotSupported(), sum.Bad.Count, tt.entries, tt.skipped, tt.bad, sum.Remarks())
 			}
 		})
 	}
 }
 
-func TestBadLinesAreKeptAndCut(t *testing.T) {
-	_, sum := listOf(t, "ok.example\n"+strings.Repeat("é!", 90)+"\n\n <1>\n<2>\n<3>\n<4>\n<5>\n<6>\n"+strings.Repeat("x", 5000), false)
-	if sum.Bad != 8 || len(sum.BadLines) != maxBadLines {
-		t.Fatalf("%d bad, %d kept", sum.Bad, len(sum.BadLines))
-	}
-	if first := sum.BadLines[0]; first.Number != 2 || first.Text != strings.Repeat("é!", 26)+"é" {
-		t.Errorf("first: %d %q", first.Number, first.Text)
-	}
-	if second := sum.BadLines[1]; second != (BadLine{4, "<1>"}) {
-		t.Errorf("second: %+v", second)
+func TestTheFirstBadLineIsKeptAndCut(t *testing.T) {
+	_, sum := listOf(t, "ok.example\n"+strings.Repeat("é!", 90)+"\n\n <1>\n"+strings.Repeat("x", 5000), false)
+	if want := (Line{2, strings.Repeat("é!", 26) + "é"}); sum.Bad.Count != 3 || sum.Bad.First != want {
+		t.Errorf("%d bad, the first is %+v", sum.Bad.Count, sum.Bad.First)
 	}
 }

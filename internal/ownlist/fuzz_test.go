@@ -2,11 +2,13 @@ package ownlist
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -30,14 +32,18 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("a.example # until 2027-01-31 until"), true)
 	f.Add([]byte("||a.example^$important\r\n\x00\r\r\n"+strings.Repeat("%25", 2000)), true)
 	f.Fuzz(func(t *testing.T, raw []byte, allow bool) {
-		c, sum, err := read(bytes.NewReader(raw), allow)
+		c, err := read(bytes.NewReader(raw), Config{Allow: allow})
 		must(t, err)
 		lines := bytes.Count(raw, []byte("\n")) + 1
-		if sum.Bad+sum.Skipped > lines || len(sum.BadLines) > maxBadLines {
+		sum := c.summary
+		if sum.Bad.Count+sum.NotSupported()+sum.Elsewhere.Count+sum.LocalData.Count > lines || len(sum.Unsupported) > maxKinds+1 || len(sum.Wide) > maxWide {
 			t.Errorf("%d lines: %+v", lines, sum)
 		}
+		if text := fmt.Sprint(sum.Remarks(), sum.Nothing(), sum.WideRemark()); len(text) > 2000 || !utf8.ValidString(text) {
+			t.Errorf("too long, or not UTF-8: %q", text)
+		}
 		var hosts []lookup.Host
-		p := &parser{allow: allow, emit: func(e entry) {
+		p := newParser(Config{Allow: allow}, func(e entry) {
 			name := string(e.name)
 			if h, ok := lookup.ParseHost(name); ok && len(hosts) < 8 {
 				if h.String() != name {
@@ -50,12 +56,15 @@ func FuzzRead(f *testing.F) {
 			} else if !ok && name != "" {
 				t.Errorf("%q is emitted and no host", name)
 			}
-		}}
-		must(t, eachLine(bytes.NewReader(raw), func(_ int, line []byte, long bool) {
+		})
+		err = eachLine(bytes.NewReader(raw), func(_ int, line []byte, long bool) {
 			if !long {
 				p.line(line)
 			}
-		}))
+		})
+		if (err != nil) != (sum.Seems != "") {
+			t.Errorf("%v, but it seems %q", err, sum.Seems)
+		}
 		for _, h := range hosts {
 			act, depth := c.match(h, then)
 			_, text, ok, err := find(bytes.NewReader(raw), allow, h, then)
@@ -91,12 +100,12 @@ func TestReadingIsLinear(t *testing.T) {
 	for r := range 1500 {
 		all.WriteRune('一' + rune(r)) // an international label of distinct letters
 	}
-	for _, part := range []string{"a.", "%25", "#", ";", "x#;", " ; until", "://", "||", "@", "$", "(", ")", "é", all.String()[:900], all.String(), "\t", "a ", ".", "*.", "1.", ":", "0.0.0.0 a ", "$ORIGIN a ", "a CNAME . "} {
-		for _, head := range []string{"", "a", "||", "http://", "0.0.0.0 ", "$ORIGIN ", "@ SOA ( "} {
+	for _, part := range []string{"a.", "%25", "#", ";", "x#;", " ; until", "://", "||", "@", "$", "(", ")", "é", all.String()[:900], all.String(), "\t", "a ", ".", "*.", "1.", ":", "0.0.0.0 a ", "$ORIGIN a ", "a CNAME . ", "address=/", "/a", "local-zone: ", "|", ",x"} {
+		for _, head := range []string{"", "a", "||", "http://", "0.0.0.0 ", "$ORIGIN ", "@ SOA ( ", "address=/a/", "||a^$"} {
 			line := head + strings.Repeat(part, maxLine/len(part)+1)
 			text := strings.Repeat(line[:min(len(line), maxLine)]+"\n", lines)
 			start := time.Now()
-			_, _, err := read(strings.NewReader(text), true)
+			_, err := read(strings.NewReader(text), Config{Allow: true})
 			must(t, err)
 			if took := time.Since(start) / lines; took > 20*time.Millisecond {
 				t.Errorf("%.20q: %v a line", line, took)
@@ -108,7 +117,7 @@ func TestReadingIsLinear(t *testing.T) {
 	// A name in a zone is as long as its origin: that must not grow.
 	text := "$ORIGIN a.\n" + strings.Repeat("$ORIGIN "+strings.Repeat("a", 200)+"\n", 10_000) + "a CNAME .\n"
 	start := time.Now()
-	_, _, err := read(strings.NewReader(text), false)
+	_, err := read(strings.NewReader(text), Config{})
 	must(t, err)
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("origins take %v", took)

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
+	"strings"
 )
 
 // maxLine is the longest line, in bytes, that is looked at.
@@ -13,9 +15,14 @@ const maxLine = 4 << 10
 // eachLine calls do with each line of r, numbered from 1, without what ends it
 // and without a byte order mark. The line is valid during the call only. A line
 // longer than maxLine comes cut, with long set: memory does not depend on what
-// is read. It returns the error of reading, if any.
+// is read. It returns the error of reading, if any, and a notListError if r holds
+// something that has no lines of a list.
 func eachLine(r io.Reader, do func(number int, line []byte, long bool)) error {
 	br := bufio.NewReaderSize(r, 64<<10)
+	head, _ := br.Peek(sniffBytes) // an error comes again
+	if seems := notList(head); seems != "" {
+		return notListError(seems)
+	}
 	for number := 1; ; number++ {
 		line, err := br.ReadSlice('\n')
 		long := errors.Is(err, bufio.ErrBufferFull)
@@ -39,4 +46,41 @@ func eachLine(r io.Reader, do func(number int, line []byte, long bool)) error {
 			return err
 		}
 	}
+}
+
+// sniffBytes is how much of a file http.DetectContentType looks at.
+const sniffBytes = 512
+
+// notListError says what a file seems to be that is not a list.
+type notListError string
+
+// Error implements error.
+func (e notListError) Error() string { return "it " + string(e) }
+
+// notList returns what a file that begins so seems to be if it cannot be a list,
+// and what to do about it; or "". A download that failed often leaves a page of
+// HTML, of which single words would pass for names.
+func notList(head []byte) (seems string) {
+	for magic, seems := range compressed {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return seems
+		}
+	}
+	switch detected := http.DetectContentType(head); {
+	case strings.HasPrefix(detected, "text/html"), strings.HasPrefix(detected, "text/xml"):
+		return "looks like an HTML page: download the list again"
+	case strings.HasPrefix(detected, "text/plain; charset=utf-16"):
+		return "is UTF-16: save it as UTF-8"
+	}
+	return ""
+}
+
+// compressed is what files of these first bytes are.
+var compressed = map[string]string{
+	"\x1f\x8b":           "is compressed (gzip): unpack it",
+	"PK\x03\x04":         "is compressed (zip): unpack it",
+	"\xfd7zXZ\x00":       "is compressed (xz): unpack it",
+	"BZh":                "is compressed (bzip2): unpack it",
+	"\x28\xb5\x2f\xfd":   "is compressed (zstd): unpack it",
+	"7z\xbc\xaf\x27\x1c": "is compressed (7z): unpack it",
 }

@@ -13,46 +13,39 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// maxBadLines is how many bad lines of a file are kept, and maxBadText how many
-// bytes of each.
-const (
-	maxBadLines = 5
-	maxBadText  = 80
-)
-
-// BadLine is a line that is in none of the formats.
-type BadLine struct {
-	Number int    // from 1
-	Text   string // at most 80 bytes, valid UTF-8
-}
-
-// read reads a list to its end. The result has no path.
-func read(r io.Reader, allow bool) (*content, Loaded, error) {
-	var sum Loaded
+// read reads a list to its end. What cannot be a list is read as an empty one.
+func read(r io.Reader, k Config) (*content, error) {
 	b := newBuilder()
-	p := &parser{allow: allow, emit: b.add}
-	err := eachLine(r, func(number int, line []byte, long bool) {
+	sum, number := &b.content.summary, 0
+	p := newParser(k, func(e entry) {
+		b.add(e)
+		if does := e.wide(); does != "" {
+			sum.addWide(number, does)
+		}
+	})
+	err := eachLine(r, func(n int, line []byte, long bool) {
 		result := bad
-		if !long {
+		if number = n; !long {
 			result = p.line(line)
 		}
 		switch result {
-		case skipped:
-			sum.Skipped++
+		case localData:
+			sum.LocalData.add(n, line)
+		case elsewhere:
+			sum.Elsewhere.add(n, line)
+		case unsupported:
+			sum.addUnsupported(p.kind, n, line)
 		case bad:
-			if sum.Bad++; sum.Bad <= maxBadLines {
-				text := bytes.TrimSpace(line)
-				text = text[:min(len(text), maxBadText)]
-				sum.BadLines = append(sum.BadLines, BadLine{number, strings.ToValidUTF8(string(text), "")})
-			}
+			sum.Bad.add(n, line)
 		}
 	})
-	if err != nil {
-		return nil, Loaded{}, err
+	if seems, ok := errors.AsType[notListError](err); ok {
+		sum.Seems = string(seems)
+	} else if err != nil {
+		return nil, err
 	}
-	c := b.build()
-	sum.Entries = c.entries
-	return c, sum, nil
+	sum.empty = number == 0
+	return b.build(), nil
 }
 
 // openRegular opens a file and says which version of it: named pipes would block
@@ -78,24 +71,24 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 
 var errNotRegular = errors.New("it is not a regular file")
 
-// load reads a file. It returns the version that it read, and whether nobody
-// wrote to it meanwhile.
-func load(path string, allow bool) (c *content, sum Loaded, version fs.FileInfo, steady bool, err error) {
-	f, version, err := openRegular(path)
+// load reads a file. It returns the version that it read, and whether it did not
+// change meanwhile.
+func load(k Config) (c *content, version fs.FileInfo, steady bool, err error) {
+	f, version, err := openRegular(k.Path)
 	if err != nil {
-		return nil, Loaded{}, nil, false, err
+		return nil, nil, false, err
 	}
 	defer f.Close()
-	c, sum, err = read(f, allow)
+	c, err = read(f, k)
 	if err != nil {
-		return nil, Loaded{}, nil, false, fmt.Errorf("reading %s: %w", path, err)
+		return nil, nil, false, fmt.Errorf("reading %s: %w", k.Path, err)
 	}
-	sum.Path, sum.Allow = path, allow
+	c.summary.Modified = version.ModTime()
 	after, err := f.Stat()
 	if err != nil {
-		return nil, Loaded{}, nil, false, err
+		return nil, nil, false, err
 	}
-	return c, sum, version, sameVersion(version, after), nil
+	return c, version, sameVersion(version, after), nil
 }
 
 // sameVersion reports whether two looks at a path saw the same content, as far
@@ -129,13 +122,13 @@ func find(r io.Reader, allow bool, h lookup.Host, now time.Time) (line int, text
 	var bestLabels int
 	better := false // an entry of the line that is being parsed is best
 	whole := isWhole(h)
-	p := &parser{allow: allow, emit: func(e entry) {
+	p := newParser(Config{Allow: allow}, func(e entry) {
 		n := labels(e.name)
 		if !e.matches(h.String(), whole, now) || ok && (n < bestLabels || n == bestLabels && (best.allow || !e.allow)) {
 			return
 		}
 		best, bestLabels, ok, better = e, n, true, true
-	}}
+	})
 	err = eachLine(r, func(number int, raw []byte, long bool) {
 		if better = false; long {
 			return
@@ -144,7 +137,7 @@ func find(r io.Reader, allow bool, h lookup.Host, now time.Time) (line int, text
 			line, text = number, string(bytes.TrimSpace(raw))
 		}
 	})
-	if err != nil {
+	if _, isOther := errors.AsType[notListError](err); err != nil && !isOther {
 		return 0, "", false, err
 	}
 	return line, text, ok, nil

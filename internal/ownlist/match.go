@@ -13,6 +13,7 @@ type Match struct {
 	Allow bool
 	// Labels is how many labels the matched name has: the host's last ones.
 	Labels int
+	Answer Answer // of a match that blocks
 	File   string // the path or name that the File was opened with
 }
 
@@ -30,6 +31,7 @@ func (m Match) Name(h lookup.Host) string {
 type File struct {
 	name    string
 	content *atomic.Pointer[content] // shared by all who opened the file
+	source  *source                  // nil: hosts of the Corefile
 	close   func()                   // at most once
 }
 
@@ -53,22 +55,21 @@ func Hosts(name string, entries []HostEntry) *File {
 	return f
 }
 
-// Name returns the path or the name that the File was opened with.
-func (f *File) Name() string { return f.name }
-
-// Len returns the number of distinct names in force, those included that have
-// ended since the file was read.
-func (f *File) Len() int { return f.content.Load().entries }
-
 // Match returns the most specific entry for h, and whether there is one: an
 // entry of the host itself, else of its parent, and so on; of several for one
 // name an allowing one. It takes no lock and does not allocate.
 func (f *File) Match(h lookup.Host, now time.Time) (Match, bool) {
-	act, depth := f.content.Load().match(h, now)
+	c := f.content.Load()
+	act, depth := c.match(h, now)
 	if act == none {
 		return Match{}, false
 	}
-	return Match{Allow: act == allow, Labels: depth, File: f.name}, true
+	m := Match{Allow: act == allow, Labels: depth, File: f.name}
+	if act == block && len(c.answers) > 0 {
+		name := m.Name(h)
+		m.Answer = c.answer(name, !isWhole(h) || name != h.String())
+	}
+	return m, true
 }
 
 // Best returns the match that decides over several files: the one with the
@@ -86,7 +87,7 @@ func Best(files []*File, h lookup.Host, now time.Time) (best Match, found bool) 
 // match returns what the most specific entry for h does, and its labels.
 func (c *content) match(h lookup.Host, now time.Time) (act action, depth int) {
 	name := h.String()
-	if c.entries == 0 || name == "" {
+	if c.summary.Entries == 0 || name == "" {
 		return none, 0
 	}
 	depth = labels(name)

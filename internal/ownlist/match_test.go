@@ -73,15 +73,15 @@ func TestMatchNamesItsFile(t *testing.T) {
 	if m, ok := f.Match(host(t, "x.a.example"), then); !ok || m != (Match{Allow: true, Labels: 2, File: "Corefile"}) {
 		t.Error(m, ok)
 	}
-	if f.Name() != "Corefile" || f.Len() != 1 {
-		t.Error(f.Name(), f.Len())
+	if st := f.State(); st.Path != "Corefile" || st.Entries != 1 || !st.Allow {
+		t.Errorf("%+v", st)
 	}
 	f.Close()
 	f.Close()
 }
 
 func TestEntriesEnd(t *testing.T) {
-	end := time.Date(2027, 2, 1, 0, 0, 0, 0, time.UTC)
+	end := time.Date(2027, 2, 1, 0, 0, 0, 0, time.Local)
 	list := "a.example # until 2027-01-31\n" +
 		"*.b.example # until 2027-01-31\nb.example # until 2027-03-31\n" +
 		"c.example # until 2027-01-31\nc.example\n" +
@@ -90,8 +90,8 @@ func TestEntriesEnd(t *testing.T) {
 		"||g.example^ ; until 2027-01-31\n" +
 		"* CNAME rpz-passthru. ; not until somebody says so\n"
 	f, sum := listOf(t, list, true)
-	if sum.Bad != 0 || sum.Entries != 8 {
-		t.Errorf("%d entries, %d bad: %v", sum.Entries, sum.Bad, sum.BadLines)
+	if sum.Bad.Count != 0 || sum.Entries != 8 {
+		t.Errorf("%d entries, %v", sum.Entries, sum.Remarks())
 	}
 	for _, tt := range []struct {
 		host          string
@@ -110,15 +110,36 @@ func TestEntriesEnd(t *testing.T) {
 	}
 }
 
+// The zone of the machine decides when a day ends.
+func TestEntriesEndAtATimeOfDay(t *testing.T) {
+	defer func(l *time.Location) { time.Local = l }(time.Local)
+	time.Local = time.FixedZone("UTC-5", -5*3600)
+	f, sum := listOf(t, "day.example # until 2027-01-31\nhour.example # until 2027-01-31T18:00\nzone.example # until 2027-01-31T18:00:00Z, or so\n", true)
+	if sum.Bad.Count != 0 {
+		t.Fatal(sum.Remarks())
+	}
+	for name, end := range map[string]time.Time{
+		"day.example":  time.Date(2027, 2, 1, 5, 0, 0, 0, time.UTC),
+		"hour.example": time.Date(2027, 1, 31, 23, 0, 0, 0, time.UTC),
+		"zone.example": time.Date(2027, 1, 31, 18, 0, 0, 0, time.UTC),
+	} {
+		_, before := f.Match(host(t, name), end.Add(-1))
+		_, after := f.Match(host(t, name), end)
+		if !before || after {
+			t.Errorf("%s: allowed before %v: %v, at it: %v", name, end, before, after)
+		}
+	}
+}
+
 func TestBadDatesAreBadLines(t *testing.T) {
-	for _, comment := range []string{"until", "until 2027-02-30", "until tomorrow", "until 31.1.2027", "until 2027-1-31", "see Ann, until 2027", "until 2027-01-31T00:00:00Z"} {
+	for _, comment := range []string{"until", "until 2027-02-30", "until tomorrow", "until 31.1.2027", "until 2027-1-31", "see Ann, until 2027", "until 2027-01-31T25:00"} {
 		f, sum := listOf(t, "a.example # "+comment, true)
-		if sum.Bad != 1 || f.Len() != 0 {
-			t.Errorf("%s: %d bad, %d entries", comment, sum.Bad, f.Len())
+		if sum.Bad.Count != 1 || sum.Entries != 0 {
+			t.Errorf("%s: %d bad, %d entries", comment, sum.Bad.Count, sum.Entries)
 		}
 		f, sum = listOf(t, "a.example # "+comment, false)
-		if _, ok := f.Match(host(t, "a.example"), then.AddDate(100, 0, 0)); sum.Bad != 0 || !ok {
-			t.Errorf("%s in a block list: %d bad, matched %v", comment, sum.Bad, ok)
+		if _, ok := f.Match(host(t, "a.example"), then.AddDate(100, 0, 0)); sum.Bad.Count != 0 || !ok {
+			t.Errorf("%s in a block list: %d bad, matched %v", comment, sum.Bad.Count, ok)
 		}
 	}
 }
@@ -130,7 +151,7 @@ func TestHostsOfTheCorefileEnd(t *testing.T) {
 		{Host: host(t, "192.0.2.1"), Until: then},
 		{}, // no host
 	})
-	if got := f.Len(); got != 3 {
+	if got := f.State().Entries; got != 3 {
 		t.Errorf("%d entries", got)
 	}
 	for now, want := range map[time.Time]string{then.Add(-1): "true true true", then: "false true false"} {
@@ -181,7 +202,7 @@ func TestTheSetAgreesWithTheLines(t *testing.T) {
 
 // agrees reports whether a line alone gives the match.
 func agrees(line string, allowList bool, m Match, h lookup.Host) bool {
-	c, _, err := read(strings.NewReader(line), allowList)
+	c, err := read(strings.NewReader(line), Config{Allow: allowList})
 	if err != nil {
 		return false
 	}

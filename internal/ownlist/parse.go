@@ -2,19 +2,27 @@ package ownlist
 
 import (
 	"bytes"
+	"net/netip"
 	"time"
 )
 
 // parser understands lines. It keeps what a zone file says for the lines that
 // follow. It is not safe for concurrent use.
 type parser struct {
-	allow bool // the list is an allow list
-	emit  func(entry)
-	zone  zone
+	allow     bool // the list is an allow list
+	sinkholes [2]netip.Addr
+	emit      func(entry)
+	zone      zone
 
 	until  time.Time // of the line
+	answer Answer    // of the line
+	kind   kind      // of a line that is unsupported
 	buf    []byte    // of name
 	fields [][]byte
+}
+
+func newParser(k Config, emit func(entry)) *parser {
+	return &parser{allow: k.Allow, sinkholes: [2]netip.Addr{k.IPv4, k.IPv6}, emit: emit}
 }
 
 // line parses one line and emits its entries. A line of a hosts file that has a
@@ -24,25 +32,29 @@ func (p *parser) line(raw []byte) outcome {
 	if p.zone.continues(text) || len(text) == 0 {
 		return nothing
 	}
+	p.until, p.answer = time.Time{}, AnswerDefault
 	switch text[0] {
 	case '#', '!', ';':
 		return nothing
-	case '/': // an adblock rule: a regular expression or a path
-		return skipped
+	case '/':
+		return p.unsupported(slashKind(text))
 	case '[':
 		if isHeader(text) {
 			return nothing
 		}
 	}
+	if result, ok := p.dnsmasq(text); ok {
+		return result
+	}
 	text, comment, ok := cutComment(text)
 	if !ok {
-		return skipped
+		return p.unsupported(kindElement)
 	}
 	if p.until, ok = p.expiry(comment); !ok {
 		return bad
 	}
 	switch {
-	case bytes.HasPrefix(text, []byte("||")), bytes.HasPrefix(text, []byte("@@")):
+	case text[0] == '|', bytes.HasPrefix(text, []byte("@@")):
 		return p.adblock(text)
 	case text[0] == '$':
 		return p.directive(text)
@@ -50,8 +62,11 @@ func (p *parser) line(raw []byte) outcome {
 		return p.single(text)
 	}
 	p.split(text)
-	if isAddress(p.fields[0]) {
-		return p.hosts(p.fields[1:])
+	if result, ok := p.unbound(p.fields); ok {
+		return result
+	}
+	if isAddress, blocks := p.address(p.fields[0]); isAddress {
+		return p.hosts(p.fields[1:], blocks || p.allow)
 	}
 	return p.record(p.fields, raw[0] == ' ' || raw[0] == '\t')
 }
@@ -65,6 +80,15 @@ func isHeader(text []byte) bool {
 		}
 	}
 	return false
+}
+
+// slashKind is the kind of an adblock rule that begins with a slash: a regular
+// expression ends with one, before its options; else it is a path.
+func slashKind(text []byte) kind {
+	if len(text) > 1 && (text[len(text)-1] == '/' || bytes.Contains(text, []byte("/$"))) {
+		return kindRegexp
+	}
+	return kindURL
 }
 
 // cutComment divides a line at the '#' or ';' that begins a comment. In a URL
@@ -91,8 +115,9 @@ func cutComment(text []byte) (before, comment []byte, ok bool) {
 	return text, nil, true
 }
 
-// expiry finds "until 2027-01-31" in the comment of an allow list's line. ok is
-// false if there is no date where one must be: the entry would never end.
+// expiry finds "until 2027-01-31", as ParseUntil reads it in the zone of the
+// machine, in the comment of an allow list's line. ok is false if there is no
+// date where one must be: the entry would never end.
 func (p *parser) expiry(comment []byte) (end time.Time, ok bool) {
 	if !p.allow || !bytes.Contains(comment, []byte("until")) {
 		return time.Time{}, true
@@ -106,9 +131,8 @@ func (p *parser) expiry(comment []byte) (end time.Time, ok bool) {
 		if i+1 < len(words) {
 			date = string(bytes.TrimRight(words[i+1], ".,;:)"))
 		}
-		day, err := time.Parse(time.DateOnly, date)
-		if err == nil {
-			return day.AddDate(0, 0, 1), true
+		if end, err := ParseUntil(date, time.Local); err == nil {
+			return end, true
 		}
 		if i == 0 || date != "" && isDigit(date[0]) {
 			return time.Time{}, false // elsewhere the word may be part of a sentence
@@ -136,6 +160,12 @@ func (p *parser) add(text []byte, scope scope, allow bool) outcome {
 	if !ok {
 		return bad
 	}
-	p.emit(entry{name: name, scope: scope, allow: allow || p.allow, until: p.until})
+	p.say(name, scope, allow)
 	return taken
+}
+
+// say emits the entry of a canonical name, with what the line says of all its
+// names.
+func (p *parser) say(name []byte, scope scope, allow bool) {
+	p.emit(entry{name: name, scope: scope, allow: allow || p.allow, answer: p.answer, until: p.until})
 }

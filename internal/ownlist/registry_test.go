@@ -22,7 +22,7 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 		var first, second, third events
 		open := func(path string, allow bool, e *events) *File {
 			t.Helper()
-			f, err := r.open(path, allow, e.report)
+			f, err := r.open(Config{Path: path, Allow: allow}, e.report)
 			must(t, err)
 			return f
 		}
@@ -35,7 +35,7 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 		if a.content != b.content || a.content == c.content {
 			t.Error("what is shared is not what should be")
 		}
-		if m, ok := b.Match(host(t, "one.example"), then); !ok || m.File != b.Name() {
+		if m, ok := b.Match(host(t, "one.example"), then); !ok || m.File != filepath.Join(dir, ".", "x", "..", "list") {
 			t.Errorf("%+v, %v", m, ok)
 		}
 
@@ -49,22 +49,22 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 		a.Close() // counts once
 		write(t, path, "one.example\ntwo.example\nthree.example\n")
 		polled()
-		if got := first.take() + "," + second.take(); got != ",loaded" || b.Len() != 3 {
-			t.Errorf("reported %q, %d entries", got, b.Len())
+		if got := first.take() + "," + second.take(); got != ",loaded" || b.State().Entries != 3 {
+			t.Errorf("reported %q, %d entries", got, b.State().Entries)
 		}
 
 		b.Close()
 		c.Close()
 		write(t, path, "four.example\n")
 		polled() // a goroutine that is left would fail the bubble, too
-		if got := second.take(); got != "" || len(r.files) != 0 || b.Len() != 3 {
-			t.Errorf("reported %q, %d files, %d entries", got, len(r.files), b.Len())
+		if got := second.take(); got != "" || len(r.files) != 0 || b.State().Entries != 3 {
+			t.Errorf("reported %q, %d files, %d entries", got, len(r.files), b.State().Entries)
 		}
 
 		b = open(path, false, &second)
 		defer b.Close()
-		if got := second.take(); got != "loaded" || b.Len() != 1 {
-			t.Errorf("opened anew: reported %q, %d entries", got, b.Len())
+		if got := second.take(); got != "loaded" || b.State().Entries != 1 {
+			t.Errorf("opened anew: reported %q, %d entries", got, b.State().Entries)
 		}
 	})
 }
@@ -72,15 +72,15 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 func TestAReloadSharesAFileThatHasVanished(t *testing.T) {
 	watching(t, func(w *watched) {
 		r := newRegistry(pollInterval)
-		old, err := r.open(w.path, false, nil)
+		old, err := r.open(Config{Path: w.path}, nil)
 		must(t, err)
 		must(t, os.Remove(w.path))
-		next, err := r.open(w.path, false, nil)
+		next, err := r.open(Config{Path: w.path}, nil)
 		must(t, err)
 		old.Close()
 		polled()
-		if next.Len() != 1 {
-			t.Errorf("%d entries", next.Len())
+		if next.State().Entries != 1 {
+			t.Errorf("%d entries", next.State().Entries)
 		}
 		next.Close()
 		w.want("vanished", "one.example")
@@ -93,7 +93,7 @@ func TestGoroutinesEnd(t *testing.T) {
 	write(t, path, "one.example\n")
 	var files []*File
 	for i := range 20 {
-		f, err := Open(path, i%2 == 0, nil)
+		f, err := Open(Config{Path: path, Allow: i%2 == 0}, nil)
 		must(t, err)
 		files = append(files, f)
 	}
@@ -120,7 +120,7 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 	put(0)
 	var loads atomic.Int64
 	r := newRegistry(time.Millisecond)
-	f, err := r.open(path, false, func(e Event) {
+	f, err := r.open(Config{Path: path}, func(e Event) {
 		if _, ok := e.(Loaded); ok {
 			loads.Add(1)
 		} else {
@@ -146,7 +146,7 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 	}
 	wg.Go(func() { // others come and go
 		for !done.Load() {
-			g, err := r.open(path, false, nil)
+			g, err := r.open(Config{Path: path}, nil)
 			if err == nil {
 				g.Close()
 			}

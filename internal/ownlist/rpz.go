@@ -3,6 +3,7 @@ package ownlist
 import (
 	"bytes"
 	"net/netip"
+	"strings"
 )
 
 // record parses a record of an RPZ zone: [owner] [ttl] [class] type rdata. A
@@ -14,7 +15,7 @@ func (p *parser) record(fields [][]byte, indented bool) outcome {
 	}
 	for len(rest) > 0 && (isTTL(rest[0]) || isClass(rest[0])) {
 		if isClass(rest[0]) && !bytes.EqualFold(rest[0], []byte("IN")) {
-			return skipped
+			return p.unsupported(kindClass)
 		}
 		rest = rest[1:]
 	}
@@ -34,7 +35,7 @@ func (p *parser) record(fields [][]byte, indented bool) outcome {
 	case ignored:
 		return nothing
 	case other:
-		return skipped
+		return p.unsupported(records(string(bytes.ToUpper(rest[0]))))
 	case local:
 		if _, err := netip.ParseAddr(string(rest[1])); err != nil {
 			return bad // prose, not a record
@@ -74,39 +75,56 @@ func (p *parser) policy(owner, target []byte, isAlias bool) outcome {
 	if len(name) == 0 { // a record of the apex itself
 		return nothing
 	}
-	if isTrigger(name) {
-		return skipped
+	if trigger := triggerOf(name); trigger != "" {
+		return p.unsupported(with(trigger))
 	}
-	allow := false
-	if action := bytes.ToLower(bytes.TrimSuffix(target, []byte("."))); isAlias && bytes.HasPrefix(action, []byte("rpz-")) {
-		switch string(action) {
-		case "rpz-passthru":
-			allow = true
-		case "rpz-drop":
-		default: // rpz-tcp-only, and what others may add
-			return skipped
+	result, allow := localData, false
+	if isAlias {
+		if result, allow = p.action(name, target); result == unsupported {
+			return result
 		}
 	}
-	// The first edition of RPZ let a name pass by an alias to itself.
-	allow = allow || isAlias && bytes.HasSuffix(target, []byte(".")) && bytes.EqualFold(bytes.TrimSuffix(target, []byte(".")), name)
 	if string(name) == "*" {
-		p.emit(entry{scope: below, allow: allow || p.allow, until: p.until})
-		return taken
+		p.say(nil, below, allow)
+		return result
 	}
 	if wild, ok := bytes.CutPrefix(name, []byte("*.")); ok {
-		return p.add(wild, below, allow)
+		return max(result, p.add(wild, below, allow))
 	}
-	return p.add(name, exact, allow)
+	return max(result, p.add(name, exact, allow))
 }
 
-// isTrigger reports whether the last label of an owner says that it stands for
-// something else than the name that was asked.
-func isTrigger(name []byte) bool {
-	switch string(bytes.ToLower(name[bytes.LastIndexByte(name, '.')+1:])) {
-	case "rpz-ip", "rpz-client-ip", "rpz-nsip", "rpz-nsdname":
-		return true
+// action reads the target of an alias (draft-vixie-dnsop-dns-rpz section 3), which
+// says what to do with a name.
+func (p *parser) action(name, target []byte) (result outcome, allow bool) {
+	switch action := string(bytes.ToLower(bytes.TrimSuffix(target, []byte(".")))); {
+	case action == "": // NXDOMAIN
+	case action == "*":
+		p.answer = AnswerNODATA
+	case action == "rpz-passthru":
+		return taken, true
+	case action == "rpz-drop":
+		p.answer = AnswerDrop
+	case action == "rpz-tcp-only":
+		return p.unsupported(with(action)), false
+	case strings.HasPrefix(action, "rpz-"): // that others may add
+		return p.unsupported(kindRPZAction), false
+	case bytes.HasSuffix(target, []byte(".")) && bytes.EqualFold(target[:len(target)-1], name):
+		return taken, true // the first edition of RPZ let a name pass by an alias to itself
+	default:
+		return localData, false
 	}
-	return false
+	return taken, false
+}
+
+// triggerOf returns the last label of an owner that stands for something else than
+// the name that was asked, or "".
+func triggerOf(name []byte) string {
+	switch label := string(bytes.ToLower(name[bytes.LastIndexByte(name, '.')+1:])); label {
+	case "rpz-ip", "rpz-client-ip", "rpz-nsip", "rpz-nsdname":
+		return label
+	}
+	return ""
 }
 
 // isTTL recognises a time in seconds, or in the units of zone files: 1h30m.

@@ -24,14 +24,20 @@ type content struct {
 	shift int
 	// The names that end some time: hash to what is said, all of it allowing.
 	ending map[uint64]ends
+	// The blocked names that are answered in a way of their own: hash to answers.
+	answers map[uint64]answers
 	// The entries of n labels, as bit n (63: more), say something about the name
 	// itself, or about those below it. They spare most probes.
 	exactAt, belowAt uint64
-	entries          int // distinct names
+	summary          Summary // with its Entries; Ended is counted when it is asked for
 }
 
 // ends is until when a name, and the names below it, are allowed.
 type ends struct{ exact, below time.Time }
+
+// answers is how a name, and the names below it, are answered where they are
+// blocked.
+type answers struct{ exact, below Answer }
 
 // action is what an entry does.
 type action uint8
@@ -77,6 +83,9 @@ func (b *builder) add(e entry) {
 		c.belowAt |= at
 	}
 	hash := maphash.Bytes(c.seed, e.name) &^ saysMask
+	if e.answer != AnswerDefault && !e.allow {
+		c.setAnswer(hash, e)
+	}
 	if e.until.IsZero() {
 		c.said = append(c.said, hash|s.code())
 		return
@@ -93,6 +102,36 @@ func (b *builder) add(e entry) {
 	}
 	c.ending[hash] = end
 }
+
+// setAnswer notes how an entry is answered. Of several answers for one name the
+// greatest counts.
+func (c *content) setAnswer(hash uint64, e entry) {
+	if c.answers == nil {
+		c.answers = make(map[uint64]answers)
+	}
+	a := c.answers[hash]
+	if e.scope&exact != 0 {
+		a.exact = max(a.exact, e.answer)
+	}
+	if e.scope&below != 0 {
+		a.below = max(a.below, e.answer)
+	}
+	c.answers[hash] = a
+}
+
+// answer returns how a blocked name, or those below it, are answered.
+func (c *content) answer(name string, isBelow bool) Answer {
+	if len(c.answers) == 0 {
+		return AnswerDefault
+	}
+	a := c.answers[c.hash(name)]
+	if isBelow {
+		return a.below
+	}
+	return a.exact
+}
+
+func (c *content) hash(name string) uint64 { return maphash.String(c.seed, name) &^ saysMask }
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
@@ -117,14 +156,24 @@ func (b *builder) build() *content {
 		kept[last] = next&^saysMask | merged.code()
 	}
 	c.said = append(make([]uint64, 0, len(kept)), kept...)
-	c.entries = len(c.said)
+	c.summary.Entries = len(c.said)
 	for hash := range c.ending {
 		if _, found := c.search(hash); !found {
-			c.entries++
+			c.summary.Entries++
 		}
 	}
 	c.makeIndex()
 	return c
+}
+
+// ended returns the number of names whose entries have all ended.
+func (c *content) ended(now time.Time) (n int) {
+	for hash, end := range c.ending {
+		if _, found := c.search(hash); !found && !now.Before(end.exact) && !now.Before(end.below) {
+			n++
+		}
+	}
+	return n
 }
 
 // makeIndex makes an index of 8 to 16 entries a slot: a cache line or two.
@@ -140,7 +189,7 @@ func (c *content) makeIndex() {
 	}
 }
 
-// search is the slow way to find a hash, for before there is an index.
+// search is the slow way to find a hash: it needs no index.
 func (c *content) search(hash uint64) (int, bool) {
 	return slices.BinarySearchFunc(c.said, hash, func(s, hash uint64) int { return cmp.Compare(s&^saysMask, hash) })
 }
@@ -150,7 +199,7 @@ func (c *content) bytes() int { return 8*cap(c.said) + 4*cap(c.index) }
 
 // about returns what is said of a name now. It does not allocate.
 func (c *content) about(name string, now time.Time) (s says) {
-	hash := maphash.String(c.seed, name) &^ saysMask
+	hash := c.hash(name)
 	slot := hash >> c.shift
 	for _, next := range c.said[c.index[slot]:c.index[slot+1]] {
 		if next&^saysMask == hash {

@@ -9,35 +9,27 @@ import (
 	"time"
 )
 
-// Event is something that a caller may want to log or count: Loaded or Failed.
+// Event is something that a caller may want to log: Loaded or Failed.
 type Event interface{ event() }
 
 // Loaded says that a file has been read and is in force.
 type Loaded struct {
-	Path     string // absolute
-	Allow    bool   // it is an allow list
-	Entries  int    // distinct names
-	Skipped  int    // lines that DNS cannot see or this package cannot express
-	Bad      int    // lines in none of the formats, or too long
-	BadLines []BadLine
+	State
+	Again bool // it could not be used before
 }
 
-// Failed says that a file cannot be used, and that what was read of it before
-// stays in force. It comes once for each change of what is wrong; that all is
-// well again is said by Loaded.
-type Failed struct {
-	Path  string // absolute
-	Allow bool   // it is an allow list
-	Err   error
-}
+// Failed says that a file cannot be used, as State.Err says, and that what was read
+// of it before stays in force. It comes once for each change of what is wrong; that
+// all is well again is said by Loaded.
+type Failed struct{ State }
 
 func (Loaded) event() {}
 func (Failed) event() {}
 
-// ErrEmpty says that a file that had entries lists nothing any more. That is
-// more often an accident than a wish: a download that failed, a write that is
-// under way.
-var ErrEmpty = errors.New("the file lists nothing any more")
+// ErrEmpty says that a file of which entries are in force lists nothing any more.
+// That is more often an accident than a wish: a download that failed, a write that
+// is under way.
+var ErrEmpty = errors.New("nothing in it can be used any more")
 
 // maxTorn is how often in a row a file that changes while it is read is left
 // alone. Some files never stop.
@@ -59,7 +51,7 @@ func (s *source) watch(ctx context.Context, interval time.Duration) {
 
 // poll loads the file if it is not the version that was read last.
 func (s *source) poll() {
-	version, err := os.Stat(s.key.path)
+	version, err := os.Stat(s.key.Path)
 	if err == nil && s.version != nil && sameVersion(version, s.version) {
 		return
 	}
@@ -68,37 +60,45 @@ func (s *source) poll() {
 		s.fail(err)
 		return
 	}
-	c, sum, version, steady, err := load(s.key.path, s.key.allow)
+	c, version, steady, err := load(s.key)
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	s.take(c, sum, version, steady)
+	s.take(c, version, steady)
 }
 
 // take puts what was read in force, unless the old is better.
-func (s *source) take(c *content, sum Loaded, version fs.FileInfo, steady bool) {
+func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	if steady {
 		s.version, s.torn = version, 0
 	} else if s.torn++; s.torn < maxTorn {
 		return // half of a list is worse than the old one
 	}
-	if c.entries == 0 && s.content.Load().entries > 0 {
-		s.fail(fmt.Errorf("reading %s: %w", s.key.path, ErrEmpty))
+	if c.summary.Entries == 0 && s.content.Load().summary.Entries > 0 {
+		s.fail(fmt.Errorf("%w: it %s", ErrEmpty, c.summary.Nothing()))
 		return
 	}
 	s.content.Store(c)
-	s.failure = ""
-	s.report(sum)
+	s.mu.Lock()
+	again := s.err != nil
+	s.err = nil
+	s.mu.Unlock()
+	s.loaded(again)
 }
+
+// loaded reports that the content is in force.
+func (s *source) loaded(again bool) { s.report(Loaded{s.state(), again}) }
 
 // fail reports an error, unless it is the one that was reported last.
 func (s *source) fail(err error) {
-	if err.Error() == s.failure {
-		return
+	s.mu.Lock()
+	same := s.err != nil && (s.err.Error() == err.Error() || errors.Is(s.err, ErrEmpty) && errors.Is(err, ErrEmpty))
+	s.err = err
+	s.mu.Unlock()
+	if !same {
+		s.report(Failed{s.state()})
 	}
-	s.failure = err.Error()
-	s.report(Failed{Path: s.key.path, Allow: s.key.allow, Err: err})
 }
 
 // report tells the first of those who have the file open.

@@ -38,7 +38,10 @@ func (e *events) take() string {
 
 func word(event Event) string {
 	failed, ok := event.(Failed)
+	loaded, _ := event.(Loaded)
 	switch {
+	case !ok && loaded.Again:
+		return "loaded again"
 	case !ok:
 		return "loaded"
 	case errors.Is(failed.Err, fs.ErrNotExist):
@@ -80,7 +83,7 @@ func watching(t *testing.T, test func(w *watched)) {
 		w := &watched{events: new(events), t: t, path: filepath.Join(dir, "list")}
 		write(t, w.path, "one.example\n")
 		var err error
-		w.file, err = newRegistry(pollInterval).open(w.path, false, w.report)
+		w.file, err = newRegistry(pollInterval).open(Config{Path: w.path}, w.report)
 		must(t, err)
 		defer w.file.Close()
 		w.want("loaded", "one.example")
@@ -141,6 +144,42 @@ func TestChangesAreSeen(t *testing.T) {
 	})
 }
 
+func TestAChangeIsInForceAfterFiveSeconds(t *testing.T) {
+	watching(t, func(w *watched) {
+		write(w.t, w.path, "two.example\n")
+		time.Sleep(5*time.Second - 1)
+		synctest.Wait()
+		w.want("", "one.example")
+		time.Sleep(1)
+		synctest.Wait()
+		w.want("loaded", "two.example")
+	})
+}
+
+func TestTheStateOfAnOpenFile(t *testing.T) {
+	watching(t, func(w *watched) {
+		read, err := os.Stat(w.path)
+		must(w.t, err)
+		write(w.t, w.path, "<!DOCTYPE html>\n<p>\nForbidden\n")
+		polled()
+		w.want("empty", "one.example")
+		st := w.file.State()
+		if !errors.Is(st.Err, ErrEmpty) || !strings.Contains(st.Err.Error(), "looks like an HTML page") {
+			w.t.Errorf("it fails with %v", st.Err)
+		}
+		if st.Path != w.path || st.Named != w.path || st.Entries != 1 || !st.Modified.Equal(read.ModTime()) {
+			w.t.Errorf("%+v, want what was read before", st)
+		}
+		write(w.t, w.path, "one.example\ntwo.example\n||com^\nno entry\n")
+		must(w.t, os.Chtimes(w.path, time.Time{}, time.Unix(1800000000, 0)))
+		polled()
+		w.want("loaded again", "one.example two.example")
+		if st = w.file.State(); st.Err != nil || st.Entries != 3 || st.Bad.Count != 1 || st.Modified.Unix() != 1800000000 {
+			w.t.Errorf("%+v", st)
+		}
+	})
+}
+
 func TestSwappedSymlinksAreSeen(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +194,7 @@ func TestSwappedSymlinksAreSeen(t *testing.T) {
 
 		w := &watched{events: new(events), t: t}
 		var err error
-		w.file, err = newRegistry(pollInterval).open(in("list"), false, w.report)
+		w.file, err = newRegistry(pollInterval).open(Config{Path: in("list")}, w.report)
 		must(t, err)
 		defer w.file.Close()
 		w.want("loaded", "one.example")
@@ -178,7 +217,7 @@ func TestAFileThatCannotBeUsedKeepsTheOld(t *testing.T) {
 
 		must(w.t, os.Rename(w.path+".away", w.path)) // unchanged
 		polled()
-		w.want("loaded", "one.example")
+		w.want("loaded again", "one.example")
 
 		for _, empty := range []string{"", "# nothing\n", "<html>not found</html>\n"} {
 			write(w.t, w.path, empty)
@@ -198,7 +237,7 @@ func TestAFileThatCannotBeUsedKeepsTheOld(t *testing.T) {
 
 		write(w.t, w.path, "four.example")
 		polled()
-		w.want("loaded", "four.example")
+		w.want("loaded again", "four.example")
 	})
 }
 
@@ -214,7 +253,7 @@ func TestAFileThatMayNotBeReadKeepsTheOld(t *testing.T) {
 		w.want("forbidden", "one.example")
 		must(w.t, os.Chmod(w.path, 0o644)) // changes neither size nor time
 		polled()
-		w.want("loaded", "two.example")
+		w.want("loaded again", "two.example")
 	})
 }
 
@@ -222,7 +261,7 @@ func TestAFileMayBeginEmpty(t *testing.T) {
 	watching(t, func(w *watched) {
 		other := w.path + ".empty"
 		write(w.t, other, "")
-		f, err := newRegistry(pollInterval).open(other, false, w.report)
+		f, err := newRegistry(pollInterval).open(Config{Path: other}, w.report)
 		must(w.t, err)
 		defer f.Close()
 		w.want("loaded", "one.example")
@@ -234,16 +273,16 @@ func TestAFileMayBeginEmpty(t *testing.T) {
 
 func TestAFileThatIsWrittenToIsReadAgain(t *testing.T) {
 	watching(t, func(w *watched) {
-		s := &source{key: key{path: w.path}, openers: []*opener{{w.report}}}
+		s := &source{key: Config{Path: w.path}, openers: []*opener{{w.path, w.report}}}
 		s.content.Store(newBuilder().build())
 		w.file.content = &s.content
 		s.version = nil
-		s.take(nil, Loaded{}, nil, false)
-		s.take(nil, Loaded{}, nil, false)
+		s.take(nil, nil, false)
+		s.take(nil, nil, false)
 		w.want("", "")
-		c, sum, version, _, err := load(w.path, false)
+		c, version, _, err := load(s.key)
 		must(w.t, err)
-		s.take(c, sum, version, false)
+		s.take(c, version, false)
 		w.want("loaded", "one.example")
 		if s.version != nil {
 			w.t.Error("it is not read again")
@@ -258,7 +297,7 @@ func TestOpenReturnsWhyNot(t *testing.T) {
 	dir := t.TempDir()
 	var e events
 	for path, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, dir: errNotRegular} {
-		if f, err := Open(path, false, e.report); f != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
+		if f, err := Open(Config{Path: path}, e.report); f != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%v: %v", path, err)
 		}
 	}

@@ -45,7 +45,7 @@ func (p *parser) directive(text []byte) outcome {
 	case "$TTL":
 		return nothing
 	case "$INCLUDE", "$GENERATE":
-		return skipped
+		return p.unsupported(with(string(bytes.ToUpper(p.fields[0]))))
 	case "$ORIGIN":
 	default:
 		return bad

@@ -1,0 +1,83 @@
+package ownlist
+
+import "bytes"
+
+// dnsmasq parses address=/a.example/b.example/0.0.0.0 and local=/a.example/, which
+// block the domains and all names below. ok is false for other lines.
+//
+// dnsmasq's manual: address without an address and server (or local) without a
+// server answer NXDOMAIN; the address # stands for 0.0.0.0 and ::.
+func (p *parser) dnsmasq(text []byte) (result outcome, ok bool) {
+	word, rest, ok := bytes.Cut(text, []byte("=/"))
+	if !ok {
+		return nothing, false
+	}
+	isAddress := string(word) == "address"
+	if !isAddress && string(word) != "server" && string(word) != "local" {
+		return nothing, false
+	}
+	rest, comment := rest, []byte(nil)
+	if space := bytes.IndexAny(rest, " \t"); space >= 0 {
+		rest, comment = rest[:space], bytes.TrimSpace(rest[space:])
+	}
+	last := bytes.LastIndexByte(rest, '/')
+	if last < 0 || len(comment) > 0 && comment[0] != '#' {
+		return bad, true
+	}
+	if p.until, ok = p.expiry(bytes.TrimPrefix(comment, []byte("#"))); !ok {
+		return bad, true
+	}
+	target := rest[last+1:]
+	isIP, blocks := p.address(target)
+	switch {
+	case len(target) == 0, isAddress && (string(target) == "#" || blocks || isIP && p.allow):
+		return p.domains(rest[:last]), true
+	case isAddress && isIP:
+		return elsewhere, true
+	}
+	return p.unsupported(kindDnsmasq), true // forwards the domain, or exempts it
+}
+
+// domains takes a/b/c, with all names below.
+func (p *parser) domains(text []byte) outcome {
+	result := taken
+	for domain := range bytes.SplitSeq(text, []byte("/")) {
+		if len(domain) == 0 || bytes.ContainsAny(domain, "#*") { // names without a dot, all names, parts of names
+			result = max(result, p.unsupported(kindDnsmasq))
+			continue
+		}
+		result = max(result, p.add(domain, tree, false))
+	}
+	return result
+}
+
+// zoneTypes are the types of local-zone in unbound.conf by which all names of a
+// zone are blocked. Of static and redirect, local-data can make exceptions, which
+// are not supported.
+var zoneTypes = map[string]Answer{
+	"always_nxdomain": AnswerDefault, "always_null": AnswerDefault, "static": AnswerDefault, "redirect": AnswerDefault,
+	"always_nodata": AnswerNODATA,
+	"refuse":        AnswerRefused, "always_refuse": AnswerRefused,
+	"deny": AnswerDrop, "always_deny": AnswerDrop, "inform_deny": AnswerDrop,
+}
+
+// unbound parses local-zone: "a.example." always_nxdomain, which is about the
+// domain and all names below. ok is false for lines that are not unbound's.
+func (p *parser) unbound(fields [][]byte) (result outcome, ok bool) {
+	switch string(fields[0]) {
+	case "local-data:", "local-data-ptr:", "local-zone-override:", "local-zone-tag:":
+		return p.unsupported(kindUnbound), true
+	case "local-zone:":
+	default:
+		return nothing, false
+	}
+	if len(fields) != 3 {
+		return bad, true
+	}
+	answer, blocks := zoneTypes[string(bytes.Trim(fields[2], `"`))]
+	if !blocks {
+		return p.unsupported(kindUnbound), true
+	}
+	p.answer = answer
+	return p.add(bytes.Trim(fields[1], `"`), tree, false), true
+}
