@@ -32,6 +32,7 @@ type reply struct {
 	ipv4       netip.Addr    // of the sinkhole; zero: none
 	ipv6       netip.Addr    // of the sinkhole; zero: none
 	ttl        time.Duration // at most; default 60 s
+	overrides  bool          // respond stands in the Corefile: what own lists say does not count
 	structured structured
 	google     bool // verdicts of Safe Browsing come from Google itself
 }
@@ -41,15 +42,19 @@ type reply struct {
 const maxBlockedTTL = 30 * time.Minute
 
 // blocked answers a query for a host that is unsafe. ctx and w are asked for the
-// transport only.
+// transport only. The answer is nil where there is to be none.
 func (p reply) blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
+	respond, drop := p.respondTo(d)
+	if drop {
+		return nil
+	}
 	text := reason(d, p.google)
 	if p.structured.asked(r) {
 		text = p.structured.text(d, maxText)
 	}
 	m := replyTo(r, dns.ExtendedErrorCodeBlocked, text)
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
-	switch p.respond {
+	switch respond {
 	case respondNXDOMAIN:
 		m.Rcode = dns.RcodeNameError
 	case respondRefused:
@@ -57,7 +62,7 @@ func (p reply) blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 	case respondSinkhole:
 		m.Answer = p.sinkhole(r.Question[0], ttl)
 	}
-	if len(m.Answer) == 0 && p.respond != respondRefused {
+	if len(m.Answer) == 0 && respond != respondRefused {
 		m.Ns = []dns.RR{soa(r.Question[0].Name, ttl)}
 	}
 	fit(ctx, w, r, m)

@@ -47,6 +47,8 @@ func (i *inspector) WriteMsg(m *dns.Msg) error {
 	d := q.checkTargets(targets)
 	if replacement := q.replacement(i.ResponseWriter, d); replacement != nil {
 		m = replacement
+	} else if d.Verdict == lookup.Unsafe { // an own list has it dropped
+		return nil
 	} else if d.Verdict == lookup.Unsure {
 		m = shortened(m, maxUnsureTTL)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -204,6 +205,15 @@ func (o *Offline) SearchHold() updater.Hold { return o.schedule.SearchHold() }
 // name it, is one of names that are never blocked.
 func (o *Offline) Allows(path string) bool {
 	return slices.Contains(o.plugin.own, ownFile{path: path, allow: true})
+}
+
+// OwnLists returns how the operator's own lists stand, in the order of the Corefile
+// after the hosts that it allows.
+func (o *Offline) OwnLists() (all []ownlist.State) {
+	for _, f := range *o.plugin.files.Load() {
+		all = append(all, f.State())
+	}
+	return all
 }
 
 // Check returns the decision about a host by what is known here, and whether a

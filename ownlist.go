@@ -2,8 +2,11 @@ package safebrowsing
 
 import (
 	"errors"
+	"io/fs"
+	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // ownFile is a list of the operator's own, as the Corefile names it.
@@ -21,7 +24,7 @@ func (c *config) openOwn() (files []*ownlist.File, err error) {
 		files = append(files, ownlist.Hosts(corefileHosts, c.hosts))
 	}
 	for _, own := range c.own {
-		f, err := ownlist.Open(own.path, own.allow, reportOwn)
+		f, err := ownlist.Open(ownlist.Config{Path: own.path, Allow: own.allow, IPv4: c.ipv4, IPv6: c.ipv6}, reportOwn)
 		if err != nil {
 			return nil, errors.Join(err, closeOwn(files))
 		}
@@ -41,14 +44,56 @@ func closeOwn(files []*ownlist.File) error {
 func reportOwn(e ownlist.Event) {
 	switch e := e.(type) {
 	case ownlist.Loaded:
-		for _, line := range e.BadLines {
-			log.Warningf("%s:%d is no entry of a list and is left out: %q", e.Path, line.Number, line.Text)
-		}
-		if more := e.Bad - len(e.BadLines); more > 0 {
-			log.Warningf("%s: %d more lines are no entries and are left out", e.Path, more)
-		}
-		log.Infof("List %s is in force with %d names; %d entries that DNS cannot see are left out", e.Path, e.Entries, e.Skipped)
+		reportLoaded(e)
 	case ownlist.Failed:
-		log.Errorf("List %s stays as it was: %v", e.Path, e.Err)
+		log.Errorf("List %s cannot be used: %v. The %s in force; the file is looked at every 5 seconds",
+			e.Path, reasonOf(e.Err), ownlist.Plural(e.InForce(), "name read before stays", "names read before stay"))
 	}
+}
+
+// reportLoaded writes one line about a list that has been read, and another one if
+// it is about very many names.
+func reportLoaded(e ownlist.Loaded) {
+	does := map[bool]string{false: "blocks", true: "allows"}[e.Allow]
+	again := ""
+	if e.Again {
+		again = "can be used again and "
+	}
+	remarks := strings.Join(append([]string{""}, e.Remarks()...), "; ")
+	switch nothing := e.Nothing(); {
+	case nothing != "":
+		log.Warningf("List %s %s%s nothing: it %s%s", e.Path, again, does, nothing, remarks)
+	case e.Bad.Count > 0 || e.Elsewhere.Count > 0:
+		log.Warningf("List %s %sis in force with %s%s", e.Path, again, ownlist.Plural(e.InForce(), "name", "names"), remarks)
+	default:
+		log.Infof("List %s %sis in force with %s%s", e.Path, again, ownlist.Plural(e.InForce(), "name", "names"), remarks)
+	}
+	if wide := e.WideRemark(); wide != "" {
+		log.Warningf("List %s: %s", e.Path, wide)
+	}
+}
+
+// reasonOf leaves out of an error what was done to which file: the line says so.
+func reasonOf(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// respondTo is what a name is answered that has been blocked: what the Corefile
+// says, else what the operator's own list says of the name. drop is set where it
+// gets no answer at all.
+func (p reply) respondTo(d lookup.Decision) (_ respond, drop bool) {
+	if !p.overrides {
+		switch ownlist.Answer(d.Answer) {
+		case ownlist.AnswerNODATA:
+			return respondNODATA, false
+		case ownlist.AnswerRefused:
+			return respondRefused, false
+		case ownlist.AnswerDrop:
+			return p.respond, true
+		}
+	}
+	return p.respond, false
 }

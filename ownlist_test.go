@@ -1,12 +1,16 @@
 package safebrowsing
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/miekg/dns"
@@ -49,11 +53,261 @@ func TestAFileOfSeveralServerBlocksAndReloadsIsReadOnce(t *testing.T) {
 		}
 		w.wantBlocked("blocked.example.", dns.TypeA, "blocklist block.txt")
 	}
-	if got := lines.about(block + " is in force with 1 names"); len(got) != 1 {
-		t.Errorf("Expected the file to be read once, got %q", got)
+	if got := lines.about(block + " is in force with 1 name; 1 line is not a list entry (first at line 2: \"no entry of any kind\")"); len(got) != 1 {
+		t.Errorf("Expected the file to be read once, and one line about it, got %q", got)
 	}
-	if got := lines.about(block + ":2 is no entry"); len(got) != 1 {
-		t.Errorf("Expected one line about the bad line, got %q", got)
+}
+
+// A list that does less than its operator thinks, or more, says so in one line.
+func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
+	for _, test := range []struct {
+		name, content string
+		allow         bool
+		level, want   string // what the line holds after the path; "" the file
+	}{
+		{"names", "a.example\nb.example\n", false, "INFO", " is in force with 2 names"},
+		{"one name", "a.example\n", false, "INFO", " is in force with 1 name"},
+		{"HTML", "<!DOCTYPE html>\n<html>\nForbidden\n</html>\n", false, "WARNING", " blocks nothing: it looks like an HTML page: download the list again"},
+		{"gzip", "\x1f\x8b\x08\x00xyz\nforbidden\n", false, "WARNING", " blocks nothing: it is compressed (gzip): unpack it"},
+		{"UTF-16", "\xff\xfea\x00\n\x00", false, "WARNING", " blocks nothing: it is UTF-16: save it as UTF-8"},
+		{"empty", "", false, "WARNING", " blocks nothing: it is empty"},
+		{"comments", "# none\n", false, "WARNING", " blocks nothing: it has only comments"},
+		{"empty allow list", "", true, "WARNING", " allows nothing: it is empty"},
+		{"ended", "a.example # until 2020-01-01\n", true, "WARNING", " allows nothing: it has only entries that have ended; 1 entry has ended"},
+		{"a star", "*\n", false, "WARNING", ` blocks nothing: it has no line that can be used; 1 line is not a list entry (first at line 1: "*")`},
+		{"not supported", "a.example\n/x/\n||b.example^$client=c\n", false, "INFO", " is in force with 1 name; 2 lines are not supported (1 regular expression, first at line 2; 1 with $client, first at line 3)"},
+		{"bad lines", "a.example\nno entry\n", false, "WARNING", ` is in force with 1 name; 1 line is not a list entry (first at line 2: "no entry")`},
+		{"machines", "a.example\n192.168.1.10 nas.home.arpa nas\n", false, "WARNING", " is in force with 1 name; 1 line gives its names another address than"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			lines := captureLog(t)
+			file := writeFile(t, t.TempDir(), "list.txt", test.content)
+			c := config{own: []ownFile{{file, test.allow}}}
+			for range 2 { // two server blocks
+				files, err := c.openOwn()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer closeOwn(files)
+			}
+			got := lines.about(file)
+			if len(got) != 1 || !strings.Contains(got[0], "["+test.level+"]") || !strings.Contains(got[0]+"\n", file+test.want) {
+				t.Errorf("Expected one line of level %s that says %q, got %q", test.level, test.want, got)
+			}
+		})
+	}
+}
+
+func TestAListOfAWholeTopLevelDomainIsAWarning(t *testing.T) {
+	for content, want := range map[string]string{
+		"x.example\n||de^\n*.net\n": ": line 2 blocks the whole top-level domain de; line 3 blocks the whole top-level domain net",
+		"*.co.uk CNAME .\n":         ": line 1 blocks the whole public suffix co.uk",
+		"com\n":                     ": line 1 blocks the name com itself, but no name below it: if these are meant write .com",
+	} {
+		lines := captureLog(t)
+		file := writeFile(t, t.TempDir(), "list.txt", content)
+		files, err := (&config{own: []ownFile{{path: file}}}).openOwn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeOwn(files)
+		if got := lines.about("[WARNING] plugin/safebrowsing: List " + file + want); len(got) != 1 {
+			t.Errorf("Expected %q, got %q", want, lines.about(file))
+		}
+	}
+}
+
+// A file that fails and is well again costs two lines, and the metrics say so
+// meanwhile.
+func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
+	lines := captureLog(t)
+	dir := t.TempDir()
+	file := writeFile(t, dir, "list.txt", "a.example\nb.example\nno entry\n/x/\n192.168.1.1 nas\n")
+	changed := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	if err := os.Chtimes(file, changed, changed); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := config{own: []ownFile{{path: file}}}
+		files, err := c.openOwn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := c.openOwn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := func(when string, entries, bad, unsupported, last, failing float64) {
+			t.Helper()
+			for name, want := range map[string]float64{
+				"entries": entries, "bad_lines": bad, "unsupported_lines": unsupported, "last_change_timestamp_seconds": last, "failing": failing,
+			} {
+				if got := metric(t, "own_list_"+name, "file", file); got != want {
+					t.Errorf("%s: Expected %s of %v, got %v", when, name, want, got)
+				}
+			}
+		}
+		poll := func() {
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+		}
+		want("read", 2, 1, 2, float64(changed.Unix()), 0)
+		os.Remove(file)
+		for range 3 {
+			poll()
+		}
+		want("gone", 2, 1, 2, float64(changed.Unix()), 1)
+		writeFile(t, dir, "list.txt", "c.example\n")
+		later := changed.Add(time.Hour)
+		if err := os.Chtimes(file, later, later); err != nil {
+			t.Fatal(err)
+		}
+		poll()
+		want("back", 1, 0, 0, float64(later.Unix()), 0)
+		closeOwn(files)
+		want("in use by one", 1, 0, 0, float64(later.Unix()), 0)
+		closeOwn(second)
+		want("closed", 0, 0, 0, 0, 0)
+	})
+	got := lines.about("List " + file)
+	if len(got) != 3 || !strings.Contains(got[1], "[ERROR]") ||
+		!strings.Contains(got[1], file+" cannot be used: no such file or directory. The 2 names read before stay in force; the file is looked at every 5 seconds") ||
+		!strings.Contains(got[2], file+" can be used again and is in force with 1 name") {
+		t.Errorf("Expected lines at the start, at the failure and at its end, got %q", got)
+	}
+}
+
+func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
+	file := writeFile(t, t.TempDir(), "list.txt", "192.0.2.9 a.example\n0.0.0.0 b.example\n")
+	c := config{own: []ownFile{{file, true}, {file, false}}}
+	for _, sinkhole := range []string{"0.0.0.0", "192.0.2.9"} {
+		c.ipv4 = netip.MustParseAddr(sinkhole)
+		files, err := c.openOwn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeOwn(files)
+	}
+	if got := metric(t, "own_list_failing", "file", file); got != 0 { // fails if a series is there twice
+		t.Errorf("Expected no failure, got %v", got)
+	}
+	if n := metric(t, "own_list_entries", "file", file); n != 1 && n != 2 {
+		t.Errorf("Expected the entries of one of the lists, got %v", n)
+	}
+}
+
+// What a zone file says of a name holds, but for a respond in the Corefile. Only
+// passthru is above that.
+func TestAnswersOfAPolicyZone(t *testing.T) {
+	zone := writeFile(t, t.TempDir(), "policy.rpz", `$TTL 1h
+@ SOA localhost. root.localhost. 1 2h 30m 1w 1h
+nx.example CNAME .
+*.nx.example CNAME *.
+nodata.example CNAME *.
+local.example A 192.0.2.66
+garden.example CNAME walled.example.
+pass.example CNAME rpz-passthru.
+local-zone: "refused.example." always_refuse
+`)
+	for _, test := range []struct {
+		name, respond string
+		rcodes        map[string]int
+	}{
+		{"none", "", map[string]int{
+			"nx.example.": dns.RcodeNameError, "www.nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess, "local.example.": dns.RcodeNameError,
+			"garden.example.": dns.RcodeNameError, "x.refused.example.": dns.RcodeRefused,
+		}},
+		{"nxdomain", "respond nxdomain", map[string]int{"www.nx.example.": dns.RcodeNameError, "nodata.example.": dns.RcodeNameError, "refused.example.": dns.RcodeNameError}},
+		{"refused", "respond refused", map[string]int{"nx.example.": dns.RcodeRefused, "nodata.example.": dns.RcodeRefused, "local.example.": dns.RcodeRefused}},
+		{"sinkhole", "respond sinkhole 192.0.2.99", map[string]int{"nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			all := transports(t, "block "+zone+"\n"+test.respond)
+			ask := func(name string) *dns.Msg {
+				m := new(dns.Msg).SetQuestion(name, dns.TypeA)
+				m.SetEdns0(1232, false)
+				answer, err := all["tcp"](m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return answer
+			}
+			for name, rcode := range test.rcodes {
+				m := ask(name)
+				if _, blocked := ede(m); !blocked || m.Rcode != rcode {
+					t.Errorf("%s: Expected %s and to be blocked, got\n%v", name, dns.RcodeToString[rcode], m)
+				}
+				if sinks := strings.HasPrefix(test.respond, "respond sinkhole"); sinks != (len(m.Answer) == 1) {
+					t.Errorf("%s: got the records %v", name, m.Answer)
+				}
+			}
+			if m := ask("pass.example."); isBlocked(m) || m.Rcode != dns.RcodeSuccess {
+				t.Errorf("Expected passthru to pass, got\n%v", m)
+			}
+		})
+	}
+}
+
+func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
+	zone := writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n")
+	counted := metric(t, "blocked_total", "list", zone)
+	all := transports(t, "block "+zone)
+	var asked sync.WaitGroup
+	for transport, exchange := range all {
+		asked.Go(func() {
+			m, err := exchange(new(dns.Msg).SetQuestion("drop.example.", dns.TypeA))
+			if timeout, ok := errors.AsType[net.Error](err); transport != "https" && (!ok || !timeout.Timeout()) {
+				t.Errorf("%s: Expected no answer, got %v\n%v", transport, err, m)
+			}
+			if transport == "https" && err == nil && len(m.Question) > 0 { // HTTP has to have an answer: the server's is the status 500
+				t.Errorf("Expected no answer over HTTPS, got\n%v", m)
+			}
+		})
+	}
+	asked.Wait()
+	for transport, exchange := range all {
+		if m, err := exchange(new(dns.Msg).SetQuestion("www.drop.example.", dns.TypeA)); err != nil || m.Rcode != dns.RcodeSuccess {
+			t.Errorf("%s: Expected the server to go on, got %v\n%v", transport, err, m)
+		}
+	}
+	if n := metric(t, "blocked_total", "list", zone) - counted; n != float64(len(all)) {
+		t.Errorf("Expected %d names to be counted as blocked, got %v", len(all), n)
+	}
+	over := transports(t, "respond nodata\nblock "+zone)
+	if m, err := over["udp"](new(dns.Msg).SetQuestion("drop.example.", dns.TypeA)); err != nil || m.Rcode != dns.RcodeSuccess || len(m.Ns) != 1 {
+		t.Errorf("Expected respond to win, got %v\n%v", err, m)
+	}
+}
+
+func TestATargetThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
+	zone := writeFile(t, t.TempDir(), "drop.rpz", "tracker.example CNAME rpz-drop.\n")
+	w := newWorld(t)
+	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		header := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 300}
+		return []dns.RR{&dns.CNAME{Hdr: header, Target: "tracker.example."}}
+	})
+	w.start(w.corefile("inspect cname", "block "+zone))
+	w.updated(1)
+	c := &dns.Client{Timeout: 2 * time.Second}
+	m, _, err := c.Exchange(new(dns.Msg).SetQuestion("www.shop.example.", dns.TypeA), w.address("udp"))
+	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
+		t.Errorf("Expected no answer, got %v\n%v", err, m)
+	}
+}
+
+// A hosts file of the local network must not block its machines.
+func TestHostsLinesWithAnotherAddressDoNotBlock(t *testing.T) {
+	w := newWorld(t)
+	block := writeFile(t, t.TempDir(), "hosts", "192.168.1.10 nas.home.arpa nas\n0.0.0.0 null.example\n127.0.0.1 loop.example\n192.0.2.99 sunk.example other.example\n")
+	w.start(w.corefile("block "+block) + strings.Replace(w.corefile("block "+block, "respond sinkhole 192.0.2.99"), ".:0", "sunk.example:0", 1))
+	w.updated(1)
+	w.wantPassed("nas.home.arpa.", dns.TypeA)
+	w.wantBlocked("null.example.", dns.TypeA, "blocklist hosts")
+	w.wantBlocked("loop.example.", dns.TypeA, "blocklist hosts")
+	// The address blocks where it is the sinkhole's, and only there.
+	w.wantPassed("other.example.", dns.TypeA)
+	if m := w.ask("sunk.example.", dns.TypeA); len(m.Answer) != 1 || m.Answer[0].(*dns.A).A.String() != "192.0.2.99" {
+		t.Errorf("Expected the sinkhole, got\n%v", m)
 	}
 }
 

@@ -19,7 +19,7 @@ func (p *parser) respondWith(args []string) (err error) {
 	case respond(i) != respondSinkhole && len(args) > 1:
 		return errors.New(args[0] + " takes no address")
 	}
-	p.respond = respond(i)
+	p.respond, p.overrides = respond(i), true
 	for _, arg := range args[1:] {
 		addr, err := netip.ParseAddr(arg)
 		if err != nil || addr.Zone() != "" {

@@ -82,7 +82,9 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	if candidates == nil && !inspect { // the common way
 		s.decided(ctx, r, outcome, decision, true)
 		if decision.Verdict == lookup.Unsafe && !s.monitor {
-			w.WriteMsg(s.blocked(ctx, w, r, decision))
+			if m := s.blocked(ctx, w, r, decision); m != nil {
+				w.WriteMsg(m)
+			}
 			return nil, true
 		}
 		return nil, false
@@ -181,7 +183,9 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: "test", Expression: h.String() + "/"}, true
 	}
 	if found {
-		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, List: match.File, Expression: match.Name(h) + "/"}, true
+		return lookup.Decision{
+			Verdict: lookup.Unsafe, By: lookup.ByBlock, List: match.File, Expression: match.Name(h) + "/", Answer: uint8(match.Answer),
+		}, true
 	}
 	return lookup.Decision{}, false
 }

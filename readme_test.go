@@ -76,6 +76,11 @@ func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
 	searchNotBefore.WithLabelValues(settings{}.labels()...)
 	defer listGauges.forget(settings{}, "l")
 	defer searchNotBefore.DeleteLabelValues(settings{}.labels()...)
+	own, err := (&config{own: []ownFile{{path: "README.md"}}}).openOwn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeOwn(own)
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -91,6 +91,7 @@ type Decision struct {
 	Verdict    Verdict
 	By         Decider
 	Threat     Threat    // of an Unsafe host, unless an own list decided
+	Answer     uint8     // how an own list wants an Unsafe host answered; only carried here
 	List       string    // the list that was matched; for an own list its file
 	Expression string    // the expression that matched, or ""
 	Expires    time.Time // until when an Unsafe verdict holds; zero: without end
