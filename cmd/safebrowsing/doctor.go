@@ -122,6 +122,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		}
 	}
 	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %d server blocks have safebrowsing", with, len(e.blocks))), ""})
+	e.ownLists()
 	for _, key := range order {
 		e.engine(ctx, engines[key])
 		if ctx.Err() != nil {

@@ -2,6 +2,7 @@ package ownlist
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -190,5 +191,47 @@ func TestFindLine(t *testing.T) {
 	}
 	if _, _, ok, err := FindLine(path+".none", false, host(t, "a.example")); ok || err == nil {
 		t.Error("a line of a file that does not exist")
+	}
+}
+
+func TestListsOfDifferentMeaningAreReadApart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list")
+	write(t, path, "192.0.2.9 one.example\n")
+	sinkhole, loopback, unspecified := netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::")
+	var blocked []string
+	r := newRegistry(pollInterval)
+	for _, c := range []Config{
+		{Path: path}, {Path: path, IPv4: loopback, IPv6: unspecified}, // equal: these addresses always block
+		{Path: path, IPv4: sinkhole},
+		{Path: path, Allow: true}, {Path: path, Allow: true, IPv4: sinkhole}, // equal: an allow list takes all addresses
+	} {
+		f, err := r.open(c, nil)
+		must(t, err)
+		defer f.Close()
+		m, ok := f.Match(host(t, "one.example"), then)
+		blocked = append(blocked, fmt.Sprint(ok && !m.Allow))
+	}
+	if got := strings.Join(blocked, " "); got != "false false true false false" || len(r.files) != 3 {
+		t.Errorf("blocked by %s, read %d times", got, len(r.files))
+	}
+}
+
+func TestStatesOfAllOpenFiles(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"a", "b"} {
+		write(t, name, "one.example\n")
+	}
+	for _, c := range []Config{{Path: "b"}, {Path: "a", Allow: true}, {Path: filepath.Join(dir, "b")}, {Path: "a"}} {
+		f, err := Open(c, nil)
+		must(t, err)
+		defer f.Close()
+	}
+	var got []string
+	for _, s := range States() {
+		got = append(got, fmt.Sprint(s.Named, " ", filepath.Base(s.Path), " ", s.Allow, " ", s.Entries))
+	}
+	if want := "a a false 1, a a true 1, b b false 1"; strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %s", got, want)
 	}
 }

@@ -8,11 +8,12 @@ import (
 
 // State is how a list stands.
 type State struct {
-	Path    string // of the file, absolute; of hosts of the Corefile the name that they were given
-	Named   string // the path as the first of those who have it open gave it
-	Allow   bool   // it is an allow list
-	Err     error  // why the file cannot be used now, so that what was read before is in force; nil: it can
-	Summary        // of what is in force
+	Path       string // of the file, absolute; of hosts of the Corefile the name that they were given
+	Named      string // the path as the first of those who have it open gave it
+	Allow      bool   // it is an allow list
+	InCorefile bool   // it is made of Hosts
+	Err        error  // why the file cannot be used now, so that what was read before is in force; nil: it can
+	Summary           // of what is in force
 }
 
 // State returns how the list stands now. It is safe for concurrent use.
@@ -21,7 +22,7 @@ func (f *File) State() State {
 		return f.source.state()
 	}
 	c := f.content.Load()
-	return State{Path: f.name, Named: f.name, Allow: true, Summary: c.summaryAt(time.Now())}
+	return State{Path: f.name, Named: f.name, Allow: true, InCorefile: true, Summary: c.summaryAt(time.Now())}
 }
 
 func (s *source) state() State {
