@@ -28,6 +28,7 @@ var benchFormats = map[string]string{
 	"hosts":   "0.0.0.0 %s",
 	"adblock": "||%s^",
 	"rpz":     "%s CNAME .",
+	"nodata":  "%s CNAME *.",
 	"url":     "http://%s/",
 	"idn":     "bücher.%s",
 }
@@ -35,7 +36,7 @@ var benchFormats = map[string]string{
 // BenchmarkLoad prints what a line costs, and the memory that a name takes:
 // what the set holds, and what the heap has grown by.
 func BenchmarkLoad(b *testing.B) {
-	for _, name := range []string{"domain", "hosts", "adblock", "rpz", "url", "idn"} {
+	for _, name := range []string{"domain", "hosts", "adblock", "rpz", "nodata", "url", "idn"} {
 		b.Run(name, func(b *testing.B) {
 			text := generated(million, benchFormats[name])
 			var c *content

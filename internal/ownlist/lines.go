@@ -66,6 +66,9 @@ func notList(head []byte) (seems string) {
 			return seems
 		}
 	}
+	if len(head) > 10 && string(head[:3]) == "BZh" && string(head[4:10]) == "1AY&SY" { // the level is between them
+		return "is compressed (bzip2): unpack it"
+	}
 	switch detected := http.DetectContentType(head); {
 	case strings.HasPrefix(detected, "text/html"), strings.HasPrefix(detected, "text/xml"):
 		return "looks like an HTML page: download the list again"
@@ -80,7 +83,6 @@ var compressed = map[string]string{
 	"\x1f\x8b":           "is compressed (gzip): unpack it",
 	"PK\x03\x04":         "is compressed (zip): unpack it",
 	"\xfd7zXZ\x00":       "is compressed (xz): unpack it",
-	"BZh":                "is compressed (bzip2): unpack it",
 	"\x28\xb5\x2f\xfd":   "is compressed (zstd): unpack it",
 	"7z\xbc\xaf\x27\x1c": "is compressed (7z): unpack it",
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func TestRemarksSayWhatIsNotUsed(t *testing.T) {
@@ -28,6 +30,8 @@ func TestRemarksSayWhatIsNotUsed(t *testing.T) {
 		{"records of RPZ", "a.example A 192.0.2.1\nb.example CNAME garden.example.", false, []string{
 			"2 names have RPZ records of their own that are not used, answered as the Corefile says (first at line 1)"}},
 		{"no entries", "a.example\na b c\n<p>\n", false, []string{`2 lines are not list entries (first at line 2: "a b c")`}},
+		{"ended in part", "||a.example^ # until " + ended + "\n*.a.example # until 2099-01-31\n" +
+			"||b.example^ # until " + ended + "\nhttp://b.example/ # until 2099-01-31\n", true, nil},
 		{"ended", "a.example # until " + ended + "\nb.example # until " + ended + "\nb.example\n", true, []string{"1 entry has ended"}},
 	}
 	for _, tt := range tests {
@@ -63,6 +67,8 @@ func TestAListWithNothingInItSaysWhatItIs(t *testing.T) {
 		{"XML", "<?xml version=\"1.0\"?>\n<Error>\nAccessDenied\n", "looks like an HTML page: download the list again"},
 		{"gzip", "\x1f\x8b\x08\x00\x00\x00\x00\x00\na.example\n", "is compressed (gzip): unpack it"},
 		{"zip", "PK\x03\x04\x0a\x00\na.example\n", "is compressed (zip): unpack it"},
+		{"bzip2", "BZh91AY&SY\x00\n", "is compressed (bzip2): unpack it"},
+		{"a name like bzip2", "BZh9.example\n", ""},
 		{"xz", "\xfd7zXZ\x00\x00\na.example\n", "is compressed (xz): unpack it"},
 		{"UTF-16", "\xff\xfea\x00.\x00b\x00\n\x00", "is UTF-16: save it as UTF-8"},
 		{"UTF-16, big end first", "\xfe\xff\x00a\x00.\x00b\x00\n", "is UTF-16: save it as UTF-8"},
@@ -154,6 +160,9 @@ local-zone: "empty.example." always_nodata
 	}
 	if n := len(f.content.Load().answers); n != 7 {
 		t.Errorf("%d names are in the map of answers, want only those that are answered in a way of their own", n)
+	}
+	if m, _ := f.Match(lookup.FromQname(`x\.y.nodata.example.`), then); m.Answer != AnswerDrop {
+		t.Errorf("a name with a label that no URL can hold is below the others: %+v", m)
 	}
 	every, _ := listOf(t, "* CNAME *.", false)
 	if m, _ := every.Match(host(t, "x.example"), then); m.Answer != AnswerNODATA {
