@@ -61,6 +61,8 @@ func reportLoaded(e ownlist.Loaded) {
 	}
 	remarks := strings.Join(append([]string{""}, e.Remarks()...), "; ")
 	switch nothing := e.Nothing(); {
+	case e.Seems != "":
+		log.Warningf("List %s %s%s nothing: it %s; %s", e.Path, again, does, e.Seems, e.Cure)
 	case nothing != "":
 		log.Warningf("List %s %s%s nothing: it %s%s", e.Path, again, does, nothing, remarks)
 	case e.Bad.Count > 0 || e.Elsewhere.Count > 0:

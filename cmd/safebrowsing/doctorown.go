@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -52,7 +53,7 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 	}
 	remarks := strings.Join(append([]string{""}, s.Remarks()...), "; ")
 	if nothing := s.Nothing(); nothing != "" {
-		d := diagnosis{"own list", isProblem, text(fmt.Sprintf("%s %s nothing: it %s%s%s", name, does, nothing, changed, remarks)), "put a list in its place, or take it out of the Corefile"}
+		d := diagnosis{"own list", isProblem, text(fmt.Sprintf("%s %s nothing: it %s%s%s", name, does, nothing, changed, remarks)), text(cmp.Or(s.Cure, "put a list in its place, or take it out of the Corefile"))}
 		if s.Allow {
 			d.Status = isWarning
 		}

@@ -20,8 +20,8 @@ const maxLine = 4 << 10
 func eachLine(r io.Reader, do func(number int, line []byte, long bool)) error {
 	br := bufio.NewReaderSize(r, 64<<10)
 	head, _ := br.Peek(sniffBytes) // an error comes again
-	if seems := notList(head); seems != "" {
-		return notListError(seems)
+	if e, ok := notList(head); ok {
+		return e
 	}
 	for number := 1; ; number++ {
 		line, err := br.ReadSlice('\n')
@@ -51,38 +51,35 @@ func eachLine(r io.Reader, do func(number int, line []byte, long bool)) error {
 // sniffBytes is how much of a file http.DetectContentType looks at.
 const sniffBytes = 512
 
-// notListError says what a file seems to be that is not a list.
-type notListError string
+// notListError says what a file seems to be that is not a list, and what to do
+// about it.
+type notListError struct{ seems, cure string }
 
 // Error implements error.
-func (e notListError) Error() string { return "it " + string(e) }
+func (e notListError) Error() string { return "it " + e.seems + ": " + e.cure }
 
-// notList returns what a file that begins so seems to be if it cannot be a list,
-// and what to do about it; or "". A download that failed often leaves a page of
-// HTML, of which single words would pass for names.
-func notList(head []byte) (seems string) {
-	for magic, seems := range compressed {
+// notList returns what a file that begins so is, if that cannot be a list. A
+// download that failed often leaves a page of HTML, of which single words would pass
+// for names.
+func notList(head []byte) (e notListError, ok bool) {
+	for magic, format := range compressed {
 		if bytes.HasPrefix(head, []byte(magic)) {
-			return seems
+			return notListError{"is compressed (" + format + ")", "unpack it"}, true
 		}
 	}
 	if len(head) > 10 && string(head[:3]) == "BZh" && string(head[4:10]) == "1AY&SY" { // the level is between them
-		return "is compressed (bzip2): unpack it"
+		return notListError{"is compressed (bzip2)", "unpack it"}, true
 	}
 	switch detected := http.DetectContentType(head); {
 	case strings.HasPrefix(detected, "text/html"), strings.HasPrefix(detected, "text/xml"):
-		return "looks like an HTML page: download the list again"
+		return notListError{"looks like an HTML page", "download the list again"}, true
 	case strings.HasPrefix(detected, "text/plain; charset=utf-16"):
-		return "is UTF-16: save it as UTF-8"
+		return notListError{"is UTF-16", "save it as UTF-8"}, true
 	}
-	return ""
+	return notListError{}, false
 }
 
-// compressed is what files of these first bytes are.
+// compressed is the formats of files that begin so.
 var compressed = map[string]string{
-	"\x1f\x8b":           "is compressed (gzip): unpack it",
-	"PK\x03\x04":         "is compressed (zip): unpack it",
-	"\xfd7zXZ\x00":       "is compressed (xz): unpack it",
-	"\x28\xb5\x2f\xfd":   "is compressed (zstd): unpack it",
-	"7z\xbc\xaf\x27\x1c": "is compressed (7z): unpack it",
+	"\x1f\x8b": "gzip", "PK\x03\x04": "zip", "\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd", "7z\xbc\xaf\x27\x1c": "7z",
 }

@@ -39,8 +39,8 @@ func read(r io.Reader, k Config) (*content, error) {
 			sum.Bad.add(n, line)
 		}
 	})
-	if seems, ok := errors.AsType[notListError](err); ok {
-		sum.Seems = string(seems)
+	if e, ok := errors.AsType[notListError](err); ok {
+		sum.Seems, sum.Cure = e.seems, e.cure
 	} else if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,8 @@ import (
 type Summary struct {
 	Entries     int       // distinct names
 	Ended       int       // of Entries, those that have ended
-	Seems       string    // what the file is instead of a list, and what to do about it; "": a list
+	Seems       string    // what the file is instead of a list: "is UTF-16"; "": a list
+	Cure        string    // what to do about that: "save it as UTF-8"
 	Bad         Lines     // in none of the formats, or too long
 	Unsupported []Lines   // well-formed, but not supported; by kind, in the order of their first lines
 	Elsewhere   Lines     // of hosts files, with an address that does not block
@@ -88,7 +89,7 @@ func (s Summary) NotSupported() (lines int) {
 // InForce returns the number of distinct names that have not ended.
 func (s Summary) InForce() int { return s.Entries - s.Ended }
 
-// Nothing says why no entry is in force, or "" if one is: "is empty".
+// Nothing says why no entry is in force: "is empty"; or "" if one is.
 func (s Summary) Nothing() string {
 	switch {
 	case s.InForce() > 0:
