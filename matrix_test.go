@@ -66,7 +66,7 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 		t.Fatal(err)
 	}
 	trust := &tls.Config{InsecureSkipVerify: true} // the certificate is our own
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}}
 	t.Cleanup(func() {
 		client.CloseIdleConnections() // else the server waits for them
 		caddyMu.Lock()

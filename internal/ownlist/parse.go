@@ -61,6 +61,12 @@ func (p *parser) line(raw []byte) outcome {
 	case bytes.IndexByte(text, ' ') < 0 && bytes.IndexByte(text, '\t') < 0:
 		return p.single(text)
 	}
+	return p.words(text, raw[0] == ' ' || raw[0] == '\t')
+}
+
+// words parses a line of several words: of unbound.conf, a hosts file or a zone
+// file.
+func (p *parser) words(text []byte, indented bool) outcome {
 	p.split(text)
 	if result, ok := p.unbound(p.fields); ok {
 		return result
@@ -68,7 +74,7 @@ func (p *parser) line(raw []byte) outcome {
 	if isAddress, blocks := p.address(p.fields[0]); isAddress {
 		return p.hosts(p.fields[1:], blocks || p.allow)
 	}
-	return p.record(p.fields, raw[0] == ' ' || raw[0] == '\t')
+	return p.record(p.fields, indented)
 }
 
 // isHeader recognises the first line of adblock lists: [Adblock Plus 2.0].
