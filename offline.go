@@ -201,10 +201,11 @@ func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.setti
 // SearchHold is described at FetchHold.
 func (o *Offline) SearchHold() updater.Hold { return o.schedule.SearchHold() }
 
-// Allows reports whether a file of the operator's lists, by its path as decisions
-// name it, is one of names that are never blocked.
-func (o *Offline) Allows(path string) bool {
-	return slices.Contains(o.plugin.own, ownFile{path: path, allow: true})
+// OwnList returns how a file of the operator's lists is read, by its path as
+// decisions name it.
+func (o *Offline) OwnList(path string) ownlist.Config {
+	own := ownFile{path: path, allow: slices.Contains(o.plugin.own, ownFile{path: path, allow: true})}
+	return o.plugin.ownList(own)
 }
 
 // OwnLists returns how the operator's own lists stand, in the order of the Corefile

@@ -24,13 +24,17 @@ func (c *config) openOwn() (files []*ownlist.File, err error) {
 		files = append(files, ownlist.Hosts(corefileHosts, c.hosts))
 	}
 	for _, own := range c.own {
-		f, err := ownlist.Open(ownlist.Config{Path: own.path, Allow: own.allow, IPv4: c.ipv4, IPv6: c.ipv6}, reportOwn)
+		f, err := ownlist.Open(c.ownList(own), reportOwn)
 		if err != nil {
 			return nil, errors.Join(err, closeOwn(files))
 		}
 		files = append(files, f)
 	}
 	return files, nil
+}
+
+func (c *config) ownList(own ownFile) ownlist.Config {
+	return ownlist.Config{Path: own.path, Allow: own.allow, IPv4: c.ipv4, IPv6: c.ipv6}
 }
 
 func closeOwn(files []*ownlist.File) error {

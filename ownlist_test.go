@@ -75,7 +75,7 @@ func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
 		{"a star", "*\n", false, "WARNING", ` blocks nothing: it has no line that can be used; 1 line is not a list entry (first at line 1: "*")`},
 		{"not supported", "a.example\n/x/\n||b.example^$client=c\n", false, "INFO", " is in force with 1 name; 2 lines are not supported (1 regular expression, first at line 2; 1 with $client, first at line 3)"},
 		{"bad lines", "a.example\nno entry\n", false, "WARNING", ` is in force with 1 name; 1 line is not a list entry (first at line 2: "no entry")`},
-		{"machines", "a.example\n192.168.1.10 nas.home.arpa nas\n", false, "WARNING", " is in force with 1 name; 1 line gives its names another address than"},
+		{"machines", "a.example\n192.168.1.10 nas.home.arpa nas\n", false, "WARNING", " is in force with 1 name; 1 line with another address than 0.0.0.0, 127.0.0.1 or the sinkhole blocks nothing (first at line 2: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			lines := captureLog(t)
@@ -100,7 +100,7 @@ func TestAListOfAWholeTopLevelDomainIsAWarning(t *testing.T) {
 	for content, want := range map[string]string{
 		"x.example\n||de^\n*.net\n": ": line 2 blocks the whole top-level domain de; line 3 blocks the whole top-level domain net",
 		"*.co.uk CNAME .\n":         ": line 1 blocks the whole public suffix co.uk",
-		"com\n":                     ": line 1 blocks the name com itself, but no name below it: if these are meant write .com",
+		"com\n":                     ": line 1 blocks the name com itself, but no name below it: to block these too, write .com",
 	} {
 		lines := captureLog(t)
 		file := writeFile(t, t.TempDir(), "list.txt", content)

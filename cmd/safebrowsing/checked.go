@@ -58,7 +58,7 @@ func lineOf(b *serverBlock, d lookup.Decision, h lookup.Host) string {
 		return ""
 	}
 	if d.By != lookup.ByTest {
-		if line, text, ok, err := ownlist.FindLine(d.List, b.Allows(d.List), h); ok && err == nil {
+		if line, text, ok, err := ownlist.FindLine(b.OwnList(d.List), h); ok && err == nil {
 			return fmt.Sprintf("%s:%d: %s", d.List, line, text)
 		}
 	}

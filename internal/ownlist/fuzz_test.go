@@ -67,7 +67,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, h := range hosts {
 			act, depth := c.match(h, then)
-			_, text, ok, err := find(bytes.NewReader(raw), allow, h, then)
+			_, text, ok, err := find(bytes.NewReader(raw), Config{Allow: allow}, h, then)
 			if err != nil || ok != (act != none) || depth > 127 {
 				t.Errorf("%s: the set says %d at %d, the lines say %v %q", h, act, depth, ok, text)
 			}

@@ -98,23 +98,23 @@ func sameVersion(a, b fs.FileInfo) bool {
 }
 
 // FindLine returns the line of a file that decides on h, numbered from 1: of
-// several for the same name the first. It reads the file anew, and leaves out
+// several for the same name the first. It reads the file again, and leaves out
 // entries that have ended. ok is false if no line is about h.
-func FindLine(path string, allow bool, h lookup.Host) (line int, text string, ok bool, err error) {
-	f, _, err := openRegular(path)
+func FindLine(c Config, h lookup.Host) (line int, text string, ok bool, err error) {
+	f, _, err := openRegular(c.Path)
 	if err != nil {
 		return 0, "", false, err
 	}
 	defer f.Close()
-	line, text, ok, err = find(f, allow, h, time.Now())
+	line, text, ok, err = find(f, c, h, time.Now())
 	if err != nil {
-		err = fmt.Errorf("reading %s: %w", path, err)
+		err = fmt.Errorf("reading %s: %w", c.Path, err)
 	}
 	return line, text, ok, err
 }
 
 // find is FindLine for what r holds.
-func find(r io.Reader, allow bool, h lookup.Host, now time.Time) (line int, text string, ok bool, err error) {
+func find(r io.Reader, c Config, h lookup.Host, now time.Time) (line int, text string, ok bool, err error) {
 	if h.String() == "" {
 		return 0, "", false, nil
 	}
@@ -122,7 +122,7 @@ func find(r io.Reader, allow bool, h lookup.Host, now time.Time) (line int, text
 	var bestLabels int
 	better := false // an entry of the line that is being parsed is best
 	whole := isWhole(h)
-	p := newParser(Config{Allow: allow}, func(e entry) {
+	p := newParser(c, func(e entry) {
 		n := labels(e.name)
 		if !e.matches(h.String(), whole, now) || ok && (n < bestLabels || n == bestLabels && (best.allow || !e.allow)) {
 			return

@@ -168,7 +168,7 @@ func TestReadersWhileTheFileChanges(t *testing.T) {
 func TestFindLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list")
 	write(t, path, "# a list\n||example.com^\n@@||example.com^\n0.0.0.0 a.example  www.example.com # both\r\n"+
-		strings.Repeat("x", 5000)+"\n*.ended.example # until 2000-01-01\nwww.example.com\n")
+		strings.Repeat("x", 5000)+"\n*.ended.example # until 2000-01-01\nwww.example.com\n192.0.2.1 sunk.example\n192.0.2.9 sunk.example\n")
 	tests := []struct {
 		host  string
 		allow bool
@@ -181,15 +181,17 @@ func TestFindLine(t *testing.T) {
 		{"x.www.example.com", true, 4, "0.0.0.0 a.example  www.example.com # both"},
 		{"x.ended.example", false, 6, "*.ended.example # until 2000-01-01"},
 		{"x.ended.example", true, 0, ""},
+		{"sunk.example", false, 9, "192.0.2.9 sunk.example"},
+		{"sunk.example", true, 8, "192.0.2.1 sunk.example"},
 		{"example.net", false, 0, ""},
 	}
 	for _, tt := range tests {
-		line, text, ok, err := FindLine(path, tt.allow, host(t, tt.host))
+		line, text, ok, err := FindLine(Config{Path: path, Allow: tt.allow, IPv4: netip.MustParseAddr("192.0.2.9")}, host(t, tt.host))
 		if line != tt.line || text != tt.text || ok != (tt.line > 0) || err != nil {
 			t.Errorf("%s: %d %q %v %v", tt.host, line, text, ok, err)
 		}
 	}
-	if _, _, ok, err := FindLine(path+".none", false, host(t, "a.example")); ok || err == nil {
+	if _, _, ok, err := FindLine(Config{Path: path + ".none"}, host(t, "a.example")); ok || err == nil {
 		t.Error("a line of a file that does not exist")
 	}
 }

@@ -116,12 +116,12 @@ func (s Summary) Remarks() (all []string) {
 		all = append(all, fmt.Sprintf("%s not supported (%s)", Plural(n, "line is", "lines are"), strings.Join(kinds, "; ")))
 	}
 	if l := s.Elsewhere; l.Count > 0 {
-		all = append(all, fmt.Sprintf("%s another address than 0.0.0.0, 127.0.0.1 or the sinkhole's and %s (first at line %d: %q)",
-			Plural(l.Count, "line gives its names", "lines give their names"), plural(l.Count, "blocks nothing", "block nothing"), l.First.Number, l.First.Text))
+		all = append(all, fmt.Sprintf("%s with another address than 0.0.0.0, 127.0.0.1 or the sinkhole %s (first at line %d: %q)",
+			Plural(l.Count, "line", "lines"), plural(l.Count, "blocks nothing", "block nothing"), l.First.Number, l.First.Text))
 	}
 	if l := s.LocalData; l.Count > 0 {
-		all = append(all, fmt.Sprintf("%s, answered as the Corefile says (first at line %d)",
-			Plural(l.Count, "name has RPZ records of its own that are not used", "names have RPZ records of their own that are not used"), l.First.Number))
+		all = append(all, fmt.Sprintf("%s not sent, but the names are blocked (first at line %d)",
+			Plural(l.Count, "record of a zone's own is", "records of a zone's own are"), l.First.Number))
 	}
 	if l := s.Bad; l.Count > 0 {
 		all = append(all, fmt.Sprintf("%s (first at line %d: %q)", Plural(l.Count, "line is not a list entry", "lines are not list entries"), l.First.Number, l.First.Text))

@@ -26,9 +26,9 @@ func TestRemarksSayWhatIsNotUsed(t *testing.T) {
 			"1 dnsmasq setting, first at line 9; 1 unbound setting, first at line 10; 2 TXT records, first at line 11; 1 with rpz-ip, first at line 13; 1 with $INCLUDE, first at line 14)"}},
 		{"an option that is none", "||a.example^$" + strings.Repeat("x", 50) + "\n||a.example^$\x07", false, []string{"2 lines are not supported (2 lines of other kinds, first at line 1)"}},
 		{"another address", "192.168.1.10 nas.home.arpa nas\n10.0.0.1 router", false, []string{
-			`2 lines give their names another address than 0.0.0.0, 127.0.0.1 or the sinkhole's and block nothing (first at line 1: "192.168.1.10 nas.home.arpa nas")`}},
+			`2 lines with another address than 0.0.0.0, 127.0.0.1 or the sinkhole block nothing (first at line 1: "192.168.1.10 nas.home.arpa nas")`}},
 		{"records of RPZ", "a.example A 192.0.2.1\nb.example CNAME garden.example.", false, []string{
-			"2 names have RPZ records of their own that are not used, answered as the Corefile says (first at line 1)"}},
+			"2 records of a zone's own are not sent, but the names are blocked (first at line 1)"}},
 		{"no entries", "a.example\na b c\n<p>\n", false, []string{`2 lines are not list entries (first at line 2: "a b c")`}},
 		{"ended in part", "||a.example^ # until " + ended + "\n*.a.example # until 2099-01-31\n" +
 			"||b.example^ # until " + ended + "\nhttp://b.example/ # until 2099-01-31\n", true, nil},
@@ -111,7 +111,7 @@ func TestEntriesAboutVeryManyNamesAreNamed(t *testing.T) {
 		{"*.co.uk CNAME .", "line 1 blocks the whole public suffix co.uk", "line 1 allows the whole public suffix co.uk"},
 		{"address=/aisai.aichi.jp/", "line 1 blocks the whole public suffix aisai.aichi.jp", "line 1 allows the whole public suffix aisai.aichi.jp"},
 		{"||xn--p1ai^", "line 1 blocks the whole top-level domain xn--p1ai", "line 1 allows the whole top-level domain xn--p1ai"},
-		{"com", "line 1 blocks the name com itself, but no name below it: if these are meant write .com", "line 1 allows the whole top-level domain com"},
+		{"com", "line 1 blocks the name com itself, but no name below it: to block these too, write .com", "line 1 allows the whole top-level domain com"},
 		{"co.uk", "", "line 1 allows the whole public suffix co.uk"},
 		{"* CNAME .", "line 1 blocks every name", "line 1 allows every name"},
 		{"||a^\n||de^\n||net^\n||com^\n||org^\n||fr^\n||it^\n||es^", "line 2 blocks the whole top-level domain de; line 3 blocks the whole top-level domain net; " +

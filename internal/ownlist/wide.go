@@ -34,7 +34,7 @@ func (e entry) wide() string {
 	case !icann || suffix != name:
 		return ""
 	case e.scope&below == 0:
-		return fmt.Sprintf("%s the name %s itself, but no name below it: if these are meant write .%s", does, name, name)
+		return fmt.Sprintf("%s the name %s itself, but no name below it: to %s these too, write .%s", does, name, strings.TrimSuffix(does, "s"), name)
 	case strings.Contains(name, "."):
 		return fmt.Sprintf("%s the whole public suffix %s", does, name)
 	}
