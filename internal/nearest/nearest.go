@@ -1,0 +1,54 @@
+// Package nearest finds the known word that a mistyped one was probably meant to
+// be, for the "did you mean" of an error.
+package nearest
+
+import "strings"
+
+// Word returns the known word that takes the fewest edits to make of the given
+// one, and how many: letters inserted, left out or replaced, and neighbours
+// swapped, each counts as one. Upper and lower case are equal. Of several words
+// that are as near it returns the one with the longest common beginning, then the
+// first. Without known words it returns "". It is safe for concurrent use.
+func Word(word string, known []string) (nearest string, edits int) {
+	word = strings.ToLower(word)
+	common := 0
+	for i, k := range known {
+		d, c := distance(word, strings.ToLower(k)), commonPrefix(word, strings.ToLower(k))
+		if i == 0 || d < edits || d == edits && c > common {
+			nearest, edits, common = k, d, c
+		}
+	}
+	return nearest, edits
+}
+
+// distance is the optimal string alignment distance of a and b, in bytes.
+func distance(a, b string) int {
+	var before, above, row []int // rows of the table for i-2, i-1 and i bytes of a
+	for i := 0; i <= len(a); i++ {
+		before, above, row = above, row, make([]int, len(b)+1)
+		for j := range row {
+			switch {
+			case i == 0:
+				row[j] = j
+			case j == 0:
+				row[j] = i
+			default:
+				row[j] = min(above[j], row[j-1], above[j-1]) + 1
+				if a[i-1] == b[j-1] {
+					row[j] = above[j-1]
+				}
+				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+					row[j] = min(row[j], before[j-2]+1)
+				}
+			}
+		}
+	}
+	return row[len(b)]
+}
+
+func commonPrefix(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
