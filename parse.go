@@ -11,7 +11,6 @@ import (
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/plugin"
-	"github.com/coredns/coredns/plugin/pkg/durations"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -36,6 +35,10 @@ type config struct {
 	settings
 	secret string // the key in settings, or what was in keyFile when the Corefile was read
 	online bool   // there is a server to ask
+
+	wants    []string // properties that were given in vain, since there is no server to ask
+	warnings []string // what works, but protects less than it looks; each with file and line
+	notes    []string // what is worth a line at the start; each with file and line
 }
 
 const (
@@ -56,17 +59,18 @@ const (
 type parser struct {
 	*caddy.Controller
 	config
-	root      string          // what relative file names are relative to
-	given     map[string]bool // properties that were there
+	root      string           // what relative file names are relative to
+	begin     place            // of the word safebrowsing
+	given     map[string]place // properties that were there; of several the last one
+	exceptAt  []place          // of each zone in except
 	testNames []lookup.Host
 }
 
-// properties are the words of a stanza. Each is read by a function that gets
-// its arguments, of which there are at least least and, unless negative, at most
-// most.
+// properties are the words of a stanza. read gets the arguments: at least least
+// and, unless most is negative, at most most. None is empty.
 var properties = map[string]struct {
 	least, most int
-	repeats     bool // may stand several times
+	repeats     bool // may be given several times
 	usage       string
 	read        func(p *parser, args []string) error
 }{
@@ -95,41 +99,69 @@ var properties = map[string]struct {
 	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
 }
 
+// onlySafeBrowsing are the properties that do nothing for the operator's own lists.
+var onlySafeBrowsing = []string{
+	"protocol", "mode", "lists", "max_entries", "db", "resolver", "confirm_timeout", "unsure", "limit", "cache",
+}
+
 // parse reads the stanza, the only one of its server block. Errors name file
 // and line. Files are relative to root, or to the working directory if it is "".
+// It writes no log: what is to be logged is in the config.
 func parse(c *caddy.Controller, root string) (config, error) {
-	p := &parser{Controller: c, root: root, given: make(map[string]bool)}
+	p := &parser{Controller: c, root: root, given: make(map[string]place)}
 	p.ttl = defaultTTL
 	p.confirmTimeout = defaultConfirmTimeout
 	p.lists = defaultLists
 	p.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: defaultRate, Capacity: defaultBurst}.Admit)
 	for i := 0; c.Next(); i++ {
 		if i > 0 {
-			return config{}, c.Err("safebrowsing stands twice in this server block: put all its properties into one")
+			return config{}, p.secondStanza()
 		}
-		p.zones = plugin.OriginsFromArgsOrServerBlock(c.RemainingArgs(), c.ServerBlockKeys)
-		for c.NextBlock() {
-			word := c.Val()
-			if err := p.property(word, c.RemainingArgs()); err != nil {
-				return config{}, err
-			}
+		if err := p.stanza(); err != nil {
+			return config{}, err
 		}
 	}
-	return p.config, p.finish()
+	// Not in one statement: Go does not say whether p.config would be read before
+	// or after finish changes it ("Order of evaluation").
+	if err := p.finish(); err != nil {
+		return config{}, err
+	}
+	return p.config, nil
+}
+
+func (p *parser) stanza() error {
+	p.begin = p.here()
+	if err := p.readZones(p.RemainingArgs()); err != nil {
+		return p.Errf("%v", err)
+	}
+	for p.NextBlock() {
+		word := p.Val()
+		if err := p.property(word, p.RemainingArgs()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *parser) property(word string, args []string) error {
 	property, ok := properties[word]
-	if !ok {
-		return p.Errf("unknown property %q", word)
+	switch at, again := p.given[word]; {
+	case word == "}" || slices.Contains(args, "}"):
+		return p.Errf("a } must be on a line of its own, and so must each property")
+	case !ok:
+		return p.Errf("%v", unknownProperty(word, p.Line()))
+	case p.NextArg(): // RemainingArgs ends before a {
+		return p.Errf("%s takes no braces%s", word, unlessPlugin(word, p.Line()))
+	case again && !property.repeats:
+		return p.Errf("%s is given more than once: it is at %s already", word, at)
+	case len(args) < property.least || property.most >= 0 && len(args) > property.most:
+		return p.Errf("%s%s", wrongArguments(word), unlessPlugin(word, p.Line()))
+	case slices.Contains(args, ""):
+		return p.Errf("%s: an argument is empty: is it a variable that is not set?", word)
+	case property.most < 0 && strings.Contains(strings.Join(args, ""), ",") && word != "structured":
+		return p.Errf("%s: separate the arguments by spaces, without commas", word)
 	}
-	if p.given[word] && !property.repeats {
-		return p.Errf("%s stands twice", word)
-	}
-	p.given[word] = true
-	if len(args) < property.least || property.most >= 0 && len(args) > property.most {
-		return p.Errf("%s takes other arguments: %s %s", word, word, property.usage)
-	}
+	p.given[word] = p.here()
 	if err := property.read(p, args); err != nil {
 		return p.Errf("%s: %v", word, err)
 	}
@@ -143,42 +175,47 @@ func (p *parser) finish() error {
 		p.secret = p.key
 	}
 	p.online = p.secret != "" || p.endpoint != ""
-	p.google = p.endpoint == "" || p.endpoint == protocol.DefaultEndpoint
+	p.google = protocol.IsGoogle(p.endpoint)
 	p.tests = lookup.NewNames(p.testNames)
 	blocks := slices.ContainsFunc(p.own, func(f ownFile) bool { return !f.allow })
 	if !p.online && !blocks && p.tests.Len() == 0 {
-		return p.Err("nothing to block: add api_key KEY, api_key_file FILE or $" + keyVariable +
+		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE or $" + keyVariable +
 			" for Safe Browsing, endpoint URL for a server of your own, or block FILE for a list of your own")
 	}
+	if err := p.checkExcept(); err != nil {
+		return err
+	}
+	if err := p.checkLists(); err != nil {
+		return err
+	}
 	if !p.online {
+		for _, word := range onlySafeBrowsing {
+			if _, ok := p.given[word]; ok {
+				p.wants = append(p.wants, word)
+			}
+		}
 		p.settings = settings{}
 		return nil
 	}
-	if !p.given["db"] {
-		p.db = defaultFolder()
+	if _, ok := p.given["db"]; !ok {
+		p.defaultFolder()
 	}
-	if p.settings.protocol == protocol.Version4 && p.mode != lookup.Local {
-		return p.Err("mode realtime and mode nostorage need protocol v5: leave out one of the two lines")
-	}
-	if _, err := p.client(p.secret, new(lookup.Database), nil); err != nil {
-		return p.Errf("%v", err)
-	}
-	return nil
+	return p.checkServer()
 }
 
 // defaultFolder is $STATE_DIRECTORY, which systemd sets for a service, else one
 // in the user's cache directory. Without either lists are kept in memory only.
-func defaultFolder() string {
+func (p *parser) defaultFolder() {
 	if dirs := os.Getenv("STATE_DIRECTORY"); dirs != "" {
-		first, _, _ := strings.Cut(dirs, ":")
-		return first
+		p.db, _, _ = strings.Cut(dirs, ":")
+		return
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		log.Warningf("No db is set and there is no folder for it: lists are kept in memory only and fetched anew at each start (%v)", err)
-		return ""
+		p.begin.warn(p, "there is no directory for the lists (%v): they are kept in memory only, and each start fetches all of them; add db DIRECTORY", err)
+		return
 	}
-	return filepath.Join(cache, folderName)
+	p.db = filepath.Join(cache, folderName)
 }
 
 // path returns where a file of the Corefile is.
@@ -189,43 +226,25 @@ func (p *parser) path(name string) string {
 	return name
 }
 
-func (p *parser) exceptZones(args []string) error {
-	for _, arg := range args {
-		zones := plugin.Host(arg).NormalizeExact()
-		if len(zones) == 0 {
-			return errors.New(strconv.Quote(arg) + " is no zone")
-		}
-		p.except = append(p.except, zones...)
-	}
-	return nil
-}
-
 func (p *parser) timeout(args []string) (err error) {
 	p.confirmTimeout, err = duration(args[0], time.Millisecond, maxConfirmTimeout)
 	return err
 }
 
-func duration(text string, least, most time.Duration) (time.Duration, error) {
-	d, err := durations.NewDurationFromArg(text)
-	if err != nil || d < least || d > most {
-		return 0, errors.New(strconv.Quote(text) + " is not a duration from " + least.String() + " to " + most.String())
-	}
-	return d, nil
-}
-
 func (p *parser) inspectWhat(args []string) error {
-	if args[0] != "cname" {
-		return errors.New(strconv.Quote(args[0]) + " is not cname")
-	}
-	p.inspect = true
-	return nil
+	_, err := choice(args[0], "cname")
+	p.inspect = err == nil
+	return err
 }
 
 func (p *parser) testHosts(args []string) error {
 	for _, arg := range args {
-		host, ok := lookup.ParseHost(arg)
-		if !ok {
-			return errors.New(strconv.Quote(arg) + " is no host")
+		if name, ok := strings.CutPrefix(arg, "*."); ok {
+			return errors.New("test holds for all names below a host too: write " + name + " for " + strconv.Quote(arg))
+		}
+		host, err := p.host(arg)
+		if err != nil {
+			return err
 		}
 		p.testNames = append(p.testNames, host)
 	}
@@ -233,23 +252,18 @@ func (p *parser) testHosts(args []string) error {
 }
 
 func (p *parser) unsure(args []string) error {
-	switch args[0] {
-	case "pass":
-	case "servfail":
-		p.unsureFails = true
-	default:
-		return errors.New(strconv.Quote(args[0]) + " is neither pass nor servfail")
-	}
-	return nil
+	i, err := choice(args[0], "pass", "servfail")
+	p.unsureFails = i == 1
+	return err
 }
 
 // limit reads a limiter and its numbers.
 func (p *parser) limit(args []string) error {
 	numbers := map[string][]float64{"leaky_bucket": {defaultRate, defaultBurst}, "ema": {defaultThreshold}, "off": {}}
-	n, ok := numbers[args[0]]
-	if !ok {
-		return errors.New(strconv.Quote(args[0]) + " is none of leaky_bucket, ema, off")
+	if _, err := choice(args[0], "leaky_bucket", "ema", "off"); err != nil {
+		return err
 	}
+	n := numbers[args[0]]
 	if len(args)-1 > len(n) {
 		return errors.New(args[0] + " takes no " + strconv.Quote(args[1+len(n)]))
 	}

@@ -3,17 +3,16 @@ package safebrowsing
 import (
 	"errors"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-func (p *parser) respondWith(args []string) (err error) {
-	words := []string{"nxdomain", "nodata", "refused", "sinkhole"}
-	i := slices.Index(words, args[0])
+func (p *parser) respondWith(args []string) error {
+	i, err := choice(args[0], "nxdomain", "nodata", "refused", "sinkhole") // as the constants of respond
 	switch {
-	case i < 0:
-		return errors.New(strconv.Quote(args[0]) + " is none of " + strings.Join(words, ", "))
+	case err != nil:
+		return err
 	case respond(i) == respondSinkhole && len(args) == 1:
 		return errors.New("sinkhole takes an IPv4 address, and may take an IPv6 address after it")
 	case respond(i) != respondSinkhole && len(args) > 1:
@@ -23,7 +22,7 @@ func (p *parser) respondWith(args []string) (err error) {
 	for _, arg := range args[1:] {
 		addr, err := netip.ParseAddr(arg)
 		if err != nil || addr.Zone() != "" {
-			return errors.New(strconv.Quote(arg) + " is no IP address")
+			return errors.New(strconv.Quote(arg) + " is not an IP address")
 		}
 		if addr = addr.Unmap(); addr.Is4() && !p.ipv4.IsValid() {
 			p.ipv4 = addr
@@ -37,7 +36,9 @@ func (p *parser) respondWith(args []string) (err error) {
 }
 
 func (p *parser) blockingTTL(args []string) (err error) {
-	p.ttl, err = duration(args[0], 0, maxBlockedTTL)
+	if p.ttl, err = duration(args[0], 0, maxBlockedTTL); err == nil && p.ttl%time.Second != 0 {
+		err = errors.New(strconv.Quote(args[0]) + " is not a number of whole seconds, as a TTL must be")
+	}
 	return err
 }
 
@@ -48,7 +49,7 @@ func (p *parser) structuredErrors(args []string) error {
 	}
 	for _, contact := range args[1:] {
 		if !strings.HasPrefix(contact, "mailto:") && !strings.HasPrefix(contact, "tel:") {
-			return errors.New(strconv.Quote(contact) + " is no contact: it must begin with mailto: or tel:")
+			return errors.New(strconv.Quote(contact) + " is not a contact: it must begin with mailto: or tel:")
 		}
 	}
 	p.structured = structured{code: uint16(code), contacts: args[1:]}

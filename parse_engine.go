@@ -2,12 +2,14 @@ package safebrowsing
 
 import (
 	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-
-	pkgparse "github.com/coredns/coredns/plugin/pkg/parse"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -15,18 +17,15 @@ import (
 )
 
 func (p *parser) apiKey(args []string) error {
-	if p.given["api_key_file"] {
+	if _, ok := p.given["api_key_file"]; ok {
 		return errors.New("there is an api_key_file already: keep one of the two")
 	}
-	if p.key = args[0]; p.key == "" {
-		return errors.New("the key is empty")
-	}
-	p.secret = p.key
+	p.key, p.secret = args[0], args[0]
 	return nil
 }
 
 func (p *parser) apiKeyFile(args []string) (err error) {
-	if p.given["api_key"] {
+	if _, ok := p.given["api_key"]; ok {
 		return errors.New("there is an api_key already: keep one of the two")
 	}
 	p.keyFile = p.path(args[0])
@@ -36,35 +35,53 @@ func (p *parser) apiKeyFile(args []string) (err error) {
 
 func (p *parser) endpointURL(args []string) error {
 	p.endpoint = strings.TrimSuffix(args[0], "/")
-	_, err := protocol.NewV5(p.clientConfig(p.secret, nil))
-	return err
+	if _, err := protocol.NewV5(p.clientConfig(p.secret, nil)); err != nil {
+		return err
+	}
+	u, err := url.Parse(p.endpoint)
+	if err != nil {
+		return errors.New("this is not a URL")
+	}
+	if port := u.Port(); port != "" {
+		if _, err := number(port, 1, 65535); err != nil {
+			return fmt.Errorf("the port %w", err)
+		}
+	}
+	if protocol.IsGoogle(p.endpoint) && u.Path != "" {
+		return errors.New("Google's server takes no path: write " + protocol.DefaultEndpoint)
+	}
+	return nil
 }
 
 func (p *parser) protocolOf(args []string) (err error) {
-	p.settings.protocol, err = protocol.ParseVersion(args[0])
+	if p.settings.protocol, err = protocol.ParseVersion(args[0]); err == nil {
+		return nil
+	}
+	if v, near := protocol.ParseVersion(strings.ToLower(args[0])); near == nil {
+		return fmt.Errorf("%w: did you mean %s?", err, v)
+	}
 	return err
 }
 
 func (p *parser) modeOf(args []string) error {
-	modes := map[string]lookup.Mode{"local": lookup.Local, "realtime": lookup.RealTime, "nostorage": lookup.NoStorage}
-	mode, ok := modes[args[0]]
-	if !ok {
-		return errors.New(strconv.Quote(args[0]) + " is none of local, realtime, nostorage")
-	}
-	p.mode = mode
-	return nil
+	i, err := choice(args[0], "local", "realtime", "nostorage")
+	p.mode = []lookup.Mode{lookup.Local, lookup.RealTime, lookup.NoStorage}[i]
+	return err
 }
 
 func (p *parser) listsNamed(args []string) error {
 	for i, name := range args {
 		if _, err := updater.Width(name); err != nil {
-			return err
+			if near := protocol.NearestList(name); near != "" {
+				return fmt.Errorf("%q is not the name of a list: did you mean %s?", name, near)
+			}
+			return fmt.Errorf("%q is not the name of a list: it must end in -4b, -8b, -16b or -32b", name)
 		}
 		if name == globalCache {
 			return errors.New(globalCache + " lists hosts that are likely safe, it cannot be used to block; mode realtime uses it")
 		}
 		if slices.Contains(args[:i], name) {
-			return errors.New(name + " is named twice")
+			return errors.New(name + " is named more than once")
 		}
 	}
 	p.lists = strings.Join(args, " ")
@@ -73,6 +90,62 @@ func (p *parser) listsNamed(args []string) error {
 
 // globalCache is Google's list of hosts that are likely safe.
 const globalCache = "gc-32b"
+
+// checkLists refuses lists that the server cannot have or that are no threat
+// lists. Any server but Google's may have lists of its own.
+func (p *parser) checkLists() error {
+	at, ok := p.given["lists"]
+	if !ok {
+		return nil
+	}
+	for _, name := range strings.Fields(p.lists) {
+		if err := protocol.CheckThreatList(name, p.google); err != nil {
+			return at.errorf("lists: %v", err)
+		}
+		if near := protocol.NearestList(name); near != "" {
+			at.warn(p, "%s is not one of Google's lists: did you mean %s? A list that %s does not have keeps all lists from being updated", name, near, p.endpoint)
+		}
+	}
+	return nil
+}
+
+// checkServer checks all that is said about the server.
+func (p *parser) checkServer() error {
+	if p.settings.protocol == protocol.Version4 && p.mode != lookup.Local {
+		return p.given["mode"].errorf("mode realtime and mode nostorage need protocol v5: leave out one of the two lines")
+	}
+	if p.secret != "" && inClearText(p.endpoint) {
+		return p.given["endpoint"].errorf("endpoint: http would send the API key in clear text: use https")
+	}
+	if p.secret == "" && p.google {
+		p.given["endpoint"].warn(p, "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")
+	}
+	if _, err := p.client(p.secret, new(lookup.Database), nil); err != nil {
+		at, ok := p.given["lists"]
+		if !ok || p.settings.protocol != protocol.Version4 {
+			at = p.begin
+		}
+		return at.errorf("%v", err)
+	}
+	return nil
+}
+
+// inClearText reports whether what is sent to an endpoint can be read on its way
+// over a public network.
+func inClearText(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		addr = addr.Unmap()
+		return !addr.IsLoopback() && !addr.IsPrivate() && !addr.IsLinkLocalUnicast()
+	}
+	// Public also knows the names that never leave a site (RFC 6761, RFC 6762,
+	// RFC 8375, and ICANN's .internal).
+	h, _ := lookup.ParseHost(u.Hostname())
+	return h.Public()
+}
 
 func (p *parser) maxEntriesOf(args []string) (err error) {
 	p.maxEntries, err = number(args[0], minMaxEntries, updater.DefaultMaxEntries)
@@ -84,27 +157,29 @@ func (p *parser) capacity(args []string) (err error) {
 	return err
 }
 
-func number(text string, least, most int) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, errors.New(strconv.Quote(text) + " is not a number from " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
-	}
-	return n, nil
-}
+// notOff are words for off that would make a directory.
+var notOff = []string{"off", "no", "none", "false", "never", "disabled", "memory", "0"}
 
 func (p *parser) folder(args []string) error {
-	if args[0] == "off" {
+	word := args[0]
+	if word == "off" {
 		p.db = ""
 		return nil
 	}
-	p.db = filepath.Clean(p.path(args[0]))
+	if slices.Contains(notOff, strings.ToLower(word)) {
+		return fmt.Errorf("%q: did you mean off? (write ./%s for a directory of that name)", word, word)
+	}
+	p.db = filepath.Clean(p.path(word))
+	if info, err := os.Stat(p.db); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", p.db)
+	}
 	return nil
 }
 
 func (p *parser) resolver(args []string) error {
 	var all []string
 	for _, arg := range args {
-		address, err := pkgparse.HostPort(arg, "53")
+		address, err := resolverAddress(arg)
 		if err != nil {
 			return err
 		}
@@ -112,4 +187,26 @@ func (p *parser) resolver(args []string) error {
 	}
 	p.resolvers = strings.Join(all, " ")
 	return nil
+}
+
+// resolverAddress returns "address:port" of a name server.
+func resolverAddress(arg string) (string, error) {
+	if scheme, address, ok := strings.Cut(arg, "://"); ok {
+		return "", fmt.Errorf("%q: resolvers are asked by plain DNS, not by %s: write %s", arg, scheme, address)
+	}
+	if addr, err := netip.ParseAddr(strings.Trim(arg, "[]")); err == nil {
+		return net.JoinHostPort(addr.String(), "53"), nil
+	}
+	host, port, err := net.SplitHostPort(arg)
+	if err != nil {
+		host = ""
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return "", fmt.Errorf("%q is not an IP address: write one such as 9.9.9.9 or 9.9.9.9:53", arg)
+	}
+	if _, err := number(port, 1, 65535); err != nil {
+		return "", fmt.Errorf("the port %w", err)
+	}
+	return net.JoinHostPort(addr.String(), port), nil
 }

@@ -2,61 +2,134 @@ package safebrowsing
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func (p *parser) blockFiles(args []string) error {
 	for _, name := range args {
-		if err := p.ownFile(name, false); err != nil {
+		err := p.ownFile(name, false)
+		if errors.Is(err, errNoFile) && !p.namesFile(name) {
+			return fmt.Errorf("%w; block takes files: write the name into one", err)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+var errNoFile = errors.New("there is no file")
+
 // ownFile notes a file, which must be readable now. It is loaded at the start.
 func (p *parser) ownFile(name string, allow bool) error {
-	f, err := os.Open(p.path(name))
+	if strings.Contains(name, "://") {
+		return fmt.Errorf("lists by URL are not supported: have a timer run \"curl -fsSo FILE.new %s && mv FILE.new FILE\", and name FILE here", name)
+	}
+	path := p.path(name)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w %s", errNoFile, path)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory: name the files in it", path)
+	case !info.Mode().IsRegular(): // to open a named pipe would block
+		return fmt.Errorf("%s is not a regular file: a list is read again when it changes, and must be one", path)
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	p.own = append(p.own, ownFile{path: p.path(name), allow: allow})
+	p.own = append(p.own, ownFile{path: path, allow: allow})
 	return f.Close()
 }
 
-// allowed reads files and hosts, the latter with "until" and a date if that is so.
-// An argument with a slash, or one that names a file that is there, is a file.
+// allowed reads files and hosts, a host with until when it is allowed.
 func (p *parser) allowed(args []string) error {
-	for ; len(args) > 0; args = args[1:] {
-		if _, err := os.Stat(p.path(args[0])); err == nil || strings.ContainsRune(args[0], filepath.Separator) {
-			if err := p.ownFile(args[0], true); err != nil {
+	for len(args) > 0 {
+		arg := args[0]
+		args = args[1:]
+		timed := len(args) > 0 && strings.EqualFold(args[0], "until")
+		switch {
+		case strings.EqualFold(arg, "until"):
+			return errors.New("until needs a host before it, such as good.example.org until 2027-01-31")
+		case timed && args[0] != "until":
+			return fmt.Errorf("%q: did you mean until?", args[0])
+		case p.namesFile(arg) && arg != ".":
+			if timed {
+				return fmt.Errorf("until is for hosts: in the file %s end a line in \"# until 2027-01-31\"", arg)
+			}
+			if err := p.allowFile(arg); err != nil {
 				return err
 			}
 			continue
 		}
-		host, ok := lookup.ParseHost(args[0])
-		if !ok {
-			return errors.New(strconv.Quote(args[0]) + " is neither a file nor a host")
+		entry, err := p.allowedHost(arg)
+		if err != nil {
+			return err
 		}
-		entry := ownlist.HostEntry{Host: host}
-		if len(args) > 1 && args[1] == "until" {
-			if len(args) == 2 {
-				return errors.New("until takes a date such as 2027-01-31")
+		if timed {
+			if len(args) == 1 {
+				return errors.New("until needs a date after it, such as 2027-01-31")
 			}
-			day, err := time.Parse(time.DateOnly, args[2])
-			if err != nil {
-				return errors.New(strconv.Quote(args[2]) + " is not a date such as 2027-01-31")
+			if entry.Until, err = p.until(arg, args[1]); err != nil {
+				return err
 			}
-			entry.Until, args = day.AddDate(0, 0, 1), args[2:]
+			args = args[2:]
 		}
 		p.hosts = append(p.hosts, entry)
 	}
 	return nil
+}
+
+// allowFile notes a file of allowed names.
+func (p *parser) allowFile(arg string) error {
+	err := p.ownFile(arg, true)
+	if err != nil && !strings.ContainsRune(arg, '/') {
+		return fmt.Errorf("%w (to allow a host of that name write %s.)", err, arg)
+	}
+	return err
+}
+
+// allowedHost reads a host, "*." and a domain for all names below it, or "." and a
+// domain for both, as lines of a file mean them.
+func (p *parser) allowedHost(arg string) (e ownlist.HostEntry, err error) {
+	if arg == "." || arg == "*" || arg == "*." {
+		return e, fmt.Errorf("%q would allow every name: remove safebrowsing instead", arg)
+	}
+	name, below := strings.CutPrefix(arg, "*.")
+	if e.Below = below; !below {
+		name = strings.TrimPrefix(arg, ".")
+	}
+	if e.Host, err = p.host(name); err != nil {
+		return e, err
+	}
+	if !strings.Contains(arg, ".") {
+		p.here().warn(p, "allow %s is for the host of that name: there is no file %s", arg, p.path(arg))
+	} else if info, err := os.Stat(p.path(arg)); err == nil && !info.IsDir() {
+		p.here().warn(p, "allow %s is for the host of that name; there is also a file: write ./%s to use it", arg, arg)
+	}
+	return e, nil
+}
+
+// until reads when a host stops being allowed. An end that has passed is no
+// reason to refuse: an old exception must not keep DNS from starting.
+func (p *parser) until(host, text string) (time.Time, error) {
+	end, err := ownlist.ParseUntil(text, time.Local)
+	if err != nil {
+		return end, err
+	}
+	if !time.Now().Before(end) {
+		p.here().warn(p, "allow %s until %s has ended: %s is not allowed any more; remove it, or write a later date", host, text, host)
+		return end, nil
+	}
+	p.notes = append(p.notes, fmt.Sprintf("%s: %s is allowed until %s", p.here(), host, end.Format("2006-01-02 15:04:05 MST")))
+	return end, nil
 }

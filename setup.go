@@ -30,7 +30,9 @@ func setup(c *caddy.Controller) error {
 		dnsserver.EnableChaos[pluginName] = struct{}{}
 	}
 	generation := generationOf(c)
+	said := saidOf(c)
 	c.OnStartup(func() error {
+		cfg.say(said)
 		if !cfg.online {
 			log.Info("Safe Browsing is off: to switch it on set api_key, api_key_file or $" + keyVariable + "; the operator's own lists are in force")
 		}

@@ -53,6 +53,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		{"zones", "safebrowsing example.org Example.NET {\napi_key K\n}", func(c config) bool { return len(c.zones) == 2 && c.zones[1] == "example.net." }},
 		{"everything", `safebrowsing {
 			api_key K
+			endpoint https://safebrowsing.example
 			lists se-4b own-32b
 			max_entries 4096
 			db off
@@ -111,34 +112,34 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key", "api_key KEY"},
 		{"api_key A B", "api_key KEY"},
 		{"api_key \"SECRET WORD\"", "a space"},
-		{"api_key A\napi_key B", "twice"},
+		{"api_key A\napi_key B", "more than once: it is at Testfile:2 already"},
 		{"api_key A\napi_key_file B", "keep one of the two"},
 		{"api_key_file " + empty, "empty is empty"},
 		{"api_key_file /no/such/file", "no such file"},
 		{"nonsense", `unknown property "nonsense"`},
 		{"endpoint ftp://example.org", "must be a URL such as"},
 		{"endpoint http://u:p@example.org", "must be a URL such as"},
-		{"api_key K\nlists se", "must end in -4b, -8b, -16b or -32b"},
+		{"api_key K\nlists own", "must end in -4b, -8b, -16b or -32b"},
 		{"api_key K\nlists ../se-4b", "must end in"},
-		{"api_key K\nlists se-4b se-4b", "named twice"},
+		{"api_key K\nlists se-4b se-4b", "named more than once"},
 		{"api_key K\nlists gc-32b", "likely safe"},
 		{"api_key K\nmax_entries 7", "from 1024"},
-		{"api_key K\nresolver dns.example", "must specify an IP address"},
-		{"block /no/such/file", "no such file"},
-		{"api_key K\nallow /no/such/file", "no such file"},
-		{"api_key K\nallow a:b", "neither a file nor a host"},
-		{"api_key K\nallow good.example until", "until takes a date"},
-		{"api_key K\nallow good.example until tomorrow", "not a date such as"},
-		{"api_key K\nrespond teapot", "none of nxdomain"},
+		{"api_key K\nresolver dns.example", "not an IP address"},
+		{"block /no/such/file", "there is no file /no/such/file"},
+		{"api_key K\nallow /no/such/file", "there is no file /no/such/file"},
+		{"api_key K\nallow a:b", "is not a host"},
+		{"api_key K\nallow good.example until", "until needs a date"},
+		{"api_key K\nallow good.example until tomorrow", "neither a date such as"},
+		{"api_key K\nrespond teapot", "not one of nxdomain"},
 		{"api_key K\nrespond nxdomain 192.0.2.1", "takes no address"},
 		{"api_key K\nrespond sinkhole", "takes an IPv4 address"},
-		{"api_key K\nrespond sinkhole x", "no IP address"},
+		{"api_key K\nrespond sinkhole x", "not an IP address"},
 		{"api_key K\nrespond sinkhole 192.0.2.1 192.0.2.2", "one IPv4 and one IPv6"},
-		{"api_key K\nttl 1h", "from 0s to 30m"},
+		{"api_key K\nttl 1h", "more than 30m"},
 		{"api_key K\nttl soon", "not a duration"},
-		{"api_key K\nconfirm_timeout 1h", "from 1ms to 10s"},
-		{"api_key K\nmode quick", "none of local, realtime, nostorage"},
-		{"api_key K\nlimit none", "none of leaky_bucket, ema, off"},
+		{"api_key K\nconfirm_timeout 1h", "more than 10s"},
+		{"api_key K\nmode quick", "not one of local, realtime, nostorage"},
+		{"api_key K\nlimit none", "not one of leaky_bucket, ema, off"},
 		{"api_key K\nlimit off 3", "takes no"},
 		{"api_key K\nlimit leaky_bucket 0", "more than 0"},
 		{"api_key K\nlimit leaky_bucket 1 0.5", "a burst at least 1"},
@@ -146,8 +147,8 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\ninspect mx", "is not cname"},
 		{"api_key K\nstructured 0", "not a number from 1"},
 		{"api_key K\nstructured 65010 https://example.org", "must begin with mailto: or tel:"},
-		{"api_key K\ntest a:b", "is no host"},
-		{"api_key K\nunsure maybe", "neither pass nor servfail"},
+		{"api_key K\ntest a:b", "is not a host"},
+		{"api_key K\nunsure maybe", "not one of pass, servfail"},
 		{"api_key K\ncache none", "not a number"},
 	}
 	for _, tc := range tests {
@@ -159,7 +160,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 			t.Errorf("%q: The error tells the key: %v", tc.text, err)
 		}
 	}
-	if _, err := stanza(t, "safebrowsing {\napi_key K\n}\nsafebrowsing {\napi_key K\n}"); err == nil || !strings.Contains(err.Error(), "twice in this server block") {
+	if _, err := stanza(t, "safebrowsing {\napi_key K\n}\nsafebrowsing {\napi_key K\n}"); err == nil || !strings.Contains(err.Error(), "more than once in this server block") {
 		t.Errorf("Expected an error for a second stanza, got %v", err)
 	}
 }

@@ -38,16 +38,21 @@ type File struct {
 // HostEntry is a host that the Corefile allows.
 type HostEntry struct {
 	Host  lookup.Host
+	Below bool      // only the names below it are allowed
 	Until time.Time // when the entry ends; zero: never
 }
 
-// Hosts returns an allow list of the hosts, with all names below them, under
+// Hosts returns an allow list of the entries, with all names below them, under
 // the name that Match gives as its file. It needs no Close.
 func Hosts(name string, entries []HostEntry) *File {
 	b := newBuilder()
 	for _, e := range entries {
+		scope := tree
+		if e.Below {
+			scope = below
+		}
 		if host := e.Host.String(); host != "" {
-			b.add(entry{name: []byte(host), scope: tree, allow: true, until: e.Until})
+			b.add(entry{name: []byte(host), scope: scope, allow: true, until: e.Until})
 		}
 	}
 	f := &File{name: name, content: new(atomic.Pointer[content]), close: func() {}}

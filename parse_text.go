@@ -1,0 +1,132 @@
+package safebrowsing
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/coredns/coredns/core/dnsserver"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/nearest"
+)
+
+// place is where something is in a Corefile.
+type place struct {
+	file string
+	line int
+}
+
+func (p *parser) here() place { return place{p.File(), p.Line()} }
+
+func (at place) String() string { return fmt.Sprintf("%s:%d", at.file, at.line) }
+
+// errorf returns an error in the form of caddy.Controller.Errf, about another
+// line than the one that was read last.
+func (at place) errorf(format string, args ...any) error {
+	return fmt.Errorf("%s - Error during parsing: "+format, append([]any{at}, args...)...)
+}
+
+// warn notes a warning, to be logged at the start.
+func (at place) warn(p *parser, format string, args ...any) {
+	p.warnings = append(p.warnings, fmt.Sprintf("%s: "+format, append([]any{at}, args...)...))
+}
+
+// examples are arguments where the usage leaves open what they look like.
+var examples = map[string]string{
+	"ttl":             "60s or 5m",
+	"confirm_timeout": "500ms or 1s",
+	"max_entries":     "500000",
+	"cache":           "100000",
+	"allow":           "good.example.org until 2027-01-31",
+}
+
+// wrongArguments says what a property takes.
+func wrongArguments(word string) string {
+	usage := properties[word].usage
+	if usage == "" {
+		return word + " takes no argument"
+	}
+	text := "wrong arguments, usage: " + word + " " + usage
+	if example, ok := examples[word]; ok {
+		text += ", such as " + example
+	}
+	return text
+}
+
+// synonyms are words of other programs for properties.
+var synonyms = map[string]string{
+	"whitelist": "allow", "allowlist": "allow", "permit": "allow",
+	"blacklist": "block", "blocklist": "block", "denylist": "block", "deny": "block",
+	"apikey": "api_key", "key": "api_key", "apikey_file": "api_key_file", "key_file": "api_key_file", "keyfile": "api_key_file",
+	"server": "endpoint", "url": "endpoint", "upstream": "resolver", "timeout": "confirm_timeout",
+	"directory": "db", "dir": "db", "folder": "db", "path": "db", "database": "db",
+	"ignore": "except", "exclude": "except", "response": "respond", "action": "respond", "dry_run": "monitor",
+}
+
+// meant returns the property that a word was probably meant to be, or "".
+func meant(word string) string {
+	if alias, ok := synonyms[strings.ToLower(word)]; ok {
+		return alias
+	}
+	near, edits := nearest.Word(word, slices.Sorted(maps.Keys(properties)))
+	if edits <= 2 && 3*edits <= len(word) {
+		return near
+	}
+	return ""
+}
+
+// unknownProperty returns what is wrong with a word in a line.
+func unknownProperty(word string, line int) error {
+	if slices.Contains(dnsserver.Directives, word) {
+		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, pluginName, line)
+	}
+	if near := meant(word); near != "" {
+		return fmt.Errorf("unknown property %s: did you mean %s?", quote(word), near)
+	}
+	return fmt.Errorf("unknown property %s: the properties are %s", quote(word), strings.Join(slices.Sorted(maps.Keys(properties)), ", "))
+}
+
+// unlessPlugin is a hint for a word that is a property and a plugin.
+func unlessPlugin(word string, line int) string {
+	if !slices.Contains(dnsserver.Directives, word) {
+		return ""
+	}
+	return fmt.Sprintf("; if the plugin %s is meant, a } is missing before line %d", word, line)
+}
+
+// secondStanza returns what is wrong with what follows the stanza.
+func (p *parser) secondStanza() error {
+	if p.Val() == "{" {
+		return p.Errf("the { must be at the end of the line that begins with %s", pluginName)
+	}
+	return p.Errf("%s is given more than once in this server block: put all its properties into one", pluginName)
+}
+
+// isKey reports whether a word looks like an API key of Google.
+func isKey(word string) bool { return strings.HasPrefix(word, "AIza") }
+
+// quote quotes a word of the Corefile, unless it looks like an API key: a key must
+// not reach the log.
+func quote(word string) string {
+	if isKey(word) {
+		return "(an API key: write api_key before it)"
+	}
+	return fmt.Sprintf("%q", word)
+}
+
+// choice returns which of the words a value is.
+func choice(value string, words ...string) (int, error) {
+	if i := slices.Index(words, value); i >= 0 {
+		return i, nil
+	}
+	text := fmt.Sprintf("%q is not one of %s", value, strings.Join(words, ", "))
+	if len(words) == 1 {
+		text = fmt.Sprintf("%q is not %s", value, words[0])
+	}
+	if near, edits := nearest.Word(value, words); edits <= 2 && 3*edits <= len(value) {
+		text += ": did you mean " + near + "?"
+	}
+	return 0, errors.New(text)
+}
