@@ -48,11 +48,11 @@ func (p reply) blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 	if drop {
 		return nil
 	}
-	text := reason(d, p.google)
+	texts := []string{cut(reason(d, p.google), maxText)}
 	if p.structured.asked(r) {
-		text = p.structured.text(d, maxText)
+		texts = p.structured.texts(d, p.google)
 	}
-	m := replyTo(r, dns.ExtendedErrorCodeBlocked, text)
+	m := replyTo(r, dns.ExtendedErrorCodeBlocked, texts[0])
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
 	switch respond {
 	case respondNXDOMAIN:
@@ -65,7 +65,7 @@ func (p reply) blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 	if len(m.Answer) == 0 && respond != respondRefused {
 		m.Ns = []dns.RR{soa(r.Question[0].Name, ttl)}
 	}
-	fit(ctx, w, r, m)
+	fit(ctx, w, r, m, texts[1:])
 	return m
 }
 
@@ -94,7 +94,8 @@ func (p reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
 	return rrs
 }
 
-// maxText is the longest text of an Extended DNS Error, in bytes.
+// maxText is the longest text of an Extended DNS Error, in bytes. JSON may be
+// longer, see maxStructured.
 const maxText = 200
 
 // replyTo begins an answer with an Extended DNS Error (RFC 8914), which only
@@ -105,7 +106,7 @@ func replyTo(r *dns.Msg, code uint16, text string) *dns.Msg {
 	m.RecursionAvailable = true
 	if opt := r.IsEdns0(); opt != nil {
 		m.SetEdns0(opt.UDPSize(), opt.Do())
-		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: code, ExtraText: cut(text, maxText)}}
+		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: code, ExtraText: text}}
 	}
 	return m
 }
@@ -118,23 +119,24 @@ func cut(text string, size int) string {
 
 // fit gives an answer the size that its client wants. One that is too large for
 // UDP loses words of its Extended DNS Error before it would lose records and be
-// asked again over TCP; JSON goes as a whole. One to a query with padding is padded
-// to a multiple of 468 bytes (RFC 8467 section 4.1), but not over UDP.
-func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg) {
+// asked again over TCP: the shorter texts are tried in order, then the last one is
+// cut. The answer to a query with padding is padded to a multiple of 468 bytes (RFC
+// 8467 section 4.1), but not over UDP.
+func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg, shorter []string) {
 	opt := m.IsEdns0()
 	if opt == nil {
 		return
 	}
 	if overUDP(ctx, w) {
 		state := request.Request{W: w, Req: r}
-		m.Compress = true // as the server does where an answer would be too large
-		over := m.Len() - state.Size()
-		m.Compress = false
 		ede := opt.Option[0].(*dns.EDNS0_EDE)
-		if text := ede.ExtraText; over > 0 && strings.HasPrefix(text, "{") {
-			ede.ExtraText = ""
-		} else if over > 0 {
-			ede.ExtraText = cut(text, len(text)-over)
+		over := excess(m, state.Size())
+		for ; over > 0 && len(shorter) > 0; shorter = shorter[1:] {
+			ede.ExtraText = shorter[0]
+			over = excess(m, state.Size())
+		}
+		if over > 0 {
+			ede.ExtraText = cut(ede.ExtraText, len(ede.ExtraText)-over)
 		}
 		return
 	}
@@ -145,6 +147,13 @@ func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg) {
 			padding.Padding = make([]byte, paddingBlock-rest)
 		}
 	}
+}
+
+// excess returns by how many bytes a message is larger than size.
+func excess(m *dns.Msg, size int) int {
+	m.Compress = true // as the server does where an answer would be too large
+	defer func() { m.Compress = false }()
+	return m.Len() - size
 }
 
 // overUDP reports whether a query came over plain UDP. That the client's address
@@ -179,6 +188,12 @@ func reason(d lookup.Decision, google bool) string {
 	return what(d)
 }
 
+// saidByGoogle reports whether a decision rests on what Google says; google is
+// whether the server is Google's.
+func saidByGoogle(d lookup.Decision, google bool) bool {
+	return google && d.Threat != lookup.NoThreat
+}
+
 func what(d lookup.Decision) string {
 	switch d.By {
 	case lookup.ByBlock:
@@ -198,6 +213,6 @@ func unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup
 	}
 	m := replyTo(r, code, text)
 	m.Rcode = dns.RcodeServerFailure
-	fit(ctx, w, r, m)
+	fit(ctx, w, r, m, nil)
 	return m
 }

@@ -48,19 +48,28 @@ func (s structured) asked(r *dns.Msg) bool {
 	return false
 }
 
-// text returns the JSON about a decision: with the reason in words, and without
-// it where that would be more than most bytes.
-func (s structured) text(d lookup.Decision, most int) string {
-	e := structuredError{Contacts: s.contacts, Justification: reason(d, false), Suberror: suberrorOf(d), Language: "en"}
-	raw, err := json.Marshal(e)
-	if err != nil || len(raw) > most {
-		e.Justification, e.Language = "", ""
-		raw, err = json.Marshal(e)
+// maxStructured is the longest JSON, in bytes.
+const maxStructured = 512
+
+// texts returns the JSON about a decision, the longest first: what does not fit
+// into an answer gives way to the next one, and the last one is "". Contacts go
+// before the words. What Google says is never told without Google's words (Safe
+// Browsing terms); of a list of the operator's own the code alone is left.
+func (s structured) texts(d lookup.Decision, google bool) (all []string) {
+	full := structuredError{Contacts: s.contacts, Justification: reason(d, google), Suberror: suberrorOf(d), Language: "en"}
+	variants := []structuredError{full}
+	if len(full.Contacts) > 0 {
+		variants = append(variants, structuredError{Justification: full.Justification, Suberror: full.Suberror, Language: full.Language})
 	}
-	if err != nil || len(raw) > most {
-		return ""
+	if !saidByGoogle(d, google) {
+		variants = append(variants, structuredError{Suberror: full.Suberror})
 	}
-	return string(raw)
+	for _, e := range variants {
+		if raw, err := json.Marshal(e); err == nil && len(raw) <= maxStructured {
+			all = append(all, string(raw))
+		}
+	}
+	return append(all, "")
 }
 
 func suberrorOf(d lookup.Decision) int {
