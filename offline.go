@@ -32,7 +32,7 @@ type Offline struct {
 }
 
 // ReadCorefile returns the plugin of each server block of a Corefile that has
-// it.
+// it. It logs the warnings that CoreDNS would log at its start.
 func ReadCorefile(path string) ([]*Offline, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -44,6 +44,7 @@ func ReadCorefile(path string) ([]*Offline, error) {
 		return nil, err
 	}
 	var all []*Offline
+	said := make(map[string]bool)
 	for _, block := range blocks {
 		tokens, ok := block.Tokens[pluginName]
 		if !ok {
@@ -54,6 +55,7 @@ func ReadCorefile(path string) ([]*Offline, error) {
 		if err != nil {
 			return nil, err
 		}
+		cfg.say(said)
 		o, err := newOffline(cfg)
 		if err != nil {
 			for _, o := range all {

@@ -18,7 +18,8 @@ func saidOf(c *caddy.Controller) map[string]bool {
 }
 
 // say logs the warnings and notes of the Corefile, but for those that were said.
-// It is for OnStartup, whose functions run one after the other.
+// It is not safe for concurrent use of said: functions of OnStartup run one after
+// the other.
 func (c *config) say(said map[string]bool) {
 	for _, text := range c.warnings {
 		if !said[text] {
