@@ -84,7 +84,7 @@ var properties = map[string]struct {
 	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
 	"resolver":        {1, -1, false, "ADDRESS...", (*parser).resolver},
 	"block":           {1, -1, true, "FILE...", (*parser).blockFiles},
-	"allow":           {1, -1, true, "FILE|HOST [until DATE]...", (*parser).allowed},
+	"allow":           {1, -1, true, "FILE|HOST [until TIME]...", (*parser).allowed},
 	"except":          {1, -1, true, "ZONES...", (*parser).exceptZones},
 	"respond":         {1, 3, false, "nxdomain|nodata|refused|sinkhole IPV4 [IPV6]", (*parser).respondWith},
 	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},

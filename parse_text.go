@@ -82,6 +82,9 @@ func unknownProperty(word string, line int) error {
 	if slices.Contains(dnsserver.Directives, word) {
 		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, pluginName, line)
 	}
+	if isKey(word) {
+		return fmt.Errorf("unknown property %s: write api_key before it", quote(word))
+	}
 	if near := meant(word); near != "" {
 		return fmt.Errorf("unknown property %s: did you mean %s?", quote(word), near)
 	}
@@ -111,7 +114,7 @@ func isKey(word string) bool { return strings.HasPrefix(word, "AIza") }
 // not reach the log.
 func quote(word string) string {
 	if isKey(word) {
-		return "(an API key: write api_key before it)"
+		return `"(the key)"`
 	}
 	return fmt.Sprintf("%q", word)
 }
