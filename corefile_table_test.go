@@ -1,0 +1,241 @@
+package safebrowsing
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+)
+
+// corefileFolder is a working directory with files that words of a Corefile could
+// be taken for.
+func corefileFolder(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"names.txt", "example.org", "single", "example.zone"} {
+		writeFile(t, ".", name, "listed.example\n")
+	}
+	if err := os.Mkdir("adir", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	socket, err := net.Listen("unix", "socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { socket.Close() })
+	t.Setenv(keyVariable, "")
+	t.Setenv("STATE_DIRECTORY", filepath.Join(t.TempDir(), "state"))
+}
+
+// wrongCorefiles are Corefiles that cannot have been meant. A text without "{" is
+// line 5 of a Corefile that is right but for it; each error must be about a line
+// of Corefile and hold the texts.
+var wrongCorefiles = []struct {
+	text  string
+	line  int
+	wants []string
+}{
+	// Words and files in the place of zones.
+	{". {\nsafebrowsing api_key X {\n}\n}", 2, []string{"api_key is a property: put it into braces on a line of its own"}},
+	{". {\nsafebrowsing block names.txt\nwhoami\n}", 2, []string{"block is a property: put it into braces on a line of its own"}},
+	{". {\nsafebrowsing BLOCK names.txt\nwhoami\n}", 2, []string{"block is a property"}},
+	{". {\nsafebrowsing whitelist x {\n}\n}", 2, []string{"allow is a property"}},
+	{". {\nsafebrowsing names.txt {\n}\n}", 2, []string{`"names.txt" is not a zone: put block or allow before the name of a file`}},
+	{". {\nsafebrowsing missing.txt {\n}\n}", 2, []string{`"missing.txt" is not a zone`}},
+	{". {\nsafebrowsing /etc/hosts {\n}\n}", 2, []string{`"/etc/hosts" is not a zone`}},
+	{". {\nsafebrowsing single {\n}\n}", 2, []string{`"single" is not a zone: put block or allow before the name of a file`}},
+	{". {\nsafebrowsing foo..bar {\n}\n}", 2, []string{`"foo..bar" is not a zone: write a domain such as example.org`}},
+	{". {\nsafebrowsing *.example.org {\n}\n}", 2, []string{`"*.example.org" is not a zone: write example.org`}},
+	{". {\nsafebrowsing a.example, b.example {\n}\n}", 2, []string{`"a.example," is not a zone: separate zones by spaces`}},
+	{". {\nsafebrowsing 192.0.2.1 {\n}\n}", 2, []string{`"192.0.2.1" is not a zone`}},
+	{". {\nsafebrowsing bücher.example {\n}\n}", 2, []string{"write xn--bcher-kva.example"}},
+	{"example.net {\nsafebrowsing example.org {\n}\n}", 2, []string{"never asked for names in the zone example.org.", "it is for example.net."}},
+	{". {\nsafebrowsing AIzaSyA-SECRET {\n}\n}", 2, []string{"an API key is not a zone: put api_key KEY into braces"}},
+	// Braces.
+	{". {\nsafebrowsing { block names.txt }\n}", 2, []string{"a } must be on a line of its own, and so must each property"}},
+	{". {\nsafebrowsing {\nblock names.txt }\n}", 3, []string{"a } must be on a line of its own"}},
+	{". {\nsafebrowsing {block names.txt}\n}", 2, []string{"a { must be the last word of its line, after a space"}},
+	{". {\nsafebrowsing\n{\nblock names.txt\n}\n}", 3, []string{"the { must be at the end of the line that begins with safebrowsing"}},
+	{". {\nsafebrowsing {\nblock names.txt\nforward . 192.0.2.53\n}", 4, []string{"forward is a plugin and not a property of safebrowsing: a } is missing before line 4"}},
+	{". {\nsafebrowsing {\nblock names.txt\ncache\nforward . 192.0.2.53\n}", 4, []string{"usage: cache CAPACITY", "if the plugin cache is meant, a } is missing before line 4"}},
+	{". {\nsafebrowsing {\nblock names.txt\ncache {\nsuccess 100\n}\n}\n}", 4, []string{"cache takes no braces; if the plugin cache is meant, a } is missing before line 4"}},
+	{". {\nsafebrowsing {\ntest {\nx.example\n}\n}\n}", 3, []string{"test takes no braces"}},
+	{". {\nsafebrowsing {\ntest x.example\n}\nsafebrowsing {\ntest x.example\n}\n}", 5, []string{"safebrowsing is given more than once in this server block"}},
+	// Words of properties.
+	{"blok names.txt", 5, []string{`unknown property "blok": did you mean block?`}},
+	{"BLOCK names.txt", 5, []string{`unknown property "BLOCK": did you mean block?`}},
+	{"apikey_file X", 5, []string{"did you mean api_key_file?"}},
+	{"apikey X", 5, []string{"did you mean api_key?"}},
+	{"api-key X", 5, []string{"did you mean api_key?"}},
+	{"whitelist good.example.org", 5, []string{"did you mean allow?"}},
+	{"allowlist good.example.org", 5, []string{"did you mean allow?"}},
+	{"blacklist names.txt", 5, []string{"did you mean block?"}},
+	{"denylist names.txt", 5, []string{"did you mean block?"}},
+	{"resovler 9.9.9.9", 5, []string{"did you mean resolver?"}},
+	{"nonsense", 5, []string{`unknown property "nonsense": the properties are allow, api_key, `}},
+	{"AIzaSyA-SECRET", 5, []string{"write api_key before it"}},
+	{"ttl 5\nttl 6", 6, []string{"ttl is given more than once: it is at Corefile:5 already"}},
+	{"monitor x", 5, []string{"monitor takes no argument"}},
+	{"ttl 5 minutes", 5, []string{"wrong arguments, usage: ttl DURATION, such as 60s or 5m"}},
+	{`allow ""`, 5, []string{"allow: an argument is empty: is it a variable that is not set?"}},
+	{`allow {$NO_SUCH_VARIABLE}`, 5, []string{"allow: an argument is empty"}},
+	// Own lists.
+	{"block missing.txt", 5, []string{"block: there is no file missing.txt"}},
+	{"block evil.example.org", 5, []string{"there is no file evil.example.org; block takes files: write the name into one"}},
+	{"block adir", 5, []string{"block: adir is a directory: name the files in it"}},
+	{"block socket", 5, []string{"block: socket is not a regular file"}},
+	{"block /dev/null", 5, []string{"block: /dev/null is not a regular file"}},
+	{"block names.txt, single", 5, []string{"block: separate the arguments by spaces, without commas"}},
+	{"block https://example.org/hosts", 5, []string{"lists by URL are not supported", "curl -fsSo FILE.new https://example.org/hosts && mv FILE.new FILE"}},
+	{"allow https://example.org/hosts", 5, []string{"lists by URL are not supported"}},
+	{"allow allow.txt", 5, []string{"allow: there is no file allow.txt (to allow a host of that name write allow.txt.)"}},
+	{"allow my.hosts", 5, []string{"there is no file my.hosts"}},
+	{"allow ./missing", 5, []string{"allow: there is no file ./missing"}},
+	{"allow ./adir", 5, []string{"allow: ./adir is a directory"}},
+	{"allow a.example, b.example", 5, []string{"allow: separate the arguments by spaces, without commas"}},
+	{"allow a.example,b.example", 5, []string{"allow: separate the arguments by spaces, without commas"}},
+	{"allow until 2027-01-31", 5, []string{"until needs a host before it, such as good.example.org until 2027-01-31"}},
+	{"allow a.example until", 5, []string{"until needs a date after it"}},
+	{"allow a.example UNTIL 2027-01-31", 5, []string{`"UNTIL": did you mean until?`}},
+	{"allow a.example 2027-01-31", 5, []string{`"2027-01-31" is a date: write until before it`}},
+	{"allow a.example until 31.01.2027", 5, []string{`"31.01.2027" is neither a date such as 2027-01-31 nor a time such as 2027-01-31T18:00`}},
+	{"allow names.txt until 2027-01-31", 5, []string{`until is for hosts: in the file names.txt end a line in "# until 2027-01-31"`}},
+	{"allow foo..example", 5, []string{`"foo..example" is not a host: write a name such as www.example.org`}},
+	{"allow *", 5, []string{`"*" would allow every name: remove safebrowsing instead`}},
+	{"allow .", 5, []string{`"." would allow every name`}},
+	{"allow *.*.example", 5, []string{`is not a host`}},
+	{"allow 192.0.2.1", 5, []string{`"192.0.2.1" is an address: write the name that is asked for`}},
+	{"test ex_ample..com", 5, []string{`"ex_ample..com" is not a host`}},
+	{"test *.example.org", 5, []string{"test holds for all names below a host too: write example.org"}},
+	{"test a.example, b.example", 5, []string{"test: separate the arguments by spaces, without commas"}},
+	// Exceptions.
+	{"except .", 5, []string{"except: this leaves no names to check in the zone ."}},
+	{"example.org {\nsafebrowsing {\ntest x.example.org\nexcept example.org\n}\n}", 4, []string{"except: this leaves no names to check in the zone example.org."}},
+	{"example.org {\nsafebrowsing {\ntest x.example.org\nexcept example.net\n}\n}", 4, []string{"except: no names in the zone example.net. are checked here in any case: the zones are example.org."}},
+	{"except a.example, b.example", 5, []string{"except: separate the arguments by spaces, without commas"}},
+	{"except *.lan", 5, []string{`"*.lan" is not a zone: write lan`}},
+	{"except foo..bar", 5, []string{`"foo..bar" is not a zone`}},
+	// Values.
+	{`db ""`, 5, []string{"db: an argument is empty"}},
+	{"db OFF", 5, []string{`db: "OFF": did you mean off? (write ./OFF for a directory of that name)`}},
+	{"db none", 5, []string{"did you mean off?"}},
+	{"db no", 5, []string{"did you mean off?"}},
+	{"db false", 5, []string{"did you mean off?"}},
+	{"db memory", 5, []string{"did you mean off?"}},
+	{"db names.txt", 5, []string{"db: names.txt is not a directory"}},
+	{"respond NXDOMAIN", 5, []string{`"NXDOMAIN" is not one of nxdomain, nodata, refused, sinkhole: did you mean nxdomain?`}},
+	{"mode Local", 5, []string{"did you mean local?"}},
+	{"mode real-time", 5, []string{"did you mean realtime?"}},
+	{"protocol V5", 5, []string{"did you mean v5?"}},
+	{"unsure PASS", 5, []string{"did you mean pass?"}},
+	{"limit Off", 5, []string{"did you mean off?"}},
+	{"inspect CNAME", 5, []string{`"CNAME" is not cname: did you mean cname?`}},
+	{"ttl 48h", 5, []string{`ttl: "48h" is more than 30m, the longest that is allowed`}},
+	{"ttl soon", 5, []string{`ttl: "soon" is not a duration such as 30m`}},
+	{"ttl 500ms", 5, []string{"not a number of whole seconds"}},
+	{"confirm_timeout 500", 5, []string{`"500" is more than 10s, the longest that is allowed (a number without a unit is seconds)`}},
+	{"confirm_timeout 0s", 5, []string{`"0s" is less than 1ms`}},
+	{"max_entries 7", 5, []string{`"7" is not a number from 1024 to 16777216`}},
+	// The server.
+	{"resolver 9.9.9.9:999999", 5, []string{`resolver: the port "999999" is not a number from 1 to 65535`}},
+	{"resolver 9.9.9.9:0", 5, []string{`the port "0"`}},
+	{"resolver tls://9.9.9.9", 5, []string{`resolver: "tls://9.9.9.9": resolvers are asked by plain DNS, not by tls: write 9.9.9.9`}},
+	{"resolver dns.quad9.net", 5, []string{`"dns.quad9.net" is not an IP address: write one such as 9.9.9.9 or 9.9.9.9:53`}},
+	{"endpoint http://127.0.0.1:99999", 5, []string{`endpoint: the port "99999" is not a number from 1 to 65535`}},
+	{"endpoint https://safebrowsing.googleapis.com/v5", 5, []string{"takes no path: write https://safebrowsing.googleapis.com"}},
+	{"api_key SECRET\nendpoint http://safebrowsing.googleapis.com", 6, []string{"endpoint: http would send the API key in clear text: use https"}},
+	{"endpoint http://sb.example.org:8099\napi_key SECRET", 5, []string{"endpoint: http would send the API key in clear text: use https"}},
+	{"endpoint http://192.0.2.1\napi_key SECRET", 5, []string{"in clear text"}},
+	{"endpoint http://[2001:db8::1]\napi_key SECRET", 5, []string{"in clear text"}},
+	{"endpoint http://sb.example.org\napi_key_file names.txt", 5, []string{"in clear text"}},
+	{"api_key SECRET\nlists se-4b mw-4b uws-4b pha4-4b", 6, []string{`Google has no list "pha4-4b": did you mean pha-4b?`, "se-4b, mw-4b, uws-4b, uwsa-4b, pha-4b"}},
+	{"lists foo-4b", 5, []string{`Google has no list "foo-4b"`}},
+	{"lists bi-4b", 5, []string{"bi-4b is only for Google's own clients"}},
+	{"lists se4b", 5, []string{`"se4b" is not the name of a list: did you mean se-4b?`}},
+	{"lists se-4b,mw-4b", 5, []string{"lists: separate the arguments by spaces"}},
+	{"lists gc-32b", 5, []string{"likely safe", "mode realtime uses it"}},
+	{"endpoint http://127.0.0.1:1\nlists gc-32b", 6, []string{"likely safe"}},
+	{"endpoint http://127.0.0.1:1\nlists se-4b csda-32b", 6, []string{"csda-32b lists hosts that are likely safe"}},
+	{"endpoint http://127.0.0.1:1\nprotocol v4\nlists own-4b", 7, []string{`no list "own-4b"`}},
+	{"endpoint http://127.0.0.1:1\nprotocol v4\nmode realtime", 7, []string{"need protocol v5"}},
+}
+
+// around puts a text into line 5 of a Corefile, unless it is one.
+func around(text string) string {
+	if strings.Contains(text, "{\n") || strings.Contains(text, "\nwhoami\n") || strings.Contains(text, "\nsafebrowsing {") {
+		return text
+	}
+	return ".:0 {\n\tbind 127.0.0.1\n\tsafebrowsing {\n\t\ttest blocked.example\n\t\t" + text + "\n\t}\n\twhoami\n}\n"
+}
+
+func TestCorefilesThatCannotBeMeantAreRefused(t *testing.T) {
+	corefileFolder(t)
+	for _, tc := range wrongCorefiles {
+		t.Run(tc.text, func(t *testing.T) {
+			err := caddy.ValidateAndExecuteDirectives(input(around(tc.text)), nil, true)
+			if err == nil {
+				t.Fatal("Expected to be refused")
+			}
+			if at := fmt.Sprintf("plugin/safebrowsing: Corefile:%d - Error during parsing: ", tc.line); !strings.HasPrefix(err.Error(), at) {
+				t.Errorf("Expected an error that begins with %q, got %q", at, err)
+			}
+			for _, want := range tc.wants {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Expected %q in %q", want, err)
+				}
+			}
+			if strings.Contains(err.Error(), "SECRET") {
+				t.Errorf("The error tells the key: %q", err)
+			}
+		})
+	}
+}
+
+// doubtfulCorefiles are Corefiles that may have been meant. CoreDNS starts and logs
+// one line with the text, or none if it is "".
+var doubtfulCorefiles = []struct{ text, want string }{
+	{"allow foo.example.org until 2020-01-01", "[WARNING] plugin/safebrowsing: Corefile:5: allow foo.example.org until 2020-01-01 has ended: foo.example.org is not allowed any more; remove it, or write a later date"},
+	{"allow foo.example.org until 2020-01-01T18:00", "[WARNING] plugin/safebrowsing: Corefile:5: allow foo.example.org until 2020-01-01T18:00 has ended"},
+	{"allow foo.example.org until 2097-01-31T18:00:00Z", "[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-01-31 18:00:00 UTC"},
+	{"allow foo.example.org until 2097-01-31", "[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-02-01 00:00:00 " + time.Date(2097, 2, 1, 0, 0, 0, 0, time.Local).Format("MST")},
+	{"allow example.org", "[WARNING] plugin/safebrowsing: Corefile:5: allow example.org is for the host of that name; there is also a file: write ./example.org to use it"},
+	{"allow example.zone", "there is also a file: write ./example.zone to use it"}, // zone is a top-level domain
+	{"allow nas", "[WARNING] plugin/safebrowsing: Corefile:5: allow nas is for the host of that name: there is no file nas"},
+	{"allow co.uk", "[WARNING] plugin/safebrowsing: Corefile:5: co.uk is a public suffix: this holds for every name below it"},
+	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b pha4-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: pha4-4b is not one of Google's lists: did you mean pha-4b?"},
+	{".:0 {\nbind 127.0.0.1\nsafebrowsing corp {\ntest x.corp\n}\nwhoami\n}", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing knows no names in the zone corp., which is not public"},
+	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b own-4b\n\t\tdb off", ""},
+	{"allow single", ""},
+	{"allow names.txt", ""},
+	{"allow ./example.org", ""},
+	{"allow *.example.net", ""},
+	{"allow .example.net", ""},
+	{"allow allow.txt.", ""},
+	{"allow my_host.example.org", ""},
+	{"allow bücher.example", ""},
+	{"except lan 10.0.0.0/8 1.168.192.in-addr.arpa", ""},
+	{"ttl 0\n\t\tconfirm_timeout 10s", ""},
+	{".:0 {\nbind 127.0.0.1\nsafebrowsing test. Example.ORG 10.0.0.0/8 {\ntest x.example.org\ninspect cname\nexcept example.net\n}\nwhoami\n}", "in the zone test., which is not public"},
+}
+
+func TestDoubtfulCorefilesStartWithAWarning(t *testing.T) {
+	corefileFolder(t)
+	lines := captureLog(t)
+	for _, tc := range doubtfulCorefiles {
+		t.Run(tc.text, func(t *testing.T) {
+			before := len(lines.about("plugin/safebrowsing: Corefile:"))
+			w := &world{t: t}
+			w.start(around(tc.text))
+			w.stop()
+			got := lines.about("plugin/safebrowsing: Corefile:")[before:]
+			if tc.want == "" && len(got) > 0 || tc.want != "" && (len(got) == 0 || !strings.Contains(strings.Join(got, "\n"), tc.want)) {
+				t.Errorf("Expected %q, got %q", tc.want, got)
+			}
+		})
+	}
+}
