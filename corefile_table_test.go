@@ -203,14 +203,15 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow foo.example.org until 2020-01-01T18:00", "[WARNING] plugin/safebrowsing: Corefile:5: allow foo.example.org until 2020-01-01T18:00 has ended"},
 	{"allow foo.example.org until 2097-01-31T18:00:00Z", "[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-01-31 18:00:00 UTC"},
 	{"allow foo.example.org until 2097-01-31", "[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-02-01 00:00:00 " + time.Date(2097, 2, 1, 0, 0, 0, 0, time.Local).Format("MST")},
-	{"allow example.org", "[WARNING] plugin/safebrowsing: Corefile:5: allow example.org is for the host of that name; there is also a file: write ./example.org to use it"},
-	{"allow example.zone", "there is also a file: write ./example.zone to use it"}, // zone is a top-level domain
-	{"allow nas", "[WARNING] plugin/safebrowsing: Corefile:5: allow nas is for the host of that name: there is no file nas"},
+	{"allow example.org", "[WARNING] plugin/safebrowsing: Corefile:5: allow example.org is for the host of that name, and not for the file: write example.org. to say so, or ./example.org for the file"},
+	{"allow example.zone", "and not for the file: write example.zone. to say so"}, // zone is a top-level domain
+	{"allow nas", "[WARNING] plugin/safebrowsing: Corefile:5: allow nas is for the host of that name, since there is no file nas: write nas. to say so"},
 	{"allow co.uk", "[WARNING] plugin/safebrowsing: Corefile:5: co.uk is a public suffix: this holds for every name below it"},
 	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b pha4-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: pha4-4b is not one of Google's lists: did you mean pha-4b?"},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing corp {\ntest x.corp\n}\nwhoami\n}", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing knows no names in the zone corp., which is not public"},
 	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b own-4b\n\t\tdb off", ""},
 	{"allow single", ""},
+	{"allow nas. example.org.", ""},
 	{"allow names.txt", ""},
 	{"allow ./example.org", ""},
 	{"allow *.example.net", ""},

@@ -54,39 +54,41 @@ func (p *parser) ownFile(name string, allow bool) error {
 // allowed reads files and hosts, a host with until when it is allowed.
 func (p *parser) allowed(args []string) error {
 	for len(args) > 0 {
-		arg := args[0]
-		args = args[1:]
-		timed := len(args) > 0 && strings.EqualFold(args[0], "until")
-		switch {
-		case strings.EqualFold(arg, "until"):
-			return errors.New("until needs a host before it, such as good.example.org until 2027-01-31")
-		case timed && args[0] != "until":
-			return fmt.Errorf("%q: did you mean until?", args[0])
-		case p.namesFile(arg) && arg != ".":
-			if timed {
-				return fmt.Errorf("until is for hosts: in the file %s end a line in \"# until 2027-01-31\"", arg)
-			}
-			if err := p.allowFile(arg); err != nil {
-				return err
-			}
-			continue
-		}
-		entry, err := p.allowedHost(arg)
+		arg, until, rest, err := cutUntil(args)
 		if err != nil {
 			return err
 		}
-		if timed {
-			if len(args) == 1 {
-				return errors.New("until needs a date after it, such as 2027-01-31")
-			}
-			if entry.Until, err = p.until(arg, args[1]); err != nil {
-				return err
-			}
-			args = args[2:]
+		args = rest
+		switch isFile := p.namesFile(arg) && arg != "."; {
+		case isFile && until != "":
+			err = fmt.Errorf("until is for hosts: in the file %s end a line in \"# until %s\"", arg, until)
+		case isFile:
+			err = p.allowFile(arg)
+		default:
+			err = p.allowHost(arg, until)
 		}
-		p.hosts = append(p.hosts, entry)
+		if err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// cutUntil cuts off the first argument, and what stands after "until" if that
+// follows, or "".
+func cutUntil(args []string) (arg, until string, rest []string, err error) {
+	arg, rest = args[0], args[1:]
+	switch timed := len(rest) > 0 && strings.EqualFold(rest[0], "until"); {
+	case strings.EqualFold(arg, "until"):
+		return "", "", nil, errors.New("until needs a host before it, such as good.example.org until 2027-01-31")
+	case !timed:
+		return arg, "", rest, nil
+	case rest[0] != "until":
+		return "", "", nil, fmt.Errorf("%q: did you mean until?", rest[0])
+	case len(rest) == 1:
+		return "", "", nil, errors.New("until needs a date after it, such as 2027-01-31")
+	}
+	return arg, rest[1], rest[2:], nil
 }
 
 // allowFile notes a file of allowed names.
@@ -98,25 +100,32 @@ func (p *parser) allowFile(arg string) error {
 	return err
 }
 
-// allowedHost reads a host, "*." and a domain for all names below it, or "." and a
+// allowHost notes a host, "*." and a domain for all names below it, or "." and a
 // domain for both, as lines of a file mean them.
-func (p *parser) allowedHost(arg string) (e ownlist.HostEntry, err error) {
+func (p *parser) allowHost(arg, until string) (err error) {
 	if arg == "." || arg == "*" || arg == "*." {
-		return e, fmt.Errorf("%q would allow every name: remove safebrowsing instead", arg)
+		return fmt.Errorf("%q would allow every name: remove safebrowsing instead", arg)
 	}
+	var e ownlist.HostEntry
 	name, below := strings.CutPrefix(arg, "*.")
 	if e.Below = below; !below {
 		name = strings.TrimPrefix(arg, ".")
 	}
 	if e.Host, err = p.host(name); err != nil {
-		return e, err
+		return err
+	}
+	if until != "" {
+		if e.Until, err = p.until(arg, until); err != nil {
+			return err
+		}
 	}
 	if !strings.Contains(arg, ".") {
-		p.here().warn(p, "allow %s is for the host of that name: there is no file %s", arg, p.path(arg))
+		p.here().warn(p, "allow %s is for the host of that name, since there is no file %s: write %s. to say so", arg, p.path(arg), arg)
 	} else if info, err := os.Stat(p.path(arg)); err == nil && !info.IsDir() {
-		p.here().warn(p, "allow %s is for the host of that name; there is also a file: write ./%s to use it", arg, arg)
+		p.here().warn(p, "allow %s is for the host of that name, and not for the file: write %s. to say so, or ./%s for the file", arg, arg, arg)
 	}
-	return e, nil
+	p.hosts = append(p.hosts, e)
+	return nil
 }
 
 // until reads when a host stops being allowed. An end that has passed is no
