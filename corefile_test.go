@@ -1,9 +1,12 @@
 package safebrowsing
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // for a zone of its own
 
 	"github.com/coredns/caddy"
 
@@ -98,10 +101,13 @@ func TestOnlyHTTPToAPublicHostIsInClearText(t *testing.T) {
 	}
 }
 
-func TestKeyMayGoOverHTTPToOnesOwnNetwork(t *testing.T) {
-	c, err := stanza(t, "safebrowsing {\napi_key K\nendpoint http://192.168.1.2:8099\ndb off\n}")
-	if err != nil || len(c.warnings) > 0 || c.key != "K" {
-		t.Errorf("Expected to be accepted without a warning, got %q, %v", c.warnings, err)
+func TestHTTPIsAcceptedWithoutAKeyOrInOnesOwnNetwork(t *testing.T) {
+	t.Setenv(keyVariable, "")
+	for _, text := range []string{"api_key K\nendpoint http://192.168.1.2:8099", "endpoint http://sb.example.org"} {
+		c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}")
+		if err != nil || len(c.warnings) > 0 || !c.online {
+			t.Errorf("%q: Expected to be accepted without a warning, got %q, %v", text, c.warnings, err)
+		}
 	}
 }
 
@@ -135,20 +141,28 @@ func TestNoFolderForTheListsIsAWarning(t *testing.T) {
 	}
 }
 
-// Until is read in the machine's zone, to the end of the day.
+// Until is read in the machine's zone, to the end of the day. Another process has
+// another zone than that of who runs the tests.
 func TestUntilOfTheCorefileIsInTheZoneOfTheMachine(t *testing.T) {
+	if os.Getenv("TZ") != "America/New_York" {
+		again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		again.Env = append(os.Environ(), "TZ=America/New_York")
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
 	c, err := stanza(t, "safebrowsing {\ntest x.example\nallow a.example until 2097-01-31 *.b.example until 2097-01-31T18:00 c.example until 2097-01-31T18:00:00+05:00\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []time.Time{
-		time.Date(2097, 2, 1, 0, 0, 0, 0, time.Local),
-		time.Date(2097, 1, 31, 18, 0, 0, 0, time.Local),
-		time.Date(2097, 1, 31, 13, 0, 0, 0, time.UTC),
-	} {
-		if got := c.hosts[i]; !got.Until.Equal(want) || got.Below != (i == 1) {
+	for i, want := range []string{"2097-02-01T05:00:00Z", "2097-01-31T23:00:00Z", "2097-01-31T13:00:00Z"} {
+		if got := c.hosts[i]; got.Until.UTC().Format(time.RFC3339) != want || got.Below != (i == 1) {
 			t.Errorf("%d: Expected %v, got %+v", i, want, got)
 		}
+	}
+	if want := "Testfile:3: a.example is allowed until 2097-02-01 00:00:00 EST"; len(c.notes) != 3 || c.notes[0] != want {
+		t.Errorf("Expected %q, got %q", want, c.notes)
 	}
 }
 
