@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,16 @@ func corefileFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"names.txt", "example.org", "single", "example.zone"} {
 		writeFile(t, ".", name, "listed.example\n")
+	}
+	for name, text := range map[string]string{
+		"page.html":    "<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head><body>gone</body></html>\n",
+		"packed.gz":    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03packed",
+		"utf16.txt":    "\xff\xfee\x00v\x00i\x00l\x00.\x00x\x00\n\x00",
+		"empty.txt":    "",
+		"comments.txt": "# nothing\n# here\n",
+		"wide.txt":     "com\n*.net\n||de^\n",
+	} {
+		writeFile(t, ".", name, text)
 	}
 	if err := os.Mkdir("adir", 0o755); err != nil {
 		t.Fatal(err)
@@ -209,6 +220,12 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow co.uk", "[WARNING] plugin/safebrowsing: Corefile:5: co.uk is a public suffix: this holds for every name below it"},
 	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b pha4-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: pha4-4b is not one of Google's lists: did you mean pha-4b?"},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing corp {\ntest x.corp\n}\nwhoami\n}", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing knows no names in the zone corp., which is not public"},
+	{"block page.html", "page.html blocks nothing"},
+	{"block packed.gz", "packed.gz blocks nothing"},
+	{"block utf16.txt", "utf16.txt blocks nothing"},
+	{"block empty.txt", "empty.txt blocks nothing"},
+	{"block comments.txt", "comments.txt blocks nothing"},
+	{"block wide.txt", "line 2 blocks the whole top-level domain net; line 3 blocks the whole top-level domain de"},
 	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b own-4b\n\t\tdb off", ""},
 	{"allow single", ""},
 	{"allow nas. example.org.", ""},
@@ -229,11 +246,14 @@ func TestDoubtfulCorefilesStartWithAWarning(t *testing.T) {
 	lines := captureLog(t)
 	for _, tc := range doubtfulCorefiles {
 		t.Run(tc.text, func(t *testing.T) {
-			before := len(lines.about("plugin/safebrowsing: Corefile:"))
+			about := func() []string {
+				return append(lines.about("plugin/safebrowsing: Corefile:"), lines.about("[WARNING] plugin/safebrowsing: List ")...)
+			}
+			before := about()
 			w := &world{t: t}
 			w.start(around(tc.text))
 			w.stop()
-			got := lines.about("plugin/safebrowsing: Corefile:")[before:]
+			got := slices.DeleteFunc(about(), func(line string) bool { return slices.Contains(before, line) })
 			if tc.want == "" && len(got) > 0 || tc.want != "" && (len(got) == 0 || !strings.Contains(strings.Join(got, "\n"), tc.want)) {
 				t.Errorf("Expected %q, got %q", tc.want, got)
 			}
