@@ -18,7 +18,7 @@ import (
 func corefileFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"names.txt", "example.org", "single", "example.zone"} {
+	for _, name := range []string{"names.txt", "example.org", "single", "example.zone", "a,b.txt"} {
 		writeFile(t, ".", name, "listed.example\n")
 	}
 	for name, text := range map[string]string{
@@ -102,6 +102,7 @@ var wrongCorefiles = []struct {
 	{"block socket", 5, []string{"block: socket is not a regular file"}},
 	{"block /dev/null", 5, []string{"block: /dev/null is not a regular file"}},
 	{"block names.txt, single", 5, []string{"block: separate the arguments by spaces, without commas"}},
+	{"block ./names.txt,", 5, []string{"block: separate the arguments by spaces, without commas"}},
 	{"block https://example.org/hosts", 5, []string{"lists by URL are not supported", "curl -fsSo FILE.new https://example.org/hosts && mv FILE.new FILE"}},
 	{"allow https://example.org/hosts", 5, []string{"lists by URL are not supported"}},
 	{"allow allow.txt", 5, []string{"allow: there is no file allow.txt (to allow a host of that name write allow.txt.)"}},
@@ -231,6 +232,7 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow nas. example.org.", ""},
 	{"allow names.txt", ""},
 	{"allow ./example.org", ""},
+	{"allow ./a,b.txt\n\t\tblock ./a,b.txt", ""},
 	{"allow *.example.net", ""},
 	{"allow .example.net", ""},
 	{"allow allow.txt.", ""},

@@ -158,7 +158,7 @@ func (p *parser) property(word string, args []string) error {
 		return p.Errf("%s%s", wrongArguments(word), unlessPlugin(word, p.Line()))
 	case slices.Contains(args, ""):
 		return p.Errf("%s: an argument is empty: is it a variable that is not set?", word)
-	case property.most < 0 && strings.Contains(strings.Join(args, ""), ",") && word != "structured":
+	case property.most < 0 && word != "structured" && slices.ContainsFunc(args, hasComma):
 		return p.Errf("%s: separate the arguments by spaces, without commas", word)
 	}
 	p.given[word] = p.here()

@@ -91,6 +91,12 @@ func unknownProperty(word string, line int) error {
 	return fmt.Errorf("unknown property %s: the properties are %s", quote(word), strings.Join(slices.Sorted(maps.Keys(properties)), ", "))
 }
 
+// hasComma reports whether commas are where spaces should be. In a path one may be
+// part of a name.
+func hasComma(arg string) bool {
+	return strings.HasSuffix(arg, ",") || strings.HasPrefix(arg, ",") || strings.Contains(arg, ",") && !strings.Contains(arg, "/")
+}
+
 // unlessPlugin is a hint for a word that is a property and a plugin.
 func unlessPlugin(word string, line int) string {
 	if !slices.Contains(dnsserver.Directives, word) {
