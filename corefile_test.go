@@ -49,22 +49,35 @@ func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	}
 }
 
-func TestPropertiesInVainAreKnown(t *testing.T) {
+func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv(keyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 5000\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nlimit off\ncache 10"
-	for _, tc := range []struct{ text, want string }{
-		{"test x.example\nttl 5\nmonitor", ""},
-		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "lists resolver"},
-		{"test x.example\n" + all, strings.Join(onlySafeBrowsing, " ")},
-		{"api_key K\n" + all, ""},
-		{"endpoint http://127.0.0.1:1\n" + all, ""},
+	const note = "to switch it on set api_key"
+	for _, tc := range []struct{ text, warning, note string }{
+		{"test x.example\nttl 5\nmonitor", "", note},
+		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, so that lists, resolver has no effect. Set api_key", ""},
+		{"test x.example\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
+		{"api_key K\n" + all, "", ""},
+		{"endpoint http://127.0.0.1:1\n" + all, "", ""},
 	} {
 		c, err := stanza(t, "safebrowsing {\n"+tc.text+"\n}")
-		if got := strings.Join(c.wants, " "); err != nil || got != tc.want {
-			t.Errorf("%q: Expected %q, got %q, %v", tc.text, tc.want, got, err)
+		warnings, notes := strings.Join(c.warnings, "\n"), strings.Join(c.notes, "\n")
+		if err != nil || (warnings == "") != (tc.warning == "") || !strings.Contains(warnings, tc.warning) || (notes == "") != (tc.note == "") || !strings.Contains(notes, tc.note) {
+			t.Errorf("%q: Expected %q and %q, got %q and %q, %v", tc.text, tc.warning, tc.note, warnings, notes, err)
 		}
 	}
+}
+
+// Server blocks that all are without a key say so once.
+func TestSafeBrowsingIsSaidToBeOffOnce(t *testing.T) {
+	t.Setenv(keyVariable, "")
+	lines := captureLog(t)
+	w := &world{t: t}
+	w.start(".:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest x.example\n}\nwhoami\n}\n" +
+		"example.org:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest x.example\n}\nwhoami\n}\n")
+	w.stop()
+	lines.only(t, "Safe Browsing is off")
 }
 
 func TestOnlyHTTPToAPublicHostIsInClearText(t *testing.T) {
@@ -161,7 +174,7 @@ func TestUntilOfTheCorefileIsInTheZoneOfTheMachine(t *testing.T) {
 			t.Errorf("%d: Expected %v, got %+v", i, want, got)
 		}
 	}
-	if want := "Testfile:3: a.example is allowed until 2097-02-01 00:00:00 EST"; len(c.notes) != 3 || c.notes[0] != want {
+	if want := "Testfile:3: a.example is allowed until 2097-02-01 00:00:00 EST"; len(c.notes) != 4 || c.notes[0] != want {
 		t.Errorf("Expected %q, got %q", want, c.notes)
 	}
 }

@@ -36,7 +36,6 @@ type config struct {
 	secret string // the key in settings, or what was in keyFile when the Corefile was read
 	online bool   // there is a server to ask
 
-	wants    []string // properties that were given in vain, since there is no server to ask
 	warnings []string // what works, but protects less than it looks; each with file and line
 	notes    []string // what is worth a line at the start; each with file and line
 }
@@ -189,18 +188,31 @@ func (p *parser) finish() error {
 		return err
 	}
 	if !p.online {
-		for _, word := range onlySafeBrowsing {
-			if _, ok := p.given[word]; ok {
-				p.wants = append(p.wants, word)
-			}
-		}
-		p.settings = settings{}
+		p.off()
 		return nil
 	}
 	if _, ok := p.given["db"]; !ok {
 		p.defaultFolder()
 	}
 	return p.checkServer()
+}
+
+// off says that Safe Browsing is off: as a warning if the stanza holds properties
+// that are for nothing else.
+func (p *parser) off() {
+	const cure = "set api_key, api_key_file or $" + keyVariable
+	p.settings = settings{}
+	var inVain []string
+	for _, word := range onlySafeBrowsing {
+		if _, ok := p.given[word]; ok {
+			inVain = append(inVain, word)
+		}
+	}
+	if len(inVain) > 0 {
+		p.begin.warn(p, "Safe Browsing is OFF: there is no API key, so that %s has no effect. %s, or remove what has no effect", strings.Join(inVain, ", "), strings.ToUpper(cure[:1])+cure[1:])
+		return
+	}
+	p.notes = append(p.notes, "Safe Browsing is off, only the operator's own lists are in force: to switch it on "+cure)
 }
 
 // defaultFolder is $STATE_DIRECTORY, which systemd sets for a service, else one

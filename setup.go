@@ -33,9 +33,6 @@ func setup(c *caddy.Controller) error {
 	said := saidOf(c)
 	c.OnStartup(func() error {
 		cfg.say(said)
-		if !cfg.online {
-			log.Info("Safe Browsing is off: to switch it on set api_key, api_key_file or $" + keyVariable + "; the operator's own lists are in force")
-		}
 		if err := engines.acquire(s, generation); err != nil {
 			return plugin.Error(pluginName, err)
 		}
