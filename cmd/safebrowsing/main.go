@@ -26,7 +26,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetOutput(&warnings{os.Stderr})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args, os.Stdout, os.Stderr)
+	status := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
 }
@@ -53,9 +53,9 @@ const (
 var errBadNews = errors.New("bad news")
 
 // run carries out a command line and returns the exit status.
-func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	c := command()
-	c.Writer, c.ErrWriter = out, errOut
+	c.Reader, c.Writer, c.ErrWriter = in, out, errOut
 	err := c.Run(ctx, args)
 	switch {
 	case err == nil:
@@ -89,8 +89,12 @@ Your shell completes commands and flags with
    source <(safebrowsing completion bash)     or zsh; fish and pwsh: see
                                               safebrowsing completion -h`,
 		EnableShellCompletion: true,
-		Commands:              []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver()},
+		Commands:              []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver(), versionCommand()},
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(_ context.Context, c *cli.Command) error {
+			if c.Bool("version") {
+				return printVersion(newConsole(c))
+			}
 			if c.NArg() > 0 {
 				return fmt.Errorf("there is no command %q, see safebrowsing -h", c.Args().First())
 			}

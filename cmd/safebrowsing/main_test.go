@@ -135,7 +135,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	defer full.Close()
 	for _, args := range []string{"expressions a.example", "expressions -json a.example"} {
 		var errOut output
-		if status := run(t.Context(), append([]string{"safebrowsing"}, strings.Fields(args)...), full, &errOut); status != 2 || !strings.Contains(errOut.String(), "no space") {
+		if status := run(t.Context(), append([]string{"safebrowsing"}, strings.Fields(args)...), os.Stdin, full, &errOut); status != 2 || !strings.Contains(errOut.String(), "no space") {
 			t.Errorf("%s: status %d, %s", args, status, &errOut)
 		}
 	}

@@ -16,8 +16,14 @@ import (
 // invoke runs a command line and returns what it leaves behind.
 func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
 	t.Helper()
+	return feed(t, "", args...)
+}
+
+// feed runs a command line with this standard input.
+func feed(t *testing.T, in string, args ...string) (status int, out, errOut string) {
+	t.Helper()
 	var w, e bytes.Buffer
-	status = run(t.Context(), append([]string{"safebrowsing"}, args...), &w, &e)
+	status = run(t.Context(), append([]string{"safebrowsing"}, args...), strings.NewReader(in), &w, &e)
 	return status, w.String(), e.String()
 }
 
