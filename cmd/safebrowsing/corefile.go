@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/plugin"
@@ -18,9 +17,11 @@ import (
 type serverBlock struct {
 	*safebrowsing.Offline        // nil: the block does not have the plugin
 	file                  string // the Corefile
+	number                int    // of the block in it, from 1; 0: it stands for a folder
 	listeners             []listener
 	bind                  []string // addresses and interfaces; none: all
-	tokens                []caddyfile.Token
+	view                  view
+	tokens                []caddyfile.Token // of the stanza
 }
 
 // listener is a zone for which a server block answers.
@@ -29,31 +30,35 @@ type listener struct{ zone, transport, port string }
 // readCorefile returns all server blocks of a Corefile, of which at least one has
 // the plugin. Close each Offline.
 func readCorefile(path string) ([]serverBlock, error) {
-	offline, err := safebrowsing.ReadCorefile(path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	parsed, err := caddyfile.Parse(path, f, nil)
+	blocks, err := safebrowsing.ReadCorefile(path)
 	if err != nil {
 		return nil, err
 	}
 	var all []serverBlock
-	for _, p := range parsed {
-		b := serverBlock{file: path, listeners: listenersOf(p.Keys), bind: words(p.Tokens["bind"])}
-		if tokens, ok := p.Tokens["safebrowsing"]; ok {
-			if len(offline) == 0 {
-				return nil, fmt.Errorf("%s changed while it was read: try again", path)
-			}
-			b.Offline, b.tokens, offline = offline[0], tokens, offline[1:]
-		}
-		all = append(all, b)
+	for i, b := range blocks {
+		all = append(all, serverBlock{
+			Offline: b.Offline, file: path, number: i + 1, listeners: listenersOf(b.Keys),
+			bind: words(b.Tokens["bind"]), view: viewOf(b.Tokens["view"]), tokens: b.Tokens["safebrowsing"],
+		})
 	}
 	return all, nil
+}
+
+// closeBlocks closes what readCorefile opened.
+func closeBlocks(blocks []serverBlock) {
+	for _, b := range blocks {
+		if b.Offline != nil {
+			b.Close()
+		}
+	}
+}
+
+// stanza returns where the block has the plugin, as file:line, or "".
+func (b *serverBlock) stanza() string {
+	if len(b.tokens) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", cmp.Or(b.tokens[0].File, b.file), b.tokens[0].Line)
 }
 
 // words returns the arguments of a directive, whose first token is its name.
@@ -88,7 +93,8 @@ func listenersOf(keys []string) (all []listener) {
 
 // answering returns the block with the plugin that answers for a name: of those
 // whose zones hold it the most specific one, unless at the same port a block
-// without the plugin is more specific still. Nil: there is none.
+// without the plugin is more specific still, or as specific and before it. Nil:
+// there is none.
 func answering(blocks []serverBlock, qname string) *serverBlock {
 	var best *serverBlock
 	longest := 0
@@ -97,7 +103,7 @@ func answering(blocks []serverBlock, qname string) *serverBlock {
 			continue
 		}
 		for _, l := range blocks[i].listeners {
-			if n := l.matches(qname); n > longest && !outdone(blocks, l, qname) {
+			if n := l.matches(qname); n > longest && !outdone(blocks, i, l, qname) {
 				best, longest = &blocks[i], n
 			}
 		}
@@ -113,11 +119,15 @@ func (l listener) matches(qname string) int {
 	return len(l.zone)
 }
 
-// outdone reports whether a more specific zone at the same port takes the name.
-func outdone(blocks []serverBlock, l listener, qname string) bool {
-	for _, b := range blocks {
+// outdone reports whether at the port of a listener of block i another zone
+// takes the name: a more specific one, or the same in a block before it.
+func outdone(blocks []serverBlock, i int, l listener, qname string) bool {
+	for j, b := range blocks {
 		for _, other := range b.listeners {
-			if other.transport == l.transport && other.port == l.port && other.matches(qname) > l.matches(qname) {
+			if other.transport != l.transport || other.port != l.port {
+				continue
+			}
+			if n := other.matches(qname) - l.matches(qname); n > 0 || n == 0 && j < i {
 				return true
 			}
 		}

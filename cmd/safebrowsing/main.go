@@ -90,7 +90,7 @@ Your shell completes commands and flags with
                                               safebrowsing completion -h`,
 		EnableShellCompletion: true,
 		Commands:              []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver(), versionCommand()},
-		Flags: []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
+		Flags:                 []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Bool("version") {
 				return printVersion(newConsole(c))
