@@ -12,7 +12,8 @@ var ErrBusy = errors.New("the folder is in use")
 
 // NotDueError says that none of the lists may be fetched yet.
 type NotDueError struct {
-	Until time.Time // when the first of them may be
+	Until    time.Time // when the first of them may be
+	Failures int       // in a row, the most of one list or of all fetches: then it is a back-off
 }
 
 // Error implements error.
@@ -37,7 +38,8 @@ func (u *Updater) Once(ctx context.Context) error {
 		return nil
 	}
 	if len(u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())) == 0 {
-		return &NotDueError{Until: u.cfg.Schedule.due(u.cfg.Lists)}
+		until, failures := u.cfg.Schedule.due(u.cfg.Lists), u.cfg.Schedule.failures(u.cfg.Lists)
+		return &NotDueError{Until: until, Failures: failures}
 	}
 	if err := u.awaitContact(ctx); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -40,7 +41,18 @@ func (o *console) printf(format string, args ...any) {
 	}
 }
 
-// complain prints one line about a problem, beside the findings.
+// isTerminal reports whether a person may be reading. It takes /dev/null for a
+// terminal too, where nothing is lost.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// complain prints one line for the user, apart from the findings.
 func (o *console) complain(format string, args ...any) {
 	fmt.Fprintln(o.errOut, "safebrowsing:", shown(fmt.Sprintf(format, args...)))
 }

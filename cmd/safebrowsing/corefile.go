@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/plugin"
@@ -10,6 +11,7 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/transport"
 
 	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -51,6 +53,40 @@ func closeBlocks(blocks []serverBlock) {
 			b.Close()
 		}
 	}
+}
+
+// engineKey is what makes the settings of two server blocks different for the
+// command line.
+type engineKey struct {
+	endpoint, key, folder string
+	protocol              protocol.Version
+	resolvers, lists      string
+}
+
+// enginesOf returns the first of the server blocks with the plugin for each
+// settings that differ.
+func enginesOf(blocks []serverBlock) (all []serverBlock) {
+	seen := make(map[engineKey]bool)
+	for _, b := range blocks {
+		if b.Offline == nil {
+			continue
+		}
+		key := engineKey{b.Endpoint(), b.Key(), b.Folder(), b.Protocol(), strings.Join(b.Resolvers(), " "), strings.Join(b.Lists(), " ")}
+		if !seen[key] {
+			seen[key] = true
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// named returns server blocks with their folders, for an error.
+func named(blocks []serverBlock) string {
+	var all []string
+	for _, b := range blocks {
+		all = append(all, fmt.Sprintf("%s (db %s)", b.stanza(), cmp.Or(b.Folder(), "off")))
+	}
+	return strings.Join(all, " and ")
 }
 
 // stanza returns where the block has the plugin, as file:line, or "".

@@ -106,37 +106,24 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile; nothing else can be examined before"})
 		return e.end(e.bad)
 	}
-	with, engines := 0, make(map[engineKey]*safebrowsing.Offline)
-	var order []engineKey
+	defer closeBlocks(e.blocks)
+	with := 0
 	for _, b := range e.blocks {
-		if b.Offline == nil {
-			continue
-		}
-		defer b.Close()
-		with++
-		e.secrets = append(e.secrets, b.Key())
-		key := engineKey{b.Endpoint(), b.Key(), b.Folder(), b.Protocol(), strings.Join(b.Resolvers(), " "), strings.Join(b.Lists(), " ")}
-		if engines[key] == nil {
-			engines[key] = b.Offline
-			order = append(order, key)
+		if b.Offline != nil {
+			with++
+			e.secrets = append(e.secrets, b.Key())
 		}
 	}
-	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %d server blocks have safebrowsing", with, len(e.blocks))), ""})
+	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %s %s safebrowsing", with,
+		count(len(e.blocks), "server block", "server blocks"), plural(with, "has", "have"))), ""})
 	e.ownLists()
-	for _, key := range order {
-		e.engine(ctx, engines[key])
+	for _, b := range enginesOf(e.blocks) {
+		e.engine(ctx, b.Offline)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 	return e.end(e.bad)
-}
-
-// engineKey is what makes two server blocks different for the doctor.
-type engineKey struct {
-	endpoint, key, folder string
-	protocol              protocol.Version
-	resolvers, lists      string
 }
 
 // engine examines what one or more server blocks share.

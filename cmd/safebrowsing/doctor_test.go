@@ -47,7 +47,7 @@ func TestDoctorOfAGoodConfiguration(t *testing.T) {
 		t.Errorf("status %d, %s", status, errOut)
 	}
 	if _, volatile := fileSystem(w.dir); !volatile {
-		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "N MB"), "N s"), `ok       corefile  1 of 2 server blocks have safebrowsing
+		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "N MB"), "N s"), `ok       corefile  1 of 2 server blocks has safebrowsing
 ok       key       present
 ok       resolve   the server is at an address: no name is to be resolved
 ok       tls       not used: the server is on this machine
