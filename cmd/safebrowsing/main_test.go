@@ -140,7 +140,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	}
 	defer full.Close()
 	for _, args := range []string{"expressions a.example", "expressions -json a.example"} {
-		var errOut output
+		var errOut lockedBuffer
 		if status := run(t.Context(), append([]string{"safebrowsing"}, strings.Fields(args)...), os.Stdin, full, &errOut); status != 2 || !strings.Contains(errOut.String(), "no space") {
 			t.Errorf("%s: status %d, %s", args, status, &errOut)
 		}
@@ -148,7 +148,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 }
 
 func TestOnlyWarningsOfThePluginAreShown(t *testing.T) {
-	var out output
+	var out lockedBuffer
 	l := &warnings{&out}
 	for _, line := range []string{"[INFO] plugin/safebrowsing: all is well\n", "[WARNING] plugin/safebrowsing: bad line\n", "[DEBUG] x\n"} {
 		if n, err := l.Write([]byte(line)); n != len(line) || err != nil {

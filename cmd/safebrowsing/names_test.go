@@ -47,7 +47,7 @@ func TestNamesAreCheckedAsTheyCome(t *testing.T) {
 	w := filled(t)
 	in, names := io.Pipe()
 	defer names.Close()
-	out, errOut := new(output), new(output)
+	out, errOut := new(lockedBuffer), new(lockedBuffer)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan int, 1)

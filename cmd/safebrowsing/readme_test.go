@@ -22,7 +22,7 @@ func TestCommandsOfTheReadme(t *testing.T) {
 			continue // the syntax of the plugin
 		}
 		c := command()
-		c.Writer, c.ErrWriter = new(output), new(output)
+		c.Writer, c.ErrWriter = new(lockedBuffer), new(lockedBuffer)
 		args := append([]string{"safebrowsing"}, strings.Fields(m[1])...)
 		if last := len(args) - 1; !strings.HasPrefix(args[last], "-") && !strings.HasPrefix(args[last-1], "-") {
 			args = args[:last] // a name, which help would take for a topic

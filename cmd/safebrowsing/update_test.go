@@ -130,7 +130,7 @@ func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	var out, errOut output
+	var out, errOut lockedBuffer
 	c := command()
 	c.Writer, c.ErrWriter = &out, &errOut
 	err := c.Run(ctx, []string{"safebrowsing", "update", "-db", w.dir, "-endpoint", w.endpoint})
@@ -149,7 +149,7 @@ func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if isTerminal(new(output)) || isTerminal(file) {
+	if isTerminal(new(lockedBuffer)) || isTerminal(file) {
 		t.Error("a buffer or a file was taken for a terminal")
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
