@@ -79,18 +79,21 @@ Does this configuration work?
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
 
-Each command has examples: safebrowsing COMMAND -h. With -json a command prints
-one JSON object a line. The exit status is 0 for good news, 1 for bad news such
-as an unsafe name or a problem, and 2 for what could not be carried out. An API
-key is only ever read from the Corefile and from $SAFEBROWSING_API_KEY.
+Each command has examples: safebrowsing COMMAND -h. With -json all commands but
+testserver and completion print one JSON object a line. The exit status is 0 for
+good news, 1 for bad news such as an unsafe name or a problem, and 2 if the
+command could not be carried out. An API key is read only from the Corefile and
+from $SAFEBROWSING_API_KEY.
 
-Your shell completes commands and flags with
+bash completes commands and flags after
 
-   source <(safebrowsing completion bash)     or zsh; fish and pwsh: see
-                                              safebrowsing completion -h`,
-		EnableShellCompletion: true,
-		Commands:              []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver(), versionCommand()},
-		Flags:                 []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
+   source <(safebrowsing completion bash)
+
+and zsh and fish after what safebrowsing completion -h says.`,
+		Commands: []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver(), versionCommand(), completion(), complete()},
+		// Errors are returned: the library would exit with statuses of its own.
+		ExitErrHandler: func(context.Context, *cli.Command, error) {},
+		Flags:          []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Bool("version") {
 				return printVersion(newConsole(c))
