@@ -184,6 +184,9 @@ func (o *Offline) Problems() []error { return o.problems }
 // tells others more, each with its file and line.
 func (o *Offline) Warnings() []string { return o.plugin.warnings }
 
+// InClearText reports whether requests can be read on a public network.
+func (o *Offline) InClearText() bool { return inClearText(o.Endpoint()) }
+
 // Zones returns the zones whose names are checked, with their final dots.
 func (o *Offline) Zones() []string { return o.plugin.zones }
 

@@ -155,6 +155,9 @@ func originsOf(all []updater.ListStatus) (endpoints []string, v protocol.Version
 func (k *checker) close() { closeBlocks(k.blocks) }
 
 func (k *checker) checkAll(ctx context.Context, args []string, in io.Reader) error {
+	for _, warning := range warningsOf(k.blocks) {
+		k.complain("%s", warning)
+	}
 	bad := k.complainOfLists()
 	err := eachName(ctx, args, in, func(name string) {
 		f := k.check(ctx, name)

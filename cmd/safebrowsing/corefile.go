@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coredns/caddy/caddyfile"
@@ -87,6 +88,22 @@ func named(blocks []serverBlock) string {
 		all = append(all, fmt.Sprintf("%s (db %s)", b.stanza(), cmp.Or(b.Folder(), "off")))
 	}
 	return strings.Join(all, " and ")
+}
+
+// warningsOf returns the warnings about a Corefile, each once: server blocks may
+// import the same lines.
+func warningsOf(blocks []serverBlock) (all []string) {
+	for _, b := range blocks {
+		if b.Offline == nil {
+			continue
+		}
+		for _, warning := range b.Warnings() {
+			if !slices.Contains(all, warning) {
+				all = append(all, warning)
+			}
+		}
+	}
+	return all
 }
 
 // stanza returns where the block has the plugin, as file:line, or "".

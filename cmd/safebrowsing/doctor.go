@@ -116,6 +116,9 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	}
 	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %s %s safebrowsing", with,
 		count(len(e.blocks), "server block", "server blocks"), plural(with, "has", "have"))), ""})
+	for _, warning := range warningsOf(e.blocks) {
+		e.tell(diagnosis{"corefile", isWarning, text(warning), "change the line if this is not what you want"})
+	}
 	e.ownLists()
 	for _, b := range enginesOf(e.blocks) {
 		e.engine(ctx, b.Offline)

@@ -40,7 +40,12 @@ func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
 		if e.offline {
 			why = "-offline"
 		}
-		for _, check := range []string{"tls", "server", "clock"} {
+		unsafe := tlsDiagnosis(o, endpoint, nil, false, nil)
+		if unsafe.Status == isSkipped {
+			unsafe.Text = why
+		}
+		e.tell(unsafe)
+		for _, check := range []string{"server", "clock"} {
 			e.tell(diagnosis{check, isSkipped, why, ""})
 		}
 		return
@@ -60,7 +65,7 @@ func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	offered, err := client.Lists(ctx)
-	e.tell(tlsDiagnosis(endpoint, p.tls, p.answered, err))
+	e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
 	e.tell(answerDiagnosis(o, offered, p.answered, err))
 	e.tell(clockDiagnosis(p.date, p.at))
 }
@@ -128,15 +133,22 @@ func (p *probe) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// tlsDiagnosis tells whether the connection is one that nobody reads along.
-func tlsDiagnosis(endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
+// tlsDiagnosis tells whether somebody can read the requests on their way. An
+// endpoint with http shows that by itself.
+func tlsDiagnosis(o *safebrowsing.Offline, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
+	what := "the hash prefixes"
+	if o.Key() != "" {
+		what = "the key and " + what
+	}
 	switch {
 	case answered && state != nil:
 		return diagnosis{"tls", isOK, text(tls.VersionName(state.Version) + " with " + endpoint.Host), ""}
 	case endpoint.Scheme == "http" && isLoopback(endpoint.Hostname()):
 		return diagnosis{"tls", isOK, "not used: the server is on this machine", ""}
+	case endpoint.Scheme == "http" && o.InClearText():
+		return diagnosis{"tls", isWarning, text(fmt.Sprintf("not used with %s: everybody on the way can read %s, and change the answers", endpoint.Host, what)), "use https:// in endpoint"}
 	case endpoint.Scheme == "http":
-		return diagnosis{"tls", isWarning, text("not used with " + endpoint.Host + ": the key and what is asked can be read on the way"), "use https:// in endpoint"}
+		return diagnosis{"tls", isOK, text(fmt.Sprintf("not used with %s in your own network, where %s can be read", endpoint.Host, what)), ""}
 	case isTLS(err):
 		return diagnosis{"tls", isProblem, text(err.Error()), "set the clock; install the system's root certificates (ca-certificates); " +
 			"make sure that nobody intercepts the connection, and that endpoint is a server with TLS"}
@@ -181,13 +193,27 @@ func answerDiagnosis(o *safebrowsing.Offline, offered []protocol.ListInfo, answe
 		}
 	}
 	if len(missing) > 0 {
-		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), "correct lists in the Corefile"}
+		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists in the Corefile" + meant(missing))}
 	}
 	accepted := "it answers"
 	if o.Key() != "" {
 		accepted = "it accepts the key"
 	}
-	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %d lists", accepted, len(offered))), ""}
+	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %s", accepted, count(len(offered), "list", "lists"))), ""}
+}
+
+// meant asks whether mistyped names of lists were meant to be those of Google.
+func meant(names []string) string {
+	var all []string
+	for _, name := range names {
+		if near := protocol.NearestList(name); near != "" {
+			all = append(all, near)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return ": did you mean " + strings.Join(all, " and ") + "?"
 }
 
 // adviceFor says what to do about an HTTP status.
