@@ -18,13 +18,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-func check() *cli.Command {
-	return &cli.Command{
-		Name:            "check",
-		Usage:           "print whether names would be blocked, and why",
-		ArgsUsage:       "NAME|URL...",
-		HideHelpCommand: true, // "help" is a name like any other
-		Description: `Prints for each argument the verdict and its reason: the list and the expression
+const checkHelp = `Prints for each argument the verdict and its reason: the list and the expression
 that matched, or the line of your own list. A URL is checked by its host, since
 DNS sees no more of it. "-" stands for standard input, one name a line: the
 first word counts, and lines that begin with # are left out.
@@ -43,7 +37,15 @@ $SAFEBROWSING_API_KEY is used.
    SAFEBROWSING_API_KEY=... safebrowsing check -db /var/lib/coredns -confirm example.com
 
 The exit status is 0 if all names are safe. It is 1 if one is unsafe, unsure or
-not a name, or if a list is missing, because then "safe" means little.`,
+not a name, or if a list is missing, because then "safe" means little.`
+
+func check() *cli.Command {
+	return &cli.Command{
+		Name:            "check",
+		Usage:           "print whether names would be blocked, and why",
+		ArgsUsage:       "NAME|URL...",
+		HideHelpCommand: true, // "help" is a name like any other
+		Description:     checkHelp,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "corefile", Usage: "decide as the CoreDNS of this `FILE`"},
 			folderFlag("decide by the lists in this `FOLDER`"),
@@ -52,14 +54,6 @@ not a name, or if a list is missing, because then "safe" means little.`,
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			switch {
-			case c.NArg() == 0:
-				return errors.New("check takes names or URLs, see safebrowsing check -h")
-			case c.IsSet("corefile") && c.IsSet("db"):
-				return errBothGiven
-			case c.IsSet("view") && !c.IsSet("corefile"):
-				return errors.New("-view is for a Corefile: add -corefile")
-			}
 			k, err := newChecker(c)
 			if err != nil {
 				return err
@@ -76,12 +70,20 @@ const confirmTimeout = 10 * time.Second
 // checker decides on names.
 type checker struct {
 	*console
-	blocks  []serverBlock // with -db the one that stands for the folder
+	blocks  []serverBlock // with -db one that is made for the folder
 	view    string        // whose clients ask; "": those in no view
 	confirm bool
 }
 
 func newChecker(c *cli.Command) (k *checker, err error) {
+	switch {
+	case c.NArg() == 0:
+		return nil, errors.New("check takes names or URLs, see safebrowsing check -h")
+	case c.IsSet("corefile") && c.IsSet("db"):
+		return nil, errBothGiven
+	case c.IsSet("view") && !c.IsSet("corefile"):
+		return nil, errors.New("-view is for a Corefile: add -corefile")
+	}
 	k = &checker{console: newConsole(c), view: c.String("view"), confirm: c.Bool("confirm")}
 	if c.IsSet("corefile") {
 		k.blocks, err = readCorefile(c.String("corefile"))
@@ -131,7 +133,7 @@ func openFolder(dir string) (*safebrowsing.Offline, error) {
 	return safebrowsing.OpenFolder(dir, endpoint, version, os.Getenv(keyVariable), names)
 }
 
-// likelySafe is the list that lists what is likely safe.
+// likelySafe is Google's list of hosts that are likely safe.
 const likelySafe = "gc-32b"
 
 // originsOf returns the servers that lists came from, sorted, and the version of the

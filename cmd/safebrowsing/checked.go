@@ -136,7 +136,7 @@ func (f finding) object() checked {
 	return c
 }
 
-// unreadable reports whether the argument is not a name: only then is there an
+// unreadable reports whether the argument is not a name: only then there is an
 // error without a decider.
 func (f finding) unreadable() bool { return f.Err != nil && f.By == lookup.ByNobody }
 

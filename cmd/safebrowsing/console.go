@@ -68,8 +68,8 @@ func (o *console) end(bad bool) error {
 	return nil
 }
 
-// text is a string in JSON that may hold any bytes. Those that are no UTF-8 are
-// escaped as a canonical host has them.
+// text is a string in JSON that may hold any bytes. Those that are not UTF-8
+// are escaped as in a canonical host.
 type text string
 
 // MarshalText implements encoding.TextMarshaler.
@@ -77,11 +77,11 @@ func (t text) MarshalText() ([]byte, error) {
 	return []byte(escaped(string(t), func(rune) bool { return true })), nil
 }
 
-// shown is a string of somebody else's for a terminal: what could change the
-// terminal is escaped.
+// shown is text that others wrote, for a terminal: what could change the terminal
+// is escaped.
 func shown(s string) string { return escaped(s, unicode.IsPrint) }
 
-// escaped writes bytes that are no UTF-8, and runes that are not kept, as %XX.
+// escaped writes bytes that are not UTF-8, and runes that are not kept, as %XX.
 func escaped(s string, keep func(rune) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {

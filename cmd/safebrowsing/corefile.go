@@ -20,7 +20,7 @@ import (
 type serverBlock struct {
 	*safebrowsing.Offline        // nil: the block does not have the plugin
 	file                  string // the Corefile
-	number                int    // of the block in it, from 1; 0: it stands for a folder
+	number                int    // of the block in it, from 1; 0: made for a folder
 	listeners             []listener
 	bind                  []string // addresses and interfaces; none: all
 	view                  view
@@ -188,8 +188,8 @@ func outdone(blocks []serverBlock, i int, l listener, qname string) bool {
 	return false
 }
 
-// stanzaLine returns where in the Corefile a host, or a name that it is below,
-// stands as the argument of a property.
+// stanzaLine returns the line of the Corefile that has a host, or a name above it,
+// as the argument of a property.
 func (b *serverBlock) stanzaLine(h lookup.Host) (file string, line int, text string, ok bool) {
 	best := 0
 	for _, t := range b.tokens {

@@ -17,11 +17,11 @@ func doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "find out what keeps a configuration from working, and what to do about it",
-		Description: `One line for each thing that must be right: the Corefile and the key in it, the
-way to the server, the clock, the folder for the lists, and the memory. The
-server is asked one question, which lists it has; -offline asks nobody. Run it
-on the machine of the CoreDNS and as its user, or what it says about the folder
-is about somebody else. The key is never printed.
+		Description: `Prints one line for each thing that must be right: the Corefile and the key in
+it, the way to the server, the clock, the folder for the lists, and the memory.
+It sends one request, for the names of the server's lists; with -offline it sends
+none. Run it on the machine of CoreDNS and as its user, or what it says about the
+folder is about another user. The key is never printed.
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
    sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
@@ -71,8 +71,8 @@ type examination struct {
 	bad        bool
 }
 
-// looksLikeKey is what an API key of Google's looks like: one that stands in the
-// wrong place of a Corefile is not known to be the key.
+// looksLikeKey matches an API key of Google: one in the wrong place of a Corefile
+// is not known to be the key.
 var looksLikeKey = regexp.MustCompile(`AIza[0-9A-Za-z_-]{30,}`)
 
 // tell prints the outcome of a check, without keys.
@@ -151,7 +151,7 @@ func keyDiagnosis(o *safebrowsing.Offline) diagnosis {
 	case o.Key() != "":
 		return diagnosis{"key", isOK, "present", ""}
 	case o.Endpoint() == protocol.DefaultEndpoint:
-		return diagnosis{"key", isProblem, "there is none, and Google's server answers nobody without", advice}
+		return diagnosis{"key", isProblem, "there is none, and Google's server answers no request without one", advice}
 	}
 	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}
 }

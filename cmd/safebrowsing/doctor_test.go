@@ -144,8 +144,8 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 func TestDoctorOfHTTPWithoutTheNetwork(t *testing.T) {
 	w := newWorld(t)
 	for _, test := range []struct{ properties, status, text string }{
-		{"endpoint http://sb.example.com:8080", isWarning, "not used with sb.example.com:8080: everybody on the way can read the hash prefixes, and change the answers"},
-		{"endpoint http://192.0.2.1", isWarning, "not used with 192.0.2.1: everybody on the way can read the hash prefixes, and change the answers"},
+		{"endpoint http://sb.example.com:8080", isWarning, "not used with sb.example.com:8080: the hash prefixes can be read on the way, and the answers changed"},
+		{"endpoint http://192.0.2.1", isWarning, "not used with 192.0.2.1: the hash prefixes can be read on the way, and the answers changed"},
 		{"endpoint http://192.168.1.2:8099\n api_key SECRET", isOK, "not used with 192.168.1.2:8099 in your own network, where the key and the hash prefixes can be read"},
 		{"endpoint http://relay.internal", isOK, "not used with relay.internal in your own network, where the hash prefixes can be read"},
 		{"endpoint http://127.0.0.1:8099\n api_key SECRET", isOK, "not used: the server is on this machine"},
@@ -191,7 +191,7 @@ func TestDoctorMakesNoFolder(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("the doctor has left %q, %v", left, err)
 	}
-	if !strings.Contains(string(found["memory"].Text), "none of which is there yet") {
+	if !strings.Contains(string(found["memory"].Text), "no list is there yet") {
 		t.Errorf("%+v", found["memory"])
 	}
 }

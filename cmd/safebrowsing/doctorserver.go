@@ -19,7 +19,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Bounds of the checks that ask somebody.
+// Bounds of the checks that send requests.
 const (
 	resolveTimeout = 5 * time.Second
 	serverTimeout  = 20 * time.Second
@@ -36,18 +36,7 @@ func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
 	proxy, _ := http.ProxyFromEnvironment(&http.Request{URL: endpoint})
 	resolves := e.resolve(ctx, o, endpoint.Hostname(), proxy != nil)
 	if e.offline || !resolves {
-		why := text("the server's name does not resolve")
-		if e.offline {
-			why = "-offline"
-		}
-		unsafe := tlsDiagnosis(o, endpoint, nil, false, nil)
-		if unsafe.Status == isSkipped {
-			unsafe.Text = why
-		}
-		e.tell(unsafe)
-		for _, check := range []string{"server", "clock"} {
-			e.tell(diagnosis{check, isSkipped, why, ""})
-		}
+		e.unasked(o, endpoint)
 		return
 	}
 	p := &probe{base: &http.Transport{
@@ -68,6 +57,22 @@ func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
 	e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
 	e.tell(answerDiagnosis(o, offered, p.answered, err))
 	e.tell(clockDiagnosis(p.date, p.at))
+}
+
+// unasked tells what is known of a server that is not asked.
+func (e *examination) unasked(o *safebrowsing.Offline, endpoint *url.URL) {
+	why := text("the server's name does not resolve")
+	if e.offline {
+		why = "-offline"
+	}
+	way := tlsDiagnosis(o, endpoint, nil, false, nil)
+	if way.Status == isSkipped {
+		way.Text = why
+	}
+	e.tell(way)
+	for _, check := range []string{"server", "clock"} {
+		e.tell(diagnosis{check, isSkipped, why, ""})
+	}
 }
 
 // resolve examines how the server's name is resolved, and reports whether it is.
@@ -133,8 +138,8 @@ func (p *probe) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// tlsDiagnosis tells whether somebody can read the requests on their way. An
-// endpoint with http shows that by itself.
+// tlsDiagnosis tells whether the requests can be read on their way. For http the
+// endpoint alone shows it.
 func tlsDiagnosis(o *safebrowsing.Offline, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
 	what := "the hash prefixes"
 	if o.Key() != "" {
@@ -146,12 +151,12 @@ func tlsDiagnosis(o *safebrowsing.Offline, endpoint *url.URL, state *tls.Connect
 	case endpoint.Scheme == "http" && isLoopback(endpoint.Hostname()):
 		return diagnosis{"tls", isOK, "not used: the server is on this machine", ""}
 	case endpoint.Scheme == "http" && o.InClearText():
-		return diagnosis{"tls", isWarning, text(fmt.Sprintf("not used with %s: everybody on the way can read %s, and change the answers", endpoint.Host, what)), "use https:// in endpoint"}
+		return diagnosis{"tls", isWarning, text(fmt.Sprintf("not used with %s: %s can be read on the way, and the answers changed", endpoint.Host, what)), "use https:// in endpoint"}
 	case endpoint.Scheme == "http":
 		return diagnosis{"tls", isOK, text(fmt.Sprintf("not used with %s in your own network, where %s can be read", endpoint.Host, what)), ""}
 	case isTLS(err):
 		return diagnosis{"tls", isProblem, text(err.Error()), "set the clock; install the system's root certificates (ca-certificates); " +
-			"make sure that nobody intercepts the connection, and that endpoint is a server with TLS"}
+			"make sure that no proxy or firewall intercepts the connection, and that endpoint is a server with TLS"}
 	}
 	return diagnosis{"tls", isSkipped, "there is no connection", ""}
 }

@@ -16,11 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-func lists() *cli.Command {
-	return &cli.Command{
-		Name:  "lists",
-		Usage: "print the state of the lists in a folder",
-		Description: `Reads every list, verifies its checksum, and prints when it was fetched and when
+const listsHelp = `Reads every list, verifies its checksum, and prints when it was fetched and when
 it may be fetched again. Nothing is changed and no server is asked. A CoreDNS may
 run meanwhile.
 
@@ -30,7 +26,13 @@ run meanwhile.
 
 The exit status is 1 if a list is damaged, if a list of the Corefile is missing,
 or if there are none. A list that is damaged, or was never fetched, has no sha256
-in JSON.`,
+in JSON.`
+
+func lists() *cli.Command {
+	return &cli.Command{
+		Name:        "lists",
+		Usage:       "print the state of the lists in a folder",
+		Description: listsHelp,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "corefile", Usage: "print the lists of the CoreDNS of this `FILE`"},
 			folderFlag("the `FOLDER` with the lists"),

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -18,11 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-func update() *cli.Command {
-	return &cli.Command{
-		Name:  "update",
-		Usage: "fetch the lists that are due into a folder, once",
-		Description: `Fetches the lists that the server allows to be asked for now, with one request.
+const updateHelp = `Fetches the lists that the server allows to be asked for now, with one request.
 If none is due, no request is sent, and the command says until when. It refuses
 a folder that a running CoreDNS keeps fresh by itself.
 
@@ -41,7 +35,13 @@ The JSON of a list is {"name","outcome","entries","not_before","error"}; outcome
 is updated, unchanged, rejected (it failed its checks, the old content stays) or
 waiting. The exit status is 0 also if nothing is due. It is 1 if a list was
 rejected, or if nothing is due because the last update failed, and 2 if the
-request failed or could not be sent.`,
+request failed or could not be sent.`
+
+func update() *cli.Command {
+	return &cli.Command{
+		Name:        "update",
+		Usage:       "fetch the lists that are due into a folder, once",
+		Description: updateHelp,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "corefile", Usage: "fetch what the CoreDNS of this `FILE` would"},
 			folderFlag("the `FOLDER` for the lists"),
@@ -101,82 +101,6 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 	}
 	u.names = offline.Lists()
 	return u, u.prepare(offline, c.Bool("now"))
-}
-
-// fromCorefile takes everything from a Corefile with one engine.
-func (u *fetching) fromCorefile(c *cli.Command) (*safebrowsing.Offline, error) {
-	for _, flag := range []string{"db", "endpoint", "protocol", "lists"} {
-		if c.IsSet(flag) {
-			return nil, fmt.Errorf("-corefile and -%s are both given: keep one of the two", flag)
-		}
-	}
-	path := c.String("corefile")
-	blocks, err := readCorefile(path)
-	if err != nil {
-		return nil, err
-	}
-	all := enginesOf(blocks)
-	all = slices.DeleteFunc(all, func(b serverBlock) bool { return b.Endpoint() == "" })
-	switch {
-	case len(all) == 0:
-		err = fmt.Errorf("%s has no API key and no endpoint: only your own lists are in force, and nothing is fetched", path)
-	case len(all) > 1:
-		err = fmt.Errorf("%s has several settings for Safe Browsing, %s: choose with -db, -endpoint, -protocol and -lists", path, named(all))
-	case len(all[0].Lists()) == 0:
-		err = fmt.Errorf("%s has mode nostorage, in which no lists are kept", all[0].stanza())
-	case all[0].Folder() == "":
-		err = fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", all[0].stanza())
-	}
-	if err != nil {
-		closeBlocks(blocks)
-		return nil, err
-	}
-	u.dir = all[0].Folder()
-	for _, b := range blocks {
-		if b.Offline != nil && b.Offline != all[0].Offline {
-			b.Close()
-		}
-	}
-	return all[0].Offline, nil
-}
-
-// fromFlags takes the folder and the server from the command line.
-func (u *fetching) fromFlags(c *cli.Command) (_ *safebrowsing.Offline, err error) {
-	if u.dir, err = folderOf(c); err != nil {
-		return nil, err
-	}
-	endpoint := strings.TrimSuffix(c.String("endpoint"), "/")
-	version, err := protocol.ParseVersion(c.String("protocol"))
-	if err != nil {
-		return nil, fmt.Errorf("-protocol: %w", err)
-	}
-	names, err := heldIn(u.dir, endpoint)
-	if err != nil {
-		return nil, err
-	}
-	if c.IsSet("lists") {
-		names = strings.Split(c.String("lists"), ",")
-	}
-	return safebrowsing.OpenFolder("", endpoint, version, os.Getenv(keyVariable), names)
-}
-
-// heldIn returns the names of the lists in a folder, none if it has none. Lists
-// of another server are an error: its schedule would be mixed with this one's.
-func heldIn(dir, endpoint string) (names []string, err error) {
-	all, err := updater.Status(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) {
-		return nil, err
-	}
-	endpoints, _ := originsOf(all)
-	for _, other := range endpoints {
-		if other != endpoint {
-			return nil, fmt.Errorf("%s holds lists of %s: give -endpoint %s, or another folder", dir, other, other)
-		}
-	}
-	for _, s := range all {
-		names = append(names, s.Name)
-	}
-	return names, nil
 }
 
 // prepare makes the updater. It changes the folder only to make it.
