@@ -12,8 +12,7 @@ var ErrBusy = errors.New("the folder is in use")
 
 // NotDueError says that none of the lists may be fetched yet.
 type NotDueError struct {
-	Until    time.Time // when the first of them may be
-	Failures int       // in a row, the most of one list or of all fetches: then it is a back-off
+	Until time.Time // when the first of them may be
 }
 
 // Error implements error.
@@ -38,8 +37,7 @@ func (u *Updater) Once(ctx context.Context) error {
 		return nil
 	}
 	if len(u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())) == 0 {
-		until, failures := u.cfg.Schedule.due(u.cfg.Lists), u.cfg.Schedule.failures(u.cfg.Lists)
-		return &NotDueError{Until: until, Failures: failures}
+		return &NotDueError{Until: u.cfg.Schedule.due(u.cfg.Lists)}
 	}
 	if err := u.awaitContact(ctx); err != nil {
 		return err

@@ -286,17 +286,6 @@ func (s *Schedule) due(names []string) time.Time {
 	return first
 }
 
-// failures returns the most failures in a row of a list or of all fetches.
-func (s *Schedule) failures(names []string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	most := s.state.Fetch.Failures
-	for _, name := range names {
-		most = max(most, s.state.Lists[name].Failures)
-	}
-	return most
-}
-
 // dueNow returns those of the lists that may be fetched at now.
 func (s *Schedule) dueNow(names []string, now time.Time) (due []string) {
 	s.mu.Lock()

@@ -108,7 +108,7 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 	}{
 		"no plugin":        {". {\n whoami\n}\n", 1, "corefile", isProblem, "no server block has safebrowsing"},
 		"unknown property": {stanza("nonsense"), 1, "corefile", isProblem, `unknown property "nonsense"`},
-		"key misplaced":    {stanza("AIzaSyD-0123456789abcdefghijklmnopqrstu"), 1, "corefile", isProblem, "an API key: write api_key before it"},
+		"key misplaced":    {stanza("AIzaSyD-0123456789abcdefghijklmnopqrstu"), 1, "corefile", isProblem, `unknown property "(the key)": write api_key before it`},
 		"no key at all":    {stanza(""), 1, "corefile", isProblem, "nothing to block: add api_key"},
 		"own lists only":   {stanza("test a.example"), 0, "key", isWarning, "Safe Browsing is off"},
 		"Google, no key":   {stanza("endpoint https://safebrowsing.googleapis.com\ndb DB"), 1, "key", isProblem, "$SAFEBROWSING_API_KEY"},

@@ -67,8 +67,9 @@ func update() *cli.Command {
 // fetching is one update of a folder.
 type fetching struct {
 	*console
-	dir     string
-	updater *updater.Updater
+	dir      string
+	updater  *updater.Updater
+	schedule *updater.Schedule
 
 	names    []string
 	outcomes map[string]outcome // by name
@@ -121,12 +122,11 @@ func (u *fetching) prepare(offline *safebrowsing.Offline, now bool) error {
 	if err != nil {
 		return err
 	}
-	schedule, err := updater.ReadSchedule(store)
-	if err != nil {
+	if u.schedule, err = updater.ReadSchedule(store); err != nil {
 		u.complain("%v", err)
 	}
 	u.updater, err = updater.New(updater.Config{
-		Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store,
+		Source: source, Database: new(lookup.Database), Schedule: u.schedule, Store: store,
 		Lists: u.names, LikelySafe: likelySafe, MaxEntries: offline.MaxEntries(), Report: u.report,
 		FirstContact: func() time.Duration { return u.firstContact(now) },
 	})
@@ -180,7 +180,7 @@ func (u *fetching) run(ctx context.Context) error {
 		return fmt.Errorf("%s: %w: a running CoreDNS keeps its lists fresh by itself", u.dir, err)
 	case errors.As(err, &notDue):
 		u.print()
-		return u.nothingDue(notDue)
+		return u.nothingDue(notDue.Until)
 	case err != nil:
 		return err
 	}
@@ -195,18 +195,16 @@ func (u *fetching) run(ctx context.Context) error {
 	return u.end(bad)
 }
 
-// nothingDue says until when. That is good news, unless it is a back-off.
-func (u *fetching) nothingDue(e *updater.NotDueError) error {
-	until := fmt.Sprintf("%s, in %s", stamp(e.Until), time.Until(e.Until).Round(time.Second))
-	switch {
-	case e.Failures == 1:
-		u.complain("the last update failed: the server's rules forbid a request before %s, also with -now", until)
-	case e.Failures > 1:
-		u.complain("the last %d updates failed: the server's rules forbid a request before %s, also with -now", e.Failures, until)
-	case !u.json:
-		u.printf("nothing is due before %s\n", until)
+// nothingDue says until when, and why. It is good news, unless it is a back-off.
+func (u *fetching) nothingDue(until time.Time) error {
+	when := fmt.Sprintf("nothing is due before %s, in %s", stamp(until), time.Until(until).Round(time.Second))
+	hold := u.schedule.FetchHold(u.names)
+	if hold.Failures > 0 {
+		u.complain("%s, also with -now: %v", when, hold)
+	} else if !u.json {
+		u.printf("%s\n", when)
 	}
-	return u.end(e.Failures > 0)
+	return u.end(hold.Failures > 0)
 }
 
 // print prints the outcome of each list, in their order.

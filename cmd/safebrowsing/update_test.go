@@ -87,7 +87,7 @@ func TestUpdateThatFails(t *testing.T) {
 	w.ClientStarted()
 	for _, flags := range [][]string{{"-lists", "se-4b"}, {"-lists", "se-4b", "-json"}} {
 		status, out, errOut := w.update(t, flags...)
-		if status != 1 || !strings.HasPrefix(w.plain(errOut), "safebrowsing: the last update failed: the server's rules forbid a request before TIME, in ") || strings.Count(out, "\n") != 1 {
+		if status != 1 || !strings.HasPrefix(w.plain(errOut), "safebrowsing: nothing is due before TIME, in ") || !strings.Contains(w.plain(errOut), ", also with -now: back-off after a failure at TIME: ") || !strings.Contains(errOut, "403") || strings.Count(out, "\n") != 1 {
 			t.Errorf("during the back-off: status %d, %s%s", status, out, errOut)
 		}
 	}
