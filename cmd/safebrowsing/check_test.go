@@ -241,3 +241,17 @@ func TestCheckChangesNothing(t *testing.T) {
 	invoke(t, "doctor", "-offline", "-corefile", w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n"))
 	expect(t, "the folder", look(), before)
 }
+
+func TestANameInNoListByMode(t *testing.T) {
+	w := newWorld(t)
+	w.Publish("gc-32b", nil)
+	if err := protocoltest.Load(w.Server, strings.NewReader("gc-32b popular.example/\nse-4b evil.example/\n")); err != nil {
+		t.Fatal(err)
+	}
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  mode realtime\n }\n}\n")
+	if status, out, errOut := invoke(t, "update", "-now", "-corefile", corefile); status != 0 {
+		t.Fatalf("status %d, %s%s", status, out, errOut)
+	}
+	_, out, _ := invoke(t, "check", "-corefile", corefile, "popular.example")
+	expect(t, "text", out, "popular.example: safe\n    note        no threat list has it\n")
+}

@@ -70,7 +70,7 @@ func listsOf(path string) (dir string, wanted []string, err error) {
 	defer closeBlocks(blocks)
 	var all []serverBlock // with a folder each
 	for _, b := range enginesOf(blocks) {
-		if b.Folder() == "" || b.Endpoint() == "" || len(b.Lists()) == 0 {
+		if b.Folder() == "" || len(b.Lists()) == 0 {
 			continue
 		}
 		if !slices.ContainsFunc(all, func(other serverBlock) bool { return other.Folder() == b.Folder() }) {

@@ -94,6 +94,13 @@ func TestListsOfACorefileThatAreMissingAreSaid(t *testing.T) {
 	if status != 1 || errOut != "safebrowsing: list pha-4b of the Corefile has not been fetched yet\n" || len(decode[listed](t, out)) != 3 {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
+	if err := os.Remove(filepath.Join(w.dir, "se-4b.list")); err != nil { // but it has been asked for
+		t.Fatal(err)
+	}
+	status, _, errOut = invoke(t, "lists", "-json", "-corefile", corefile)
+	if status != 1 || !strings.Contains(errOut, "safebrowsing: list se-4b of the Corefile has not been fetched yet\n") {
+		t.Errorf("without a file: status %d, %s", status, errOut)
+	}
 }
 
 func TestListsOfTheDefaultFolder(t *testing.T) {

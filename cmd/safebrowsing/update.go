@@ -34,8 +34,8 @@ who waits, not for a timer.
 The JSON of a list is {"name","outcome","entries","not_before","error"}; outcome
 is updated, unchanged, rejected (it failed its checks, the old content stays) or
 waiting. The exit status is 0 also if nothing is due. It is 1 if a list was
-rejected, or if nothing is due because the last update failed, and 2 if the
-request failed or could not be sent.`
+rejected or could not be saved, or if nothing is due because the last update
+failed. It is 2 if the request failed or could not be sent.`
 
 func update() *cli.Command {
 	return &cli.Command{

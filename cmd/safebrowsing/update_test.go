@@ -178,6 +178,24 @@ func TestUpdateByACorefile(t *testing.T) {
 	}
 }
 
+// The limit of the Corefile is asked for, and holds with a server that ignores it.
+func TestUpdateKeepsToTheLimitOfTheCorefile(t *testing.T) {
+	w := newWorld(t)
+	var many [][]byte
+	for i := range 3000 {
+		many = append(many, []byte{byte(i >> 8), byte(i), 0, 1})
+	}
+	w.Publish("uws-4b", many)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists uws-4b\n  max_entries 2000\n }\n}\n")
+	_, out, errOut := invoke(t, "update", "-json", "-now", "-corefile", corefile)
+	if got := decode[outcome](t, out); len(got) != 1 || got[0].Entries > 2000 {
+		t.Errorf("%+v, %s", got, errOut)
+	}
+	if asked := w.Requests("batchGet"); len(asked) != 1 || asked[0].MaxDatabase != 2000 {
+		t.Errorf("asked for %+v", asked)
+	}
+}
+
 func TestCorefilesWithoutOneFolder(t *testing.T) {
 	w := newWorld(t)
 	stanza := func(zone, properties string) string {
@@ -187,7 +205,7 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 	for name, test := range map[string]struct {
 		corefile, update, lists string
 	}{
-		"own lists only": {stanza(".", "test a.example"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force", "DIR/Corefile keeps no lists in a folder"},
+		"own lists only": {stanza(".", "test a.example, db DB"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force", "DIR/Corefile keeps no lists in a folder"},
 		"db off":         {stanza(".", "endpoint ENDPOINT, db off"), "DIR/Corefile:2 has db off", "DIR/Corefile keeps no lists in a folder"},
 		"nostorage":      {stanza(".", "endpoint ENDPOINT, mode nostorage"), "DIR/Corefile:2 has mode nostorage", "DIR/Corefile keeps no lists in a folder"},
 		"two folders": {two, "DIR/Corefile has several settings for Safe Browsing, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): choose with -db",

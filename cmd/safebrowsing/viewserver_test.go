@@ -35,6 +35,8 @@ func TestCheckChoosesTheBlockThatCoreDNSDoes(t *testing.T) {
 		block(".", "", "all.example rest.example")+
 		block("only.example", "kids", "a.only.example b.only.example")+
 		block("bare.example", "staff", "")+
+		block("off.example", "", "")+
+		block("off.example", "kids", "a.off.example")+
 		block("late.example", "", "a.late.example")+
 		block("late.example", "kids", "b.late.example"))
 	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(read(t, corefile)), ServerTypeName: "dns"})
@@ -49,7 +51,7 @@ func TestCheckChoosesTheBlockThatCoreDNSDoes(t *testing.T) {
 	server := instance.Servers()[0].LocalAddr().String()
 	unsafe := 0
 	for view, qtype := range map[string]uint16{"": dns.TypeA, "kids": dns.TypeAAAA, "staff": dns.TypeHTTPS} {
-		for _, name := range strings.Fields("toys.example work.example all.example rest.example a.only.example b.only.example all.bare.example a.late.example b.late.example") {
+		for _, name := range strings.Fields("toys.example work.example all.example rest.example a.only.example b.only.example all.bare.example a.late.example b.late.example a.off.example") {
 			m := new(dns.Msg).SetQuestion(name+".", qtype)
 			r, _, err := (&dns.Client{Timeout: 10 * time.Second}).Exchange(m, server)
 			if err != nil {
