@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -285,5 +286,33 @@ func TestAdviceForEachStatus(t *testing.T) {
 				t.Errorf("%d by %s: %q, want %q", code, v, got, want)
 			}
 		}
+	}
+}
+
+// A shell hands out such a file for <(command): it can be read only once.
+func TestACorefileMayBeAPipe(t *testing.T) {
+	w := newWorld(t)
+	for _, command := range []string{"doctor -offline", "check a.example"} {
+		r, pipe, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pipe.WriteString(". {\n safebrowsing {\n  test a.example\n }\n}\n"); err != nil {
+			t.Fatal(err)
+		}
+		pipe.Close()
+		file := fmt.Sprintf("/dev/fd/%d", r.Fd())
+		if _, err := os.Stat(file); err != nil {
+			t.Skip(err)
+		}
+		words := strings.Fields(command)
+		args := append([]string{words[0], "-corefile", file}, words[1:]...)
+		if _, out, errOut := invoke(t, args...); !strings.Contains(out, "corefile  1 of 1 server block has safebrowsing") && !strings.Contains(out, "a.example: unsafe") {
+			t.Errorf("%s: %s%s", command, out, errOut)
+		}
+		r.Close()
+	}
+	if n := len(w.Requests("")); n != 0 {
+		t.Errorf("%d requests", n)
 	}
 }
