@@ -8,12 +8,10 @@ import (
 	"sync/atomic"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
-
-// version is sent to the server, as part of the user agent.
-const version = "0.1.0"
 
 // settings are what makes two engines different. It is comparable: server
 // blocks whose settings are equal share an engine. Fields with several values
@@ -47,7 +45,7 @@ func (s settings) clientConfig(key string, transport http.RoundTripper) protocol
 	return protocol.Config{
 		Endpoint:   s.endpoint,
 		Key:        key,
-		UserAgent:  "coredns-safebrowsing/" + version,
+		UserAgent:  "coredns-safebrowsing/" + version.Number,
 		Resolvers:  strings.Fields(s.resolvers),
 		MaxEntries: s.maxEntries,
 		Transport:  transport,

@@ -31,9 +31,16 @@ type Offline struct {
 	problems []error
 }
 
-// ReadCorefile returns the plugin of each server block of a Corefile that has
-// it. It logs the warnings that CoreDNS would log at its start.
-func ReadCorefile(path string) ([]*Offline, error) {
+// ServerBlock is a server block of a Corefile.
+type ServerBlock struct {
+	Keys    []string                     // its zones, as they are written
+	Tokens  map[string][]caddyfile.Token // of each directive, with its name
+	Offline *Offline                     // nil: the block does not have the plugin
+}
+
+// ReadCorefile returns all server blocks of a Corefile, of which at least one has
+// the plugin. Close each Offline.
+func ReadCorefile(path string) (all []ServerBlock, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -43,32 +50,39 @@ func ReadCorefile(path string) ([]*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []*Offline
-	said := make(map[string]bool)
+	found := false
+	defer func() {
+		if err != nil {
+			closeBlocks(all)
+		}
+	}()
 	for _, block := range blocks {
-		tokens, ok := block.Tokens[pluginName]
-		if !ok {
-			continue
-		}
-		c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, tokens), ServerBlockKeys: block.Keys}
-		cfg, err := parse(c, rootOf(block))
-		if err != nil {
-			return nil, err
-		}
-		cfg.say(said)
-		o, err := newOffline(cfg)
-		if err != nil {
-			for _, o := range all {
-				o.Close()
+		b := ServerBlock{Keys: block.Keys, Tokens: block.Tokens}
+		if tokens, ok := block.Tokens[pluginName]; ok {
+			c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, tokens), ServerBlockKeys: block.Keys}
+			cfg, err := parse(c, rootOf(block))
+			if err != nil {
+				return all, err
 			}
-			return nil, err
+			if b.Offline, err = newOffline(cfg); err != nil {
+				return all, err
+			}
+			found = true
 		}
-		all = append(all, o)
+		all = append(all, b)
 	}
-	if len(all) == 0 {
+	if !found {
 		return nil, fmt.Errorf("%s: no server block has %s", path, pluginName)
 	}
 	return all, nil
+}
+
+func closeBlocks(all []ServerBlock) {
+	for _, b := range all {
+		if b.Offline != nil {
+			b.Offline.Close()
+		}
+	}
 }
 
 // rootOf returns the folder that the root plugin of a server block names.
@@ -166,6 +180,13 @@ func (o *Offline) Close() {
 // Problems are lists that are missing or damaged: names in them are not found.
 func (o *Offline) Problems() []error { return o.problems }
 
+// Warnings returns what of the Corefile works, but protects less than it looks, or
+// tells others more, each with its file and line.
+func (o *Offline) Warnings() []string { return o.plugin.warnings }
+
+// InClearText reports whether requests can be read on a public network.
+func (o *Offline) InClearText() bool { return inClearText(o.Endpoint()) }
+
 // Zones returns the zones whose names are checked, with their final dots.
 func (o *Offline) Zones() []string { return o.plugin.zones }
 
@@ -188,6 +209,9 @@ func (o *Offline) Protocol() protocol.Version { return o.settings.protocol }
 
 // Key returns the API key, or "".
 func (o *Offline) Key() string { return o.plugin.secret }
+
+// MaxEntries returns the most entries that a list may have, or 0 for no limit.
+func (o *Offline) MaxEntries() int { return o.settings.maxEntries }
 
 // Lists returns the names of the lists that are kept.
 func (o *Offline) Lists() []string { return o.settings.stored() }

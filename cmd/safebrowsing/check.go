@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,47 +18,48 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
+const checkHelp = `Prints for each argument the verdict and its reason: the list and the expression
+that matched, or the line of your own list. A URL is checked by its host, since
+DNS sees no more of it. "-" stands for standard input, one name a line: the
+first word counts, and lines that begin with # are left out.
+
+With -corefile the verdict is that of the CoreDNS with this Corefile, with your
+own lists and zones. If server blocks are selected by the view plugin, it is that
+of the block for clients in no view; -view NAME selects another. With -db only
+the lists in a folder count. A CoreDNS may run meanwhile. No server is asked,
+except with -confirm: then the server confirms a suspected name, as it would for
+a query, within 10 seconds. If the Corefile has no key, the one in
+$SAFEBROWSING_API_KEY is used.
+
+   safebrowsing check -corefile /etc/coredns/Corefile example.com
+   safebrowsing check -db /var/lib/coredns -json https://example.com/login
+   safebrowsing check -corefile /etc/coredns/Corefile - < names.txt
+   SAFEBROWSING_API_KEY=... safebrowsing check -db /var/lib/coredns -confirm example.com
+
+The exit status is 0 if all names are safe. It is 1 if one is unsafe, unsure or
+not a name, or if a list is missing, because then "safe" means little.`
+
 func check() *cli.Command {
 	return &cli.Command{
 		Name:            "check",
 		Usage:           "print whether names would be blocked, and why",
 		ArgsUsage:       "NAME|URL...",
 		HideHelpCommand: true, // "help" is a name like any other
-		Description: `For each argument the verdict, and what led to it: the list and the expression
-that matched, or the line of your own list. A URL is checked by its host, since
-DNS sees no more of it.
-
-With -corefile all is decided as that CoreDNS would, your own lists and zones
-included; with -db by the lists in a folder only. A CoreDNS may be running
-meanwhile. Nobody is asked, unless you say -confirm: then a suspected name is
-confirmed by the server, as a query for it would be, within 10 seconds. Without
-a key in the Corefile the one in $SAFEBROWSING_API_KEY is used.
-
-   safebrowsing check -corefile /etc/coredns/Corefile example.com
-   safebrowsing check -db /var/lib/coredns -json https://example.com/login
-   SAFEBROWSING_API_KEY=... safebrowsing check -db /var/lib/coredns -confirm example.com
-
-The exit status is 0 if all are safe, and 1 if one is unsafe or unsure, is no
-name, or if a list is missing, so that a safe verdict means nothing.`,
+		Description:     checkHelp,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "corefile", Usage: "decide as the CoreDNS of this `FILE`"},
-			&cli.StringFlag{Name: "db", Usage: "decide by the lists in this `FOLDER` (default: $STATE_DIRECTORY, else coredns-safebrowsing in your cache folder)"},
+			folderFlag("decide by the lists in this `FOLDER`"),
+			&cli.StringFlag{Name: "view", Usage: "decide for clients in the view `NAME` of the Corefile"},
 			&cli.BoolFlag{Name: "confirm", Usage: "have suspected names confirmed by the server"},
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			switch {
-			case c.NArg() == 0:
-				return errors.New("check takes names or URLs, see safebrowsing check -h")
-			case c.IsSet("corefile") && c.IsSet("db"):
-				return errors.New("-corefile and -db are both given: keep one of the two")
-			}
 			k, err := newChecker(c)
 			if err != nil {
 				return err
 			}
 			defer k.close()
-			return k.checkAll(ctx, c.Args().Slice())
+			return k.checkAll(ctx, c.Args().Slice(), c.Root().Reader)
 		},
 	}
 }
@@ -69,21 +70,33 @@ const confirmTimeout = 10 * time.Second
 // checker decides on names.
 type checker struct {
 	*console
-	blocks  []serverBlock // with -db the one that stands for the folder
+	blocks  []serverBlock // with -db one that is made for the folder
+	view    string        // whose clients ask; "": those in no view
 	confirm bool
 }
 
 func newChecker(c *cli.Command) (k *checker, err error) {
-	k = &checker{console: newConsole(c), confirm: c.Bool("confirm")}
+	switch {
+	case c.NArg() == 0:
+		return nil, errors.New("check takes names or URLs, see safebrowsing check -h")
+	case c.IsSet("corefile") && c.IsSet("db"):
+		return nil, errBothGiven
+	case c.IsSet("view") && !c.IsSet("corefile"):
+		return nil, errors.New("-view is for a Corefile: add -corefile")
+	}
+	k = &checker{console: newConsole(c), view: c.String("view"), confirm: c.Bool("confirm")}
 	if c.IsSet("corefile") {
 		k.blocks, err = readCorefile(c.String("corefile"))
+		if err == nil && k.view != "" {
+			if err = checkView(k.blocks, k.view); err != nil {
+				k.close()
+			}
+		}
 		return k, err
 	}
-	dir := c.String("db")
-	if !c.IsSet("db") {
-		if dir, err = defaultFolder(); err != nil {
-			return nil, err
-		}
+	dir, err := folderOf(c)
+	if err != nil {
+		return nil, err
 	}
 	o, err := openFolder(dir)
 	if err != nil {
@@ -94,19 +107,6 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 	}
 	k.blocks = []serverBlock{{Offline: o, listeners: []listener{{zone: "."}}}}
 	return k, nil
-}
-
-// defaultFolder is where the plugin keeps lists unless it is told.
-func defaultFolder() (string, error) {
-	if dirs := os.Getenv("STATE_DIRECTORY"); dirs != "" {
-		first, _, _ := strings.Cut(dirs, ":")
-		return first, nil
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("there is no default folder, give -db or -corefile: %w", err)
-	}
-	return filepath.Join(cache, "coredns-safebrowsing"), nil
 }
 
 // openFolder returns the plugin with all lists that are in a folder, of the
@@ -133,7 +133,7 @@ func openFolder(dir string) (*safebrowsing.Offline, error) {
 	return safebrowsing.OpenFolder(dir, endpoint, version, os.Getenv(keyVariable), names)
 }
 
-// likelySafe is the list that lists what is likely safe.
+// likelySafe is Google's list of hosts that are likely safe.
 const likelySafe = "gc-32b"
 
 // originsOf returns the servers that lists came from, sorted, and the version of the
@@ -154,20 +154,17 @@ func originsOf(all []updater.ListStatus) (endpoints []string, v protocol.Version
 	return slices.Compact(endpoints), v
 }
 
-func (k *checker) close() {
-	for _, b := range k.blocks {
-		if b.Offline != nil {
-			b.Close()
-		}
-	}
-}
+func (k *checker) close() { closeBlocks(k.blocks) }
 
-func (k *checker) checkAll(ctx context.Context, args []string) error {
+func (k *checker) checkAll(ctx context.Context, args []string, in io.Reader) error {
+	for _, warning := range warningsOf(k.blocks) {
+		k.complain("%s", warning)
+	}
 	bad := k.complainOfLists()
-	for _, arg := range args {
-		f := k.check(ctx, arg)
+	err := eachName(ctx, args, in, func(name string) {
+		f := k.check(ctx, name)
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return // the verdict is that the user has stopped it
 		}
 		bad = bad || f.Err != nil || f.Verdict != lookup.Safe
 		if k.json {
@@ -175,11 +172,14 @@ func (k *checker) checkAll(ctx context.Context, args []string) error {
 		} else {
 			k.finding(f)
 		}
+	})
+	if err != nil {
+		return err
 	}
 	return k.end(bad)
 }
 
-// complainOfLists says which lists are missing or damaged, each once.
+// complainOfLists says once which lists are missing or damaged.
 func (k *checker) complainOfLists() (bad bool) {
 	said := make(map[string]bool)
 	for _, b := range k.blocks {
@@ -203,7 +203,7 @@ func problemsOf(o *safebrowsing.Offline) (all []string) {
 	}
 	switch _, err := os.Stat(o.Folder()); {
 	case o.Folder() == "":
-		return []string{"lists are kept in memory only: what they hold is not known here"}
+		return []string{"CoreDNS keeps its lists in memory only (db off), so they are not known here"}
 	case err != nil:
 		return []string{fmt.Sprintf("no list has been fetched yet: %v", err)}
 	}

@@ -18,7 +18,7 @@ func TestCheckAgainstAFolder(t *testing.T) {
 		t.Errorf("status %d, %q", status, errOut)
 	}
 	expect(t, "text", out, `safe.example: safe
-    decided by  list
+    note        no list has it
 www.evil.example: unsure
     expression  evil.example/
     list        se-4b
@@ -49,10 +49,10 @@ func TestCheckConfirms(t *testing.T) {
 	if status != 1 || errOut != "" {
 		t.Errorf("status %d, %q", status, errOut)
 	}
-	expect(t, "JSON", out, `{"input":"safe.example","verdict":"safe","threat":"","list":"","expression":"","decided_by":"list","error":""}
-{"input":"www.evil.example","verdict":"unsafe","threat":"social engineering","list":"se-4b","expression":"evil.example/","decided_by":"server","error":""}
-{"input":"harmless.example","verdict":"safe","threat":"","list":"","expression":"","decided_by":"server","error":""}
-{"input":"","verdict":"","threat":"","list":"","expression":"","decided_by":"","error":"no host"}
+	expect(t, "JSON", out, `{"input":"safe.example","verdict":"safe","threat":"","list":"","expression":"","decided_by":"list","error":"","line":"","path":"","note":"no list has it"}
+{"input":"www.evil.example","verdict":"unsafe","threat":"social engineering","list":"se-4b","expression":"evil.example/","decided_by":"server","error":"","line":"","path":"","note":""}
+{"input":"harmless.example","verdict":"safe","threat":"","list":"","expression":"","decided_by":"server","error":"","line":"","path":"","note":""}
+{"input":"","verdict":"","threat":"","list":"","expression":"","decided_by":"","error":"no host","line":"","path":"","note":""}
 `)
 	if n := len(w.Requests("search")); n != 2 {
 		t.Errorf("%d searches, want one for each suspected name", n)
@@ -127,7 +127,7 @@ try.example: unsafe
     decided by  test
 `)
 	_, out, _ = invoke(t, "check", "-json", "-corefile", corefile, "bad.example")
-	expect(t, "JSON", byName.Replace(w.plain(out, dir)), `{"input":"bad.example","verdict":"unsafe","threat":"","list":"block.txt","expression":"bad.example/","decided_by":"block","error":""}`+"\n")
+	expect(t, "JSON", byName.Replace(w.plain(out, dir)), `{"input":"bad.example","verdict":"unsafe","threat":"","list":"block.txt","expression":"bad.example/","decided_by":"block","error":"","line":"DIR/block.txt:3: Bad.Example # since 2020","path":"","note":""}`+"\n")
 }
 
 func TestTheServerBlockThatAnswersDecides(t *testing.T) {
@@ -166,13 +166,15 @@ inner.example:1053 tls://bare.example {
 	if status != 0 {
 		t.Errorf("status %d", status)
 	}
-	expect(t, "text", out, `a.bare.com: safe
+	expect(t, "text", w.plain(out, filepath.Dir(corefile)), `a.bare.com: safe
     note        not checked: the server block that answers for it does not have safebrowsing
 x.except.com: safe
     zones       .
+    block       1, DIR/Corefile:2
     note        not checked: it is in no zone of the plugin, or in one of its exceptions
 a.example: safe
     zones       example.
+    block       2, DIR/Corefile:8
     note        only your own lists are in force
 1.0.0.10.in-addr.arpa: safe
     note        not checked: the server block that answers for it does not have safebrowsing
@@ -183,11 +185,12 @@ func TestMissingListsAreSaid(t *testing.T) {
 	w := newWorld(t)
 	for properties, want := range map[string]string{
 		"db DB":  "no list has been fetched yet: stat DB: no such file or directory\n",
-		"db off": "lists are kept in memory only",
+		"db off": "CoreDNS keeps its lists in memory only (db off), so they are not known here",
 	} {
 		corefile := w.corefile(t, "example {\n safebrowsing {\n  endpoint ENDPOINT\n  "+properties+"\n }\n}\ncom {\n safebrowsing {\n  endpoint ENDPOINT\n  "+properties+"\n }\n}\n")
 		status, out, errOut := invoke(t, "check", "-json", "-corefile", corefile, "a.example")
-		if status != 1 || decode[checked](t, out)[0].Verdict != "safe" || !strings.Contains(w.plain(errOut), want) || strings.Count(errOut, "\n") != 1 {
+		got := decode[checked](t, out)[0]
+		if status != 1 || got.Verdict != "safe" || got.Note != "no lists are in force" || !strings.Contains(w.plain(errOut), want) || strings.Count(errOut, "\n") != 1 {
 			t.Errorf("%s: status %d, %s%s", properties, status, out, errOut)
 		}
 	}
@@ -197,7 +200,7 @@ func TestMissingListsAreSaid(t *testing.T) {
 	w = filled(t)
 	write(t, filepath.Join(w.dir, "se-4b.list"), "no list")
 	status, out, errOut := invoke(t, "check", "-db", w.dir, "evil.example", "mal.example")
-	if status != 1 || !strings.Contains(errOut, "loading list se-4b: damaged file") || !strings.Contains(out, "evil.example: safe") || !strings.Contains(out, "mal.example: unsure") {
+	if status != 1 || !strings.Contains(errOut, "loading list se-4b: damaged file") || !strings.Contains(out, "evil.example: safe\n    note        no list has it, but not all lists are here\n") || !strings.Contains(out, "mal.example: unsure") {
 		t.Errorf("a damaged list: status %d, %s%s", status, out, errOut)
 	}
 }
@@ -237,4 +240,18 @@ func TestCheckChangesNothing(t *testing.T) {
 	invoke(t, "lists", "-db", w.dir)
 	invoke(t, "doctor", "-offline", "-corefile", w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n"))
 	expect(t, "the folder", look(), before)
+}
+
+func TestANameInNoListByMode(t *testing.T) {
+	w := newWorld(t)
+	w.Publish("gc-32b", nil)
+	if err := protocoltest.Load(w.Server, strings.NewReader("gc-32b popular.example/\nse-4b evil.example/\n")); err != nil {
+		t.Fatal(err)
+	}
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  mode realtime\n }\n}\n")
+	if status, out, errOut := invoke(t, "update", "-now", "-corefile", corefile); status != 0 {
+		t.Fatalf("status %d, %s%s", status, out, errOut)
+	}
+	_, out, _ := invoke(t, "check", "-corefile", corefile, "popular.example")
+	expect(t, "text", out, "popular.example: safe\n    note        no threat list has it\n")
 }

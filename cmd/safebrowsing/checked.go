@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
@@ -11,12 +12,13 @@ import (
 
 // finding is what check found out about one argument.
 type finding struct {
-	lookup.Decision        // Err is also why the argument is no name
-	input           string // as it was given
-	path            string // of a URL, which DNS does not see; "" if it has none
-	line            string // of the operator's own list, "file:line: text"; or ""
-	note            string // beside the decision
-	zones           string // of the server block that answers, if there are several
+	lookup.Decision              // Err is also why the argument is not a name
+	input           string       // as it was given
+	path            string       // of a URL, which DNS does not see; "" if it has none
+	line            string       // of the operator's own list, "file:line: text"; or ""
+	note            string       // what the decision does not say
+	block           *serverBlock // that answers, if the Corefile has several; else nil
+	others          []string     // views whose clients another block answers
 }
 
 // check decides on one argument.
@@ -32,13 +34,13 @@ func (k *checker) check(ctx context.Context, arg string) finding {
 	if path := strings.TrimPrefix(rest, h.String()); path != "/" {
 		f.path = path
 	}
-	b := answering(k.blocks, h.String()+".")
+	b, others := chosen(k.blocks, k.view, h.String()+".")
 	if b == nil {
 		f.note = "not checked: the server block that answers for it does not have safebrowsing"
 		return f
 	}
 	if len(k.blocks) > 1 {
-		f.zones = strings.Join(b.Zones(), " ")
+		f.block, f.others = b, others
 	}
 	suspected := false
 	f.Decision, suspected = b.Check(h)
@@ -73,7 +75,15 @@ func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) st
 	switch {
 	case suspected:
 		return "a query would have it confirmed by the server; -confirm does so now"
-	case d.Verdict != lookup.Safe || d.By != lookup.ByNobody:
+	case d.Verdict != lookup.Safe:
+		return ""
+	case d.By == lookup.ByList && len(b.Problems()) > 0:
+		return "no list has it, but not all lists are here"
+	case d.By == lookup.ByList && slices.Contains(b.Lists(), likelySafe):
+		return "no threat list has it"
+	case d.By == lookup.ByList:
+		return "no list has it"
+	case d.By != lookup.ByNobody:
 		return ""
 	case !b.Checks(h):
 		return "not checked: it is in no zone of the plugin, or in one of its exceptions"
@@ -85,7 +95,8 @@ func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) st
 	return "no lists are in force"
 }
 
-// checked is a finding in JSON.
+// checked is a finding in JSON. Block, stanza and what follows them are there if
+// the Corefile has several server blocks.
 type checked struct {
 	Input      text   `json:"input"`
 	Verdict    string `json:"verdict"`
@@ -94,50 +105,88 @@ type checked struct {
 	Expression text   `json:"expression"`
 	DecidedBy  string `json:"decided_by"`
 	Error      text   `json:"error"`
+	Line       text   `json:"line"`
+	Path       text   `json:"path"`
+	Note       text   `json:"note"`
+	Block      int    `json:"block,omitempty"`
+	Stanza     text   `json:"stanza,omitempty"`
+	Zones      text   `json:"zones,omitempty"`
+	View       text   `json:"view,omitempty"`
+	OtherViews []text `json:"other_views,omitempty"`
 }
 
-// object returns the finding for JSON. What is no name has no verdict.
+// object returns the finding for JSON. What is not a name has no verdict.
 func (f finding) object() checked {
-	c := checked{Input: text(f.input), List: text(f.List), Expression: text(f.Expression), Threat: f.Threat.String()}
+	c := checked{
+		Input: text(f.input), List: text(f.List), Expression: text(f.Expression), Threat: f.Threat.String(),
+		Line: text(f.line), Path: text(f.path), Note: text(f.note),
+	}
 	if f.Err != nil {
 		c.Error = text(f.Err.Error())
 	}
 	if !f.unreadable() {
 		c.Verdict, c.DecidedBy = f.Verdict.String(), f.By.String()
 	}
+	if f.block != nil {
+		c.Block, c.Stanza, c.Zones, c.View = f.block.number, text(f.block.stanza()), text(zonesOf(f.block)), text(f.block.view.name)
+	}
+	for _, name := range f.others {
+		c.OtherViews = append(c.OtherViews, text(name))
+	}
 	return c
 }
 
-// unreadable reports whether the argument is no name: nobody decides with an
-// error.
+// unreadable reports whether the argument is not a name: only then there is an
+// error without a decider.
 func (f finding) unreadable() bool { return f.Err != nil && f.By == lookup.ByNobody }
+
+// inNoList reports whether the name is safe because no list has it.
+func (f finding) inNoList() bool { return f.Verdict == lookup.Safe && f.By == lookup.ByList }
+
+func zonesOf(b *serverBlock) string { return strings.Join(b.Zones(), " ") }
 
 // finding prints a finding as text.
 func (o *console) finding(f finding) {
-	add := func(word, value string) {
-		if value != "" {
-			o.printf("    %-11s %s\n", word, shown(value))
-		}
-	}
 	if f.unreadable() {
-		o.printf("%s: no name and no URL\n", shown(f.input))
-		add("error", f.Err.Error())
+		o.printf("%s: not a name and not a URL\n", shown(f.input))
+		o.property("error", f.Err.Error())
 		return
 	}
 	o.printf("%s: %s\n", shown(f.input), f.Verdict)
-	add("threat", f.Threat.String())
-	add("expression", f.Expression)
-	add("list", f.List)
-	add("line", f.line)
-	if f.By != lookup.ByNobody {
-		add("decided by", f.By.String())
+	o.property("threat", f.Threat.String())
+	o.property("expression", f.Expression)
+	o.property("list", f.List)
+	o.property("line", f.line)
+	if f.By != lookup.ByNobody && !f.inNoList() { // "decided by list" would say the contrary
+		o.property("decided by", f.By.String())
 	}
 	if f.Err != nil {
-		add("error", f.Err.Error())
+		o.property("error", f.Err.Error())
 	}
-	add("zones", f.zones)
+	o.whoAnswers(f)
 	if f.path != "" {
-		add("note", "checked by its host: DNS does not see "+f.path)
+		o.property("note", "checked by its host: DNS does not see "+f.path)
 	}
-	add("note", f.note)
+	o.property("note", f.note)
+}
+
+// whoAnswers prints which of several server blocks has decided.
+func (o *console) whoAnswers(f finding) {
+	if f.block == nil {
+		return
+	}
+	o.property("zones", zonesOf(f.block))
+	o.property("block", fmt.Sprintf("%d, %s", f.block.number, f.block.stanza()))
+	o.property("view", f.block.view.String())
+	if n := len(f.others); n > 0 {
+		o.property("note", fmt.Sprintf("clients in %s %s get the answer of another server block: choose with -view",
+			plural(n, "view", "views"), strings.Join(f.others, ", ")))
+	}
+}
+
+// property prints a line of a finding, unless the value is "".
+func (o *console) property(word, value string) {
+	if value != "" {
+		o.printf("    %-11s %s\n", word, shown(value))
+	}
 }

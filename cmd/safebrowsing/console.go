@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -40,7 +41,18 @@ func (o *console) printf(format string, args ...any) {
 	}
 }
 
-// complain prints one line about a problem, beside the findings.
+// isTerminal reports whether a person may be reading. It takes /dev/null for a
+// terminal too, where nothing is lost.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// complain prints one line for the user, apart from the findings.
 func (o *console) complain(format string, args ...any) {
 	fmt.Fprintln(o.errOut, "safebrowsing:", shown(fmt.Sprintf(format, args...)))
 }
@@ -56,8 +68,8 @@ func (o *console) end(bad bool) error {
 	return nil
 }
 
-// text is a string in JSON that may hold any bytes. Those that are no UTF-8 are
-// escaped as a canonical host has them.
+// text is a string in JSON that may hold any bytes. Those that are not UTF-8
+// are escaped as in a canonical host.
 type text string
 
 // MarshalText implements encoding.TextMarshaler.
@@ -65,11 +77,11 @@ func (t text) MarshalText() ([]byte, error) {
 	return []byte(escaped(string(t), func(rune) bool { return true })), nil
 }
 
-// shown is a string of somebody else's for a terminal: what could change the
-// terminal is escaped.
+// shown is text that others wrote, for a terminal: what could change the terminal
+// is escaped.
 func shown(s string) string { return escaped(s, unicode.IsPrint) }
 
-// escaped writes bytes that are no UTF-8, and runes that are not kept, as %XX.
+// escaped writes bytes that are not UTF-8, and runes that are not kept, as %XX.
 func escaped(s string, keep func(rune) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -93,3 +105,14 @@ func stamp(t time.Time) string {
 	}
 	return t.UTC().Format(time.RFC3339)
 }
+
+// plural returns the form of a word that goes with a number.
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// count returns a number with its word, such as "1 entry" and "2 entries".
+func count(n int, one, many string) string { return fmt.Sprintf("%d %s", n, plural(n, one, many)) }

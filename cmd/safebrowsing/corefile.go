@@ -3,7 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
+	"slices"
+	"strings"
 
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/plugin"
@@ -11,6 +12,7 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/transport"
 
 	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -18,9 +20,11 @@ import (
 type serverBlock struct {
 	*safebrowsing.Offline        // nil: the block does not have the plugin
 	file                  string // the Corefile
+	number                int    // of the block in it, from 1; 0: made for a folder
 	listeners             []listener
 	bind                  []string // addresses and interfaces; none: all
-	tokens                []caddyfile.Token
+	view                  view
+	tokens                []caddyfile.Token // of the stanza
 }
 
 // listener is a zone for which a server block answers.
@@ -29,31 +33,85 @@ type listener struct{ zone, transport, port string }
 // readCorefile returns all server blocks of a Corefile, of which at least one has
 // the plugin. Close each Offline.
 func readCorefile(path string) ([]serverBlock, error) {
-	offline, err := safebrowsing.ReadCorefile(path)
-	if err != nil {
-		return nil, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	parsed, err := caddyfile.Parse(path, f, nil)
+	blocks, err := safebrowsing.ReadCorefile(path)
 	if err != nil {
 		return nil, err
 	}
 	var all []serverBlock
-	for _, p := range parsed {
-		b := serverBlock{file: path, listeners: listenersOf(p.Keys), bind: words(p.Tokens["bind"])}
-		if tokens, ok := p.Tokens["safebrowsing"]; ok {
-			if len(offline) == 0 {
-				return nil, fmt.Errorf("%s changed while it was read: try again", path)
-			}
-			b.Offline, b.tokens, offline = offline[0], tokens, offline[1:]
-		}
-		all = append(all, b)
+	for i, b := range blocks {
+		all = append(all, serverBlock{
+			Offline: b.Offline, file: path, number: i + 1, listeners: listenersOf(b.Keys),
+			bind: words(b.Tokens["bind"]), view: viewOf(b.Tokens["view"]), tokens: b.Tokens["safebrowsing"],
+		})
 	}
 	return all, nil
+}
+
+// closeBlocks closes what readCorefile opened.
+func closeBlocks(blocks []serverBlock) {
+	for _, b := range blocks {
+		if b.Offline != nil {
+			b.Close()
+		}
+	}
+}
+
+// engineKey is what makes the settings of two server blocks different for the
+// command line.
+type engineKey struct {
+	endpoint, key, folder string
+	protocol              protocol.Version
+	resolvers, lists      string
+}
+
+// enginesOf returns the first of the server blocks with the plugin for each
+// settings that differ.
+func enginesOf(blocks []serverBlock) (all []serverBlock) {
+	seen := make(map[engineKey]bool)
+	for _, b := range blocks {
+		if b.Offline == nil {
+			continue
+		}
+		key := engineKey{b.Endpoint(), b.Key(), b.Folder(), b.Protocol(), strings.Join(b.Resolvers(), " "), strings.Join(b.Lists(), " ")}
+		if !seen[key] {
+			seen[key] = true
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// named returns server blocks with their folders, for an error.
+func named(blocks []serverBlock) string {
+	var all []string
+	for _, b := range blocks {
+		all = append(all, fmt.Sprintf("%s (db %s)", b.stanza(), cmp.Or(b.Folder(), "off")))
+	}
+	return strings.Join(all, " and ")
+}
+
+// warningsOf returns the warnings about a Corefile, each once: server blocks may
+// import the same lines.
+func warningsOf(blocks []serverBlock) (all []string) {
+	for _, b := range blocks {
+		if b.Offline == nil {
+			continue
+		}
+		for _, warning := range b.Warnings() {
+			if !slices.Contains(all, warning) {
+				all = append(all, warning)
+			}
+		}
+	}
+	return all
+}
+
+// stanza returns where the block has the plugin, as file:line, or "".
+func (b *serverBlock) stanza() string {
+	if len(b.tokens) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", cmp.Or(b.tokens[0].File, b.file), b.tokens[0].Line)
 }
 
 // words returns the arguments of a directive, whose first token is its name.
@@ -88,7 +146,8 @@ func listenersOf(keys []string) (all []listener) {
 
 // answering returns the block with the plugin that answers for a name: of those
 // whose zones hold it the most specific one, unless at the same port a block
-// without the plugin is more specific still. Nil: there is none.
+// without the plugin is more specific still, or as specific and before it. Nil:
+// there is none.
 func answering(blocks []serverBlock, qname string) *serverBlock {
 	var best *serverBlock
 	longest := 0
@@ -97,7 +156,7 @@ func answering(blocks []serverBlock, qname string) *serverBlock {
 			continue
 		}
 		for _, l := range blocks[i].listeners {
-			if n := l.matches(qname); n > longest && !outdone(blocks, l, qname) {
+			if n := l.matches(qname); n > longest && !outdone(blocks, i, l, qname) {
 				best, longest = &blocks[i], n
 			}
 		}
@@ -113,11 +172,15 @@ func (l listener) matches(qname string) int {
 	return len(l.zone)
 }
 
-// outdone reports whether a more specific zone at the same port takes the name.
-func outdone(blocks []serverBlock, l listener, qname string) bool {
-	for _, b := range blocks {
+// outdone reports whether at the port of a listener of block i another zone
+// takes the name: a more specific one, or the same in a block before it.
+func outdone(blocks []serverBlock, i int, l listener, qname string) bool {
+	for j, b := range blocks {
 		for _, other := range b.listeners {
-			if other.transport == l.transport && other.port == l.port && other.matches(qname) > l.matches(qname) {
+			if other.transport != l.transport || other.port != l.port {
+				continue
+			}
+			if n := other.matches(qname) - l.matches(qname); n > 0 || n == 0 && j < i {
 				return true
 			}
 		}
@@ -125,8 +188,8 @@ func outdone(blocks []serverBlock, l listener, qname string) bool {
 	return false
 }
 
-// stanzaLine returns where in the Corefile a host, or a name that it is below,
-// stands as the argument of a property.
+// stanzaLine returns the line of the Corefile that has a host, or a name above it,
+// as the argument of a property.
 func (b *serverBlock) stanzaLine(h lookup.Host) (file string, line int, text string, ok bool) {
 	best := 0
 	for _, t := range b.tokens {

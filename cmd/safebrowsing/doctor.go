@@ -17,11 +17,11 @@ func doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "find out what keeps a configuration from working, and what to do about it",
-		Description: `One line for each thing that must be right: the Corefile and the key in it, the
-way to the server, the clock, the folder for the lists, and the memory. The
-server is asked one question, which lists it has; -offline asks nobody. Run it
-on the machine of the CoreDNS and as its user, or what it says about the folder
-is about somebody else. The key is never printed.
+		Description: `Prints one line for each thing that must be right: the Corefile and the key in
+it, the way to the server, the clock, the folder for the lists, and the memory.
+It sends one request, for the names of the server's lists; with -offline it sends
+none. Run it on the machine of CoreDNS and as its user, or what it says about the
+folder is about another user. The key is never printed.
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
    sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
@@ -71,8 +71,8 @@ type examination struct {
 	bad        bool
 }
 
-// looksLikeKey is what an API key of Google's looks like: one that stands in the
-// wrong place of a Corefile is not known to be the key.
+// looksLikeKey matches an API key of Google: one in the wrong place of a Corefile
+// is not known to be the key.
 var looksLikeKey = regexp.MustCompile(`AIza[0-9A-Za-z_-]{30,}`)
 
 // tell prints the outcome of a check, without keys.
@@ -98,7 +98,7 @@ func (e *examination) tell(d diagnosis) {
 
 // corefile examines a Corefile and all that it names.
 func (e *examination) corefile(ctx context.Context, path string) error {
-	if _, err := os.ReadFile(path); err != nil {
+	if _, err := os.Stat(path); err != nil {
 		return err
 	}
 	var err error
@@ -106,37 +106,27 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile; nothing else can be examined before"})
 		return e.end(e.bad)
 	}
-	with, engines := 0, make(map[engineKey]*safebrowsing.Offline)
-	var order []engineKey
+	defer closeBlocks(e.blocks)
+	with := 0
 	for _, b := range e.blocks {
-		if b.Offline == nil {
-			continue
-		}
-		defer b.Close()
-		with++
-		e.secrets = append(e.secrets, b.Key())
-		key := engineKey{b.Endpoint(), b.Key(), b.Folder(), b.Protocol(), strings.Join(b.Resolvers(), " "), strings.Join(b.Lists(), " ")}
-		if engines[key] == nil {
-			engines[key] = b.Offline
-			order = append(order, key)
+		if b.Offline != nil {
+			with++
+			e.secrets = append(e.secrets, b.Key())
 		}
 	}
-	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %d server blocks have safebrowsing", with, len(e.blocks))), ""})
+	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %s %s safebrowsing", with,
+		count(len(e.blocks), "server block", "server blocks"), plural(with, "has", "have"))), ""})
+	for _, warning := range warningsOf(e.blocks) {
+		e.tell(diagnosis{"corefile", isWarning, text(warning), "change the line if this is not what you want"})
+	}
 	e.ownLists()
-	for _, key := range order {
-		e.engine(ctx, engines[key])
+	for _, b := range enginesOf(e.blocks) {
+		e.engine(ctx, b.Offline)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 	return e.end(e.bad)
-}
-
-// engineKey is what makes two server blocks different for the doctor.
-type engineKey struct {
-	endpoint, key, folder string
-	protocol              protocol.Version
-	resolvers, lists      string
 }
 
 // engine examines what one or more server blocks share.
@@ -161,7 +151,7 @@ func keyDiagnosis(o *safebrowsing.Offline) diagnosis {
 	case o.Key() != "":
 		return diagnosis{"key", isOK, "present", ""}
 	case o.Endpoint() == protocol.DefaultEndpoint:
-		return diagnosis{"key", isProblem, "there is none, and Google's server answers nobody without", advice}
+		return diagnosis{"key", isProblem, "there is none, and Google's server answers no request without one", advice}
 	}
 	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}
 }

@@ -47,7 +47,7 @@ func TestDoctorOfAGoodConfiguration(t *testing.T) {
 		t.Errorf("status %d, %s", status, errOut)
 	}
 	if _, volatile := fileSystem(w.dir); !volatile {
-		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "N MB"), "N s"), `ok       corefile  1 of 2 server blocks have safebrowsing
+		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "N MB"), "N s"), `ok       corefile  1 of 2 server blocks has safebrowsing
 ok       key       present
 ok       resolve   the server is at an address: no name is to be resolved
 ok       tls       not used: the server is on this machine
@@ -69,9 +69,9 @@ ok       lists     3 of 3 in force, 3 entries
 
 func TestDoctorOffline(t *testing.T) {
 	w := filled(t)
-	corefile := w.corefile(t, ".:5399 {\n safebrowsing {\n  endpoint http://sb.example:1234\n  db DB\n  resolver 127.0.0.1:5399\n }\n}\n")
+	corefile := w.corefile(t, ".:5399 {\n safebrowsing {\n  endpoint http://sb.example.com:1234\n  db DB\n  resolver 127.0.0.1:5399\n }\n}\n")
 	status, found, _ := examine(t, corefile, "-offline")
-	for check, want := range map[string]string{"corefile": isOK, "key": isOK, "resolve": isSkipped, "loop": isWarning, "tls": isSkipped, "server": isSkipped, "clock": isSkipped, "space": isOK} {
+	for check, want := range map[string]string{"corefile": isOK, "key": isOK, "resolve": isSkipped, "loop": isWarning, "tls": isWarning, "server": isSkipped, "clock": isSkipped, "space": isOK} {
 		if found[check].Status != want {
 			t.Errorf("%+v, want %s", found[check], want)
 		}
@@ -108,7 +108,7 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 	}{
 		"no plugin":        {". {\n whoami\n}\n", 1, "corefile", isProblem, "no server block has safebrowsing"},
 		"unknown property": {stanza("nonsense"), 1, "corefile", isProblem, `unknown property "nonsense"`},
-		"key misplaced":    {stanza("AIzaSyD-0123456789abcdefghijklmnopqrstu"), 1, "corefile", isProblem, `unknown property "(the key)"`},
+		"key misplaced":    {stanza("AIzaSyD-0123456789abcdefghijklmnopqrstu"), 1, "corefile", isProblem, `unknown property "(the key)": write api_key before it`},
 		"no key at all":    {stanza(""), 1, "corefile", isProblem, "nothing to block: add api_key"},
 		"own lists only":   {stanza("test a.example"), 0, "key", isWarning, "Safe Browsing is off"},
 		"Google, no key":   {stanza("endpoint https://safebrowsing.googleapis.com\ndb DB"), 1, "key", isProblem, "$SAFEBROWSING_API_KEY"},
@@ -120,6 +120,7 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 		"nobody, no TLS":   {stanza("endpoint http://127.0.0.1:1\ndb DB"), 1, "server", isProblem, "refused"},
 		"another server":   {stanza("endpoint " + page.URL + "\ndb DB"), 1, "server", isProblem, "Safe Browsing v5 server"},
 		"unknown list":     {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b none-4b"), 1, "server", isProblem, "does not have none-4b"},
+		"mistyped list":    {stanza("endpoint ENDPOINT\ndb DB\nlists se-4b pha4-4b"), 1, "server", isProblem, "does not have pha4-4b correct lists in the Corefile: did you mean pha-4b?"},
 		"no such name":     {stanza("endpoint http://sb.example\ndb DB\nresolver 127.0.0.1:1"), 1, "resolve", isProblem, "by 127.0.0.1:1"},
 		"through itself":   {".:5398 {\n safebrowsing {\n endpoint http://sb.example\n resolver 127.0.0.1:5398\n }\n}\n", 1, "loop", isWarning, "where this Corefile listens"},
 		"memory only":      {stanza("endpoint ENDPOINT\ndb off"), 0, "folder", isWarning, "in memory only"},
@@ -139,6 +140,27 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 	}
 }
 
+// What the endpoint shows by itself needs no network.
+func TestDoctorOfHTTPWithoutTheNetwork(t *testing.T) {
+	w := newWorld(t)
+	for _, test := range []struct{ properties, status, text string }{
+		{"endpoint http://sb.example.com:8080", isWarning, "not used with sb.example.com:8080: the hash prefixes can be read on the way, and the answers changed"},
+		{"endpoint http://192.0.2.1", isWarning, "not used with 192.0.2.1: the hash prefixes can be read on the way, and the answers changed"},
+		{"endpoint http://192.168.1.2:8099\n api_key SECRET", isOK, "not used with 192.168.1.2:8099 in your own network, where the key and the hash prefixes can be read"},
+		{"endpoint http://relay.internal", isOK, "not used with relay.internal in your own network, where the hash prefixes can be read"},
+		{"endpoint http://127.0.0.1:8099\n api_key SECRET", isOK, "not used: the server is on this machine"},
+		{"endpoint https://sb.example.com", isSkipped, "-offline"},
+	} {
+		status, found, out := examine(t, w.corefile(t, ". {\n safebrowsing {\n "+test.properties+"\n db DB\n }\n}\n"), "-offline")
+		if d := found["tls"]; status != 0 || d.Status != test.status || string(d.Text) != test.text {
+			t.Errorf("%s: status %d, %+v, want %s with %s; all: %s", test.properties, status, d, test.status, test.text, out)
+		}
+	}
+	if status, found, out := examine(t, w.corefile(t, ". {\n safebrowsing {\n endpoint http://sb.example.com\n api_key SECRET\n db DB\n }\n}\n"), "-offline"); status != 1 || !strings.Contains(string(found["corefile"].Text), "http would send the API key in clear text") {
+		t.Errorf("a key over a public network: status %d, %s", status, out)
+	}
+}
+
 func TestDoctorMakesNoFolder(t *testing.T) {
 	w := newWorld(t)
 	_, found, _ := examine(t, w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB/a/b\n }\n}\n"))
@@ -152,7 +174,7 @@ func TestDoctorMakesNoFolder(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("the doctor has left %q, %v", left, err)
 	}
-	if !strings.Contains(string(found["memory"].Text), "none of which is there yet") {
+	if !strings.Contains(string(found["memory"].Text), "no list is there yet") {
 		t.Errorf("%+v", found["memory"])
 	}
 }

@@ -25,7 +25,7 @@ func (e *examination) folder(o *safebrowsing.Offline) {
 		return
 	}
 	if o.Folder() == "" {
-		e.tell(diagnosis{"folder", isWarning, "lists are kept in memory only: each start fetches them anew and goes without until then", "set db FOLDER in the stanza"})
+		e.tell(diagnosis{"folder", isWarning, "lists are kept in memory only: each start fetches them again, and there is no protection until then", "set db FOLDER in the stanza"})
 	} else {
 		e.tell(folderDiagnosis(o.Folder()))
 		e.tell(spaceDiagnosis(o.Folder()))
@@ -78,8 +78,8 @@ func tryWriting(dir string) error {
 	return err
 }
 
-// spaceDiagnosis tells whether the disk has room for lists that are written
-// beside the old ones.
+// spaceDiagnosis tells whether the disk has room for new lists while the old ones
+// are still there.
 func spaceDiagnosis(dir string) diagnosis {
 	free, ok := freeSpace(existing(dir))
 	if !ok {
@@ -108,7 +108,7 @@ func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
 	what := "the lists take " + megabytes(held)
 	if held == 0 {
 		held = usualMemory
-		what = "the lists, none of which is there yet, take about " + megabytes(held)
+		what = "no list is there yet; the lists take about " + megabytes(held)
 	}
 	what += ", twice that during an update"
 	free, ok := available()

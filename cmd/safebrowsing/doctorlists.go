@@ -61,7 +61,7 @@ func listsDiagnosis(o *safebrowsing.Offline, now time.Time) diagnosis {
 	case len(old) > 0:
 		return diagnosis{"lists", isProblem, text("in force, but not updated: " + strings.Join(old, ", ") + next), adviceOn(hold)}
 	}
-	return diagnosis{"lists", isOK, text(fmt.Sprintf("%d of %d in force, %d entries%s", held, held, entries, next)), ""}
+	return diagnosis{"lists", isOK, text(fmt.Sprintf("%d of %d in force, %s%s", held, held, count(entries, "entry", "entries"), next)), ""}
 }
 
 // adviceOn says what would end a back-off.

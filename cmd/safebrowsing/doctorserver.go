@@ -19,7 +19,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Bounds of the checks that ask somebody.
+// Bounds of the checks that send requests.
 const (
 	resolveTimeout = 5 * time.Second
 	serverTimeout  = 20 * time.Second
@@ -36,13 +36,7 @@ func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
 	proxy, _ := http.ProxyFromEnvironment(&http.Request{URL: endpoint})
 	resolves := e.resolve(ctx, o, endpoint.Hostname(), proxy != nil)
 	if e.offline || !resolves {
-		why := text("the server's name does not resolve")
-		if e.offline {
-			why = "-offline"
-		}
-		for _, check := range []string{"tls", "server", "clock"} {
-			e.tell(diagnosis{check, isSkipped, why, ""})
-		}
+		e.unasked(o, endpoint)
 		return
 	}
 	p := &probe{base: &http.Transport{
@@ -60,9 +54,25 @@ func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	offered, err := client.Lists(ctx)
-	e.tell(tlsDiagnosis(endpoint, p.tls, p.answered, err))
+	e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
 	e.tell(answerDiagnosis(o, offered, p.answered, err))
 	e.tell(clockDiagnosis(p.date, p.at))
+}
+
+// unasked tells what is known of a server that is not asked.
+func (e *examination) unasked(o *safebrowsing.Offline, endpoint *url.URL) {
+	why := text("the server's name does not resolve")
+	if e.offline {
+		why = "-offline"
+	}
+	way := tlsDiagnosis(o, endpoint, nil, false, nil)
+	if way.Status == isSkipped {
+		way.Text = why
+	}
+	e.tell(way)
+	for _, check := range []string{"server", "clock"} {
+		e.tell(diagnosis{check, isSkipped, why, ""})
+	}
 }
 
 // resolve examines how the server's name is resolved, and reports whether it is.
@@ -128,18 +138,25 @@ func (p *probe) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// tlsDiagnosis tells whether the connection is one that nobody reads along.
-func tlsDiagnosis(endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
+// tlsDiagnosis tells whether the requests can be read on their way. For http the
+// endpoint alone shows it.
+func tlsDiagnosis(o *safebrowsing.Offline, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
+	what := "the hash prefixes"
+	if o.Key() != "" {
+		what = "the key and " + what
+	}
 	switch {
 	case answered && state != nil:
 		return diagnosis{"tls", isOK, text(tls.VersionName(state.Version) + " with " + endpoint.Host), ""}
 	case endpoint.Scheme == "http" && isLoopback(endpoint.Hostname()):
 		return diagnosis{"tls", isOK, "not used: the server is on this machine", ""}
+	case endpoint.Scheme == "http" && o.InClearText():
+		return diagnosis{"tls", isWarning, text(fmt.Sprintf("not used with %s: %s can be read on the way, and the answers changed", endpoint.Host, what)), "use https:// in endpoint"}
 	case endpoint.Scheme == "http":
-		return diagnosis{"tls", isWarning, text("not used with " + endpoint.Host + ": the key and what is asked can be read on the way"), "use https:// in endpoint"}
+		return diagnosis{"tls", isOK, text(fmt.Sprintf("not used with %s in your own network, where %s can be read", endpoint.Host, what)), ""}
 	case isTLS(err):
 		return diagnosis{"tls", isProblem, text(err.Error()), "set the clock; install the system's root certificates (ca-certificates); " +
-			"make sure that nobody intercepts the connection, and that endpoint is a server with TLS"}
+			"make sure that no proxy or firewall intercepts the connection, and that endpoint is a server with TLS"}
 	}
 	return diagnosis{"tls", isSkipped, "there is no connection", ""}
 }
@@ -181,13 +198,27 @@ func answerDiagnosis(o *safebrowsing.Offline, offered []protocol.ListInfo, answe
 		}
 	}
 	if len(missing) > 0 {
-		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), "correct lists in the Corefile"}
+		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists in the Corefile" + meant(missing))}
 	}
 	accepted := "it answers"
 	if o.Key() != "" {
 		accepted = "it accepts the key"
 	}
-	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %d lists", accepted, len(offered))), ""}
+	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %s", accepted, count(len(offered), "list", "lists"))), ""}
+}
+
+// meant asks whether mistyped names of lists were meant to be those of Google.
+func meant(names []string) string {
+	var all []string
+	for _, name := range names {
+		if near := protocol.NearestList(name); near != "" {
+			all = append(all, near)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return ": did you mean " + strings.Join(all, " and ") + "?"
 }
 
 // adviceFor says what to do about an HTTP status.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/urfave/cli/v3"
 
@@ -17,21 +18,21 @@ func expressions() *cli.Command {
 		Usage:           "print what is looked for in the lists for names and URLs",
 		ArgsUsage:       "NAME|URL...",
 		HideHelpCommand: true, // "help" is a name like any other
-		Description: `For each argument the expressions whose SHA-256 are looked for in the lists, the
-exact one first. A name is taken for the URL of its first page. An expression
-that names a path is marked: DNS only sees names, so the plugin never looks for
-it.
+		Description: `Prints for each argument the expressions whose SHA-256 are looked for in the
+lists, the exact one first. A name is taken for the URL of its first page. An
+expression with a path is marked: DNS sees only names, so the plugin never looks
+for it. "-" stands for standard input, as for safebrowsing check.
 
    safebrowsing expressions www.example.com
    safebrowsing expressions -json 'https://example.com/a/b.html?q=1'
    safebrowsing expressions -rule v4 a.b.example.co.uk
 
-What is no name and no URL is said, and makes the exit status 1.`,
+The exit status is 1 if an argument is not a name and not a URL.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "rule", Usage: "`VERSION` of the protocol whose rule makes the expressions, v5 or v4", Value: "v5"},
 			jsonFlag(),
 		},
-		Action: func(_ context.Context, c *cli.Command) error {
+		Action: func(ctx context.Context, c *cli.Command) error {
 			rule, ok := map[string]lookup.Rule{"v5": lookup.RuleV5, "v4": lookup.RuleV4}[c.String("rule")]
 			if !ok {
 				return fmt.Errorf("the rule %q is neither v5 nor v4", c.String("rule"))
@@ -39,7 +40,7 @@ What is no name and no URL is said, and makes the exit status 1.`,
 			if c.NArg() == 0 {
 				return errors.New("expressions takes names or URLs, see safebrowsing expressions -h")
 			}
-			return printExpressions(newConsole(c), rule, c.Args().Slice())
+			return printExpressions(ctx, newConsole(c), rule, c.Args().Slice(), c.Root().Reader)
 		},
 	}
 }
@@ -57,18 +58,19 @@ type expression struct {
 	DNS        bool   `json:"dns"`
 }
 
-// unreadable is the finding about an argument that is no name and no URL.
+// unreadable is the finding about an argument that is not a name and not a URL.
 type unreadable struct {
 	Input text `json:"input"`
 	Error text `json:"error"`
 }
 
-func printExpressions(out *console, rule lookup.Rule, args []string) error {
-	bad := false
-	for i, arg := range args {
-		if i > 0 && !out.json {
+func printExpressions(ctx context.Context, out *console, rule lookup.Rule, args []string, in io.Reader) error {
+	bad, first := false, true
+	err := eachName(ctx, args, in, func(arg string) {
+		if !first && !out.json {
 			out.printf("\n")
 		}
+		first = false
 		u, err := lookup.ParseURL(arg)
 		switch {
 		case err != nil && out.json:
@@ -81,6 +83,9 @@ func printExpressions(out *console, rule lookup.Rule, args []string) error {
 			out.expressions(express(arg, u, rule))
 		}
 		bad = bad || err != nil
+	})
+	if err != nil {
+		return err
 	}
 	return out.end(bad)
 }

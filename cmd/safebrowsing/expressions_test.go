@@ -97,3 +97,12 @@ func TestArgumentsMayHoldAnyBytes(t *testing.T) {
 
 // UnmarshalText lets tests read what MarshalText wrote.
 func (t *text) UnmarshalText(b []byte) error { *t = text(b); return nil }
+
+func TestExpressionsOfStandardInput(t *testing.T) {
+	_, want, _ := invoke(t, "expressions", "a.example", "b.example", "c.example")
+	status, out, errOut := feed(t, "# mine\nb.example 1\n", "expressions", "a.example", "-", "c.example")
+	if status != 0 || errOut != "" {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	expect(t, "text", out, want)
+}

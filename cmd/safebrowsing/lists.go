@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -15,33 +16,79 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-func lists() *cli.Command {
-	return &cli.Command{
-		Name:  "lists",
-		Usage: "print how the lists in a folder are",
-		Description: `Reads every list, computes its checksum anew, and prints when it was fetched and
-may be fetched again. Nothing is changed and nobody is asked; a CoreDNS may be
-running meanwhile.
+const listsHelp = `Reads every list, verifies its checksum, and prints when it was fetched and when
+it may be fetched again. Nothing is changed and no server is asked. A CoreDNS may
+run meanwhile.
 
+   safebrowsing lists -corefile /etc/coredns/Corefile
    safebrowsing lists -db /var/lib/coredns
    safebrowsing lists -json -db /var/lib/coredns | jq -r 'select(.sha256 == "").name'
 
-The exit status is 1 if a list is damaged or there are none. The JSON of a list
-that is damaged, or was never fetched, has no sha256.`,
+The exit status is 1 if a list is damaged, if a list of the Corefile is missing,
+or if there are none. A list that is damaged, or was never fetched, has no sha256
+in JSON.`
+
+func lists() *cli.Command {
+	return &cli.Command{
+		Name:        "lists",
+		Usage:       "print the state of the lists in a folder",
+		Description: listsHelp,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "db", Usage: "the `FOLDER` with the lists", Required: true},
+			&cli.StringFlag{Name: "corefile", Usage: "print the lists of the CoreDNS of this `FILE`"},
+			folderFlag("the `FOLDER` with the lists"),
 			jsonFlag(),
 		},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.NArg() > 0 {
 				return fmt.Errorf("lists takes no argument such as %q, see safebrowsing lists -h", c.Args().First())
 			}
-			return printLists(newConsole(c), c.String("db"))
+			if !c.IsSet("corefile") {
+				dir, err := folderOf(c)
+				if err != nil {
+					return err
+				}
+				return printLists(newConsole(c), dir, nil)
+			}
+			if c.IsSet("db") {
+				return errBothGiven
+			}
+			dir, wanted, err := listsOf(c.String("corefile"))
+			if err != nil {
+				return err
+			}
+			return printLists(newConsole(c), dir, wanted)
 		},
 	}
 }
 
-// listed is the finding about one list.
+// listsOf returns the folder of a Corefile and the lists that belong there.
+func listsOf(path string) (dir string, wanted []string, err error) {
+	blocks, err := readCorefile(path)
+	if err != nil {
+		return "", nil, err
+	}
+	defer closeBlocks(blocks)
+	var all []serverBlock // with a folder each
+	for _, b := range enginesOf(blocks) {
+		if b.Folder() == "" || len(b.Lists()) == 0 {
+			continue
+		}
+		if !slices.ContainsFunc(all, func(other serverBlock) bool { return other.Folder() == b.Folder() }) {
+			all = append(all, b)
+		}
+		wanted = append(wanted, b.Lists()...)
+	}
+	switch {
+	case len(all) == 0:
+		return "", nil, fmt.Errorf("%s keeps no lists in a folder: it has no API key and no endpoint, db off, or mode nostorage", path)
+	case len(all) > 1:
+		return "", nil, fmt.Errorf("%s keeps lists in several folders, %s: choose one with -db", path, named(all))
+	}
+	slices.Sort(wanted)
+	return all[0].Folder(), slices.Compact(wanted), nil
+}
+
+// listed is the state of one list.
 type listed struct {
 	Name        string `json:"name"`
 	Entries     int    `json:"entries"`
@@ -53,9 +100,14 @@ type listed struct {
 	Failures    int    `json:"failures"`
 }
 
-func printLists(out *console, dir string) error {
+// printLists prints the lists of a folder, and complains of those that are wanted
+// and not there.
+func printLists(out *console, dir string, wanted []string) error {
 	all, err := updater.Status(dir)
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("no list has been fetched yet: %w", err)
+		}
 		if !errors.Is(err, updater.ErrDamaged) {
 			return err
 		}
@@ -68,10 +120,17 @@ func printLists(out *console, dir string) error {
 	for _, s := range all {
 		if s.Err != nil && !errors.Is(s.Err, fs.ErrNotExist) {
 			bad = true
-			out.complain("list %s: %v: a running CoreDNS sets it aside at its next start and fetches it anew", s.Name, s.Err)
+			out.complain("list %s: %v: CoreDNS sets it aside at its next start and fetches it again", s.Name, s.Err)
 		}
 		if out.json {
 			out.object(listedOf(s))
+		}
+	}
+	for _, name := range wanted {
+		i := slices.IndexFunc(all, func(s updater.ListStatus) bool { return s.Name == name })
+		if len(all) > 0 && (i < 0 || errors.Is(all[i].Err, fs.ErrNotExist)) {
+			bad = true
+			out.complain("list %s of the Corefile has not been fetched yet", name)
 		}
 	}
 	if !out.json && len(all) > 0 {

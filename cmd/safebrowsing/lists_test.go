@@ -86,3 +86,27 @@ func TestAFolderWithoutLists(t *testing.T) {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 }
+
+func TestListsOfACorefileThatAreMissingAreSaid(t *testing.T) {
+	w := filled(t)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha-4b\n }\n}\n")
+	status, out, errOut := invoke(t, "lists", "-json", "-corefile", corefile)
+	if status != 1 || errOut != "safebrowsing: list pha-4b of the Corefile has not been fetched yet\n" || len(decode[listed](t, out)) != 3 {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	if err := os.Remove(filepath.Join(w.dir, "se-4b.list")); err != nil { // but it has been asked for
+		t.Fatal(err)
+	}
+	status, _, errOut = invoke(t, "lists", "-json", "-corefile", corefile)
+	if status != 1 || !strings.Contains(errOut, "safebrowsing: list se-4b of the Corefile has not been fetched yet\n") {
+		t.Errorf("without a file: status %d, %s", status, errOut)
+	}
+}
+
+func TestListsOfTheDefaultFolder(t *testing.T) {
+	w := filled(t)
+	t.Setenv("STATE_DIRECTORY", w.dir)
+	if status, out, errOut := invoke(t, "lists"); status != 0 || strings.Count(out, "verified") != 3 {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+}

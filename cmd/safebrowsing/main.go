@@ -1,10 +1,11 @@
-// Command safebrowsing is the operator's command line beside the CoreDNS plugin
-// of that name.
+// Command safebrowsing is the operator's command line for the CoreDNS plugin of
+// that name.
 //
 //	check, expressions ──▶ what the plugin decides, and what it looks for
 //	lists, update      ──▶ the folder in which lists are kept
 //	doctor             ──▶ what keeps a configuration from working
-//	testserver         ──▶ lists of one's own, served like Google's
+//	testserver         ──▶ lists of your own, served like Google's
+//	version, completion ──▶ for bug reports, and for your shell
 package main
 
 import (
@@ -26,13 +27,12 @@ func main() {
 	log.SetFlags(0)
 	log.SetOutput(&warnings{os.Stderr})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args, os.Stdout, os.Stderr)
+	status := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
 }
 
-// warnings is where the plugin logs to: what it tells without being worried is
-// left out.
+// warnings drops the plugin's INFO and DEBUG log lines.
 type warnings struct{ w io.Writer }
 
 // Write implements io.Writer for one line of the log.
@@ -43,19 +43,19 @@ func (l *warnings) Write(line []byte) (int, error) {
 	return l.w.Write(line)
 }
 
-// The exit statuses beside 0.
+// The exit statuses other than 0.
 const (
 	badNews = 1 // a name is not safe, or a problem was found
-	misuse  = 2 // of a call that could not be carried out
+	misuse  = 2 // the command could not be carried out
 )
 
-// errBadNews ends a command that has said itself what the bad news are.
+// errBadNews ends a command that has printed its bad news itself.
 var errBadNews = errors.New("bad news")
 
 // run carries out a command line and returns the exit status.
-func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	c := command()
-	c.Writer, c.ErrWriter = out, errOut
+	c.Reader, c.Writer, c.ErrWriter = in, out, errOut
 	err := c.Run(ctx, args)
 	switch {
 	case err == nil:
@@ -67,11 +67,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return misuse
 }
 
-func command() *cli.Command {
-	root := &cli.Command{
-		Name:  "safebrowsing",
-		Usage: "try and operate the safebrowsing plugin of CoreDNS",
-		Description: `Would a name be blocked, and why?
+const rootHelp = `Would a name be blocked, and why?
 
    safebrowsing check -corefile /etc/coredns/Corefile example.com
 
@@ -79,18 +75,31 @@ Does this configuration work?
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
 
-Each command has examples: safebrowsing COMMAND -h. With -json a command prints
-one JSON object a line. The exit status is 0 for good news, 1 for bad news such
-as an unsafe name or a problem, and 2 for what could not be carried out. An API
-key is only ever read from the Corefile and from $SAFEBROWSING_API_KEY.
+Each command has examples: safebrowsing COMMAND -h. With -json all commands but
+testserver and completion print one JSON object a line. The exit status is 0 for
+good news, 1 for bad news such as an unsafe name or a problem, and 2 if the
+command could not be carried out. An API key is read only from the Corefile and
+from $SAFEBROWSING_API_KEY.
 
-Your shell completes commands and flags with
+bash completes commands and flags after
 
-   source <(safebrowsing completion bash)     or zsh; fish and pwsh: see
-                                              safebrowsing completion -h`,
-		EnableShellCompletion: true,
-		Commands:              []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver()},
+   source <(safebrowsing completion bash)
+
+and zsh and fish after what safebrowsing completion -h says.`
+
+func command() *cli.Command {
+	root := &cli.Command{
+		Name:        "safebrowsing",
+		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
+		Description: rootHelp,
+		Commands:    []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver(), versionCommand(), completion(), complete()},
+		// Errors are returned: the library would exit with statuses of its own.
+		ExitErrHandler: func(context.Context, *cli.Command, error) {},
+		Flags:          []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(_ context.Context, c *cli.Command) error {
+			if c.Bool("version") {
+				return printVersion(newConsole(c))
+			}
 			if c.NArg() > 0 {
 				return fmt.Errorf("there is no command %q, see safebrowsing -h", c.Args().First())
 			}

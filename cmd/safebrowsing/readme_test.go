@@ -21,11 +21,20 @@ func TestCommandsOfTheReadme(t *testing.T) {
 		if strings.HasPrefix(m[1], "[ZONES") {
 			continue // the syntax of the plugin
 		}
+		line, _, _ := strings.Cut(m[1], " <")
+		words := strings.Fields(line)
 		c := command()
-		c.Writer, c.ErrWriter = new(output), new(output)
-		args := append([]string{"safebrowsing"}, strings.Fields(m[1])...)
-		if last := len(args) - 1; !strings.HasPrefix(args[last], "-") && !strings.HasPrefix(args[last-1], "-") {
-			args = args[:last] // a name, which help would take for a topic
+		c.Writer, c.ErrWriter = new(lockedBuffer), new(lockedBuffer)
+		sub := c.Command(words[0])
+		if sub == nil {
+			t.Errorf("there is no command %s", words[0])
+			continue
+		}
+		args := []string{"safebrowsing", words[0]}
+		for i, word := range words[1:] { // without names, which help would take for a topic
+			if strings.HasPrefix(word, "-") && word != "-" || takesValue(sub, words[i]) {
+				args = append(args, word)
+			}
 		}
 		if err := c.Run(t.Context(), append(args, "-h")); err != nil {
 			t.Errorf("safebrowsing %s: %v", m[1], err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,11 +25,13 @@ func testserver() *cli.Command {
 
    LIST EXPRESSION [unconfirmed]
 
-for example "se-4b phishing.example/". With "unconfirmed" a prefix is listed, but
-the server then says that the host is no threat, as it happens to harmless names
-whose hash begins alike. The file is read again when it changes. What a client
-does against the request-frequency rules is printed, so that the server also
-tests clients.
+for example "se-4b phishing.example/". With "unconfirmed" the list has the prefix,
+but the server answers that the host is not a threat. That happens to harmless
+names whose hash begins with the same bytes. The file is read again when it has
+changed.
+
+The server tests its client too: it prints "RULE BROKEN" and the rule for each
+request that the rules of Safe Browsing forbid.
 
    safebrowsing testserver -lists lists.txt
    Corefile: safebrowsing { endpoint http://127.0.0.1:8099 }`,
@@ -43,44 +46,68 @@ tests clients.
 			if c.NArg() > 0 {
 				return fmt.Errorf("testserver takes no argument such as %q, see -h", c.Args().First())
 			}
-			complain := printer{c.Root().ErrWriter}
-			s := &listServer{Server: protocoltest.New(complain), complain: complain, file: c.String("lists")}
+			out := &output{w: c.Root().Writer, errOut: c.Root().ErrWriter}
+			s := &listServer{Server: protocoltest.New(out), out: out, file: c.String("lists")}
 			s.SetCacheDuration(c.Duration("cache"))
 			s.SetKey(c.String("key"))
 			s.SetMinimumWait("", c.Duration("wait"))
 			for _, list := range []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"} {
 				s.Publish(list, nil) // Google's lists exist, if only empty
 			}
-			return s.serve(ctx, c.String("listen"), c.Root().Writer)
+			return s.serve(ctx, c.String("listen"))
 		},
 	}
 }
 
-// printer prints what clients do against the rules.
-type printer struct{ w io.Writer }
+// output is where the server prints, from several goroutines at once.
+type output struct {
+	mu        sync.Mutex
+	w, errOut io.Writer
+}
 
-// Errorf implements protocoltest.Reporter.
-func (p printer) Errorf(format string, args ...any) {
-	fmt.Fprintf(p.w, "RULE BROKEN: "+format+"\n", args...)
+// printf prints what goes well.
+func (o *output) printf(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fmt.Fprintf(o.w, format, args...)
+}
+
+// complain prints what does not.
+func (o *output) complain(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fmt.Fprintln(o.errOut, shown(fmt.Sprintf(format, args...)))
+}
+
+// Errorf implements protocoltest.Reporter: a client breaks a rule.
+func (o *output) Errorf(format string, args ...any) {
+	violation := fmt.Sprintf(format, args...)
+	excuse := protocoltest.Excuse(violation)
+	if excuse != "" {
+		excuse = " (or " + excuse + ")"
+	}
+	o.complain("RULE BROKEN: %s%s", strings.TrimPrefix(violation, "protocoltest: "), excuse)
 }
 
 // listServer is a server whose lists follow a file.
 type listServer struct {
 	*protocoltest.Server
-	complain printer
-	file     string
+	out  *output
+	file string
 
-	mu   sync.Mutex
-	read time.Time // modification time of the file when it was read; guarded by mu
+	mu      sync.Mutex
+	read    time.Time // modification time of the file when it was read; guarded by mu
+	trouble string    // with the file, as it was told; "": none; guarded by mu
 }
 
-// reload reads the file if it has changed.
-func (s *listServer) reload() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	info, err := os.Stat(s.file)
-	if err != nil || info.ModTime().Equal(s.read) {
-		return err
+// largeFile is the size in bytes from which reading a file is announced, because
+// it takes more than a moment.
+const largeFile = 1 << 20
+
+// load reads the file.
+func (s *listServer) load(info os.FileInfo) error {
+	if info.Size() >= largeFile {
+		s.out.printf("Reading %s (%s)\n", s.file, megabytes(uint64(info.Size())))
 	}
 	f, err := os.Open(s.file)
 	if err != nil {
@@ -90,27 +117,58 @@ func (s *listServer) reload() error {
 	if err := protocoltest.Load(s.Server, f); err != nil {
 		return fmt.Errorf("%s: %w", s.file, err)
 	}
-	s.read = info.ModTime()
 	return nil
+}
+
+// reload reads the file if it has changed, and tells once of what is wrong with
+// it.
+func (s *listServer) reload() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info, err := os.Stat(s.file)
+	if err == nil {
+		if info.ModTime().Equal(s.read) {
+			return
+		}
+		s.read = info.ModTime()
+		err = s.load(info)
+	} else {
+		s.read = time.Time{} // read it when it is back, whatever its time
+	}
+	trouble := ""
+	if err != nil {
+		trouble = err.Error()
+	}
+	switch {
+	case trouble == s.trouble:
+	case trouble == "":
+		s.out.complain("LIST FILE: %s can be read again and is in force", s.file)
+	default:
+		s.out.complain("LIST FILE: %s; the lists stay as they were", trouble)
+	}
+	s.trouble = trouble
 }
 
 // ServeHTTP implements http.Handler.
 func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := s.reload(); err != nil {
-		s.complain.Errorf("the lists stay as they were: %v", err)
-	}
+	s.reload()
 	s.Server.ServeHTTP(w, r)
 }
 
-func (s *listServer) serve(ctx context.Context, address string, out io.Writer) error {
-	if err := s.reload(); err != nil {
+func (s *listServer) serve(ctx context.Context, address string) error {
+	info, err := os.Stat(s.file)
+	if err == nil {
+		s.read = info.ModTime()
+		err = s.load(info)
+	}
+	if err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Serving the lists of %s. In the Corefile:\n\n\tsafebrowsing {\n\t\tendpoint http://%s\n\t}\n\n", s.file, l.Addr())
+	s.out.printf("Serving the lists of %s. In the Corefile:\n\n\tsafebrowsing {\n\t\tendpoint http://%s\n\t}\n\n", s.file, l.Addr())
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,32 +14,33 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// output is written to by the server and read by the test.
-type output struct {
+// lockedBuffer is written to by the server and read by the test.
+type lockedBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (o *output) Write(p []byte) (int, error) {
+func (o *lockedBuffer) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.Write(p)
 }
 
-func (o *output) String() string {
+func (o *lockedBuffer) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
 // startServer runs the command and returns the endpoint that it prints.
-func startServer(t *testing.T, errors *output, args ...string) string {
+func startServer(t *testing.T, errors *lockedBuffer, args ...string) string {
 	t.Helper()
-	out := new(output)
+	out := new(lockedBuffer)
 	c := command()
 	c.Writer, c.ErrWriter = out, errors
 	ctx, cancel := context.WithCancel(t.Context())
@@ -66,9 +68,9 @@ func startServer(t *testing.T, errors *output, args ...string) string {
 func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/ # phishing\nmw-4b harmless.example unconfirmed\n")
-	complaints := new(output)
-	endpoint := startServer(t, complaints, "-lists", file, "-wait", "1ms", "-key", "K")
-	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: "K", UserAgent: "test/1"})
+	complaints := new(lockedBuffer)
+	endpoint := startServer(t, complaints, "-lists", file, "-wait", "1ms", "-key", "SECRET")
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: "SECRET", UserAgent: "test/1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,11 +92,86 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	if again := fetch(t, client, fetched[0]); again[0].Set.Len() != 2 {
 		t.Errorf("after the file has changed the list has %d entries, want 2", again[0].Set.Len())
 	}
-	write(t, file, "se-4b\n")
-	time.Sleep(10 * time.Millisecond)
-	fetch(t, client, updater.List{Name: "mw-4b"})
-	if text := complaints.String(); text != "" && !strings.Contains(text, "the lists stay as they were") {
+	if text := complaints.String(); text != "" {
 		t.Errorf("the server complains: %s", text)
+	}
+}
+
+func TestAListFileThatIsBrokenIsToldOnceAndIsNoRuleBroken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	complaints := new(lockedBuffer)
+	endpoint := startServer(t, complaints, "-lists", file, "-wait", "0s")
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	at := time.Now()
+	for i, step := range []struct {
+		content string // "": no file
+		entries int
+		want    string // the new line; "": none
+	}{
+		{"se-4b evil.example/\n", 1, ""},
+		{"se-4b evil.example/\nse-4b\n", 1, "LIST FILE: FILE: line 2: LIST EXPRESSION [unconfirmed] expected, for example se-4b evil.example.com/; the lists stay as they were\n"},
+		{"", 1, "LIST FILE: stat FILE: no such file or directory; the lists stay as they were\n"},
+		{"se-4b evil.example/ # moved back\n", 1, "LIST FILE: FILE can be read again and is in force\n"},
+		{"", 1, "LIST FILE: stat FILE: no such file or directory; the lists stay as they were\n"},
+		{"se-4b evil.example/\nse-4b worse.example/\n", 2, "LIST FILE: FILE can be read again and is in force\n"},
+	} {
+		if step.content == "" {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			write(t, file, step.content)
+			if !strings.Contains(step.content, "moved back") { // with its old time
+				at = at.Add(time.Second)
+			}
+			if err := os.Chtimes(file, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := complaints.String()
+		for range 3 { // each request looks at the file
+			if _, err := client.Lists(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := strings.ReplaceAll(strings.TrimPrefix(complaints.String(), before), file, "FILE")
+		if got != step.want {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+		before = complaints.String()
+		if got := fetch(t, client, updater.List{Name: "se-4b"})[0].Set.Len(); got != step.entries {
+			t.Errorf("step %d: %d entries, want %d; %s", i, got, step.entries, strings.TrimPrefix(complaints.String(), before))
+		}
+	}
+}
+
+func TestALargeListFileIsAnnounced(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int
+		want bool
+	}{"small": {1000, false}, "large": {3 << 20, true}} {
+		file := filepath.Join(t.TempDir(), "lists.txt")
+		write(t, file, "se-4b evil.example/\n# "+strings.Repeat("many\n# ", test.size/7))
+		out := new(lockedBuffer)
+		s := &listServer{file: file, out: &output{w: out, errOut: out}}
+		s.Server = protocoltest.New(s.out)
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.load(info); err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if test.want {
+			want = "Reading " + file + " (3.1 MB)\n"
+		}
+		expect(t, name, out.String(), want)
 	}
 }
 
@@ -128,18 +205,53 @@ func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []
 func TestBreakingARuleIsPrinted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/\n")
-	complaints := new(output)
+	complaints := new(lockedBuffer)
 	endpoint := startServer(t, complaints, "-lists", file)
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	l := fetch(t, client, updater.List{Name: "se-4b"})
-	fetch(t, client, l...)
-	if text := complaints.String(); !strings.Contains(text, "RULE BROKEN") || !strings.Contains(text, "minimum wait") {
-		t.Errorf("want a line about the minimum wait, got %q", text)
+	evil := lookup.HashExpression("evil.example/")
+	search := func() {
+		if _, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4)}); err != nil {
+			t.Error(err)
+		}
 	}
+	l := fetch(t, client, updater.List{Name: "se-4b"})
+	for _, test := range []struct {
+		name       string
+		ask        func()
+		begin, end string
+	}{
+		{"an early update", func() { fetch(t, client, l...) }, "RULE BROKEN: Request Frequency, minimum wait: list \"se-4b\" asked for ", " (or the client was restarted and keeps nothing on disk)\n"},
+		{"a search", search, "", ""},
+		{"the same search", search, "RULE BROKEN: Local List Mode, cache: 1 hash prefix asked for again while the answer is fresh, ", " (or the client was restarted)\n"},
+		{"a cookie", func() { getWithCookie(t, endpoint) }, "RULE BROKEN: Privacy: ", " came with cookies\n"},
+	} {
+		before := complaints.String()
+		test.ask()
+		got := strings.TrimPrefix(complaints.String(), before)
+		if !strings.HasPrefix(got, test.begin) || !strings.HasSuffix(got, test.end) || test.begin == "" && got != "" {
+			t.Errorf("%s: %q, want %s … %s", test.name, got, test.begin, test.end)
+		}
+	}
+}
+
+// getWithCookie asks as no client should, however it was started.
+func getWithCookie(t *testing.T, endpoint string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endpoint+"/v5/hashLists?alt=proto", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User-Agent", "test/1")
+	r.AddCookie(&http.Cookie{Name: "a", Value: "b"})
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
 }
 
 func TestMisuseIsExplained(t *testing.T) {
@@ -160,7 +272,7 @@ func TestMisuseIsExplained(t *testing.T) {
 		{"testserver -lists " + good + " -listen " + taken.Addr().String(), "in use"},
 	} {
 		c := command()
-		c.Writer, c.ErrWriter = new(output), new(output)
+		c.Writer, c.ErrWriter = new(lockedBuffer), new(lockedBuffer)
 		err := c.Run(t.Context(), append([]string{"safebrowsing"}, strings.Fields(tc.args)...))
 		if err == nil || !strings.Contains(fmt.Sprint(err), tc.want) {
 			t.Errorf("%s: got %v, want an error with %q", tc.args, err, tc.want)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -18,27 +16,35 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-func update() *cli.Command {
-	return &cli.Command{
-		Name:  "update",
-		Usage: "fetch the lists that are due into a folder, once",
-		Description: `Asks the server once for those lists that it allows to be asked for now. If it
-allows none the command says until when, and asks nothing. It also refuses a
-folder that a running CoreDNS keeps fresh by itself. The key is read from
-$SAFEBROWSING_API_KEY; a server of your own may need none.
+const updateHelp = `Fetches the lists that the server allows to be asked for now, with one request.
+If none is due, no request is sent, and the command says until when. It refuses
+a folder that a running CoreDNS keeps fresh by itself.
 
+Folder, server, lists and key are those of the Corefile with -corefile. Without
+it the key is read from $SAFEBROWSING_API_KEY; a server of your own may need none.
+
+   safebrowsing update -corefile /etc/coredns/Corefile
    SAFEBROWSING_API_KEY=... safebrowsing update -db /var/lib/coredns
    safebrowsing update -db ./lists -endpoint http://127.0.0.1:8099 -now
 
-The server's rules ask each program to wait up to a minute, at random, before it
-asks for the first time. -now leaves out this minute and nothing else: meant for
-a person who waits, not for a timer.
+The server's rules ask each program to wait up to a minute, at random, before its
+first request. -now leaves out this delay and nothing else. It is for a person
+who waits, not for a timer.
 
 The JSON of a list is {"name","outcome","entries","not_before","error"}; outcome
-is updated, unchanged, rejected (it failed its checks, what was held stays) or
-waiting. The exit status is 1 if a list was rejected, 2 if nothing was fetched.`,
+is updated, unchanged, rejected (it failed its checks, the old content stays) or
+waiting. The exit status is 0 also if nothing is due. It is 1 if a list was
+rejected or could not be saved, or if nothing is due because the last update
+failed. It is 2 if the request failed or could not be sent.`
+
+func update() *cli.Command {
+	return &cli.Command{
+		Name:        "update",
+		Usage:       "fetch the lists that are due into a folder, once",
+		Description: updateHelp,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "db", Usage: "the `FOLDER` for the lists", Required: true},
+			&cli.StringFlag{Name: "corefile", Usage: "fetch what the CoreDNS of this `FILE` would"},
+			folderFlag("the `FOLDER` for the lists"),
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server", Value: protocol.DefaultEndpoint},
 			&cli.StringFlag{Name: "protocol", Usage: "the `VERSION` of the protocol, v5 or v4", Value: "v5"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, with commas between (default: those in the folder, else those that the plugin uses)"},
@@ -63,7 +69,7 @@ type fetching struct {
 	*console
 	dir      string
 	updater  *updater.Updater
-	progress *progress
+	schedule *updater.Schedule
 
 	names    []string
 	outcomes map[string]outcome // by name
@@ -71,7 +77,7 @@ type fetching struct {
 	unsaved  bool               // something could not be saved
 }
 
-// outcome is what became of one list.
+// outcome is the result for one list.
 type outcome struct {
 	Name      string `json:"name"`
 	Outcome   string `json:"outcome"`
@@ -81,57 +87,25 @@ type outcome struct {
 }
 
 func newUpdate(c *cli.Command) (*fetching, error) {
-	u := &fetching{console: newConsole(c), dir: c.String("db"), outcomes: make(map[string]outcome)}
-	endpoint, key := strings.TrimSuffix(c.String("endpoint"), "/"), os.Getenv(keyVariable)
-	if key == "" && endpoint == protocol.DefaultEndpoint {
-		return nil, errors.New("no API key: set $" + keyVariable + ", or -endpoint for a server of your own")
+	u := &fetching{console: newConsole(c), outcomes: make(map[string]outcome)}
+	open := u.fromFlags
+	if c.IsSet("corefile") {
+		open = u.fromCorefile
 	}
-	version, err := protocol.ParseVersion(c.String("protocol"))
-	if err != nil {
-		return nil, fmt.Errorf("-protocol: %w", err)
-	}
-	held, err := heldIn(u.dir, endpoint)
-	if err != nil {
-		return nil, err
-	}
-	if u.names = held; c.IsSet("lists") {
-		u.names = strings.Split(c.String("lists"), ",")
-	}
-	offline, err := safebrowsing.OpenFolder("", endpoint, version, key, u.names)
+	offline, err := open(c)
 	if err != nil {
 		return nil, err
 	}
 	defer offline.Close()
+	if offline.Key() == "" && offline.Endpoint() == protocol.DefaultEndpoint {
+		return nil, errors.New("no API key: set $" + keyVariable + ", or -endpoint for a server of your own")
+	}
 	u.names = offline.Lists()
-	source, err := offline.Client(nil)
-	if err != nil {
-		return nil, err
-	}
-	u.progress = newProgress(u.errOut)
-	return u, u.prepare(source, offline.Origin(), c.Bool("now"))
-}
-
-// heldIn returns the names of the lists in a folder, none if it has none. Lists
-// of another server are an error: its schedule would be mixed with this one's.
-func heldIn(dir, endpoint string) (names []string, err error) {
-	all, err := updater.Status(dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) {
-		return nil, err
-	}
-	endpoints, _ := originsOf(all)
-	for _, other := range endpoints {
-		if other != endpoint {
-			return nil, fmt.Errorf("%s holds lists of %s: give -endpoint %s, or another folder", dir, other, other)
-		}
-	}
-	for _, s := range all {
-		names = append(names, s.Name)
-	}
-	return names, nil
+	return u, u.prepare(offline, c.Bool("now"))
 }
 
 // prepare makes the updater. It changes the folder only to make it.
-func (u *fetching) prepare(source updater.Source, origin updater.Origin, now bool) error {
+func (u *fetching) prepare(offline *safebrowsing.Offline, now bool) error {
 	for i, name := range u.names { // before a folder is made for nothing
 		if _, err := updater.Width(name); err != nil {
 			return err
@@ -140,38 +114,38 @@ func (u *fetching) prepare(source updater.Source, origin updater.Origin, now boo
 			return fmt.Errorf("list %s is named twice", name)
 		}
 	}
-	store, err := updater.OpenStore(u.dir, origin)
+	source, err := offline.Client(nil)
 	if err != nil {
 		return err
 	}
-	schedule, err := updater.ReadSchedule(store)
+	store, err := updater.OpenStore(u.dir, offline.Origin())
 	if err != nil {
+		return err
+	}
+	if u.schedule, err = updater.ReadSchedule(store); err != nil {
 		u.complain("%v", err)
 	}
 	u.updater, err = updater.New(updater.Config{
-		Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store,
-		Lists: u.names, LikelySafe: likelySafe, Report: u.report,
+		Source: source, Database: new(lookup.Database), Schedule: u.schedule, Store: store,
+		Lists: u.names, LikelySafe: likelySafe, MaxEntries: offline.MaxEntries(), Report: u.report,
 		FirstContact: func() time.Duration { return u.firstContact(now) },
 	})
 	return err
 }
 
-// firstContact draws the delay before the request and shows what it waits for.
+// firstContact draws the delay before the request, and tells a person of it.
 func (u *fetching) firstContact(now bool) time.Duration {
-	var delay time.Duration
-	if !now {
-		delay = rand.N(time.Minute)
+	if now {
+		return 0
 	}
-	u.progress.show(func(at time.Time, begun time.Time) string {
-		if left := begun.Add(delay).Sub(at); left > 0 {
-			return fmt.Sprintf("asking the server in %d s (-now leaves out this delay)", int(left.Seconds())+1)
-		}
-		return fmt.Sprintf("fetching %s: %d s", strings.Join(u.names, ", "), int(at.Sub(begun.Add(delay)).Seconds()))
-	})
+	delay := rand.N(time.Minute)
+	if isTerminal(u.errOut) {
+		u.complain("the request is sent in %s (-now leaves out this delay)", delay.Round(time.Second))
+	}
 	return delay
 }
 
-// report takes in what the updater tells.
+// report notes an event of the updater.
 func (u *fetching) report(e updater.Event) {
 	words := map[updater.Kind]string{
 		updater.Loaded: "waiting", updater.ListWaiting: "waiting", updater.ListUpdated: "updated",
@@ -200,15 +174,13 @@ func (u *fetching) report(e updater.Event) {
 
 func (u *fetching) run(ctx context.Context) error {
 	err := u.updater.Once(ctx)
-	u.progress.stop()
 	notDue := new(updater.NotDueError)
 	switch {
 	case errors.Is(err, updater.ErrBusy):
 		return fmt.Errorf("%s: %w: a running CoreDNS keeps its lists fresh by itself", u.dir, err)
 	case errors.As(err, &notDue):
 		u.print()
-		return fmt.Errorf("%w, in %s: the server's rules, kept in the folder's schedule, forbid it; -now changes nothing about that",
-			err, time.Until(notDue.Until).Round(time.Second))
+		return u.nothingDue(notDue.Until)
 	case err != nil:
 		return err
 	}
@@ -223,7 +195,19 @@ func (u *fetching) run(ctx context.Context) error {
 	return u.end(bad)
 }
 
-// print prints what became of each list, in their order.
+// nothingDue says until when, and why. It is good news, unless it is a back-off.
+func (u *fetching) nothingDue(until time.Time) error {
+	when := fmt.Sprintf("nothing is due before %s, in %s", stamp(until), time.Until(until).Round(time.Second))
+	hold := u.schedule.FetchHold(u.names)
+	if hold.Failures > 0 {
+		u.complain("%s, also with -now: %v", when, hold)
+	} else if !u.json {
+		u.printf("%s\n", when)
+	}
+	return u.end(hold.Failures > 0)
+}
+
+// print prints the outcome of each list, in their order.
 func (u *fetching) print() {
 	for _, name := range u.names {
 		o, ok := u.outcomes[name]
@@ -232,7 +216,7 @@ func (u *fetching) print() {
 		case u.json:
 			u.object(o)
 		default:
-			u.printf("%s: %s, %d entries, next not before %s\n", o.Name, o.Outcome, o.Entries, orDash(o.NotBefore))
+			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, count(o.Entries, "entry", "entries"), orDash(o.NotBefore))
 			if o.Error != "" {
 				u.printf("    error: %s\n", shown(string(o.Error)))
 			}

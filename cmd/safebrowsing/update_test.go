@@ -15,33 +15,36 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
-func TestUpdateFetchesOnceAndRefusesASecondTime(t *testing.T) {
+func TestUpdateFetchesOnceAndThenNothingIsDue(t *testing.T) {
 	w := newWorld(t)
 	status, out, errOut := w.update(t)
 	if status != 0 || errOut != "" {
 		t.Errorf("status %d, %q", status, errOut)
 	}
 	expect(t, "text", w.plain(out), `se-4b: updated, 2 entries, next not before TIME
-mw-4b: updated, 1 entries, next not before TIME
+mw-4b: updated, 1 entry, next not before TIME
 uws-4b: updated, 0 entries, next not before TIME
 `)
 	until := time.Now().Add(time.Hour)
 	w.ClientStarted()
-	for range 2 {
-		status, out, errOut = w.update(t, "-json")
-		if status != 2 || !strings.Contains(errOut, "nothing may be fetched before ") || !strings.Contains(errOut, "in 1h0m0s: ") && !strings.Contains(errOut, "in 59m5") {
-			t.Errorf("the second time: status %d, %q", status, errOut)
-		}
-		told, err := time.Parse(time.RFC3339, stamps.FindString(errOut))
-		if err != nil || told.Sub(until).Abs() > 10*time.Second {
-			t.Errorf("refused until %s, %v, want %s", told, err, until)
-		}
+	status, out, errOut = w.update(t)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	last := lines[len(lines)-1]
+	if status != 0 || errOut != "" || len(lines) != 4 || !strings.HasPrefix(w.plain(last), "nothing is due before TIME, in ") {
+		t.Errorf("the second time: status %d, %q, %s", status, errOut, out)
+	}
+	told, err := time.Parse(time.RFC3339, stamps.FindString(last))
+	if err != nil || told.Sub(until).Abs() > 10*time.Second {
+		t.Errorf("nothing due until %s, %v, want %s", told, err, until)
+	}
+	status, out, errOut = w.update(t, "-json")
+	if status != 0 || errOut != "" {
+		t.Errorf("in JSON: status %d, %q", status, errOut)
 	}
 	first, _, _ := strings.Cut(out, "\n")
 	expect(t, "keys", keys(first), "name outcome entries not_before error")
-	for i, want := range []outcome{{"mw-4b", "waiting", 1, "", ""}, {"se-4b", "waiting", 2, "", ""}, {"uws-4b", "waiting", 0, "", ""}} {
-		got := decode[outcome](t, out)[i]
-		if got.NotBefore = ""; got != want {
+	for i, want := range []outcome{{"mw-4b", "waiting", 1, stamp(told), ""}, {"se-4b", "waiting", 2, stamp(told), ""}, {"uws-4b", "waiting", 0, stamp(told), ""}} {
+		if got := decode[outcome](t, out)[i]; got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -57,7 +60,7 @@ func TestUpdateFetchesOnlyWhatIsNamedAndDue(t *testing.T) {
 	}
 	w.ClientStarted()
 	status, out, _ := w.update(t, "-lists", "mw-4b,se-4b")
-	if status != 0 || w.plain(out) != "mw-4b: waiting, 1 entries, next not before TIME\nse-4b: updated, 2 entries, next not before TIME\n" {
+	if status != 0 || w.plain(out) != "mw-4b: waiting, 1 entry, next not before TIME\nse-4b: updated, 2 entries, next not before TIME\n" {
 		t.Errorf("status %d, %s", status, out)
 	}
 }
@@ -82,8 +85,14 @@ func TestUpdateThatFails(t *testing.T) {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 	w.ClientStarted()
-	if status, _, errOut := w.update(t, "-lists", "se-4b"); status != 2 || !strings.Contains(errOut, "nothing may be fetched before") {
-		t.Errorf("after a failure: status %d, %s", status, errOut)
+	for _, flags := range [][]string{{"-lists", "se-4b"}, {"-lists", "se-4b", "-json"}} {
+		status, out, errOut := w.update(t, flags...)
+		if status != 1 || !strings.HasPrefix(w.plain(errOut), "safebrowsing: nothing is due before TIME, in ") || !strings.Contains(w.plain(errOut), ", also with -now: back-off after a failure at TIME: ") || !strings.Contains(errOut, "403") || strings.Count(out, "\n") != 1 {
+			t.Errorf("during the back-off: status %d, %s%s", status, out, errOut)
+		}
+	}
+	if n := len(w.Requests("")); n != 1 {
+		t.Errorf("%d requests, want one", n)
 	}
 	if status, out, errOut := invoke(t, "lists", "-json", "-db", w.dir); status != 0 && status != 1 || strings.Contains(out, `"failures":0`) {
 		t.Errorf("status %d, %s%s", status, out, errOut)
@@ -121,7 +130,7 @@ func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	var out, errOut output
+	var out, errOut lockedBuffer
 	c := command()
 	c.Writer, c.ErrWriter = &out, &errOut
 	err := c.Run(ctx, []string{"safebrowsing", "update", "-db", w.dir, "-endpoint", w.endpoint})
@@ -134,28 +143,86 @@ func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 	}
 }
 
-func TestProgressIsForTerminalsOnly(t *testing.T) {
-	if newProgress(new(output)) != nil {
-		t.Error("a buffer was taken for a terminal")
-	}
+func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if newProgress(file) != nil {
-		t.Error("a file was taken for a terminal")
+	if isTerminal(new(lockedBuffer)) || isTerminal(file) {
+		t.Error("a buffer or a file was taken for a terminal")
 	}
-	line := func(time.Time, time.Time) string { return "on the way" }
-	var nobody *progress
-	nobody.show(line)
-	nobody.stop()
-	out := new(output)
-	p := &progress{w: out, done: make(chan struct{})}
-	p.show(line)
-	p.show(line)
-	p.stop()
-	expect(t, "progress", out.String(), "\r\x1b[K| on the way\r\x1b[K")
-	unused := &progress{w: out, done: make(chan struct{})}
-	unused.stop()
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	if !isTerminal(terminal) {
+		t.Error("a terminal was not recognized")
+	}
+}
+
+func TestUpdateByACorefile(t *testing.T) {
+	w := newWorld(t)
+	w.SetKey("KEY")
+	w.SetMinimumWait("pha-4b", time.Hour)
+	w.Publish("pha-4b", nil)
+	block := " {\n safebrowsing {\n  api_key KEY\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha-4b\n }\n}\n"
+	corefile := w.corefile(t, "a.example"+block+"b.example"+block+"c.example {\n safebrowsing {\n  test x.example\n }\n}\n")
+	status, out, errOut := invoke(t, "update", "-now", "-corefile", corefile)
+	if status != 0 || errOut != "" || w.plain(out) != "se-4b: updated, 2 entries, next not before TIME\npha-4b: updated, 0 entries, next not before TIME\n" {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	if status, out, errOut := invoke(t, "lists", "-corefile", corefile); status != 0 || errOut != "" || strings.Count(out, "verified") != 2 {
+		t.Errorf("lists: status %d, %s%s", status, out, errOut)
+	}
+}
+
+// The limit of the Corefile is asked for, and holds with a server that ignores it.
+func TestUpdateKeepsToTheLimitOfTheCorefile(t *testing.T) {
+	w := newWorld(t)
+	var many [][]byte
+	for i := range 3000 {
+		many = append(many, []byte{byte(i >> 8), byte(i), 0, 1})
+	}
+	w.Publish("uws-4b", many)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists uws-4b\n  max_entries 2000\n }\n}\n")
+	_, out, errOut := invoke(t, "update", "-json", "-now", "-corefile", corefile)
+	if got := decode[outcome](t, out); len(got) != 1 || got[0].Entries > 2000 {
+		t.Errorf("%+v, %s", got, errOut)
+	}
+	if asked := w.Requests("batchGet"); len(asked) != 1 || asked[0].MaxDatabase != 2000 {
+		t.Errorf("asked for %+v", asked)
+	}
+}
+
+func TestCorefilesWithoutOneFolder(t *testing.T) {
+	w := newWorld(t)
+	stanza := func(zone, properties string) string {
+		return zone + " {\n safebrowsing {\n" + strings.ReplaceAll(properties, ", ", "\n") + "\n }\n}\n"
+	}
+	two := stanza("a.example", "endpoint ENDPOINT, db DB") + stanza("b.example", "endpoint ENDPOINT, db DB/b")
+	for name, test := range map[string]struct {
+		corefile, update, lists string
+	}{
+		"own lists only": {stanza(".", "test a.example, db DB"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force", "DIR/Corefile keeps no lists in a folder"},
+		"db off":         {stanza(".", "endpoint ENDPOINT, db off"), "DIR/Corefile:2 has db off", "DIR/Corefile keeps no lists in a folder"},
+		"nostorage":      {stanza(".", "endpoint ENDPOINT, mode nostorage"), "DIR/Corefile:2 has mode nostorage", "DIR/Corefile keeps no lists in a folder"},
+		"two folders": {two, "DIR/Corefile has several settings for Safe Browsing, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): choose with -db",
+			"DIR/Corefile keeps lists in several folders, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): choose one with -db"},
+	} {
+		corefile := w.corefile(t, test.corefile)
+		for command, want := range map[string]string{"update": test.update, "lists": test.lists} {
+			status, out, errOut := invoke(t, command, "-corefile", corefile)
+			if status != 2 || out != "" || !strings.HasPrefix(w.plain(errOut, filepath.Dir(corefile)), "safebrowsing: "+want) {
+				t.Errorf("%s: %s: status %d, %s%s, want %s", name, command, status, out, errOut, want)
+			}
+		}
+	}
+	if n := len(w.Requests("")); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+	if _, err := os.Stat(w.dir); err == nil {
+		t.Error("a folder was made")
+	}
 }

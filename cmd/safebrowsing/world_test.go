@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -16,8 +17,14 @@ import (
 // invoke runs a command line and returns what it leaves behind.
 func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
 	t.Helper()
+	return feed(t, "", args...)
+}
+
+// feed runs a command line with this standard input.
+func feed(t *testing.T, in string, args ...string) (status int, out, errOut string) {
+	t.Helper()
 	var w, e bytes.Buffer
-	status = run(t.Context(), append([]string{"safebrowsing"}, args...), &w, &e)
+	status = run(t.Context(), append([]string{"safebrowsing"}, args...), strings.NewReader(in), &w, &e)
 	return status, w.String(), e.String()
 }
 
@@ -134,4 +141,13 @@ func keys(line string) string {
 			key = true
 		}
 	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
 }

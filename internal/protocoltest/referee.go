@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -43,6 +44,27 @@ func newReferee() *referee {
 // violation notes a broken rule.
 func (r *referee) violation(rule, format string, args ...any) {
 	r.violations = append(r.violations, "protocoltest: "+rule+": "+fmt.Sprintf(format, args...))
+}
+
+// Rules that a client keeps by what it remembers.
+const (
+	ruleCacheV5   = "Local List Mode, cache"
+	ruleCacheV4   = "Caching"
+	ruleFrequency = "Request Frequency" // with the wait or the back-off after a comma
+)
+
+// Excuse returns how a client may have come to a reported violation although it
+// keeps all rules that it can know of, in a few words, or "": then it has none.
+// The server cannot tell a restart from a client that forgets.
+func Excuse(violation string) string {
+	rule, _, _ := strings.Cut(strings.TrimPrefix(violation, "protocoltest: "), ": ")
+	switch {
+	case rule == ruleCacheV5, rule == ruleCacheV4:
+		return "the client was restarted"
+	case strings.HasPrefix(rule, ruleFrequency):
+		return "the client was restarted and keeps nothing on disk"
+	}
+	return ""
 }
 
 // takeViolations returns what was noted since the last call.

@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"fmt"
 	"strings"
 	"time"
 )
@@ -92,11 +93,18 @@ func (r *referee) judgeKnown(rule string, c *cache, prefixes []string, now time.
 		}
 	}
 	if len(fresh) > 0 {
-		r.violation(rule, "%d hash prefixes asked for again while the answer is fresh, the first, %x, %s",
-			len(fresh), fresh[0], tooEarly(now, c.fresh[fresh[0]]))
+		r.violation(rule, "%s asked for again while the answer is fresh, the first, %x, %s",
+			hashPrefixes(len(fresh)), fresh[0], tooEarly(now, c.fresh[fresh[0]]))
 	}
 	if len(inFlight) > 0 {
-		r.violation(rule, "%d hash prefixes asked for at %s while another request for them is under way, the first is %x",
-			len(inFlight), stamp(now), inFlight[0])
+		r.violation(rule, "%s asked for at %s while another request for them is under way, the first is %x",
+			hashPrefixes(len(inFlight)), stamp(now), inFlight[0])
 	}
+}
+
+func hashPrefixes(n int) string {
+	if n == 1 {
+		return "1 hash prefix"
+	}
+	return fmt.Sprintf("%d hash prefixes", n)
 }

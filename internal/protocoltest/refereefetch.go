@@ -34,12 +34,12 @@ func (r *referee) judgeFetchTime(now time.Time) (early bool) {
 	b := &r.backoffs.fetches
 	switch {
 	case r.fetching > 0:
-		r.violation("Request Frequency", "lists fetched at %s while another fetch is under way", stamp(now))
+		r.violation(ruleFrequency, "lists fetched at %s while another fetch is under way", stamp(now))
 	case now.Before(b.notBefore):
-		r.violation("Request Frequency, back-off", "lists fetched %s, after %d failed fetches in a row",
+		r.violation(ruleFrequency+", back-off", "lists fetched %s, after %d failed fetches in a row",
 			tooEarly(now, b.notBefore), b.failures)
 	case now.Before(r.fetchWait):
-		r.violation("Request Frequency, minimum wait", "lists fetched %s", tooEarly(now, r.fetchWait))
+		r.violation(ruleFrequency+", minimum wait", "lists fetched %s", tooEarly(now, r.fetchWait))
 	default:
 		return false
 	}

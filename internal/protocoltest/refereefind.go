@@ -18,10 +18,10 @@ func (r *referee) judgeFind(q *query, now time.Time, owners map[string]string) {
 	b := &r.backoffs.finds
 	switch {
 	case now.Before(b.notBefore):
-		r.violation("Request Frequency, back-off", "fullHashes.find asked %s, after %d failures in a row",
+		r.violation(ruleFrequency+", back-off", "fullHashes.find asked %s, after %d failures in a row",
 			tooEarly(now, b.notBefore), b.failures)
 	case now.Before(r.findWait):
-		r.violation("Request Frequency, minimum wait", "fullHashes.find asked %s", tooEarly(now, r.findWait))
+		r.violation(ruleFrequency+", minimum wait", "fullHashes.find asked %s", tooEarly(now, r.findWait))
 	}
 	distinct := unique(q.prefixes)
 	if q.undecoded == "" {
@@ -29,7 +29,7 @@ func (r *referee) judgeFind(q *query, now time.Time, owners map[string]string) {
 		r.judgeThreatInfo(q)
 		r.judgeStates(q.versions, now, owners)
 	}
-	r.judgeKnown("Caching", &r.finds, distinct, now)
+	r.judgeKnown(ruleCacheV4, &r.finds, distinct, now)
 	r.finds.begin(distinct)
 }
 

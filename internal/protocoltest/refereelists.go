@@ -59,7 +59,7 @@ func (r *referee) judgeLists(q *query, now time.Time) {
 	b := &r.backoffs.updates
 	early := now.Before(b.notBefore)
 	if early {
-		r.violation("Request Frequency, back-off", "lists %q asked for %s, after %d failed list requests in a row",
+		r.violation(ruleFrequency+", back-off", "lists %q asked for %s, after %d failed list requests in a row",
 			q.names, tooEarly(now, b.notBefore), b.failures)
 	}
 	for i, name := range q.names {
@@ -88,11 +88,11 @@ func (r *referee) judgeTwice(names []string, i int) bool {
 // judgeList judges whether one list may be asked for now.
 func (r *referee) judgeList(name string, l *listClock, now time.Time) {
 	if l.inFlight > 0 {
-		r.violation("Request Frequency", "list %q asked for at %s while another request for it is under way", name, stamp(now))
+		r.violation(ruleFrequency, "list %q asked for at %s while another request for it is under way", name, stamp(now))
 		return
 	}
 	if now.Before(l.notBefore) {
-		r.violation("Request Frequency, "+l.why, "list %q asked for %s", name, tooEarly(now, l.notBefore))
+		r.violation(ruleFrequency+", "+l.why, "list %q asked for %s", name, tooEarly(now, l.notBefore))
 		return
 	}
 	if !now.Before(l.stepUntil) {
@@ -101,7 +101,7 @@ func (r *referee) judgeList(name string, l *listClock, now time.Time) {
 	}
 	l.atOnce++
 	if l.atOnce > maxAtOnce {
-		r.violation("Request Frequency, no minimum wait", "list %q asked for %s, after %d fetches at once",
+		r.violation(ruleFrequency+", no minimum wait", "list %q asked for %s, after %d fetches at once",
 			name, tooEarly(now, l.stepUntil), maxAtOnce)
 	}
 }

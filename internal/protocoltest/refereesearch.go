@@ -50,9 +50,9 @@ func (r *referee) judgeSearch(prefixes [][]byte, undecoded bool, now time.Time) 
 	r.judgePrefixes(prefixes, len(distinct), undecoded)
 	b := &r.backoffs.searches
 	if !r.lenient && now.Before(b.notBefore) {
-		r.violation("Request Frequency, back-off of searches", "hashes.search asked %s", tooEarly(now, b.notBefore))
+		r.violation(ruleFrequency+", back-off of searches", "hashes.search asked %s", tooEarly(now, b.notBefore))
 	}
-	r.judgeKnown("Local List Mode, cache", &r.searches, distinct, now)
+	r.judgeKnown(ruleCacheV5, &r.searches, distinct, now)
 	r.searches.begin(distinct)
 }
 

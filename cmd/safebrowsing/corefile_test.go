@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// warned is a Corefile of whose lists one is probably mistyped. The line is
+// imported by two server blocks.
+const warned = "(mine) {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha4-4b\n }\n}\na.example {\n import mine\n}\nb.example {\n import mine\n}\n"
+
+func TestWarningsOfTheCorefileAreToldOnce(t *testing.T) {
+	w := newWorld(t)
+	corefile := w.corefile(t, warned)
+	_, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile)
+	if n := strings.Count(out, "warning  corefile  "+corefile+":5"); n != 1 || !strings.Contains(out, "did you mean pha-4b?") {
+		t.Errorf("doctor: %d warnings, %s", n, out)
+	}
+	_, _, errOut := invoke(t, "check", "-corefile", corefile, "x.example")
+	if n := strings.Count(errOut, "safebrowsing: "+corefile+":5"); n != 1 || !strings.Contains(errOut, "did you mean pha-4b?") {
+		t.Errorf("check: %d warnings, %s", n, errOut)
+	}
+}
+
+// A shell hands out such a file for <(command): it can be read only once.
+func TestACorefileMayBeAPipe(t *testing.T) {
+	w := newWorld(t)
+	for _, command := range []string{"doctor -offline", "check a.example"} {
+		r, pipe, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pipe.WriteString(". {\n safebrowsing {\n  test a.example\n }\n}\n"); err != nil {
+			t.Fatal(err)
+		}
+		pipe.Close()
+		file := fmt.Sprintf("/dev/fd/%d", r.Fd())
+		if _, err := os.Stat(file); err != nil {
+			t.Skip(err)
+		}
+		words := strings.Fields(command)
+		args := append([]string{words[0], "-corefile", file}, words[1:]...)
+		if _, out, errOut := invoke(t, args...); !strings.Contains(out, "corefile  1 of 1 server block has safebrowsing") && !strings.Contains(out, "a.example: unsafe") {
+			t.Errorf("%s: %s%s", command, out, errOut)
+		}
+		r.Close()
+	}
+	if n := len(w.Requests("")); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
