@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -98,6 +99,7 @@ type listed struct {
 	Updated     string `json:"updated"`
 	NotBefore   string `json:"not_before"`
 	Failures    int    `json:"failures"`
+	Reason      text   `json:"reason"` // for not_before; "": it has passed
 }
 
 // printLists prints the lists of a folder, and complains of those that are wanted
@@ -133,8 +135,12 @@ func printLists(out *console, dir string, wanted []string) error {
 			out.complain("list %s of the Corefile has not been fetched yet", name)
 		}
 	}
+	if !slices.ContainsFunc(all, func(s updater.ListStatus) bool { return s.Err == nil }) {
+		bad = true
+	}
 	if !out.json && len(all) > 0 {
 		out.table(all)
+		out.reasons(all)
 	}
 	return out.end(bad)
 }
@@ -143,6 +149,9 @@ func listedOf(s updater.ListStatus) listed {
 	l := listed{
 		Name: s.Name, Entries: s.Entries, PrefixBytes: s.Widths, Version: base64.StdEncoding.EncodeToString(s.Version),
 		Updated: stamp(s.Updated), NotBefore: stamp(s.NotBefore), Failures: s.Failures,
+	}
+	if s.Hold.Active(time.Now()) {
+		l.Reason = text(s.Hold.String())
 	}
 	if s.Err == nil {
 		l.SHA256 = hex.EncodeToString(s.Checksum[:])
@@ -169,6 +178,26 @@ func (o *console) table(all []updater.ListStatus) {
 	}
 	w.Flush()
 	o.printf("%s", table.String())
+}
+
+// reasons prints which back-off keeps lists from being asked for now, each once.
+func (o *console) reasons(all []updater.ListStatus) {
+	var order []string
+	names := make(map[string][]string)
+	for _, s := range all {
+		reason := listedOf(s).Reason
+		if reason == "" || s.Hold.Failures == 0 {
+			continue
+		}
+		line := fmt.Sprintf("not asked before %s: %s", stamp(s.NotBefore), reason)
+		if names[line] == nil {
+			order = append(order, line)
+		}
+		names[line] = append(names[line], s.Name)
+	}
+	for _, line := range order {
+		o.printf("%s: %s\n", strings.Join(names[line], ", "), shown(line))
+	}
 }
 
 func orDash(s string) string {
