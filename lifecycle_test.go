@@ -8,12 +8,10 @@ import (
 	"time"
 
 	_ "github.com/coredns/coredns/plugin/health"
-	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // Without a cache behind, the next plugin is forward itself, which changes the ID
@@ -122,27 +120,6 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 	}
 	<-done
 }
-
-func TestPanicOfAWriterDoesNotEndTheServer(t *testing.T) {
-	lines := captureLog(t)
-	b := &held{
-		ResponseWriter: new(panics),
-		query:          &query{plugin: &SafeBrowsing{}, ctx: t.Context(), msg: new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)},
-		settled:        make(chan struct{}),
-	}
-	b.settle(unsafeDecision)
-	<-b.settled
-	if len(lines.about("panic")) != 1 {
-		t.Error("Expected a line about the panic")
-	}
-}
-
-// panics is a writer that does.
-type panics struct{ test.ResponseWriter }
-
-func (*panics) WriteMsg(*dns.Msg) error { panic("no") }
-
-var unsafeDecision = lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.Malware}
 
 // A reload that fails leaves no trace for the next one to follow.
 func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {

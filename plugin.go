@@ -192,33 +192,43 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 
 // confirm asks the server about candidates while the next plugin resolves the
 // name. It takes no longer than the longer of the two, and the confirmation no
-// longer than confirmTimeout from when the query came.
+// longer than confirmTimeout from when the query came. A host that is blocked is
+// answered at once, whether its own servers answer or not.
 func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter) (int, error) {
 	confirmation := s.engine.Load().checker.Confirm(q.candidates, q.admit)
-	h := &held{ResponseWriter: w, query: q, settled: make(chan struct{})}
-	// The goroutine ends by the deadline at the latest. It does not end with the
-	// client's context: the next query wants the answer.
-	s.detached.run(func() {
-		ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
-		defer cancel()
-		h.settle(confirmation.Wait(ctx))
-	})
-	if !q.detachable() {
-		// Nobody may write, or read the metadata of the query, once this function
-		// is left, also when a plugin panics.
-		defer func() { <-h.settled }()
+	if s.monitor {
+		return q.watch(w, confirmation)
 	}
-	// The next plugin gets a copy: forward, for one, changes the ID of the query
-	// while it is under way, and settle may answer that query at the same time.
-	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(h), q.msg.Copy())
-	if q.detachable() {
-		return rcode, err
-	}
-	<-h.settled
-	if h.replaced {
+	next := q.hold(w)
+	d := q.wait(confirmation)
+	q.decided(d)
+	if q.replace(w, d) {
+		next.abandon()
 		return dns.RcodeSuccess, nil
 	}
+	return next.deliver(w, d)
+}
+
+// watch confirms in monitor mode, where nothing is held back.
+func (q *query) watch(w dns.ResponseWriter, confirmation *lookup.Confirmation) (int, error) {
+	s := q.plugin
+	done := make(chan struct{})
+	s.detached.run(func() {
+		defer close(done)
+		q.decided(q.wait(confirmation))
+	})
+	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(w), q.msg.Copy())
+	if !q.detachable() {
+		<-done
+	}
 	return rcode, err
+}
+
+// wait returns the decision, at the query's deadline at the latest.
+func (q *query) wait(confirmation *lookup.Confirmation) lookup.Decision {
+	ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
+	defer cancel()
+	return confirmation.Wait(ctx)
 }
 
 // detachable reports whether the query is over for its client before decisions
