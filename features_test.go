@@ -295,7 +295,8 @@ func TestMetadataReachesDnstap(t *testing.T) {
 				return
 			}
 			var frame tap.Dnstap
-			if proto.Unmarshal(raw, &frame) == nil && frame.GetMessage().GetType() == tap.Message_CLIENT_RESPONSE {
+			answer := new(dns.Msg)
+			if proto.Unmarshal(raw, &frame) == nil && answer.Unpack(frame.GetMessage().GetResponseMessage()) == nil && isBlocked(answer) {
 				extras <- string(frame.GetExtra())
 			}
 		}
