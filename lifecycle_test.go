@@ -3,6 +3,7 @@ package safebrowsing
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -104,21 +105,70 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 }
 
 // While health keeps a server that ends in service, for its load balancer to find
-// out, it protects as before.
+// out, it protects as before: also after a reload that failed.
 func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	w.start(strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 1s\n\t}", 1))
-	w.updated(1)
-	done := make(chan struct{})
-	go func() { defer close(done); w.stop() }()
-	time.Sleep(300 * time.Millisecond)
-	m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
-	answer, err := dns.Exchange(m, w.address("udp"))
-	if err != nil || answer.Rcode != dns.RcodeNameError {
-		t.Errorf("Expected to be blocked while the server is in lameduck, got %v\n%v", err, answer)
+	for name, failedReload := range map[string]bool{"": false, "after a failed reload": true} {
+		t.Run(name, func(t *testing.T) {
+			lines := captureLog(t)
+			w := newWorld(t)
+			w.threaten("evil.example.com/")
+			corefile := strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 2s\n\t}", 1)
+			w.start(corefile)
+			w.updated(1)
+			if failedReload && w.reload(strings.Replace(corefile, "forward", "no-such-plugin", 1)) == nil {
+				t.Fatal("Expected the reload to fail")
+			}
+			address, done := w.address("udp"), make(chan struct{})
+			go func() { defer close(done); w.stop() }()
+			w.eventually("the lameduck", func() bool { return len(lines.about("lameduck")) > 0 })
+			m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
+			answer, err := dns.Exchange(m, address)
+			if err != nil || answer.Rcode != dns.RcodeNameError {
+				t.Errorf("Expected to be blocked while the server is in lameduck, got %v\n%v", err, answer)
+			}
+			<-done
+		})
 	}
-	<-done
+}
+
+// A resolver is not ready before the first contact has ended, and ready then, though
+// it failed.
+func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
+	for name, status := range map[string]int{"with lists": 0, "with a failure": 503} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.google.Break("batchGet", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
+			address := freeAddress(t)
+			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
+			ready := func() int {
+				response, err := http.Get("http://" + address + "/ready")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				return response.StatusCode
+			}
+			w.eventually("the request", func() bool { return len(w.fetches()) > 0 })
+			if got := ready(); got != http.StatusServiceUnavailable {
+				t.Errorf("Expected not to be ready while the first contact lasts, got %d", got)
+			}
+			w.eventually("readiness", func() bool { return ready() == http.StatusOK })
+			if r := w.fetches(); len(r) != 1 || r[0].Answered.IsZero() {
+				t.Errorf("Expected readiness after the first answer, got %+v", r)
+			}
+		})
+	}
+}
+
+// freeAddress returns an address that was free a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }
 
 // A reload that fails leaves no trace for the next one to follow.

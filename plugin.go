@@ -38,8 +38,8 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	config
-	engine    atomic.Pointer[engine]          // from OnStartup to OnShutdown; nil: Safe Browsing is off
-	files     atomic.Pointer[[]*ownlist.File] // the operator's lists, from OnStartup to OnShutdown
+	engine   atomic.Pointer[engine]          // from OnStartup to OnShutdown; nil: Safe Browsing is off
+	files    atomic.Pointer[[]*ownlist.File] // the operator's lists, from OnStartup to OnShutdown
 	metrics  blockMetrics
 	names    nameLog
 	detached detached // next plugins and confirmations that outlive their query; ended with the server block
@@ -130,8 +130,8 @@ type query struct {
 	plugin     *SafeBrowsing
 	ctx        context.Context
 	msg        *dns.Msg
-	question   dns.Question // of msg, which is not ours any more when the query has ended
-	client     string       // address
+	question   dns.Question       // of msg, which is not ours any more when the query has ended
+	client     string             // address
 	outcome    *outcome           // nil: nobody reads metadata
 	candidates *lookup.Candidates // to be confirmed; nil: none, the answer is to be inspected
 	admit      func() bool        // whether its client may cause a search; nil: all may
