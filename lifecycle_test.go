@@ -171,6 +171,16 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
+// backedOff waits until the engine knows of a request for lists that has failed, and that
+// none may follow for many minutes. A request that is still under way does not count.
+func (w *world) backedOff() {
+	w.t.Helper()
+	w.eventually("the back-off", func() bool {
+		hold := w.engine().schedule.FetchHold([]string{"se-4b"})
+		return hold.Failures > 0 && strings.Contains(hold.Cause, "503") && hold.Active(time.Now().Add(10*time.Minute))
+	})
+}
+
 // A reload that fails leaves no trace for the next one to follow.
 func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	w := newWorld(t)
@@ -189,17 +199,13 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 		t.Fatal("Expected the reload to fail")
 	}
 	w.google.Break("batchGet", 1000, protocoltest.Fault{Status: 503}) // the engine that goes on backs off
-	w.eventually("the failure", func() bool {
-		requests := w.google.Requests("batchGet")
-		return requests[len(requests)-1].Status == 503
-	})
-	time.Sleep(100 * time.Millisecond) // for it to be noted
+	w.backedOff()
 	n := len(w.google.Requests("batchGet"))
 	w.google.ClientStarted()
 	if err := w.reload(w.corefile("lists se-4b", "cache 78")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	w.backedOff()
 	if again := len(w.google.Requests("batchGet")); again != n {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
 	}
@@ -220,18 +226,14 @@ func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
 	if err := w.reload(w.corefile("lists se-4b")); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the failure", func() bool {
-		requests := w.google.Requests("batchGet")
-		return requests[len(requests)-1].Status == 503
-	})
-	time.Sleep(100 * time.Millisecond) // for it to be noted
+	w.backedOff()
 	n := len(w.google.Requests("batchGet"))
 	w.db = one
 	w.google.ClientStarted()
 	if err := w.reload(w.corefile("lists se-4b")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1500 * time.Millisecond)
+	w.backedOff()
 	if again := len(w.google.Requests("batchGet")); again != n {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
 	}
