@@ -34,7 +34,9 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 		other.start(other.loadCorefile(":0"))
 		other.updated(1)
 		other.stop()
-		w.start(w.loadCorefile(":0"))
+		// A port that is free for UDP and TCP: with port 0 each has its own, and the
+		// reloads would need that of UDP for TCP.
+		w.start(w.loadCorefile(strings.TrimPrefix(freeAddress(t), "127.0.0.1")))
 		w.updated(1)
 
 		address := w.address("udp")
