@@ -87,13 +87,13 @@ func (h *held) abandon() {
 	h.lost()
 }
 
-// lost logs and counts, as the server does, a panic of a next plugin that nobody
-// waits for.
+// lost logs and counts, as the server does, a panic of a next plugin that is
+// abandoned.
 func (h *held) lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.abandoned && h.panicked != nil {
-		log.Errorf("Recovered from a panic of the next plugin, which was resolving %q: %v", h.query.msg.Question[0].Name, h.panicked)
+		log.Errorf("Recovered from a panic of the next plugin, which was resolving %q: %v", h.query.question.Name, h.panicked)
 		vars.Panic.Inc()
 		h.panicked = nil
 	}
@@ -122,8 +122,14 @@ func (h *held) WriteMsg(m *dns.Msg) error { return h.keep(answer{msg: m.Copy()})
 // Write implements dns.ResponseWriter.
 func (h *held) Write(b []byte) (int, error) { return len(b), h.keep(rawAnswer(slices.Clone(b))) }
 
-// keep keeps an answer, whose targets are checked at once.
+// keep keeps an answer, whose targets are checked at once, unless it comes too late.
 func (h *held) keep(a answer) error {
+	h.mu.Lock()
+	abandoned := h.abandoned
+	h.mu.Unlock()
+	if abandoned {
+		return nil
+	}
 	if targets := h.query.targetsIn(a); len(targets) > 0 {
 		a.targets = h.query.checkTargets(targets)
 	}

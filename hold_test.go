@@ -289,14 +289,38 @@ func TestShutdownDoesNotWaitForAPluginThatHangs(t *testing.T) {
 	})
 }
 
+func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
+	lines := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			time.Sleep(3 * time.Second)
+			return dns.RcodeSuccess, w.WriteMsg(aliasOf(r, "test-host.example."))
+		})
+		s.confirmTimeout, s.unsureFails, s.inspect, s.logBlocked = time.Millisecond, true, true, true
+		s.tests = lookup.NewNames([]lookup.Host{lookup.FromQname("test-host.example.")})
+		w := new(recorder)
+		s.ServeDNS(t.Context(), w, aboutEvil.Copy())
+		s.detached.end()
+		if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeServerFailure {
+			t.Errorf("Expected SERVFAIL, got %v", w.msgs)
+		}
+	})
+	if got := lines.about("Blocked evil.example.com."); len(got) != 0 {
+		t.Errorf("Expected no line about a name that was not blocked, got %q", got)
+	}
+}
+
+// aliasOf is an answer to r that makes its name an alias.
+func aliasOf(r *dns.Msg, target string) *dns.Msg {
+	m := new(dns.Msg).SetReply(r)
+	m.Answer = []dns.RR{test.CNAME(r.Question[0].Name + " 300 IN CNAME " + target)}
+	return m
+}
+
 // Answers written raw are treated as others are.
 func TestRawAnswers(t *testing.T) {
 	const tested = "test-host.example."
-	alias := func(r *dns.Msg) *dns.Msg {
-		m := new(dns.Msg).SetReply(r)
-		m.Answer = []dns.RR{test.CNAME(r.Question[0].Name + " 300 IN CNAME " + tested)}
-		return m
-	}
+	alias := func(r *dns.Msg) *dns.Msg { return aliasOf(r, tested) }
 	for _, tc := range []struct {
 		name    string
 		qname   string
