@@ -38,8 +38,8 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	config
-	engine   atomic.Pointer[engine]          // from OnStartup to OnShutdown; nil: Safe Browsing is off
-	files    atomic.Pointer[[]*ownlist.File] // the operator's lists, from OnStartup to OnShutdown
+	engine   atomic.Pointer[engine]          // set by OnStartup and stopped by OnShutdown; nil: Safe Browsing is off
+	files    atomic.Pointer[[]*ownlist.File] // the operator's lists, set by OnStartup
 	metrics  blockMetrics
 	names    nameLog
 	detached detached // next plugins and confirmations that outlive their query; ended with the server block
