@@ -1,10 +1,12 @@
 package safebrowsing
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
-// detached runs what a query does not wait for, or waits for by itself, and knows
-// when all of it has ended. The zero value is ready to use; it is safe for
-// concurrent use.
+// detached runs what may outlive its query, and knows when all of it has ended. The
+// zero value is ready to use; it is safe for concurrent use.
 type detached struct {
 	mu    sync.Mutex
 	ended bool
@@ -25,10 +27,22 @@ func (d *detached) run(f func()) {
 	}
 }
 
-// end waits for all that run has begun.
+// shutdownGrace is how long a server block waits for next plugins that outlive their
+// queries. CoreDNS waits as long for the queries themselves.
+const shutdownGrace = 5 * time.Second
+
+// end waits for all that run has begun, at most for shutdownGrace.
 func (d *detached) end() {
 	d.mu.Lock()
 	d.ended = true
 	d.mu.Unlock()
-	d.wg.Wait()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.wg.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(shutdownGrace):
+	}
 }

@@ -77,6 +77,9 @@ var faultyV4 = []faulty{
 // good list stays in service, the log says which list and why, and names are
 // answered all the while.
 func TestNoFaultOfTheServerTakesProtectionOrDNSAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
 	lines := captureLog(t)
 	t.Run("v5", func(t *testing.T) {
 		n := 0

@@ -1,99 +1,167 @@
 package safebrowsing
 
 import (
+	"context"
+	"net"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/metrics/vars"
+
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// held is the writer of a query whose confirmation is under way. The next
-// plugin's answer is held back until the decision is in; if that is to block,
-// the blocking answer has gone out by then and the other one is dropped.
+// held runs the next plugin while the confirmation is under way, and is its writer:
+// what the next plugin writes is kept until the decision is in.
 //
-// Only the goroutine of settle writes before settled is closed, and only the
-// query's own one afterwards. In monitor mode nothing is held.
+// The next plugin runs in a goroutine of its own and gets a message, a context and
+// metadata of its own. So only the goroutine that serves the query uses the writers
+// and the metadata of the plugins above ours, and a query that is blocked can end
+// before the next plugin does.
 type held struct {
-	dns.ResponseWriter
-	query    *query
-	settled  chan struct{}
-	decision lookup.Decision // read after settled is closed
-	replaced bool            // settle has answered the query; read after settled is closed
+	query         *query
+	remote, local net.Addr // copies: the server may reuse its writer when the query has ended
+	tsigStatus    error
+	ctx           context.Context // of the next plugin; ends when that returns
+	outlive       func() bool     // lets ctx outlive that of the query
+
+	mu        sync.Mutex
+	calls     []func(dns.ResponseWriter, lookup.Decision) // calls to the writer, in order
+	panicked  any                                         // what the next plugin panicked with
+	abandoned bool                                        // the query is answered without the next plugin
+
+	done  chan struct{} // closed when the next plugin has returned
+	rcode int           // read after done is closed
+	err   error         // read after done is closed
 }
 
-// settle ends the wait. A host that is blocked is answered at once, whether its
-// own servers answer or not. A writer that panics has the name pass: here, unlike
-// in the query's own goroutine, the server would not catch it.
-func (h *held) settle(d lookup.Decision) {
-	defer close(h.settled)
-	defer func() {
-		if r := recover(); r != nil {
-			log.Errorf("Answering %q: panic: %v", h.query.msg.Question[0].Name, r)
-		}
-	}()
-	h.decision = d
-	h.query.decided(d)
-	if m := h.query.replacement(h.ResponseWriter, d); m != nil {
-		h.replaced = true
-		h.ResponseWriter.WriteMsg(m)
+// longest is how long a next plugin may run whose query has no deadline.
+const longest = time.Minute
+
+// hold starts the next plugin.
+func (q *query) hold(w dns.ResponseWriter) *held {
+	h := &held{query: q, remote: w.RemoteAddr(), local: w.LocalAddr(), tsigStatus: w.TsigStatus(), done: make(chan struct{})}
+	deadline, ok := q.ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(longest)
+	}
+	// The context ends with that of the query, unless the next plugin is abandoned: cache
+	// would keep the failure of a lookup that was cancelled, for queries to come.
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ownMetadata(q.ctx)), deadline)
+	h.ctx, h.outlive = ctx, context.AfterFunc(q.ctx, cancel)
+	r := q.msg.Copy() // forward, for one, changes the ID of a query while it is under way
+	q.plugin.detached.run(func() {
+		defer close(h.done)
+		defer cancel()
+		defer h.recover()
+		h.rcode, h.err = plugin.NextOrFailure(q.plugin.Name(), q.plugin.Next, ctx, h, r)
+	})
+	return h
+}
+
+// recover keeps a panic for the goroutine that serves the query, where the server
+// treats it as that of any plugin. Here it would end the process.
+func (h *held) recover() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	log.Debugf("The next plugin panicked: %v\n%s", p, debug.Stack())
+	h.mu.Lock()
+	h.panicked = p
+	h.mu.Unlock()
+	h.lost()
+}
+
+// abandon is called when the query is answered without the next plugin.
+func (h *held) abandon() {
+	h.outlive()
+	h.mu.Lock()
+	h.abandoned = true
+	h.mu.Unlock()
+	h.lost()
+}
+
+// lost logs and counts, as the server does, a panic of a next plugin that is
+// abandoned.
+func (h *held) lost() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.abandoned && h.panicked != nil {
+		log.Errorf("Recovered from a panic of the next plugin, which was resolving %q: %v", h.query.question.Name, h.panicked)
+		vars.Panic.Inc()
+		h.panicked = nil
 	}
 }
 
-// replacement returns what to answer in place of the next plugin's answer, or
-// nil.
-func (q *query) replacement(w dns.ResponseWriter, d lookup.Decision) *dns.Msg {
-	switch {
-	case q.plugin.monitor:
-		return nil
-	case d.Verdict == lookup.Unsafe:
-		return q.plugin.blocked(q.ctx, w, q.msg, d)
-	case d.Verdict == lookup.Unsure && d.List != "" && q.plugin.unsureFails: // suspected, not just unknown
-		return unconfirmed(q.ctx, w, q.msg, d)
+// deliver waits for the next plugin and passes on what it did. d is the decision
+// about the name.
+func (h *held) deliver(w dns.ResponseWriter, d lookup.Decision) (int, error) {
+	<-h.done
+	h.mu.Lock()
+	calls, panicked := h.calls, h.panicked
+	h.mu.Unlock()
+	if panicked != nil {
+		panic(panicked)
 	}
-	return nil
+	addMetadata(h.query.ctx, h.ctx)
+	for _, call := range calls {
+		call(w, d)
+	}
+	return h.rcode, h.err
 }
 
 // WriteMsg implements dns.ResponseWriter.
-func (h *held) WriteMsg(m *dns.Msg) error {
-	if h.query.plugin.monitor {
-		return h.ResponseWriter.WriteMsg(m)
-	}
-	<-h.settled
-	if h.replaced {
-		return nil
-	}
-	if h.decision.Verdict == lookup.Unsure {
-		m = shortened(m, maxUnsureTTL)
-	}
-	return h.ResponseWriter.WriteMsg(m)
-}
+func (h *held) WriteMsg(m *dns.Msg) error { return h.keep(answer{msg: m.Copy()}) }
 
 // Write implements dns.ResponseWriter.
-func (h *held) Write(b []byte) (int, error) {
-	if h.query.plugin.monitor {
-		return h.ResponseWriter.Write(b)
+func (h *held) Write(b []byte) (int, error) { return len(b), h.keep(rawAnswer(slices.Clone(b))) }
+
+// keep keeps an answer, whose targets are checked at once, unless it comes too late.
+func (h *held) keep(a answer) error {
+	h.mu.Lock()
+	abandoned := h.abandoned
+	h.mu.Unlock()
+	if abandoned {
+		return nil
 	}
-	<-h.settled
-	if h.replaced {
-		return len(b), nil
+	if targets := h.query.targetsIn(a); len(targets) > 0 {
+		a.targets = h.query.checkTargets(targets)
 	}
-	return h.ResponseWriter.Write(b)
+	h.later(func(w dns.ResponseWriter, d lookup.Decision) { h.query.write(w, a, d) })
+	return nil
 }
 
-// maxUnsureTTL is the longest that an unconfirmed answer is kept by a client,
-// in seconds: soon afterwards the confirmation is in.
-const maxUnsureTTL = 5
-
-// shortened returns a copy of m whose TTLs are at most ttl. Signatures stay
-// valid: they cover the original TTL that is in the RRSIG (RFC 4034 section
-// 3.1.4).
-func shortened(m *dns.Msg, ttl uint32) *dns.Msg {
-	m = m.Copy()
-	for _, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
-		for _, rr := range section {
-			if h := rr.Header(); h.Rrtype != dns.TypeOPT {
-				h.Ttl = min(h.Ttl, ttl)
-			}
-		}
-	}
-	return m
+func (h *held) later(call func(dns.ResponseWriter, lookup.Decision)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, call)
 }
+
+// Close implements dns.ResponseWriter.
+func (h *held) Close() error {
+	h.later(func(w dns.ResponseWriter, _ lookup.Decision) { w.Close() })
+	return nil
+}
+
+// Hijack implements dns.ResponseWriter.
+func (h *held) Hijack() { h.later(func(w dns.ResponseWriter, _ lookup.Decision) { w.Hijack() }) }
+
+// TsigTimersOnly implements dns.ResponseWriter.
+func (h *held) TsigTimersOnly(on bool) {
+	h.later(func(w dns.ResponseWriter, _ lookup.Decision) { w.TsigTimersOnly(on) })
+}
+
+// TsigStatus implements dns.ResponseWriter.
+func (h *held) TsigStatus() error { return h.tsigStatus }
+
+// LocalAddr implements dns.ResponseWriter.
+func (h *held) LocalAddr() net.Addr { return h.local }
+
+// RemoteAddr implements dns.ResponseWriter.
+func (h *held) RemoteAddr() net.Addr { return h.remote }

@@ -29,14 +29,19 @@ func (q *query) inspected(w dns.ResponseWriter) dns.ResponseWriter {
 }
 
 // WriteMsg implements dns.ResponseWriter.
-func (i *inspector) WriteMsg(m *dns.Msg) error {
+func (i *inspector) WriteMsg(m *dns.Msg) error { return i.write(answer{msg: m}) }
+
+// Write implements dns.ResponseWriter.
+func (i *inspector) Write(b []byte) (int, error) { return len(b), i.write(rawAnswer(b)) }
+
+func (i *inspector) write(a answer) error {
 	q := i.query
-	targets := targetsOf(m)
+	targets := q.targetsIn(a)
 	if len(targets) == 0 {
-		return i.ResponseWriter.WriteMsg(m)
+		return a.writeTo(i.ResponseWriter)
 	}
 	if q.plugin.monitor { // nothing will be held back: the client comes first
-		err := i.ResponseWriter.WriteMsg(m)
+		err := a.writeTo(i.ResponseWriter)
 		if q.detachable() {
 			q.plugin.detached.run(func() { q.checkTargets(targets) })
 		} else {
@@ -44,15 +49,16 @@ func (i *inspector) WriteMsg(m *dns.Msg) error {
 		}
 		return err
 	}
-	d := q.checkTargets(targets)
-	if replacement := q.replacement(i.ResponseWriter, d); replacement != nil {
-		m = replacement
-	} else if d.Verdict == lookup.Unsafe { // an own list has it dropped
+	a.targets = q.checkTargets(targets)
+	return q.write(i.ResponseWriter, a, lookup.Decision{})
+}
+
+// targetsIn returns the targets in an answer if they are to be checked.
+func (q *query) targetsIn(a answer) []string {
+	if !q.plugin.inspect || a.msg == nil {
 		return nil
-	} else if d.Verdict == lookup.Unsure {
-		m = shortened(m, maxUnsureTTL)
 	}
-	return i.ResponseWriter.WriteMsg(m)
+	return targetsOf(a.msg)
 }
 
 // targetsOf returns the targets of aliases in an answer, each once, at most

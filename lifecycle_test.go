@@ -3,17 +3,16 @@ package safebrowsing
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	_ "github.com/coredns/coredns/plugin/health"
-	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // Without a cache behind, the next plugin is forward itself, which changes the ID
@@ -106,43 +105,81 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 }
 
 // While health keeps a server that ends in service, for its load balancer to find
-// out, it protects as before.
+// out, it protects as before: also after a reload that failed.
 func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	w.start(strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 1s\n\t}", 1))
-	w.updated(1)
-	done := make(chan struct{})
-	go func() { defer close(done); w.stop() }()
-	time.Sleep(300 * time.Millisecond)
-	m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
-	answer, err := dns.Exchange(m, w.address("udp"))
-	if err != nil || answer.Rcode != dns.RcodeNameError {
-		t.Errorf("Expected to be blocked while the server is in lameduck, got %v\n%v", err, answer)
-	}
-	<-done
-}
-
-func TestPanicOfAWriterDoesNotEndTheServer(t *testing.T) {
-	lines := captureLog(t)
-	b := &held{
-		ResponseWriter: new(panics),
-		query:          &query{plugin: &SafeBrowsing{}, ctx: t.Context(), msg: new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)},
-		settled:        make(chan struct{}),
-	}
-	b.settle(unsafeDecision)
-	<-b.settled
-	if len(lines.about("panic")) != 1 {
-		t.Error("Expected a line about the panic")
+	for name, failedReload := range map[string]bool{"": false, "after a failed reload": true} {
+		t.Run(name, func(t *testing.T) {
+			lines := captureLog(t)
+			w := newWorld(t)
+			w.threaten("evil.example.com/")
+			corefile := strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 2s\n\t}", 1)
+			w.start(corefile)
+			w.updated(1)
+			if failedReload && w.reload(strings.Replace(corefile, "forward", "no-such-plugin", 1)) == nil {
+				t.Fatal("Expected the reload to fail")
+			}
+			address, done := w.address("udp"), make(chan struct{})
+			go func() { defer close(done); w.stop() }()
+			w.eventually("the lameduck", func() bool { return len(lines.about("lameduck")) > 0 })
+			m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
+			answer, err := dns.Exchange(m, address)
+			if err != nil || answer.Rcode != dns.RcodeNameError {
+				t.Errorf("Expected to be blocked while the server is in lameduck, got %v\n%v", err, answer)
+			}
+			<-done
+		})
 	}
 }
 
-// panics is a writer that does.
-type panics struct{ test.ResponseWriter }
+// A resolver is not ready before the first contact has ended, and ready then, though
+// it failed.
+func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
+	for name, status := range map[string]int{"with lists": 0, "with a failure": 503} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.google.Break("batchGet", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
+			address := freeAddress(t)
+			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
+			ready := func() int {
+				response, err := http.Get("http://" + address + "/ready")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				return response.StatusCode
+			}
+			w.eventually("the request", func() bool { return len(w.fetches()) > 0 })
+			if got := ready(); got != http.StatusServiceUnavailable {
+				t.Errorf("Expected not to be ready while the first contact lasts, got %d", got)
+			}
+			w.eventually("readiness", func() bool { return ready() == http.StatusOK })
+			if r := w.fetches(); len(r) != 1 || r[0].Answered.IsZero() {
+				t.Errorf("Expected readiness after the first answer, got %+v", r)
+			}
+		})
+	}
+}
 
-func (*panics) WriteMsg(*dns.Msg) error { panic("no") }
+// freeAddress returns an address that was free a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
 
-var unsafeDecision = lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.Malware}
+// backedOff waits until the engine knows of a request for lists that has failed, and that
+// none may follow for many minutes. A request that is still under way does not count.
+func (w *world) backedOff() {
+	w.t.Helper()
+	w.eventually("the back-off", func() bool {
+		hold := w.engine().schedule.FetchHold([]string{"se-4b"})
+		return hold.Failures > 0 && strings.Contains(hold.Cause, "503") && hold.Active(time.Now().Add(10*time.Minute))
+	})
+}
 
 // A reload that fails leaves no trace for the next one to follow.
 func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
@@ -162,17 +199,13 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 		t.Fatal("Expected the reload to fail")
 	}
 	w.google.Break("batchGet", 1000, protocoltest.Fault{Status: 503}) // the engine that goes on backs off
-	w.eventually("the failure", func() bool {
-		requests := w.google.Requests("batchGet")
-		return requests[len(requests)-1].Status == 503
-	})
-	time.Sleep(100 * time.Millisecond) // for it to be noted
+	w.backedOff()
 	n := len(w.google.Requests("batchGet"))
 	w.google.ClientStarted()
 	if err := w.reload(w.corefile("lists se-4b", "cache 78")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	w.backedOff()
 	if again := len(w.google.Requests("batchGet")); again != n {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
 	}
@@ -193,18 +226,14 @@ func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
 	if err := w.reload(w.corefile("lists se-4b")); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the failure", func() bool {
-		requests := w.google.Requests("batchGet")
-		return requests[len(requests)-1].Status == 503
-	})
-	time.Sleep(100 * time.Millisecond) // for it to be noted
+	w.backedOff()
 	n := len(w.google.Requests("batchGet"))
 	w.db = one
 	w.google.ClientStarted()
 	if err := w.reload(w.corefile("lists se-4b")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1500 * time.Millisecond)
+	w.backedOff()
 	if again := len(w.google.Requests("batchGet")); again != n {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
 	}

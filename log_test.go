@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	caddy.Quiet = true
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
-		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "acl",
+		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "acl",
 		pluginName, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
 	}
 	engines.edge.firstContact = func() time.Duration { return 0 } // real seconds are precious

@@ -65,16 +65,25 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 	if err != nil {
 		t.Fatal(err)
 	}
+	asks, stop := asksOf(t, instance)
+	t.Cleanup(stop)
+	return asks
+}
+
+// asksOf returns how to ask an instance over UDP, TCP, TLS and HTTPS, and what stops
+// it.
+func asksOf(t *testing.T, instance *caddy.Instance) (all map[string]func(*dns.Msg) (*dns.Msg, error), stop func()) {
+	t.Helper()
 	trust := &tls.Config{InsecureSkipVerify: true} // the certificate is our own
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}}
-	t.Cleanup(func() {
+	stop = func() {
 		client.CloseIdleConnections() // else the server waits for them
 		caddyMu.Lock()
 		defer caddyMu.Unlock()
 		instance.ShutdownCallbacks()
 		instance.Stop()
-	})
-	all := map[string]func(*dns.Msg) (*dns.Msg, error){}
+	}
+	all = map[string]func(*dns.Msg) (*dns.Msg, error){}
 	exchange := func(c *dns.Client, address string) func(*dns.Msg) (*dns.Msg, error) {
 		return func(m *dns.Msg) (*dns.Msg, error) {
 			answer, _, err := c.Exchange(m, address)
@@ -100,7 +109,7 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 	if len(all) != 4 {
 		t.Fatalf("Expected four transports, got %d", len(all))
 	}
-	return all
+	return all, stop
 }
 
 // speaksHTTP reports whether a TLS server offers HTTP/2.

@@ -16,8 +16,7 @@ type outcome struct {
 }
 
 // announce publishes what will be decided, if the metadata plugin is in use. It
-// is done before the decision, since afterwards another goroutine may be at the
-// same map.
+// is done before the decision: plugins that run meanwhile may read it too.
 func announce(ctx context.Context) *outcome {
 	if metadata.ValueFuncs(ctx) == nil {
 		return nil
@@ -52,5 +51,23 @@ func (o *outcome) set(d lookup.Decision) {
 		if old != nil && !kept.Graver(*old) || o.decision.CompareAndSwap(old, &kept) {
 			return
 		}
+	}
+}
+
+// ownMetadata returns a context with a copy of the metadata in ctx, which is a map
+// without a lock. A plugin that runs in another goroutine needs its own.
+func ownMetadata(ctx context.Context) context.Context {
+	if metadata.ValueFuncs(ctx) == nil {
+		return ctx
+	}
+	own := metadata.ContextWithMetadata(ctx)
+	addMetadata(own, ctx)
+	return own
+}
+
+// addMetadata adds the metadata in from to that in ctx.
+func addMetadata(ctx, from context.Context) {
+	for label, value := range metadata.ValueFuncs(from) {
+		metadata.SetValueFunc(ctx, label, value)
 	}
 }

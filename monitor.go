@@ -4,18 +4,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// monitorLog logs what would have been blocked, some ten lines a second at most.
-// The zero value is ready to use; it is safe for concurrent use.
-type monitorLog struct {
+// nameLog logs names that are blocked, or would be in monitor mode: ten lines a
+// second after a burst of twenty, and how many names it left out. The zero value is
+// ready to use; it is safe for concurrent use.
+type nameLog struct {
 	mu    sync.Mutex
 	level lookup.Level
-	left  int // lines left out since the last one
+	left  int // names left out since the last line
 }
 
-func (l *monitorLog) log(qname string, d lookup.Decision, now time.Time) {
+// log logs that the query of a client is blocked, or in monitor mode would be.
+func (l *nameLog) log(monitor bool, client string, q dns.Question, d lookup.Decision, now time.Time) {
 	l.mu.Lock()
 	level, admitted := lookup.LeakyBucket{Rate: 10, Capacity: 20}.Admit(l.level, now)
 	l.level = level
@@ -27,8 +31,33 @@ func (l *monitorLog) log(qname string, d lookup.Decision, now time.Time) {
 	if !admitted {
 		return
 	}
-	if left > 0 {
-		log.Infof("Monitor: %d more names would have been blocked", left)
+	logLeft(monitor, left)
+	format := "Blocked %s %s for %s: %s, expression %s, list %s, decided by %s"
+	if monitor {
+		format = "Monitor: %s %s for %s would be blocked: %s, expression %s, list %s, decided by %s"
 	}
-	log.Infof("Monitor: %s would be blocked: %s, expression %s, list %s, decided by %s", qname, what(d), d.Expression, d.List, d.By)
+	log.Infof(format, q.Name, dns.Type(q.Qtype), client, what(d), d.Expression, d.List, d.By)
+}
+
+// end logs how many names were left out since the last line.
+func (l *nameLog) end(monitor bool) {
+	l.mu.Lock()
+	left := l.left
+	l.left = 0
+	l.mu.Unlock()
+	logLeft(monitor, left)
+}
+
+func logLeft(monitor bool, left int) {
+	names := "names"
+	if left == 1 {
+		names = "name"
+	}
+	switch {
+	case left == 0:
+	case monitor:
+		log.Infof("Monitor: %d more %s would have been blocked; the log takes ten lines a second", left, names)
+	default:
+		log.Infof("Blocked %d more %s; the log takes ten lines a second", left, names)
+	}
 }

@@ -28,6 +28,7 @@ type config struct {
 	unsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
 	limiter        lookup.Limiter // of confirmations; nil: off
 	inspect        bool           // check the targets in answers too
+	logBlocked     bool           // log each name that is blocked
 	monitor        bool           // decide, but never block
 	explain        bool           // answer why
 	tests          lookup.Names   // always treated as confirmed, with all names below
@@ -91,6 +92,7 @@ var properties = map[string]struct {
 	"unsure":          {1, 1, false, "pass|servfail", (*parser).unsure},
 	"limit":           {1, 3, false, "leaky_bucket [RATE [BURST]] | ema [THRESHOLD] | off", (*parser).limit},
 	"inspect":         {1, 1, false, "cname", (*parser).inspectWhat},
+	"log":             {0, 0, false, "", func(p *parser, _ []string) error { p.logBlocked = true; return nil }},
 	"monitor":         {0, 0, false, "", func(p *parser, _ []string) error { p.monitor = true; return nil }},
 	"test":            {1, -1, true, "HOST...", (*parser).testHosts},
 	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.explain = true; return nil }},

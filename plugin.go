@@ -38,11 +38,11 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	config
-	engine    atomic.Pointer[engine]          // from OnStartup to OnShutdown; nil: Safe Browsing is off
-	files     atomic.Pointer[[]*ownlist.File] // the operator's lists, from OnStartup to OnShutdown
-	metrics   blockMetrics
-	monitored monitorLog
-	detached  detached // confirmations; ended with the server block
+	engine   atomic.Pointer[engine]          // set by OnStartup and stopped by OnShutdown; nil: Safe Browsing is off
+	files    atomic.Pointer[[]*ownlist.File] // the operator's lists, set by OnStartup
+	metrics  blockMetrics
+	names    nameLog
+	detached detached // next plugins and confirmations that outlive their query; ended with the server block
 }
 
 // Name implements the plugin.Handler interface.
@@ -80,17 +80,21 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	decision, candidates := s.check(lookup.FromQname(r.Question[0].Name))
 	inspect := s.inspect && decision.Verdict != lookup.Unsafe && decision.By != lookup.ByAllow
 	if candidates == nil && !inspect { // the common way
-		s.decided(ctx, r, outcome, decision, true)
-		if decision.Verdict == lookup.Unsafe && !s.monitor {
-			if m := s.blocked(ctx, w, r, decision); m != nil {
-				w.WriteMsg(m)
-			}
-			return nil, true
+		s.decided(ctx, outcome, decision, true)
+		if decision.Verdict != lookup.Unsafe {
+			return nil, false
 		}
-		return nil, false
+		s.logged(state.IP(), r.Question[0], decision)
+		if s.monitor {
+			return nil, false
+		}
+		if m := s.blocked(ctx, w, r, decision); m != nil {
+			w.WriteMsg(m)
+		}
+		return nil, true
 	}
 	q = &query{
-		plugin: s, ctx: ctx, msg: r, outcome: outcome, candidates: candidates,
+		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: state.IP(), outcome: outcome, candidates: candidates,
 		admit: s.admit(w), deadline: time.Now().Add(s.confirmTimeout),
 	}
 	if candidates == nil {
@@ -107,13 +111,17 @@ func (s *SafeBrowsing) follow(q *query, w dns.ResponseWriter) (int, error) {
 	return plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(w), q.msg.Copy())
 }
 
-// decided tells metrics, metadata and, in monitor mode, the log. A query that is
-// blocked is counted as such when first is set.
-func (s *SafeBrowsing) decided(ctx context.Context, r *dns.Msg, o *outcome, d lookup.Decision, first bool) {
+// decided tells metrics and metadata. A query that is blocked is counted as such
+// when first is set.
+func (s *SafeBrowsing) decided(ctx context.Context, o *outcome, d lookup.Decision, first bool) {
 	o.set(d)
 	s.metrics.count(ctx, d, first && !s.monitor)
-	if d.Verdict == lookup.Unsafe && first && s.monitor {
-		s.monitored.log(r.Question[0].Name, d, time.Now())
+}
+
+// logged tells the log of a query that is blocked, or in monitor mode would be.
+func (s *SafeBrowsing) logged(client string, q dns.Question, d lookup.Decision) {
+	if s.monitor || s.logBlocked {
+		s.names.log(s.monitor, client, q, d, time.Now())
 	}
 }
 
@@ -122,6 +130,8 @@ type query struct {
 	plugin     *SafeBrowsing
 	ctx        context.Context
 	msg        *dns.Msg
+	question   dns.Question       // of msg, which is not ours any more when the query has ended
+	client     string             // address
 	outcome    *outcome           // nil: nobody reads metadata
 	candidates *lookup.Candidates // to be confirmed; nil: none, the answer is to be inspected
 	admit      func() bool        // whether its client may cause a search; nil: all may
@@ -132,7 +142,10 @@ type query struct {
 // decided is told of each decision about the query or a target in its answer.
 func (q *query) decided(d lookup.Decision) {
 	first := d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true)
-	q.plugin.decided(q.ctx, q.msg, q.outcome, d, first)
+	q.plugin.decided(q.ctx, q.outcome, d, first)
+	if first {
+		q.plugin.logged(q.client, q.question, d)
+	}
 }
 
 // checked reports whether queries of a type are part of browsing. To block
@@ -192,33 +205,43 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 
 // confirm asks the server about candidates while the next plugin resolves the
 // name. It takes no longer than the longer of the two, and the confirmation no
-// longer than confirmTimeout from when the query came.
+// longer than confirmTimeout from when the query came. A host that is blocked is
+// answered at once, whether its own servers answer or not.
 func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter) (int, error) {
 	confirmation := s.engine.Load().checker.Confirm(q.candidates, q.admit)
-	h := &held{ResponseWriter: w, query: q, settled: make(chan struct{})}
-	// The goroutine ends by the deadline at the latest. It does not end with the
-	// client's context: the next query wants the answer.
-	s.detached.run(func() {
-		ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
-		defer cancel()
-		h.settle(confirmation.Wait(ctx))
-	})
-	if !q.detachable() {
-		// Nobody may write, or read the metadata of the query, once this function
-		// is left, also when a plugin panics.
-		defer func() { <-h.settled }()
+	if s.monitor {
+		return q.watch(w, confirmation)
 	}
-	// The next plugin gets a copy: forward, for one, changes the ID of the query
-	// while it is under way, and settle may answer that query at the same time.
-	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(h), q.msg.Copy())
-	if q.detachable() {
-		return rcode, err
-	}
-	<-h.settled
-	if h.replaced {
+	next := q.hold(w)
+	d := q.wait(confirmation)
+	q.decided(d)
+	if q.replace(w, d) {
+		next.abandon()
 		return dns.RcodeSuccess, nil
 	}
+	return next.deliver(w, d)
+}
+
+// watch confirms in monitor mode, where nothing is held back.
+func (q *query) watch(w dns.ResponseWriter, confirmation *lookup.Confirmation) (int, error) {
+	s := q.plugin
+	done := make(chan struct{})
+	s.detached.run(func() {
+		defer close(done)
+		q.decided(q.wait(confirmation))
+	})
+	rcode, err := plugin.NextOrFailure(s.Name(), s.Next, q.ctx, q.inspected(w), q.msg.Copy())
+	if !q.detachable() {
+		<-done
+	}
 	return rcode, err
+}
+
+// wait returns the decision, at the query's deadline at the latest.
+func (q *query) wait(confirmation *lookup.Confirmation) lookup.Decision {
+	ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
+	defer cancel()
+	return confirmation.Wait(ctx)
 }
 
 // detachable reports whether the query is over for its client before decisions

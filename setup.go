@@ -40,6 +40,7 @@ func setup(c *caddy.Controller) error {
 	})
 	release := func() error {
 		engines.release(s)
+		s.names.end(s.monitor)
 		return nil
 	}
 	// At the end of the process queries are served on after OnShutdown, for as

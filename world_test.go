@@ -147,6 +147,28 @@ func (w *world) start(corefile string) {
 	}
 	w.instance = instance
 	w.t.Cleanup(w.stop)
+	w.serving()
+}
+
+// serving waits until every server answers over UDP and TCP. CoreDNS does not
+// stop a server that has not begun to serve: its socket would stay open, and the
+// plugins of an instance that has ended would answer some of the queries.
+func (w *world) serving() {
+	w.t.Helper()
+	m := new(dns.Msg).SetQuestion("started.why.safebrowsing.", dns.TypeTXT)
+	m.Question[0].Qclass = dns.ClassCHAOS // answered by the server or this plugin, not upstream
+	for _, s := range w.instance.Servers() {
+		if s.LocalAddr() == nil {
+			continue // not plain DNS
+		}
+		for network, address := range map[string]string{"udp": s.LocalAddr().String(), "tcp": s.Addr().String()} {
+			c := &dns.Client{Net: network, Timeout: time.Second}
+			w.eventually("the first answer over "+network, func() bool {
+				_, _, err := c.Exchange(m, address)
+				return err == nil
+			})
+		}
+	}
 }
 
 func input(corefile string) caddy.Input {
@@ -180,6 +202,7 @@ func (w *world) reload(corefile string) error {
 	instance, err := w.instance.Restart(input(corefile))
 	if err == nil {
 		w.instance = instance
+		w.serving()
 	}
 	return err
 }

@@ -189,6 +189,15 @@ func ParseHost(text string) (h Host, ok bool) {
 // to four bytes, and punycode takes quadratic time.
 const maxInternational = 4 * maxHost
 
+// browsers turns international names into ASCII as browsers do (URL Standard,
+// section 3.3, "domain to ASCII", not strict): underscores, and hyphens anywhere, are
+// allowed, and a label may be of any length.
+var browsers = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false))
+
+// isForbidden reports whether a byte cannot be in a host of a URL, apart from those that
+// end or divide one (URL Standard, section 3.1, "forbidden domain code point").
+func isForbidden(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("#%<>^|", r) }
+
 // canonicalHost is for a host whose escapes are undone. None of the bytes in
 // forbidden may be part of it.
 func canonicalHost(raw, forbidden string) (h Host, ok bool) {
@@ -197,7 +206,7 @@ func canonicalHost(raw, forbidden string) (h Host, ok bool) {
 	}
 	raw = collapseDots(raw)
 	if !isASCII(raw) && len(raw) <= maxInternational && utf8.ValidString(raw) {
-		if ascii, err := idna.Lookup.ToASCII(raw); err == nil {
+		if ascii, err := browsers.ToASCII(raw); err == nil && !strings.ContainsFunc(ascii, isForbidden) {
 			raw = collapseDots(ascii) // again: other scripts have dots of their own
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"testing"
 	"testing/iotest"
@@ -191,7 +192,7 @@ func TestApplyRejects(t *testing.T) {
 		{"an addition that is held, another removed", three, with(change{partial: true, removals: []uint32{0}, add: []byte{20}, result: []byte{20, 30}}, nothing), ErrMalformed},
 		{"one entry too many in full", nil, with(change{add: []byte{1, 2, 3, 4, 5}, result: []byte{1, 2, 3, 4, 5}}, nothing), ErrMalformed},
 		{"one entry too many in part", three, with(change{partial: true, add: []byte{1, 2}, result: []byte{1, 2, 10, 20, 30}}, nothing), ErrMalformed},
-		{"a count beyond all memory", three, with(change{add: three, result: three}, func(u *Update) { u.Additions[0].Count = 1 << 40 }), ErrMalformed},
+		{"a count beyond all memory", three, with(change{add: three, result: three}, func(u *Update) { u.Additions[0].Count = math.MaxInt32 }), ErrMalformed},
 		{"fewer additions than counted", three, with(change{add: three, result: three}, func(u *Update) { u.Additions[0].Count = 4 }), ErrMalformed},
 		{"fewer removals than counted", three, with(change{partial: true, removals: []uint32{0}, result: []byte{20, 30}}, func(u *Update) { u.Removals.Count = 2 }), ErrMalformed},
 		{"additions that cannot be read", three, with(change{add: three}, func(u *Update) { u.Additions[0].Reader = iotest.ErrReader(broken) }), broken},

@@ -48,7 +48,7 @@ func TestBackoffNeverOverflows(t *testing.T) {
 	for n := 1; n <= 200; n++ {
 		counts = append(counts, n)
 	}
-	counts = append(counts, 1<<31-1, 1<<31, 1<<32, math.MaxInt-1, math.MaxInt)
+	counts = append(counts, math.MaxInt32, math.MaxInt-1, math.MaxInt)
 	for _, r := range []float64{0, 0.5, math.Nextafter(1, 0)} {
 		last := time.Duration(0)
 		for _, n := range counts {

@@ -76,6 +76,9 @@ var versions = map[string]spoken{
 // referee. At the end, when the server is well again, the updater must have caught
 // up.
 func TestAYearWithoutViolation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
 	for version, speaks := range versions {
 		for seed := uint64(1); seed <= uint64(*yearSeeds); seed++ {
 			if *yearSeed != 0 && seed != *yearSeed {

@@ -61,7 +61,7 @@ func Excuse(violation string) string {
 	switch {
 	case rule == ruleCacheV5, rule == ruleCacheV4:
 		return "the client was restarted"
-	case strings.HasPrefix(rule, ruleFrequency):
+	case strings.HasPrefix(rule, ruleFrequency), strings.HasPrefix(rule, ourFloor):
 		return "the client was restarted and keeps nothing on disk"
 	}
 	return ""

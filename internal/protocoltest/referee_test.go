@@ -110,7 +110,7 @@ func TestRefereeReportsRequestsTooEarly(t *testing.T) {
 		se(b)
 		b.lists(nil, "mw-4b")
 	}, se)
-	notBefore(t, "no change, no wait", "no minimum wait and no change", 30*time.Minute, func(b *bench) {
+	notBefore(t, "no change, no wait", ourFloor+", no minimum wait and no change", 30*time.Minute, func(b *bench) {
 		b.SetMinimumWait("se-4b", 0)
 		se(b)
 		b.lists([][]byte{b.version}, "se-4b")
@@ -123,7 +123,7 @@ func TestRefereeReportsRequestsTooEarly(t *testing.T) {
 			b.Error("a slow answer came in time")
 		}
 	}, se)
-	notBefore(t, "at once too often", "no minimum wait", time.Minute, func(b *bench) {
+	notBefore(t, "at once too often", ourFloor+", no minimum wait", time.Minute, func(b *bench) {
 		b.SetMinimumWait("se-4b", 0)
 		for range 33 {
 			b.ForgetVersions("se-4b")

@@ -65,12 +65,12 @@ func TestRefereeReportsFetchesTooEarly(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		se(b)
 	}, se)
-	notBefore(t, "no change, no wait", "no minimum wait and no change", 30*time.Minute, func(b *bench) {
+	notBefore(t, "no change, no wait", ourFloor+", no minimum wait and no change", 30*time.Minute, func(b *bench) {
 		b.SetMinimumWait("se-4b", 0)
 		se(b)
 		b.fetchWith(b.version, nil, "se-4b")
 	}, se)
-	notBefore(t, "at once too often", "no minimum wait", time.Minute, func(b *bench) {
+	notBefore(t, "at once too often", ourFloor+", no minimum wait", time.Minute, func(b *bench) {
 		b.SetMinimumWait("se-4b", 0)
 		for range 33 {
 			b.ForgetVersions("se-4b")

@@ -10,7 +10,8 @@ import (
 )
 
 // applyTime is how long a client may take until it sends the state of an answer
-// that it has read: it must check and store the list first.
+// that it has read: it must check and store the list first. The bound is this
+// project's own choice, not a rule of Google's.
 const applyTime = 5 * time.Second
 
 // judgeFind judges a request of fullHashes.find.

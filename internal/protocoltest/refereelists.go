@@ -6,12 +6,17 @@ import (
 	"time"
 )
 
+// ourFloor begins violations of waits that are this project's own choice. Google
+// publishes no rule for an answer without a minimum wait; a client with other floors
+// breaks no rule of Google's.
+const ourFloor = "floor of this project, not a rule of Google's"
+
+// Floors of this project, the same as in updater.
 const (
-	// unchangedWait is the floor after an answer that brought no change and no
-	// minimum wait, against a server that never sends one.
+	// unchangedWait follows an answer that brought no change and no minimum wait.
 	unchangedWait = 30 * time.Minute
-	// stepWait is the floor after maxAtOnce fetches at once in a row. Before, an
-	// answer with a change and without minimum wait asks for the next step.
+	// stepWait follows maxAtOnce fetches at once in a row. Before, an answer with a
+	// change and without minimum wait asks for the next step.
 	stepWait  = time.Minute
 	maxAtOnce = 32
 )
@@ -92,7 +97,7 @@ func (r *referee) judgeList(name string, l *listClock, now time.Time) {
 		return
 	}
 	if now.Before(l.notBefore) {
-		r.violation(ruleFrequency+", "+l.why, "list %q asked for %s", name, tooEarly(now, l.notBefore))
+		r.violation(l.why, "list %q asked for %s", name, tooEarly(now, l.notBefore))
 		return
 	}
 	if !now.Before(l.stepUntil) {
@@ -101,7 +106,7 @@ func (r *referee) judgeList(name string, l *listClock, now time.Time) {
 	}
 	l.atOnce++
 	if l.atOnce > maxAtOnce {
-		r.violation(ruleFrequency+", no minimum wait", "list %q asked for %s, after %d fetches at once",
+		r.violation(ourFloor+", no minimum wait", "list %q asked for %s, after %d fetches at once",
 			name, tooEarly(now, l.stepUntil), maxAtOnce)
 	}
 }
@@ -189,17 +194,17 @@ func (l *listClock) learn(s served, at time.Time) {
 	l.stepUntil = time.Time{}
 	if s.spoilt {
 		l.failed.fail(at)
-		l.notBefore, l.why = l.failed.notBefore, "back-off of one list"
+		l.notBefore, l.why = l.failed.notBefore, ruleFrequency+", back-off of one list"
 		return
 	}
 	l.failed = backoff{}
 	switch {
 	case s.wait > 0:
-		l.notBefore, l.why = at.Add(s.wait), "minimum wait"
+		l.notBefore, l.why = at.Add(s.wait), ruleFrequency+", minimum wait"
 	case s.changed:
 		l.notBefore, l.why = time.Time{}, ""
 		l.stepUntil = at.Add(stepWait)
 	default:
-		l.notBefore, l.why = at.Add(unchangedWait), "no minimum wait and no change"
+		l.notBefore, l.why = at.Add(unchangedWait), ourFloor+", no minimum wait and no change"
 	}
 }

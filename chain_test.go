@@ -1,0 +1,224 @@
+package safebrowsing
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+
+	_ "github.com/coredns/coredns/plugin/any"
+	_ "github.com/coredns/coredns/plugin/bufsize"
+	_ "github.com/coredns/coredns/plugin/cancel"
+	_ "github.com/coredns/coredns/plugin/dns64"
+	_ "github.com/coredns/coredns/plugin/file"
+	_ "github.com/coredns/coredns/plugin/header"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/local"
+	_ "github.com/coredns/coredns/plugin/minimal"
+	_ "github.com/coredns/coredns/plugin/nsid"
+	_ "github.com/coredns/coredns/plugin/proxyproto"
+	_ "github.com/coredns/coredns/plugin/rewrite"
+
+	fs "github.com/farsightsec/golang-framestream"
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// chain are the plugins of cmd/coredns that wrap a writer, change the query, or
+// read or write metadata, in the order of plugin.cfg, each with a line of its own.
+// Those from cache on answer.
+var chain = []struct{ name, line string }{
+	{"metadata", "metadata"},
+	{"cancel", "cancel 4s"},
+	{"proxyproto", "proxyproto {\n\t\tdefault skip\n\t\ttlv_metadata\n\t}"},
+	{"nsid", "nsid chain"},
+	{"bufsize", "bufsize 1100"},
+	{"prometheus", "prometheus 127.0.0.1:0"},
+	{"errors", "errors"},
+	{"log", `log . "{name} {/forward/upstream} {/safebrowsing/verdict} {/log/type} {/zone/wildcard} {duration}"`},
+	{"dnstap", "dnstap SINK full {\n\t\textra \"{/forward/upstream} {/safebrowsing/verdict} {/zone/wildcard}\"\n\t}"},
+	{"local", "local"},
+	{"dns64", "dns64 {\n\t\tallow_ipv4\n\t}"},
+	{"any", "any"},
+	{"loadbalance", "loadbalance"},
+	{"rewrite", "rewrite continue edns0 local set 0xffee {safebrowsing/verdict}\n\t" +
+		"rewrite name suffix .alias.example .example.com answer auto"},
+	{"acl", "acl {\n\t\tblock net 203.0.113.0/24\n\t}"},
+	{pluginName, "STANZA"},
+	{"cache", "cache 1"},
+	{"header", "header {\n\t\tresponse set ra\n\t}"},
+	{"minimal", "minimal"},
+	{"template", "template IN A tmpl.example.com {\n\t\tanswer \"{{ .Name }} 1 IN A 192.0.2.7\"\n\t\tadditional \"m.{{ .Name }} 1 IN TXT \\\"{{ .Meta \\\"safebrowsing/verdict\\\" }}\\\"\"\n\t}"},
+	{"file", "file ZONE wild.example.com"},
+	{"forward", "forward . UPSTREAM"},
+	{"view", "view chain {\n\t\texpr metadata('safebrowsing/verdict') != 'never'\n\t}"},
+}
+
+// orders are that of plugin.cfg, the same with this plugin at each other place that
+// it allows, one with more writers above it, and random ones. Plugins that answer stay
+// behind.
+func orders(random int) (all [][]string) {
+	var stock []string
+	for _, p := range chain {
+		stock = append(stock, p.name)
+	}
+	before, behind := stock[:slices.Index(stock, pluginName)], stock[slices.Index(stock, "cache"):]
+	for i := range len(before) + 1 {
+		all = append(all, slices.Concat(before[:i], []string{pluginName}, before[i:], behind))
+	}
+	all = append(all, slices.Concat(before, []string{"header", "minimal", pluginName, "cache", "template", "file", "forward", "view"}))
+	r := rand.New(rand.NewPCG(1, 2))
+	for range random {
+		order := slices.Concat(before, []string{pluginName})
+		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		all = append(all, append(order, behind...))
+	}
+	return all
+}
+
+// stanzas are the ways to treat a name that collides.
+var stanzas = []string{"", "inspect cname", "unsure servfail", "monitor", "monitor\n\t\tinspect cname", "unsure servfail\n\t\tinspect cname\n\t\texplain"}
+
+// TestChainOfPluginsInEveryOrder is for the race detector, and without it for
+// "concurrent map read and map write", which no recover catches: names that collide
+// with a prefix are asked for at once over every transport, and verdicts come before
+// the answer of upstream, after it, and too late.
+func TestChainOfPluginsInEveryOrder(t *testing.T) {
+	w := newWorld(t)
+	w.collide(200)
+	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond)
+		header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 1}
+		if q.Qtype != dns.TypeA {
+			return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 1}, Target: "host7.example.com."}}
+		}
+		return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
+	})
+	sink := tapSink(t)
+	zone := writeFile(t, t.TempDir(), "zone", "wild.example.com. 1 IN SOA a. b. 1 1 1 1 1\n*.wild.example.com. 1 IN A 192.0.2.7\n")
+	certificate, key := selfSigned(t)
+	for i, order := range orders(6) {
+		stanza := stanzas[i%len(stanzas)]
+		t.Run(strings.Join(order, " ")+" with "+stanza, func(t *testing.T) {
+			var corefile strings.Builder
+			for _, scheme := range []string{"", "tls://", "https://"} {
+				fmt.Fprintf(&corefile, "%s.:0 {\n\tbind 127.0.0.1\n", scheme)
+				if scheme != "" {
+					fmt.Fprintf(&corefile, "\ttls %s %s\n", certificate, key)
+				}
+				for _, p := range chain {
+					corefile.WriteString("\t" + p.line + "\n")
+				}
+				corefile.WriteString("}\n")
+			}
+			own := fmt.Sprintf("safebrowsing {\n\t\tendpoint %s\n\t\tdb %s\n\t\tlimit off\n\t\tlists se-4b\n\t\tconfirm_timeout 15ms\n\t\t%s\n\t}", w.endpoint, w.db, stanza)
+			text := strings.NewReplacer("SINK", sink, "STANZA", own, "UPSTREAM", w.upstream, "ZONE", zone).Replace(corefile.String())
+			w.google.ClientStarted()
+			w.chainOf(t, order, text, !strings.Contains(stanza, "monitor"))
+		})
+	}
+}
+
+// collide publishes names host0.example.com to host(n-1).example.com and some for
+// other plugins, all of which collide and every third of which is a threat.
+func (w *world) collide(n int) {
+	var expressions []string
+	for i := range n {
+		for _, zone := range []string{"example.com/", "tmpl.example.com/", "wild.example.com/"} {
+			expressions = append(expressions, fmt.Sprintf("host%d.%s", i, zone))
+		}
+	}
+	w.publish("se-4b", expressions...)
+	for i, e := range expressions {
+		if i/3%3 == 0 {
+			w.google.AddThreat(e, 2)
+		}
+	}
+	w.google.SetCacheDuration(50 * time.Millisecond)
+	for range 20_000 { // late ones too
+		w.google.Break("search", 1, protocoltest.Fault{Delay: time.Duration(rand.IntN(20)) * time.Millisecond})
+	}
+}
+
+// tapSink takes what dnstap sends.
+func tapSink(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				decoder, err := fs.NewDecoder(conn, &fs.DecoderOptions{ContentType: []byte("protobuf:dnstap.Dnstap"), Bidirectional: true})
+				for err == nil {
+					_, err = decoder.Decode()
+				}
+			}()
+		}
+	}()
+	return "tcp://" + listener.Addr().String()
+}
+
+// chainOf starts CoreDNS with its plugins in an order and asks.
+func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bool) {
+	caddyMu.Lock()
+	stock := dnsserver.Directives
+	dnsserver.Directives = append([]string{"root", "bind", "tls"}, order...)
+	instance, err := caddy.Start(input(corefile))
+	dnsserver.Directives = stock
+	caddyMu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks, close := asksOf(t, instance)
+	defer close()
+	w.eventually("the lists", func() bool { e := w.engine(); return e != nil && e.ready.Load() })
+	var clients sync.WaitGroup
+	for transport, ask := range asks {
+		for range 4 {
+			clients.Go(func() {
+				for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+					askColliding(t, transport, ask, blocks)
+				}
+			})
+		}
+	}
+	clients.Wait()
+}
+
+// askColliding asks for one of the names that collide. Which of them may be blocked is
+// known; a verdict may always be late.
+func askColliding(t *testing.T, transport string, ask func(*dns.Msg) (*dns.Msg, error), blocks bool) {
+	i := rand.IntN(200)
+	zone := []string{"example.com.", "tmpl.example.com.", "wild.example.com.", "alias.example."}[rand.IntN(4)]
+	qtype := []uint16{dns.TypeA, dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS, dns.TypeANY}[rand.IntN(5)]
+	if zone == "alias.example." {
+		qtype = dns.TypeA // dns64 before rewrite answers with the name as rewrite left it
+	}
+	m := new(dns.Msg).SetQuestion(fmt.Sprintf("host%d.%s", i, zone), qtype)
+	m.SetEdns0(1232, rand.IntN(2) == 0)
+	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_NSID{Code: dns.EDNS0NSID}}
+	answer, err := ask(m)
+	switch {
+	case err != nil:
+		t.Errorf("%s: %v", transport, err)
+	case answer.Id != m.Id || answer.Question[0] != m.Question[0]:
+		t.Errorf("%s: Expected an answer to\n%v\ngot\n%v", transport, m, answer)
+	case isBlocked(answer) && (!blocks || i%3 != 0 && qtype == dns.TypeA):
+		t.Errorf("%s: Expected %v to pass, got\n%v", transport, m.Question[0], answer)
+	}
+}

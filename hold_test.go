@@ -1,0 +1,392 @@
+package safebrowsing
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/metadata"
+	"github.com/coredns/coredns/plugin/test"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// searched is a server that takes a second to say whether evil.example.com is a threat.
+type searched struct{ threat bool }
+
+func (s searched) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
+	time.Sleep(time.Second)
+	answer := lookup.Answer{Life: time.Minute}
+	if s.threat {
+		answer.Threats = []lookup.ThreatHash{{
+			Hash: lookup.HashExpression("evil.example.com/"), Threats: lookup.Threats(0).With(lookup.Malware), Life: time.Minute,
+		}}
+	}
+	return answer, nil
+}
+
+// suspecting is a plugin for which evil.example.com collides with a prefix, before
+// another plugin.
+func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsing {
+	t.Helper()
+	hash := lookup.HashExpression("evil.example.com/")
+	builder := lookup.NewBuilder(1)
+	builder.Add(hash[:4], 4)
+	database := new(lookup.Database)
+	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: searched{threat}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checker.Close() })
+	s := &SafeBrowsing{Next: next, config: config{zones: []string{"."}, confirmTimeout: 10 * time.Second, reply: reply{ttl: time.Minute}}}
+	s.engine.Store(&engine{checker: checker})
+	return s
+}
+
+// recorder is a writer without a lock, as those of other plugins are.
+type recorder struct {
+	test.ResponseWriter
+	calls []string
+	msgs  []*dns.Msg
+}
+
+func (r *recorder) WriteMsg(m *dns.Msg) error {
+	r.calls, r.msgs = append(r.calls, "WriteMsg"), append(r.msgs, m)
+	return nil
+}
+
+func (r *recorder) Write(b []byte) (int, error) {
+	m := new(dns.Msg)
+	r.calls, r.msgs = append(r.calls, "Write"), append(r.msgs, m)
+	m.Unpack(b)
+	return len(b), nil
+}
+func (r *recorder) Close() error        { r.calls = append(r.calls, "Close"); return nil }
+func (r *recorder) Hijack()             { r.calls = append(r.calls, "Hijack") }
+func (r *recorder) TsigTimersOnly(bool) { r.calls = append(r.calls, "TsigTimersOnly") }
+
+var aboutEvil = new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
+
+// reply300 is an answer to r with a TTL of 300.
+func reply300(r *dns.Msg) *dns.Msg {
+	m := new(dns.Msg).SetReply(r)
+	m.Answer = []dns.RR{test.A(r.Question[0].Name + " 300 IN A 192.0.2.7")}
+	return m
+}
+
+func TestNextPluginKeepsItsResultAndItsCallsInOrder(t *testing.T) {
+	failure := errors.New("the next plugin's")
+	for _, tc := range []struct {
+		name  string
+		next  func(w dns.ResponseWriter, r *dns.Msg)
+		rcode int
+		err   error
+		want  []string
+	}{
+		{"an answer", func(w dns.ResponseWriter, r *dns.Msg) { w.WriteMsg(reply300(r)) }, dns.RcodeSuccess, nil, []string{"WriteMsg"}},
+		{"two answers", func(w dns.ResponseWriter, r *dns.Msg) { w.WriteMsg(reply300(r)); w.WriteMsg(reply300(r)) }, dns.RcodeSuccess, nil, []string{"WriteMsg", "WriteMsg"}},
+		{"nothing written, for the server to write SERVFAIL", func(dns.ResponseWriter, *dns.Msg) {}, dns.RcodeServerFailure, failure, nil},
+		{"bytes, then the connection is closed", func(w dns.ResponseWriter, r *dns.Msg) {
+			b, _ := reply300(r).Pack()
+			w.Write(b)
+			w.Close()
+		}, dns.RcodeSuccess, nil, []string{"Write", "Close"}},
+		{"the rest", func(w dns.ResponseWriter, _ *dns.Msg) { w.TsigTimersOnly(true); w.Hijack() }, dns.RcodeSuccess, nil, []string{"TsigTimersOnly", "Hijack"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+					if w.RemoteAddr().String() != new(test.ResponseWriter).RemoteAddr().String() || w.LocalAddr() == nil || w.TsigStatus() != nil {
+						t.Errorf("Expected the addresses of the client and the server, got %v and %v", w.RemoteAddr(), w.LocalAddr())
+					}
+					tc.next(w, r)
+					return tc.rcode, tc.err
+				})
+				w := new(recorder)
+				rcode, err := s.ServeDNS(t.Context(), w, aboutEvil.Copy())
+				if rcode != tc.rcode || !errors.Is(err, tc.err) || !slices.Equal(w.calls, tc.want) {
+					t.Errorf("Expected %d, %v and calls %q, got %d, %v and %q", tc.rcode, tc.err, tc.want, rcode, err, w.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatTheNextPluginWritesLaterIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			m := reply300(r)
+			w.WriteMsg(m)
+			m.Answer[0].Header().Ttl = 1 // the message is the plugin's own again
+			go func() {
+				time.Sleep(time.Hour)
+				w.WriteMsg(m)
+			}()
+			return dns.RcodeSuccess, nil
+		})
+		w := new(recorder)
+		s.ServeDNS(t.Context(), w, aboutEvil.Copy())
+		time.Sleep(2 * time.Hour)
+		if len(w.msgs) != 1 || w.msgs[0].Answer[0].Header().Ttl != 300 {
+			t.Errorf("Expected the one answer as it was when it was written, got %v", w.msgs)
+		}
+	})
+}
+
+// A client over HTTPS, or behind dns64, gets its answer when ServeDNS returns.
+func TestQueryThatIsBlockedEndsBeforeTheNextPluginDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var canceled error
+		ended := make(chan struct{})
+		s := suspecting(t, true, func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			defer close(ended)
+			time.Sleep(30 * time.Second)
+			canceled = ctx.Err()
+			return dns.RcodeSuccess, w.WriteMsg(reply300(r))
+		})
+		w, begun := new(recorder), time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		rcode, err := s.ServeDNS(ctx, w, aboutEvil.Copy())
+		cancel()
+		if took := time.Since(begun); took != time.Second || rcode != dns.RcodeSuccess || err != nil {
+			t.Errorf("Expected an end after the second that the confirmation takes, got %s, %d, %v", took, rcode, err)
+		}
+		<-ended
+		synctest.Wait()
+		if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeNameError {
+			t.Errorf("Expected the blocking answer alone, got %v", w.msgs)
+		}
+		if canceled != nil {
+			t.Errorf("Expected the lookup to go on for the cache, got %v", canceled)
+		}
+	})
+}
+
+func TestNextPluginEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := suspecting(t, false, func(ctx context.Context, _ dns.ResponseWriter, _ *dns.Msg) (int, error) {
+			<-ctx.Done()
+			return dns.RcodeServerFailure, ctx.Err()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err := s.ServeDNS(ctx, new(recorder), aboutEvil.Copy())
+		if took := time.Since(begun); took != 3*time.Second || err == nil {
+			t.Errorf("Expected an end after 3 s, got %s and %v", took, err)
+		}
+	})
+}
+
+func TestPanicOfTheNextPluginIsThatOfTheQuery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := suspecting(t, false, func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) { panic("of the next plugin") })
+		defer func() {
+			if p := recover(); p != "of the next plugin" { // the server recovers, counts and answers
+				t.Errorf("Expected the panic in the goroutine of the query, got %v", p)
+			}
+		}()
+		s.ServeDNS(t.Context(), new(recorder), aboutEvil.Copy())
+	})
+}
+
+func TestPanicOfAnAbandonedPluginIsLogged(t *testing.T) {
+	for name, after := range map[string]time.Duration{"before the verdict": 0, "after it": 5 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			lines := captureLog(t)
+			synctest.Test(t, func(t *testing.T) {
+				s := suspecting(t, true, func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
+					time.Sleep(after)
+					panic("of the next plugin")
+				})
+				w := new(recorder)
+				s.ServeDNS(t.Context(), w, aboutEvil.Copy())
+				s.detached.end()
+				if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeNameError {
+					t.Errorf("Expected the name to be blocked, got %v", w.msgs)
+				}
+			})
+			if got := lines.about("panic"); len(got) != 1 || !strings.Contains(got[0], `"evil.example.com.": of the next plugin`) {
+				t.Errorf("Expected one line about the panic, got %q", got)
+			}
+		})
+	}
+}
+
+// readsMetadata is a writer that reads metadata whenever it is called, as that of
+// dnstap does.
+type readsMetadata struct {
+	recorder
+	ctx  context.Context
+	seen string
+}
+
+func (w *readsMetadata) WriteMsg(m *dns.Msg) error {
+	for _, label := range metadata.Labels(w.ctx) {
+		if value := metadata.ValueFunc(w.ctx, label)(); label == "next/upstream" {
+			w.seen = value
+		}
+	}
+	return w.recorder.WriteMsg(m)
+}
+
+func TestMetadataOfTheNextPluginIsReadWhenItIsBack(t *testing.T) {
+	for name, threat := range map[string]bool{"passed": false, "blocked": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var writes atomic.Int64
+				s := suspecting(t, threat, func(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+					if metadata.ValueFunc(ctx, "client/group")() != "kids" {
+						t.Error("Expected the metadata of the plugins before")
+					}
+					for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+						metadata.SetValueFunc(ctx, "next/upstream", func() string { return "192.0.2.53" })
+						writes.Add(1)
+					}
+					w.WriteMsg(reply300(r))
+					return dns.RcodeSuccess, nil
+				})
+				ctx := metadata.ContextWithMetadata(t.Context())
+				metadata.SetValueFunc(ctx, "client/group", func() string { return "kids" })
+				w := &readsMetadata{ctx: ctx}
+				s.ServeDNS(ctx, w, aboutEvil.Copy())
+				want := map[bool]string{false: "192.0.2.53", true: ""}[threat]
+				if w.seen != want {
+					t.Errorf("Expected next/upstream %q, got %q", want, w.seen)
+				}
+				s.detached.end()
+				if verdict := metadata.ValueFunc(ctx, "safebrowsing/verdict")(); verdict != map[bool]string{false: "safe", true: "unsafe"}[threat] || writes.Load() == 0 {
+					t.Errorf("Got verdict %q after %d writes of the next plugin", verdict, writes.Load())
+				}
+			})
+		})
+	}
+}
+
+func TestShutdownDoesNotWaitForAPluginThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		s := suspecting(t, true, func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
+			<-hang
+			return dns.RcodeSuccess, nil
+		})
+		s.ServeDNS(t.Context(), new(recorder), aboutEvil.Copy())
+		begun := time.Now()
+		s.detached.end()
+		if took := time.Since(begun); took != shutdownGrace {
+			t.Errorf("Expected to wait %s, waited %s", shutdownGrace, took)
+		}
+		close(hang)
+	})
+}
+
+func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
+	lines := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+			time.Sleep(3 * time.Second)
+			return dns.RcodeSuccess, w.WriteMsg(aliasOf(r, "test-host.example."))
+		})
+		s.confirmTimeout, s.unsureFails, s.inspect, s.logBlocked = time.Millisecond, true, true, true
+		s.tests = lookup.NewNames([]lookup.Host{lookup.FromQname("test-host.example.")})
+		w := new(recorder)
+		s.ServeDNS(t.Context(), w, aboutEvil.Copy())
+		s.detached.end()
+		if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeServerFailure {
+			t.Errorf("Expected SERVFAIL, got %v", w.msgs)
+		}
+	})
+	if got := lines.about("Blocked evil.example.com."); len(got) != 0 {
+		t.Errorf("Expected no line about a name that was not blocked, got %q", got)
+	}
+}
+
+// aliasOf is an answer to r that makes its name an alias.
+func aliasOf(r *dns.Msg, target string) *dns.Msg {
+	m := new(dns.Msg).SetReply(r)
+	m.Answer = []dns.RR{test.CNAME(r.Question[0].Name + " 300 IN CNAME " + target)}
+	return m
+}
+
+// Answers written raw are treated as others are.
+func TestRawAnswers(t *testing.T) {
+	const tested = "test-host.example."
+	alias := func(r *dns.Msg) *dns.Msg { return aliasOf(r, tested) }
+	for _, tc := range []struct {
+		name    string
+		qname   string
+		inspect bool
+		timeout time.Duration
+		monitor bool
+		reply   func(*dns.Msg) *dns.Msg
+		want    string
+		rcode   int
+		ttl     uint32
+	}{
+		{"confirmed in time", "evil.example.com.", false, 10 * time.Second, false, reply300, "Write", dns.RcodeSuccess, 300},
+		{"not confirmed in time", "evil.example.com.", false, time.Millisecond, false, reply300, "WriteMsg", dns.RcodeSuccess, 5},
+		{"not confirmed in time, monitored", "evil.example.com.", false, time.Millisecond, true, reply300, "Write", dns.RcodeSuccess, 300},
+		{"alias of a threat, not inspected", "www.example.", false, time.Second, false, alias, "Write", dns.RcodeSuccess, 300},
+		{"alias of a threat", "www.example.", true, time.Second, false, alias, "WriteMsg", dns.RcodeNameError, 60},
+		{"alias of a threat, of a name that collides", "evil.example.com.", true, 10 * time.Second, false, alias, "WriteMsg", dns.RcodeNameError, 60},
+		{"alias of a threat, monitored", "www.example.", true, time.Second, true, alias, "Write", dns.RcodeSuccess, 300},
+		{"no alias", "www.example.", true, time.Second, false, reply300, "Write", dns.RcodeSuccess, 300},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+					b, err := tc.reply(r).Pack()
+					if err != nil {
+						t.Error(err)
+					}
+					w.Write(b)
+					clear(b) // they are the plugin's own again
+					return dns.RcodeSuccess, nil
+				})
+				s.confirmTimeout, s.inspect, s.monitor = tc.timeout, tc.inspect, tc.monitor
+				s.tests = lookup.NewNames([]lookup.Host{lookup.FromQname(tested)})
+				w := new(recorder)
+				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(tc.qname, dns.TypeA))
+				s.detached.end()
+				if len(w.calls) != 1 || w.calls[0] != tc.want {
+					t.Fatalf("Expected %s, got %q", tc.want, w.calls)
+				}
+				m := w.msgs[0]
+				if rrs := append(m.Answer, m.Ns...); m.Rcode != tc.rcode || len(rrs) != 1 || rrs[0].Header().Ttl != tc.ttl {
+					t.Errorf("Expected %s and a TTL of %d, got\n%v", dns.RcodeToString[tc.rcode], tc.ttl, m)
+				}
+			})
+		})
+	}
+}
+
+func TestRawBytesThatAreNoMessagePass(t *testing.T) {
+	for _, inspect := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			for _, qname := range []string{"evil.example.com.", "www.example."} {
+				s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, _ *dns.Msg) (int, error) {
+					n, err := w.Write([]byte("no message"))
+					if n != len("no message") || err != nil {
+						t.Errorf("Expected all to be written, got %d and %v", n, err)
+					}
+					return dns.RcodeSuccess, nil
+				})
+				s.inspect, s.confirmTimeout = inspect, time.Millisecond
+				w := new(recorder)
+				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(qname, dns.TypeA))
+				if !slices.Equal(w.calls, []string{"Write"}) {
+					t.Errorf("%s: Expected the bytes as they are, got %q", qname, w.calls)
+				}
+			}
+		})
+	}
+}
