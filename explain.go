@@ -57,13 +57,30 @@ func (s *SafeBrowsing) explainHost(h lookup.Host, qname string) explained {
 	switch {
 	case candidates != nil:
 		d.List, d.Expression = candidates.First()
-		return explained{d, true, "suspected: a query would have it confirmed by the server"}
+		note := "suspected: a query would have it confirmed by the server"
+		if paused := pausedNote(s.engine.Load().schedule); paused != "" {
+			note = "suspected, passes for now: " + paused
+		}
+		return explained{d, true, note}
 	case d.Verdict == lookup.Safe && d.By == lookup.ByNobody && !h.Public():
 		return explained{d, false, "never looked up in Safe Browsing's lists: the name is not public"}
 	case d.Verdict == lookup.Safe && d.By == lookup.ByNobody:
-		return explained{d, false, "no lists are in force"}
+		return explained{d, false, "no lists are in force" + s.notAsked()}
 	}
 	return explained{Decision: d}
+}
+
+// notAsked says until when, and why, the server is not asked for lists.
+func (s *SafeBrowsing) notAsked() string {
+	e := s.engine.Load()
+	if e == nil {
+		return ""
+	}
+	hold := e.schedule.FetchHold(s.stored())
+	if !hold.Active(time.Now()) {
+		return ""
+	}
+	return fmt.Sprintf(": not asked before %s (%v)", moment(hold.Until), hold)
 }
 
 // explanation puts what is known into strings of a TXT record, each "word=value".

@@ -225,7 +225,12 @@ func (o *Offline) Resolvers() []string { return strings.Fields(o.settings.resolv
 func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.settings.stored()) }
 
 // SearchHold is described at FetchHold.
-func (o *Offline) SearchHold() updater.Hold { return o.schedule.SearchHold() }
+func (o *Offline) SearchHold() updater.Hold {
+	if o.schedule == nil {
+		return updater.Hold{}
+	}
+	return o.schedule.SearchHold()
+}
 
 // OwnList returns how a file of the operator's lists is read, by its path as
 // decisions name it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -72,7 +73,10 @@ func lineOf(b *serverBlock, d lookup.Decision, h lookup.Host) string {
 
 // noteOf returns what the decision does not say.
 func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) string {
+	hold := b.SearchHold()
 	switch {
+	case suspected && hold.Active(time.Now()):
+		return fmt.Sprintf("a query passes for now: confirmations are paused until %s (%v)", stamp(hold.Until), hold)
 	case suspected:
 		return "a query would have it confirmed by the server; -confirm does so now"
 	case d.Verdict != lookup.Safe:
