@@ -176,6 +176,28 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	}
 }
 
+// While the server is not asked explain says so, until when, and why.
+func TestWhyTellsOfWaits(t *testing.T) {
+	w := newWorld(t)
+	w.google.Break("batchGet", 1, protocoltest.Fault{Status: 503})
+	w.start(w.corefile("explain"))
+	w.eventually("the back-off", func() bool { return strings.Contains(w.why("clean.example.org"), "no lists are in force: not asked before") })
+	wantParts(t, w.why("clean.example.org"), "back-off after a failure at ", "status 503 Service Unavailable")
+	w.stop()
+
+	w.google.ClientLostState()
+	w.db = t.TempDir()
+	w.threaten("evil.example.com/")
+	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
+	w.start(w.corefile("explain"))
+	w.updated(1)
+	w.eventually("the list", func() bool { return strings.Contains(w.why("evil.example.com"), "note=suspected") })
+	wantParts(t, w.why("evil.example.com"), "a query would have it confirmed")
+	w.wantPassed("evil.example.com.", dns.TypeA)
+	w.eventually("the pause", func() bool { return strings.Contains(w.why("evil.example.com"), "passes for now") })
+	wantParts(t, w.why("evil.example.com"), "confirmations are paused until 20", "status 429")
+}
+
 // why asks why over DNS.
 func (w *world) why(name string) string {
 	w.t.Helper()
