@@ -17,16 +17,16 @@ import (
 // removing and adding, and its checksum.
 func merge(base *lookup.PrefixSet, u *Update) (*lookup.PrefixSet, [sha256.Size]byte, error) {
 	m := &merger{
-		held:     &cursor{next: base.Runs().Next},
-		removals: cursorOf(u.Removals),
-		out:      newCollector(expected(base, u)),
+		held: &cursor{next: base.Runs().Next},
+		out:  newCollector(expected(base, u)),
 	}
+	m.removals = cursorOf(u.Removals, &m.cut)
 	for _, e := range u.Additions {
-		m.additions = append(m.additions, cursorOf(e))
+		m.additions = append(m.additions, cursorOf(e, &m.cut))
 	}
 	m.run()
 	m.out.flush()
-	if m.removals.ok() {
+	if !m.cut && m.removals.ok() {
 		return nil, [sha256.Size]byte{}, fmt.Errorf("%w: removal of entry %d, which is not in ascending order or past the end of %d entries",
 			ErrMalformed, m.removal(), base.Len())
 	}
@@ -59,12 +59,13 @@ func expected(base *lookup.PrefixSet, u *Update) (n int) {
 type merger struct {
 	held, removals *cursor
 	additions      []*cursor
-	index          int // of the entry that held is at
+	index          int  // of the entry that held is at
+	cut            bool // a stream of the update ended with an error
 	out            *collector
 }
 
 func (m *merger) run() {
-	for m.out.err == nil {
+	for m.out.err == nil && !m.cut {
 		addition := m.least()
 		switch {
 		case !m.held.ok() && addition == nil:
@@ -125,8 +126,8 @@ type cursor struct {
 // cursorEntries is how many entries are read at a time.
 const cursorEntries = 1024
 
-// cursorOf reads a stream of an update.
-func cursorOf(e Entries) *cursor {
+// cursorOf reads a stream of an update. It sets *cut if that ends with an error.
+func cursorOf(e Entries, cut *bool) *cursor {
 	c := &cursor{}
 	buf := make([]byte, e.Width*min(cursorEntries, e.Count))
 	c.next = func() ([]byte, int) {
@@ -136,6 +137,7 @@ func cursorOf(e Entries) *cursor {
 			return nil, 0
 		}
 		if _, c.err = io.ReadFull(e.Reader, chunk); c.err != nil {
+			*cut = true
 			return nil, 0
 		}
 		e.Count -= n

@@ -80,13 +80,6 @@ type Config struct {
 	Transport http.RoundTripper
 }
 
-// Sizes above which an answer is refused, in bytes. The largest list known is
-// under 10 MB on the wire.
-const (
-	maxListBytes   = 128 << 20
-	maxSearchBytes = 4 << 20
-)
-
 // caller sends requests and reads answers, in whichever version of the protocol.
 type caller struct {
 	cfg  Config
@@ -147,9 +140,9 @@ func (c *caller) SetKey(key string) error {
 // Close implements Client.
 func (c *caller) Close() { c.http.CloseIdleConnections() }
 
-// transport is the standard one, with gzip, HTTP/2 and HTTPS_PROXY, but for
-// bounds on each step and its own way to resolve names: this server may be the
-// machine's only resolver.
+// transport is the standard one, with HTTP/2 and HTTPS_PROXY, but for bounds on
+// each step and its own way to resolve names: this server may be the machine's only
+// resolver.
 func transport(resolvers []string) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	if len(resolvers) > 0 {
@@ -164,6 +157,10 @@ func transport(resolvers []string) *http.Transport {
 		IdleConnTimeout:        90 * time.Second,
 		MaxIdleConnsPerHost:    4,
 		MaxResponseHeaderBytes: 1 << 16,
+		// A connection that has died without a word, as when a line is dialled again,
+		// is replaced after 15 seconds without a byte: less than two searches that
+		// time out.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
 	}
 }
 
@@ -179,32 +176,33 @@ func resolver(servers []string) *net.Resolver {
 	}
 }
 
-// get asks for path and decodes the answer, of at most maxBytes, into m.
-func (c *caller) get(ctx context.Context, path string, query url.Values, maxBytes int64, m proto.Message) error {
-	return c.call(ctx, http.MethodGet, path, query, nil, maxBytes, m)
+// get asks for path and decodes the answer, within b, into m.
+func (c *caller) get(ctx context.Context, path string, query url.Values, b bound, m proto.Message) error {
+	return c.call(ctx, http.MethodGet, path, query, nil, b, m)
 }
 
-// post sends question to path and decodes the answer, of at most maxBytes, into m.
-func (c *caller) post(ctx context.Context, path string, question proto.Message, maxBytes int64, m proto.Message) error {
+// post sends question to path and decodes the answer, within b, into m.
+func (c *caller) post(ctx context.Context, path string, question proto.Message, b bound, m proto.Message) error {
 	body, err := proto.Marshal(question)
 	if err != nil {
 		return err
 	}
-	return c.call(ctx, http.MethodPost, path, url.Values{}, body, maxBytes, m)
+	return c.call(ctx, http.MethodPost, path, url.Values{}, body, b, m)
 }
 
-func (c *caller) call(ctx context.Context, method, path string, query url.Values, body []byte, maxBytes int64, m proto.Message) error {
-	answer, err := c.open(ctx, method, path, query, body)
+func (c *caller) call(ctx context.Context, method, path string, query url.Values, body []byte, b bound, m proto.Message) error {
+	answer, err := c.open(ctx, method, path, query, body, b.bytes)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
-	return readWhole(answer, maxBytes, m)
+	return readWhole(answer, b, m)
 }
 
 // open sends a request and returns the answer, which has status 200 and whose body
-// must be closed.
-func (c *caller) open(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
+// must be closed. The body is decompressed; reading more than maxBytes of it, or
+// reading it when ctx has ended, is an error.
+func (c *caller) open(ctx context.Context, method, path string, query url.Values, body []byte, maxBytes int64) (*http.Response, error) {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	query.Set("alt", "proto")
@@ -214,6 +212,7 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 		return nil, withoutURL(err)
 	}
 	r.Header.Set("Accept", "application/x-protobuf")
+	r.Header.Set("Accept-Encoding", "gzip") // keeps the transport from decompressing without a bound
 	r.Header.Set("User-Agent", c.cfg.UserAgent)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/x-protobuf")
@@ -227,18 +226,31 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 	}
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
-		return nil, c.statusError(answer)
+		return nil, c.statusError(ctx, answer)
 	}
+	bounded, err := newBody(ctx, answer, maxBytes)
+	if err != nil {
+		answer.Body.Close()
+		return nil, err
+	}
+	answer.Body = bounded
 	return answer, nil
 }
 
-// readWhole reads an answer of at most maxBytes into m.
-func readWhole(answer *http.Response, maxBytes int64, m proto.Message) error {
-	raw, err := readBody(answer, maxBytes)
+// readWhole reads an answer, within b, into m.
+func readWhole(answer *http.Response, b bound, m proto.Message) error {
+	raw, err := readAll(answer)
 	if err != nil {
 		return err
 	}
-	return decode(answer.Header.Get("Content-Type"), raw, m)
+	if int64(len(raw)) > b.bytes {
+		return tooLong(b.bytes)
+	}
+	contentType := answer.Header.Get("Content-Type")
+	if err := b.check(raw, contentType, m.ProtoReflect().Descriptor()); err != nil {
+		return err
+	}
+	return decode(contentType, raw, m)
 }
 
 // withoutURL takes the URL, which is long and says which prefixes were asked,
@@ -282,23 +294,6 @@ type reworded struct {
 func (e *reworded) Error() string { return e.text }
 func (e *reworded) Unwrap() error { return e.err }
 
-// readBody reads all of an answer, unless it is larger than maxBytes.
-func readBody(answer *http.Response, maxBytes int64) ([]byte, error) {
-	if answer.ContentLength > maxBytes {
-		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d are taken", updater.ErrMalformed, answer.ContentLength, maxBytes)
-	}
-	if n := answer.ContentLength; n >= 0 {
-		body := make([]byte, n)
-		_, err := io.ReadFull(answer.Body, body)
-		return body, err
-	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBytes+1))
-	if err == nil && int64(len(body)) > maxBytes {
-		err = fmt.Errorf("%w: an answer of more than %d bytes", updater.ErrMalformed, maxBytes)
-	}
-	return body, err
-}
-
 func mediaType(contentType string) string {
 	media, _, _ := mime.ParseMediaType(contentType)
 	return media
@@ -320,10 +315,12 @@ func decode(contentType string, body []byte, m proto.Message) (err error) {
 	case isBinary(contentType):
 		err = proto.Unmarshal(body, m)
 	case mediaType(contentType) == "application/json":
-		// An attribute of a threat whose name is unknown must not vanish, or a
-		// threat that is not to be enforced would be: rather no answer.
-		_, search := m.(*sbv5.SearchHashesResponse)
-		err = protojson.UnmarshalOptions{DiscardUnknown: !search}.Unmarshal(body, m)
+		if _, search := m.(*sbv5.SearchHashesResponse); search {
+			body, err = keepAttributes(body)
+		}
+		if err == nil {
+			err = protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, m)
+		}
 	default:
 		err = fmt.Errorf("an answer of type %q", contentType)
 	}
@@ -334,12 +331,17 @@ func decode(contentType string, body []byte, m proto.Message) (err error) {
 }
 
 // statusError reads what the server says about a failure.
-func (c *caller) statusError(answer *http.Response) error {
+func (c *caller) statusError(ctx context.Context, answer *http.Response) error {
 	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: retryAfter(answer.Header.Get("Retry-After"))}
+	answer.ContentLength = -1 // of a long text the beginning is enough
+	text, err := newBody(ctx, answer, maxErrorBytes)
+	if err != nil {
+		return e
+	}
 	var body struct {
 		Error struct{ Message string }
 	}
-	raw, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<14))
+	raw, _ := io.ReadAll(text) // a cut text is no JSON
 	if json.Unmarshal(raw, &body) == nil {
 		e.Message = c.printable(body.Error.Message)
 	}

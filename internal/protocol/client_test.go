@@ -85,7 +85,7 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 func checkHeader(t *testing.T, got http.Header) {
 	t.Helper()
 	want := http.Header{
-		"Accept": {"application/x-protobuf"}, "User-Agent": {"test/1"}, "X-Goog-Api-Key": {testKey},
+		"Accept": {"application/x-protobuf"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"test/1"}, "X-Goog-Api-Key": {testKey},
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("header %v, want %v", got, want)
@@ -380,10 +380,10 @@ func TestBodiesAreBounded(t *testing.T) {
 		ask            func() error
 		declared, most int64
 	}{
-		{"a search answer without end", search, -1, maxSearchBytes + 1<<20},
-		{"a list without end", fetchList, -1, maxListBytes + 1<<20},
-		{"a search answer declared too long", search, maxSearchBytes + 1, 0},
-		{"a list declared too long", fetchList, maxListBytes + 1, 0},
+		{"a search answer without end", search, -1, 256<<10 + 1<<16},
+		{"a list without end", fetchList, -1, 128<<20 + 1<<20},
+		{"a search answer declared too long", search, 256<<10 + 1, 0},
+		{"a list declared too long", fetchList, 128<<20 + 1, 0},
 		{"a body declared longer than any", fetchList, 1 << 62, 0},
 	} {
 		declared = test.declared

@@ -68,7 +68,7 @@ func FuzzHashList(f *testing.F) {
 		if proto.Unmarshal(raw, m) != nil {
 			return
 		}
-		u := updateOf(m)
+		u := updateOf(t.Context(), m)
 		if added(u) > 8*len(raw)+1 || u.Removals.Count > 8*len(raw)+1 {
 			t.Fatalf("%d additions and %d removals in %d bytes", added(u), u.Removals.Count, len(raw))
 		}

@@ -3,6 +3,7 @@ package protocol
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -119,8 +120,9 @@ func (m *message) sub() (*message, error) {
 	return &message{from: m, left: int64(size)}, err
 }
 
-// appendField reads a field whose tag has been read, and appends it with its tag.
-func (m *message) appendField(dst []byte, field protowire.Number, kind protowire.Type) ([]byte, error) {
+// appendField reads a field whose tag has been read, and appends it with its tag. It
+// is an error if dst would have more than most bytes, give or take a tag.
+func (m *message) appendField(dst []byte, field protowire.Number, kind protowire.Type, most int64) ([]byte, error) {
 	dst = protowire.AppendTag(dst, field, kind)
 	size := uint64(0)
 	switch kind {
@@ -140,13 +142,28 @@ func (m *message) appendField(dst []byte, field protowire.Number, kind protowire
 	default:
 		return dst, errWireType
 	}
-	if int64(size) > m.left {
+	switch {
+	case int64(size) > m.left:
 		return dst, errCut
+	case int64(len(dst))+int64(size) > most:
+		return dst, fmt.Errorf("%w: a field of %d bytes, with all before it more than %d", updater.ErrMalformed, size, most)
 	}
-	at := len(dst)
-	dst = append(dst, make([]byte, size)...)
-	_, err := io.ReadFull(m, dst[at:])
-	return dst, err
+	return m.appendBytes(dst, int64(size))
+}
+
+// appendBytes reads size bytes and appends them. It takes memory for what has come,
+// not for what has been announced.
+func (m *message) appendBytes(dst []byte, size int64) ([]byte, error) {
+	for size > 0 {
+		at := len(dst)
+		dst = slices.Grow(dst, int(min(size, 1<<16)))
+		dst = dst[:at+int(min(size, int64(cap(dst)-at)))]
+		n, err := io.ReadFull(m, dst[at:])
+		if size -= int64(n); err != nil {
+			return dst[:at+n], err
+		}
+	}
+	return dst, nil
 }
 
 // skip reads over a field.

@@ -1,9 +1,11 @@
 package protocol
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"math"
 	"math/bits"
 
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -50,7 +52,7 @@ func parametersV5(width int) parameters {
 // check finds what is wrong with the numbers around the data, before anything
 // is allocated or decoded for them.
 func (r rice) check(p parameters) error {
-	if r.count < 0 {
+	if r.count < 0 || r.count == math.MaxInt32 { // there is one integer more, and int may have 32 bits
 		return fmt.Errorf("%w: Rice coding of %d differences", updater.ErrMalformed, r.count)
 	}
 	if r.count == 0 {
@@ -65,9 +67,10 @@ func (r rice) check(p parameters) error {
 	return nil
 }
 
-// entries returns the integers as a stream. The caller has checked r.
-func (r rice) entries() updater.Entries {
-	return updater.Entries{Width: r.width, Count: int(r.count) + 1, Reader: r.reader()}
+// entries returns the integers as a stream that fails once ctx has ended. The
+// caller has checked r.
+func (r rice) entries(ctx context.Context) updater.Entries {
+	return updater.Entries{Width: r.width, Count: int(r.count) + 1, Reader: during(ctx, r.reader())}
 }
 
 // reader returns the integers, big-endian, width bytes each. Bits left over at

@@ -240,7 +240,7 @@ func TestRiceDecodesWhatWasEncoded(t *testing.T) {
 			entries := randomEntries(rng, width, 1+rng.IntN(300), round%2 == 0)
 			list := &sbv5.HashList{Name: fmt.Sprintf("x-%db", width), Version: []byte{1}}
 			protocoltest.EncodeAdditions(width, entries, list)
-			u := updateOf(list)
+			u := updateOf(t.Context(), list)
 			if u.Err != nil || len(u.Additions) != 1 || u.Additions[0].Count != len(entries) || u.Additions[0].Width != width {
 				t.Fatalf("width %d: additions %+v, %v, want %d", width, u.Additions, u.Err, len(entries))
 			}

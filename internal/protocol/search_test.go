@@ -53,7 +53,7 @@ func TestLifeOfSearchAnswers(t *testing.T) {
 			if got.Life != test.want || test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
 				t.Errorf("got %s, %v, want %s", got.Life, err, test.want)
 			}
-			u := updateOf(&sbv5.HashList{Name: "se-4b", Version: []byte{1}, MinimumWaitDuration: test.duration})
+			u := updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: []byte{1}, MinimumWaitDuration: test.duration})
 			if u.MinimumWait != test.want || test.good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
 				t.Errorf("as a minimum wait: got %s, %v, want %s", u.MinimumWait, u.Err, test.want)
 			}
@@ -80,27 +80,52 @@ func detail(threat sbv5.ThreatType, attributes ...sbv5.ThreatAttribute) []*sbv5.
 
 // enforceableTests say what is left of the details of a full hash.
 var enforceableTests = []struct {
-	name    string
-	details []*sbv5.FullHash_FullHashDetail
-	want    []lookup.Threat
+	name      string
+	details   []*sbv5.FullHash_FullHashDetail
+	want      []lookup.Threat
+	frameOnly []lookup.Threat
 }{
-	{"no detail", nil, nil},
-	{"malware", detail(sbv5.ThreatType_MALWARE), []lookup.Threat{lookup.Malware}},
-	{"social engineering", detail(sbv5.ThreatType_SOCIAL_ENGINEERING), []lookup.Threat{lookup.SocialEngineering}},
-	{"unwanted software", detail(sbv5.ThreatType_UNWANTED_SOFTWARE), []lookup.Threat{lookup.UnwantedSoftware}},
-	{"harmful application", detail(sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION), []lookup.Threat{lookup.PotentiallyHarmfulApplication}},
-	{"unspecified threat", detail(0), nil},
-	{"unknown threat", detail(13), nil},
-	{"canary", detail(sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY), nil},
-	{"frame only", detail(sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY), nil},
-	{"both attributes", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_CANARY, sbv5.ThreatAttribute_FRAME_ONLY), nil},
-	{"unspecified attribute", detail(sbv5.ThreatType_MALWARE, 0), nil},
-	{"unknown attribute", detail(sbv5.ThreatType_MALWARE, 99), nil},
+	{"no detail", nil, nil, nil},
+	{"malware", detail(sbv5.ThreatType_MALWARE), []lookup.Threat{lookup.Malware}, nil},
+	{"social engineering", detail(sbv5.ThreatType_SOCIAL_ENGINEERING), []lookup.Threat{lookup.SocialEngineering}, nil},
+	{"unwanted software", detail(sbv5.ThreatType_UNWANTED_SOFTWARE), []lookup.Threat{lookup.UnwantedSoftware}, nil},
+	{"harmful application", detail(sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION), []lookup.Threat{lookup.PotentiallyHarmfulApplication}, nil},
+	{"unspecified threat", detail(0), nil, nil},
+	{"unknown threat", detail(13), nil, nil},
+	{"canary", detail(sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY), nil, nil},
+	{"frame only", detail(sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY), nil, []lookup.Threat{lookup.SocialEngineering}},
+	{"frame only, twice", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY, sbv5.ThreatAttribute_FRAME_ONLY), nil, []lookup.Threat{lookup.Malware}},
+	{"unknown threat, frame only", detail(13, sbv5.ThreatAttribute_FRAME_ONLY), nil, nil},
+	{"both attributes", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_CANARY, sbv5.ThreatAttribute_FRAME_ONLY), nil, nil},
+	{"both attributes, the other way round", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY, sbv5.ThreatAttribute_CANARY), nil, nil},
+	{"frame only and unknown", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY, 99), nil, nil},
+	{"unspecified attribute", detail(sbv5.ThreatType_MALWARE, 0), nil, nil},
+	{"unknown attribute", detail(sbv5.ThreatType_MALWARE, 99), nil, nil},
 	{"a good detail beside dropped ones",
 		slices.Concat(detail(13), detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_CANARY), detail(sbv5.ThreatType_UNWANTED_SOFTWARE), detail(sbv5.ThreatType_SOCIAL_ENGINEERING, 99)),
-		[]lookup.Threat{lookup.UnwantedSoftware}},
+		[]lookup.Threat{lookup.UnwantedSoftware}, nil},
 	{"two good details", slices.Concat(detail(sbv5.ThreatType_MALWARE), detail(sbv5.ThreatType_SOCIAL_ENGINEERING)),
-		[]lookup.Threat{lookup.Malware, lookup.SocialEngineering}},
+		[]lookup.Threat{lookup.Malware, lookup.SocialEngineering}, nil},
+	{"one threat for frames, another one for all",
+		slices.Concat(detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY), detail(sbv5.ThreatType_SOCIAL_ENGINEERING)),
+		[]lookup.Threat{lookup.SocialEngineering}, []lookup.Threat{lookup.Malware}},
+	{"one threat for frames and for all",
+		slices.Concat(detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY), detail(sbv5.ThreatType_MALWARE)),
+		[]lookup.Threat{lookup.Malware}, nil},
+}
+
+// threatHashes is what a search tells of a full hash.
+func threatHashes(hash lookup.FullHash, threats, frameOnly []lookup.Threat) (all []lookup.ThreatHash) {
+	for i, some := range [][]lookup.Threat{threats, frameOnly} {
+		t := lookup.ThreatHash{Hash: hash, FrameOnly: i == 1}
+		for _, threat := range some {
+			t.Threats = t.Threats.With(threat)
+		}
+		if some != nil {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
@@ -108,13 +133,7 @@ func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 	for _, test := range enforceableTests {
 		t.Run(test.name, func(t *testing.T) {
 			m := &sbv5.SearchHashesResponse{FullHashes: []*sbv5.FullHash{{FullHash: hash, FullHashDetails: test.details}}}
-			var want []lookup.ThreatHash
-			if test.want != nil {
-				want = []lookup.ThreatHash{{Hash: lookup.FullHash(hash)}}
-				for _, threat := range test.want {
-					want[0].Threats = want[0].Threats.With(threat)
-				}
-			}
+			want := threatHashes(lookup.FullHash(hash), test.want, test.frameOnly)
 			got, err := searchFor(t, m)
 			if err != nil || !slices.Equal(got.Threats, want) {
 				t.Errorf("binary form: got %v, %v, want %v", got.Threats, err, want)
@@ -135,25 +154,44 @@ func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
 func TestAttributesMayBeUnpacked(t *testing.T) {
 	raw := slices.Concat([]byte{0x0a, 0x28, 0x0a, 0x20}, make([]byte, 32), []byte{0x12, 0x04, 0x08, 0x02, 0x10, 0x02})
 	got, err := newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-	if err != nil || len(got.Threats) != 0 {
-		t.Errorf("got %v, %v, want the frame-only detail dropped", got, err)
+	if err != nil || len(got.Threats) != 1 || !got.Threats[0].FrameOnly {
+		t.Errorf("got %v, %v, want one threat, marked FRAME_ONLY", got, err)
 	}
 }
 
 // In JSON an enum value that the schema does not know has a name in place of a
-// number. It must not vanish: what is left would be a detail without attribute.
-func TestUnknownNamesInJSONAreNotEnforced(t *testing.T) {
-	hash := strings.Repeat("A", 43) + "="
-	for name, details := range map[string]string{
-		"unknown attribute":              `{"threatType":"MALWARE","attributes":["SOMETHING_NEW"]}`,
-		"unknown beside known attribute": `{"threatType":"MALWARE","attributes":["SOMETHING_NEW","CANARY"]}`,
-		"unknown threat":                 `{"threatType":"SOMETHING_NEW"}`,
-		"unknown field":                  `{"threatType":"MALWARE","attributes":["CANARY"],"somethingNew":1}`,
+// number. It must not vanish: what is left would be a detail without attribute. Only
+// its detail does, the rest of the answer is used.
+func TestUnknownNamesInJSONDropTheirDetailOnly(t *testing.T) {
+	malware, unwanted := []lookup.Threat{lookup.Malware}, []lookup.Threat{lookup.UnwantedSoftware}
+	for _, test := range []struct {
+		name, details   string
+		want, frameOnly []lookup.Threat
+	}{
+		{"unknown attribute", `{"threatType":"MALWARE","attributes":["SOMETHING_NEW"]}`, nil, nil},
+		{"unknown before known attribute", `{"threatType":"MALWARE","attributes":[ "SOMETHING_NEW" , "FRAME_ONLY"]}`, nil, nil},
+		{"unknown behind known attribute", `{"threatType":"MALWARE","attributes":["FRAME_ONLY", "SOMETHING_NEW"]}`, nil, nil},
+		{"several unknown attributes", `{"attributes":["A","B\"]","C"],"threatType":"MALWARE"}`, nil, nil},
+		{"the name of another enum", `{"threatType":"MALWARE","attributes":["MALWARE"]}`, nil, nil},
+		{"a name that is written with an escape", `{"threatType":"MALWARE","\u0061ttributes":["NE\u0057"]}`, nil, nil},
+		{"a known name that is written with an escape", `{"threatType":"MALWARE","attributes":["\u0046RAME_ONLY"]}`, nil, malware},
+		{"unknown threat", `{"threatType":"SOMETHING_NEW"}`, nil, nil},
+		{"unknown threat with an attribute", `{"threatType":"SOMETHING_NEW","attributes":["FRAME_ONLY"]}`, nil, nil},
+		{"unknown field", `{"threatType":"MALWARE","somethingNew":{"attributes":["NEW",{"attributes":[]},"NEW"]}}`, malware, nil},
+		{"unknown attribute beside a good detail", `{"threatType":"MALWARE","attributes":["NEW"]},{"threatType":"UNWANTED_SOFTWARE"}`, unwanted, nil},
+		{"unknown threat beside a good detail", `{"threatType":"UNWANTED_SOFTWARE","attributes":["FRAME_ONLY"]},{"threatType":"NEW"}`, nil, unwanted},
 	} {
-		body := `{"fullHashes":[{"fullHash":"` + hash + `","fullHashDetails":[` + details + `]}],"cacheDuration":"1.5s"}`
+		body := `{"cacheDuration":"1.5s","fullHashes":[` +
+			`{"fullHash":"` + strings.Repeat("A", 43) + `=","fullHashDetails":[` + test.details + `]},` +
+			`{"fullHashDetails":[{"threatType":"MALWARE"}],"fullHash":"` + strings.Repeat("B", 42) + `A="}]}`
 		got, err := newClient(t, always("application/json", []byte(body))).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		if len(got.Threats) != 0 || err != nil && !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("%s: got %v, %v", name, got, err)
+		want := threatHashes(lookup.FullHash{}, test.want, test.frameOnly)
+		for i := range got.Threats {
+			got.Threats[i].Life = 0
+		}
+		last := len(got.Threats) - 1
+		if err != nil || last < 0 || got.Threats[last].Hash == (lookup.FullHash{}) || !slices.Equal(got.Threats[:last], want) {
+			t.Errorf("%s: got %v, %v, want %v and another hash", test.name, got.Threats, err, want)
 		}
 	}
 }

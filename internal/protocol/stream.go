@@ -2,9 +2,9 @@ package protocol
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"sync"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -20,8 +20,9 @@ import (
 var maxWhole = int64(1 << 20)
 
 // readBatch reads the answer to hashLists.batchGet while it comes, one list after
-// the other.
-func readBatch(body io.Reader, wanted []updater.Want, take func(i int, u *updater.Update)) error {
+// the other. Lists that are not decoded while they come fail once ctx has ended; so
+// must body.
+func readBatch(ctx context.Context, body io.Reader, wanted []updater.Want, take func(i int, u *updater.Update)) error {
 	top := &message{from: bufio.NewReaderSize(body, 1<<15), left: -1}
 	n := 0
 	for {
@@ -41,7 +42,7 @@ func readBatch(body io.Reader, wanted []updater.Want, take func(i int, u *update
 		case n == len(wanted):
 			return fmt.Errorf("%w: more than the %d lists in the answer that were asked for", updater.ErrMalformed, n)
 		}
-		if err := readList(top, wanted[n].List, func(u *updater.Update) { take(n, u) }); err != nil {
+		if err := readList(ctx, top, wanted[n].List, func(u *updater.Update) { take(n, u) }); err != nil {
 			return err
 		}
 		n++
@@ -49,12 +50,12 @@ func readBatch(body io.Reader, wanted []updater.Want, take func(i int, u *update
 }
 
 // readList reads the message of a list, which must have that name.
-func readList(from *message, name string, take func(u *updater.Update)) error {
+func readList(ctx context.Context, from *message, name string, take func(u *updater.Update)) error {
 	m, err := from.sub()
 	if err != nil {
 		return err
 	}
-	l := &streamedList{message: m, name: name}
+	l := &streamedList{message: m, ctx: ctx, name: name}
 	if m.left <= maxWhole {
 		err = l.readRest()
 	} else {
@@ -64,47 +65,29 @@ func readList(from *message, name string, take func(u *updater.Update)) error {
 		return err
 	}
 	list, err := l.parsed()
-	if err == nil {
-		take(updateOf(list))
+	if err != nil {
+		return err
 	}
-	return err
-}
-
-// limitedBody is the body of an answer of which no more than max bytes are taken.
-type limitedBody struct {
-	from      io.Reader
-	left, max int64
-}
-
-// limited returns the body of an answer, to read which is an error if it has more
-// than maxBytes.
-func limited(answer *http.Response, maxBytes int64) (io.Reader, error) {
-	if answer.ContentLength > maxBytes {
-		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d are taken", updater.ErrMalformed, answer.ContentLength, maxBytes)
-	}
-	return &limitedBody{from: answer.Body, left: maxBytes, max: maxBytes}, nil
-}
-
-// Read implements io.Reader.
-func (b *limitedBody) Read(p []byte) (int, error) {
-	n, err := b.from.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n, fmt.Errorf("%w: an answer of more than %d bytes", updater.ErrMalformed, b.max)
-	}
-	return n, err
+	take(updateOf(ctx, list))
+	return ctx.Err() // an update that was cut short by it is not wrong
 }
 
 // streamedList is the message of a list that is being read.
 type streamedList struct {
 	*message
+	ctx   context.Context // of what is decoded from rest
 	name  string
 	rest  []byte // what was read of it, but for additions that are decoded while they come
-	taken bool   // there were such additions
+	tried bool   // there were additions
+	taken bool   // they have been decoded while they came
 }
 
 // parsed returns the message as far as it is in rest.
 func (l *streamedList) parsed() (*sbv5.HashList, error) {
 	list := new(sbv5.HashList)
+	if err := boundList.check(l.rest, "", list.ProtoReflect().Descriptor()); err != nil {
+		return nil, err
+	}
 	if err := proto.Unmarshal(l.rest, list); err != nil {
 		return nil, fmt.Errorf("%w: %w", updater.ErrMalformed, err)
 	}
@@ -115,10 +98,8 @@ func (l *streamedList) parsed() (*sbv5.HashList, error) {
 }
 
 // readRest reads all that is left into rest.
-func (l *streamedList) readRest() error {
-	at := len(l.rest)
-	l.rest = append(l.rest, make([]byte, l.left)...)
-	_, err := io.ReadFull(l.message, l.rest[at:])
+func (l *streamedList) readRest() (err error) {
+	l.rest, err = l.appendBytes(l.rest, l.left)
 	return err
 }
 
@@ -131,14 +112,16 @@ func widthOfField(field protowire.Number) (width int, ok bool) {
 // read reads the message up to its end. Additions of a full update are decoded
 // while they come: nothing that stands behind them is needed for it. Writers put
 // the fields into the order of their numbers; where one does not, or where the
-// update is partial, the message is read whole.
+// update is partial, the message is read whole. The message so far is looked at
+// once only, however often there are additions in it.
 func (l *streamedList) read(take func(u *updater.Update)) error {
 	for l.left > 0 {
 		field, kind, err := l.tag()
 		if err != nil {
 			return unexpected(err)
 		}
-		if width, ok := widthOfField(field); ok && kind == protowire.BytesType && !l.taken {
+		if width, ok := widthOfField(field); ok && kind == protowire.BytesType && !l.tried {
+			l.tried = true
 			list, err := l.parsed()
 			if err == nil && list.Version != nil && !list.PartialUpdate {
 				if err := l.stream(width, list, take); err != nil {
@@ -156,7 +139,7 @@ func (l *streamedList) read(take func(u *updater.Update)) error {
 
 // keep reads a field into rest.
 func (l *streamedList) keep(field protowire.Number, kind protowire.Type) (err error) {
-	l.rest, err = l.appendField(l.rest, field, kind)
+	l.rest, err = l.appendField(l.rest, field, kind, boundList.bytes)
 	return err
 }
 
@@ -167,7 +150,7 @@ func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updat
 	if err != nil {
 		return err
 	}
-	u := updateOf(list)
+	u := updateOf(l.ctx, list)
 	additions, data, err := readRice(coded, width)
 	if err != nil {
 		return err
@@ -203,7 +186,7 @@ func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updat
 
 // finish completes an update whose additions have been read with what came later.
 func (l *streamedList) finish(u *updater.Update, list *sbv5.HashList) {
-	last := updateOf(list)
+	last := updateOf(l.ctx, list)
 	u.Checksum, u.MinimumWait = last.Checksum, last.MinimumWait
 	switch {
 	case u.Err != nil:
@@ -216,6 +199,10 @@ func (l *streamedList) finish(u *updater.Update, list *sbv5.HashList) {
 
 // fieldOfData is the number of the field with the coded data, by width.
 var fieldOfData = map[int]protowire.Number{4: 4, 8: 4, 16: 5, 32: 7}
+
+// maxRiceHead is the most bytes that may be before the coded data in a message of
+// additions: some numbers.
+const maxRiceHead = 1024
 
 // readRice reads a message of additions up to the coded data.
 func readRice(m *message, width int) (r rice, data *message, err error) {
@@ -231,11 +218,8 @@ func readRice(m *message, width int) (r rice, data *message, err error) {
 			}
 			break
 		}
-		if head, err = m.appendField(head, field, kind); err != nil {
+		if head, err = m.appendField(head, field, kind, maxRiceHead); err != nil {
 			return rice{}, nil, err
-		}
-		if len(head) > 1024 {
-			return rice{}, nil, fmt.Errorf("%w: Rice coding without data", updater.ErrMalformed)
 		}
 	}
 	if data == nil {

@@ -72,7 +72,7 @@ func batch(lists ...[]byte) (raw []byte) {
 func streamed(t testing.TB, body io.Reader, old updater.List) (l updater.List, u updater.Update, err error) {
 	t.Helper()
 	taken := 0
-	readErr := readBatch(body, []updater.Want{{List: old.Name}}, func(_ int, update *updater.Update) {
+	readErr := readBatch(t.Context(), body, []updater.Want{{List: old.Name}}, func(_ int, update *updater.Update) {
 		taken++
 		l, _, err = updater.Apply(old, update, 1<<24)
 		u = *update
@@ -174,7 +174,7 @@ func TestStreamedAnswersThatBreakOff(t *testing.T) {
 			updater.ErrMalformed: bytes.NewReader(raw[:n]),
 			broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
 		} {
-			err := readBatch(body, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) { updater.Apply(updater.List{Name: "se-4b"}, u, 1000) })
+			err := readBatch(t.Context(), body, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) { updater.Apply(updater.List{Name: "se-4b"}, u, 1000) })
 			if !errors.Is(err, want) {
 				t.Fatalf("cut at %d of %d: %v, want %v", n, len(raw), err, want)
 			}
@@ -189,7 +189,7 @@ func TestListsBehindARefusedOne(t *testing.T) {
 	second, entries := fullList(t, "mw-4b", 1000)
 	var got []updater.List
 	var errs []error
-	err := readBatch(bytes.NewReader(batch(inOrder(t, first), inOrder(t, second))), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) {
+	err := readBatch(t.Context(), bytes.NewReader(batch(inOrder(t, first), inOrder(t, second))), []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) {
 		l, _, err := updater.Apply(updater.List{Name: []string{"se-4b", "mw-4b"}[i]}, u, 5000) // too few for the first one
 		got, errs = append(got, l), append(errs, err)
 	})
@@ -214,7 +214,7 @@ func FuzzStreamedList(f *testing.F) {
 		old.Name = m.GetName()
 		var want updater.List
 		if wholeErr == nil {
-			want, _, wholeErr = updater.Apply(old, updateOf(m), 1000)
+			want, _, wholeErr = updater.Apply(old, updateOf(t.Context(), m), 1000)
 		}
 		got, _, err := streamed(t, bytes.NewReader(batch(raw)), old)
 		switch {

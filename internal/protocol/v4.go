@@ -95,21 +95,21 @@ func (c *V4) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, 
 		question.ListUpdateRequests = append(question.ListUpdateRequests, c.listRequest(w))
 	}
 	var answer sbv4.FetchThreatListUpdatesResponse
-	if err := c.post(ctx, "/v4/threatListUpdates:fetch", question, maxListBytes, &answer); err != nil {
+	if err := c.post(ctx, "/v4/threatListUpdates:fetch", question, boundUpdates, &answer); err != nil {
 		return 0, fmt.Errorf("fetching lists: %w", err)
 	}
 	minimumWait, err = duration(answer.GetMinimumWaitDuration())
 	if err != nil {
 		return 0, fmt.Errorf("fetching lists: minimum wait: %w", err)
 	}
-	updates, err := matched(wanted, answer.ListUpdateResponses)
+	updates, err := matched(ctx, wanted, answer.ListUpdateResponses)
 	if err != nil {
 		return minimumWait, fmt.Errorf("fetching lists: %w", err)
 	}
 	for i, u := range updates {
 		take(i, u)
 	}
-	return minimumWait, nil
+	return minimumWait, ctx.Err() // an update that was cut short by it is not wrong
 }
 
 func (c *V4) listRequest(w updater.Want) *sbv4.FetchThreatListUpdatesRequest_ListUpdateRequest {
@@ -126,7 +126,7 @@ func (c *V4) listRequest(w updater.Want) *sbv4.FetchThreatListUpdatesRequest_Lis
 
 // matched finds the update of each wanted list by its three types. Nothing is said
 // of a list for which the server has no update.
-func matched(wanted []updater.Want, answers []*sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse) ([]*updater.Update, error) {
+func matched(ctx context.Context, wanted []updater.Want, answers []*sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse) ([]*updater.Update, error) {
 	updates := make([]*updater.Update, len(wanted))
 	for _, a := range answers {
 		i := slices.IndexFunc(wanted, func(w updater.Want) bool {
@@ -136,7 +136,7 @@ func matched(wanted []updater.Want, answers []*sbv4.FetchThreatListUpdatesRespon
 			return nil, fmt.Errorf("%w: an answer about %s/%s/%s, which was not asked for or has been answered already",
 				updater.ErrMalformed, a.GetThreatType(), a.GetPlatformType(), a.GetThreatEntryType())
 		}
-		updates[i] = updateOfV4(a)
+		updates[i] = updateOfV4(ctx, a)
 	}
 	for i, w := range wanted {
 		switch {
@@ -154,7 +154,7 @@ func matched(wanted []updater.Want, answers []*sbv4.FetchThreatListUpdatesRespon
 func (c *V4) Lists(ctx context.Context) (all []ListInfo, err error) {
 	defer c.hideKey(&err)
 	var answer sbv4.ListThreatListsResponse
-	if err := c.get(ctx, "/v4/threatLists", url.Values{}, maxSearchBytes, &answer); err != nil {
+	if err := c.get(ctx, "/v4/threatLists", url.Values{}, boundLists, &answer); err != nil {
 		return nil, fmt.Errorf("listing lists: %w", err)
 	}
 	for _, name := range V4Lists() {
@@ -182,7 +182,7 @@ func (c *V4) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 		question.ThreatInfo.ThreatEntries = append(question.ThreatInfo.ThreatEntries, &sbv4.ThreatEntry{Hash: []byte(p)})
 	}
 	var answer sbv4.FindFullHashesResponse
-	if err := c.post(ctx, "/v4/fullHashes:find", question, maxSearchBytes, &answer); err != nil {
+	if err := c.post(ctx, "/v4/fullHashes:find", question, boundSearch, &answer); err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
 	if result, err = c.answerOf(&answer); err != nil {

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -16,8 +17,9 @@ import (
 // parametersV4 are those of version 4, which codes 32 bits only.
 var parametersV4 = parameters{2, 28}
 
-// updateOfV4 checks the shape of a list's message and prepares its decoding.
-func updateOfV4(m *sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse) *updater.Update {
+// updateOfV4 checks the shape of a list's message and prepares its decoding, which
+// fails once ctx has ended.
+func updateOfV4(ctx context.Context, m *sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse) *updater.Update {
 	u := &updater.Update{Version: m.GetNewClientState(), Checksum: m.GetChecksum().GetSha256()}
 	if len(u.Checksum) == 0 {
 		u.Checksum = nil
@@ -30,35 +32,39 @@ func updateOfV4(m *sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse) *upda
 		u.Err = fmt.Errorf("%w: an update that is neither full nor partial (%d)", updater.ErrMalformed, t)
 		return u
 	}
+	if n := max(len(m.Additions), len(m.Removals)); n > maxSets {
+		u.Err = fmt.Errorf("%w: %d sets of additions or of removals, at most %d are allowed", updater.ErrMalformed, n, maxSets)
+		return u
+	}
 	for _, set := range m.Additions {
-		entries, err := hashesOf(set)
+		entries, err := hashesOf(ctx, set)
 		if err != nil {
 			u.Err = err
 			return u
 		}
 		u.Additions = append(u.Additions, entries)
 	}
-	u.Removals, u.Err = indicesOf(m.Removals)
+	u.Removals, u.Err = indicesOf(ctx, m.Removals)
 	return u
 }
 
 // hashesOf returns the entries of one set of additions.
-func hashesOf(set *sbv4.ThreatEntrySet) (updater.Entries, error) {
+func hashesOf(ctx context.Context, set *sbv4.ThreatEntrySet) (updater.Entries, error) {
 	switch t := set.GetCompressionType(); t {
 	case sbv4.CompressionType_RAW:
 		size, raw := int(set.GetRawHashes().GetPrefixSize()), set.GetRawHashes().GetRawHashes()
 		if size < 4 || size > 32 || len(raw)%size != 0 {
 			return updater.Entries{}, fmt.Errorf("%w: %d bytes of raw prefixes of %d bytes, must be 4 to 32", updater.ErrMalformed, len(raw), size)
 		}
-		return updater.Entries{Width: size, Count: len(raw) / size, Reader: bytes.NewReader(raw)}, nil
+		return updater.Entries{Width: size, Count: len(raw) / size, Reader: during(ctx, bytes.NewReader(raw))}, nil
 	case sbv4.CompressionType_RICE:
 		r, err := riceV4(set.GetRiceHashes())
 		if err != nil {
 			return updater.Entries{}, err
 		}
 		// The numbers are ascending, the prefixes that they are little-endian are not.
-		return ascending(int(r.count)+1, func(all []uint32) ([]uint32, error) {
-			all, err := r.append(all)
+		return ascending(ctx, int(r.count)+1, func(all []uint32) ([]uint32, error) {
+			all, err := r.append(ctx, all)
 			for i, n := range all {
 				all[i] = bits.ReverseBytes32(n)
 			}
@@ -70,7 +76,7 @@ func hashesOf(set *sbv4.ThreatEntrySet) (updater.Entries, error) {
 }
 
 // indicesOf returns the indices of all sets of removals.
-func indicesOf(sets []*sbv4.ThreatEntrySet) (updater.Entries, error) {
+func indicesOf(ctx context.Context, sets []*sbv4.ThreatEntrySet) (updater.Entries, error) {
 	count := 0
 	var coded []rice
 	var raw []int32
@@ -90,12 +96,12 @@ func indicesOf(sets []*sbv4.ThreatEntrySet) (updater.Entries, error) {
 			return updater.Entries{}, fmt.Errorf("%w: removals in compression type %d", updater.ErrMalformed, t)
 		}
 	}
-	return ascending(count, func(all []uint32) (_ []uint32, err error) {
+	return ascending(ctx, count, func(all []uint32) (_ []uint32, err error) {
 		for _, n := range raw {
 			all = append(all, uint32(n)) // a negative one is past the end of any list
 		}
 		for _, r := range coded {
-			if all, err = r.append(all); err != nil {
+			if all, err = r.append(ctx, all); err != nil {
 				return nil, err
 			}
 		}
@@ -116,9 +122,10 @@ func riceV4(m *sbv4.RiceDeltaEncoding) (rice, error) {
 	return r, r.check(parametersV4)
 }
 
-// append appends the integers, of four bytes, to dst. The caller has checked r.
-func (r rice) append(dst []uint32) ([]uint32, error) {
-	reader := r.reader()
+// append appends the integers, of four bytes, to dst, unless ctx ends before. The
+// caller has checked r.
+func (r rice) append(ctx context.Context, dst []uint32) ([]uint32, error) {
+	reader := during(ctx, r.reader())
 	var buf [1024]byte
 	for {
 		n, err := reader.Read(buf[:])
@@ -136,8 +143,8 @@ func (r rice) append(dst []uint32) ([]uint32, error) {
 
 // ascending returns a stream of count numbers, which are gathered, and sorted, when
 // it is read first.
-func ascending(count int, gather func(dst []uint32) ([]uint32, error)) updater.Entries {
-	return updater.Entries{Width: 4, Count: count, Reader: &sortedReader{count: count, gather: gather}}
+func ascending(ctx context.Context, count int, gather func(dst []uint32) ([]uint32, error)) updater.Entries {
+	return updater.Entries{Width: 4, Count: count, Reader: during(ctx, &sortedReader{count: count, gather: gather})}
 }
 
 // sortedReader yields numbers big-endian, ascending.

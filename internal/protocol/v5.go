@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
@@ -48,20 +50,16 @@ func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, 
 // fetch sends the request and reads the answer while it comes, if that is in binary
 // form.
 func (c *V5) fetch(ctx context.Context, query url.Values, wanted []updater.Want, take func(i int, u *updater.Update)) error {
-	answer, err := c.open(ctx, http.MethodGet, "/v5/hashLists:batchGet", query, nil)
+	answer, err := c.open(ctx, http.MethodGet, "/v5/hashLists:batchGet", query, nil, maxListBytes)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
 	if isBinary(answer.Header.Get("Content-Type")) {
-		body, err := limited(answer, maxListBytes)
-		if err != nil {
-			return err
-		}
-		return readBatch(body, wanted, take)
+		return readBatch(ctx, answer.Body, wanted, take)
 	}
 	var batch sbv5.BatchGetHashListsResponse
-	if err := readWhole(answer, maxListBytes, &batch); err != nil {
+	if err := readWhole(answer, boundUpdates, &batch); err != nil {
 		return err
 	}
 	if len(batch.HashLists) != len(wanted) {
@@ -71,9 +69,9 @@ func (c *V5) fetch(ctx context.Context, query url.Values, wanted []updater.Want,
 		if list.GetName() != wanted[i].List {
 			return fmt.Errorf("%w: list %q in place of %q", updater.ErrMalformed, list.GetName(), wanted[i].List)
 		}
-		take(i, updateOf(list))
+		take(i, updateOf(ctx, list))
 	}
-	return nil
+	return ctx.Err() // an update that was cut short by it is not wrong
 }
 
 // FetchOne fetches one list by hashList.get.
@@ -84,13 +82,13 @@ func (c *V5) FetchOne(ctx context.Context, w updater.Want) (u *updater.Update, e
 		query.Set("version", bytesParam.EncodeToString(w.Version))
 	}
 	var list sbv5.HashList
-	if err := c.get(ctx, "/v5/hashList/"+w.List, query, maxListBytes, &list); err != nil {
+	if err := c.get(ctx, "/v5/hashList/"+w.List, query, boundUpdates, &list); err != nil {
 		return nil, fmt.Errorf("fetching list %s: %w", w.List, err)
 	}
 	if list.GetName() != w.List {
 		return nil, fmt.Errorf("fetching list %s: %w: list %q in its place", w.List, updater.ErrMalformed, list.GetName())
 	}
-	return updateOf(&list), nil
+	return updateOf(ctx, &list), nil
 }
 
 func (c *V5) constraints() url.Values {
@@ -102,21 +100,24 @@ func (c *V5) constraints() url.Values {
 }
 
 // maxPages bounds the pages of a list of lists, against a server whose pages
-// never end.
+// never end. All together are bounded as one answer is.
 const maxPages = 100
 
 // Lists implements Client by hashLists.list.
 func (c *V5) Lists(ctx context.Context) (all []ListInfo, err error) {
 	defer c.hideKey(&err)
-	token := ""
+	token, b := "", boundLists
 	for range maxPages {
 		query := url.Values{}
 		if token != "" {
 			query.Set("pageToken", token)
 		}
 		var page sbv5.ListHashListsResponse
-		if err := c.get(ctx, "/v5/hashLists", query, maxSearchBytes, &page); err != nil {
+		if err := c.get(ctx, "/v5/hashLists", query, b, &page); err != nil {
 			return nil, fmt.Errorf("listing lists: %w", err)
+		}
+		if b.bytes -= int64(proto.Size(&page)); len(all)+len(page.HashLists) > maxLists {
+			return nil, fmt.Errorf("listing lists: %w: more than %d lists", updater.ErrMalformed, maxLists)
 		}
 		for _, l := range page.HashLists {
 			info := ListInfo{Name: l.GetName(), Description: l.GetMetadata().GetDescription()}
@@ -134,8 +135,9 @@ func (c *V5) Lists(ctx context.Context) (all []ListInfo, err error) {
 	return nil, fmt.Errorf("listing lists: %w: more than %d pages", updater.ErrMalformed, maxPages)
 }
 
-// updateOf checks the shape of a list's message and prepares its decoding.
-func updateOf(list *sbv5.HashList) *updater.Update {
+// updateOf checks the shape of a list's message and prepares its decoding, which
+// fails once ctx has ended.
+func updateOf(ctx context.Context, list *sbv5.HashList) *updater.Update {
 	u := &updater.Update{Version: list.GetVersion(), Partial: list.GetPartialUpdate(), Checksum: list.GetSha256Checksum()}
 	if len(u.Checksum) == 0 {
 		u.Checksum = nil
@@ -151,14 +153,14 @@ func updateOf(list *sbv5.HashList) *updater.Update {
 		if u.Err = r.check(parametersV5(r.width)); u.Err != nil {
 			return u
 		}
-		u.Removals = r.entries()
+		u.Removals = r.entries(ctx)
 	}
 	additions, ok := additionsOf(list)
 	if !ok {
 		return u
 	}
 	if u.Err = checkAdditions(list.GetName(), additions); u.Err == nil {
-		u.Additions = []updater.Entries{additions.entries()}
+		u.Additions = []updater.Entries{additions.entries(ctx)}
 	}
 	return u
 }
@@ -216,7 +218,7 @@ func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 		query.Add("hashPrefixes", bytesParam.EncodeToString([]byte(p)))
 	}
 	var answer sbv5.SearchHashesResponse
-	if err := c.get(ctx, "/v5/hashes:search", query, maxSearchBytes, &answer); err != nil {
+	if err := c.get(ctx, "/v5/hashes:search", query, boundSearch, &answer); err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
 	life, err := duration(answer.GetCacheDuration())
@@ -228,26 +230,36 @@ func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 		if len(f.GetFullHash()) != len(lookup.FullHash{}) {
 			return lookup.Answer{}, fmt.Errorf("searching full hashes: %w: full hash of %d bytes", updater.ErrMalformed, len(f.GetFullHash()))
 		}
-		if threats := enforceable(f.GetFullHashDetails()); threats != 0 {
+		threats, frameOnly := enforceable(f.GetFullHashDetails())
+		if threats != 0 {
 			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: threats, Life: life})
+		}
+		if frameOnly != 0 {
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: frameOnly, Life: life, FrameOnly: true})
 		}
 	}
 	return result, nil
 }
 
-// enforceable returns the threats that may be acted on. A detail with a threat
-// type or an attribute that is unknown is dropped whole, as the schema demands.
-// So are the two attributes that are known: CANARY is not for enforcement, and
-// FRAME_ONLY is for content in a frame, which a resolver cannot tell.
-func enforceable(details []*sbv5.FullHash_FullHashDetail) (threats lookup.Threats) {
+// enforceable returns the threats that may be acted on, and those that are marked
+// FRAME_ONLY in all details about them. A detail with a threat type or an attribute
+// that is unknown is dropped whole, as the schema demands, and so is one with
+// CANARY, which is not for enforcement.
+func enforceable(details []*sbv5.FullHash_FullHashDetail) (threats, frameOnly lookup.Threats) {
 	for _, d := range details {
 		threat := threatOf(d.GetThreatType())
-		if threat != lookup.NoThreat && len(d.GetAttributes()) == 0 {
+		switch attributes := d.GetAttributes(); {
+		case threat == lookup.NoThreat:
+		case len(attributes) == 0:
 			threats = threats.With(threat)
+		case !slices.ContainsFunc(attributes, isNotFrameOnly):
+			frameOnly = frameOnly.With(threat)
 		}
 	}
-	return threats
+	return threats, frameOnly &^ threats
 }
+
+func isNotFrameOnly(a sbv5.ThreatAttribute) bool { return a != sbv5.ThreatAttribute_FRAME_ONLY }
 
 // threatOf returns the threat of a type, or NoThreat for those that are unknown.
 func threatOf(t sbv5.ThreatType) lookup.Threat {

@@ -1,0 +1,259 @@
+//go:build !race
+
+package protocol
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// The race detector takes memory of its own.
+
+// attack is an answer that is small on the wire and large in memory, or takes long
+// to read.
+type attack struct {
+	name        string
+	contentType string
+	status      int  // 0: 200
+	plain       bool // not compressed
+	asked       bool // the answer depends on the request
+	write       func(w io.Writer, r *http.Request)
+	ask         func(ctx context.Context, endpoint string) error
+	most        int // MiB that the whole process may take at its peak
+}
+
+// The peak of a process that does nothing but start is about 25 MiB.
+var attacks = []attack{
+	{name: "nothing at all", ask: searchNames(1), write: nothing, most: 48},
+	{name: "v5 search: 100,000 full hashes for each prefix, 100 names", ask: searchNames(100), asked: true, write: hashesFor(100_000), most: 64},
+	{name: "v5 search: 2,900 full hashes for each prefix, 1,000 names", ask: searchNames(1000), asked: true, plain: true, write: hashesFor(2900), most: 64},
+	{name: "v5 search: 256 full hashes for each prefix, 8,000 names", ask: searchNames(8000), asked: true, plain: true, write: hashesFor(256), most: 64},
+	{name: "v5 search: empty full hashes", ask: searchNames(20), write: repeated("\x0a\x00", 4<<20), most: 64},
+	{name: "v5 search: empty details", ask: searchNames(20), write: inField(1, "\x12\x00", 4<<20), most: 64},
+	{name: "v5 search: attributes", ask: searchNames(20), write: attributes, most: 64},
+	{name: "v5 search, JSON: empty full hashes", contentType: jsonForm, ask: searchNames(20), write: listed(`{"fullHashes":[`, `{}`, `]}`, 4<<20), most: 64},
+	{name: "v5 search, JSON: empty details", contentType: jsonForm, ask: searchNames(20), write: listed(`{"fullHashes":[{"fullHashDetails":[`, `{}`, `]}]}`, 4<<20), most: 64},
+	{name: "v5 search, JSON: attributes", contentType: jsonForm, ask: searchNames(20), write: listed(`{"fullHashes":[{"fullHashDetails":[{"attributes":[`, `"CANARY"`, `]}]}]}`, 4<<20), most: 64},
+	{name: "v5 search, JSON: unknown attributes", contentType: jsonForm, ask: searchNames(20), write: listed(`{"fullHashes":[{"fullHashDetails":[{"attributes":[`, `"A"`, `]}]}]}`, 4<<20), most: 64},
+	{name: "v5 lists: empty lists", ask: fetchV5, write: repeated("\x0a\x00", 127<<20), most: 64},
+	{name: "v5 lists: additions again and again", ask: fetchV5, write: manyAdditions, most: 64},
+	{name: "v5 lists: removals of 120 MB", ask: fetchV5, write: removals(120 << 20), most: 64},
+	{name: "v5 lists: removals of 120 MB, not compressed", plain: true, ask: fetchV5, write: removals(120 << 20), most: 128},
+	{name: "v5 lists: removals of 16 MB, not compressed", plain: true, ask: fetchV5, write: removals(16_000_000), most: 128},
+	{name: "v5 lists: threat types of a list", ask: fetchV5, write: manyThreatTypes, most: 64},
+	{name: "v5 lists: 16 million entries that are next to each other", ask: fetchV5, write: neighbours, most: 64},
+	{name: "v5 lists, JSON: empty lists", contentType: jsonForm, ask: fetchV5, write: listed(`{"hashLists":[`, `{}`, `]}`, 127<<20), most: 64},
+	{name: "v5 lists, JSON: 90 MB of additions", contentType: jsonForm, ask: fetchV5, write: bigJSON(120 << 20), most: 64},
+	{name: "v5 lists, JSON: 32 MB of additions", contentType: jsonForm, plain: true, ask: fetchV5, write: bigJSON(32_000_000), most: 256},
+	{name: "v5 list of lists: empty lists on each page", ask: listLists, write: pages, most: 64},
+	{name: "v5 list of lists: long descriptions on each page", ask: listLists, write: longPages, most: 64},
+	{name: "v4 search: empty matches", ask: searchV4, write: repeated("\x0a\x00", 4<<20), most: 64},
+	{name: "v4 lists: 64 million empty responses", ask: fetchV4Lists, write: repeated("\x0a\x00", 127<<20), most: 64},
+	{name: "v4 lists: 100 million raw removals", ask: fetchV4Lists, write: rawRemovals(100_000_000), most: 64},
+	{name: "v4 lists: a million raw removals, not compressed", plain: true, ask: fetchV4Lists, write: rawRemovals(1_000_000), most: 64},
+	{name: "v4 lists: a million additions of one entry", ask: fetchV4Lists, write: oneEntrySets, most: 64},
+	{name: "v4 lists: additions of 120 MB, not compressed", plain: true, ask: fetchV4Lists, write: rawSets(1, 120_000_000), most: 256},
+	{name: "v4 lists: additions of 32 MB in 32 sets, not compressed", plain: true, ask: fetchV4Lists, write: rawSets(32, 32_000_000), most: 256},
+	{name: "v4 list of lists", ask: listV4, write: repeated("\x0a\x00", 4<<20), most: 64},
+	{name: "the text of an error", status: 503, contentType: jsonForm, ask: fetchV5, write: listed(`{"error":{"message":"`, strings.Repeat("x", 1000), `"}}`, 127<<20), most: 64},
+}
+
+// The whole process of a client that is attacked takes no more than stated, and
+// seconds. The child process does what a name server would do with the answer.
+func TestNoAnswerTakesMuchMemoryOrTime(t *testing.T) {
+	if name := os.Getenv("ATTACK"); name != "" {
+		beAttacked(t, name)
+		return
+	}
+	for _, a := range attacks {
+		t.Run(a.name, func(t *testing.T) {
+			wire, server := a.serve(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestNoAnswerTakesMuchMemoryOrTime$")
+			child.Env = append(os.Environ(), "ATTACK="+a.name, "ENDPOINT="+server, "GOMAXPROCS=2", "GOGC=100", "GOMEMLIMIT=off")
+			out, err := child.CombinedOutput()
+			peak := regexp.MustCompile(`peak (\d+) KiB`).FindSubmatch(out)
+			if err != nil || peak == nil {
+				t.Fatalf("the child process ends with %v: %s", err, out)
+			}
+			kib, _ := strconv.Atoi(string(peak[1]))
+			t.Logf("%d kB on the wire; %s", *wire/1000, bytes.TrimSpace(regexp.MustCompile(`(?m)^outcome.*$`).Find(out)))
+			if kib > a.most<<10 {
+				t.Errorf("the process took %d MiB, want at most %d", kib>>10, a.most)
+			}
+		})
+	}
+}
+
+// beAttacked prints what an attack does to this process. More than a minute is a
+// failure: the parent ends it.
+func beAttacked(t *testing.T, name string) {
+	for _, a := range attacks {
+		if a.name != name {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		begun := time.Now()
+		err := a.ask(ctx, os.Getenv("ENDPOINT"))
+		text := []rune(fmt.Sprint(err))
+		status, readErr := os.ReadFile("/proc/self/status")
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		peak := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
+		fmt.Printf("outcome: peak %s KiB after %.1f s: %s\n", peak[1], time.Since(begun).Seconds(), string(text[:min(len(text), 160)]))
+		if took := time.Since(begun); took > 30*time.Second {
+			t.Errorf("it went on for %s, %s longer than its context", took, took-20*time.Second)
+		}
+	}
+}
+
+// serve answers every request with the attack, compressed unless it is plain, and
+// counts the bytes that it sends.
+func (a attack) serve(t *testing.T) (wire *int64, endpoint string) {
+	wire = new(int64)
+	var same []byte
+	if !a.asked {
+		same = a.body(nil)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := same
+		if a.asked {
+			body = a.body(r)
+		}
+		w.Header().Set("Content-Type", a.contentType)
+		if a.contentType == "" {
+			w.Header().Set("Content-Type", binaryForm)
+		}
+		if !a.plain {
+			w.Header().Set("Content-Encoding", "gzip")
+		}
+		w.WriteHeader(max(a.status, 200))
+		n, _ := w.Write(body)
+		*wire += int64(n)
+	}))
+	t.Cleanup(server.Close)
+	return wire, server.URL
+}
+
+func (a attack) body(r *http.Request) []byte {
+	var buf bytes.Buffer
+	if a.plain {
+		a.write(&buf, r)
+		return buf.Bytes()
+	}
+	z := gzip.NewWriter(&buf)
+	a.write(z, r)
+	z.Close()
+	return buf.Bytes()
+}
+
+// searchNames confirms that many names of different prefixes, as the plugin would.
+func searchNames(n int) func(context.Context, string) error {
+	return func(ctx context.Context, endpoint string) (err error) {
+		c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1"})
+		if err != nil {
+			return err
+		}
+		checker, err := lookup.NewChecker(lookup.Config{Mode: lookup.NoStorage, Database: new(lookup.Database), Searcher: c})
+		if err != nil {
+			return err
+		}
+		defer runtime.KeepAlive(checker)
+		for i := range n {
+			_, candidates := checker.Check(lookup.FromQname(fmt.Sprintf("h%d.example.", i)))
+			if candidates == nil {
+				continue // answered from the cache
+			}
+			if d := checker.Confirm(candidates, nil).Wait(ctx); d.Err != nil {
+				err = d.Err
+			}
+		}
+		return err
+	}
+}
+
+func fetchV5(ctx context.Context, endpoint string) error {
+	c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1"})
+	if err != nil {
+		return err
+	}
+	return fetchAndApply(ctx, c)
+}
+
+func fetchV4Lists(ctx context.Context, endpoint string) error {
+	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
+	if err != nil {
+		return err
+	}
+	return fetchAndApply(ctx, c)
+}
+
+// fetchAndApply does to an answer what the updater does. A list of 2,000 entries is
+// held.
+func fetchAndApply(ctx context.Context, c Client) (err error) {
+	b := lookup.NewBuilder(2000)
+	for i := range 2000 {
+		if err := b.Add(binary.BigEndian.AppendUint32(nil, uint32(i)<<16), 4); err != nil {
+			return err
+		}
+	}
+	old := updater.List{Name: "se-4b", Version: []byte{1}, Set: b.Set()}
+	var applied error
+	_, err = c.Fetch(ctx, []updater.Want{{List: "se-4b", Version: []byte{1}}}, func(_ int, u *updater.Update) {
+		_, _, applied = updater.Apply(old, u, 1<<24)
+	})
+	if err == nil {
+		err = applied
+	}
+	return err
+}
+
+func searchV4(ctx context.Context, endpoint string) error {
+	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
+	if err != nil {
+		return err
+	}
+	for range 20 {
+		_, err = c.Search(ctx, []lookup.Prefix{"abcd"})
+	}
+	return err
+}
+
+func listLists(ctx context.Context, endpoint string) error {
+	c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1"})
+	if err != nil {
+		return err
+	}
+	all, err := c.Lists(ctx)
+	runtime.KeepAlive(all)
+	return err
+}
+
+func listV4(ctx context.Context, endpoint string) error {
+	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
+	if err != nil {
+		return err
+	}
+	_, err = c.Lists(ctx)
+	return err
+}

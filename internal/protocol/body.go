@@ -1,0 +1,127 @@
+package protocol
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// body is the decompressed body of an answer. To read it is an error once its
+// context has ended, or when it is longer than it may be.
+type body struct {
+	io.Closer
+	ctx       context.Context
+	from      io.Reader
+	wire      *wireReader
+	read, max int64
+}
+
+// newBody returns the body of an answer, of which at most maxBytes are read.
+func newBody(ctx context.Context, answer *http.Response, maxBytes int64) (*body, error) {
+	if answer.ContentLength > maxBytes {
+		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d are allowed", updater.ErrMalformed, answer.ContentLength, maxBytes)
+	}
+	wire := &wireReader{from: answer.Body, declared: answer.ContentLength, max: maxBytes}
+	b := &body{Closer: answer.Body, ctx: ctx, from: wire, wire: wire, max: maxBytes}
+	switch coding := strings.ToLower(answer.Header.Get("Content-Encoding")); coding {
+	case "", "identity":
+	case "gzip", "x-gzip": // equal, says RFC 9110 section 8.4.1.3
+		b.from = &gzipReader{from: wire}
+	default:
+		return nil, fmt.Errorf("%w: an answer compressed by %q, asked for gzip", updater.ErrMalformed, coding)
+	}
+	return b, nil
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := b.from.Read(p[:min(int64(len(p)), b.max-b.read+1)]) // one byte too many is noticed
+	b.read += int64(n)
+	switch {
+	case b.read > b.max:
+		return n, tooLong(b.max)
+	case b.read > freeBytes+maxRatio*b.wire.read:
+		return n, fmt.Errorf("%w: %d bytes on the wire have become %d already, at most %d times as many are allowed", updater.ErrMalformed, b.wire.read, b.read, maxRatio)
+	}
+	return n, err
+}
+
+func tooLong(maxBytes int64) error {
+	return fmt.Errorf("%w: an answer of more than %d bytes", updater.ErrMalformed, maxBytes)
+}
+
+// wireReader counts the bytes on the wire.
+type wireReader struct {
+	from      io.Reader
+	declared  int64 // by the header; negative: not declared
+	read, max int64
+}
+
+// Read implements io.Reader.
+func (w *wireReader) Read(p []byte) (int, error) {
+	n, err := w.from.Read(p)
+	w.read += int64(n)
+	if w.read > w.max { // it need not become anything that is read
+		return n, tooLong(w.max)
+	}
+	if err == io.EOF && w.read < w.declared {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// gzipReader decompresses. Its header is read with the first bytes.
+type gzipReader struct {
+	from io.Reader
+	gzip *gzip.Reader // nil: not begun
+}
+
+// Read implements io.Reader.
+func (z *gzipReader) Read(p []byte) (n int, err error) {
+	if z.gzip == nil {
+		z.gzip, err = gzip.NewReader(z.from)
+	}
+	if err == nil {
+		n, err = z.gzip.Read(p)
+	}
+	if _, corrupt := errors.AsType[flate.CorruptInputError](err); corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
+		err = fmt.Errorf("%w: %w", updater.ErrMalformed, err)
+	}
+	return n, err
+}
+
+// readAll reads all of an answer. It takes memory for what has come, not for what
+// has been declared.
+func readAll(answer *http.Response) ([]byte, error) {
+	declared := min(max(answer.ContentLength, 0), 1<<16)
+	buf := bytes.NewBuffer(make([]byte, 0, declared+bytes.MinRead))
+	_, err := buf.ReadFrom(answer.Body)
+	return buf.Bytes(), err
+}
+
+// during returns a reader of r that fails once ctx has ended.
+func during(ctx context.Context, r io.Reader) io.Reader { return &duringReader{ctx, r} }
+
+type duringReader struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+// Read implements io.Reader.
+func (d *duringReader) Read(p []byte) (int, error) {
+	if err := d.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return d.from.Read(p)
+}

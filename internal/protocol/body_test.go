@@ -1,0 +1,248 @@
+package protocol
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+func zipped(raw []byte) []byte {
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	z.Write(raw)
+	z.Close()
+	return buf.Bytes()
+}
+
+// encoded is an answer whose body is compressed as coding says.
+func encoded(status int, coding, contentType string, body []byte) answering {
+	return func(r *http.Request) (*http.Response, error) {
+		return response(r, status, http.Header{"Content-Type": {contentType}, "Content-Encoding": {coding}}, body), nil
+	}
+}
+
+func TestBytesThatComeOfAByteAreBounded(t *testing.T) {
+	noise := make([]byte, 4<<20)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	hex := fmt.Appendf(nil, "%x", noise)
+	for _, test := range []struct {
+		name, coding string
+		raw          []byte
+		good         bool
+	}{
+		{"a megabyte of one byte", "gzip", make([]byte, 1<<20), true},
+		{"more than a megabyte of one byte", "gzip", make([]byte, 1<<20+1<<18), false},
+		{"four megabytes of one byte, not compressed", "", make([]byte, 4<<20), true},
+		{"four megabytes that do not compress", "gzip", noise, true},
+		{"half of the bytes for nothing", "gzip", hex, true},
+		{"a list of numbers that is indented", "gzip", bytes.ReplaceAll(hex, []byte("0"), []byte(",\n                    ")), true},
+	} {
+		body := test.raw
+		if test.coding != "" {
+			body = zipped(body)
+		}
+		answer, _ := encoded(200, test.coding, "", body)(nil)
+		b, err := newBody(t.Context(), answer, 128<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(b)
+		if test.good != (err == nil) || test.good && !bytes.Equal(got, test.raw) || err != nil && !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("%s: %d of %d bytes, %v", test.name, len(got), len(test.raw), err)
+		}
+	}
+}
+
+func TestCompressions(t *testing.T) {
+	raw := unhex(t, wireFound)
+	whole := zipped(raw)
+	for _, test := range []struct {
+		name, coding string
+		body         []byte
+		want         error
+	}{
+		{"none", "", raw, nil},
+		{"none, by name", "identity", raw, nil},
+		{"gzip", "gzip", whole, nil},
+		{"gzip in capitals", "GZIP", whole, nil},
+		{"gzip by its old name", "x-gzip", whole, nil},
+		{"gzip in two parts", "gzip", append(zipped(raw[:5]), zipped(raw[5:])...), nil},
+		{"gzip that is cut", "gzip", whole[:len(whole)-9], io.ErrUnexpectedEOF},
+		{"gzip that is not", "gzip", raw, updater.ErrMalformed},
+		{"gzip with a wrong checksum", "gzip", append(bytes.Clone(whole[:len(whole)-8]), make([]byte, 8)...), updater.ErrMalformed},
+		{"gzip that is corrupt", "gzip", append(bytes.Clone(whole[:10]), 0xff, 0xff), updater.ErrMalformed},
+		{"gzip twice", "gzip, gzip", zipped(whole), updater.ErrMalformed},
+		{"another one", "br", raw, updater.ErrMalformed},
+	} {
+		answer, err := newClient(t, encoded(200, test.coding, binaryForm, test.body)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		if !errors.Is(err, test.want) || err == nil && len(answer.Threats) != 1 {
+			t.Errorf("%s: got %v, %v, want %v", test.name, answer, err, test.want)
+		}
+	}
+}
+
+func TestTheTextOfAnErrorMayBeCompressed(t *testing.T) {
+	body := zipped([]byte(`{"error":{"message":"API not enabled"}}`))
+	_, err := newClient(t, encoded(403, "gzip", jsonForm, body)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
+	if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Message != "API not enabled" {
+		t.Errorf("got %v", err)
+	}
+}
+
+const jsonForm = "application/json"
+
+// manyFullHashes is an answer with n full hashes, each with four details of two
+// attributes.
+func manyFullHashes(n int) *sbv5.SearchHashesResponse {
+	m := new(sbv5.SearchHashesResponse)
+	for i := range n {
+		f := &sbv5.FullHash{FullHash: bytes.Repeat([]byte{byte(i)}, 32)}
+		for threat := range sbv5.ThreatType(4) {
+			f.FullHashDetails = append(f.FullHashDetails, detail(threat+1, sbv5.ThreatAttribute_CANARY, sbv5.ThreatAttribute_FRAME_ONLY)...)
+		}
+		m.FullHashes = append(m.FullHashes, f)
+	}
+	return m
+}
+
+// An answer to a search that needs much memory for each of its bytes is refused
+// before it is decoded, and one that is long for good reasons is not.
+func TestStructuresOfAnAnswerAreBounded(t *testing.T) {
+	good := manyFullHashes(16 * 30)
+	goodText, err := protojson.Marshal(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tooMany := manyFullHashes(1500)
+	for _, test := range []struct {
+		name, contentType string
+		body              []byte
+		good              bool
+	}{
+		{"16 full hashes of four details behind each of 30 prefixes", binaryForm, marshal(t, good), true},
+		{"the same in JSON", jsonForm, goodText, true},
+		{"50 of them", binaryForm, marshal(t, tooMany), false},
+		{"empty full hashes", binaryForm, bytes.Repeat([]byte{0x0a, 0}, 20_000), false},
+		{"empty full hashes in JSON", jsonForm, []byte(`{"fullHashes":[{}` + strings.Repeat(",{}", 20_000) + `]}`), false},
+	} {
+		_, err := newClient(t, always(test.contentType, test.body)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		if refused := err != nil && strings.Contains(err.Error(), "of memory"); refused == test.good || refused && !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("%s, %d bytes: %v", test.name, len(test.body), err)
+		}
+	}
+}
+
+// What is said of messages is what they take: the weight is no less than the bytes
+// that decoding allocates.
+func TestWeightIsWhatDecodingTakes(t *testing.T) {
+	for name, m := range map[string]proto.Message{
+		"searches":     manyFullHashes(480),
+		"empty hashes": &sbv5.SearchHashesResponse{FullHashes: make([]*sbv5.FullHash, 5000)},
+		"threat types": &sbv5.HashList{Metadata: &sbv5.HashListMetadata{ThreatTypes: make([]sbv5.ThreatType, 100_000)}},
+	} {
+		raw := marshal(t, m)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := proto.Unmarshal(raw, m.ProtoReflect().New().Interface()); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		weight := math.MaxInt32 - weigh(raw, m.ProtoReflect().Descriptor(), math.MaxInt32) + len(raw)
+		if got := int(after.TotalAlloc - before.TotalAlloc); got > 2*weight || weight > 4*got {
+			t.Errorf("%s: decoding allocates %d bytes, the weight is %d", name, got, weight)
+		}
+	}
+}
+
+// Whatever of an answer is in memory already, it is not decoded when the request is
+// over.
+func TestDecodingEndsWithItsContext(t *testing.T) {
+	whole, _ := fullList(t, "se-4b", 1000)
+	long, _ := fullList(t, "se-4b", 2_000_000)
+	wholeText, err := protojson.Marshal(&sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{whole}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inV4 := func(sets ...*entrySet) []byte {
+		m := phishing(fullUpdate, "")
+		m.Additions = sets
+		return updatesV4(t, 0, m)
+	}
+	removing := func(set *entrySet) []byte {
+		m := phishing(partialUpdate, "")
+		m.Removals = []*entrySet{set}
+		return updatesV4(t, 0, m)
+	}
+	v5 := func(contentType string, body []byte) Client { return newClient(t, always(contentType, body)) }
+	v4 := func(body []byte) Client { return newV4(t, always(binaryForm, body), "se-4b") }
+	for name, c := range map[string]Client{
+		"v5, read whole":             v5(binaryForm, batch(marshal(t, whole))),
+		"v5, decoded while it comes": v5(binaryForm, batch(inOrder(t, long))),
+		"v5, JSON":                   v5(jsonForm, wholeText),
+		"v4, Rice":                   v4(inV4(riceSet(5, 2, 2, "f702"))),
+		"v4, raw":                    v4(inV4(raw(4, "00000001"))),
+		"v4, raw removals":           v4(removing(rawIndices(0))),
+		"v4, removals":               v4(removing(riceIndices(0, 0, 0, ""))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := heldLists()[4]
+			old.Name = "se-4b"
+			for _, over := range []bool{false, true} {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var applied error
+				_, err := c.Fetch(ctx, []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
+					if over {
+						cancel()
+					}
+					_, _, applied = updater.Apply(old, u, 1<<24)
+				})
+				if !over && (err != nil || errors.Is(applied, context.Canceled)) {
+					t.Errorf("the request goes on, but got %v, %v", err, applied)
+				}
+				if over && (!errors.Is(err, context.Canceled) || applied == nil || errors.Is(applied, updater.ErrChecksum)) {
+					t.Errorf("the request is over, but got %v, %v", err, applied)
+				}
+			}
+		})
+	}
+}
+
+func TestSetsOfAListAreBounded(t *testing.T) {
+	for n, good := range map[int]bool{32: true, 33: false} {
+		m := phishing(partialUpdate, "")
+		for i := range n {
+			m.Removals = append(m.Removals, rawIndices(int32(i)))
+			m.Additions = append(m.Additions, raw(4, fmt.Sprintf("000000%02x", i)))
+		}
+		for _, part := range []*listUpdate{{Additions: m.Additions}, {Removals: m.Removals}} {
+			part.ResponseType = partialUpdate
+			if u := updateOfV4(t.Context(), part); good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
+				t.Errorf("%d sets: %v", n, u.Err)
+			}
+		}
+	}
+}
+
+func TestEntriesFitAnInt(t *testing.T) {
+	r := rice{width: 4, parameter: 3, count: math.MaxInt32, size: math.MaxInt64 / 8}
+	if err := r.check(parametersV5(4)); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("one more than %d integers: %v", math.MaxInt32, err)
+	}
+}
