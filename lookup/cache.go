@@ -47,11 +47,19 @@ func (c confirmed) answers(hash FullHash, now time.Time) bool {
 	return listed || c.live(c.life, now)
 }
 
+// maxThreats is the most full hashes of one prefix that are kept. Google lists
+// hardly more than one; whoever makes more of them, at four billion tries each, does
+// not get the cache.
+const maxThreats = 256
+
 // cache keeps what the server said about each prefix, also when it said
 // nothing. Expiry is checked on reading. Safe for concurrent use.
+//
+// It is bounded in prefixes and in full hashes, and so in bytes: a prefix takes some
+// 250, a full hash 48.
 type cache struct {
-	answers *lru.Cache[Prefix, confirmed]
-	sizes   atomic.Uint64 // bit n is set if there may be an answer about a prefix of n bytes
+	answers *lru.Cache[Prefix, confirmed] // changed under mu
+	sizes   atomic.Uint64                 // bit n is set if there may be an answer about a prefix of n bytes
 
 	// threats has a bit for each value of the first 16 bits of a full hash. It is
 	// set if a threat so beginning may be cached: such a host must be looked up here
@@ -64,15 +72,21 @@ type cache struct {
 	threats    [1 << 16 / 64][2]atomic.Uint64
 	threatened atomic.Bool // a bit of threats is set
 
-	mu           sync.Mutex // held while bits of threats change
+	mu           sync.Mutex // held while answers and bits of threats change
+	hashes       int        // full hashes in answers; guarded by mu
+	maxHashes    int        // never changed
 	threatsUntil time.Time  // when the last cached threat expires, or zero; guarded by mu
 	setting      int        // which of the two words bits are set in; guarded by mu
 	settingSince time.Time  // guarded by mu
 }
 
+// newCache returns a cache of at most that many prefixes, and of as many full
+// hashes, or maxThreats if that is more.
 func newCache(capacity int) (*cache, error) {
-	answers, err := lru.New[Prefix, confirmed](capacity)
-	return &cache{answers: answers}, err
+	c := &cache{maxHashes: max(capacity, maxThreats)}
+	answers, err := lru.NewWithEvict(capacity, func(_ Prefix, evicted confirmed) { c.hashes -= len(evicted.threats) })
+	c.answers = answers
+	return c, err
 }
 
 // get returns the answer that may be used for a full hash: of several, about
@@ -88,8 +102,12 @@ func (c *cache) get(hash FullHash, now time.Time) (answer confirmed, ok bool) {
 }
 
 // put keeps the answer about p for its life, and threats no longer than
-// maxVerdictAge. Either way the one before counts no more.
+// maxVerdictAge. Either way the one before counts no more. Of an answer with more
+// than maxThreats nothing is kept: a part of it would make threats safe.
 func (c *cache) put(p Prefix, answer confirmed) {
+	if len(answer.threats) > maxThreats {
+		answer = confirmed{asked: answer.asked, life: -1}
+	}
 	answer.threats = slices.Clone(answer.threats)
 	longest := answer.life
 	for i := range answer.threats {
@@ -97,6 +115,8 @@ func (c *cache) put(p Prefix, answer confirmed) {
 		t.Life = min(t.Life, maxVerdictAge)
 		longest = max(longest, t.Life)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	others := c.sizes.Load() &^ (1 << len(p))
 	switch {
 	case longest > 0:
@@ -106,17 +126,28 @@ func (c *cache) put(p Prefix, answer confirmed) {
 		return
 	}
 	c.sizes.Or(1 << len(p))
+	c.add(p, answer)
+}
+
+// add adds an answer and removes the least recently used ones that are too many.
+// The caller holds mu.
+func (c *cache) add(p Prefix, answer confirmed) {
+	if before, ok := c.answers.Peek(p); ok {
+		c.hashes -= len(before.threats)
+	}
+	c.hashes += len(answer.threats)
 	c.answers.Add(p, answer)
+	for c.hashes > c.maxHashes {
+		c.answers.RemoveOldest()
+	}
 }
 
 // mark sets the bits of the threats of an answer, and clears all before if none of
-// the threats cached before is live.
+// the threats cached before is live. The caller holds mu.
 func (c *cache) mark(answer confirmed) {
 	if len(answer.threats) == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.clearExpired(answer.asked)
 	if answer.asked.Sub(c.settingSince) > maxVerdictAge {
 		c.setting, c.settingSince = 1-c.setting, answer.asked

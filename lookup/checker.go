@@ -38,6 +38,8 @@ type ThreatHash struct {
 	Hash    FullHash
 	Threats Threats
 	Life    time.Duration // for which this may be used; zero: for this once only
+	// FrameOnly marks threats that are for content in frames, see Frames.
+	FrameOnly bool
 }
 
 // ErrBackoff says that the server must not be asked now.
@@ -146,8 +148,10 @@ func (c *Checker) Close() {
 // Candidates are the prefixes of one host that are in a list, or in the other
 // modes all of them, about which the server has not been heard lately.
 type Candidates struct {
-	host Host
-	all  []candidate
+	host      Host
+	frames    Frames
+	frameOnly bool // a threat that is cached has been let pass
+	all       []candidate
 }
 
 type candidate struct {
@@ -163,23 +167,26 @@ func (c *Candidates) First() (list, expression string) { return c.all[0].list, c
 
 func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
 
-// Check decides on a host without asking anyone ("Local List Mode", steps 1 to
+// Check is CheckWith for BlockFrames.
+func (c *Checker) Check(h Host) (Decision, *Candidates) { return c.CheckWith(h, BlockFrames) }
+
+// CheckWith decides on a host without asking anyone ("Local List Mode", steps 1 to
 // 4). If candidates are returned the decision waits for Confirm. For a host in
 // no list it takes no lock and, up to ten labels, does not allocate.
-func (c *Checker) Check(h Host) (Decision, *Candidates) {
+func (c *Checker) CheckWith(h Host, frames Frames) (Decision, *Candidates) {
 	h = h.by(c.rule)
 	current := c.database.snapshot()
 	switch {
 	case !h.Public():
 		return Decision{}, nil
 	case c.mode != Local:
-		return c.suspect(h, current.lists, !c.likelySafe(h, current.lists))
+		return c.suspect(h, current.lists, frames, !c.likelySafe(h, current.lists))
 	case len(current.lists) == 0:
-		return c.unlisted(h), nil
+		return c.unlisted(h, frames), nil
 	case !c.suspected(h, current):
 		return Decision{By: ByList}, nil
 	}
-	return c.suspect(h, current.lists, false)
+	return c.suspect(h, current.lists, frames, false)
 }
 
 // suspected reports whether a suffix of the host is in a list, or may be a threat
@@ -195,11 +202,11 @@ func (c *Checker) suspected(h Host, current *snapshot) bool {
 
 // unlisted decides on a host while there is no list: only a threat that is cached
 // leads to a look at the cache, and but for that nobody knows the host.
-func (c *Checker) unlisted(h Host) Decision {
+func (c *Checker) unlisted(h Host, frames Frames) Decision {
 	if !c.cache.threatened.Load() {
 		return Decision{}
 	}
-	if decision, _ := c.suspect(h, nil, false); decision.By == ByCache {
+	if decision, _ := c.suspect(h, nil, frames, false); decision.By == ByCache {
 		return decision
 	}
 	return Decision{}
@@ -219,10 +226,10 @@ func (c *Checker) likelySafe(h Host, lists []List) bool {
 
 // suspect does the rest of Check for a host of which some suffix matched, or
 // with all set for any host: then each of its prefixes is a candidate.
-func (c *Checker) suspect(h Host, lists []List, all bool) (Decision, *Candidates) {
+func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decision, *Candidates) {
 	decision := Decision{By: ByList}
 	now := time.Now()
-	found := &Candidates{host: h}
+	found := &Candidates{host: h, frames: frames}
 	for _, start := range h.starts(c.rule) {
 		next := candidate{hash: HashExpression(h.name[start:] + "/"), start: start}
 		next.list, next.prefix = c.prefixOf(lists, next.hash)
@@ -230,10 +237,13 @@ func (c *Checker) suspect(h Host, lists []List, all bool) (Decision, *Candidates
 		// one still, even if an update has just dropped its prefix.
 		if answer, ok := c.cache.get(next.hash, now); ok {
 			decision.By = ByCache
-			if threat, life := c.threatIn(answer, next.hash); threat != NoThreat {
+			threat, known := c.threatIn(answer, next.hash)
+			if known && threat.FrameOnly && frames == PassFrames {
+				decision.FrameOnly, found.frameOnly = true, true
+			} else if known {
 				return Decision{
-					Verdict: Unsafe, By: ByCache, Threat: threat, List: next.list,
-					Expression: h.name[start:] + "/", Expires: answer.asked.Add(life),
+					Verdict: Unsafe, By: ByCache, Threat: threat.Threats.first(), FrameOnly: threat.FrameOnly, List: next.list,
+					Expression: h.name[start:] + "/", Expires: answer.asked.Add(threat.Life),
 				}, nil
 			}
 			continue
@@ -267,15 +277,20 @@ func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) 
 	return list, hash.Prefix(size)
 }
 
-// threatIn returns the threat that the answer tells of hash, if it is one of
-// those that the operator wants to be protected from, and how long that may be
-// acted on. The list that matched does not matter: the server may name another
-// threat.
-func (c *Checker) threatIn(answer confirmed, hash FullHash) (Threat, time.Duration) {
+// threatIn returns what the answer tells of hash, as far as the operator wants to
+// be protected from it, and for no longer than that may be acted on. A threat that
+// is not marked FRAME_ONLY wins. The list that matched does not matter: the server
+// may name another threat.
+func (c *Checker) threatIn(answer confirmed, hash FullHash) (best ThreatHash, known bool) {
 	for _, t := range answer.threats {
-		if t.Hash == hash && t.Threats&c.threats != 0 {
-			return (t.Threats & c.threats).first(), min(t.Life, maxVerdictAge)
+		if t.Hash != hash || t.Threats&c.threats == 0 || known && t.FrameOnly {
+			continue
+		}
+		t.Threats &= c.threats
+		t.Life = min(t.Life, maxVerdictAge)
+		if best, known = t, true; !t.FrameOnly {
+			break
 		}
 	}
-	return NoThreat, 0
+	return best, known
 }

@@ -28,7 +28,8 @@ type Confirmation struct {
 // about already are not asked again: all who want to know share one search. A
 // search belongs to nobody: it goes on when those who wait for it have given
 // up, and its answer is kept. If a new request is needed admit is asked first,
-// unless nil, and may refuse it.
+// unless nil, and may refuse it. The Checker is locked meanwhile: admit must return
+// at once and not call it.
 func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +151,13 @@ func (c *Checker) ask(prefixes []Prefix) (answer Answer, err error) {
 // only returns the answer with the threats behind p: the server sometimes
 // sends full hashes that nobody asked for, and they count for nothing.
 func (c confirmed) only(p Prefix) confirmed {
-	c.threats = slices.DeleteFunc(slices.Clone(c.threats), func(t ThreatHash) bool { return !p.begins(t.Hash) })
+	all := c.threats
+	c.threats = nil
+	for _, t := range all {
+		if p.begins(t.Hash) {
+			c.threats = append(c.threats, t)
+		}
+	}
 	return c
 }
 
@@ -177,6 +184,7 @@ func (s *search) finished(ctx context.Context) bool {
 // not put every host under suspicion.
 func (w *Confirmation) Wait(ctx context.Context) Decision {
 	decision := Decision{Verdict: Safe, By: ByServer}
+	frameOnly := w.candidates.frameOnly
 	for i, s := range w.searches {
 		candidate := w.candidates.all[i]
 		if !s.finished(ctx) {
@@ -196,15 +204,24 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 			}
 			continue
 		}
-		if threat, life := w.checker.threatIn(s.answer, candidate.hash); threat != NoThreat {
-			return Decision{
-				Verdict: Unsafe, By: ByServer, Threat: threat, List: candidate.list,
-				Expression: w.candidates.expression(i),
-				Expires:    s.answer.asked.Add(life),
-			}
+		threat, known := w.checker.threatIn(s.answer, candidate.hash)
+		if known && threat.FrameOnly && w.candidates.frames == PassFrames {
+			frameOnly = true
+		} else if known {
+			return w.unsafe(i, threat)
 		}
 	}
+	decision.FrameOnly = frameOnly
 	return decision
+}
+
+// unsafe is the decision for a threat that is known of candidate i.
+func (w *Confirmation) unsafe(i int, threat ThreatHash) Decision {
+	return Decision{
+		Verdict: Unsafe, By: ByServer, Threat: threat.Threats.first(), FrameOnly: threat.FrameOnly,
+		List: w.candidates.all[i].list, Expression: w.candidates.expression(i),
+		Expires: w.searches[i].answer.asked.Add(threat.Life),
+	}
 }
 
 func deciderOf(err error) Decider {

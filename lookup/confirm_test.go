@@ -49,7 +49,8 @@ func manyExpressed(n int) (all []string) {
 
 func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const queued = maxQueued * MaxPrefixes
+		const queues, prefixes = 32, 30 // as in the README, "Limits"
+		const queued = queues * prefixes
 		const hosts = 2 + queued + 5
 		srv := &server{t: t}
 		srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
@@ -82,11 +83,11 @@ func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 		for _, prefixes := range srv.searches() {
 			sizes = append(sizes, len(prefixes))
 		}
-		want := append([]int{1, 1}, slices.Repeat([]int{MaxPrefixes}, maxQueued)...)
+		want := append([]int{1, 1}, slices.Repeat([]int{prefixes}, queues)...)
 		if !slices.Equal(sizes, want) {
 			t.Errorf("searches for %v prefixes, want %v", sizes, want)
 		}
-		if got := time.Since(begin); got != (1+maxQueued/2)*time.Second {
+		if got := time.Since(begin); got != (1+queues/2)*time.Second {
 			t.Errorf("all took %v, want the time of searches two by two", got)
 		}
 		if got := decide(t, c, named(hosts-1)); got.Verdict != Safe || got.By != ByServer {
@@ -437,6 +438,31 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 	workers.Wait()
 	close(stop)
 	publisher.Wait()
+}
+
+// Of what is not known about several candidates the graver is told: that a list
+// holds one of them decides whether the name is answered SERVFAIL.
+func TestALateConfirmationDoesNotReplaceAGraverDecision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listed := HashExpression("www.example.com/").Prefix(4)
+		broken := errors.New("status 500")
+		srv := &server{t: t}
+		srv.OnSearch = func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+			if slices.Contains(prefixes, listed) {
+				return Answer{}, broken
+			}
+			<-ctx.Done()
+			return Answer{}, ctx.Err()
+		}
+		c := checkerOf(t, Config{Mode: NoStorage, Searcher: srv}, "www.example.com/")
+		c.Confirm(suspect(t, c, "example.com."), nil) // which is late
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		got := c.Confirm(suspect(t, c, "www.example.com."), nil).Wait(ctx)
+		if want := (Decision{Verdict: Unsure, By: ByError, List: "list", Err: broken}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
 }
 
 func TestADecisionForAListIsGraverThanOneForBeingLate(t *testing.T) {

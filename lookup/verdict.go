@@ -58,6 +58,18 @@ func (s Threats) first() Threat {
 	return NoThreat
 }
 
+// Frames is what becomes of threats that the server marks FRAME_ONLY: they are for
+// content in frames, of which the page itself is one, not for what it loads. A name
+// server cannot tell these apart. The zero Frames blocks.
+type Frames uint8
+
+const (
+	// BlockFrames treats them like all other threats.
+	BlockFrames Frames = iota
+	// PassFrames treats them as none.
+	PassFrames
+)
+
 // Decider is who decided a verdict.
 type Decider uint8
 
@@ -95,6 +107,7 @@ type Decision struct {
 	List       string    // the list that was matched; for an own list its file
 	Expression string    // the expression that matched, or ""
 	Expires    time.Time // until when an Unsafe verdict holds; zero: without end
+	FrameOnly  bool      // the threat is marked FRAME_ONLY; if the host is not Unsafe, such a threat has passed
 	Err        error     // why a host is Unsure, if there was an error
 }
 

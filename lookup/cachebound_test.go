@@ -1,0 +1,158 @@
+package lookup
+
+import (
+	"context"
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+)
+
+// threatsBehind returns n full hashes that begin with the same four bytes, that of
+// an expression first.
+func threatsBehind(expression string, n int) (all []ThreatHash) {
+	hash := HashExpression(expression)
+	for i := range n {
+		all = append(all, ThreatHash{Hash: hash, Threats: AllThreats, Life: time.Hour})
+		binary.BigEndian.PutUint32(hash[20:], uint32(i))
+	}
+	return all
+}
+
+// An answer that is too long to be kept is used by those who wait for it, whole, and
+// asked for again by the next ones. A part of it must not stand for the whole.
+func TestMoreThan256FullHashesOfAPrefixAreUsedButNotKept(t *testing.T) {
+	for n, kept := range map[int]bool{1: true, 256: true, 257: false, 5000: false} {
+		synctest.Test(t, func(t *testing.T) {
+			all := threatsBehind("example.com/", n)
+			slices.Reverse(all) // the one that is asked for comes last
+			srv := &server{t: t}
+			srv.OnSearch = func(_ context.Context, _ []Prefix) (Answer, error) { return Answer{Threats: all}, nil }
+			c := checkerOf(t, Config{Searcher: srv}, "example.com/")
+			for i, by := range []Decider{ByServer, ByCache} {
+				if !kept {
+					by = ByServer
+				}
+				if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.By != by {
+					t.Errorf("%d full hashes, query %d: %+v, want unsafe by %s", n, i+1, got, by)
+				}
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatIsTooLongSupersedesOthers(t *testing.T) {
+	hash, now := HashExpression("example.com/"), time.Now()
+	for _, size := range []int{4, 5} {
+		c := newTestCache(t)
+		c.put(hash.Prefix(4), confirmed{asked: now.Add(-time.Minute), life: time.Hour})
+		c.put(hash.Prefix(size), confirmed{asked: now, life: time.Hour, threats: threatsBehind("example.com/", 300)})
+		for _, at := range []time.Time{now, now.Add(time.Second)} {
+			if answer, ok := c.get(hash, at); ok {
+				t.Errorf("prefix of %d bytes: the answer before is used: %+v", size, answer)
+			}
+		}
+	}
+}
+
+// The cache holds no more full hashes than prefixes, and forgets the prefixes first
+// that were asked about longest ago.
+func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
+	c, err := newCache(1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hashes []FullHash
+	for i := range 20 {
+		threats := threatsBehind(expressed(i), 100)
+		hashes = append(hashes, threats[0].Hash)
+		for range 3 { // what replaces an answer about the same prefix takes its room
+			c.put(hashes[i].Prefix(4), confirmed{asked: time.Now(), life: time.Hour, threats: threats})
+		}
+	}
+	for i, hash := range hashes {
+		if answer, ok := c.get(hash, time.Now()); ok != (i >= 10) || ok && len(answer.threats) != 100 {
+			t.Errorf("prefix %d is answered: %v, with %d full hashes, want the last ten only", i, ok, len(answer.threats))
+		}
+	}
+	for i := range 1000 {
+		c.put(HashExpression(expressed(100+i)).Prefix(4), confirmed{asked: time.Now(), life: time.Hour})
+	}
+	if c.hashes != 0 || c.answers.Len() != 1000 {
+		t.Errorf("%d full hashes of %d prefixes are counted, want none of 1,000", c.hashes, c.answers.Len())
+	}
+}
+
+// README, "Bounds": 300 bytes a prefix, and half a megabyte at least.
+func TestTheCacheIsBoundedInBytes(t *testing.T) {
+	const capacity = 50_000
+	for _, n := range []int{0, 1, 256} {
+		before := heap()
+		c, err := newCache(capacity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 * capacity / max(1, n/20) {
+			threats := threatsBehind(expressed(i), n)
+			c.put(HashExpression(expressed(i)).Prefix(4), confirmed{asked: time.Now(), life: time.Hour, threats: threats})
+		}
+		took := heap() - before
+		t.Logf("%d full hashes a prefix: %d prefixes in %d bytes, %d of capacity", n, c.answers.Len(), took, took/capacity)
+		if took > 300*capacity+1<<19 {
+			t.Errorf("%d full hashes a prefix: %d bytes, want at most %d", n, took, 300*capacity+1<<19)
+		}
+		runtime.KeepAlive(c)
+	}
+}
+
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// apart returns t with its clock on the wall moved, and its monotonic one not, which
+// package time does not offer: seconds are in the upper bits of its first word.
+func apart(t *testing.T, at time.Time, seconds int64) time.Time {
+	t.Helper()
+	moved := at
+	*(*uint64)(unsafe.Pointer(&moved)) += uint64(seconds) << 30
+	if moved.Sub(at) != 0 || moved.Round(0).Sub(at.Round(0)) != time.Duration(seconds)*time.Second {
+		t.Fatalf("the clocks are not apart: %s and %s", at, moved)
+	}
+	return moved
+}
+
+// While a machine sleeps the monotonic clock stands still; the wall clock may be set
+// back. An answer has ended when it has by either.
+func TestAnAnswerEndsByEitherClock(t *testing.T) {
+	hash := HashExpression("example.com/")
+	asked := time.Now()
+	for _, test := range []struct {
+		name      string
+		monotonic time.Duration
+		wall      int64 // seconds more than that
+		want      bool
+	}{
+		{"a minute later", time.Minute, 0, true},
+		{"30 minutes later", 30 * time.Minute, 0, true},
+		{"a second more", 30*time.Minute + time.Second, 0, false},
+		{"a minute later, half of it asleep", 30 * time.Second, 30, true},
+		{"a minute later, after a sleep of 30 minutes", time.Minute, 30 * 60, false},
+		{"a minute later, after a sleep of a night", time.Minute, 8 * 3600, false},
+		{"an hour later, the clock set back by an hour", time.Hour, -3600, false},
+	} {
+		c := newTestCache(t)
+		threat := ThreatHash{Hash: hash, Threats: AllThreats, Life: 24 * time.Hour}
+		c.put(hash.Prefix(4), confirmed{asked: asked, life: time.Minute, threats: []ThreatHash{threat}})
+		now := apart(t, asked.Add(test.monotonic), test.wall)
+		if _, ok := c.get(hash, now); ok != test.want {
+			t.Errorf("%s: the threat is answered: %v, want %v", test.name, ok, test.want)
+		}
+	}
+}
