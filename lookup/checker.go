@@ -283,7 +283,7 @@ func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) 
 // may name another threat.
 func (c *Checker) threatIn(answer confirmed, hash FullHash) (best ThreatHash, known bool) {
 	for _, t := range answer.threats {
-		if t.Hash != hash || t.Threats&c.threats == 0 || known && t.FrameOnly {
+		if t.Hash != hash || t.Threats&c.threats == 0 {
 			continue
 		}
 		t.Threats &= c.threats
