@@ -62,6 +62,10 @@ func (s *SafeBrowsing) explainHost(h lookup.Host, qname string) explained {
 			note = "suspected, passes for now: " + paused
 		}
 		return explained{d, true, note}
+	case d.FrameOnly && d.Verdict == lookup.Safe:
+		return explained{Decision: d, note: "a threat that the server marks FRAME_ONLY, which passes: frames pass"}
+	case d.FrameOnly:
+		return explained{Decision: d, note: "the server marks the threat FRAME_ONLY"}
 	case d.Verdict == lookup.Safe && d.By == lookup.ByNobody && !h.Public():
 		return explained{d, false, "never looked up in Safe Browsing's lists: the name is not public"}
 	case d.Verdict == lookup.Safe && d.By == lookup.ByNobody:

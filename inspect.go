@@ -87,7 +87,7 @@ func targetsOf(m *dns.Msg) (targets []string) {
 // run side by side, until the query's deadline.
 func (q *query) checkTargets(targets []string) lookup.Decision {
 	var waiting []*lookup.Confirmation
-	decision := lookup.Decision{}
+	decision, framePasses := lookup.Decision{}, false
 	for _, target := range targets {
 		if q.plugin.except.Contains(strings.ToLower(target)) {
 			continue
@@ -98,17 +98,23 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 		} else if d.Verdict == lookup.Unsafe {
 			decision, waiting = d, nil
 			break
+		} else if d.FrameOnly {
+			framePasses = true
 		}
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
 	defer cancel()
 	for _, confirmation := range waiting {
-		if d := confirmation.Wait(ctx); d.Graver(decision) {
+		d := confirmation.Wait(ctx)
+		if d.Graver(decision) {
 			decision = d
 		}
+		framePasses = framePasses || d.FrameOnly
 	}
 	if decision.Verdict != lookup.Safe {
 		q.decided(decision)
+	} else if framePasses {
+		q.plugin.metrics.countFrameOnly(q.ctx, false)
 	}
 	return decision
 }

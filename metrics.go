@@ -32,6 +32,13 @@ var (
 		Help:      "Counter of names blocked, by the list that they matched.",
 	}, []string{"server", "view", "list"})
 
+	frameOnlyTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "frame_only_total",
+		Help:      "Counter of names whose threat the server marks FRAME_ONLY, by what became of them.",
+	}, []string{"server", "view", "action"})
+
 	requestsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 		Namespace: plugin.Namespace,
 		Subsystem: pluginName,
@@ -127,6 +134,15 @@ func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, blocks bool
 	if d.Verdict == lookup.Unsafe && blocks {
 		blockedTotal.WithLabelValues(m.server, m.view, d.List).Inc()
 	}
+}
+
+// countFrameOnly counts a decision that rests on a threat marked FRAME_ONLY.
+func (b *blockMetrics) countFrameOnly(ctx context.Context, blocked bool) {
+	action := "passed"
+	if blocked {
+		action = "blocked"
+	}
+	frameOnlyTotal.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), action).Inc()
 }
 
 func (b *blockMetrics) of(server, view string) *serverMetrics {

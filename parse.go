@@ -25,6 +25,7 @@ type config struct {
 	hosts  []ownlist.HostEntry // that the Corefile allows
 	reply
 	confirmTimeout time.Duration  // from when the query came; default 500 ms
+	frames         lookup.Frames  // what becomes of threats that are marked FRAME_ONLY
 	unsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
 	limiter        lookup.Limiter // of confirmations; nil: off
 	inspect        bool           // check the targets in answers too
@@ -90,6 +91,7 @@ var properties = map[string]struct {
 	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},
 	"confirm_timeout": {1, 1, false, "DURATION", (*parser).timeout},
 	"unsure":          {1, 1, false, "pass|servfail", (*parser).unsure},
+	"frames":          {1, 1, false, "block|pass", (*parser).framesWhat},
 	"limit":           {1, 3, false, "leaky_bucket [RATE [BURST]] | ema [THRESHOLD] | off", (*parser).limit},
 	"inspect":         {1, 1, false, "cname", (*parser).inspectWhat},
 	"log":             {0, 0, false, "", func(p *parser, _ []string) error { p.logBlocked = true; return nil }},
@@ -102,7 +104,7 @@ var properties = map[string]struct {
 
 // onlySafeBrowsing are the properties that do nothing for the operator's own lists.
 var onlySafeBrowsing = []string{
-	"protocol", "mode", "lists", "max_entries", "db", "resolver", "confirm_timeout", "unsure", "limit", "cache",
+	"protocol", "mode", "lists", "max_entries", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
 
 // parse reads the stanza, the only one of its server block. Errors name file

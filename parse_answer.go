@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func (p *parser) respondWith(args []string) error {
@@ -32,6 +34,15 @@ func (p *parser) respondWith(args []string) error {
 			return errors.New("sinkhole takes one IPv4 and one IPv6 address")
 		}
 	}
+	return nil
+}
+
+func (p *parser) framesWhat(args []string) error {
+	i, err := choice(args[0], "block", "pass") // as the constants of lookup.Frames
+	if err != nil {
+		return err
+	}
+	p.frames = lookup.Frames(i)
 	return nil
 }
 

@@ -116,6 +116,9 @@ func (s *SafeBrowsing) follow(q *query, w dns.ResponseWriter) (int, error) {
 func (s *SafeBrowsing) decided(ctx context.Context, o *outcome, d lookup.Decision, first bool) {
 	o.set(d)
 	s.metrics.count(ctx, d, first && !s.monitor)
+	if d.FrameOnly {
+		s.metrics.countFrameOnly(ctx, d.Verdict == lookup.Unsafe && !s.monitor)
+	}
 }
 
 // logged tells the log of a query that is blocked, or in monitor mode would be.
@@ -178,7 +181,7 @@ func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates
 	if e == nil {
 		return lookup.Decision{}, nil
 	}
-	return e.checker.Check(h)
+	return e.checker.CheckWith(h, s.frames)
 }
 
 // checkOwn decides on a host by the operator's own lists, of whose entries the most

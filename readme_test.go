@@ -70,6 +70,7 @@ func TestEveryPropertyIsInTheReadme(t *testing.T) {
 func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
 	verdictsTotal.WithLabelValues("s", "", "safe", "list")
 	blockedTotal.WithLabelValues("s", "", "l")
+	frameOnlyTotal.WithLabelValues("s", "", "blocked")
 	requestsTotal.WithLabelValues("fetch", "success")
 	requestDuration.WithLabelValues("fetch")
 	listGauges.set(settings{}, updater.Event{List: "l"})

@@ -32,7 +32,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 	}{
 		{"defaults", "safebrowsing {\napi_key K\n}", func(c config) bool {
 			return c.key == "K" && c.lists == defaultLists && c.ttl == time.Minute && c.confirmTimeout == 500*time.Millisecond &&
-				c.db == "/var/lib/one" && c.respond == respondNXDOMAIN && !c.unsureFails && c.online && c.zones[0] == "."
+				c.db == "/var/lib/one" && c.respond == respondNXDOMAIN && !c.unsureFails && c.frames == lookup.BlockFrames && c.online && c.zones[0] == "."
 		}},
 		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c config) bool {
 			return c.secret == "KEYINFILE" && c.settings.keyFile == key && c.settings.key == ""
@@ -65,11 +65,12 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			ttl 5
 			confirm_timeout 250ms
 			unsure servfail
+			frames pass
 			cache 12
 		}`, func(c config) bool {
 			return c.lists == "se-4b own-32b" && c.maxEntries == 4096 && c.db == "" && c.resolvers == "9.9.9.9:53 [2620:fe::fe]:5353" &&
 				len(c.own) == 1 && c.own[0].allow && len(c.hosts) == 3 && c.hosts[1].Until.Format(time.DateOnly) == "2027-02-01" && c.hosts[2].Until.IsZero() && len(c.except) == 2 && c.respond == respondSinkhole && c.ipv6.String() == "2001:db8::1" &&
-				c.ttl == 5*time.Second && c.confirmTimeout == 250*time.Millisecond && c.unsureFails && c.settings.cache == 12
+				c.ttl == 5*time.Second && c.confirmTimeout == 250*time.Millisecond && c.unsureFails && c.frames == lookup.PassFrames && c.settings.cache == 12
 		}},
 	}
 	for _, tc := range tests {
@@ -149,6 +150,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\nstructured 65010 https://example.org", "must begin with mailto: or tel:"},
 		{"api_key K\ntest a:b", "is not a host"},
 		{"api_key K\nunsure maybe", "not one of pass, servfail"},
+		{"api_key K\nframes maybe", "not one of block, pass"},
 		{"api_key K\ncache none", "not a number"},
 	}
 	for _, tc := range tests {
