@@ -296,3 +296,40 @@ func TestAnUpdateEndsTheTakingOver(t *testing.T) {
 		}
 	}
 }
+
+// A stream that breaks off, as one does whose request is over, ends the merge: what
+// else there is to merge may be long.
+func TestMergingEndsWithABrokenStream(t *testing.T) {
+	broken := errors.New("the request is over")
+	held := lookup.NewBuilder(1 << 20)
+	for i := range 1 << 20 {
+		if err := held.Add(binary.BigEndian.AppendUint32(nil, uint32(i)<<8), 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := List{Name: "se-4b", Version: []byte{1}, Set: held.Set()}
+	for name, partial := range map[string]bool{"into a list": true, "without a list": false} {
+		long := &counting{}
+		u := &Update{Version: []byte{2}, Partial: partial, Checksum: make([]byte, 32), Additions: []Entries{
+			{Width: 4, Count: 1 << 20, Reader: long},
+			{Width: 4, Count: 5000, Reader: io.MultiReader(bytes.NewReader(make([]byte, 4)), iotest.ErrReader(broken))},
+		}}
+		if _, _, err := Apply(old, u, 1<<24); !errors.Is(err, broken) || !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: got %v, want %v", name, err, broken)
+		}
+		if long.next > 2*cursorEntries {
+			t.Errorf("%s: %d entries of the other stream were read", name, long.next)
+		}
+	}
+}
+
+// counting yields numbers from one on.
+type counting struct{ next uint32 }
+
+func (c *counting) Read(p []byte) (n int, err error) {
+	for ; n+4 <= len(p); n += 4 {
+		c.next++
+		binary.BigEndian.PutUint32(p[n:], c.next<<8+1)
+	}
+	return n, nil
+}
