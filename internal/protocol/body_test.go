@@ -246,3 +246,18 @@ func TestEntriesFitAnInt(t *testing.T) {
 		t.Errorf("one more than %d integers: %v", math.MaxInt32, err)
 	}
 }
+
+func TestVersionsAreBounded(t *testing.T) {
+	for size, good := range map[int]bool{1024: true, 1025: false} {
+		m := phishing(fullUpdate, "")
+		m.NewClientState = make([]byte, size)
+		for version, u := range map[string]*updater.Update{
+			"v5": updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: make([]byte, size)}),
+			"v4": updateOfV4(t.Context(), m),
+		} {
+			if good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
+				t.Errorf("%s, a version of %d bytes: %v", version, size, u.Err)
+			}
+		}
+	}
+}

@@ -42,9 +42,10 @@ const (
 	freeBytes = 1 << 20
 	maxRatio  = 16
 
-	maxErrorBytes = 1 << 14 // of the text of an error; the rest is left
-	maxLists      = 1000    // in the list of lists
-	maxSets       = 32      // of additions, and of removals, to a list in version 4: there are 29 lengths of a prefix
+	maxErrorBytes   = 1 << 14 // of the text of an error; the rest is left
+	maxVersionBytes = 1 << 10 // Google's have some dozen
+	maxLists        = 1000    // in the list of lists
+	maxSets         = 32      // of additions, and of removals, to a list in version 4: there are 29 lengths of a prefix
 )
 
 // What an element takes in memory, roughly, beside the bytes that it is of.

@@ -24,6 +24,9 @@ func updateOfV4(ctx context.Context, m *sbv4.FetchThreatListUpdatesResponse_List
 	if len(u.Checksum) == 0 {
 		u.Checksum = nil
 	}
+	if u.Err = checkVersion(u.Version); u.Err != nil {
+		return u
+	}
 	switch t := m.GetResponseType(); t {
 	case sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse_PARTIAL_UPDATE:
 		u.Partial = true

@@ -142,6 +142,9 @@ func updateOf(ctx context.Context, list *sbv5.HashList) *updater.Update {
 	if len(u.Checksum) == 0 {
 		u.Checksum = nil
 	}
+	if u.Err = checkVersion(u.Version); u.Err != nil {
+		return u
+	}
 	wait, err := duration(list.GetMinimumWaitDuration())
 	if err != nil {
 		u.Err = fmt.Errorf("minimum wait: %w", err)
@@ -163,6 +166,15 @@ func updateOf(ctx context.Context, list *sbv5.HashList) *updater.Update {
 		u.Additions = []updater.Entries{additions.entries(ctx)}
 	}
 	return u
+}
+
+// checkVersion refuses a version that no later request could carry: in version 5 it
+// is part of the URL.
+func checkVersion(version []byte) error {
+	if len(version) > maxVersionBytes {
+		return fmt.Errorf("%w: a version of %d bytes, at most %d are allowed", updater.ErrMalformed, len(version), maxVersionBytes)
+	}
+	return nil
 }
 
 // checkAdditions finds what is wrong with the additions to a list before they are
