@@ -181,7 +181,7 @@ func TestAnErrorWithoutTheKeyIsStillTheSame(t *testing.T) {
 	if err := searchError(t.Context(), c); !errors.Is(err, updater.ErrMalformed) {
 		t.Errorf("got %v", err)
 	}
-	c.cfg.Key = ""
+	c.keys.Store(new(keys))
 	if err := searchError(t.Context(), c); !strings.Contains(fmt.Sprint(err), testKey) {
 		t.Errorf("got %v, want the type of the answer in it: there is no key to hide", err)
 	}
