@@ -117,13 +117,11 @@ func onlyThreatsOfTheConfiguredListsBlock(t *testing.T, w *world) {
 
 func TestThreatsThatAreNotForEnforcementPass(t *testing.T) {
 	w := newWorld(t)
-	w.publish("se-4b", "canary.example.org/", "frame.example.org/")
+	w.publish("se-4b", "canary.example.org/")
 	w.google.AddThreat("canary.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY)
-	w.google.AddThreat("frame.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY)
 	w.start(w.corefile())
 	w.updated(1)
 	w.wantPassed("canary.example.org.", dns.TypeA)
-	w.wantPassed("frame.example.org.", dns.TypeA)
 }
 
 func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
