@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +14,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -221,6 +224,30 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Merging three million entries of 32 sets takes a second: whoever stops does not
+// wait for that.
+func TestDecodingIsCutInTheMiddle(t *testing.T) {
+	const sets, entries = 32, 100_000
+	m := phishing(fullUpdate, "")
+	for i := range sets {
+		hashes := make([]byte, 0, 4*entries)
+		for j := range entries {
+			hashes = binary.BigEndian.AppendUint32(hashes, uint32(j*sets+i))
+		}
+		m.Additions = append(m.Additions, &entrySet{CompressionType: sbv4.CompressionType_RAW, RawHashes: &sbv4.RawHashes{PrefixSize: 4, RawHashes: hashes}})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var applied error
+	_, err := newV4(t, always(binaryForm, updatesV4(t, 0, m)), "se-4b").Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) {
+		time.AfterFunc(20*time.Millisecond, cancel)
+		_, _, applied = updater.Apply(updater.List{Name: "se-4b"}, u, 1<<24)
+	})
+	if !errors.Is(err, context.Canceled) || !errors.Is(applied, context.Canceled) {
+		t.Errorf("the request is over, but got %v, %v", err, applied)
 	}
 }
 

@@ -35,10 +35,10 @@ const (
 	// bytes. The largest list known is under 10 MB on the wire.
 	maxListBytes = 128 << 20
 
-	// freeBytes of each answer may come out of any number of compressed ones. Of
-	// more, there may be maxRatio bytes for each on the wire. Rice-coded lists
-	// hardly compress, base64 does by 1.4, JSON that is indented by ten. The most
-	// that gzip can reach is 1,032.
+	// Up to freeBytes of an answer may be decompressed from any number of bytes, as
+	// much as a search may have four times over. Of more, there may be maxRatio bytes
+	// for each on the wire. Rice-coded lists do not compress, and in JSON to three
+	// quarters. The most that gzip reaches is 1,032.
 	freeBytes = 1 << 20
 	maxRatio  = 16
 
