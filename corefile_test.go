@@ -55,7 +55,7 @@ func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv(keyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 5000\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nlimit off\ncache 10"
+	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 5000\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nframes pass\nlimit off\ncache 10"
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
 		{"test x.example\nttl 5\nmonitor", "", note},
