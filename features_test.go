@@ -181,7 +181,9 @@ func TestWhyTellsOfWaits(t *testing.T) {
 	w := newWorld(t)
 	w.google.Break("batchGet", 1, protocoltest.Fault{Status: 503})
 	w.start(w.corefile("explain"))
-	w.eventually("the back-off", func() bool { return strings.Contains(w.why("clean.example.org"), "no lists are in force: not asked before") })
+	w.eventually("the back-off", func() bool {
+		return strings.Contains(w.why("clean.example.org"), "no lists are in force: not asked before")
+	})
 	wantParts(t, w.why("clean.example.org"), "back-off after a failure at ", "status 503 Service Unavailable")
 	w.stop()
 

@@ -19,8 +19,9 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 		a.before = state.Fetch
 		wait := max(Backoff(state.Fetch.Failures+1, s.random()), state.Fetch.Wait)
 		for _, name := range lists {
-			wait = max(wait, state.Lists[name].Wait)
-			state.Lists[name] = state.Lists[name] // known from now on, whatever comes of it
+			list := state.Lists[name]
+			wait = max(wait, list.Wait)
+			state.Lists[name] = list // known from now on, whatever comes of it
 		}
 		state.Fetch = state.Fetch.failed(now, wait, 0)
 		state.Fetch.Asking, state.Fetch.Failed = true, now
