@@ -107,7 +107,7 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 // While health keeps a server that ends in service, for its load balancer to find
 // out, it protects as before: also after a reload that failed.
 func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
-	for name, failedReload := range map[string]bool{"": false, "after a failed reload": true} {
+	for name, failedReload := range map[string]bool{"without a reload": false, "after a failed reload": true} {
 		t.Run(name, func(t *testing.T) {
 			lines := captureLog(t)
 			w := newWorld(t)

@@ -15,6 +15,18 @@ type outcome struct {
 	decision atomic.Pointer[lookup.Decision] // nil: not decided yet
 }
 
+// labels are what metadata tells of a decision.
+var labels = []struct {
+	name string
+	text func(*lookup.Decision) string
+}{
+	{pluginName + "/verdict", func(d *lookup.Decision) string { return d.Verdict.String() }},
+	{pluginName + "/threat", func(d *lookup.Decision) string { return d.Threat.String() }},
+	{pluginName + "/list", func(d *lookup.Decision) string { return d.List }},
+	{pluginName + "/expression", func(d *lookup.Decision) string { return d.Expression }},
+	{pluginName + "/decided_by", func(d *lookup.Decision) string { return d.By.String() }},
+}
+
 // announce publishes what will be decided, if the metadata plugin is in use. It
 // is done before the decision: plugins that run meanwhile may read it too.
 func announce(ctx context.Context) *outcome {
@@ -22,16 +34,10 @@ func announce(ctx context.Context) *outcome {
 		return nil
 	}
 	o := new(outcome)
-	for label, text := range map[string]func(*lookup.Decision) string{
-		"verdict":    func(d *lookup.Decision) string { return d.Verdict.String() },
-		"threat":     func(d *lookup.Decision) string { return d.Threat.String() },
-		"list":       func(d *lookup.Decision) string { return d.List },
-		"expression": func(d *lookup.Decision) string { return d.Expression },
-		"decided_by": func(d *lookup.Decision) string { return d.By.String() },
-	} {
-		metadata.SetValueFunc(ctx, pluginName+"/"+label, func() string {
+	for _, label := range labels {
+		metadata.SetValueFunc(ctx, label.name, func() string {
 			if d := o.decision.Load(); d != nil {
-				return text(d)
+				return label.text(d)
 			}
 			return ""
 		})
