@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
@@ -254,4 +255,20 @@ func TestANameInNoListByMode(t *testing.T) {
 	}
 	_, out, _ := invoke(t, "check", "-corefile", corefile, "popular.example")
 	expect(t, "text", out, "popular.example: safe\n    note        no threat list has it\n")
+}
+
+func TestAThreatForFramesIsNoted(t *testing.T) {
+	for frames, want := range map[string]struct{ verdict, note string }{
+		"block": {"unsafe", "frames pass would let it pass"},
+		"pass":  {"safe", "the Corefile says frames pass"},
+	} {
+		w := filled(t)
+		w.RemoveThreat("evil.example/")
+		w.AddThreat("evil.example/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY)
+		corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  frames "+frames+"\n }\n}\n")
+		_, out, _ := invoke(t, "check", "-json", "-confirm", "-corefile", corefile, "evil.example")
+		if got := decode[checked](t, out)[0]; got.Verdict != want.verdict || !strings.Contains(string(got.Note), want.note) {
+			t.Errorf("frames %s: got %+v", frames, got)
+		}
+	}
 }

@@ -79,6 +79,10 @@ func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) st
 		return fmt.Sprintf("a query passes for now: confirmations are paused until %s (%v)", stamp(hold.Until), hold)
 	case suspected:
 		return "a query would have it confirmed by the server; -confirm does so now"
+	case d.FrameOnly && d.Verdict == lookup.Safe:
+		return "the server marks the threat FRAME_ONLY, and the Corefile says frames pass"
+	case d.FrameOnly:
+		return "the server marks the threat FRAME_ONLY; frames pass would let it pass"
 	case d.Verdict != lookup.Safe:
 		return ""
 	case d.By == lookup.ByList && len(b.Problems()) > 0:
