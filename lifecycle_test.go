@@ -160,15 +160,22 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address that was free a moment ago.
+// freeAddress returns an address that was free a moment ago, for TCP and UDP.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := listener.Addr().String()
+		packets, err := net.ListenPacket("udp", address)
+		listener.Close()
+		if err == nil {
+			packets.Close()
+			return address
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // backedOff waits until the engine knows of a request for lists that has failed, and that
