@@ -87,7 +87,7 @@ func (s *Store) writeSchedule(raw []byte) error {
 		if os.MkdirAll(dir, 0o700) != nil || !isOurs(dir) {
 			continue
 		}
-		spare := &Store{dir: dir}
+		spare := newStore(dir, s.origin)
 		if spare.replace(s.spareFile(), write) == nil {
 			s.spared.Store(true)
 			return err
