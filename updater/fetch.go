@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -140,14 +141,17 @@ func (u *Updater) accept(results []result) {
 	replaced := 0
 	for _, r := range results {
 		name := r.list.Name
-		if l := u.lists[name]; r.kind == ListUpdated && l.held() {
-			replaced += l.Set.Bytes()
+		before := u.lists[name]
+		if r.kind == ListUpdated && before.held() {
+			replaced += before.Set.Bytes()
 		}
 		if r.kind != ListRejected {
 			u.lists[name] = r.list
-		}
-		if r.kind == ListUpdated {
-			u.saved(name, u.save(r.list))
+			// Of a list that is unchanged the version may be new: the server may
+			// not know the old one any more after a restart.
+			if r.kind == ListUpdated || before.TakenOver || !bytes.Equal(before.Version, r.list.Version) {
+				u.saved(name, u.save(r.list))
+			}
 		}
 		u.cfg.Schedule.remember(u.lists[name])
 	}

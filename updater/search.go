@@ -26,10 +26,12 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// retryAfter returns how long the server asked to be left alone.
+// retryAfter returns how long the server asked to be left alone: at most as long as
+// a back-off can last. The header is no rule of Safe Browsing, and anything between
+// here and the server can send it.
 func retryAfter(err error) time.Duration {
 	if status, ok := errors.AsType[*StatusError](err); ok {
-		return status.RetryAfter
+		return min(status.RetryAfter, maxBackoff)
 	}
 	return 0
 }

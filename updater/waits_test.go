@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -264,4 +265,52 @@ func TestAMinimumWaitHoldsForOtherSearchers(t *testing.T) {
 			t.Errorf("%v, %d sent", err, other.sent)
 		}
 	})
+}
+
+// Retry-After is no rule of Safe Browsing, and whatever stands between client and
+// server can send it: it counts for no longer than a back-off can last. A minimum
+// wait is a rule, and counts whatever it is.
+func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for retryAfter, want := range map[time.Duration]time.Duration{
+		-time.Hour: 15 * time.Minute, 0: 15 * time.Minute, time.Hour: time.Hour, 24*time.Hour - 1: 24*time.Hour - 1,
+		24*time.Hour + 1: 24 * time.Hour, 10 * year: 24 * time.Hour, math.MaxInt64: 24 * time.Hour,
+	} {
+		err := fmt.Errorf("fetching: %w", &StatusError{Code: 503, RetryAfter: retryAfter})
+		inBubble(t, fmt.Sprint("lists, ", retryAfter), func(t *testing.T) {
+			dir := t.TempDir()
+			store := openStore(t, dir)
+			schedule, scheduleErr := NewSchedule(store)
+			must(t, scheduleErr)
+			schedule.random = func() float64 { return 0 }
+			source := &failing{err: err}
+			u, newErr := New(Config{
+				Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se},
+				FirstContact: func() time.Duration { return 0 },
+			})
+			must(t, newErr)
+			must(t, u.Once(t.Context()))
+			checkDue(t, schedule, want)
+		})
+		for name, rule := range map[string]SearchBackoff{"strict": Strict, "strikes, refused": Strikes} {
+			inBubble(t, fmt.Sprint("searches, ", name, ", ", retryAfter), func(t *testing.T) {
+				s := &script{errs: []error{&StatusError{Code: 429, RetryAfter: retryAfter}}}
+				p := Pace(s, ownedSchedule(t, t.TempDir(), 0), rule, func(Event) {})
+				p.Search(t.Context(), nil)
+				checkPause(t, p, s, want)
+			})
+		}
+	}
+	inBubble(t, "a minimum wait of a year", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		answeredForAll(t, s, begin(t, s, se), year, 0)
+		checkAllDue(t, s, year)
+	})
+}
+
+// failing is a source that always fails.
+type failing struct{ err error }
+
+func (f *failing) Fetch(context.Context, []Want, func(int, *Update)) (time.Duration, error) {
+	return 0, f.err
 }
