@@ -268,7 +268,7 @@ func TestModes(t *testing.T) {
 			if n := len(b.google.Requests("search")); n != tc.searches {
 				t.Errorf("Mode %d, %s: Expected %d searches, got %d", tc.mode, tc.name, tc.searches, n)
 			}
-			if tc.mode == lookup.NoStorage && len(b.google.Requests("batchGet")) > 0 {
+			if tc.mode == lookup.NoStorage && len(b.google.Requests("update")) > 0 {
 				t.Error("Expected no list to be fetched in mode nostorage")
 			}
 		})

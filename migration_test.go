@@ -43,8 +43,8 @@ func migrate(t *testing.T, w *world, restart bool) {
 // v5Fetch returns the nth request of version 5 for lists.
 func (w *world) v5Fetch(n int) protocoltest.Request {
 	w.t.Helper()
-	w.eventually("a request of version 5", func() bool { return len(w.google.Requests("batchGet")) > n })
-	return w.google.Requests("batchGet")[n]
+	w.eventually("a request of version 5", func() bool { return len(w.google.Requests("update")) > n })
+	return w.google.Requests("update")[n]
 }
 
 func TestMigrationKeepsTheLists(t *testing.T) {

@@ -79,7 +79,7 @@ func TestUpdateLeavesABusyFolderAlone(t *testing.T) {
 
 func TestUpdateThatFails(t *testing.T) {
 	w := newWorld(t)
-	w.Break("batchGet", 1, protocoltest.Fault{Status: http.StatusForbidden})
+	w.Break("update", 1, protocoltest.Fault{Status: http.StatusForbidden})
 	status, out, errOut := w.update(t, "-lists", "se-4b")
 	if status != 2 || !strings.Contains(errOut, "403") || w.plain(out) != "se-4b: waiting, 0 entries, next not before TIME\n" {
 		t.Errorf("status %d, %s%s", status, out, errOut)
@@ -101,7 +101,7 @@ func TestUpdateThatFails(t *testing.T) {
 
 func TestUpdateOfWhichAListIsRejected(t *testing.T) {
 	w := newWorld(t)
-	w.Break("batchGet", 1, protocoltest.ListFaults()["wrong checksum"])
+	w.Break("update", 1, protocoltest.ListFaults()["wrong checksum"])
 	status, out, errOut := w.update(t, "-json", "-lists", "se-4b")
 	got := decode[outcome](t, out)[0]
 	if status != 1 || got.Outcome != "rejected" || got.Error == "" || errOut != "" {
