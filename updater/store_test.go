@@ -273,7 +273,7 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 			if !slices.Equal(steps, test.want) {
 				t.Errorf("steps %q, want %q", steps, test.want)
 			}
-			if raw, err := s.readSchedule(); err != nil || string(raw) != test.holds {
+			if raw, err := os.ReadFile(filepath.Join(s.dir, scheduleFile)); err != nil || string(raw) != test.holds {
 				t.Errorf("the file holds %q, %v, want %q", raw, err, test.holds)
 			}
 			if got := files(t, s.dir); len(got) != 1 {

@@ -283,7 +283,7 @@ func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
 			schedule, scheduleErr := NewSchedule(store)
 			must(t, scheduleErr)
 			schedule.random = func() float64 { return 0 }
-			source := &failing{err: err}
+			source := failingSource{err}
 			u, newErr := New(Config{
 				Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se},
 				FirstContact: func() time.Duration { return 0 },
@@ -308,9 +308,9 @@ func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
 	})
 }
 
-// failing is a source that always fails.
-type failing struct{ err error }
+// failingSource is a source that always fails.
+type failingSource struct{ err error }
 
-func (f *failing) Fetch(context.Context, []Want, func(int, *Update)) (time.Duration, error) {
+func (f failingSource) Fetch(context.Context, []Want, func(int, *Update)) (time.Duration, error) {
 	return 0, f.err
 }
