@@ -18,7 +18,7 @@ func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 				first, err := NewSchedule(nil)
 				must(t, err)
 				for range 8 { // the next wait is a day
-					must(t, begin(t, first, se).failed(time.Now(), 0, nil, errTest))
+					must(t, begin(t, first, se).failed(time.Now(), 0, nil, nil, errTest))
 				}
 				time.Sleep(24 * time.Hour)
 				a := begin(t, first, se)

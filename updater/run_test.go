@@ -309,7 +309,7 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 			if len(told) != times {
 				t.Fatalf("%d events of kind %d, want %d", len(told), kind, times)
 			}
-			asked := server.Requests("batchGet")[4]
+			asked := server.Requests("update")[4]
 			if e := told[times-1]; kind == updater.Followed && (!e.Updated.Equal(asked.Answered) || !e.Due.Equal(asked.Answered.Add(20*time.Minute))) {
 				t.Errorf("a follower says updated %s, due %s, want %s and 20 minutes later", e.Updated, e.Due, asked.Answered)
 			}

@@ -33,9 +33,10 @@ func (c Clock) because(now time.Time, err error) Clock {
 // ListClock is the clock of one list.
 type ListClock struct {
 	Clock
-	AtOnce   int       `json:"at_once"`  // fetches in a row for which no wait was given
-	Rejected bool      `json:"rejected"` // the last answer failed its checks: the next must be full
-	Updated  time.Time `json:"updated"`  // last success; zero: never
+	AtOnce   int       `json:"at_once"`         // fetches in a row for which no wait was given
+	Rejected bool      `json:"rejected"`        // the last answer failed its checks: the next must be full
+	Updated  time.Time `json:"updated"`         // last success; zero: never
+	Alone    bool      `json:"alone,omitempty"` // refused, by itself or in a batch, and not fetched since: it is asked for by itself
 }
 
 // Schedule is when the server may be asked for what. It is saved at each

@@ -82,6 +82,15 @@ func full(version string, entries ...string) func(string) *updater.Update {
 	}
 }
 
+// waiting is an update with a minimum wait for its list.
+func waiting(wait time.Duration, update func(string) *updater.Update) func(string) *updater.Update {
+	return func(list string) *updater.Update {
+		u := update(list)
+		u.MinimumWait = wait
+		return u
+	}
+}
+
 // unchanged says that nothing is new, but for the version.
 func unchanged(version string) func(string) *updater.Update {
 	return func(string) *updater.Update { return &updater.Update{Version: []byte(version), Partial: true} }

@@ -79,12 +79,12 @@ func TestAMinimumWaitForAllLists(t *testing.T) {
 	})
 	inBubble(t, "failures before it are over", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		time.Sleep(15 * time.Minute)
 		answeredForAll(t, s, begin(t, s, se), time.Minute, 0)
 		checkAllDue(t, s, time.Minute)
 		time.Sleep(time.Minute)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		checkAllDue(t, s, 15*time.Minute)
 	})
 }
@@ -118,7 +118,7 @@ func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 	})
 	inBubble(t, "a crash after a failure", func(t *testing.T) {
 		s := after(t, 6*time.Hour)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		checkAllDue(t, s, 15*time.Minute) // an answer that failed gives no wait
 		time.Sleep(15 * time.Minute)
 		begin(t, s, "mw-4b")
