@@ -236,7 +236,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		r := newReporter(settings{endpoint: "http://pause.example"}, func() {})
 		r.schedule = schedule
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
-		searcher := updater.Pace(server, schedule, updater.Strikes, r.report)
+		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
 		gauge := func() float64 {
 			return metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
 		}
@@ -287,7 +287,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 		r := newReporter(settings{endpoint: "http://waits.example"}, func() {})
 		r.schedule = schedule
 		server := &outcomes{wait: time.Minute}
-		searcher := updater.Pace(server, schedule, updater.Strict, r.report)
+		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strict}, r.report)
 		for range 10 {
 			searches(r, searcher, 3)
 			time.Sleep(61 * time.Second)

@@ -65,7 +65,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 	})
 	inBubble(t, "the answer to a search with the old key", func(t *testing.T) {
 		s := askedWith(t, t.TempDir(), "wrong")
-		p := &pacedSearcher{schedule: s, backoff: Strikes, searcher: failing(func() error {
+		p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strikes}, searcher: failing(func() error {
 			must(t, s.Rekey(Asker(testOrigin, "right")))
 			return errForbidden
 		}), report: func(Event) {}}

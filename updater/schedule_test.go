@@ -28,6 +28,7 @@ func ownedSchedule(t *testing.T, dir string, r float64) *Schedule {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Flush)
 	s.random = func() float64 { return r }
 	if loadErr, saveErr := s.own(); loadErr != nil || saveErr != nil {
 		t.Fatal(loadErr, saveErr)
@@ -279,8 +280,11 @@ func read(t *testing.T, s *Schedule) []byte {
 }
 
 // searched notes the end of a search, as of version 5, that was sent then.
-func searched(s *Schedule, sent time.Time, err error) error {
-	return (&pacedSearcher{schedule: s, backoff: Strikes}).searched(sent, time.Now(), 0, err)
+func searched(s *Schedule, sent time.Time, err error) (saveErr error) {
+	p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strikes}, report: func(e Event) { saveErr = e.Err }}
+	p.searched(sent, time.Now(), 0, false, err)
+	s.Flush()
+	return saveErr
 }
 
 func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {

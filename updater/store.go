@@ -277,31 +277,49 @@ func (s *Store) changed(lists []string) (changed bool) {
 // clean removes files that writers began and did not finish because they died. It
 // spares files of others. Only the holder of the lock may call it.
 func (s *Store) clean() {
+	s.remove(func(name string) bool { return isUnfinished(name, s.origin.scheduleFile()) || isUnfinishedList(name) })
+	s.cleanSearches()
+}
+
+// find returns the paths of files of such names, and remove removes them.
+func (s *Store) find(which func(name string) bool) (paths []string) {
 	files, _ := os.ReadDir(s.dir)
 	for _, file := range files {
-		if file.Type().IsRegular() && s.isUnfinished(file.Name()) {
-			os.Remove(filepath.Join(s.dir, file.Name()))
+		if file.Type().IsRegular() && which(file.Name()) {
+			paths = append(paths, filepath.Join(s.dir, file.Name()))
 		}
+	}
+	return paths
+}
+
+func (s *Store) remove(which func(name string) bool) {
+	for _, path := range s.find(which) {
+		os.Remove(path)
 	}
 }
 
-// isUnfinished reports whether replace gave a file this name, for a list or for the
-// schedule: that of the file to be, a number, and the suffix.
-func (s *Store) isUnfinished(name string) bool {
+// isUnfinished reports whether replace gave a file this name, to put it in the place
+// of another: the name of that, a number, and the suffix.
+func isUnfinished(name, replaces string) bool { return replacedBy(name) == replaces }
+
+func isUnfinishedList(name string) bool {
+	list, ok := strings.CutSuffix(replacedBy(name), listSuffix)
+	_, err := Width(list)
+	return ok && err == nil
+}
+
+// replacedBy returns the name of the file in whose place replace would put one of
+// this name, or "".
+func replacedBy(name string) string {
 	name, ok := strings.CutSuffix(name, unfinished)
 	dot := strings.LastIndexByte(name, '.')
 	if !ok || dot < 0 {
-		return false
+		return ""
 	}
 	if _, err := strconv.ParseUint(name[dot+1:], 10, 64); err != nil {
-		return false
+		return ""
 	}
-	if name = name[:dot]; name == s.origin.scheduleFile() {
-		return true
-	}
-	list, ok := strings.CutSuffix(name, listSuffix)
-	_, err := Width(list)
-	return ok && err == nil
+	return name[:dot]
 }
 
 // setAside renames a damaged file, so that it is not read again and can be
