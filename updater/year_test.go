@@ -398,7 +398,7 @@ func (l *life) roundTripper(t *testing.T, server *protocoltest.Server) http.Roun
 		if l.dead.Load() {
 			return nil, errDead
 		}
-		if time.Now().Before(l.contact) && r.URL.Path == "/v4/fullHashes:find" {
+		if r.URL.Path == "/v4/fullHashes:find" && time.Now().Before(l.contact) {
 			t.Errorf("the first search is sent %s before the first contact", time.Until(l.contact))
 		}
 		return server.RoundTrip(r)
