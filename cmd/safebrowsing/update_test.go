@@ -191,7 +191,7 @@ func TestUpdateKeepsToTheLimitOfTheCorefile(t *testing.T) {
 	if got := decode[outcome](t, out); len(got) != 1 || got[0].Entries > 2000 {
 		t.Errorf("%+v, %s", got, errOut)
 	}
-	if asked := w.Requests("batchGet"); len(asked) != 1 || asked[0].MaxDatabase != 2000 {
+	if asked := w.Requests("update"); len(asked) != 1 || asked[0].MaxDatabase != 2000 {
 		t.Errorf("asked for %+v", asked)
 	}
 }

@@ -74,7 +74,7 @@ func TestTheMinimumWaitOfAMalformedSearchHolds(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		schedule, _ := updater.NewSchedule(nil)
-		s := updater.Pace(c, schedule, updater.Strict, func(updater.Event) {})
+		s := updater.Pace(c, schedule, updater.SearchRules{Backoff: updater.Strict}, func(updater.Event) {})
 		s.Search(t.Context(), []lookup.Prefix{"abcd"})
 		time.Sleep(time.Hour)
 		s.Search(t.Context(), []lookup.Prefix{"abcd"})
