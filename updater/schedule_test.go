@@ -319,6 +319,7 @@ func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
 		if loadErr, saveErr := s.own(); loadErr != nil || saveErr != nil {
 			t.Fatal(loadErr, saveErr)
 		}
+		s.Flush()
 		again, err := NewSchedule(openStore(t, dir))
 		must(t, err)
 		for name, schedule := range map[string]*Schedule{"owned": s, "after a restart": again} {

@@ -27,7 +27,7 @@ func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	if status, out, errOut := w.update(t); status != 0 || !strings.Contains(out, "se-4b: unchanged, 2 entries") {
 		t.Errorf("by version 5: status %d, %s%s", status, out, errOut)
 	}
-	if got := w.Requests("update"); len(got) != 1 || len(got[0].Versions) != 3 {
+	if got := w.Requests("batchGet"); len(got) != 1 || len(got[0].Versions) != 3 {
 		t.Errorf("requests of version 5: %+v, want one with all states", got)
 	}
 	if status, _, errOut := w.update(t, "-protocol", "v6"); status != 2 || !strings.Contains(errOut, `"v6" is neither v5 nor v4`) {
