@@ -256,7 +256,12 @@ func TestModes(t *testing.T) {
 			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
 			defer b.stop()
 			popular := sha256.Sum256([]byte("popular.example.com/"))
-			b.google.Publish(globalCache, [][]byte{popular[:]})
+			popularOnes := [][]byte{popular[:]}
+			for i := range 99 { // with fewer the mode is local
+				sum := sha256.Sum256(fmt.Appendf(nil, "popular%d.example.com/", i))
+				popularOnes = append(popularOnes, sum[:])
+			}
+			b.google.Publish(globalCache, popularOnes)
 			for _, e := range []string{"listed.example.com/", "listed.popular.example.com/", "unlisted.example.com/"} {
 				b.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
 			}
@@ -268,7 +273,7 @@ func TestModes(t *testing.T) {
 			if n := len(b.google.Requests("search")); n != tc.searches {
 				t.Errorf("Mode %d, %s: Expected %d searches, got %d", tc.mode, tc.name, tc.searches, n)
 			}
-			if tc.mode == lookup.NoStorage && len(b.google.Requests("batchGet")) > 0 {
+			if tc.mode == lookup.NoStorage && len(b.google.Requests("update")) > 0 {
 				t.Error("Expected no list to be fetched in mode nostorage")
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
@@ -131,12 +132,13 @@ func (s settings) checkerConfig(database *lookup.Database, searcher lookup.Searc
 	return cfg
 }
 
-// backoff is the rule for searches that fail.
-func (s settings) backoff() updater.SearchBackoff {
+// searchRules are the rules for searches. firstContact draws the first contact; nil:
+// as the server demands.
+func (s settings) searchRules(firstContact func() time.Duration) updater.SearchRules {
 	if s.protocol == protocol.Version4 {
-		return updater.Strict
+		return updater.SearchRules{Backoff: updater.Strict, Published: true, FirstContact: firstContact}
 	}
-	return updater.Strikes
+	return updater.SearchRules{Backoff: updater.Strikes}
 }
 
 // threatsOf returns the threats that lists of these names hold. A list whose
@@ -206,7 +208,7 @@ func newEngine(s settings, key string, edge edge, onReady func()) (*engine, erro
 	if err != nil {
 		return nil, err
 	}
-	e.checker, err = lookup.NewChecker(s.checkerConfig(database, updater.Pace(client, schedule, s.backoff(), e.reporter.report)))
+	e.checker, err = lookup.NewChecker(s.checkerConfig(database, updater.Pace(client, schedule, s.searchRules(edge.firstContact), e.reporter.report)))
 	if err != nil {
 		return nil, err
 	}
@@ -253,5 +255,6 @@ func (e *engine) stop() {
 	e.checker.Close() // before the schedule is let go of: a search may end with a wait
 	e.cancel()
 	e.wg.Wait()
+	e.schedule.Flush() // an answer does not wait for the disk
 	e.client.Close()
 }

@@ -141,9 +141,7 @@ func faultyWorld(t *testing.T, version protocol.Version, f faulty, fault protoco
 	w.eventually("the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
 	before = len(lines.errorsAbout(list))
 	w.publish(list, "evil.example.com/", "new.example.com/")
-	for _, method := range []string{"batchGet", "fetch"} {
-		w.google.Break(method, 1000, fault)
-	}
+	w.google.Break("update", 1000, fault)
 	w.eventually("the log line", func() bool {
 		w.wantBlocked("evil.example.com.", dns.TypeAAAA, f.text)
 		return len(lines.errorsAbout(list)) > before

@@ -179,7 +179,7 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 // While the server is not asked explain says so, until when, and why.
 func TestWhyTellsOfWaits(t *testing.T) {
 	w := newWorld(t)
-	w.google.Break("batchGet", 1, protocoltest.Fault{Status: 503})
+	w.google.Break("update", 1, protocoltest.Fault{Status: 503})
 	w.start(w.corefile("explain"))
 	w.eventually("the back-off", func() bool {
 		return strings.Contains(w.why("clean.example.org"), "no lists are in force: not asked before")

@@ -36,7 +36,7 @@ func TestReadyAfterARestartInTheMiddleOfABackoff(t *testing.T) {
 	w.google.ClientStarted()
 	w.start(w.corefile())
 	w.eventually("readiness, though nothing may be asked for a quarter of an hour", func() bool { return w.engine().ready.Load() })
-	if n := len(w.google.Requests("batchGet")); n != 1 {
+	if n := len(w.google.Requests("update")); n != 1 {
 		t.Errorf("Expected one request, got %d", n)
 	}
 }
@@ -54,7 +54,7 @@ func TestReloadWithOtherSettingsKeepsWaitsAndListsWithoutADisk(t *testing.T) {
 		}
 		w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	}
-	if n := len(w.google.Requests("batchGet")); n != 1 {
+	if n := len(w.google.Requests("update")); n != 1 {
 		t.Errorf("Expected one request for lists, got %d", n)
 	}
 }
@@ -137,7 +137,7 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 	for name, status := range map[string]int{"with lists": 0, "with a failure": 503} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.google.Break("batchGet", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
+			w.google.Break("update", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
 			address := freeAddress(t)
 			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
 			ready := func() int {
@@ -205,15 +205,15 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	if err := w.reload(strings.Replace(w.corefile("lists se-4b", "cache 77"), ".:0", ".:"+port, 1)); err == nil {
 		t.Fatal("Expected the reload to fail")
 	}
-	w.google.Break("batchGet", 1000, protocoltest.Fault{Status: 503}) // the engine that goes on backs off
+	w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // the engine that goes on backs off
 	w.backedOff()
-	n := len(w.google.Requests("batchGet"))
+	n := len(w.google.Requests("update"))
 	w.google.ClientStarted()
 	if err := w.reload(w.corefile("lists se-4b", "cache 78")); err != nil {
 		t.Fatal(err)
 	}
 	w.backedOff()
-	if again := len(w.google.Requests("batchGet")); again != n {
+	if again := len(w.google.Requests("update")); again != n {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
@@ -229,19 +229,19 @@ func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
 	w.updated(1)
 	w.db = other
 	w.google.ClientStarted()
-	w.google.Break("batchGet", 1000, protocoltest.Fault{Status: 503})
+	w.google.Break("update", 1000, protocoltest.Fault{Status: 503})
 	if err := w.reload(w.corefile("lists se-4b")); err != nil {
 		t.Fatal(err)
 	}
 	w.backedOff()
-	n := len(w.google.Requests("batchGet"))
+	n := len(w.google.Requests("update"))
 	w.db = one
 	w.google.ClientStarted()
 	if err := w.reload(w.corefile("lists se-4b")); err != nil {
 		t.Fatal(err)
 	}
 	w.backedOff()
-	if again := len(w.google.Requests("batchGet")); again != n {
+	if again := len(w.google.Requests("update")); again != n {
 		t.Errorf("Expected no request during the back-off, got %d", again-n)
 	}
 }

@@ -43,8 +43,13 @@ func migrate(t *testing.T, w *world, restart bool) {
 // v5Fetch returns the nth request of version 5 for lists.
 func (w *world) v5Fetch(n int) protocoltest.Request {
 	w.t.Helper()
-	w.eventually("a request of version 5", func() bool { return len(w.google.Requests("batchGet")) > n })
-	return w.google.Requests("batchGet")[n]
+	var found []protocoltest.Request
+	w.eventually("a request of version 5", func() bool {
+		ofVersion4 := func(r protocoltest.Request) bool { return r.Method == "fetch" }
+		found = slices.DeleteFunc(w.google.Requests("update"), ofVersion4)
+		return len(found) > n
+	})
+	return found[n]
 }
 
 func TestMigrationKeepsTheLists(t *testing.T) {

@@ -139,7 +139,7 @@ func newOffline(cfg config) (o *Offline, err error) {
 		}
 	}
 	o.schedule = schedule
-	searcher := updater.Pace(client, schedule, cfg.backoff(), func(updater.Event) {})
+	searcher := updater.Pace(client, schedule, cfg.searchRules(nil), func(updater.Event) {})
 	o.checker, err = lookup.NewChecker(cfg.checkerConfig(database, searcher))
 	if err == nil {
 		o.plugin.engine.Store(&engine{checker: o.checker, schedule: schedule})

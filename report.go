@@ -2,12 +2,14 @@ package safebrowsing
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -29,6 +31,7 @@ type reporter struct {
 	fetchTrouble string                   // why lists are not updated, as logged; "": they are
 	troubleSince time.Time
 	searching    searchState
+	refusedLists map[string]bool // as logged
 }
 
 // searchState is how confirmations are doing, as it has been logged.
@@ -41,7 +44,7 @@ const (
 )
 
 func newReporter(s settings, ready func()) *reporter {
-	return &reporter{settings: s, ready: ready, lists: make(map[string]updater.Event), unsaved: make(map[string]bool)}
+	return &reporter{settings: s, ready: ready, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), refusedLists: make(map[string]bool)}
 }
 
 // report implements what updater.Config.Report asks for.
@@ -63,10 +66,17 @@ func (r *reporter) report(e updater.Event) {
 		r.start(e.Kind)
 	case updater.Fetched:
 		r.fetched(e)
+	case updater.ListUnchanged:
+		delete(r.refusedLists, e.List)
 	case updater.ListUpdated:
+		delete(r.refusedLists, e.List)
 		log.Infof("List %s now has %s, next update not before %s", e.List, entries(e.Entries), moment(e.Due))
 	case updater.ListRejected:
 		log.Errorf("Update of list %s rejected: %v. The %s before stay in force. It is fetched again in full, not before %s", e.List, e.Err, entries(e.Entries), moment(e.Due))
+	case updater.ListRefused:
+		r.refused(e)
+	case updater.LongWait:
+		r.longWait(e)
 	case updater.StoreFailed:
 		r.storeFailed(e)
 	case updater.Stored:
@@ -110,7 +120,41 @@ func (r *reporter) fetched(e updater.Event) {
 		r.troubleSince = time.Now()
 	}
 	r.fetchTrouble = kind
-	log.Errorf("Cannot update lists %s: %v. What is in force stays in force. Next try not before %s%s", e.List, e.Err, moment(e.Due), hint(e.Err))
+	log.Errorf("Cannot update lists %s: %v. What is in force stays in force. Next try not before %s%s%s", e.List, e.Err, moment(e.Due), apart(e), hint(e.Err))
+}
+
+// apart says what comes of a batch that was refused.
+func apart(e updater.Event) string {
+	status, ok := errors.AsType[*updater.StatusError](e.Err)
+	if !ok || status.Code != http.StatusBadRequest && status.Code != http.StatusNotFound {
+		return ""
+	}
+	return ", when each list is asked for by itself, to find the one that is refused"
+}
+
+// refused tells of a list that the server does not have. A retry that fails in the
+// same way is no news, until the list has been updated.
+func (r *reporter) refused(e updater.Event) {
+	if r.refusedLists[e.List] {
+		log.Debugf("List %s is still refused, next try not before %s: %v", e.List, moment(e.Due), e.Err)
+		return
+	}
+	r.refusedLists[e.List] = true
+	meant := ""
+	if near := protocol.NearestList(e.List); near != "" {
+		meant = fmt.Sprintf(". Did you mean %s?", near)
+	}
+	log.Errorf("The server refuses list %s: %v%s. Other lists are updated. %s of it are in force. Next try not before %s%s",
+		e.List, e.Err, meant, entries(e.Entries), moment(e.Due), hint(e.Err))
+}
+
+// longWait tells of a minimum wait that is longer than servers are known to give.
+func (r *reporter) longWait(e updater.Event) {
+	if e.List == "" {
+		log.Warningf("The server asks for a minimum wait of %s between confirmations. It is obeyed: suspected names pass until %s. If you run the endpoint, correct it", e.Wait, moment(e.Due))
+		return
+	}
+	log.Warningf("The server asks for a minimum wait of %s for lists %s. It is obeyed: what is in force stays in force and is not updated before %s. If you run the endpoint, correct it", e.Wait, e.List, moment(e.Due))
 }
 
 // storeFailed and stored tell when the folder cannot be written any more and when
@@ -175,17 +219,24 @@ func (r *reporter) measure(e updater.Event) {
 	switch e.Kind {
 	case updater.Fetched:
 		r.request("fetch", e)
+	case updater.ListRefused:
+		r.request("fetch", e)
+		r.measureList(e)
 	case updater.Searched:
 		r.request("search", e)
 		r.measureSearches()
 	case updater.Started, updater.LockBusy:
 		r.measureSearches()
 	case updater.Loaded, updater.Followed, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting:
-		listGauges.set(r.settings, e)
-		r.mu.Lock()
-		r.lists[e.List] = e
-		r.mu.Unlock()
+		r.measureList(e)
 	}
+}
+
+func (r *reporter) measureList(e updater.Event) {
+	listGauges.set(r.settings, e)
+	r.mu.Lock()
+	r.lists[e.List] = e
+	r.mu.Unlock()
 }
 
 func (r *reporter) measureSearches() {

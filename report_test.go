@@ -14,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -81,7 +82,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 		if got := lines.about("in force"); len(got) != 0 {
 			t.Errorf("Expected all of the start in one line, got %q", got)
 		}
-		google.Break("batchGet", 1, protocoltest.Fault{Status: 503})
+		google.Break("update", 1, protocoltest.Fault{Status: 503})
 		time.Sleep(25 * time.Minute)
 		end()
 
@@ -90,7 +91,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 		wantParts(t, lines.only(t, "is on: "), "[INFO]", "back-off after a failure at ", "status 503 Service Unavailable")
 		end()
 
-		google.Break("batchGet", 1000, protocoltest.Fault{Status: 503})
+		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(25 * time.Hour)
 		lines.forget()
 		_, end = life(t, s, google, time.Second)
@@ -132,6 +133,56 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 	})
 }
 
+// A mistyped list is named, with what it was probably meant to be, and the others
+// are fetched.
+func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
+	s := settings{endpoint: "http://unknown.example", lists: "se-4b pha4-4b mw-4b"}
+	lines := captureLog(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := protocoltest.New(t)
+		google.SetMinimumWait("", 30*time.Minute)
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
+		_, end := life(t, s, google, 0)
+		wantParts(t, lines.only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is asked for by itself")
+		time.Sleep(24 * time.Hour)
+		wantParts(t, lines.only(t, "refuses list"), "[ERROR]", "The server refuses list pha4-4b: ", "status 400", "Did you mean pha-4b?",
+			"Other lists are updated. 0 entries of it are in force. Next try not before ")
+		lines.only(t, "List se-4b now has 1 entry")
+		lines.only(t, "List mw-4b now has 2 entries")
+		lines.only(t, "Lists are updated again")
+		if got := metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unix(time.Now()) {
+			t.Errorf("Expected the gauge to tell when the refused list is tried again, got %v", got)
+		}
+		end()
+	})
+}
+
+func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
+	s := settings{endpoint: "http://longwait.example", lists: "se-4b mw-4b"}
+	for version, test := range map[string]struct {
+		protocol protocol.Version
+		lines    int
+		lists    string
+	}{"v5": {protocol.Version5, 2, "for lists se-4b. "}, "v4": {protocol.Version4, 1, "for lists se-4b, mw-4b. "}} {
+		lines := captureLog(t)
+		s.protocol = test.protocol
+		synctest.Test(t, func(t *testing.T) {
+			google := protocoltest.New(t)
+			google.SetMinimumWait("", 48*time.Hour)
+			google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+			google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
+			_, end := life(t, s, google, 0)
+			got := lines.about("minimum wait of 48h0m0s")
+			if len(got) != test.lines {
+				t.Fatalf("%s: Expected %d lines, got %q", version, test.lines, got)
+			}
+			wantParts(t, got[0], "[WARNING]", test.lists, "It is obeyed", "is not updated before "+moment(time.Now().Add(48*time.Hour)))
+			end()
+		})
+	}
+}
+
 // One line when trouble begins and one when it ends, whatever the retries.
 func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 	s := settings{endpoint: "http://day.example", lists: "se-4b"}
@@ -142,14 +193,14 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 		_, end := life(t, s, google, 0)
 		defer end()
-		google.Break("batchGet", 1000, protocoltest.Fault{Status: 503})
+		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(24 * time.Hour)
 		wantParts(t, lines.only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "What is in force stays in force", "Next try not before")
-		if n := len(google.Requests("batchGet")); n < 4 {
+		if n := len(google.Requests("update")); n < 4 {
 			t.Fatalf("Expected several tries, got %d", n)
 		}
 		google.Repair()
-		google.Break("batchGet", 1, protocoltest.Fault{Status: 403})
+		google.Break("update", 1, protocoltest.Fault{Status: 403})
 		time.Sleep(48 * time.Hour)
 		if got := lines.about("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "Check the API key") {
 			t.Errorf("Expected another line about another trouble, with advice, got %q", got)
@@ -185,7 +236,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		r := newReporter(settings{endpoint: "http://pause.example"}, func() {})
 		r.schedule = schedule
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
-		searcher := updater.Pace(server, schedule, updater.Strikes, r.report)
+		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
 		gauge := func() float64 {
 			return metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
 		}
@@ -236,7 +287,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 		r := newReporter(settings{endpoint: "http://waits.example"}, func() {})
 		r.schedule = schedule
 		server := &outcomes{wait: time.Minute}
-		searcher := updater.Pace(server, schedule, updater.Strict, r.report)
+		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strict}, r.report)
 		for range 10 {
 			searches(r, searcher, 3)
 			time.Sleep(61 * time.Second)
@@ -327,7 +378,7 @@ func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
 			file := writeFile(t, t.TempDir(), "key", bad)
 			w.start(w.corefile("api_key_file " + file))
 			w.eventually("the refusal", func() bool {
-				requests := w.google.Requests("batchGet")
+				requests := w.google.Requests("update")
 				return len(requests) == 1 && requests[0].Status == http.StatusForbidden
 			})
 			w.eventually("readiness", engines.ready)

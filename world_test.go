@@ -296,7 +296,7 @@ func (w *world) updated(n int) {
 // fetches and searches return the requests of a method, in whichever version of the
 // protocol.
 func (w *world) fetches() []protocoltest.Request {
-	return append(w.google.Requests("batchGet"), w.google.Requests("fetch")...)
+	return w.google.Requests("update")
 }
 
 func (w *world) searches() []protocoltest.Request {

@@ -58,7 +58,8 @@ const (
 	// Local asks about hosts that are in a list ("Local List Mode").
 	Local Mode = iota
 	// RealTime asks about all hosts but those in a list of likely safe ones,
-	// which are treated as in Local ("Real-Time Mode").
+	// which are treated as in Local ("Real-Time Mode"). While there is no such list,
+	// or it has fewer than 100 entries, it is Local.
 	RealTime
 	// NoStorage asks about all hosts ("No-Storage Real-Time Mode").
 	NoStorage
@@ -179,7 +180,7 @@ func (c *Checker) CheckWith(h Host, frames Frames) (Decision, *Candidates) {
 	switch {
 	case !h.Public():
 		return Decision{}, nil
-	case c.mode != Local:
+	case c.mode == NoStorage || c.mode == RealTime && knowsLikelySafe(current.lists):
 		return c.suspect(h, current.lists, frames, !c.likelySafe(h, current.lists))
 	case len(current.lists) == 0:
 		return c.unlisted(h, frames), nil
@@ -210,6 +211,24 @@ func (c *Checker) unlisted(h Host, frames Frames) Decision {
 		return decision
 	}
 	return Decision{}
+}
+
+// leastLikelySafe is how many entries the lists of likely safe hosts must have in all
+// to be believed, as in Chromium (HashRealTimeService: the allow list counts as
+// matched while it is missing or has fewer entries).
+const leastLikelySafe = 100
+
+// knowsLikelySafe reports whether hosts may be taken for uncommon because no list of
+// likely safe ones has them. Before that list is there, RealTime is Local: it would
+// ask the server about every host.
+func knowsLikelySafe(lists []List) bool {
+	entries := 0
+	for i := range lists {
+		if lists[i].LikelySafe {
+			entries += lists[i].Set.Len()
+		}
+	}
+	return entries >= leastLikelySafe
 }
 
 // likelySafe reports whether an expression of the host is in a list of those

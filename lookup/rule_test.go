@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -74,13 +75,56 @@ func TestRuleV4BlocksWhatIsBelowAPublicSuffix(t *testing.T) {
 // those in a list of likely safe ones.
 func TestLikelySafeHostsGoByTheRule(t *testing.T) {
 	for rule, asked := range map[Rule]bool{RuleV5: true, RuleV4: false} {
-		safe := listOf("safe", "co.uk/")
+		safe := listOf("safe", append(common(99), "co.uk/")...)
 		safe.LikelySafe = true
 		database := new(Database)
 		database.Publish([]List{safe})
 		c := checkerOf(t, Config{Database: database, Mode: RealTime, Rule: rule})
 		if _, candidates := c.Check(FromQname("x.co.uk.")); (candidates != nil) != asked {
 			t.Errorf("rule %d: the server is asked: %v, want %v", rule, candidates != nil, asked)
+		}
+	}
+}
+
+// common returns n expressions.
+func common(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("common%d.example/", i))
+	}
+	return all
+}
+
+// Without the list of likely safe hosts every host would be asked about.
+func TestRealTimeIsLocalUntilItKnowsLikelySafeHosts(t *testing.T) {
+	listed := listOf("bad", "bad.example/")
+	likelySafe := func(n int) List {
+		l := listOf("safe", common(n)...)
+		l.LikelySafe = true
+		return l
+	}
+	many := listOf("long", common(500)...)
+	for name, test := range map[string]struct {
+		lists []List
+		asks  bool // about a host that no list has
+	}{
+		"no list":                             {nil, false},
+		"no list of likely safe hosts":        {[]List{listed}, false},
+		"an empty one":                        {[]List{listed, likelySafe(0)}, false},
+		"one that is short":                   {[]List{listed, likelySafe(99)}, false},
+		"one that is short, and a long other": {[]List{listed, many, likelySafe(99)}, false},
+		"one that is long enough":             {[]List{listed, likelySafe(100)}, true},
+		"only that one":                       {[]List{likelySafe(100)}, true},
+	} {
+		database := new(Database)
+		database.Publish(test.lists)
+		for mode, asks := range map[Mode]bool{Local: false, RealTime: test.asks, NoStorage: true} {
+			c := checkerOf(t, Config{Database: database, Mode: mode})
+			if _, candidates := c.Check(FromQname("new.example.com.")); (candidates != nil) != asks {
+				t.Errorf("mode %d, %s: the server is asked: %t, want %t", mode, name, candidates != nil, asks)
+			}
+			if _, candidates := c.Check(FromQname("bad.example.")); candidates == nil && len(test.lists) > 0 && test.lists[0].Name == "bad" {
+				t.Errorf("mode %d, %s: a host in a list is not asked about", mode, name)
+			}
 		}
 	}
 }

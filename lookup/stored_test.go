@@ -66,7 +66,7 @@ func TestHostsInNoListAreAskedInFourBytes(t *testing.T) {
 	database := new(Database)
 	database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
 	srv := &server{t: t}
-	c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: true, Mode: RealTime})
+	c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: true, Mode: NoStorage})
 	decide(t, c, "www.example.com.")
 	want := []Prefix{HashExpression("www.example.com/").Prefix(4), HashExpression("example.com/").Prefix(8)}
 	if got := srv.searches(); len(got) != 1 || !slices.Equal(got[0], want) {

@@ -32,7 +32,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 	inBubble(t, "another key after a restart", func(t *testing.T) {
 		dir := t.TempDir()
 		wrong := askedWith(t, dir, "wrong")
-		must(t, begin(t, wrong, se).failed(time.Now(), 0, nil, errForbidden))
+		must(t, begin(t, wrong, se).failed(time.Now(), 0, nil, nil, errForbidden))
 		wantDueIn(t, askedWith(t, dir, "wrong"), 15*time.Minute)
 		right := askedWith(t, dir, "right")
 		if due := right.due([]string{se}); due.After(time.Now()) {
@@ -44,7 +44,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 	inBubble(t, "another key while it runs", func(t *testing.T) {
 		dir := t.TempDir()
 		s := askedWith(t, dir, "wrong")
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errForbidden))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errForbidden))
 		must(t, s.Rekey(Asker(testOrigin, "right")))
 		if due := s.due([]string{se}); due.After(time.Now()) {
 			t.Errorf("the right key is held back until %s", due)
@@ -65,7 +65,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 	})
 	inBubble(t, "the answer to a search with the old key", func(t *testing.T) {
 		s := askedWith(t, t.TempDir(), "wrong")
-		p := &pacedSearcher{schedule: s, backoff: Strikes, searcher: failing(func() error {
+		p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strikes}, searcher: failing(func() error {
 			must(t, s.Rekey(Asker(testOrigin, "right")))
 			return errForbidden
 		}), report: func(Event) {}}
@@ -99,7 +99,7 @@ func TestAScheduleWithoutAskerIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := ownedSchedule(t, dir, 0) // as written before keys were told apart
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		wantDueIn(t, askedWith(t, dir, "key"), 15*time.Minute)
 	})
 }
@@ -109,7 +109,7 @@ func TestOtherAskersAreBounded(t *testing.T) {
 		dir := t.TempDir()
 		for i := range 3 * maxOthers {
 			s := askedWith(t, dir, fmt.Sprint("key", i))
-			must(t, begin(t, s, se).failed(time.Now(), 0, nil, errForbidden))
+			must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errForbidden))
 			if n := len(s.state.Others); n > maxOthers {
 				t.Fatalf("%d other askers are kept", n)
 			}
@@ -143,7 +143,7 @@ func TestAHoldSaysWhy(t *testing.T) {
 	inBubble(t, "back-off, over a restart", func(t *testing.T) {
 		dir, failed := t.TempDir(), time.Now()
 		s := ownedSchedule(t, dir, 0)
-		must(t, begin(t, s, se).failed(failed, 0, nil, errForbidden))
+		must(t, begin(t, s, se).failed(failed, 0, nil, nil, errForbidden))
 		for _, s := range []*Schedule{s, ownedSchedule(t, dir, 0)} {
 			h := s.FetchHold([]string{se})
 			if h.Failures != 1 || h.Cause != "status 403 Forbidden: API key not valid" || !h.Failed.Equal(failed) || !h.Until.Equal(failed.Add(15*time.Minute)) {

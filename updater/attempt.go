@@ -2,6 +2,7 @@ package updater
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -46,16 +47,35 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 	})
 }
 
-// failed notes that the whole fetch failed at now with err, with a wait that the
-// server asked for (0: none). The next update of the doubtful lists must be full.
-func (a attempt) failed(now time.Time, wait time.Duration, doubtful []string, err error) error {
+// failed notes that the whole fetch of lists failed at now with err, with a wait that
+// the server asked for (0: none). The next update of the doubtful lists must be
+// full. Lists of a batch that was refused are asked for by themselves from now on.
+func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []string, err error) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), wait).because(now, err)
-		for _, name := range doubtful {
+		for _, name := range lists {
 			list := state.Lists[name]
-			list.Rejected = true
+			list.Alone = list.Alone || refusesLists(err)
+			if list.Alone {
+				list.Failed = now // it comes after those that have not failed
+			}
+			list.Rejected = list.Rejected || slices.Contains(doubtful, name)
 			state.Lists[name] = list
 		}
+	})
+}
+
+// refused notes that a list that was asked for by itself was refused at now with err.
+// That is a failure of this list only, which waits as the server asked (0: it did
+// not) or in a back-off of its own.
+func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtful []string, err error) error {
+	return a.schedule.change(func(state *scheduleState) {
+		state.Fetch = a.before
+		list := state.Lists[name]
+		list.Clock = list.failed(now, Backoff(list.Failures+1, a.schedule.random()), wait).because(now, err)
+		list.Alone, list.AtOnce = true, 0
+		list.Rejected = list.Rejected || slices.Contains(doubtful, name)
+		state.Lists[name] = list
 	})
 }
 
@@ -69,6 +89,28 @@ func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]L
 		}
 		maps.Copy(state.Lists, clocks)
 	})
+}
+
+// together returns those of the lists, which are all due, that the next request is
+// for: one of those that must be asked for by themselves, of which the one that
+// failed longest ago is first, and then the others. If the requests before failed
+// the others come first, so that they get their turn beside a list that fails every
+// request for it.
+func (s *Schedule) together(lists []string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var batch, alone []string
+	for _, name := range lists {
+		if s.state.Lists[name].Alone {
+			alone = append(alone, name)
+		} else {
+			batch = append(batch, name)
+		}
+	}
+	if len(batch) == 0 || len(alone) > 0 && s.state.Fetch.Failures < 2 {
+		return []string{slices.MinFunc(alone, func(a, b string) int { return s.state.Lists[a].Failed.Compare(s.state.Lists[b].Failed) })}
+	}
+	return batch
 }
 
 // rejected is the clock of a list whose part of an answer, with the minimum wait

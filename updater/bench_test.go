@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -58,7 +57,7 @@ func answerWith(tb testing.TB, partial bool, removals, additions []uint32, resul
 		}
 		list = append(list, raw...)
 	}
-	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), list)
+	return list
 }
 
 // changed returns what n removals and n additions make of prefixes.

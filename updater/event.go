@@ -18,6 +18,8 @@ const (
 	ListUnchanged             // List was fetched and is as it was
 	ListWaiting               // List was not fetched, or not yet: it waits until Due
 	ListRejected              // the update of List failed its checks: Err; the content held stays in force
+	ListRefused               // List, asked for by itself, was refused as one that the server does not have: Err; others are fetched
+	LongWait                  // the server gave a minimum wait of more than a day, Wait: no request for List, or if it is "" no search, before Due
 	StoreFailed               // List, or the schedule (List is ""), could not be saved: Err
 	Stored                    // List, or the schedule, has been saved
 	WokeUp                    // a sleep overshot: the machine was suspended
@@ -34,4 +36,5 @@ type Event struct {
 	Updated time.Time     // last success of List; zero: never
 	Due     time.Time     // when List, or after Fetched anything, is due next
 	Took    time.Duration // of a request
+	Wait    time.Duration // of LongWait
 }

@@ -1,47 +1,98 @@
 package updater
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
 
-// update fetches all lists that are due in one request, applies, saves and
-// publishes what came, sets the schedule, and reports.
+// update does one round: it fetches all lists that are due, in one request but for
+// those that must be asked for by themselves.
 func (u *Updater) update(ctx context.Context) {
+	waiting := u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())
+	for len(waiting) > 0 {
+		names := u.cfg.Schedule.together(waiting)
+		if !u.request(ctx, names) {
+			return
+		}
+		waiting = slices.DeleteFunc(waiting, func(name string) bool { return slices.Contains(names, name) })
+		waiting = u.cfg.Schedule.dueNow(waiting, time.Now()) // an answer may ask that nothing is fetched for a while
+	}
+}
+
+// request fetches lists in one request, applies, saves and publishes what came, sets
+// the schedule, and reports. It returns whether other lists may be asked for now.
+func (u *Updater) request(ctx context.Context, names []string) bool {
 	begun := time.Now()
-	due := u.cfg.Schedule.dueNow(u.cfg.Lists, begun)
-	if len(due) == 0 {
-		return
-	}
-	attempt, err := u.cfg.Schedule.begin(due, begun)
+	attempt, err := u.cfg.Schedule.begin(names, begun)
 	u.saved("", err)
-	results, wait, err := u.fetch(ctx, due)
+	results, wait, err := u.fetch(ctx, names)
 	now := time.Now()
-	if err != nil && ctx.Err() != nil { // shutting down, which is no failure
-		u.saved("", attempt.cancelled(due, now))
-		return
-	}
-	if err != nil {
-		u.saved("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(due, err), err))
-	} else {
+	refused := err != nil && len(names) == 1 && refusesLists(err)
+	switch {
+	case err == nil:
 		u.accept(results)
 		u.saved("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
+	case ctx.Err() != nil: // shutting down, which is no failure
+		u.saved("", attempt.cancelled(names, now))
+		return false
+	case refused:
+		u.saved("", attempt.refused(names[0], now, max(wait, retryAfter(err)), u.doubtful(names, err), err))
+	default:
+		u.saved("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(names, err), names, err))
 	}
-	u.cfg.Report(Event{Kind: Fetched, List: strings.Join(due, ", "), Err: err, Took: now.Sub(begun), Due: u.cfg.Schedule.due(u.cfg.Lists)})
-	if err != nil {
-		for _, name := range due {
-			u.report(ListWaiting, name, nil)
-		}
+	u.told(names, results, refused, Event{Err: err, Took: now.Sub(begun)})
+	u.tellLongWaits(names, results, wait)
+	return err == nil || refused
+}
+
+// told reports what became of a request; e has its error and how long it took.
+func (u *Updater) told(names []string, results []result, refused bool, e Event) {
+	if refused {
+		refusal := u.event(ListRefused, names[0], e.Err)
+		refusal.Took = e.Took
+		u.cfg.Report(refusal)
 		return
 	}
+	e.Kind, e.List, e.Due = Fetched, strings.Join(names, ", "), u.cfg.Schedule.due(u.cfg.Lists)
+	u.cfg.Report(e)
 	for _, r := range results {
 		u.report(r.kind, r.list.Name, r.err)
 	}
+	if e.Err != nil {
+		for _, name := range names {
+			u.report(ListWaiting, name, nil)
+		}
+	}
+}
+
+// tellLongWaits reports minimum waits that are longer than any back-off: they are
+// obeyed, but are probably a mistake. Wait is that for all lists.
+func (u *Updater) tellLongWaits(names []string, results []result, wait time.Duration) {
+	if wait > maxBackoff {
+		u.cfg.Report(Event{Kind: LongWait, List: strings.Join(names, ", "), Wait: wait, Due: u.cfg.Schedule.due(names)})
+		return
+	}
+	for _, r := range results {
+		if r.wait > maxBackoff {
+			e := u.event(LongWait, r.list.Name, nil)
+			e.Wait = r.wait
+			u.cfg.Report(e)
+		}
+	}
+}
+
+// refusesLists reports whether a server does not know a list that it was asked for,
+// which may be one of several: one that it does not know fails a whole batch.
+func refusesLists(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && (status.Code == http.StatusBadRequest || status.Code == http.StatusNotFound)
 }
 
 // saved reports whether something could be saved. If not that is no reason to
@@ -140,14 +191,17 @@ func (u *Updater) accept(results []result) {
 	replaced := 0
 	for _, r := range results {
 		name := r.list.Name
-		if l := u.lists[name]; r.kind == ListUpdated && l.held() {
-			replaced += l.Set.Bytes()
+		before := u.lists[name]
+		if r.kind == ListUpdated && before.held() {
+			replaced += before.Set.Bytes()
 		}
 		if r.kind != ListRejected {
 			u.lists[name] = r.list
-		}
-		if r.kind == ListUpdated {
-			u.saved(name, u.save(r.list))
+			// Of a list that is unchanged the version may be new: the server may
+			// not know the old one any more after a restart.
+			if r.kind == ListUpdated || before.TakenOver || !bytes.Equal(before.Version, r.list.Version) {
+				u.saved(name, u.save(r.list))
+			}
 		}
 		u.cfg.Schedule.remember(u.lists[name])
 	}

@@ -38,7 +38,7 @@ func (s *scheduleState) adopt(other scheduleState) {
 	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
 		s.Fetch = other.Fetch
 	}
-	if other.Search.NotBefore.After(s.Search.NotBefore) {
+	if other.Search.NotBefore.After(s.Search.NotBefore) && !other.Search.Asking { // else it may not have failed
 		s.Search = other.Search
 	}
 	for name, list := range other.Lists {
@@ -104,6 +104,13 @@ func (s *Schedule) Over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.over
+}
+
+// follows reports whether there is a schedule of this process that s follows.
+func (s *Schedule) follows() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last != nil
 }
 
 // Follows reports whether s follows last and has not caught up with it yet.

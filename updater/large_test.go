@@ -36,10 +36,10 @@ func largeAnswer(t *testing.T) (answer []byte, some []uint32) {
 		}
 	}
 	sum := sha256.Sum256(raw)
-	answer, err := proto.Marshal(&sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{{
+	answer, err := proto.Marshal(&sbv5.HashList{
 		Name: "se-4b", Version: []byte{1}, Sha256Checksum: sum[:],
 		CompressedAdditions: &sbv5.HashList_AdditionsFourBytes{AdditionsFourBytes: protocoltest.EncodeRice32(values)},
-	}}})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestOnceFetchesWhatIsDueOnce(t *testing.T) {
 		if got := r.reported(updater.ListUpdated); len(got) != 1 || got[0].Entries != 2 {
 			t.Errorf("reported %+v, want an update of 2 entries", got)
 		}
-		if n := len(server.Requests("batchGet")); n != 1 {
+		if n := len(server.Requests("update")); n != 1 {
 			t.Errorf("%d requests, want one", n)
 		}
 	})
@@ -64,7 +64,7 @@ func TestOnceRefusesUntilTheScheduleAllowsIt(t *testing.T) {
 		if err := r.updater.Once(t.Context()); err != nil || len(r.reported(updater.ListUnchanged)) != 1 {
 			t.Errorf("an hour later got %v, %+v, want that nothing has changed", err, r.reported(updater.ListUnchanged))
 		}
-		if n := len(server.Requests("batchGet")); n != 2 {
+		if n := len(server.Requests("update")); n != 2 {
 			t.Errorf("%d requests, want two", n)
 		}
 	})
@@ -107,7 +107,7 @@ func TestOnceEndsWithItsContext(t *testing.T) {
 
 func TestOnceTellsOfAFailedFetchAndBacksOff(t *testing.T) {
 	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		server.Break("batchGet", 1, protocoltest.Fault{Status: 503})
+		server.Break("update", 1, protocoltest.Fault{Status: 503})
 		r := newRun(t, server, dir, "se-4b")
 		if err := r.updater.Once(t.Context()); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 				first, err := NewSchedule(nil)
 				must(t, err)
 				for range 8 { // the next wait is a day
-					must(t, begin(t, first, se).failed(time.Now(), 0, nil, errTest))
+					must(t, begin(t, first, se).failed(time.Now(), 0, nil, nil, errTest))
 				}
 				time.Sleep(24 * time.Hour)
 				a := begin(t, first, se)
@@ -44,8 +44,8 @@ func TestTheWaitOfASearchHoldsInTheOverlapOfAReload(t *testing.T) {
 		second, err := NewSchedule(nil)
 		must(t, err)
 		second.Follow(first)
-		old := &pacedSearcher{schedule: first, backoff: Strict}
-		must(t, old.searched(time.Now(), time.Now(), time.Hour, nil))
+		old := &pacedSearcher{schedule: first, rules: SearchRules{Backoff: Strict}}
+		old.searched(time.Now(), time.Now(), time.Hour, false, nil)
 		if wait := second.searchWait(time.Now()); wait != time.Hour {
 			t.Errorf("the new engine may search in %s, want an hour", wait)
 		}
@@ -58,7 +58,7 @@ func TestACancelledSearchKeepsTheLastWait(t *testing.T) {
 		schedule, err := NewSchedule(nil)
 		must(t, err)
 		searcher := &script{errs: []error{nil, context.Canceled}, waits: []time.Duration{time.Hour}}
-		p := Pace(searcher, schedule, Strict, func(Event) {})
+		p := Pace(searcher, schedule, SearchRules{Backoff: Strict}, func(Event) {})
 		p.Search(t.Context(), nil)
 		time.Sleep(2 * time.Hour)
 		p.Search(t.Context(), nil) // cancelled

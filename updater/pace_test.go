@@ -42,7 +42,7 @@ func paced(t *testing.T, dir string, errs ...error) (*script, lookup.Searcher, *
 	schedule := ownedSchedule(t, dir, 0)
 	s := &script{errs: errs}
 	events := new([]Event)
-	return s, Pace(s, schedule, Strikes, func(e Event) { *events = append(*events, e) }), events
+	return s, Pace(s, schedule, SearchRules{Backoff: Strikes}, func(e Event) { *events = append(*events, e) }), events
 }
 
 func TestPauseAfterFailedSearches(t *testing.T) {
@@ -82,6 +82,7 @@ func TestPauseAfterFailedSearches(t *testing.T) {
 // checkPause fails unless nothing is sent for exactly so long.
 func checkPause(t *testing.T, p lookup.Searcher, s *script, wait time.Duration) {
 	t.Helper()
+	p.(*pacedSearcher).schedule.Flush()
 	if got := p.(*pacedSearcher).schedule.searchWait(time.Now()); max(0, got) != wait {
 		t.Fatalf("after search %d: a pause of %s, want %s", s.sent, got, wait)
 	}
@@ -107,6 +108,7 @@ func TestSearchPauseIsSavedOverRestarts(t *testing.T) {
 		dir := t.TempDir()
 		_, p, _ := paced(t, dir, errLimited)
 		p.Search(t.Context(), nil)
+		synctest.Wait()
 		time.Sleep(5 * time.Minute)
 		s, p, _ := paced(t, dir, errLimited)
 		checkPause(t, p, s, 10*time.Minute)
@@ -137,8 +139,9 @@ func TestSearchesGoOnWithoutDisk(t *testing.T) {
 		schedule, _ := NewSchedule(unwritable(t))
 		schedule.own()
 		var kinds []Kind
-		p := Pace(&script{errs: []error{errLimited, nil}}, schedule, Strikes, func(e Event) { kinds = append(kinds, e.Kind) })
+		p := Pace(&script{errs: []error{errLimited, nil}}, schedule, SearchRules{Backoff: Strikes}, func(e Event) { kinds = append(kinds, e.Kind) })
 		p.Search(t.Context(), nil)
+		schedule.Flush()
 		if _, err := p.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) {
 			t.Errorf("in the pause: %v", err)
 		}
@@ -146,6 +149,7 @@ func TestSearchesGoOnWithoutDisk(t *testing.T) {
 		if _, err := p.Search(t.Context(), nil); err != nil {
 			t.Errorf("after it: %v", err)
 		}
+		schedule.Flush()
 		if fmt.Sprint(kinds) != fmt.Sprint([]Kind{Searched, StoreFailed, Searched, StoreFailed}) {
 			t.Errorf("events %v", kinds)
 		}
@@ -164,7 +168,7 @@ func (slow) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 func TestOfSearchesThatFailTogetherOneCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule := ownedSchedule(t, t.TempDir(), 0)
-		p := Pace(slow{}, schedule, Strikes, func(Event) {})
+		p := Pace(slow{}, schedule, SearchRules{Backoff: Strikes}, func(Event) {})
 		for range 10 {
 			go p.Search(t.Context(), nil)
 		}

@@ -147,7 +147,7 @@ func waitForFault(t *testing.T, server *protocoltest.Server) {
 	t.Helper()
 	spoilt := func(r protocoltest.Request) bool { return r.Fault && r.Done }
 	for range 48 * 60 {
-		if slices.ContainsFunc(server.Requests("batchGet"), spoilt) {
+		if slices.ContainsFunc(server.Requests("update"), spoilt) {
 			synctest.Wait()
 			return
 		}
@@ -199,7 +199,7 @@ func TestListsSurviveEveryFaultOfTheFirstAnswer(t *testing.T) {
 		server := protocoltest.New(t)
 		server.Publish("se-4b", entriesOf(1, 2))
 		server.Publish("mw-4b", entriesOf(3, 4))
-		server.Break("batchGet", 1, f)
+		server.Break("update", 1, f)
 		r := newRun(t, server, dir, "se-4b", "mw-4b")
 		if r.start() {
 			t.Error("an empty folder had all lists")
@@ -229,7 +229,7 @@ func TestListsSurviveEveryFaultOfAPartialUpdate(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		server.Publish("se-4b", entriesOf(1, 2, 7))
 		server.Publish("mw-4b", entriesOf(4, 5, 6))
-		server.Break("batchGet", 1, f)
+		server.Break("update", 1, f)
 		r.forget()
 		waitForFault(t, server)
 		r.checkTold("se-4b", "mw-4b")
@@ -264,7 +264,7 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 		for _, list := range lists {
 			server.Publish(list, entriesOf(2, 3))
 		}
-		server.Break("batchGet", 1, protocoltest.Fault{WrongChecksum: true, List: "mw-4b"})
+		server.Break("update", 1, protocoltest.Fault{WrongChecksum: true, List: "mw-4b"})
 		waitForFault(t, server)
 		r.checkHeld("after the fault", "se-4b", 2, 3)
 		r.checkHeld("after the fault", "mw-4b", 1, 2)
@@ -275,7 +275,7 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 		}
 		time.Sleep(35 * time.Minute)
 		r.checkHeld("after the repair", "mw-4b", 2, 3)
-		last := server.Requests("batchGet")
+		last := server.Requests("update")
 		full := slices.ContainsFunc(last, func(q protocoltest.Request) bool {
 			return slices.Equal(q.Lists, []string{"mw-4b"}) && q.Versions == nil
 		})
@@ -297,7 +297,7 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 		time.Sleep(time.Second / 2)
 		second.start()
 		time.Sleep(90 * time.Minute)
-		if n := len(server.Requests("batchGet")); n != 5 {
+		if n := len(server.Requests("update")); n != 5 {
 			t.Errorf("%d requests, want 5", n)
 		}
 		if len(first.reported(updater.LockBusy)) != 0 || len(second.reported(updater.LockBusy)) != 1 {
@@ -309,7 +309,7 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 			if len(told) != times {
 				t.Fatalf("%d events of kind %d, want %d", len(told), kind, times)
 			}
-			asked := server.Requests("batchGet")[4]
+			asked := server.Requests("update")[4]
 			if e := told[times-1]; kind == updater.Followed && (!e.Updated.Equal(asked.Answered) || !e.Due.Equal(asked.Answered.Add(20*time.Minute))) {
 				t.Errorf("a follower says updated %s, due %s, want %s and 20 minutes later", e.Updated, e.Due, asked.Answered)
 			}
@@ -479,7 +479,7 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 		server := protocoltest.New(t)
 		server.Publish("se-4b", entriesOf(1))
 		server.SetMinimumWait("se-4b", time.Hour)
-		server.Break("batchGet", 1, protocoltest.Fault{Delay: 4 * time.Minute})
+		server.Break("update", 1, protocoltest.Fault{Delay: 4 * time.Minute})
 		dir := t.TempDir()
 		r := newRun(t, server, dir, "se-4b")
 		r.start()

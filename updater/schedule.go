@@ -33,9 +33,10 @@ func (c Clock) because(now time.Time, err error) Clock {
 // ListClock is the clock of one list.
 type ListClock struct {
 	Clock
-	AtOnce   int       `json:"at_once"`  // fetches in a row for which no wait was given
-	Rejected bool      `json:"rejected"` // the last answer failed its checks: the next must be full
-	Updated  time.Time `json:"updated"`  // last success; zero: never
+	AtOnce   int       `json:"at_once"`         // fetches in a row for which no wait was given
+	Rejected bool      `json:"rejected"`        // the last answer failed its checks: the next must be full
+	Updated  time.Time `json:"updated"`         // last success; zero: never
+	Alone    bool      `json:"alone,omitempty"` // refused, by itself or in a batch, and not fetched since: it is asked for by itself
 }
 
 // Schedule is when the server may be asked for what. It is saved at each
@@ -63,6 +64,10 @@ type Schedule struct {
 	over         bool            // the lists have been forgotten
 	lists        map[string]List // what the Updater holds, for one that follows
 	searchFailed time.Time       // when a search failed last
+	search       searchClock     // what is done to state.Search
+	onlooker     bool            // nothing is written
+
+	saves sync.WaitGroup // of goroutines that write and read the clock of searches
 }
 
 // scheduleState is what is on disk.
@@ -120,6 +125,7 @@ func NewSchedule(store *Store) (*Schedule, error) {
 // ReadSchedule is NewSchedule for onlookers: a damaged file stays where it is.
 func ReadSchedule(store *Store) (*Schedule, error) {
 	s := newSchedule(store)
+	s.onlooker = true
 	return s, s.reload(false)
 }
 
@@ -158,6 +164,7 @@ func (s *Schedule) reload(setAside bool) error {
 	}
 	state.askedBy(s.asker, now)
 	s.state = state
+	s.reloadSearch(now)
 	return err
 }
 
@@ -178,9 +185,7 @@ func (s *Schedule) look() (changed bool) {
 	if saved.Lists == nil {
 		saved.Lists = make(map[string]ListClock)
 	}
-	if !saved.Search.NotBefore.After(s.state.Search.NotBefore) { // searches are sent by followers, too
-		saved.Search = s.state.Search
-	}
+	saved.Search = s.state.Search // which has a file of its own
 	s.state = *saved
 	return true
 }
@@ -215,6 +220,7 @@ func (s *Schedule) own() (loadErr, saveErr error) {
 	s.state.Fetch.Asking = false // nobody asks who does not hold the lock: it has failed
 	s.mu.Unlock()
 	saveErr = s.change(func(state *scheduleState) { state.adopt(inMemory) })
+	s.keepSearch()
 	return loadErr, saveErr
 }
 
@@ -232,7 +238,9 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 	alter(&s.state)
 	s.changes++
 	number, save := s.changes, s.store != nil && s.owned
-	raw, err := encodeSchedule(s.state, time.Now())
+	state := s.state
+	state.Search = Clock{} // which has a file of its own
+	raw, err := encodeSchedule(state, time.Now())
 	s.mu.Unlock()
 	if !save {
 		return nil

@@ -28,6 +28,7 @@ func ownedSchedule(t *testing.T, dir string, r float64) *Schedule {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.Flush)
 	s.random = func() float64 { return r }
 	if loadErr, saveErr := s.own(); loadErr != nil || saveErr != nil {
 		t.Fatal(loadErr, saveErr)
@@ -126,11 +127,11 @@ func TestACancelledRequestIsNoFailure(t *testing.T) {
 	})
 	inBubble(t, "one after failures", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		time.Sleep(15 * time.Minute)
 		must(t, begin(t, s, se).cancelled([]string{se}, time.Now()))
 		checkDue(t, s, time.Minute)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		checkDue(t, s, 30*time.Minute) // the second, not the third
 	})
 }
@@ -141,24 +142,24 @@ func TestFailuresBackOffAndASuccessEndsIt(t *testing.T) {
 		for failures := 1; failures <= 10; failures++ {
 			a := begin(t, s, se)
 			time.Sleep(time.Minute) // the wait begins with the failure
-			must(t, a.failed(time.Now(), 0, nil, errTest))
+			must(t, a.failed(time.Now(), 0, nil, nil, errTest))
 			checkDue(t, s, Backoff(failures, 0))
 			time.Sleep(Backoff(failures, 0))
 		}
 		success(t, s, begin(t, s, se), time.Hour)
 		checkDue(t, s, time.Hour)
 		time.Sleep(time.Hour)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		checkDue(t, s, 15*time.Minute)
 	})
 	inBubble(t, "a longer wait that the server asks for", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 40*time.Hour, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 40*time.Hour, nil, nil, errTest))
 		checkDue(t, s, 40*time.Hour)
 	})
 	inBubble(t, "a shorter wait that the server asks for", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), time.Second, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), time.Second, nil, nil, errTest))
 		checkDue(t, s, 15*time.Minute)
 	})
 }
@@ -279,8 +280,11 @@ func read(t *testing.T, s *Schedule) []byte {
 }
 
 // searched notes the end of a search, as of version 5, that was sent then.
-func searched(s *Schedule, sent time.Time, err error) error {
-	return (&pacedSearcher{schedule: s, backoff: Strikes}).searched(sent, time.Now(), 0, err)
+func searched(s *Schedule, sent time.Time, err error) (saveErr error) {
+	p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strikes}, report: func(e Event) { saveErr = e.Err }}
+	p.searched(sent, time.Now(), 0, false, err)
+	s.Flush()
+	return saveErr
 }
 
 func TestOnlyTheOwnerWritesTheSchedule(t *testing.T) {
@@ -315,6 +319,7 @@ func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
 		if loadErr, saveErr := s.own(); loadErr != nil || saveErr != nil {
 			t.Fatal(loadErr, saveErr)
 		}
+		s.Flush()
 		again, err := NewSchedule(openStore(t, dir))
 		must(t, err)
 		for name, schedule := range map[string]*Schedule{"owned": s, "after a restart": again} {
@@ -328,7 +333,7 @@ func TestASearchPauseOutlivesTheChangeOfOwner(t *testing.T) {
 func TestWithoutStoreTheScheduleLivesInMemory(t *testing.T) {
 	s, err := NewSchedule(nil)
 	must(t, err)
-	must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+	must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 	if s.dueNow([]string{se}, time.Now()) != nil {
 		t.Error("due after a failure")
 	}
@@ -418,7 +423,7 @@ func TestAScheduleThatFollowsGoesOnWhereTheLastOneStands(t *testing.T) {
 		second := ownedSchedule(t, t.TempDir(), 0)
 		second.Follow(first)
 		wantDueIn(t, second, 6*time.Hour)
-		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour, nil, errTest))
+		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour, nil, nil, errTest))
 		if !second.catchUp() {
 			t.Error("there was nothing to catch up with")
 		}

@@ -82,6 +82,15 @@ func full(version string, entries ...string) func(string) *updater.Update {
 	}
 }
 
+// waiting is an update with a minimum wait for its list.
+func waiting(wait time.Duration, update func(string) *updater.Update) func(string) *updater.Update {
+	return func(list string) *updater.Update {
+		u := update(list)
+		u.MinimumWait = wait
+		return u
+	}
+}
+
 // unchanged says that nothing is new, but for the version.
 func unchanged(version string) func(string) *updater.Update {
 	return func(string) *updater.Update { return &updater.Update{Version: []byte(version), Partial: true} }
@@ -137,6 +146,45 @@ func TestTheMinimumWaitForAllListsIsThatOfEach(t *testing.T) {
 		}
 		r.stop()
 	})
+}
+
+// An old version may be one that the server has forgotten by then.
+func TestANewVersionOfAnUnchangedListSurvivesARestart(t *testing.T) {
+	full1 := full("1", prefix(1))
+	for name, test := range map[string]struct {
+		answers []func(string) *updater.Update
+		want    string
+	}{
+		"an empty partial update":              {[]func(string) *updater.Update{full1, unchanged("2")}, "2"},
+		"the same entries in a full update":    {[]func(string) *updater.Update{full1, full("2", prefix(1))}, "2"},
+		"the same version":                     {[]func(string) *updater.Update{full1, unchanged("1")}, "1"},
+		"new entries, then an unchanged list":  {[]func(string) *updater.Update{full1, full("2", prefix(2)), unchanged("3")}, "3"},
+		"an unchanged list, then a broken one": {[]func(string) *updater.Update{full1, unchanged("2"), partialOfNothing}, "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				source := &scripted{answers: test.answers, wait: time.Hour}
+				r := newRunOf(t, source, dir, updater.Origin{Name: "test"}, "se-4b")
+				r.start()
+				time.Sleep(time.Minute + time.Duration(len(test.answers)-1)*time.Hour)
+				source.last(t, len(test.answers))
+				r.stop()
+				store, err := updater.OpenStore(dir, updater.Origin{Name: "test"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if l, err := store.ReadList("se-4b"); err != nil || string(l.Version) != test.want {
+					t.Errorf("version %q is saved, %v, want %q", l.Version, err, test.want)
+				}
+			})
+		})
+	}
+}
+
+// partialOfNothing is an update that fails its checks.
+func partialOfNothing(string) *updater.Update {
+	return &updater.Update{Version: []byte("bad"), Partial: true, Checksum: []byte("short")}
 }
 
 func TestUpdatesMayComeInAnyOrderButMustAllCome(t *testing.T) {

@@ -29,15 +29,15 @@ func spareFolders() (all []string) {
 	return all
 }
 
-// spareFile is the name of the schedule in a spare folder, which several folders
-// of lists may share.
-func (s *Store) spareFile() string {
+// spareFile is the name of a file in a spare folder, which several folders of lists
+// may share.
+func (s *Store) spareFile(name string) string {
 	dir, err := filepath.Abs(s.dir)
 	if err != nil {
 		dir = s.dir
 	}
 	sum := sha256.Sum256([]byte(dir))
-	return hex.EncodeToString(sum[:8]) + "-" + s.origin.scheduleFile()
+	return hex.EncodeToString(sum[:8]) + "-" + name
 }
 
 // readSchedule returns what writeSchedule wrote last, its times on the running
@@ -46,7 +46,7 @@ func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
 	files := []string{filepath.Join(s.dir, s.origin.scheduleFile())}
 	for _, dir := range spareFolders() {
 		if isOurs(dir) {
-			files = append(files, filepath.Join(dir, s.spareFile()))
+			files = append(files, filepath.Join(dir, s.spareFile(s.origin.scheduleFile())))
 		}
 	}
 	for i, file := range files {
@@ -74,37 +74,45 @@ func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
 // writeSchedule saves the schedule in the folder of the lists, or else in a spare
 // one. The error is that of the folder, and says if there is no other place.
 func (s *Store) writeSchedule(raw []byte) error {
+	file, err := s.save(s.origin.scheduleFile(), raw)
+	switch {
+	case err == nil && s.spared.Load(): // not needed any more
+		s.removeSpare(s.origin.scheduleFile())
+		s.spared.Store(false)
+	case err != nil && file != "":
+		s.spared.Store(true)
+	case err != nil:
+		err = fmt.Errorf("%w; nor can the schedule be saved elsewhere, so that a start does not know of the one before", err)
+	}
+	return err
+}
+
+// save replaces a file in the folder of the lists, or else in a spare one. It returns
+// which file that was, "" if none, and the error of the folder.
+func (s *Store) save(name string, raw []byte) (file string, err error) {
 	write := func(w io.Writer) error {
 		_, err := w.Write(raw)
 		return err
 	}
-	err := s.replace(s.origin.scheduleFile(), write)
-	if err == nil {
-		s.dropSpare()
-		return nil
+	if err = s.replace(name, write); err == nil {
+		return filepath.Join(s.dir, name), nil
 	}
 	for _, dir := range spareFolders() {
 		if os.MkdirAll(dir, 0o700) != nil || !isOurs(dir) {
 			continue
 		}
-		spare := &Store{dir: dir}
-		if spare.replace(s.spareFile(), write) == nil {
-			s.spared.Store(true)
-			return err
+		if newStore(dir, s.origin).replace(s.spareFile(name), write) == nil {
+			return filepath.Join(dir, s.spareFile(name)), err
 		}
 	}
-	return fmt.Errorf("%w; nor can the schedule be saved elsewhere, so that a start does not know of the one before", err)
+	return "", err
 }
 
-// dropSpare removes a spare schedule that is not needed any more.
-func (s *Store) dropSpare() {
-	if !s.spared.Load() {
-		return
-	}
+// removeSpare removes a file from the spare folders.
+func (s *Store) removeSpare(name string) {
 	for _, dir := range spareFolders() {
 		if isOurs(dir) {
-			os.Remove(filepath.Join(dir, s.spareFile()))
+			os.Remove(filepath.Join(dir, s.spareFile(name)))
 		}
 	}
-	s.spared.Store(false)
 }

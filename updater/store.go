@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,12 +36,21 @@ type Store struct {
 	lock   *flock.Flock
 	seen   map[string]time.Time // modification times of lists when changed looked
 	spared atomic.Bool          // there is a schedule in a spare folder
+	disk   disk
+}
+
+// disk is what replace asks of the file system, and what tests record.
+type disk struct {
+	syncFile func(*os.File) error
+	rename   func(from, to string) error
+	syncDir  func(dir string) error
 }
 
 const (
 	lockFile      = "lock"
 	listSuffix    = ".list"
 	damagedSuffix = ".damaged"
+	unfinished    = ".tmp" // ends the name of a file that is being written
 
 	// listMagic begins a list file and names its format.
 	listMagic = "safebrowsing list 2\n"
@@ -80,11 +91,21 @@ func (l List) takenOver(continues bool) List {
 // there is a Store, too: nothing can be saved in its folder, so that the schedule
 // is saved in the spare folder.
 func OpenStore(dir string, origin Origin) (*Store, error) {
-	s := &Store{dir: dir, origin: origin, lock: flock.New(filepath.Join(dir, lockFile)), seen: make(map[string]time.Time)}
+	s := newStore(dir, origin)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return s, fmt.Errorf("making the folder %s for lists: %w", dir, err)
 	}
 	return s, nil
+}
+
+func newStore(dir string, origin Origin) *Store {
+	return &Store{
+		dir:    dir,
+		origin: origin,
+		lock:   flock.New(filepath.Join(dir, lockFile)),
+		seen:   make(map[string]time.Time),
+		disk:   disk{syncFile: syncFile, rename: os.Rename, syncDir: syncDir},
+	}
 }
 
 // ErrDamaged says that a file is not what was once written.
@@ -253,13 +274,52 @@ func (s *Store) changed(lists []string) (changed bool) {
 	return changed
 }
 
-// clean removes what writers that died left behind. Only the holder of the lock
-// may call it.
+// clean removes files that writers began and did not finish because they died. It
+// spares files of others. Only the holder of the lock may call it.
 func (s *Store) clean() {
-	left, _ := filepath.Glob(filepath.Join(s.dir, "*.tmp"))
-	for _, file := range left {
-		os.Remove(file)
+	s.remove(func(name string) bool { return isUnfinished(name, s.origin.scheduleFile()) || isUnfinishedList(name) })
+	s.cleanSearches()
+}
+
+// find returns the paths of files of such names, and remove removes them.
+func (s *Store) find(which func(name string) bool) (paths []string) {
+	files, _ := os.ReadDir(s.dir)
+	for _, file := range files {
+		if file.Type().IsRegular() && which(file.Name()) {
+			paths = append(paths, filepath.Join(s.dir, file.Name()))
+		}
 	}
+	return paths
+}
+
+func (s *Store) remove(which func(name string) bool) {
+	for _, path := range s.find(which) {
+		os.Remove(path)
+	}
+}
+
+// isUnfinished reports whether replace gave a file this name, to put it in the place
+// of another: the name of that, a number, and the suffix.
+func isUnfinished(name, replaces string) bool { return replacedBy(name) == replaces }
+
+func isUnfinishedList(name string) bool {
+	list, ok := strings.CutSuffix(replacedBy(name), listSuffix)
+	_, err := Width(list)
+	return ok && err == nil
+}
+
+// replacedBy returns the name of the file in whose place replace would put one of
+// this name, or "".
+func replacedBy(name string) string {
+	name, ok := strings.CutSuffix(name, unfinished)
+	dot := strings.LastIndexByte(name, '.')
+	if !ok || dot < 0 {
+		return ""
+	}
+	if _, err := strconv.ParseUint(name[dot+1:], 10, 64); err != nil {
+		return ""
+	}
+	return name[:dot]
 }
 
 // setAside renames a damaged file, so that it is not read again and can be
@@ -277,20 +337,20 @@ func (s *Store) replace(name string, write func(io.Writer) error) (err error) {
 			err = fmt.Errorf("saving %s: %w", filepath.Join(s.dir, name), err)
 		}
 	}()
-	f, err := os.CreateTemp(s.dir, name+".*.tmp")
+	f, err := os.CreateTemp(s.dir, name+".*"+unfinished)
 	if err != nil {
 		return err
 	}
 	err = write(f)
-	err = errors.Join(err, syncFile(f), f.Close())
+	err = errors.Join(err, s.disk.syncFile(f), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(s.dir, name))
+		err = s.disk.rename(f.Name(), filepath.Join(s.dir, name))
 	}
 	if err != nil {
 		os.Remove(f.Name())
 		return err
 	}
-	return syncDir(s.dir)
+	return s.disk.syncDir(s.dir)
 }
 
 // syncFile waits for the disk. On a machine with one core it waits a moment before:

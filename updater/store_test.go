@@ -174,15 +174,128 @@ func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
 }
 
 func TestLeftoversOfDeadWritersAreCleaned(t *testing.T) {
+	ours := []string{"se-4b.list.123.tmp", "my-own_list.1-32b.list.4294967295.tmp", "schedule.json.9.tmp"}
+	others := []string{
+		"notes.txt", "schedule.json.old.tmp", "schedule.json.tmp", "se-4b.list.-1.tmp", "se-4b.list.123.tmp.gz",
+		"se-4b.list.damaged", "se-4b.tmp", "shopping.list.123.tmp", "thesis.123.tmp", "thesis.tmp",
+	}
+	for _, folder := range []string{"lists", "lists [a-b]*?", `lists\`} {
+		t.Run(folder, func(t *testing.T) {
+			s := openStore(t, filepath.Join(t.TempDir(), folder))
+			for _, name := range slices.Concat(ours, others) {
+				if err := os.WriteFile(filepath.Join(s.dir, name), []byte("x"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Mkdir(filepath.Join(s.dir, "zz-4b.list.1.tmp"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			s.clean()
+			if got, want := files(t, s.dir), append(slices.Clone(others), "zz-4b.list.1.tmp"); !slices.Equal(got, want) {
+				t.Errorf("files %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A writer that dies leaves a file whose name clean knows.
+func TestWhatADeadWriterLeavesIsALeftover(t *testing.T) {
 	s := openStore(t, t.TempDir())
-	for _, name := range []string{"se-4b.list.123.tmp", "schedule.json.9.tmp", "se-4b.list.damaged", "notes.txt"} {
-		if err := os.WriteFile(filepath.Join(s.dir, name), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
+	s.disk.rename = func(from, _ string) error { // the process dies here: nothing is removed any more
+		return os.Rename(from, from+".kept")
+	}
+	if err := s.SaveList(heldList(t, "se-4b", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.writeSchedule([]byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	left := files(t, s.dir)
+	if len(left) != 2 {
+		t.Fatalf("files %q", left)
+	}
+	for _, name := range left {
+		if name = strings.TrimSuffix(name, ".kept"); !isUnfinished(name, scheduleFile) && !isUnfinishedList(name) {
+			t.Errorf("%q is not cleaned", name)
 		}
 	}
-	s.clean()
-	if got := files(t, s.dir); !slices.Equal(got, []string{"notes.txt", "se-4b.list.damaged"}) {
-		t.Errorf("files %q", got)
+}
+
+// What has been replaced must survive a loss of power: the content must be on the
+// disk before the name leads to it, and the name before the caller goes on.
+func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
+	lost := errors.New("the power fails")
+	for name, test := range map[string]struct {
+		fails string // the step that fails; "": none
+		want  []string
+		holds string
+	}{
+		"all goes well":            {"", []string{"sync file", "rename", "sync folder"}, "new"},
+		"the file is not synced":   {"sync file", []string{"sync file"}, "old"},
+		"it cannot be renamed":     {"rename", []string{"sync file", "rename"}, "old"},
+		"the folder is not synced": {"sync folder", []string{"sync file", "rename", "sync folder"}, "new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t, t.TempDir())
+			if err := s.writeSchedule([]byte("old")); err != nil {
+				t.Fatal(err)
+			}
+			var steps []string
+			step := func(step string) error {
+				if steps = append(steps, step); step == test.fails {
+					return lost
+				}
+				return nil
+			}
+			s.disk = disk{
+				syncFile: func(f *os.File) error {
+					if raw, err := os.ReadFile(f.Name()); err != nil || string(raw) != "new" {
+						t.Errorf("synced while it holds %q, %v", raw, err)
+					}
+					return errors.Join(step("sync file"), f.Sync())
+				},
+				rename: func(from, to string) error {
+					if err := step("rename"); err != nil {
+						return err
+					}
+					return os.Rename(from, to)
+				},
+				syncDir: func(dir string) error {
+					if dir != s.dir {
+						t.Errorf("synced folder %s, want %s", dir, s.dir)
+					}
+					return step("sync folder")
+				},
+			}
+			if err := s.writeSchedule([]byte("new")); (err == nil) != (test.fails == "") || test.fails != "" && !errors.Is(err, lost) {
+				t.Errorf("got %v", err)
+			}
+			if !slices.Equal(steps, test.want) {
+				t.Errorf("steps %q, want %q", steps, test.want)
+			}
+			if raw, err := os.ReadFile(filepath.Join(s.dir, scheduleFile)); err != nil || string(raw) != test.holds {
+				t.Errorf("the file holds %q, %v, want %q", raw, err, test.holds)
+			}
+			if got := files(t, s.dir); len(got) != 1 {
+				t.Errorf("files %q", got)
+			}
+		})
+	}
+}
+
+// Unless a test replaces them the calls go to the system.
+func TestAStoreSyncsFilesAndFolders(t *testing.T) {
+	s := openStore(t, t.TempDir())
+	f, err := os.CreateTemp(s.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if err := s.disk.syncFile(f); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed file was synced: %v", err)
+	}
+	if err := s.disk.syncDir(filepath.Join(s.dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that does not exist was synced: %v", err)
 	}
 }
 

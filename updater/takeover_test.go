@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -198,14 +199,15 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 	tests := []struct {
 		name    string
 		err     error
-		se, mw  string // versions of the second request; of them se-4b was taken over
+		se, mw  string // versions that are sent after it; of them se-4b was taken over
+		sent    int    // requests that they are sent in
 		restart bool
 	}{
-		{"status 400", refusal(http.StatusBadRequest), "", "own", false},
-		{"status 400, and a restart", refusal(http.StatusBadRequest), "", "own", true},
-		{"status 403", refusal(http.StatusForbidden), "a state", "own", false},
-		{"status 503", refusal(http.StatusServiceUnavailable), "a state", "own", false},
-		{"no connection", errors.New("connection refused"), "a state", "own", false},
+		{"status 400", refusal(http.StatusBadRequest), "", "own", 2, false},
+		{"status 400, and a restart", refusal(http.StatusBadRequest), "", "own", 2, true},
+		{"status 403", refusal(http.StatusForbidden), "a state", "own", 1, false},
+		{"status 503", refusal(http.StatusServiceUnavailable), "a state", "own", 1, false},
+		{"no connection", errors.New("connection refused"), "a state", "own", 1, false},
 	}
 	for _, test := range tests {
 		dir := t.TempDir()
@@ -213,7 +215,7 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				save(t, dir, older, "se-4b", "a state", prefix(1))
 				save(t, dir, newer, "mw-4b", "own", prefix(2))
-				source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(3))}, wait: 12 * time.Hour, errs: []error{test.err}}
+				source := &scripted{answers: []func(string) *updater.Update{waiting(12*time.Hour, full("1", prefix(3)))}, errs: []error{test.err}}
 				r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
 				r.start()
 				time.Sleep(time.Minute)
@@ -228,12 +230,17 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 					r.checkHeld("after the restart", "se-4b", 1)
 				}
 				time.Sleep(90 * time.Minute)
-				if got := source.last(t, 2).versions; got["se-4b"] != test.se || got["mw-4b"] != test.mw {
+				source.last(t, 1+test.sent)
+				got := make(map[string]string)
+				for _, q := range source.questions()[1:] {
+					maps.Copy(got, q.versions)
+				}
+				if got["se-4b"] != test.se || got["mw-4b"] != test.mw {
 					t.Errorf("then asked for %v, want %q and %q", got, test.se, test.mw)
 				}
 				r.checkHeld("after the update", "se-4b", 3)
 				time.Sleep(12 * time.Hour)
-				if got := source.last(t, 3).versions; got["se-4b"] != "1" || got["mw-4b"] != "1" {
+				if got := source.last(t, 2+test.sent).versions; got["se-4b"] != "1" || got["mw-4b"] != "1" {
 					t.Errorf("at last asked for %v, want both from their versions on", got)
 				}
 				r.stop()
@@ -284,7 +291,7 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 		time.Sleep(time.Minute)
 		first.last(t, 1)
 
-		second := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour, errs: []error{refusal(http.StatusBadRequest)}}
+		second := &scripted{answers: []func(string) *updater.Update{waiting(time.Hour, full("1", prefix(5)))}, errs: []error{refusal(http.StatusBadRequest)}}
 		r, _ := successor(t, last, second, "se-4b", "mw-4b")
 		if !r.start() {
 			t.Error("a list was not taken over")
@@ -303,7 +310,8 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 			t.Errorf("asked for %v", got)
 		}
 		time.Sleep(time.Hour)
-		if got := second.last(t, 2).versions; got["se-4b"] != "" {
+		second.last(t, 3) // each list by itself
+		if got := second.questions()[1].versions; len(got) != 1 || got["se-4b"] != "" {
 			t.Errorf("after a refusal asked for %v", got)
 		}
 		r.checkHeld("in the end", "se-4b", 5)

@@ -129,7 +129,9 @@ func (u *Updater) publish() {
 }
 
 // report tells of a list as it is now.
-func (u *Updater) report(kind Kind, name string, err error) {
+func (u *Updater) report(kind Kind, name string, err error) { u.cfg.Report(u.event(kind, name, err)) }
+
+func (u *Updater) event(kind Kind, name string, err error) Event {
 	entries := 0
 	if l := u.lists[name]; l.held() {
 		entries = l.Set.Len()
@@ -138,7 +140,7 @@ func (u *Updater) report(kind Kind, name string, err error) {
 	if u.lists[name].held() {
 		updated = u.cfg.Schedule.list(name).Updated
 	}
-	u.cfg.Report(Event{Kind: kind, List: name, Err: err, Entries: entries, Updated: updated, Due: u.cfg.Schedule.due([]string{name})})
+	return Event{Kind: kind, List: name, Err: err, Entries: entries, Updated: updated, Due: u.cfg.Schedule.due([]string{name})}
 }
 
 // Run fetches the lists whenever they are due, until ctx ends, and returns its

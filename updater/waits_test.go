@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -78,12 +79,12 @@ func TestAMinimumWaitForAllLists(t *testing.T) {
 	})
 	inBubble(t, "failures before it are over", func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		time.Sleep(15 * time.Minute)
 		answeredForAll(t, s, begin(t, s, se), time.Minute, 0)
 		checkAllDue(t, s, time.Minute)
 		time.Sleep(time.Minute)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		checkAllDue(t, s, 15*time.Minute)
 	})
 }
@@ -117,7 +118,7 @@ func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 	})
 	inBubble(t, "a crash after a failure", func(t *testing.T) {
 		s := after(t, 6*time.Hour)
-		must(t, begin(t, s, se).failed(time.Now(), 0, nil, errTest))
+		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errTest))
 		checkAllDue(t, s, 15*time.Minute) // an answer that failed gives no wait
 		time.Sleep(15 * time.Minute)
 		begin(t, s, "mw-4b")
@@ -132,7 +133,7 @@ func TestAMinimumWaitForAllListsHoldsForAnAnswerThatWasNotRead(t *testing.T) {
 
 // strictly is a paced searcher by the strict rule at random numbers r.
 func strictly(t *testing.T, dir string, r float64, s *script) lookup.Searcher {
-	return Pace(s, ownedSchedule(t, dir, r), Strict, func(Event) {})
+	return Pace(s, ownedSchedule(t, dir, r), SearchRules{Backoff: Strict}, func(Event) {})
 }
 
 // Every failure counts from the first on, as in list updates. The pauses are those
@@ -181,7 +182,7 @@ func TestAMinimumWaitForSearches(t *testing.T) {
 	for name, rule := range rules {
 		inBubble(t, name+": nothing is sent during it", func(t *testing.T) {
 			s := &script{errs: []error{nil}, waits: []time.Duration{10 * time.Minute, 0, 1, time.Hour}}
-			p := Pace(s, ownedSchedule(t, t.TempDir(), 0), rule, func(Event) {})
+			p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: rule}, func(Event) {})
 			for _, want := range s.waits {
 				if answer, err := p.Search(t.Context(), nil); err != nil || answer.Life != time.Minute {
 					t.Errorf("got %+v, %v", answer, err)
@@ -192,10 +193,11 @@ func TestAMinimumWaitForSearches(t *testing.T) {
 		inBubble(t, name+": it is honoured after a restart", func(t *testing.T) {
 			dir := t.TempDir()
 			s := &script{errs: []error{nil}, waits: []time.Duration{time.Hour}}
-			Pace(s, ownedSchedule(t, dir, 0), rule, func(Event) {}).Search(t.Context(), nil)
+			Pace(s, ownedSchedule(t, dir, 0), SearchRules{Backoff: rule}, func(Event) {}).Search(t.Context(), nil)
+			synctest.Wait()
 			time.Sleep(20 * time.Minute)
 			again := &script{errs: []error{nil}}
-			p := Pace(again, ownedSchedule(t, dir, 0), rule, func(Event) {})
+			p := Pace(again, ownedSchedule(t, dir, 0), SearchRules{Backoff: rule}, func(Event) {})
 			checkPause(t, p, again, 40*time.Minute)
 			if _, err := p.Search(t.Context(), nil); err != nil || again.sent != 1 {
 				t.Errorf("after it: %v, %d sent", err, again.sent)
@@ -204,9 +206,10 @@ func TestAMinimumWaitForSearches(t *testing.T) {
 		inBubble(t, name+": it ends with failures", func(t *testing.T) {
 			dir := t.TempDir()
 			s := &script{errs: []error{errLimited, errLimited, nil, errLimited}, waits: []time.Duration{0, 0, 5 * time.Minute, 0}}
-			p := Pace(s, ownedSchedule(t, dir, 0), rule, func(Event) {})
+			p := Pace(s, ownedSchedule(t, dir, 0), SearchRules{Backoff: rule}, func(Event) {})
 			for i, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, 5 * time.Minute, 15 * time.Minute} {
 				p.Search(t.Context(), nil)
+				synctest.Wait()
 				if got := ownedSchedule(t, dir, 0).state.Search.Failures; got != []int{1, 2, 0, 1}[i] {
 					t.Errorf("search %d: %d failures are saved", i+1, got)
 				}
@@ -239,11 +242,11 @@ func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
 			s, err := NewSchedule(nil)
 			must(t, err)
 			s.random = func() float64 { return 0 }
-			p := &pacedSearcher{schedule: s, backoff: Strict}
+			p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strict}}
 			sent := time.Now()
 			time.Sleep(time.Second)
 			for _, e := range test.ends {
-				must(t, p.searched(sent, time.Now(), e.wait, e.err))
+				p.searched(sent, time.Now(), e.wait, false, e.err)
 			}
 			if got := s.searchWait(time.Now()); got != test.want || s.state.Search.Failures != test.failures {
 				t.Errorf("%s to wait after %d failures, want %s after %d", got, s.state.Search.Failures, test.want, test.failures)
@@ -256,12 +259,60 @@ func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
 func TestAMinimumWaitHoldsForOtherSearchers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule := ownedSchedule(t, t.TempDir(), 0)
-		first := Pace(&script{errs: []error{nil}, waits: []time.Duration{time.Hour}}, schedule, Strict, func(Event) {})
+		first := Pace(&script{errs: []error{nil}, waits: []time.Duration{time.Hour}}, schedule, SearchRules{Backoff: Strict}, func(Event) {})
 		other := &script{errs: []error{nil}}
-		second := Pace(other, schedule, Strict, func(Event) {})
+		second := Pace(other, schedule, SearchRules{Backoff: Strict}, func(Event) {})
 		first.Search(t.Context(), nil)
 		if _, err := second.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) || other.sent != 0 {
 			t.Errorf("%v, %d sent", err, other.sent)
 		}
 	})
+}
+
+// Retry-After is no rule of Safe Browsing, and whatever stands between client and
+// server can send it: it counts for no longer than a back-off can last. A minimum
+// wait is a rule, and counts whatever it is.
+func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for retryAfter, want := range map[time.Duration]time.Duration{
+		-time.Hour: 15 * time.Minute, 0: 15 * time.Minute, time.Hour: time.Hour, 24*time.Hour - 1: 24*time.Hour - 1,
+		24*time.Hour + 1: 24 * time.Hour, 10 * year: 24 * time.Hour, math.MaxInt64: 24 * time.Hour,
+	} {
+		err := fmt.Errorf("fetching: %w", &StatusError{Code: 503, RetryAfter: retryAfter})
+		inBubble(t, fmt.Sprint("lists, ", retryAfter), func(t *testing.T) {
+			dir := t.TempDir()
+			store := openStore(t, dir)
+			schedule, scheduleErr := NewSchedule(store)
+			must(t, scheduleErr)
+			schedule.random = func() float64 { return 0 }
+			source := failingSource{err}
+			u, newErr := New(Config{
+				Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se},
+				FirstContact: func() time.Duration { return 0 },
+			})
+			must(t, newErr)
+			must(t, u.Once(t.Context()))
+			checkDue(t, schedule, want)
+		})
+		for name, rule := range map[string]SearchBackoff{"strict": Strict, "strikes, refused": Strikes} {
+			inBubble(t, fmt.Sprint("searches, ", name, ", ", retryAfter), func(t *testing.T) {
+				s := &script{errs: []error{&StatusError{Code: 429, RetryAfter: retryAfter}}}
+				p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: rule}, func(Event) {})
+				p.Search(t.Context(), nil)
+				checkPause(t, p, s, want)
+			})
+		}
+	}
+	inBubble(t, "a minimum wait of a year", func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		answeredForAll(t, s, begin(t, s, se), year, 0)
+		checkAllDue(t, s, year)
+	})
+}
+
+// failingSource is a source that always fails.
+type failingSource struct{ err error }
+
+func (f failingSource) Fetch(context.Context, []Want, func(int, *Update)) (time.Duration, error) {
+	return 0, f.err
 }

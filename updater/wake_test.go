@@ -50,7 +50,7 @@ func delays(t *testing.T, suspend bool) (all []time.Duration) {
 			time.Sleep(12 * time.Hour)
 			cancel()
 			<-done
-			requests := server.Requests("batchGet")
+			requests := server.Requests("update")
 			if len(requests) < wanted {
 				t.Fatalf("got %d requests, want at least %d", len(requests), wanted)
 			}

@@ -36,7 +36,7 @@ type spoken struct {
 	widths func(list string, chance *rand.Rand) int // of an entry
 	faults func() map[string]protocoltest.Fault
 	client func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error)
-	search updater.SearchBackoff
+	search updater.SearchRules
 	prefix func(entry []byte) lookup.Prefix // that is searched for
 }
 
@@ -50,7 +50,7 @@ var versions = map[string]spoken{
 			return all
 		},
 		client: func(cfg protocol.Config, _ *lookup.Database) (protocol.Client, error) { return protocol.NewV5(cfg) },
-		search: updater.Strikes,
+		search: updater.SearchRules{Backoff: updater.Strikes},
 		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry[:4]) },
 	},
 	"v4": {
@@ -64,15 +64,15 @@ var versions = map[string]spoken{
 		client: func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error) {
 			return protocol.NewV4(cfg, []string{"se-4b", "mw-4b", "pha-4b"}, database.Versions)
 		},
-		search: updater.Strict,
+		search: updater.SearchRules{Backoff: updater.Strict, Published: true},
 		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
 	},
 }
 
 // TestAYearWithoutViolation lets an updater live through a year of simulated
 // time for each seed: new versions, faults of every kind, minimum waits of all
-// lengths and none, restarts, reloads, crashes in the middle of whatever goes
-// on, and suspends. Meanwhile full hashes are searched for. The server is the
+// lengths and none, servers that refuse batches or lists, restarts, reloads, crashes
+// in the middle of whatever goes on, and suspends. Meanwhile full hashes are searched for. The server is the
 // referee. At the end, when the server is well again, the updater must have caught
 // up.
 func TestAYearWithoutViolation(t *testing.T) {
@@ -141,7 +141,7 @@ func (y *year) live() {
 	y.start()
 	for time.Now().Before(y.end) {
 		time.Sleep(time.Duration(y.chance.Int64N(int64(72 * time.Hour))))
-		switch y.chance.IntN(12) {
+		switch y.chance.IntN(13) {
 		case 0, 1, 2, 3:
 			y.publish(y.list())
 		case 4:
@@ -157,6 +157,8 @@ func (y *year) live() {
 			y.crash()
 		case 11:
 			y.crashLoop()
+		case 12:
+			y.refuse()
 		}
 	}
 	y.server.Repair()
@@ -166,7 +168,8 @@ func (y *year) live() {
 	y.server.SetFetchWait(0)
 	y.server.SetFindWait(0)
 	searched := y.searches()
-	time.Sleep(60 * time.Hour) // the longest wait that may be running, back-off, and a suspend
+	time.Sleep(longestWait + 20*time.Hour) // which may be running, and a suspend
+	time.Sleep(48 * time.Hour)             // a back-off of all lists, and one of a single list
 	y.check()
 	if y.searches() == searched {
 		y.t.Error("no search was answered since the server has been well")
@@ -211,12 +214,19 @@ func sorted(set map[string]bool) (all []string) {
 	return all
 }
 
+// longestWait is the longest minimum wait that the server gives: more than a day,
+// where back-offs end.
+const longestWait = 8 * 24 * time.Hour
+
 func (y *year) setWait(list string) {
 	if y.chance.IntN(20) == 0 {
 		y.server.SetMinimumWait(list, 0)
 		return
 	}
 	shortest, longest := 30*time.Minute, 40*time.Hour
+	if y.chance.IntN(10) == 0 {
+		longest = longestWait
+	}
 	y.server.SetMinimumWait(list, shortest+time.Duration(y.chance.Int64N(int64(longest-shortest))))
 }
 
@@ -245,7 +255,25 @@ func (y *year) breakSomething() {
 	if y.chance.IntN(5) == 0 {
 		fault.Delay = time.Duration(y.chance.Int64N(int64(4 * time.Minute)))
 	}
+	if fault.Status != 0 && y.chance.IntN(5) == 0 { // which counts for a day at most
+		fault.RetryAfter = 10 * 365 * 24 * time.Hour
+	}
 	y.server.Break("", 1+int(y.chance.ExpFloat64()*3), fault)
+}
+
+// refuse makes the server refuse batches, a list, or all lists, for some time.
+func (y *year) refuse() {
+	fault := protocoltest.Fault{Status: http.StatusBadRequest}
+	if y.chance.IntN(2) == 0 {
+		fault.Status = http.StatusNotFound
+	}
+	switch y.chance.IntN(3) {
+	case 0:
+		fault.Batch = true
+	case 1:
+		fault.List = y.list()
+	}
+	y.server.Break("update", 1+y.chance.IntN(30), fault)
 }
 
 // restart stops the client as a service manager does, and starts it after a
@@ -321,9 +349,12 @@ func (y *year) check() {
 type life struct {
 	dir      string
 	database *lookup.Database
+	schedule *updater.Schedule
 	dead     atomic.Bool // crashed: it reaches nobody any more
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
+
+	contact time.Time // of the first search, at the earliest
 
 	stopSearching func()
 }
@@ -332,11 +363,13 @@ func (l *life) stop() {
 	l.stopSearching()
 	l.cancel()
 	l.wg.Wait()
+	l.schedule.Flush()
 }
 
 // search asks for prefixes that are in the lists, now and then, until ctx ends.
 func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Searcher, chance *rand.Rand) {
-	for updater.Sleep(ctx, 6*time.Minute+time.Duration(chance.Int64N(int64(10*time.Hour)))) == nil {
+	pause := time.Duration(chance.Int64N(int64(2 * time.Minute))) // the first one comes soon after the start
+	for ; updater.Sleep(ctx, pause) == nil; pause = 6*time.Minute + time.Duration(chance.Int64N(int64(10*time.Hour))) {
 		var prefixes []lookup.Prefix
 		for _, list := range l.database.Lists() {
 			if list.Set.Len() == 0 || chance.IntN(2) == 0 {
@@ -360,10 +393,13 @@ func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Search
 var errDead = errors.New("this process has crashed")
 
 // RoundTrip implements http.RoundTripper.
-func (l *life) roundTripper(server *protocoltest.Server) http.RoundTripper {
+func (l *life) roundTripper(t *testing.T, server *protocoltest.Server) http.RoundTripper {
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
 		if l.dead.Load() {
 			return nil, errDead
+		}
+		if r.URL.Path == "/v4/fullHashes:find" && time.Now().Before(l.contact) {
+			t.Errorf("the first search is sent %s before the first contact", time.Until(l.contact))
 		}
 		return server.RoundTrip(r)
 	})
@@ -393,9 +429,10 @@ func (y *year) start() {
 	if err != nil {
 		y.t.Fatal(err)
 	}
+	l.schedule = schedule
 	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
 	schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
-	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y.server)}, l.database)
+	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y.t, y.server)}, l.database)
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -418,8 +455,14 @@ func (y *year) start() {
 	l.wg.Go(func() { u.Run(ctx) })
 	searching, stop := context.WithCancel(ctx)
 	l.stopSearching = stop
-	searcher := updater.Pace(client, schedule, y.search, l.report(y.t))
 	asking := rand.New(rand.NewPCG(y.chance.Uint64(), 3))
+	rules := y.search
+	rules.FirstContact = func() time.Duration {
+		delay := time.Duration(asking.Float64() * float64(time.Minute))
+		l.contact = time.Now().Add(delay)
+		return delay
+	}
+	searcher := updater.Pace(client, schedule, rules, l.report(y.t))
 	l.wg.Go(func() { l.search(searching, y.spoken, searcher, asking) })
 	y.current = l
 }

@@ -150,6 +150,7 @@ func (u *fetching) report(e updater.Event) {
 	words := map[updater.Kind]string{
 		updater.Loaded: "waiting", updater.ListWaiting: "waiting", updater.ListUpdated: "updated",
 		updater.ListUnchanged: "unchanged", updater.ListRejected: "rejected",
+		updater.ListRefused: "refused",
 	}
 	switch e.Kind {
 	case updater.Fetched:
@@ -190,7 +191,7 @@ func (u *fetching) run(ctx context.Context) error {
 	}
 	bad := u.unsaved
 	for _, o := range u.outcomes {
-		bad = bad || o.Outcome == "rejected"
+		bad = bad || o.Outcome == "rejected" || o.Outcome == "refused"
 	}
 	return u.end(bad)
 }

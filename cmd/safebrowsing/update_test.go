@@ -79,7 +79,7 @@ func TestUpdateLeavesABusyFolderAlone(t *testing.T) {
 
 func TestUpdateThatFails(t *testing.T) {
 	w := newWorld(t)
-	w.Break("batchGet", 1, protocoltest.Fault{Status: http.StatusForbidden})
+	w.Break("update", 1, protocoltest.Fault{Status: http.StatusForbidden})
 	status, out, errOut := w.update(t, "-lists", "se-4b")
 	if status != 2 || !strings.Contains(errOut, "403") || w.plain(out) != "se-4b: waiting, 0 entries, next not before TIME\n" {
 		t.Errorf("status %d, %s%s", status, out, errOut)
@@ -101,7 +101,7 @@ func TestUpdateThatFails(t *testing.T) {
 
 func TestUpdateOfWhichAListIsRejected(t *testing.T) {
 	w := newWorld(t)
-	w.Break("batchGet", 1, protocoltest.ListFaults()["wrong checksum"])
+	w.Break("update", 1, protocoltest.ListFaults()["wrong checksum"])
 	status, out, errOut := w.update(t, "-json", "-lists", "se-4b")
 	got := decode[outcome](t, out)[0]
 	if status != 1 || got.Outcome != "rejected" || got.Error == "" || errOut != "" {
@@ -191,7 +191,7 @@ func TestUpdateKeepsToTheLimitOfTheCorefile(t *testing.T) {
 	if got := decode[outcome](t, out); len(got) != 1 || got[0].Entries > 2000 {
 		t.Errorf("%+v, %s", got, errOut)
 	}
-	if asked := w.Requests("batchGet"); len(asked) != 1 || asked[0].MaxDatabase != 2000 {
+	if asked := w.Requests("update"); len(asked) != 1 || asked[0].MaxDatabase != 2000 {
 		t.Errorf("asked for %+v", asked)
 	}
 }

@@ -199,7 +199,7 @@ func fetchV5(ctx context.Context, endpoint string) error {
 	if err != nil {
 		return err
 	}
-	return fetchAndApply(ctx, c)
+	return fetchAndApply(ctx, c, "mw-4b") // a batch
 }
 
 func fetchV4Lists(ctx context.Context, endpoint string) error {
@@ -210,9 +210,9 @@ func fetchV4Lists(ctx context.Context, endpoint string) error {
 	return fetchAndApply(ctx, c)
 }
 
-// fetchAndApply does to an answer what the updater does. A list of 2,000 entries is
-// held.
-func fetchAndApply(ctx context.Context, c Client) (err error) {
+// fetchAndApply does to an answer about se-4b, and others, what the updater does. A
+// list of 2,000 entries is held.
+func fetchAndApply(ctx context.Context, c Client, others ...string) (err error) {
 	b := lookup.NewBuilder(2000)
 	for i := range 2000 {
 		if err := b.Add(binary.BigEndian.AppendUint32(nil, uint32(i)<<16), 4); err != nil {
@@ -221,7 +221,11 @@ func fetchAndApply(ctx context.Context, c Client) (err error) {
 	}
 	old := updater.List{Name: "se-4b", Version: []byte{1}, Set: b.Set()}
 	var applied error
-	_, err = c.Fetch(ctx, []updater.Want{{List: "se-4b", Version: []byte{1}}}, func(_ int, u *updater.Update) {
+	wanted := []updater.Want{{List: "se-4b", Version: []byte{1}}}
+	for _, name := range others {
+		wanted = append(wanted, updater.Want{List: name, Version: []byte{1}})
+	}
+	_, err = c.Fetch(ctx, wanted, func(_ int, u *updater.Update) {
 		_, _, applied = updater.Apply(old, u, 1<<24)
 	})
 	if err == nil {

@@ -178,7 +178,7 @@ func TestWeightIsWhatDecodingTakes(t *testing.T) {
 func TestDecodingEndsWithItsContext(t *testing.T) {
 	whole, _ := fullList(t, "se-4b", 1000)
 	long, _ := fullList(t, "se-4b", 2_000_000)
-	wholeText, err := protojson.Marshal(&sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{whole}})
+	wholeText, err := protojson.Marshal(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +195,8 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 	v5 := func(contentType string, body []byte) Client { return newClient(t, always(contentType, body)) }
 	v4 := func(body []byte) Client { return newV4(t, always(binaryForm, body), "se-4b") }
 	for name, c := range map[string]Client{
-		"v5, read whole":             v5(binaryForm, batch(marshal(t, whole))),
-		"v5, decoded while it comes": v5(binaryForm, batch(inOrder(t, long))),
+		"v5, read whole":             v5(binaryForm, marshal(t, whole)),
+		"v5, decoded while it comes": v5(binaryForm, inOrder(t, long)),
 		"v5, JSON":                   v5(jsonForm, wholeText),
 		"v4, Rice":                   v4(inV4(riceSet(5, 2, 2, "f702"))),
 		"v4, raw":                    v4(inV4(raw(4, "00000001"))),

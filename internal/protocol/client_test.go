@@ -38,12 +38,12 @@ func TestRequestsHaveTheFormOfTheReference(t *testing.T) {
 			}},
 		{"a first fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7",
 			func(c *V5) error {
-				_, err := c.FetchOne(t.Context(), updater.Want{List: "se-4b"})
+				_, err := fetch(t, c, updater.Want{List: "se-4b"})
 				return err
 			}},
 		{"a later fetch of one list", "/v5/hashList/se-4b", "alt=proto&sizeConstraints.maxDatabaseEntries=7&version=--_-AA%3D%3D",
 			func(c *V5) error {
-				_, err := c.FetchOne(t.Context(), updater.Want{List: "se-4b", Version: odd})
+				_, err := fetch(t, c, updater.Want{List: "se-4b", Version: odd})
 				return err
 			}},
 		{"the list of lists", "/v5/hashLists", "alt=proto", func(c *V5) error {
@@ -159,20 +159,21 @@ func fakeServer(t *testing.T) (*protocoltest.Server, *V5) {
 	return s, newClient(t, s)
 }
 
-func TestFetchOneFetchesEachWidth(t *testing.T) {
+func TestOneListOfEachWidthIsFetched(t *testing.T) {
 	_, c := fakeServer(t)
 	for _, width := range widths {
 		name := fmt.Sprintf("x-%db", width)
-		u, err := c.FetchOne(t.Context(), updater.Want{List: name})
+		got, err := fetch(t, c, updater.Want{List: name})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l, _, err := updater.Apply(updater.List{Name: name}, u, 10); err != nil || l.Set.Len() != 2 || !slices.Equal(l.Set.Widths(), []int{width}) {
+		if l, _, err := updater.Apply(updater.List{Name: name}, got[0], 10); err != nil || l.Set.Len() != 2 || !slices.Equal(l.Set.Widths(), []int{width}) {
 			t.Errorf("%s: %v, %v", name, l, err)
 		}
 	}
-	if _, err := c.FetchOne(t.Context(), updater.Want{List: "unknown-4b"}); err == nil {
-		t.Error("an unknown list was fetched")
+	_, err := fetch(t, c, updater.Want{List: "unknown-4b"})
+	if status, ok := errors.AsType[*updater.StatusError](err); !ok || status.Code != 400 || !strings.Contains(err.Error(), "unknown-4b") {
+		t.Errorf("an unknown list: %v", err)
 	}
 }
 
@@ -243,19 +244,31 @@ func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 			}
 		})
 	}
-	c := newClient(t, always(binaryForm, list("mw-4b")))
-	if _, err := c.FetchOne(t.Context(), updater.Want{List: "se-4b"}); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("one list under another name: %v", err)
+	for form, body := range map[string][]byte{binaryForm: list("mw-4b"), "application/json": []byte(`{"name": "mw-4b"}`)} {
+		c := newClient(t, always(form, body))
+		if _, err := fetch(t, c, updater.Want{List: "se-4b"}); !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("one list under another name, as %s: %v", form, err)
+		}
 	}
 }
 
 func TestAnswersOfOtherTypes(t *testing.T) {
-	raw := batchOf(t, unhex(t, wireFull))
-	var m sbv5.BatchGetHashListsResponse
-	if err := proto.Unmarshal(raw, &m); err != nil {
+	one := new(sbv5.HashList)
+	if err := proto.Unmarshal(unhex(t, wireFull), one); err != nil {
 		t.Fatal(err)
 	}
-	text, err := protojson.Marshal(&m)
+	other := proto.Clone(one).(*sbv5.HashList)
+	other.Name = "mw-4b"
+	t.Run("one list", func(t *testing.T) { testAnswersOfOtherTypes(t, one, "se-4b") })
+	t.Run("a batch", func(t *testing.T) {
+		testAnswersOfOtherTypes(t, &sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{one, other}}, "se-4b", "mw-4b")
+	})
+}
+
+// testAnswersOfOtherTypes asks for lists, which answer is about.
+func testAnswersOfOtherTypes(t *testing.T, answer proto.Message, lists ...string) {
+	raw := marshal(t, answer)
+	text, err := protojson.Marshal(answer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,16 +294,20 @@ func TestAnswersOfOtherTypes(t *testing.T) {
 		{"text/plain", raw, false},
 		{"application/x-protobuf", raw[:len(raw)-1], false},
 	}
+	var wanted []updater.Want
+	for _, list := range lists {
+		wanted = append(wanted, updater.Want{List: list})
+	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%s, good: %t", test.contentType, test.good), func(t *testing.T) {
-			updates, err := fetch(t, newClient(t, always(test.contentType, test.body)), updater.Want{List: "se-4b"})
+			updates, err := fetch(t, newClient(t, always(test.contentType, test.body)), wanted...)
 			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
 				t.Fatal(err)
 			}
-			if err == nil {
-				l, _, err := updater.Apply(updater.List{Name: "se-4b"}, updates[0], 10)
+			for i, u := range updates {
+				l, _, err := updater.Apply(updater.List{Name: lists[i]}, u, 10)
 				if err != nil || l.Set.Len() != 3 {
-					t.Errorf("%v", err)
+					t.Errorf("%s: %v", lists[i], err)
 				}
 			}
 		})

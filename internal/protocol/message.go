@@ -143,7 +143,7 @@ func (m *message) appendField(dst []byte, field protowire.Number, kind protowire
 		return dst, errWireType
 	}
 	switch {
-	case int64(size) > m.left:
+	case m.left >= 0 && int64(size) > m.left:
 		return dst, errCut
 	case int64(len(dst))+int64(size) > most:
 		return dst, fmt.Errorf("%w: a field of %d bytes, with all before it more than %d", updater.ErrMalformed, size, most)
@@ -159,8 +159,11 @@ func (m *message) appendBytes(dst []byte, size int64) ([]byte, error) {
 		dst = slices.Grow(dst, int(min(size, 1<<16)))
 		dst = dst[:at+int(min(size, int64(cap(dst)-at)))]
 		n, err := io.ReadFull(m, dst[at:])
+		if m.left < 0 && err == io.ErrUnexpectedEOF {
+			err = io.EOF
+		}
 		if size -= int64(n); err != nil {
-			return dst[:at+n], err
+			return dst[:at+n], unexpected(err)
 		}
 	}
 	return dst, nil

@@ -63,7 +63,7 @@ func searchError(ctx context.Context, c *V5) error {
 // faultsOfBoth calls try for each fault of lists and of searches.
 func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *V5) error)) {
 	for name, f := range protocoltest.ListFaults() {
-		t.Run("lists, "+name, func(t *testing.T) { try(t, "batchGet", f, fetchError) })
+		t.Run("lists, "+name, func(t *testing.T) { try(t, "update", f, fetchError) })
 	}
 	for name, f := range protocoltest.SearchFaults() {
 		t.Run("search, "+name, func(t *testing.T) { try(t, "search", f, searchError) })
@@ -163,7 +163,7 @@ func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 	for name, answer := range messages {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, answering(func(r *http.Request) (*http.Response, error) { return answer(r), nil }))
-			_, one := c.FetchOne(t.Context(), updater.Want{List: "x-4b"})
+			_, one := fetch(t, c, updater.Want{List: "x-4b"})
 			_, lists := c.Lists(t.Context())
 			for _, err := range []error{fetchError(t.Context(), c), searchError(t.Context(), c), one, lists} {
 				if text := fmt.Sprint(err); strings.Contains(strings.ToLower(text), strings.ToLower(testKey)) || strings.Contains(text, testKey[:8]) {

@@ -49,14 +49,25 @@ func readBatch(ctx context.Context, body io.Reader, wanted []updater.Want, take 
 	}
 }
 
-// readList reads the message of a list, which must have that name.
+// readOne reads the answer to hashList.get, of length bytes, while it comes, as
+// readBatch does. A negative length is one that is not known.
+func readOne(ctx context.Context, body io.Reader, length int64, name string, take func(u *updater.Update)) error {
+	return readListMessage(ctx, &message{from: bufio.NewReaderSize(body, 1<<15), left: length}, name, take)
+}
+
+// readList reads the field that holds the message of a list, which must have that
+// name.
 func readList(ctx context.Context, from *message, name string, take func(u *updater.Update)) error {
 	m, err := from.sub()
 	if err != nil {
 		return err
 	}
+	return readListMessage(ctx, m, name, take)
+}
+
+func readListMessage(ctx context.Context, m *message, name string, take func(u *updater.Update)) (err error) {
 	l := &streamedList{message: m, ctx: ctx, name: name}
-	if m.left <= maxWhole {
+	if m.left >= 0 && m.left <= maxWhole {
 		err = l.readRest()
 	} else {
 		err = l.read(take)
@@ -92,7 +103,7 @@ func (l *streamedList) parsed() (*sbv5.HashList, error) {
 		return nil, fmt.Errorf("%w: %w", updater.ErrMalformed, err)
 	}
 	if list.GetName() != l.name {
-		return nil, fmt.Errorf("%w: list %q in place of %q", updater.ErrMalformed, list.GetName(), l.name)
+		return nil, otherList(list.GetName(), l.name)
 	}
 	return list, nil
 }
@@ -115,8 +126,11 @@ func widthOfField(field protowire.Number) (width int, ok bool) {
 // update is partial, the message is read whole. The message so far is looked at
 // once only, however often there are additions in it.
 func (l *streamedList) read(take func(u *updater.Update)) error {
-	for l.left > 0 {
+	for l.left != 0 {
 		field, kind, err := l.tag()
+		if err == io.EOF && l.left < 0 {
+			return nil
+		}
 		if err != nil {
 			return unexpected(err)
 		}

@@ -68,35 +68,54 @@ func batch(lists ...[]byte) (raw []byte) {
 	return raw
 }
 
-// streamed reads an answer about one list, of which old is held, and applies it.
-func streamed(t testing.TB, body io.Reader, old updater.List) (l updater.List, u updater.Update, err error) {
+// streamed reads an answer about one list, of which old is held, and applies it: as
+// the answer to a batch, or else to a request for this list only.
+func streamed(t testing.TB, inBatch bool, list io.Reader, old updater.List) (l updater.List, u updater.Update, err error) {
 	t.Helper()
 	taken := 0
-	readErr := readBatch(t.Context(), body, []updater.Want{{List: old.Name}}, func(_ int, update *updater.Update) {
+	take := func(update *updater.Update) {
 		taken++
 		l, _, err = updater.Apply(old, update, 1<<24)
 		u = *update
-	})
+	}
+	var readErr error
+	if inBatch {
+		readErr = readBatch(t.Context(), list, []updater.Want{{List: old.Name}}, func(_ int, u *updater.Update) { take(u) })
+	} else {
+		readErr = readOne(t.Context(), list, -1, old.Name, take)
+	}
 	if readErr == nil && taken != 1 {
 		t.Errorf("%d updates taken, want 1", taken)
 	}
 	return l, u, errors.Join(readErr, err)
 }
 
+// answerAbout is the answer with the message of one list.
+func answerAbout(inBatch bool, list []byte) []byte {
+	if inBatch {
+		return batch(list)
+	}
+	return list
+}
+
+var inBatchOrNot = []bool{true, false}
+
 func TestLongListsAreDecodedWhileTheyCome(t *testing.T) {
 	for name, n := range map[string]int{"se-4b": 1_000_000, "x-8b": 200_000, "x-16b": 80_000, "gc-32b": 40_000} {
 		m, entries := fullList(t, name, n)
-		raw := batch(inOrder(t, m))
+		raw := inOrder(t, m)
 		if len(raw) <= int(maxWhole) {
 			t.Fatalf("%s: %d bytes are no long message", name, len(raw))
 		}
-		l, u, err := streamed(t, bytes.NewReader(raw), updater.List{Name: name})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if got := entriesOf(t, l); !bytes.Equal(got, entries) || u.MinimumWait != time.Hour || u.Additions[0].Reader.(*riceReader).buf == nil {
-			t.Errorf("%s: %d bytes of entries, want %d; minimum wait %s; decoded while it came: %t", name, len(got), len(entries), u.MinimumWait, u.Additions[0].Reader.(*riceReader).buf != nil)
+		for _, inBatch := range inBatchOrNot {
+			l, u, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, raw)), updater.List{Name: name})
+			if err != nil {
+				t.Errorf("%s, in a batch: %t: %v", name, inBatch, err)
+				continue
+			}
+			if got := entriesOf(t, l); !bytes.Equal(got, entries) || u.MinimumWait != time.Hour || u.Additions[0].Reader.(*riceReader).buf == nil {
+				t.Errorf("%s: %d bytes of entries, want %d; minimum wait %s; decoded while it came: %t", name, len(got), len(entries), u.MinimumWait, u.Additions[0].Reader.(*riceReader).buf != nil)
+			}
 		}
 	}
 }
@@ -136,9 +155,12 @@ func TestStreamedAnswersInAllOrders(t *testing.T) {
 		for way, read := range map[string]func(io.Reader) io.Reader{
 			"whole": func(r io.Reader) io.Reader { return r }, "bytewise": iotest.OneByteReader, "EOF with data": iotest.DataErrReader,
 		} {
-			l, _, err := streamed(t, read(bytes.NewReader(slices.Concat(unknown, batch(raw), unknown))), updater.List{Name: "se-4b"})
-			if err != nil || !bytes.Equal(entriesOf(t, l), entries) {
-				t.Errorf("%s, %s: %v", name, way, err)
+			for _, inBatch := range inBatchOrNot {
+				answer := slices.Concat(unknown, answerAbout(inBatch, raw), unknown)
+				l, _, err := streamed(t, inBatch, read(bytes.NewReader(answer)), updater.List{Name: "se-4b"})
+				if err != nil || !bytes.Equal(entriesOf(t, l), entries) {
+					t.Errorf("%s, %s, in a batch: %t: %v", name, way, inBatch, err)
+				}
 			}
 		}
 	}
@@ -156,8 +178,10 @@ func TestStreamedAnswersInAllOrders(t *testing.T) {
 		"a field that is too big": slices.Concat(marshal(t, rest), protowire.AppendVarint(protowire.AppendTag(nil, 4, protowire.BytesType), 1<<40)),
 		"fields without end":      bytes.Repeat(unknown, maxFields+1),
 	} {
-		if l, _, err := streamed(t, bytes.NewReader(batch(raw)), updater.List{Name: "se-4b"}); !errors.Is(err, updater.ErrMalformed) {
-			t.Errorf("%s: %v, %v", name, l, err)
+		for _, inBatch := range inBatchOrNot {
+			if l, _, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, raw)), updater.List{Name: "se-4b"}); !errors.Is(err, updater.ErrMalformed) {
+				t.Errorf("%s, in a batch: %t: %v, %v", name, inBatch, l, err)
+			}
 		}
 	}
 }
@@ -177,6 +201,24 @@ func TestStreamedAnswersThatBreakOff(t *testing.T) {
 			err := readBatch(t.Context(), body, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) { updater.Apply(updater.List{Name: "se-4b"}, u, 1000) })
 			if !errors.Is(err, want) {
 				t.Fatalf("cut at %d of %d: %v, want %v", n, len(raw), err, want)
+			}
+		}
+	}
+}
+
+// The answer about one list does not tell where it ends: where it has been cut
+// between two fields the list lacks what it needs, and HTTP says the rest.
+func TestAnswersAboutOneListThatBreakOff(t *testing.T) {
+	m, _ := fullList(t, "se-4b", 100)
+	raw := inOrder(t, m)
+	broken := errors.New("connection reset")
+	for n := range len(raw) {
+		for want, body := range map[error]io.Reader{
+			updater.ErrMalformed: bytes.NewReader(raw[:n]),
+			broken:               io.MultiReader(bytes.NewReader(raw[:n]), iotest.ErrReader(broken)),
+		} {
+			if l, _, err := streamed(t, false, body, updater.List{Name: "se-4b"}); !errors.Is(err, want) {
+				t.Errorf("cut at %d of %d: %v, %v, want %v", n, len(raw), l, err, want)
 			}
 		}
 	}
@@ -216,20 +258,22 @@ func FuzzStreamedList(f *testing.F) {
 		if wholeErr == nil {
 			want, _, wholeErr = updater.Apply(old, updateOf(t.Context(), m), 1000)
 		}
-		got, _, err := streamed(t, bytes.NewReader(batch(raw)), old)
-		switch {
-		case err != nil && !errors.Is(err, updater.ErrMalformed) && !errors.Is(err, updater.ErrChecksum):
-			t.Errorf("streamed: %v", err)
-		case err == nil && wholeErr != nil:
-			t.Errorf("streamed it is taken, whole: %v", wholeErr)
-		case err == nil && (got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version)):
-			t.Errorf("streamed %v, whole %v", got, want)
-		case err != nil && wholeErr == nil && !behind(raw):
-			t.Errorf("whole it is taken, streamed: %v", err)
-		}
-		if wholeErr == nil {
-			if _, _, err := streamed(t, bytes.NewReader(batch(inOrder(t, m))), old); err != nil {
-				t.Errorf("whole it is taken, streamed in order: %v", err)
+		for _, inBatch := range inBatchOrNot {
+			got, _, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, raw)), old)
+			switch {
+			case err != nil && !errors.Is(err, updater.ErrMalformed) && !errors.Is(err, updater.ErrChecksum):
+				t.Errorf("streamed: %v", err)
+			case err == nil && wholeErr != nil:
+				t.Errorf("streamed it is taken, whole: %v", wholeErr)
+			case err == nil && (got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version)):
+				t.Errorf("streamed %v, whole %v", got, want)
+			case err != nil && wholeErr == nil && !behind(raw):
+				t.Errorf("whole it is taken, streamed: %v", err)
+			}
+			if wholeErr == nil {
+				if _, _, err := streamed(t, inBatch, bytes.NewReader(answerAbout(inBatch, inOrder(t, m))), old); err != nil {
+					t.Errorf("whole it is taken, streamed in order: %v", err)
+				}
 			}
 		}
 	})

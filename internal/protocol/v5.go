@@ -31,25 +31,34 @@ func NewV5(cfg Config) (*V5, error) {
 	return &V5{c}, err
 }
 
-// Fetch implements updater.Source by hashLists.batchGet.
+// Fetch implements updater.Source by hashLists.batchGet, and for one list by
+// hashList.get.
 func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
 	defer c.hideKey(&err)
 	query := c.constraints()
 	for _, w := range wanted {
-		query.Add("names", w.List)
 		if w.Version != nil {
 			query.Add("version", bytesParam.EncodeToString(w.Version))
 		}
 	}
-	if err := c.fetch(ctx, query, wanted, take); err != nil {
+	if len(wanted) == 1 {
+		if err := c.fetchOne(ctx, query, wanted[0], func(u *updater.Update) { take(0, u) }); err != nil {
+			return 0, fmt.Errorf("fetching list %s: %w", wanted[0].List, err)
+		}
+		return 0, nil
+	}
+	for _, w := range wanted {
+		query.Add("names", w.List)
+	}
+	if err := c.fetchBatch(ctx, query, wanted, take); err != nil {
 		return 0, fmt.Errorf("fetching lists: %w", err)
 	}
 	return 0, nil
 }
 
-// fetch sends the request and reads the answer while it comes, if that is in binary
-// form.
-func (c *V5) fetch(ctx context.Context, query url.Values, wanted []updater.Want, take func(i int, u *updater.Update)) error {
+// fetchBatch asks for several lists and reads the answer while it comes, if that is
+// in binary form.
+func (c *V5) fetchBatch(ctx context.Context, query url.Values, wanted []updater.Want, take func(i int, u *updater.Update)) error {
 	answer, err := c.open(ctx, http.MethodGet, "/v5/hashLists:batchGet", query, nil, maxListBytes)
 	if err != nil {
 		return err
@@ -67,28 +76,40 @@ func (c *V5) fetch(ctx context.Context, query url.Values, wanted []updater.Want,
 	}
 	for i, list := range batch.HashLists {
 		if list.GetName() != wanted[i].List {
-			return fmt.Errorf("%w: list %q in place of %q", updater.ErrMalformed, list.GetName(), wanted[i].List)
+			return otherList(list.GetName(), wanted[i].List)
 		}
 		take(i, updateOf(ctx, list))
 	}
 	return ctx.Err() // an update that was cut short by it is not wrong
 }
 
-// FetchOne fetches one list by hashList.get.
-func (c *V5) FetchOne(ctx context.Context, w updater.Want) (u *updater.Update, err error) {
-	defer c.hideKey(&err)
-	query := c.constraints()
-	if w.Version != nil {
-		query.Set("version", bytesParam.EncodeToString(w.Version))
+// fetchOne is fetchBatch for one list.
+func (c *V5) fetchOne(ctx context.Context, query url.Values, w updater.Want, take func(u *updater.Update)) error {
+	answer, err := c.open(ctx, http.MethodGet, "/v5/hashList/"+w.List, query, nil, maxListBytes)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if isBinary(answer.Header.Get("Content-Type")) {
+		length := answer.ContentLength
+		if answer.Header.Get("Content-Encoding") != "" { // it is that of the compressed answer
+			length = -1
+		}
+		return readOne(ctx, answer.Body, length, w.List, take)
 	}
 	var list sbv5.HashList
-	if err := c.get(ctx, "/v5/hashList/"+w.List, query, boundUpdates, &list); err != nil {
-		return nil, fmt.Errorf("fetching list %s: %w", w.List, err)
+	if err := readWhole(answer, boundUpdates, &list); err != nil {
+		return err
 	}
 	if list.GetName() != w.List {
-		return nil, fmt.Errorf("fetching list %s: %w: list %q in its place", w.List, updater.ErrMalformed, list.GetName())
+		return otherList(list.GetName(), w.List)
 	}
-	return updateOf(ctx, &list), nil
+	take(updateOf(ctx, &list))
+	return ctx.Err() // an update that was cut short by it is not wrong
+}
+
+func otherList(got, want string) error {
+	return fmt.Errorf("%w: list %q in place of %q", updater.ErrMalformed, got, want)
 }
 
 func (c *V5) constraints() url.Values {

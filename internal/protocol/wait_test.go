@@ -36,7 +36,7 @@ func TestTheMinimumWaitOfAListRefusedEarlyHolds(t *testing.T) {
 			}
 			m, _ := fullList(t, "se-4b", 5000)
 			m.MinimumWaitDuration = durationpb.New(6 * time.Hour)
-			tr := &countedAnswers{body: batch(inOrder(t, m))}
+			tr := &countedAnswers{body: inOrder(t, m)}
 			c, err := NewV5(Config{UserAgent: "a/1", Transport: tr})
 			if err != nil {
 				t.Fatal(err)
@@ -74,7 +74,7 @@ func TestTheMinimumWaitOfAMalformedSearchHolds(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		schedule, _ := updater.NewSchedule(nil)
-		s := updater.Pace(c, schedule, updater.Strict, func(updater.Event) {})
+		s := updater.Pace(c, schedule, updater.SearchRules{Backoff: updater.Strict}, func(updater.Event) {})
 		s.Search(t.Context(), []lookup.Prefix{"abcd"})
 		time.Sleep(time.Hour)
 		s.Search(t.Context(), []lookup.Prefix{"abcd"})

@@ -110,7 +110,7 @@ func added(u *updater.Update) (n int) {
 // applied fetches se-4b from a server that answers raw, and applies it to old.
 func applied(t *testing.T, raw string, old updater.List) (updater.List, *updater.Update) {
 	t.Helper()
-	c := newClient(t, always(binaryForm, batchOf(t, unhex(t, raw))))
+	c := newClient(t, always(binaryForm, unhex(t, raw)))
 	updates, err := fetch(t, c, updater.Want{List: "se-4b", Version: old.Version})
 	if err != nil {
 		t.Fatal(err)

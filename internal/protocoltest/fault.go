@@ -63,6 +63,8 @@ type Fault struct {
 	// List restricts a fault to requests that name this list, and content faults
 	// and WrongName to this list in the answer. Empty: all.
 	List string
+	// Batch restricts a fault to requests for several lists.
+	Batch bool
 }
 
 // queuedFault is a Fault that waits for left more requests of a method.
@@ -73,7 +75,8 @@ type queuedFault struct {
 }
 
 // Break queues a fault for the next n requests of a method: "batchGet", "get",
-// "list", "search", of v4 "fetch", "find", "threatLists", or "" for any. Each request
+// "list", "search", of v4 "fetch", "find", "threatLists", "update" for batchGet, get
+// and fetch, or "" for any. Each request
 // takes the oldest fault that it can show; a fault of list contents waits for a list
 // request of a protocol that has such a fault, ShortHash for a search.
 // A request refused with 400, 403, 404 or 405 takes none.
@@ -104,7 +107,9 @@ func (s *Server) takeFault(q *query) (Fault, bool) {
 func (w *queuedFault) fits(q *query) bool {
 	f := &w.fault
 	switch {
-	case w.method != "" && w.method != q.method:
+	case !q.is(w.method):
+		return false
+	case f.Batch && (!q.updatesLists() || len(q.names) < 2):
 		return false
 	case q.v4() && f.onlyV5() || !q.v4() && f.onlyV4():
 		return false

@@ -18,6 +18,10 @@ const (
 	methodGet      = "get"      // /v5/hashList/{name}
 	methodList     = "list"     // /v5/hashLists
 	methodSearch   = "search"   // /v5/hashes:search
+
+	// methodUpdate stands for all methods that fetch the contents of lists:
+	// batchGet, get, and fetch of v4.
+	methodUpdate = "update"
 )
 
 // minUpdateEntries is the smallest sizeConstraints.maxUpdateEntries except 0.
@@ -47,6 +51,23 @@ type query struct {
 // updatesLists reports whether the request fetches list contents.
 func (q *query) updatesLists() bool {
 	return q.method == methodBatchGet || q.method == methodGet || q.method == methodFetch
+}
+
+// is reports whether a method, or what stands for several, names that of the
+// request. "" stands for all.
+func (q *query) is(method string) bool {
+	return method == "" || method == q.method || method == methodUpdate && q.updatesLists()
+}
+
+// refusesOneList reports whether an answer with this status says no more than that
+// the one list of the request cannot be had. About a batch it says nothing of the
+// single lists: they are to be asked for by themselves.
+func (q *query) refusesOneList(status int) bool {
+	return q.updatesLists() && len(q.names) == 1 && refusesLists(status)
+}
+
+func refusesLists(status int) bool {
+	return status == http.StatusBadRequest || status == http.StatusNotFound
 }
 
 // verb returns the HTTP method that the method of the service wants.

@@ -50,13 +50,13 @@ func cloneAll(all [][]byte) [][]byte {
 	return cloned
 }
 
-// Requests returns all requests of a method in the order they arrived, "" for all
-// methods.
+// Requests returns all requests of a method in the order they arrived, of "update"
+// those for the contents of lists, batchGet, get and fetch, and of "" all.
 func (s *Server) Requests(method string) []Request {
 	var found []Request
 	s.locked(func() {
 		for _, r := range s.requests {
-			if method == "" || r.Method == method {
+			if (&query{method: r.Method}).is(method) {
 				found = append(found, r.clone())
 			}
 		}

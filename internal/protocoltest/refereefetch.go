@@ -21,6 +21,7 @@ func (r *referee) judgeFetch(q *query, now time.Time, owners map[string]string) 
 		}
 		w := &q.wants[i]
 		r.judgeWanted(name, w)
+		r.judgeAlone(q, name, &r.state(name).v4)
 		if !early {
 			r.judgeList(name, &r.state(name).v4, now)
 		}
@@ -82,7 +83,16 @@ func (r *referee) learnFetch(x *exchange, how outcome, at time.Time) {
 	switch how {
 	case failed:
 		r.before = r.backoffs
+		if x.query.refusesOneList(x.note.Status) {
+			r.state(x.query.names[0]).v4.refused(at)
+			return
+		}
 		r.backoffs.fetches.fail(at)
+		if refusesLists(x.note.Status) {
+			for _, name := range x.query.names {
+				r.state(name).v4.alone = true
+			}
+		}
 	case received:
 		r.backoffs.fetches = backoff{}
 		changed := slices.ContainsFunc(x.reply.served, func(s served) bool { return s.changed || s.spoilt })

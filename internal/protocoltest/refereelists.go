@@ -41,7 +41,8 @@ type listState struct {
 type listClock struct {
 	notBefore time.Time // no request earlier
 	why       string    // the rule behind notBefore
-	failed    backoff   // of the list's content
+	failed    backoff   // of the list's content, and of the list by itself
+	alone     bool      // it was refused, by itself or in a batch, and not served since
 
 	stepUntil time.Time // a request before this time is a fetch at once
 	atOnce    int       // fetches at once in a row
@@ -72,6 +73,7 @@ func (r *referee) judgeLists(q *query, now time.Time) {
 		if r.judgeTwice(q.names, i) {
 			continue
 		}
+		r.judgeAlone(q, name, &l.v5)
 		if !early {
 			r.judgeList(name, &l.v5, now)
 		}
@@ -88,6 +90,14 @@ func (r *referee) judgeTwice(names []string, i int) bool {
 		r.violation("REST reference, list requests", "list %q is named more than once", names[i])
 	}
 	return true
+}
+
+// judgeAlone judges whether a list may be asked for together with others: not after
+// it was refused, since one list that the server does not know fails a whole batch.
+func (r *referee) judgeAlone(q *query, name string, l *listClock) {
+	if l.alone && len(q.names) > 1 {
+		r.violation("unknown lists", "list %q asked for in a batch, %q, though it was refused: it must be asked for by itself", name, q.names)
+	}
 }
 
 // judgeList judges whether one list may be asked for now.
@@ -156,7 +166,16 @@ func (r *referee) learnLists(x *exchange, how outcome, at time.Time) {
 	switch how {
 	case failed:
 		r.before = r.backoffs
+		if x.query.refusesOneList(x.note.Status) {
+			r.state(x.query.names[0]).v5.refused(at)
+			return
+		}
 		r.backoffs.updates.fail(at)
+		if refusesLists(x.note.Status) {
+			for _, name := range x.query.names {
+				r.state(name).v5.alone = true
+			}
+		}
 	case received:
 		r.backoffs.updates = backoff{}
 		for _, s := range x.reply.served {
@@ -189,9 +208,17 @@ func (l *listState) learn(s served, at time.Time) {
 	}
 }
 
+// refused takes in that the list, asked for by itself, was refused. That is a failure
+// of this list, which has a back-off of its own, and of no other.
+func (l *listClock) refused(at time.Time) {
+	l.failed.fail(at)
+	l.notBefore, l.why = l.failed.notBefore, "back-off of one list"
+	l.alone, l.stepUntil = true, time.Time{}
+}
+
 // learn takes in what an answer for the list says about the next request.
 func (l *listClock) learn(s served, at time.Time) {
-	l.stepUntil = time.Time{}
+	l.stepUntil, l.alone = time.Time{}, false
 	if s.spoilt {
 		l.failed.fail(at)
 		l.notBefore, l.why = l.failed.notBefore, ruleFrequency+", back-off of one list"

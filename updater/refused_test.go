@@ -1,0 +1,229 @@
+package updater_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// inBothVersions runs a test in a bubble for each version of the protocol, on a
+// server that has the lists se-4b and mw-4b. Start starts an updater of three lists,
+// pha-4b too, whose state is on a disk.
+func inBothVersions(t *testing.T, test func(t *testing.T, server *protocoltest.Server, start func() *run)) {
+	v5 := func(cfg protocol.Config) (protocol.Client, error) { return protocol.NewV5(cfg) }
+	v4 := func(cfg protocol.Config) (protocol.Client, error) {
+		return protocol.NewV4(cfg, []string{"se-4b", "mw-4b", "pha-4b"}, new(lookup.Database).Versions)
+	}
+	for version, client := range map[string]func(protocol.Config) (protocol.Client, error){"v5": v5, "v4": v4} {
+		t.Run(version, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				server := protocoltest.New(t)
+				server.SetMinimumWait("", time.Hour)
+				server.Publish("se-4b", entriesOf(1))
+				server.Publish("mw-4b", entriesOf(2))
+				test(t, server, func() *run {
+					c, err := client(protocol.Config{UserAgent: "run/1", Transport: server})
+					if err != nil {
+						t.Fatal(err)
+					}
+					r := newRunOf(t, c, dir, updater.Origin{Name: "test"}, "se-4b", "pha-4b", "mw-4b")
+					r.start()
+					return r
+				})
+			})
+		})
+	}
+}
+
+// asked returns what each request was for since the nth.
+func asked(server *protocoltest.Server, n int) (all []string) {
+	for _, r := range server.Requests("update")[n:] {
+		all = append(all, fmt.Sprint(r.Lists))
+	}
+	return all
+}
+
+// In version 4 the minimum wait is for all lists, so that one list alone is fetched
+// each hour at first.
+const settled = 6 * time.Hour
+
+func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+		r := start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := asked(server, 0); !slices.Equal(got, []string{"[se-4b pha-4b mw-4b]"}) {
+			t.Fatalf("asked for %q", got)
+		}
+		r.checkHeld("refused in a batch", "se-4b")
+		time.Sleep(14*time.Minute - time.Second)
+		if got := asked(server, 1); len(got) != 0 {
+			t.Fatalf("asked in the back-off for %q", got)
+		}
+		time.Sleep(settled)
+		r.checkHeld("by itself", "se-4b", 1)
+		r.checkHeld("by itself", "mw-4b", 2)
+		r.checkHeld("by itself", "pha-4b")
+		refused := r.reported(updater.ListRefused)
+		if len(refused) == 0 {
+			t.Fatal("it is not told which list is refused")
+		}
+		for i, e := range refused {
+			backoff := 15 * time.Minute << i
+			status, ok := errors.AsType[*updater.StatusError](e.Err)
+			if e.List != "pha-4b" || !ok || status.Code != http.StatusBadRequest || e.Due.Before(time.Now()) && i == len(refused)-1 {
+				t.Errorf("refusal %d: %+v", i, e)
+			}
+			if i > 0 && e.Due.Sub(refused[i-1].Due) < backoff {
+				t.Errorf("refusal %d: due %s after the one before, want at least %s", i, e.Due.Sub(refused[i-1].Due), backoff)
+			}
+		}
+		r.stop()
+
+		n := len(asked(server, 0))
+		server.ClientStarted()
+		server.Publish("se-4b", entriesOf(1, 3))
+		server.Publish("mw-4b", entriesOf(2, 4))
+		r = start()
+		defer r.stop()
+		time.Sleep(2 * time.Hour)
+		r.checkHeld("after a restart", "se-4b", 1, 3)
+		r.checkHeld("after a restart", "mw-4b", 2, 4)
+		if got := asked(server, n); slices.Contains(got, "[se-4b pha-4b mw-4b]") || !slices.Contains(got, "[se-4b mw-4b]") {
+			t.Errorf("after a restart asked for %q, want the good ones together and never all", got)
+		}
+
+		server.Publish("pha-4b", entriesOf(5))
+		time.Sleep(48 * time.Hour)
+		r.checkHeld("the server has it", "pha-4b", 5)
+		// In version 5 lists are due at times of their own.
+		if got := asked(server, n); server.Requests("update")[0].Method == "fetch" && got[len(got)-1] != "[se-4b pha-4b mw-4b]" {
+			t.Errorf("when the server has it: %q, want it among the others again", got[len(got)-3:])
+		}
+	})
+}
+
+func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+				server.Publish("pha-4b", entriesOf(3))
+				server.Break("update", 10_000, protocoltest.Fault{Status: status, Batch: true})
+				r := start()
+				defer r.stop()
+				for day := range 10 {
+					time.Sleep(24 * time.Hour)
+					for i, list := range []string{"se-4b", "mw-4b", "pha-4b"} {
+						if day == 0 {
+							r.checkHeld("a day later", list, byte(i+1))
+						} else {
+							r.checkHeld("a day later", list, byte(i+1), byte(10*day))
+						}
+						server.Publish(list, entriesOf(byte(i+1), byte(10*(day+1))))
+					}
+				}
+				if refused := r.reported(updater.ListRefused); len(refused) > 0 {
+					t.Errorf("no list was refused by itself, but %+v is reported", refused[0])
+				}
+			})
+		})
+	}
+}
+
+func TestListsComeBackFromAServerThatRefusesAll(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+		server.Publish("pha-4b", entriesOf(3))
+		r := start()
+		time.Sleep(2 * time.Hour)
+		r.checkHeld("at first", "se-4b", 1)
+		server.Break("update", 10_000, protocoltest.Fault{Status: http.StatusNotFound})
+		before := len(asked(server, 0))
+		time.Sleep(7 * 24 * time.Hour)
+		for i, list := range []string{"se-4b", "mw-4b", "pha-4b"} {
+			r.checkHeld("refused", list, byte(i+1))
+			refused := slices.DeleteFunc(r.reported(updater.ListRefused), func(e updater.Event) bool { return e.List != list })
+			if len(refused) < 6 || len(refused) > 14 { // 15 min, doubling to a day
+				t.Errorf("%s was refused %d times in a week", list, len(refused))
+			}
+		}
+		if n := len(asked(server, before)); n > 42 {
+			t.Errorf("%d requests in a week of refusals", n)
+		}
+		server.Repair()
+		server.Publish("mw-4b", entriesOf(2, 9))
+		time.Sleep(26 * time.Hour)
+		r.checkHeld("well again", "mw-4b", 2, 9)
+		r.stop()
+	})
+}
+
+// A failure that says nothing of the list ends the round, but a list that fails
+// every request for it does not keep the others back for ever.
+func TestAListThatFailsEveryRequestDoesNotStarveTheOthers(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+		server.Publish("pha-4b", entriesOf(3))
+		server.Break("update", 1, protocoltest.Fault{Status: http.StatusBadRequest, Batch: true})
+		server.Break("update", 10_000, protocoltest.Fault{Status: http.StatusServiceUnavailable, List: "pha-4b"})
+		r := start()
+		defer r.stop()
+		time.Sleep(24 * time.Hour)
+		for day := range byte(5) {
+			r.checkHeld("a day later", "pha-4b")
+			r.checkHeld("a day later", "se-4b", 1)
+			server.Publish("mw-4b", entriesOf(2, 100+day))
+			time.Sleep(24 * time.Hour)
+			r.checkHeld("a day later", "mw-4b", 2, 100+day)
+		}
+	})
+}
+
+// Of lists that are asked for one after the other each waits as it is told to.
+func TestAMinimumWaitAboveADayIsObeyedAndTold(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+		server.Publish("pha-4b", entriesOf(3))
+		for _, list := range []string{"se-4b", "pha-4b", "mw-4b"} {
+			server.SetMinimumWait(list, 24*time.Hour)
+		}
+		r := start()
+		defer r.stop()
+		time.Sleep(25 * time.Hour)
+		if told := r.reported(updater.LongWait); len(told) != 0 {
+			t.Errorf("a day is not too long: %+v", told)
+		}
+		const long = 40 * 24 * time.Hour
+		for _, list := range []string{"se-4b", "pha-4b", "mw-4b"} {
+			server.SetMinimumWait(list, long)
+		}
+		time.Sleep(24 * time.Hour)
+		n := len(asked(server, 0))
+		told := r.reported(updater.LongWait)
+		var lists []string
+		for _, e := range told {
+			lists = append(lists, e.List)
+			if e.Wait != long || time.Until(e.Due) < long-25*time.Hour {
+				t.Errorf("%+v", e)
+			}
+		}
+		if !slices.Equal(lists, []string{"se-4b", "pha-4b", "mw-4b"}) && !slices.Equal(lists, []string{"se-4b, pha-4b, mw-4b"}) {
+			t.Errorf("told of %q", lists)
+		}
+		time.Sleep(long - 26*time.Hour)
+		if got := len(asked(server, 0)); got != n {
+			t.Errorf("%d requests in the wait", got-n)
+		}
+		time.Sleep(26 * time.Hour)
+		if got := len(asked(server, 0)); got == n {
+			t.Error("no request after the wait")
+		}
+	})
+}

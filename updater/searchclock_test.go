@@ -1,0 +1,456 @@
+package updater
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// process is one process that searches, with a folder that others may have too.
+type process struct {
+	schedule *Schedule
+	searcher lookup.Searcher
+	script   *script
+	events   []Event
+}
+
+// newProcess returns a process whose first contact is over, with random numbers that
+// are all zero. It does not hold the folder.
+func newProcess(t *testing.T, dir string, rules SearchRules, s *script) *process {
+	t.Helper()
+	schedule, err := NewSchedule(openStore(t, dir))
+	must(t, err)
+	schedule.random = func() float64 { return 0 }
+	t.Cleanup(schedule.Flush)
+	p := &process{schedule: schedule, script: s}
+	if rules.FirstContact == nil {
+		rules.FirstContact = func() time.Duration { return 0 }
+	}
+	p.searcher = Pace(s, schedule, rules, func(e Event) { p.events = append(p.events, e) })
+	return p
+}
+
+// search searches and waits for the disk.
+func (p *process) search(t *testing.T) error {
+	t.Helper()
+	_, err := p.searcher.Search(t.Context(), nil)
+	p.schedule.Flush()
+	return err
+}
+
+// backsOff fails unless the process sends nothing for exactly so long.
+func (p *process) backsOff(t *testing.T, who string, wait time.Duration) {
+	t.Helper()
+	sent := p.script.sent
+	if err := p.search(t); !errors.Is(err, lookup.ErrBackoff) || p.script.sent != sent {
+		t.Errorf("%s: %v, %d sent, want it to back off", who, err, p.script.sent-sent)
+	}
+	if got := p.schedule.searchWait(time.Now()); got != wait {
+		t.Errorf("%s: %s to wait, want %s", who, got, wait)
+	}
+}
+
+var v4Rules, v5Rules = SearchRules{Backoff: Strict, Published: true}, SearchRules{Backoff: Strikes}
+
+// good is a script of searches that all succeed.
+func good() *script { return &script{errs: []error{nil}} }
+
+// Whoever holds the folder, each process waits as any of them was told to.
+func TestProcessesWithOneFolderShareTheClockOfSearches(t *testing.T) {
+	for version, rules := range map[string]SearchRules{"v4": v4Rules, "v5": v5Rules} {
+		for _, holder := range []string{"none", "first", "second"} {
+			inBubble(t, version+", a refusal, the folder is held by "+holder, func(t *testing.T) {
+				dir := t.TempDir()
+				first := newProcess(t, dir, rules, &script{errs: []error{errLimited, errLimited, nil, nil}})
+				second := newProcess(t, dir, rules, good())
+				if p := map[string]*process{"first": first, "second": second}[holder]; p != nil {
+					loadErr, saveErr := p.schedule.own()
+					must(t, errors.Join(loadErr, saveErr))
+				}
+				must(t, second.search(t))
+				if err := first.search(t); err != errLimited {
+					t.Fatal(err)
+				}
+				second.backsOff(t, "the other process", 15*time.Minute)
+				newProcess(t, dir, rules, good()).backsOff(t, "one that starts now", 15*time.Minute)
+				time.Sleep(15 * time.Minute)
+				if err := first.search(t); err != errLimited {
+					t.Fatal(err)
+				}
+				second.backsOff(t, "after the second refusal", 30*time.Minute)
+				time.Sleep(30 * time.Minute)
+				must(t, second.search(t))
+				must(t, first.search(t))
+				if n := first.schedule.SearchHold().Failures; n != 0 {
+					t.Errorf("after the success of the other one %d failures are counted", n)
+				}
+			})
+		}
+	}
+	inBubble(t, "a minimum wait, in turns", func(t *testing.T) {
+		dir := t.TempDir()
+		script := &script{errs: []error{nil}, waits: []time.Duration{10 * time.Minute}}
+		processes := []*process{newProcess(t, dir, v4Rules, script), newProcess(t, dir, v4Rules, script), newProcess(t, dir, v4Rules, script)}
+		for turn := range 12 {
+			must(t, processes[turn%3].search(t))
+			for _, p := range processes {
+				p.backsOff(t, "in the wait", 10*time.Minute)
+			}
+			time.Sleep(10*time.Minute - 1)
+			for _, p := range processes {
+				p.backsOff(t, "at its end", 1)
+			}
+			time.Sleep(1 * time.Nanosecond)
+		}
+	})
+}
+
+// midway is a searcher that does something while its search is under way.
+type midway struct {
+	do     func()
+	answer lookup.Answer
+	err    error
+}
+
+func (m *midway) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	m.do()
+	return m.answer, m.err
+}
+
+func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
+	// saved returns what a process that starts now knows.
+	saved := func(t *testing.T, dir string) Clock {
+		t.Helper()
+		schedule, err := NewSchedule(openStore(t, dir))
+		must(t, err)
+		return schedule.state.Search
+	}
+	inBubble(t, "a loop of crashes", func(t *testing.T) {
+		dir := t.TempDir()
+		t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+		for failures := 1; failures < 10; failures++ {
+			crashes := &midway{}
+			sent := 0
+			crashes.do = func() {
+				sent++
+				if c := saved(t, dir); !c.Asking || c.Failures != failures || time.Until(c.NotBefore) != Backoff(failures, 0) {
+					t.Errorf("search %d: %+v is on disk, want a back-off of %s", failures, c, Backoff(failures, 0))
+				}
+			}
+			schedule, err := NewSchedule(openStore(t, dir))
+			must(t, err)
+			schedule.random = func() float64 { return 0 }
+			rules := v4Rules
+			rules.FirstContact = func() time.Duration { return 0 }
+			p := Pace(crashes, schedule, rules, func(Event) {})
+			dead := filepath.Join(t.TempDir(), "dead") // what it writes later is lost
+			crashes.do, crashes.err = func(do func()) func() { return func() { do(); schedule.store.dir = dead } }(crashes.do), errors.New("dead")
+			p.Search(t.Context(), nil)
+			schedule.Flush()
+			if sent != 1 {
+				t.Fatalf("%d sent", sent)
+			}
+			if got := saved(t, dir); time.Until(got.NotBefore) != Backoff(failures, 0) {
+				t.Errorf("after the restart %s to wait, want %s", time.Until(got.NotBefore), Backoff(failures, 0))
+			}
+			time.Sleep(Backoff(failures, 0))
+		}
+	})
+	inBubble(t, "which are noted", func(t *testing.T) {
+		dir := t.TempDir()
+		var noted []bool
+		m := &midway{do: func() { noted = append(noted, saved(t, dir).Asking) }}
+		p := newProcess(t, dir, v4Rules, nil)
+		p.searcher.(*pacedSearcher).searcher = m
+		for i, step := range []struct {
+			wait time.Duration
+			err  error
+			want bool
+		}{
+			{0, nil, true}, // the first since the start
+			{0, nil, false},
+			{time.Hour, nil, false},
+			{0, nil, true}, // there was a wait
+			{0, errServer, false},
+			{0, errServer, true}, // the one before failed
+			{0, nil, true},
+			{0, nil, false},
+		} {
+			m.answer.MinimumWait, m.err = step.wait, step.err
+			if err := p.search(t); err != step.err {
+				t.Fatal(i, err)
+			}
+			if noted[i] != step.want {
+				t.Errorf("search %d: noted: %t, want %t", i+1, noted[i], step.want)
+			}
+			if c := saved(t, dir); c.Asking {
+				t.Errorf("search %d: %+v after it", i+1, c)
+			}
+			time.Sleep(2 * time.Hour)
+		}
+		if n := p.schedule.SearchHold().Failures; n != 0 {
+			t.Errorf("%d failures at the end", n)
+		}
+	})
+	inBubble(t, "version 5 publishes no rule", func(t *testing.T) {
+		dir := t.TempDir()
+		p := newProcess(t, dir, v5Rules, nil)
+		p.searcher.(*pacedSearcher).searcher = &midway{do: func() {
+			if got := files(t, dir); len(got) != 0 {
+				t.Errorf("files %q", got)
+			}
+		}}
+		must(t, p.search(t))
+	})
+	inBubble(t, "another process is asking", func(t *testing.T) {
+		dir := t.TempDir()
+		second := newProcess(t, dir, v4Rules, good())
+		first := newProcess(t, dir, v4Rules, nil)
+		first.searcher.(*pacedSearcher).searcher = &midway{do: func() { second.backsOff(t, "meanwhile", 15*time.Minute) }}
+		must(t, first.search(t))
+		must(t, second.search(t))
+	})
+	inBubble(t, "a cancelled one is no failure", func(t *testing.T) {
+		dir := t.TempDir()
+		p := newProcess(t, dir, v4Rules, &script{errs: []error{context.Canceled}})
+		p.search(t)
+		if c := saved(t, dir); c.Failures != 0 || c.Asking || c.NotBefore.After(time.Now()) {
+			t.Errorf("%+v is saved", c)
+		}
+	})
+}
+
+// In version 4 a search may be the initial request for data ("Request Frequency").
+func TestTheFirstSearchWaitsForTheFirstContact(t *testing.T) {
+	drawn := []time.Duration{40 * time.Second, 20 * time.Second, 30 * time.Second}
+	draws := func() func() time.Duration {
+		n := 0
+		return func() time.Duration { n++; return drawn[n-1] }
+	}
+	// waits fails unless the searcher sends nothing for exactly so long.
+	waits := func(t *testing.T, p lookup.Searcher, s *script, wait time.Duration) {
+		t.Helper()
+		sent := s.sent
+		for _, pause := range []time.Duration{0, wait - 1} {
+			time.Sleep(pause)
+			if _, err := p.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) || s.sent != sent {
+				t.Errorf("before the first contact: %v, %d sent", err, s.sent-sent)
+			}
+		}
+		time.Sleep(1 * time.Nanosecond)
+		if _, err := p.Search(t.Context(), nil); err != nil || s.sent != sent+1 {
+			t.Errorf("after the first contact: %v, %d sent", err, s.sent-sent)
+		}
+	}
+	inBubble(t, "version 4, after a start and after a suspend", func(t *testing.T) {
+		schedule, _ := NewSchedule(nil)
+		rules, s := v4Rules, good()
+		rules.FirstContact = draws()
+		p := Pace(s, schedule, rules, func(Event) {}).(*pacedSearcher)
+		begun, suspended := time.Now(), time.Duration(0)
+		p.sinceBoot = func() time.Duration { return time.Since(begun) + suspended }
+		p.booted = 0
+		waits(t, p, s, drawn[0])
+		time.Sleep(time.Hour)
+		suspended += 14 * time.Second // a machine under load
+		if _, err := p.Search(t.Context(), nil); err != nil {
+			t.Errorf("without a suspend: %v", err)
+		}
+		suspended += time.Hour
+		waits(t, p, s, drawn[1])
+		suspended += 16 * time.Second
+		waits(t, p, s, drawn[2])
+	})
+	inBubble(t, "version 5", func(t *testing.T) {
+		schedule, _ := NewSchedule(nil)
+		rules := v5Rules
+		rules.FirstContact = func() time.Duration { t.Error("drawn"); return time.Hour }
+		if _, err := Pace(good(), schedule, rules, func(Event) {}).Search(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	inBubble(t, "a reload, which is no start", func(t *testing.T) {
+		first, _ := NewSchedule(nil)
+		second, _ := NewSchedule(nil)
+		second.Follow(first)
+		rules := v4Rules
+		rules.FirstContact = func() time.Duration { return time.Minute }
+		if _, err := Pace(good(), second, rules, func(Event) {}).Search(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+	inBubble(t, "as the rule draws it", func(t *testing.T) {
+		least, most := time.Minute, time.Duration(0)
+		for range 200 {
+			schedule, _ := NewSchedule(nil)
+			p := Pace(good(), schedule, v4Rules, func(Event) {}).(*pacedSearcher)
+			wait := p.contactWait(time.Now())
+			least, most = min(least, wait), max(most, wait)
+		}
+		if least < 0 || least > 10*time.Second || most < 50*time.Second || most > time.Minute {
+			t.Errorf("from %s to %s, want from 0 to a minute", least, most)
+		}
+	})
+}
+
+// The disk may take long, and is no part of what a query waits for.
+func TestAnAnswerDoesNotWaitForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		p := newProcess(t, dir, v4Rules, &script{errs: []error{nil}, waits: []time.Duration{0, time.Hour}})
+		must(t, p.search(t)) // the first one is noted before it is sent
+		store := p.schedule.store
+		sync := store.disk.syncFile
+		store.disk.syncFile = func(f *os.File) error { time.Sleep(time.Minute); return sync(f) }
+		begun := time.Now()
+		if _, err := p.searcher.Search(t.Context(), nil); err != nil || time.Since(begun) != 0 {
+			t.Errorf("%v after %s, while the disk takes a minute", err, time.Since(begun))
+		}
+		if _, err := p.searcher.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) {
+			t.Errorf("before the wait is on disk: %v", err)
+		}
+		p.schedule.Flush()
+		if took := time.Since(begun); took != time.Minute {
+			t.Errorf("Flush took %s, want the minute that the disk took", took)
+		}
+		newProcess(t, dir, v4Rules, good()).backsOff(t, "after a restart", 59*time.Minute)
+	})
+}
+
+// The last of several changes is in the file at the end, whatever the disk does.
+func TestChangesOfTheClockReachTheDiskInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		p := newProcess(t, dir, v5Rules, nil)
+		writes := 0
+		sync := p.schedule.store.disk.syncFile
+		p.schedule.store.disk.syncFile = func(f *os.File) error { writes++; time.Sleep(time.Second); return sync(f) }
+		for i := range 100 {
+			p.schedule.changeSearch(func(c *Clock) { c.Failures = c.Failures*2%1009 + i }, func(err error) { t.Error(err) })
+			time.Sleep(10 * time.Millisecond)
+		}
+		p.schedule.Flush()
+		want := 0
+		for i := range 100 {
+			want = want*2%1009 + i
+		}
+		again, err := NewSchedule(openStore(t, dir))
+		must(t, err)
+		if got := again.state.Search.Failures; got != want || p.schedule.state.Search.Failures != want {
+			t.Errorf("%d is saved, %d is held, want %d", got, p.schedule.state.Search.Failures, want)
+		}
+		if writes > 3 {
+			t.Errorf("%d writes of changes that came within a second", writes)
+		}
+	})
+}
+
+// Processes that change the clock at once all count.
+func TestNoChangeOfTheClockIsLostBetweenProcesses(t *testing.T) {
+	dir := t.TempDir()
+	const processes, changes = 4, 25
+	var all []*Schedule
+	for range processes {
+		s, err := NewSchedule(openStore(t, dir))
+		must(t, err)
+		all = append(all, s)
+	}
+	for range changes {
+		for _, s := range all {
+			s.changeSearch(func(c *Clock) { c.Failures++ }, func(err error) { t.Error(err) })
+		}
+	}
+	for _, s := range all {
+		s.Flush()
+	}
+	again, err := NewSchedule(openStore(t, dir))
+	must(t, err)
+	if got := again.state.Search.Failures; got != processes*changes {
+		t.Errorf("%d changes are saved, want %d", got, processes*changes)
+	}
+}
+
+func TestTheClockOfSearchesSurvivesAFolderThatCannotBeWritten(t *testing.T) {
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+	store := unwritable(t)
+	s, _ := NewSchedule(store)
+	s.random = func() float64 { return 0 }
+	if err := searched(s, time.Now(), errLimited); err == nil {
+		t.Error("no error")
+	}
+	again, _ := NewSchedule(openStoreOf(t, store.dir))
+	if wait := again.searchWait(time.Now()); wait < 14*time.Minute || wait > 15*time.Minute {
+		t.Errorf("after a restart %s to wait, want 15 min", wait)
+	}
+}
+
+// openStoreOf is openStore for a folder that may not be usable.
+func openStoreOf(t *testing.T, dir string) *Store {
+	t.Helper()
+	s, _ := OpenStore(dir, Origin{Name: testOrigin})
+	return s
+}
+
+// Who only looks writes nothing: the file could belong to another user.
+func TestOnlookersDoNotWriteTheClockOfSearches(t *testing.T) {
+	dir := t.TempDir()
+	s, err := ReadSchedule(openStore(t, dir))
+	must(t, err)
+	must(t, searched(s, time.Now(), errLimited))
+	if got := files(t, dir); len(got) != 0 {
+		t.Errorf("files %q", got)
+	}
+	if !s.SearchHold().Active(time.Now()) {
+		t.Error("it goes on asking")
+	}
+}
+
+func TestADamagedClockOfSearchesIsReplaced(t *testing.T) {
+	inBubble(t, "read", func(t *testing.T) {
+		dir := t.TempDir()
+		p := newProcess(t, dir, v5Rules, &script{errs: []error{nil, errLimited}})
+		must(t, os.WriteFile(filepath.Join(dir, "searches.json"), []byte("{"), 0o600))
+		must(t, p.search(t))
+		if err := p.search(t); err != errLimited {
+			t.Fatal(err)
+		}
+		newProcess(t, dir, v5Rules, good()).backsOff(t, "after a restart", 15*time.Minute)
+	})
+	inBubble(t, "a version before this file was", func(t *testing.T) {
+		dir := t.TempDir()
+		raw, err := encodeSchedule(scheduleState{clockSet: clockSet{Search: Clock{NotBefore: time.Now().Add(time.Hour), Failures: 2}}}, time.Now())
+		must(t, err)
+		must(t, openStore(t, dir).writeSchedule(raw))
+		p := newProcess(t, dir, v5Rules, good())
+		p.backsOff(t, "at once", time.Hour)
+		loadErr, saveErr := p.schedule.own()
+		must(t, errors.Join(loadErr, saveErr))
+		p.schedule.Flush()
+		newProcess(t, dir, v5Rules, good()).backsOff(t, "after a restart", time.Hour)
+	})
+}
+
+func TestAMinimumWaitOfSearchesAboveADayIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(t, t.TempDir(), v4Rules, &script{errs: []error{nil}, waits: []time.Duration{24 * time.Hour, 24*time.Hour + 1}})
+		must(t, p.search(t))
+		time.Sleep(24 * time.Hour)
+		must(t, p.search(t))
+		p.backsOff(t, "in the wait", 24*time.Hour+1)
+		var told []Event
+		for _, e := range p.events {
+			if e.Kind == LongWait {
+				told = append(told, e)
+			}
+		}
+		if len(told) != 1 || told[0].Wait != 24*time.Hour+1 || !told[0].Due.Equal(time.Now().Add(24*time.Hour+1)) || told[0].List != "" {
+			t.Errorf("told %+v", told)
+		}
+	})
+}
