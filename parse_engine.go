@@ -48,7 +48,7 @@ func (p *parser) endpointURL(args []string) error {
 		}
 	}
 	if protocol.IsGoogle(p.endpoint) && u.Path != "" {
-		return errors.New("Google's server takes no path: write " + protocol.DefaultEndpoint)
+		return errors.New("the server of Google takes no path: write " + protocol.DefaultEndpoint)
 	}
 	return nil
 }

@@ -60,9 +60,9 @@ func CheckThreatList(name string, google bool) error {
 		return fmt.Errorf("%s is only for Google's own clients: use some of %s", name, strings.Join(googleLists, ", "))
 	}
 	if near := NearestList(name); near != "" {
-		return fmt.Errorf("Google has no list %q: did you mean %s? (it has %s)", name, near, strings.Join(googleLists, ", "))
+		return fmt.Errorf("list %q is not one of Google's: did you mean %s? (the lists are %s)", name, near, strings.Join(googleLists, ", "))
 	}
-	return fmt.Errorf("Google has no list %q: it has %s", name, strings.Join(googleLists, ", "))
+	return fmt.Errorf("list %q is not one of Google's: the lists are %s", name, strings.Join(googleLists, ", "))
 }
 
 // NearestList returns the threat list of Google that a mistyped name was probably

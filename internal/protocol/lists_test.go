@@ -50,7 +50,7 @@ func TestListsThatAreNoThreatListsAreRefused(t *testing.T) {
 		{"uws-4b", true, ""},
 		{"uwsa-4b", true, ""},
 		{"pha-4b", true, ""},
-		{"own-4b", true, `Google has no list "own-4b": it has se-4b, mw-4b, uws-4b, uwsa-4b, pha-4b`},
+		{"own-4b", true, `list "own-4b" is not one of Google's: the lists are se-4b, mw-4b, uws-4b, uwsa-4b, pha-4b`},
 		{"pha4-4b", true, "did you mean pha-4b?"},
 		{"se-32b", true, "did you mean se-4b?"},
 		{"bi-4b", true, "only for Google's own clients"},
