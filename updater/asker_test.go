@@ -172,8 +172,11 @@ func TestAHoldSaysWhy(t *testing.T) {
 		begin(t, ownedSchedule(t, dir, 0), se)
 		again, err := NewSchedule(openStore(t, dir))
 		must(t, err)
-		if h := again.FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "when the process ended") {
-			t.Errorf("got %+v", h)
+		if h := again.FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "not answered yet") {
+			t.Errorf("for an onlooker %+v", h)
+		}
+		if h := ownedSchedule(t, dir, 0).FetchHold([]string{se}); h.Failures != 1 || !strings.Contains(h.Cause, "the process ended") {
+			t.Errorf("for the next process %+v", h)
 		}
 	})
 	inBubble(t, "searches", func(t *testing.T) {

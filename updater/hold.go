@@ -42,7 +42,7 @@ func (c Clock) hold() Hold {
 	}
 	h := Hold{Until: c.NotBefore, Failures: c.Failures, Cause: c.Cause, Failed: c.Failed}
 	if c.Asking {
-		h.Cause = "a request was under way when the process ended"
+		h.Cause = "a request has been sent and is not answered yet"
 	}
 	return h
 }

@@ -217,7 +217,9 @@ func (s *Schedule) own() (loadErr, saveErr error) {
 	loadErr = s.reload(true)
 	s.mu.Lock()
 	s.owned = true
-	s.state.Fetch.Asking = false // nobody asks who does not hold the lock: it has failed
+	if fetch := &s.state.Fetch; fetch.Asking { // by a process that does not hold the lock any more: it has failed
+		fetch.Asking, fetch.Cause = false, "the process ended before the answer came"
+	}
 	s.mu.Unlock()
 	saveErr = s.change(func(state *scheduleState) { state.adopt(inMemory) })
 	s.keepSearch()
