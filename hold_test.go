@@ -16,6 +16,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -297,7 +298,7 @@ func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
 			return dns.RcodeSuccess, w.WriteMsg(aliasOf(r, "test-host.example."))
 		})
 		s.confirmTimeout, s.unsureFails, s.inspect, s.logBlocked = time.Millisecond, true, true, true
-		s.tests = lookup.NewNames([]lookup.Host{lookup.FromQname("test-host.example.")})
+		s.tests = ownlist.Hosts(testList, []ownlist.HostEntry{{Host: lookup.FromQname("test-host.example.")}})
 		w := new(recorder)
 		s.ServeDNS(t.Context(), w, aboutEvil.Copy())
 		s.detached.end()
@@ -353,7 +354,7 @@ func TestRawAnswers(t *testing.T) {
 					return dns.RcodeSuccess, nil
 				})
 				s.confirmTimeout, s.inspect, s.monitor = tc.timeout, tc.inspect, tc.monitor
-				s.tests = lookup.NewNames([]lookup.Host{lookup.FromQname(tested)})
+				s.tests = ownlist.Hosts(testList, []ownlist.HostEntry{{Host: lookup.FromQname(tested)}})
 				w := new(recorder)
 				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(tc.qname, dns.TypeA))
 				s.detached.end()
