@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -39,7 +40,7 @@ func (s searched) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer,
 func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsing {
 	t.Helper()
 	hash := lookup.HashExpression("evil.example.com/")
-	builder := lookup.NewBuilder(1)
+	builder := prefixset.NewBuilder(1)
 	builder.Add(hash[:4], 4)
 	database := new(lookup.Database)
 	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})

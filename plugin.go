@@ -13,7 +13,7 @@
 // on when the Corefile is reloaded. What to answer belongs to the server block.
 //
 // Arrows of import point one way: this package → internal/protocol → updater →
-// lookup, and this package → internal/ownlist → lookup.
+// lookup → internal/prefixset, and this package → internal/ownlist → lookup.
 package safebrowsing
 
 import (
