@@ -16,6 +16,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -38,7 +40,7 @@ func (s searched) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer,
 func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsing {
 	t.Helper()
 	hash := lookup.HashExpression("evil.example.com/")
-	builder := lookup.NewBuilder(1)
+	builder := prefixset.NewBuilder(1)
 	builder.Add(hash[:4], 4)
 	database := new(lookup.Database)
 	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})
@@ -297,7 +299,7 @@ func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
 			return dns.RcodeSuccess, w.WriteMsg(aliasOf(r, "test-host.example."))
 		})
 		s.confirmTimeout, s.unsureFails, s.inspect, s.logBlocked = time.Millisecond, true, true, true
-		s.tests = lookup.NewNames([]lookup.Host{lookup.FromQname("test-host.example.")})
+		s.tests = ownlist.Hosts(testList, []ownlist.HostEntry{{Host: lookup.FromQname("test-host.example.")}})
 		w := new(recorder)
 		s.ServeDNS(t.Context(), w, aboutEvil.Copy())
 		s.detached.end()
@@ -353,7 +355,7 @@ func TestRawAnswers(t *testing.T) {
 					return dns.RcodeSuccess, nil
 				})
 				s.confirmTimeout, s.inspect, s.monitor = tc.timeout, tc.inspect, tc.monitor
-				s.tests = lookup.NewNames([]lookup.Host{lookup.FromQname(tested)})
+				s.tests = ownlist.Hosts(testList, []ownlist.HostEntry{{Host: lookup.FromQname(tested)}})
 				w := new(recorder)
 				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(tc.qname, dns.TypeA))
 				s.detached.end()

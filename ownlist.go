@@ -18,6 +18,9 @@ type ownFile struct {
 // corefileHosts is what the hosts that the Corefile allows are called as a list.
 const corefileHosts = "Corefile"
 
+// testList is what the test names of the Corefile are called as a list.
+const testList = "test"
+
 // openOwn loads the operator's lists, or shares those that are loaded already.
 func (c *config) openOwn() (files []*ownlist.File, err error) {
 	if len(c.hosts) > 0 {

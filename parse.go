@@ -32,7 +32,7 @@ type config struct {
 	logBlocked     bool           // log each name that is blocked
 	monitor        bool           // decide, but never block
 	explain        bool           // answer why
-	tests          lookup.Names   // always treated as confirmed, with all names below
+	tests          *ownlist.File  // always treated as confirmed, with all names below; nil: none
 
 	settings
 	secret string // the key in settings, or what was in keyFile when the Corefile was read
@@ -64,7 +64,7 @@ type parser struct {
 	begin     place            // of the word safebrowsing
 	given     map[string]place // properties that were there; of several the last one
 	exceptAt  []place          // of each zone in except
-	testNames []lookup.Host
+	testNames []ownlist.HostEntry
 }
 
 // properties are the words of a stanza. read gets the arguments: at least least
@@ -179,9 +179,11 @@ func (p *parser) finish() error {
 	}
 	p.online = p.secret != "" || p.endpoint != ""
 	p.google = protocol.IsGoogle(p.endpoint)
-	p.tests = lookup.NewNames(p.testNames)
+	if len(p.testNames) > 0 {
+		p.tests = ownlist.Hosts(testList, p.testNames)
+	}
 	blocks := slices.ContainsFunc(p.own, func(f ownFile) bool { return !f.allow })
-	if !p.online && !blocks && p.tests.Len() == 0 {
+	if !p.online && !blocks && p.tests == nil {
 		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE or $" + keyVariable +
 			" for Safe Browsing, endpoint URL for a server of your own, or block FILE for a list of your own")
 	}
@@ -262,7 +264,7 @@ func (p *parser) testHosts(args []string) error {
 		if err != nil {
 			return err
 		}
-		p.testNames = append(p.testNames, host)
+		p.testNames = append(p.testNames, ownlist.HostEntry{Host: host})
 	}
 	return nil
 }

@@ -13,7 +13,7 @@
 // on when the Corefile is reloaded. What to answer belongs to the server block.
 //
 // Arrows of import point one way: this package → internal/protocol → updater →
-// lookup.
+// lookup → internal/prefixset, and this package → internal/ownlist → lookup.
 package safebrowsing
 
 import (
@@ -195,8 +195,8 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 	if found && match.Allow {
 		return lookup.Decision{By: lookup.ByAllow, List: match.File}, true
 	}
-	if s.tests.Covers(h) {
-		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: "test", Expression: h.String() + "/"}, true
+	if s.isTest(h) {
+		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: testList, Expression: h.String() + "/"}, true
 	}
 	if found {
 		return lookup.Decision{
@@ -204,6 +204,15 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 		}, true
 	}
 	return lookup.Decision{}, false
+}
+
+// isTest reports whether h is a test name, or below one.
+func (s *SafeBrowsing) isTest(h lookup.Host) bool {
+	if s.tests == nil {
+		return false
+	}
+	_, found := s.tests.Match(h, time.Time{}) // test names have no end
+	return found
 }
 
 // confirm asks the server about candidates while the next plugin resolves the

@@ -10,13 +10,14 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // BenchmarkServeDNS is what the plugin adds to the handling of a clean name.
 func BenchmarkServeDNS(b *testing.B) {
 	database := new(lookup.Database)
-	builder := lookup.NewBuilder(1)
+	builder := prefixset.NewBuilder(1)
 	builder.Add(make([]byte, 4), 4)
 	database.Publish([]lookup.List{{Name: "se-4b", Set: builder.Set()}})
 	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: noSearcher{}})

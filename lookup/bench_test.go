@@ -3,10 +3,14 @@ package lookup
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // The sinks keep the compiler from leaving work out.
@@ -25,9 +29,31 @@ var benchSizes = []struct {
 // seven tenths of them, and three smaller ones.
 func benchLists(n int) (lists []List) {
 	for i, tenths := range []int{70, 15, 10, 5} {
-		lists = append(lists, List{Name: string(rune('a' + i)), Set: setOfNumbers(randomPrefixes(uint64(i), n/100*tenths))})
+		lists = append(lists, List{Name: string(rune('a' + i)), Set: randomSet(uint64(i), n/100*tenths)})
 	}
 	return lists
+}
+
+// randomSet returns a set of n random prefixes.
+func randomSet(seed uint64, n int) *prefixset.Set {
+	r := rand.New(rand.NewPCG(seed, 1))
+	prefixes := make([]uint32, 0, n)
+	for len(prefixes) < n {
+		for range n - len(prefixes) {
+			prefixes = append(prefixes, r.Uint32())
+		}
+		slices.Sort(prefixes)
+		prefixes = slices.Compact(prefixes)
+	}
+	b := prefixset.NewBuilder(n)
+	var entry [4]byte
+	for _, p := range prefixes {
+		binary.BigEndian.PutUint32(entry[:], p)
+		if err := b.Add(entry[:], len(entry)); err != nil {
+			panic(err)
+		}
+	}
+	return b.Set()
 }
 
 // benchHosts are 100,000 different hosts like those of a resolver's log: two to

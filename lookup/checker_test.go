@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // searchFunc is a Searcher.
@@ -128,16 +130,16 @@ func listOf(name string, expressions ...string) List {
 		hash := HashExpression(e)
 		entries = append(entries, slices.Clone(hash[:4]))
 	}
-	return List{Name: name, Set: setOf(4, entries)}
+	return List{Name: name, Set: setOf(entries)}
 }
 
-// setOf sorts entries and makes a set of them.
-func setOf(width int, entries [][]byte) *PrefixSet {
+// setOf sorts entries, of any widths, and makes a set of them.
+func setOf(entries [][]byte) *prefixset.Set {
 	slices.SortFunc(entries, bytes.Compare)
 	entries = slices.CompactFunc(entries, bytes.Equal)
-	b := NewBuilder(len(entries))
+	b := prefixset.NewBuilder(len(entries))
 	for _, e := range entries {
-		if err := b.Add(e, width); err != nil {
+		if err := b.Add(e, len(e)); err != nil {
 			panic(err)
 		}
 	}
@@ -274,7 +276,7 @@ func TestEmptyDatabaseFindsEveryHostSafe(t *testing.T) {
 		t.Errorf("zero database holds %v", lists)
 	}
 	c := checkerOf(t, Config{Database: database})
-	for _, lists := range [][]List{nil, {}, {{Name: "empty", Set: new(PrefixSet)}}} {
+	for _, lists := range [][]List{nil, {}, {{Name: "empty", Set: new(prefixset.Set)}}} {
 		if lists != nil {
 			database.Publish(lists)
 		}

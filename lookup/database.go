@@ -4,13 +4,15 @@ import (
 	"math/bits"
 	"slices"
 	"sync/atomic"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // List is a named set of prefixes. It is immutable.
 type List struct {
 	Name    string
 	Version []byte // opaque, given by the server; searches may have to tell it
-	Set     *PrefixSet
+	Set     *prefixset.Set
 	// LikelySafe says that it holds hosts that are likely safe, as Google's
 	// global cache does, and not ones that may be unsafe.
 	LikelySafe bool
@@ -26,7 +28,7 @@ type Database struct {
 // snapshot is lists and what finds out fast that none of them holds a hash.
 type snapshot struct {
 	lists  []List
-	filter *filter // of all entries of lists that are not likely safe
+	filter *prefixset.Filter // of all entries of lists that are not likely safe
 }
 
 // Publish puts lists in force, in place of those before. The caller must not
@@ -36,9 +38,9 @@ func (d *Database) Publish(lists []List) {
 	before := d.snapshot()
 	next := &snapshot{lists: lists, filter: before.filter}
 	if !slices.EqualFunc(before.lists, lists, func(a, b List) bool { return a.Set == b.Set && a.LikelySafe == b.LikelySafe }) {
-		var pause *Pause
+		var pause *prefixset.Pause
 		if len(before.lists) > 0 { // else nobody is served by them yet
-			pause = new(Pause)
+			pause = new(prefixset.Pause)
 		}
 		next.filter = filterOver(lists, pause)
 	}
@@ -46,17 +48,17 @@ func (d *Database) Publish(lists []List) {
 }
 
 // filterOver returns a filter of all lists that are not likely safe.
-func filterOver(lists []List, pause *Pause) *filter {
+func filterOver(lists []List, pause *prefixset.Pause) *prefixset.Filter {
 	entries := 0
 	for _, l := range lists {
 		if !l.LikelySafe {
 			entries += l.Set.Len()
 		}
 	}
-	f := newFilter(entries)
+	f := prefixset.NewFilter(entries)
 	for _, l := range lists {
 		if !l.LikelySafe {
-			f.addAll(l.Set, pause)
+			f.Add(l.Set, pause)
 		}
 	}
 	return f
@@ -85,10 +87,13 @@ func (d *Database) Versions() (all [][]byte) {
 	return all
 }
 
+// One call of the filter is enough for all suffixes of a host.
+const _ = uint(prefixset.AtOnce - maxUnasked)
+
 // holdsAny reports whether a list that is not likely safe holds one of the hashes,
 // of which there are at most maxUnasked.
 func (s *snapshot) holdsAny(hashes []FullHash) bool {
-	for found := s.filter.suspects(hashes); found != 0; found &= found - 1 {
+	for found := prefixset.Suspects(s.filter, hashes); found != 0; found &= found - 1 {
 		if match(s.lists, &hashes[bits.TrailingZeros(found)], false) != nil {
 			return true
 		}
@@ -100,7 +105,7 @@ func (s *snapshot) holdsAny(hashes []FullHash) bool {
 // likely safe or of the others, or nil.
 func match(lists []List, hash *FullHash, likelySafe bool) *List {
 	for i := range lists {
-		if lists[i].LikelySafe == likelySafe && lists[i].Set.Contains(hash) {
+		if lists[i].LikelySafe == likelySafe && lists[i].Set.Contains((*[32]byte)(hash)) {
 			return &lists[i]
 		}
 	}

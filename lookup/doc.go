@@ -14,5 +14,6 @@
 // its answer may be used.
 //
 // The package knows neither DNS messages nor a wire format, does not log, and
-// reads no file. It imports nothing else of this module.
+// reads no file. Of this module it imports internal/prefixset alone, which holds
+// the prefixes of a list.
 package lookup

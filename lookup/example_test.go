@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -40,7 +41,7 @@ func (s badServer) Search(_ context.Context, prefixes []lookup.Prefix) (lookup.A
 func ExampleChecker() {
 	// A list of one prefix of four bytes.
 	prefix := lookup.HashExpression("example.com/").Prefix(4)
-	builder := lookup.NewBuilder(1)
+	builder := prefixset.NewBuilder(1)
 	if err := builder.Add([]byte(prefix), len(prefix)); err != nil {
 		fmt.Println(err)
 		return

@@ -184,6 +184,10 @@ func ParseHost(text string) (h Host, ok bool) {
 	return canonicalHost(string(unescape([]byte(text))), notInHost[1:])
 }
 
+// maxHost is the longest name of the DNS in presentation form without escapes
+// (RFC 1035 section 2.3.4). Longer canonical hosts only come from escapes.
+const maxHost = 253
+
 // maxInternational is the length up to which a host is taken for an
 // international name: no name of the DNS has more than maxHost code points, of up
 // to four bytes, and punycode takes quadratic time.

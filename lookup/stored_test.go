@@ -15,7 +15,7 @@ func storedAs(t testing.TB, name, expression string, widths ...int) List {
 	for _, width := range widths {
 		entries = append(entries, hash[:width])
 	}
-	return List{Name: name, Set: mixedSet(t, entries)}
+	return List{Name: name, Set: setOf(entries)}
 }
 
 func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {

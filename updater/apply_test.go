@@ -13,7 +13,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // entry is an entry whose bytes are all b.
@@ -34,7 +34,7 @@ func heldList(t testing.TB, name string, all ...byte) List {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := lookup.NewBuilder(len(all))
+	b := prefixset.NewBuilder(len(all))
 	for _, e := range all {
 		if err := b.Add(entry(width, e), width); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -94,7 +93,7 @@ func checkLarge(t *testing.T, l updater.List, some []uint32) {
 		t.Errorf("%d entries in %d bytes", l.Set.Len(), l.Set.Bytes())
 	}
 	for _, value := range some {
-		var hash lookup.FullHash
+		var hash [32]byte
 		binary.BigEndian.PutUint32(hash[:], value)
 		if !l.Set.Contains(&hash) {
 			t.Errorf("prefix %08x is missing", value)

@@ -10,12 +10,12 @@ import (
 	"io"
 	"sort"
 
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // merge builds, in one pass and with bounded buffers, the set that results from
 // removing and adding, and its checksum.
-func merge(base *lookup.PrefixSet, u *Update) (*lookup.PrefixSet, [sha256.Size]byte, error) {
+func merge(base *prefixset.Set, u *Update) (*prefixset.Set, [sha256.Size]byte, error) {
 	m := &merger{
 		held: &cursor{next: base.Runs().Next},
 		out:  newCollector(expected(base, u)),
@@ -43,7 +43,7 @@ func merge(base *lookup.PrefixSet, u *Update) (*lookup.PrefixSet, [sha256.Size]b
 
 // expected returns how many entries of four bytes the new set will have, roughly
 // if there are others.
-func expected(base *lookup.PrefixSet, u *Update) (n int) {
+func expected(base *prefixset.Set, u *Update) (n int) {
 	if widths := base.Widths(); len(widths) > 0 && widths[0] == 4 {
 		n = base.Len() - u.Removals.Count
 	}
@@ -169,16 +169,16 @@ func (c *cursor) take(n int) (entries []byte, width int) {
 
 // collector makes a list of entries: its set and its checksum.
 type collector struct {
-	builder *lookup.Builder
+	builder *prefixset.Builder
 	hash    hash.Hash
 	buf     []byte // entries of one width that neither has seen
 	width   int
-	pause   lookup.Pause
+	pause   prefixset.Pause
 	err     error
 }
 
 func newCollector(capacity int) *collector {
-	return &collector{builder: lookup.NewBuilder(capacity), hash: sha256.New(), buf: make([]byte, 0, 4*manyBytes)}
+	return &collector{builder: prefixset.NewBuilder(capacity), hash: sha256.New(), buf: make([]byte, 0, 4*manyBytes)}
 }
 
 func (c *collector) add(entries []byte, width int) {
@@ -211,6 +211,6 @@ func (c *collector) pass(entries []byte, width int) {
 	}
 }
 
-func (c *collector) finish() (*lookup.PrefixSet, [sha256.Size]byte) {
+func (c *collector) finish() (*prefixset.Set, [sha256.Size]byte) {
 	return c.builder.Set(), [sha256.Size]byte(c.hash.Sum(nil))
 }

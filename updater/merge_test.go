@@ -12,7 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // model is what a list should hold: its entries, ascending, each once.
@@ -27,7 +27,7 @@ func newModel(all []string) model {
 // list returns the list that holds the entries of a model.
 func (m model) list(t testing.TB) List {
 	t.Helper()
-	b := lookup.NewBuilder(len(m))
+	b := prefixset.NewBuilder(len(m))
 	for _, e := range m {
 		if err := b.Add([]byte(e), len(e)); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func checkModel(t *testing.T, l List, want model) {
 	widths := make(map[int]bool)
 	for _, e := range want {
 		widths[len(e)] = true
-		if hash := lookup.FullHash([]byte(e + strings.Repeat("\x00", 32-len(e)))); !l.Set.Contains(&hash) {
+		if hash := [32]byte([]byte(e + strings.Repeat("\x00", 32-len(e)))); !l.Set.Contains(&hash) {
 			t.Fatalf("entry %x is missing", e)
 		}
 	}
@@ -301,7 +301,7 @@ func TestAnUpdateEndsTheTakingOver(t *testing.T) {
 // else there is to merge may be long.
 func TestMergingEndsWithABrokenStream(t *testing.T) {
 	broken := errors.New("the request is over")
-	held := lookup.NewBuilder(1 << 20)
+	held := prefixset.NewBuilder(1 << 20)
 	for i := range 1 << 20 {
 		if err := held.Add(binary.BigEndian.AppendUint32(nil, uint32(i)<<8), 4); err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // Store keeps lists and the schedule in a folder, one file each. A file is
@@ -136,7 +136,7 @@ func (s *Store) SaveList(l List) error {
 // pausing writes in pieces and lets others run in between.
 type pausing struct {
 	to    io.Writer
-	pause lookup.Pause
+	pause prefixset.Pause
 }
 
 // Write implements io.Writer.
@@ -241,7 +241,7 @@ func readList(r io.Reader, size int64) (l List, origin string, err error) {
 	if _, err := io.ReadFull(r, l.Checksum[:]); err != nil {
 		return List{}, "", err
 	}
-	l.Set, err = lookup.ReadPrefixSet(r, int(size))
+	l.Set, err = prefixset.Read(r, int(size))
 	l.Name, l.Version = string(texts[1]), texts[2]
 	return l, string(texts[0]), err
 }

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 const (
@@ -56,7 +56,7 @@ func TestListsComeBackFromTheStore(t *testing.T) {
 	for _, name := range listNames {
 		lists = append(lists, heldList(t, name, 1, 2, 255))
 	}
-	lists = append(lists, heldList(t, "empty-4b"), List{Name: "zero-4b", Version: []byte{}, Set: new(lookup.PrefixSet)})
+	lists = append(lists, heldList(t, "empty-4b"), List{Name: "zero-4b", Version: []byte{}, Set: new(prefixset.Set)})
 	for range 2 { // saved over itself the second time
 		for _, l := range lists {
 			if err := s.SaveList(l); err != nil {

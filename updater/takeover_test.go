@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -37,7 +38,7 @@ func openStore(t *testing.T, dir string, origin updater.Origin) *updater.Store {
 // save saves a list of these entries, which are ascending.
 func save(t *testing.T, dir string, origin updater.Origin, name, version string, entries ...string) {
 	t.Helper()
-	b := lookup.NewBuilder(0)
+	b := prefixset.NewBuilder(0)
 	for _, e := range entries {
 		if err := b.Add([]byte(e), len(e)); err != nil {
 			t.Fatal(err)

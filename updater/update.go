@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // Source fetches lists from a server.
@@ -76,7 +76,7 @@ type List struct {
 	Name     string
 	Version  []byte // opaque, given by the server
 	Checksum [sha256.Size]byte
-	Set      *lookup.PrefixSet
+	Set      *prefixset.Set
 
 	// TakenOver says that the list came from the predecessor of the server, see
 	// Origin. It has no version if the server would not know that.
@@ -120,7 +120,7 @@ func Apply(old List, u *Update, maxEntries int) (l List, changed bool, err error
 		old.Version, old.TakenOver = u.Version, false
 		return old, false, nil
 	}
-	base := &lookup.PrefixSet{}
+	base := &prefixset.Set{}
 	if u.Partial {
 		base = old.Set
 	}

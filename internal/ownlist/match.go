@@ -35,15 +35,15 @@ type File struct {
 	close   func()                   // at most once
 }
 
-// HostEntry is a host that the Corefile allows.
+// HostEntry is a host that the Corefile names: to allow it, or to try things with.
 type HostEntry struct {
 	Host  lookup.Host
-	Below bool      // only the names below it are allowed
+	Below bool      // only the names below it match
 	Until time.Time // when the entry ends; zero: never
 }
 
-// Hosts returns an allow list of the entries, with all names below them, under
-// the name that Match gives as its file. It needs no Close.
+// Hosts returns a list of the entries, with all names below them, under the name
+// that Match gives as its file. Its matches allow. It needs no Close.
 func Hosts(name string, entries []HostEntry) *File {
 	b := newBuilder()
 	for _, e := range entries {

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -213,7 +214,7 @@ func fetchV4Lists(ctx context.Context, endpoint string) error {
 // fetchAndApply does to an answer about se-4b, and others, what the updater does. A
 // list of 2,000 entries is held.
 func fetchAndApply(ctx context.Context, c Client, others ...string) (err error) {
-	b := lookup.NewBuilder(2000)
+	b := prefixset.NewBuilder(2000)
 	for i := range 2000 {
 		if err := b.Add(binary.BigEndian.AppendUint32(nil, uint32(i)<<16), 4); err != nil {
 			return err

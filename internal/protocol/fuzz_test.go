@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -20,7 +21,7 @@ import (
 func heldLists() map[int]updater.List {
 	lists := make(map[int]updater.List)
 	for _, width := range widths {
-		b := lookup.NewBuilder(4)
+		b := prefixset.NewBuilder(4)
 		sum := sha256.New()
 		for i := range 4 {
 			entry := bytes.Repeat([]byte{byte(60 * i)}, width)

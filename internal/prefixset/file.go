@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"encoding/binary"
@@ -15,9 +15,9 @@ import (
 // number 32 bits, and the tails of wide. Numbers are little-endian.
 const partHead = 1 + 1 + 4
 
-// WriteTo writes the set in a form that ReadPrefixSet reads. The form has no
+// WriteTo writes the set in a form that Read reads. The form has no
 // checksum of its own. It implements io.WriterTo.
-func (s *PrefixSet) WriteTo(w io.Writer) (written int64, err error) {
+func (s *Set) WriteTo(w io.Writer) (written int64, err error) {
 	put := func(b []byte) {
 		if err == nil {
 			var n int
@@ -48,15 +48,15 @@ func appendPartHead(dst []byte, width int, low uint, n int) []byte {
 	return binary.LittleEndian.AppendUint32(append(dst, byte(width), byte(low)), uint32(n))
 }
 
-// ReadPrefixSet reads what WriteTo wrote, at most maxEntries of it. What it
+// Read reads what WriteTo wrote, at most maxEntries of it. What it
 // returns is safe to use, whatever was read; that the content is the one
 // written is for the caller to know.
-func ReadPrefixSet(r io.Reader, maxEntries int) (*PrefixSet, error) {
+func Read(r io.Reader, maxEntries int) (*Set, error) {
 	var parts [1]byte
 	if _, err := io.ReadFull(r, parts[:]); err != nil {
 		return nil, fmt.Errorf("reading the head of a prefix set: %w", err)
 	}
-	s := new(PrefixSet)
+	s := new(Set)
 	before := 0 // the width before
 	for range parts[0] {
 		width, n, err := s.readPart(r, maxEntries)
@@ -74,7 +74,7 @@ func ReadPrefixSet(r io.Reader, maxEntries int) (*PrefixSet, error) {
 
 // readPart reads the entries of one width, and returns the width and how many
 // they are.
-func (s *PrefixSet) readPart(r io.Reader, maxEntries int) (width, n int, err error) {
+func (s *Set) readPart(r io.Reader, maxEntries int) (width, n int, err error) {
 	var head [partHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, 0, fmt.Errorf("reading the head of a prefix set: %w", err)

@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -66,7 +66,7 @@ func collect() {
 func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(65, 66)), 9, 100_000, false), nil)
 	for width, entries := range map[int][]byte{4: strides(67, 300_000), 9: wide} {
-		made := func() *PrefixSet {
+		made := func() *Set {
 			b := NewBuilder(len(entries) / 4)
 			if err := b.Add(entries, width); err != nil {
 				t.Fatal(err)
@@ -79,8 +79,8 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 		}
 		damaged := slices.Clone(written.Bytes())
 		damaged[1+partHead+8] ^= 1
-		ReadPrefixSet(collecting{bytes.NewBuffer(damaged)}, len(entries)) // an error, or not
-		set, err := ReadPrefixSet(collecting{&written}, len(entries))
+		Read(collecting{bytes.NewBuffer(damaged)}, len(entries)) // an error, or not
+		set, err := Read(collecting{&written}, len(entries))
 		if err != nil || !sameSet(set, made()) {
 			t.Errorf("width %d: the set is not read back: %v", width, err)
 		}
@@ -95,13 +95,13 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 	entries := packed(randomPrefixes(61, 300_000))
 	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(62, 63)), 9, 100_000, false), nil)
-	var current atomic.Pointer[[2]*PrefixSet]
+	var current atomic.Pointer[[2]*Set]
 	publish := func() {
 		b := NewBuilder(0)
 		if err := b.Add(wide, 9); err != nil {
 			t.Error(err)
 		}
-		current.Store(&[2]*PrefixSet{setOfPacked(entries, 300_000), b.Set()})
+		current.Store(&[2]*Set{setOfPacked(entries, 300_000), b.Set()})
 	}
 	publish()
 	stop := make(chan struct{})
@@ -127,7 +127,7 @@ func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 
 // useUntil uses what is current in all ways there are, keeping it no longer
 // than each use.
-func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*PrefixSet], seed uint64, entries, wide []byte) {
+func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*Set], seed uint64, entries, wide []byte) {
 	r := rand.New(rand.NewPCG(seed, 64))
 	for {
 		select {
@@ -154,7 +154,7 @@ func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*Pr
 		if n, err := io.Copy(io.Discard, current.Load()[1].Reader()); n != int64(len(wide)) || err != nil {
 			t.Errorf("%d bytes were read, %v", n, err)
 		}
-		copied, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, current.Load()[1])), 1_000_000)
+		copied, err := Read(bytes.NewReader(writtenForm(t, current.Load()[1])), 1_000_000)
 		if err != nil || copied.Len() != len(wide)/9 {
 			t.Errorf("a written set is not read back: %v", err)
 		}

@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// Builder makes a PrefixSet from entries in ascending order. It is not safe for
+// Builder makes a Set from entries in ascending order. It is not safe for
 // concurrent use.
 type Builder struct {
 	capacity int                        // of four, when it comes to be
@@ -72,8 +72,8 @@ func (b *Builder) add(entries []byte, width int) (taken int) {
 
 // Set returns the set of all that was added. The Builder must not be used
 // afterwards.
-func (b *Builder) Set() *PrefixSet {
-	s := new(PrefixSet)
+func (b *Builder) Set() *Set {
+	s := new(Set)
 	if b.four != nil {
 		s.four = b.four.finish()
 	}

@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ func numbers(r *rand.Rand, n int) map[string][]uint32 {
 }
 
 // eachNumbers runs a test for sets of many sizes, shapes and hints.
-func eachNumbers(t *testing.T, run func(t *testing.T, set *PrefixSet, all []uint32)) {
+func eachNumbers(t *testing.T, run func(t *testing.T, set *Set, all []uint32)) {
 	r := rand.New(rand.NewPCG(31, 32))
 	for _, n := range []int{1, 2, 47, 48, 63, 64, 65, 1000, 70_000} {
 		for name, all := range numbers(r, n) {
@@ -52,10 +52,10 @@ func eachNumbers(t *testing.T, run func(t *testing.T, set *PrefixSet, all []uint
 	}
 }
 
-func hashOf(x uint32) *FullHash { return padded(binary.BigEndian.AppendUint32(nil, x), 0x5a) }
+func hashOf(x uint32) *[32]byte { return padded(binary.BigEndian.AppendUint32(nil, x), 0x5a) }
 
 func TestBlocksEqualMaps(t *testing.T) {
-	eachNumbers(t, func(t *testing.T, set *PrefixSet, all []uint32) {
+	eachNumbers(t, func(t *testing.T, set *Set, all []uint32) {
 		held := make(map[uint32]bool, len(all))
 		for _, x := range all {
 			held[x] = true
@@ -77,11 +77,11 @@ func TestBlocksEqualMaps(t *testing.T) {
 }
 
 func TestBlocksYieldWhatWasAdded(t *testing.T) {
-	eachNumbers(t, func(t *testing.T, set *PrefixSet, all []uint32) {
+	eachNumbers(t, func(t *testing.T, set *Set, all []uint32) {
 		if got, _ := io.ReadAll(set.Reader()); !bytes.Equal(got, packed(all)) || set.Len() != len(all) {
 			t.Errorf("%d entries in %d bytes differ from the %d that were added", set.Len(), len(got), len(all))
 		}
-		again, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, set)), len(all))
+		again, err := Read(bytes.NewReader(writtenForm(t, set)), len(all))
 		if err != nil || !sameSet(again, set) {
 			t.Errorf("the set is not read back: %v", err)
 		}
@@ -89,7 +89,7 @@ func TestBlocksYieldWhatWasAdded(t *testing.T) {
 }
 
 func TestBlocksAreSmallWhateverTheHint(t *testing.T) {
-	eachNumbers(t, func(t *testing.T, set *PrefixSet, all []uint32) {
+	eachNumbers(t, func(t *testing.T, set *Set, all []uint32) {
 		n := len(all)
 		if most := blocksBytes(lowBits(n), n)*5/4 + 64; set.Bytes() > most || cap(set.four.buf) > most {
 			t.Errorf("%d entries in %d bytes, of %d; want at most %d", n, set.Bytes(), cap(set.four.buf), most)
@@ -151,7 +151,7 @@ func TestSmallSetsAreSmall(t *testing.T) {
 
 func TestMatchDoesNotAllocate(t *testing.T) {
 	set := mixedSet(t, mixedEntries(rand.New(rand.NewPCG(45, 46)), 2000, 4, 5, 8, 32))
-	hash := new(FullHash)
+	hash := new([32]byte)
 	if n := testing.AllocsPerRun(1000, func() {
 		hash[0]++
 		hash[1] += 7

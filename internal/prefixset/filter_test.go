@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -11,19 +11,22 @@ import (
 )
 
 // mayHold reports whether an entry with this prefix may have been added.
-func (f *filter) mayHold(prefix uint32) bool {
-	var hash FullHash
+func (f *Filter) mayHold(prefix uint32) bool {
+	var hash [32]byte
 	binary.BigEndian.PutUint32(hash[:], prefix)
-	return f.suspects([]FullHash{hash}) != 0
+	return Suspects(f, [][32]byte{hash}) != 0
 }
 
-func filterOf(entries int, prefixes []uint32) *filter {
-	f := newFilter(entries)
+func filterOf(entries int, prefixes []uint32) *Filter {
+	f := NewFilter(entries)
 	for _, p := range prefixes {
-		f.add(p)
+		f.addPrefix(p)
 	}
 	return f
 }
+
+// usual is how many hashes of a name are asked about, as a rule.
+const usual = 5
 
 // filterSets are sets of prefixes of all kinds, ascending.
 func filterSets(r *rand.Rand) map[string][]uint32 {
@@ -72,8 +75,8 @@ func TestFilterDoesNotMindTheOrder(t *testing.T) {
 }
 
 // hashesOf returns hashes that begin with the prefixes.
-func hashesOf(prefixes ...uint32) []FullHash {
-	hashes := make([]FullHash, len(prefixes))
+func hashesOf(prefixes ...uint32) [][32]byte {
+	hashes := make([][32]byte, len(prefixes))
 	for i, p := range prefixes {
 		binary.BigEndian.PutUint32(hashes[i][:], p)
 		hashes[i][4] = byte(p) ^ 0x55 // only the prefix counts
@@ -87,7 +90,7 @@ func TestSuspectsAreThoseThatTheFilterMayHold(t *testing.T) {
 	f := filterOf(len(prefixes), prefixes)
 	seen := map[uint]bool{}
 	for range 20_000 {
-		asked := make([]uint32, r.IntN(maxExpressions+1))
+		asked := make([]uint32, r.IntN(usual+1))
 		var want uint
 		for i := range asked {
 			asked[i] = r.Uint32()
@@ -98,21 +101,33 @@ func TestSuspectsAreThoseThatTheFilterMayHold(t *testing.T) {
 				want |= 1 << i
 			}
 		}
-		got := f.suspects(hashesOf(asked...))
+		got := Suspects(f, hashesOf(asked...))
 		if got != want {
 			t.Fatalf("%08x: got %b, want %b", asked, got, want)
 		}
 		seen[got] = true
 	}
-	if len(seen) != 1<<maxExpressions {
-		t.Errorf("%d different answers, want all %d", len(seen), 1<<maxExpressions)
+	if len(seen) != 1<<usual {
+		t.Errorf("%d different answers, want all %d", len(seen), 1<<usual)
+	}
+}
+
+func TestSuspectsTakesAtOnceHashes(t *testing.T) {
+	prefixes := randomPrefixes(11, AtOnce)
+	f := filterOf(1, prefixes[:1])
+	for place := range prefixes {
+		asked := slices.Repeat([]uint32{^prefixes[0]}, AtOnce)
+		asked[place] = prefixes[0]
+		if found := Suspects(f, hashesOf(asked...)); found != 1<<place {
+			t.Errorf("hash %d of %d: found %b", place, AtOnce, found)
+		}
 	}
 }
 
 func TestFilterOfNothingHoldsNothing(t *testing.T) {
-	for name, f := range map[string]*filter{"nil": nil, "zero": {}, "no entries": newFilter(0), "empty": newFilter(1000)} {
+	for name, f := range map[string]*Filter{"nil": nil, "zero": {}, "no entries": NewFilter(0), "empty": NewFilter(1000)} {
 		for _, p := range []uint32{0, 1, 1 << 31, math.MaxUint32} {
-			if f.mayHold(p) || f.suspects(hashesOf(p, p, p, p, p)) != 0 {
+			if f.mayHold(p) || Suspects(f, hashesOf(p, p, p, p, p)) != 0 {
 				t.Errorf("%s: holds %08x", name, p)
 			}
 		}
@@ -154,20 +169,20 @@ func TestFilterLetsFewThrough(t *testing.T) {
 
 func TestFilterTakesSixBitsAnEntry(t *testing.T) {
 	for entries, want := range map[int]int{0: 0, 1: 1, 10: 1, 11: 2, 64: 6, 10_000_000: 937_500} {
-		if got := newFilter(entries).words; got != want {
+		if got := NewFilter(entries).words; got != want {
 			t.Errorf("%d entries: got %d words, want %d", entries, got, want)
 		}
 	}
 }
 
 // benchFilter is a filter of four lists of n/4 random prefixes each.
-func benchFilter(n int) (*filter, [4][]uint32) {
-	f := newFilter(n)
+func benchFilter(n int) (*Filter, [4][]uint32) {
+	f := NewFilter(n)
 	var lists [4][]uint32
 	for i := range lists {
 		lists[i] = randomPrefixes(uint64(20+i), n/4)
 		for _, p := range lists[i] {
-			f.add(p)
+			f.addPrefix(p)
 		}
 	}
 	return f, lists
@@ -176,7 +191,7 @@ func benchFilter(n int) (*filter, [4][]uint32) {
 // BenchmarkFilter asks about the five hashes of a clean name, which depend on
 // the answer before, and builds a filter.
 func BenchmarkFilter(b *testing.B) {
-	names := make([][maxExpressions]uint32, 1<<17)
+	names := make([][usual]uint32, 1<<17)
 	r := rand.New(rand.NewPCG(9, 10))
 	for i := range names {
 		for j := range names[i] {
@@ -190,26 +205,26 @@ func BenchmarkFilter(b *testing.B) {
 		f, lists := benchFilter(size.n)
 		b.Run("five/"+size.name, func(b *testing.B) {
 			b.ReportAllocs()
-			var hashes [maxExpressions]FullHash
+			var hashes [usual][32]byte
 			i, through := 0, 0
 			for b.Loop() {
 				for j, p := range &names[i] {
 					binary.BigEndian.PutUint32(hashes[j][:], p)
 				}
-				found := f.suspects(hashes[:])
+				found := Suspects(f, hashes[:])
 				for rest := found; rest != 0; rest &= rest - 1 {
 					through++
 				}
 				i = (i + 1 + int(found)) % len(names)
 			}
-			b.ReportMetric(100*float64(through)/float64(maxExpressions*b.N), "%through")
+			b.ReportMetric(100*float64(through)/float64(usual*b.N), "%through")
 		})
 		b.Run("build/"+size.name, func(b *testing.B) {
 			for b.Loop() {
-				built := newFilter(size.n)
+				built := NewFilter(size.n)
 				for _, list := range lists {
 					for _, p := range list {
-						built.add(p)
+						built.addPrefix(p)
 					}
 				}
 			}

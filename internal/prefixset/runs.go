@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 // runEntries is the most entries that Runs.Next returns at a time.
 const runEntries = 1024
 
-// Runs reads the entries of a PrefixSet in order. It is not safe for concurrent
+// Runs reads the entries of a Set in order. It is not safe for concurrent
 // use; several Runs of one set are.
 type Runs struct {
 	sources []*runSource // those that are not at their end
@@ -46,7 +46,7 @@ func (s *runSource) below(bound []byte) int {
 }
 
 // Runs returns a reader of all entries, from the least.
-func (s *PrefixSet) Runs() *Runs {
+func (s *Set) Runs() *Runs {
 	r := new(Runs)
 	if p := s.four; p != nil {
 		r.add(&runSource{cursor: &blocksCursor{blocks: p}, width: 4}, p.len())
@@ -110,7 +110,7 @@ func (r *Runs) drop() {
 // Reader returns all entries, ascending bytewise, one after the other without
 // a separator: what a checksum of the set is of. It implements io.WriterTo. The
 // reader is not safe for concurrent use; several readers are.
-func (s *PrefixSet) Reader() io.Reader { return &setReader{runs: s.Runs()} }
+func (s *Set) Reader() io.Reader { return &setReader{runs: s.Runs()} }
 
 type setReader struct {
 	runs *Runs

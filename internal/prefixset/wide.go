@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import "bytes"
 
@@ -44,7 +44,7 @@ func (p *wide) tail(i int) []byte {
 }
 
 // contains reports whether hash begins with an entry.
-func (p *wide) contains(hash *FullHash) bool {
+func (p *wide) contains(hash *[32]byte) bool {
 	slot, want := p.slotOf(hash[:]), hash[p.lead:p.width]
 	for low, high := int(p.index[slot]), int(p.index[slot+1]); low < high; {
 		middle := int(uint(low+high) / 2)

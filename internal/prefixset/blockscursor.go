@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func randomEntries(r *rand.Rand, width, n int, clustered bool) [][]byte {
 }
 
 // buildSet makes a set of ascending entries. capacity chooses its index.
-func buildSet(t testing.TB, width, capacity int, entries [][]byte) *PrefixSet {
+func buildSet(t testing.TB, width, capacity int, entries [][]byte) *Set {
 	t.Helper()
 	b := NewBuilder(capacity)
 	for _, e := range entries {
@@ -44,8 +44,8 @@ func buildSet(t testing.TB, width, capacity int, entries [][]byte) *PrefixSet {
 }
 
 // padded returns a hash that begins with entry. What follows must not matter.
-func padded(entry []byte, filler byte) *FullHash {
-	hash := FullHash(bytes.Repeat([]byte{filler}, len(FullHash{})))
+func padded(entry []byte, filler byte) *[32]byte {
+	hash := [32]byte(bytes.Repeat([]byte{filler}, maxWidth))
 	copy(hash[:], entry)
 	return &hash
 }
@@ -56,7 +56,7 @@ func hasEntry(entries [][]byte, entry []byte) bool {
 
 // eachSet runs a test for sets of every width, size and index. Their entries
 // include the least and the greatest possible.
-func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *PrefixSet, width int, entries [][]byte, r *rand.Rand)) {
+func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *Set, width int, entries [][]byte, r *rand.Rand)) {
 	for _, width := range []int{4, 5, 8, 16, 32} {
 		for _, size := range sizes {
 			for _, capacity := range []int{0, 1000, 100_000} {
@@ -78,7 +78,7 @@ func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *PrefixSet, w
 }
 
 func TestContainsEqualsLinearScan(t *testing.T) {
-	eachSet(t, []int{0, 1, 2, 255, 600}, func(t *testing.T, set *PrefixSet, width int, entries [][]byte, r *rand.Rand) {
+	eachSet(t, []int{0, 1, 2, 255, 600}, func(t *testing.T, set *Set, width int, entries [][]byte, r *rand.Rand) {
 		if set.Len() != len(entries) {
 			t.Fatalf("Len = %d, want %d", set.Len(), len(entries))
 		}
@@ -135,7 +135,7 @@ func TestLargeSetsEqualMaps(t *testing.T) {
 }
 
 func TestReaderYieldsWhatWasAdded(t *testing.T) {
-	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, _ int, entries [][]byte, _ *rand.Rand) {
+	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *Set, _ int, entries [][]byte, _ *rand.Rand) {
 		want := bytes.Join(entries, nil)
 		readers := map[string]io.Reader{
 			"at once":              set.Reader(),
@@ -199,15 +199,15 @@ func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
 	}
 }
 
-func TestZeroPrefixSetContainsNothing(t *testing.T) {
-	var set PrefixSet
-	if set.Len() != 0 || set.Widths() != nil || set.Bytes() != 0 || set.Contains(new(FullHash)) {
+func TestZeroSetContainsNothing(t *testing.T) {
+	var set Set
+	if set.Len() != 0 || set.Widths() != nil || set.Bytes() != 0 || set.Contains(new([32]byte)) {
 		t.Errorf("zero set: %d entries of widths %v in %d bytes", set.Len(), set.Widths(), set.Bytes())
 	}
 	if got, err := io.ReadAll(set.Reader()); len(got) != 0 || err != nil {
 		t.Errorf("its reader yields %x, %v", got, err)
 	}
-	if got := NewBuilder(0).Set(); got.Len() != 0 || got.Contains(new(FullHash)) {
+	if got := NewBuilder(0).Set(); got.Len() != 0 || got.Contains(new([32]byte)) {
 		t.Errorf("empty built set: %d entries", got.Len())
 	}
 }

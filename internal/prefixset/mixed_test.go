@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ func mixedEntries(r *rand.Rand, n int, widths ...int) [][]byte {
 }
 
 // mixedSet makes a set of ascending entries of any widths.
-func mixedSet(t testing.TB, entries [][]byte) *PrefixSet {
+func mixedSet(t testing.TB, entries [][]byte) *Set {
 	t.Helper()
 	b := NewBuilder(0)
 	for _, e := range entries {
@@ -40,7 +40,7 @@ func mixedSet(t testing.TB, entries [][]byte) *PrefixSet {
 }
 
 // shortestMatch is what Match should return.
-func shortestMatch(entries [][]byte, hash *FullHash) (width int) {
+func shortestMatch(entries [][]byte, hash *[32]byte) (width int) {
 	for _, e := range entries {
 		if bytes.HasPrefix(hash[:], e) && (width == 0 || len(e) < width) {
 			width = len(e)
@@ -49,7 +49,7 @@ func shortestMatch(entries [][]byte, hash *FullHash) (width int) {
 	return width
 }
 
-func eachMixedSet(t *testing.T, run func(t *testing.T, set *PrefixSet, entries [][]byte)) {
+func eachMixedSet(t *testing.T, run func(t *testing.T, set *Set, entries [][]byte)) {
 	for _, widths := range [][]int{{4}, {4, 5}, {4, 32}, {5, 8, 31}, {4, 5, 6, 7, 8, 9, 16, 31, 32}} {
 		for _, size := range []int{0, 1, 2, 10, 800, 4000} {
 			t.Run(fmt.Sprintf("%d of widths %d", size, widths), func(t *testing.T) {
@@ -62,7 +62,7 @@ func eachMixedSet(t *testing.T, run func(t *testing.T, set *PrefixSet, entries [
 }
 
 func TestMatchIsTheShortestEntry(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *PrefixSet, entries [][]byte) {
+	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
 		r := rand.New(rand.NewPCG(23, 24))
 		for i := range min(2*len(entries), 500) {
 			hash := padded(randomEntries(r, 32, 1, true)[0], 0)
@@ -78,7 +78,7 @@ func TestMatchIsTheShortestEntry(t *testing.T) {
 }
 
 func TestMixedWidthsAreCounted(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *PrefixSet, entries [][]byte) {
+	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
 		var want []int
 		for _, e := range entries {
 			want = append(want, len(e))
@@ -95,7 +95,7 @@ func TestMixedWidthsAreCounted(t *testing.T) {
 }
 
 func TestRunsYieldAllEntriesInOrder(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *PrefixSet, entries [][]byte) {
+	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
 		runs := set.Runs()
 		for rest := entries; ; {
 			run, width := runs.Next()
@@ -131,7 +131,7 @@ func TestRunsAreAsLongAsTheyMayBe(t *testing.T) {
 }
 
 func TestMixedSetsAreReadAndWritten(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *PrefixSet, entries [][]byte) {
+	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
 		want := bytes.Join(entries, nil)
 		if err := iotest.TestReader(set.Reader(), want); err != nil {
 			t.Error(err)
@@ -143,7 +143,7 @@ func TestMixedSetsAreReadAndWritten(t *testing.T) {
 		if err := iotest.TestReader(mixedSet(t, entries).Reader(), want); err != nil {
 			t.Error(err)
 		}
-		again, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, set)), set.Len())
+		again, err := Read(bytes.NewReader(writtenForm(t, set)), set.Len())
 		if err != nil || !sameSet(again, set) {
 			t.Errorf("the set is not read back: %v", err)
 		}

@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -12,13 +12,13 @@ import (
 )
 
 func TestWrittenSetsAreReadBack(t *testing.T) {
-	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *PrefixSet, _ int, entries [][]byte, _ *rand.Rand) {
+	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *Set, _ int, entries [][]byte, _ *rand.Rand) {
 		written := writtenForm(t, set)
 		for name, r := range map[string]io.Reader{
 			"at once":            bytes.NewReader(written),
 			"one byte at a time": iotest.OneByteReader(bytes.NewReader(written)),
 		} {
-			got, err := ReadPrefixSet(r, len(entries))
+			got, err := Read(r, len(entries))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -28,16 +28,16 @@ func TestWrittenSetsAreReadBack(t *testing.T) {
 		}
 	})
 	t.Run("zero set", func(t *testing.T) {
-		if got, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, new(PrefixSet))), 0); err != nil || got.Widths() != nil || got.Len() != 0 {
+		if got, err := Read(bytes.NewReader(writtenForm(t, new(Set))), 0); err != nil || got.Widths() != nil || got.Len() != 0 {
 			t.Errorf("read %+v, %v, want the zero set", got, err)
 		}
 	})
 }
 
-func TestReadPrefixSetLeavesWhatFollows(t *testing.T) {
-	set := setOf(4, [][]byte{[]byte("aaaa"), []byte("bbbb")})
+func TestReadLeavesWhatFollows(t *testing.T) {
+	set := buildSet(t, 4, 2, [][]byte{[]byte("aaaa"), []byte("bbbb")})
 	r := bytes.NewReader(append(writtenForm(t, set), "next"...))
-	if _, err := ReadPrefixSet(r, 2); err != nil {
+	if _, err := Read(r, 2); err != nil {
 		t.Fatal(err)
 	}
 	if rest, _ := io.ReadAll(r); string(rest) != "next" {
@@ -46,7 +46,7 @@ func TestReadPrefixSetLeavesWhatFollows(t *testing.T) {
 }
 
 func TestWriteErrorsAreReturned(t *testing.T) {
-	set := setOf(4, [][]byte{[]byte("aaaa")})
+	set := buildSet(t, 4, 1, [][]byte{[]byte("aaaa")})
 	for _, limit := range []int{0, 1} {
 		w := &failingWriter{writes: limit}
 		n, err := set.WriteTo(w)
@@ -76,20 +76,20 @@ func TestSetsAboveTheLimitAreRefused(t *testing.T) {
 	entries := randomEntries(r, 4, 300, false)
 	written := writtenForm(t, buildSet(t, 4, 0, entries))
 	for limit, ok := range map[int]bool{0: false, 299: false, 300: true, 301: true} {
-		if set, err := ReadPrefixSet(bytes.NewReader(written), limit); (err == nil) != ok {
+		if set, err := Read(bytes.NewReader(written), limit); (err == nil) != ok {
 			t.Errorf("limit %d: read %v, error %v, want one: %v", limit, set != nil, err, !ok)
 		}
 	}
 	// A lie about the size must not cost memory: the limit comes first.
 	lie := binary.LittleEndian.AppendUint32([]byte{1, 32, 2}, 1<<31-1)
-	if _, err := ReadPrefixSet(bytes.NewReader(lie), 1000); err == nil || errors.Is(err, io.EOF) {
+	if _, err := Read(bytes.NewReader(lie), 1000); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("error is %v, want the limit", err)
 	}
 }
 
 func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
-	four := writtenForm(t, setOf(4, [][]byte{[]byte("aaaa"), []byte("aaab")}))
-	wide := writtenForm(t, setOf(5, [][]byte{[]byte("\x00aaaa"), []byte("bbbbb")}))
+	four := writtenForm(t, buildSet(t, 4, 2, [][]byte{[]byte("aaaa"), []byte("aaab")}))
+	wide := writtenForm(t, buildSet(t, 5, 2, [][]byte{[]byte("\x00aaaa"), []byte("bbbbb")}))
 	const used, begins = 1 + partHead + 4, 1 + partHead + recordBytes + 4
 	tests := []struct {
 		name    string
@@ -128,7 +128,7 @@ func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
 			damaged[tt.at] = tt.to
 			// The bytes that a greater set would need are there.
 			damaged = append(damaged, make([]byte, 1<<20)...)
-			if set, err := ReadPrefixSet(bytes.NewReader(damaged), 1000); err == nil {
+			if set, err := Read(bytes.NewReader(damaged), 1000); err == nil {
 				t.Errorf("read a set of %d entries, want an error", set.Len())
 			}
 		})
@@ -140,7 +140,7 @@ func TestDamagedSetsAreRefusedOrHarmless(t *testing.T) {
 	for _, width := range []int{4, 32} {
 		written := writtenForm(t, buildSet(t, width, 0, randomEntries(r, width, 5, true)))
 		for i := range written {
-			if _, err := ReadPrefixSet(bytes.NewReader(written[:i]), 1000); err == nil {
+			if _, err := Read(bytes.NewReader(written[:i]), 1000); err == nil {
 				t.Errorf("width %d: %d of %d bytes are read without an error", width, i, len(written))
 			}
 			for mask := 1; mask < 256; mask <<= 1 {
@@ -161,7 +161,7 @@ func TestDamagedSetsAreRefusedOrHarmless(t *testing.T) {
 func useSet(t *testing.T, written []byte) {
 	t.Helper()
 	const limit = 1000
-	set, err := ReadPrefixSet(bytes.NewReader(written), limit)
+	set, err := Read(bytes.NewReader(written), limit)
 	if err != nil {
 		if set != nil {
 			t.Error("a set and an error")
@@ -180,13 +180,13 @@ func useSet(t *testing.T, written []byte) {
 	if least := 4 * set.Len(); err != nil || len(entries) < least || len(widths) == 1 && len(entries) != set.Len()*widths[0] {
 		t.Errorf("the reader yields %d bytes, %v, want those of %d entries of %d", len(entries), err, set.Len(), widths)
 	}
-	again, err := ReadPrefixSet(bytes.NewReader(writtenForm(t, set)), limit)
+	again, err := Read(bytes.NewReader(writtenForm(t, set)), limit)
 	if err != nil || !sameSet(again, set) {
 		t.Errorf("the set is not read back: %v", err)
 	}
 }
 
-func writtenForm(t testing.TB, set *PrefixSet) []byte {
+func writtenForm(t testing.TB, set *Set) []byte {
 	t.Helper()
 	var w bytes.Buffer
 	n, err := set.WriteTo(&w)
@@ -197,7 +197,7 @@ func writtenForm(t testing.TB, set *PrefixSet) []byte {
 }
 
 // sameSet reports whether two sets are the same down to their form.
-func sameSet(a, b *PrefixSet) bool {
+func sameSet(a, b *Set) bool {
 	if (a.four == nil) != (b.four == nil) || a.four != nil && (a.four.low != b.four.low || !bytes.Equal(a.four.buf, b.four.buf)) {
 		return false
 	}
@@ -206,7 +206,7 @@ func sameSet(a, b *PrefixSet) bool {
 	})
 }
 
-func FuzzReadPrefixSet(f *testing.F) {
+func FuzzRead(f *testing.F) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for _, width := range []int{4, 8, 32} {
 		for _, size := range []int{0, 1, 40} {
@@ -215,7 +215,7 @@ func FuzzReadPrefixSet(f *testing.F) {
 	}
 	f.Add(writtenForm(f, mixedSet(f, mixedEntries(r, 200, 4, 5, 32))))
 	f.Add(writtenForm(f, setOfNumbers(numbers(r, 200)["all of one block"])))
-	f.Add(writtenForm(f, new(PrefixSet)))
+	f.Add(writtenForm(f, new(Set)))
 	f.Add([]byte{1, 4, 2, 1, 0, 0, 0})
 	f.Add([]byte{1, 4, 3, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, written []byte) { useSet(t, written) })

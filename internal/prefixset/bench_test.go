@@ -1,4 +1,4 @@
-package lookup
+package prefixset
 
 import (
 	"bytes"
@@ -9,6 +9,9 @@ import (
 	"slices"
 	"testing"
 )
+
+// benchFound keeps the compiler from leaving work out.
+var benchFound bool
 
 // randomPrefixes returns n distinct ascending prefixes.
 func randomPrefixes(seed uint64, n int) []uint32 {
@@ -33,12 +36,12 @@ func packed(prefixes []uint32) []byte {
 	return entries
 }
 
-func setOfNumbers(prefixes []uint32) *PrefixSet {
+func setOfNumbers(prefixes []uint32) *Set {
 	return setOfPacked(packed(prefixes), len(prefixes))
 }
 
 // setOfPacked adds entries of four bytes in runs, as an update does.
-func setOfPacked(entries []byte, capacity int) *PrefixSet {
+func setOfPacked(entries []byte, capacity int) *Set {
 	b := NewBuilder(capacity)
 	for run := range slices.Chunk(entries, 4*runEntries) {
 		if err := b.Add(run, 4); err != nil {
@@ -48,10 +51,10 @@ func setOfPacked(entries []byte, capacity int) *PrefixSet {
 	return b.Set()
 }
 
-// BenchmarkPrefixSet compares a PrefixSet with a binary search over packed
+// BenchmarkContains compares a Set with a binary search over packed
 // prefixes and with a map.
-func BenchmarkPrefixSet(b *testing.B) {
-	eachSize(b, benchPrefixSet)
+func BenchmarkContains(b *testing.B) {
+	eachSize(b, benchContains)
 }
 
 func eachSize(b *testing.B, run func(b *testing.B, prefixes []uint32)) {
@@ -61,12 +64,12 @@ func eachSize(b *testing.B, run func(b *testing.B, prefixes []uint32)) {
 	}
 }
 
-func benchPrefixSet(b *testing.B, prefixes []uint32) {
+func benchContains(b *testing.B, prefixes []uint32) {
 	hits, misses := queries(prefixes)
-	run := func(name string, bytesHeld int, contains func(*FullHash) bool) {
+	run := func(name string, bytesHeld int, contains func(*[32]byte) bool) {
 		for _, kind := range []string{"hit", "miss"} {
 			b.Run(name+"-"+kind, func(b *testing.B) {
-				asked := map[string][]FullHash{"hit": hits, "miss": misses}[kind]
+				asked := map[string][][32]byte{"hit": hits, "miss": misses}[kind]
 				b.ReportAllocs()
 				i := 0
 				for b.Loop() {
@@ -85,7 +88,7 @@ func benchPrefixSet(b *testing.B, prefixes []uint32) {
 	run("ours", set.Bytes(), set.Contains)
 
 	entries := packed(prefixes)
-	run("binary-search", len(entries), func(hash *FullHash) bool {
+	run("binary-search", len(entries), func(hash *[32]byte) bool {
 		return containsPacked(entries, binary.BigEndian.Uint32(hash[:]))
 	})
 
@@ -94,7 +97,7 @@ func benchPrefixSet(b *testing.B, prefixes []uint32) {
 	for _, p := range prefixes {
 		held[[4]byte(binary.BigEndian.AppendUint32(nil, p))] = struct{}{}
 	}
-	run("map", int(heapInUse()-before), func(hash *FullHash) bool {
+	run("map", int(heapInUse()-before), func(hash *[32]byte) bool {
 		_, ok := held[[4]byte(hash[:4])]
 		return ok
 	})
@@ -119,7 +122,7 @@ func containsPacked(entries []byte, want uint32) bool {
 }
 
 // queries returns hashes of which the set of prefixes holds all, or none.
-func queries(prefixes []uint32) (hits, misses []FullHash) {
+func queries(prefixes []uint32) (hits, misses [][32]byte) {
 	r := rand.New(rand.NewPCG(19, 20))
 	for len(hits) < 1<<16 {
 		hits = append(hits, *padded(binary.BigEndian.AppendUint32(nil, prefixes[r.IntN(len(prefixes))]), 0))
@@ -167,7 +170,7 @@ func BenchmarkLoad(b *testing.B) {
 	eachSize(b, func(b *testing.B, prefixes []uint32) {
 		written := writtenForm(b, setOfNumbers(prefixes))
 		perEntry(b, len(prefixes), func() {
-			if _, err := ReadPrefixSet(bytes.NewReader(written), len(prefixes)); err != nil {
+			if _, err := Read(bytes.NewReader(written), len(prefixes)); err != nil {
 				b.Fatal(err)
 			}
 		})

@@ -1,0 +1,30 @@
+// Package prefixset holds beginnings of SHA-256 hashes, 4 to 32 bytes each, in
+// little memory: ten million of four bytes in 14 MB.
+//
+//	ascending entries ──▶ Builder ──▶ Set ──Match──▶ width of the entry, or 0
+//	                file ──Read─────▶  │  ──WriteTo──▶ file
+//	                                   │  ──Runs, Reader──▶ entries, ascending
+//	                                   ▼
+//	              Filter, of several Sets ──Suspects──▶ which hashes one may hold
+//
+//	Set     entries of 4 bytes: blocks; of each other width: wide
+//	blocks  a directory of buckets, then the low bits of each entry
+//	wide    an index of the leading bytes, then the tails of the entries
+//	memory  what blocks, wide and Filter are kept in, outside of the collector's heap
+//
+// A Set is exact. A Filter is not: of most hashes it says, faster than a Set, that
+// no Set holds them.
+//
+// blocks are a form of Elias-Fano coding (P. Elias, "Efficient storage and
+// retrieval by content and address of static files", 1974; S. Vigna,
+// "Quasi-succinct indices", 2013). The search for a bit of a word by its rank is
+// of S. Vigna, "Broadword implementation of rank/select queries", 2008. A Filter
+// is a Bloom filter (B. Bloom, 1970) of one word for each entry (F. Putze, P.
+// Sanders and J. Singler, "Cache-, hash- and space-efficient Bloom filters", 2007).
+// Multiplication by the golden ratio spreads its bits (D. Knuth, The Art of
+// Computer Programming, volume 3, section 6.4).
+//
+// The package takes memory from the system and lowers the collector's limit by it
+// ($GOMEMLIMIT). It does not log, opens no file, and imports nothing else of this
+// module.
+package prefixset
