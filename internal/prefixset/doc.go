@@ -17,12 +17,13 @@
 //
 // blocks are a form of Elias-Fano coding (P. Elias, "Efficient storage and
 // retrieval by content and address of static files", 1974; S. Vigna,
-// "Quasi-succinct indices", 2013). The search for a bit of a word by its rank is
-// of S. Vigna, "Broadword implementation of rank/select queries", 2008. A Filter
-// is a Bloom filter (B. Bloom, 1970) of one word for each entry (F. Putze, P.
-// Sanders and J. Singler, "Cache-, hash- and space-efficient Bloom filters", 2007).
-// Multiplication by the golden ratio spreads its bits (D. Knuth, The Art of
-// Computer Programming, volume 3, section 6.4).
+// "Quasi-succinct indices", 2013). The search for the bit of a word that has a
+// given rank is from S. Vigna, "Broadword implementation of rank/select queries",
+// 2008. A Filter is a Bloom filter (B. Bloom, 1970) with all bits of an entry in
+// one word, as F. Putze, P. Sanders and J. Singler have them in one cache line
+// ("Cache-, hash- and space-efficient Bloom filters", 2007). A multiplication by
+// the golden ratio spreads them (D. Knuth, The Art of Computer Programming,
+// volume 3, section 6.4).
 //
 // The package takes memory from the system and lowers the collector's limit by it
 // ($GOMEMLIMIT). It does not log, opens no file, and imports nothing else of this
