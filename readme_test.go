@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coredns/caddy"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
@@ -26,45 +24,85 @@ func readme(t *testing.T) string {
 	return string(text)
 }
 
-// corefiles are the blocks of the README that are Corefiles, and the example.
-func corefiles(t *testing.T) (all []string) {
+// section returns a section of the README, without its heading.
+func section(t *testing.T, heading string) string {
 	t.Helper()
-	for _, m := range regexp.MustCompile(`(?s)~~~ corefile\n(.*?)~~~`).FindAllStringSubmatch(readme(t), -1) {
-		all = append(all, m[1])
+	_, text, ok := strings.Cut(readme(t), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("Expected the README to have a section %s", heading)
 	}
-	example, err := os.ReadFile("Corefile.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(all, string(example))
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
 }
 
-func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
-	key := writeFile(t, t.TempDir(), "key", "K")
-	resolv := writeFile(t, t.TempDir(), "resolv.conf", "nameserver 192.0.2.53\n")
-	replacer := strings.NewReplacer("/etc/coredns/safebrowsing.key", key, "/etc/resolv.conf", resolv)
-	all := corefiles(t)
-	if len(all) < 5 {
-		t.Fatalf("Expected to find the Corefiles of the README, got %d", len(all))
+// The order and the form of the sections is that of CoreDNS (plugin.md), whose
+// generator of manual pages (Makefile.doc) drops all lines that begin with "# ".
+func TestTheReadmeIsAManualPage(t *testing.T) {
+	text := readme(t)
+	var got []string
+	for _, m := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(text, -1) {
+		got = append(got, m[1])
 	}
-	for _, corefile := range all {
-		if err := caddy.ValidateAndExecuteDirectives(input(replacer.Replace(corefile)), nil, true); err != nil {
-			t.Errorf("%v in\n%s", err, corefile)
-		}
+	want := []string{"Name", "Quick Start", "Description", "Syntax", "Metrics", "Ready", "Metadata", "Examples", "Build", "Performance", "Bugs", "See Also"}
+	if !slices.Equal(got, want) {
+		t.Errorf("Expected the sections\n%q, got\n%q", want, got)
+	}
+	if name := strings.TrimSpace(section(t, "Name")); !strings.HasPrefix(name, "*safebrowsing* - ") || strings.Contains(name, "\n") {
+		t.Errorf("Expected one line in the section Name, got %q", name)
+	}
+	if n := len(regexp.MustCompile(`(?m)^# `).FindAllString(text, -1)); n != 1 {
+		t.Errorf("Expected the title to be the only line that begins with #, got %d", n)
+	}
+	const most = 2559 // the README of forward in CoreDNS 1.15
+	if n := len(strings.Fields(text)); n > most {
+		t.Errorf("Expected at most %d words, got %d: move what goes deeper to docs", most, n)
 	}
 }
 
+func TestTheFirstCommandsStartAndTestEverything(t *testing.T) {
+	commands := shellLines(readme(t))
+	want := []string{"go run ./cmd/coredns -conf Corefile.example", "go test ./..."}
+	if len(commands) < 2 || !slices.Equal(commands[:2], want) {
+		t.Errorf("Expected the first commands to be %q, got %q", want, commands)
+	}
+	if screen := strings.Join(strings.Split(readme(t), "\n")[:20], "\n"); !strings.Contains(screen, "non-commercial use") {
+		t.Error("Expected the first screen to say that Safe Browsing is for non-commercial use")
+	}
+}
+
+// A property is explained by an item of the list after the syntax, or by one of a
+// page that this list links to.
 func TestEveryPropertyIsInTheReadme(t *testing.T) {
-	_, syntax, _ := strings.Cut(readme(t), "## Syntax")
-	syntax, explained, _ := strings.Cut(syntax, "\n~~~\n")
+	syntax, list, _ := strings.Cut(section(t, "Syntax"), "\n~~~\n")
+	explained := itemWords(list)
+	for _, m := range regexp.MustCompile(`\]\((docs/[a-z0-9-]+\.md)`).FindAllStringSubmatch(list, -1) {
+		explained = append(explained, itemWords(documents(t)[m[1]])...)
+	}
 	for word, property := range properties {
 		if line := strings.TrimRight("    "+word+" "+property.usage, " ") + "\n"; !strings.Contains(syntax+"\n", line) {
 			t.Errorf("Expected the line %q in the syntax", line)
 		}
-		if !strings.Contains(explained, "`"+word+"`") && !strings.Contains(explained, "`"+word+" ") {
+		if !slices.Contains(explained, word) {
 			t.Errorf("Expected %s to be explained", word)
 		}
 	}
+	for _, line := range strings.Split(syntax, "\n") {
+		if word, indented := strings.CutPrefix(line, "    "); indented {
+			if word, _, _ = strings.Cut(word, " "); properties[word].read == nil {
+				t.Errorf("Expected no property %s in the syntax", word)
+			}
+		}
+	}
+}
+
+// itemWords are the words that items of lists begin with: * `this`, `that` …
+func itemWords(text string) (words []string) {
+	for _, item := range regexp.MustCompile("(?m)^\\* `[a-z_ ]+`(, `[a-z_ ]+`)*").FindAllString(text, -1) {
+		for _, m := range regexp.MustCompile("`([a-z_]+)").FindAllStringSubmatch(item, -1) {
+			words = append(words, m[1])
+		}
+	}
+	return words
 }
 
 func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
@@ -86,7 +124,7 @@ func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := regexp.MustCompile("`(coredns_safebrowsing_[a-z_]+)\\{([a-z_, ]*)\\}`").FindAllStringSubmatch(readme(t), -1)
+	documented := regexp.MustCompile("`(coredns_safebrowsing_[a-z_]+)\\{([a-z_, ]*)\\}`").FindAllStringSubmatch(section(t, "Metrics"), -1)
 	var names []string
 	for _, family := range families {
 		if !strings.HasPrefix(family.GetName(), "coredns_safebrowsing_") {
@@ -117,9 +155,9 @@ func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
 }
 
 func TestWordsOfVerdictsAreInTheReadme(t *testing.T) {
-	_, section, _ := strings.Cut(readme(t), "## Metrics")
+	text := section(t, "Metrics")
 	for d := range lookup.NumDeciders {
-		if !strings.Contains(section, "`"+d.String()+"`") {
+		if !strings.Contains(text, "`"+d.String()+"`") {
 			t.Errorf("Expected %q among the values of decided_by", d)
 		}
 	}

@@ -2,42 +2,76 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// The commands of the README exist, with their flags: each is asked for its help.
-func TestCommandsOfTheReadme(t *testing.T) {
-	text, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
+// commandLines are the command lines of safebrowsing in a document, in its blocks
+// and in its text, without the name of the program and without comments. A stanza
+// of a Corefile is none.
+func commandLines(text string) (lines []string) {
+	block := regexp.MustCompile(`(?m)^(?:sudo -u \S+ )?(?:go run \./cmd/|source <\()?safebrowsing ([a-z][^#\n]*)`)
+	inline := regexp.MustCompile("`safebrowsing ([a-z][^`]*)`")
+	for _, m := range append(block.FindAllStringSubmatch(text, -1), inline.FindAllStringSubmatch(text, -1)...) {
+		lines = append(lines, strings.TrimRight(strings.TrimSpace(m[1]), ")"))
 	}
-	commands := regexp.MustCompile(`(?m)^(?:go run \./cmd/)?safebrowsing ([^#\n]+)`).FindAllStringSubmatch(string(text), -1)
-	if len(commands) < 6 {
-		t.Fatalf("found %d commands in the README, want more", len(commands))
+	return lines
+}
+
+// TestCommandsOfTheDocuments asks each command of README and docs for its help,
+// with its flags: it fails if the command or a flag does not exist.
+func TestCommandsOfTheDocuments(t *testing.T) {
+	root := filepath.Join("..", "..")
+	var documents []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, found...)
 	}
-	for _, m := range commands {
-		if strings.HasPrefix(m[1], "[ZONES") {
-			continue // the syntax of the plugin
+	seen := make(map[string]bool)
+	for _, name := range documents {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
 		}
-		line, _, _ := strings.Cut(m[1], " <")
-		words := strings.Fields(line)
-		c := command()
-		c.Writer, c.ErrWriter = new(lockedBuffer), new(lockedBuffer)
-		sub := c.Command(words[0])
-		if sub == nil {
-			t.Errorf("there is no command %s", words[0])
-			continue
-		}
-		args := []string{"safebrowsing", words[0]}
-		for i, word := range words[1:] { // without names, which help would take for a topic
-			if strings.HasPrefix(word, "-") && word != "-" || takesValue(sub, words[i]) {
-				args = append(args, word)
+		for _, line := range commandLines(string(text)) {
+			seen[strings.Fields(line)[0]] = true
+			if err := helpOf(t, line); err != "" {
+				t.Errorf("%s: safebrowsing %s: %s", name, line, err)
 			}
 		}
-		if err := c.Run(t.Context(), append(args, "-h")); err != nil {
-			t.Errorf("safebrowsing %s: %v", m[1], err)
+	}
+	for _, c := range command().Commands {
+		if !c.Hidden && !seen[c.Name] {
+			t.Errorf("Expected safebrowsing %s in the documents", c.Name)
 		}
 	}
+}
+
+// helpOf asks a command for its help, with the flags of a command line, and
+// returns what is wrong with them.
+func helpOf(t *testing.T, line string) (trouble string) {
+	t.Helper()
+	line, _, _ = strings.Cut(line, " <")
+	words := strings.Fields(line)
+	c := command()
+	c.Writer, c.ErrWriter = new(lockedBuffer), new(lockedBuffer)
+	sub := c.Command(words[0])
+	if sub == nil {
+		return "there is no such command"
+	}
+	args := []string{"safebrowsing", words[0]}
+	for i, word := range words[1:] { // without names, which help would take for a topic
+		if strings.HasPrefix(word, "-") && word != "-" || takesValue(sub, words[i]) {
+			args = append(args, word)
+		}
+	}
+	if err := c.Run(t.Context(), append(args, "-h")); err != nil {
+		return err.Error()
+	}
+	return ""
 }

@@ -1,0 +1,261 @@
+package safebrowsing
+
+import (
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/coredns/caddy"
+)
+
+// documents returns the README and what it links to, by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("Expected documents at %s, got %v", pattern, err)
+		}
+		for _, name := range paths {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[filepath.ToSlash(name)] = string(text)
+		}
+	}
+	return all
+}
+
+// fence is the begin or the end of a block.
+var fence = regexp.MustCompile("^ *(~~~|```)(.*)$")
+
+// blocks returns the contents of the blocks of a document in a language. It does
+// not find a block that is fenced in another way: see
+// TestBlocksOfTheDocumentsAreFenced.
+func blocks(text, language string) (all []string) {
+	for _, m := range regexp.MustCompile(`(?ms)^~~~ `+language+`\n(.*?)^~~~$`).FindAllStringSubmatch(text, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// prose is a document without its blocks.
+func prose(text string) string {
+	return regexp.MustCompile(`(?ms)^~~~ .*?^~~~$`).ReplaceAllString(text, "")
+}
+
+// shellLines are the lines of the blocks for a shell, without comments.
+func shellLines(text string) (lines []string) {
+	for _, block := range blocks(text, "sh") {
+		for line := range strings.Lines(block) {
+			line, _, _ = strings.Cut(line, " #")
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// A block in another form than the tests look for would not be tested.
+func TestBlocksOfTheDocumentsAreFenced(t *testing.T) {
+	for name, text := range documents(t) {
+		open := false
+		for line := range strings.Lines(text) {
+			m := fence.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+			if m == nil {
+				continue
+			}
+			known := slices.Contains([]string{"~~~ sh", "~~~ corefile", "~~~ txt"}, m[0])
+			if !open && !known || open && m[0] != "~~~" {
+				t.Errorf("%s: expected a block of sh, corefile or txt, got %q", name, m[0])
+			}
+			open = !open
+		}
+		if open {
+			t.Errorf("%s: expected all blocks to end", name)
+		}
+	}
+}
+
+func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
+	key := writeFile(t, t.TempDir(), "key", "K")
+	resolv := writeFile(t, t.TempDir(), "resolv.conf", "nameserver 192.0.2.53\n")
+	replacer := strings.NewReplacer("/etc/coredns/safebrowsing.key", key, "/etc/resolv.conf", resolv)
+	example, err := os.ReadFile("Corefile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{string(example)}
+	for _, text := range documents(t) {
+		all = append(all, blocks(text, "corefile")...)
+	}
+	if len(all) < 8 {
+		t.Fatalf("Expected to find the Corefiles of the documents, got %d", len(all))
+	}
+	for _, corefile := range all {
+		if err := caddy.ValidateAndExecuteDirectives(input(replacer.Replace(corefile)), nil, true); err != nil {
+			t.Errorf("%v in\n%s", err, corefile)
+		}
+	}
+}
+
+// Code in the text that begins with a property, such as `unsure servfail`, is
+// accepted as a line of a stanza. Placeholders, in capitals or as …, are not tried.
+func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
+	tried := 0
+	for name, text := range documents(t) {
+		if strings.HasPrefix(name, "bench/") {
+			continue
+		}
+		for _, m := range regexp.MustCompile("`([a-z_]+) ([^`A-Z…|]+)`").FindAllStringSubmatch(prose(text), -1) {
+			if _, ok := properties[m[1]]; !ok {
+				continue
+			}
+			tried++
+			line := m[1] + " " + m[2]
+			if err := caddy.ValidateAndExecuteDirectives(input(".:0 {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  "+line+"\n }\n}\n"), nil, true); err != nil {
+				t.Errorf("%s: %s: %v", name, line, err)
+			}
+		}
+	}
+	if tried < 8 {
+		t.Errorf("Expected to find lines of a stanza, got %d", tried)
+	}
+}
+
+// Words with an underscore in code are properties, metrics, their labels, or
+// words of the syntax.
+func TestWordsOfTheDocumentsExist(t *testing.T) {
+	text := section(t, "Syntax") + section(t, "Metrics")
+	known := map[string]bool{"always_nxdomain": true} // of unbound
+	for _, word := range regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1) {
+		known[word] = true
+	}
+	for name, text := range documents(t) {
+		if !strings.HasPrefix(name, "docs/") && name != "README.md" && name != "CHANGELOG.md" {
+			continue
+		}
+		for _, code := range regexp.MustCompile("`[^`\n]*`").FindAllString(prose(text), -1) {
+			for _, m := range regexp.MustCompile(`(^|[^A-Za-z0-9_./])([a-z0-9]+(_[a-z0-9]+)+)`).FindAllStringSubmatch(code, -1) {
+				if word := m[2]; !known[word] {
+					t.Errorf("%s: %s: expected %s to be a property, a metric, or a word of the syntax", name, code, word)
+				}
+			}
+		}
+	}
+}
+
+// Links inside of the repository lead to a file, and to a heading in it; each page
+// of docs is linked from the README.
+func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
+	all := documents(t)
+	linked := make(map[string]bool)
+	for name, text := range all {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(prose(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if target = path.Join(path.Dir(name), target); strings.HasPrefix(m[1], "#") {
+				target = name
+			}
+			if name == "README.md" {
+				linked[target] = true
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %s: %v", name, m[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(all[target]), anchor) {
+				t.Errorf("%s: %s: expected a heading of that name, got %q", name, m[1], anchors(all[target]))
+			}
+		}
+	}
+	for name := range all {
+		if strings.HasPrefix(name, "docs/") && !linked[name] {
+			t.Errorf("Expected a link to %s in the README", name)
+		}
+	}
+}
+
+// anchors are those that GitHub makes of the headings of a document: lower case,
+// spaces as hyphens, without punctuation. Of equal ones the second has a -1.
+func anchors(text string) (all []string) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(prose(text), -1) {
+		anchor := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		anchor = strings.ReplaceAll(anchor, " ", "-")
+		for n, plain := 1, anchor; slices.Contains(all, anchor); n++ {
+			anchor = plain + "-" + strconv.Itoa(n)
+		}
+		all = append(all, anchor)
+	}
+	return all
+}
+
+func TestAnchors(t *testing.T) {
+	got := anchors("# One\n## What, DNS *sees*?\n### 2. A & B\n## One\n~~~ sh\n# no heading\n~~~\n")
+	if want := []string{"one", "what-dns-sees", "2-a--b", "one-1"}; !slices.Equal(got, want) {
+		t.Errorf("Expected %q, got %q", want, got)
+	}
+}
+
+// The commands of Go name packages that exist, and tests or benchmarks in them.
+func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
+	var lines []string
+	for _, text := range documents(t) {
+		lines = append(lines, shellLines(text)...)
+		for _, m := range regexp.MustCompile("`(go [^`]+)`").FindAllStringSubmatch(prose(text), -1) {
+			lines = append(lines, m[1])
+		}
+	}
+	tried := 0
+	for _, line := range lines {
+		if !regexp.MustCompile(`^go (run|test|build|install) `).MatchString(line) {
+			continue
+		}
+		tried++
+		var functions strings.Builder
+		for _, m := range regexp.MustCompile(`\s(\.(?:/[a-z0-9/]*)?(?:/\.\.\.)?)(?:\s|$)`).FindAllStringSubmatch(line+" ", -1) {
+			if strings.HasSuffix(m[1], "...") {
+				continue
+			}
+			if info, err := os.Stat(m[1]); err != nil || !info.IsDir() {
+				t.Errorf("%s: expected a package %s", line, m[1])
+			}
+			functions.WriteString(testsOf(t, m[1]))
+		}
+		for _, m := range regexp.MustCompile(` -(?:run|bench) '?([A-Za-z0-9\\|]+)`).FindAllStringSubmatch(line, -1) {
+			for word := range strings.SplitSeq(strings.ReplaceAll(m[1], `\`, ""), "|") {
+				if !regexp.MustCompile(`func (Test|Benchmark)\w*` + strings.TrimPrefix(word, "Test")).MatchString(functions.String()) {
+					t.Errorf("%s: expected a test or a benchmark %s", line, word)
+				}
+			}
+		}
+	}
+	if tried < 15 {
+		t.Errorf("Expected to find the commands of the documents, got %d", tried)
+	}
+}
+
+// testsOf is the source of the tests of a package.
+func testsOf(t *testing.T, dir string) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]string)
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(text)
+	}
+	return strings.Join(slices.Collect(maps.Values(all)), "\n")
+}
