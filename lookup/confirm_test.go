@@ -49,7 +49,7 @@ func manyExpressed(n int) (all []string) {
 
 func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const queues, prefixes = 32, 30 // as in the README, "Limits"
+		const queues, prefixes = 32, 30 // as in docs/limits.md
 		const queued = queues * prefixes
 		const hosts = 2 + queued + 5
 		srv := &server{t: t}

@@ -10,7 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// bound is what one answer that is read whole may take. The README states each.
+// bound is what one answer that is read whole may take. docs/performance.md states each.
 type bound struct {
 	bytes   int64 // of the body, on the wire and decompressed
 	structs int   // bytes of memory, by weight, for the messages and numbers in it
