@@ -26,7 +26,7 @@ import (
 )
 
 var (
-	yearSeeds = flag.Int("year.seeds", 20, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
+	yearSeeds = flag.Int("year.seeds", 8, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
 	yearSeed  = flag.Uint64("year.seed", 0, "simulate only the year of this seed; 0: all")
 )
 
