@@ -16,6 +16,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -46,7 +47,7 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 			return dns.RcodeSuccess, w.WriteMsg(m)
 		}),
 		config: config{
-			zones: plugin.Zones{"."}, reply: reply{ttl: defaultTTL}, confirmTimeout: defaultConfirmTimeout,
+			zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: defaultTTL}, confirmTimeout: defaultConfirmTimeout,
 			settings: settings{endpoint: "http://bubble.example", lists: "se-4b"},
 		},
 	}

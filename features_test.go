@@ -20,7 +20,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
@@ -122,28 +121,6 @@ func TestTestHostTriesTheWholePath(t *testing.T) {
 	w.wantBlocked("www.sb-test.example.", dns.TypeHTTPS, "test")
 	w.wantPassed("ok.sb-test.example.", dns.TypeA)
 	w.wantPassed("example.", dns.TypeA)
-}
-
-func TestGoogleIsNamedForWhatGoogleSaysOnly(t *testing.T) {
-	d := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.PotentiallyHarmfulApplication}
-	text := reason(d, true)
-	if !strings.HasPrefix(text, "suspected potentially harmful application (Safe Browsing); advisory provided by Google, https://") || len(text) > maxText {
-		t.Errorf("Got %q of %d bytes", text, len(text))
-	}
-	for _, d := range []lookup.Decision{{By: lookup.ByBlock, List: "/a/own.txt"}, {By: lookup.ByTest}} {
-		if text := reason(d, true); strings.Contains(text, "Google") || strings.Contains(text, "Safe Browsing") {
-			t.Errorf("%s: Got %q", d.By, text)
-		}
-	}
-	for text, google := range map[string]bool{
-		"api_key K": true,
-		"api_key K\nendpoint https://safebrowsing.googleapis.com/": true,
-		"api_key K\nendpoint http://127.0.0.1:1":                   false,
-	} {
-		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || c.google != google {
-			t.Errorf("%q: Expected google %v, got %v, %v", text, google, c.google, err)
-		}
-	}
 }
 
 func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
@@ -381,4 +358,16 @@ func TestTargetsInExceptedZonesAreNotInspected(t *testing.T) {
 	w.start(w.corefile("inspect cname", "test test-host.example", "except test-host.example"))
 	w.updated(1)
 	w.wantPassed("www.innocent.example.", dns.TypeA)
+}
+
+func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
+	for text, google := range map[string]bool{
+		"api_key K": true,
+		"api_key K\nendpoint https://safebrowsing.googleapis.com/": true,
+		"api_key K\nendpoint http://127.0.0.1:1":                   false,
+	} {
+		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || c.Google != google {
+			t.Errorf("%q: Expected google %v, got %v, %v", text, google, c.Google, err)
+		}
+	}
 }

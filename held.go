@@ -117,13 +117,13 @@ func (h *held) deliver(w dns.ResponseWriter, d lookup.Decision) (int, error) {
 }
 
 // WriteMsg implements dns.ResponseWriter.
-func (h *held) WriteMsg(m *dns.Msg) error { return h.keep(answer{msg: m.Copy()}) }
+func (h *held) WriteMsg(m *dns.Msg) error { return h.keep(written{msg: m.Copy()}) }
 
 // Write implements dns.ResponseWriter.
 func (h *held) Write(b []byte) (int, error) { return len(b), h.keep(rawAnswer(slices.Clone(b))) }
 
 // keep keeps an answer, whose targets are checked at once, unless it comes too late.
-func (h *held) keep(a answer) error {
+func (h *held) keep(a written) error {
 	h.mu.Lock()
 	abandoned := h.abandoned
 	h.mu.Unlock()

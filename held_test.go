@@ -7,6 +7,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
@@ -83,7 +84,7 @@ func TestShortenedLeavesAllButTTLsAlone(t *testing.T) {
 		}
 		m.Answer = append(m.Answer, rr)
 	}
-	got := shortened(m, 5)
+	got := answer.Shortened(m, 5)
 	if sig := got.Answer[1].(*dns.RRSIG); sig.Hdr.Ttl != 5 || sig.OrigTtl != 300 || sig.Signature != "AAAA" {
 		t.Errorf("Expected the signature with a TTL of 5 and its original TTL of 300, got %v", sig)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -49,7 +50,7 @@ func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { checker.Close() })
-	s := &SafeBrowsing{Next: next, config: config{zones: []string{"."}, confirmTimeout: 10 * time.Second, reply: reply{ttl: time.Minute}}}
+	s := &SafeBrowsing{Next: next, config: config{zones: []string{"."}, confirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}
 	s.engine.Store(&engine{checker: checker})
 	return s
 }
@@ -329,7 +330,7 @@ func TestRawAnswers(t *testing.T) {
 		inspect bool
 		timeout time.Duration
 		monitor bool
-		reply   func(*dns.Msg) *dns.Msg
+		Reply   func(*dns.Msg) *dns.Msg
 		want    string
 		rcode   int
 		ttl     uint32
@@ -346,7 +347,7 @@ func TestRawAnswers(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-					b, err := tc.reply(r).Pack()
+					b, err := tc.Reply(r).Pack()
 					if err != nil {
 						t.Error(err)
 					}

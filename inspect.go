@@ -29,12 +29,12 @@ func (q *query) inspected(w dns.ResponseWriter) dns.ResponseWriter {
 }
 
 // WriteMsg implements dns.ResponseWriter.
-func (i *inspector) WriteMsg(m *dns.Msg) error { return i.write(answer{msg: m}) }
+func (i *inspector) WriteMsg(m *dns.Msg) error { return i.write(written{msg: m}) }
 
 // Write implements dns.ResponseWriter.
 func (i *inspector) Write(b []byte) (int, error) { return len(b), i.write(rawAnswer(b)) }
 
-func (i *inspector) write(a answer) error {
+func (i *inspector) write(a written) error {
 	q := i.query
 	targets := q.targetsIn(a)
 	if len(targets) == 0 {
@@ -54,7 +54,7 @@ func (i *inspector) write(a answer) error {
 }
 
 // targetsIn returns the targets in an answer if they are to be checked.
-func (q *query) targetsIn(a answer) []string {
+func (q *query) targetsIn(a written) []string {
 	if !q.plugin.inspect || a.msg == nil {
 		return nil
 	}

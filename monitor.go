@@ -6,6 +6,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -36,7 +37,7 @@ func (l *nameLog) log(monitor bool, client string, q dns.Question, d lookup.Deci
 	if monitor {
 		format = "Monitor: %s %s for %s would be blocked: %s, expression %s, list %s, decided by %s"
 	}
-	log.Infof(format, q.Name, dns.Type(q.Qtype), client, what(d), d.Expression, d.List, d.By)
+	log.Infof(format, q.Name, dns.Type(q.Qtype), client, answer.Cause(d), d.Expression, d.List, d.By)
 }
 
 // end logs how many names were left out since the last line.

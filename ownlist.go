@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // ownFile is a list of the operator's own, as the Corefile names it.
@@ -37,7 +36,7 @@ func (c *config) openOwn() (files []*ownlist.File, err error) {
 }
 
 func (c *config) ownList(own ownFile) ownlist.Config {
-	return ownlist.Config{Path: own.path, Allow: own.allow, IPv4: c.ipv4, IPv6: c.ipv6}
+	return ownlist.Config{Path: own.path, Allow: own.allow, IPv4: c.IPv4, IPv6: c.IPv6}
 }
 
 func closeOwn(files []*ownlist.File) error {
@@ -88,21 +87,4 @@ func reasonOf(err error) error {
 		return path.Err
 	}
 	return err
-}
-
-// respondTo is what a name is answered that has been blocked: what the Corefile
-// says, else what the operator's own list says of the name. drop is set where it
-// gets no answer at all.
-func (p reply) respondTo(d lookup.Decision) (_ respond, drop bool) {
-	if !p.overrides {
-		switch ownlist.Answer(d.Answer) {
-		case ownlist.AnswerNODATA:
-			return respondNODATA, false
-		case ownlist.AnswerRefused:
-			return respondRefused, false
-		case ownlist.AnswerDrop:
-			return p.respond, true
-		}
-	}
-	return p.respond, false
 }

@@ -25,8 +25,8 @@ pass.example CNAME rpz-passthru.
 local-zone: "refused.example." always_refuse
 `)
 	for _, test := range []struct {
-		name, respond string
-		rcodes        map[string]int
+		name, Mode string
+		rcodes     map[string]int
 	}{
 		{"none", "", map[string]int{
 			"nx.example.": dns.RcodeNameError, "www.nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess, "local.example.": dns.RcodeNameError,
@@ -37,7 +37,7 @@ local-zone: "refused.example." always_refuse
 		{"sinkhole", "respond sinkhole 192.0.2.99", map[string]int{"nx.example.": dns.RcodeSuccess, "nodata.example.": dns.RcodeSuccess}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			all := transports(t, "block "+zone+"\n"+test.respond)
+			all := transports(t, "block "+zone+"\n"+test.Mode)
 			ask := func(name string) *dns.Msg {
 				m := new(dns.Msg).SetQuestion(name, dns.TypeA)
 				m.SetEdns0(1232, false)
@@ -52,7 +52,7 @@ local-zone: "refused.example." always_refuse
 				if _, blocked := ede(m); !blocked || m.Rcode != rcode {
 					t.Errorf("%s: Expected %s and to be blocked, got\n%v", name, dns.RcodeToString[rcode], m)
 				}
-				if sinks := strings.HasPrefix(test.respond, "respond sinkhole"); sinks != (len(m.Answer) == 1) {
+				if sinks := strings.HasPrefix(test.Mode, "respond sinkhole"); sinks != (len(m.Answer) == 1) {
 					t.Errorf("%s: got the records %v", name, m.Answer)
 				}
 			}

@@ -179,7 +179,7 @@ func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "list.txt", "192.0.2.9 a.example\n0.0.0.0 b.example\n")
 	c := config{own: []ownFile{{file, true}, {file, false}}}
 	for _, sinkhole := range []string{"0.0.0.0", "192.0.2.9"} {
-		c.ipv4 = netip.MustParseAddr(sinkhole)
+		c.IPv4 = netip.MustParseAddr(sinkhole)
 		files, err := c.openOwn()
 		if err != nil {
 			t.Fatal(err)

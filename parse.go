@@ -12,6 +12,7 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/plugin"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -23,7 +24,7 @@ type config struct {
 	except plugin.Zones        // of those, names that are not checked
 	own    []ownFile           // lists of the operator's own
 	hosts  []ownlist.HostEntry // that the Corefile allows
-	reply
+	answer.Reply
 	confirmTimeout time.Duration  // from when the query came; default 500 ms
 	frames         lookup.Frames  // what becomes of threats that are marked FRAME_ONLY
 	unsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
@@ -112,7 +113,7 @@ var onlySafeBrowsing = []string{
 // It writes no log: what is to be logged is in the config.
 func parse(c *caddy.Controller, root string) (config, error) {
 	p := &parser{Controller: c, root: root, given: make(map[string]place)}
-	p.ttl = defaultTTL
+	p.TTL = defaultTTL
 	p.confirmTimeout = defaultConfirmTimeout
 	p.lists = defaultLists
 	p.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: defaultRate, Capacity: defaultBurst}.Admit)
@@ -178,7 +179,7 @@ func (p *parser) finish() error {
 		p.secret = p.key
 	}
 	p.online = p.secret != "" || p.endpoint != ""
-	p.google = protocol.IsGoogle(p.endpoint)
+	p.Google = protocol.IsGoogle(p.endpoint)
 	if len(p.testNames) > 0 {
 		p.tests = ownlist.Hosts(testList, p.testNames)
 	}

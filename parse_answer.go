@@ -7,29 +7,31 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func (p *parser) respondWith(args []string) error {
-	i, err := choice(args[0], "nxdomain", "nodata", "refused", "sinkhole") // as the constants of respond
+	i, err := choice(args[0], answer.ModeWords()...)
+	mode := answer.Mode(i)
 	switch {
 	case err != nil:
 		return err
-	case respond(i) == respondSinkhole && len(args) == 1:
+	case mode == answer.Sinkhole && len(args) == 1:
 		return errors.New("sinkhole takes an IPv4 address, and may take an IPv6 address after it")
-	case respond(i) != respondSinkhole && len(args) > 1:
+	case mode != answer.Sinkhole && len(args) > 1:
 		return errors.New(args[0] + " takes no address")
 	}
-	p.respond, p.overrides = respond(i), true
+	p.Mode, p.Overrides = mode, true
 	for _, arg := range args[1:] {
 		addr, err := netip.ParseAddr(arg)
 		if err != nil || addr.Zone() != "" {
 			return errors.New(strconv.Quote(arg) + " is not an IP address")
 		}
-		if addr = addr.Unmap(); addr.Is4() && !p.ipv4.IsValid() {
-			p.ipv4 = addr
-		} else if addr.Is6() && !p.ipv6.IsValid() {
-			p.ipv6 = addr
+		if addr = addr.Unmap(); addr.Is4() && !p.IPv4.IsValid() {
+			p.IPv4 = addr
+		} else if addr.Is6() && !p.IPv6.IsValid() {
+			p.IPv6 = addr
 		} else {
 			return errors.New("sinkhole takes one IPv4 and one IPv6 address")
 		}
@@ -47,7 +49,7 @@ func (p *parser) framesWhat(args []string) error {
 }
 
 func (p *parser) blockingTTL(args []string) (err error) {
-	if p.ttl, err = duration(args[0], 0, maxBlockedTTL); err == nil && p.ttl%time.Second != 0 {
+	if p.TTL, err = duration(args[0], 0, answer.MaxTTL); err == nil && p.TTL%time.Second != 0 {
 		err = errors.New(strconv.Quote(args[0]) + " is not a number of whole seconds, as a TTL must be")
 	}
 	return err
@@ -63,6 +65,6 @@ func (p *parser) structuredErrors(args []string) error {
 			return errors.New(strconv.Quote(contact) + " is not a contact: it must begin with mailto: or tel:")
 		}
 	}
-	p.structured = structured{code: uint16(code), contacts: args[1:]}
+	p.Structured = answer.Structured{Code: uint16(code), Contacts: args[1:]}
 	return nil
 }

@@ -99,7 +99,7 @@ func (p *parser) checkLists() error {
 		return nil
 	}
 	for _, name := range strings.Fields(p.lists) {
-		if err := protocol.CheckThreatList(name, p.google); err != nil {
+		if err := protocol.CheckThreatList(name, p.Google); err != nil {
 			return at.errorf("lists: %v", err)
 		}
 		if near := protocol.NearestList(name); near != "" {
@@ -117,7 +117,7 @@ func (p *parser) checkServer() error {
 	if p.secret != "" && inClearText(p.endpoint) {
 		return p.given["endpoint"].errorf("endpoint: http would send the API key in clear text: use https")
 	}
-	if p.secret == "" && p.google {
+	if p.secret == "" && p.Google {
 		p.given["endpoint"].warn(p, "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")
 	}
 	if _, err := p.client(p.secret, new(lookup.Database), nil); err != nil {

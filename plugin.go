@@ -88,7 +88,7 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		if s.monitor {
 			return nil, false
 		}
-		if m := s.blocked(ctx, w, r, decision); m != nil {
+		if m := s.Blocked(ctx, w, r, decision); m != nil {
 			w.WriteMsg(m)
 		}
 		return nil, true

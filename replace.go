@@ -3,25 +3,26 @@ package safebrowsing
 import (
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// answer is what the next plugin wrote.
-type answer struct {
+// written is what the next plugin wrote.
+type written struct {
 	msg     *dns.Msg        // nil: raw is no message
 	raw     []byte          // nil: it was not written raw
 	targets lookup.Decision // about the targets of aliases in it
 }
 
-func rawAnswer(b []byte) answer {
-	a := answer{msg: new(dns.Msg), raw: b}
+func rawAnswer(b []byte) written {
+	a := written{msg: new(dns.Msg), raw: b}
 	if a.msg.Unpack(b) != nil {
 		a.msg = nil
 	}
 	return a
 }
 
-func (a answer) writeTo(w dns.ResponseWriter) error {
+func (a written) writeTo(w dns.ResponseWriter) error {
 	if a.raw != nil {
 		_, err := w.Write(a.raw)
 		return err
@@ -31,12 +32,12 @@ func (a answer) writeTo(w dns.ResponseWriter) error {
 
 // write writes an answer of the next plugin, or what replaces it. d is the decision
 // about the name itself.
-func (q *query) write(w dns.ResponseWriter, a answer, d lookup.Decision) error {
+func (q *query) write(w dns.ResponseWriter, a written, d lookup.Decision) error {
 	if q.replace(w, a.targets) {
 		return nil
 	}
 	if a.msg != nil && !q.plugin.monitor && (d.Verdict == lookup.Unsure || a.targets.Verdict == lookup.Unsure) {
-		return w.WriteMsg(shortened(a.msg, maxUnsureTTL))
+		return w.WriteMsg(answer.Shortened(a.msg, maxUnsureTTL))
 	}
 	return a.writeTo(w)
 }
@@ -49,9 +50,9 @@ func (q *query) replace(w dns.ResponseWriter, d lookup.Decision) bool {
 	case q.plugin.monitor:
 		return false
 	case d.Verdict == lookup.Unsafe:
-		m = q.plugin.blocked(q.ctx, w, q.msg, d)
+		m = q.plugin.Blocked(q.ctx, w, q.msg, d)
 	case d.Verdict == lookup.Unsure && d.List != "" && q.plugin.unsureFails: // suspected, not just unknown
-		m = unconfirmed(q.ctx, w, q.msg, d)
+		m = answer.Unconfirmed(q.ctx, w, q.msg, d)
 	default:
 		return false
 	}
@@ -64,18 +65,3 @@ func (q *query) replace(w dns.ResponseWriter, d lookup.Decision) bool {
 // maxUnsureTTL is the longest TTL of an answer that could not be confirmed, in
 // seconds: soon afterwards the confirmation is in.
 const maxUnsureTTL = 5
-
-// shortened returns a copy of m whose TTLs are at most ttl. Signatures stay
-// valid: they cover the original TTL that is in the RRSIG (RFC 4034 section
-// 3.1.4).
-func shortened(m *dns.Msg, ttl uint32) *dns.Msg {
-	m = m.Copy()
-	for _, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
-		for _, rr := range section {
-			if h := rr.Header(); h.Rrtype != dns.TypeOPT {
-				h.Ttl = min(h.Ttl, ttl)
-			}
-		}
-	}
-	return m
-}

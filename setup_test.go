@@ -10,6 +10,7 @@ import (
 
 	"github.com/coredns/caddy"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -31,8 +32,8 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		want       func(config) bool
 	}{
 		{"defaults", "safebrowsing {\napi_key K\n}", func(c config) bool {
-			return c.key == "K" && c.lists == defaultLists && c.ttl == time.Minute && c.confirmTimeout == 500*time.Millisecond &&
-				c.db == "/var/lib/one" && c.respond == respondNXDOMAIN && !c.unsureFails && c.frames == lookup.BlockFrames && c.online && c.zones[0] == "."
+			return c.key == "K" && c.lists == defaultLists && c.TTL == time.Minute && c.confirmTimeout == 500*time.Millisecond &&
+				c.db == "/var/lib/one" && c.Mode == answer.NXDOMAIN && !c.unsureFails && c.frames == lookup.BlockFrames && c.online && c.zones[0] == "."
 		}},
 		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c config) bool {
 			return c.secret == "KEYINFILE" && c.settings.keyFile == key && c.settings.key == ""
@@ -69,8 +70,8 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			cache 12
 		}`, func(c config) bool {
 			return c.lists == "se-4b own-32b" && c.maxEntries == 4096 && c.db == "" && c.resolvers == "9.9.9.9:53 [2620:fe::fe]:5353" &&
-				len(c.own) == 1 && c.own[0].allow && len(c.hosts) == 3 && c.hosts[1].Until.Format(time.DateOnly) == "2027-02-01" && c.hosts[2].Until.IsZero() && len(c.except) == 2 && c.respond == respondSinkhole && c.ipv6.String() == "2001:db8::1" &&
-				c.ttl == 5*time.Second && c.confirmTimeout == 250*time.Millisecond && c.unsureFails && c.frames == lookup.PassFrames && c.settings.cache == 12
+				len(c.own) == 1 && c.own[0].allow && len(c.hosts) == 3 && c.hosts[1].Until.Format(time.DateOnly) == "2027-02-01" && c.hosts[2].Until.IsZero() && len(c.except) == 2 && c.Mode == answer.Sinkhole && c.IPv6.String() == "2001:db8::1" &&
+				c.TTL == 5*time.Second && c.confirmTimeout == 250*time.Millisecond && c.unsureFails && c.frames == lookup.PassFrames && c.settings.cache == 12
 		}},
 	}
 	for _, tc := range tests {

@@ -1,4 +1,4 @@
-package safebrowsing
+package answer
 
 import (
 	"encoding/json"
@@ -8,13 +8,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// structured says how to answer clients that ask for structured DNS errors
+// Structured says how to answer clients that ask for structured DNS errors
 // (draft-ietf-dnsop-structured-dns-error): with JSON in the text of the Extended
 // DNS Error. The zero value never does. All that the draft may still change is in
 // this file.
-type structured struct {
-	code     uint16   // of the EDNS option by which a client asks; 0: off
-	contacts []string // URIs of schemes mailto and tel
+type Structured struct {
+	Code     uint16   // of the EDNS option by which a client asks; 0: off
+	Contacts []string // URIs of schemes mailto and tel
 }
 
 // Sub-errors of the draft.
@@ -35,13 +35,13 @@ type structuredError struct {
 
 // asked reports whether the client asked for a structured error: by an empty
 // option. One with data is not one of the draft.
-func (s structured) asked(r *dns.Msg) bool {
+func (s Structured) asked(r *dns.Msg) bool {
 	opt := r.IsEdns0()
-	if s.code == 0 || opt == nil {
+	if s.Code == 0 || opt == nil {
 		return false
 	}
 	for _, o := range opt.Option {
-		if o, ok := o.(*dns.EDNS0_LOCAL); ok && o.Code == s.code && len(o.Data) == 0 {
+		if o, ok := o.(*dns.EDNS0_LOCAL); ok && o.Code == s.Code && len(o.Data) == 0 {
 			return true
 		}
 	}
@@ -55,8 +55,8 @@ const maxStructured = 512
 // into an answer gives way to the next one, and the last one is "". Contacts go
 // before the words. What Google says is never told without Google's words (Safe
 // Browsing terms); of a list of the operator's own the code alone is left.
-func (s structured) texts(d lookup.Decision, google bool) (all []string) {
-	full := structuredError{Contacts: s.contacts, Justification: reason(d, google), Suberror: suberrorOf(d), Language: "en"}
+func (s Structured) texts(d lookup.Decision, google bool) (all []string) {
+	full := structuredError{Contacts: s.Contacts, Justification: reason(d, google), Suberror: suberrorOf(d), Language: "en"}
 	variants := []structuredError{full}
 	if len(full.Contacts) > 0 {
 		variants = append(variants, structuredError{Justification: full.Justification, Suberror: full.Suberror, Language: full.Language})

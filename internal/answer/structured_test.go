@@ -1,13 +1,13 @@
-package safebrowsing
+package answer
 
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -37,7 +37,7 @@ func parsed(t *testing.T, text string) (e structuredError) {
 func TestStructuredTextsLoseContactsBeforeWords(t *testing.T) {
 	contacts := []string{"mailto:help@example.org", "tel:+1-555-0100"}
 	long := []string{"mailto:" + strings.Repeat("a", 450) + "@example.org"}
-	words := func(d lookup.Decision) string { return what(d) }
+	words := func(d lookup.Decision) string { return Cause(d) }
 	for _, tc := range []struct {
 		name     string
 		contacts []string
@@ -67,7 +67,7 @@ func TestStructuredTextsLoseContactsBeforeWords(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			texts := structured{code: 65010, contacts: tc.contacts}.texts(tc.d, tc.google)
+			texts := Structured{Code: 65010, Contacts: tc.contacts}.texts(tc.d, tc.google)
 			if len(texts) != len(tc.want)+1 || texts[len(texts)-1] != "" {
 				t.Fatalf("Expected %d texts and an empty one, got %q", len(tc.want), texts)
 			}
@@ -82,14 +82,14 @@ func TestStructuredTextsLoseContactsBeforeWords(t *testing.T) {
 }
 
 // startBlocking starts a name server that blocks every name by one decision.
-func startBlocking(t *testing.T, p reply, d lookup.Decision) (address string) {
+func startBlocking(t *testing.T, p Reply, d lookup.Decision) (address string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
-		m := p.blocked(context.Background(), w, r, d)
+		m := p.Blocked(context.Background(), w, r, d)
 		m.Compress = true
 		w.WriteMsg(m)
 	})}
@@ -112,21 +112,21 @@ func nameOf(length int) string {
 // the client takes, and never a text of Google's without Google's words.
 func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 	for _, tc := range []struct {
-		name    string
-		d       lookup.Decision
-		google  bool
-		respond respond
-		none    bool // with the longest names there is no text at all
+		name   string
+		d      lookup.Decision
+		google bool
+		Mode   Mode
+		none   bool // with the longest names there is no text at all
 	}{
-		{"Google", phishingByGoogle, true, respondNXDOMAIN, false},
-		{"Google, the longest words", harmfulByGoogle, true, respondNXDOMAIN, true},
-		{"Google, refused", harmfulByGoogle, true, respondRefused, false},
-		{"another server", phishingByGoogle, false, respondNXDOMAIN, false},
-		{"own list", blockedByOwn, true, respondNODATA, false},
+		{"Google", phishingByGoogle, true, NXDOMAIN, false},
+		{"Google, the longest words", harmfulByGoogle, true, NXDOMAIN, true},
+		{"Google, refused", harmfulByGoogle, true, Refused, false},
+		{"another server", phishingByGoogle, false, NXDOMAIN, false},
+		{"own list", blockedByOwn, true, NODATA, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := structured{code: 65010, contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org", "tel:+1-555-0100"}}
-			p := reply{respond: tc.respond, ttl: defaultTTL, google: tc.google, structured: s}
+			s := Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org", "tel:+1-555-0100"}}
+			p := Reply{Mode: tc.Mode, TTL: time.Minute, Google: tc.google, Structured: s}
 			address, texts := startBlocking(t, p, tc.d), s.texts(tc.d, tc.google)
 			used := make(map[string]bool)
 			for _, size := range []int{512, 560, 620, 700, 1232, 4096} {
@@ -178,29 +178,5 @@ func askStructured(t *testing.T, address, name string, size int) (text string, b
 	if err != nil || answer.Unpack(buf[:n]) != nil || answer.Truncated {
 		t.Fatalf("%s: %v\n%v", name, err, answer)
 	}
-	text, _ = ede(answer)
-	return text, n
-}
-
-// In the real server, over each transport and for each size that clients take.
-func TestStructuredErrorsOverEveryTransport(t *testing.T) {
-	asks := transports(t, "test blocked.example\nstructured 65010 mailto:help@example.org")
-	for transport, ask := range asks {
-		for _, size := range []uint16{512, 1232} {
-			t.Run(fmt.Sprint(transport, size), func(t *testing.T) {
-				m := new(dns.Msg).SetQuestion(nameOf(150)+"blocked.example.", dns.TypeA)
-				m.Question[0].Name = strings.Replace(m.Question[0].Name, "x.example.", "", 1)
-				m.SetEdns0(size, false)
-				m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
-				answer, err := ask(m)
-				if err != nil {
-					t.Fatal(err)
-				}
-				text, blocked := ede(answer)
-				if e := parsed(t, text); !blocked || answer.Truncated || e.Justification != "test" || e.Suberror != suberrorDNSOperator || len(e.Contacts) != 1 {
-					t.Errorf("Got %q in\n%v", text, answer)
-				}
-			})
-		}
-	}
+	return answer.IsEdns0().Option[0].(*dns.EDNS0_EDE).ExtraText, n
 }

@@ -1,0 +1,83 @@
+package answer
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/coredns/coredns/plugin/metrics"
+	"github.com/coredns/coredns/request"
+	"github.com/miekg/dns"
+)
+
+// maxText is the longest text of an Extended DNS Error, in bytes. JSON may be
+// longer, see maxStructured.
+const maxText = 200
+
+// replyTo begins an answer with an Extended DNS Error (RFC 8914), which only
+// clients that speak EDNS may be sent (RFC 6891 section 7).
+func replyTo(r *dns.Msg, code uint16, text string) *dns.Msg {
+	m := new(dns.Msg)
+	m.SetReply(r)
+	m.RecursionAvailable = true
+	if opt := r.IsEdns0(); opt != nil {
+		m.SetEdns0(opt.UDPSize(), opt.Do())
+		m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_EDE{InfoCode: code, ExtraText: text}}
+	}
+	return m
+}
+
+// cut returns the first size bytes of a text, or a little less to end with a
+// whole character.
+func cut(text string, size int) string {
+	return strings.ToValidUTF8(text[:min(len(text), max(0, size))], "")
+}
+
+// fit gives an answer the size that its client wants. One that is too large for
+// UDP loses words of its Extended DNS Error before it would lose records and be
+// asked again over TCP: the shorter texts are tried in order, then the last one is
+// cut. The answer to a query with padding is padded to a multiple of 468 bytes (RFC
+// 8467 section 4.1), but not over UDP.
+func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg, shorter []string) {
+	opt := m.IsEdns0()
+	if opt == nil {
+		return
+	}
+	if overUDP(ctx, w) {
+		state := request.Request{W: w, Req: r}
+		ede := opt.Option[0].(*dns.EDNS0_EDE)
+		over := excess(m, state.Size())
+		for ; over > 0 && len(shorter) > 0; shorter = shorter[1:] {
+			ede.ExtraText = shorter[0]
+			over = excess(m, state.Size())
+		}
+		if over > 0 {
+			ede.ExtraText = cut(ede.ExtraText, len(ede.ExtraText)-over)
+		}
+		return
+	}
+	if slices.ContainsFunc(r.IsEdns0().Option, func(o dns.EDNS0) bool { return o.Option() == dns.EDNS0PADDING }) {
+		padding := new(dns.EDNS0_PADDING)
+		opt.Option = append(opt.Option, padding)
+		if rest := m.Len() % paddingBlock; rest > 0 {
+			padding.Padding = make([]byte, paddingBlock-rest)
+		}
+	}
+}
+
+// excess returns by how many bytes a message is larger than size.
+func excess(m *dns.Msg, size int) int {
+	m.Compress = true // as the server does where an answer would be too large
+	defer func() { m.Compress = false }()
+	return m.Len() - size
+}
+
+// overUDP reports whether a query came over plain UDP. That the client's address
+// is one of UDP does not say so: it is over QUIC and HTTP/3 too.
+func overUDP(ctx context.Context, w dns.ResponseWriter) bool {
+	scheme, _, _ := strings.Cut(metrics.WithServer(ctx), "://")
+	state := request.Request{W: w}
+	return (scheme == "" || scheme == "dns") && state.Proto() == "udp"
+}
+
+const paddingBlock = 468

@@ -1,0 +1,70 @@
+package answer
+
+import (
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// Mode is what a blocked name is answered.
+type Mode uint8
+
+// The modes. NXDOMAIN is the default.
+const (
+	NXDOMAIN Mode = iota
+	NODATA
+	Refused
+	Sinkhole // addresses of the operator's
+)
+
+// modes are the words of the modes, and what they do to an answer.
+var modes = [...]struct {
+	word  string
+	apply func(p Reply, m *dns.Msg, ttl uint32)
+}{
+	NXDOMAIN: {"nxdomain", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeNameError }},
+	NODATA:   {"nodata", func(Reply, *dns.Msg, uint32) {}},
+	Refused:  {"refused", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeRefused }},
+	Sinkhole: {"sinkhole", func(p Reply, m *dns.Msg, ttl uint32) { m.Answer = p.sinkhole(m.Question[0], ttl) }},
+}
+
+// ModeWords returns the words of all modes. The index of a word is its Mode.
+func ModeWords() (words []string) {
+	for _, mode := range modes {
+		words = append(words, mode.word)
+	}
+	return words
+}
+
+// sinkhole returns the addresses of the type that was asked for; none make a
+// NODATA answer.
+func (p Reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
+	header := func(rrtype uint16) dns.RR_Header {
+		return dns.RR_Header{Name: q.Name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
+	}
+	if p.IPv4.IsValid() && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeANY) {
+		rrs = append(rrs, &dns.A{Hdr: header(dns.TypeA), A: p.IPv4.AsSlice()})
+	}
+	if p.IPv6.IsValid() && (q.Qtype == dns.TypeAAAA || q.Qtype == dns.TypeANY) {
+		rrs = append(rrs, &dns.AAAA{Hdr: header(dns.TypeAAAA), AAAA: p.IPv6.AsSlice()})
+	}
+	return rrs
+}
+
+// modeOf is what a name is answered that has been blocked: what the Corefile
+// says, else what the operator's own list says of the name. drop is set where it
+// gets no answer at all.
+func (p Reply) modeOf(d lookup.Decision) (_ Mode, drop bool) {
+	if !p.Overrides {
+		switch ownlist.Answer(d.Answer) {
+		case ownlist.AnswerNODATA:
+			return NODATA, false
+		case ownlist.AnswerRefused:
+			return Refused, false
+		case ownlist.AnswerDrop:
+			return p.Mode, true
+		}
+	}
+	return p.Mode, false
+}
