@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/coredns/caddy"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 // corefileFolder is a working directory with files that words of a Corefile could
@@ -39,7 +41,7 @@ func corefileFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { socket.Close() })
-	t.Setenv(keyVariable, "")
+	t.Setenv(config.KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", filepath.Join(t.TempDir(), "state"))
 }
 

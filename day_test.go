@@ -17,6 +17,8 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -46,13 +48,13 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 			m.Answer = []dns.RR{test.A(r.Question[0].Name + " 300 IN A 192.0.2.7")}
 			return dns.RcodeSuccess, w.WriteMsg(m)
 		}),
-		config: config{
-			zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: defaultTTL}, confirmTimeout: defaultConfirmTimeout,
-			settings: settings{endpoint: "http://bubble.example", lists: "se-4b"},
+		cfg: config.Config{
+			Block:    config.Block{Zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: time.Minute}, ConfirmTimeout: 500 * time.Millisecond},
+			Settings: config.Settings{Endpoint: "http://bubble.example", Lists: "se-4b"},
 		},
 	}
 	alter(b.plugin)
-	e, err := newEngine(b.plugin.settings, "", edge{transport: b.google, firstContact: func() time.Duration { return 0 }}, func() {})
+	e, err := newEngine(b.plugin.cfg.Settings, "", edge{transport: b.google, firstContact: func() time.Duration { return 0 }}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +122,8 @@ func TestServerDownForADayInTheMiddleOfLoad(t *testing.T) {
 					if m.Rcode != dns.RcodeSuccess && !isBlocked(m) {
 						t.Errorf("Expected no query to fail, got\n%v", m)
 					}
-					if took > max(defaultConfirmTimeout, upstream) {
-						t.Errorf("Expected no query to wait longer than %s, took %s", defaultConfirmTimeout, took)
+					if took > max(config.DefaultConfirmTimeout, upstream) {
+						t.Errorf("Expected no query to wait longer than %s, took %s", config.DefaultConfirmTimeout, took)
 					}
 				}
 			})
@@ -193,18 +195,18 @@ func TestManyQueriesForOneCollidingNameMakeOneSearch(t *testing.T) {
 
 func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
 	limiter := func(s *SafeBrowsing) {
-		s.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: defaultRate, Capacity: defaultBurst}.Admit)
+		s.cfg.Limiter = lookup.PerClient(lookup.LeakyBucket{Rate: config.DefaultRate, Capacity: config.DefaultBurst}.Admit)
 	}
 	for name, alter := range map[string]func(*SafeBrowsing){
 		"answers that may not be kept":     limiter,
-		"each name is a search of its own": func(s *SafeBrowsing) { limiter(s); s.mode = lookup.NoStorage },
+		"each name is a search of its own": func(s *SafeBrowsing) { limiter(s); s.cfg.Mode = lookup.NoStorage },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t, 5*time.Millisecond, alter, "colliding.example.org/", "evil.example.com/")
 				defer b.stop()
 				b.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-				if b.plugin.mode == lookup.Local {
+				if b.plugin.cfg.Mode == lookup.Local {
 					b.google.SetCacheDuration(-1)
 				}
 				b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 400 * time.Millisecond})
@@ -222,7 +224,7 @@ func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
 				}
 				flood.Wait()
 				searches := len(b.google.Requests("search"))
-				if allowed := defaultBurst + int(time.Since(begun).Seconds()*defaultRate) + 2; searches > allowed {
+				if allowed := config.DefaultBurst + int(time.Since(begun).Seconds()*config.DefaultRate) + 2; searches > allowed {
 					t.Errorf("Expected at most %d searches, got %d", allowed, searches)
 				}
 				if searches < 20 {
@@ -254,7 +256,7 @@ func TestModes(t *testing.T) {
 	}
 	for _, tc := range tests {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
+			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.cfg.Mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
 			defer b.stop()
 			popular := sha256.Sum256([]byte("popular.example.com/"))
 			popularOnes := [][]byte{popular[:]}
@@ -262,7 +264,7 @@ func TestModes(t *testing.T) {
 				sum := sha256.Sum256(fmt.Appendf(nil, "popular%d.example.com/", i))
 				popularOnes = append(popularOnes, sum[:])
 			}
-			b.google.Publish(globalCache, popularOnes)
+			b.google.Publish(protocol.GlobalCache, popularOnes)
 			for _, e := range []string{"listed.example.com/", "listed.popular.example.com/", "unlisted.example.com/"} {
 				b.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
 			}
@@ -283,7 +285,7 @@ func TestModes(t *testing.T) {
 
 func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode, s.unsureFails = lookup.NoStorage, true })
+		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.cfg.Mode, s.cfg.UnsureFails = lookup.NoStorage, true })
 		defer b.stop()
 		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503})
 		for i := range 10 {
@@ -298,12 +300,12 @@ func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
 // Nor does one that is slow: late is not suspected where no list knows the name.
 func TestServerThatIsSlowFailsNoHostWithoutLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.mode, s.unsureFails = lookup.NoStorage, true })
+		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.cfg.Mode, s.cfg.UnsureFails = lookup.NoStorage, true })
 		defer b.stop()
 		b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 3 * time.Second})
 		m, took := b.ask("192.0.2.1", "host.example.com.")
-		if m.Rcode != dns.RcodeSuccess || m.Answer[0].Header().Ttl != 5 || took != defaultConfirmTimeout {
-			t.Errorf("Expected the answer with a short TTL after %s, took %s and got\n%v", defaultConfirmTimeout, took, m)
+		if m.Rcode != dns.RcodeSuccess || m.Answer[0].Header().Ttl != 5 || took != config.DefaultConfirmTimeout {
+			t.Errorf("Expected the answer with a short TTL after %s, took %s and got\n%v", config.DefaultConfirmTimeout, took, m)
 		}
 		time.Sleep(5 * time.Second)
 	})

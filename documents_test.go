@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/coredns/caddy"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 // documents returns the README and what it links to, by their paths.
@@ -115,7 +117,7 @@ func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
 			continue
 		}
 		for _, m := range regexp.MustCompile("`([a-z_]+) ([^`A-Z…|]+)`").FindAllStringSubmatch(prose(text), -1) {
-			if _, ok := properties[m[1]]; !ok {
+			if _, ok := config.Usages()[m[1]]; !ok {
 				continue
 			}
 			tried++

@@ -29,7 +29,7 @@ func asksWhy(state *request.Request) (host string, ok bool) {
 func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(r)
-	if !s.explain {
+	if !s.cfg.Explain {
 		m.Rcode = dns.RcodeRefused
 		return m
 	}
@@ -80,7 +80,7 @@ func (s *SafeBrowsing) notAsked() string {
 	if e == nil {
 		return ""
 	}
-	hold := e.schedule.FetchHold(s.stored())
+	hold := e.schedule.FetchHold(s.cfg.Stored())
 	if !hold.Active(time.Now()) {
 		return ""
 	}

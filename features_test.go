@@ -359,15 +359,3 @@ func TestTargetsInExceptedZonesAreNotInspected(t *testing.T) {
 	w.updated(1)
 	w.wantPassed("www.innocent.example.", dns.TypeA)
 }
-
-func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
-	for text, google := range map[string]bool{
-		"api_key K": true,
-		"api_key K\nendpoint https://safebrowsing.googleapis.com/": true,
-		"api_key K\nendpoint http://127.0.0.1:1":                   false,
-	} {
-		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || c.Google != google {
-			t.Errorf("%q: Expected google %v, got %v, %v", text, google, c.Google, err)
-		}
-	}
-}

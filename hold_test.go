@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -50,7 +51,7 @@ func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { checker.Close() })
-	s := &SafeBrowsing{Next: next, config: config{zones: []string{"."}, confirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}
+	s := &SafeBrowsing{Next: next, cfg: config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}}
 	s.engine.Store(&engine{checker: checker})
 	return s
 }
@@ -299,8 +300,8 @@ func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			return dns.RcodeSuccess, w.WriteMsg(aliasOf(r, "test-host.example."))
 		})
-		s.confirmTimeout, s.unsureFails, s.inspect, s.logBlocked = time.Millisecond, true, true, true
-		s.tests = ownlist.Hosts(testList, []ownlist.HostEntry{{Host: lookup.FromQname("test-host.example.")}})
+		s.cfg.ConfirmTimeout, s.cfg.UnsureFails, s.cfg.Inspect, s.cfg.LogBlocked = time.Millisecond, true, true, true
+		s.cfg.Tests = ownlist.Hosts(config.TestList, []ownlist.HostEntry{{Host: lookup.FromQname("test-host.example.")}})
 		w := new(recorder)
 		s.ServeDNS(t.Context(), w, aboutEvil.Copy())
 		s.detached.end()
@@ -355,8 +356,8 @@ func TestRawAnswers(t *testing.T) {
 					clear(b) // they are the plugin's own again
 					return dns.RcodeSuccess, nil
 				})
-				s.confirmTimeout, s.inspect, s.monitor = tc.timeout, tc.inspect, tc.monitor
-				s.tests = ownlist.Hosts(testList, []ownlist.HostEntry{{Host: lookup.FromQname(tested)}})
+				s.cfg.ConfirmTimeout, s.cfg.Inspect, s.cfg.Monitor = tc.timeout, tc.inspect, tc.monitor
+				s.cfg.Tests = ownlist.Hosts(config.TestList, []ownlist.HostEntry{{Host: lookup.FromQname(tested)}})
 				w := new(recorder)
 				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(tc.qname, dns.TypeA))
 				s.detached.end()
@@ -383,7 +384,7 @@ func TestRawBytesThatAreNoMessagePass(t *testing.T) {
 					}
 					return dns.RcodeSuccess, nil
 				})
-				s.inspect, s.confirmTimeout = inspect, time.Millisecond
+				s.cfg.Inspect, s.cfg.ConfirmTimeout = inspect, time.Millisecond
 				w := new(recorder)
 				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(qname, dns.TypeA))
 				if !slices.Equal(w.calls, []string{"Write"}) {

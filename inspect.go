@@ -22,7 +22,7 @@ type inspector struct {
 
 // inspected returns w, or a writer before it that inspects.
 func (q *query) inspected(w dns.ResponseWriter) dns.ResponseWriter {
-	if !q.plugin.inspect {
+	if !q.plugin.cfg.Inspect {
 		return w
 	}
 	return &inspector{ResponseWriter: w, query: q}
@@ -40,7 +40,7 @@ func (i *inspector) write(a written) error {
 	if len(targets) == 0 {
 		return a.writeTo(i.ResponseWriter)
 	}
-	if q.plugin.monitor { // nothing will be held back: the client comes first
+	if q.plugin.cfg.Monitor { // nothing will be held back: the client comes first
 		err := a.writeTo(i.ResponseWriter)
 		if q.detachable() {
 			q.plugin.detached.run(func() { q.checkTargets(targets) })
@@ -55,7 +55,7 @@ func (i *inspector) write(a written) error {
 
 // targetsIn returns the targets in an answer if they are to be checked.
 func (q *query) targetsIn(a written) []string {
-	if !q.plugin.inspect || a.msg == nil {
+	if !q.plugin.cfg.Inspect || a.msg == nil {
 		return nil
 	}
 	return targetsOf(a.msg)
@@ -89,7 +89,7 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 	var waiting []*lookup.Confirmation
 	decision, framePasses := lookup.Decision{}, false
 	for _, target := range targets {
-		if q.plugin.except.Contains(strings.ToLower(target)) {
+		if q.plugin.cfg.Except.Contains(strings.ToLower(target)) {
 			continue
 		}
 		d, candidates := q.plugin.check(lookup.FromQname(target))

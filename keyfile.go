@@ -2,31 +2,16 @@ package safebrowsing
 
 import (
 	"context"
-	"errors"
-	"os"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // keyInterval is how often the file of a key is looked at, as often as the
 // operator's own lists.
 const keyInterval = 5 * time.Second
-
-// readKey reads a file that holds an API key and nothing else.
-func readKey(path string) (string, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	key := strings.TrimSpace(string(raw))
-	if key == "" {
-		return "", errors.New(path + " is empty")
-	}
-	return key, nil
-}
 
 // runWithKeys keeps the lists fresh until ctx ends, with whatever key is in the
 // file. A new key has a first contact of its own: the server takes it for somebody
@@ -44,10 +29,10 @@ func (e *engine) runWithKeys(ctx context.Context, key string) {
 			return
 		}
 		key = next
-		if err := e.schedule.Rekey(updater.Asker(e.settings.address(), key)); err != nil {
+		if err := e.schedule.Rekey(updater.Asker(e.settings.Address(), key)); err != nil {
 			e.reporter.report(updater.Event{Kind: updater.StoreFailed, Err: err})
 		}
-		log.Infof("The API key in %s has changed and is in use", e.settings.keyFile)
+		log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)
 	}
 }
 
@@ -63,7 +48,7 @@ func (e *engine) awaitKey(ctx context.Context, key string) string {
 			return key
 		case <-ticker.C:
 		}
-		next, err := readKey(e.settings.keyFile)
+		next, err := config.ReadKey(e.settings.KeyFile)
 		if err == nil && next != key {
 			err = e.client.SetKey(next)
 		}

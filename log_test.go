@@ -10,6 +10,8 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 // failing is a plugin whose shutdown fails when a reload would end it.
@@ -29,7 +31,7 @@ func TestMain(m *testing.M) {
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
 		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "acl",
-		pluginName, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
+		config.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
 	}
 	engines.edge.firstContact = func() time.Duration { return 0 } // real seconds are precious
 	m.Run()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coredns/coredns/plugin/metadata"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -20,11 +21,11 @@ var labels = []struct {
 	name string
 	text func(*lookup.Decision) string
 }{
-	{pluginName + "/verdict", func(d *lookup.Decision) string { return d.Verdict.String() }},
-	{pluginName + "/threat", func(d *lookup.Decision) string { return d.Threat.String() }},
-	{pluginName + "/list", func(d *lookup.Decision) string { return d.List }},
-	{pluginName + "/expression", func(d *lookup.Decision) string { return d.Expression }},
-	{pluginName + "/decided_by", func(d *lookup.Decision) string { return d.By.String() }},
+	{config.Plugin + "/verdict", func(d *lookup.Decision) string { return d.Verdict.String() }},
+	{config.Plugin + "/threat", func(d *lookup.Decision) string { return d.Threat.String() }},
+	{config.Plugin + "/list", func(d *lookup.Decision) string { return d.List }},
+	{config.Plugin + "/expression", func(d *lookup.Decision) string { return d.Expression }},
+	{config.Plugin + "/decided_by", func(d *lookup.Decision) string { return d.By.String() }},
 }
 
 // announce publishes what will be decided, if the metadata plugin is in use. It

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -20,35 +21,35 @@ import (
 var (
 	verdictsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 		Namespace: plugin.Namespace,
-		Subsystem: pluginName,
+		Subsystem: config.Plugin,
 		Name:      "verdicts_total",
 		Help:      "Counter of names checked, by verdict and by who decided it.",
 	}, []string{"server", "view", "verdict", "decided_by"})
 
 	blockedTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 		Namespace: plugin.Namespace,
-		Subsystem: pluginName,
+		Subsystem: config.Plugin,
 		Name:      "blocked_total",
 		Help:      "Counter of names blocked, by the list that they matched.",
 	}, []string{"server", "view", "list"})
 
 	frameOnlyTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 		Namespace: plugin.Namespace,
-		Subsystem: pluginName,
+		Subsystem: config.Plugin,
 		Name:      "frame_only_total",
 		Help:      "Counter of names whose threat the server marks FRAME_ONLY, by what became of them.",
 	}, []string{"server", "view", "action"})
 
 	requestsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 		Namespace: plugin.Namespace,
-		Subsystem: pluginName,
+		Subsystem: config.Plugin,
 		Name:      "requests_total",
 		Help:      "Counter of requests to the Safe Browsing server, by method and outcome.",
 	}, []string{"method", "outcome"})
 
 	requestDuration = promauto.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace:                   plugin.Namespace,
-		Subsystem:                   pluginName,
+		Subsystem:                   config.Plugin,
 		Name:                        "request_duration_seconds",
 		Buckets:                     plugin.SlimTimeBuckets,
 		NativeHistogramBucketFactor: plugin.NativeHistogramBucketFactor,
@@ -69,13 +70,13 @@ var (
 // the lists or "off".
 var engineLabels = []string{"endpoint", "db"}
 
-// labels returns the values of engineLabels.
-func (s settings) labels() []string { return []string{s.address(), cmp.Or(s.db, "off")} }
+// labelsOf returns the values of engineLabels.
+func labelsOf(s config.Settings) []string { return []string{s.Address(), cmp.Or(s.DB, "off")} }
 
 func newEngineGauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: plugin.Namespace,
-		Subsystem: pluginName,
+		Subsystem: config.Plugin,
 		Name:      name,
 		Help:      help,
 	}, append(slices.Clone(engineLabels), labels...))
@@ -86,17 +87,17 @@ type gauges struct{ entries, lastSuccess, nextDue *prometheus.GaugeVec }
 
 var listGauges = gauges{listEntries, listLastSuccess, listNextDue}
 
-func (g gauges) set(s settings, e updater.Event) {
-	labels := append(s.labels(), e.List)
+func (g gauges) set(s config.Settings, e updater.Event) {
+	labels := append(labelsOf(s), e.List)
 	g.entries.WithLabelValues(labels...).Set(float64(e.Entries))
 	g.lastSuccess.WithLabelValues(labels...).Set(unix(e.Updated))
 	g.nextDue.WithLabelValues(labels...).Set(unix(e.Due))
 }
 
 // forget takes the gauges of a list down.
-func (g gauges) forget(s settings, list string) {
+func (g gauges) forget(s config.Settings, list string) {
 	for _, gauge := range []*prometheus.GaugeVec{g.entries, g.lastSuccess, g.nextDue} {
-		gauge.DeleteLabelValues(append(s.labels(), list)...)
+		gauge.DeleteLabelValues(append(labelsOf(s), list)...)
 	}
 }
 

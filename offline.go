@@ -13,6 +13,7 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -25,7 +26,7 @@ import (
 // when it is no longer needed.
 type Offline struct {
 	plugin   *SafeBrowsing
-	settings settings
+	settings config.Settings
 	checker  *lookup.Checker
 	schedule *updater.Schedule // as it was saved last; nil: Safe Browsing is off
 	problems []error
@@ -58,9 +59,9 @@ func ReadCorefile(path string) (all []ServerBlock, err error) {
 	}()
 	for _, block := range blocks {
 		b := ServerBlock{Keys: block.Keys, Tokens: block.Tokens}
-		if tokens, ok := block.Tokens[pluginName]; ok {
+		if tokens, ok := block.Tokens[config.Plugin]; ok {
 			c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, tokens), ServerBlockKeys: block.Keys}
-			cfg, err := parse(c, rootOf(block))
+			cfg, err := config.Parse(c, rootOf(block))
 			if err != nil {
 				return all, err
 			}
@@ -72,7 +73,7 @@ func ReadCorefile(path string) (all []ServerBlock, err error) {
 		all = append(all, b)
 	}
 	if !found {
-		return nil, fmt.Errorf("%s: no server block has %s", path, pluginName)
+		return nil, fmt.Errorf("%s: no server block has %s", path, config.Plugin)
 	}
 	return all, nil
 }
@@ -97,17 +98,17 @@ func rootOf(block caddyfile.ServerBlock) string {
 // the lists in a folder, which came by the given version of the protocol. Key and
 // endpoint may be ""; lists nil are the default ones.
 func OpenFolder(dir, endpoint string, v protocol.Version, key string, lists []string) (*Offline, error) {
-	cfg := config{zones: []string{"."}, online: true}
-	cfg.settings, cfg.secret = settings{db: dir, endpoint: endpoint, protocol: v, key: key, lists: defaultLists}, key
+	cfg := config.Config{Block: config.Block{Zones: []string{"."}}, Online: true}
+	cfg.Settings, cfg.Secret = config.Settings{DB: dir, Endpoint: endpoint, Protocol: v, APIKey: key, Lists: config.DefaultLists}, key
 	if lists != nil {
-		cfg.lists = strings.Join(lists, " ")
+		cfg.Lists = strings.Join(lists, " ")
 	}
 	return newOffline(cfg)
 }
 
-func newOffline(cfg config) (o *Offline, err error) {
-	o = &Offline{plugin: &SafeBrowsing{config: cfg}, settings: cfg.settings}
-	files, err := cfg.openOwn()
+func newOffline(cfg config.Config) (o *Offline, err error) {
+	o = &Offline{plugin: &SafeBrowsing{cfg: cfg}, settings: cfg.Settings}
+	files, err := openOwn(&cfg.Block)
 	if err != nil {
 		return nil, err
 	}
@@ -117,11 +118,11 @@ func newOffline(cfg config) (o *Offline, err error) {
 			closeOwn(files)
 		}
 	}()
-	if !cfg.online {
+	if !cfg.Online {
 		return o, nil
 	}
 	database := new(lookup.Database)
-	client, err := cfg.client(cfg.secret, database, nil)
+	client, err := cfg.Client(cfg.Secret, database, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func newOffline(cfg config) (o *Offline, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(cfg.db); cfg.db != "" && err == nil {
+	if _, err := os.Stat(cfg.DB); cfg.DB != "" && err == nil {
 		read, err := o.readFolder(database)
 		if err != nil {
 			o.problems = append(o.problems, err)
@@ -139,8 +140,8 @@ func newOffline(cfg config) (o *Offline, err error) {
 		}
 	}
 	o.schedule = schedule
-	searcher := updater.Pace(client, schedule, cfg.searchRules(nil), func(updater.Event) {})
-	o.checker, err = lookup.NewChecker(cfg.checkerConfig(database, searcher))
+	searcher := updater.Pace(client, schedule, cfg.SearchRules(nil), func(updater.Event) {})
+	o.checker, err = lookup.NewChecker(cfg.CheckerConfig(database, searcher))
 	if err == nil {
 		o.plugin.engine.Store(&engine{checker: o.checker, schedule: schedule})
 	}
@@ -149,16 +150,16 @@ func newOffline(cfg config) (o *Offline, err error) {
 
 // readFolder publishes the lists of the folder and returns its schedule.
 func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, error) {
-	store, err := updater.OpenStore(o.settings.db, o.settings.origin(o.Key()))
+	store, err := updater.OpenStore(o.settings.DB, o.settings.Origin(o.Key()))
 	if err != nil {
 		return nil, err
 	}
 	var lists []lookup.List
-	for _, name := range o.settings.stored() {
+	for _, name := range o.settings.Stored() {
 		l, err := store.ReadList(name)
 		switch {
 		case err == nil:
-			lists = append(lists, lookup.List{Name: name, Version: l.Version, Set: l.Set, LikelySafe: name == globalCache})
+			lists = append(lists, lookup.List{Name: name, Version: l.Version, Set: l.Set, LikelySafe: name == protocol.GlobalCache})
 		case errors.Is(err, fs.ErrNotExist):
 			o.problems = append(o.problems, fmt.Errorf("list %s has not been fetched yet", name))
 		default:
@@ -182,47 +183,50 @@ func (o *Offline) Problems() []error { return o.problems }
 
 // Warnings returns what of the Corefile works, but protects less than it looks, or
 // tells others more, each with its file and line.
-func (o *Offline) Warnings() []string { return o.plugin.warnings }
+func (o *Offline) Warnings() []string { return o.plugin.cfg.Warnings }
 
 // InClearText reports whether requests can be read on a public network.
-func (o *Offline) InClearText() bool { return inClearText(o.Endpoint()) }
+func (o *Offline) InClearText() bool { return config.InClearText(o.Endpoint()) }
 
 // Zones returns the zones whose names are checked, with their final dots.
-func (o *Offline) Zones() []string { return o.plugin.zones }
+func (o *Offline) Zones() []string { return o.plugin.cfg.Zones }
 
 // Folder returns where lists are kept, or "" if in memory only.
-func (o *Offline) Folder() string { return o.settings.db }
+func (o *Offline) Folder() string { return o.settings.DB }
 
 // Endpoint returns the address of the server, or "" if there is none to ask.
 func (o *Offline) Endpoint() string {
-	if !o.plugin.online {
+	if !o.plugin.cfg.Online {
 		return ""
 	}
-	return o.settings.address()
+	return o.settings.Address()
 }
 
 // Origin says where lists in the folder come from.
-func (o *Offline) Origin() updater.Origin { return o.settings.origin(o.Key()) }
+func (o *Offline) Origin() updater.Origin { return o.settings.Origin(o.Key()) }
 
 // Protocol returns the version of the protocol that the server is asked by.
-func (o *Offline) Protocol() protocol.Version { return o.settings.protocol }
+func (o *Offline) Protocol() protocol.Version { return o.settings.Protocol }
+
+// Settings returns what makes an engine another one.
+func (o *Offline) Settings() config.Settings { return o.settings }
 
 // Key returns the API key, or "".
-func (o *Offline) Key() string { return o.plugin.secret }
+func (o *Offline) Key() string { return o.plugin.cfg.Secret }
 
 // MaxEntries returns the most entries that a list may have, or 0 for no limit.
-func (o *Offline) MaxEntries() int { return o.settings.maxEntries }
+func (o *Offline) MaxEntries() int { return o.settings.MaxEntries }
 
 // Lists returns the names of the lists that are kept.
-func (o *Offline) Lists() []string { return o.settings.stored() }
+func (o *Offline) Lists() []string { return o.settings.Stored() }
 
 // Resolvers returns the name servers that resolve the endpoint's name, as
 // "address:port"; none: the system's.
-func (o *Offline) Resolvers() []string { return strings.Fields(o.settings.resolvers) }
+func (o *Offline) Resolvers() []string { return strings.Fields(o.settings.Resolvers) }
 
 // FetchHold and SearchHold say why CoreDNS does not ask the server now for lists,
 // and to confirm, by the schedule that it saved last.
-func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.settings.stored()) }
+func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.settings.Stored()) }
 
 // SearchHold is described at FetchHold.
 func (o *Offline) SearchHold() updater.Hold {
@@ -235,8 +239,8 @@ func (o *Offline) SearchHold() updater.Hold {
 // OwnList returns how a file of the operator's lists is read, by its path as
 // decisions name it.
 func (o *Offline) OwnList(path string) ownlist.Config {
-	own := ownFile{path: path, allow: slices.Contains(o.plugin.own, ownFile{path: path, allow: true})}
-	return o.plugin.ownList(own)
+	own := config.OwnFile{Path: path, Allow: slices.Contains(o.plugin.cfg.Own, config.OwnFile{Path: path, Allow: true})}
+	return ownListOf(&o.plugin.cfg.Block, own)
 }
 
 // OwnLists returns how the operator's own lists stand, in the order of the Corefile
@@ -267,7 +271,7 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 	}
 	d, candidates := o.plugin.check(h)
 	switch {
-	case candidates != nil && o.settings.protocol == protocol.Version4:
+	case candidates != nil && o.settings.Protocol == protocol.Version4:
 		return lookup.Decision{Verdict: lookup.Unsure, By: lookup.ByBackoff, List: d.List, Err: errOnlyServer}
 	case candidates != nil:
 		return o.checker.Confirm(candidates, nil).Wait(ctx)
@@ -279,7 +283,7 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 // itself in the same way. A nil transport is the network. Close it when it is no
 // longer needed.
 func (o *Offline) Client(transport http.RoundTripper) (protocol.Client, error) {
-	return o.settings.client(o.Key(), new(lookup.Database), transport)
+	return o.settings.Client(o.Key(), new(lookup.Database), transport)
 }
 
 // Checks reports whether names of the host are for this server block to check:

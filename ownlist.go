@@ -5,28 +5,20 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
-
-// ownFile is a list of the operator's own, as the Corefile names it.
-type ownFile struct {
-	path  string
-	allow bool // names in it are never blocked; else names in it are blocked
-}
 
 // corefileHosts is what the hosts that the Corefile allows are called as a list.
 const corefileHosts = "Corefile"
 
-// testList is what the test names of the Corefile are called as a list.
-const testList = "test"
-
 // openOwn loads the operator's lists, or shares those that are loaded already.
-func (c *config) openOwn() (files []*ownlist.File, err error) {
-	if len(c.hosts) > 0 {
-		files = append(files, ownlist.Hosts(corefileHosts, c.hosts))
+func openOwn(c *config.Block) (files []*ownlist.File, err error) {
+	if len(c.Hosts) > 0 {
+		files = append(files, ownlist.Hosts(corefileHosts, c.Hosts))
 	}
-	for _, own := range c.own {
-		f, err := ownlist.Open(c.ownList(own), reportOwn)
+	for _, own := range c.Own {
+		f, err := ownlist.Open(ownListOf(c, own), reportOwn)
 		if err != nil {
 			return nil, errors.Join(err, closeOwn(files))
 		}
@@ -35,8 +27,8 @@ func (c *config) openOwn() (files []*ownlist.File, err error) {
 	return files, nil
 }
 
-func (c *config) ownList(own ownFile) ownlist.Config {
-	return ownlist.Config{Path: own.path, Allow: own.allow, IPv4: c.IPv4, IPv6: c.IPv6}
+func ownListOf(c *config.Block, own config.OwnFile) ownlist.Config {
+	return ownlist.Config{Path: own.Path, Allow: own.Allow, IPv4: c.IPv4, IPv6: c.IPv6}
 }
 
 func closeOwn(files []*ownlist.File) error {

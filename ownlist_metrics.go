@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
@@ -41,7 +42,7 @@ func registered(c prometheus.Collector) prometheus.Collector {
 }
 
 func ownListDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "own_list_"+name), help, []string{"file"}, nil)
+	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, config.Plugin, "own_list_"+name), help, []string{"file"}, nil)
 }
 
 // Describe implements prometheus.Collector.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 func TestOwnListsOfAllFormatsAtWork(t *testing.T) {
@@ -80,9 +82,9 @@ func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			lines := captureLog(t)
 			file := writeFile(t, t.TempDir(), "list.txt", test.content)
-			c := config{own: []ownFile{{file, test.allow}}}
+			c := config.Block{Own: []config.OwnFile{{Path: file, Allow: test.allow}}}
 			for range 2 { // two server blocks
-				files, err := c.openOwn()
+				files, err := openOwn(&c)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -104,7 +106,7 @@ func TestAListOfAWholeTopLevelDomainIsAWarning(t *testing.T) {
 	} {
 		lines := captureLog(t)
 		file := writeFile(t, t.TempDir(), "list.txt", content)
-		files, err := (&config{own: []ownFile{{path: file}}}).openOwn()
+		files, err := openOwn(&config.Block{Own: []config.OwnFile{{Path: file}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,12 +128,12 @@ func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		c := config{own: []ownFile{{path: file}}}
-		files, err := c.openOwn()
+		c := config.Block{Own: []config.OwnFile{{Path: file}}}
+		files, err := openOwn(&c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := c.openOwn()
+		second, err := openOwn(&c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,10 +179,10 @@ func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 
 func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
 	file := writeFile(t, t.TempDir(), "list.txt", "192.0.2.9 a.example\n0.0.0.0 b.example\n")
-	c := config{own: []ownFile{{file, true}, {file, false}}}
+	c := config.Block{Own: []config.OwnFile{{Path: file, Allow: true}, {Path: file}}}
 	for _, sinkhole := range []string{"0.0.0.0", "192.0.2.9"} {
 		c.IPv4 = netip.MustParseAddr(sinkhole)
-		files, err := c.openOwn()
+		files, err := openOwn(&c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,6 +28,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -37,7 +38,7 @@ import (
 type SafeBrowsing struct {
 	Next plugin.Handler
 
-	config
+	cfg      config.Config
 	engine   atomic.Pointer[engine]          // set by OnStartup and stopped by OnShutdown; nil: Safe Browsing is off
 	files    atomic.Pointer[[]*ownlist.File] // the operator's lists, set by OnStartup
 	metrics  blockMetrics
@@ -46,7 +47,7 @@ type SafeBrowsing struct {
 }
 
 // Name implements the plugin.Handler interface.
-func (s *SafeBrowsing) Name() string { return pluginName }
+func (s *SafeBrowsing) Name() string { return config.Plugin }
 
 // ServeDNS implements the plugin.Handler interface.
 func (s *SafeBrowsing) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
@@ -78,24 +79,24 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	}
 	outcome := announce(ctx)
 	decision, candidates := s.check(lookup.FromQname(r.Question[0].Name))
-	inspect := s.inspect && decision.Verdict != lookup.Unsafe && decision.By != lookup.ByAllow
+	inspect := s.cfg.Inspect && decision.Verdict != lookup.Unsafe && decision.By != lookup.ByAllow
 	if candidates == nil && !inspect { // the common way
 		s.decided(ctx, outcome, decision, true)
 		if decision.Verdict != lookup.Unsafe {
 			return nil, false
 		}
 		s.logged(state.IP(), r.Question[0], decision)
-		if s.monitor {
+		if s.cfg.Monitor {
 			return nil, false
 		}
-		if m := s.Blocked(ctx, w, r, decision); m != nil {
+		if m := s.cfg.Blocked(ctx, w, r, decision); m != nil {
 			w.WriteMsg(m)
 		}
 		return nil, true
 	}
 	q = &query{
 		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: state.IP(), outcome: outcome, candidates: candidates,
-		admit: s.admit(w), deadline: time.Now().Add(s.confirmTimeout),
+		admit: s.admit(w), deadline: time.Now().Add(s.cfg.ConfirmTimeout),
 	}
 	if candidates == nil {
 		q.decided(decision)
@@ -115,16 +116,16 @@ func (s *SafeBrowsing) follow(q *query, w dns.ResponseWriter) (int, error) {
 // when first is set.
 func (s *SafeBrowsing) decided(ctx context.Context, o *outcome, d lookup.Decision, first bool) {
 	o.set(d)
-	s.metrics.count(ctx, d, first && !s.monitor)
+	s.metrics.count(ctx, d, first && !s.cfg.Monitor)
 	if d.FrameOnly {
-		s.metrics.countFrameOnly(ctx, d.Verdict == lookup.Unsafe && !s.monitor)
+		s.metrics.countFrameOnly(ctx, d.Verdict == lookup.Unsafe && !s.cfg.Monitor)
 	}
 }
 
 // logged tells the log of a query that is blocked, or in monitor mode would be.
 func (s *SafeBrowsing) logged(client string, q dns.Question, d lookup.Decision) {
-	if s.monitor || s.logBlocked {
-		s.names.log(s.monitor, client, q, d, time.Now())
+	if s.cfg.Monitor || s.cfg.LogBlocked {
+		s.names.log(s.cfg.Monitor, client, q, d, time.Now())
 	}
 }
 
@@ -164,11 +165,11 @@ func checked(qtype uint16) bool {
 
 // mine reports whether a name, in whatever case, is for this plugin to check.
 func (s *SafeBrowsing) mine(qname string) bool {
-	if len(s.except) == 0 && len(s.zones) == 1 && s.zones[0] == "." { // the common case
+	if len(s.cfg.Except) == 0 && len(s.cfg.Zones) == 1 && s.cfg.Zones[0] == "." { // the common case
 		return true
 	}
 	qname = strings.ToLower(qname)
-	return s.zones.Contains(qname) && !s.except.Contains(qname)
+	return s.cfg.Zones.Contains(qname) && !s.cfg.Except.Contains(qname)
 }
 
 // check decides on a host by what is known here. If candidates are returned the
@@ -181,7 +182,7 @@ func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates
 	if e == nil {
 		return lookup.Decision{}, nil
 	}
-	return e.checker.CheckWith(h, s.frames)
+	return e.checker.CheckWith(h, s.cfg.Frames)
 }
 
 // checkOwn decides on a host by the operator's own lists, of whose entries the most
@@ -196,7 +197,7 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 		return lookup.Decision{By: lookup.ByAllow, List: match.File}, true
 	}
 	if s.isTest(h) {
-		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: testList, Expression: h.String() + "/"}, true
+		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: config.TestList, Expression: h.String() + "/"}, true
 	}
 	if found {
 		return lookup.Decision{
@@ -208,10 +209,10 @@ func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 
 // isTest reports whether h is a test name, or below one.
 func (s *SafeBrowsing) isTest(h lookup.Host) bool {
-	if s.tests == nil {
+	if s.cfg.Tests == nil {
 		return false
 	}
-	_, found := s.tests.Match(h, time.Time{}) // test names have no end
+	_, found := s.cfg.Tests.Match(h, time.Time{}) // test names have no end
 	return found
 }
 
@@ -221,7 +222,7 @@ func (s *SafeBrowsing) isTest(h lookup.Host) bool {
 // answered at once, whether its own servers answer or not.
 func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter) (int, error) {
 	confirmation := s.engine.Load().checker.Confirm(q.candidates, q.admit)
-	if s.monitor {
+	if s.cfg.Monitor {
 		return q.watch(w, confirmation)
 	}
 	next := q.hold(w)
@@ -259,15 +260,15 @@ func (q *query) wait(confirmation *lookup.Confirmation) lookup.Decision {
 // detachable reports whether the query is over for its client before decisions
 // about it are: in monitor mode, unless metadata is read, as that is done when
 // the query ends. Over HTTPS an answer goes out no sooner.
-func (q *query) detachable() bool { return q.plugin.monitor && q.outcome == nil }
+func (q *query) detachable() bool { return q.plugin.cfg.Monitor && q.outcome == nil }
 
 // admit returns the question whether the client of w may cause a search, or nil
 // if all may.
 func (s *SafeBrowsing) admit(w dns.ResponseWriter) func() bool {
-	if s.limiter == nil {
+	if s.cfg.Limiter == nil {
 		return nil
 	}
 	state := request.Request{W: w}
 	client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
-	return func() bool { return s.limiter.Admit(client, time.Now()) }
+	return func() bool { return s.cfg.Limiter.Admit(client, time.Now()) }
 }

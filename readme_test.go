@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -78,8 +79,8 @@ func TestEveryPropertyIsInTheReadme(t *testing.T) {
 	for _, m := range regexp.MustCompile(`\]\((docs/[a-z0-9-]+\.md)`).FindAllStringSubmatch(list, -1) {
 		explained = append(explained, itemWords(documents(t)[m[1]])...)
 	}
-	for word, property := range properties {
-		if line := strings.TrimRight("    "+word+" "+property.usage, " ") + "\n"; !strings.Contains(syntax+"\n", line) {
+	for word, usage := range config.Usages() {
+		if line := strings.TrimRight("    "+word+" "+usage, " ") + "\n"; !strings.Contains(syntax+"\n", line) {
 			t.Errorf("Expected the line %q in the syntax", line)
 		}
 		if !slices.Contains(explained, word) {
@@ -88,7 +89,8 @@ func TestEveryPropertyIsInTheReadme(t *testing.T) {
 	}
 	for _, line := range strings.Split(syntax, "\n") {
 		if word, indented := strings.CutPrefix(line, "    "); indented {
-			if word, _, _ = strings.Cut(word, " "); properties[word].read == nil {
+			word, _, _ = strings.Cut(word, " ")
+			if _, ok := config.Usages()[word]; !ok {
 				t.Errorf("Expected no property %s in the syntax", word)
 			}
 		}
@@ -105,17 +107,24 @@ func itemWords(text string) (words []string) {
 	return words
 }
 
+func TestWordsThatMakeAnEngineAreInTheReadme(t *testing.T) {
+	want := "`" + strings.Join(config.EngineWords(), "`, `") + "`"
+	if !strings.Contains(strings.Join(strings.Fields(readme(t)), " "), want) {
+		t.Errorf("Expected %s in one sentence", want)
+	}
+}
+
 func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
 	verdictsTotal.WithLabelValues("s", "", "safe", "list")
 	blockedTotal.WithLabelValues("s", "", "l")
 	frameOnlyTotal.WithLabelValues("s", "", "blocked")
 	requestsTotal.WithLabelValues("fetch", "success")
 	requestDuration.WithLabelValues("fetch")
-	listGauges.set(settings{}, updater.Event{List: "l"})
-	searchNotBefore.WithLabelValues(settings{}.labels()...)
-	defer listGauges.forget(settings{}, "l")
-	defer searchNotBefore.DeleteLabelValues(settings{}.labels()...)
-	own, err := (&config{own: []ownFile{{path: "README.md"}}}).openOwn()
+	listGauges.set(config.Settings{}, updater.Event{List: "l"})
+	searchNotBefore.WithLabelValues(labelsOf(config.Settings{})...)
+	defer listGauges.forget(config.Settings{}, "l")
+	defer searchNotBefore.DeleteLabelValues(labelsOf(config.Settings{})...)
+	own, err := openOwn(&config.Block{Own: []config.OwnFile{{Path: "README.md"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -17,20 +18,20 @@ import (
 type edge struct {
 	firstContact func() time.Duration // see updater.Config
 	transport    http.RoundTripper    // see protocol.Config
-	schedules    map[identity]*updater.Schedule
+	schedules    map[config.Identity]*updater.Schedule
 }
 
 // schedule returns a schedule that goes on where the last one of the same
 // identity stands, whatever folder that had.
-func (e edge) schedule(id identity, store *updater.Store, report func(updater.Event)) *updater.Schedule {
+func (e edge) schedule(id config.Identity, store *updater.Store, report func(updater.Event)) *updater.Schedule {
 	schedule, err := updater.NewSchedule(store)
 	if err != nil {
 		report(updater.Event{Kind: updater.LoadFailed, Err: err})
 	}
-	last, other := e.schedules[id], e.schedules[id.inOtherVersion()]
+	last, other := e.schedules[id], e.schedules[id.InOtherVersion()]
 	switch {
 	case other != nil && !other.Over() && (last == nil || last.Over()):
-		schedule.Succeed(other, last, id.protocol == protocol.Version5)
+		schedule.Succeed(other, last, id.Protocol == protocol.Version5)
 	case last != nil:
 		schedule.Follow(last)
 	default:
@@ -44,9 +45,9 @@ func (e edge) schedule(id identity, store *updater.Store, report func(updater.Ev
 
 // kin returns a schedule of the same server and protocol, but with another key,
 // that has lists; or nil.
-func (e edge) kin(id identity) *updater.Schedule {
+func (e edge) kin(id config.Identity) *updater.Schedule {
 	for other, schedule := range e.schedules {
-		if other.address == id.address && other.protocol == id.protocol && !schedule.Over() {
+		if other.Address == id.Address && other.Protocol == id.Protocol && !schedule.Over() {
 			return schedule
 		}
 	}
@@ -59,7 +60,7 @@ type registry struct {
 	waiting atomic.Int32 // engines that are not ready yet; read without mu
 
 	mu       sync.Mutex
-	engines  map[settings]*shared
+	engines  map[config.Settings]*shared
 	holdings map[*SafeBrowsing]holding
 }
 
@@ -77,8 +78,8 @@ type holding struct {
 }
 
 var engines = registry{
-	edge:     edge{schedules: make(map[identity]*updater.Schedule)},
-	engines:  make(map[settings]*shared),
+	edge:     edge{schedules: make(map[config.Identity]*updater.Schedule)},
+	engines:  make(map[config.Settings]*shared),
 	holdings: make(map[*SafeBrowsing]holding),
 }
 
@@ -88,25 +89,25 @@ func (r *registry) acquire(holder *SafeBrowsing, generation uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sweep(generation)
-	files, err := holder.openOwn()
+	files, err := openOwn(&holder.cfg.Block)
 	if err != nil {
 		return err
 	}
 	holder.files.Store(&files)
-	if !holder.online {
+	if !holder.cfg.Online {
 		r.holdings[holder] = holding{generation: generation}
 		return nil
 	}
-	s := holder.settings
+	s := holder.cfg.Settings
 	e := r.engines[s]
 	if e == nil {
 		r.waiting.Add(1)
-		made, err := newEngine(s, holder.secret, r.edge, func() { r.waiting.Add(-1) })
+		made, err := newEngine(s, holder.cfg.Secret, r.edge, func() { r.waiting.Add(-1) })
 		if err != nil {
 			r.waiting.Add(-1)
 			return errors.Join(fmt.Errorf("starting: %w", err), closeOwn(files))
 		}
-		made.start(holder.secret)
+		made.start(holder.cfg.Secret)
 		e = &shared{engine: made}
 		r.engines[s] = e
 	}
@@ -165,7 +166,7 @@ func (r *registry) drop(holder *SafeBrowsing) {
 	delete(r.engines, e.settings)
 	e.stop()
 	e.becomeReady() // nobody waits for it any more
-	if id := e.settings.identity(); r.edge.schedules[id] == e.schedule {
+	if id := e.settings.Identity(); r.edge.schedules[id] == e.schedule {
 		// This engine was dropped by a failed reload, or is the last of its identity.
 		// Point successors at the engine that goes on. If that one still has to take
 		// over the lists, it forgets them itself.
@@ -176,13 +177,13 @@ func (r *registry) drop(holder *SafeBrowsing) {
 			r.edge.schedules[id] = next.schedule
 		}
 	}
-	for _, list := range e.settings.stored() {
+	for _, list := range e.settings.Stored() {
 		if !r.keeps(e.settings, list) {
 			listGauges.forget(e.settings, list)
 		}
 	}
 	if !r.keeps(e.settings, "") {
-		searchNotBefore.DeleteLabelValues(e.settings.labels()...)
+		searchNotBefore.DeleteLabelValues(labelsOf(e.settings)...)
 	}
 }
 
@@ -198,9 +199,9 @@ func (r *registry) followed(schedule *updater.Schedule) bool {
 }
 
 // of returns an engine of the identity, or nil. The caller holds mu.
-func (r *registry) of(id identity) *shared {
+func (r *registry) of(id config.Identity) *shared {
 	for s, e := range r.engines {
-		if s.identity() == id {
+		if s.Identity() == id {
 			return e
 		}
 	}
@@ -209,9 +210,9 @@ func (r *registry) of(id identity) *shared {
 
 // keeps reports whether an engine whose metrics have the labels of s keeps the list,
 // or for "" whether there is one. The caller holds mu.
-func (r *registry) keeps(s settings, list string) bool {
+func (r *registry) keeps(s config.Settings, list string) bool {
 	for other := range r.engines {
-		if slices.Equal(other.labels(), s.labels()) && (list == "" || slices.Contains(other.stored(), list)) {
+		if slices.Equal(labelsOf(other), labelsOf(s)) && (list == "" || slices.Contains(other.Stored(), list)) {
 			return true
 		}
 	}

@@ -36,7 +36,7 @@ func (q *query) write(w dns.ResponseWriter, a written, d lookup.Decision) error 
 	if q.replace(w, a.targets) {
 		return nil
 	}
-	if a.msg != nil && !q.plugin.monitor && (d.Verdict == lookup.Unsure || a.targets.Verdict == lookup.Unsure) {
+	if a.msg != nil && !q.plugin.cfg.Monitor && (d.Verdict == lookup.Unsure || a.targets.Verdict == lookup.Unsure) {
 		return w.WriteMsg(answer.Shortened(a.msg, maxUnsureTTL))
 	}
 	return a.writeTo(w)
@@ -47,11 +47,11 @@ func (q *query) write(w dns.ResponseWriter, a written, d lookup.Decision) error 
 func (q *query) replace(w dns.ResponseWriter, d lookup.Decision) bool {
 	var m *dns.Msg
 	switch {
-	case q.plugin.monitor:
+	case q.plugin.cfg.Monitor:
 		return false
 	case d.Verdict == lookup.Unsafe:
-		m = q.plugin.Blocked(q.ctx, w, q.msg, d)
-	case d.Verdict == lookup.Unsure && d.List != "" && q.plugin.unsureFails: // suspected, not just unknown
+		m = q.plugin.cfg.Blocked(q.ctx, w, q.msg, d)
+	case d.Verdict == lookup.Unsure && d.List != "" && q.plugin.cfg.UnsureFails: // suspected, not just unknown
 		m = answer.Unconfirmed(q.ctx, w, q.msg, d)
 	default:
 		return false

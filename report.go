@@ -9,18 +9,17 @@ import (
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-const pluginName = "safebrowsing"
-
-var log = clog.NewWithPlugin(pluginName)
+var log = clog.NewWithPlugin(config.Plugin)
 
 // reporter turns the events of an engine into log lines and metrics: one line when
 // a state begins and one when it ends. It is safe for concurrent use.
 type reporter struct {
-	settings settings
+	settings config.Settings
 	schedule *updater.Schedule // set before the first event but those of the disk
 	ready    func()            // called when nothing more is to be waited for
 
@@ -43,7 +42,7 @@ const (
 	searchesPaused
 )
 
-func newReporter(s settings, ready func()) *reporter {
+func newReporter(s config.Settings, ready func()) *reporter {
 	return &reporter{settings: s, ready: ready, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), refusedLists: make(map[string]bool)}
 }
 
@@ -94,7 +93,7 @@ func (r *reporter) report(e updater.Event) {
 // in its line.
 func (r *reporter) loaded(e updater.Event) {
 	if r.started {
-		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, entries(e.Entries), r.settings.db, moment(e.Updated))
+		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, entries(e.Entries), r.settings.DB, moment(e.Updated))
 	}
 }
 
@@ -162,7 +161,7 @@ func (r *reporter) longWait(e updater.Event) {
 func (r *reporter) storeFailed(e updater.Event) {
 	if len(r.unsaved) == 0 {
 		log.Errorf("Cannot write to db %s: %v. Lists are in memory only and are fetched again at each start. "+
-			"Make the directory writable, or set db to one that is (in a container a volume), or to off", r.settings.db, e.Err)
+			"Make the directory writable, or set db to one that is (in a container a volume), or to off", r.settings.DB, e.Err)
 	}
 	r.unsaved[e.List] = true
 }
@@ -172,7 +171,7 @@ func (r *reporter) stored(list string) {
 		return
 	}
 	if delete(r.unsaved, list); len(r.unsaved) == 0 {
-		log.Infof("db %s can be written again", r.settings.db)
+		log.Infof("db %s can be written again", r.settings.DB)
 	}
 }
 
@@ -240,7 +239,7 @@ func (r *reporter) measureList(e updater.Event) {
 }
 
 func (r *reporter) measureSearches() {
-	searchNotBefore.WithLabelValues(r.settings.labels()...).Set(unix(r.schedule.SearchHold().Until))
+	searchNotBefore.WithLabelValues(labelsOf(r.settings)...).Set(unix(r.schedule.SearchHold().Until))
 }
 
 func (r *reporter) request(method string, e updater.Event) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -48,7 +49,7 @@ func wantParts(t *testing.T, line string, parts ...string) {
 }
 
 // life starts the engine of a bubble, and ends it.
-func life(t *testing.T, s settings, google *protocoltest.Server, contact time.Duration) (e *engine, end func()) {
+func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact time.Duration) (e *engine, end func()) {
 	t.Helper()
 	e, err := newEngine(s, "key", edge{transport: google, firstContact: func() time.Duration { return contact }}, func() {})
 	if err != nil {
@@ -60,7 +61,7 @@ func life(t *testing.T, s settings, google *protocoltest.Server, contact time.Du
 }
 
 func TestTheStartSaysWhatProtects(t *testing.T) {
-	s := settings{endpoint: "http://start.example", lists: "se-4b mw-4b", db: t.TempDir()}
+	s := config.Settings{Endpoint: "http://start.example", Lists: "se-4b mw-4b", DB: t.TempDir()}
 	lines := captureLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -70,7 +71,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 
 		_, end := life(t, s, google, 40*time.Second)
 		wantParts(t, lines.only(t, "is on: http://start.example"), "[WARNING]", "Safe Browsing v5", "mode local", "NO list is in force yet (se-4b, mw-4b)",
-			"db "+s.db, "next request within a minute (first contact)")
+			"db "+s.DB, "next request within a minute (first contact)")
 		time.Sleep(time.Minute)
 		end()
 
@@ -98,7 +99,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 		wantParts(t, lines.only(t, "is on: "), "[WARNING]", "OLD: updated 25h")
 		end()
 
-		s.lists += " uws-4b"
+		s.Lists += " uws-4b"
 		lines.forget()
 		_, end = life(t, s, google, time.Second)
 		wantParts(t, lines.only(t, "is on: "), "[WARNING]", "uws-4b (not yet)")
@@ -107,7 +108,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 }
 
 func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
-	s := settings{endpoint: "http://follower.example", lists: "se-4b", db: t.TempDir()}
+	s := config.Settings{Endpoint: "http://follower.example", Lists: "se-4b", DB: t.TempDir()}
 	lines := captureLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -119,7 +120,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		lines.forget()
 		_, end := life(t, s, google, 0)
 		wantParts(t, lines.only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists, this one follows")
-		if got := metric(t, "list_last_success_timestamp_seconds", "endpoint", s.endpoint); got != unix(fetched) {
+		if got := metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unix(fetched) {
 			t.Errorf("Expected the gauge to tell %v, got %v", unix(fetched), got)
 		}
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
@@ -136,7 +137,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 // A mistyped list is named, with what it was probably meant to be, and the others
 // are fetched.
 func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
-	s := settings{endpoint: "http://unknown.example", lists: "se-4b pha4-4b mw-4b"}
+	s := config.Settings{Endpoint: "http://unknown.example", Lists: "se-4b pha4-4b mw-4b"}
 	lines := captureLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -159,14 +160,14 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 }
 
 func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
-	s := settings{endpoint: "http://longwait.example", lists: "se-4b mw-4b"}
+	s := config.Settings{Endpoint: "http://longwait.example", Lists: "se-4b mw-4b"}
 	for version, test := range map[string]struct {
 		protocol protocol.Version
 		lines    int
 		lists    string
 	}{"v5": {protocol.Version5, 2, "for lists se-4b. "}, "v4": {protocol.Version4, 1, "for lists se-4b, mw-4b. "}} {
 		lines := captureLog(t)
-		s.protocol = test.protocol
+		s.Protocol = test.protocol
 		synctest.Test(t, func(t *testing.T) {
 			google := protocoltest.New(t)
 			google.SetMinimumWait("", 48*time.Hour)
@@ -185,7 +186,7 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 
 // One line when trouble begins and one when it ends, whatever the retries.
 func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
-	s := settings{endpoint: "http://day.example", lists: "se-4b"}
+	s := config.Settings{Endpoint: "http://day.example", Lists: "se-4b"}
 	lines := captureLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -233,7 +234,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReporter(settings{endpoint: "http://pause.example"}, func() {})
+		r := newReporter(config.Settings{Endpoint: "http://pause.example"}, func() {})
 		r.schedule = schedule
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
@@ -284,7 +285,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReporter(settings{endpoint: "http://waits.example"}, func() {})
+		r := newReporter(config.Settings{Endpoint: "http://waits.example"}, func() {})
 		r.schedule = schedule
 		server := &outcomes{wait: time.Minute}
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strict}, r.report)
@@ -301,7 +302,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 
 func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 	lines := captureLog(t)
-	r := newReporter(settings{db: "/var/lib/lists"}, func() {})
+	r := newReporter(config.Settings{DB: "/var/lib/lists"}, func() {})
 	full := fmt.Errorf("saving /var/lib/lists/se-4b.list: no space left on device")
 	for range 5 {
 		r.report(updater.Event{Kind: updater.StoreFailed, List: "se-4b", Err: full})

@@ -8,39 +8,41 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
-func init() { plugin.Register(pluginName, setup) }
+func init() { plugin.Register(config.Plugin, setup) }
 
 // setup reads the Corefile. It starts nothing: a Corefile that is refused later
 // on leaves nothing behind.
 func setup(c *caddy.Controller) error {
 	if err := checkPosition(dnsserver.Directives); err != nil {
-		return plugin.Error(pluginName, err)
+		return plugin.Error(config.Plugin, err)
 	}
-	cfg, err := parse(c, dnsserver.GetConfig(c).Root)
+	cfg, err := config.Parse(c, dnsserver.GetConfig(c).Root)
 	if err != nil {
-		return plugin.Error(pluginName, err)
+		return plugin.Error(config.Plugin, err)
 	}
-	if err := claim(c, cfg); err != nil {
-		return plugin.Error(pluginName, err)
+	if err := config.Claim(c, &cfg); err != nil {
+		return plugin.Error(config.Plugin, err)
 	}
-	s := &SafeBrowsing{config: cfg}
-	if cfg.explain { // else the server refuses queries of class CH
-		dnsserver.EnableChaos[pluginName] = struct{}{}
+	s := &SafeBrowsing{cfg: cfg}
+	if cfg.Explain { // else the server refuses queries of class CH
+		dnsserver.EnableChaos[config.Plugin] = struct{}{}
 	}
 	generation := generationOf(c)
 	said := saidOf(c)
 	c.OnStartup(func() error {
-		cfg.say(said)
+		say(&cfg, said)
 		if err := engines.acquire(s, generation); err != nil {
-			return plugin.Error(pluginName, err)
+			return plugin.Error(config.Plugin, err)
 		}
 		return nil
 	})
 	release := func() error {
 		engines.release(s)
-		s.names.end(s.monitor)
+		s.names.end(s.cfg.Monitor)
 		return nil
 	}
 	// At the end of the process queries are served on after OnShutdown, for as
@@ -77,11 +79,11 @@ var answering = []string{"cache", "template", "hosts", "file", "auto", "secondar
 // checkPosition refuses a CoreDNS that was compiled with this plugin in a place
 // where it would load and block nothing.
 func checkPosition(directives []string) error {
-	ours := slices.Index(directives, pluginName)
+	ours := slices.Index(directives, config.Plugin)
 	for i, d := range directives[:max(0, ours)] {
 		if slices.Contains(answering, d) {
 			return fmt.Errorf("compiled in after plugin %s, number %d in the order, where it would block nothing: "+
-				"in plugin.cfg move the line %q to directly before \"cache:cache\", then run go generate and build again", d, i+1, pluginName+":…")
+				"in plugin.cfg move the line %q to directly before \"cache:cache\", then run go generate and build again", d, i+1, config.Plugin+":…")
 		}
 	}
 	return nil
@@ -91,11 +93,7 @@ func checkPosition(directives []string) error {
 // which is made anew with each reading of the Corefile.
 type instanceKey struct{}
 
-type instance struct {
-	generation uint64
-	folders    map[string]settings   // who uses which folder
-	identities map[identity]settings // who asks which server
-}
+type instance struct{ generation uint64 }
 
 var generations atomic.Uint64
 
@@ -103,7 +101,7 @@ func instanceOf(c *caddy.Controller) *instance {
 	if i, ok := c.Get(instanceKey{}).(*instance); ok {
 		return i
 	}
-	i := &instance{generation: generations.Add(1), folders: make(map[string]settings), identities: make(map[identity]settings)}
+	i := &instance{generation: generations.Add(1)}
 	c.Set(instanceKey{}, i)
 	return i
 }
@@ -124,24 +122,35 @@ func liveGenerations() map[uint64]bool {
 	return live
 }
 
-// claim refuses two engines that ask the same server with the same key, since
-// its rules are for both together, and two engines in one folder.
-func claim(c *caddy.Controller, cfg config) error {
-	if !cfg.online {
-		return nil
+// saidKey is where an instance of CoreDNS keeps what it has logged about its
+// Corefile.
+type saidKey struct{}
+
+// saidOf returns what the instance has logged about its Corefile: server blocks
+// that import the same lines log them once.
+func saidOf(c *caddy.Controller) map[string]bool {
+	said, ok := c.Get(saidKey{}).(map[string]bool)
+	if !ok {
+		said = make(map[string]bool)
+		c.Set(saidKey{}, said)
 	}
-	i, s := instanceOf(c), cfg.settings
-	who := identity{address: s.address(), key: cfg.secret} // by either version of the protocol
-	if other, ok := i.identities[who]; ok && other != s {
-		return c.Errf("another server block asks %s with the same key and different settings: protocol, mode, lists, max_entries, db, resolver, cache and where the key is must be identical in both blocks", s.address())
+	return said
+}
+
+// say logs the warnings and notes of the Corefile, but for those that were said.
+// It is not safe for concurrent use of said: functions of OnStartup run one after
+// the other.
+func say(c *config.Config, said map[string]bool) {
+	for _, text := range c.Warnings {
+		if !said[text] {
+			log.Warning(text)
+		}
+		said[text] = true
 	}
-	i.identities[who] = s
-	if s.db == "" {
-		return nil
+	for _, text := range c.Notes {
+		if !said[text] {
+			log.Info(text)
+		}
+		said[text] = true
 	}
-	if other, ok := i.folders[s.db]; ok && other != s {
-		return c.Errf("db %s is in use by another server block with another key or endpoint: give each its own db", s.db)
-	}
-	i.folders[s.db] = s
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -27,7 +28,7 @@ func BenchmarkServeDNS(b *testing.B) {
 	}
 	defer checker.Close()
 	passed := 0
-	s := &SafeBrowsing{config: config{zones: []string{"."}, Reply: answer.Reply{TTL: time.Minute}}, Next: plugin.HandlerFunc(
+	s := &SafeBrowsing{cfg: config.Config{Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{TTL: time.Minute}}}, Next: plugin.HandlerFunc(
 		func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
 			passed++
 			return dns.RcodeSuccess, nil

@@ -17,9 +17,9 @@ const oldList = 24 * time.Hour
 // it looks. The caller holds mu.
 func (r *reporter) start(kind updater.Kind) {
 	r.started = true
-	names := r.settings.stored()
+	names := r.settings.Stored()
 	now := time.Now()
-	parts := []string{fmt.Sprintf("Safe Browsing %s is on: %s, mode %s", r.settings.protocol, r.settings.address(), r.settings.mode)}
+	parts := []string{fmt.Sprintf("Safe Browsing %s is on: %s, mode %s", r.settings.Protocol, r.settings.Address(), r.settings.Mode)}
 	inForce, old := 0, 0
 	for _, name := range names {
 		e := r.lists[name]
@@ -68,10 +68,10 @@ func (r *reporter) standing(name string, now time.Time) string {
 }
 
 func (r *reporter) place() string {
-	if r.settings.db == "" {
+	if r.settings.DB == "" {
 		return "db off"
 	}
-	return "db " + r.settings.db
+	return "db " + r.settings.DB
 }
 
 // next says when the first request is allowed, and why not before.

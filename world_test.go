@@ -191,7 +191,7 @@ func (w *world) stop() {
 	engines.mu.Lock() // the process ends, and with it what it remembered
 	defer engines.mu.Unlock()
 	for id := range engines.edge.schedules {
-		if id.address == w.endpoint {
+		if id.Address == w.endpoint {
 			delete(engines.edge.schedules, id)
 		}
 	}
@@ -308,7 +308,7 @@ func (w *world) engine() *engine {
 	engines.mu.Lock()
 	defer engines.mu.Unlock()
 	for s, e := range engines.engines {
-		if s.endpoint == w.endpoint {
+		if s.Endpoint == w.endpoint {
 			return e.engine
 		}
 	}

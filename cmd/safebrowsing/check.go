@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -103,7 +104,7 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 		return nil, err
 	}
 	if k.confirm && o.Key() == "" && o.Endpoint() == protocol.DefaultEndpoint {
-		return nil, errors.New("no API key: set $" + keyVariable + ", or leave out -confirm")
+		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or leave out -confirm")
 	}
 	k.blocks = []serverBlock{{Offline: o, listeners: []listener{{zone: "."}}}}
 	return k, nil
@@ -126,15 +127,12 @@ func openFolder(dir string) (*safebrowsing.Offline, error) {
 	}
 	var names []string
 	for _, s := range all {
-		if s.Name != likelySafe {
+		if s.Name != protocol.GlobalCache {
 			names = append(names, s.Name)
 		}
 	}
-	return safebrowsing.OpenFolder(dir, endpoint, version, os.Getenv(keyVariable), names)
+	return safebrowsing.OpenFolder(dir, endpoint, version, os.Getenv(config.KeyVariable), names)
 }
-
-// likelySafe is Google's list of hosts that are likely safe.
-const likelySafe = "gc-32b"
 
 // originsOf returns the servers that lists came from, sorted, and the version of the
 // protocol that can use them: version 5 goes on with lists of version 4.
@@ -144,7 +142,7 @@ func originsOf(all []updater.ListStatus) (endpoints []string, v protocol.Version
 		if s.Origin == "" {
 			continue
 		}
-		endpoint, version := safebrowsing.SplitOrigin(s.Origin)
+		endpoint, version := config.SplitOrigin(s.Origin)
 		endpoints, v = append(endpoints, endpoint), min(v, version)
 	}
 	if len(endpoints) == 0 {

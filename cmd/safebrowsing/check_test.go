@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
@@ -74,7 +75,7 @@ func TestTheKeyOfTheEnvironmentConfirms(t *testing.T) {
 	w := filled(t)
 	w.SetKey("KEY")
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-	t.Setenv(keyVariable, "KEY")
+	t.Setenv(config.KeyVariable, "KEY")
 	for _, from := range [][]string{{"-db", w.dir}, {"-corefile", corefile}} {
 		w.ClientStarted()
 		status, out, _ := invoke(t, append(append([]string{"check", "-json", "-confirm"}, from...), "evil.example")...)
@@ -216,7 +217,7 @@ func TestTheDefaultFolder(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	t.Setenv("HOME", cache)
-	dir, err := defaultFolder()
+	dir, err := config.DefaultFolder()
 	if err != nil || !strings.HasPrefix(dir, cache) || filepath.Base(dir) != "coredns-safebrowsing" {
 		t.Errorf("got %s, %v", dir, err)
 	}

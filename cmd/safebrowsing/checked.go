@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -87,7 +88,7 @@ func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) st
 		return ""
 	case d.By == lookup.ByList && len(b.Problems()) > 0:
 		return "no list has it, but not all lists are here"
-	case d.By == lookup.ByList && slices.Contains(b.Lists(), likelySafe):
+	case d.By == lookup.ByList && slices.Contains(b.Lists(), protocol.GlobalCache):
 		return "no threat list has it"
 	case d.By == lookup.ByList:
 		return "no list has it"

@@ -12,7 +12,7 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/transport"
 
 	"github.com/coredns-safebrowsing/safebrowsing"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -56,25 +56,15 @@ func closeBlocks(blocks []serverBlock) {
 	}
 }
 
-// engineKey is what makes the settings of two server blocks different for the
-// command line.
-type engineKey struct {
-	endpoint, key, folder string
-	protocol              protocol.Version
-	resolvers, lists      string
-}
-
-// enginesOf returns the first of the server blocks with the plugin for each
-// settings that differ.
+// enginesOf returns the first server block of each engine.
 func enginesOf(blocks []serverBlock) (all []serverBlock) {
-	seen := make(map[engineKey]bool)
+	seen := make(map[config.Settings]bool)
 	for _, b := range blocks {
 		if b.Offline == nil {
 			continue
 		}
-		key := engineKey{b.Endpoint(), b.Key(), b.Folder(), b.Protocol(), strings.Join(b.Resolvers(), " "), strings.Join(b.Lists(), " ")}
-		if !seen[key] {
-			seen[key] = true
+		if s := b.Settings(); !seen[s] {
+			seen[s] = true
 			all = append(all, b)
 		}
 	}

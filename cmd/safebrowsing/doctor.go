@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
@@ -39,7 +40,7 @@ at 0.`,
 			if c.NArg() > 0 {
 				return fmt.Errorf("doctor takes no argument such as %q, see safebrowsing doctor -h", c.Args().First())
 			}
-			d := &examination{console: newConsole(c), offline: c.Bool("offline"), resolvConf: "/etc/resolv.conf", secrets: []string{os.Getenv(keyVariable)}}
+			d := &examination{console: newConsole(c), offline: c.Bool("offline"), resolvConf: "/etc/resolv.conf", secrets: []string{os.Getenv(config.KeyVariable)}}
 			return d.corefile(ctx, c.String("corefile"))
 		},
 	}
@@ -144,7 +145,7 @@ func (e *examination) engine(ctx context.Context, o *safebrowsing.Offline) {
 
 // keyDiagnosis tells whether there is a key.
 func keyDiagnosis(o *safebrowsing.Offline) diagnosis {
-	const advice = "add api_key_file FILE to the stanza, or set $" + keyVariable + " for CoreDNS; keys are made at https://console.cloud.google.com/apis/credentials"
+	const advice = "add api_key_file FILE to the stanza, or set $" + config.KeyVariable + " for CoreDNS; keys are made at https://console.cloud.google.com/apis/credentials"
 	switch {
 	case o.Endpoint() == "":
 		return diagnosis{"key", isWarning, "there is none: Safe Browsing is off, only your own lists are in force", advice}

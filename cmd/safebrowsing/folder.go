@@ -3,11 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 // errBothGiven says that two flags exclude one another.
@@ -23,18 +22,9 @@ func folderOf(c *cli.Command) (string, error) {
 	if c.IsSet("db") {
 		return c.String("db"), nil
 	}
-	return defaultFolder()
-}
-
-// defaultFolder is where the plugin keeps lists unless the Corefile has db.
-func defaultFolder() (string, error) {
-	if dirs := os.Getenv("STATE_DIRECTORY"); dirs != "" {
-		first, _, _ := strings.Cut(dirs, ":")
-		return first, nil
-	}
-	cache, err := os.UserCacheDir()
+	folder, err := config.DefaultFolder()
 	if err != nil {
 		return "", fmt.Errorf("there is no default folder, give -db or -corefile: %w", err)
 	}
-	return filepath.Join(cache, "coredns-safebrowsing"), nil
+	return folder, nil
 }

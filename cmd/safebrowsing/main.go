@@ -124,6 +124,3 @@ func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Usage: "print one JSON object a line"}
 }
-
-// keyVariable is the environment variable with the API key.
-const keyVariable = "SAFEBROWSING_API_KEY"

@@ -5,10 +5,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 func TestMisuseHasStatus2AndAHint(t *testing.T) {
-	t.Setenv(keyVariable, "")
+	t.Setenv(config.KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir()+"/none")
 	none := t.TempDir() + "/none"
 	for args, want := range map[string]string{

@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -98,7 +99,7 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 	}
 	defer offline.Close()
 	if offline.Key() == "" && offline.Endpoint() == protocol.DefaultEndpoint {
-		return nil, errors.New("no API key: set $" + keyVariable + ", or -endpoint for a server of your own")
+		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or -endpoint for a server of your own")
 	}
 	u.names = offline.Lists()
 	return u, u.prepare(offline, c.Bool("now"))
@@ -127,7 +128,7 @@ func (u *fetching) prepare(offline *safebrowsing.Offline, now bool) error {
 	}
 	u.updater, err = updater.New(updater.Config{
 		Source: source, Database: new(lookup.Database), Schedule: u.schedule, Store: store,
-		Lists: u.names, LikelySafe: likelySafe, MaxEntries: offline.MaxEntries(), Report: u.report,
+		Lists: u.names, LikelySafe: protocol.GlobalCache, MaxEntries: offline.MaxEntries(), Report: u.report,
 		FirstContact: func() time.Duration { return u.firstContact(now) },
 	})
 	return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
@@ -120,7 +121,7 @@ func TestUpdateLeavesListsOfAnotherServerAlone(t *testing.T) {
 func TestUpdateSendsTheKeyOfTheEnvironment(t *testing.T) {
 	w := newWorld(t)
 	w.SetKey("KEY")
-	t.Setenv(keyVariable, "KEY")
+	t.Setenv(config.KeyVariable, "KEY")
 	if status, _, errOut := w.update(t); status != 0 {
 		t.Errorf("status %d, %s", status, errOut)
 	}

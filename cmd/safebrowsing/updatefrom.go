@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -73,7 +74,7 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *safebrowsing.Offline, err error
 	if c.IsSet("lists") {
 		names = strings.Split(c.String("lists"), ",")
 	}
-	return safebrowsing.OpenFolder("", endpoint, version, os.Getenv(keyVariable), names)
+	return safebrowsing.OpenFolder("", endpoint, version, os.Getenv(config.KeyVariable), names)
 }
 
 // heldIn returns the names of the lists in a folder, none if it has none. Lists

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
@@ -38,7 +39,7 @@ type world struct {
 // newWorld starts a server of lists, without a key in the environment.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	t.Setenv(keyVariable, "")
+	t.Setenv(config.KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", filepath.Join(t.TempDir(), "none"))
 	w := &world{Server: protocoltest.New(t), dir: filepath.Join(t.TempDir(), "db")}
 	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {

@@ -19,7 +19,7 @@ import (
 // Reply says how to answer a blocked name. The zero value answers NXDOMAIN with a
 // TTL of 0. It is safe for concurrent use.
 type Reply struct {
-	Mode       Mode
+	Respond    Mode
 	IPv4       netip.Addr    // of the sinkhole; zero: none
 	IPv6       netip.Addr    // of the sinkhole; zero: none
 	TTL        time.Duration // at most; default 60 s

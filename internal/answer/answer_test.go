@@ -71,7 +71,7 @@ func TestEachModeHasAWordAndItsAnswer(t *testing.T) {
 	}
 	for mode, word := range words {
 		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)
-		p := Reply{Mode: Mode(mode), IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute}
+		p := Reply{Respond: Mode(mode), IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute}
 		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest})
 		if w, ok := want[word]; !ok || m.Rcode != w.rcode || len(m.Answer) != w.answers || len(m.Ns) != w.authority {
 			t.Errorf("%s: Expected %+v, got\n%v", word, w, m)

@@ -63,8 +63,8 @@ func (p Reply) modeOf(d lookup.Decision) (_ Mode, drop bool) {
 		case ownlist.AnswerRefused:
 			return Refused, false
 		case ownlist.AnswerDrop:
-			return p.Mode, true
+			return p.Respond, true
 		}
 	}
-	return p.Mode, false
+	return p.Respond, false
 }

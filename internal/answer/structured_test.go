@@ -126,7 +126,7 @@ func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org", "tel:+1-555-0100"}}
-			p := Reply{Mode: tc.Mode, TTL: time.Minute, Google: tc.google, Structured: s}
+			p := Reply{Respond: tc.Mode, TTL: time.Minute, Google: tc.google, Structured: s}
 			address, texts := startBlocking(t, p, tc.d), s.texts(tc.d, tc.google)
 			used := make(map[string]bool)
 			for _, size := range []int{512, 560, 620, 700, 1232, 4096} {

@@ -13,6 +13,10 @@ import (
 // Browsing v5, "Local Database": Available Lists). Names never change.
 var googleLists = []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"}
 
+// GlobalCache is Google's list of hosts that are likely safe (Safe Browsing v5,
+// "Local Database": Available Lists).
+const GlobalCache = "gc-32b"
+
 // likelySafe are the lists that hold likely safe hosts, by the part of their name
 // before the width: the global cache, and the allow lists of Chrome's client-side
 // and download checks.

@@ -1,4 +1,4 @@
-package safebrowsing
+package config
 
 import (
 	"errors"
@@ -21,12 +21,12 @@ import (
 
 // readZones reads the arguments of safebrowsing itself.
 func (p *parser) readZones(args []string) error {
-	p.zones = plugin.OriginsFromArgsOrServerBlock(nil, p.ServerBlockKeys)
+	p.Zones = plugin.OriginsFromArgsOrServerBlock(nil, p.ServerBlockKeys)
 	if len(args) == 0 {
 		return nil
 	}
-	of := p.zones
-	p.zones = nil
+	of := p.Zones
+	p.Zones = nil
 	for _, arg := range args {
 		if err := p.notMeantAsZone(arg); err != nil {
 			return err
@@ -43,7 +43,7 @@ func (p *parser) readZones(args []string) error {
 				p.here().warn(p, "Safe Browsing knows no names in the zone %s, which is not public: only your own lists hold there", zone)
 			}
 		}
-		p.zones = append(p.zones, zones...)
+		p.Zones = append(p.Zones, zones...)
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (p *parser) exceptZones(args []string) error {
 			return err
 		}
 		for _, zone := range zones {
-			p.except = append(p.except, zone)
+			p.Except = append(p.Except, zone)
 			p.exceptAt = append(p.exceptAt, p.here())
 		}
 	}
@@ -117,16 +117,16 @@ func (p *parser) exceptZones(args []string) error {
 // checkExcept refuses exceptions that leave nothing to check, or that cover
 // nothing. In an answer targets outside of the zones are checked too.
 func (p *parser) checkExcept() error {
-	all := len(p.except) > 0
-	for _, zone := range p.zones {
-		all = all && p.except.Contains(zone)
+	all := len(p.Except) > 0
+	for _, zone := range p.Zones {
+		all = all && p.Except.Contains(zone)
 	}
 	if all {
-		return p.given["except"].errorf("except: this leaves no names to check in the zone %s", strings.Join(p.zones, ", "))
+		return p.given["except"].errorf("except: this leaves no names to check in the zone %s", strings.Join(p.Zones, ", "))
 	}
-	for i, zone := range p.except {
-		if !p.inspect && !overlaps(zone, p.zones) {
-			return p.exceptAt[i].errorf("except: no names in the zone %s are checked here in any case: the zones are %s", zone, strings.Join(p.zones, ", "))
+	for i, zone := range p.Except {
+		if !p.Inspect && !overlaps(zone, p.Zones) {
+			return p.exceptAt[i].errorf("except: no names in the zone %s are checked here in any case: the zones are %s", zone, strings.Join(p.Zones, ", "))
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package safebrowsing
+package config
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func (at place) errorf(format string, args ...any) error {
 
 // warn notes a warning, to be logged at the start.
 func (at place) warn(p *parser, format string, args ...any) {
-	p.warnings = append(p.warnings, fmt.Sprintf("%s: "+format, append([]any{at}, args...)...))
+	p.Warnings = append(p.Warnings, fmt.Sprintf("%s: "+format, append([]any{at}, args...)...))
 }
 
 // examples are arguments where the usage leaves open what they look like.
@@ -80,7 +80,7 @@ func meant(word string) string {
 // unknownProperty returns what is wrong with a word in a line.
 func unknownProperty(word string, line int) error {
 	if slices.Contains(dnsserver.Directives, word) {
-		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, pluginName, line)
+		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, Plugin, line)
 	}
 	if isKey(word) {
 		return fmt.Errorf("unknown property %s: write api_key before it", quote(word))
@@ -108,9 +108,9 @@ func unlessPlugin(word string, line int) string {
 // secondStanza returns what is wrong with what follows the stanza.
 func (p *parser) secondStanza() error {
 	if p.Val() == "{" {
-		return p.Errf("the { must be at the end of the line that begins with %s", pluginName)
+		return p.Errf("the { must be at the end of the line that begins with %s", Plugin)
 	}
-	return p.Errf("%s is given more than once in this server block: put all its properties into one", pluginName)
+	return p.Errf("%s is given more than once in this server block: put all its properties into one", Plugin)
 }
 
 // isKey reports whether a word looks like an API key of Google.

@@ -1,4 +1,4 @@
-package safebrowsing
+package config
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ func (p *parser) respondWith(args []string) error {
 	case mode != answer.Sinkhole && len(args) > 1:
 		return errors.New(args[0] + " takes no address")
 	}
-	p.Mode, p.Overrides = mode, true
+	p.Respond, p.Overrides = mode, true
 	for _, arg := range args[1:] {
 		addr, err := netip.ParseAddr(arg)
 		if err != nil || addr.Zone() != "" {
@@ -44,7 +44,7 @@ func (p *parser) framesWhat(args []string) error {
 	if err != nil {
 		return err
 	}
-	p.frames = lookup.Frames(i)
+	p.Frames = lookup.Frames(i)
 	return nil
 }
 

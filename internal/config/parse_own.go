@@ -1,4 +1,4 @@
-package safebrowsing
+package config
 
 import (
 	"errors"
@@ -47,7 +47,7 @@ func (p *parser) ownFile(name string, allow bool) error {
 	if err != nil {
 		return err
 	}
-	p.own = append(p.own, ownFile{path: path, allow: allow})
+	p.Own = append(p.Own, OwnFile{Path: path, Allow: allow})
 	return f.Close()
 }
 
@@ -124,7 +124,7 @@ func (p *parser) allowHost(arg, until string) (err error) {
 	} else if info, err := os.Stat(p.path(arg)); err == nil && !info.IsDir() {
 		p.here().warn(p, "allow %s is for the host of that name, and not for the file: write %s. to say so, or ./%s for the file", arg, arg, arg)
 	}
-	p.hosts = append(p.hosts, e)
+	p.Hosts = append(p.Hosts, e)
 	return nil
 }
 
@@ -139,6 +139,6 @@ func (p *parser) until(host, text string) (time.Time, error) {
 		p.here().warn(p, "allow %s until %s has ended: %s is not allowed any more; remove it, or write a later date", host, text, host)
 		return end, nil
 	}
-	p.notes = append(p.notes, fmt.Sprintf("%s: %s is allowed until %s", p.here(), host, end.Format("2006-01-02 15:04:05 MST")))
+	p.Notes = append(p.Notes, fmt.Sprintf("%s: %s is allowed until %s", p.here(), host, end.Format("2006-01-02 15:04:05 MST")))
 	return end, nil
 }

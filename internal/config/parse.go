@@ -1,4 +1,4 @@
-package safebrowsing
+package config
 
 import (
 	"errors"
@@ -10,57 +10,16 @@ import (
 	"time"
 
 	"github.com/coredns/caddy"
-	"github.com/coredns/coredns/plugin"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// config is what stands in the Corefile for one server block.
-type config struct {
-	zones  plugin.Zones        // names to check
-	except plugin.Zones        // of those, names that are not checked
-	own    []ownFile           // lists of the operator's own
-	hosts  []ownlist.HostEntry // that the Corefile allows
-	answer.Reply
-	confirmTimeout time.Duration  // from when the query came; default 500 ms
-	frames         lookup.Frames  // what becomes of threats that are marked FRAME_ONLY
-	unsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
-	limiter        lookup.Limiter // of confirmations; nil: off
-	inspect        bool           // check the targets in answers too
-	logBlocked     bool           // log each name that is blocked
-	monitor        bool           // decide, but never block
-	explain        bool           // answer why
-	tests          *ownlist.File  // always treated as confirmed, with all names below; nil: none
-
-	settings
-	secret string // the key in settings, or what was in keyFile when the Corefile was read
-	online bool   // there is a server to ask
-
-	warnings []string // what works, but protects less than it looks; each with file and line
-	notes    []string // what is worth a line at the start; each with file and line
-}
-
-const (
-	keyVariable           = "SAFEBROWSING_API_KEY"
-	defaultLists          = "se-4b mw-4b uws-4b"
-	defaultTTL            = 60 * time.Second
-	defaultConfirmTimeout = 500 * time.Millisecond
-	maxConfirmTimeout     = 10 * time.Second
-	defaultRate           = 10 // confirmations a second, of one client
-	defaultBurst          = 20
-	defaultThreshold      = 3 // deviations
-	maxLimit              = 1e6
-	minMaxEntries         = 1024 // the least that the server takes
-	folderName            = "coredns-safebrowsing"
-)
-
 // parser reads the stanza of one server block.
 type parser struct {
 	*caddy.Controller
-	config
+	Config
 	root      string           // what relative file names are relative to
 	begin     place            // of the word safebrowsing
 	given     map[string]place // properties that were there; of several the last one
@@ -95,12 +54,21 @@ var properties = map[string]struct {
 	"frames":          {1, 1, false, "block|pass", (*parser).framesWhat},
 	"limit":           {1, 3, false, "leaky_bucket [RATE [BURST]] | ema [THRESHOLD] | off", (*parser).limit},
 	"inspect":         {1, 1, false, "cname", (*parser).inspectWhat},
-	"log":             {0, 0, false, "", func(p *parser, _ []string) error { p.logBlocked = true; return nil }},
-	"monitor":         {0, 0, false, "", func(p *parser, _ []string) error { p.monitor = true; return nil }},
+	"log":             {0, 0, false, "", func(p *parser, _ []string) error { p.LogBlocked = true; return nil }},
+	"monitor":         {0, 0, false, "", func(p *parser, _ []string) error { p.Monitor = true; return nil }},
 	"test":            {1, -1, true, "HOST...", (*parser).testHosts},
-	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.explain = true; return nil }},
+	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.Explain = true; return nil }},
 	"structured":      {1, -1, false, "OPTIONCODE [CONTACT...]", (*parser).structuredErrors},
 	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
+}
+
+// Usages returns what each property takes, by its word.
+func Usages() map[string]string {
+	all := make(map[string]string, len(properties))
+	for word, property := range properties {
+		all[word] = property.usage
+	}
+	return all
 }
 
 // onlySafeBrowsing are the properties that do nothing for the operator's own lists.
@@ -108,29 +76,29 @@ var onlySafeBrowsing = []string{
 	"protocol", "mode", "lists", "max_entries", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
 
-// parse reads the stanza, the only one of its server block. Errors name file
+// Parse reads the stanza, the only one of its server block. Errors name file
 // and line. Files are relative to root, or to the working directory if it is "".
 // It writes no log: what is to be logged is in the config.
-func parse(c *caddy.Controller, root string) (config, error) {
+func Parse(c *caddy.Controller, root string) (Config, error) {
 	p := &parser{Controller: c, root: root, given: make(map[string]place)}
 	p.TTL = defaultTTL
-	p.confirmTimeout = defaultConfirmTimeout
-	p.lists = defaultLists
-	p.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: defaultRate, Capacity: defaultBurst}.Admit)
+	p.ConfirmTimeout = DefaultConfirmTimeout
+	p.Lists = DefaultLists
+	p.Limiter = lookup.PerClient(lookup.LeakyBucket{Rate: DefaultRate, Capacity: DefaultBurst}.Admit)
 	for i := 0; c.Next(); i++ {
 		if i > 0 {
-			return config{}, p.secondStanza()
+			return Config{}, p.secondStanza()
 		}
 		if err := p.stanza(); err != nil {
-			return config{}, err
+			return Config{}, err
 		}
 	}
 	// Not in one statement: Go does not say whether p.config would be read before
 	// or after finish changes it ("Order of evaluation").
 	if err := p.finish(); err != nil {
-		return config{}, err
+		return Config{}, err
 	}
-	return p.config, nil
+	return p.Config, nil
 }
 
 func (p *parser) stanza() error {
@@ -174,18 +142,18 @@ func (p *parser) property(word string, args []string) error {
 
 // finish fills in what the stanza leaves out and checks the whole.
 func (p *parser) finish() error {
-	if p.secret == "" {
-		p.key = os.Getenv(keyVariable)
-		p.secret = p.key
+	if p.Secret == "" {
+		p.APIKey = os.Getenv(KeyVariable)
+		p.Secret = p.APIKey
 	}
-	p.online = p.secret != "" || p.endpoint != ""
-	p.Google = protocol.IsGoogle(p.endpoint)
+	p.Online = p.Secret != "" || p.Endpoint != ""
+	p.Google = protocol.IsGoogle(p.Endpoint)
 	if len(p.testNames) > 0 {
-		p.tests = ownlist.Hosts(testList, p.testNames)
+		p.Tests = ownlist.Hosts(TestList, p.testNames)
 	}
-	blocks := slices.ContainsFunc(p.own, func(f ownFile) bool { return !f.allow })
-	if !p.online && !blocks && p.tests == nil {
-		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE or $" + keyVariable +
+	blocks := slices.ContainsFunc(p.Own, func(f OwnFile) bool { return !f.Allow })
+	if !p.Online && !blocks && p.Tests == nil {
+		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE or $" + KeyVariable +
 			" for Safe Browsing, endpoint URL for a server of your own, or block FILE for a list of your own")
 	}
 	if err := p.checkExcept(); err != nil {
@@ -194,7 +162,7 @@ func (p *parser) finish() error {
 	if err := p.checkLists(); err != nil {
 		return err
 	}
-	if !p.online {
+	if !p.Online {
 		p.off()
 		return nil
 	}
@@ -207,8 +175,8 @@ func (p *parser) finish() error {
 // off says that Safe Browsing is off: as a warning if the stanza holds properties
 // that are for nothing else.
 func (p *parser) off() {
-	const cure = "set api_key, api_key_file or $" + keyVariable
-	p.settings = settings{}
+	const cure = "set api_key, api_key_file or $" + KeyVariable
+	p.Settings = Settings{}
 	var inVain []string
 	for _, word := range onlySafeBrowsing {
 		if _, ok := p.given[word]; ok {
@@ -219,22 +187,15 @@ func (p *parser) off() {
 		p.begin.warn(p, "Safe Browsing is OFF: there is no API key, so that %s has no effect. %s, or remove what has no effect", strings.Join(inVain, ", "), strings.ToUpper(cure[:1])+cure[1:])
 		return
 	}
-	p.notes = append(p.notes, "Safe Browsing is off, only the operator's own lists are in force: to switch it on "+cure)
+	p.Notes = append(p.Notes, "Safe Browsing is off, only the operator's own lists are in force: to switch it on "+cure)
 }
 
-// defaultFolder is $STATE_DIRECTORY, which systemd sets for a service, else one
-// in the user's cache directory. Without either lists are kept in memory only.
+// defaultFolder sets where lists are kept. Without a folder that is in memory only.
 func (p *parser) defaultFolder() {
-	if dirs := os.Getenv("STATE_DIRECTORY"); dirs != "" {
-		p.db, _, _ = strings.Cut(dirs, ":")
-		return
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
+	var err error
+	if p.DB, err = DefaultFolder(); err != nil {
 		p.begin.warn(p, "there is no directory for the lists (%v): they are kept in memory only, and each start fetches all of them; add db DIRECTORY", err)
-		return
 	}
-	p.db = filepath.Join(cache, folderName)
 }
 
 // path returns where a file of the Corefile is.
@@ -246,13 +207,13 @@ func (p *parser) path(name string) string {
 }
 
 func (p *parser) timeout(args []string) (err error) {
-	p.confirmTimeout, err = duration(args[0], time.Millisecond, maxConfirmTimeout)
+	p.ConfirmTimeout, err = duration(args[0], time.Millisecond, maxConfirmTimeout)
 	return err
 }
 
 func (p *parser) inspectWhat(args []string) error {
 	_, err := choice(args[0], "cname")
-	p.inspect = err == nil
+	p.Inspect = err == nil
 	return err
 }
 
@@ -272,13 +233,13 @@ func (p *parser) testHosts(args []string) error {
 
 func (p *parser) unsure(args []string) error {
 	i, err := choice(args[0], "pass", "servfail")
-	p.unsureFails = i == 1
+	p.UnsureFails = i == 1
 	return err
 }
 
 // limit reads a limiter and its numbers.
 func (p *parser) limit(args []string) error {
-	numbers := map[string][]float64{"leaky_bucket": {defaultRate, defaultBurst}, "ema": {defaultThreshold}, "off": {}}
+	numbers := map[string][]float64{"leaky_bucket": {DefaultRate, DefaultBurst}, "ema": {defaultThreshold}, "off": {}}
 	if _, err := choice(args[0], "leaky_bucket", "ema", "off"); err != nil {
 		return err
 	}
@@ -295,11 +256,11 @@ func (p *parser) limit(args []string) error {
 	}
 	switch args[0] {
 	case "leaky_bucket":
-		p.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: n[0], Capacity: n[1]}.Admit)
+		p.Limiter = lookup.PerClient(lookup.LeakyBucket{Rate: n[0], Capacity: n[1]}.Admit)
 	case "ema":
-		p.limiter = lookup.PerClient(lookup.EMA{Threshold: n[0]}.Admit)
+		p.Limiter = lookup.PerClient(lookup.EMA{Threshold: n[0]}.Admit)
 	default:
-		p.limiter = nil
+		p.Limiter = nil
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package safebrowsing
+package config
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func (p *parser) apiKey(args []string) error {
 	if _, ok := p.given["api_key_file"]; ok {
 		return errors.New("there is an api_key_file already: keep one of the two")
 	}
-	p.key, p.secret = args[0], args[0]
+	p.APIKey, p.Secret = args[0], args[0]
 	return nil
 }
 
@@ -28,17 +28,17 @@ func (p *parser) apiKeyFile(args []string) (err error) {
 	if _, ok := p.given["api_key"]; ok {
 		return errors.New("there is an api_key already: keep one of the two")
 	}
-	p.keyFile = p.path(args[0])
-	p.secret, err = readKey(p.keyFile)
+	p.KeyFile = p.path(args[0])
+	p.Secret, err = ReadKey(p.KeyFile)
 	return err
 }
 
 func (p *parser) endpointURL(args []string) error {
-	p.endpoint = strings.TrimSuffix(args[0], "/")
-	if _, err := protocol.NewV5(p.clientConfig(p.secret, nil)); err != nil {
+	p.Endpoint = strings.TrimSuffix(args[0], "/")
+	if _, err := protocol.NewV5(p.clientConfig(p.Secret, nil)); err != nil {
 		return err
 	}
-	u, err := url.Parse(p.endpoint)
+	u, err := url.Parse(p.Endpoint)
 	if err != nil {
 		return errors.New("this is not a URL")
 	}
@@ -47,14 +47,14 @@ func (p *parser) endpointURL(args []string) error {
 			return fmt.Errorf("the port %w", err)
 		}
 	}
-	if protocol.IsGoogle(p.endpoint) && u.Path != "" {
+	if protocol.IsGoogle(p.Endpoint) && u.Path != "" {
 		return errors.New("the server of Google takes no path: write " + protocol.DefaultEndpoint)
 	}
 	return nil
 }
 
 func (p *parser) protocolOf(args []string) (err error) {
-	if p.settings.protocol, err = protocol.ParseVersion(args[0]); err == nil {
+	if p.Settings.Protocol, err = protocol.ParseVersion(args[0]); err == nil {
 		return nil
 	}
 	if v, near := protocol.ParseVersion(strings.ToLower(args[0])); near == nil {
@@ -65,7 +65,7 @@ func (p *parser) protocolOf(args []string) (err error) {
 
 func (p *parser) modeOf(args []string) error {
 	i, err := choice(args[0], "local", "realtime", "nostorage")
-	p.mode = []lookup.Mode{lookup.Local, lookup.RealTime, lookup.NoStorage}[i]
+	p.Mode = []lookup.Mode{lookup.Local, lookup.RealTime, lookup.NoStorage}[i]
 	return err
 }
 
@@ -77,19 +77,16 @@ func (p *parser) listsNamed(args []string) error {
 			}
 			return fmt.Errorf("%q is not the name of a list: it must end in -4b, -8b, -16b or -32b", name)
 		}
-		if name == globalCache {
-			return errors.New(globalCache + " lists hosts that are likely safe, it cannot be used to block; mode realtime uses it")
+		if name == protocol.GlobalCache {
+			return errors.New(protocol.GlobalCache + " lists hosts that are likely safe, it cannot be used to block; mode realtime uses it")
 		}
 		if slices.Contains(args[:i], name) {
 			return errors.New(name + " is named more than once")
 		}
 	}
-	p.lists = strings.Join(args, " ")
+	p.Lists = strings.Join(args, " ")
 	return nil
 }
-
-// globalCache is Google's list of hosts that are likely safe.
-const globalCache = "gc-32b"
 
 // checkLists refuses lists that the server cannot have or that are no threat
 // lists. Any server but Google's may have lists of its own.
@@ -98,12 +95,12 @@ func (p *parser) checkLists() error {
 	if !ok {
 		return nil
 	}
-	for _, name := range strings.Fields(p.lists) {
+	for _, name := range strings.Fields(p.Lists) {
 		if err := protocol.CheckThreatList(name, p.Google); err != nil {
 			return at.errorf("lists: %v", err)
 		}
 		if near := protocol.NearestList(name); near != "" {
-			at.warn(p, "%s is not one of Google's lists: did you mean %s? A list that %s does not have keeps all lists from being updated", name, near, p.endpoint)
+			at.warn(p, "%s is not one of Google's lists: did you mean %s? A list that %s does not have keeps all lists from being updated", name, near, p.Endpoint)
 		}
 	}
 	return nil
@@ -111,18 +108,18 @@ func (p *parser) checkLists() error {
 
 // checkServer checks all that is said about the server.
 func (p *parser) checkServer() error {
-	if p.settings.protocol == protocol.Version4 && p.mode != lookup.Local {
+	if p.Settings.Protocol == protocol.Version4 && p.Mode != lookup.Local {
 		return p.given["mode"].errorf("mode realtime and mode nostorage need protocol v5: leave out one of the two lines")
 	}
-	if p.secret != "" && inClearText(p.endpoint) {
+	if p.Secret != "" && InClearText(p.Endpoint) {
 		return p.given["endpoint"].errorf("endpoint: http would send the API key in clear text: use https")
 	}
-	if p.secret == "" && p.Google {
+	if p.Secret == "" && p.Google {
 		p.given["endpoint"].warn(p, "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")
 	}
-	if _, err := p.client(p.secret, new(lookup.Database), nil); err != nil {
+	if _, err := p.Client(p.Secret, new(lookup.Database), nil); err != nil {
 		at, ok := p.given["lists"]
-		if !ok || p.settings.protocol != protocol.Version4 {
+		if !ok || p.Settings.Protocol != protocol.Version4 {
 			at = p.begin
 		}
 		return at.errorf("%v", err)
@@ -130,9 +127,9 @@ func (p *parser) checkServer() error {
 	return nil
 }
 
-// inClearText reports whether what is sent to an endpoint can be read on its way
+// InClearText reports whether what is sent to an endpoint can be read on its way
 // over a public network.
-func inClearText(endpoint string) bool {
+func InClearText(endpoint string) bool {
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" {
 		return false
@@ -148,12 +145,12 @@ func inClearText(endpoint string) bool {
 }
 
 func (p *parser) maxEntriesOf(args []string) (err error) {
-	p.maxEntries, err = number(args[0], minMaxEntries, updater.DefaultMaxEntries)
+	p.MaxEntries, err = number(args[0], minMaxEntries, updater.DefaultMaxEntries)
 	return err
 }
 
 func (p *parser) capacity(args []string) (err error) {
-	p.settings.cache, err = number(args[0], 1, 1<<30)
+	p.Settings.Cache, err = number(args[0], 1, 1<<30)
 	return err
 }
 
@@ -163,15 +160,15 @@ var notOff = []string{"off", "no", "none", "false", "never", "disabled", "memory
 func (p *parser) folder(args []string) error {
 	word := args[0]
 	if word == "off" {
-		p.db = ""
+		p.DB = ""
 		return nil
 	}
 	if slices.Contains(notOff, strings.ToLower(word)) {
 		return fmt.Errorf("%q: did you mean off? (write ./%s for a directory of that name)", word, word)
 	}
-	p.db = filepath.Clean(p.path(word))
-	if info, err := os.Stat(p.db); err == nil && !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", p.db)
+	p.DB = filepath.Clean(p.path(word))
+	if info, err := os.Stat(p.DB); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", p.DB)
 	}
 	return nil
 }
@@ -185,7 +182,7 @@ func (p *parser) resolver(args []string) error {
 		}
 		all = append(all, address)
 	}
-	p.resolvers = strings.Join(all, " ")
+	p.Resolvers = strings.Join(all, " ")
 	return nil
 }
 

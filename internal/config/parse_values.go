@@ -1,4 +1,4 @@
-package safebrowsing
+package config
 
 import (
 	"errors"

@@ -1,0 +1,103 @@
+// Package config reads the stanza of one server block of a Corefile into one value.
+//
+//	stanza ──▶ Parse ──▶ Config ─┬─ Settings ──▶ which engine, shared by server blocks
+//	                             └─ Block ─────▶ what this server block decides and answers
+//	Settings, of all server blocks ──▶ Claim ──▶ no two engines for one key or folder
+//
+// It writes no log: what is to be logged is in the Config.
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns/coredns/plugin"
+)
+
+// Config is what the Corefile says in one server block. It does not change after
+// Parse.
+type Config struct {
+	Block
+	Settings
+	Secret string // APIKey, or what was in KeyFile when the Corefile was read
+	Online bool   // there is a server to ask
+
+	Warnings []string // what works, but protects less than it looks; each with file and line
+	Notes    []string // what is worth a line at the start; each with file and line
+}
+
+// Block is what a server block decides and answers by. It does not make an engine
+// another one.
+type Block struct {
+	Zones  plugin.Zones        // names to check
+	Except plugin.Zones        // of those, names that are not checked
+	Own    []OwnFile           // lists of the operator's own
+	Hosts  []ownlist.HostEntry // that the Corefile allows
+	answer.Reply
+	ConfirmTimeout time.Duration  // from when the query came; default 500 ms
+	Frames         lookup.Frames  // what becomes of threats that are marked FRAME_ONLY
+	UnsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
+	Limiter        lookup.Limiter // of confirmations; nil: off
+	Inspect        bool           // check the targets in answers too
+	LogBlocked     bool           // log each name that is blocked
+	Monitor        bool           // decide, but never block
+	Explain        bool           // answer why
+	Tests          *ownlist.File  // always treated as confirmed, with all names below; nil: none
+}
+
+// Plugin is the word of the Corefile, and begins the names of metrics.
+const Plugin = "safebrowsing"
+
+// TestList is what the test names of the Corefile are called as a list.
+const TestList = "test"
+
+// OwnFile is a list of the operator's own, as the Corefile names it.
+type OwnFile struct {
+	Path  string
+	Allow bool // names in it are never blocked; else names in it are blocked
+}
+
+// KeyVariable is the environment variable with the API key.
+const KeyVariable = "SAFEBROWSING_API_KEY"
+
+// DefaultLists are the lists that protect unless the Corefile says otherwise,
+// joined by a space.
+const DefaultLists = "se-4b mw-4b uws-4b"
+
+// DefaultConfirmTimeout is how long a query waits for its confirmation.
+const DefaultConfirmTimeout = 500 * time.Millisecond
+
+// DefaultRate and DefaultBurst limit the confirmations of one client: DefaultRate a
+// second, after DefaultBurst at once.
+const (
+	DefaultRate  = 10
+	DefaultBurst = 20
+)
+
+const (
+	defaultTTL        = 60 * time.Second
+	maxConfirmTimeout = 10 * time.Second
+	defaultThreshold  = 3 // deviations
+	maxLimit          = 1e6
+	minMaxEntries     = 1024 // the least that the server takes
+)
+
+// DefaultFolder returns where lists are kept unless the Corefile says otherwise:
+// $STATE_DIRECTORY, which systemd sets for a service, else a folder in the user's
+// cache directory. It is an error if there is neither.
+func DefaultFolder() (string, error) {
+	if dirs := os.Getenv("STATE_DIRECTORY"); dirs != "" {
+		first, _, _ := strings.Cut(dirs, ":")
+		return first, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(cache, "coredns-safebrowsing"), nil
+}
