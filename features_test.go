@@ -159,9 +159,9 @@ func TestWhyTellsOfWaits(t *testing.T) {
 	w.google.Break("update", 1, protocoltest.Fault{Status: 503})
 	w.start(w.corefile("explain"))
 	w.eventually("the back-off", func() bool {
-		return strings.Contains(w.why("clean.example.org"), "no lists are in force: not asked before")
+		return strings.Contains(w.why("clean.example.org"), "status 503 Service Unavailable")
 	})
-	wantParts(t, w.why("clean.example.org"), "back-off after a failure at ", "status 503 Service Unavailable")
+	wantParts(t, w.why("clean.example.org"), "no lists are in force: not asked before", "back-off after a failure at ")
 	w.stop()
 
 	w.google.ClientLostState()
