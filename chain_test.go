@@ -187,7 +187,7 @@ func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bo
 	}
 	asks, close := asksOf(t, instance)
 	defer close()
-	w.eventually("the lists", func() bool { e := w.engine(); return e != nil && e.ready.Load() })
+	w.eventually("the lists", func() bool { e := w.engine(); return e != nil && e.Ready() })
 	var clients sync.WaitGroup
 	for transport, ask := range asks {
 		for range 4 {

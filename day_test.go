@@ -18,6 +18,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -54,12 +55,12 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 		},
 	}
 	alter(b.plugin)
-	e, err := newEngine(b.plugin.cfg.Settings, "", edge{transport: b.google, firstContact: func() time.Duration { return 0 }}, func() {})
+	e, release, err := engine.NewRegistry(engine.Edge{Transport: b.google, FirstContact: func() time.Duration { return 0 }}).Acquire(b.plugin.cfg.Settings, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.start("")
 	b.plugin.engine.Store(e)
+	b.plugin.release = release
 	synctest.Wait()
 	return b
 }
@@ -67,7 +68,7 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 // stop ends the plugin, when what outlives its queries has ended.
 func (b *bubble) stop() {
 	b.plugin.detached.end()
-	b.plugin.engine.Load().stop()
+	b.plugin.release()
 }
 
 // client is the writer of one query.

@@ -196,8 +196,8 @@ func twoServerBlocksAndThreeReloadsMakeOneFirstContact(t *testing.T, w *world) {
 	if n := len(w.searches()); n != 2 {
 		t.Errorf("Expected one search for each name, the cache being kept, got %d", n)
 	}
-	if len(engines.engines) != 1 || len(engines.holdings) != 2 {
-		t.Errorf("Expected one engine for two blocks, got %d for %d", len(engines.engines), len(engines.holdings))
+	if e, holders := engines.Count(); e != 1 || holders != 2 {
+		t.Errorf("Expected one engine for two blocks, got %d for %d", e, holders)
 	}
 }
 
@@ -236,8 +236,8 @@ func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 			if err := w.reload(corefile); err == nil {
 				t.Fatal("Expected the reload to fail")
 			}
-			if len(engines.engines) != 1 || len(engines.holdings) != 1 || w.engine() != before {
-				t.Errorf("Expected the old engine and no other, got %d engines and %d holders", len(engines.engines), len(engines.holdings))
+			if e, holders := engines.Count(); e != 1 || holders != 1 || w.engine() != before {
+				t.Errorf("Expected the old engine and no other, got %d engines and %d holders", e, holders)
 			}
 			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 		})
@@ -248,7 +248,7 @@ func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 func serverThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T, w *world) {
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
-	w.eventually("the first contact", func() bool { return w.engine().ready.Load() })
+	w.eventually("the first contact", func() bool { return w.engine().Ready() })
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	if n := len(w.fetches()); n != 1 {
 		t.Errorf("Expected one request, then back-off, got %d", n)

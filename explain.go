@@ -11,6 +11,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // whyZone is below which a name is asked why it is blocked or not.
@@ -58,7 +59,7 @@ func (s *SafeBrowsing) explainHost(h lookup.Host, qname string) explained {
 	case candidates != nil:
 		d.List, d.Expression = candidates.First()
 		note := "suspected: a query would have it confirmed by the server"
-		if paused := pausedNote(s.engine.Load().schedule); paused != "" {
+		if paused := pausedNote(s.engine.Load().Schedule); paused != "" {
 			note = "suspected, passes for now: " + paused
 		}
 		return explained{d, true, note}
@@ -80,11 +81,11 @@ func (s *SafeBrowsing) notAsked() string {
 	if e == nil {
 		return ""
 	}
-	hold := e.schedule.FetchHold(s.cfg.Stored())
+	hold := e.Schedule.FetchHold(s.cfg.Stored())
 	if !hold.Active(time.Now()) {
 		return ""
 	}
-	return fmt.Sprintf(": not asked before %s (%v)", moment(hold.Until), hold)
+	return fmt.Sprintf(": not asked before %s (%v)", hold.Until.UTC().Format(time.RFC3339), hold)
 }
 
 // explanation puts what is known into strings of a TXT record, each "word=value".
@@ -103,4 +104,16 @@ func explanation(e explained) []string {
 	}
 	add("note", e.note)
 	return all
+}
+
+// pausedNote says why suspected names pass for a while; "" if they do not.
+func pausedNote(s *updater.Schedule) string {
+	if s == nil {
+		return ""
+	}
+	hold := s.SearchHold()
+	if !hold.Active(time.Now()) {
+		return ""
+	}
+	return fmt.Sprintf("confirmations are paused until %s (%v)", hold.Until.UTC().Format(time.RFC3339), hold)
 }

@@ -1,17 +1,12 @@
 package safebrowsing
 
 import (
-	"bytes"
 	"fmt"
-	golog "log"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	clog "github.com/coredns/coredns/plugin/pkg/log"
 
 	"github.com/miekg/dns"
 
@@ -19,42 +14,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
-
-// logLines collects what is logged.
-type logLines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// about returns the lines that hold a text.
-func (l *logLines) about(text string) (lines []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
-		if strings.Contains(line, text) {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
-// errorsAbout returns the lines of errors that hold a text.
-func (l *logLines) errorsAbout(text string) []string {
-	return slices.DeleteFunc(l.about(text), func(line string) bool { return !strings.Contains(line, "[ERROR]") })
-}
-
-func captureLog(t *testing.T) *logLines {
-	l := new(logLines)
-	golog.SetOutput(l)
-	t.Cleanup(clog.Discard)
-	return l
-}
 
 // faulty is a list that only one test at a time has, so that log lines about it are
 // that test's.
@@ -129,7 +88,7 @@ func faultyWorld(t *testing.T, version protocol.Version, f faulty, fault protoco
 	w.google.Break("", 1000, fault)
 	w.start(w.corefile("lists "+list, "cache 7"))
 	w.eventually("the log line", func() bool { return len(lines.errorsAbout(list)) > before })
-	w.eventually("readiness, however the first contact ended", w.engine().ready.Load)
+	w.eventually("readiness, however the first contact ended", w.engine().Ready)
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	w.stop()
 

@@ -43,7 +43,7 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 	if got := lines.about("Monitor: www.evil.example.com. A for 127.0.0.1 would be blocked: " + phishing); len(got) != 2 || !strings.Contains(got[0], "evil.example.com/") {
 		t.Errorf("Expected two lines that say what would be blocked and why, got %q", got)
 	}
-	if n := len(engines.engines); n != 1 {
+	if n, _ := engines.Count(); n != 1 {
 		t.Errorf("Expected one engine, got %d", n)
 	}
 }

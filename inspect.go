@@ -94,7 +94,7 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 		}
 		d, candidates := q.plugin.check(lookup.FromQname(target))
 		if candidates != nil {
-			waiting = append(waiting, q.plugin.engine.Load().checker.Confirm(candidates, q.admit))
+			waiting = append(waiting, q.plugin.engine.Load().Checker.Confirm(candidates, q.admit))
 		} else if d.Verdict == lookup.Unsafe {
 			decision, waiting = d, nil
 			break

@@ -31,11 +31,11 @@ func TestReadyAfterARestartInTheMiddleOfABackoff(t *testing.T) {
 	w := newWorld(t)
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
-	w.eventually("the first contact", func() bool { return w.engine().ready.Load() })
+	w.eventually("the first contact", func() bool { return w.engine().Ready() })
 	w.stop()
 	w.google.ClientStarted()
 	w.start(w.corefile())
-	w.eventually("readiness, though nothing may be asked for a quarter of an hour", func() bool { return w.engine().ready.Load() })
+	w.eventually("readiness, though nothing may be asked for a quarter of an hour", func() bool { return w.engine().Ready() })
 	if n := len(w.google.Requests("update")); n != 1 {
 		t.Errorf("Expected one request, got %d", n)
 	}
@@ -73,8 +73,8 @@ func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
 				t.Fatal("Expected the failure of the other plugin")
 			}
 			w.takeOver()
-			if len(engines.engines) != 1 || len(engines.holdings) != 1 {
-				t.Errorf("Expected one engine with one holder, got %d with %d", len(engines.engines), len(engines.holdings))
+			if e, holders := engines.Count(); e != 1 || holders != 1 {
+				t.Errorf("Expected one engine with one holder, got %d with %d", e, holders)
 			}
 			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 		})
@@ -99,8 +99,8 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 	if err := w.reload(w.corefile("cache 77")); err != nil {
 		t.Fatal(err)
 	}
-	if len(engines.engines) != 1 || len(engines.holdings) != 1 {
-		t.Errorf("Expected one engine with one holder, got %d with %d", len(engines.engines), len(engines.holdings))
+	if e, holders := engines.Count(); e != 1 || holders != 1 {
+		t.Errorf("Expected one engine with one holder, got %d with %d", e, holders)
 	}
 }
 
@@ -183,7 +183,7 @@ func freeAddress(t *testing.T) string {
 func (w *world) backedOff() {
 	w.t.Helper()
 	w.eventually("the back-off", func() bool {
-		hold := w.engine().schedule.FetchHold([]string{"se-4b"})
+		hold := w.engine().Schedule.FetchHold([]string{"se-4b"})
 		return hold.Failures > 0 && strings.Contains(hold.Cause, "503") && hold.Active(time.Now().Add(10*time.Minute))
 	})
 }

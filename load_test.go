@@ -66,8 +66,8 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 		stop.Store(true)
 		load.Wait()
 		w.stop()
-		if len(engines.engines) != 0 || len(engines.holdings) != 0 {
-			t.Errorf("Expected no engine after the shutdown, got %d with %d holders", len(engines.engines), len(engines.holdings))
+		if e, holders := engines.Count(); e != 0 || holders != 0 || len(serving.generations) != 0 {
+			t.Errorf("Expected no engine after the shutdown, got %d with %d holders", e, holders)
 		}
 	})
 	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {

@@ -33,6 +33,6 @@ func TestMain(m *testing.M) {
 		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "acl",
 		config.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
 	}
-	engines.edge.firstContact = func() time.Duration { return 0 } // real seconds are precious
+	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious
 	m.Run()
 }

@@ -272,16 +272,12 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 	w.threaten("evil.example.com/", "new.example.com/")
 	w.eventually("the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	old := w.engine()
-	engines.mu.Lock()
-	first := engines.edge.firstContact
-	engines.edge.firstContact = func() time.Duration { return time.Hour } // nothing of version 5 comes meanwhile
-	engines.mu.Unlock()
-	defer func() { engines.mu.Lock(); engines.edge.firstContact = first; engines.mu.Unlock() }()
+	defer engines.SetFirstContact(engines.SetFirstContact(func() time.Duration { return time.Hour })) // nothing of version 5 comes meanwhile
 	if err := w.reload(w.corefile()); err != nil {
 		t.Fatal(err)
 	}
 	w.wantBlocked("new.example.com.", dns.TypeA, phishing)
-	w.eventually("the lists of version 4 to be let go of", old.schedule.Over)
+	w.eventually("the lists of version 4 to be let go of", old.Schedule.Over)
 }
 
 // The same where the reload failed before anything had been fetched.
@@ -290,19 +286,13 @@ func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
 	w.db = "off"
 	w.protocol = protocol.Version4
 	w.threaten("evil.example.com/")
-	engines.mu.Lock()
-	first := engines.edge.firstContact
-	engines.edge.firstContact = func() time.Duration { return time.Second }
-	engines.mu.Unlock()
-	defer func() { engines.mu.Lock(); engines.edge.firstContact = first; engines.mu.Unlock() }()
+	defer engines.SetFirstContact(engines.SetFirstContact(func() time.Duration { return time.Second }))
 	w.start(w.corefile())
 	w.protocol = protocol.Version5
 	failReload(t, w)
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	engines.mu.Lock()
-	engines.edge.firstContact = func() time.Duration { return time.Hour }
-	engines.mu.Unlock()
+	engines.SetFirstContact(func() time.Duration { return time.Hour })
 	if err := w.reload(w.corefile("cache 77")); err != nil {
 		t.Fatal(err)
 	}

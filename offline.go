@@ -14,6 +14,7 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -143,7 +144,7 @@ func newOffline(cfg config.Config) (o *Offline, err error) {
 	searcher := updater.Pace(client, schedule, cfg.SearchRules(nil), func(updater.Event) {})
 	o.checker, err = lookup.NewChecker(cfg.CheckerConfig(database, searcher))
 	if err == nil {
-		o.plugin.engine.Store(&engine{checker: o.checker, schedule: schedule})
+		o.plugin.engine.Store(&engine.Engine{Checker: o.checker, Schedule: schedule})
 	}
 	return o, err
 }

@@ -1,6 +1,8 @@
 package safebrowsing
 
 import (
+	"time"
+
 	"github.com/coredns/coredns/plugin"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,7 +26,7 @@ var ownListMetrics = []struct {
 	{ownListDesc("unsupported_lines", "Gauge of the lines of an own list that are left out, as they are not supported."),
 		func(s ownlist.State) float64 { return float64(s.NotSupported() + s.Elsewhere.Count) }},
 	{ownListDesc("last_change_timestamp_seconds", "Gauge of when the content of an own list in force was last changed."),
-		func(s ownlist.State) float64 { return unix(s.Modified) }},
+		func(s ownlist.State) float64 { return seconds(s.Modified) }},
 	{ownListDesc("failing", "Gauge that is 1 while the file of an own list cannot be used, and what was read before is in force; else 0."),
 		func(s ownlist.State) float64 {
 			if s.Err != nil {
@@ -66,4 +68,12 @@ func (ownLists) Collect(metrics chan<- prometheus.Metric) {
 			metrics <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, m.value(s), s.Named)
 		}
 	}
+}
+
+// seconds returns a time as metrics tell it, 0 for none.
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
 }

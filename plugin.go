@@ -24,14 +24,18 @@ import (
 	"time"
 
 	"github.com/coredns/coredns/plugin"
+	clog "github.com/coredns/coredns/plugin/pkg/log"
 	"github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
+
+var log = clog.NewWithPlugin(config.Plugin)
 
 // SafeBrowsing is the plugin in one server block. It is safe for concurrent use
 // once set up.
@@ -39,7 +43,8 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	cfg      config.Config
-	engine   atomic.Pointer[engine]          // set by OnStartup and stopped by OnShutdown; nil: Safe Browsing is off
+	release  func()                          // lets go of the engine; set by OnStartup
+	engine   atomic.Pointer[engine.Engine]   // set by OnStartup and stopped by OnShutdown; nil: Safe Browsing is off
 	files    atomic.Pointer[[]*ownlist.File] // the operator's lists, set by OnStartup
 	metrics  blockMetrics
 	names    nameLog
@@ -182,7 +187,7 @@ func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates
 	if e == nil {
 		return lookup.Decision{}, nil
 	}
-	return e.checker.CheckWith(h, s.cfg.Frames)
+	return e.Checker.CheckWith(h, s.cfg.Frames)
 }
 
 // checkOwn decides on a host by the operator's own lists, of whose entries the most
@@ -221,7 +226,7 @@ func (s *SafeBrowsing) isTest(h lookup.Host) bool {
 // longer than confirmTimeout from when the query came. A host that is blocked is
 // answered at once, whether its own servers answer or not.
 func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter) (int, error) {
-	confirmation := s.engine.Load().checker.Confirm(q.candidates, q.admit)
+	confirmation := s.engine.Load().Checker.Confirm(q.candidates, q.admit)
 	if s.cfg.Monitor {
 		return q.watch(w, confirmation)
 	}

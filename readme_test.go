@@ -13,7 +13,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func readme(t *testing.T) string {
@@ -118,17 +117,9 @@ func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
 	verdictsTotal.WithLabelValues("s", "", "safe", "list")
 	blockedTotal.WithLabelValues("s", "", "l")
 	frameOnlyTotal.WithLabelValues("s", "", "blocked")
-	requestsTotal.WithLabelValues("fetch", "success")
-	requestDuration.WithLabelValues("fetch")
-	listGauges.set(config.Settings{}, updater.Event{List: "l"})
-	searchNotBefore.WithLabelValues(labelsOf(config.Settings{})...)
-	defer listGauges.forget(config.Settings{}, "l")
-	defer searchNotBefore.DeleteLabelValues(labelsOf(config.Settings{})...)
-	own, err := openOwn(&config.Block{Own: []config.OwnFile{{Path: "README.md"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeOwn(own)
+	w := newWorld(t)
+	w.start(w.corefile("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n")))
+	w.updated(1)
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)

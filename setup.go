@@ -35,13 +35,13 @@ func setup(c *caddy.Controller) error {
 	said := saidOf(c)
 	c.OnStartup(func() error {
 		say(&cfg, said)
-		if err := engines.acquire(s, generation); err != nil {
+		if err := serving.start(s, generation); err != nil {
 			return plugin.Error(config.Plugin, err)
 		}
 		return nil
 	})
 	release := func() error {
-		engines.release(s)
+		serving.end(s)
 		s.names.end(s.cfg.Monitor)
 		return nil
 	}
@@ -62,7 +62,7 @@ func setup(c *caddy.Controller) error {
 	c.OnFinalShutdown(release)
 	c.OnRestartFailed(func() error {
 		restarting.Store(false)
-		engines.releaseDead()
+		serving.endDead(0)
 		return nil
 	})
 	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
@@ -87,39 +87,6 @@ func checkPosition(directives []string) error {
 		}
 	}
 	return nil
-}
-
-// instanceKey is what this plugin keeps in the storage of a CoreDNS instance,
-// which is made anew with each reading of the Corefile.
-type instanceKey struct{}
-
-type instance struct{ generation uint64 }
-
-var generations atomic.Uint64
-
-func instanceOf(c *caddy.Controller) *instance {
-	if i, ok := c.Get(instanceKey{}).(*instance); ok {
-		return i
-	}
-	i := &instance{generation: generations.Add(1)}
-	c.Set(instanceKey{}, i)
-	return i
-}
-
-// generationOf returns a number that grows with each reading of the Corefile.
-func generationOf(c *caddy.Controller) uint64 { return instanceOf(c).generation }
-
-// liveGenerations are those of the instances that serve, or are being started.
-func liveGenerations() map[uint64]bool {
-	live := make(map[uint64]bool)
-	for _, i := range caddy.Instances() {
-		i.StorageMu.RLock()
-		if ours, ok := i.Storage[instanceKey{}].(*instance); ok {
-			live[ours.generation] = true
-		}
-		i.StorageMu.RUnlock()
-	}
-	return live
 }
 
 // saidKey is where an instance of CoreDNS keeps what it has logged about its

@@ -30,6 +30,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -188,13 +189,7 @@ func (w *world) stop() {
 		w.t.Error(err)
 	}
 	w.instance = nil
-	engines.mu.Lock() // the process ends, and with it what it remembered
-	defer engines.mu.Unlock()
-	for id := range engines.edge.schedules {
-		if id.Address == w.endpoint {
-			delete(engines.edge.schedules, id)
-		}
-	}
+	engines.Forget(w.endpoint) // the process ends, and with it what it remembered
 }
 
 // reload gives CoreDNS a new Corefile.
@@ -289,7 +284,7 @@ func (w *world) eventually(what string, done func() bool) {
 func (w *world) updated(n int) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%d updates", n), func() bool {
-		return len(w.fetches()) >= n && w.engine().ready.Load()
+		return len(w.fetches()) >= n && w.engine().Ready()
 	})
 }
 
@@ -304,13 +299,4 @@ func (w *world) searches() []protocoltest.Request {
 }
 
 // engine returns the engine that asks this world's server, or nil.
-func (w *world) engine() *engine {
-	engines.mu.Lock()
-	defer engines.mu.Unlock()
-	for s, e := range engines.engines {
-		if s.Endpoint == w.endpoint {
-			return e.engine
-		}
-	}
-	return nil
-}
+func (w *world) engine() *engine.Engine { return engines.Find(w.endpoint) }

@@ -1,4 +1,4 @@
-package safebrowsing
+package engine
 
 import (
 	"fmt"
@@ -105,16 +105,4 @@ func age(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
-}
-
-// pausedNote says why suspected names pass for a while; "" if they do not.
-func pausedNote(s *updater.Schedule) string {
-	if s == nil {
-		return ""
-	}
-	hold := s.SearchHold()
-	if !hold.Active(time.Now()) {
-		return ""
-	}
-	return fmt.Sprintf("confirmations are paused until %s (%v)", moment(hold.Until), hold)
 }

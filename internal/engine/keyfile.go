@@ -1,4 +1,4 @@
-package safebrowsing
+package engine
 
 import (
 	"context"
@@ -17,7 +17,7 @@ const keyInterval = 5 * time.Second
 // file. A new key has a first contact of its own: the server takes it for somebody
 // else. A file that cannot be read leaves the key as it is: it may be in the middle
 // of being replaced.
-func (e *engine) runWithKeys(ctx context.Context, key string) {
+func (e *Engine) runWithKeys(ctx context.Context, key string) {
 	for ctx.Err() == nil {
 		running, end := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -29,7 +29,7 @@ func (e *engine) runWithKeys(ctx context.Context, key string) {
 			return
 		}
 		key = next
-		if err := e.schedule.Rekey(updater.Asker(e.settings.Address(), key)); err != nil {
+		if err := e.Schedule.Rekey(updater.Asker(e.settings.Address(), key)); err != nil {
 			e.reporter.report(updater.Event{Kind: updater.StoreFailed, Err: err})
 		}
 		log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)
@@ -38,7 +38,7 @@ func (e *engine) runWithKeys(ctx context.Context, key string) {
 
 // awaitKey returns the next key that the file holds and the client can use. It
 // returns the same one when ctx ends.
-func (e *engine) awaitKey(ctx context.Context, key string) string {
+func (e *Engine) awaitKey(ctx context.Context, key string) string {
 	ticker := time.NewTicker(keyInterval)
 	defer ticker.Stop()
 	trouble := "" // that was said last

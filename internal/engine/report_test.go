@@ -1,18 +1,13 @@
-package safebrowsing
+package engine
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -21,37 +16,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// only returns the one line about a text.
-func (l *logLines) only(t *testing.T, text string) string {
-	t.Helper()
-	got := l.about(text)
-	if len(got) != 1 {
-		t.Fatalf("Expected one line about %q, got %q of\n%s", text, got, strings.Join(l.about(""), ""))
-	}
-	return got[0]
-}
-
-// forget drops the lines so far.
-func (l *logLines) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Reset()
-}
-
-// wantParts fails unless the line holds each of the parts.
-func wantParts(t *testing.T, line string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(line, part) {
-			t.Errorf("Expected %q in the line\n%s", part, line)
-		}
-	}
-}
-
 // life starts the engine of a bubble, and ends it.
-func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact time.Duration) (e *engine, end func()) {
+func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact time.Duration) (e *Engine, end func()) {
 	t.Helper()
-	e, err := newEngine(s, "key", edge{transport: google, firstContact: func() time.Duration { return contact }}, func() {})
+	e, err := newEngine(s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }}, nil, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,8 +222,8 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		if got := gauge(); got != unix(until) {
 			t.Errorf("Expected the gauge to be %v, got %v", unix(until), got)
 		}
-		if note := pausedNote(schedule); !strings.Contains(note, moment(until)) {
-			t.Errorf("Expected explain to tell of the pause, got %q", note)
+		if hold := schedule.SearchHold(); !hold.Until.Equal(until) {
+			t.Errorf("Expected the schedule to tell the same end, %v, got %v", until, hold.Until)
 		}
 		for range 20 { // the server is down for hours
 			time.Sleep(31 * time.Minute)
@@ -267,8 +235,8 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		time.Sleep(31 * time.Minute)
 		searches(r, searcher, 5)
 		wantParts(t, lines.only(t, "Confirmations work again"), "[INFO]")
-		if note := pausedNote(schedule); note != "" || gauge() > unix(time.Now()) {
-			t.Errorf("Expected no pause any more, got %q", note)
+		if hold := schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unix(time.Now()) {
+			t.Errorf("Expected no pause any more, got %v", hold)
 		}
 		server.err = &updater.StatusError{Code: http.StatusTooManyRequests}
 		searches(r, searcher, 1)
@@ -316,106 +284,18 @@ func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 	lines.only(t, "can be written again")
 }
 
-// Two engines of the same lists are told apart.
-func TestGaugesTellEnginesApart(t *testing.T) {
-	one, other := newWorld(t), newWorld(t)
-	one.threaten("evil.example.com/")
-	other.threaten("evil.example.com/", "bad.example.com/", "worse.example.com/")
-	one.start(one.corefile("lists se-4b"))
-	other.start(other.corefile("lists se-4b"))
-	one.updated(1)
-	other.updated(1)
-	for _, tc := range []struct {
-		w    *world
-		want float64
-	}{{one, 1}, {other, 3}} {
-		tc.w.eventually("the list", func() bool { return metric(t, "list_entries", "endpoint", tc.w.endpoint) == tc.want })
-		if got := metric(t, "list_entries", "db", tc.w.db); got != tc.want {
-			t.Errorf("Expected %v entries, got %v", tc.want, got)
-		}
-	}
-}
-
 // Ready must not wait for a lock that a reload or a slow disk holds for seconds.
 func TestReadyNeverWaits(t *testing.T) {
-	engines.mu.Lock()
-	defer engines.mu.Unlock()
+	r := NewRegistry(Edge{})
+	r.work.Lock()
+	defer r.work.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	done := make(chan bool)
-	go func() { done <- new(SafeBrowsing).Ready() }()
+	go func() { done <- r.Ready() }()
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
 		t.Error("Expected an answer while engines are started and stopped")
-	}
-}
-
-// A key that is replaced in its file is used within seconds, and has a first contact
-// of its own. So has one that is replaced in the Corefile.
-func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
-	const bad, good = "AIzaBAD", "AIzaGOOD"
-	lines := captureLog(t)
-	for name, tc := range map[string]struct {
-		db     string
-		repair func(w *world, file string) error
-	}{
-		"in the file": {"", func(_ *world, file string) error {
-			if err := os.WriteFile(file+".new", []byte(good+"\n"), 0o600); err != nil {
-				return err
-			}
-			return os.Rename(file+".new", file)
-		}},
-		"in the Corefile":                  {"", func(w *world, _ string) error { return w.reload(w.corefile("api_key " + good)) }},
-		"in the Corefile, without a db":    {"off", func(w *world, _ string) error { return w.reload(w.corefile("api_key " + good)) }},
-		"in the file after it was emptied": {"", emptied(good)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			if tc.db != "" {
-				w.db = tc.db
-			}
-			w.google.SetKey(good)
-			w.threaten("evil.example.com/")
-			file := writeFile(t, t.TempDir(), "key", bad)
-			w.start(w.corefile("api_key_file " + file))
-			w.eventually("the refusal", func() bool {
-				requests := w.google.Requests("update")
-				return len(requests) == 1 && requests[0].Status == http.StatusForbidden
-			})
-			w.eventually("readiness", engines.ready)
-			w.wantPassed("evil.example.com.", dns.TypeA)
-			if err := tc.repair(w, file); err != nil {
-				t.Fatal(err)
-			}
-			w.eventually("protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
-			wantNoKey(t, w, lines, bad, good)
-		})
-	}
-}
-
-// emptied returns a repair that finds the file empty for a while.
-func emptied(good string) func(w *world, file string) error {
-	return func(_ *world, file string) error {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			return err
-		}
-		time.Sleep(keyInterval + time.Second)
-		return os.WriteFile(file, []byte(good), 0o600)
-	}
-}
-
-// wantNoKey fails if a key is in the log or in a file of the folder.
-func wantNoKey(t *testing.T, w *world, lines *logLines, keys ...string) {
-	t.Helper()
-	for _, key := range keys {
-		if got := lines.about(key); len(got) > 0 {
-			t.Errorf("The key is in the log: %q", got)
-		}
-		files, _ := filepath.Glob(filepath.Join(w.db, "*"))
-		for _, file := range files {
-			if raw, _ := os.ReadFile(file); bytes.Contains(raw, []byte(key)) {
-				t.Errorf("The key is in %s", file)
-			}
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package safebrowsing
+package engine
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
+// log writes the lines of engines.
 var log = clog.NewWithPlugin(config.Plugin)
 
 // reporter turns the events of an engine into log lines and metrics: one line when

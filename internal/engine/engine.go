@@ -1,4 +1,11 @@
-package safebrowsing
+// Package engine holds lists, checker and updater under one owner. Server blocks with
+// equal settings share an engine, which also lives on when the Corefile is reloaded.
+//
+//	config.Settings ──▶ Registry.Acquire ──▶ Engine ─┬─ Checker ── searches, paced ──┐
+//	                    (counted holds)              ├─ updater ──▶ lookup.Database  ├─▶ protocol.Client ──HTTP──▶ server
+//	                                                 │     └── fetches lists ────────┘
+//	                                                 └─ reporter: events ──▶ log lines and metrics
+package engine
 
 import (
 	"context"
@@ -11,13 +18,14 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// engine is the lists, the checker and the updater behind one or more server
-// blocks.
-type engine struct {
+// Engine is the lists, the checker and the updater behind one or more server
+// blocks. Its fields do not change; it is safe for concurrent use.
+type Engine struct {
+	Checker  *lookup.Checker
+	Schedule *updater.Schedule // of requests to the server
+
 	settings config.Settings
-	checker  *lookup.Checker
 	updater  *updater.Updater
-	schedule *updater.Schedule
 	client   protocol.Client
 	reporter *reporter
 	ready    atomic.Bool // nothing more is to be waited for
@@ -32,17 +40,17 @@ type engine struct {
 // newEngine makes an engine that asks with the key, and puts the lists that are on
 // disk in force. It asks nobody. A disk that cannot be used is reported and done
 // without. OnReady is called at most once.
-func newEngine(s config.Settings, key string, edge edge, onReady func()) (*engine, error) {
-	e := &engine{settings: s, onReady: onReady}
+func newEngine(s config.Settings, key string, edge Edge, last schedules, onReady func()) (*Engine, error) {
+	e := &Engine{settings: s, onReady: onReady}
 	e.reporter = newReporter(s, e.becomeReady)
 	database := new(lookup.Database)
-	client, err := s.Client(key, database, edge.transport)
+	client, err := s.Client(key, database, edge.Transport)
 	if err != nil {
 		return nil, err
 	}
 	store := e.openStore(key)
-	schedule := edge.schedule(s.Identity(), store, e.reporter.report)
-	e.client, e.schedule, e.reporter.schedule = client, schedule, schedule
+	schedule := last.next(s.Identity(), store, e.reporter.report)
+	e.client, e.Schedule, e.reporter.schedule = client, schedule, schedule
 	e.updater, err = updater.New(updater.Config{
 		Source:       client,
 		Database:     database,
@@ -52,12 +60,12 @@ func newEngine(s config.Settings, key string, edge edge, onReady func()) (*engin
 		LikelySafe:   protocol.GlobalCache,
 		MaxEntries:   s.MaxEntries,
 		Report:       e.reporter.report,
-		FirstContact: edge.firstContact,
+		FirstContact: edge.FirstContact,
 	})
 	if err != nil {
 		return nil, err
 	}
-	e.checker, err = lookup.NewChecker(s.CheckerConfig(database, updater.Pace(client, schedule, s.SearchRules(edge.firstContact), e.reporter.report)))
+	e.Checker, err = lookup.NewChecker(s.CheckerConfig(database, updater.Pace(client, schedule, s.SearchRules(edge.FirstContact), e.reporter.report)))
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +78,18 @@ func newEngine(s config.Settings, key string, edge edge, onReady func()) (*engin
 	return e, nil
 }
 
-func (e *engine) becomeReady() {
+// Ready reports whether nothing more is to be waited for: the lists are in force,
+// or the first contact with the server has ended, however it ended.
+func (e *Engine) Ready() bool { return e.ready.Load() }
+
+func (e *Engine) becomeReady() {
 	if e.ready.CompareAndSwap(false, true) {
 		e.onReady()
 	}
 }
 
 // openStore returns nil if no store is wanted.
-func (e *engine) openStore(key string) *updater.Store {
+func (e *Engine) openStore(key string) *updater.Store {
 	if e.settings.DB == "" {
 		return nil
 	}
@@ -89,7 +101,7 @@ func (e *engine) openStore(key string) *updater.Store {
 }
 
 // start begins to keep the lists fresh, with the key, until stop.
-func (e *engine) start(key string) {
+func (e *Engine) start(key string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
 	if e.settings.KeyFile == "" {
@@ -100,10 +112,10 @@ func (e *engine) start(key string) {
 }
 
 // stop ends everything that the engine does and waits for it.
-func (e *engine) stop() {
-	e.checker.Close() // before the schedule is let go of: a search may end with a wait
+func (e *Engine) stop() {
+	e.Checker.Close() // before the schedule is let go of: a search may end with a wait
 	e.cancel()
 	e.wg.Wait()
-	e.schedule.Flush() // an answer does not wait for the disk
+	e.Schedule.Flush() // an answer does not wait for the disk
 	e.client.Close()
 }

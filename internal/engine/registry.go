@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Edge is what tests replace of the world. The zero Edge is the real one.
+type Edge struct {
+	FirstContact func() time.Duration // see updater.Config
+	Transport    http.RoundTripper    // see protocol.Config
+}
+
+// schedules are those of the engines that ran last, each for its identity. They
+// outlive an engine: a server's minimum wait is for the next one too.
+type schedules map[config.Identity]*updater.Schedule
+
+// next returns a schedule that goes on where the last one of the same identity
+// stands, whatever folder that had.
+func (all schedules) next(id config.Identity, store *updater.Store, report func(updater.Event)) *updater.Schedule {
+	schedule, err := updater.NewSchedule(store)
+	if err != nil {
+		report(updater.Event{Kind: updater.LoadFailed, Err: err})
+	}
+	last, other := all[id], all[id.InOtherVersion()]
+	switch {
+	case other != nil && !other.Over() && (last == nil || last.Over()):
+		schedule.Succeed(other, last, id.Protocol == protocol.Version5)
+	case last != nil:
+		schedule.Follow(last)
+	default:
+		schedule.Borrow(all.kin(id))
+	}
+	if all != nil {
+		all[id] = schedule
+	}
+	return schedule
+}
+
+// kin returns a schedule of the same server and protocol, but with another key,
+// that has lists; or nil.
+func (all schedules) kin(id config.Identity) *updater.Schedule {
+	for other, schedule := range all {
+		if other.Address == id.Address && other.Protocol == id.Protocol && !schedule.Over() {
+			return schedule
+		}
+	}
+	return nil
+}
+
+// Registry holds the engines of a process, each for as long as a server block holds
+// it. It is safe for concurrent use.
+type Registry struct {
+	edge    Edge
+	waiting atomic.Int32 // engines that are not ready yet
+
+	// work is held while an engine is made or ended, which takes as long as a disk
+	// or a request takes. It guards edge and schedules.
+	work      sync.Mutex
+	schedules schedules
+
+	// mu is never held while anything waits. To change engines takes work too.
+	mu      sync.Mutex
+	engines map[config.Settings]*shared
+}
+
+// shared is an engine and how many hold it.
+type shared struct {
+	*Engine
+	holders int
+}
+
+// NewRegistry returns a registry without engines.
+func NewRegistry(edge Edge) *Registry {
+	return &Registry{edge: edge, schedules: make(schedules), engines: make(map[config.Settings]*shared)}
+}
+
+// Acquire returns the engine with the settings, which is started if there is none,
+// and how to let go of it: with its last holder an engine ends. To let go waits until
+// the engine has ended, and does so once however often it is called.
+func (r *Registry) Acquire(s config.Settings, key string) (_ *Engine, release func(), err error) {
+	r.work.Lock()
+	defer r.work.Unlock()
+	e := r.engines[s]
+	if e == nil {
+		r.waiting.Add(1)
+		made, err := newEngine(s, key, r.edge, r.schedules, func() { r.waiting.Add(-1) })
+		if err != nil {
+			r.waiting.Add(-1)
+			return nil, nil, fmt.Errorf("starting: %w", err)
+		}
+		made.start(key)
+		e = &shared{Engine: made}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.engines[s] = e
+	e.holders++
+	return e.Engine, sync.OnceFunc(func() { r.release(e) }), nil
+}
+
+// Ready reports whether all engines are. It never waits.
+func (r *Registry) Ready() bool { return r.waiting.Load() == 0 }
+
+func (r *Registry) release(e *shared) {
+	r.work.Lock()
+	defer r.work.Unlock()
+	if r.letGo(e) {
+		r.end(e)
+	}
+}
+
+// letGo takes one hold off an engine, and reports whether that was the last one.
+func (r *Registry) letGo(e *shared) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.holders--
+	if e.holders == 0 {
+		delete(r.engines, e.settings)
+	}
+	return e.holders == 0
+}
+
+// end ends an engine that nobody holds. The caller holds work.
+func (r *Registry) end(e *shared) {
+	e.stop()
+	e.becomeReady() // nobody waits for it any more
+	if id := e.settings.Identity(); r.schedules[id] == e.Schedule {
+		// This engine was dropped by a failed reload, or is the last of its identity.
+		// Point successors at the engine that goes on. If that one still has to take
+		// over the lists, it forgets them itself.
+		if !r.followed(e.Schedule) {
+			e.Schedule.ForgetLists()
+		}
+		if next := r.of(id); next != nil {
+			r.schedules[id] = next.Schedule
+		}
+	}
+	for _, list := range e.settings.Stored() {
+		if !r.keeps(e.settings, list) {
+			listGauges.forget(e.settings, list)
+		}
+	}
+	if !r.keeps(e.settings, "") {
+		searchNotBefore.DeleteLabelValues(labelsOf(e.settings)...)
+	}
+}
+
+// Count returns how many engines there are, and how many holds on them.
+func (r *Registry) Count() (engines, holders int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.engines {
+		holders += e.holders
+	}
+	return len(r.engines), holders
+}
+
+// Find returns the engine that asks the server at an endpoint, or nil.
+func (r *Registry) Find(endpoint string) *Engine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s, e := range r.engines {
+		if s.Endpoint == endpoint {
+			return e.Engine
+		}
+	}
+	return nil
+}
+
+// Forget forgets the schedules of the server at an address, as the end of the process
+// does.
+func (r *Registry) Forget(address string) {
+	r.work.Lock()
+	defer r.work.Unlock()
+	maps.DeleteFunc(r.schedules, func(id config.Identity, _ *updater.Schedule) bool { return id.Address == address })
+}
+
+// SetFirstContact has later engines draw their first contact with f, see
+// updater.Config, and returns what drew it before.
+func (r *Registry) SetFirstContact(f func() time.Duration) (before func() time.Duration) {
+	r.work.Lock()
+	defer r.work.Unlock()
+	before, r.edge.FirstContact = r.edge.FirstContact, f
+	return before
+}
+
+// followed reports whether the schedule of an engine still has to take over the
+// lists of this one. The caller holds work.
+func (r *Registry) followed(schedule *updater.Schedule) bool {
+	for _, e := range r.engines {
+		if e.Schedule.Follows(schedule) {
+			return true
+		}
+	}
+	return false
+}
+
+// of returns an engine of the identity, or nil. The caller holds work.
+func (r *Registry) of(id config.Identity) *shared {
+	for s, e := range r.engines {
+		if s.Identity() == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// keeps reports whether an engine whose metrics have the labels of s keeps the list,
+// or for "" whether there is one. The caller holds work.
+func (r *Registry) keeps(s config.Settings, list string) bool {
+	for other := range r.engines {
+		if slices.Equal(labelsOf(other), labelsOf(s)) && (list == "" || slices.Contains(other.Stored(), list)) {
+			return true
+		}
+	}
+	return false
+}
