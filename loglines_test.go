@@ -57,13 +57,6 @@ func (l *logLines) only(t *testing.T, text string) string {
 	return got[0]
 }
 
-// forget drops the lines so far.
-func (l *logLines) forget() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text.Reset()
-}
-
 // wantParts fails unless the line holds each of the parts.
 func wantParts(t *testing.T, line string, parts ...string) {
 	t.Helper()

@@ -272,7 +272,7 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 	w.threaten("evil.example.com/", "new.example.com/")
 	w.eventually("the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	old := w.engine()
-	defer engines.SetFirstContact(engines.SetFirstContact(func() time.Duration { return time.Hour })) // nothing of version 5 comes meanwhile
+	firstContact(t, time.Hour) // nothing of version 5 comes meanwhile
 	if err := w.reload(w.corefile()); err != nil {
 		t.Fatal(err)
 	}
@@ -286,15 +286,21 @@ func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
 	w.db = "off"
 	w.protocol = protocol.Version4
 	w.threaten("evil.example.com/")
-	defer engines.SetFirstContact(engines.SetFirstContact(func() time.Duration { return time.Second }))
+	firstContact(t, time.Second)
 	w.start(w.corefile())
 	w.protocol = protocol.Version5
 	failReload(t, w)
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	engines.SetFirstContact(func() time.Duration { return time.Hour })
+	firstContact(t, time.Hour)
 	if err := w.reload(w.corefile("cache 77")); err != nil {
 		t.Fatal(err)
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+}
+
+// firstContact has engines that start from now on wait that long.
+func firstContact(t *testing.T, d time.Duration) {
+	before := engines.SetFirstContact(func() time.Duration { return d })
+	t.Cleanup(func() { engines.SetFirstContact(before) })
 }
