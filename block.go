@@ -14,29 +14,27 @@ var engines = engine.NewRegistry(engine.Edge{})
 
 // start gives a server block its lists and its engine.
 func (s *SafeBrowsing) start() error {
-	files, err := openOwn(&s.cfg.Block)
-	if err != nil {
+	if err := s.policy.Open(); err != nil {
 		return err
 	}
-	s.files.Store(&files)
 	s.release = func() {}
 	if !s.cfg.Online {
 		return nil
 	}
 	e, release, err := engines.Acquire(s.cfg.Settings, s.cfg.Secret)
 	if err != nil {
-		closeOwn(files)
+		s.policy.Close()
 		return err
 	}
 	s.release = release
-	s.engine.Store(e)
+	s.policy.Use(e.Checker, e.Schedule, s.cfg.Stored())
 	return nil
 }
 
 // end waits for what outlives its queries, and lets go of what start took.
 func (s *SafeBrowsing) end() {
 	s.detached.end()
-	closeOwn(*s.files.Load())
+	s.policy.Close()
 	s.release()
 }
 

@@ -36,19 +36,6 @@ func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	if got := lines.about("[WARNING] plugin/safebrowsing: Corefile:4: allow old.example.org"); err != nil || len(got) != 2 {
 		t.Errorf("Expected the warning again after a reload, got %q, %v", got, err)
 	}
-	offline, err := ReadCorefile(writeFile(t, ".", "Corefile", corefile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range offline {
-		defer b.Offline.Close()
-		if got := b.Offline.Warnings(); len(got) != 1 || !strings.Contains(got[0], "Corefile:4: allow old.example.org") {
-			t.Errorf("Expected the warning of each block for the command line, got %q", got)
-		}
-	}
-	if got := lines.about("[WARNING] plugin/safebrowsing: Corefile:4: allow old.example.org"); len(got) != 2 {
-		t.Errorf("Expected that the command line logs no warning, got %q", got)
-	}
 }
 
 // Server blocks that all are without a key say so once.

@@ -42,24 +42,22 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 	}
 	b.google.SetMinimumWait("se-4b", 30*time.Minute)
 	b.google.Publish("se-4b", entries)
-	b.plugin = &SafeBrowsing{
-		Next: plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-			time.Sleep(upstream)
-			m := new(dns.Msg).SetReply(r)
-			m.Answer = []dns.RR{test.A(r.Question[0].Name + " 300 IN A 192.0.2.7")}
-			return dns.RcodeSuccess, w.WriteMsg(m)
-		}),
-		cfg: config.Config{
-			Block:    config.Block{Zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: time.Minute}, ConfirmTimeout: 500 * time.Millisecond},
-			Settings: config.Settings{Endpoint: "http://bubble.example", Lists: "se-4b"},
-		},
-	}
+	next := plugin.HandlerFunc(func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		time.Sleep(upstream)
+		m := new(dns.Msg).SetReply(r)
+		m.Answer = []dns.RR{test.A(r.Question[0].Name + " 300 IN A 192.0.2.7")}
+		return dns.RcodeSuccess, w.WriteMsg(m)
+	})
+	b.plugin = newPlugin(config.Config{
+		Block:    config.Block{Zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: time.Minute}, ConfirmTimeout: 500 * time.Millisecond},
+		Settings: config.Settings{Endpoint: "http://bubble.example", Lists: "se-4b"},
+	}, next)
 	alter(b.plugin)
 	e, release, err := engine.NewRegistry(engine.Edge{Transport: b.google, FirstContact: func() time.Duration { return 0 }}).Acquire(b.plugin.cfg.Settings, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.plugin.engine.Store(e)
+	b.plugin.policy.Use(e.Checker, e.Schedule, b.plugin.cfg.Stored())
 	b.plugin.release = release
 	synctest.Wait()
 	return b

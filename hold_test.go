@@ -18,7 +18,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -52,8 +51,8 @@ func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { checker.Close() })
-	s := &SafeBrowsing{Next: next, cfg: config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}}
-	s.engine.Store(&engine.Engine{Checker: checker})
+	s := newPlugin(config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}, next)
+	s.policy.Use(checker, nil, nil)
 	return s
 }
 

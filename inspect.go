@@ -92,9 +92,9 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 		if q.plugin.cfg.Except.Contains(strings.ToLower(target)) {
 			continue
 		}
-		d, candidates := q.plugin.check(lookup.FromQname(target))
+		d, candidates := q.plugin.policy.Check(lookup.FromQname(target))
 		if candidates != nil {
-			waiting = append(waiting, q.plugin.engine.Load().Checker.Confirm(candidates, q.admit))
+			waiting = append(waiting, q.plugin.policy.Confirm(candidates, q.admit))
 		} else if d.Verdict == lookup.Unsafe {
 			decision, waiting = d, nil
 			break

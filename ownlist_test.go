@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 )
 
 func TestOwnListsOfAllFormatsAtWork(t *testing.T) {
@@ -272,3 +273,11 @@ func (w *world) ask10k(worker int, address string, interval time.Duration, stop 
 		took = append(took, time.Since(begun))
 	}
 }
+
+// openOwn opens the lists of a server block.
+func openOwn(b *config.Block) (*policy.Policy, error) {
+	p := policy.New(b)
+	return p, p.Open()
+}
+
+func closeOwn(p *policy.Policy) { p.Close() }

@@ -19,7 +19,6 @@ package safebrowsing
 import (
 	"context"
 	"net/netip"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +29,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -43,12 +41,18 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	cfg      config.Config
-	release  func()                          // lets go of the engine; set by OnStartup
-	engine   atomic.Pointer[engine.Engine]   // set by OnStartup and stopped by OnShutdown; nil: Safe Browsing is off
-	files    atomic.Pointer[[]*ownlist.File] // the operator's lists, set by OnStartup
+	policy   *policy.Policy // by cfg
+	release  func()         // lets go of the engine; set by OnStartup
 	metrics  blockMetrics
 	names    nameLog
 	detached detached // next plugins and confirmations that outlive their query; ended with the server block
+}
+
+// newPlugin returns the plugin of one server block, which has not started.
+func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
+	s := &SafeBrowsing{Next: next, cfg: cfg}
+	s.policy = policy.New(&s.cfg.Block)
+	return s
 }
 
 // Name implements the plugin.Handler interface.
@@ -79,11 +83,11 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		w.WriteMsg(s.why(r, host))
 		return nil, true
 	}
-	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.mine(r.Question[0].Name) {
+	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.policy.InScope(r.Question[0].Name) {
 		return nil, false
 	}
 	outcome := announce(ctx)
-	decision, candidates := s.check(lookup.FromQname(r.Question[0].Name))
+	decision, candidates := s.policy.Check(lookup.FromQname(r.Question[0].Name))
 	inspect := s.cfg.Inspect && decision.Verdict != lookup.Unsafe && decision.By != lookup.ByAllow
 	if candidates == nil && !inspect { // the common way
 		s.decided(ctx, outcome, decision, true)
@@ -168,65 +172,12 @@ func checked(qtype uint16) bool {
 	return false
 }
 
-// mine reports whether a name, in whatever case, is for this plugin to check.
-func (s *SafeBrowsing) mine(qname string) bool {
-	if len(s.cfg.Except) == 0 && len(s.cfg.Zones) == 1 && s.cfg.Zones[0] == "." { // the common case
-		return true
-	}
-	qname = strings.ToLower(qname)
-	return s.cfg.Zones.Contains(qname) && !s.cfg.Except.Contains(qname)
-}
-
-// check decides on a host by what is known here. If candidates are returned the
-// decision waits for their confirmation.
-func (s *SafeBrowsing) check(h lookup.Host) (lookup.Decision, *lookup.Candidates) {
-	if d, ok := s.checkOwn(h); ok {
-		return d, nil
-	}
-	e := s.engine.Load()
-	if e == nil {
-		return lookup.Decision{}, nil
-	}
-	return e.Checker.CheckWith(h, s.cfg.Frames)
-}
-
-// checkOwn decides on a host by the operator's own lists, of whose entries the most
-// specific wins, and by test names.
-func (s *SafeBrowsing) checkOwn(h lookup.Host) (lookup.Decision, bool) {
-	var match ownlist.Match
-	var found bool
-	if files := s.files.Load(); files != nil && len(*files) > 0 {
-		match, found = ownlist.Best(*files, h, time.Now())
-	}
-	if found && match.Allow {
-		return lookup.Decision{By: lookup.ByAllow, List: match.File}, true
-	}
-	if s.isTest(h) {
-		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: config.TestList, Expression: h.String() + "/"}, true
-	}
-	if found {
-		return lookup.Decision{
-			Verdict: lookup.Unsafe, By: lookup.ByBlock, List: match.File, Expression: match.Name(h) + "/", Answer: uint8(match.Answer),
-		}, true
-	}
-	return lookup.Decision{}, false
-}
-
-// isTest reports whether h is a test name, or below one.
-func (s *SafeBrowsing) isTest(h lookup.Host) bool {
-	if s.cfg.Tests == nil {
-		return false
-	}
-	_, found := s.cfg.Tests.Match(h, time.Time{}) // test names have no end
-	return found
-}
-
 // confirm asks the server about candidates while the next plugin resolves the
 // name. It takes no longer than the longer of the two, and the confirmation no
 // longer than confirmTimeout from when the query came. A host that is blocked is
 // answered at once, whether its own servers answer or not.
 func (s *SafeBrowsing) confirm(q *query, w dns.ResponseWriter) (int, error) {
-	confirmation := s.engine.Load().Checker.Confirm(q.candidates, q.admit)
+	confirmation := s.policy.Confirm(q.candidates, q.admit)
 	if s.cfg.Monitor {
 		return q.watch(w, confirmation)
 	}

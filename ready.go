@@ -6,5 +6,5 @@ package safebrowsing
 // service. It speaks for all server blocks, of which the ready plugin asks only
 // one.
 func (s *SafeBrowsing) Ready() bool {
-	return (!s.cfg.Online || s.engine.Load() != nil) && engines.Ready()
+	return (!s.cfg.Online || s.policy.InUse()) && engines.Ready()
 }

@@ -27,7 +27,7 @@ func setup(c *caddy.Controller) error {
 	if err := config.Claim(c, &cfg); err != nil {
 		return plugin.Error(config.Plugin, err)
 	}
-	s := &SafeBrowsing{cfg: cfg}
+	s := newPlugin(cfg, nil)
 	if cfg.Explain { // else the server refuses queries of class CH
 		dnsserver.EnableChaos[config.Plugin] = struct{}{}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -29,12 +28,12 @@ func BenchmarkServeDNS(b *testing.B) {
 	}
 	defer checker.Close()
 	passed := 0
-	s := &SafeBrowsing{cfg: config.Config{Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{TTL: time.Minute}}}, Next: plugin.HandlerFunc(
+	s := newPlugin(config.Config{Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{TTL: time.Minute}}}, plugin.HandlerFunc(
 		func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
 			passed++
 			return dns.RcodeSuccess, nil
-		})}
-	s.engine.Store(&engine.Engine{Checker: checker})
+		}))
+	s.policy.Use(checker, nil, nil)
 	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
 	w := &test.ResponseWriter{}
 	b.ReportAllocs()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -112,7 +111,7 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 
 // openFolder returns the plugin with all lists that are in a folder, of the
 // server that they came from.
-func openFolder(dir string) (*safebrowsing.Offline, error) {
+func openFolder(dir string) (*Offline, error) {
 	all, err := updater.Status(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: give the folder with -db, or -corefile", err)
@@ -131,7 +130,7 @@ func openFolder(dir string) (*safebrowsing.Offline, error) {
 			names = append(names, s.Name)
 		}
 	}
-	return safebrowsing.OpenFolder(dir, endpoint, version, os.Getenv(config.KeyVariable), names)
+	return openOffline(dir, endpoint, version, os.Getenv(config.KeyVariable), names)
 }
 
 // originsOf returns the servers that lists came from, sorted, and the version of the
@@ -195,7 +194,7 @@ func (k *checker) complainOfLists() (bad bool) {
 }
 
 // problemsOf returns why names may not be found in the lists.
-func problemsOf(o *safebrowsing.Offline) (all []string) {
+func problemsOf(o *Offline) (all []string) {
 	if o.Endpoint() == "" || len(o.Lists()) == 0 {
 		return nil
 	}

@@ -3,28 +3,29 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
+	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/plugin"
 	"github.com/coredns/coredns/plugin/pkg/parse"
 	"github.com/coredns/coredns/plugin/pkg/transport"
 
-	"github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // serverBlock is a server block of a Corefile, with its plugin if it has it.
 type serverBlock struct {
-	*safebrowsing.Offline        // nil: the block does not have the plugin
-	file                  string // the Corefile
-	number                int    // of the block in it, from 1; 0: made for a folder
-	listeners             []listener
-	bind                  []string // addresses and interfaces; none: all
-	view                  view
-	tokens                []caddyfile.Token // of the stanza
+	*Offline         // nil: the block does not have the plugin
+	file      string // the Corefile
+	number    int    // of the block in it, from 1; 0: made for a folder
+	listeners []listener
+	bind      []string // addresses and interfaces; none: all
+	view      view
+	tokens    []caddyfile.Token // of the stanza
 }
 
 // listener is a zone for which a server block answers.
@@ -32,19 +33,45 @@ type listener struct{ zone, transport, port string }
 
 // readCorefile returns all server blocks of a Corefile, of which at least one has
 // the plugin. Close each Offline.
-func readCorefile(path string) ([]serverBlock, error) {
-	blocks, err := safebrowsing.ReadCorefile(path)
+func readCorefile(path string) (all []serverBlock, err error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	var all []serverBlock
+	defer f.Close()
+	blocks, err := caddyfile.Parse(path, f, nil)
+	if err != nil {
+		return nil, err
+	}
+	found := false
 	for i, b := range blocks {
-		all = append(all, serverBlock{
-			Offline: b.Offline, file: path, number: i + 1, listeners: listenersOf(b.Keys),
-			bind: words(b.Tokens["bind"]), view: viewOf(b.Tokens["view"]), tokens: b.Tokens["safebrowsing"],
-		})
+		block := serverBlock{
+			file: path, number: i + 1, listeners: listenersOf(b.Keys),
+			bind: words(b.Tokens["bind"]), view: viewOf(b.Tokens["view"]), tokens: b.Tokens[config.Plugin],
+		}
+		if _, has := b.Tokens[config.Plugin]; has {
+			if block.Offline, err = offlineOf(path, b); err != nil {
+				closeBlocks(all)
+				return nil, err
+			}
+			found = true
+		}
+		all = append(all, block)
+	}
+	if !found {
+		return nil, fmt.Errorf("%s: no server block has %s", path, config.Plugin)
 	}
 	return all, nil
+}
+
+// offlineOf returns the plugin of a server block that has it.
+func offlineOf(path string, b caddyfile.ServerBlock) (*Offline, error) {
+	c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, b.Tokens[config.Plugin]), ServerBlockKeys: b.Keys}
+	cfg, err := config.Parse(c, rootOf(b))
+	if err != nil {
+		return nil, err
+	}
+	return newOffline(cfg)
 }
 
 // closeBlocks closes what readCorefile opened.

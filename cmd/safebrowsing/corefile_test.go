@@ -3,8 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 // warned is a Corefile of whose lists one is probably mistyped. The line is
@@ -49,5 +52,25 @@ func TestACorefileMayBeAPipe(t *testing.T) {
 	}
 	if n := len(w.Requests("")); n != 0 {
 		t.Errorf("%d requests", n)
+	}
+}
+
+func TestWarningsOfTheCorefileAreThoseOfEachBlock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "Corefile")
+	corefile := "(ours) {\nsafebrowsing {\ntest blocked.example\nallow old.example.org until 2020-01-01\n}\n}\n" +
+		".:0 {\nimport ours\n}\nexample.org:0 {\nimport ours\n}\n"
+	if err := os.WriteFile(path, []byte(corefile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(config.KeyVariable, "")
+	blocks, err := readCorefile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeBlocks(blocks)
+	for _, b := range blocks {
+		if got := b.Warnings(); len(got) != 1 || !strings.Contains(got[0], "Corefile:4: allow old.example.org") {
+			t.Errorf("Expected the warning of each block for the command line, got %q", got)
+		}
 	}
 }

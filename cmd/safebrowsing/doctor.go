@@ -9,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
@@ -131,7 +130,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 }
 
 // engine examines what one or more server blocks share.
-func (e *examination) engine(ctx context.Context, o *safebrowsing.Offline) {
+func (e *examination) engine(ctx context.Context, o *Offline) {
 	key := keyDiagnosis(o)
 	e.tell(key)
 	if key.Status == isOK {
@@ -144,7 +143,7 @@ func (e *examination) engine(ctx context.Context, o *safebrowsing.Offline) {
 }
 
 // keyDiagnosis tells whether there is a key.
-func keyDiagnosis(o *safebrowsing.Offline) diagnosis {
+func keyDiagnosis(o *Offline) diagnosis {
 	const advice = "add api_key_file FILE to the stanza, or set $" + config.KeyVariable + " for CoreDNS; keys are made at https://console.cloud.google.com/apis/credentials"
 	switch {
 	case o.Endpoint() == "":

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -19,7 +18,7 @@ const (
 )
 
 // folder examines where the lists are kept, on disk and in memory.
-func (e *examination) folder(o *safebrowsing.Offline) {
+func (e *examination) folder(o *Offline) {
 	if len(o.Lists()) == 0 {
 		e.tell(diagnosis{"folder", isOK, "no lists are kept in this mode", ""})
 		return

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -17,7 +16,7 @@ import (
 const oldList = 24 * time.Hour
 
 // protection tells what is in force, and what keeps the rest from being so.
-func (e *examination) protection(o *safebrowsing.Offline) {
+func (e *examination) protection(o *Offline) {
 	if o.Folder() == "" && len(o.Lists()) > 0 {
 		e.tell(diagnosis{"lists", isSkipped, "they are in the memory of CoreDNS, see its log and metrics", ""})
 		return
@@ -31,7 +30,7 @@ func (e *examination) protection(o *safebrowsing.Offline) {
 }
 
 // listsDiagnosis tells how the lists are that a Corefile names.
-func listsDiagnosis(o *safebrowsing.Offline, now time.Time) diagnosis {
+func listsDiagnosis(o *Offline, now time.Time) diagnosis {
 	all, err := updater.Status(o.Folder())
 	if errors.Is(err, updater.ErrDamaged) {
 		return diagnosis{"lists", isWarning, text(err.Error()), "CoreDNS sets it aside and asks half an hour later"}

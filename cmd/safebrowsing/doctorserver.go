@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -27,7 +26,7 @@ const (
 )
 
 // server examines the way to the server, and what it answers.
-func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
+func (e *examination) server(ctx context.Context, o *Offline) {
 	endpoint, err := url.Parse(o.Endpoint())
 	if err != nil { // cannot be: the Corefile was accepted
 		e.tell(diagnosis{"endpoint", isProblem, text(err.Error()), "correct endpoint in the Corefile"})
@@ -60,7 +59,7 @@ func (e *examination) server(ctx context.Context, o *safebrowsing.Offline) {
 }
 
 // unasked tells what is known of a server that is not asked.
-func (e *examination) unasked(o *safebrowsing.Offline, endpoint *url.URL) {
+func (e *examination) unasked(o *Offline, endpoint *url.URL) {
 	why := text("the server's name does not resolve")
 	if e.offline {
 		why = "-offline"
@@ -76,7 +75,7 @@ func (e *examination) unasked(o *safebrowsing.Offline, endpoint *url.URL) {
 }
 
 // resolve examines how the server's name is resolved, and reports whether it is.
-func (e *examination) resolve(ctx context.Context, o *safebrowsing.Offline, host string, proxied bool) bool {
+func (e *examination) resolve(ctx context.Context, o *Offline, host string, proxied bool) bool {
 	if _, err := netip.ParseAddr(host); err == nil || proxied {
 		why := text("the server is at an address: no name is to be resolved")
 		if proxied {
@@ -140,7 +139,7 @@ func (p *probe) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // tlsDiagnosis tells whether the requests can be read on their way. For http the
 // endpoint alone shows it.
-func tlsDiagnosis(o *safebrowsing.Offline, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
+func tlsDiagnosis(o *Offline, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
 	what := "the hash prefixes"
 	if o.Key() != "" {
 		what = "the key and " + what
@@ -178,7 +177,7 @@ func isLoopback(host string) bool {
 }
 
 // answerDiagnosis tells whether the server takes the key and has the lists.
-func answerDiagnosis(o *safebrowsing.Offline, offered []protocol.ListInfo, answered bool, err error) diagnosis {
+func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err error) diagnosis {
 	status := new(updater.StatusError)
 	switch {
 	case errors.As(err, &status):

@@ -10,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -106,7 +105,7 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 }
 
 // prepare makes the updater. It changes the folder only to make it.
-func (u *fetching) prepare(offline *safebrowsing.Offline, now bool) error {
+func (u *fetching) prepare(offline *Offline, now bool) error {
 	for i, name := range u.names { // before a folder is made for nothing
 		if _, err := updater.Width(name); err != nil {
 			return err

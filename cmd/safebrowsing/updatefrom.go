@@ -9,14 +9,13 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // fromCorefile takes everything from a Corefile with one engine.
-func (u *fetching) fromCorefile(c *cli.Command) (*safebrowsing.Offline, error) {
+func (u *fetching) fromCorefile(c *cli.Command) (*Offline, error) {
 	for _, flag := range []string{"db", "endpoint", "protocol", "lists"} {
 		if c.IsSet(flag) {
 			return nil, fmt.Errorf("-corefile and -%s are both given: keep one of the two", flag)
@@ -42,7 +41,7 @@ func (u *fetching) fromCorefile(c *cli.Command) (*safebrowsing.Offline, error) {
 
 // onlyEngine returns the settings of a Corefile for Safe Browsing, of which there
 // must be one, with a folder.
-func onlyEngine(path string, blocks []serverBlock) (*safebrowsing.Offline, error) {
+func onlyEngine(path string, blocks []serverBlock) (*Offline, error) {
 	all := slices.DeleteFunc(enginesOf(blocks), func(b serverBlock) bool { return b.Endpoint() == "" })
 	switch {
 	case len(all) == 0:
@@ -58,7 +57,7 @@ func onlyEngine(path string, blocks []serverBlock) (*safebrowsing.Offline, error
 }
 
 // fromFlags takes the folder and the server from the command line.
-func (u *fetching) fromFlags(c *cli.Command) (_ *safebrowsing.Offline, err error) {
+func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 	if u.dir, err = folderOf(c); err != nil {
 		return nil, err
 	}
@@ -74,7 +73,7 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *safebrowsing.Offline, err error
 	if c.IsSet("lists") {
 		names = strings.Split(c.String("lists"), ",")
 	}
-	return safebrowsing.OpenFolder("", endpoint, version, os.Getenv(config.KeyVariable), names)
+	return openOffline("", endpoint, version, os.Getenv(config.KeyVariable), names)
 }
 
 // heldIn returns the names of the lists in a folder, none if it has none. Lists

@@ -13,6 +13,8 @@ import (
 	_ "github.com/coredns/coredns/plugin/whoami"
 
 	"github.com/miekg/dns"
+
+	_ "github.com/coredns-safebrowsing/safebrowsing"
 )
 
 // A client's view is here told from the type of its query. Which block CoreDNS

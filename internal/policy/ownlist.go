@@ -1,41 +1,46 @@
-package safebrowsing
+package policy
 
 import (
 	"errors"
 	"io/fs"
 	"strings"
 
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
+
+// log writes the lines about the operator's own lists.
+var log = clog.NewWithPlugin(config.Plugin)
 
 // corefileHosts is what the hosts that the Corefile allows are called as a list.
 const corefileHosts = "Corefile"
 
 // openOwn loads the operator's lists, or shares those that are loaded already.
-func openOwn(c *config.Block) (files []*ownlist.File, err error) {
-	if len(c.Hosts) > 0 {
-		files = append(files, ownlist.Hosts(corefileHosts, c.Hosts))
+func openOwn(b *config.Block) (files []*ownlist.File, err error) {
+	if len(b.Hosts) > 0 {
+		files = append(files, ownlist.Hosts(corefileHosts, b.Hosts))
 	}
-	for _, own := range c.Own {
-		f, err := ownlist.Open(ownListOf(c, own), reportOwn)
+	for _, own := range b.Own {
+		f, err := ownlist.Open(listOf(b, own), reportOwn)
 		if err != nil {
-			return nil, errors.Join(err, closeOwn(files))
+			closeOwn(files)
+			return nil, err
 		}
 		files = append(files, f)
 	}
 	return files, nil
 }
 
-func ownListOf(c *config.Block, own config.OwnFile) ownlist.Config {
-	return ownlist.Config{Path: own.Path, Allow: own.Allow, IPv4: c.IPv4, IPv6: c.IPv6}
+func listOf(b *config.Block, own config.OwnFile) ownlist.Config {
+	return ownlist.Config{Path: own.Path, Allow: own.Allow, IPv4: b.IPv4, IPv6: b.IPv6}
 }
 
-func closeOwn(files []*ownlist.File) error {
+func closeOwn(files []*ownlist.File) {
 	for _, f := range files {
 		f.Close()
 	}
-	return nil
 }
 
 // reportOwn turns what happens to a list into log lines.

@@ -1,4 +1,4 @@
-package safebrowsing
+package main
 
 import (
 	"context"
@@ -7,84 +7,27 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 
-	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Offline is the plugin of one server block without a name server: the command
-// line asks it what the plugin would decide. It reads the lists that a CoreDNS
-// keeps, changes nothing, and only asks the server when it is told to. Close it
-// when it is no longer needed.
+// Offline is the plugin of one server block without a name server: it decides what the
+// plugin would. It reads the lists that a CoreDNS keeps, changes nothing, and only asks
+// the server when it is told to. Close it when it is no longer needed.
 type Offline struct {
-	plugin   *SafeBrowsing
-	settings config.Settings
-	checker  *lookup.Checker
+	cfg      config.Config
+	policy   *policy.Policy
+	checker  *lookup.Checker   // nil: Safe Browsing is off
 	schedule *updater.Schedule // as it was saved last; nil: Safe Browsing is off
 	problems []error
-}
-
-// ServerBlock is a server block of a Corefile.
-type ServerBlock struct {
-	Keys    []string                     // its zones, as they are written
-	Tokens  map[string][]caddyfile.Token // of each directive, with its name
-	Offline *Offline                     // nil: the block does not have the plugin
-}
-
-// ReadCorefile returns all server blocks of a Corefile, of which at least one has
-// the plugin. Close each Offline.
-func ReadCorefile(path string) (all []ServerBlock, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	blocks, err := caddyfile.Parse(path, f, nil)
-	if err != nil {
-		return nil, err
-	}
-	found := false
-	defer func() {
-		if err != nil {
-			closeBlocks(all)
-		}
-	}()
-	for _, block := range blocks {
-		b := ServerBlock{Keys: block.Keys, Tokens: block.Tokens}
-		if tokens, ok := block.Tokens[config.Plugin]; ok {
-			c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, tokens), ServerBlockKeys: block.Keys}
-			cfg, err := config.Parse(c, rootOf(block))
-			if err != nil {
-				return all, err
-			}
-			if b.Offline, err = newOffline(cfg); err != nil {
-				return all, err
-			}
-			found = true
-		}
-		all = append(all, b)
-	}
-	if !found {
-		return nil, fmt.Errorf("%s: no server block has %s", path, config.Plugin)
-	}
-	return all, nil
-}
-
-func closeBlocks(all []ServerBlock) {
-	for _, b := range all {
-		if b.Offline != nil {
-			b.Offline.Close()
-		}
-	}
 }
 
 // rootOf returns the folder that the root plugin of a server block names.
@@ -95,10 +38,10 @@ func rootOf(block caddyfile.ServerBlock) string {
 	return ""
 }
 
-// OpenFolder returns the plugin as it would be with the default properties and
+// openOffline returns the plugin as it would be with the default properties and
 // the lists in a folder, which came by the given version of the protocol. Key and
 // endpoint may be ""; lists nil are the default ones.
-func OpenFolder(dir, endpoint string, v protocol.Version, key string, lists []string) (*Offline, error) {
+func openOffline(dir, endpoint string, v protocol.Version, key string, lists []string) (*Offline, error) {
 	cfg := config.Config{Block: config.Block{Zones: []string{"."}}, Online: true}
 	cfg.Settings, cfg.Secret = config.Settings{DB: dir, Endpoint: endpoint, Protocol: v, APIKey: key, Lists: config.DefaultLists}, key
 	if lists != nil {
@@ -107,31 +50,34 @@ func OpenFolder(dir, endpoint string, v protocol.Version, key string, lists []st
 	return newOffline(cfg)
 }
 
-func newOffline(cfg config.Config) (o *Offline, err error) {
-	o = &Offline{plugin: &SafeBrowsing{cfg: cfg}, settings: cfg.Settings}
-	files, err := openOwn(&cfg.Block)
-	if err != nil {
+func newOffline(cfg config.Config) (*Offline, error) {
+	o := &Offline{cfg: cfg}
+	o.policy = policy.New(&o.cfg.Block)
+	if err := o.policy.Open(); err != nil {
 		return nil, err
 	}
-	o.plugin.files.Store(&files)
-	defer func() {
-		if err != nil {
-			closeOwn(files)
-		}
-	}()
 	if !cfg.Online {
 		return o, nil
 	}
-	database := new(lookup.Database)
-	client, err := cfg.Client(cfg.Secret, database, nil)
-	if err != nil {
+	if err := o.openLists(); err != nil {
+		o.policy.Close()
 		return nil, err
+	}
+	return o, nil
+}
+
+// openLists has the lists of the folder decide, as far as they can be read.
+func (o *Offline) openLists() error {
+	database := new(lookup.Database)
+	client, err := o.cfg.Client(o.cfg.Secret, database, nil)
+	if err != nil {
+		return err
 	}
 	schedule, err := updater.NewSchedule(nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if _, err := os.Stat(cfg.DB); cfg.DB != "" && err == nil {
+	if _, err := os.Stat(o.cfg.DB); o.cfg.DB != "" && err == nil {
 		read, err := o.readFolder(database)
 		if err != nil {
 			o.problems = append(o.problems, err)
@@ -141,22 +87,22 @@ func newOffline(cfg config.Config) (o *Offline, err error) {
 		}
 	}
 	o.schedule = schedule
-	searcher := updater.Pace(client, schedule, cfg.SearchRules(nil), func(updater.Event) {})
-	o.checker, err = lookup.NewChecker(cfg.CheckerConfig(database, searcher))
-	if err == nil {
-		o.plugin.engine.Store(&engine.Engine{Checker: o.checker, Schedule: schedule})
+	searcher := updater.Pace(client, schedule, o.cfg.SearchRules(nil), func(updater.Event) {})
+	if o.checker, err = lookup.NewChecker(o.cfg.CheckerConfig(database, searcher)); err != nil {
+		return err
 	}
-	return o, err
+	o.policy.Use(o.checker, schedule, o.Lists())
+	return nil
 }
 
 // readFolder publishes the lists of the folder and returns its schedule.
 func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, error) {
-	store, err := updater.OpenStore(o.settings.DB, o.settings.Origin(o.Key()))
+	store, err := updater.OpenStore(o.cfg.DB, o.cfg.Origin(o.Key()))
 	if err != nil {
 		return nil, err
 	}
 	var lists []lookup.List
-	for _, name := range o.settings.Stored() {
+	for _, name := range o.cfg.Stored() {
 		l, err := store.ReadList(name)
 		switch {
 		case err == nil:
@@ -173,7 +119,7 @@ func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, erro
 
 // Close ends what Confirm has begun.
 func (o *Offline) Close() {
-	closeOwn(*o.plugin.files.Load())
+	o.policy.Close()
 	if o.checker != nil {
 		o.checker.Close()
 	}
@@ -184,50 +130,50 @@ func (o *Offline) Problems() []error { return o.problems }
 
 // Warnings returns what of the Corefile works, but protects less than it looks, or
 // tells others more, each with its file and line.
-func (o *Offline) Warnings() []string { return o.plugin.cfg.Warnings }
+func (o *Offline) Warnings() []string { return o.cfg.Warnings }
 
 // InClearText reports whether requests can be read on a public network.
 func (o *Offline) InClearText() bool { return config.InClearText(o.Endpoint()) }
 
 // Zones returns the zones whose names are checked, with their final dots.
-func (o *Offline) Zones() []string { return o.plugin.cfg.Zones }
+func (o *Offline) Zones() []string { return o.cfg.Zones }
 
 // Folder returns where lists are kept, or "" if in memory only.
-func (o *Offline) Folder() string { return o.settings.DB }
+func (o *Offline) Folder() string { return o.cfg.DB }
 
 // Endpoint returns the address of the server, or "" if there is none to ask.
 func (o *Offline) Endpoint() string {
-	if !o.plugin.cfg.Online {
+	if !o.cfg.Online {
 		return ""
 	}
-	return o.settings.Address()
+	return o.cfg.Address()
 }
 
 // Origin says where lists in the folder come from.
-func (o *Offline) Origin() updater.Origin { return o.settings.Origin(o.Key()) }
+func (o *Offline) Origin() updater.Origin { return o.cfg.Origin(o.Key()) }
 
 // Protocol returns the version of the protocol that the server is asked by.
-func (o *Offline) Protocol() protocol.Version { return o.settings.Protocol }
+func (o *Offline) Protocol() protocol.Version { return o.cfg.Protocol }
 
 // Settings returns what makes an engine another one.
-func (o *Offline) Settings() config.Settings { return o.settings }
+func (o *Offline) Settings() config.Settings { return o.cfg.Settings }
 
 // Key returns the API key, or "".
-func (o *Offline) Key() string { return o.plugin.cfg.Secret }
+func (o *Offline) Key() string { return o.cfg.Secret }
 
 // MaxEntries returns the most entries that a list may have, or 0 for no limit.
-func (o *Offline) MaxEntries() int { return o.settings.MaxEntries }
+func (o *Offline) MaxEntries() int { return o.cfg.MaxEntries }
 
 // Lists returns the names of the lists that are kept.
-func (o *Offline) Lists() []string { return o.settings.Stored() }
+func (o *Offline) Lists() []string { return o.cfg.Stored() }
 
 // Resolvers returns the name servers that resolve the endpoint's name, as
 // "address:port"; none: the system's.
-func (o *Offline) Resolvers() []string { return strings.Fields(o.settings.Resolvers) }
+func (o *Offline) Resolvers() []string { return strings.Fields(o.cfg.Resolvers) }
 
 // FetchHold and SearchHold say why CoreDNS does not ask the server now for lists,
 // and to confirm, by the schedule that it saved last.
-func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.settings.Stored()) }
+func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.cfg.Stored()) }
 
 // SearchHold is described at FetchHold.
 func (o *Offline) SearchHold() updater.Hold {
@@ -239,26 +185,18 @@ func (o *Offline) SearchHold() updater.Hold {
 
 // OwnList returns how a file of the operator's lists is read, by its path as
 // decisions name it.
-func (o *Offline) OwnList(path string) ownlist.Config {
-	own := config.OwnFile{Path: path, Allow: slices.Contains(o.plugin.cfg.Own, config.OwnFile{Path: path, Allow: true})}
-	return ownListOf(&o.plugin.cfg.Block, own)
-}
+func (o *Offline) OwnList(path string) ownlist.Config { return o.policy.OwnList(path) }
 
 // OwnLists returns how the operator's own lists stand, in the order of the Corefile
 // after the hosts that it allows.
-func (o *Offline) OwnLists() (all []ownlist.State) {
-	for _, f := range *o.plugin.files.Load() {
-		all = append(all, f.State())
-	}
-	return all
-}
+func (o *Offline) OwnLists() []ownlist.State { return o.policy.OwnLists() }
 
 // Check returns the decision about a host by what is known here, and whether a
 // query for it would have it confirmed by the server: then the verdict is
 // Unsure.
 func (o *Offline) Check(h lookup.Host) (d lookup.Decision, suspected bool) {
-	e := o.plugin.explainHost(h, h.String()+".")
-	return e.Decision, e.suspected
+	e := o.policy.Explain(h, h.String()+".")
+	return e.Decision, e.Suspected
 }
 
 // errOnlyServer says that the command line must not search.
@@ -267,12 +205,12 @@ var errOnlyServer = errors.New("by protocol v4 only CoreDNS searches: the server
 // Confirm returns the decision about a host, for which the server is asked if
 // need be and if its rules allow it now.
 func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
-	if !o.plugin.mine(h.String() + ".") {
+	if !o.policy.InScope(h.String() + ".") {
 		return lookup.Decision{}
 	}
-	d, candidates := o.plugin.check(h)
+	d, candidates := o.policy.Check(h)
 	switch {
-	case candidates != nil && o.settings.Protocol == protocol.Version4:
+	case candidates != nil && o.cfg.Protocol == protocol.Version4:
 		return lookup.Decision{Verdict: lookup.Unsure, By: lookup.ByBackoff, List: d.List, Err: errOnlyServer}
 	case candidates != nil:
 		return o.checker.Confirm(candidates, nil).Wait(ctx)
@@ -284,9 +222,9 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 // itself in the same way. A nil transport is the network. Close it when it is no
 // longer needed.
 func (o *Offline) Client(transport http.RoundTripper) (protocol.Client, error) {
-	return o.settings.Client(o.Key(), new(lookup.Database), transport)
+	return o.cfg.Client(o.Key(), new(lookup.Database), transport)
 }
 
 // Checks reports whether names of the host are for this server block to check:
 // they are in its zones and in none of its exceptions.
-func (o *Offline) Checks(h lookup.Host) bool { return o.plugin.mine(h.String() + ".") }
+func (o *Offline) Checks(h lookup.Host) bool { return o.policy.InScope(h.String() + ".") }

@@ -1,0 +1,147 @@
+// Package policy is what one server block decides about names: by its zones and
+// exceptions, the operator's own lists, test names, and then Safe Browsing.
+//
+//	InScope ──▶ Check ──▶ own lists, test names ──▶ lookup.Checker ─┬─▶ Decision
+//	                                                                └─▶ Candidates ──▶ Confirm
+//	Explain: the same, in words
+//
+// The plugin and the command line both decide by it.
+package policy
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Policy is what one server block decides. It is safe for concurrent use.
+type Policy struct {
+	block  *config.Block
+	files  atomic.Pointer[[]*ownlist.File] // the operator's lists, set by Open
+	source atomic.Pointer[source]          // set by Use; nil: Safe Browsing is off
+}
+
+// source is where Safe Browsing's verdicts come from.
+type source struct {
+	checker  *lookup.Checker
+	schedule *updater.Schedule // nil: not known
+	lists    []string
+}
+
+// New returns the policy of a server block, whose own lists are not open yet. The
+// block must not be changed while the policy is in use.
+func New(b *config.Block) *Policy { return &Policy{block: b} }
+
+// Open puts the operator's own lists in force. Close ends it.
+func (p *Policy) Open() error {
+	files, err := openOwn(p.block)
+	if err == nil {
+		p.files.Store(&files)
+	}
+	return err
+}
+
+// Close closes the operator's own lists, if they are open. Decisions by them stay as
+// they were.
+func (p *Policy) Close() {
+	if files := p.files.Load(); files != nil {
+		closeOwn(*files)
+	}
+}
+
+// Use has the policy decide by Safe Browsing too. The schedule, which may be nil, and
+// the names of the lists are for explanations.
+func (p *Policy) Use(checker *lookup.Checker, schedule *updater.Schedule, lists []string) {
+	p.source.Store(&source{checker, schedule, lists})
+}
+
+// InUse reports whether Use has been called.
+func (p *Policy) InUse() bool { return p.source.Load() != nil }
+
+// OwnLists returns how the operator's own lists stand, in the order of the Corefile
+// after the hosts that it allows.
+func (p *Policy) OwnLists() (all []ownlist.State) {
+	if files := p.files.Load(); files != nil {
+		for _, f := range *files {
+			all = append(all, f.State())
+		}
+	}
+	return all
+}
+
+// OwnList returns how a file of the operator's lists is read, by its path as
+// decisions name it.
+func (p *Policy) OwnList(path string) ownlist.Config {
+	own := config.OwnFile{Path: path}
+	if slices.Contains(p.block.Own, config.OwnFile{Path: path, Allow: true}) {
+		own.Allow = true
+	}
+	return listOf(p.block, own)
+}
+
+// InScope reports whether a name, in whatever case and with its final dot, is for
+// this server block to check: it is in the zones and in none of the exceptions.
+func (p *Policy) InScope(qname string) bool {
+	b := p.block
+	if len(b.Except) == 0 && len(b.Zones) == 1 && b.Zones[0] == "." { // the common case
+		return true
+	}
+	qname = strings.ToLower(qname)
+	return b.Zones.Contains(qname) && !b.Except.Contains(qname)
+}
+
+// Check decides on a host by what is known here. If candidates are returned the
+// decision waits for their confirmation.
+func (p *Policy) Check(h lookup.Host) (lookup.Decision, *lookup.Candidates) {
+	if d, ok := p.checkOwn(h); ok {
+		return d, nil
+	}
+	s := p.source.Load()
+	if s == nil {
+		return lookup.Decision{}, nil
+	}
+	return s.checker.CheckWith(h, p.block.Frames)
+}
+
+// Confirm asks the server about candidates that Check has returned, see
+// lookup.Checker.
+func (p *Policy) Confirm(candidates *lookup.Candidates, admit func() bool) *lookup.Confirmation {
+	return p.source.Load().checker.Confirm(candidates, admit)
+}
+
+// checkOwn decides on a host by the operator's own lists, of whose entries the most
+// specific wins, and by test names.
+func (p *Policy) checkOwn(h lookup.Host) (lookup.Decision, bool) {
+	var match ownlist.Match
+	var found bool
+	if files := p.files.Load(); files != nil && len(*files) > 0 {
+		match, found = ownlist.Best(*files, h, time.Now())
+	}
+	if found && match.Allow {
+		return lookup.Decision{By: lookup.ByAllow, List: match.File}, true
+	}
+	if p.isTest(h) {
+		return lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest, List: config.TestList, Expression: h.String() + "/"}, true
+	}
+	if found {
+		return lookup.Decision{
+			Verdict: lookup.Unsafe, By: lookup.ByBlock, List: match.File, Expression: match.Name(h) + "/", Answer: uint8(match.Answer),
+		}, true
+	}
+	return lookup.Decision{}, false
+}
+
+// isTest reports whether h is a test name, or below one.
+func (p *Policy) isTest(h lookup.Host) bool {
+	if p.block.Tests == nil {
+		return false
+	}
+	_, found := p.block.Tests.Match(h, time.Time{}) // test names have no end
+	return found
+}
