@@ -90,8 +90,8 @@ func (b *started) endDead(spared uint64) {
 	}
 }
 
-// instanceKey is what this plugin keeps in the storage of a CoreDNS instance,
-// which is made anew with each reading of the Corefile.
+// instanceKey is where this plugin keeps its own in the storage of a CoreDNS
+// instance. Each reading of the Corefile makes an instance.
 type instanceKey struct{}
 
 type instance struct{ generation uint64 }

@@ -2,18 +2,17 @@
 // malware hosts, as Google Safe Browsing knows them, with NXDOMAIN or the
 // address of a sinkhole, and passes all others on.
 //
-//	query ──▶ SafeBrowsing.ServeDNS ──▶ allow, block ──▶ lookup.Checker ─┬─ Safe ──────▶ next plugin
-//	                                     (operator's)    (lists, cache)  ├─ Unsafe ────▶ answer
-//	                                                                     └─ candidate ─▶ confirm AND next plugin
-//	                                                                                     at the same time, see held
-//	engine: lookup.Database ◀── updater.Updater ◀── protocol.Client ──HTTP──▶ server (v5 or v4)
-//	        lookup.Checker  ──── searches, paced ─────────┘
+//	query ──▶ SafeBrowsing.ServeDNS ──▶ policy.Policy ─┬─ Safe ──────▶ next plugin
+//	                                    (own lists,    ├─ Unsafe ────▶ answer.Reply
+//	                                     then Checker) └─ candidate ─▶ confirm AND next plugin
+//	                                                                   at the same time, see held
+//	Corefile ──▶ config.Config ─┬─ Block ────▶ policy, answer: each server block's own
+//	                            └─ Settings ─▶ engine.Engine: shared by server blocks with
+//	                                           equal settings, also over reloads, see block.go
 //
-// Server blocks with equal engine settings share one engine, which also lives
-// on when the Corefile is reloaded. What to answer belongs to the server block.
-//
-// Arrows of import point one way: this package → internal/protocol → updater →
-// lookup → internal/prefixset, and this package → internal/ownlist → lookup.
+// Arrows of import point one way, which a test holds: this package → internal/engine,
+// internal/policy → internal/config → internal/answer → internal/protocol,
+// internal/ownlist → updater → lookup → internal/prefixset.
 package safebrowsing
 
 import (
@@ -227,4 +226,13 @@ func (s *SafeBrowsing) admit(w dns.ResponseWriter) func() bool {
 	state := request.Request{W: w}
 	client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
 	return func() bool { return s.cfg.Limiter.Admit(client, time.Now()) }
+}
+
+// Ready implements the ready.Readiness interface: true as soon as the lists are
+// in force, and at the latest when the first contact with the server has ended,
+// however it ended. A server that is down must not keep a resolver out of
+// service. It speaks for all server blocks, of which the ready plugin asks only
+// one.
+func (s *SafeBrowsing) Ready() bool {
+	return (!s.cfg.Online || s.policy.InUse()) && engines.Ready()
 }

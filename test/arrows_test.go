@@ -1,0 +1,149 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/coredns-safebrowsing/safebrowsing"
+
+// layers are the packages of the module, the lowest first. A package imports those of
+// lower layers only.
+var layers = [][]string{
+	{"internal/nearest", "internal/prefixset", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5"},
+	{"lookup", "internal/protocoltest"},
+	{"updater"},
+	{"internal/protocol", "internal/ownlist"},
+	{"internal/answer"},
+	{"internal/config"},
+	{"internal/engine", "internal/policy"},
+	{""}, // the plugin
+	{"cmd/coredns", "cmd/safebrowsing", "bench", "test"},
+}
+
+// forbidden are imports that a layer would allow.
+var forbidden = []struct{ from, to, why string }{
+	{"lookup", "github.com/coredns/", "a library that knows no name server"},
+	{"lookup", "github.com/prometheus/", "it returns values"},
+	{"lookup", "google.golang.org/protobuf", "the wire is for internal/protocol"},
+	{"updater", "github.com/coredns/", "a library that knows no name server"},
+	{"updater", "github.com/prometheus/", "it reports events"},
+	{"updater", "google.golang.org/protobuf", "the wire is for internal/protocol"},
+	{"internal/answer", "github.com/prometheus/", "it is pure"},
+	{"internal/config", "github.com/prometheus/", "it only reads"},
+	{"cmd/safebrowsing", module + "/internal/engine", "it starts no engine"},
+}
+
+// imported is what go list tells of a package.
+type imported struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) (all []imported) {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p imported
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// layerOf returns the layer of a package of the module, or -1.
+func layerOf(path string) int {
+	name := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+	return slices.IndexFunc(layers, func(layer []string) bool { return slices.Contains(layer, name) })
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	all := packages(t)
+	if len(all) < 10 {
+		t.Fatalf("Expected the packages of the module, got %v", all)
+	}
+	for _, p := range all {
+		from := layerOf(p.ImportPath)
+		if from < 0 {
+			t.Errorf("%s is in no layer: add it to one", p.ImportPath)
+			continue
+		}
+		for _, path := range p.Imports {
+			if ours := path == module || strings.HasPrefix(path, module+"/"); ours && layerOf(path) >= from {
+				t.Errorf("%s imports %s, which is not in a lower layer", p.ImportPath, path)
+			}
+			for _, f := range forbidden {
+				if p.ImportPath == module+"/"+f.from && strings.HasPrefix(path, f.to) {
+					t.Errorf("%s imports %s: %s", p.ImportPath, path, f.why)
+				}
+			}
+		}
+	}
+}
+
+// Others can import the plugin package: what it exports is a promise.
+func TestThePluginPackageExportsThePluginOnly(t *testing.T) {
+	files, err := filepath.Glob("../*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			names = append(names, exported(decl)...)
+		}
+	}
+	if !slices.Equal(names, []string{"SafeBrowsing"}) {
+		t.Errorf("Expected SafeBrowsing only, got %q", names)
+	}
+}
+
+// exported returns the exported names of a declaration at the top of a package.
+func exported(decl ast.Decl) (names []string) {
+	add := func(id *ast.Ident) {
+		if id.IsExported() {
+			names = append(names, id.Name)
+		}
+	}
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			add(d.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				add(s.Name)
+			case *ast.ValueSpec:
+				for _, id := range s.Names {
+					add(id)
+				}
+			}
+		}
+	}
+	return names
+}
