@@ -79,7 +79,7 @@ const advisory = "; advisory provided by Google, https://developers.google.com/s
 // reason says in words why a host is blocked: the threat and its source. Google
 // is named only for what Google says.
 func reason(d lookup.Decision, google bool) string {
-	if google && d.Threat != lookup.NoThreat {
+	if saidByGoogle(d, google) {
 		return "suspected " + Cause(d) + advisory
 	}
 	return Cause(d)
@@ -102,8 +102,8 @@ func Cause(d lookup.Decision) string {
 	return d.Threat.String() + " (Safe Browsing)"
 }
 
-// Unconfirmed answers a query for a host that is suspected where the operator
-// chose to rather fail than pass it.
+// Unconfirmed answers SERVFAIL to a query for a host that is suspected and could not
+// be confirmed. ctx and w are asked for the transport only.
 func Unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
 	code, text := dns.ExtendedErrorCodeNetworkError, "could not ask Safe Browsing about this name in time"
 	if d.By == lookup.ByBackoff || d.By == lookup.ByLimiter {
@@ -115,8 +115,8 @@ func Unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup
 	return m
 }
 
-// Shortened returns a copy of m whose TTLs are at most ttl, in seconds. Signatures stay
-// valid: they cover the original TTL that is in the RRSIG (RFC 4034 section
+// Shortened returns a copy of m whose TTLs are at most ttl, in seconds. Signatures
+// stay valid: they cover the original TTL that is in the RRSIG (RFC 4034 section
 // 3.1.4).
 func Shortened(m *dns.Msg, ttl uint32) *dns.Msg {
 	m = m.Copy()
