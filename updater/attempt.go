@@ -90,33 +90,3 @@ func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]L
 		maps.Copy(state.Lists, clocks)
 	})
 }
-
-// together returns those of the lists, which are all due, that the next request is
-// for: one of those that must be asked for by themselves, of which the one that
-// failed longest ago is first, and then the others. If the requests before failed
-// the others come first, so that they get their turn beside a list that fails every
-// request for it.
-func (s *Schedule) together(lists []string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var batch, alone []string
-	for _, name := range lists {
-		if s.state.Lists[name].Alone {
-			alone = append(alone, name)
-		} else {
-			batch = append(batch, name)
-		}
-	}
-	if len(batch) == 0 || len(alone) > 0 && s.state.Fetch.Failures < 2 {
-		return []string{slices.MinFunc(alone, func(a, b string) int { return s.state.Lists[a].Failed.Compare(s.state.Lists[b].Failed) })}
-	}
-	return batch
-}
-
-// rejected is the clock of a list whose part of an answer, with the minimum wait
-// that it gave, failed its checks with err. r is uniform in [0, 1).
-func (c ListClock) rejected(now time.Time, wait time.Duration, r float64, err error) ListClock {
-	c.Clock = c.failed(now, Backoff(c.Failures+1, r), wait).because(now, err)
-	c.Rejected, c.AtOnce = true, 0
-	return c
-}

@@ -2,23 +2,8 @@ package updater
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 )
-
-// ErrBusy says that another process or engine uses the folder.
-var ErrBusy = errors.New("the folder is in use")
-
-// NotDueError says that none of the lists may be fetched yet.
-type NotDueError struct {
-	Until time.Time // when the first of them may be
-}
-
-// Error implements error.
-func (e *NotDueError) Error() string {
-	return "nothing may be fetched before " + e.Until.Format(time.RFC3339)
-}
 
 // Once does one round of what Run does, in place of it: it publishes the lists
 // that are in the store, waits for the first contact, and fetches what is due in
@@ -44,37 +29,6 @@ func (u *Updater) Once(ctx context.Context) error {
 	}
 	u.update(ctx)
 	return ctx.Err()
-}
-
-// acquireNow is acquire for who does not wait.
-func (u *Updater) acquireNow() error {
-	schedule, store := u.cfg.Schedule, u.cfg.Store
-	select {
-	case schedule.turn <- struct{}{}:
-	default:
-		return ErrBusy
-	}
-	schedule.catchUp()
-	defer schedule.unfollow()
-	if store == nil {
-		return nil
-	}
-	locked, err := store.lock.TryLock()
-	if err == nil && locked {
-		store.clean()
-		var loadErr error
-		if loadErr, err = schedule.own(); loadErr != nil {
-			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
-		}
-	} else if err != nil {
-		err = fmt.Errorf("locking the folder: %w", err)
-	} else {
-		err = ErrBusy
-	}
-	if err != nil {
-		u.release()
-	}
-	return err
 }
 
 // awaitContact waits for the first contact, and after a wake-up once more.

@@ -4,40 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
-
-// A Clock says when something may be asked of the server again.
-type Clock struct {
-	NotBefore time.Time     `json:"not_before"`
-	Failures  int           `json:"failures"`         // in a row; 0 after a success
-	Wait      time.Duration `json:"wait"`             // the server's last minimum wait
-	Asking    bool          `json:"asking,omitempty"` // a fetch is under way, of which it is not known yet whether it fails
-	Cause     string        `json:"cause,omitempty"`  // of the last failure, without the key; "": none
-	Failed    time.Time     `json:"failed,omitzero"`  // when the last failure was; zero: none
-}
-
-// failed is the clock after one more failure. A server that asks for a longer
-// wait gets it.
-func (c Clock) failed(now time.Time, wait, retryAfter time.Duration) Clock {
-	return Clock{NotBefore: now.Add(max(wait, retryAfter)), Failures: c.Failures + 1, Wait: c.Wait}
-}
-
-// because is the clock with what the failure at now was.
-func (c Clock) because(now time.Time, err error) Clock {
-	c.Cause, c.Failed = causeOf(err), now
-	return c
-}
-
-// ListClock is the clock of one list.
-type ListClock struct {
-	Clock
-	AtOnce   int       `json:"at_once"`         // fetches in a row for which no wait was given
-	Rejected bool      `json:"rejected"`        // the last answer failed its checks: the next must be full
-	Updated  time.Time `json:"updated"`         // last success; zero: never
-	Alone    bool      `json:"alone,omitempty"` // refused, by itself or in a batch, and not fetched since: it is asked for by itself
-}
 
 // Schedule is when the server may be asked for what. It is saved at each
 // change. It is safe for concurrent use; use NewSchedule.
@@ -68,49 +38,6 @@ type Schedule struct {
 	onlooker     bool            // nothing is written
 
 	saves sync.WaitGroup // of goroutines that write and read the clock of searches
-}
-
-// scheduleState is what is on disk.
-type scheduleState struct {
-	Saved time.Time `json:"saved"`
-	Asker string    `json:"asker,omitempty"` // whose the clocks are, see Origin
-	clockSet
-	Others map[string]clockSet `json:"others,omitempty"` // of other askers, as long as they run
-}
-
-// clockSet is all clocks of one asker.
-type clockSet struct {
-	Fetch  Clock                `json:"fetch"`  // of all list updates
-	Search Clock                `json:"search"` // of full-hash searches
-	Lists  map[string]ListClock `json:"lists"`
-}
-
-// Floors for lists to which the server gave no minimum wait. It then asks for
-// the next fetch at once, which makes sense while a size limit splits an update
-// into steps; these floors hold off a loop with a server that never says a
-// wait.
-const (
-	unchangedFloor = 30 * time.Minute
-	changedFloor   = time.Minute
-	maxAtOnce      = 32
-	waitFloor      = time.Second // for a wait that is given and is next to none
-)
-
-// next is the clock after a success at now, with the minimum wait that the
-// server gave (0: none) and whether the answer changed the list.
-func (c ListClock) next(now time.Time, wait time.Duration, changed bool) ListClock {
-	n := ListClock{Clock: Clock{Wait: wait}, Updated: now}
-	switch {
-	case wait > 0:
-		n.NotBefore = now.Add(max(wait, waitFloor))
-	case !changed:
-		n.NotBefore = now.Add(unchangedFloor)
-	case c.AtOnce < maxAtOnce:
-		n.NotBefore, n.AtOnce = now, c.AtOnce+1
-	default:
-		n.NotBefore, n.AtOnce = now.Add(changedFloor), c.AtOnce
-	}
-	return n
 }
 
 // NewSchedule returns the schedule saved in store, or an empty one. A saved
@@ -308,10 +235,32 @@ func (s *Schedule) dueNow(names []string, now time.Time) (due []string) {
 	return due
 }
 
-// listDue is the later of the list's own time and that of all fetches.
-func (s *scheduleState) listDue(name string) time.Time {
-	if t := s.Lists[name].NotBefore; t.After(s.Fetch.NotBefore) {
-		return t
+// together returns those of the lists, which are all due, that the next request is
+// for: one of those that must be asked for by themselves, of which the one that
+// failed longest ago is first, and then the others. If the requests before failed
+// the others come first, so that they get their turn beside a list that fails every
+// request for it.
+func (s *Schedule) together(lists []string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var batch, alone []string
+	for _, name := range lists {
+		if s.state.Lists[name].Alone {
+			alone = append(alone, name)
+		} else {
+			batch = append(batch, name)
+		}
 	}
-	return s.Fetch.NotBefore
+	if len(batch) == 0 || len(alone) > 0 && s.state.Fetch.Failures < 2 {
+		return []string{slices.MinFunc(alone, func(a, b string) int { return s.state.Lists[a].Failed.Compare(s.state.Lists[b].Failed) })}
+	}
+	return batch
+}
+
+// FetchHold returns why none of the lists may be fetched now: the hold that ends
+// first, of those lists. It is safe for concurrent use.
+func (s *Schedule) FetchHold(lists []string) Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.fetchHold(lists)
 }

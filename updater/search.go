@@ -4,39 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
-
-// StatusError is an answer with another status than 200.
-type StatusError struct {
-	Code       int           // HTTP status
-	Message    string        // what the server said of it, may be empty
-	RetryAfter time.Duration // that the server asked for; 0: none
-}
-
-// Error implements error.
-func (e *StatusError) Error() string {
-	text := fmt.Sprintf("the server answered status %d %s", e.Code, http.StatusText(e.Code))
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	return text
-}
-
-// retryAfter returns how long the server asked to be left alone: at most as long as
-// a back-off can last. The header is no rule of Safe Browsing, and anything between
-// here and the server can send it.
-func retryAfter(err error) time.Duration {
-	if status, ok := errors.AsType[*StatusError](err); ok {
-		return min(status.RetryAfter, maxBackoff)
-	}
-	return 0
-}
 
 // SearchRules are those of a server for searches.
 type SearchRules struct {
@@ -191,31 +164,6 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted 
 	}, p.failedToSave)
 }
 
-// succeeded is the end of a search that was answered at now.
-func (c *Clock) succeeded(now time.Time, wait time.Duration, noted, together bool) {
-	if !together {
-		c.Failures, c.Cause, c.Failed = 0, "", time.Time{}
-	}
-	if noted {
-		c.NotBefore = time.Time{}
-	}
-	if c.Wait = wait; wait > 0 && now.Add(wait).After(c.NotBefore) {
-		c.NotBefore = now.Add(wait)
-	}
-}
-
-// failedTogether reports whether a search that was sent then was under way when
-// another one failed, and notes the time if it failed itself.
-func (s *Schedule) failedTogether(sent, now time.Time, err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
-	if err != nil && !together {
-		s.searchFailed = now
-	}
-	return together
-}
-
 // cut notes that a search was cancelled, which may have been answered with a wait
 // that was not read any more: the last one is kept once more.
 func (p *pacedSearcher) cut(now time.Time, noted bool) {
@@ -230,41 +178,4 @@ func (p *pacedSearcher) cut(now time.Time, noted bool) {
 			c.NotBefore = until
 		}
 	}, p.failedToSave)
-}
-
-// searchMayWait reports whether the last search failed or had a minimum wait, so that
-// the next one may well have one too.
-func (s *Schedule) searchMayWait() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Search.Failures > 0 || s.state.Search.Wait > 0
-}
-
-// searchWaits reports whether the success of a search that was sent then changes
-// anything.
-func (s *Schedule) searchWaits(sent time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
-	return s.state.Search.Failures > 0 && !together || s.state.Search.Wait > 0
-}
-
-// searchWait returns how long no search may be sent.
-func (s *Schedule) searchWait(now time.Time) time.Duration {
-	s.mu.Lock()
-	wait, last := s.state.Search.NotBefore.Sub(now), s.last
-	if s.succeeds {
-		last = nil
-	}
-	s.mu.Unlock()
-	if last != nil { // it may still be in use, and told to wait
-		wait = max(wait, last.searchWait(now))
-	}
-	return wait
-}
-
-// refused reports whether a server does not want to be asked.
-func refused(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
 }

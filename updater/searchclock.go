@@ -1,14 +1,8 @@
 package updater
 
 import (
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
-
-	"github.com/gofrs/flock"
 )
 
 // The clock of searches has a file of its own, since all processes with one folder
@@ -19,12 +13,6 @@ import (
 // searchTurn bounds how long the lock is waited for, in which another process writes
 // a few hundred bytes. Then it is done without.
 const searchTurn = 2 * time.Second
-
-// searchFile is the name of the file with the clock of searches. It is none that
-// Status takes for a schedule.
-func (o Origin) searchFile() string {
-	return "searches" + strings.TrimPrefix(o.scheduleFile(), "schedule")
-}
 
 // searchClock is what a Schedule keeps of the file. It is guarded by Schedule.mu.
 type searchClock struct {
@@ -219,96 +207,62 @@ func (s *Schedule) keepSearch() {
 	}, func(error) {}) // the schedule was saved just before
 }
 
-// statSearches and readSearches look where writeSearches has written last. There is
-// no file: nil.
-func (s *Store) statSearches() (info os.FileInfo, err error) {
-	for _, file := range s.searchFiles() {
-		found, statErr := os.Stat(file)
-		if statErr == nil && (info == nil || found.ModTime().After(info.ModTime())) {
-			info = found
+// SearchHold returns why no full hashes may be searched for now. It is safe for
+// concurrent use.
+func (s *Schedule) SearchHold() Hold {
+	s.mu.Lock()
+	hold, last := s.state.Search.hold(), s.last
+	if s.succeeds {
+		last = nil
+	}
+	s.mu.Unlock()
+	if last != nil { // it may still be in use, and told to wait
+		if other := last.SearchHold(); other.Until.After(hold.Until) {
+			return other
 		}
 	}
-	if info == nil {
-		err = fs.ErrNotExist
-	}
-	return info, err
+	return hold
 }
 
-func (s *Store) readSearches(now time.Time) (newest *scheduleState, info os.FileInfo, err error) {
-	for _, file := range s.searchFiles() {
-		found, statErr := os.Stat(file)
-		raw, readErr := os.ReadFile(file)
-		if errors.Is(statErr, fs.ErrNotExist) || errors.Is(readErr, fs.ErrNotExist) || noFolder(readErr) {
-			continue
-		}
-		state, parseErr := parseSchedule(raw, now)
-		if readErr := errors.Join(statErr, readErr, parseErr); readErr != nil {
-			err = errors.Join(err, readErr)
-			continue
-		}
-		if newest == nil || state.Saved.After(newest.Saved) {
-			newest, info = &state, found
-		}
-	}
-	if newest != nil {
-		err = nil
-	}
-	return newest, info, err
+// searchMayWait reports whether the last search failed or had a minimum wait, so that
+// the next one may well have one too.
+func (s *Schedule) searchMayWait() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Search.Failures > 0 || s.state.Search.Wait > 0
 }
 
-// searchFiles are the places of the file: the folder of the lists, and the spare
-// ones.
-func (s *Store) searchFiles() []string {
-	files := []string{filepath.Join(s.dir, s.origin.searchFile())}
-	for _, dir := range spareFolders() {
-		if isOurs(dir) {
-			files = append(files, filepath.Join(dir, s.spareFile(s.origin.searchFile())))
-		}
-	}
-	return files
+// searchWaits reports whether the success of a search that was sent then changes
+// anything.
+func (s *Schedule) searchWaits(sent time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
+	return s.state.Search.Failures > 0 && !together || s.state.Search.Wait > 0
 }
 
-// writeSearches saves the clock of searches where it would save the schedule, and
-// returns what the file is.
-func (s *Store) writeSearches(raw []byte) (os.FileInfo, error) {
-	name := s.origin.searchFile()
-	file, err := s.save(name, append(raw, '\n'))
-	if file == "" {
-		return nil, err
+// searchWait returns how long no search may be sent.
+func (s *Schedule) searchWait(now time.Time) time.Duration {
+	s.mu.Lock()
+	wait, last := s.state.Search.NotBefore.Sub(now), s.last
+	if s.succeeds {
+		last = nil
 	}
-	if err == nil {
-		s.removeSpare(name)
+	s.mu.Unlock()
+	if last != nil { // it may still be in use, and told to wait
+		wait = max(wait, last.searchWait(now))
 	}
-	info, statErr := os.Stat(file)
-	return info, errors.Join(err, statErr)
+	return wait
 }
 
-// lockSearches takes the lock of the file, and returns what lets go of it. Where
-// there is no lock to be had it is done without.
-func (s *Store) lockSearches() (unlock func(), locked bool) {
-	lock := flock.New(filepath.Join(s.dir, s.origin.searchFile()+".lock"))
-	for begun := time.Now(); time.Since(begun) < searchTurn; time.Sleep(5 * time.Millisecond) {
-		locked, err := lock.TryLock()
-		if err != nil {
-			break
-		}
-		if locked {
-			return func() { lock.Close() }, true
-		}
+// failedTogether reports whether a search that was sent then was under way when
+// another one failed, and notes the time if it failed itself.
+func (s *Schedule) failedTogether(sent, now time.Time, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
+	if err != nil && !together {
+		s.searchFailed = now
 	}
-	return func() {}, false
-}
-
-// cleanSearches removes what dead writers of the file left behind. Whoever has the
-// lock is the only one that writes.
-func (s *Store) cleanSearches() {
-	unfinished := func(name string) bool { return isUnfinished(name, s.origin.searchFile()) }
-	if len(s.find(unfinished)) == 0 {
-		return
-	}
-	unlock, locked := s.lockSearches()
-	defer unlock()
-	if locked {
-		s.remove(unfinished)
-	}
+	return together
 }

@@ -3,13 +3,10 @@ package updater
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // The schedule must outlive a crash even where the folder of the lists cannot be
@@ -38,53 +35,6 @@ func (s *Store) spareFile(name string) string {
 	}
 	sum := sha256.Sum256([]byte(dir))
 	return hex.EncodeToString(sum[:8]) + "-" + name
-}
-
-// readSchedule returns what writeSchedule wrote last, its times on the running
-// clock, or nil if it never did.
-func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
-	files := []string{filepath.Join(s.dir, s.origin.scheduleFile())}
-	for _, dir := range spareFolders() {
-		if isOurs(dir) {
-			files = append(files, filepath.Join(dir, s.spareFile(s.origin.scheduleFile())))
-		}
-	}
-	for i, file := range files {
-		raw, err := os.ReadFile(file)
-		if errors.Is(err, fs.ErrNotExist) || i > 0 && err != nil || noFolder(err) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		state, err := parseSchedule(raw, now)
-		switch {
-		case err != nil && i == 0:
-			return nil, err
-		case err == nil && (newest == nil || state.Saved.After(newest.Saved)):
-			newest = &state
-		}
-		if i > 0 {
-			s.spared.Store(true)
-		}
-	}
-	return newest, nil
-}
-
-// writeSchedule saves the schedule in the folder of the lists, or else in a spare
-// one. The error is that of the folder, and says if there is no other place.
-func (s *Store) writeSchedule(raw []byte) error {
-	file, err := s.save(s.origin.scheduleFile(), raw)
-	switch {
-	case err == nil && s.spared.Load(): // not needed any more
-		s.removeSpare(s.origin.scheduleFile())
-		s.spared.Store(false)
-	case err != nil && file != "":
-		s.spared.Store(true)
-	case err != nil:
-		err = fmt.Errorf("%w; nor can the schedule be saved elsewhere, so that a start does not know of the one before", err)
-	}
-	return err
 }
 
 // save replaces a file in the folder of the lists, or else in a spare one. It returns

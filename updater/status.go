@@ -1,7 +1,6 @@
 package updater
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -131,22 +130,4 @@ func (s *ListStatus) read(dir string) {
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
-}
-
-// readFile reads a list file of whichever origin and name.
-func readFile(file string) (l List, origin string, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return List{}, "", err
-	}
-	defer f.Close()
-	size, err := verify(f)
-	if err != nil {
-		return List{}, "", err
-	}
-	l, origin, err = readList(bufio.NewReaderSize(io.LimitReader(f, size), 1<<16), size)
-	if err != nil {
-		return List{}, "", fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return l, origin, nil
 }

@@ -1,5 +1,11 @@
 package updater
 
+import (
+	"errors"
+	"net/http"
+	"slices"
+)
+
 // Follow makes s go on where another schedule of the same server and key stands,
 // which may still be in use: an Updater with s waits until that one's has ended.
 // It is called before s is used.
@@ -31,21 +37,6 @@ func (s *Schedule) adopt(last *Schedule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.adopt(state)
-}
-
-// adopt takes over all clocks that are later.
-func (s *scheduleState) adopt(other scheduleState) {
-	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
-		s.Fetch = other.Fetch
-	}
-	if other.Search.NotBefore.After(s.Search.NotBefore) && !other.Search.Asking { // else it may not have failed
-		s.Search = other.Search
-	}
-	for name, list := range other.Lists {
-		if list.NotBefore.After(s.Lists[name].NotBefore) {
-			s.Lists[name] = list
-		}
-	}
 }
 
 // catchUp ends the following: the schedule that was followed is at rest now. It
@@ -132,4 +123,34 @@ func (s *Schedule) unfollow() {
 	case last != nil: // it may not have caught up itself
 		last.unfollow()
 	}
+}
+
+// takenOver returns the list as a successor has it, without its version unless that
+// can be gone on with.
+func (l List) takenOver(continues bool) List {
+	width, err := Width(l.Name)
+	other := func(w int) bool { return w != width }
+	if err != nil || !continues || slices.ContainsFunc(l.Set.Widths(), other) {
+		l.Version = nil
+	}
+	l.TakenOver = true
+	return l
+}
+
+// startsAnew reports whether the list is held, but no update can build upon it.
+func (l List) startsAnew() bool { return l.TakenOver && l.Version == nil }
+
+// doubtful returns those of the lists whose versions may be why a server refused a
+// request: it may not know those of its predecessor. They are asked for in full.
+func (u *Updater) doubtful(names []string, err error) (lists []string) {
+	status, ok := errors.AsType[*StatusError](err)
+	if !ok || status.Code != http.StatusBadRequest {
+		return nil
+	}
+	for _, name := range names {
+		if u.base(name).TakenOver {
+			lists = append(lists, name)
+		}
+	}
+	return lists
 }

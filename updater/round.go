@@ -3,9 +3,7 @@ package updater
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -88,13 +86,6 @@ func (u *Updater) tellLongWaits(names []string, results []result, wait time.Dura
 	}
 }
 
-// refusesLists reports whether a server does not know a list that it was asked for,
-// which may be one of several: one that it does not know fails a whole batch.
-func refusesLists(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && (status.Code == http.StatusBadRequest || status.Code == http.StatusNotFound)
-}
-
 // saved reports whether something could be saved. If not that is no reason to
 // stop: what is in memory is in force.
 func (u *Updater) saved(name string, err error) {
@@ -131,21 +122,6 @@ func (u *Updater) fetch(ctx context.Context, names []string) (results []result, 
 		r.wait = max(updates[i].MinimumWait, wait) // of an update that was refused early it has come after that
 	}
 	return results, wait, nil
-}
-
-// doubtful returns those of the lists whose versions may be why a server refused a
-// request: it may not know those of its predecessor. They are asked for in full.
-func (u *Updater) doubtful(names []string, err error) (lists []string) {
-	status, ok := errors.AsType[*StatusError](err)
-	if !ok || status.Code != http.StatusBadRequest {
-		return nil
-	}
-	for _, name := range names {
-		if u.base(name).TakenOver {
-			lists = append(lists, name)
-		}
-	}
-	return lists
 }
 
 // base returns what an update of the list may build upon: what is held, unless

@@ -1,24 +1,10 @@
 package updater
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
-
-// Asker names who asks a server, for Origin.Asker: it tells two keys apart and
-// tells neither. A hash of four bytes cannot be turned back into a key.
-func Asker(endpoint, key string) string {
-	sum := sha256.Sum256([]byte(endpoint + "\x00" + key))
-	return hex.EncodeToString(sum[:4])
-}
 
 // maxOthers is how many askers are remembered beside the one that asks.
 const maxOthers = 8
@@ -106,23 +92,53 @@ func (s scheduleState) clone() scheduleState {
 	return s
 }
 
-// maxCause is the longest cause of a failure that is kept, in bytes.
-const maxCause = 200
+// scheduleState is what is on disk.
+type scheduleState struct {
+	Saved time.Time `json:"saved"`
+	Asker string    `json:"asker,omitempty"` // whose the clocks are, see Origin
+	clockSet
+	Others map[string]clockSet `json:"others,omitempty"` // of other askers, as long as they run
+}
 
-// causeOf says in few words why a request failed.
-func causeOf(err error) string {
-	text := err.Error()
-	if status, ok := errors.AsType[*StatusError](err); ok {
-		text = fmt.Sprintf("status %d %s", status.Code, http.StatusText(status.Code))
-		if status.Message != "" {
-			text += ": " + status.Message
+// clockSet is all clocks of one asker.
+type clockSet struct {
+	Fetch  Clock                `json:"fetch"`  // of all list updates
+	Search Clock                `json:"search"` // of full-hash searches
+	Lists  map[string]ListClock `json:"lists"`
+}
+
+// listDue is the later of the list's own time and that of all fetches.
+func (s *scheduleState) listDue(name string) time.Time {
+	if t := s.Lists[name].NotBefore; t.After(s.Fetch.NotBefore) {
+		return t
+	}
+	return s.Fetch.NotBefore
+}
+
+// adopt takes over all clocks that are later.
+func (s *scheduleState) adopt(other scheduleState) {
+	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
+		s.Fetch = other.Fetch
+	}
+	if other.Search.NotBefore.After(s.Search.NotBefore) && !other.Search.Asking { // else it may not have failed
+		s.Search = other.Search
+	}
+	for name, list := range other.Lists {
+		if list.NotBefore.After(s.Lists[name].NotBefore) {
+			s.Lists[name] = list
 		}
 	}
-	if len(text) > maxCause {
-		text = text[:maxCause]
-		for !utf8.ValidString(text) {
-			text = text[:len(text)-1]
+}
+
+func (s *scheduleState) fetchHold(lists []string) (first Hold) {
+	for i, name := range lists {
+		hold := s.Fetch.hold()
+		if own := s.Lists[name].Clock.hold(); own.Until.After(hold.Until) {
+			hold = own
+		}
+		if i == 0 || hold.Until.Before(first.Until) {
+			first = hold
 		}
 	}
-	return strings.TrimSpace(text)
+	return first
 }
