@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// acquire waits for the Updater that this one follows to end, and for the lock of
-// the store, and then reads anew what they may have written since Load.
+// acquire waits until the Updater before this one has ended, then for the lock of
+// the store, and then reads again what either may have written since Load.
 func (u *Updater) acquire(ctx context.Context) error {
 	schedule := u.cfg.Schedule
 	select {
-	case schedule.turn <- struct{}{}:
+	case schedule.hand.baton <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -28,25 +28,25 @@ func (u *Updater) acquire(ctx context.Context) error {
 		if loadErr != nil {
 			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
 		}
-		u.saved("", saveErr)
+		u.reportSave("", saveErr)
 	}
 	if stale {
 		u.Load()
 	}
-	schedule.unfollow()
+	schedule.hand.unfollow()
 	return nil
 }
 
-// acquireNow is acquire for who does not wait.
+// acquireNow is acquire without waiting: it returns ErrBusy instead.
 func (u *Updater) acquireNow() error {
 	schedule, store := u.cfg.Schedule, u.cfg.Store
 	select {
-	case schedule.turn <- struct{}{}:
+	case schedule.hand.baton <- struct{}{}:
 	default:
 		return ErrBusy
 	}
 	schedule.catchUp()
-	defer schedule.unfollow()
+	defer schedule.hand.unfollow()
 	if store == nil {
 		return nil
 	}
@@ -68,11 +68,11 @@ func (u *Updater) acquireNow() error {
 	return err
 }
 
-// lockRetry is how often a busy folder is tried again.
+// lockRetry is the time between attempts to lock a busy folder.
 const lockRetry = time.Second
 
-// lock takes the lock of the store, for as long as it takes, and reports whether
-// it had to wait. Meanwhile lists that another process updates are loaded.
+// lock takes the lock of the store, however long that takes, and reports whether it
+// had to wait. Meanwhile it loads the lists that another process updates.
 func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 	store := u.cfg.Store
 	for tries := 0; ; tries++ {
@@ -81,9 +81,9 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 			return waited, nil
 		}
 		if err != nil {
-			// No lock to be had here (an odd file system). Go on: a second
-			// process is less likely than a use for fresh lists.
-			u.saved("", fmt.Errorf("locking the folder: %w", err))
+			// This file system has no locks. Continue: fresh lists are worth more
+			// than protection from a second process, which is unlikely.
+			u.reportSave("", fmt.Errorf("locking the folder: %w", err))
 			return waited, nil
 		}
 		if tries == 0 {
@@ -99,12 +99,12 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 	}
 }
 
-// lookEvery is how many tries to take the lock lie between looks at the lists of
-// the process that has it.
+// lookEvery is the number of attempts to lock between two looks at the lists of the
+// process that has the lock.
 const lookEvery = 30
 
-// follow takes over what the process that has the folder has done since the last
-// look. It saves its lists before its schedule.
+// follow loads what the process that has the lock has saved since the last look. A
+// changed schedule is the sign: that process saves its lists first.
 func (u *Updater) follow() {
 	if !u.cfg.Schedule.look() {
 		return
@@ -117,10 +117,11 @@ func (u *Updater) follow() {
 	}
 }
 
+// release ends what acquire or acquireNow began.
 func (u *Updater) release() {
 	u.cfg.Schedule.disown()
 	if u.cfg.Store != nil {
 		u.cfg.Store.lock.Close()
 	}
-	<-u.cfg.Schedule.turn
+	<-u.cfg.Schedule.hand.baton
 }

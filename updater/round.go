@@ -29,21 +29,21 @@ func (u *Updater) update(ctx context.Context) {
 func (u *Updater) request(ctx context.Context, names []string) bool {
 	begun := time.Now()
 	attempt, err := u.cfg.Schedule.begin(names, begun)
-	u.saved("", err)
+	u.reportSave("", err)
 	results, wait, err := u.fetch(ctx, names)
 	now := time.Now()
 	refused := err != nil && len(names) == 1 && refusesLists(err)
 	switch {
 	case err == nil:
 		u.accept(results)
-		u.saved("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
+		u.reportSave("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
 	case ctx.Err() != nil: // shutting down, which is no failure
-		u.saved("", attempt.cancelled(names, now))
+		u.reportSave("", attempt.cancelled(names, now))
 		return false
 	case refused:
-		u.saved("", attempt.refused(names[0], now, max(wait, retryAfter(err)), u.doubtful(names, err), err))
+		u.reportSave("", attempt.refused(names[0], now, max(wait, retryAfter(err)), u.doubtful(names, err), err))
 	default:
-		u.saved("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(names, err), names, err))
+		u.reportSave("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(names, err), names, err))
 	}
 	u.told(names, results, refused, Event{Err: err, Took: now.Sub(begun)})
 	u.tellLongWaits(names, results, wait)
@@ -88,7 +88,7 @@ func (u *Updater) tellLongWaits(names []string, results []result, wait time.Dura
 
 // saved reports whether something could be saved. If not that is no reason to
 // stop: what is in memory is in force.
-func (u *Updater) saved(name string, err error) {
+func (u *Updater) reportSave(name string, err error) {
 	switch {
 	case err != nil:
 		u.cfg.Report(Event{Kind: StoreFailed, List: name, Err: err})
@@ -176,10 +176,10 @@ func (u *Updater) accept(results []result) {
 			// Of a list that is unchanged the version may be new: the server may
 			// not know the old one any more after a restart.
 			if r.kind == ListUpdated || before.TakenOver || !bytes.Equal(before.Version, r.list.Version) {
-				u.saved(name, u.save(r.list))
+				u.reportSave(name, u.save(r.list))
 			}
 		}
-		u.cfg.Schedule.remember(u.lists[name])
+		u.cfg.Schedule.hand.remember(u.lists[name])
 	}
 	u.publish()
 	if replaced >= manyBytesOfLists {

@@ -50,7 +50,7 @@ func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(
 	}
 	p := &pacedSearcher{searcher: s, schedule: schedule, rules: rules, report: report, sinceBoot: sinceBoot}
 	p.looked, p.booted = time.Now(), p.sinceBoot()
-	if rules.Published && !schedule.follows() { // else this process has had its first contact
+	if rules.Published && schedule.hand.previous() == nil { // else this process has had its first contact
 		p.contact = p.looked.Add(rules.FirstContact())
 	}
 	return p
@@ -122,7 +122,7 @@ func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
 		*c = c.failed(now, max(p.rules.Backoff(c.Failures+1, false, r), c.Wait), 0)
 		c.Asking, c.Failed = true, now
 	}, p.failedToSave)
-	timeout := time.NewTimer(searchTurn)
+	timeout := time.NewTimer(searchLockTimeout)
 	defer timeout.Stop()
 	select {
 	case <-saved:

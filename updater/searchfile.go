@@ -10,8 +10,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// statSearches and readSearches look where writeSearches has written last. There is
-// no file: nil.
+// statSearches describes the newest file with the clock of searches. Without one the
+// error is fs.ErrNotExist.
 func (s *Store) statSearches() (info os.FileInfo, err error) {
 	for _, file := range s.searchFiles() {
 		found, statErr := os.Stat(file)
@@ -25,6 +25,8 @@ func (s *Store) statSearches() (info os.FileInfo, err error) {
 	return info, err
 }
 
+// readSearches reads the newest file with the clock of searches; nil: there is none.
+// An unreadable file counts only if no other can be read.
 func (s *Store) readSearches(now time.Time) (newest *scheduleState, info os.FileInfo, err error) {
 	for _, file := range s.searchFiles() {
 		found, statErr := os.Stat(file)
@@ -47,8 +49,8 @@ func (s *Store) readSearches(now time.Time) (newest *scheduleState, info os.File
 	return newest, info, err
 }
 
-// searchFiles are the places of the file: the folder of the lists, and the spare
-// ones.
+// searchFiles returns the paths where the file may be: in the folder of the lists,
+// and in the spare folders.
 func (s *Store) searchFiles() []string {
 	files := []string{filepath.Join(s.dir, s.origin.searchFile())}
 	for _, dir := range spareFolders() {
@@ -59,8 +61,8 @@ func (s *Store) searchFiles() []string {
 	return files
 }
 
-// writeSearches saves the clock of searches where it would save the schedule, and
-// returns what the file is.
+// writeSearches saves the clock of searches in the folder of the lists, or else in a
+// spare folder. It describes the file it wrote.
 func (s *Store) writeSearches(raw []byte) (os.FileInfo, error) {
 	name := s.origin.searchFile()
 	file, err := s.save(name, append(raw, '\n'))
@@ -74,11 +76,11 @@ func (s *Store) writeSearches(raw []byte) (os.FileInfo, error) {
 	return info, errors.Join(err, statErr)
 }
 
-// lockSearches takes the lock of the file, and returns what lets go of it. Where
-// there is no lock to be had it is done without.
+// lockSearches takes the lock of the file and returns the function that releases it.
+// It gives up after searchLockTimeout, or at once if the folder has no locks.
 func (s *Store) lockSearches() (unlock func(), locked bool) {
 	lock := flock.New(filepath.Join(s.dir, s.origin.searchFile()+".lock"))
-	for begun := time.Now(); time.Since(begun) < searchTurn; time.Sleep(5 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < searchLockTimeout; time.Sleep(5 * time.Millisecond) {
 		locked, err := lock.TryLock()
 		if err != nil {
 			break
@@ -90,8 +92,8 @@ func (s *Store) lockSearches() (unlock func(), locked bool) {
 	return func() {}, false
 }
 
-// cleanSearches removes what dead writers of the file left behind. Whoever has the
-// lock is the only one that writes.
+// cleanSearches removes unfinished files of writers that died. It holds the lock
+// meanwhile, so that none is of a writer at work.
 func (s *Store) cleanSearches() {
 	unfinished := func(name string) bool { return isUnfinished(name, s.origin.searchFile()) }
 	if len(s.find(unfinished)) == 0 {

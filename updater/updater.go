@@ -108,12 +108,12 @@ func (u *Updater) load(name string) (List, error) {
 		l, err = u.cfg.Store.LoadList(name)
 	}
 	if err != nil {
-		if recalled, ok := u.cfg.Schedule.recall(name); ok {
+		if recalled, ok := u.cfg.Schedule.hand.recall(name); ok {
 			l, err = recalled, nil
 		}
 	}
 	if err == nil {
-		u.cfg.Schedule.remember(l)
+		u.cfg.Schedule.hand.remember(l)
 	}
 	return l, err
 }
