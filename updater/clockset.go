@@ -6,14 +6,69 @@ import (
 	"time"
 )
 
-// maxOthers is how many askers are remembered beside the one that asks.
+// clockSet is all clocks of one asker.
+type clockSet struct {
+	Fetch  Clock                `json:"fetch"`  // of all fetches of lists
+	Search Clock                `json:"search"` // of searches for full hashes
+	Lists  map[string]ListClock `json:"lists"`
+}
+
+// scheduleState is what the file of the schedule holds. It knows no lock and no file.
+type scheduleState struct {
+	Saved time.Time `json:"saved"`
+	Asker string    `json:"asker,omitempty"` // owner of the clocks, see Origin
+	clockSet
+	Others map[string]clockSet `json:"others,omitempty"` // of other askers, until their clocks end
+}
+
+// listDue returns when the list may be fetched: the later of its own time and that of
+// all fetches.
+func (s *scheduleState) listDue(name string) time.Time {
+	if t := s.Lists[name].NotBefore; t.After(s.Fetch.NotBefore) {
+		return t
+	}
+	return s.Fetch.NotBefore
+}
+
+// fetchHold returns why none of the lists may be fetched: of their holds, the one
+// that ends first.
+func (s *scheduleState) fetchHold(lists []string) (first Hold) {
+	for i, name := range lists {
+		hold := s.Fetch.hold()
+		if own := s.Lists[name].Clock.hold(); own.Until.After(hold.Until) {
+			hold = own
+		}
+		if i == 0 || hold.Until.Before(first.Until) {
+			first = hold
+		}
+	}
+	return first
+}
+
+// adopt takes over those clocks of other that end later. A clock whose request is
+// still under way gives way to one whose request has ended: it may not have failed.
+func (s *scheduleState) adopt(other scheduleState) {
+	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
+		s.Fetch = other.Fetch
+	}
+	if other.Search.NotBefore.After(s.Search.NotBefore) && !other.Search.Asking {
+		s.Search = other.Search
+	}
+	for name, list := range other.Lists {
+		if list.NotBefore.After(s.Lists[name].NotBefore) {
+			s.Lists[name] = list
+		}
+	}
+}
+
+// maxOthers is how many askers are remembered besides the current one.
 const maxOthers = 8
 
-// askedBy makes the state that of another asker, if it is not. A back-off and a
-// wait belong to the key and the endpoint that they were given to: another asker
-// starts with a first contact of its own, or goes on where it stopped. How old a
-// list is, and whether it must be fetched in full, has nothing to do with who
-// asks. A state that names no asker was written before there were any.
+// askedBy switches the state to another asker, unless it is that asker's already. A
+// back-off and a wait belong to the key and the endpoint that they were given to: a
+// new asker starts without any, one that returns continues where it stopped. The age
+// of a list, and whether it must be fetched in full, do not depend on the asker. A
+// state without an asker comes from a version that did not store one.
 func (s *scheduleState) askedBy(asker string, now time.Time) {
 	if asker == "" || s.Asker == asker {
 		return
@@ -41,8 +96,8 @@ func (s *scheduleState) askedBy(asker string, now time.Time) {
 	s.Asker, s.clockSet = asker, next
 }
 
-// pruned returns those of the clocks that run at now: at most maxOthers, which run
-// longest.
+// pruned removes clocks that have ended at now, and keeps at most maxOthers, those
+// that end last. It changes others and returns it.
 func pruned(others map[string]clockSet, now time.Time) map[string]clockSet {
 	maps.DeleteFunc(others, func(_ string, c clockSet) bool { return !c.latest().After(now) })
 	names := slices.SortedFunc(maps.Keys(others), func(a, b string) int { return others[b].latest().Compare(others[a].latest()) })
@@ -63,7 +118,7 @@ func (c clockSet) latest() time.Time {
 	return latest
 }
 
-// move changes the end of every clock.
+// move applies by to the end of every clock, those of other askers included.
 func (s *scheduleState) move(by func(time.Time) time.Time) {
 	s.clockSet.move(by)
 	for name, c := range s.Others {
@@ -81,7 +136,7 @@ func (c *clockSet) move(by func(time.Time) time.Time) {
 	}
 }
 
-// clone returns a copy that shares nothing that is changed.
+// clone returns a copy that shares no map with s.
 func (s scheduleState) clone() scheduleState {
 	s.Lists = maps.Clone(s.Lists)
 	s.Others = maps.Clone(s.Others)
@@ -90,55 +145,4 @@ func (s scheduleState) clone() scheduleState {
 		s.Others[name] = c
 	}
 	return s
-}
-
-// scheduleState is what is on disk.
-type scheduleState struct {
-	Saved time.Time `json:"saved"`
-	Asker string    `json:"asker,omitempty"` // whose the clocks are, see Origin
-	clockSet
-	Others map[string]clockSet `json:"others,omitempty"` // of other askers, as long as they run
-}
-
-// clockSet is all clocks of one asker.
-type clockSet struct {
-	Fetch  Clock                `json:"fetch"`  // of all list updates
-	Search Clock                `json:"search"` // of full-hash searches
-	Lists  map[string]ListClock `json:"lists"`
-}
-
-// listDue is the later of the list's own time and that of all fetches.
-func (s *scheduleState) listDue(name string) time.Time {
-	if t := s.Lists[name].NotBefore; t.After(s.Fetch.NotBefore) {
-		return t
-	}
-	return s.Fetch.NotBefore
-}
-
-// adopt takes over all clocks that are later.
-func (s *scheduleState) adopt(other scheduleState) {
-	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
-		s.Fetch = other.Fetch
-	}
-	if other.Search.NotBefore.After(s.Search.NotBefore) && !other.Search.Asking { // else it may not have failed
-		s.Search = other.Search
-	}
-	for name, list := range other.Lists {
-		if list.NotBefore.After(s.Lists[name].NotBefore) {
-			s.Lists[name] = list
-		}
-	}
-}
-
-func (s *scheduleState) fetchHold(lists []string) (first Hold) {
-	for i, name := range lists {
-		hold := s.Fetch.hold()
-		if own := s.Lists[name].Clock.hold(); own.Until.After(hold.Until) {
-			hold = own
-		}
-		if i == 0 || hold.Until.Before(first.Until) {
-			first = hold
-		}
-	}
-	return first
 }
