@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// Errors of an update that must not be applied.
+// Errors of an update that must not be applied. The list keeps its content.
 var (
 	ErrChecksum  = errors.New("checksum does not match")
 	ErrMalformed = errors.New("malformed update")
 )
 
-// ErrDamaged says that a file is not what was once written.
+// ErrDamaged says that a file of the store is not as it was written.
 var ErrDamaged = errors.New("damaged file")
 
-// ErrBusy says that another process or engine uses the folder.
+// ErrBusy says that another process or engine has locked the folder.
 var ErrBusy = errors.New("the folder is in use")
 
-// NotDueError says that none of the lists may be fetched yet.
+// NotDueError says that the schedule does not allow to fetch any of the lists yet.
 type NotDueError struct {
-	Until time.Time // when the first of them may be
+	Until time.Time // when the first list is due
 }
 
 // Error implements error.
@@ -31,11 +31,11 @@ func (e *NotDueError) Error() string {
 	return "nothing may be fetched before " + e.Until.Format(time.RFC3339)
 }
 
-// StatusError is an answer with another status than 200.
+// StatusError is an answer with an HTTP status other than 200.
 type StatusError struct {
-	Code       int           // HTTP status
-	Message    string        // what the server said of it, may be empty
-	RetryAfter time.Duration // that the server asked for; 0: none
+	Code       int
+	Message    string        // the server's explanation; may be empty
+	RetryAfter time.Duration // as the server sent it, without a limit; 0: none
 }
 
 // Error implements error.
@@ -47,9 +47,9 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// retryAfter returns how long the server asked to be left alone: at most as long as
-// a back-off can last. The header is no rule of Safe Browsing, and anything between
-// here and the server can send it.
+// retryAfter returns the wait of the header Retry-After (RFC 9110, 10.2.3), at most the
+// longest back-off: Safe Browsing does not define this header, and any middlebox can
+// send it.
 func retryAfter(err error) time.Duration {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return min(status.RetryAfter, maxBackoff)
@@ -57,23 +57,23 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// refused reports whether a server does not want to be asked.
+// refused reports whether the server refuses this client, by its key or its rate.
 func refused(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
 }
 
-// refusesLists reports whether a server does not know a list that it was asked for,
-// which may be one of several: one that it does not know fails a whole batch.
+// refusesLists reports whether the server may not know one of the lists asked for. A
+// single unknown list can fail a whole batch.
 func refusesLists(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && (status.Code == http.StatusBadRequest || status.Code == http.StatusNotFound)
 }
 
-// maxCause is the longest cause of a failure that is kept, in bytes.
+// maxCause limits the text of a cause, in bytes.
 const maxCause = 200
 
-// causeOf says in few words why a request failed.
+// causeOf says in at most maxCause bytes why a request failed.
 func causeOf(err error) string {
 	text := err.Error()
 	if status, ok := errors.AsType[*StatusError](err); ok {

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Hold says until when something is not asked of the server, and why. The zero
-// Hold is none.
+// Hold says until when the schedule allows no request, and why. The zero Hold does not
+// stop anything. It is a value.
 type Hold struct {
 	Until    time.Time
-	Failures int       // in a row, of a back-off; 0: the server's minimum wait
+	Failures int       // in a row, which caused a back-off; 0: it is the server's minimum wait
 	Cause    string    // of the last failure
-	Failed   time.Time // when that was
+	Failed   time.Time // time of the last failure; zero: unknown
 }
 
 // Active reports whether the hold lasts at now.
 func (h Hold) Active(now time.Time) bool { return h.Until.After(now) }
 
-// String says what the hold comes from, without its end.
+// String returns the reason, without the end.
 func (h Hold) String() string {
 	if h.Failures == 0 {
 		return "minimum wait of the server"

@@ -15,7 +15,9 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
-// SaveList writes the list in place of the one before.
+// SaveList replaces the file of the list, durably. Only the holder of the lock may call
+// it. The file is the magic line, then origin, name and version, each with its length
+// in four bytes, the checksum, the set, and a SHA-256 of all that.
 func (s *Store) SaveList(l List) error {
 	return s.replace(l.Name+listSuffix, func(w io.Writer) error {
 		sum := sha256.New()
@@ -37,7 +39,7 @@ func (s *Store) SaveList(l List) error {
 	})
 }
 
-// pausing writes in pieces and lets others run in between.
+// pausing writes in pieces and lets other goroutines run in between.
 type pausing struct {
 	to    io.Writer
 	pause prefixset.Pause
@@ -55,13 +57,14 @@ func (p *pausing) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
+// appendBytes appends b and its length, which readBytes reads.
 func appendBytes(dst, b []byte) []byte {
 	return append(binary.LittleEndian.AppendUint32(dst, uint32(len(b))), b...)
 }
 
-// LoadList reads a list. It returns an error that is fs.ErrNotExist if there is
-// none of this origin or its predecessor, and ErrDamaged if the file was not written by SaveList
-// or has changed since; such a file is set aside under another name.
+// LoadList reads a list. The error is fs.ErrNotExist if there is no list of this origin
+// or its predecessor. It is ErrDamaged if SaveList did not write the file, or the file
+// has changed since; LoadList then renames it, for inspection.
 func (s *Store) LoadList(name string) (List, error) {
 	l, err := s.ReadList(name)
 	if errors.Is(err, ErrDamaged) {
@@ -70,7 +73,7 @@ func (s *Store) LoadList(name string) (List, error) {
 	return l, err
 }
 
-// ReadList is LoadList for onlookers: it changes nothing.
+// ReadList is LoadList for programs that only look: it changes no file.
 func (s *Store) ReadList(name string) (List, error) {
 	l, err := s.loadList(name)
 	if err != nil {
@@ -80,23 +83,10 @@ func (s *Store) ReadList(name string) (List, error) {
 }
 
 func (s *Store) loadList(name string) (List, error) {
-	f, err := os.Open(filepath.Join(s.dir, name+listSuffix))
-	if err != nil {
-		return List{}, err
-	}
-	defer f.Close()
-	size, err := verify(f)
-	if err != nil {
-		return List{}, err
-	}
-	l, origin, err := readList(bufio.NewReaderSize(io.LimitReader(f, size), 1<<16), size)
-	if err == nil && l.Name != name {
-		err = fmt.Errorf("the file holds list %q", l.Name)
-	}
-	if err != nil {
-		return List{}, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
+	l, origin, err := readFile(s.dir, name)
 	switch {
+	case err != nil:
+		return List{}, err
 	case origin == s.origin.Name:
 		return l, nil
 	case origin == s.origin.Predecessor && origin != "":
@@ -105,9 +95,10 @@ func (s *Store) loadList(name string) (List, error) {
 	return List{}, fmt.Errorf("%w: the file came from %s", fs.ErrNotExist, origin)
 }
 
-// readFile reads a list file of whichever origin and name.
-func readFile(file string) (l List, origin string, err error) {
-	f, err := os.Open(file)
+// readFile reads the file of a list, of any origin. The error is ErrDamaged if the
+// file is not as SaveList wrote it, or holds a list of another name.
+func readFile(dir, name string) (l List, origin string, err error) {
+	f, err := os.Open(filepath.Join(dir, name+listSuffix))
 	if err != nil {
 		return List{}, "", err
 	}
@@ -117,14 +108,17 @@ func readFile(file string) (l List, origin string, err error) {
 		return List{}, "", err
 	}
 	l, origin, err = readList(bufio.NewReaderSize(io.LimitReader(f, size), 1<<16), size)
+	if err == nil && l.Name != name {
+		err = fmt.Errorf("the file holds list %q", l.Name)
+	}
 	if err != nil {
 		return List{}, "", fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return l, origin, nil
 }
 
-// verify checks a file against the SHA-256 at its end and returns the bytes
-// before it, to whose beginning f is set.
+// verify checks a file against the SHA-256 at its end. It returns the number of bytes
+// before that, and rewinds f.
 func verify(f *os.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -149,10 +143,11 @@ func verify(f *os.File) (size int64, err error) {
 	return size, err
 }
 
+// readList reads a list file without the SHA-256 at its end; size is its length.
 func readList(r io.Reader, size int64) (l List, origin string, err error) {
 	magic := make([]byte, len(listMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != listMagic {
-		return List{}, "", errors.New("no list file of this version")
+		return List{}, "", errors.New("not a list file of this version")
 	}
 	var texts [3][]byte // origin, name, version
 	for i := range texts {
@@ -168,9 +163,10 @@ func readList(r io.Reader, size int64) (l List, origin string, err error) {
 	return l, string(texts[0]), err
 }
 
-// maxText bounds the origin, the name and the version in a list file, in bytes.
+// maxText limits the origin, the name and the version in a list file, in bytes each.
 const maxText = 1 << 16
 
+// readBytes reads what appendBytes wrote.
 func readBytes(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {

@@ -7,33 +7,34 @@ import (
 	"strings"
 )
 
-// Origin says where the lists of a Store come from.
+// Origin says which server the lists of a Store come from, and who asks it.
 type Origin struct {
-	// Name is that of the server. Lists of another origin are taken for absent:
-	// their versions mean nothing to this one.
+	// Name is the address of the server. Lists of another origin count as absent: this
+	// server does not know their versions.
 	Name string
-	// Predecessor is the name of an origin whose lists are in force until they have
-	// been fetched from this one; zero: none.
+	// Predecessor is the name of an origin whose lists serve until this server has
+	// delivered its own; "": none.
 	Predecessor string
-	// Continues says that this origin knows the versions of its predecessor, for
-	// lists whose entries are all as wide as the name says.
+	// Continues says that this server knows the versions of its predecessor, for lists
+	// whose entries are all as wide as the name says.
 	Continues bool
-	// Schedule is the name of the file of the schedule; zero: "schedule.json".
+	// Schedule is the file name of the schedule; "": schedule.json. It begins with
+	// "schedule" and ends in ".json": Status looks for that.
 	Schedule string
-	// Asker tells keys apart, see the function of that name; zero: all are one.
+	// Asker tells keys apart, see the function Asker; "": all keys are one.
 	Asker string
 }
 
 func (o Origin) scheduleFile() string { return cmp.Or(o.Schedule, "schedule.json") }
 
-// searchFile is the name of the file with the clock of searches. It is none that
-// Status takes for a schedule.
+// searchFile is the file name of the clock of searches. Status must not take it for a
+// schedule, so it does not begin like one.
 func (o Origin) searchFile() string {
 	return "searches" + strings.TrimPrefix(o.scheduleFile(), "schedule")
 }
 
-// Asker names who asks a server, for Origin.Asker: it tells two keys apart and
-// tells neither. A hash of four bytes cannot be turned back into a key.
+// Asker returns an Origin.Asker for a key at an endpoint: a SHA-256 cut to four bytes,
+// as hex. It tells keys apart, and is too short to find a key from it.
 func Asker(endpoint, key string) string {
 	sum := sha256.Sum256([]byte(endpoint + "\x00" + key))
 	return hex.EncodeToString(sum[:4])

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// disk is what replace asks of the file system, and what tests record.
+// disk is what replace needs of the file system. Tests replace it.
 type disk struct {
 	syncFile func(*os.File) error
 	rename   func(from, to string) error
 	syncDir  func(dir string) error
 }
 
-// replace puts what write writes in the place of the named file, durably.
+// replace puts what write writes in the place of the named file, durably (see Store).
 func (s *Store) replace(name string, write func(io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -43,10 +43,9 @@ func (s *Store) replace(name string, write func(io.Writer) error) (err error) {
 	return s.disk.syncDir(s.dir)
 }
 
-// syncFile waits for the disk. On a machine with one core it waits a moment before:
-// the scheduler takes the core from a system call that blocks within 20 µs if the
-// core has been idle lately, but else after 10 ms only, in which no query would be
-// answered.
+// syncFile waits until the file is on disk. With GOMAXPROCS=1 it sleeps first: the
+// scheduler retakes the P from a blocking system call after 20 µs if the P was idle
+// recently, otherwise only after 10 ms, and no query is answered meanwhile.
 func syncFile(f *os.File) error {
 	if runtime.GOMAXPROCS(0) == 1 {
 		time.Sleep(20 * time.Millisecond)
@@ -54,8 +53,8 @@ func syncFile(f *os.File) error {
 	return f.Sync()
 }
 
-// syncDir makes renames in the folder durable. Systems that cannot sync a
-// folder (Windows) make them so by themselves.
+// syncDir makes renames in the folder durable. Systems that cannot sync a folder, such
+// as Windows, need no sync for that.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -68,18 +67,19 @@ func syncDir(dir string) error {
 	return nil
 }
 
-// isUnfinished reports whether replace gave a file this name, to put it in the place
-// of another: the name of that, a number, and the suffix.
+// isUnfinished reports whether replace would use this name for a new file that is to
+// replace the file replaces.
 func isUnfinished(name, replaces string) bool { return replacedBy(name) == replaces }
 
+// isUnfinishedList is isUnfinished for the files of all lists.
 func isUnfinishedList(name string) bool {
 	list, ok := strings.CutSuffix(replacedBy(name), listSuffix)
 	_, err := Width(list)
 	return ok && err == nil
 }
 
-// replacedBy returns the name of the file in whose place replace would put one of
-// this name, or "".
+// replacedBy returns the name of the file that replace would replace by a file of this
+// name, or "". Such a name has three parts: the file to replace, a number, the suffix.
 func replacedBy(name string) string {
 	name, ok := strings.CutSuffix(name, unfinished)
 	dot := strings.LastIndexByte(name, '.')

@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// savedSchedule is what is in the file.
+// savedSchedule is the form of the file.
 type savedSchedule struct {
-	SHA256   string          `json:"sha256"` // of Schedule, as it stands
+	SHA256   string          `json:"sha256"` // of the bytes of Schedule
 	Schedule json.RawMessage `json:"schedule"`
 }
 
-// encodeSchedule returns the file for a state. Times are put onto the wall clock
-// as it is now: in memory they follow the monotonic clock, and the wall clock may
+// encodeSchedule returns the content of the file for a state. In memory, times follow
+// the monotonic clock. The file gets them relative to the wall clock at now, which may
 // have been set since.
 func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
 	state = state.clone()
@@ -38,10 +38,10 @@ func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
 	return json.Marshal(savedSchedule{SHA256: hex.EncodeToString(sum[:]), Schedule: raw})
 }
 
-// parseSchedule reads a saved schedule and moves its times onto the running
-// clock, monotonic reading included: a wall clock that is set forward later on
-// must not cut a wait short. One that was set back meanwhile would stretch it
-// without end, so the wait begins anew then.
+// parseSchedule reads the content of the file and moves its times onto the clock of
+// now, which includes a monotonic reading: setting the wall clock forward later must
+// not cut a wait short. If the wall clock was set back since the file was saved, the
+// full wait starts at now; otherwise it could last forever.
 func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
 	var saved savedSchedule
 	if err := json.Unmarshal(raw, &saved); err != nil {
@@ -66,8 +66,8 @@ func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
 	return state, nil
 }
 
-// readSchedule returns what writeSchedule wrote last, its times on the running
-// clock, or nil if it never did.
+// readSchedule returns what writeSchedule wrote last, its times on the clock of now. It
+// returns nil if there is no file.
 func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
 	files := []string{filepath.Join(s.dir, s.origin.scheduleFile())}
 	for _, dir := range spareFolders() {
@@ -98,11 +98,12 @@ func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
 }
 
 // writeSchedule saves the schedule in the folder of the lists, or else in a spare
-// one. The error is that of the folder, and says if there is no other place.
+// folder. The error is that of the folder of the lists, and says if the spare folders
+// failed as well.
 func (s *Store) writeSchedule(raw []byte) error {
 	file, err := s.save(s.origin.scheduleFile(), raw)
 	switch {
-	case err == nil && s.spared.Load(): // not needed any more
+	case err == nil && s.spared.Load(): // the spare one is outdated now
 		s.removeSpare(s.origin.scheduleFile())
 		s.spared.Store(false)
 	case err != nil && file != "":

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// sleepUntil returns at due, or earlier with woke set if the machine turned out
-// to have been suspended.
+// sleepUntil returns at due, or earlier with woke set if the machine has been
+// suspended meanwhile.
 func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err error) {
 	for {
 		before, booted := time.Now(), u.sinceBoot()
@@ -17,9 +17,8 @@ func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err
 		if err := u.sleep(ctx, wait); err != nil {
 			return false, err
 		}
-		// The monotonic clock, which the waits are measured by, stands still
-		// during a suspend; that since boot does not, and unlike the wall clock
-		// it cannot be set.
+		// The monotonic clock measures the waits but stops during a suspend. The
+		// clock since boot runs on, and unlike the wall clock it cannot be set.
 		now := time.Now()
 		if suspended := u.sinceBoot() - booted - now.Sub(before); suspended > overshoot {
 			u.cfg.Schedule.forward(suspended)
@@ -31,12 +30,13 @@ func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err
 	}
 }
 
-// sleepSlice bounds one sleep, so that a wake-up is noticed soon after it.
+// sleepSlice limits one sleep, so that a wake-up is noticed soon.
 const sleepSlice = time.Minute
 
-// overshoot is by how much a sleep must be late to count as a suspend.
+// overshoot is how late a sleep must end to count as a suspend.
 const overshoot = 15 * time.Second
 
+// sleep waits for d, or until ctx ends, whose error it returns then.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

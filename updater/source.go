@@ -8,43 +8,45 @@ import (
 
 // Source fetches lists from a server.
 type Source interface {
-	// Fetch asks for the wanted lists in one request and hands the update of each
-	// to take, with its number in wanted, once and in any order, while the answer is
-	// being read. It returns how long no list at all may be asked for again, with an
-	// error too, or 0 where the server gives that for each list by itself or not at
-	// all. An error means that the whole request failed, whatever take has been
-	// given; what is wrong with one list only is in its update.
+	// Fetch asks for the wanted lists in one request. While it reads the answer it
+	// calls take with each update and its index in wanted, once for each list and in
+	// any order.
+	//
+	// minimumWait applies to all lists; it is 0 if the server gives a wait for each
+	// list, or none. It is valid even if err is not nil. An error means that the whole
+	// request failed, whatever take has received. An error of one list is in its
+	// update.
 	Fetch(ctx context.Context, wanted []Want, take func(i int, u *Update)) (minimumWait time.Duration, err error)
 }
 
-// Want is a list to fetch.
+// Want names a list to fetch.
 type Want struct {
 	List    string
-	Version []byte // of the list that is held, as the server sent it; nil: none
+	Version []byte // of the content in memory, as the server sent it; nil: ask for a full update
 }
 
-// Update is a server's answer about one list. Its readers are read once, the
-// removals in step with the additions, and no more after take has returned.
+// Update is a server's answer for one list. Its readers are read once, removals and
+// additions in step, and never after take has returned.
 type Update struct {
-	Err     error // this list's part of the answer is malformed; nothing else holds then
+	Err     error // this list's part of the answer is malformed; the other fields are then undefined
 	Version []byte
-	Partial bool // apply to the list that was held; else replace it
+	Partial bool // it changes the old list; else it replaces that
 
-	// Removals are indices into the list that was held, ascending, as four bytes
-	// big-endian.
+	// Removals are indices into the old list, ascending, each as four bytes big-endian.
 	Removals Entries
-	// Additions are entries of the new list, in one or more streams that are each in
-	// ascending order. Streams may have different widths.
+	// Additions are new entries, in one or more streams, each in ascending order.
+	// Streams may have different widths.
 	Additions []Entries
 
-	// The rest may come last in an answer, and holds once all additions are read.
+	// The following may come last in an answer. They are valid once all additions are
+	// read.
 
 	Checksum    []byte        // SHA-256 of all entries of the new list; nil: absent
-	MinimumWait time.Duration // before the list may be asked for again; 0: none given
+	MinimumWait time.Duration // of this list; 0: none given
 }
 
-// Entries is a stream of entries of one width, one after the other, ascending
-// bytewise. The zero Entries is empty.
+// Entries is a stream of entries of one width, without separators, in ascending byte
+// order. The zero Entries is empty.
 type Entries struct {
 	Width  int // bytes of an entry
 	Count  int // of entries that Reader yields

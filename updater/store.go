@@ -10,18 +10,19 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Store keeps lists and the schedule in a folder, one file each. A file is
-// replaced whole or not at all, also when the power fails in between: it is
-// written beside, synced, renamed, and the folder is synced. Several Stores,
-// also of several processes, may read one folder; only the one that holds its
-// lock may write. Methods are not safe for concurrent use, but for those of the
-// schedule.
+// Store keeps lists and the schedule in a folder, one file each. A file is replaced
+// whole or not at all, even if the power fails: Store writes a new file, syncs it,
+// renames it, and syncs the folder.
+//
+// Several Stores, of several processes too, may read one folder. Only the one that
+// holds the lock may write lists and the schedule. A Store is not safe for concurrent
+// use, except through a Schedule.
 type Store struct {
 	dir    string
 	origin Origin
 	lock   *flock.Flock
-	seen   map[string]time.Time // modification times of lists when changed looked
-	spared atomic.Bool          // there is a schedule in a spare folder
+	seen   map[string]time.Time // modification times of lists, as changed found them
+	spared atomic.Bool          // a spare folder has a schedule
 	disk   disk
 }
 
@@ -29,15 +30,15 @@ const (
 	lockFile      = "lock"
 	listSuffix    = ".list"
 	damagedSuffix = ".damaged"
-	unfinished    = ".tmp" // ends the name of a file that is being written
+	unfinished    = ".tmp" // end of the name of a file that is being written
 
-	// listMagic begins a list file and names its format.
+	// listMagic is the first line of a list file. It names the format.
 	listMagic = "safebrowsing list 2\n"
 )
 
-// OpenStore opens the folder, which is made if it does not exist. With an error
-// there is a Store, too: nothing can be saved in its folder, so that the schedule
-// is saved in the spare folder.
+// OpenStore opens the folder and creates it if it does not exist. It returns a Store
+// even with an error: its lists cannot be saved, and its schedule goes to a spare
+// folder.
 func OpenStore(dir string, origin Origin) (*Store, error) {
 	s := newStore(dir, origin)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -56,7 +57,7 @@ func newStore(dir string, origin Origin) *Store {
 	}
 }
 
-// changed reports whether a file of the lists has changed since it was asked last.
+// changed reports whether the file of any list has changed since the last call.
 func (s *Store) changed(lists []string) (changed bool) {
 	for _, name := range lists {
 		info, err := os.Stat(filepath.Join(s.dir, name+listSuffix))
@@ -67,14 +68,14 @@ func (s *Store) changed(lists []string) (changed bool) {
 	return changed
 }
 
-// clean removes files that writers began and did not finish because they died. It
-// spares files of others. Only the holder of the lock may call it.
+// clean removes unfinished files of writers that died, and no other files. Only the
+// holder of the lock may call it.
 func (s *Store) clean() {
 	s.remove(func(name string) bool { return isUnfinished(name, s.origin.scheduleFile()) || isUnfinishedList(name) })
 	s.cleanSearches()
 }
 
-// find returns the paths of files of such names, and remove removes them.
+// find returns the paths of the files in the folder whose names which accepts.
 func (s *Store) find(which func(name string) bool) (paths []string) {
 	files, _ := os.ReadDir(s.dir)
 	for _, file := range files {
@@ -85,15 +86,15 @@ func (s *Store) find(which func(name string) bool) (paths []string) {
 	return paths
 }
 
+// remove removes the files that find returns.
 func (s *Store) remove(which func(name string) bool) {
 	for _, path := range s.find(which) {
 		os.Remove(path)
 	}
 }
 
-// setAside renames a damaged file, so that it is not read again and can be
-// looked at. If that is not possible either it is read, and found damaged,
-// again.
+// setAside renames a damaged file: it is not read again, and can be inspected. If that
+// fails, the next start finds the file damaged again.
 func (s *Store) setAside(name string) {
 	file := filepath.Join(s.dir, name)
 	os.Rename(file, file+damagedSuffix)
