@@ -10,39 +10,39 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
-// List is a list as it is held and stored. It is immutable. A zero List but for
-// its name is a list of which nothing is held.
+// List is the content of one list, in memory and on disk. It is immutable. A List with
+// only a name has no content.
 type List struct {
 	Name     string
-	Version  []byte // opaque, given by the server
-	Checksum [sha256.Size]byte
-	Set      *prefixset.Set
+	Version  []byte            // as the server sent it; opaque
+	Checksum [sha256.Size]byte // SHA-256 of all entries, in order
+	Set      *prefixset.Set    // nil: no content
 
-	// TakenOver says that the list came from the predecessor of the server, see
-	// Origin. It has no version if the server would not know that.
+	// TakenOver says that the list came from the predecessor of the server, see Origin.
+	// It has no version if the server does not know that version.
 	TakenOver bool
 }
 
-// held reports whether there is content that a partial update could change.
+// held reports whether there is content, which a partial update could change.
 func (l List) held() bool { return l.Set != nil }
 
 var listName = regexp.MustCompile(`^[a-z0-9]+(?:[-_.][a-z0-9]+)*-(4|8|16|32)b$`)
 
-// Width returns the bytes of an entry of a list, which the suffix of its name
-// tells: "-4b", "-8b", "-16b" or "-32b". Version 4 of the protocol may mix others
-// into a list.
+// Width returns the bytes of an entry of a list, from the suffix of its name: "-4b",
+// "-8b", "-16b" or "-32b" (names of lists, version 5). Version 4 of the
+// protocol may mix other widths into a list.
 func Width(name string) (int, error) {
 	m := listName.FindStringSubmatch(name)
 	if m == nil {
-		return 0, fmt.Errorf("%q is no name of a list: it must end in -4b, -8b, -16b or -32b", name)
+		return 0, fmt.Errorf("%q is not the name of a list: it must end in -4b, -8b, -16b or -32b", name)
 	}
 	return strconv.Atoi(m[1])
 }
 
-// Apply returns the list that results from an update of old, and whether its
-// content changed ("Local Database"). It returns ErrMalformed or ErrChecksum,
-// wrapped, for an update that must not be applied; old is never changed. A
-// list may hold at most maxEntries.
+// Apply returns the list that results from an update of old, and whether its content
+// changed ("Local Database"). It returns ErrMalformed or ErrChecksum, wrapped, for an
+// update that must not be applied, or the Err of u. It never changes old. A list has
+// at most maxEntries entries. Apply is pure, but for reading the streams of u.
 func Apply(old List, u *Update, maxEntries int) (l List, changed bool, err error) {
 	if err := checkShape(old, u, maxEntries); err != nil {
 		return List{}, false, err
@@ -66,7 +66,7 @@ func Apply(old List, u *Update, maxEntries int) (l List, changed bool, err error
 	return List{Name: old.Name, Version: u.Version, Checksum: sum, Set: set}, changed, nil
 }
 
-// checkShape finds what is wrong with an update before anything is decoded.
+// checkShape checks an update before any of its entries is read.
 func checkShape(old List, u *Update, maxEntries int) error {
 	base := 0
 	if u.Partial && old.held() {
@@ -78,7 +78,7 @@ func checkShape(old List, u *Update, maxEntries int) error {
 	case len(u.Version) == 0:
 		return fmt.Errorf("%w: no version", ErrMalformed)
 	case u.Partial && !old.held():
-		return fmt.Errorf("%w: partial, but nothing is held that it could change", ErrMalformed)
+		return fmt.Errorf("%w: partial, but there is no content to change", ErrMalformed)
 	case u.Removals.Count > base:
 		return fmt.Errorf("%w: %d removals from %d entries", ErrMalformed, u.Removals.Count, base)
 	case u.added() > maxEntries-(base-u.Removals.Count):
@@ -87,7 +87,7 @@ func checkShape(old List, u *Update, maxEntries int) error {
 	return nil
 }
 
-// checkEnd checks what may come after the additions, and the new list's checksum.
+// checkEnd checks the fields that may come after the additions, the checksum included.
 func checkEnd(u *Update, sum [sha256.Size]byte) error {
 	switch {
 	case u.Err != nil:
