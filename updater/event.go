@@ -9,7 +9,7 @@ type Kind uint8
 const (
 	Loaded        Kind = iota // List was read from disk, or handed over, and serves now
 	LoadFailed                // List, or the schedule (List is ""), could not be read from disk: Err
-	LockBusy                  // another process or engine has locked the folder and fetches; its lists are loaded until it unlocks
+	LockBusy                  // another process or engine has locked the folder and fetches; its lists are loaded
 	Followed                  // List is as the process that has the lock fetched it last
 	Started                   // after a Loaded or ListWaiting for each list; Due is the time of the first request
 	StartsAnew                // List is the predecessor's, see Origin, and serves until it has been fetched in full
@@ -19,7 +19,7 @@ const (
 	ListWaiting               // List was not fetched, or not yet; its next fetch is at Due
 	ListRejected              // the update of List failed its checks: Err; the old content stays
 	ListRefused               // the server refused List, asked for alone: Err; other lists are fetched
-	LongWait                  // the server gave a minimum wait above 24 hours, Wait: no request for List ("": no search) before Due
+	LongWait                  // the server gave a minimum wait above 24 hours, Wait: nothing for List ("": no search) before Due
 	StoreFailed               // List, or the schedule (List is ""), could not be saved: Err
 	Stored                    // List, or the schedule, has been saved
 	WokeUp                    // the machine was suspended

@@ -120,7 +120,9 @@ func (u *Updater) fetch(ctx context.Context, names []string) (results []result, 
 		if r.list.Name == "" {
 			return nil, wait, fmt.Errorf("%w: the answer lacks list %s", ErrMalformed, names[i])
 		}
-		r.wait = max(updates[i].MinimumWait, wait) // read here: it may come after the entries, in an update that was rejected early
+		// Read the wait only here: an update may be rejected before its end, where the
+		// wait can be.
+		r.wait = max(updates[i].MinimumWait, wait)
 	}
 	return results, wait, nil
 }
@@ -129,7 +131,7 @@ func (u *Updater) fetch(ctx context.Context, names []string) (results []result, 
 // the last update failed its checks or the server does not know this version. Then it
 // is empty: a full update is asked for, and a partial one is rejected.
 func (u *Updater) base(name string) List {
-	if l := u.lists[name]; !l.startsAnew() && !u.cfg.Schedule.list(name).Rejected {
+	if l := u.lists[name]; !l.versionUnknown() && !u.cfg.Schedule.list(name).Rejected {
 		return l
 	}
 	return List{Name: name}

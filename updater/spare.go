@@ -13,8 +13,8 @@ import (
 // a container. Otherwise a loop of crashes would be a loop of requests. A few hundred
 // bytes find a place nearly everywhere.
 
-// spareFolders returns the folders for a schedule that cannot be saved beside its
-// lists. The first writable one is used. They are meant for files of running programs;
+// spareFolders returns the folders for a schedule that cannot be saved in the folder
+// of its lists. The first writable one is used. They are meant for files of running programs;
 // the last one is in memory and exists in every container.
 func spareFolders() (all []string) {
 	for _, dir := range []string{os.Getenv("RUNTIME_DIRECTORY"), os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/dev/shm"} {

@@ -38,8 +38,9 @@ func (l List) takenOver(continues bool) List {
 	return l
 }
 
-// startsAnew reports whether the list has content but no update can build on it.
-func (l List) startsAnew() bool { return l.TakenOver && l.Version == nil }
+// versionUnknown reports whether the server does not know the version of the content:
+// no update can build on it, and the next one must be full.
+func (l List) versionUnknown() bool { return l.TakenOver && l.Version == nil }
 
 // doubtful returns those of the lists whose versions may be why the server refused
 // a request: it may not know the versions of its predecessor. The next request asks

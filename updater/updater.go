@@ -90,7 +90,7 @@ func (u *Updater) Load() bool {
 		u.lists[name] = l
 		loaded += l.Set.Bytes()
 		u.report(Loaded, name, nil)
-		if l.startsAnew() {
+		if l.versionUnknown() {
 			u.report(StartsAnew, name, nil)
 		}
 	}
