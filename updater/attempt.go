@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// attempt is a fetch that has been sent and not yet been answered.
+// attempt is a fetch of lists that has been sent and is not answered yet.
 type attempt struct {
 	schedule *Schedule
-	before   Clock // of all fetches
+	before   Clock // of all fetches, before this one
 }
 
-// begin notes, before a fetch of lists is sent, that it has failed, so that a
-// process that dies of the answer does not ask again when it is started anew.
+// begin records a fetch as failed before it is sent, so that a process that crashes
+// on the answer backs off after its restart.
 func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 	a.schedule = s
 	err = s.change(func(state *scheduleState) {
@@ -22,7 +22,7 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 		for _, name := range lists {
 			list := state.Lists[name]
 			wait = max(wait, list.Wait)
-			state.Lists[name] = list // known from now on, whatever comes of it
+			state.Lists[name] = list // Status shows it from now on, even if the fetch fails
 		}
 		state.Fetch = state.Fetch.failed(now, wait, 0)
 		state.Fetch.Asking, state.Fetch.Failed = true, now
@@ -30,9 +30,9 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 	return a, err
 }
 
-// cancelled takes the attempt back: a fetch of lists that ends because the server
-// is shutting down is no failure. But it may have been answered already, with a
-// wait that was not read any more, so that the last one is kept once more.
+// cancelled takes the attempt back: a fetch that ends in a shutdown is not a failure.
+// The server may have answered already, with a wait that was not read. So the last
+// known wait is kept once more.
 func (a attempt) cancelled(lists []string, now time.Time) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = a.before
@@ -47,9 +47,9 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 	})
 }
 
-// failed notes that the whole fetch of lists failed at now with err, with a wait that
-// the server asked for (0: none). The next update of the doubtful lists must be
-// full. Lists of a batch that was refused are asked for by themselves from now on.
+// failed records that the whole fetch failed at now with err. wait is the one that the
+// server asked for, 0 if none. The next update of the doubtful lists must be full. If
+// the server refused the batch, each list of it is asked for alone from now on.
 func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []string, err error) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), wait).because(now, err)
@@ -57,7 +57,7 @@ func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []str
 			list := state.Lists[name]
 			list.Alone = list.Alone || refusesLists(err)
 			if list.Alone {
-				list.Failed = now // it comes after those that have not failed
+				list.Failed = now // after lists that failed before
 			}
 			list.Rejected = list.Rejected || slices.Contains(doubtful, name)
 			state.Lists[name] = list
@@ -65,9 +65,9 @@ func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []str
 	})
 }
 
-// refused notes that a list that was asked for by itself was refused at now with err.
-// That is a failure of this list only, which waits as the server asked (0: it did
-// not) or in a back-off of its own.
+// refused records that the server refused, at now with err, a list that was asked for
+// alone. Only this list has failed: it waits in a back-off of its own, or longer if
+// the server asked for a longer wait (0: it did not).
 func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtful []string, err error) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = a.before
@@ -79,8 +79,8 @@ func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtfu
 	})
 }
 
-// answered notes that the fetch was answered at now, with a minimum wait for all
-// lists (0: none); clocks has the new clock of each list of it.
+// answered records that the fetch was answered at now. wait is the minimum wait for
+// all lists, 0 if there is none; clocks has the new clock of each list fetched.
 func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]ListClock) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = Clock{Wait: wait}
@@ -89,34 +89,4 @@ func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]L
 		}
 		maps.Copy(state.Lists, clocks)
 	})
-}
-
-// together returns those of the lists, which are all due, that the next request is
-// for: one of those that must be asked for by themselves, of which the one that
-// failed longest ago is first, and then the others. If the requests before failed
-// the others come first, so that they get their turn beside a list that fails every
-// request for it.
-func (s *Schedule) together(lists []string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var batch, alone []string
-	for _, name := range lists {
-		if s.state.Lists[name].Alone {
-			alone = append(alone, name)
-		} else {
-			batch = append(batch, name)
-		}
-	}
-	if len(batch) == 0 || len(alone) > 0 && s.state.Fetch.Failures < 2 {
-		return []string{slices.MinFunc(alone, func(a, b string) int { return s.state.Lists[a].Failed.Compare(s.state.Lists[b].Failed) })}
-	}
-	return batch
-}
-
-// rejected is the clock of a list whose part of an answer, with the minimum wait
-// that it gave, failed its checks with err. r is uniform in [0, 1).
-func (c ListClock) rejected(now time.Time, wait time.Duration, r float64, err error) ListClock {
-	c.Clock = c.failed(now, Backoff(c.Failures+1, r), wait).because(now, err)
-	c.Rejected, c.AtOnce = true, 0
-	return c
 }

@@ -8,15 +8,14 @@ import (
 const (
 	backoffUnit = 15 * time.Minute
 	maxBackoff  = 24 * time.Hour
-	// cappedFailures is the number of failures from which the wait is
-	// maxBackoff whatever the random number: 2^7 × 15 min is 32 h. Capping the
-	// exponent here keeps the shift from overflowing.
+	// From cappedFailures on the wait is maxBackoff for every random number:
+	// 2^7 × 15 min is 32 h. This also keeps the shift from overflowing.
 	cappedFailures = 8
 )
 
-// Backoff returns how long to wait after the given number of failures in a row,
-// at least 1: MIN(2^(failures-1) × 15 min × (r+1), 24 h), with r uniform in
-// [0, 1) and drawn anew each time ("Request Frequency", back-off mode).
+// Backoff returns how long to wait after a number of failures in a row:
+// MIN(2^(failures-1) × 15 min × (r+1), 24 h) ("Request Frequency", back-off mode).
+// r is uniform in [0, 1), a new one for each failure. Without failures it returns 0.
 func Backoff(failures int, r float64) time.Duration {
 	if failures < 1 {
 		return 0
@@ -35,9 +34,9 @@ const (
 	cappedSearchRuns = 3 // 2^3 × 5 min is 40 min
 )
 
-// SearchBackoff returns how long to wait with the next search after failures in a
-// row, at least one, of which the last was a refusal (status 403 or 429) or not. r
-// is uniform in [0, 1).
+// SearchBackoff returns how long the next search waits after failures in a row, at
+// least one. refused says that the last was a refusal (status 403 or 429). r is
+// uniform in [0, 1). It must be safe for concurrent use.
 type SearchBackoff func(failures int, refused bool, r float64) time.Duration
 
 // Strict is the SearchBackoff of servers that publish a rule for searches: that of
@@ -45,9 +44,9 @@ type SearchBackoff func(failures int, refused bool, r float64) time.Duration
 func Strict(failures int, _ bool, r float64) time.Duration { return Backoff(failures, r) }
 
 // Strikes is the SearchBackoff of servers that publish no rule for searches, as in
-// version 5. A refusal is taken as strictly as in list updates; other failures
-// pause as Chromium does in its real-time look-ups: 5 minutes after the third in a
-// row, doubling to 30 with each one after it.
+// version 5. A refusal counts as in list updates. Other failures pause searches as
+// Chromium pauses its real-time look-ups: for 5 minutes after the third in a row,
+// doubling with each further one, to at most 30.
 func Strikes(failures int, refused bool, r float64) time.Duration {
 	if refused {
 		return Backoff(failures, r)
@@ -59,6 +58,6 @@ func Strikes(failures int, refused bool, r float64) time.Duration {
 	return min(searchPause<<runs, maxSearchPause)
 }
 
-// firstContact draws how long to wait with the first request after a start or a
-// wake-up: uniform in [0, 1 min) ("Request Frequency").
+// firstContact draws how long the first request after a start or a wake-up waits:
+// uniform in [0, 1 min) ("Request Frequency").
 func firstContact() time.Duration { return rand.N(time.Minute) }

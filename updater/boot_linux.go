@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot returns the time since boot, suspends included, or 0 if the system
-// does not tell.
+// sinceBoot returns the time since boot, suspends included, or 0 if the system does not
+// know (clock_gettime(2), CLOCK_BOOTTIME).
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -4,5 +4,5 @@ package updater
 
 import "time"
 
-// sinceBoot returns 0: this system has no clock that is asked for here.
+// sinceBoot returns 0: no clock that runs during a suspend is known for this system.
 func sinceBoot() time.Duration { return 0 }

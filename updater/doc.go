@@ -1,20 +1,31 @@
-// Package updater keeps hash lists fresh, politely.
+// Package updater keeps hash lists fresh and obeys the server's rules about how
+// often it may be asked.
 //
-//	Load:  Store ──▶ lists ──check──▶ Publish ──▶ lookup.Database
-//	Run:   ┌─▶ sleep until something is due (Schedule)
-//	       │   Source.Fetch: all that is due, in one request
-//	       │   apply: removals and additions over the old list, SHA-256
-//	       │   Store: the list, then the schedule
-//	       └── Publish, Report
+//	Load:  Store ──▶ lists ──checked──▶ Database (package lookup)
 //
-// One goroutine, the one that calls Run, writes all of this state. What it
-// publishes is immutable.
+//	Run:   ┌─▶ sleep until a list is due            Schedule: clocks
+//	       │   save the schedule                    the request counts as failed until it is answered
+//	       │   fetch all that is due                Source: one request
+//	       │   apply to the old list, check SHA-256
+//	       │   save the lists                       Store
+//	       │   publish the lists                    Database
+//	       │   save the schedule                    the outcome, and the next times
+//	       └── report                               events
 //
-// A list that fails its checks keeps serving its last good content, and is
-// fetched again in full under back-off. The schedule is on disk before and
-// after every request, so that neither a restart nor a crash can make the
-// server be asked too early.
+//	Pace:  Searcher ──▶ searches that obey the same Schedule
 //
-// The package does not log: it returns errors and reports events. It knows
-// neither the wire format nor its version.
+// Who writes what:
+//
+//   - Lists, in memory and on disk, and the Database: one goroutine at a time, the one
+//     in Load, Run or Once. What it publishes is immutable.
+//   - The Schedule: that goroutine, and every goroutine that searches. A mutex guards it.
+//   - The file of the schedule: the process that holds the lock of the folder. The file
+//     with the clock of searches: every process, under a lock of its own.
+//
+// A list that fails its checks keeps its last good content and is fetched again in
+// full, under back-off. The schedule is saved before and after every request, so that
+// neither a restart nor a crash makes the plugin ask too early.
+//
+// The package does not log: it returns errors and reports events. It does not know
+// the wire format or its version.
 package updater

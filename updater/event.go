@@ -2,39 +2,40 @@ package updater
 
 import "time"
 
-// Kind is what an Event tells of.
+// Kind says what an Event reports.
 type Kind uint8
 
 // The kinds of events.
 const (
-	Loaded        Kind = iota // List is in force, read from disk
+	Loaded        Kind = iota // List was read from disk, or handed over, and serves now
 	LoadFailed                // List, or the schedule (List is ""), could not be read from disk: Err
-	LockBusy                  // another process or engine uses the folder and fetches; its lists are followed until it lets go
-	Followed                  // List is as the process that is followed has fetched it last
-	Started                   // what is in force at the start has been told, by Loaded and ListWaiting; Due is the first request
-	StartsAnew                // List is the predecessor's, see Origin, and in force until it has been fetched in full
-	Fetched                   // a request for lists, List names them all, has ended, with Err or without
-	ListUpdated               // List was applied
-	ListUnchanged             // List was fetched and is as it was
-	ListWaiting               // List was not fetched, or not yet: it waits until Due
-	ListRejected              // the update of List failed its checks: Err; the content held stays in force
-	ListRefused               // List, asked for by itself, was refused as one that the server does not have: Err; others are fetched
-	LongWait                  // the server gave a minimum wait of more than a day, Wait: no request for List, or if it is "" no search, before Due
+	LockBusy                  // another process or engine has locked the folder and fetches; its lists are loaded
+	Followed                  // List is as the process that has the lock fetched it last
+	Started                   // after a Loaded or ListWaiting for each list; Due is the time of the first request
+	StartsAnew                // List is the predecessor's, see Origin, and serves until it has been fetched in full
+	Fetched                   // a request for lists has ended, with Err or without; List names them all, with commas
+	ListUpdated               // an update was applied to List
+	ListUnchanged             // List was fetched and has not changed
+	ListWaiting               // List was not fetched, or not yet; its next fetch is at Due
+	ListRejected              // the update of List failed its checks: Err; the old content stays
+	ListRefused               // the server refused List, asked for alone: Err; other lists are fetched
+	LongWait                  // the server gave a minimum wait above 24 hours, Wait: nothing for List ("": no search) before Due
 	StoreFailed               // List, or the schedule (List is ""), could not be saved: Err
 	Stored                    // List, or the schedule, has been saved
-	WokeUp                    // a sleep overshot: the machine was suspended
-	FirstContact              // the first contact with the server has ended, however it ended
+	WokeUp                    // the machine was suspended
+	FirstContact              // the first request for lists has ended with any result, or is not due yet
 	Searched                  // a search for full hashes has ended, with Err or without
 )
 
-// Event is something that operators want to know of, in a log line or a metric.
+// Event is something for a log line or a metric. Fields that its Kind does not mention
+// are zero, or describe List.
 type Event struct {
 	Kind    Kind
 	List    string
 	Err     error
-	Entries int           // of List now in force
+	Entries int           // of List, now
 	Updated time.Time     // last success of List; zero: never
-	Due     time.Time     // when List, or after Fetched anything, is due next
-	Took    time.Duration // of a request
-	Wait    time.Duration // of LongWait
+	Due     time.Time     // next request for List; of Fetched: for any list
+	Took    time.Duration // by a request: Fetched, ListRefused, Searched
+	Wait    time.Duration // LongWait only
 }

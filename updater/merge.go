@@ -13,8 +13,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
-// merge builds, in one pass and with bounded buffers, the set that results from
-// removing and adding, and its checksum.
+// merge returns the set that results from an update of base, and its checksum. It reads
+// everything once and uses buffers of bounded size.
 func merge(base *prefixset.Set, u *Update) (*prefixset.Set, [sha256.Size]byte, error) {
 	m := &merger{
 		held: &cursor{next: base.Runs().Next},
@@ -41,8 +41,8 @@ func merge(base *prefixset.Set, u *Update) (*prefixset.Set, [sha256.Size]byte, e
 	return set, sum, nil
 }
 
-// expected returns how many entries of four bytes the new set will have, roughly
-// if there are others.
+// expected estimates how many entries of four bytes the new set will have. Without
+// other widths the number is exact.
 func expected(base *prefixset.Set, u *Update) (n int) {
 	if widths := base.Widths(); len(widths) > 0 && widths[0] == 4 {
 		n = base.Len() - u.Removals.Count
@@ -55,22 +55,23 @@ func expected(base *prefixset.Set, u *Update) (n int) {
 	return n
 }
 
-// merger walks through what is held, what goes and what comes.
+// merger walks through the old entries, the removals and the additions in step.
 type merger struct {
 	held, removals *cursor
 	additions      []*cursor
-	index          int  // of the entry that held is at
+	index          int  // of the entry at hand of held
 	cut            bool // a stream of the update ended with an error
 	out            *collector
 }
 
+// run writes the entries of the new list to out, in ascending order.
 func (m *merger) run() {
 	for m.out.err == nil && !m.cut {
 		addition := m.least()
 		switch {
 		case !m.held.ok() && addition == nil:
 			return
-		case !m.held.ok() && len(m.additions) == 1: // nothing more to compare with
+		case !m.held.ok() && len(m.additions) == 1: // nothing left to compare with
 			m.out.add(addition.take(addition.count()))
 		case !m.held.ok():
 			m.out.add(addition.take(1))
@@ -89,9 +90,10 @@ func (m *merger) run() {
 	}
 }
 
+// removal returns the index of the next entry to remove.
 func (m *merger) removal() int { return int(binary.BigEndian.Uint32(m.removals.entry(0))) }
 
-// least returns the additions that are at the least entry, or nil.
+// least returns the stream of additions whose entry at hand is the least, or nil.
 func (m *merger) least() (least *cursor) {
 	for _, a := range m.additions {
 		if a.ok() && (least == nil || bytes.Compare(a.entry(0), least.entry(0)) < 0) {
@@ -101,8 +103,8 @@ func (m *merger) least() (least *cursor) {
 	return least
 }
 
-// undisturbed returns how many of the entries at hand lie before the next removal
-// and the next addition.
+// undisturbed returns how many old entries at hand come before the next removal and the
+// next addition.
 func (m *merger) undisturbed(addition *cursor) int {
 	n := m.held.count()
 	if m.removals.ok() && m.removal() > m.index {
@@ -115,10 +117,10 @@ func (m *merger) undisturbed(addition *cursor) int {
 	return sort.Search(n, func(i int) bool { return bytes.Compare(m.held.entry(i), next) > 0 })
 }
 
-// cursor is at an entry of a stream while ok.
+// cursor reads a stream of entries. While ok it has entries at hand.
 type cursor struct {
 	next  func() (entries []byte, width int) // some entries of one width; none at the end
-	rest  []byte                             // of those, the ones to come
+	rest  []byte                             // those of them that are still at hand
 	width int
 	err   error
 }
@@ -126,7 +128,8 @@ type cursor struct {
 // cursorEntries is how many entries are read at a time.
 const cursorEntries = 1024
 
-// cursorOf reads a stream of an update. It sets *cut if that ends with an error.
+// cursorOf returns a cursor over a stream of an update. The cursor sets *cut if the
+// stream ends with an error.
 func cursorOf(e Entries, cut *bool) *cursor {
 	c := &cursor{}
 	buf := make([]byte, e.Width*min(cursorEntries, e.Count))
@@ -146,7 +149,8 @@ func cursorOf(e Entries, cut *bool) *cursor {
 	return c
 }
 
-// ok reports whether there is an entry, and must be asked before each look at it.
+// ok reports whether there is an entry at hand, and reads on if need be. Call it before
+// each use of the entries.
 func (c *cursor) ok() bool {
 	if len(c.rest) == 0 {
 		c.rest, c.width = c.next()
@@ -157,21 +161,21 @@ func (c *cursor) ok() bool {
 // count returns how many entries are at hand.
 func (c *cursor) count() int { return len(c.rest) / c.width }
 
-// entry returns the entry at hand of the given number.
+// entry returns entry i of those at hand.
 func (c *cursor) entry(i int) []byte { return c.rest[i*c.width : (i+1)*c.width] }
 
-// take returns the first n entries at hand and goes on behind them. They are valid
-// until ok is asked again.
+// take returns the first n entries at hand and moves past them. They are valid until
+// the next call of ok.
 func (c *cursor) take(n int) (entries []byte, width int) {
 	entries, c.rest = c.rest[:n*c.width], c.rest[n*c.width:]
 	return entries, c.width
 }
 
-// collector makes a list of entries: its set and its checksum.
+// collector builds the set and the checksum of a list from its entries.
 type collector struct {
 	builder *prefixset.Builder
 	hash    hash.Hash
-	buf     []byte // entries of one width that neither has seen
+	buf     []byte // entries of one width on their way to both
 	width   int
 	pause   prefixset.Pause
 	err     error
@@ -181,6 +185,7 @@ func newCollector(capacity int) *collector {
 	return &collector{builder: prefixset.NewBuilder(capacity), hash: sha256.New(), buf: make([]byte, 0, 4*manyBytes)}
 }
 
+// add appends entries. Small runs are buffered: both receivers are fast with large ones.
 func (c *collector) add(entries []byte, width int) {
 	if width != c.width || len(c.buf)+len(entries) > cap(c.buf) {
 		c.flush()
@@ -193,7 +198,7 @@ func (c *collector) add(entries []byte, width int) {
 	c.buf = append(c.buf, entries...)
 }
 
-// manyBytes is from which size entries are passed on as they are.
+// manyBytes is the size from which entries bypass the buffer.
 const manyBytes = 512
 
 func (c *collector) flush() {

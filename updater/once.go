@@ -2,31 +2,17 @@ package updater
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 )
 
-// ErrBusy says that another process or engine uses the folder.
-var ErrBusy = errors.New("the folder is in use")
-
-// NotDueError says that none of the lists may be fetched yet.
-type NotDueError struct {
-	Until time.Time // when the first of them may be
-}
-
-// Error implements error.
-func (e *NotDueError) Error() string {
-	return "nothing may be fetched before " + e.Until.Format(time.RFC3339)
-}
-
-// Once does one round of what Run does, in place of it: it publishes the lists
-// that are in the store, waits for the first contact, and fetches what is due in
-// one request. It returns ErrBusy if the lock of the store is taken, for which it
-// does not wait, a *NotDueError if the schedule forbids every fetch, and the
-// error of a schedule that cannot be saved: the next call would ask too early.
-// After any of these errors nothing has been asked. What became of the request
-// and of each list is told to Config.Report, and is no error.
+// Once does a single round, in place of Run: it publishes the lists in the store,
+// waits for the first contact, up to a minute, and fetches what is due.
+//
+// It returns ErrBusy at once if the lock of the store is taken; a *NotDueError if the
+// schedule does not allow any fetch; and an error if the schedule cannot be saved, as
+// the next call would then ask too early. With these errors it has sent nothing. It
+// returns the error of ctx if that ends. The outcome of the request and of each list
+// goes to Config.Report and is not an error.
 func (u *Updater) Once(ctx context.Context) error {
 	if err := u.acquireNow(); err != nil {
 		return err
@@ -46,38 +32,7 @@ func (u *Updater) Once(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// acquireNow is acquire for who does not wait.
-func (u *Updater) acquireNow() error {
-	schedule, store := u.cfg.Schedule, u.cfg.Store
-	select {
-	case schedule.turn <- struct{}{}:
-	default:
-		return ErrBusy
-	}
-	schedule.catchUp()
-	defer schedule.unfollow()
-	if store == nil {
-		return nil
-	}
-	locked, err := store.lock.TryLock()
-	if err == nil && locked {
-		store.clean()
-		var loadErr error
-		if loadErr, err = schedule.own(); loadErr != nil {
-			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
-		}
-	} else if err != nil {
-		err = fmt.Errorf("locking the folder: %w", err)
-	} else {
-		err = ErrBusy
-	}
-	if err != nil {
-		u.release()
-	}
-	return err
-}
-
-// awaitContact waits for the first contact, and after a wake-up once more.
+// awaitContact waits for the first contact, and again after a suspend.
 func (u *Updater) awaitContact(ctx context.Context) error {
 	for {
 		woke, err := u.sleepUntil(ctx, time.Now().Add(u.cfg.FirstContact()))

@@ -499,7 +499,7 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 	})
 }
 
-// What the source says must fit what it was asked, whoever it is.
+// An answer must fit the request, whatever the source is.
 func TestASourceThatAnswersAnotherNumberOfListsHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)

@@ -4,125 +4,44 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
 
-// A Clock says when something may be asked of the server again.
-type Clock struct {
-	NotBefore time.Time     `json:"not_before"`
-	Failures  int           `json:"failures"`         // in a row; 0 after a success
-	Wait      time.Duration `json:"wait"`             // the server's last minimum wait
-	Asking    bool          `json:"asking,omitempty"` // a fetch is under way, of which it is not known yet whether it fails
-	Cause     string        `json:"cause,omitempty"`  // of the last failure, without the key; "": none
-	Failed    time.Time     `json:"failed,omitzero"`  // when the last failure was; zero: none
-}
-
-// failed is the clock after one more failure. A server that asks for a longer
-// wait gets it.
-func (c Clock) failed(now time.Time, wait, retryAfter time.Duration) Clock {
-	return Clock{NotBefore: now.Add(max(wait, retryAfter)), Failures: c.Failures + 1, Wait: c.Wait}
-}
-
-// because is the clock with what the failure at now was.
-func (c Clock) because(now time.Time, err error) Clock {
-	c.Cause, c.Failed = causeOf(err), now
-	return c
-}
-
-// ListClock is the clock of one list.
-type ListClock struct {
-	Clock
-	AtOnce   int       `json:"at_once"`         // fetches in a row for which no wait was given
-	Rejected bool      `json:"rejected"`        // the last answer failed its checks: the next must be full
-	Updated  time.Time `json:"updated"`         // last success; zero: never
-	Alone    bool      `json:"alone,omitempty"` // refused, by itself or in a batch, and not fetched since: it is asked for by itself
-}
-
-// Schedule is when the server may be asked for what. It is saved at each
-// change. It is safe for concurrent use; use NewSchedule.
+// Schedule says when the server may be asked for what. It saves every change. It is
+// safe for concurrent use. Make one with NewSchedule.
+//
+// The rules are pure functions of clocks, in clock.go and clockset.go. Schedule adds
+// a lock and a file. What passes from one Schedule to the next is in handover.go.
 type Schedule struct {
-	store  *Store         // nil: kept in memory only
-	random func() float64 // uniform in [0, 1); replaced where a test repeats itself
-	// turn is held by the Updater that may ask. Schedules that follow one another
-	// have one turn together.
-	turn chan struct{}
+	store    *Store         // nil: kept in memory only
+	random   func() float64 // uniform in [0, 1); tests replace it
+	onlooker bool           // never writes; set before use
+	hand     handover       // has a lock of its own
 
 	fileMu  sync.Mutex // held while the file is written, which may take long
 	written uint64     // number of the change that is in the file; guarded by fileMu
 
-	mu           sync.Mutex
-	asker        string // see Origin.Asker
-	askers       uint64 // counts changes of asker
-	state        scheduleState
-	changes      uint64
-	owned        bool            // the file may be written
-	last         *Schedule       // that this one follows; nil: none, or it has been caught up with
-	lender       *Schedule       // whose lists are in force until there are others; nil: nobody's
-	succeeds     bool            // last is of the predecessor: its clocks are of other requests
-	continues    bool            // see Origin
-	over         bool            // the lists have been forgotten
-	lists        map[string]List // what the Updater holds, for one that follows
-	searchFailed time.Time       // when a search failed last
-	search       searchClock     // what is done to state.Search
-	onlooker     bool            // nothing is written
-
-	saves sync.WaitGroup // of goroutines that write and read the clock of searches
+	mu      sync.Mutex // guards the rest; never held during disk access but in reload and look
+	asker   string     // see Origin.Asker
+	askers  uint64     // counts changes of asker
+	state   scheduleState
+	changes uint64      // counts changes of state
+	owned   bool        // the file may be written
+	search  searchClock // state.Search on its way to and from its file
 }
 
-// scheduleState is what is on disk.
-type scheduleState struct {
-	Saved time.Time `json:"saved"`
-	Asker string    `json:"asker,omitempty"` // whose the clocks are, see Origin
-	clockSet
-	Others map[string]clockSet `json:"others,omitempty"` // of other askers, as long as they run
-}
-
-// clockSet is all clocks of one asker.
-type clockSet struct {
-	Fetch  Clock                `json:"fetch"`  // of all list updates
-	Search Clock                `json:"search"` // of full-hash searches
-	Lists  map[string]ListClock `json:"lists"`
-}
-
-// Floors for lists to which the server gave no minimum wait. It then asks for
-// the next fetch at once, which makes sense while a size limit splits an update
-// into steps; these floors hold off a loop with a server that never says a
-// wait.
-const (
-	unchangedFloor = 30 * time.Minute
-	changedFloor   = time.Minute
-	maxAtOnce      = 32
-	waitFloor      = time.Second // for a wait that is given and is next to none
-)
-
-// next is the clock after a success at now, with the minimum wait that the
-// server gave (0: none) and whether the answer changed the list.
-func (c ListClock) next(now time.Time, wait time.Duration, changed bool) ListClock {
-	n := ListClock{Clock: Clock{Wait: wait}, Updated: now}
-	switch {
-	case wait > 0:
-		n.NotBefore = now.Add(max(wait, waitFloor))
-	case !changed:
-		n.NotBefore = now.Add(unchangedFloor)
-	case c.AtOnce < maxAtOnce:
-		n.NotBefore, n.AtOnce = now, c.AtOnce+1
-	default:
-		n.NotBefore, n.AtOnce = now.Add(changedFloor), c.AtOnce
-	}
-	return n
-}
-
-// NewSchedule returns the schedule saved in store, or an empty one. A saved
-// schedule that cannot be read is set aside; the error says so, and the
-// schedule returned is a cautious one, that asks nothing for half an hour. With
-// a nil store the schedule lives in memory.
+// NewSchedule returns the schedule saved in store, or an empty one. If the saved
+// schedule cannot be read, NewSchedule renames its file and returns an error
+// together with a Schedule that sends nothing for half an hour. With a nil store
+// the schedule lives in memory.
 func NewSchedule(store *Store) (*Schedule, error) {
 	s := newSchedule(store)
 	return s, s.reload(true)
 }
 
-// ReadSchedule is NewSchedule for onlookers: a damaged file stays where it is.
+// ReadSchedule is NewSchedule for programs that only look: it changes no file.
 func ReadSchedule(store *Store) (*Schedule, error) {
 	s := newSchedule(store)
 	s.onlooker = true
@@ -130,16 +49,16 @@ func ReadSchedule(store *Store) (*Schedule, error) {
 }
 
 func newSchedule(store *Store) *Schedule {
-	s := &Schedule{store: store, random: rand.Float64, turn: make(chan struct{}, 1), lists: make(map[string]List)}
+	s := &Schedule{store: store, random: rand.Float64, hand: newHandover()}
 	if store != nil {
 		s.asker = store.origin.Asker
 	}
 	return s
 }
 
-// reload reads the file again: another process or engine may have written it.
-// What is in memory stays if there is no file: it may be the caution that
-// follows from a file that has been set aside.
+// reload reads the file again, since another process or engine may have written it.
+// If there is no file the state in memory stays: it may be the half hour without
+// requests that follows an unreadable file.
 func (s *Schedule) reload(setAside bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +89,8 @@ func (s *Schedule) reload(setAside bool) error {
 
 var errUnreadable = errors.New("the saved schedule was unreadable")
 
-// look reads the file of whoever owns the folder, and reports whether it has
-// changed. What cannot be read now is looked at the next time.
+// look reads the file that the owner of the folder writes, and reports whether it
+// has changed. If the file cannot be read now the next look will do.
 func (s *Schedule) look() (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +116,9 @@ func (s *Schedule) askerNow() uint64 {
 	return s.askers
 }
 
-// Rekey goes on with another key, see Origin.Asker. The clocks of the old one
-// are kept for as long as they run, in case it comes back.
+// Rekey continues with another key, see Origin.Asker. The clocks of the old key are
+// kept until they end, in case the key comes back. The error is that of saving. It
+// is safe for concurrent use.
 func (s *Schedule) Rekey(asker string) error {
 	s.mu.Lock()
 	s.asker = asker
@@ -207,8 +127,8 @@ func (s *Schedule) Rekey(asker string) error {
 	return s.change(func(state *scheduleState) { state.askedBy(asker, time.Now()) })
 }
 
-// own reads the file again, lets this Schedule write it from now on, and does so:
-// what was in memory only, or is later there, must survive a crash too. The
+// own reads the file again and makes s its writer until disown. It saves at once,
+// so that clocks that were in memory only, or end later there, survive a crash. The
 // caller holds the lock of the store.
 func (s *Schedule) own() (loadErr, saveErr error) {
 	s.mu.Lock()
@@ -217,7 +137,7 @@ func (s *Schedule) own() (loadErr, saveErr error) {
 	loadErr = s.reload(true)
 	s.mu.Lock()
 	s.owned = true
-	if fetch := &s.state.Fetch; fetch.Asking { // by a process that does not hold the lock any more: it has failed
+	if fetch := &s.state.Fetch; fetch.Asking { // the asking process has lost the lock, so it died: the fetch failed
 		fetch.Asking, fetch.Cause = false, "the process ended before the answer came"
 	}
 	s.mu.Unlock()
@@ -233,8 +153,8 @@ func (s *Schedule) disown() {
 	s.owned = false
 }
 
-// change alters the schedule and saves it. The caller does not hold mu. What is
-// in memory changes at once, however long the disk takes.
+// change alters the schedule and saves it. The change in memory is immediate,
+// however long the disk takes. The caller does not hold mu.
 func (s *Schedule) change(alter func(*scheduleState)) error {
 	s.mu.Lock()
 	alter(&s.state)
@@ -252,7 +172,7 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 	}
 	s.fileMu.Lock()
 	defer s.fileMu.Unlock()
-	if number < s.written { // a later change has been faster
+	if number < s.written { // a later change was written first
 		return nil
 	}
 	if err := s.store.writeSchedule(append(raw, '\n')); err != nil {
@@ -262,8 +182,8 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 	return nil
 }
 
-// forward moves all waits, none of which has gone on while the machine was
-// suspended, by the time that the suspend took.
+// forward moves all clocks by the duration of a suspend: the monotonic clock, which
+// they follow, stood still meanwhile.
 func (s *Schedule) forward(suspended time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,10 +228,31 @@ func (s *Schedule) dueNow(names []string, now time.Time) (due []string) {
 	return due
 }
 
-// listDue is the later of the list's own time and that of all fetches.
-func (s *scheduleState) listDue(name string) time.Time {
-	if t := s.Lists[name].NotBefore; t.After(s.Fetch.NotBefore) {
-		return t
+// together returns the lists of the next request, out of lists that are all due. A
+// list that must be asked for alone comes first, the one that failed longest ago;
+// then come the others, in one request. After two failures in a row the others come
+// first: a list that fails each of its requests must not keep them waiting.
+func (s *Schedule) together(lists []string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var batch, alone []string
+	for _, name := range lists {
+		if s.state.Lists[name].Alone {
+			alone = append(alone, name)
+		} else {
+			batch = append(batch, name)
+		}
 	}
-	return s.Fetch.NotBefore
+	if len(batch) == 0 || len(alone) > 0 && s.state.Fetch.Failures < 2 {
+		return []string{slices.MinFunc(alone, func(a, b string) int { return s.state.Lists[a].Failed.Compare(s.state.Lists[b].Failed) })}
+	}
+	return batch
+}
+
+// FetchHold returns why none of the lists may be fetched now: of their holds, the
+// one that ends first. It is safe for concurrent use.
+func (s *Schedule) FetchHold(lists []string) Hold {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.fetchHold(lists)
 }

@@ -4,18 +4,22 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 )
 
-// savedSchedule is what is in the file.
+// savedSchedule is the form of the file.
 type savedSchedule struct {
-	SHA256   string          `json:"sha256"` // of Schedule, as it stands
+	SHA256   string          `json:"sha256"` // of the bytes of Schedule
 	Schedule json.RawMessage `json:"schedule"`
 }
 
-// encodeSchedule returns the file for a state. Times are put onto the wall clock
-// as it is now: in memory they follow the monotonic clock, and the wall clock may
+// encodeSchedule returns the content of the file for a state. In memory, times follow
+// the monotonic clock. The file gets them relative to the wall clock at now, which may
 // have been set since.
 func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
 	state = state.clone()
@@ -34,10 +38,10 @@ func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
 	return json.Marshal(savedSchedule{SHA256: hex.EncodeToString(sum[:]), Schedule: raw})
 }
 
-// parseSchedule reads a saved schedule and moves its times onto the running
-// clock, monotonic reading included: a wall clock that is set forward later on
-// must not cut a wait short. One that was set back meanwhile would stretch it
-// without end, so the wait begins anew then.
+// parseSchedule reads the content of the file and moves its times onto the clock of
+// now, which includes a monotonic reading: setting the wall clock forward later must
+// not cut a wait short. If the wall clock was set back since the file was saved, the
+// full wait starts at now; otherwise it could last forever.
 func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
 	var saved savedSchedule
 	if err := json.Unmarshal(raw, &saved); err != nil {
@@ -60,4 +64,52 @@ func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
 		return now.Add(t.Sub(from))
 	})
 	return state, nil
+}
+
+// readSchedule returns what writeSchedule wrote last, its times on the clock of now. It
+// returns nil if there is no file.
+func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
+	files := []string{filepath.Join(s.dir, s.origin.scheduleFile())}
+	for _, dir := range spareFolders() {
+		if isOurs(dir) {
+			files = append(files, filepath.Join(dir, s.spareFile(s.origin.scheduleFile())))
+		}
+	}
+	for i, file := range files {
+		raw, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) || i > 0 && err != nil || noFolder(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		state, err := parseSchedule(raw, now)
+		switch {
+		case err != nil && i == 0:
+			return nil, err
+		case err == nil && (newest == nil || state.Saved.After(newest.Saved)):
+			newest = &state
+		}
+		if i > 0 {
+			s.spared.Store(true)
+		}
+	}
+	return newest, nil
+}
+
+// writeSchedule saves the schedule in the folder of the lists, or else in a spare
+// folder. The error is that of the folder of the lists, and says if the spare folders
+// failed as well.
+func (s *Store) writeSchedule(raw []byte) error {
+	file, err := s.save(s.origin.scheduleFile(), raw)
+	switch {
+	case err == nil && s.spared.Load(): // the spare one is outdated now
+		s.removeSpare(s.origin.scheduleFile())
+		s.spared.Store(false)
+	case err != nil && file != "":
+		s.spared.Store(true)
+	case err != nil:
+		err = fmt.Errorf("%w; nor can the schedule be saved elsewhere, so that a start does not know of the one before", err)
+	}
+	return err
 }

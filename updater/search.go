@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,41 +11,16 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// StatusError is an answer with another status than 200.
-type StatusError struct {
-	Code       int           // HTTP status
-	Message    string        // what the server said of it, may be empty
-	RetryAfter time.Duration // that the server asked for; 0: none
-}
-
-// Error implements error.
-func (e *StatusError) Error() string {
-	text := fmt.Sprintf("the server answered status %d %s", e.Code, http.StatusText(e.Code))
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	return text
-}
-
-// retryAfter returns how long the server asked to be left alone: at most as long as
-// a back-off can last. The header is no rule of Safe Browsing, and anything between
-// here and the server can send it.
-func retryAfter(err error) time.Duration {
-	if status, ok := errors.AsType[*StatusError](err); ok {
-		return min(status.RetryAfter, maxBackoff)
-	}
-	return 0
-}
-
-// SearchRules are those of a server for searches.
+// SearchRules are a server's rules for searches.
 type SearchRules struct {
 	Backoff SearchBackoff // required
-	// Published says that the server publishes rules for searches, as in version 4:
-	// a search may be the initial request for data, and its answer may have a minimum
-	// wait. So the first one after a start or a wake-up waits for the first contact,
-	// and one that may be told to wait is noted on disk before it is sent.
+	// Published says that the server publishes rules for searches, as version 4 does
+	// ("Request Frequency"): the random delay after a start holds for searches too,
+	// and an answer may have a minimum wait. So the first search after a start or a
+	// wake-up waits for the first contact, and a search whose answer may have a wait
+	// is saved as failed before it is sent.
 	Published bool
-	// FirstContact draws how long that one waits. Nil: uniform in [0, 1 min).
+	// FirstContact draws how long the first search waits. Nil: uniform in [0, 1 min).
 	FirstContact func() time.Duration
 }
 
@@ -56,28 +30,30 @@ type pacedSearcher struct {
 	schedule *Schedule
 	rules    SearchRules
 	report   func(Event)
-	answered atomic.Bool // a search has been, since the start
+	answered atomic.Bool // a search has succeeded since the start
 
 	contactMu sync.Mutex
-	contact   time.Time // of the first contact; guarded by contactMu
-	// When it was looked whether the machine had been suspended, by the running clock
-	// and by that which goes on during a suspend; guarded by contactMu.
+	contact   time.Time // no search before; guarded by contactMu
+	// Time of the last check for a suspend, on the monotonic clock and on the clock
+	// that runs during a suspend; guarded by contactMu.
 	looked    time.Time
 	booted    time.Duration
-	sinceBoot func() time.Duration // replaced where a test simulates a suspend
+	sinceBoot func() time.Duration // tests replace it to simulate a suspend
 }
 
-// Pace returns a Searcher that asks s, unless the schedule says that the server
-// must be left alone: then it returns lookup.ErrBackoff and sends nothing. Each
-// search is reported. An answer does not wait for the disk, see Schedule.Flush. It is
-// safe for concurrent use if s and report are.
+// Pace returns a Searcher that asks s, unless the schedule does not allow a search:
+// then it sends nothing and returns an error that is lookup.ErrBackoff. It reports
+// each search. An answer does not wait until its effect on the schedule is saved, see
+// Schedule.Flush; an error of saving is reported from another goroutine.
+//
+// The Searcher is safe for concurrent use if s and report are.
 func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(Event)) lookup.Searcher {
 	if rules.FirstContact == nil {
 		rules.FirstContact = firstContact
 	}
 	p := &pacedSearcher{searcher: s, schedule: schedule, rules: rules, report: report, sinceBoot: sinceBoot}
 	p.looked, p.booted = time.Now(), p.sinceBoot()
-	if rules.Published && !schedule.follows() { // else this process has had its first contact
+	if rules.Published && schedule.hand.previous() == nil { // otherwise this process has had its first contact
 		p.contact = p.looked.Add(rules.FirstContact())
 	}
 	return p
@@ -99,10 +75,10 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 		return lookup.Answer{}, fmt.Errorf("%w: another search is under way, after which there may be a wait", lookup.ErrBackoff)
 	}
 	answer, err := p.searcher.Search(ctx, prefixes)
-	if p.schedule.askerNow() != asker { // its clock is not that of the new one
+	if p.schedule.askerNow() != asker { // the clock belongs to the new key
 		return answer, err
 	}
-	if errors.Is(err, context.Canceled) { // shutting down: no failure, but there may have been a wait
+	if errors.Is(err, context.Canceled) { // a shutdown is not a failure, but the server may have sent a wait
 		p.cut(time.Now(), noted)
 		return answer, err
 	}
@@ -115,8 +91,8 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	return answer, err
 }
 
-// contactWait returns how long the first search after a start, or after a suspend
-// since the last look, has to wait.
+// contactWait returns how long a search must wait for the first contact after a start
+// or a suspend.
 func (p *pacedSearcher) contactWait(now time.Time) time.Duration {
 	if !p.rules.Published {
 		return 0
@@ -131,13 +107,13 @@ func (p *pacedSearcher) contactWait(now time.Time) time.Duration {
 	return p.contact.Sub(now)
 }
 
-// failedToSave reports an error of the disk.
+// failedToSave reports an error of saving.
 func (p *pacedSearcher) failedToSave(err error) { p.report(Event{Kind: StoreFailed, Err: err}) }
 
-// note notes, before a search is sent, that it has failed, so that a process that
-// dies of the answer backs off when it is restarted. It returns false if another
-// search was noted or failed meanwhile, of this process or of another. A disk that
-// hangs does not keep the search.
+// note records a search as failed before it is sent, so that a process that crashes on
+// the answer backs off after its restart. It returns false if another search, of any
+// process, was noted or has failed meanwhile: then this one must not be sent. If the
+// disk hangs, note stops waiting for it after searchLockTimeout.
 func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
 	r := p.schedule.random()
 	var late atomic.Bool
@@ -149,7 +125,7 @@ func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
 		*c = c.failed(now, max(p.rules.Backoff(c.Failures+1, false, r), c.Wait), 0)
 		c.Asking, c.Failed = true, now
 	}, p.failedToSave)
-	timeout := time.NewTimer(searchTurn)
+	timeout := time.NewTimer(searchLockTimeout)
 	defer timeout.Stop()
 	select {
 	case <-saved:
@@ -159,10 +135,11 @@ func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
 	return !late.Load()
 }
 
-// searched notes the end, at now, of a search that was sent before, with the
-// minimum wait that its answer gave (0: none). Searches that were under way
-// together when one failed say nothing new: further failures do not count, and a
-// success does not end the wait.
+// searched records that a search sent at sent ended at now. wait is the minimum wait of
+// its answer, 0 if there is none.
+//
+// When one of several concurrent searches has failed, the others carry no news: their
+// failures are not counted again, and their success does not end the back-off.
 func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted bool, err error) {
 	s := p.schedule
 	if err == nil && wait <= 0 && !noted && !s.searchWaits(sent) {
@@ -171,13 +148,13 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted 
 	r := s.random()
 	together := s.failedTogether(sent, now, err)
 	s.changeSearch(func(c *Clock) {
-		noted := noted && c.Asking // else another one has failed since
+		noted := noted && c.Asking // otherwise another one has failed since
 		c.Asking = c.Asking && !noted
 		if err == nil {
 			c.succeeded(now, wait, noted, together)
 			return
 		}
-		if !together && !noted { // a failure that was noted has been counted
+		if !together && !noted { // note has counted it already
 			c.Failures++
 		}
 		backoff := max(p.rules.Backoff(c.Failures, refused(err), r), retryAfter(err), wait)
@@ -191,33 +168,8 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted 
 	}, p.failedToSave)
 }
 
-// succeeded is the end of a search that was answered at now.
-func (c *Clock) succeeded(now time.Time, wait time.Duration, noted, together bool) {
-	if !together {
-		c.Failures, c.Cause, c.Failed = 0, "", time.Time{}
-	}
-	if noted {
-		c.NotBefore = time.Time{}
-	}
-	if c.Wait = wait; wait > 0 && now.Add(wait).After(c.NotBefore) {
-		c.NotBefore = now.Add(wait)
-	}
-}
-
-// failedTogether reports whether a search that was sent then was under way when
-// another one failed, and notes the time if it failed itself.
-func (s *Schedule) failedTogether(sent, now time.Time, err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
-	if err != nil && !together {
-		s.searchFailed = now
-	}
-	return together
-}
-
-// cut notes that a search was cancelled, which may have been answered with a wait
-// that was not read any more: the last one is kept once more.
+// cut records that a search was cancelled. The server may have answered already, with a
+// wait that was not read. So the last known wait is kept once more.
 func (p *pacedSearcher) cut(now time.Time, noted bool) {
 	if !noted && !p.schedule.searchMayWait() {
 		return
@@ -230,41 +182,4 @@ func (p *pacedSearcher) cut(now time.Time, noted bool) {
 			c.NotBefore = until
 		}
 	}, p.failedToSave)
-}
-
-// searchMayWait reports whether the last search failed or had a minimum wait, so that
-// the next one may well have one too.
-func (s *Schedule) searchMayWait() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state.Search.Failures > 0 || s.state.Search.Wait > 0
-}
-
-// searchWaits reports whether the success of a search that was sent then changes
-// anything.
-func (s *Schedule) searchWaits(sent time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	together := !s.searchFailed.IsZero() && sent.Before(s.searchFailed)
-	return s.state.Search.Failures > 0 && !together || s.state.Search.Wait > 0
-}
-
-// searchWait returns how long no search may be sent.
-func (s *Schedule) searchWait(now time.Time) time.Duration {
-	s.mu.Lock()
-	wait, last := s.state.Search.NotBefore.Sub(now), s.last
-	if s.succeeds {
-		last = nil
-	}
-	s.mu.Unlock()
-	if last != nil { // it may still be in use, and told to wait
-		wait = max(wait, last.searchWait(now))
-	}
-	return wait
-}
-
-// refused reports whether a server does not want to be asked.
-func refused(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
 }

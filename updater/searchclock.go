@@ -1,44 +1,36 @@
 package updater
 
 import (
-	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
+	"sync"
 	"time"
-
-	"github.com/gofrs/flock"
 )
 
-// The clock of searches has a file of its own, since all processes with one folder
-// search, and not only the one that fetches lists: each of them waits as any of them
-// was told to. Whoever changes the clock holds a lock for as long as that takes;
-// readers need none, for the file is replaced whole.
+// The clock of searches has a file of its own: every process with the folder
+// searches, not only the one that fetches lists, and if the server tells one of them
+// to wait, all wait. A writer holds a lock while it reads, changes and replaces the
+// file. Readers need no lock: the file is replaced whole.
 
-// searchTurn bounds how long the lock is waited for, in which another process writes
-// a few hundred bytes. Then it is done without.
-const searchTurn = 2 * time.Second
+// searchLockTimeout bounds the wait for that lock, under which other processes write
+// a few hundred bytes. After it the file is written without the lock.
+const searchLockTimeout = 2 * time.Second
 
-// searchFile is the name of the file with the clock of searches. It is none that
-// Status takes for a schedule.
-func (o Origin) searchFile() string {
-	return "searches" + strings.TrimPrefix(o.scheduleFile(), "schedule")
-}
-
-// searchClock is what a Schedule keeps of the file. It is guarded by Schedule.mu.
+// searchClock carries the clock of searches to and from its file. Schedule.mu guards
+// it.
 type searchClock struct {
-	pending []func(*Clock) // changes that are in memory and not in the file yet, the oldest first
+	pending []func(*Clock) // changes in memory that are not in the file yet, oldest first
 	saving  chan struct{}  // closed when no change is pending any more; nil: none is
-	seen    os.FileInfo    // of the file as it was read or written last; nil: never
+	seen    os.FileInfo    // of the file when last read or written; nil: never
 	looking bool           // the file is being read
+	failed  time.Time      // when a search failed last; zero: never
+
+	running sync.WaitGroup // goroutines that write and read the file; not guarded
 }
 
-// changeSearch alters the clock of searches: in memory at once, and in the file
-// soon, in the order of the calls. Alter may be called twice, for what other
-// processes have done lies between the two. Failed is told if the file cannot be
-// written, of which alter is no part. The channel is closed when the change is in
-// the file, or cannot be.
+// changeSearch alters the clock of searches: at once in memory, and soon in the file,
+// in the order of the calls. alter may be called a second time, on what another
+// process has written meanwhile. failed receives the error if the file cannot be
+// written. The channel is closed when the change is in the file or cannot be saved.
 func (s *Schedule) changeSearch(alter func(*Clock), failed func(error)) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,13 +43,14 @@ func (s *Schedule) changeSearch(alter func(*Clock), failed func(error)) <-chan s
 	s.search.pending = append(s.search.pending, alter)
 	if s.search.saving == nil {
 		s.search.saving = make(chan struct{})
-		s.saves.Go(func() { s.saveSearches(failed) }) // ends when nothing is pending; waited for by Flush
+		s.search.running.Go(func() { s.saveSearches(failed) }) // ends when nothing is pending; Flush waits for it
 	}
 	return s.search.saving
 }
 
-// Flush waits until all changes are on disk.
-func (s *Schedule) Flush() { s.saves.Wait() }
+// Flush waits until all changes of searches are on disk, or could not be saved. It is
+// safe for concurrent use.
+func (s *Schedule) Flush() { s.search.running.Wait() }
 
 // saveSearches writes the pending changes until there are none.
 func (s *Schedule) saveSearches(failed func(error)) {
@@ -79,7 +72,8 @@ func (s *Schedule) saveSearches(failed func(error)) {
 	}
 }
 
-// saveSearch applies the pending changes to the file.
+// saveSearch applies the pending changes to the file. What another process has
+// written comes first.
 func (s *Schedule) saveSearch() error {
 	unlock, _ := s.store.lockSearches()
 	defer unlock()
@@ -88,7 +82,7 @@ func (s *Schedule) saveSearch() error {
 	s.mu.Lock()
 	state := scheduleState{Asker: s.state.Asker, clockSet: clockSet{Search: s.state.Search}, Others: searchesOf(s.state.Others)}
 	applied := len(s.search.pending)
-	if err == nil && saved != nil && s.isNew(info) { // by another process, which comes first
+	if err == nil && saved != nil && s.isNew(info) {
 		saved.askedBy(s.asker, now)
 		for _, alter := range s.search.pending {
 			alter(&saved.Search)
@@ -122,18 +116,18 @@ func searchesOf(others map[string]clockSet) map[string]clockSet {
 	return all
 }
 
-// isNew reports whether a file is another one than that which was read or written
-// last. The caller holds mu.
+// isNew reports whether a file is not the one last read or written. The caller holds
+// mu.
 func (s *Schedule) isNew(info os.FileInfo) bool {
 	seen := s.search.seen
 	return seen == nil || !os.SameFile(seen, info) || !seen.ModTime().Equal(info.ModTime()) || seen.Size() != info.Size()
 }
 
-// lookTime bounds how long a search waits for the disk that the clock is read from.
-const lookTime = 100 * time.Millisecond
+// lookTimeout bounds how long a search waits for the disk to read the clock.
+const lookTimeout = 100 * time.Millisecond
 
-// lookAtSearches takes in what other processes have noted about searches. A disk that
-// hangs must not hang the search.
+// lookAtSearches reads what other processes have saved about searches. If the disk
+// hangs, the search goes on without it.
 func (s *Schedule) lookAtSearches() {
 	s.mu.Lock()
 	busy := s.store == nil || s.search.saving != nil || s.search.looking
@@ -143,11 +137,11 @@ func (s *Schedule) lookAtSearches() {
 		return
 	}
 	done := make(chan struct{})
-	s.saves.Go(func() { // ends with the disk; waited for by Flush
+	s.search.running.Go(func() { // ends when the disk answers; Flush waits for it
 		defer close(done)
 		s.readSearch()
 	})
-	timeout := time.NewTimer(lookTime)
+	timeout := time.NewTimer(lookTimeout)
 	defer timeout.Stop()
 	select {
 	case <-done:
@@ -155,7 +149,7 @@ func (s *Schedule) lookAtSearches() {
 	}
 }
 
-// readSearch reads the file if it has changed. One that cannot be read says nothing.
+// readSearch reads the file if it has changed. A file that cannot be read is ignored.
 func (s *Schedule) readSearch() {
 	info, err := s.store.statSearches()
 	s.mu.Lock()
@@ -174,7 +168,7 @@ func (s *Schedule) readSearch() {
 	}
 }
 
-// takeSearch makes the clock that of the file. The caller holds mu.
+// takeSearch replaces the clock by that of the file. The caller holds mu.
 func (s *Schedule) takeSearch(saved scheduleState, info os.FileInfo, now time.Time) {
 	s.search.seen = info
 	saved.askedBy(s.asker, now)
@@ -191,9 +185,9 @@ func (s *Schedule) takeSearch(saved scheduleState, info os.FileInfo, now time.Ti
 	}
 }
 
-// reloadSearch makes the clock that of the file, unless there are changes that are not
-// in it yet. Without a file it is that of the schedule, where it stood once. The
-// caller holds mu.
+// reloadSearch replaces the clock by that of the file, unless changes are pending.
+// Without a file the clock of the schedule's file stays, where older versions kept
+// it. The caller holds mu.
 func (s *Schedule) reloadSearch(now time.Time) {
 	if s.store == nil || len(s.search.pending) > 0 {
 		return
@@ -203,8 +197,8 @@ func (s *Schedule) reloadSearch(now time.Time) {
 	}
 }
 
-// keepSearch saves a clock that is later than that of the file: that of another
-// folder, or of a schedule that was kept in memory.
+// keepSearch saves the clock if it ends later than that of the file: it may come
+// from another folder, or have been in memory only.
 func (s *Schedule) keepSearch() {
 	s.mu.Lock()
 	held := s.state.Search
@@ -216,99 +210,61 @@ func (s *Schedule) keepSearch() {
 		if held.NotBefore.After(c.NotBefore) {
 			*c = held
 		}
-	}, func(error) {}) // the schedule was saved just before
+	}, func(error) {}) // saving the schedule, just before, has reported any error
 }
 
-// statSearches and readSearches look where writeSearches has written last. There is
-// no file: nil.
-func (s *Store) statSearches() (info os.FileInfo, err error) {
-	for _, file := range s.searchFiles() {
-		found, statErr := os.Stat(file)
-		if statErr == nil && (info == nil || found.ModTime().After(info.ModTime())) {
-			info = found
+// SearchHold returns why no full hashes may be searched for now. It is safe for
+// concurrent use.
+func (s *Schedule) SearchHold() Hold {
+	last := s.hand.sameServer()
+	s.mu.Lock()
+	hold := s.state.Search.hold()
+	s.mu.Unlock()
+	if last != nil {
+		if other := last.SearchHold(); other.Until.After(hold.Until) {
+			return other
 		}
 	}
-	if info == nil {
-		err = fs.ErrNotExist
-	}
-	return info, err
+	return hold
 }
 
-func (s *Store) readSearches(now time.Time) (newest *scheduleState, info os.FileInfo, err error) {
-	for _, file := range s.searchFiles() {
-		found, statErr := os.Stat(file)
-		raw, readErr := os.ReadFile(file)
-		if errors.Is(statErr, fs.ErrNotExist) || errors.Is(readErr, fs.ErrNotExist) || noFolder(readErr) {
-			continue
-		}
-		state, parseErr := parseSchedule(raw, now)
-		if readErr := errors.Join(statErr, readErr, parseErr); readErr != nil {
-			err = errors.Join(err, readErr)
-			continue
-		}
-		if newest == nil || state.Saved.After(newest.Saved) {
-			newest, info = &state, found
-		}
-	}
-	if newest != nil {
-		err = nil
-	}
-	return newest, info, err
+// searchMayWait reports whether the last search failed or got a minimum wait: the
+// next answer may well have one too.
+func (s *Schedule) searchMayWait() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Search.Failures > 0 || s.state.Search.Wait > 0
 }
 
-// searchFiles are the places of the file: the folder of the lists, and the spare
-// ones.
-func (s *Store) searchFiles() []string {
-	files := []string{filepath.Join(s.dir, s.origin.searchFile())}
-	for _, dir := range spareFolders() {
-		if isOurs(dir) {
-			files = append(files, filepath.Join(dir, s.spareFile(s.origin.searchFile())))
-		}
-	}
-	return files
+// searchWaits reports whether the success of a search that was sent at sent changes
+// the clock.
+func (s *Schedule) searchWaits(sent time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	together := !s.search.failed.IsZero() && sent.Before(s.search.failed)
+	return s.state.Search.Failures > 0 && !together || s.state.Search.Wait > 0
 }
 
-// writeSearches saves the clock of searches where it would save the schedule, and
-// returns what the file is.
-func (s *Store) writeSearches(raw []byte) (os.FileInfo, error) {
-	name := s.origin.searchFile()
-	file, err := s.save(name, append(raw, '\n'))
-	if file == "" {
-		return nil, err
+// searchWait returns how long no search may be sent; not above 0: one may be.
+func (s *Schedule) searchWait(now time.Time) time.Duration {
+	last := s.hand.sameServer()
+	s.mu.Lock()
+	wait := s.state.Search.NotBefore.Sub(now)
+	s.mu.Unlock()
+	if last != nil {
+		wait = max(wait, last.searchWait(now))
 	}
-	if err == nil {
-		s.removeSpare(name)
-	}
-	info, statErr := os.Stat(file)
-	return info, errors.Join(err, statErr)
+	return wait
 }
 
-// lockSearches takes the lock of the file, and returns what lets go of it. Where
-// there is no lock to be had it is done without.
-func (s *Store) lockSearches() (unlock func(), locked bool) {
-	lock := flock.New(filepath.Join(s.dir, s.origin.searchFile()+".lock"))
-	for begun := time.Now(); time.Since(begun) < searchTurn; time.Sleep(5 * time.Millisecond) {
-		locked, err := lock.TryLock()
-		if err != nil {
-			break
-		}
-		if locked {
-			return func() { lock.Close() }, true
-		}
+// failedTogether reports whether a search that was sent at sent was under way when
+// another one failed. If not, and it failed itself, its failure is noted.
+func (s *Schedule) failedTogether(sent, now time.Time, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	together := !s.search.failed.IsZero() && sent.Before(s.search.failed)
+	if err != nil && !together {
+		s.search.failed = now
 	}
-	return func() {}, false
-}
-
-// cleanSearches removes what dead writers of the file left behind. Whoever has the
-// lock is the only one that writes.
-func (s *Store) cleanSearches() {
-	unfinished := func(name string) bool { return isUnfinished(name, s.origin.searchFile()) }
-	if len(s.find(unfinished)) == 0 {
-		return
-	}
-	unlock, locked := s.lockSearches()
-	defer unlock()
-	if locked {
-		s.remove(unfinished)
-	}
+	return together
 }

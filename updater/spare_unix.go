@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// isOurs reports whether a folder is one that nobody else can write to: other
-// users may write to the folder that it is in.
+// isOurs reports whether dir is a folder of this user, closed to all others. The folder
+// around it may be open to them, as /tmp is.
 func isOurs(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
@@ -19,8 +19,8 @@ func isOurs(dir string) bool {
 	return ok && int(stat.Uid) == os.Getuid()
 }
 
-// noFolder reports whether a file cannot be had since its folder is none, or is
-// closed to us.
+// noFolder reports whether a file cannot be opened because its folder is not a folder,
+// or is closed to this user. It counts as absent then.
 func noFolder(err error) bool {
 	return errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
 }

@@ -1,7 +1,6 @@
 package updater
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,34 +13,35 @@ import (
 	"time"
 )
 
-// ListStatus is how a list in a folder is.
+// ListStatus is the state of one list in a folder.
 type ListStatus struct {
 	Name    string
-	Origin  string // the address of the server that it came from; "": nothing is held
-	Version []byte // as the server gave it; nil: nothing is held
+	Origin  string // the address of its server; "": no content
+	Version []byte // as the server sent it; nil: no content
 	Entries int
-	Widths  []int // bytes of an entry, each that occurs; of an empty list the one in its name
-	Bytes   int   // that the entries take in memory
+	Widths  []int // bytes of an entry, each width that occurs; for an empty list the one in its name
+	Bytes   int   // size of the entries in memory
 
-	// Checksum is the SHA-256 of all entries, computed anew. Zero unless it is
-	// the one that the server gave.
+	// Checksum is the SHA-256 of all entries, computed from the file. It is zero unless
+	// it equals the one that the server sent.
 	Checksum [sha256.Size]byte
 
-	// Err is why the file cannot be used: fs.ErrNotExist if there is none,
-	// ErrDamaged, ErrChecksum, or an error of reading. Nothing is held then.
+	// Err says why the file cannot be used: fs.ErrNotExist if there is none,
+	// ErrDamaged, ErrChecksum, or an error of reading. There is no content then.
 	Err error
 
 	Updated   time.Time // last success; zero: never
-	NotBefore time.Time // when it may be asked for; zero: at any time
-	Failures  int       // in a row, of the list or of all fetches, whichever are more
-	Hold      Hold      // why not before
+	NotBefore time.Time // when it may be fetched; zero: at any time
+	Failures  int       // in a row, of the list or of all fetches, whichever is more
+	Hold      Hold      // why not before that
 }
 
-// Status returns how the lists in a folder are, of whichever origin, sorted by
-// name, with the times of the schedule that was saved last: those that have a
-// file, and those that have been asked for. It changes nothing and takes no lock.
-// If only a schedule is unreadable the lists come with the error, which is
-// ErrDamaged then, and have the times of another one or none.
+// Status returns the lists in a folder, of any origin, sorted by name: those with a
+// file, and those that have been asked for. Their times come from the schedule that
+// was saved last. Status changes no file and takes no lock.
+//
+// If a schedule is damaged, Status returns the lists and an error that is ErrDamaged.
+// The times then come from another schedule, or are zero.
 func Status(dir string) ([]ListStatus, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -62,7 +62,7 @@ func Status(dir string) ([]ListStatus, error) {
 	for _, name := range slices.Compact(names) {
 		width, err := Width(name)
 		if err != nil {
-			continue // not a file of ours
+			continue // another program's file
 		}
 		s := ListStatus{Name: name, Widths: []int{width}}
 		s.read(dir)
@@ -77,8 +77,8 @@ func Status(dir string) ([]ListStatus, error) {
 	return all, scheduleErr
 }
 
-// readState reads the schedule among the files of a folder, of several the one
-// saved last.
+// readState reads the schedule among the files of a folder; of several, the one saved
+// last.
 func readState(dir string, files []os.DirEntry) (newest scheduleState, damaged error) {
 	for _, f := range files {
 		if ok, _ := filepath.Match("schedule*.json", f.Name()); !ok {
@@ -101,11 +101,8 @@ func readState(dir string, files []os.DirEntry) (newest scheduleState, damaged e
 
 // read reads the list's file and computes its checksum.
 func (s *ListStatus) read(dir string) {
-	l, origin, err := readFile(filepath.Join(dir, s.Name+listSuffix))
-	switch {
-	case err == nil && l.Name != s.Name:
-		err = fmt.Errorf("%w: the file holds list %q", ErrDamaged, l.Name)
-	case errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, s.Name+listSuffix+damagedSuffix)):
+	l, origin, err := readFile(dir, s.Name)
+	if errors.Is(err, fs.ErrNotExist) && exists(filepath.Join(dir, s.Name+listSuffix+damagedSuffix)) {
 		err = fmt.Errorf("%w: set aside as %s", ErrDamaged, s.Name+listSuffix+damagedSuffix)
 	}
 	if err != nil {
@@ -131,22 +128,4 @@ func (s *ListStatus) read(dir string) {
 func exists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
-}
-
-// readFile reads a list file of whichever origin and name.
-func readFile(file string) (l List, origin string, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return List{}, "", err
-	}
-	defer f.Close()
-	size, err := verify(f)
-	if err != nil {
-		return List{}, "", err
-	}
-	l, origin, err = readList(bufio.NewReaderSize(io.LimitReader(f, size), 1<<16), size)
-	if err != nil {
-		return List{}, "", fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return l, origin, nil
 }

@@ -12,40 +12,41 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// Config says what an Updater keeps fresh.
+// Config says which lists an Updater keeps fresh, and how.
 type Config struct {
 	Source     Source           // required
-	Database   *lookup.Database // required; the Updater is the only one that publishes to it
+	Database   *lookup.Database // required; only this Updater publishes to it
 	Schedule   *Schedule        // required
-	Store      *Store           // nil: lists are kept in memory only
-	Lists      []string         // in this order; each once; may be none, then Run only keeps the schedule
-	LikelySafe string           // the one of them that lists hosts that are likely safe; zero: none
-	MaxEntries int              // of a list; zero: DefaultMaxEntries
-	Report     func(Event)      // called from Run and Load; nil: events are dropped
-	Timeout    time.Duration    // of one fetch; zero: 5 min
-	// FirstContact draws how long to wait with the first request after a start
-	// or a wake-up. Nil: uniform in [0, 1 min), as the server's rules demand.
+	Store      *Store           // nil: lists live in memory only; else the store of Schedule
+	Lists      []string         // in the order of publishing; each at most once; none: Run sends nothing
+	LikelySafe string           // the one of Lists whose hosts are likely safe; "": none
+	MaxEntries int              // limit of one list; zero: DefaultMaxEntries
+	Report     func(Event)      // called from Load, Run and Once, in their goroutine; nil: events are dropped
+	Timeout    time.Duration    // limit of one fetch; zero: 5 minutes
+	// FirstContact draws how long the first request after a start or a wake-up waits.
+	// Nil: uniform in [0, 1 min) ("Request Frequency").
 	FirstContact func() time.Duration
 }
 
-// DefaultMaxEntries is the most entries that a list may hold unless configured.
+// DefaultMaxEntries is the limit of entries in one list unless Config sets another.
 const DefaultMaxEntries = 1 << 24
 
-// Updater keeps the lists of a Database fresh. Use New, then Load, then Run.
+// Updater keeps the lists of a Database fresh. Call New, then Load, then Run; or New,
+// then Once. It is not safe for concurrent use: call one method at a time.
 type Updater struct {
 	cfg   Config
-	lists map[string]List // what is held, by name; written by Load and Run only
+	lists map[string]List // lists in memory, by name; written by Load, Run and Once
 
-	// sleep waits, at most slice at a time. Both are replaced where a test
-	// simulates a suspend, or a year.
+	// sleep waits, at most slice at a time. Tests replace both to simulate a suspend,
+	// or a year.
 	sleep func(ctx context.Context, d time.Duration) error
 	slice time.Duration
-	// sinceBoot is a clock that goes on during a suspend, where the system has
-	// one; elsewhere it stands at zero and waits are longer by the suspend.
+	// sinceBoot is a clock that runs during a suspend. Systems without one return
+	// zero: there a suspend makes waits longer.
 	sinceBoot func() time.Duration
 }
 
-// New returns an Updater, or an error if the configuration makes no sense.
+// New returns an Updater. The error names what is missing or wrong in cfg.
 func New(cfg Config) (*Updater, error) {
 	if cfg.Source == nil || cfg.Database == nil || cfg.Schedule == nil {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
@@ -64,15 +65,16 @@ func New(cfg Config) (*Updater, error) {
 			return nil, err
 		}
 		if _, ok := u.lists[name]; ok {
-			return nil, fmt.Errorf("list %s is named twice", name)
+			return nil, fmt.Errorf("list %s is given more than once", name)
 		}
 		u.lists[name] = List{Name: name}
 	}
 	return u, nil
 }
 
-// Load publishes the lists that are in the store and reports whether all of the
-// configured ones are. It is called before Run and asks nobody.
+// Load publishes the lists in the store, and those that an earlier Schedule hands
+// over. It reports whether all configured lists were there. It sends nothing. Call it
+// before Run.
 func (u *Updater) Load() bool {
 	all, loaded := true, 0
 	for _, name := range u.cfg.Lists {
@@ -88,19 +90,18 @@ func (u *Updater) Load() bool {
 		u.lists[name] = l
 		loaded += l.Set.Bytes()
 		u.report(Loaded, name, nil)
-		if l.startsAnew() {
+		if l.versionUnknown() {
 			u.report(StartsAnew, name, nil)
 		}
 	}
 	u.publish()
-	if loaded >= manyBytesOfLists {
-		debug.FreeOSMemory() // what reading took
+	if loaded >= releaseThreshold {
+		debug.FreeOSMemory()
 	}
 	return all
 }
 
-// load reads a list from disk, or else takes it over from the schedule that is
-// followed.
+// load reads a list from disk, or else takes it from the schedule before.
 func (u *Updater) load(name string) (List, error) {
 	var l List
 	err := fs.ErrNotExist
@@ -108,16 +109,17 @@ func (u *Updater) load(name string) (List, error) {
 		l, err = u.cfg.Store.LoadList(name)
 	}
 	if err != nil {
-		if recalled, ok := u.cfg.Schedule.recall(name); ok {
+		if recalled, ok := u.cfg.Schedule.hand.recall(name); ok {
 			l, err = recalled, nil
 		}
 	}
 	if err == nil {
-		u.cfg.Schedule.remember(l)
+		u.cfg.Schedule.hand.remember(l)
 	}
 	return l, err
 }
 
+// publish makes the lists in memory those that are looked up.
 func (u *Updater) publish() {
 	var lists []lookup.List
 	for _, name := range u.cfg.Lists {
@@ -128,7 +130,7 @@ func (u *Updater) publish() {
 	u.cfg.Database.Publish(lists)
 }
 
-// report tells of a list as it is now.
+// report reports an event with the present state of the list.
 func (u *Updater) report(kind Kind, name string, err error) { u.cfg.Report(u.event(kind, name, err)) }
 
 func (u *Updater) event(kind Kind, name string, err error) Event {
@@ -136,17 +138,17 @@ func (u *Updater) event(kind Kind, name string, err error) Event {
 	if l := u.lists[name]; l.held() {
 		entries = l.Set.Len()
 	}
-	updated := time.Time{} // of what is held: the clock may be of a list that is not there any more
+	updated := time.Time{} // zero without content: the clock may be of content that has been lost
 	if u.lists[name].held() {
 		updated = u.cfg.Schedule.list(name).Updated
 	}
 	return Event{Kind: kind, List: name, Err: err, Entries: entries, Updated: updated, Due: u.cfg.Schedule.due([]string{name})}
 }
 
-// Run fetches the lists whenever they are due, until ctx ends, and returns its
-// error. It asks nothing in the first moments, up to a minute, after a start or
-// a wake-up. If there is a Store it first waits for its lock, so that of several
-// processes or engines with the same folder only one asks the server.
+// Run fetches the lists whenever they are due. It returns the error of ctx when that
+// ends. It sends nothing for up to a minute after a start or a wake-up. With a Store
+// it first waits for the lock, so that of all processes and engines with the same
+// folder only one asks the server for lists.
 func (u *Updater) Run(ctx context.Context) error {
 	if err := u.acquire(ctx); err != nil {
 		return err
@@ -162,7 +164,7 @@ func (u *Updater) Run(ctx context.Context) error {
 	u.cfg.Report(Event{Kind: Started, Due: latest(contact, u.cfg.Schedule.due(u.cfg.Lists))})
 	for first := true; ; {
 		due := u.cfg.Schedule.due(u.cfg.Lists)
-		if first && due.After(contact) && ctx.Err() == nil { // nothing more is to be waited for: it may take a day
+		if first && due.After(contact) && ctx.Err() == nil { // do not wait for the first request, which may be a day away
 			u.cfg.Report(Event{Kind: FirstContact})
 			first = false
 		}
@@ -183,140 +185,10 @@ func (u *Updater) Run(ctx context.Context) error {
 	}
 }
 
+// latest returns the later of two times.
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}
 	return a
-}
-
-// lockRetry is how often a busy folder is tried again.
-const lockRetry = time.Second
-
-// acquire waits for the Updater that this one follows to end, and for the lock of
-// the store, and then reads anew what they may have written since Load.
-func (u *Updater) acquire(ctx context.Context) error {
-	schedule := u.cfg.Schedule
-	select {
-	case schedule.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	stale := schedule.catchUp()
-	if u.cfg.Store != nil {
-		waited, err := u.lock(ctx)
-		if err != nil {
-			u.release()
-			return err
-		}
-		stale = stale || waited
-		u.cfg.Store.clean()
-		loadErr, saveErr := schedule.own()
-		if loadErr != nil {
-			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
-		}
-		u.saved("", saveErr)
-	}
-	if stale {
-		u.Load()
-	}
-	schedule.unfollow()
-	return nil
-}
-
-// lock takes the lock of the store, for as long as it takes, and reports whether
-// it had to wait. Meanwhile lists that another process updates are loaded.
-func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
-	store := u.cfg.Store
-	for tries := 0; ; tries++ {
-		locked, err := store.lock.TryLock()
-		if locked {
-			return waited, nil
-		}
-		if err != nil {
-			// No lock to be had here (an odd file system). Go on: a second
-			// process is less likely than a use for fresh lists.
-			u.saved("", fmt.Errorf("locking the folder: %w", err))
-			return waited, nil
-		}
-		if tries == 0 {
-			u.cfg.Report(Event{Kind: LockBusy})
-		}
-		if tries%lookEvery == 0 {
-			u.follow()
-		}
-		waited = true
-		if err := sleep(ctx, lockRetry); err != nil {
-			return waited, err
-		}
-	}
-}
-
-// lookEvery is how many tries to take the lock lie between looks at the lists of
-// the process that has it.
-const lookEvery = 30
-
-// follow takes over what the process that has the folder has done since the last
-// look. It saves its lists before its schedule.
-func (u *Updater) follow() {
-	if !u.cfg.Schedule.look() {
-		return
-	}
-	if u.cfg.Store.changed(u.cfg.Lists) {
-		u.Load()
-	}
-	for _, name := range u.cfg.Lists {
-		u.report(Followed, name, nil)
-	}
-}
-
-func (u *Updater) release() {
-	u.cfg.Schedule.disown()
-	if u.cfg.Store != nil {
-		u.cfg.Store.lock.Close()
-	}
-	<-u.cfg.Schedule.turn
-}
-
-// sleepSlice bounds one sleep, so that a wake-up is noticed soon after it.
-const sleepSlice = time.Minute
-
-// overshoot is by how much a sleep must be late to count as a suspend.
-const overshoot = 15 * time.Second
-
-// sleepUntil returns at due, or earlier with woke set if the machine turned out
-// to have been suspended.
-func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err error) {
-	for {
-		before, booted := time.Now(), u.sinceBoot()
-		wait := min(due.Sub(before), u.slice)
-		if wait <= 0 {
-			return false, ctx.Err()
-		}
-		if err := u.sleep(ctx, wait); err != nil {
-			return false, err
-		}
-		// The monotonic clock, which the waits are measured by, stands still
-		// during a suspend; that since boot does not, and unlike the wall clock
-		// it cannot be set.
-		now := time.Now()
-		if suspended := u.sinceBoot() - booted - now.Sub(before); suspended > overshoot {
-			u.cfg.Schedule.forward(suspended)
-			return true, nil
-		}
-		if now.Round(0).Sub(before.Round(0)) > wait+overshoot {
-			return true, nil
-		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -219,7 +219,7 @@ func TestAMinimumWaitForSearches(t *testing.T) {
 	}
 }
 
-// Of answers that come together the longest wait holds, also beside a failure.
+// Of answers that come together the longest wait holds, also with a failure among them.
 func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
 	type end struct {
 		wait time.Duration
@@ -269,7 +269,7 @@ func TestAMinimumWaitHoldsForOtherSearchers(t *testing.T) {
 	})
 }
 
-// Retry-After is no rule of Safe Browsing, and whatever stands between client and
+// Retry-After is no rule of Safe Browsing, and anything between client and
 // server can send it: it counts for no longer than a back-off can last. A minimum
 // wait is a rule, and counts whatever it is.
 func TestRetryAfterIsObeyedForADayAtMost(t *testing.T) {

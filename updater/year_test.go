@@ -350,7 +350,7 @@ type life struct {
 	dir      string
 	database *lookup.Database
 	schedule *updater.Schedule
-	dead     atomic.Bool // crashed: it reaches nobody any more
+	dead     atomic.Bool // crashed: no request leaves it any more
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 

@@ -3,17 +3,15 @@ package updater
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 )
 
-// update does one round: it fetches all lists that are due, in one request but for
-// those that must be asked for by themselves.
+// update does one round: it fetches all lists that are due in one request, except
+// those that must be asked for alone.
 func (u *Updater) update(ctx context.Context) {
 	waiting := u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())
 	for len(waiting) > 0 {
@@ -22,38 +20,39 @@ func (u *Updater) update(ctx context.Context) {
 			return
 		}
 		waiting = slices.DeleteFunc(waiting, func(name string) bool { return slices.Contains(names, name) })
-		waiting = u.cfg.Schedule.dueNow(waiting, time.Now()) // an answer may ask that nothing is fetched for a while
+		waiting = u.cfg.Schedule.dueNow(waiting, time.Now()) // the answer may have told all lists to wait
 	}
 }
 
-// request fetches lists in one request, applies, saves and publishes what came, sets
-// the schedule, and reports. It returns whether other lists may be asked for now.
+// request fetches lists in one request, applies the updates, saves and publishes the
+// lists, then saves the schedule and reports. It returns whether other lists may be
+// asked for now.
 func (u *Updater) request(ctx context.Context, names []string) bool {
 	begun := time.Now()
 	attempt, err := u.cfg.Schedule.begin(names, begun)
-	u.saved("", err)
+	u.reportSave("", err)
 	results, wait, err := u.fetch(ctx, names)
 	now := time.Now()
 	refused := err != nil && len(names) == 1 && refusesLists(err)
 	switch {
 	case err == nil:
 		u.accept(results)
-		u.saved("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
-	case ctx.Err() != nil: // shutting down, which is no failure
-		u.saved("", attempt.cancelled(names, now))
+		u.reportSave("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
+	case ctx.Err() != nil: // a shutdown is not a failure
+		u.reportSave("", attempt.cancelled(names, now))
 		return false
 	case refused:
-		u.saved("", attempt.refused(names[0], now, max(wait, retryAfter(err)), u.doubtful(names, err), err))
+		u.reportSave("", attempt.refused(names[0], now, max(wait, retryAfter(err)), u.doubtful(names, err), err))
 	default:
-		u.saved("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(names, err), names, err))
+		u.reportSave("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(names, err), names, err))
 	}
-	u.told(names, results, refused, Event{Err: err, Took: now.Sub(begun)})
-	u.tellLongWaits(names, results, wait)
+	u.reportRequest(names, results, refused, Event{Err: err, Took: now.Sub(begun)})
+	u.reportLongWaits(names, results, wait)
 	return err == nil || refused
 }
 
-// told reports what became of a request; e has its error and how long it took.
-func (u *Updater) told(names []string, results []result, refused bool, e Event) {
+// reportRequest reports the outcome of a request. e has its error and duration.
+func (u *Updater) reportRequest(names []string, results []result, refused bool, e Event) {
 	if refused {
 		refusal := u.event(ListRefused, names[0], e.Err)
 		refusal.Took = e.Took
@@ -72,9 +71,9 @@ func (u *Updater) told(names []string, results []result, refused bool, e Event) 
 	}
 }
 
-// tellLongWaits reports minimum waits that are longer than any back-off: they are
-// obeyed, but are probably a mistake. Wait is that for all lists.
-func (u *Updater) tellLongWaits(names []string, results []result, wait time.Duration) {
+// reportLongWaits reports minimum waits longer than any back-off. They are obeyed, but
+// are probably a mistake of the server. wait is the one for all lists.
+func (u *Updater) reportLongWaits(names []string, results []result, wait time.Duration) {
 	if wait > maxBackoff {
 		u.cfg.Report(Event{Kind: LongWait, List: strings.Join(names, ", "), Wait: wait, Due: u.cfg.Schedule.due(names)})
 		return
@@ -88,16 +87,9 @@ func (u *Updater) tellLongWaits(names []string, results []result, wait time.Dura
 	}
 }
 
-// refusesLists reports whether a server does not know a list that it was asked for,
-// which may be one of several: one that it does not know fails a whole batch.
-func refusesLists(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && (status.Code == http.StatusBadRequest || status.Code == http.StatusNotFound)
-}
-
-// saved reports whether something could be saved. If not that is no reason to
-// stop: what is in memory is in force.
-func (u *Updater) saved(name string, err error) {
+// reportSave reports that the list, or the schedule if name is "", has been saved, or
+// that saving failed with err. A failure stops nothing: memory has the new content.
+func (u *Updater) reportSave(name string, err error) {
 	switch {
 	case err != nil:
 		u.cfg.Report(Event{Kind: StoreFailed, List: name, Err: err})
@@ -106,9 +98,9 @@ func (u *Updater) saved(name string, err error) {
 	}
 }
 
-// fetch asks the Source, within the time-out, and applies the update of each list
-// as it comes. Nothing is in force yet. A Source that panics has failed: it must
-// not take the name server down.
+// fetch asks the Source, within the timeout, and applies the update of each list as it
+// arrives. It publishes nothing. A panic of the Source counts as a failure: it must not
+// take the name server down.
 func (u *Updater) fetch(ctx context.Context, names []string) (results []result, wait time.Duration, err error) {
 	defer catch(&err)
 	ctx, cancel := context.WithTimeout(ctx, u.cfg.Timeout)
@@ -126,53 +118,41 @@ func (u *Updater) fetch(ctx context.Context, names []string) (results []result, 
 	for i := range results {
 		r := &results[i]
 		if r.list.Name == "" {
-			return nil, wait, fmt.Errorf("%w: nothing is said of list %s", ErrMalformed, names[i])
+			return nil, wait, fmt.Errorf("%w: the answer lacks list %s", ErrMalformed, names[i])
 		}
-		r.wait = max(updates[i].MinimumWait, wait) // of an update that was refused early it has come after that
+		// Read the wait only here: an update may be rejected before its end, where the
+		// wait can be.
+		r.wait = max(updates[i].MinimumWait, wait)
 	}
 	return results, wait, nil
 }
 
-// doubtful returns those of the lists whose versions may be why a server refused a
-// request: it may not know those of its predecessor. They are asked for in full.
-func (u *Updater) doubtful(names []string, err error) (lists []string) {
-	status, ok := errors.AsType[*StatusError](err)
-	if !ok || status.Code != http.StatusBadRequest {
-		return nil
-	}
-	for _, name := range names {
-		if u.base(name).TakenOver {
-			lists = append(lists, name)
-		}
-	}
-	return lists
-}
-
-// base returns what an update of the list may build upon: what is held, unless
-// the last update failed its checks or the server knows nothing of it. Then nothing is, so that a full update is
-// asked for and nothing else is taken.
+// base returns what an update of the list may build on: the content in memory, unless
+// the last update failed its checks or the server does not know this version. Then it
+// is empty: a full update is asked for, and a partial one is rejected.
 func (u *Updater) base(name string) List {
-	if l := u.lists[name]; !l.startsAnew() && !u.cfg.Schedule.list(name).Rejected {
+	if l := u.lists[name]; !l.versionUnknown() && !u.cfg.Schedule.list(name).Rejected {
 		return l
 	}
 	return List{Name: name}
 }
 
+// catch, when deferred, turns a panic into an error.
 func catch(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("panic: %v", r)
 	}
 }
 
-// result is what became of one list of an answer.
+// result is the outcome for one list of an answer.
 type result struct {
-	list List // the new content; of a ListRejected only the name
+	list List // the new content; only the name if kind is ListRejected
 	kind Kind
-	wait time.Duration // minimum wait that the server gave; 0: none
-	err  error         // of ListRejected
+	wait time.Duration // minimum wait of the server; 0: none
+	err  error         // set if kind is ListRejected
 }
 
-// apply applies an update to its list.
+// apply applies an update to its list. It publishes nothing.
 func (u *Updater) apply(name string, update *Update) result {
 	l, changed, err := applyCaught(u.base(name), update, u.cfg.MaxEntries)
 	r := result{list: l, kind: ListUnchanged}
@@ -185,8 +165,8 @@ func (u *Updater) apply(name string, update *Update) result {
 	return r
 }
 
-// accept saves and publishes the lists of an answer. A list that is rejected
-// stays as it was and does not keep the others back.
+// accept saves and publishes the lists of an answer. A rejected list keeps its content
+// and does not delay the others.
 func (u *Updater) accept(results []result) {
 	replaced := 0
 	for _, r := range results {
@@ -197,25 +177,26 @@ func (u *Updater) accept(results []result) {
 		}
 		if r.kind != ListRejected {
 			u.lists[name] = r.list
-			// Of a list that is unchanged the version may be new: the server may
-			// not know the old one any more after a restart.
+			// The version can change while the content does not. Save it then too:
+			// after our restart the server may not know the old one any more.
 			if r.kind == ListUpdated || before.TakenOver || !bytes.Equal(before.Version, r.list.Version) {
-				u.saved(name, u.save(r.list))
+				u.reportSave(name, u.save(r.list))
 			}
 		}
-		u.cfg.Schedule.remember(u.lists[name])
+		u.cfg.Schedule.hand.remember(u.lists[name])
 	}
 	u.publish()
-	if replaced >= manyBytesOfLists {
+	if replaced >= releaseThreshold {
 		debug.FreeOSMemory()
 	}
 }
 
-// manyBytesOfLists is from how many bytes of lists, that are not in force any more
-// or have just been read, memory is given back at once, for the next update needs as
-// much. The collector would not hurry: the lists are not in its heap.
-const manyBytesOfLists = 1 << 20
+// releaseThreshold is a number of bytes. After replacing or loading lists of at least
+// this size, memory returns to the system at once. The collector would take its time:
+// lists are not in its heap.
+const releaseThreshold = 1 << 20
 
+// applyCaught is Apply that returns a panic as an error.
 func applyCaught(old List, update *Update, maxEntries int) (l List, changed bool, err error) {
 	defer catch(&err)
 	return Apply(old, update, maxEntries)
@@ -228,7 +209,7 @@ func (u *Updater) save(l List) error {
 	return u.cfg.Store.SaveList(l)
 }
 
-// clocks returns the new clock of each list of an answer that came at now.
+// clocks returns the new clock of each list of an answer that arrived at now.
 func clocks(results []result, now time.Time, schedule *Schedule) map[string]ListClock {
 	all := make(map[string]ListClock, len(results))
 	for _, r := range results {

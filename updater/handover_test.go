@@ -52,7 +52,7 @@ func TestTheWaitOfASearchHoldsInTheOverlapOfAReload(t *testing.T) {
 	})
 }
 
-// A search that is cancelled may have been answered with a wait that nobody read.
+// A search that is cancelled may have been answered with a wait that was not read.
 func TestACancelledSearchKeepsTheLastWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := NewSchedule(nil)

@@ -1,0 +1,148 @@
+package updater
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// clockSet is all clocks of one asker.
+type clockSet struct {
+	Fetch  Clock                `json:"fetch"`  // of all fetches of lists
+	Search Clock                `json:"search"` // of searches for full hashes
+	Lists  map[string]ListClock `json:"lists"`
+}
+
+// scheduleState is what the file of the schedule holds. It knows no lock and no file.
+type scheduleState struct {
+	Saved time.Time `json:"saved"`
+	Asker string    `json:"asker,omitempty"` // owner of the clocks, see Origin
+	clockSet
+	Others map[string]clockSet `json:"others,omitempty"` // of other askers, until their clocks end
+}
+
+// listDue returns when the list may be fetched: the later of its own time and that of
+// all fetches.
+func (s *scheduleState) listDue(name string) time.Time {
+	if t := s.Lists[name].NotBefore; t.After(s.Fetch.NotBefore) {
+		return t
+	}
+	return s.Fetch.NotBefore
+}
+
+// fetchHold returns why none of the lists may be fetched: of their holds, the one
+// that ends first.
+func (s *scheduleState) fetchHold(lists []string) (first Hold) {
+	for i, name := range lists {
+		hold := s.Fetch.hold()
+		if own := s.Lists[name].Clock.hold(); own.Until.After(hold.Until) {
+			hold = own
+		}
+		if i == 0 || hold.Until.Before(first.Until) {
+			first = hold
+		}
+	}
+	return first
+}
+
+// adopt takes over those clocks of other that end later. A clock whose request is
+// still under way gives way to one whose request has ended: it may not have failed.
+func (s *scheduleState) adopt(other scheduleState) {
+	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
+		s.Fetch = other.Fetch
+	}
+	if other.Search.NotBefore.After(s.Search.NotBefore) && !other.Search.Asking {
+		s.Search = other.Search
+	}
+	for name, list := range other.Lists {
+		if list.NotBefore.After(s.Lists[name].NotBefore) {
+			s.Lists[name] = list
+		}
+	}
+}
+
+// maxOthers is how many askers are remembered besides the current one.
+const maxOthers = 8
+
+// askedBy switches the state to another asker, unless it is that asker's already. A
+// back-off and a wait belong to the key and the endpoint that they were given to: a
+// new asker starts without any, one that returns continues where it stopped. The age
+// of a list, and whether it must be fetched in full, do not depend on the asker. A
+// state without an asker comes from a version that did not store one.
+func (s *scheduleState) askedBy(asker string, now time.Time) {
+	if asker == "" || s.Asker == asker {
+		return
+	}
+	if s.Asker == "" {
+		s.Asker = asker
+		return
+	}
+	last, next := s.clockSet, s.Others[asker]
+	others := maps.Clone(s.Others)
+	if others == nil {
+		others = make(map[string]clockSet)
+	}
+	delete(others, asker)
+	others[s.Asker] = last
+	s.Others = pruned(others, now)
+	lists := make(map[string]ListClock)
+	maps.Copy(lists, next.Lists)
+	for name, list := range last.Lists {
+		own := lists[name]
+		own.Updated, own.Rejected = list.Updated, list.Rejected
+		lists[name] = own
+	}
+	next.Lists = lists
+	s.Asker, s.clockSet = asker, next
+}
+
+// pruned removes clocks that have ended at now, and keeps at most maxOthers, those
+// that end last. It changes others and returns it.
+func pruned(others map[string]clockSet, now time.Time) map[string]clockSet {
+	maps.DeleteFunc(others, func(_ string, c clockSet) bool { return !c.latest().After(now) })
+	names := slices.SortedFunc(maps.Keys(others), func(a, b string) int { return others[b].latest().Compare(others[a].latest()) })
+	for _, name := range names[min(len(names), maxOthers):] {
+		delete(others, name)
+	}
+	return others
+}
+
+// latest returns when the last of the clocks ends.
+func (c clockSet) latest() time.Time {
+	latest := c.Fetch.NotBefore
+	for _, t := range append(slices.Collect(maps.Values(c.Lists)), ListClock{Clock: c.Search}) {
+		if t.NotBefore.After(latest) {
+			latest = t.NotBefore
+		}
+	}
+	return latest
+}
+
+// move applies by to the end of every clock, those of other askers included.
+func (s *scheduleState) move(by func(time.Time) time.Time) {
+	s.clockSet.move(by)
+	for name, c := range s.Others {
+		c.move(by)
+		s.Others[name] = c
+	}
+}
+
+func (c *clockSet) move(by func(time.Time) time.Time) {
+	c.Fetch.NotBefore = by(c.Fetch.NotBefore)
+	c.Search.NotBefore = by(c.Search.NotBefore)
+	for name, list := range c.Lists {
+		list.NotBefore = by(list.NotBefore)
+		c.Lists[name] = list
+	}
+}
+
+// clone returns a copy that shares no map with s.
+func (s scheduleState) clone() scheduleState {
+	s.Lists = maps.Clone(s.Lists)
+	s.Others = maps.Clone(s.Others)
+	for name, c := range s.Others {
+		c.Lists = maps.Clone(c.Lists)
+		s.Others[name] = c
+	}
+	return s
+}

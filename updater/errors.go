@@ -1,0 +1,92 @@
+package updater
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Errors of an update that must not be applied. The list keeps its content.
+var (
+	ErrChecksum  = errors.New("checksum does not match")
+	ErrMalformed = errors.New("malformed update")
+)
+
+// ErrDamaged says that a file of the store is not as it was written.
+var ErrDamaged = errors.New("damaged file")
+
+// ErrBusy says that another process or engine has locked the folder.
+var ErrBusy = errors.New("the folder is in use")
+
+// NotDueError says that the schedule does not allow to fetch any of the lists yet.
+type NotDueError struct {
+	Until time.Time // when the first list is due
+}
+
+// Error implements error.
+func (e *NotDueError) Error() string {
+	return "nothing may be fetched before " + e.Until.Format(time.RFC3339)
+}
+
+// StatusError is an answer with an HTTP status other than 200.
+type StatusError struct {
+	Code       int
+	Message    string        // the server's explanation; may be empty
+	RetryAfter time.Duration // as the server sent it, without a limit; 0: none
+}
+
+// Error implements error.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("the server answered status %d %s", e.Code, http.StatusText(e.Code))
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// retryAfter returns the wait of the header Retry-After (RFC 9110, 10.2.3), at most the
+// longest back-off: Safe Browsing does not define this header, and any middlebox can
+// send it.
+func retryAfter(err error) time.Duration {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return min(status.RetryAfter, maxBackoff)
+	}
+	return 0
+}
+
+// refused reports whether the server refuses this client, by its key or its rate.
+func refused(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
+}
+
+// refusesLists reports whether the server may not know one of the lists asked for. A
+// single unknown list can fail a whole batch.
+func refusesLists(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && (status.Code == http.StatusBadRequest || status.Code == http.StatusNotFound)
+}
+
+// maxCause limits the text of a cause, in bytes.
+const maxCause = 200
+
+// causeOf says in at most maxCause bytes why a request failed.
+func causeOf(err error) string {
+	text := err.Error()
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		text = fmt.Sprintf("status %d %s", status.Code, http.StatusText(status.Code))
+		if status.Message != "" {
+			text += ": " + status.Message
+		}
+	}
+	if len(text) > maxCause {
+		text = text[:maxCause]
+		for !utf8.ValidString(text) {
+			text = text[:len(text)-1]
+		}
+	}
+	return strings.TrimSpace(text)
+}

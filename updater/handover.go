@@ -1,0 +1,146 @@
+package updater
+
+import "sync"
+
+// handover passes two things from one Schedule to the next that asks in its place,
+// in a reload for example: the right to ask the server, and the lists in memory.
+//
+// The Schedules form a chain. Each refers to the one before it until its Updater
+// has read what that one did last; then unfollow cuts the reference.
+type handover struct {
+	// baton is full while an Updater may ask. All Schedules of a chain share one.
+	baton chan struct{}
+
+	// Written by Succeed before the Schedule is used, read-only afterwards.
+	succeeds  bool // last belongs to the predecessor: its clocks are of other requests
+	continues bool // see Origin
+
+	mu     sync.Mutex
+	last   *Schedule       // the one before; nil: none, or it has been caught up with
+	lender *Schedule       // its lists serve until there are others; nil: none
+	over   bool            // the lists have been dropped
+	lists  map[string]List // what the Updater has in memory, for the Schedule that follows
+}
+
+func newHandover() handover {
+	return handover{baton: make(chan struct{}, 1), lists: make(map[string]List)}
+}
+
+// Follow makes s continue where last stands, a schedule of the same server and key.
+// Last may still be in use: an Updater with s waits until the Updater of last has
+// ended. Call Follow before s is used.
+func (s *Schedule) Follow(last *Schedule) {
+	s.hand.follow(last)
+	s.adopt(last)
+}
+
+// Borrow publishes the lists of another schedule of the same server at once, while
+// another Updater still asks with that schedule. Its clocks are not taken over. Call
+// Borrow before s is used.
+func (s *Schedule) Borrow(from *Schedule) { s.hand.lender = from }
+
+// ForgetLists drops the lists that are kept for a schedule that follows. Call it if
+// none will. The clocks stay. It is safe for concurrent use.
+func (s *Schedule) ForgetLists() { s.hand.forget() }
+
+// Over reports whether ForgetLists has been called, so that only the clocks are
+// left. It is safe for concurrent use.
+func (s *Schedule) Over() bool {
+	s.hand.mu.Lock()
+	defer s.hand.mu.Unlock()
+	return s.hand.over
+}
+
+// Follows reports whether s follows last and has not caught up with it yet. It is
+// safe for concurrent use.
+func (s *Schedule) Follows(last *Schedule) bool { return s.hand.previous() == last }
+
+// adopt takes over those clocks of last that end later than the own ones.
+func (s *Schedule) adopt(last *Schedule) {
+	last.mu.Lock()
+	state := last.state.clone()
+	last.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.adopt(state)
+}
+
+// catchUp takes over the clocks of the schedule before, whose Updater has ended. It
+// reports whether there was one.
+func (s *Schedule) catchUp() bool {
+	last := s.hand.previous()
+	if last == nil {
+		return false
+	}
+	if !s.hand.succeeds {
+		s.adopt(last)
+	}
+	return true
+}
+
+func (h *handover) follow(last *Schedule) { h.baton, h.last = last.hand.baton, last }
+
+// previous returns the schedule before, or nil.
+func (h *handover) previous() *Schedule {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last
+}
+
+// sameServer returns the schedule before if it belongs to the same server, or nil.
+// That one may still be in use, and be told to wait. Call it before reading the own
+// clocks: unfollow cuts the reference after the clocks have been taken over.
+func (h *handover) sameServer() *Schedule {
+	if h.succeeds {
+		return nil
+	}
+	return h.previous()
+}
+
+// remember keeps a list for the schedule that follows.
+func (h *handover) remember(l List) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lists[l.Name] = l
+}
+
+// recall returns a list of the schedule before, or else of the lender.
+func (h *handover) recall(name string) (List, bool) {
+	h.mu.Lock()
+	from, succeeds := h.last, h.succeeds
+	if from == nil {
+		from = h.lender
+	}
+	h.mu.Unlock()
+	if from == nil {
+		return List{}, false
+	}
+	from.hand.mu.Lock()
+	defer from.hand.mu.Unlock()
+	l, ok := from.hand.lists[name]
+	if ok = ok && l.held(); ok && succeeds {
+		l = l.takenOver(h.continues)
+	}
+	return l, ok
+}
+
+func (h *handover) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.lists)
+	h.last, h.over = nil, true
+}
+
+// unfollow cuts the references to the schedule before and to the lender.
+func (h *handover) unfollow() {
+	h.mu.Lock()
+	last := h.last
+	h.last, h.lender = nil, nil
+	h.mu.Unlock()
+	switch {
+	case last != nil && h.succeeds:
+		last.hand.forget()
+	case last != nil: // it may not have caught up itself
+		last.hand.unfollow()
+	}
+}

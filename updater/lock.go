@@ -1,0 +1,127 @@
+package updater
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// acquire waits until the Updater before this one has ended, then for the lock of
+// the store, and then reads again what either may have written since Load.
+func (u *Updater) acquire(ctx context.Context) error {
+	schedule := u.cfg.Schedule
+	select {
+	case schedule.hand.baton <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	stale := schedule.catchUp()
+	if u.cfg.Store != nil {
+		waited, err := u.lock(ctx)
+		if err != nil {
+			u.release()
+			return err
+		}
+		stale = stale || waited
+		u.cfg.Store.clean()
+		loadErr, saveErr := schedule.own()
+		if loadErr != nil {
+			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
+		}
+		u.reportSave("", saveErr)
+	}
+	if stale {
+		u.Load()
+	}
+	schedule.hand.unfollow()
+	return nil
+}
+
+// acquireNow is acquire without waiting: it returns ErrBusy instead.
+func (u *Updater) acquireNow() error {
+	schedule, store := u.cfg.Schedule, u.cfg.Store
+	select {
+	case schedule.hand.baton <- struct{}{}:
+	default:
+		return ErrBusy
+	}
+	schedule.catchUp()
+	defer schedule.hand.unfollow()
+	if store == nil {
+		return nil
+	}
+	locked, err := store.lock.TryLock()
+	if err == nil && locked {
+		store.clean()
+		var loadErr error
+		if loadErr, err = schedule.own(); loadErr != nil {
+			u.cfg.Report(Event{Kind: LoadFailed, Err: loadErr})
+		}
+	} else if err != nil {
+		err = fmt.Errorf("locking the folder: %w", err)
+	} else {
+		err = ErrBusy
+	}
+	if err != nil {
+		u.release()
+	}
+	return err
+}
+
+// lockRetry is the time between attempts to lock a busy folder.
+const lockRetry = time.Second
+
+// lock takes the lock of the store, however long that takes, and reports whether it
+// had to wait. Meanwhile it loads the lists that another process updates.
+func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
+	store := u.cfg.Store
+	for tries := 0; ; tries++ {
+		locked, err := store.lock.TryLock()
+		if locked {
+			return waited, nil
+		}
+		if err != nil {
+			// This file system has no locks. Continue: fresh lists are worth more
+			// than protection from a second process, which is unlikely.
+			u.reportSave("", fmt.Errorf("locking the folder: %w", err))
+			return waited, nil
+		}
+		if tries == 0 {
+			u.cfg.Report(Event{Kind: LockBusy})
+		}
+		if tries%lookEvery == 0 {
+			u.follow()
+		}
+		waited = true
+		if err := sleep(ctx, lockRetry); err != nil {
+			return waited, err
+		}
+	}
+}
+
+// lookEvery is the number of attempts to lock between two looks at the lists of the
+// process that has the lock.
+const lookEvery = 30
+
+// follow loads what the process that has the lock has saved since the last look. A
+// changed schedule is the sign: that process saves its lists first.
+func (u *Updater) follow() {
+	if !u.cfg.Schedule.look() {
+		return
+	}
+	if u.cfg.Store.changed(u.cfg.Lists) {
+		u.Load()
+	}
+	for _, name := range u.cfg.Lists {
+		u.report(Followed, name, nil)
+	}
+}
+
+// release ends what acquire or acquireNow began.
+func (u *Updater) release() {
+	u.cfg.Schedule.disown()
+	if u.cfg.Store != nil {
+		u.cfg.Store.lock.Close()
+	}
+	<-u.cfg.Schedule.hand.baton
+}

@@ -1,0 +1,65 @@
+package updater
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Source fetches lists from a server.
+type Source interface {
+	// Fetch asks for the wanted lists in one request. While it reads the answer it
+	// calls take with each update and its index in wanted, once for each list and in
+	// any order.
+	//
+	// minimumWait applies to all lists; it is 0 if the server gives a wait for each
+	// list, or none. It is valid even if err is not nil. An error means that the whole
+	// request failed, whatever take has received. An error of one list is in its
+	// update.
+	Fetch(ctx context.Context, wanted []Want, take func(i int, u *Update)) (minimumWait time.Duration, err error)
+}
+
+// Want names a list to fetch.
+type Want struct {
+	List    string
+	Version []byte // of the content in memory, as the server sent it; nil: ask for a full update
+}
+
+// Update is a server's answer for one list. Its readers are read once, removals and
+// additions in step, and never after take has returned.
+type Update struct {
+	Err     error // this list's part of the answer is malformed; the other fields are then undefined
+	Version []byte
+	Partial bool // it changes the old list; else it replaces that
+
+	// Removals are indices into the old list, ascending, each as four bytes big-endian.
+	Removals Entries
+	// Additions are new entries, in one or more streams, each in ascending order.
+	// Streams may have different widths.
+	Additions []Entries
+
+	// The following may come last in an answer. They are valid once all additions are
+	// read.
+
+	Checksum    []byte        // SHA-256 of all entries of the new list; nil: absent
+	MinimumWait time.Duration // of this list; 0: none given
+}
+
+// Entries is a stream of entries of one width, without separators, in ascending byte
+// order. The zero Entries is empty.
+type Entries struct {
+	Width  int // bytes of an entry
+	Count  int // of entries that Reader yields
+	Reader io.Reader
+}
+
+// added returns the number of additions.
+func (u *Update) added() (n int) {
+	for _, e := range u.Additions {
+		n += e.Count
+	}
+	return n
+}
+
+// changes reports whether there is anything to apply.
+func (u *Update) changes() bool { return u.Removals.Count+u.added() > 0 }

@@ -1,0 +1,59 @@
+package updater
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+)
+
+// This file takes lists over from the predecessor of a server, in a move from
+// protocol version 4 to 5 or back. Support of version 4 ends on 31 March 2027.
+// After that the following can be deleted with it: this file; Origin.Predecessor
+// and Origin.Continues; List.TakenOver; handover.succeeds and handover.continues;
+// the event StartsAnew; the parameter doubtful of attempt.failed and
+// attempt.refused.
+
+// Succeed is Follow for a last schedule of the predecessor, see Origin. The lists
+// of last are taken over, with their versions if continues is set. Its clocks are
+// not: they are taken from own, the last schedule of this server, or from nothing
+// if own is nil. Call Succeed before s is used.
+func (s *Schedule) Succeed(last, own *Schedule, continues bool) {
+	s.hand.follow(last)
+	s.hand.succeeds, s.hand.continues = true, continues
+	if own != nil {
+		s.adopt(own)
+	}
+}
+
+// takenOver returns the list as the successor has it. It keeps its version only if
+// the successor knows that, which holds for lists whose entries are all as wide as
+// the name says.
+func (l List) takenOver(continues bool) List {
+	width, err := Width(l.Name)
+	other := func(w int) bool { return w != width }
+	if err != nil || !continues || slices.ContainsFunc(l.Set.Widths(), other) {
+		l.Version = nil
+	}
+	l.TakenOver = true
+	return l
+}
+
+// versionUnknown reports whether the server does not know the version of the content:
+// no update can build on it, and the next one must be full.
+func (l List) versionUnknown() bool { return l.TakenOver && l.Version == nil }
+
+// doubtful returns those of the lists whose versions may be why the server refused
+// a request: it may not know the versions of its predecessor. The next request asks
+// for these lists in full.
+func (u *Updater) doubtful(names []string, err error) (lists []string) {
+	status, ok := errors.AsType[*StatusError](err)
+	if !ok || status.Code != http.StatusBadRequest {
+		return nil
+	}
+	for _, name := range names {
+		if u.base(name).TakenOver {
+			lists = append(lists, name)
+		}
+	}
+	return lists
+}
