@@ -327,7 +327,7 @@ func replacedBy(name string) string {
 // again.
 func (s *Store) setAside(name string) {
 	file := filepath.Join(s.dir, name)
-	os.Rename(file, file+damagedSuffix)
+	_ = os.Rename(file, file+damagedSuffix)
 }
 
 // replace puts what write writes in the place of the named file, durably.
