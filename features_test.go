@@ -49,6 +49,7 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 }
 
 func TestMonitorHoldsNothingBack(t *testing.T) {
+	skipIfShort(t, "waits for a confirmation to time out after 4 s")
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.google.Break("search", 1, protocoltest.Fault{Delay: 5 * time.Second})
@@ -304,6 +305,7 @@ func TestMetadataReachesDnstap(t *testing.T) {
 // A resolver with a cache, in front of ours, keeps each negative answer exactly
 // as long as it should be kept.
 func TestNegativeAnswersAreKeptExactlyTheTTL(t *testing.T) {
+	skipIfShort(t, "waits for two TTLs of 2 s")
 	for _, mode := range []string{"nxdomain", "nodata"} {
 		t.Run(mode, func(t *testing.T) {
 			w := newWorld(t)

@@ -59,6 +59,7 @@ func TestUnsureServfailSaysWhy(t *testing.T) {
 }
 
 func TestThreatIsBlockedThoughItsOwnServersAreSlow(t *testing.T) {
+	skipIfShort(t, "waits 5 s for a slow name server to end")
 	w := newWorld(t)
 	w.upstream = startUpstream(t, 3*time.Second)
 	w.threaten("evil.example.com/")

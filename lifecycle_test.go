@@ -107,6 +107,7 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 // While health keeps a server that ends in service, for its load balancer to find
 // out, it protects as before: also after a reload that failed.
 func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
+	skipIfShort(t, "waits for two lameducks of 2 s")
 	for name, failedReload := range map[string]bool{"without a reload": false, "after a failed reload": true} {
 		t.Run(name, func(t *testing.T) {
 			lines := captureLog(t)
@@ -134,6 +135,7 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 // A resolver is not ready before the first contact has ended, and ready then, though
 // it failed.
 func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
+	skipIfShort(t, "waits for two first contacts of 2 s")
 	for name, status := range map[string]int{"with lists": 0, "with a failure": 503} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -53,6 +53,7 @@ func (w *world) v5Fetch(n int) protocoltest.Request {
 }
 
 func TestMigrationKeepsTheLists(t *testing.T) {
+	skipIfShort(t, "waits three times for a minimum wait of 1 s")
 	for name, test := range map[string]struct{ restart, memory bool }{
 		"by a reload": {}, "by a restart": {restart: true}, "by a reload, lists in memory": {memory: true},
 	} {

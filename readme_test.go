@@ -86,7 +86,7 @@ func TestEveryPropertyIsInTheReadme(t *testing.T) {
 			t.Errorf("Expected %s to be explained", word)
 		}
 	}
-	for _, line := range strings.Split(syntax, "\n") {
+	for line := range strings.SplitSeq(syntax, "\n") {
 		if word, indented := strings.CutPrefix(line, "    "); indented {
 			word, _, _ = strings.Cut(word, " ")
 			if _, ok := config.Usages()[word]; !ok {

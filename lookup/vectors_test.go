@@ -101,7 +101,7 @@ func TestExpressionsAreThoseOfTheVectors(t *testing.T) {
 			t.Fatalf("ParseHost(%q) is not ok", f[0])
 		}
 		var want []string
-		for _, host := range strings.Fields(f[1]) {
+		for host := range strings.FieldsSeq(f[1]) {
 			want = append(want, host+"/")
 		}
 		if got := h.Expressions(); !slices.Equal(got, want) {

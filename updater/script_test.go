@@ -44,8 +44,8 @@ func (s *scripted) Fetch(_ context.Context, wanted []updater.Want, take func(i i
 	if n < len(s.errs) && s.errs[n] != nil {
 		return 0, s.errs[n]
 	}
-	for i := len(wanted) - 1; i >= 0; i-- {
-		take(i, s.answers[min(n, len(s.answers)-1)](wanted[i].List))
+	for i, w := range slices.Backward(wanted) {
+		take(i, s.answers[min(n, len(s.answers)-1)](w.List))
 	}
 	return s.wait, nil
 }

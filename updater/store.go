@@ -97,5 +97,5 @@ func (s *Store) remove(which func(name string) bool) {
 // fails, the next start finds the file damaged again.
 func (s *Store) setAside(name string) {
 	file := filepath.Join(s.dir, name)
-	os.Rename(file, file+damagedSuffix)
+	_ = os.Rename(file, file+damagedSuffix)
 }

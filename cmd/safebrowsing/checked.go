@@ -44,7 +44,7 @@ func (k *checker) check(ctx context.Context, arg string) finding {
 	if len(k.blocks) > 1 {
 		f.block, f.others = b, others
 	}
-	suspected := false
+	var suspected bool
 	f.Decision, suspected = b.Check(h)
 	if suspected && k.confirm {
 		ctx, cancel := context.WithTimeout(ctx, confirmTimeout)

@@ -53,7 +53,7 @@ func TestCheckChoosesTheBlockThatCoreDNSDoes(t *testing.T) {
 	server := instance.Servers()[0].LocalAddr().String()
 	unsafe := 0
 	for view, qtype := range map[string]uint16{"": dns.TypeA, "kids": dns.TypeAAAA, "staff": dns.TypeHTTPS} {
-		for _, name := range strings.Fields("toys.example work.example all.example rest.example a.only.example b.only.example all.bare.example a.late.example b.late.example a.off.example") {
+		for name := range strings.FieldsSeq("toys.example work.example all.example rest.example a.only.example b.only.example all.bare.example a.late.example b.late.example a.off.example") {
 			m := new(dns.Msg).SetQuestion(name+".", qtype)
 			r, _, err := (&dns.Client{Timeout: 10 * time.Second}).Exchange(m, server)
 			if err != nil {

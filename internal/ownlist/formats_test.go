@@ -231,7 +231,7 @@ func TestExampleFiles(t *testing.T) {
 			}
 			f, sum := listOf(t, string(raw), tt.file == "allow.txt")
 			for want, hosts := range map[string]string{"B": tt.blocked, "A": tt.allowed, "-": tt.neither} {
-				for _, h := range strings.Fields(hosts) {
+				for h := range strings.FieldsSeq(hosts) {
 					if got := verdict(t, f, h); got != want {
 						t.Errorf("%s: %s, want %s", h, got, want)
 					}

@@ -186,7 +186,7 @@ func TestTheSetAgreesWithTheLines(t *testing.T) {
 	for round := range 300 {
 		text, allow := randomList(r, r.IntN(30)), round%2 == 0
 		f, _ := listOf(t, text, allow)
-		for _, name := range strings.Fields(strings.NewReplacer("|", " ", "^", " ", "*.", " ", "@", " ", "/", " ").Replace(text)) {
+		for name := range strings.FieldsSeq(strings.NewReplacer("|", " ", "^", " ", "*.", " ", "@", " ", "/", " ").Replace(text)) {
 			h, ok := lookup.ParseHost(name)
 			if !ok {
 				continue

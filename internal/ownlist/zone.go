@@ -23,7 +23,7 @@ func (z *zone) continues(text []byte) bool {
 		return false
 	}
 	text, _, _ = bytes.Cut(text, []byte(";"))
-	for _, word := range bytes.Fields(text) {
+	for word := range bytes.FieldsSeq(text) {
 		word = bytes.TrimRight(word, ")")
 		if len(word) > 0 && !isTTL(word) && word[len(word)-1] != '.' {
 			z.open = false

@@ -85,6 +85,9 @@ func TestNoAnswerTakesMuchMemoryOrTime(t *testing.T) {
 		beAttacked(t, name)
 		return
 	}
+	if testing.Short() {
+		t.Skip("-short: each attack has a process of its own, 18 s in all")
+	}
 	for _, a := range attacks {
 		t.Run(a.name, func(t *testing.T) {
 			wire, server := a.serve(t)

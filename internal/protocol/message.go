@@ -124,7 +124,7 @@ func (m *message) sub() (*message, error) {
 // is an error if dst would have more than most bytes, give or take a tag.
 func (m *message) appendField(dst []byte, field protowire.Number, kind protowire.Type, most int64) ([]byte, error) {
 	dst = protowire.AppendTag(dst, field, kind)
-	size := uint64(0)
+	var size uint64
 	switch kind {
 	case protowire.VarintType:
 		v, err := m.uvarint()

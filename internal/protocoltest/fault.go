@@ -1,6 +1,7 @@
 package protocoltest
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -153,7 +154,7 @@ func (f *Fault) breaksRequest(q *query) bool {
 // time-out.
 func ListFaults() map[string]Fault {
 	faults := transportFaults()
-	for name, f := range map[string]Fault{
+	maps.Copy(faults, map[string]Fault{
 		"wrong name":                  {WrongName: true},
 		"wrong order":                 {WrongOrder: true},
 		"missing list":                {MissingList: true},
@@ -168,9 +169,7 @@ func ListFaults() map[string]Fault {
 		"no version":                  {NoVersion: true},
 		"negative minimum wait":       {NegativeWait: true},
 		"duplicate entry":             {Duplicate: true},
-	} {
-		faults[name] = f
-	}
+	})
 	return faults
 }
 

@@ -1,10 +1,12 @@
 package protocoltest
 
+import "maps"
+
 // ListFaultsV4 returns every fault that a client of threatListUpdates.fetch must
 // survive, by name; for "slow" see ListFaults.
 func ListFaultsV4() map[string]Fault {
 	faults := transportFaults()
-	for name, f := range map[string]Fault{
+	maps.Copy(faults, map[string]Fault{
 		"wrong types":                 {WrongName: true},
 		"two answers for one list":    {TwoAnswers: true},
 		"negative minimum wait":       {NegativeWait: true},
@@ -26,9 +28,7 @@ func ListFaultsV4() map[string]Fault {
 		"prefixes of 33 bytes":        {LongPrefix: true},
 		"no response type":            {NoResponseType: true},
 		"no compression type":         {NoCompression: true},
-	} {
-		faults[name] = f
-	}
+	})
 	return faults
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -43,9 +44,7 @@ func (r *recorder) take() []string {
 func polite(t testing.TB, path string, values url.Values) *http.Request {
 	t.Helper()
 	query := url.Values{"alt": {"proto"}}
-	for name, v := range values {
-		query[name] = v
-	}
+	maps.Copy(query, values)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://sb.test"+path+"?"+query.Encode(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -105,9 +104,7 @@ type copyOf struct {
 func fetch(t testing.TB, s http.RoundTripper, copies map[string]*copyOf, values url.Values, names ...string) (bad map[string]error, err error) {
 	t.Helper()
 	query := url.Values{"names": names}
-	for k, v := range values {
-		query[k] = v
-	}
+	maps.Copy(query, values)
 	for _, name := range names {
 		if c := copies[name]; c != nil && c.version != nil {
 			query.Add("version", base64URL(c.version))

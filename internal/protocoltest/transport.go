@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 )
@@ -107,9 +108,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if x.reply.closed {
 		closeConnection(w)
 	}
-	for name, values := range x.reply.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), x.reply.header)
 	if x.reply.endless {
 		writeEndless(r.Context(), w, x)
 		return

@@ -1,0 +1,33 @@
+# The tasks of every day. "make" prints them; CONTRIBUTING.md says what a change needs.
+
+GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+TIME ?= 30s
+
+.PHONY: help build test short lint fuzz bench demo ci
+
+help: ## print this
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 8
+
+build: ## both programs, into the working directory
+	go build -o . ./cmd/...
+
+test: ## all tests; some minutes
+	go test ./...
+
+short: ## the tests without those that take seconds
+	go test -short ./...
+
+lint: ## golangci-lint, see .golangci.yml; the first time it is built, which takes minutes
+	go run $(GOLANGCI) run ./...
+
+fuzz: ## every fuzz target for TIME (30s): make fuzz TIME=5m
+	TIME=$(TIME) .ci/fuzz
+
+bench: ## what the plugin costs in the real server, see bench/README.md; under 5 minutes
+	go run ./bench
+
+demo: ## the whole path without network and key, with dig; a minute
+	.ci/demo
+
+ci: ## all that must pass before a change lands; under 15 minutes, on Debian
+	.ci/run

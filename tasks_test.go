@@ -1,0 +1,78 @@
+package safebrowsing
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Each task that a document names is in the Makefile, with a line for "make help".
+func TestTasksOfTheDocumentsExist(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`(?m)^([a-z]+):(.*)$`).FindAllStringSubmatch(string(makefile), -1) {
+		tasks[m[1]] = true
+		if !strings.HasPrefix(m[2], " ## ") {
+			t.Errorf("Expected %s to have a line for make help, got %q", m[1], m[2])
+		}
+	}
+	tried := 0
+	for name, text := range documents(t) {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)").FindAllStringSubmatch(text, -1) {
+			if tried++; !tasks[m[1]] {
+				t.Errorf("%s: expected a task %s in the Makefile", name, m[1])
+			}
+		}
+	}
+	if tried < 3 {
+		t.Errorf("Expected the documents to name tasks, got %d", tried)
+	}
+}
+
+// The recipes name files and tests that exist: rooms are moved.
+func TestRecipesNameWhatExists(t *testing.T) {
+	_, recipes, ok := strings.Cut(documents(t)["CONTRIBUTING.md"], "\n## Recipes\n")
+	if !ok {
+		t.Fatal("Expected recipes")
+	}
+	tried := 0
+	for _, m := range regexp.MustCompile("`([a-zA-Z_./]+\\.go|\\.ci/[a-z]+|Test\\w+)`").FindAllStringSubmatch(recipes, -1) {
+		tried++
+		if !strings.HasPrefix(m[1], "Test") {
+			if _, err := os.Stat(m[1]); err != nil {
+				t.Errorf("Expected a file, got %v", err)
+			}
+			continue
+		}
+		found := false
+		for _, dir := range []string{".", "internal/answer", "internal/config", "internal/engine", "internal/ownlist", "updater"} {
+			found = found || strings.Contains(testsOf(t, dir), "func "+m[1]+"(")
+		}
+		if !found {
+			t.Errorf("Expected a test %s", m[1])
+		}
+	}
+	if tried < 12 {
+		t.Errorf("Expected the recipes to name files and tests, got %d", tried)
+	}
+}
+
+func TestMakeHelpPrintsEachTask(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("make is not installed")
+	}
+	out, err := exec.Command("make", "-s").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, task := range []string{"build", "test", "lint", "fuzz", "bench", "demo"} {
+		if !regexp.MustCompile(`(?m)^` + task + ` +\S`).Match(out) {
+			t.Errorf("Expected make to print %s, got\n%s", task, out)
+		}
+	}
+}
