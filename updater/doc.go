@@ -18,13 +18,14 @@
 //
 //   - Lists, in memory and on disk, and the Database: one goroutine at a time, the one
 //     in Load, Run or Once. What it publishes is immutable.
-//   - The Schedule: that goroutine, and every goroutine that searches. A mutex guards it.
+//   - The Schedule: that goroutine, every goroutine that searches, and one that saves
+//     their changes. A mutex guards it.
 //   - The file of the schedule: the process that holds the lock of the folder. The file
 //     with the clock of searches: every process, under a lock of its own.
 //
 // A list that fails its checks keeps its last good content and is fetched again in
-// full, under back-off. The schedule is saved before and after every request, so that
-// neither a restart nor a crash makes the plugin ask too early.
+// full, under back-off. The schedule is saved before and after every request for lists,
+// so that neither a restart nor a crash makes the plugin ask too early.
 //
 // The package does not log: it returns errors and reports events. It does not know
 // the wire format or its version.

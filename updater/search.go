@@ -44,9 +44,8 @@ type pacedSearcher struct {
 // Pace returns a Searcher that asks s, unless the schedule does not allow a search:
 // then it sends nothing and returns an error that is lookup.ErrBackoff. It reports
 // each search. An answer does not wait until its effect on the schedule is saved, see
-// Schedule.Flush; an error of saving is reported from another goroutine.
-//
-// The Searcher is safe for concurrent use if s and report are.
+// Schedule.Flush. An error of saving is reported from another goroutine, so report
+// must be safe for concurrent use. The Searcher is safe for concurrent use if s is.
 func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(Event)) lookup.Searcher {
 	if rules.FirstContact == nil {
 		rules.FirstContact = firstContact
