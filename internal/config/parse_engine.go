@@ -95,7 +95,7 @@ func (p *parser) checkLists() error {
 	if !ok {
 		return nil
 	}
-	for _, name := range strings.Fields(p.Lists) {
+	for name := range strings.FieldsSeq(p.Lists) {
 		if err := protocol.CheckThreatList(name, p.Google); err != nil {
 			return at.errorf("lists: %v", err)
 		}
