@@ -258,6 +258,7 @@ func failReload(t *testing.T, w *world) {
 
 // After a reload into version 5 that failed, the next one takes over what version 4 holds now.
 func TestMigrationAfterAFailedOne(t *testing.T) {
+	skipIfShort(t, "waits for a minimum wait of 2 s")
 	w := newWorld(t)
 	w.db = "off"
 	w.protocol = protocol.Version4
