@@ -133,7 +133,7 @@ func benchmarkCollision(b *testing.B, upstream, search time.Duration, fresh bool
 		colliding = append(colliding, fmt.Sprintf("host%d.example.com/", i))
 	}
 	w.publish("se-4b", colliding...)
-	w.start(w.corefile("limit off"))
+	w.start(w.corefile("limit off", "confirm_timeout 500ms"))
 	w.updated(1)
 	w.google.Break("search", 1<<30, protocoltest.Fault{Delay: search})
 	took := func(name string) time.Duration {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +123,9 @@ func (w *world) threaten(expressions ...string) {
 // corefile is a server block for all names. Properties are lines of the
 // safebrowsing stanza.
 func (w *world) corefile(properties ...string) string {
+	if !slices.ContainsFunc(properties, func(p string) bool { return strings.HasPrefix(p, "confirm_timeout") }) {
+		properties = append(properties, "confirm_timeout 4s") // a busy machine is no late confirmation
+	}
 	return fmt.Sprintf(`.:0 {
 	bind 127.0.0.1
 	errors

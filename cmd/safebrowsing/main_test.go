@@ -38,7 +38,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"update -corefile " + none:       "no such file",
 		"update -db " + none:             "no API key: set $SAFEBROWSING_API_KEY, or -endpoint",
 		"update -db . x":                 `no argument such as "x"`,
-		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists bad":         "is no name of a list",
+		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists bad":         "is not the name of a list",
 		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists se-4b,se-4b": "named twice",
 		"update -db " + none + " -endpoint nonsense":                              "the endpoint must be a URL",
 		"doctor":                     `required flag "corefile" not set`,
