@@ -219,7 +219,7 @@ func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 	w.start(w.corefile())
 	w.updated(1)
 	before := w.engine()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", w.host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,8 +84,8 @@ func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
 func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
-	w.start(".:0 {\n\tbind 127.0.0.1\n\tforward . " + w.upstream + "\n}\n") // without our plugin
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	w.start(".:0 {\n\tbind " + w.host + "\n\tforward . " + w.upstream + "\n}\n") // without our plugin
+	taken, err := net.Listen("tcp", w.host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.google.Break("update", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
-			address := freeAddress(t)
+			address := freeAddress(t, w.host)
 			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
 			ready := func() int {
 				response, err := http.Get("http://" + address + "/ready")
@@ -163,10 +163,10 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 }
 
 // freeAddress returns an address that was free a moment ago, for TCP and UDP.
-func freeAddress(t *testing.T) string {
+func freeAddress(t *testing.T, host string) string {
 	t.Helper()
 	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		listener, err := net.Listen("tcp", host+":0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	w.threaten("evil.example.com/")
 	w.start(w.corefile("lists se-4b"))
 	w.updated(1)
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", w.host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

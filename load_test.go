@@ -37,7 +37,8 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 		other.stop()
 		// A port that is free for UDP and TCP: with port 0 each has its own, and the
 		// reloads would need that of UDP for TCP.
-		w.start(w.loadCorefile(strings.TrimPrefix(freeAddress(t), "127.0.0.1")))
+		other.host = w.host
+		w.start(w.loadCorefile(strings.TrimPrefix(freeAddress(t, w.host), w.host)))
 		w.updated(1)
 
 		address := w.address("udp")
@@ -60,7 +61,7 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 			if now.engine() == nil {
 				now.google.ClientStarted() // its cache ended with the engine
 			}
-			if err := w.reload(now.loadCorefile(strings.TrimPrefix(address, "127.0.0.1"))); err != nil {
+			if err := w.reload(now.loadCorefile(strings.TrimPrefix(address, w.host))); err != nil {
 				t.Error(err)
 			}
 		}

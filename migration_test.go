@@ -245,7 +245,7 @@ func TestProtocolInTheCorefile(t *testing.T) {
 // failReload reloads the world into an address that is taken.
 func failReload(t *testing.T, w *world) {
 	t.Helper()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", w.host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/http/httptest"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,11 +53,25 @@ type world struct {
 	db       string
 	upstream string
 	protocol protocol.Version
+	host     string // where CoreDNS listens
 	instance *caddy.Instance
 }
 
+var worlds atomic.Uint32
+
+// ownHost returns a loopback address that no other world has. Port 0 is not enough:
+// CoreDNS shares its ports, so that the system may give one to two servers, which
+// then share the queries.
+func ownHost() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	pid, n := os.Getpid(), worlds.Add(1)
+	return fmt.Sprintf("127.%d.%d.%d", 1+pid%254, pid/254%254, 1+n%254)
+}
+
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir()}
+	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir(), host: ownHost()}
 	server := httptest.NewServer(w.google)
 	t.Cleanup(server.Close)
 	w.endpoint = server.URL
@@ -127,7 +144,7 @@ func (w *world) corefile(properties ...string) string {
 		properties = append(properties, "confirm_timeout 4s") // a busy machine is no late confirmation
 	}
 	return fmt.Sprintf(`.:0 {
-	bind 127.0.0.1
+	bind %s
 	errors
 	safebrowsing {
 		endpoint %s
@@ -138,7 +155,7 @@ func (w *world) corefile(properties ...string) string {
 	cache
 	forward . %s
 }
-`, w.endpoint, w.protocol, w.db, strings.Join(properties, "\n\t\t"), w.upstream)
+`, w.host, w.endpoint, w.protocol, w.db, strings.Join(properties, "\n\t\t"), w.upstream)
 }
 
 // start starts CoreDNS and waits until it has been in touch with the server.
