@@ -29,5 +29,5 @@ bench: ## what the plugin costs in the real server, see bench/README.md; under 5
 demo: ## the whole path without network and key, with dig; a minute
 	.ci/demo
 
-ci: ## all that must pass before a change lands; under 15 minutes, on Debian
+ci: ## all that must pass before a change lands; under 25 minutes, on Debian
 	.ci/run
