@@ -176,7 +176,7 @@ var wrongCorefiles = []struct {
 	{"endpoint http://127.0.0.1:1\nlists gc-32b", 6, []string{"likely safe"}},
 	{"endpoint http://127.0.0.1:1\nlists se-4b csda-32b", 6, []string{"csda-32b lists hosts that are likely safe"}},
 	{"endpoint http://127.0.0.1:1\nprotocol v4\nlists own-4b", 7, []string{`no list "own-4b"`}},
-	{"endpoint http://127.0.0.1:1\nprotocol v4\nmode realtime", 7, []string{"need protocol v5"}},
+	{"endpoint http://127.0.0.1:1\nprotocol v4\nmode realtime", 7, []string{"protocol v4 has no mode realtime"}},
 }
 
 // around puts a text into line 5 of a Corefile, unless it is one.

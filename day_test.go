@@ -50,7 +50,7 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 	})
 	b.plugin = newPlugin(config.Config{
 		Block:    config.Block{Zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: time.Minute}, ConfirmTimeout: 500 * time.Millisecond},
-		Settings: config.Settings{Endpoint: "http://bubble.example", Lists: "se-4b"},
+		Settings: config.Settings{Endpoint: "http://bubble.example", Protocol: protocol.DialectV5, Lists: "se-4b"},
 	}, next)
 	alter(b.plugin)
 	e, release, err := engine.NewRegistry(engine.Edge{Transport: b.google, FirstContact: func() time.Duration { return 0 }}).Acquire(b.plugin.cfg.Settings, "")

@@ -37,7 +37,7 @@ var endToEnd = []struct {
 }
 
 func TestEndToEnd(t *testing.T) {
-	for _, version := range []protocol.Version{protocol.Version5, protocol.Version4} {
+	for _, version := range []*protocol.Dialect{protocol.DialectV5, protocol.DialectV4} {
 		for _, test := range endToEnd {
 			t.Run(version.String()+"/"+test.name, func(t *testing.T) {
 				w := newWorld(t)

@@ -47,7 +47,7 @@ func TestNoFaultOfTheServerTakesProtectionOrDNSAway(t *testing.T) {
 			f := faulty{fmt.Sprintf("f%d-4b", n), sbv5.ThreatType_MALWARE, "malware (Safe Browsing)"}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				faultyWorld(t, protocol.Version5, f, fault, lines)
+				faultyWorld(t, protocol.DialectV5, f, fault, lines)
 			})
 		}
 	})
@@ -58,7 +58,7 @@ func TestNoFaultOfTheServerTakesProtectionOrDNSAway(t *testing.T) {
 			t.Run(f.list, func(t *testing.T) {
 				t.Parallel()
 				for n := i; n < len(names); n += len(faultyV4) {
-					t.Run(names[n], func(t *testing.T) { faultyWorld(t, protocol.Version4, f, faults[names[n]], lines) })
+					t.Run(names[n], func(t *testing.T) { faultyWorld(t, protocol.DialectV4, f, faults[names[n]], lines) })
 				}
 			})
 		}
@@ -75,7 +75,7 @@ func bearable(t *testing.T, faults map[string]protocoltest.Fault) map[string]pro
 	return faults
 }
 
-func faultyWorld(t *testing.T, version protocol.Version, f faulty, fault protocoltest.Fault, lines *logLines) {
+func faultyWorld(t *testing.T, version *protocol.Dialect, f faulty, fault protocoltest.Fault, lines *logLines) {
 	w := newWorld(t)
 	w.protocol = version
 	list := f.list

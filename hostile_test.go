@@ -47,7 +47,7 @@ func TestReloadAndReadyDoNotWaitForAHostileList(t *testing.T) {
 	}))
 	defer server.Close()
 	w := newWorld(t)
-	w.endpoint, w.protocol = server.URL, protocol.Version4
+	w.endpoint, w.protocol = server.URL, protocol.DialectV4
 	w.start(w.corefile("lists se-4b mw-4b"))
 	<-asked
 	time.Sleep(time.Second) // the answer is being decoded now

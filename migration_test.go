@@ -21,11 +21,11 @@ import (
 // lists of version 4 are in force.
 func migrate(t *testing.T, w *world, restart bool) {
 	t.Helper()
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.start(w.corefile())
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	w.protocol = protocol.Version5
+	w.protocol = protocol.DialectV5
 	w.google.SetMinimumWait("", time.Second)
 	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
 		w.google.SetMinimumWait(list, time.Second)
@@ -87,14 +87,14 @@ func TestMigrationKeepsTheLists(t *testing.T) {
 func TestMigrationToAServerThatKnowsNoneOfTheStates(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.start(w.corefile())
 	w.updated(1)
 	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
 		w.google.ForgetVersions(list)
 	}
 	w.threaten("evil.example.com/", "new.example.com/")
-	w.protocol = protocol.Version5
+	w.protocol = protocol.DialectV5
 	if err := w.reload(w.corefile()); err != nil {
 		t.Fatal(err)
 	}
@@ -114,11 +114,11 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	long := sha256.Sum256([]byte("long.example.com/"))
 	w.google.Publish("mw-4b", [][]byte{long[:5]})
 	w.google.AddThreat("long.example.com/", sbv5.ThreatType_MALWARE)
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.start(w.corefile())
 	w.updated(1)
 	w.google.Publish("mw-4b", [][]byte{long[:4]})
-	w.protocol = protocol.Version5
+	w.protocol = protocol.DialectV5
 	if err := w.reload(w.corefile()); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestBackToVersion4StartsAnewAndKeepsItsWait(t *testing.T) {
 	w.v5Fetch(0)
 	w.threaten("evil.example.com/", "new.example.com/")
 	w.eventually("the update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.google.ClientStarted() // it has no state any more
 	if err := w.reload(w.corefile()); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestBackToVersion4StartsAnewAndKeepsItsWait(t *testing.T) {
 
 func TestVersion4AsksInTheLengthThatIsStored(t *testing.T) {
 	w := newWorld(t)
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	long := sha256.Sum256([]byte("long.example.com/"))
 	w.google.Publish("se-4b", [][]byte{long[:7]})
 	w.google.AddThreat("long.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
@@ -170,7 +170,7 @@ func TestVersion4AsksInTheLengthThatIsStored(t *testing.T) {
 
 func TestVersion4HasItsOwnRuleForNames(t *testing.T) {
 	w := newWorld(t)
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.threaten("co.uk/", "evil.example.com/")
 	w.start(w.corefile())
 	w.updated(1)
@@ -183,7 +183,7 @@ func TestVersion4HasItsOwnRuleForNames(t *testing.T) {
 // passes.
 func TestVersion4WaitsBetweenSearches(t *testing.T) {
 	w := newWorld(t)
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.threaten("evil.example.com/", "worse.example.com/")
 	w.google.SetFindWait(time.Hour)
 	w.start(w.corefile())
@@ -203,7 +203,7 @@ func TestVersion4WaitsBetweenSearches(t *testing.T) {
 func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 	lines := captureLog(t)
 	w := newWorld(t)
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.start(w.corefile("max_entries 5000"))
 	w.updated(1)
 	if got := w.fetches()[0].MaxDatabase; got != 4096 {
@@ -219,7 +219,7 @@ func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 func TestTwoBlocksOfTwoProtocolsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	both := w.corefile()
-	w.db, w.protocol = t.TempDir(), protocol.Version4
+	w.db, w.protocol = t.TempDir(), protocol.DialectV4
 	both += strings.Replace(w.corefile(), ".:0", "example.com:0", 1)
 	if err := caddy.ValidateAndExecuteDirectives(input(both), nil, true); err == nil || !strings.Contains(err.Error(), "protocol, mode, lists") {
 		t.Errorf("Expected to be refused, got %v", err)
@@ -228,10 +228,10 @@ func TestTwoBlocksOfTwoProtocolsAreRefused(t *testing.T) {
 
 func TestProtocolInTheCorefile(t *testing.T) {
 	for name, test := range map[string]struct{ properties, want string }{
-		"an unknown version":        {"protocol v6", `"v6" is neither v5 nor v4`},
+		"an unknown version":        {"protocol v6", `"v6" is not a protocol: the protocols are v5`},
 		"a list that v4 has not":    {"protocol v4\nlists own-4b", `no list "own-4b"`},
-		"a mode that v4 has not":    {"mode realtime\nprotocol v4", "need protocol v5"},
-		"another mode without list": {"protocol v4\nmode nostorage", "need protocol v5"},
+		"a mode that v4 has not":    {"mode realtime\nprotocol v4", "protocol v4 has no mode"},
+		"another mode without list": {"protocol v4\nmode nostorage", "protocol v4 has no mode"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := stanza(t, "safebrowsing {\nendpoint http://127.0.0.1\n"+test.properties+"\n}")
@@ -261,7 +261,7 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 	skipIfShort(t, "waits for a minimum wait of 2 s")
 	w := newWorld(t)
 	w.db = "off"
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.threaten("evil.example.com/")
 	for _, list := range []string{"", "se-4b", "mw-4b", "uws-4b"} {
 		w.google.SetMinimumWait(list, 2*time.Second)
@@ -269,7 +269,7 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 	w.start(w.corefile())
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	w.protocol = protocol.Version5
+	w.protocol = protocol.DialectV5
 	failReload(t, w)
 	w.threaten("evil.example.com/", "new.example.com/")
 	w.eventually("the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
@@ -286,11 +286,11 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
 	w := newWorld(t)
 	w.db = "off"
-	w.protocol = protocol.Version4
+	w.protocol = protocol.DialectV4
 	w.threaten("evil.example.com/")
 	firstContact(t, time.Second)
 	w.start(w.corefile())
-	w.protocol = protocol.Version5
+	w.protocol = protocol.DialectV5
 	failReload(t, w)
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)

@@ -52,7 +52,7 @@ type world struct {
 	endpoint string
 	db       string
 	upstream string
-	protocol protocol.Version
+	protocol *protocol.Dialect
 	host     string // where CoreDNS listens
 	instance *caddy.Instance
 }
@@ -71,7 +71,7 @@ func ownHost() string {
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir(), host: ownHost()}
+	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir(), host: ownHost(), protocol: protocol.DialectV5}
 	server := httptest.NewServer(w.google)
 	t.Cleanup(server.Close)
 	w.endpoint = server.URL

@@ -63,7 +63,7 @@ func appendBytes(dst, b []byte) []byte {
 }
 
 // LoadList reads a list. The error is fs.ErrNotExist if there is no list of this origin
-// or its predecessor. It is ErrDamaged if SaveList did not write the file, or the file
+// or a predecessor. It is ErrDamaged if SaveList did not write the file, or the file
 // has changed since; LoadList then renames it, for inspection.
 func (s *Store) LoadList(name string) (List, error) {
 	l, err := s.ReadList(name)
@@ -89,8 +89,11 @@ func (s *Store) loadList(name string) (List, error) {
 		return List{}, err
 	case origin == s.origin.Name:
 		return l, nil
-	case origin == s.origin.Predecessor && origin != "":
-		return l.takenOver(s.origin.Continues), nil
+	}
+	for _, p := range s.origin.Predecessors {
+		if origin == p.Name {
+			return l.takenOver(p.Continues), nil
+		}
 	}
 	return List{}, fmt.Errorf("%w: the file came from %s", fs.ErrNotExist, origin)
 }

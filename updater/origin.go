@@ -12,17 +12,22 @@ type Origin struct {
 	// Name is the address of the server. Lists of another origin count as absent: this
 	// server does not know their versions.
 	Name string
-	// Predecessor is the name of an origin whose lists serve until this server has
-	// delivered its own; "": none.
-	Predecessor string
-	// Continues says that this server knows the versions of its predecessor, for lists
-	// whose entries are all as wide as the name says.
-	Continues bool
+	// Predecessors are origins whose lists serve until this server has delivered its
+	// own.
+	Predecessors []Predecessor
 	// Schedule is the file name of the schedule; "": schedule.json. It begins with
 	// "schedule" and ends in ".json": Status looks for that.
 	Schedule string
 	// Asker tells keys apart, see the function Asker; "": all keys are one.
 	Asker string
+}
+
+// Predecessor is an origin of lists that another one takes over.
+type Predecessor struct {
+	Name string // not empty
+	// Continues says that the server that takes over knows the versions, for lists
+	// whose entries are all as wide as the name says.
+	Continues bool
 }
 
 func (o Origin) scheduleFile() string { return cmp.Or(o.Schedule, "schedule.json") }

@@ -6,12 +6,11 @@ import (
 	"slices"
 )
 
-// This file takes lists over from the predecessor of a server, in a move from
-// protocol version 4 to 5 or back. Support of version 4 ends on 31 March 2027.
-// After that the following can be deleted with it: this file; Origin.Predecessor
-// and Origin.Continues; List.TakenOver; handover.succeeds and handover.continues;
-// the event StartsAnew; the parameter doubtful of attempt.failed and
-// attempt.refused.
+// This file takes lists over from a predecessor of a server, in a move from one
+// protocol to another. Support of version 4 ends on 31 March 2027. After that no
+// server continues another's versions, and the following can be deleted with it:
+// Predecessor.Continues; handover.continues; Updater.doubtful, and the parameter
+// doubtful of attempt.failed and attempt.refused.
 
 // Succeed is Follow for a last schedule of the predecessor, see Origin. The lists
 // of last are taken over, with their versions if continues is set. Its clocks are

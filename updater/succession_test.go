@@ -22,8 +22,8 @@ import (
 // The origins of two versions of a server. The newer goes on with the lists of the
 // older, which has those of the newer in force until it has fetched its own.
 var (
-	older = updater.Origin{Name: "server v4", Predecessor: "server", Schedule: "schedule-v4.json"}
-	newer = updater.Origin{Name: "server", Predecessor: "server v4", Continues: true}
+	older = updater.Origin{Name: "server v4", Predecessors: []updater.Predecessor{{Name: "server"}}, Schedule: "schedule-v4.json"}
+	newer = updater.Origin{Name: "server", Predecessors: []updater.Predecessor{{Name: "server v4", Continues: true}}}
 )
 
 func openStore(t *testing.T, dir string, origin updater.Origin) *updater.Store {

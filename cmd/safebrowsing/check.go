@@ -116,7 +116,7 @@ func openFolder(dir string) (*Offline, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: give the folder with -db, or -corefile", err)
 	}
-	endpoints, version := originsOf(all)
+	endpoints, by := originsOf(all)
 	if len(endpoints) > 1 {
 		return nil, fmt.Errorf("%s holds lists of several servers, %s: use -corefile", dir, strings.Join(endpoints, " and "))
 	}
@@ -130,25 +130,23 @@ func openFolder(dir string) (*Offline, error) {
 			names = append(names, s.Name)
 		}
 	}
-	return openOffline(dir, endpoint, version, os.Getenv(config.KeyVariable), names)
+	return openOffline(dir, endpoint, by, os.Getenv(config.KeyVariable), names)
 }
 
-// originsOf returns the servers that lists came from, sorted, and the version of the
-// protocol that can use them: version 5 goes on with lists of version 4.
-func originsOf(all []updater.ListStatus) (endpoints []string, v protocol.Version) {
-	v = protocol.Version4
+// originsOf returns the servers that lists came from, sorted, and the protocol that can
+// use them. If they came by several, that is the one that CoreDNS moves to by default.
+func originsOf(all []updater.ListStatus) (endpoints []string, by *protocol.Dialect) {
+	came := make(map[*protocol.Dialect]bool)
 	for _, s := range all {
-		if s.Origin == "" {
-			continue
+		if s.Origin != "" {
+			endpoint, d := protocol.SplitOrigin(s.Origin)
+			endpoints, came[d] = append(endpoints, endpoint), true
 		}
-		endpoint, version := config.SplitOrigin(s.Origin)
-		endpoints, v = append(endpoints, endpoint), min(v, version)
 	}
-	if len(endpoints) == 0 {
-		v = protocol.Version5
-	}
+	dialects := protocol.Dialects()
+	by = dialects[max(0, slices.IndexFunc(dialects, func(d *protocol.Dialect) bool { return came[d] }))]
 	slices.Sort(endpoints)
-	return slices.Compact(endpoints), v
+	return slices.Compact(endpoints), by
 }
 
 func (k *checker) close() { closeBlocks(k.blocks) }

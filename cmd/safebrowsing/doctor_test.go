@@ -262,7 +262,7 @@ func TestMemory(t *testing.T) {
 
 func TestAdviceForEachStatus(t *testing.T) {
 	for code, want := range map[int]string{400: "key is right", 403: "key is right", 429: "quota", 404: "correct endpoint", 503: "nothing", 302: "correct endpoint"} {
-		for _, v := range []protocol.Version{protocol.Version5, protocol.Version4} {
+		for _, v := range []*protocol.Dialect{protocol.DialectV5, protocol.DialectV4} {
 			got := adviceFor(code, v)
 			if !strings.Contains(got, want) || code == http.StatusNotFound && !strings.Contains(got, v.String()) {
 				t.Errorf("%d by %s: %q, want %q", code, v, got, want)

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -40,7 +39,7 @@ func (e *examination) server(ctx context.Context, o *Offline) {
 	}
 	p := &probe{base: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: resolveTimeout, Resolver: resolverAt(o.Resolvers())}).DialContext,
+		DialContext:         (&net.Dialer{Timeout: resolveTimeout, Resolver: protocol.Resolver(o.Resolvers())}).DialContext,
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: serverTimeout / 2,
 	}}
@@ -97,7 +96,7 @@ func (e *examination) resolve(ctx context.Context, o *Offline, host string, prox
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	addresses, err := resolverAt(o.Resolvers()).LookupNetIP(ctx, "ip", host)
+	addresses, err := protocol.Resolver(o.Resolvers()).LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		e.tell(diagnosis{"resolve", isProblem, text(fmt.Sprintf("%s, by %s: %v", host, by, err)),
 			"name a resolver that works in the stanza, such as: resolver 9.9.9.9"})
@@ -105,18 +104,6 @@ func (e *examination) resolve(ctx context.Context, o *Offline, host string, prox
 	}
 	e.tell(diagnosis{"resolve", isOK, text(fmt.Sprintf("%s is %s, by %s", host, addresses[0].Unmap(), by)), ""})
 	return true
-}
-
-// resolverAt returns a resolver that asks these name servers, or without any the
-// system's.
-func resolverAt(servers []string) *net.Resolver {
-	if len(servers) == 0 {
-		return net.DefaultResolver
-	}
-	var next atomic.Uint32
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
-	}}
 }
 
 // probe is a transport that remembers the answer it got last.
@@ -221,14 +208,14 @@ func meant(names []string) string {
 }
 
 // adviceFor says what to do about an HTTP status.
-func adviceFor(code int, v protocol.Version) string {
+func adviceFor(code int, d *protocol.Dialect) string {
 	switch {
 	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return "make sure that the key is right, that the Safe Browsing API is enabled in its project, and that its restrictions allow this machine"
 	case code == http.StatusTooManyRequests:
 		return "the quota of the key's project is used up: wait, or ask for more"
 	case code == http.StatusNotFound:
-		return fmt.Sprintf("there is no Safe Browsing %s server: correct endpoint, or protocol", v)
+		return fmt.Sprintf("there is no Safe Browsing %s server: correct endpoint, or protocol", d)
 	case code >= 500:
 		return "nothing: it is the server's trouble, and the plugin tries again by itself"
 	}

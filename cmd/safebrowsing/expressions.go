@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -29,18 +30,18 @@ for it. "-" stands for standard input, as for safebrowsing check.
 
 The exit status is 1 if an argument is not a name and not a URL.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "rule", Usage: "`VERSION` of the protocol whose rule makes the expressions, v5 or v4", Value: "v5"},
+			&cli.StringFlag{Name: "rule", Usage: "the `PROTOCOL` whose rule makes the expressions: " + dialectNames(), Value: protocol.DialectV5.Name},
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			rule, ok := map[string]lookup.Rule{"v5": lookup.RuleV5, "v4": lookup.RuleV4}[c.String("rule")]
-			if !ok {
-				return fmt.Errorf("the rule %q is neither v5 nor v4", c.String("rule"))
+			dialect, err := protocol.ParseDialect(c.String("rule"))
+			if err != nil {
+				return fmt.Errorf("-rule: %w", err)
 			}
 			if c.NArg() == 0 {
 				return errors.New("expressions takes names or URLs, see safebrowsing expressions -h")
 			}
-			return printExpressions(ctx, newConsole(c), rule, c.Args().Slice(), c.Root().Reader)
+			return printExpressions(ctx, newConsole(c), dialect.Rule, c.Args().Slice(), c.Root().Reader)
 		},
 	}
 }

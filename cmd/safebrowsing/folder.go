@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
 // errBothGiven says that two flags exclude one another.
@@ -28,3 +30,6 @@ func folderOf(c *cli.Command) (string, error) {
 	}
 	return folder, nil
 }
+
+// dialectNames lists the protocols for the help of an option.
+func dialectNames() string { return strings.Join(protocol.DialectNames(), " or ") }

@@ -26,7 +26,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"check -corefile " + none + " a": "no such file",
 		"check -confirm -db . a":         "no API key: set $SAFEBROWSING_API_KEY",
 		"expressions":                    "expressions takes names or URLs",
-		"expressions -rule v6 a":         `the rule "v6" is neither v5 nor v4`,
+		"expressions -rule v6 a":         `-rule: "v6" is not a protocol: the protocols are v5`,
 		"lists":                          "no list has been fetched yet: open ",
 		"lists -db " + none:              "no such file",
 		"lists -db . -corefile x":        "keep one of the two",

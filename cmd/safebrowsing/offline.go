@@ -39,11 +39,11 @@ func rootOf(block caddyfile.ServerBlock) string {
 }
 
 // openOffline returns the plugin as it would be with the default properties and
-// the lists in a folder, which came by the given version of the protocol. Key and
+// the lists in a folder, which came by the given protocol. Key and
 // endpoint may be ""; lists nil are the default ones.
-func openOffline(dir, endpoint string, v protocol.Version, key string, lists []string) (*Offline, error) {
+func openOffline(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*Offline, error) {
 	cfg := config.Config{Block: config.Block{Zones: []string{"."}}, Online: true}
-	cfg.Settings, cfg.Secret = config.Settings{DB: dir, Endpoint: endpoint, Protocol: v, APIKey: key, Lists: config.DefaultLists}, key
+	cfg.Settings, cfg.Secret = config.Settings{DB: dir, Endpoint: endpoint, Protocol: d, APIKey: key, Lists: config.DefaultLists}, key
 	if lists != nil {
 		cfg.Lists = strings.Join(lists, " ")
 	}
@@ -152,8 +152,8 @@ func (o *Offline) Endpoint() string {
 // Origin says where lists in the folder come from.
 func (o *Offline) Origin() updater.Origin { return o.cfg.Origin(o.Key()) }
 
-// Protocol returns the version of the protocol that the server is asked by.
-func (o *Offline) Protocol() protocol.Version { return o.cfg.Protocol }
+// Protocol returns the protocol that the server is asked by.
+func (o *Offline) Protocol() *protocol.Dialect { return o.cfg.Protocol }
 
 // Settings returns what makes an engine another one.
 func (o *Offline) Settings() config.Settings { return o.cfg.Settings }
@@ -200,7 +200,7 @@ func (o *Offline) Check(h lookup.Host) (d lookup.Decision, suspected bool) {
 }
 
 // errOnlyServer says that the command line must not search.
-var errOnlyServer = errors.New("by protocol v4 only CoreDNS searches: the server's minimum wait is for all searches with a key")
+var errOnlyServer = errors.New("only CoreDNS searches by this protocol: the server's minimum wait is for all searches with a key")
 
 // Confirm returns the decision about a host, for which the server is asked if
 // need be and if its rules allow it now.
@@ -210,7 +210,7 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 	}
 	d, candidates := o.policy.Check(h)
 	switch {
-	case candidates != nil && o.cfg.Protocol == protocol.Version4:
+	case candidates != nil && o.cfg.Protocol.SearchRules.Published:
 		return lookup.Decision{Verdict: lookup.Unsure, By: lookup.ByBackoff, List: d.List, Err: errOnlyServer}
 	case candidates != nil:
 		return o.checker.Confirm(candidates, nil).Wait(ctx)

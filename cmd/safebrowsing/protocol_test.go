@@ -30,7 +30,7 @@ func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	if got := w.Requests("batchGet"); len(got) != 1 || len(got[0].Versions) != 3 {
 		t.Errorf("requests of version 5: %+v, want one with all states", got)
 	}
-	if status, _, errOut := w.update(t, "-protocol", "v6"); status != 2 || !strings.Contains(errOut, `"v6" is neither v5 nor v4`) {
+	if status, _, errOut := w.update(t, "-protocol", "v6"); status != 2 || !strings.Contains(errOut, `"v6" is not a protocol: the protocols are v5`) {
 		t.Errorf("status %d, %q", status, errOut)
 	}
 }

@@ -46,7 +46,7 @@ func update() *cli.Command {
 			&cli.StringFlag{Name: "corefile", Usage: "fetch what the CoreDNS of this `FILE` would"},
 			folderFlag("the `FOLDER` for the lists"),
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server", Value: protocol.DefaultEndpoint},
-			&cli.StringFlag{Name: "protocol", Usage: "the `VERSION` of the protocol, v5 or v4", Value: "v5"},
+			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` by which the server is asked: " + dialectNames(), Value: protocol.DialectV5.Name},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, with commas between (default: those in the folder, else those that the plugin uses)"},
 			&cli.BoolFlag{Name: "now", Usage: "leave out the random delay of up to a minute"},
 			jsonFlag(),

@@ -62,7 +62,7 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 		return nil, err
 	}
 	endpoint := strings.TrimSuffix(c.String("endpoint"), "/")
-	version, err := protocol.ParseVersion(c.String("protocol"))
+	dialect, err := protocol.ParseDialect(c.String("protocol"))
 	if err != nil {
 		return nil, fmt.Errorf("-protocol: %w", err)
 	}
@@ -73,7 +73,7 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 	if c.IsSet("lists") {
 		names = strings.Split(c.String("lists"), ",")
 	}
-	return openOffline("", endpoint, version, os.Getenv(config.KeyVariable), names)
+	return openOffline("", endpoint, dialect, os.Getenv(config.KeyVariable), names)
 }
 
 // heldIn returns the names of the lists in a folder, none if it has none. Lists

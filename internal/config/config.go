@@ -13,10 +13,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns/coredns/plugin"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns/coredns/plugin"
 )
 
 // Config is what the Corefile says in one server block. It does not change after

@@ -179,7 +179,7 @@ func TestKeyComesFromTheEnvironmentToo(t *testing.T) {
 
 func TestTwoEnginesForOneKeyOrInOneFolderAreRefused(t *testing.T) {
 	with := func(key, db string, cache int) Config {
-		return Config{Online: true, Secret: key, Settings: Settings{APIKey: key, DB: db, Cache: cache}}
+		return Config{Online: true, Secret: key, Settings: Settings{APIKey: key, Protocol: protocol.DialectV5, DB: db, Cache: cache}}
 	}
 	for _, tc := range []struct {
 		name         string

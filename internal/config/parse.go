@@ -38,7 +38,7 @@ var properties = map[string]struct {
 	"api_key":         {1, 1, false, "KEY", (*parser).apiKey},
 	"api_key_file":    {1, 1, false, "FILE", (*parser).apiKeyFile},
 	"endpoint":        {1, 1, false, "URL", (*parser).endpointURL},
-	"protocol":        {1, 1, false, "v5|v4", (*parser).protocolOf},
+	"protocol":        {1, 1, false, strings.Join(protocol.DialectNames(), "|"), (*parser).protocolOf},
 	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
 	"max_entries":     {1, 1, false, "COUNT", (*parser).maxEntriesOf},
@@ -84,6 +84,7 @@ func Parse(c *caddy.Controller, root string) (Config, error) {
 	p.TTL = defaultTTL
 	p.ConfirmTimeout = DefaultConfirmTimeout
 	p.Lists = DefaultLists
+	p.Settings.Protocol = protocol.DialectV5
 	p.Limiter = lookup.PerClient(lookup.LeakyBucket{Rate: DefaultRate, Capacity: DefaultBurst}.Admit)
 	for i := 0; c.Next(); i++ {
 		if i > 0 {

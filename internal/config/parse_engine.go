@@ -35,12 +35,9 @@ func (p *parser) apiKeyFile(args []string) (err error) {
 
 func (p *parser) endpointURL(args []string) error {
 	p.Endpoint = strings.TrimSuffix(args[0], "/")
-	if _, err := protocol.NewV5(p.clientConfig(p.Secret, nil)); err != nil {
-		return err
-	}
-	u, err := url.Parse(p.Endpoint)
+	u, err := protocol.ParseEndpoint(p.Endpoint)
 	if err != nil {
-		return errors.New("this is not a URL")
+		return err
 	}
 	if port := u.Port(); port != "" {
 		if _, err := number(port, 1, 65535); err != nil {
@@ -53,12 +50,14 @@ func (p *parser) endpointURL(args []string) error {
 	return nil
 }
 
-func (p *parser) protocolOf(args []string) (err error) {
-	if p.Settings.Protocol, err = protocol.ParseVersion(args[0]); err == nil {
+func (p *parser) protocolOf(args []string) error {
+	d, err := protocol.ParseDialect(args[0])
+	if err == nil {
+		p.Settings.Protocol = d
 		return nil
 	}
-	if v, near := protocol.ParseVersion(strings.ToLower(args[0])); near == nil {
-		return fmt.Errorf("%w: did you mean %s?", err, v)
+	if near, _ := protocol.ParseDialect(strings.ToLower(args[0])); near != nil {
+		return fmt.Errorf("%w: did you mean %s?", err, near)
 	}
 	return err
 }
@@ -96,7 +95,7 @@ func (p *parser) checkLists() error {
 		return nil
 	}
 	for name := range strings.FieldsSeq(p.Lists) {
-		if err := protocol.CheckThreatList(name, p.Google); err != nil {
+		if err := p.Settings.Protocol.CheckList(name, p.Google); err != nil {
 			return at.errorf("lists: %v", err)
 		}
 		if near := protocol.NearestList(name); near != "" {
@@ -108,8 +107,8 @@ func (p *parser) checkLists() error {
 
 // checkServer checks all that is said about the server.
 func (p *parser) checkServer() error {
-	if p.Settings.Protocol == protocol.Version4 && p.Mode != lookup.Local {
-		return p.given["mode"].errorf("mode realtime and mode nostorage need protocol v5: leave out one of the two lines")
+	if !slices.Contains(p.Settings.Protocol.Modes, p.Mode) {
+		return p.given["mode"].errorf("protocol %s has no mode %s: leave out one of the two lines", p.Settings.Protocol, p.Mode)
 	}
 	if p.Secret != "" && InClearText(p.Endpoint) {
 		return p.given["endpoint"].errorf("endpoint: http would send the API key in clear text: use https")
@@ -118,11 +117,7 @@ func (p *parser) checkServer() error {
 		p.given["endpoint"].warn(p, "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")
 	}
 	if _, err := p.Client(p.Secret, new(lookup.Database), nil); err != nil {
-		at, ok := p.given["lists"]
-		if !ok || p.Settings.Protocol != protocol.Version4 {
-			at = p.begin
-		}
-		return at.errorf("%v", err)
+		return p.begin.errorf("%v", err)
 	}
 	return nil
 }

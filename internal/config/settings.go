@@ -19,7 +19,7 @@ type Settings struct {
 	APIKey     string // "": none, or it is in KeyFile
 	KeyFile    string // whose content may change while the engine runs; "": none
 	Endpoint   string // "": Google's
-	Protocol   protocol.Version
+	Protocol   *protocol.Dialect
 	Mode       lookup.Mode
 	Lists      string // in mode nostorage they only say which threats block
 	MaxEntries int    // 0: no limit
@@ -62,10 +62,7 @@ func (s Settings) clientConfig(key string, transport http.RoundTripper) protocol
 // Client returns a client of the server, whose lists are in the database. A nil
 // transport is the network.
 func (s Settings) Client(key string, database *lookup.Database, transport http.RoundTripper) (protocol.Client, error) {
-	if s.Protocol == protocol.Version4 {
-		return protocol.NewV4(s.clientConfig(key, transport), s.Stored(), database.Versions)
-	}
-	return protocol.NewV5(s.clientConfig(key, transport))
+	return s.Protocol.NewClient(s.clientConfig(key, transport), s.Stored(), database.Versions)
 }
 
 // Address returns the URL of the server.
@@ -76,44 +73,22 @@ func (s Settings) Address() string {
 	return s.Endpoint
 }
 
-// v4Suffix marks the origin of lists that came by version 4 of the protocol.
-const v4Suffix = " v4"
-
-// Origin names the server in stored lists. Lists of either version are in force
-// until the other has fetched them, and version 5 goes on with those of version 4,
-// whose states it takes for its versions ("Migration From V4"). Each version has
-// requests, and so a schedule, of its own.
+// Origin names the server and the protocol in stored lists, and the key by which it is
+// asked.
 func (s Settings) Origin(key string) updater.Origin {
-	asker := updater.Asker(s.Address(), key)
-	if s.Protocol == protocol.Version4 {
-		return updater.Origin{Name: s.Address() + v4Suffix, Predecessor: s.Address(), Schedule: "schedule-v4.json", Asker: asker}
-	}
-	return updater.Origin{Name: s.Address(), Predecessor: s.Address() + v4Suffix, Continues: true, Asker: asker}
-}
-
-// SplitOrigin returns the address of the server and the version of the protocol
-// by which lists of an origin came.
-func SplitOrigin(origin string) (endpoint string, v protocol.Version) {
-	if endpoint, ok := strings.CutSuffix(origin, v4Suffix); ok {
-		return endpoint, protocol.Version4
-	}
-	return origin, protocol.Version5
+	return s.Protocol.Origin(s.Address(), updater.Asker(s.Address(), key))
 }
 
 // Identity is whom a server takes us for. Its rules are for all engines of one
 // identity together, one after the other over reloads.
 type Identity struct {
 	Address, key, keyFile string
-	Protocol              protocol.Version
+	Protocol              *protocol.Dialect
 }
 
-// InOtherVersion is who asks the same server by the other version of the protocol.
-func (id Identity) InOtherVersion() Identity {
-	if id.Protocol == protocol.Version5 {
-		id.Protocol = protocol.Version4
-	} else {
-		id.Protocol = protocol.Version5
-	}
+// By returns who asks the same server by another protocol.
+func (id Identity) By(d *protocol.Dialect) Identity {
+	id.Protocol = d
 	return id
 }
 
@@ -122,30 +97,26 @@ func (s Settings) Identity() Identity {
 	return Identity{s.Address(), s.APIKey, s.KeyFile, s.Protocol}
 }
 
-// CheckerConfig says how hosts are decided upon by the version of the protocol. By
-// version 4 one search is under way at a time: requests in parallel give no right
-// to more of them ("Request Frequency"), and prefixes of other queries ride along.
+// CheckerConfig says how hosts are decided upon.
 func (s Settings) CheckerConfig(database *lookup.Database, searcher lookup.Searcher) lookup.Config {
-	cfg := lookup.Config{
+	return lookup.Config{
 		Mode:     s.Mode,
 		Database: database,
 		Searcher: searcher,
 		Threats:  threatsOf(strings.Fields(s.Lists)),
 		Cache:    s.Cache,
+		Rule:     s.Protocol.Rule,
+		AsStored: s.Protocol.AsStored,
+		Searches: s.Protocol.Searches,
 	}
-	if s.Protocol == protocol.Version4 {
-		cfg.Rule, cfg.AsStored, cfg.Searches = lookup.RuleV4, true, 1
-	}
-	return cfg
 }
 
 // SearchRules are the rules for searches. firstContact draws the first contact; nil:
 // as the server demands.
 func (s Settings) SearchRules(firstContact func() time.Duration) updater.SearchRules {
-	if s.Protocol == protocol.Version4 {
-		return updater.SearchRules{Backoff: updater.Strict, Published: true, FirstContact: firstContact}
-	}
-	return updater.SearchRules{Backoff: updater.Strikes}
+	rules := s.Protocol.SearchRules
+	rules.FirstContact = firstContact
+	return rules
 }
 
 // threatsOf returns the threats that lists of these names hold. A list whose

@@ -69,8 +69,8 @@ func newEngine(s config.Settings, key string, edge Edge, last schedules, onReady
 	if err != nil {
 		return nil, err
 	}
-	if asked := protocol.V4MaxEntries(s.MaxEntries); s.Protocol == protocol.Version4 && asked != s.MaxEntries {
-		log.Infof("max_entries %d is asked for as %d: version 4 of the protocol knows powers of two from 1024 to 1048576 only", s.MaxEntries, asked)
+	if asked := s.Protocol.MaxEntries(s.MaxEntries); asked != s.MaxEntries {
+		log.Infof("max_entries %d is asked for as %d: protocol %s knows certain powers of two only", s.MaxEntries, asked, s.Protocol)
 	}
 	if e.updater.Load() {
 		e.becomeReady()

@@ -31,10 +31,11 @@ func (all schedules) next(id config.Identity, store *updater.Store, report func(
 	if err != nil {
 		report(updater.Event{Kind: updater.LoadFailed, Err: err})
 	}
-	last, other := all[id], all[id.InOtherVersion()]
+	last := all[id]
+	other, continues := all.predecessor(id)
 	switch {
-	case other != nil && !other.Over() && (last == nil || last.Over()):
-		schedule.Succeed(other, last, id.Protocol == protocol.Version5)
+	case other != nil && (last == nil || last.Over()):
+		schedule.Succeed(other, last, continues)
 	case last != nil:
 		schedule.Follow(last)
 	default:
@@ -44,6 +45,17 @@ func (all schedules) next(id config.Identity, store *updater.Store, report func(
 		all[id] = schedule
 	}
 	return schedule
+}
+
+// predecessor returns a schedule that has lists, of who asked the same server by another
+// protocol, and whether the server knows their versions; or nil.
+func (all schedules) predecessor(id config.Identity) (_ *updater.Schedule, continues bool) {
+	for _, d := range protocol.Dialects() {
+		if other := all[id.By(d)]; d != id.Protocol && other != nil && !other.Over() {
+			return other, id.Protocol.Continues(d)
+		}
+	}
+	return nil, false
 }
 
 // kin returns a schedule of the same server and protocol, but with another key,

@@ -29,7 +29,7 @@ func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact 
 }
 
 func TestTheStartSaysWhatProtects(t *testing.T) {
-	s := config.Settings{Endpoint: "http://start.example", Lists: "se-4b mw-4b", DB: t.TempDir()}
+	s := config.Settings{Endpoint: "http://start.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", DB: t.TempDir()}
 	lines := captureLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -76,7 +76,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 }
 
 func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
-	s := config.Settings{Endpoint: "http://follower.example", Lists: "se-4b", DB: t.TempDir()}
+	s := config.Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5, Lists: "se-4b", DB: t.TempDir()}
 	lines := captureLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -105,7 +105,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 // A mistyped list is named, with what it was probably meant to be, and the others
 // are fetched.
 func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
-	s := config.Settings{Endpoint: "http://unknown.example", Lists: "se-4b pha4-4b mw-4b"}
+	s := config.Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5, Lists: "se-4b pha4-4b mw-4b"}
 	lines := captureLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -128,12 +128,12 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 }
 
 func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
-	s := config.Settings{Endpoint: "http://longwait.example", Lists: "se-4b mw-4b"}
+	s := config.Settings{Endpoint: "http://longwait.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
 	for version, test := range map[string]struct {
-		protocol protocol.Version
+		protocol *protocol.Dialect
 		lines    int
 		lists    string
-	}{"v5": {protocol.Version5, 2, "for lists se-4b. "}, "v4": {protocol.Version4, 1, "for lists se-4b, mw-4b. "}} {
+	}{"v5": {protocol.DialectV5, 2, "for lists se-4b. "}, "v4": {protocol.DialectV4, 1, "for lists se-4b, mw-4b. "}} {
 		lines := captureLog(t)
 		s.Protocol = test.protocol
 		synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 
 // One line when trouble begins and one when it ends, whatever the retries.
 func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
-	s := config.Settings{Endpoint: "http://day.example", Lists: "se-4b"}
+	s := config.Settings{Endpoint: "http://day.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
 	lines := captureLog(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -24,28 +23,6 @@ import (
 
 // DefaultEndpoint is the address of Google's server.
 const DefaultEndpoint = "https://safebrowsing.googleapis.com"
-
-// Version is a version of the protocol. The zero Version is version 5.
-type Version uint8
-
-// The versions of the protocol.
-const (
-	Version5 Version = iota
-	Version4         // the Update API
-)
-
-// String returns the version as the Corefile spells it.
-func (v Version) String() string { return [...]string{"v5", "v4"}[v] }
-
-// ParseVersion is the inverse of Version.String.
-func ParseVersion(word string) (Version, error) {
-	for _, v := range []Version{Version5, Version4} {
-		if v.String() == word {
-			return v, nil
-		}
-	}
-	return 0, fmt.Errorf("%q is neither v5 nor v4", word)
-}
 
 // Client speaks to one Safe Browsing server. It is safe for concurrent use.
 type Client interface {
@@ -92,9 +69,9 @@ type keys struct{ current, last string }
 // newCaller returns an error that says what is wrong with the configuration,
 // without the key in it.
 func newCaller(cfg Config) (*caller, error) {
-	base, err := url.Parse(cmp.Or(cfg.Endpoint, DefaultEndpoint))
-	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Hostname() == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
+	base, err := ParseEndpoint(cmp.Or(cfg.Endpoint, DefaultEndpoint))
+	if err != nil {
+		return nil, err
 	}
 	if err := checkKey(cfg.Key); err != nil {
 		return nil, err
@@ -113,6 +90,15 @@ func newCaller(cfg Config) (*caller, error) {
 	}}
 	c.keys.Store(&keys{current: cfg.Key})
 	return c, nil
+}
+
+// ParseEndpoint parses the URL of a server.
+func ParseEndpoint(endpoint string) (*url.URL, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
+	}
+	return u, nil
 }
 
 // checkKey refuses what cannot be in a header.
@@ -141,10 +127,7 @@ func (c *caller) Close() { c.http.CloseIdleConnections() }
 // each step and its own way to resolve names: this server may be the machine's only
 // resolver.
 func transport(resolvers []string) *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
-	if len(resolvers) > 0 {
-		dialer.Resolver = resolver(resolvers)
-	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: Resolver(resolvers)}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dialer.DialContext,
@@ -161,8 +144,12 @@ func transport(resolvers []string) *http.Transport {
 	}
 }
 
-// resolver asks the given name servers in turn, whatever the system would ask.
-func resolver(servers []string) *net.Resolver {
+// Resolver returns a resolver that asks name servers, each "address:port", in turn,
+// or the system's resolver if none is given. It is safe for concurrent use.
+func Resolver(servers []string) *net.Resolver {
+	if len(servers) == 0 {
+		return net.DefaultResolver
+	}
 	var next atomic.Uint32
 	return &net.Resolver{
 		PreferGo: true,

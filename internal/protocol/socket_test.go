@@ -172,7 +172,7 @@ func TestResolversTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dead.Close()
-	r := resolver([]string{dead.LocalAddr().String(), "127.0.0.1:1"})
+	r := Resolver([]string{dead.LocalAddr().String(), "127.0.0.1:1"})
 	for _, want := range []string{dead.LocalAddr().String(), "127.0.0.1:1", dead.LocalAddr().String()} {
 		conn, err := r.Dial(t.Context(), "udp", "192.0.2.1:53")
 		if err != nil {

@@ -36,7 +36,7 @@ func NewV4(cfg Config, lists []string, states func() [][]byte) (*V4, error) {
 	}
 	for _, name := range lists {
 		if !IsV4List(name) {
-			return nil, fmt.Errorf("version 4 of the protocol has no list %q, only %s", name, strings.Join(V4Lists(), ", "))
+			return nil, fmt.Errorf("protocol v4 has no list %q, only %s", name, strings.Join(V4Lists(), ", "))
 		}
 	}
 	if states == nil {

@@ -1,0 +1,141 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Dialect is a protocol that a server is asked by: all that other packages need to
+// know of how it differs from the others. Dialects are read-only and compared by
+// their addresses.
+type Dialect struct {
+	// Name is how the Corefile spells it.
+	Name string
+	// Modes are what it can do, the default first.
+	Modes []lookup.Mode
+	// Rule makes the expressions of a host.
+	Rule lookup.Rule
+	// AsStored sends prefixes as long as the lists hold them, not cut to 4 bytes.
+	AsStored bool
+	// Searches is how many searches may be under way at a time; 0: no limit.
+	Searches int
+	// SearchRules are its rules for searches.
+	SearchRules updater.SearchRules
+
+	suffix    string   // of the names of origins
+	schedule  string   // the file of the schedule; "": updater's default
+	lists     []string // that it can name; nil: all
+	continues *Dialect // it knows the versions of lists that came by this one; nil: none
+	limit     func(entries int) int
+	client    func(cfg Config, lists []string, versions func() [][]byte) (Client, error)
+}
+
+// DialectV5 is version 5 of Safe Browsing.
+var DialectV5 = &Dialect{
+	Name:        "v5",
+	Modes:       []lookup.Mode{lookup.Local, lookup.RealTime, lookup.NoStorage},
+	Rule:        lookup.RuleV5,
+	SearchRules: updater.SearchRules{Backoff: updater.Strikes},
+	continues:   DialectV4, // "Migration From V4"
+	limit:       func(entries int) int { return entries },
+	client:      func(cfg Config, _ []string, _ func() [][]byte) (Client, error) { return NewV5(cfg) },
+}
+
+// DialectV4 is the Update API, version 4 of Safe Browsing. One search is under way at
+// a time: requests in parallel give no right to more of them ("Request Frequency"),
+// and the prefixes of queries that come meanwhile go into the next.
+var DialectV4 = &Dialect{
+	Name:        "v4",
+	Modes:       []lookup.Mode{lookup.Local},
+	Rule:        lookup.RuleV4,
+	AsStored:    true,
+	Searches:    1,
+	SearchRules: updater.SearchRules{Backoff: updater.Strict, Published: true},
+	suffix:      " v4",
+	schedule:    "schedule-v4.json", // its methods have waits of their own
+	lists:       V4Lists(),
+	limit:       V4MaxEntries,
+	client: func(cfg Config, lists []string, versions func() [][]byte) (Client, error) {
+		return NewV4(cfg, lists, versions)
+	},
+}
+
+// dialects are all, the default first.
+var dialects = []*Dialect{DialectV5, DialectV4}
+
+// Dialects returns all dialects, the default first.
+func Dialects() []*Dialect { return slices.Clone(dialects) }
+
+// DialectNames returns the names of all dialects, the default first.
+func DialectNames() (names []string) {
+	for _, d := range dialects {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// ParseDialect returns the dialect of a name.
+func ParseDialect(name string) (*Dialect, error) {
+	for _, d := range dialects {
+		if d.Name == name {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("%q is not a protocol: the protocols are %s", name, strings.Join(DialectNames(), ", "))
+}
+
+// String returns the name.
+func (d *Dialect) String() string { return d.Name }
+
+// NewClient returns a client that searches in the given lists. Versions returns those
+// of all lists in force. The error says what is wrong with the configuration, without
+// the key in it.
+func (d *Dialect) NewClient(cfg Config, lists []string, versions func() [][]byte) (Client, error) {
+	return d.client(cfg, lists, versions)
+}
+
+// MaxEntries returns what a limit of entries of a list becomes for the server, which
+// may know certain numbers only; 0 is no limit.
+func (d *Dialect) MaxEntries(entries int) int { return d.limit(entries) }
+
+// CheckList returns why the server must not be asked for a list as a threat list, or
+// nil. Google says that the server is Google's, see CheckThreatList.
+func (d *Dialect) CheckList(name string, google bool) error {
+	if err := CheckThreatList(name, google); err != nil {
+		return err
+	}
+	if d.lists != nil && !slices.Contains(d.lists, name) {
+		return fmt.Errorf("protocol %s has no list %q, only %s", d, name, strings.Join(d.lists, ", "))
+	}
+	return nil
+}
+
+// Origin names lists that came by this dialect from the server at an address, and the
+// origins whose lists serve until those are there. Asker tells keys apart.
+func (d *Dialect) Origin(address, asker string) updater.Origin {
+	o := updater.Origin{Name: address + d.suffix, Schedule: d.schedule, Asker: asker}
+	for _, other := range dialects {
+		if other != d {
+			o.Predecessors = append(o.Predecessors, updater.Predecessor{Name: address + other.suffix, Continues: d.Continues(other)})
+		}
+	}
+	return o
+}
+
+// Continues reports whether servers of this dialect know the versions of lists that
+// came by the other one.
+func (d *Dialect) Continues(other *Dialect) bool { return d.continues == other }
+
+// SplitOrigin returns the address and the dialect in the name of an origin.
+func SplitOrigin(origin string) (address string, d *Dialect) {
+	for _, d := range dialects {
+		if address, ok := strings.CutSuffix(origin, d.suffix); ok && d.suffix != "" {
+			return address, d
+		}
+	}
+	return origin, dialects[0]
+}
