@@ -6,7 +6,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -20,7 +19,7 @@ type nameLog struct {
 }
 
 // log logs that the query of a client is blocked, or in monitor mode would be.
-func (l *nameLog) log(monitor bool, client string, q dns.Question, d lookup.Decision, now time.Time) {
+func (l *nameLog) log(monitor bool, client string, q dns.Question, d lookup.Decision, cause string, now time.Time) {
 	l.mu.Lock()
 	level, admitted := lookup.LeakyBucket{Rate: 10, Capacity: 20}.Admit(l.level, now)
 	l.level = level
@@ -37,7 +36,7 @@ func (l *nameLog) log(monitor bool, client string, q dns.Question, d lookup.Deci
 	if monitor {
 		format = "Monitor: %s %s for %s would be blocked: %s, expression %s, list %s, decided by %s"
 	}
-	log.Infof(format, q.Name, dns.Type(q.Qtype), client, answer.Cause(d), d.Expression, d.List, d.By)
+	log.Infof(format, q.Name, dns.Type(q.Qtype), client, cause, d.Expression, d.List, d.By)
 }
 
 // end logs how many names were left out since the last line.

@@ -60,13 +60,13 @@ func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 			var l nameLog
 			now := time.Now()
 			for range 1000 {
-				l.log(tc.monitor, "192.0.2.10", q, d, now)
+				l.log(tc.monitor, "192.0.2.10", q, d, "malware", now)
 			}
 			if n := len(lines.about(tc.line)); n != 20 {
 				t.Errorf("Expected 20 lines, got %d", n)
 			}
 			for range 11 {
-				l.log(tc.monitor, "192.0.2.10", q, d, now.Add(time.Second))
+				l.log(tc.monitor, "192.0.2.10", q, d, "malware", now.Add(time.Second))
 			}
 			if n := len(lines.about(tc.line)); n != 30 {
 				t.Errorf("Expected 10 lines more after a second, got %d", n-20)

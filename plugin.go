@@ -133,7 +133,7 @@ func (s *SafeBrowsing) decided(ctx context.Context, o *outcome, d lookup.Decisio
 // logged tells the log of a query that is blocked, or in monitor mode would be.
 func (s *SafeBrowsing) logged(client string, q dns.Question, d lookup.Decision) {
 	if s.cfg.Monitor || s.cfg.LogBlocked {
-		s.names.log(s.cfg.Monitor, client, q, d, time.Now())
+		s.names.log(s.cfg.Monitor, client, q, d, s.cfg.Cause(d), time.Now())
 	}
 }
 

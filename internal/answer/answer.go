@@ -2,11 +2,12 @@
 // keeps nothing, and writes nothing to the client.
 //
 //	lookup.Decision ──▶ Reply.Blocked ──▶ Mode (what), Structured (words), fit (size)
-//	                    Unconfirmed   ──▶ SERVFAIL
+//	                    Reply.Unconfirmed ──▶ SERVFAIL
 package answer
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"time"
@@ -25,7 +26,8 @@ type Reply struct {
 	TTL        time.Duration // at most; default 60 s
 	Overrides  bool          // respond stands in the Corefile: what own lists say does not count
 	Structured Structured
-	Google     bool // verdicts of Safe Browsing come from Google itself
+	Service    string // that confirms threats, such as Safe Browsing
+	Advisory   string // URL of Google's words about warnings by the service; "": Google does not run the server
 }
 
 // MaxTTL is the longest that a blocking answer may be kept, since a verdict rests
@@ -39,9 +41,9 @@ func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 	if drop {
 		return nil
 	}
-	texts := []string{cut(reason(d, p.Google), maxText)}
+	texts := []string{cut(p.reason(d), maxText)}
 	if p.Structured.asked(r) {
-		texts = p.Structured.texts(d, p.Google)
+		texts = p.structured(d)
 	}
 	m := replyTo(r, dns.ExtendedErrorCodeBlocked, texts[0])
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
@@ -72,42 +74,38 @@ func soa(qname string, ttl uint32) dns.RR {
 	}
 }
 
-// advisory is what Google asks to be said with a warning of its (Safe Browsing
-// terms): that it is a suspicion, and who provides it.
-const advisory = "; advisory provided by Google, https://developers.google.com/safe-browsing/v4/advisory"
-
 // reason says in words why a host is blocked: the threat and its source. Google
-// is named only for what Google says.
-func reason(d lookup.Decision, google bool) string {
-	if saidByGoogle(d, google) {
-		return "suspected " + Cause(d) + advisory
+// asks to say with its warnings that they are suspicions, and who provides them (Safe
+// Browsing terms; Web Risk, "User warnings"), and to name it only there.
+func (p Reply) reason(d lookup.Decision) string {
+	if p.saidByGoogle(d) {
+		return "suspected " + p.Cause(d) + "; advisory provided by Google, " + p.Advisory
 	}
-	return Cause(d)
+	return p.Cause(d)
 }
 
-// saidByGoogle reports whether a decision rests on what Google says; google is
-// whether the server is Google's.
-func saidByGoogle(d lookup.Decision, google bool) bool {
-	return google && d.Threat != lookup.NoThreat
+// saidByGoogle reports whether a decision is based on what Google says.
+func (p Reply) saidByGoogle(d lookup.Decision) bool {
+	return p.Advisory != "" && d.Threat != lookup.NoThreat
 }
 
 // Cause returns the threat and its source, or the list that blocks a host.
-func Cause(d lookup.Decision) string {
+func (p Reply) Cause(d lookup.Decision) string {
 	switch d.By {
 	case lookup.ByBlock:
 		return "blocklist " + filepath.Base(d.List)
 	case lookup.ByTest:
 		return "test"
 	}
-	return d.Threat.String() + " (Safe Browsing)"
+	return fmt.Sprintf("%s (%s)", d.Threat, p.Service)
 }
 
 // Unconfirmed answers SERVFAIL to a query for a host that is suspected and could not
 // be confirmed. ctx and w are asked for the transport only.
-func Unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
-	code, text := dns.ExtendedErrorCodeNetworkError, "could not ask Safe Browsing about this name in time"
+func (p Reply) Unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
+	code, text := dns.ExtendedErrorCodeNetworkError, "could not ask "+p.Service+" about this name in time"
 	if d.By == lookup.ByBackoff || d.By == lookup.ByLimiter {
-		code, text = dns.ExtendedErrorCodeNoReachableAuthority, "may not ask Safe Browsing about this name now"
+		code, text = dns.ExtendedErrorCodeNoReachableAuthority, "may not ask "+p.Service+" about this name now"
 	}
 	m := replyTo(r, code, text)
 	m.Rcode = dns.RcodeServerFailure

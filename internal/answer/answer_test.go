@@ -45,14 +45,28 @@ func TestTTLOfABlockingAnswerEndsWithTheVerdict(t *testing.T) {
 	}
 }
 
+// ofGoogle is a reply whose service is Safe Browsing, by Google.
+var ofGoogle = Reply{}.by(true)
+
+const advisory = "; advisory provided by Google, https://developers.google.com/safe-browsing/v4/advisory"
+
+// by returns the reply where Google runs the server or somebody else does.
+func (p Reply) by(google bool) Reply {
+	p.Service = "Safe Browsing"
+	if google {
+		p.Advisory = strings.TrimPrefix(advisory, "; advisory provided by Google, ")
+	}
+	return p
+}
+
 func TestGoogleIsNamedForWhatGoogleSaysOnly(t *testing.T) {
 	d := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.PotentiallyHarmfulApplication}
-	text := reason(d, true)
+	text := ofGoogle.reason(d)
 	if !strings.HasPrefix(text, "suspected potentially harmful application (Safe Browsing); advisory provided by Google, https://") || len(text) > maxText {
 		t.Errorf("Got %q of %d bytes", text, len(text))
 	}
 	for _, d := range []lookup.Decision{{By: lookup.ByBlock, List: "/a/own.txt"}, {By: lookup.ByTest}} {
-		if text := reason(d, true); strings.Contains(text, "Google") || strings.Contains(text, "Safe Browsing") {
+		if text := ofGoogle.reason(d); strings.Contains(text, "Google") || strings.Contains(text, "Safe Browsing") {
 			t.Errorf("%s: Got %q", d.By, text)
 		}
 	}

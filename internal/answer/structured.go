@@ -51,17 +51,17 @@ func (s Structured) asked(r *dns.Msg) bool {
 // maxStructured is the longest JSON, in bytes.
 const maxStructured = 512
 
-// texts returns the JSON about a decision, the longest first: what does not fit
+// structured returns the JSON about a decision, the longest first: what does not fit
 // into an answer gives way to the next one, and the last one is "". Contacts go
 // before the words. What Google says is never told without Google's words (Safe
 // Browsing terms); of a list of the operator's own the code alone is left.
-func (s Structured) texts(d lookup.Decision, google bool) (all []string) {
-	full := structuredError{Contacts: s.Contacts, Justification: reason(d, google), Suberror: suberrorOf(d), Language: "en"}
+func (p Reply) structured(d lookup.Decision) (all []string) {
+	full := structuredError{Contacts: p.Structured.Contacts, Justification: p.reason(d), Suberror: suberrorOf(d), Language: "en"}
 	variants := []structuredError{full}
 	if len(full.Contacts) > 0 {
 		variants = append(variants, structuredError{Justification: full.Justification, Suberror: full.Suberror, Language: full.Language})
 	}
-	if !saidByGoogle(d, google) {
+	if !p.saidByGoogle(d) {
 		variants = append(variants, structuredError{Suberror: full.Suberror})
 	}
 	for _, e := range variants {

@@ -37,7 +37,7 @@ func parsed(t *testing.T, text string) (e structuredError) {
 func TestStructuredTextsLoseContactsBeforeWords(t *testing.T) {
 	contacts := []string{"mailto:help@example.org", "tel:+1-555-0100"}
 	long := []string{"mailto:" + strings.Repeat("a", 450) + "@example.org"}
-	words := func(d lookup.Decision) string { return Cause(d) }
+	words := ofGoogle.Cause
 	for _, tc := range []struct {
 		name     string
 		contacts []string
@@ -67,7 +67,7 @@ func TestStructuredTextsLoseContactsBeforeWords(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			texts := Structured{Code: 65010, Contacts: tc.contacts}.texts(tc.d, tc.google)
+			texts := Reply{Structured: Structured{Code: 65010, Contacts: tc.contacts}}.by(tc.google).structured(tc.d)
 			if len(texts) != len(tc.want)+1 || texts[len(texts)-1] != "" {
 				t.Fatalf("Expected %d texts and an empty one, got %q", len(tc.want), texts)
 			}
@@ -126,8 +126,8 @@ func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org", "tel:+1-555-0100"}}
-			p := Reply{Respond: tc.Mode, TTL: time.Minute, Google: tc.google, Structured: s}
-			address, texts := startBlocking(t, p, tc.d), s.texts(tc.d, tc.google)
+			p := Reply{Respond: tc.Mode, TTL: time.Minute, Structured: s}.by(tc.google)
+			address, texts := startBlocking(t, p, tc.d), p.structured(tc.d)
 			used := make(map[string]bool)
 			for _, size := range []int{512, 560, 620, 700, 1232, 4096} {
 				for length := 10; length < 254; length += 9 {

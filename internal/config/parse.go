@@ -148,7 +148,10 @@ func (p *parser) finish() error {
 		p.Secret = p.APIKey
 	}
 	p.Online = p.Secret != "" || p.Endpoint != ""
-	p.Google = protocol.IsGoogle(p.Endpoint)
+	p.Service = p.Settings.Protocol.Service
+	if p.Google() {
+		p.Advisory = p.Settings.Protocol.Advisory
+	}
 	if len(p.testNames) > 0 {
 		p.Tests = ownlist.Hosts(TestList, p.testNames)
 	}

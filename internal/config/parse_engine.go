@@ -95,7 +95,7 @@ func (p *parser) checkLists() error {
 		return nil
 	}
 	for name := range strings.FieldsSeq(p.Lists) {
-		if err := p.Settings.Protocol.CheckList(name, p.Google); err != nil {
+		if err := p.Settings.Protocol.CheckList(name, p.Google()); err != nil {
 			return at.errorf("lists: %v", err)
 		}
 		if near := protocol.NearestList(name); near != "" {
@@ -113,7 +113,7 @@ func (p *parser) checkServer() error {
 	if p.Secret != "" && InClearText(p.Endpoint) {
 		return p.given["endpoint"].errorf("endpoint: http would send the API key in clear text: use https")
 	}
-	if p.Secret == "" && p.Google {
+	if p.Secret == "" && p.Google() {
 		p.given["endpoint"].warn(p, "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")
 	}
 	if _, err := p.Client(p.Secret, new(lookup.Database), nil); err != nil {

@@ -73,6 +73,9 @@ func (s Settings) Address() string {
 	return s.Endpoint
 }
 
+// Google reports whether Google runs the server.
+func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
+
 // Origin names the server and the protocol in stored lists, and the key by which it is
 // asked.
 func (s Settings) Origin(key string) updater.Origin {

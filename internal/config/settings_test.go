@@ -131,8 +131,8 @@ func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
 		"api_key K\nendpoint https://safebrowsing.googleapis.com/": true,
 		"api_key K\nendpoint http://127.0.0.1:1":                   false,
 	} {
-		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || c.Google != google {
-			t.Errorf("%q: Expected google %v, got %v, %v", text, google, c.Google, err)
+		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || c.Google() != google {
+			t.Errorf("%q: Expected google %v, got %v, %v", text, google, c.Google(), err)
 		}
 	}
 }

@@ -15,6 +15,9 @@ import (
 type Dialect struct {
 	// Name is how the Corefile spells it.
 	Name string
+	// Service is what Google calls the service, and Advisory the URL of its words about
+	// warnings, to be given with each one.
+	Service, Advisory string
 	// Modes are what it can do, the default first.
 	Modes []lookup.Mode
 	// Rule makes the expressions of a host.
@@ -34,9 +37,16 @@ type Dialect struct {
 	client    func(cfg Config, lists []string, versions func() [][]byte) (Client, error)
 }
 
+const (
+	safeBrowsing         = "Safe Browsing"
+	safeBrowsingAdvisory = "https://developers.google.com/safe-browsing/v4/advisory" // Safe Browsing terms
+)
+
 // DialectV5 is version 5 of Safe Browsing.
 var DialectV5 = &Dialect{
 	Name:        "v5",
+	Service:     safeBrowsing,
+	Advisory:    safeBrowsingAdvisory,
 	Modes:       []lookup.Mode{lookup.Local, lookup.RealTime, lookup.NoStorage},
 	Rule:        lookup.RuleV5,
 	SearchRules: updater.SearchRules{Backoff: updater.Strikes},
@@ -50,6 +60,8 @@ var DialectV5 = &Dialect{
 // and the prefixes of queries that come meanwhile go into the next.
 var DialectV4 = &Dialect{
 	Name:        "v4",
+	Service:     safeBrowsing,
+	Advisory:    safeBrowsingAdvisory,
 	Modes:       []lookup.Mode{lookup.Local},
 	Rule:        lookup.RuleV4,
 	AsStored:    true,
