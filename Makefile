@@ -13,18 +13,21 @@ build: ## both programs, into the working directory
 
 test: ## all tests; some minutes
 	go test ./...
+	go -C bench test ./...
 
 short: ## the tests without those that take seconds
 	go test -short ./...
+	go -C bench test -short ./...
 
 lint: ## golangci-lint, see .golangci.yml; the first time it is built, which takes minutes
 	go run $(GOLANGCI) run ./...
+	go -C bench run $(GOLANGCI) run ./...
 
 fuzz: ## every fuzz target for TIME (30s): make fuzz TIME=5m
 	TIME=$(TIME) .ci/fuzz
 
 bench: ## what the plugin costs in the real server, see bench/README.md; under 5 minutes
-	go run ./bench
+	go -C bench run .
 
 demo: ## the whole path without network and key, with dig; a minute
 	.ci/demo

@@ -217,19 +217,25 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 	}
 	tried := 0
 	for _, line := range lines {
-		if !regexp.MustCompile(`^go (run|test|build|install) `).MatchString(line) {
+		command := regexp.MustCompile(`^go (?:-C (\S+) )?(?:run|test|build|install) `).FindStringSubmatch(line)
+		if command == nil {
 			continue
 		}
 		tried++
+		dir := command[1] // that the command is run in
 		var functions strings.Builder
 		for _, m := range regexp.MustCompile(`\s(\.(?:/[a-z0-9/]*)?(?:/\.\.\.)?)(?:\s|$)`).FindAllStringSubmatch(line+" ", -1) {
 			if strings.HasSuffix(m[1], "...") {
 				continue
 			}
-			if info, err := os.Stat(m[1]); err != nil || !info.IsDir() {
-				t.Errorf("%s: expected a package %s", line, m[1])
+			sources, err := filepath.Glob(filepath.Join(dir, m[1], "*.go"))
+			if err != nil || len(sources) == 0 {
+				t.Errorf("%s: expected a package %s", line, filepath.Join(dir, m[1]))
 			}
-			functions.WriteString(testsOf(t, m[1]))
+			if !sameModule(dir, filepath.Join(dir, m[1])) {
+				t.Errorf("%s: %s is a module of its own, which go -C reaches", line, m[1])
+			}
+			functions.WriteString(testsOf(t, filepath.Join(dir, m[1])))
 		}
 		for _, m := range regexp.MustCompile(` -(?:run|bench) '?([A-Za-z0-9\\|]+)`).FindAllStringSubmatch(line, -1) {
 			for word := range strings.SplitSeq(strings.ReplaceAll(m[1], `\`, ""), "|") {
@@ -242,6 +248,17 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 	if tried < 15 {
 		t.Errorf("Expected to find the commands of the documents, got %d", tried)
 	}
+}
+
+// sameModule reports whether no directory between a module and a package in it has
+// a go.mod of its own.
+func sameModule(module, dir string) bool {
+	for module = filepath.Clean(module); dir != module; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // testsOf is the source of the tests of a package.

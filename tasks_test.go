@@ -1,9 +1,12 @@
 package safebrowsing
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,6 +34,49 @@ func TestTasksOfTheDocumentsExist(t *testing.T) {
 	}
 	if tried < 3 {
 		t.Errorf("Expected the documents to name tasks, got %d", tried)
+	}
+}
+
+// A module that CI does not look at is not vetted, and its go.mod goes stale.
+func TestEachModuleIsCheckedByCI(t *testing.T) {
+	script, err := os.ReadFile(".ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^modules="(.*)"$`).FindSubmatch(script)
+	if m == nil {
+		t.Fatal("Expected .ci/run to list the modules")
+	}
+	var want []string
+	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if d != nil && d.Name() == ".git" && d.IsDir() {
+			return fs.SkipDir
+		}
+		if err == nil && d.Name() == "go.mod" {
+			want = append(want, filepath.ToSlash(filepath.Dir(name)))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Fields(string(m[1]))
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("Expected the modules %q, got %q", want, got)
+	}
+	for _, command := range []string{"mod tidy -diff", "vet ./...", "run honnef.co/go/tools/cmd/staticcheck"} {
+		if !regexp.MustCompile(`for m in \$modules; do\s+go -C "\$m" ` + regexp.QuoteMeta(command)).Match(script) {
+			t.Errorf("Expected .ci/run to do go %s in each module", command)
+		}
+	}
+	for _, dir := range want {
+		tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dir != "." && len(tests) > 0 && !strings.Contains(string(script), "\ngo -C "+dir+" test -race ./...\n") {
+			t.Errorf("Expected .ci/run to test %s", dir)
+		}
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // options are what the command line asks for.
@@ -82,9 +84,8 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	b.say("building cmd/coredns and cmd/safebrowsing")
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.dir+string(filepath.Separator), module+"/cmd/coredns", module+"/cmd/safebrowsing")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building: %w\n%s", err, out)
+	if err := buildPrograms(ctx, b.dir); err != nil {
+		return err
 	}
 	b.coredns, b.safebrowsing = filepath.Join(b.dir, "coredns"), filepath.Join(b.dir, "safebrowsing")
 	b.begun = time.Now()
@@ -105,6 +106,28 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 
 const module = "github.com/coredns-safebrowsing/safebrowsing"
 
+// buildPrograms builds both programs into dir, with the dependencies of their own
+// module and not with those of the bench.
+func buildPrograms(ctx context.Context, dir string) (err error) {
+	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), "./cmd/coredns", "./cmd/safebrowsing")
+	if build.Dir, err = moduleDir(ctx); err != nil {
+		return err
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// moduleDir returns the directory of the module that is measured.
+func moduleDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("finding the sources of the programs: %w: start the bench in them, by go -C bench run .\n%s", err, out)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // close ends and removes what prepare made.
 func (b *bench) close() {
 	if b.google != nil {
@@ -116,41 +139,20 @@ func (b *bench) close() {
 // divide gives servers the first core that this process may use and all else
 // the second one, if there are two.
 func (b *bench) divide(ctx context.Context) error {
-	raw, err := os.ReadFile("/proc/self/status")
+	self, err := procfs.NewProc(os.Getpid())
 	if err != nil {
 		return err
 	}
-	cores := allowedCores(string(raw))
+	status, err := self.NewStatus()
+	if err != nil {
+		return err
+	}
+	cores := status.CpusAllowedList
 	if len(cores) < 2 {
 		return nil
 	}
-	b.serverCore, b.clientCore = strconv.Itoa(cores[0]), strconv.Itoa(cores[1])
-	return pin(ctx, os.Getpid(), b.clientCore)
-}
-
-// allowedCores reads Cpus_allowed_list, such as 0-2,5.
-func allowedCores(status string) (cores []int) {
-	for line := range strings.Lines(status) {
-		list, ok := strings.CutPrefix(line, "Cpus_allowed_list:")
-		if !ok {
-			continue
-		}
-		for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
-			low, high, isRange := strings.Cut(part, "-")
-			from, err := strconv.Atoi(low)
-			to := from
-			if isRange && err == nil {
-				to, err = strconv.Atoi(high)
-			}
-			if err != nil {
-				return nil
-			}
-			for core := from; core <= to; core++ {
-				cores = append(cores, core)
-			}
-		}
-	}
-	return cores
+	b.serverCore, b.clientCore = strconv.FormatUint(cores[0], 10), strconv.FormatUint(cores[1], 10)
+	return pin(ctx, self.PID, b.clientCore)
 }
 
 // pin moves all threads of a process to cores.

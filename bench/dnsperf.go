@@ -78,7 +78,7 @@ type turn struct {
 // measure floods a server and reads the CPU time that it took. All queries are
 // between the two readings; next to nothing else is.
 func (b *bench) measure(ctx context.Context, cores string, v *server) (turn, error) {
-	before, err := cpuTime(v.pid)
+	before, err := cpuTime(v.proc)
 	if err != nil {
 		return turn{}, err
 	}
@@ -86,7 +86,7 @@ func (b *bench) measure(ctx context.Context, cores string, v *server) (turn, err
 	if err != nil {
 		return turn{}, err
 	}
-	after, err := cpuTime(v.pid)
+	after, err := cpuTime(v.proc)
 	if err != nil {
 		return turn{}, err
 	}

@@ -1,7 +1,10 @@
 package main
 
 import (
-	"slices"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -26,17 +29,47 @@ func TestFlagsWinOverQuick(t *testing.T) {
 	}
 }
 
-func TestAllowedCoresAreRead(t *testing.T) {
-	tests := map[string][]int{
-		"Name:\tx\nCpus_allowed_list:\t0-2,5\n": {0, 1, 2, 5},
-		"Cpus_allowed_list:\t3\n":               {3},
-		"Cpus_allowed_list:\tall\n":             nil,
-		"":                                      nil,
-	}
-	for status, want := range tests {
-		if got := allowedCores(status); !slices.Equal(got, want) {
-			t.Errorf("%q: %v, want %v", status, got, want)
+// A command of the documents that this program refuses would be of no use.
+func TestCommandsOfTheDocumentsAreAccepted(t *testing.T) {
+	tried := 0
+	for _, pattern := range []string{"*.md", "../*.md", "../docs/*.md", "../Makefile"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no documents at %s: %v", pattern, err)
 		}
+		for _, name := range paths {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`go -C bench run \.([^#\x60\n]*)`).FindAllSubmatch(text, -1) {
+				tried++
+				if _, err := parse(strings.Fields(string(m[1]))); err != nil {
+					t.Errorf("%s: %s: %v", name, m[0], err)
+				}
+			}
+			if old := regexp.MustCompile(`go [a-z]+ \./bench\b`).Find(text); old != nil {
+				t.Errorf("%s: %s: the bench is a module of its own: go -C bench", name, old)
+			}
+		}
+	}
+	if tried < 9 {
+		t.Errorf("found %d commands of the bench in the documents, want at least 9", tried)
+	}
+}
+
+// The programs that are measured have the dependencies of their own module.
+func TestProgramsAreFoundInTheirModule(t *testing.T) {
+	root, err := moduleDir(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(root, "cmd", "coredns", "main.go")); err != nil {
+		t.Error(err)
+	}
+	t.Chdir(t.TempDir())
+	if root, err := moduleDir(t.Context()); err == nil || !strings.Contains(err.Error(), "go -C bench run .") {
+		t.Errorf("outside of the sources: got %q, %v", root, err)
 	}
 }
 

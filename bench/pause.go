@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 const (
@@ -24,7 +26,7 @@ func (b *bench) pauses(ctx context.Context, stock, plugin *server, news <-chan t
 	if err != nil {
 		return err
 	}
-	if err := resetPeak(plugin.pid); err != nil {
+	if err := resetPeak(plugin.proc); err != nil {
 		return err
 	}
 	cores := []string{b.serverCore}
@@ -33,14 +35,14 @@ func (b *bench) pauses(ctx context.Context, stock, plugin *server, news <-chan t
 	}
 	for i, c := range cores {
 		if i > 0 {
-			if err := pin(ctx, plugin.pid, c); err != nil {
+			if err := pin(ctx, plugin.proc.PID, c); err != nil {
 				return err
 			}
 		}
 		if err := b.pause(ctx, plugin, i+1, news); err != nil {
 			return err
 		}
-		m, err := memoryOf(plugin.pid)
+		m, err := memoryOf(plugin.proc)
 		if err != nil {
 			return err
 		}
@@ -58,7 +60,7 @@ func (b *bench) pauses(ctx context.Context, stock, plugin *server, news <-chan t
 
 // undisturbed measures the server without the plugin for a window.
 func (b *bench) undisturbed(ctx context.Context, stock *server) (memory, error) {
-	if err := resetPeak(stock.pid); err != nil {
+	if err := resetPeak(stock.proc); err != nil {
 		return memory{}, err
 	}
 	shots, err := shoot(ctx, stock.address(), b.clean(), loadRate, window)
@@ -69,7 +71,7 @@ func (b *bench) undisturbed(ctx context.Context, stock *server) (memory, error) 
 	b.lost += missing
 	b.note("The longest latency of the server without the plugin in %s at %s queries a second: %.2f ms.",
 		window, count(loadRate), milliseconds(percentile(ascending, 1)))
-	return memoryOf(stock.pid)
+	return memoryOf(stock.proc)
 }
 
 // pause loads a server without a break until it has updated its lists several
@@ -83,7 +85,7 @@ func (b *bench) pause(ctx context.Context, v *server, cores int, news <-chan tim
 	var readings []reading
 	var background sync.WaitGroup // both end with ctx
 	background.Go(func() { shots, shooting = shoot(ctx, v.address(), b.clean(), loadRate, 2*most) })
-	background.Go(func() { readings = readCPU(ctx, v.pid) })
+	background.Go(func() { readings = readCPU(ctx, v.proc) })
 	fetched, err := awaitUpdates(ctx, news, most)
 	cancel()
 	background.Wait()
@@ -151,9 +153,9 @@ type reading struct {
 }
 
 // readCPU reads the CPU time of a process again and again until ctx ends.
-func readCPU(ctx context.Context, pid int) (all []reading) {
+func readCPU(ctx context.Context, p procfs.Proc) (all []reading) {
 	for ctx.Err() == nil {
-		cpu, err := cpuTime(pid)
+		cpu, err := cpuTime(p)
 		if err != nil {
 			return all
 		}

@@ -4,48 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
-// tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on all
-// architectures that Go knows (man 5 proc_pid_stat).
-const tick = 10 * time.Millisecond
-
-// cpuTime returns the CPU time that a process has used in user and kernel mode.
-func cpuTime(pid int) (time.Duration, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+// cpuTime returns the CPU time that a process has used in user and kernel mode,
+// in steps of 10 ms.
+func cpuTime(p procfs.Proc) (time.Duration, error) {
+	stat, err := p.Stat()
 	if err != nil {
 		return 0, err
 	}
-	return parseStat(string(raw))
-}
-
-// parseStat reads utime and stime, fields 14 and 15. The name of the program,
-// field 2, may hold spaces and brackets.
-func parseStat(stat string) (time.Duration, error) {
-	_, rest, ok := cutLast(stat, ")")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 13 {
-		return 0, errors.New("stat of a process has too few fields")
-	}
-	user, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.ParseInt(fields[12], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	return time.Duration(user+system) * tick, nil
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
+	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
 }
 
 // memory is what a process holds in memory, in MiB.
@@ -54,38 +25,22 @@ type memory struct {
 	peak float64 // VmHWM, since the start or the last resetPeak
 }
 
-func memoryOf(pid int) (memory, error) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// memoryOf returns an error for a process that has ended and is not yet waited
+// for: it holds no memory, and its status has no sizes.
+func memoryOf(p procfs.Proc) (memory, error) {
+	status, err := p.NewStatus()
 	if err != nil {
 		return memory{}, err
 	}
-	return parseStatus(string(raw))
+	if status.VmRSS == 0 || status.VmHWM == 0 {
+		return memory{}, errors.New("no VmRSS or no VmHWM in the status of a process")
+	}
+	const mib = 1 << 20
+	return memory{now: float64(status.VmRSS) / mib, peak: float64(status.VmHWM) / mib}, nil
 }
 
-func parseStatus(status string) (m memory, err error) {
-	for line := range strings.Lines(status) {
-		name, value, _ := strings.Cut(line, ":")
-		into := map[string]*float64{"VmRSS": &m.now, "VmHWM": &m.peak}[name]
-		if into == nil {
-			continue
-		}
-		kib, ok := strings.CutSuffix(strings.TrimSpace(value), " kB")
-		if !ok {
-			return m, fmt.Errorf("no size in %q", line)
-		}
-		n, err := strconv.ParseFloat(kib, 64)
-		if err != nil {
-			return m, err
-		}
-		*into = n / 1024
-	}
-	if m.now == 0 || m.peak == 0 {
-		return m, errors.New("status of a process tells no VmRSS or no VmHWM")
-	}
-	return m, nil
-}
-
-// resetPeak begins VmHWM anew (man 5 proc_pid_clear_refs).
-func resetPeak(pid int) error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+// resetPeak restarts VmHWM at VmRSS (man 5 proc_pid_clear_refs). procfs only
+// reads.
+func resetPeak(p procfs.Proc) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID), []byte("5"), 0)
 }

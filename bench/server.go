@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/procfs"
 )
 
 // spec is a server to start.
@@ -45,7 +46,7 @@ func (s spec) corefile(dnsPort, readyPort int) string {
 type server struct {
 	spec
 	port    int
-	pid     int
+	proc    procfs.Proc
 	startup time.Duration // from the start until lists are in force and queries are answered
 	cmd     *exec.Cmd
 	dir     string
@@ -82,9 +83,9 @@ func (b *bench) start(ctx context.Context, s spec) (*server, error) {
 	if err := v.cmd.Start(); err != nil {
 		return nil, err
 	}
-	v.pid = v.cmd.Process.Pid // taskset becomes the server
+	v.proc, err = procfs.NewProc(v.cmd.Process.Pid) // taskset becomes the server
 	go func() { v.cmd.Wait(); close(v.ended) }()
-	if err := v.await(ctx, ports[1]); err != nil {
+	if err = errors.Join(err, v.await(ctx, ports[1])); err != nil {
 		v.stop()
 		return nil, fmt.Errorf("starting CoreDNS %s: %w\n%s", s.name, err, v.output())
 	}

@@ -57,7 +57,7 @@ func (b *bench) footprint(ctx context.Context, s spec, flood bool, p *footprint)
 	defer v.stop()
 	p.startup = append(p.startup, v.startup.Seconds())
 	time.Sleep(settle)
-	m, err := memoryOf(v.pid)
+	m, err := memoryOf(v.proc)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (b *bench) footprint(ctx context.Context, s spec, flood bool, p *footprint)
 	if _, err := b.dnsperf(ctx, b.clientCore, v, b.length); err != nil {
 		return err
 	}
-	if m, err = memoryOf(v.pid); err == nil {
+	if m, err = memoryOf(v.proc); err == nil {
 		p.loaded, p.peak = append(p.loaded, m.now), append(p.peak, m.peak)
 	}
 	return err

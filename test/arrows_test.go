@@ -49,9 +49,16 @@ type imported struct {
 	Imports    []string
 }
 
-func packages(t *testing.T) (all []imported) {
+// packages lists the packages of the module and of the bench, which is a module of
+// its own.
+func packages(t *testing.T) []imported {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"/...").Output()
+	return append(packagesBelow(t, ".."), packagesBelow(t, "../bench")...)
+}
+
+func packagesBelow(t *testing.T, dir string) (all []imported) {
+	t.Helper()
+	out, err := exec.Command("go", "-C", dir, "list", "-json=ImportPath,Imports", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +84,11 @@ func TestImportsPointOneWay(t *testing.T) {
 	all := packages(t)
 	if len(all) < 10 {
 		t.Fatalf("Expected the packages of the module, got %v", all)
+	}
+	for _, name := range slices.Concat(layers...) {
+		if path := strings.TrimSuffix(module+"/"+name, "/"); !slices.ContainsFunc(all, func(p imported) bool { return p.ImportPath == path }) {
+			t.Errorf("Expected a package %s, as the layers say", path)
+		}
 	}
 	for _, p := range all {
 		from := layerOf(p.ImportPath)

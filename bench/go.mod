@@ -1,0 +1,19 @@
+module github.com/coredns-safebrowsing/safebrowsing/bench
+
+go 1.26.0
+
+require (
+	github.com/coredns-safebrowsing/safebrowsing v0.0.0
+	github.com/miekg/dns v1.1.73
+	github.com/prometheus/procfs v0.21.1
+	golang.org/x/sys v0.49.0
+	google.golang.org/protobuf v1.36.12
+)
+
+require (
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	golang.org/x/net v0.60.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+)
+
+replace github.com/coredns-safebrowsing/safebrowsing => ../
