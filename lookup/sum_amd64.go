@@ -5,22 +5,13 @@ package lookup
 import (
 	"crypto/sha256"
 
-	"golang.org/x/sys/cpu"
+	"github.com/klauspost/cpuid/v2"
 )
 
 //go:generate go run -C _asm . -out ../sum_amd64.s -stubs ../sum_stub_amd64.go -pkg lookup
 
 // shaUnit says that the processor has the instructions of sumOne and sumTwo.
-var shaUnit = cpu.X86.HasSSSE3 && cpu.X86.HasSSE41 && hasSHA()
-
-// hasSHA asks the processor: x/sys/cpu does not tell of that flag.
-func hasSHA() bool {
-	if last, _, _, _ := cpuid(0, 0); last < 7 {
-		return false
-	}
-	_, ebx, _, _ := cpuid(7, 0)
-	return ebx&(1<<29) != 0
-}
+var shaUnit = cpuid.CPU.Supports(cpuid.SSSE3, cpuid.SSE4, cpuid.SHA) // SSE4 is SSE4.1
 
 // maxOneBlock is the longest message whose sum takes one block: after it there
 // are the byte 0x80 and eight bytes of length (FIPS 180-4, section 5.1.1).

@@ -88,18 +88,6 @@ DATA sumReverse<>+0(SB)/8, $0x08090a0b0c0d0e0f
 DATA sumReverse<>+8(SB)/8, $0x0001020304050607
 GLOBL sumReverse<>(SB), RODATA|NOPTR, $16
 
-// func cpuid(leaf uint32, subleaf uint32) (eax uint32, ebx uint32, ecx uint32, edx uint32)
-// Requires: CPUID
-TEXT ·cpuid(SB), NOSPLIT, $0-24
-	MOVL leaf+0(FP), AX
-	MOVL subleaf+4(FP), CX
-	CPUID
-	MOVL AX, eax+8(FP)
-	MOVL BX, ebx+12(FP)
-	MOVL CX, ecx+16(FP)
-	MOVL DX, edx+20(FP)
-	RET
-
 // func sumOne(dst0 *[32]byte, end *byte, n0 int)
 // Requires: SHA, SSE2, SSE4.1, SSSE3
 TEXT ·sumOne(SB), NOSPLIT, $0-24

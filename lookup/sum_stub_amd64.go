@@ -4,9 +4,6 @@
 
 package lookup
 
-// cpuid returns what the instruction CPUID says of a leaf.
-func cpuid(leaf uint32, subleaf uint32) (eax uint32, ebx uint32, ecx uint32, edx uint32)
-
 // sumOne writes to each dst the SHA-256 of the n bytes before end, 0 to 55, of
 // which n0 belongs to dst0. From end on there are the byte 0x80 and 63 zeros.
 //

@@ -12,24 +12,9 @@ import (
 func main() {
 	ConstraintExpr("gc,!purego")
 	constants := newTables()
-	cpuid()
 	sum("sumOne", 1, constants)
 	sum("sumTwo", 2, constants)
 	Generate()
-}
-
-// cpuid writes a function that returns what CPUID says of a leaf.
-func cpuid() {
-	TEXT("cpuid", NOSPLIT, "func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)")
-	Doc("cpuid returns what the instruction CPUID says of a leaf.")
-	Load(Param("leaf"), reg.EAX)
-	Load(Param("subleaf"), reg.ECX)
-	CPUID()
-	Store(reg.EAX, Return("eax"))
-	Store(reg.EBX, Return("ebx"))
-	Store(reg.ECX, Return("ecx"))
-	Store(reg.EDX, Return("edx"))
-	RET()
 }
 
 // tables are the constants in memory, each aligned to 16 bytes as operands of
