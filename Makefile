@@ -3,7 +3,7 @@
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 TIME ?= 30s
 
-.PHONY: help build test short lint fuzz bench demo ci
+.PHONY: help build test short lint fuzz bench demo man ci
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 8
@@ -31,6 +31,9 @@ bench: ## what the plugin costs in the real server, see bench/README.md; under 5
 
 demo: ## the whole path without network and key, with dig; a minute
 	.ci/demo
+
+man: ## the manual pages of README and docs, into deploy/man; needs pandoc
+	deploy/man/build
 
 ci: ## all that must pass before a change lands; under 25 minutes, on Debian
 	.ci/run

@@ -116,7 +116,7 @@ func TestMakeHelpPrintsEachTask(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, task := range []string{"build", "test", "lint", "fuzz", "bench", "demo"} {
+	for _, task := range []string{"build", "test", "lint", "fuzz", "bench", "demo", "man"} {
 		if !regexp.MustCompile(`(?m)^` + task + ` +\S`).Match(out) {
 			t.Errorf("Expected make to print %s, got\n%s", task, out)
 		}
