@@ -233,7 +233,7 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 				t.Errorf("%s: expected a package %s", line, filepath.Join(dir, m[1]))
 			}
 			if !sameModule(dir, filepath.Join(dir, m[1])) {
-				t.Errorf("%s: %s is a module of its own, which go -C reaches", line, m[1])
+				t.Errorf("%s: %s is a module of its own, use go -C", line, m[1])
 			}
 			functions.WriteString(testsOf(t, filepath.Join(dir, m[1])))
 		}

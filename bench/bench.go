@@ -123,7 +123,7 @@ func buildPrograms(ctx context.Context, dir string) (err error) {
 func moduleDir(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("finding the sources of the programs: %w: start the bench in them, by go -C bench run .\n%s", err, out)
+		return "", fmt.Errorf("finding the sources of %s: %w: run the bench in its repository, with go -C bench run .\n%s", module, err, out)
 	}
 	return strings.TrimSpace(string(out)), nil
 }
