@@ -9,9 +9,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 )
 
-// engines are those of this process.
-var engines = engine.NewRegistry(engine.Edge{})
-
 // start gives a server block its lists and its engine.
 func (s *SafeBrowsing) start() error {
 	if err := s.policy.Open(); err != nil {
@@ -21,7 +18,7 @@ func (s *SafeBrowsing) start() error {
 	if !s.cfg.Online {
 		return nil
 	}
-	e, release, err := engines.Acquire(s.cfg.Settings, s.cfg.Secret)
+	e, release, err := engine.Default.Acquire(s.cfg.Settings, s.cfg.Secret)
 	if err != nil {
 		s.policy.Close()
 		return err

@@ -28,6 +28,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -234,5 +235,5 @@ func (s *SafeBrowsing) admit(w dns.ResponseWriter) func() bool {
 // service. It speaks for all server blocks, of which the ready plugin asks only
 // one.
 func (s *SafeBrowsing) Ready() bool {
-	return (!s.cfg.Online || s.policy.InUse()) && engines.Ready()
+	return (!s.cfg.Online || s.policy.InUse()) && engine.Default.Ready()
 }

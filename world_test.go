@@ -40,6 +40,9 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
+// engines are those of this process.
+var engines = engine.Default
+
 // caddyMu is held while instances start and stop: CoreDNS has one at a time, and
 // does not guard their list against more.
 var caddyMu sync.Mutex

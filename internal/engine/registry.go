@@ -91,6 +91,9 @@ type shared struct {
 	holders int
 }
 
+// Default is the registry of the process: the one that the plugin uses.
+var Default = NewRegistry(Edge{})
+
 // NewRegistry returns a registry without engines.
 func NewRegistry(edge Edge) *Registry {
 	return &Registry{edge: edge, schedules: make(schedules), engines: make(map[config.Settings]*shared)}
