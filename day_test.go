@@ -83,6 +83,10 @@ func (c *client) WriteMsg(m *dns.Msg) error {
 	return nil
 }
 
+// isBlocked reports whether the plugin answered in place of the next one, which knows
+// every name.
+func isBlocked(m *dns.Msg) bool { return m.Rcode == dns.RcodeNameError }
+
 // ask sends a query from an address and returns the answer and how long it took.
 func (b *bubble) ask(from, name string) (*dns.Msg, time.Duration) {
 	b.t.Helper()

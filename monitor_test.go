@@ -1,7 +1,6 @@
 package safebrowsing
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -9,41 +8,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
-
-func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
-	lines := captureLog(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
-	w.upstream = aliases(t, "@ 60 IN CNAME evil.example.com.")
-	silent := strings.Replace(w.corefile("test sb-test.example"), ".:0 {", "example:0 {", 1)
-	w.start(w.corefile("log", "inspect cname", "block "+own) + silent)
-	w.updated(1)
-	const threat = ": social engineering (Safe Browsing), expression evil.example.com/, list se-4b, decided by "
-	for _, tc := range []struct {
-		name  string
-		qtype uint16
-		want  string
-	}{
-		{"www.evil.example.com.", dns.TypeA, "Blocked www.evil.example.com. A for 127.0.0.1" + threat + "server"},
-		{"again.evil.example.com.", dns.TypeHTTPS, "Blocked again.evil.example.com. HTTPS for 127.0.0.1" + threat + "cache"},
-		{"alias.example.net.", dns.TypeAAAA, "Blocked alias.example.net. AAAA for 127.0.0.1" + threat + "cache"},
-		{"blocked.example.org.", dns.TypeA, "Blocked blocked.example.org. A for 127.0.0.1: blocklist own.txt, expression blocked.example.org/, list " + own + ", decided by block"},
-	} {
-		if m := w.ask(tc.name, tc.qtype); !isBlocked(m) {
-			t.Errorf("Expected %s to be blocked, got\n%v", tc.name, m)
-		}
-		w.eventually("the line", func() bool { return len(lines.about(tc.name)) > 0 })
-		if got := lines.about(tc.name); len(got) != 1 || !strings.HasSuffix(strings.TrimSpace(got[0]), tc.want) {
-			t.Errorf("Expected one line that ends with %q, got %q", tc.want, got)
-		}
-	}
-	w.wantBlocked("sb-test.example.", dns.TypeA, "test")
-	w.ask("evil.example.com.", dns.TypeMX)
-	if got := len(lines.about("safebrowsing: Blocked ")); got != 4 {
-		t.Errorf("Expected no line of a server block without log, and none of a name that passes, got %d lines: %q", got, lines.about("safebrowsing: Blocked "))
-	}
-}
 
 func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 	q := dns.Question{Name: "x.example.", Qtype: dns.TypeA, Qclass: dns.ClassINET}
@@ -80,20 +44,5 @@ func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 				t.Errorf("Expected one line about the last one left out, got %d", n)
 			}
 		})
-	}
-}
-
-func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
-	lines := captureLog(t)
-	w := newWorld(t)
-	w.start(w.corefile("log", "test sb-test.example"))
-	w.updated(1)
-	for range 60 {
-		w.wantBlocked("sb-test.example.", dns.TypeA, "test")
-	}
-	logged := len(lines.about("Blocked sb-test.example."))
-	w.stop()
-	if left := lines.about("more name"); logged < 60 && len(left) == 0 {
-		t.Errorf("Expected the shutdown to tell of %d names, got %q", 60-logged, left)
 	}
 }

@@ -1,32 +1,9 @@
 package safebrowsing
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/coredns/caddy"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
-
-// stanza parses properties as they stand between the braces.
-func stanza(t *testing.T, text string) (config.Config, error) {
-	t.Helper()
-	c := caddy.NewTestController("dns", text)
-	c.ServerBlockKeys = []string{"."}
-	return config.Parse(c, "")
-}
-
-func writeFile(t *testing.T, dir, name, text string) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 func TestWrongPlaceInTheOrderIsRefused(t *testing.T) {
 	tests := []struct {

@@ -1,63 +1,19 @@
 package safebrowsing
 
 import (
-	"fmt"
 	"net/netip"
 	"os"
-	"slices"
+	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 )
-
-func TestOwnListsOfAllFormatsAtWork(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	block := writeFile(t, t.TempDir(), "block.txt", strings.Join([]string{
-		"plain.example", "0.0.0.0 hosts.example", "*.below.example", "||tree.example^", "@@||good.tree.example^",
-		"rpz.example CNAME .", "http://url.example/", "http://path.example/x",
-	}, "\n"))
-	allow := writeFile(t, t.TempDir(), "allow.txt", "evil.example.com # until 2099-01-31\nended.tree.example # until 2020-01-31\n")
-	w.start(w.corefile("block "+block, "allow "+allow+" hosts.example until 2020-01-31"))
-	w.updated(1)
-	for name, blocked := range map[string]bool{
-		"plain.example.": true, "www.plain.example.": false,
-		"hosts.example.": true, // its exception has ended
-		"below.example.": false, "a.below.example.": true, "a.b.below.example.": true,
-		"tree.example.": true, "a.tree.example.": true, "good.tree.example.": false, "a.good.tree.example.": false, "ended.tree.example.": true,
-		"rpz.example.": true, "url.example.": true, "path.example.": false,
-		"evil.example.com.": false,
-	} {
-		if m := w.ask(name, dns.TypeA); isBlocked(m) != blocked {
-			t.Errorf("%s: Expected blocked %v, got\n%v", name, blocked, m)
-		}
-	}
-}
-
-func TestAFileOfSeveralServerBlocksAndReloadsIsReadOnce(t *testing.T) {
-	lines := captureLog(t)
-	w := newWorld(t)
-	block := writeFile(t, t.TempDir(), "block.txt", "blocked.example\nno entry of any kind\n")
-	corefile := w.corefile("block "+block) + strings.Replace(w.corefile("block "+block), ".:0", "example.net:0", 1)
-	w.start(corefile)
-	w.updated(1)
-	for range 3 {
-		if err := w.reload(corefile); err != nil {
-			t.Fatal(err)
-		}
-		w.wantBlocked("blocked.example.", dns.TypeA, "blocklist block.txt")
-	}
-	if got := lines.about(block + " is in force with 1 name; 1 line is not a list entry (first at line 2: \"no entry of any kind\")"); len(got) != 1 {
-		t.Errorf("Expected the file to be read once, and one line about it, got %q", got)
-	}
-}
 
 // A list that does less than its operator thinks, or more, says so in one line.
 func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
@@ -197,83 +153,6 @@ func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
 	}
 }
 
-// A list is changed while queries come at ten thousand a second, or as many as
-// this machine can do: none is lost, and none waits for the list.
-func TestAChangeOfAListUnderLoadLosesNoQuery(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as it takes to see that a file has changed")
-	}
-	w := newWorld(t)
-	var text strings.Builder
-	for i := range 300_000 {
-		fmt.Fprintf(&text, "host%d.example.net\n", i)
-	}
-	block := writeFile(t, t.TempDir(), "block.txt", text.String())
-	w.start(strings.Replace(w.corefile("block "+block), "forward . "+w.upstream, "whoami", 1))
-	w.updated(1)
-	const clients, rate = 4, 10_000
-	address, stop := w.address("udp"), make(chan struct{})
-	var load sync.WaitGroup
-	var mu sync.Mutex
-	var all []time.Duration
-	for worker := range clients {
-		load.Go(func() {
-			took := w.ask10k(worker, address, clients*time.Second/rate, stop)
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, took...)
-		})
-	}
-	begun := time.Now()
-	time.Sleep(time.Second)
-	if err := os.WriteFile(block+".new", []byte(text.String()+"new.example.net\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(block+".new", block); err != nil {
-		t.Fatal(err)
-	}
-	w.eventually("the new list", func() bool { return isBlocked(w.ask("new.example.net.", dns.TypeA)) })
-	close(stop)
-	load.Wait()
-	slices.Sort(all)
-	t.Logf("%.0f queries a second; half within %s, 99 %% within %s, all within %s",
-		float64(len(all))/time.Since(begun).Seconds(), all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
-	if longest := all[len(all)-1]; longest > time.Second {
-		t.Errorf("Expected no query to wait for the list, one took %s", longest)
-	}
-}
-
-// ask10k asks for listed and other names, one each interval, and returns how long
-// each answer took. A query that is not answered fails the test.
-func (w *world) ask10k(worker int, address string, interval time.Duration, stop chan struct{}) (took []time.Duration) {
-	conn, err := dns.DialTimeout("udp", address, time.Second)
-	if err != nil {
-		w.t.Error(err)
-		return nil
-	}
-	defer conn.Close()
-	client := &dns.Client{Timeout: 3 * time.Second}
-	next := time.Now()
-	for n := 0; ; n++ {
-		select {
-		case <-stop:
-			return took
-		default:
-		}
-		time.Sleep(time.Until(next))
-		next = next.Add(interval)
-		begun := time.Now()
-		name := fmt.Sprintf("host%d.example.%s.", worker*1000+n%1000, []string{"net", "org"}[n%2])
-		m := new(dns.Msg).SetQuestion(name, dns.TypeA)
-		answer, _, err := client.ExchangeWithConn(m, conn)
-		if err != nil || (answer.Rcode == dns.RcodeNameError) != (n%2 == 0) {
-			w.t.Errorf("%s: %v\n%v", name, err, answer)
-			return took
-		}
-		took = append(took, time.Since(begun))
-	}
-}
-
 // openOwn opens the lists of a server block.
 func openOwn(b *config.Block) (*policy.Policy, error) {
 	p := policy.New(b)
@@ -281,3 +160,34 @@ func openOwn(b *config.Block) (*policy.Policy, error) {
 }
 
 func closeOwn(p *policy.Policy) { p.Close() }
+
+func writeFile(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// metric returns the sum of the samples of a family that have a label.
+func metric(t *testing.T, name, label, value string) (sum float64) {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "coredns_safebrowsing_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == label && l.GetValue() == value {
+					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return sum
+}

@@ -1,4 +1,4 @@
-package safebrowsing
+package test
 
 import (
 	"strings"
@@ -64,6 +64,14 @@ func TestAllowOfTheCorefileUnderstandsWildcards(t *testing.T) {
 			t.Errorf("%s: Expected blocked %v, got\n%v", name, blocked, m)
 		}
 	}
+}
+
+// stanza parses properties as they stand between the braces.
+func stanza(t *testing.T, text string) (config.Config, error) {
+	t.Helper()
+	c := caddy.NewTestController("dns", text)
+	c.ServerBlockKeys = []string{"."}
+	return config.Parse(c, "")
 }
 
 // Whatever a stanza says it is read or refused, with its place, without the key.

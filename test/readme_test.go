@@ -1,12 +1,13 @@
-package safebrowsing
+package test
 
 import (
-	"os"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
@@ -17,7 +18,7 @@ import (
 
 func readme(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("README.md")
+	text, err := fs.ReadFile(repository, "README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,12 +115,10 @@ func TestWordsThatMakeAnEngineAreInTheReadme(t *testing.T) {
 }
 
 func TestMetricsAreWellNamedAndAllInTheReadme(t *testing.T) {
-	verdictsTotal.WithLabelValues("s", "", "safe", "list")
-	blockedTotal.WithLabelValues("s", "", "l")
-	frameOnlyTotal.WithLabelValues("s", "", "blocked")
-	w := newWorld(t)
+	w := frameWorld(t)
 	w.start(w.corefile("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n")))
 	w.updated(1)
+	w.wantBlocked("frame.example.com.", dns.TypeA, phishing)
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package safebrowsing
+package test
 
 import (
 	"crypto/sha256"

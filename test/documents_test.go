@@ -1,10 +1,10 @@
-package safebrowsing
+package test
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,21 +16,24 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
+// repository is the top directory.
+var repository = os.DirFS("..")
+
 // documents returns the README and what it links to, by their paths.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md"} {
-		paths, err := filepath.Glob(pattern)
+		paths, err := fs.Glob(repository, pattern)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("Expected documents at %s, got %v", pattern, err)
 		}
 		for _, name := range paths {
-			text, err := os.ReadFile(name)
+			text, err := fs.ReadFile(repository, name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all[filepath.ToSlash(name)] = string(text)
+			all[name] = string(text)
 		}
 	}
 	return all
@@ -90,7 +93,7 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	key := writeFile(t, t.TempDir(), "key", "K")
 	resolv := writeFile(t, t.TempDir(), "resolv.conf", "nameserver 192.0.2.53\n")
 	replacer := strings.NewReplacer("/etc/coredns/safebrowsing.key", key, "/etc/resolv.conf", resolv)
-	example, err := os.ReadFile("Corefile.example")
+	example, err := fs.ReadFile(repository, "Corefile.example")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,6 +104,7 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	if len(all) < 8 {
 		t.Fatalf("Expected to find the Corefiles of the documents, got %d", len(all))
 	}
+	t.Chdir("..") // for testdata/blocklist.txt
 	for _, corefile := range all {
 		if err := caddy.ValidateAndExecuteDirectives(input(replacer.Replace(corefile)), nil, true); err != nil {
 			t.Errorf("%v in\n%s", err, corefile)
@@ -171,7 +175,7 @@ func TestLinksOfTheDocumentsLeadSomewhere(t *testing.T) {
 			if name == "README.md" {
 				linked[target] = true
 			}
-			if _, err := os.Stat(target); err != nil {
+			if _, err := fs.Stat(repository, target); err != nil {
 				t.Errorf("%s: %s: %v", name, m[1], err)
 			} else if anchor != "" && !slices.Contains(anchors(all[target]), anchor) {
 				t.Errorf("%s: %s: expected a heading of that name, got %q", name, m[1], anchors(all[target]))
@@ -228,14 +232,14 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 			if strings.HasSuffix(m[1], "...") {
 				continue
 			}
-			sources, err := filepath.Glob(filepath.Join(dir, m[1], "*.go"))
+			sources, err := fs.Glob(repository, path.Join(dir, m[1], "*.go"))
 			if err != nil || len(sources) == 0 {
-				t.Errorf("%s: expected a package %s", line, filepath.Join(dir, m[1]))
+				t.Errorf("%s: expected a package %s", line, path.Join(dir, m[1]))
 			}
-			if !sameModule(dir, filepath.Join(dir, m[1])) {
+			if !sameModule(dir, path.Join(dir, m[1])) {
 				t.Errorf("%s: %s is a module of its own, use go -C", line, m[1])
 			}
-			functions.WriteString(testsOf(t, filepath.Join(dir, m[1])))
+			functions.WriteString(testsOf(t, path.Join(dir, m[1])))
 		}
 		for _, m := range regexp.MustCompile(` -(?:run|bench) '?([A-Za-z0-9\\|]+)`).FindAllStringSubmatch(line, -1) {
 			for word := range strings.SplitSeq(strings.ReplaceAll(m[1], `\`, ""), "|") {
@@ -253,8 +257,8 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 // sameModule reports whether no directory between a module and a package in it has
 // a go.mod of its own.
 func sameModule(module, dir string) bool {
-	for module = filepath.Clean(module); dir != module; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+	for module = path.Clean(module); dir != module; dir = path.Dir(dir) {
+		if _, err := fs.Stat(repository, path.Join(dir, "go.mod")); err == nil {
 			return false
 		}
 	}
@@ -264,13 +268,13 @@ func sameModule(module, dir string) bool {
 // testsOf is the source of the tests of a package.
 func testsOf(t *testing.T, dir string) string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	names, err := fs.Glob(repository, path.Join(dir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := make(map[string]string)
 	for _, name := range names {
-		text, err := os.ReadFile(name)
+		text, err := fs.ReadFile(repository, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package safebrowsing
+package test
 
 import (
 	"fmt"

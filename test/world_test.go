@@ -1,4 +1,9 @@
-package safebrowsing
+// Package test holds the end-to-end tests: a CoreDNS with the plugin, on real sockets,
+// between a client, a name server and a Safe Browsing server, which world_test.go makes
+// in this process. In story_test.go the programs run as they are installed, in processes
+// of their own and with the real random first contact. Other tests here are about the
+// whole repository: its documents, its tasks, and which package imports which.
+package test
 
 import (
 	"crypto/sha256"
@@ -7,6 +12,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -34,6 +40,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	_ "github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
@@ -324,3 +331,12 @@ func (w *world) searches() []protocoltest.Request {
 
 // engine returns the engine that asks this world's server, or nil.
 func (w *world) engine() *engine.Engine { return engines.Find(w.endpoint) }
+
+func writeFile(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

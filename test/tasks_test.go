@@ -1,10 +1,9 @@
-package safebrowsing
+package test
 
 import (
 	"io/fs"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ import (
 
 // Each task that a document names is in the Makefile, with a line for "make help".
 func TestTasksOfTheDocumentsExist(t *testing.T) {
-	makefile, err := os.ReadFile("Makefile")
+	makefile, err := fs.ReadFile(repository, "Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,7 @@ func TestTasksOfTheDocumentsExist(t *testing.T) {
 
 // A module that CI does not look at is not vetted, and its go.mod goes stale.
 func TestEachModuleIsCheckedByCI(t *testing.T) {
-	script, err := os.ReadFile(".ci/run")
+	script, err := fs.ReadFile(repository, ".ci/run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +47,12 @@ func TestEachModuleIsCheckedByCI(t *testing.T) {
 		t.Fatal("Expected .ci/run to list the modules")
 	}
 	var want []string
-	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
 		if d != nil && d.Name() == ".git" && d.IsDir() {
 			return fs.SkipDir
 		}
 		if err == nil && d.Name() == "go.mod" {
-			want = append(want, filepath.ToSlash(filepath.Dir(name)))
+			want = append(want, path.Dir(name))
 		}
 		return err
 	})
@@ -70,7 +69,7 @@ func TestEachModuleIsCheckedByCI(t *testing.T) {
 		}
 	}
 	for _, dir := range want {
-		tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		tests, err := fs.Glob(repository, path.Join(dir, "*_test.go"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,13 +89,13 @@ func TestRecipesNameWhatExists(t *testing.T) {
 	for _, m := range regexp.MustCompile("`([a-zA-Z_./]+\\.go|\\.ci/[a-z]+|Test\\w+)`").FindAllStringSubmatch(recipes, -1) {
 		tried++
 		if !strings.HasPrefix(m[1], "Test") {
-			if _, err := os.Stat(m[1]); err != nil {
+			if _, err := fs.Stat(repository, m[1]); err != nil {
 				t.Errorf("Expected a file, got %v", err)
 			}
 			continue
 		}
 		found := false
-		for _, dir := range []string{".", "internal/answer", "internal/config", "internal/engine", "internal/ownlist", "internal/policy", "updater"} {
+		for _, dir := range []string{".", "internal/answer", "internal/config", "internal/engine", "internal/ownlist", "internal/policy", "test", "updater"} {
 			found = found || strings.Contains(testsOf(t, dir), "func "+m[1]+"(")
 		}
 		if !found {
@@ -112,7 +111,7 @@ func TestMakeHelpPrintsEachTask(t *testing.T) {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("make is not installed")
 	}
-	out, err := exec.Command("make", "-s").CombinedOutput()
+	out, err := exec.Command("make", "-s", "-C", "..").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
