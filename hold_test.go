@@ -18,6 +18,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -206,7 +207,7 @@ func TestPanicOfTheNextPluginIsThatOfTheQuery(t *testing.T) {
 func TestPanicOfAnAbandonedPluginIsLogged(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the verdict": 0, "after it": 5 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			lines := captureLog(t)
+			lines := logtest.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
 				s := suspecting(t, true, func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
 					time.Sleep(after)
@@ -219,7 +220,7 @@ func TestPanicOfAnAbandonedPluginIsLogged(t *testing.T) {
 					t.Errorf("Expected the name to be blocked, got %v", w.msgs)
 				}
 			})
-			if got := lines.about("panic"); len(got) != 1 || !strings.Contains(got[0], `"evil.example.com.": of the next plugin`) {
+			if got := lines.About("panic"); len(got) != 1 || !strings.Contains(got[0], `"evil.example.com.": of the next plugin`) {
 				t.Errorf("Expected one line about the panic, got %q", got)
 			}
 		})
@@ -294,7 +295,7 @@ func TestShutdownDoesNotWaitForAPluginThatHangs(t *testing.T) {
 }
 
 func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 			time.Sleep(3 * time.Second)
@@ -309,7 +310,7 @@ func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
 			t.Errorf("Expected SERVFAIL, got %v", w.msgs)
 		}
 	})
-	if got := lines.about("Blocked evil.example.com."); len(got) != 0 {
+	if got := lines.About("Blocked evil.example.com."); len(got) != 0 {
 		t.Errorf("Expected no line about a name that was not blocked, got %q", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 // corefileFolder is a working directory with files that words of a Corefile could
@@ -248,11 +249,11 @@ var doubtfulCorefiles = []struct{ text, want string }{
 
 func TestDoubtfulCorefilesStartWithAWarning(t *testing.T) {
 	corefileFolder(t)
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	for _, tc := range doubtfulCorefiles {
 		t.Run(tc.text, func(t *testing.T) {
 			about := func() []string {
-				return append(lines.about("plugin/safebrowsing: Corefile:"), lines.about("[WARNING] plugin/safebrowsing: List ")...)
+				return append(lines.About("plugin/safebrowsing: Corefile:"), lines.About("[WARNING] plugin/safebrowsing: List ")...)
 			}
 			before := about()
 			w := &world{t: t}

@@ -10,30 +10,31 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 // Server blocks that import the same lines log them once at a start, parse never
 // does, and the command line sees them too.
 func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	corefileFolder(t)
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	corefile := "(ours) {\nsafebrowsing {\ntest blocked.example\nallow old.example.org until 2020-01-01\nallow new.example.org until 2097-01-01\n}\nwhoami\n}\n" +
 		".:0 {\nbind 127.0.0.1\nimport ours\n}\nexample.org:0 {\nbind 127.0.0.1\nimport ours\n}\n"
 	if err := caddy.ValidateAndExecuteDirectives(input(corefile), nil, true); err != nil {
 		t.Fatal(err)
 	}
-	if got := lines.about("Corefile:"); len(got) > 0 {
+	if got := lines.About("Corefile:"); len(got) > 0 {
 		t.Errorf("Expected that to read a Corefile logs nothing, got %q", got)
 	}
 	w := &world{t: t}
 	w.start(corefile)
-	if got := lines.about("Corefile:"); len(got) != 2 || !strings.Contains(got[0], "[WARNING]") || !strings.Contains(got[1], "[INFO]") {
+	if got := lines.About("Corefile:"); len(got) != 2 || !strings.Contains(got[0], "[WARNING]") || !strings.Contains(got[1], "[INFO]") {
 		t.Errorf("Expected one warning and one note, got %q", got)
 	}
 	caddyMu.Lock()
 	err := w.reload(corefile)
 	caddyMu.Unlock()
-	if got := lines.about("[WARNING] plugin/safebrowsing: Corefile:4: allow old.example.org"); err != nil || len(got) != 2 {
+	if got := lines.About("[WARNING] plugin/safebrowsing: Corefile:4: allow old.example.org"); err != nil || len(got) != 2 {
 		t.Errorf("Expected the warning again after a reload, got %q, %v", got, err)
 	}
 }
@@ -41,12 +42,12 @@ func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 // Server blocks that all are without a key say so once.
 func TestSafeBrowsingIsSaidToBeOffOnce(t *testing.T) {
 	t.Setenv(config.KeyVariable, "")
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	w := &world{t: t}
 	w.start(".:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest x.example\n}\nwhoami\n}\n" +
 		"example.org:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest x.example\n}\nwhoami\n}\n")
 	w.stop()
-	lines.only(t, "Safe Browsing is off")
+	lines.Only(t, "Safe Browsing is off")
 }
 
 // In the Corefile *. and . mean what they mean in a file of allow.

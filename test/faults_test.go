@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -39,7 +40,7 @@ func TestNoFaultOfTheServerTakesProtectionOrDNSAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	t.Run("v5", func(t *testing.T) {
 		n := 0
 		for name, fault := range bearable(t, protocoltest.ListFaults()) {
@@ -75,7 +76,7 @@ func bearable(t *testing.T, faults map[string]protocoltest.Fault) map[string]pro
 	return faults
 }
 
-func faultyWorld(t *testing.T, version *protocol.Dialect, f faulty, fault protocoltest.Fault, lines *logLines) {
+func faultyWorld(t *testing.T, version *protocol.Dialect, f faulty, fault protocoltest.Fault, lines *logtest.Lines) {
 	w := newWorld(t)
 	w.protocol = version
 	list := f.list
@@ -84,10 +85,10 @@ func faultyWorld(t *testing.T, version *protocol.Dialect, f faulty, fault protoc
 	w.google.AddThreat("evil.example.com/", f.threat)
 
 	// On the first load there is nothing yet, and names pass.
-	before := len(lines.errorsAbout(list))
+	before := len(lines.ErrorsAbout(list))
 	w.google.Break("", 1000, fault)
 	w.start(w.corefile("lists "+list, "cache 7"))
-	w.eventually("the log line", func() bool { return len(lines.errorsAbout(list)) > before })
+	w.eventually("the log line", func() bool { return len(lines.ErrorsAbout(list)) > before })
 	w.eventually("readiness, however the first contact ended", w.engine().Ready)
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	w.stop()
@@ -98,22 +99,22 @@ func faultyWorld(t *testing.T, version *protocol.Dialect, f faulty, fault protoc
 	w.db = t.TempDir()
 	w.start(w.corefile("lists " + list))
 	w.eventually("the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
-	before = len(lines.errorsAbout(list))
+	before = len(lines.ErrorsAbout(list))
 	w.publish(list, "evil.example.com/", "new.example.com/")
 	w.google.Break("update", 1000, fault)
 	w.eventually("the log line", func() bool {
 		w.wantBlocked("evil.example.com.", dns.TypeAAAA, f.text)
-		return len(lines.errorsAbout(list)) > before
+		return len(lines.ErrorsAbout(list)) > before
 	})
 	w.wantBlocked("evil.example.com.", dns.TypeA, f.text)
-	line := lines.errorsAbout(list)[before]
+	line := lines.ErrorsAbout(list)[before]
 	if !strings.Contains(line, "in force") || strings.HasSuffix(line, ": <nil>\n") {
 		t.Errorf("Expected a line that says what is in force and why, got %s", line)
 	}
 }
 
 func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.google.SetMinimumWait("se-4b", time.Second)
 	w.threaten("evil.example.com/")
@@ -126,7 +127,7 @@ func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
 	w.google.ClientStarted()
 	w.start(w.corefile("lists se-4b"))
 	w.wantPassed("other.example.com.", dns.TypeA)
-	if got := lines.about("damaged"); len(got) != 1 || !strings.Contains(got[0], "se-4b") {
+	if got := lines.About("damaged"); len(got) != 1 || !strings.Contains(got[0], "se-4b") {
 		t.Errorf("Expected one line about the damaged list, got %q", got)
 	}
 	w.eventually("the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })

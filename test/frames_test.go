@@ -6,6 +6,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 )
 
@@ -25,8 +26,8 @@ func frameWorld(t *testing.T) *world {
 
 // counted returns a function that tells how often an action has been counted since.
 func counted(t *testing.T, action string) func() float64 {
-	before := metric(t, "frame_only_total", "action", action)
-	return func() float64 { return metric(t, "frame_only_total", "action", action) - before }
+	before := logtest.Metric(t, "frame_only_total", "action", action)
+	return func() float64 { return logtest.Metric(t, "frame_only_total", "action", action) - before }
 }
 
 func TestFrameOnlyThreatsAreBlockedByDefault(t *testing.T) {

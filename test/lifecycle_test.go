@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
@@ -110,7 +111,7 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 	skipIfShort(t, "waits for two lameducks of 2 s")
 	for name, failedReload := range map[string]bool{"without a reload": false, "after a failed reload": true} {
 		t.Run(name, func(t *testing.T) {
-			lines := captureLog(t)
+			lines := logtest.Capture(t)
 			w := newWorld(t)
 			w.threaten("evil.example.com/")
 			corefile := strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 2s\n\t}", 1)
@@ -121,7 +122,7 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 			}
 			address, done := w.address("udp"), make(chan struct{})
 			go func() { defer close(done); w.stop() }()
-			w.eventually("the lameduck", func() bool { return len(lines.about("lameduck")) > 0 })
+			w.eventually("the lameduck", func() bool { return len(lines.About("lameduck")) > 0 })
 			m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
 			answer, err := dns.Exchange(m, address)
 			if err != nil || answer.Rcode != dns.RcodeNameError {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -108,7 +109,7 @@ func TestMigrationToAServerThatKnowsNoneOfTheStates(t *testing.T) {
 
 // A list with longer prefixes is of no use to version 5.
 func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	long := sha256.Sum256([]byte("long.example.com/"))
@@ -127,7 +128,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	if len(first.Versions) != 2 {
 		t.Errorf("Expected the states of the two other lists, got %x", first.Versions)
 	}
-	if got := lines.about("came by the other version"); len(got) == 0 || !strings.Contains(got[0], "mw-4b") {
+	if got := lines.About("came by the other version"); len(got) == 0 || !strings.Contains(got[0], "mw-4b") {
 		t.Errorf("Expected a line about mw-4b, got %q", got)
 	}
 }
@@ -201,7 +202,7 @@ func TestVersion4WaitsBetweenSearches(t *testing.T) {
 }
 
 func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.protocol = protocol.DialectV4
 	w.start(w.corefile("max_entries 5000"))
@@ -209,7 +210,7 @@ func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 	if got := w.fetches()[0].MaxDatabase; got != 4096 {
 		t.Errorf("Expected to ask for 4096 entries at most, got %d", got)
 	}
-	if got := lines.about("max_entries 5000 is asked for as 4096"); len(got) != 1 {
+	if got := lines.About("max_entries 5000 is asked for as 4096"); len(got) != 1 {
 		t.Errorf("Expected one line that says so, got %q", got)
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
@@ -30,29 +32,29 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 		if m := w.ask(tc.name, tc.qtype); !isBlocked(m) {
 			t.Errorf("Expected %s to be blocked, got\n%v", tc.name, m)
 		}
-		w.eventually("the line", func() bool { return len(lines.about(tc.name)) > 0 })
-		if got := lines.about(tc.name); len(got) != 1 || !strings.HasSuffix(strings.TrimSpace(got[0]), tc.want) {
+		w.eventually("the line", func() bool { return len(lines.About(tc.name)) > 0 })
+		if got := lines.About(tc.name); len(got) != 1 || !strings.HasSuffix(strings.TrimSpace(got[0]), tc.want) {
 			t.Errorf("Expected one line that ends with %q, got %q", tc.want, got)
 		}
 	}
 	w.wantBlocked("sb-test.example.", dns.TypeA, "test")
 	w.ask("evil.example.com.", dns.TypeMX)
-	if got := len(lines.about("safebrowsing: Blocked ")); got != 4 {
-		t.Errorf("Expected no line of a server block without log, and none of a name that passes, got %d lines: %q", got, lines.about("safebrowsing: Blocked "))
+	if got := len(lines.About("safebrowsing: Blocked ")); got != 4 {
+		t.Errorf("Expected no line of a server block without log, and none of a name that passes, got %d lines: %q", got, lines.About("safebrowsing: Blocked "))
 	}
 }
 
 func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.start(w.corefile("log", "test sb-test.example"))
 	w.updated(1)
 	for range 60 {
 		w.wantBlocked("sb-test.example.", dns.TypeA, "test")
 	}
-	logged := len(lines.about("Blocked sb-test.example."))
+	logged := len(lines.About("Blocked sb-test.example."))
 	w.stop()
-	if left := lines.about("more name"); logged < 60 && len(left) == 0 {
+	if left := lines.About("more name"); logged < 60 && len(left) == 0 {
 		t.Errorf("Expected the shutdown to tell of %d names, got %q", 60-logged, left)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 // What a zone file says of a name holds, but for a respond in the Corefile. Only
@@ -66,7 +68,7 @@ local-zone: "refused.example." always_refuse
 func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 	skipIfShort(t, "waits 2 s for an answer that must not come")
 	zone := writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n")
-	counted := metric(t, "blocked_total", "list", zone)
+	counted := logtest.Metric(t, "blocked_total", "list", zone)
 	all := transports(t, "block "+zone)
 	var asked sync.WaitGroup
 	for transport, exchange := range all {
@@ -86,7 +88,7 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 			t.Errorf("%s: Expected the server to go on, got %v\n%v", transport, err, m)
 		}
 	}
-	if n := metric(t, "blocked_total", "list", zone) - counted; n != float64(len(all)) {
+	if n := logtest.Metric(t, "blocked_total", "list", zone) - counted; n != float64(len(all)) {
 		t.Errorf("Expected %d names to be counted as blocked, got %v", len(all), n)
 	}
 	over := transports(t, "respond nodata\nblock "+zone)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 func TestOwnListsOfAllFormatsAtWork(t *testing.T) {
@@ -37,7 +39,7 @@ func TestOwnListsOfAllFormatsAtWork(t *testing.T) {
 }
 
 func TestAFileOfSeveralServerBlocksAndReloadsIsReadOnce(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	w := newWorld(t)
 	block := writeFile(t, t.TempDir(), "block.txt", "blocked.example\nno entry of any kind\n")
 	corefile := w.corefile("block "+block) + strings.Replace(w.corefile("block "+block), ".:0", "example.net:0", 1)
@@ -49,7 +51,7 @@ func TestAFileOfSeveralServerBlocksAndReloadsIsReadOnce(t *testing.T) {
 		}
 		w.wantBlocked("blocked.example.", dns.TypeA, "blocklist block.txt")
 	}
-	if got := lines.about(block + " is in force with 1 name; 1 line is not a list entry (first at line 2: \"no entry of any kind\")"); len(got) != 1 {
+	if got := lines.About(block + " is in force with 1 name; 1 line is not a list entry (first at line 2: \"no entry of any kind\")"); len(got) != 1 {
 		t.Errorf("Expected the file to be read once, and one line about it, got %q", got)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 func TestOwnListsAndExceptionsBelongToTheServerBlock(t *testing.T) {
@@ -47,7 +47,7 @@ func TestOnlyNamesOfTheZonesAreChecked(t *testing.T) {
 // by a loop of crashes is for the updater to see to.
 func TestAFolderThatCannotBeWrittenIsSaidAndDoneWithout(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.db = filepath.Join(writeFile(t, t.TempDir(), "file", ""), "folder")
@@ -55,7 +55,7 @@ func TestAFolderThatCannotBeWrittenIsSaidAndDoneWithout(t *testing.T) {
 	w.updated(1)
 	w.eventually("readiness", func() bool { return w.engine().Ready() })
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	got := lines.about("Cannot write to db " + w.db)
+	got := lines.About("Cannot write to db " + w.db)
 	if len(got) != 1 || !strings.Contains(got[0], "Make the directory writable") {
 		t.Errorf("Expected one line about the folder, got %q", got)
 	}
@@ -77,7 +77,7 @@ func TestMetricsCountVerdictsAndTellOfLists(t *testing.T) {
 	}
 	var before []float64
 	for _, c := range counted {
-		before = append(before, metric(t, c.name, c.label, c.value))
+		before = append(before, logtest.Metric(t, c.name, c.label, c.value))
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
@@ -86,44 +86,22 @@ func TestMetricsCountVerdictsAndTellOfLists(t *testing.T) {
 	w.wantPassed("clean.example.com.", dns.TypeTXT)
 	for i, want := range []float64{2, 1, 1, 2, 2, 2} {
 		c := counted[i]
-		if got := metric(t, c.name, c.label, c.value) - before[i]; got != want {
+		if got := logtest.Metric(t, c.name, c.label, c.value) - before[i]; got != want {
 			t.Errorf("%s{%s=%q}: Expected %v more, got %v", c.name, c.label, c.value, want, got)
 		}
 	}
-	if got := metric(t, "list_entries", "endpoint", w.endpoint); got != 2 {
+	if got := logtest.Metric(t, "list_entries", "endpoint", w.endpoint); got != 2 {
 		t.Errorf("Expected 2 entries, got %v", got)
 	}
 	now := float64(time.Now().Unix())
-	if got := metric(t, "list_last_success_timestamp_seconds", "endpoint", w.endpoint); got < now-60 || got > now+1 {
+	if got := logtest.Metric(t, "list_last_success_timestamp_seconds", "endpoint", w.endpoint); got < now-60 || got > now+1 {
 		t.Errorf("Expected a success just now, %v, got %v", now, got)
 	}
-	if got := metric(t, "list_next_due_timestamp_seconds", "endpoint", w.endpoint); got < now+3500 || got > now+3700 {
+	if got := logtest.Metric(t, "list_next_due_timestamp_seconds", "endpoint", w.endpoint); got < now+3500 || got > now+3700 {
 		t.Errorf("Expected to be due in an hour, %v, got %v", now+3600, got)
 	}
 	w.stop()
-	if got := metric(t, "list_entries", "endpoint", w.endpoint); got != 0 {
+	if got := logtest.Metric(t, "list_entries", "endpoint", w.endpoint); got != 0 {
 		t.Errorf("Expected no gauge of a list that is kept no more, got %v", got)
 	}
-}
-
-// metric returns the sum of the samples of a family that have a label.
-func metric(t *testing.T, name, label, value string) (sum float64) {
-	t.Helper()
-	families, err := prometheus.DefaultGatherer.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "coredns_safebrowsing_"+name {
-			continue
-		}
-		for _, m := range family.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == label && l.GetValue() == value {
-					sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-				}
-			}
-		}
-	}
-	return sum
 }

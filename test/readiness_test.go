@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 // Two engines of the same lists are told apart.
@@ -24,8 +26,8 @@ func TestGaugesTellEnginesApart(t *testing.T) {
 		w    *world
 		want float64
 	}{{one, 1}, {other, 3}} {
-		tc.w.eventually("the list", func() bool { return metric(t, "list_entries", "endpoint", tc.w.endpoint) == tc.want })
-		if got := metric(t, "list_entries", "db", tc.w.db); got != tc.want {
+		tc.w.eventually("the list", func() bool { return logtest.Metric(t, "list_entries", "endpoint", tc.w.endpoint) == tc.want })
+		if got := logtest.Metric(t, "list_entries", "db", tc.w.db); got != tc.want {
 			t.Errorf("Expected %v entries, got %v", tc.want, got)
 		}
 	}
@@ -36,7 +38,7 @@ func TestGaugesTellEnginesApart(t *testing.T) {
 func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
 	skipIfShort(t, "waits up to 10 s until the key file is read again")
 	const bad, good = "AIzaBAD", "AIzaGOOD"
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	for name, tc := range map[string]struct {
 		db     string
 		repair func(w *world, file string) error
@@ -88,10 +90,10 @@ func emptied(good string) func(w *world, file string) error {
 }
 
 // wantNoKey fails if a key is in the log or in a file of the folder.
-func wantNoKey(t *testing.T, w *world, lines *logLines, keys ...string) {
+func wantNoKey(t *testing.T, w *world, lines *logtest.Lines, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		if got := lines.about(key); len(got) > 0 {
+		if got := lines.About(key); len(got) > 0 {
 			t.Errorf("The key is in the log: %q", got)
 		}
 		files, _ := filepath.Glob(filepath.Join(w.db, "*"))

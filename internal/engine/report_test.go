@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -30,7 +31,7 @@ func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact 
 
 func TestTheStartSaysWhatProtects(t *testing.T) {
 	s := config.Settings{Endpoint: "http://start.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", DB: t.TempDir()}
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("", 30*time.Minute)
@@ -38,46 +39,46 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {1, 2, 3, 5}})
 
 		_, end := life(t, s, google, 40*time.Second)
-		wantParts(t, lines.only(t, "is on: http://start.example"), "[WARNING]", "Safe Browsing v5", "mode local", "NO list is in force yet (se-4b, mw-4b)",
+		logtest.WantParts(t, lines.Only(t, "is on: http://start.example"), "[WARNING]", "Safe Browsing v5", "mode local", "NO list is in force yet (se-4b, mw-4b)",
 			"db "+s.DB, "next request within a minute (first contact)")
 		time.Sleep(time.Minute)
 		end()
 
 		time.Sleep(10 * time.Minute)
-		lines.forget()
+		lines.Forget()
 		_, end = life(t, s, google, 0)
-		wantParts(t, lines.only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
+		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
 			"next request not before "+moment(time.Now().Add(30*time.Minute-10*time.Minute-20*time.Second))+" (minimum wait of the server)")
-		if got := lines.about("in force"); len(got) != 0 {
+		if got := lines.About("in force"); len(got) != 0 {
 			t.Errorf("Expected all of the start in one line, got %q", got)
 		}
 		google.Break("update", 1, protocoltest.Fault{Status: 503})
 		time.Sleep(25 * time.Minute)
 		end()
 
-		lines.forget()
+		lines.Forget()
 		_, end = life(t, s, google, 0)
-		wantParts(t, lines.only(t, "is on: "), "[INFO]", "back-off after a failure at ", "status 503 Service Unavailable")
+		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "back-off after a failure at ", "status 503 Service Unavailable")
 		end()
 
 		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(25 * time.Hour)
-		lines.forget()
+		lines.Forget()
 		_, end = life(t, s, google, time.Second)
-		wantParts(t, lines.only(t, "is on: "), "[WARNING]", "OLD: updated 25h")
+		logtest.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "OLD: updated 25h")
 		end()
 
 		s.Lists += " uws-4b"
-		lines.forget()
+		lines.Forget()
 		_, end = life(t, s, google, time.Second)
-		wantParts(t, lines.only(t, "is on: "), "[WARNING]", "uws-4b (not yet)")
+		logtest.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "uws-4b (not yet)")
 		end()
 	})
 }
 
 func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 	s := config.Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5, Lists: "se-4b", DB: t.TempDir()}
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("se-4b", 30*time.Minute)
@@ -85,19 +86,19 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		_, endFirst := life(t, s, google, 0)
 		fetched := time.Now()
 		time.Sleep(time.Minute)
-		lines.forget()
+		lines.Forget()
 		_, end := life(t, s, google, 0)
-		wantParts(t, lines.only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists, this one follows")
-		if got := metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unix(fetched) {
+		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists, this one follows")
+		if got := logtest.Metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unix(fetched) {
 			t.Errorf("Expected the gauge to tell %v, got %v", unix(fetched), got)
 		}
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		time.Sleep(31 * time.Minute)
-		wantParts(t, lines.only(t, "fetched by the process that keeps"), "[INFO]", "List se-4b now has 2 entries", moment(fetched.Add(30*time.Minute)))
-		lines.forget()
+		logtest.WantParts(t, lines.Only(t, "fetched by the process that keeps"), "[INFO]", "List se-4b now has 2 entries", moment(fetched.Add(30*time.Minute)))
+		lines.Forget()
 		endFirst()
 		time.Sleep(5 * time.Second)
-		wantParts(t, lines.only(t, "is on: "), "[INFO]", "minimum wait of the server")
+		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "minimum wait of the server")
 		end()
 	})
 }
@@ -106,21 +107,21 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 // are fetched.
 func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 	s := config.Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5, Lists: "se-4b pha4-4b mw-4b"}
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("", 30*time.Minute)
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		_, end := life(t, s, google, 0)
-		wantParts(t, lines.only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is asked for by itself")
+		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is asked for by itself")
 		time.Sleep(24 * time.Hour)
-		wantParts(t, lines.only(t, "refuses list"), "[ERROR]", "The server refuses list pha4-4b: ", "status 400", "Did you mean pha-4b?",
+		logtest.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list pha4-4b: ", "status 400", "Did you mean pha-4b?",
 			"Other lists are updated. 0 entries of it are in force. Next try not before ")
-		lines.only(t, "List se-4b now has 1 entry")
-		lines.only(t, "List mw-4b now has 2 entries")
-		lines.only(t, "Lists are updated again")
-		if got := metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unix(time.Now()) {
+		lines.Only(t, "List se-4b now has 1 entry")
+		lines.Only(t, "List mw-4b now has 2 entries")
+		lines.Only(t, "Lists are updated again")
+		if got := logtest.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unix(time.Now()) {
 			t.Errorf("Expected the gauge to tell when the refused list is tried again, got %v", got)
 		}
 		end()
@@ -134,7 +135,7 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 		lines    int
 		lists    string
 	}{"v5": {protocol.DialectV5, 2, "for lists se-4b. "}, "v4": {protocol.DialectV4, 1, "for lists se-4b, mw-4b. "}} {
-		lines := captureLog(t)
+		lines := logtest.Capture(t)
 		s.Protocol = test.protocol
 		synctest.Test(t, func(t *testing.T) {
 			google := protocoltest.New(t)
@@ -142,11 +143,11 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 			google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 			google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
 			_, end := life(t, s, google, 0)
-			got := lines.about("minimum wait of 48h0m0s")
+			got := lines.About("minimum wait of 48h0m0s")
 			if len(got) != test.lines {
 				t.Fatalf("%s: Expected %d lines, got %q", version, test.lines, got)
 			}
-			wantParts(t, got[0], "[WARNING]", test.lists, "It is obeyed", "is not updated before "+moment(time.Now().Add(48*time.Hour)))
+			logtest.WantParts(t, got[0], "[WARNING]", test.lists, "It is obeyed", "is not updated before "+moment(time.Now().Add(48*time.Hour)))
 			end()
 		})
 	}
@@ -155,7 +156,7 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 // One line when trouble begins and one when it ends, whatever the retries.
 func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 	s := config.Settings{Endpoint: "http://day.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("se-4b", 30*time.Minute)
@@ -164,17 +165,17 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 		defer end()
 		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(24 * time.Hour)
-		wantParts(t, lines.only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "What is in force stays in force", "Next try not before")
+		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "What is in force stays in force", "Next try not before")
 		if n := len(google.Requests("update")); n < 4 {
 			t.Fatalf("Expected several tries, got %d", n)
 		}
 		google.Repair()
 		google.Break("update", 1, protocoltest.Fault{Status: 403})
 		time.Sleep(48 * time.Hour)
-		if got := lines.about("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "Check the API key") {
+		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "Check the API key") {
 			t.Errorf("Expected another line about another trouble, with advice, got %q", got)
 		}
-		wantParts(t, lines.only(t, "Lists are updated again"), "[INFO]", "since 2000-01-01T00:30:00Z")
+		logtest.WantParts(t, lines.Only(t, "Lists are updated again"), "[INFO]", "since 2000-01-01T00:30:00Z")
 	})
 }
 
@@ -196,7 +197,7 @@ func (o *outcomes) Search(_ context.Context, _ []lookup.Prefix) (lookup.Answer, 
 }
 
 func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
 		if err != nil {
@@ -207,18 +208,18 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
 		gauge := func() float64 {
-			return metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
+			return logtest.Metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
 		}
 
 		searches(r, searcher, 2)
-		wantParts(t, lines.only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
-		if got := lines.about("paused"); len(got) != 0 || gauge() > unix(time.Now()) {
+		logtest.WantParts(t, lines.Only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
+		if got := lines.About("paused"); len(got) != 0 || gauge() > unix(time.Now()) {
 			t.Errorf("Expected no pause before the third failure, got %q", got)
 		}
 		time.Sleep(time.Second)
 		searches(r, searcher, 1)
 		until := time.Now().Add(5 * time.Minute)
-		wantParts(t, lines.only(t, "paused"), "[WARNING]", "paused until "+moment(until), "3 failures in a row", "status 502")
+		logtest.WantParts(t, lines.Only(t, "paused"), "[WARNING]", "paused until "+moment(until), "3 failures in a row", "status 502")
 		if got := gauge(); got != unix(until) {
 			t.Errorf("Expected the gauge to be %v, got %v", unix(until), got)
 		}
@@ -229,25 +230,25 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 			time.Sleep(31 * time.Minute)
 			searches(r, searcher, 5)
 		}
-		lines.only(t, "paused")
-		lines.only(t, "A confirmation failed")
+		lines.Only(t, "paused")
+		lines.Only(t, "A confirmation failed")
 		server.err = nil
 		time.Sleep(31 * time.Minute)
 		searches(r, searcher, 5)
-		wantParts(t, lines.only(t, "Confirmations work again"), "[INFO]")
+		logtest.WantParts(t, lines.Only(t, "Confirmations work again"), "[INFO]")
 		if hold := schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unix(time.Now()) {
 			t.Errorf("Expected no pause any more, got %v", hold)
 		}
 		server.err = &updater.StatusError{Code: http.StatusTooManyRequests}
 		searches(r, searcher, 1)
-		if got := lines.about("paused"); len(got) != 2 || !strings.Contains(got[1], "quota") {
+		if got := lines.About("paused"); len(got) != 2 || !strings.Contains(got[1], "quota") {
 			t.Errorf("Expected a refusal to pause at once, got %q", got)
 		}
 	})
 }
 
 func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
 		if err != nil {
@@ -261,15 +262,15 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 			searches(r, searcher, 3)
 			time.Sleep(61 * time.Second)
 		}
-		wantParts(t, lines.only(t, "paused"), "minimum wait of the server")
+		logtest.WantParts(t, lines.Only(t, "paused"), "minimum wait of the server")
 		server.wait = 0
 		searches(r, searcher, 3)
-		lines.only(t, "Confirmations work again")
+		lines.Only(t, "Confirmations work again")
 	})
 }
 
 func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
-	lines := captureLog(t)
+	lines := logtest.Capture(t)
 	r := newReporter(config.Settings{DB: "/var/lib/lists"}, func() {})
 	full := fmt.Errorf("saving /var/lib/lists/se-4b.list: no space left on device")
 	for range 5 {
@@ -277,11 +278,11 @@ func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 		r.report(updater.Event{Kind: updater.StoreFailed, Err: full})
 		r.report(updater.Event{Kind: updater.Stored}) // a small file still finds room
 	}
-	wantParts(t, lines.only(t, "Cannot write to db /var/lib/lists"), "[ERROR]", "no space left", "set db to one that is")
+	logtest.WantParts(t, lines.Only(t, "Cannot write to db /var/lib/lists"), "[ERROR]", "no space left", "set db to one that is")
 	r.report(updater.Event{Kind: updater.Stored, List: "se-4b"})
-	wantParts(t, lines.only(t, "can be written again"), "[INFO]")
+	logtest.WantParts(t, lines.Only(t, "can be written again"), "[INFO]")
 	r.report(updater.Event{Kind: updater.Stored})
-	lines.only(t, "can be written again")
+	lines.Only(t, "can be written again")
 }
 
 // Ready must not wait for a lock that a reload or a slow disk holds for seconds.

@@ -1,0 +1,79 @@
+// Package logtest reads what a test has the plugin log and measure. Only tests import it.
+package logtest
+
+import (
+	"bytes"
+	golog "log"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+)
+
+// Lines collects what is logged. It is safe for concurrent use.
+type Lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Capture returns what is logged from now on. When the test ends the log is
+// discarded again.
+func Capture(t testing.TB) *Lines {
+	l := new(Lines)
+	golog.SetOutput(l)
+	t.Cleanup(clog.Discard)
+	return l
+}
+
+// Write implements the io.Writer interface.
+func (l *Lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// About returns the lines that hold a text.
+func (l *Lines) About(text string) (lines []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.text.String()) {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// ErrorsAbout returns the lines of errors that hold a text.
+func (l *Lines) ErrorsAbout(text string) []string {
+	return slices.DeleteFunc(l.About(text), func(line string) bool { return !strings.Contains(line, "[ERROR]") })
+}
+
+// Only returns the one line about a text.
+func (l *Lines) Only(t testing.TB, text string) string {
+	t.Helper()
+	got := l.About(text)
+	if len(got) != 1 {
+		t.Fatalf("Expected one line about %q, got %q of\n%s", text, got, strings.Join(l.About(""), ""))
+	}
+	return got[0]
+}
+
+// Forget drops the lines so far.
+func (l *Lines) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
+}
+
+// WantParts fails the test unless the line holds each of the parts.
+func WantParts(t testing.TB, line string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(line, part) {
+			t.Errorf("Expected %q in the line\n%s", part, line)
+		}
+	}
+}
