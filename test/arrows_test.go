@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -43,10 +44,11 @@ var forbidden = []struct{ from, to, why string }{
 	{"cmd/safebrowsing", module + "/internal/engine", "it starts no engine"},
 }
 
-// imported is what go list tells of a package.
+// imported is what go list tells of a package. Files and imports are without those of
+// its tests.
 type imported struct {
-	ImportPath string
-	Imports    []string
+	ImportPath, Dir  string
+	Imports, GoFiles []string
 }
 
 // packages lists the packages of the module and of the bench, which is a module of
@@ -58,7 +60,7 @@ func packages(t *testing.T) []imported {
 
 func packagesBelow(t *testing.T, dir string) (all []imported) {
 	t.Helper()
-	out, err := exec.Command("go", "-C", dir, "list", "-json=ImportPath,Imports", "./...").Output()
+	out, err := exec.Command("go", "-C", dir, "list", "-json=ImportPath,Dir,Imports,GoFiles", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +108,34 @@ func TestImportsPointOneWay(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What is for tests is exported, since it has to be, and is in a file or a package of its
+// own. A program that used it would look into what is not its business.
+func TestNoProgramUsesWhatIsForTests(t *testing.T) {
+	const logtest, view = module + "/internal/logtest", "fortests.go"
+	views := 0
+	for _, p := range packages(t) {
+		if slices.Contains(p.Imports, logtest) {
+			t.Errorf("%s imports %s", p.ImportPath, logtest)
+		}
+		for _, name := range p.GoFiles {
+			if name == view {
+				views++
+				continue
+			}
+			text, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), "ForTests") {
+				t.Errorf("%s: %s uses ForTests", p.ImportPath, name)
+			}
+		}
+	}
+	if views != 1 {
+		t.Errorf("Expected one file %s, got %d", view, views)
 	}
 }
 

@@ -48,7 +48,7 @@ import (
 )
 
 // engines are those of this process.
-var engines = engine.Default
+var engines = engine.ForTests{Registry: engine.Default}
 
 // caddyMu is held while instances start and stop: CoreDNS has one at a time, and
 // does not guard their list against more.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -168,45 +167,6 @@ func (r *Registry) end(e *shared) {
 	if !r.keeps(e.settings, "") {
 		searchNotBefore.DeleteLabelValues(labelsOf(e.settings)...)
 	}
-}
-
-// Count returns how many engines there are, and how many holds on them.
-func (r *Registry) Count() (engines, holders int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.engines {
-		holders += e.holders
-	}
-	return len(r.engines), holders
-}
-
-// Find returns the engine that asks the server at an endpoint, or nil.
-func (r *Registry) Find(endpoint string) *Engine {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for s, e := range r.engines {
-		if s.Endpoint == endpoint {
-			return e.Engine
-		}
-	}
-	return nil
-}
-
-// Forget forgets the schedules of the server at an address, as the end of the process
-// does.
-func (r *Registry) Forget(address string) {
-	r.work.Lock()
-	defer r.work.Unlock()
-	maps.DeleteFunc(r.schedules, func(id config.Identity, _ *updater.Schedule) bool { return id.Address == address })
-}
-
-// SetFirstContact has later engines draw their first contact with f, see
-// updater.Config, and returns what drew it before.
-func (r *Registry) SetFirstContact(f func() time.Duration) (before func() time.Duration) {
-	r.work.Lock()
-	defer r.work.Unlock()
-	before, r.edge.FirstContact = r.edge.FirstContact, f
-	return before
 }
 
 // followed reports whether the schedule of an engine still has to take over the

@@ -18,7 +18,7 @@ func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
-		r := NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})
+		r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
 		want := func(engines, holders int) {
 			t.Helper()
 			if e, h := r.Count(); e != engines || h != holders {
@@ -57,7 +57,7 @@ func TestRegistryAnswersWhileAnEngineStartsOrEnds(t *testing.T) {
 	r.work.Lock()
 	defer r.work.Unlock()
 	done := make(chan bool)
-	go func() { r.Count(); r.Find("http://x.example"); done <- true }()
+	go func() { r.Ready(); done <- true }()
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):

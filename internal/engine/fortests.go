@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"maps"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// ForTests is a registry with what only tests may ask of it. It is in no program, which
+// TestNoProgramUsesWhatIsForTests holds.
+type ForTests struct{ *Registry }
+
+// Count returns how many engines there are, and how many holds on them.
+func (r ForTests) Count() (engines, holders int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.engines {
+		holders += e.holders
+	}
+	return len(r.engines), holders
+}
+
+// Find returns the engine that asks the server at an endpoint, or nil.
+func (r ForTests) Find(endpoint string) *Engine {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s, e := range r.engines {
+		if s.Endpoint == endpoint {
+			return e.Engine
+		}
+	}
+	return nil
+}
+
+// Forget forgets the schedules of the server at an address, as the end of the process
+// does.
+func (r ForTests) Forget(address string) {
+	r.work.Lock()
+	defer r.work.Unlock()
+	maps.DeleteFunc(r.schedules, func(id config.Identity, _ *updater.Schedule) bool { return id.Address == address })
+}
+
+// SetFirstContact has later engines draw their first contact with f, see
+// updater.Config, and returns what drew it before.
+func (r ForTests) SetFirstContact(f func() time.Duration) (before func() time.Duration) {
+	r.work.Lock()
+	defer r.work.Unlock()
+	before, r.edge.FirstContact = r.edge.FirstContact, f
+	return before
+}
