@@ -14,8 +14,8 @@ type ForTests struct{ *Registry }
 
 // Count returns how many engines there are, and how many holds on them.
 func (r ForTests) Count() (engines, holders int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.work.Lock()
+	defer r.work.Unlock()
 	for _, e := range r.engines {
 		holders += e.holders
 	}
@@ -24,8 +24,8 @@ func (r ForTests) Count() (engines, holders int) {
 
 // Find returns the engine that asks the server at an endpoint, or nil.
 func (r ForTests) Find(endpoint string) *Engine {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.work.Lock()
+	defer r.work.Unlock()
 	for s, e := range r.engines {
 		if s.Endpoint == endpoint {
 			return e.Engine

@@ -71,17 +71,14 @@ func (all schedules) kin(id config.Identity) *updater.Schedule {
 // Registry holds the engines of a process, each for as long as a server block holds
 // it. It is safe for concurrent use.
 type Registry struct {
-	edge    Edge
 	waiting atomic.Int32 // engines that are not ready yet
 
 	// work is held while an engine is made or ended, which takes as long as a disk
-	// or a request takes. It guards edge and schedules.
+	// or a request takes. It guards all below.
 	work      sync.Mutex
+	edge      Edge
 	schedules schedules
-
-	// mu is never held while anything waits. To change engines takes work too.
-	mu      sync.Mutex
-	engines map[config.Settings]*shared
+	engines   map[config.Settings]*shared
 }
 
 // shared is an engine and how many hold it.
@@ -115,8 +112,6 @@ func (r *Registry) Acquire(s config.Settings, key string) (_ *Engine, release fu
 		made.start(key)
 		e = &shared{Engine: made}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.engines[s] = e
 	e.holders++
 	return e.Engine, sync.OnceFunc(func() { r.release(e) }), nil
@@ -125,23 +120,15 @@ func (r *Registry) Acquire(s config.Settings, key string) (_ *Engine, release fu
 // Ready reports whether all engines are. It never waits.
 func (r *Registry) Ready() bool { return r.waiting.Load() == 0 }
 
+// release takes one hold off an engine, which ends with the last one.
 func (r *Registry) release(e *shared) {
 	r.work.Lock()
 	defer r.work.Unlock()
-	if r.letGo(e) {
-		r.end(e)
-	}
-}
-
-// letGo takes one hold off an engine, and reports whether that was the last one.
-func (r *Registry) letGo(e *shared) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	e.holders--
 	if e.holders == 0 {
 		delete(r.engines, e.settings)
+		r.end(e)
 	}
-	return e.holders == 0
 }
 
 // end ends an engine that nobody holds. The caller holds work.

@@ -50,17 +50,3 @@ func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
 		}
 	})
 }
-
-// A disk or a server that is slow when an engine starts or ends keeps nobody else.
-func TestRegistryAnswersWhileAnEngineStartsOrEnds(t *testing.T) {
-	r := NewRegistry(Edge{})
-	r.work.Lock()
-	defer r.work.Unlock()
-	done := make(chan bool)
-	go func() { r.Ready(); done <- true }()
-	select {
-	case <-done:
-	case <-time.After(10 * time.Second):
-		t.Error("Expected an answer meanwhile")
-	}
-}

@@ -290,8 +290,6 @@ func TestReadyNeverWaits(t *testing.T) {
 	r := NewRegistry(Edge{})
 	r.work.Lock()
 	defer r.work.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	done := make(chan bool)
 	go func() { done <- r.Ready() }()
 	select {
