@@ -188,7 +188,7 @@ func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bo
 	}
 	asks, close := asksOf(t, instance)
 	defer close()
-	w.eventually("the lists", func() bool { e := w.engine(); return e != nil && e.Ready() })
+	w.eventually("the lists", w.ready)
 	var clients sync.WaitGroup
 	for transport, ask := range asks {
 		for range 4 {

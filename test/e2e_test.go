@@ -248,7 +248,7 @@ func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 func serverThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T, w *world) {
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
-	w.eventually("the first contact", func() bool { return w.engine().Ready() })
+	w.eventually("the first contact", w.ready)
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	if n := len(w.fetches()); n != 1 {
 		t.Errorf("Expected one request, then back-off, got %d", n)

@@ -89,7 +89,7 @@ func faultyWorld(t *testing.T, version *protocol.Dialect, f faulty, fault protoc
 	w.google.Break("", 1000, fault)
 	w.start(w.corefile("lists "+list, "cache 7"))
 	w.eventually("the log line", func() bool { return len(lines.ErrorsAbout(list)) > before })
-	w.eventually("readiness, however the first contact ended", w.engine().Ready)
+	w.eventually("readiness, however the first contact ended", w.ready)
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	w.stop()
 

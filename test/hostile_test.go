@@ -55,7 +55,7 @@ func TestReloadAndReadyDoNotWaitForAHostileList(t *testing.T) {
 	if err := w.reload(w.corefile("lists se-4b mw-4b", "cache 77")); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("readiness", w.engine().Ready)
+	w.eventually("readiness", w.ready)
 	w.wantPassed("clean.example.com.", dns.TypeA)
 	if took := time.Since(begun); took > 10*time.Second {
 		t.Errorf("Expected a reload and readiness at once, took %s", took)

@@ -32,11 +32,11 @@ func TestReadyAfterARestartInTheMiddleOfABackoff(t *testing.T) {
 	w := newWorld(t)
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
-	w.eventually("the first contact", func() bool { return w.engine().Ready() })
+	w.eventually("the first contact", w.ready)
 	w.stop()
 	w.google.ClientStarted()
 	w.start(w.corefile())
-	w.eventually("readiness, though nothing may be asked for a quarter of an hour", func() bool { return w.engine().Ready() })
+	w.eventually("readiness, though nothing may be asked for a quarter of an hour", w.ready)
 	if n := len(w.google.Requests("update")); n != 1 {
 		t.Errorf("Expected one request, got %d", n)
 	}

@@ -53,7 +53,7 @@ func TestAFolderThatCannotBeWrittenIsSaidAndDoneWithout(t *testing.T) {
 	w.db = filepath.Join(writeFile(t, t.TempDir(), "file", ""), "folder")
 	w.start(w.corefile())
 	w.updated(1)
-	w.eventually("readiness", func() bool { return w.engine().Ready() })
+	w.eventually("readiness", w.ready)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	got := lines.About("Cannot write to db " + w.db)
 	if len(got) != 1 || !strings.Contains(got[0], "Make the directory writable") {

@@ -315,7 +315,7 @@ func (w *world) eventually(what string, done func() bool) {
 func (w *world) updated(n int) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%d updates", n), func() bool {
-		return len(w.fetches()) >= n && w.engine().Ready()
+		return len(w.fetches()) >= n && w.ready()
 	})
 }
 
@@ -331,6 +331,10 @@ func (w *world) searches() []protocoltest.Request {
 
 // engine returns the engine that asks this world's server, or nil.
 func (w *world) engine() *engine.Engine { return engines.Find(w.endpoint) }
+
+// ready reports whether there is such an engine, and its lists are in force or its first
+// contact has ended.
+func (w *world) ready() bool { return engines.FindReady(w.endpoint) }
 
 func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()

@@ -78,10 +78,8 @@ func newEngine(s config.Settings, key string, edge Edge, last schedules, onReady
 	return e, nil
 }
 
-// Ready reports whether nothing more is to be waited for: the lists are in force,
-// or the first contact with the server has ended, however it ended.
-func (e *Engine) Ready() bool { return e.ready.Load() }
-
+// becomeReady says that nothing more is to be waited for: the lists are in force, or
+// the first contact with the server has ended, however it ended.
 func (e *Engine) becomeReady() {
 	if e.ready.CompareAndSwap(false, true) {
 		e.onReady()

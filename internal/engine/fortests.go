@@ -34,6 +34,13 @@ func (r ForTests) Find(endpoint string) *Engine {
 	return nil
 }
 
+// FindReady reports whether there is an engine that asks the server at an endpoint, and
+// it is ready: its lists are in force, or its first contact has ended.
+func (r ForTests) FindReady(endpoint string) bool {
+	e := r.Find(endpoint)
+	return e != nil && e.ready.Load()
+}
+
 // Forget forgets the schedules of the server at an address, as the end of the process
 // does.
 func (r ForTests) Forget(address string) {
