@@ -1,8 +1,7 @@
 // Package test holds the end-to-end tests: a CoreDNS with the plugin, on real sockets,
 // between a client, a name server and a Safe Browsing server, which world_test.go makes
-// in this process. In story_test.go the programs run as they are installed, in processes
-// of their own and with the real random first contact. Other tests here are about the
-// whole repository: its documents, its tasks, and which package imports which.
+// in this process. Other tests here are about the whole repository: its documents, its
+// tasks, and which package imports which.
 package test
 
 import (

@@ -1,4 +1,7 @@
-package test
+// Package story tests whole programs: coredns and safebrowsing as they are installed, in
+// processes of their own and with the real random first contact. It is a package of its
+// own so that its minutes of waiting run at the same time as the other tests.
+package story
 
 import (
 	"bytes"
@@ -24,9 +27,9 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
-// longestContact is the longest that a start waits before it asks, with room for a
+// firstContact is the longest that a start waits before it asks, with room for a
 // busy machine.
-const longestContact = 80 * time.Second
+const firstContact = 80 * time.Second
 
 // The story of somebody who mistyped the key: what is wrong is said at once and
 // everywhere, and when it is repaired protection comes with the first contact.
@@ -71,7 +74,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	corefile(wrong)
 	c.start()
 	c.waitFor("NO list is in force yet", 20*time.Second, "[WARNING]", "Safe Browsing v5 is on", "se-4b, mw-4b, uws-4b", "db "+db, "within a minute (first contact)")
-	c.waitFor("Cannot update lists", longestContact, "[ERROR]", "status 403", "Next try not before", "Check the API key")
+	c.waitFor("Cannot update lists", firstContact, "[ERROR]", "status 403", "Next try not before", "Check the API key")
 	c.wantReady()
 	c.want("malware.example.net.", dns.RcodeSuccess) // nothing blocks on a guess
 	status, out := cli("doctor", "-corefile", c.file)
@@ -98,7 +101,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	begun := time.Now()
 	c.start()
 	c.waitFor("NO list is in force yet", 20*time.Second, "[WARNING]", "within a minute (first contact)")
-	c.waitFor("List se-4b now has 1 entry", longestContact, "[INFO]", "next update not before")
+	c.waitFor("List se-4b now has 1 entry", firstContact, "[INFO]", "next update not before")
 	c.want("malware.example.net.", dns.RcodeNameError)
 	t.Logf("protected %s after the start with the right key", time.Since(begun).Round(time.Second))
 	c.want("harmless.example.net.", dns.RcodeSuccess)
@@ -125,7 +128,7 @@ func build(t *testing.T, names ...string) map[string]string {
 	built, dir := map[string]string{}, t.TempDir()
 	for _, name := range names {
 		built[name] = filepath.Join(dir, name)
-		if out, err := exec.Command("go", "build", "-o", built[name], "../cmd/"+name).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-o", built[name], "../../cmd/"+name).CombinedOutput(); err != nil {
 			t.Fatalf("building %s: %v\n%s", name, err, out)
 		}
 	}
