@@ -56,7 +56,7 @@ func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []str
 		for _, name := range lists {
 			list := state.Lists[name]
 			list.Alone = list.Alone || refusesLists(err)
-			if list.Alone {
+			if list.Alone || len(lists) == 1 {
 				list.Failed = now // after lists that failed before
 			}
 			list.Rejected = list.Rejected || slices.Contains(doubtful, name)

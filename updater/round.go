@@ -11,11 +11,12 @@ import (
 )
 
 // update does one round: it fetches all lists that are due in one request, except
-// those that must be asked for alone.
+// those that must be asked for alone, which are all of them for a OneByOne.
 func (u *Updater) update(ctx context.Context) {
+	_, oneByOne := u.cfg.Source.(OneByOne)
 	waiting := u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())
 	for len(waiting) > 0 {
-		names := u.cfg.Schedule.together(waiting)
+		names := u.cfg.Schedule.together(waiting, oneByOne)
 		if !u.request(ctx, names) {
 			return
 		}

@@ -231,13 +231,14 @@ func (s *Schedule) dueNow(names []string, now time.Time) (due []string) {
 // together returns the lists of the next request, out of lists that are all due. A
 // list that must be asked for alone comes first, the one that failed longest ago;
 // then come the others, in one request. After two failures in a row the others come
-// first: a list that fails each of its requests must not keep them waiting.
-func (s *Schedule) together(lists []string) []string {
+// first: a list that fails each of its requests must not keep them waiting. If
+// oneByOne is set every list must be asked for alone.
+func (s *Schedule) together(lists []string, oneByOne bool) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var batch, alone []string
 	for _, name := range lists {
-		if s.state.Lists[name].Alone {
+		if oneByOne || s.state.Lists[name].Alone {
 			alone = append(alone, name)
 		} else {
 			batch = append(batch, name)

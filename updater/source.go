@@ -8,7 +8,7 @@ import (
 
 // Source fetches lists from a server.
 type Source interface {
-	// Fetch asks for the wanted lists in one request. While it reads the answer it
+	// Fetch asks for the wanted lists, in one request if the server can. While it reads the answer it
 	// calls take with each update and its index in wanted, once for each list and in
 	// any order.
 	//
@@ -17,6 +17,14 @@ type Source interface {
 	// request failed, whatever take has received. An error of one list is in its
 	// update.
 	Fetch(ctx context.Context, wanted []Want, take func(i int, u *Update)) (minimumWait time.Duration, err error)
+}
+
+// OneByOne is a Source whose server answers about one list a request. The updater asks
+// it for each list that is due in a call of Fetch of its own: the lists that have been
+// answered count, whatever comes later, and the first failure starts the back-off.
+type OneByOne interface {
+	Source
+	OneByOne() // does nothing
 }
 
 // Want names a list to fetch.
