@@ -21,7 +21,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// DefaultEndpoint is the address of Google's server.
+// DefaultEndpoint is the address of Google's Safe Browsing server.
 const DefaultEndpoint = "https://safebrowsing.googleapis.com"
 
 // Client speaks to one Safe Browsing server. It is safe for concurrent use.
@@ -30,7 +30,7 @@ type Client interface {
 	lookup.Searcher
 	// Lists returns the lists that the server offers.
 	Lists(ctx context.Context) ([]ListInfo, error)
-	// SetKey has requests from now on carry another API key.
+	// SetKey has requests from now on carry another API key, or access token.
 	SetKey(key string) error
 	// Close ends idle connections.
 	Close()
@@ -45,8 +45,9 @@ type ListInfo struct {
 
 // Config says how a client reaches the server.
 type Config struct {
-	Endpoint   string   // zero: DefaultEndpoint
-	Key        string   // API key; zero: none is sent
+	Endpoint   string   // zero: DefaultEndpoint, or WebRiskEndpoint for a WebRisk
+	Key        string   // API key, or access token; zero: none is sent
+	Bearer     bool     // Key is an OAuth 2.0 access token (RFC 6750 section 2.1), not an API key
 	UserAgent  string   // required; "name/version"
 	Resolvers  []string // "address:port" of name servers that know the endpoint's name; none: the system's
 	MaxEntries int      // of a list, asked of the server; zero: no limit
@@ -62,14 +63,15 @@ type caller struct {
 	http *http.Client
 }
 
-// keys are the API key in use, and the one before, which answers may still quote.
+// keys are the API key, or access token, in use, and the one before, which answers
+// may still quote.
 // "": none.
 type keys struct{ current, last string }
 
 // newCaller returns an error that says what is wrong with the configuration,
-// without the key in it.
-func newCaller(cfg Config) (*caller, error) {
-	base, err := ParseEndpoint(cmp.Or(cfg.Endpoint, DefaultEndpoint))
+// without the key in it. Endpoint is the one that is asked if cfg has none.
+func newCaller(cfg Config, endpoint string) (*caller, error) {
+	base, err := ParseEndpoint(cmp.Or(cfg.Endpoint, endpoint))
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +203,11 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 	if body != nil {
 		r.Header.Set("Content-Type", "application/x-protobuf")
 	}
-	if key := c.keys.Load().current; key != "" {
+	switch key := c.keys.Load().current; {
+	case key == "":
+	case c.cfg.Bearer:
+		r.Header.Set("Authorization", "Bearer "+key)
+	default:
 		r.Header.Set("X-Goog-Api-Key", key)
 	}
 	answer, err := c.http.Do(r)

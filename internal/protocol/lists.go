@@ -37,15 +37,18 @@ var threatsOfV4 = map[string]string{
 // ThreatLists returns the names of the threat lists that Google documents.
 func ThreatLists() []string { return slices.Clone(googleLists) }
 
-// IsGoogle reports whether an endpoint is Google's server. "" is: it is the
-// default.
+// IsGoogle reports whether an endpoint is Google's server, for Safe Browsing or for
+// Web Risk. "" is: it is the default.
 func IsGoogle(endpoint string) bool {
 	if endpoint == "" {
 		return true
 	}
 	given, err := url.Parse(endpoint)
-	google, _ := url.Parse(DefaultEndpoint)
-	return err == nil && strings.EqualFold(strings.TrimSuffix(given.Hostname(), "."), google.Hostname())
+	if err != nil {
+		return false
+	}
+	host := "https://" + strings.ToLower(strings.TrimSuffix(given.Hostname(), "."))
+	return host == DefaultEndpoint || host == WebRiskEndpoint
 }
 
 // CheckThreatList returns why a list must not be asked for as a threat list, or

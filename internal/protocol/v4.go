@@ -30,7 +30,7 @@ type V4 struct {
 // searches must tell. The error says what is wrong with the configuration, without
 // the key in it.
 func NewV4(cfg Config, lists []string, states func() [][]byte) (*V4, error) {
-	c, err := newCaller(cfg)
+	c, err := newCaller(cfg, DefaultEndpoint)
 	if err != nil {
 		return nil, err
 	}

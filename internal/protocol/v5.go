@@ -27,7 +27,7 @@ type V5 struct{ *caller }
 // NewV5 returns a V5, or an error that says what is wrong with the configuration,
 // without the key in it.
 func NewV5(cfg Config) (*V5, error) {
-	c, err := newCaller(cfg)
+	c, err := newCaller(cfg, DefaultEndpoint)
 	return &V5{c}, err
 }
 

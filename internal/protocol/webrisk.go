@@ -1,0 +1,220 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/bits"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// WebRiskEndpoint is the address of Google's Web Risk server.
+const WebRiskEndpoint = "https://webrisk.googleapis.com"
+
+// WebRisk speaks the Web Risk API, version 1. It implements Client, and
+// updater.OneByOne.
+type WebRisk struct {
+	*caller
+	searched []wrv1.ThreatType // each once
+}
+
+// NewWebRisk returns a WebRisk that searches in the given lists, each a name that
+// IsWebRiskList knows. The error says what is wrong with the configuration, without
+// the key in it.
+func NewWebRisk(cfg Config, lists []string) (*WebRisk, error) {
+	caller, err := newCaller(cfg, WebRiskEndpoint)
+	if err != nil {
+		return nil, err
+	}
+	c := &WebRisk{caller: caller}
+	for _, name := range lists {
+		if !IsWebRiskList(name) {
+			return nil, fmt.Errorf("Web Risk has no list %q, only %s", name, strings.Join(WebRiskLists(), ", "))
+		}
+		if threat := webRiskLists[name].threat; !slices.Contains(c.searched, threat) {
+			c.searched = append(c.searched, threat)
+		}
+	}
+	return c, nil
+}
+
+// webRiskLists are the lists of Web Risk, by their names in Safe Browsing version 5 or,
+// for the one that only Web Risk has, by a name of that form.
+var webRiskLists = map[string]struct {
+	threat      wrv1.ThreatType
+	description string
+}{
+	"mw-4b":     {wrv1.ThreatType_MALWARE, "malware, for any platform"},
+	"se-4b":     {wrv1.ThreatType_SOCIAL_ENGINEERING, "social engineering, for any platform"},
+	"uws-4b":    {wrv1.ThreatType_UNWANTED_SOFTWARE, "unwanted software, for any platform"},
+	"se-ext-4b": {wrv1.ThreatType_SOCIAL_ENGINEERING_EXTENDED_COVERAGE, "social engineering, extended coverage, for any platform"},
+}
+
+// IsWebRiskList reports whether Web Risk has a list of this name.
+func IsWebRiskList(name string) bool {
+	_, ok := webRiskLists[name]
+	return ok
+}
+
+// WebRiskLists returns the names of all lists that Web Risk has.
+func WebRiskLists() []string { return slices.Sorted(maps.Keys(webRiskLists)) }
+
+// WebRiskMaxEntries returns what a limit of entries becomes in Web Risk, which takes
+// powers of two from 2^10: the greatest that is no greater. 0 is no limit (Web Risk,
+// "Update Constraints"; that page recommends 2^24, so 2^20 is not the end).
+func WebRiskMaxEntries(entries int) int {
+	if entries <= 0 {
+		return 0
+	}
+	return min(max(1<<(bits.Len(uint(entries))-1), 1<<10), 1<<30) // the field has 31 bits
+}
+
+// OneByOne implements updater.OneByOne: threatLists.computeDiff is about one list.
+func (c *WebRisk) OneByOne() {}
+
+// Fetch implements updater.Source by one threatLists.computeDiff for each list, in the
+// order wanted. After the first that fails it asks no more. The names of the wanted
+// lists are such that IsWebRiskList knows.
+func (c *WebRisk) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
+	defer c.hideKey(&err)
+	for i, w := range wanted {
+		u, err := c.computeDiff(ctx, w)
+		if err != nil {
+			return 0, fmt.Errorf("fetching list %s: %w", w.List, err)
+		}
+		take(i, u)
+		if err := ctx.Err(); err != nil { // an update that was cut short by it is not wrong
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+func (c *WebRisk) computeDiff(ctx context.Context, w updater.Want) (*updater.Update, error) {
+	query := url.Values{
+		"threatType":                        {webRiskLists[w.List].threat.String()},
+		"constraints.supportedCompressions": {wrv1.CompressionType_RAW.String(), wrv1.CompressionType_RICE.String()},
+	}
+	if w.Version != nil {
+		query.Set("versionToken", bytesParam.EncodeToString(w.Version))
+	}
+	if n := WebRiskMaxEntries(c.cfg.MaxEntries); n > 0 {
+		query.Set("constraints.maxDatabaseEntries", strconv.Itoa(n))
+		query.Set("constraints.maxDiffEntries", strconv.Itoa(n))
+	}
+	var answer wrv1.ComputeThreatListDiffResponse
+	clock, err := c.timed(ctx, "/v1/threatLists:computeDiff", query, boundUpdates, &answer)
+	if err != nil {
+		return nil, err
+	}
+	return updateOfWebRisk(ctx, &answer, clock), nil
+}
+
+// timed is get for an answer that names times.
+func (c *WebRisk) timed(ctx context.Context, path string, query url.Values, b bound, m proto.Message) (serverClock, error) {
+	asked := time.Now()
+	answer, err := c.open(ctx, http.MethodGet, path, query, nil, b.bytes)
+	if err != nil {
+		return serverClock{}, err
+	}
+	defer answer.Body.Close()
+	err = readWhole(answer, b, m)
+	return newServerClock(answer.Header, asked, time.Now()), err
+}
+
+// Lists implements Client. It sends no request: Web Risk has no method for it.
+func (c *WebRisk) Lists(context.Context) (all []ListInfo, err error) {
+	for _, name := range WebRiskLists() {
+		l := webRiskLists[name]
+		all = append(all, ListInfo{Name: name, Description: l.description, Threats: lookup.Threats(0).With(threatOfWebRisk(l.threat))})
+	}
+	return all, nil
+}
+
+// threatOfWebRisk returns the threat of a type, or NoThreat for those that are unknown.
+// Extended coverage is social engineering: how sure Google is of a name does not change
+// what it does to a user. The list in a Decision tells the two apart.
+func threatOfWebRisk(t wrv1.ThreatType) lookup.Threat {
+	switch t {
+	case wrv1.ThreatType_MALWARE:
+		return lookup.Malware
+	case wrv1.ThreatType_SOCIAL_ENGINEERING, wrv1.ThreatType_SOCIAL_ENGINEERING_EXTENDED_COVERAGE:
+		return lookup.SocialEngineering
+	case wrv1.ThreatType_UNWANTED_SOFTWARE:
+		return lookup.UnwantedSoftware
+	}
+	return lookup.NoThreat
+}
+
+// Search implements lookup.Searcher by hashes.search, which takes exactly one prefix,
+// of 4 to 32 bytes. It returns an error, and sends nothing, for any other number of
+// prefixes.
+func (c *WebRisk) Search(ctx context.Context, prefixes []lookup.Prefix) (result lookup.Answer, err error) {
+	defer c.hideKey(&err)
+	if err := c.checkSearch(prefixes); err != nil {
+		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
+	}
+	query := url.Values{"hashPrefix": {bytesParam.EncodeToString([]byte(prefixes[0]))}}
+	for _, t := range c.searched {
+		query.Add("threatTypes", t.String())
+	}
+	var answer wrv1.SearchHashesResponse
+	clock, err := c.timed(ctx, "/v1/hashes:search", query, boundSearch, &answer)
+	if err == nil {
+		result, err = c.answerOf(&answer, clock)
+	}
+	if err != nil {
+		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
+	}
+	return result, nil
+}
+
+// checkSearch finds what the server would refuse, and may charge for.
+func (c *WebRisk) checkSearch(prefixes []lookup.Prefix) error {
+	switch {
+	case len(prefixes) != 1:
+		return fmt.Errorf("%d hash prefixes, Web Risk takes exactly one", len(prefixes))
+	case len(prefixes[0]) < 4 || len(prefixes[0]) > len(lookup.FullHash{}):
+		return fmt.Errorf("a hash prefix of %d bytes, must be 4 to %d", len(prefixes[0]), len(lookup.FullHash{}))
+	case len(c.searched) == 0:
+		return fmt.Errorf("no list to search in: use some of %s", strings.Join(WebRiskLists(), ", "))
+	}
+	return nil
+}
+
+// answerOf reads what was found. Threat types that are unknown or were not asked for
+// are left out.
+func (c *WebRisk) answerOf(answer *wrv1.SearchHashesResponse, clock serverClock) (result lookup.Answer, err error) {
+	if result.Life, err = clock.life(answer.GetNegativeExpireTime()); err != nil {
+		return lookup.Answer{}, err
+	}
+	for _, t := range answer.Threats {
+		if len(t.GetHash()) != len(lookup.FullHash{}) {
+			return lookup.Answer{}, fmt.Errorf("%w: full hash of %d bytes", updater.ErrMalformed, len(t.GetHash()))
+		}
+		found := lookup.ThreatHash{Hash: lookup.FullHash(t.GetHash())}
+		if found.Life, err = clock.life(t.GetExpireTime()); err != nil {
+			return lookup.Answer{}, err
+		}
+		for _, threat := range t.ThreatTypes {
+			if slices.Contains(c.searched, threat) {
+				found.Threats = found.Threats.With(threatOfWebRisk(threat))
+			}
+		}
+		if found.Threats != 0 {
+			result.Threats = append(result.Threats, found)
+		}
+	}
+	return result, nil
+}

@@ -1,0 +1,307 @@
+package protocol
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Messages of Web Risk, as its schema writes them, for a server whose clock shows the
+// first second of 2000, at which synctest begins.
+const (
+	// RESET, version 0102, 5, 20 and 29 in Rice coding, again in 30 minutes.
+	wireReset = "1206088895b5c30320022a0c120a0805100218022202f7023a02010242220a20a9a325de93cffeb40b5b59b90b4647d9061e378063378da5357dc48b61191198"
+	// DIFF, version 0103, without index 1, 14000000ff raw, again in 5 minutes.
+	wireDiff = "120608ac89b5c30320012a0b0a090805120514000000ff32050a030a01013a02010342220a20d246254746515444fdfa97ad7956bd38ea33228468b9d0f90b3a3100928150c8"
+	// Nothing for 5 minutes.
+	wireRiskNothing = "120608ac89b5c303"
+	// b.example.com/ is SOCIAL_ENGINEERING for 5 minutes, the rest nothing for 10.
+	wireRiskFound = "0a2d0a010212201d32c5084a360e58f1b87109637a6810acad97a861a7769e8f1841410d2a960c1a0608ac89b5c303120608d88bb5c303"
+)
+
+func newWebRisk(t testing.TB, transport http.RoundTripper, lists ...string) *WebRisk {
+	t.Helper()
+	c, err := NewWebRisk(Config{Key: testKey, UserAgent: "test/1", Transport: transport}, lists)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestWebRiskRequestsOnTheWire(t *testing.T) {
+	const compressions = "constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE"
+	odd := []byte{0xfb, 0xef, 0xfe, 0x00} // bytes whose base64 tells the alphabets apart
+	fetching := func(wanted ...updater.Want) func(*testing.T, *WebRisk) error {
+		return func(t *testing.T, c *WebRisk) error {
+			_, err := c.Fetch(t.Context(), wanted, func(int, *updater.Update) {})
+			return err
+		}
+	}
+	searching := func(prefix lookup.Prefix) func(*testing.T, *WebRisk) error {
+		return func(t *testing.T, c *WebRisk) error {
+			_, err := c.Search(t.Context(), []lookup.Prefix{prefix})
+			return err
+		}
+	}
+	keyed := http.Header{"Accept": {binaryForm}, "Accept-Encoding": {"gzip"}, "User-Agent": {"test/1"}, "X-Goog-Api-Key": {testKey}}
+	with := func(name, value string) http.Header {
+		h := keyed.Clone()
+		h.Del("X-Goog-Api-Key")
+		if name != "" {
+			h.Set(name, value)
+		}
+		return h
+	}
+	for _, test := range []struct {
+		name   string
+		cfg    Config
+		lists  []string
+		ask    func(*testing.T, *WebRisk) error
+		want   []string
+		header http.Header
+	}{
+		{"a first fetch", Config{Key: testKey}, nil, fetching(updater.Want{List: "se-4b"}),
+			[]string{WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING"}, keyed},
+		{"a later fetch with a limit", Config{Key: testKey, MaxEntries: 70_000, Endpoint: "http://mirror.example/wr/"}, nil, fetching(updater.Want{List: "mw-4b", Version: odd}),
+			[]string{"http://mirror.example/wr/v1/threatLists:computeDiff?alt=proto&constraints.maxDatabaseEntries=65536&constraints.maxDiffEntries=65536&" + compressions + "&threatType=MALWARE&versionToken=--_-AA%3D%3D"}, keyed},
+		{"all lists, in the order wanted", Config{Key: testKey}, nil,
+			fetching(updater.Want{List: "uws-4b"}, updater.Want{List: "se-ext-4b"}, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b"}),
+			[]string{
+				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=UNWANTED_SOFTWARE",
+				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING_EXTENDED_COVERAGE",
+				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=SOCIAL_ENGINEERING",
+				WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=MALWARE",
+			}, keyed},
+		{"a search", Config{Key: testKey}, []string{"se-4b", "mw-4b", "se-4b"}, searching("\xfb\xef\xfe\x00"),
+			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=--_-AA%3D%3D&threatTypes=SOCIAL_ENGINEERING&threatTypes=MALWARE"}, keyed},
+		{"a search by five bytes, with a token", Config{Key: testKey, Bearer: true}, []string{"uws-4b"}, searching("\xfb\xef\xfe\x00\x01"),
+			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=--_-AAE%3D&threatTypes=UNWANTED_SOFTWARE"}, with("Authorization", "Bearer "+testKey)},
+		{"without a key", Config{}, []string{"mw-4b"}, searching(zeroPrefix),
+			[]string{WebRiskEndpoint + "/v1/hashes:search?alt=proto&hashPrefix=AAAAAA%3D%3D&threatTypes=MALWARE"}, with("", "")},
+		{"without a token", Config{Bearer: true}, nil, fetching(updater.Want{List: "mw-4b"}),
+			[]string{WebRiskEndpoint + "/v1/threatLists:computeDiff?alt=proto&" + compressions + "&threatType=MALWARE"}, with("", "")},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []string
+			cfg := test.cfg
+			cfg.UserAgent, cfg.Transport = "test/1", answering(func(r *http.Request) (*http.Response, error) {
+				got = append(got, r.URL.String())
+				if r.Method != http.MethodGet || !reflect.DeepEqual(r.Header, test.header) {
+					t.Errorf("%s with the header %v, want %v", r.Method, r.Header, test.header)
+				}
+				return always(binaryForm, nil)(r)
+			})
+			c, err := NewWebRisk(cfg, test.lists)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := test.ask(t, c); err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("%v; asked for\n%s\nwant\n%s", err, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+		})
+	}
+}
+
+func TestSetKeyReplacesTheTokenToo(t *testing.T) {
+	var got []string
+	c, err := NewWebRisk(Config{Key: "first", Bearer: true, UserAgent: "test/1", Transport: answering(func(r *http.Request) (*http.Response, error) {
+		got = append(got, r.Header.Get("Authorization")+r.Header.Get("X-Goog-Api-Key"))
+		return always(binaryForm, nil)(r)
+	})}, []string{"se-4b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"", "second"} {
+		if key != "" {
+			err = c.SetKey(key)
+		}
+		if _, searchErr := c.Search(t.Context(), []lookup.Prefix{zeroPrefix}); errors.Join(err, searchErr) != nil {
+			t.Fatal(err, searchErr)
+		}
+	}
+	if want := []string{"Bearer first", "Bearer second"}; !slices.Equal(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+func TestWebRiskListsOnTheWire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetchOne := func(raw string, old updater.List) (updater.List, *updater.Update) {
+			updates, err := fetch(t, newWebRisk(t, always(binaryForm, unhex(t, raw))), updater.Want{List: "se-4b", Version: old.Version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, changed, err := updater.Apply(old, updates[0], 1000)
+			if err != nil || !changed {
+				t.Fatalf("changed: %t, %v", changed, err)
+			}
+			return l, updates[0]
+		}
+		full, u := fetchOne(wireReset, updater.List{Name: "se-4b"})
+		checkList(t, full, "0102", "05000000140000001d000000", "a9a325de93cffeb40b5b59b90b4647d9061e378063378da5357dc48b61191198")
+		if u.Partial || u.MinimumWait != 30*time.Minute {
+			t.Errorf("partial: %t, wait %s", u.Partial, u.MinimumWait)
+		}
+		partial, u := fetchOne(wireDiff, full)
+		checkList(t, partial, "0103", "0500000014000000ff1d000000", "d246254746515444fdfa97ad7956bd38ea33228468b9d0f90b3a3100928150c8")
+		if !u.Partial || u.MinimumWait != 5*time.Minute {
+			t.Errorf("partial: %t, wait %s", u.Partial, u.MinimumWait)
+		}
+	})
+}
+
+// The header of an answer is read, and the time that it takes counts.
+func TestWebRiskCountsByTheClockOfTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := time.Now().Add(5 * time.Hour) // our clock is behind
+		late := func(raw []byte) answering {
+			return func(r *http.Request) (*http.Response, error) {
+				header := http.Header{"Content-Type": {binaryForm}, "Date": {server.UTC().Format(http.TimeFormat)}}
+				time.Sleep(2 * time.Second)
+				return response(r, http.StatusOK, header, raw), nil
+			}
+		}
+		at := timestamppb.New(server.Add(10 * time.Minute))
+		diff, err := proto.Marshal(&diffAnswer{RecommendedNextDiff: at, ResponseType: wrv1.ComputeThreatListDiffResponse_RESET})
+		if err != nil {
+			t.Fatal(err)
+		}
+		updates, err := fetch(t, newWebRisk(t, late(diff)), updater.Want{List: "se-4b"})
+		if err != nil || updates[0].MinimumWait != 10*time.Minute {
+			t.Errorf("wait %s, %v, want 10m: it is never too short", updates[0].MinimumWait, err)
+		}
+		search, err := proto.Marshal(&wrv1.SearchHashesResponse{NegativeExpireTime: at, Threats: []*threatHash{
+			{Hash: make([]byte, 32), ExpireTime: at, ThreatTypes: []wrv1.ThreatType{wrv1.ThreatType_MALWARE}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := newWebRisk(t, late(search), "mw-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		if want := 10*time.Minute - 3*time.Second; err != nil || got.Life != want || len(got.Threats) != 1 || got.Threats[0].Life != want {
+			t.Errorf("got %+v, %v, want lives of %s: they are never too long", got, err, want)
+		}
+	})
+}
+
+// An answer in JSON has the names that Google's mapping gives to the fields.
+func TestWebRiskAnswersInJSON(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sum := sha256.Sum256(unhex(t, "05000000aabb140000001d000000"))
+		// The difference of 9 from 20 is q = 2, r = 1, as in the worked example.
+		body := `{"recommendedNextDiff":"2000-01-01T00:10:00.5Z","responseType":"RESET","newVersionToken":"AQI=","somethingNew":[1],
+			"additions":{"rawHashes":[{"prefixSize":6,"rawHashes":"BQAAAKq7"}],"riceHashes":{"firstValue":"20","riceParameter":2,"entryCount":1,"encodedData":"Cw=="}},
+			"checksum":{"sha256":"` + bytesParam.EncodeToString(sum[:]) + `"}}`
+		updates, err := fetch(t, newWebRisk(t, always(jsonForm, []byte(body))), updater.Want{List: "se-4b"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, _, err := updater.Apply(updater.List{Name: "se-4b"}, updates[0], 1000)
+		if err != nil || updates[0].MinimumWait != 10*time.Minute+500*time.Millisecond {
+			t.Fatalf("wait %s, %v", updates[0].MinimumWait, err)
+		}
+		checkList(t, l, "0102", "05000000aabb140000001d000000", hex.EncodeToString(sum[:]))
+
+		body = `{"responseType":"DIFF","newVersionToken":"AQM=","removals":{"rawIndices":{"indices":[2]},"riceIndices":{}},
+			"checksum":{"sha256":"` + bytesParam.EncodeToString(sha256Of("14000000")) + `"}}`
+		updates, err = fetch(t, newWebRisk(t, always(jsonForm, []byte(body))), updater.Want{List: "se-4b", Version: l.Version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, _, err = updater.Apply(l, updates[0], 1000)
+		if err != nil || updates[0].MinimumWait != 0 {
+			t.Fatalf("wait %s, %v", updates[0].MinimumWait, err)
+		}
+		checkList(t, l, "0103", "14000000", hex.EncodeToString(sha256Of("14000000")))
+
+		body = `{"negativeExpireTime":"2000-01-01T00:05:00Z","threats":[
+			{"threatTypes":["MALWARE","SOMETHING_NEW"],"hash":"` + strings.Repeat("A", 43) + `=","expireTime":"2000-01-01T00:01:00Z","new":{}},
+			{"threatTypes":["SOMETHING_NEW"],"hash":"` + strings.Repeat("B", 42) + `A="}]}`
+		got, err := newWebRisk(t, always(jsonForm, []byte(body)), "mw-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		want := lookup.Answer{Life: 5 * time.Minute, Threats: []lookup.ThreatHash{{Threats: lookup.Threats(0).With(lookup.Malware), Life: time.Minute}}}
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v, want %+v", got, err, want)
+		}
+	})
+}
+
+func sha256Of(entries string) []byte {
+	raw, _ := hex.DecodeString(strings.ReplaceAll(entries, " ", ""))
+	sum := sha256.Sum256(raw)
+	return sum[:]
+}
+
+func TestWebRiskMaxEntriesIsAPowerOfTwo(t *testing.T) {
+	for entries, want := range map[int]int{
+		0: 0, -1: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 1 << 20: 1 << 20, 5_000_000: 1 << 22, 1 << 24: 1 << 24, 1 << 40: 1 << 30,
+	} {
+		if got := WebRiskMaxEntries(entries); got != want {
+			t.Errorf("%d becomes %d, want %d", entries, got, want)
+		}
+	}
+}
+
+func TestWebRiskOffersItsFourLists(t *testing.T) {
+	silent := answering(func(*http.Request) (*http.Response, error) { t.Error("asked"); return nil, errors.New("asked") })
+	got, err := newWebRisk(t, silent).Lists(t.Context())
+	threats := lookup.Threats(0)
+	want := []ListInfo{
+		{"mw-4b", "malware, for any platform", threats.With(lookup.Malware)},
+		{"se-4b", "social engineering, for any platform", threats.With(lookup.SocialEngineering)},
+		{"se-ext-4b", "social engineering, extended coverage, for any platform", threats.With(lookup.SocialEngineering)},
+		{"uws-4b", "unwanted software, for any platform", threats.With(lookup.UnwantedSoftware)},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	for _, l := range want {
+		if width, err := updater.Width(l.Name); !IsWebRiskList(l.Name) || width != 4 || err != nil {
+			t.Errorf("%s has entries of %d bytes, %v", l.Name, width, err)
+		}
+	}
+	for _, name := range []string{"pha-4b", "uwsa-4b", "SE-4B", ""} {
+		if IsWebRiskList(name) {
+			t.Errorf("%q is taken", name)
+		}
+	}
+}
+
+func TestNewWebRiskRefusesWhatCannotWork(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg  Config
+		list string
+		want string
+	}{
+		"a list of version 5":  {Config{UserAgent: "a/1"}, "pha-4b", `Web Risk has no list "pha-4b", only mw-4b, se-4b, se-ext-4b, uws-4b`},
+		"a wrong endpoint":     {Config{UserAgent: "a/1", Endpoint: "ftp://a.example"}, "se-4b", "must be a URL such as "},
+		"a token with a space": {Config{UserAgent: "a/1", Key: "a b", Bearer: true}, "se-4b", "holds a space"},
+	} {
+		if c, err := NewWebRisk(test.cfg, []string{test.list}); c != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, %v, want %q", name, c, err, test.want)
+		}
+	}
+}
+
+func TestGoogleIsKnownByBothEndpoints(t *testing.T) {
+	for endpoint, want := range map[string]bool{
+		"": true, DefaultEndpoint: true, WebRiskEndpoint: true, "https://WebRisk.googleapis.com.:443/": true,
+		"https://webrisk.googleapis.com.evil.example": false, "http://127.0.0.1:8080": false, "%zz": false,
+	} {
+		if got := IsGoogle(endpoint); got != want {
+			t.Errorf("%q: %t, want %t", endpoint, got, want)
+		}
+	}
+}
