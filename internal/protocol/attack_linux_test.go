@@ -75,6 +75,16 @@ var attacks = []attack{
 	{name: "v4 lists: additions of 120 MB, not compressed", plain: true, ask: fetchV4Lists, write: rawSets(1, 120_000_000), most: 192},
 	{name: "v4 lists: additions of 32 MB in 32 sets, not compressed", plain: true, ask: fetchV4Lists, write: rawSets(32, 32_000_000), most: 192},
 	{name: "v4 list of lists", ask: listV4, write: repeated("\x0a\x00", 4<<20), most: 64},
+	{name: "Web Risk search: empty threats", ask: searchRisk, write: repeated("\x0a\x00", 4<<20), most: 64},
+	{name: "Web Risk search: threat types", ask: searchRisk, write: riskThreatTypes, most: 64},
+	{name: "Web Risk search, JSON: empty threats", contentType: jsonForm, ask: searchRisk, write: listed(`{"threats":[`, `{}`, `]}`, 4<<20), most: 64},
+	{name: "Web Risk list: 100 million raw removals", ask: fetchRiskList, write: riskRemovals(100_000_000), most: 64},
+	{name: "Web Risk list: a million raw removals, not compressed", plain: true, ask: fetchRiskList, write: riskRemovals(1_000_000), most: 64},
+	{name: "Web Risk list: 10 million empty sets", ask: fetchRiskList, write: inField(5, "\x0a\x00", 20<<20), most: 64},
+	{name: "Web Risk list: additions of 120 MB, not compressed", plain: true, ask: fetchRiskList, write: riskSets(1, 120_000_000), most: 192},
+	{name: "Web Risk list: additions of 32 MB in 32 sets, not compressed", plain: true, ask: fetchRiskList, write: riskSets(32, 32_000_000), most: 192},
+	{name: "Web Risk list: 16 million entries in Rice coding", plain: true, ask: fetchRiskList, write: riskNeighbours(6_000_000), most: 192},
+	{name: "Web Risk list, JSON: 32 MB of additions", contentType: jsonForm, plain: true, ask: fetchRiskList, write: riskJSON(32_000_000), most: 192},
 	{name: "the text of an error", status: 503, contentType: jsonForm, ask: fetchV5, write: listed(`{"error":{"message":"`, strings.Repeat("x", 1000), `"}}`, 127<<20), most: 64},
 }
 
@@ -240,6 +250,25 @@ func fetchAndApply(ctx context.Context, c Client, others ...string) (err error) 
 
 func searchV4(ctx context.Context, endpoint string) error {
 	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
+	if err != nil {
+		return err
+	}
+	for range 20 {
+		_, err = c.Search(ctx, []lookup.Prefix{"abcd"})
+	}
+	return err
+}
+
+func fetchRiskList(ctx context.Context, endpoint string) error {
+	c, err := NewWebRisk(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"})
+	if err != nil {
+		return err
+	}
+	return fetchAndApply(ctx, c)
+}
+
+func searchRisk(ctx context.Context, endpoint string) error {
+	c, err := NewWebRisk(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"})
 	if err != nil {
 		return err
 	}

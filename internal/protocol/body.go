@@ -31,7 +31,8 @@ func newBody(ctx context.Context, answer *http.Response, maxBytes int64) (*body,
 	}
 	wire := &wireReader{from: answer.Body, declared: answer.ContentLength, max: maxBytes}
 	b := &body{Closer: answer.Body, ctx: ctx, from: wire, wire: wire, max: maxBytes}
-	switch coding := strings.ToLower(answer.Header.Get("Content-Encoding")); coding {
+	coding := answer.Header.Get("Content-Encoding")
+	switch strings.ToLower(coding) {
 	case "", "identity":
 	case "gzip", "x-gzip": // equal, says RFC 9110 section 8.4.1.3
 		b.from = &gzipReader{from: wire}

@@ -8,10 +8,12 @@ import (
 	"io"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -94,7 +96,7 @@ func FuzzHashList(f *testing.F) {
 }
 
 // all returns the entries of a list.
-func all(t *testing.T, l updater.List) []byte {
+func all(t testing.TB, l updater.List) []byte {
 	if l.Set == nil {
 		return nil
 	}
@@ -174,4 +176,78 @@ func FuzzSearchAnswer(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzComputeDiff: no answer makes the client of Web Risk panic, or take what does not
+// fit together.
+func FuzzComputeDiff(f *testing.F) {
+	for _, wire := range []string{wireReset, wireDiff} {
+		var raw []byte
+		fmt.Sscanf(wire, "%x", &raw)
+		f.Add(raw, false)
+	}
+	mixed := riskUpdate(riskDiff, "3c3c3c3c 3c3c3c3c3c b4b4b4b4")
+	mixed.Removals = &wrv1.ThreatEntryRemovals{RawIndices: &wrv1.RawIndices{Indices: []int32{2}}, RiceIndices: riskRice(0, 0, 0, "")}
+	mixed.Additions = &wrv1.ThreatEntryAdditions{RawHashes: []*wrv1.RawHashes{riskRaw(5, "3c3c3c3c3c")}}
+	raw, err := proto.Marshal(mixed)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw, false)
+	text, err := protojson.Marshal(mixed)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text, true)
+	old := heldLists()[4]
+	old.Name = "se-4b"
+	before := all(f, old)
+	f.Fuzz(func(t *testing.T, body []byte, json bool) {
+		c := newWebRisk(t, always(formOf(json), body))
+		_, err := c.Fetch(t.Context(), []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
+			if u.Err == nil && (added(u) > 8*len(body)+1 || u.Removals.Count > 8*len(body)+1) || u.MinimumWait < 0 {
+				t.Fatalf("%d additions and %d removals in %d bytes, wait %s", added(u), u.Removals.Count, len(body), u.MinimumWait)
+			}
+			if l, changed, err := updater.Apply(old, u, 1000); err == nil {
+				checkApplied(t, old, l, u, changed)
+			} else if l.Set != nil || changed {
+				t.Errorf("a list beside the error %v", err)
+			}
+		})
+		if err != nil && !errors.Is(err, updater.ErrMalformed) {
+			t.Error(err)
+		}
+		if !bytes.Equal(before, all(t, old)) {
+			t.Error("the old list has changed")
+		}
+	})
+}
+
+// FuzzHashesSearch: no answer makes the client of Web Risk panic, or return a threat
+// that it did not search for.
+func FuzzHashesSearch(f *testing.F) {
+	for _, wire := range []string{wireRiskNothing, wireRiskFound} {
+		var raw []byte
+		fmt.Sscanf(wire, "%x", &raw)
+		f.Add(raw, false)
+	}
+	f.Add([]byte(`{"threats":[{"threatTypes":["SOCIAL_ENGINEERING","NEW",4],"hash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","expireTime":"2100-01-01T00:00:00.5Z"}],"negativeExpireTime":"9999-12-31T23:59:59Z"}`), true)
+	f.Fuzz(func(t *testing.T, body []byte, json bool) {
+		answer, err := newWebRisk(t, always(formOf(json), body), "se-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		if err != nil && (!errors.Is(err, updater.ErrMalformed) || answer.Threats != nil || answer.Life != 0) || answer.Life < 0 || answer.MinimumWait != 0 {
+			t.Errorf("got %v, %v", answer, err)
+		}
+		for _, found := range answer.Threats {
+			if found.Threats != lookup.Threats(0).With(lookup.SocialEngineering) || found.Life < 0 || found.FrameOnly {
+				t.Errorf("got %v", found)
+			}
+		}
+	})
+}
+
+func formOf(json bool) string {
+	if json {
+		return jsonForm
+	}
+	return binaryForm
 }

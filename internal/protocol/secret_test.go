@@ -33,7 +33,7 @@ func checkSecrets(t *testing.T, err error) {
 	t.Helper()
 	for _, form := range []string{"%v", "%+v", "%q"} {
 		text := fmt.Sprintf(form, err)
-		for _, secret := range []string{testKey, url.QueryEscape(testKey), "://", "/v5/", "hashPrefixes", "alt=proto", "--_-AA"} {
+		for _, secret := range []string{testKey, url.QueryEscape(testKey), "://", "/v5/", "/v1/", "hashPrefix", "versionToken", "alt=proto", "--_-AA"} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%q is in the error %s", secret, text)
 			}
@@ -43,7 +43,7 @@ func checkSecrets(t *testing.T, err error) {
 
 // fetchError fetches all lists and returns what is wrong with the answer or with
 // the first list that cannot be applied.
-func fetchError(ctx context.Context, c *V5) error {
+func fetchError(ctx context.Context, c Client) error {
 	var wanted []updater.Want
 	for _, width := range widths {
 		wanted = append(wanted, updater.Want{List: fmt.Sprintf("x-%db", width)})
@@ -55,13 +55,13 @@ func fetchError(ctx context.Context, c *V5) error {
 	return cmp.Or(err, cmp.Or(broken...))
 }
 
-func searchError(ctx context.Context, c *V5) error {
+func searchError(ctx context.Context, c Client) error {
 	_, err := c.Search(ctx, []lookup.Prefix{secretPrefix})
 	return err
 }
 
 // faultsOfBoth calls try for each fault of lists and of searches.
-func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *V5) error)) {
+func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, Client) error)) {
 	for name, f := range protocoltest.ListFaults() {
 		t.Run("lists, "+name, func(t *testing.T) { try(t, "update", f, fetchError) })
 	}
@@ -71,7 +71,7 @@ func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocol
 }
 
 func TestEveryFaultIsAnErrorWithoutSecretsInProcess(t *testing.T) {
-	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *V5) error) {
+	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, Client) error) {
 		synctest.Test(t, func(t *testing.T) {
 			s, c := fakeServer(t)
 			s.Break(method, 1, f)
@@ -87,7 +87,7 @@ func TestEveryFaultIsAnErrorWithoutSecretsInProcess(t *testing.T) {
 }
 
 func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
-	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *V5) error) {
+	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, Client) error) {
 		s, _ := fakeServer(t)
 		s.Break(method, 1, f)
 		socket := httptest.NewServer(s)
@@ -149,6 +149,17 @@ func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 			body := `{"fullHashes":[{"fullHashDetails":[{"threatType":"` + testKey + `"}]}],"hashLists":"` + testKey + `","name":[]}`
 			return response(r, 200, http.Header{"Content-Type": {"application/json"}}, []byte(body))
 		},
+		"as an enum in JSON of Web Risk": func(r *http.Request) *http.Response {
+			body := `{"responseType":"` + testKey + `","threats":"` + testKey + `"}`
+			return response(r, 200, http.Header{"Content-Type": {"application/json"}}, []byte(body))
+		},
+		"as a time of Web Risk": func(r *http.Request) *http.Response {
+			body := `{"recommendedNextDiff":"` + testKey + `","negativeExpireTime":"` + testKey + `"}`
+			return response(r, 200, http.Header{"Content-Type": {"application/json"}}, []byte(body))
+		},
+		"as a compression": func(r *http.Request) *http.Response {
+			return response(r, 200, http.Header{"Content-Encoding": {testKey}}, nil)
+		},
 		"as the name of a list": func(r *http.Request) *http.Response {
 			body := named
 			if strings.HasPrefix(r.URL.Path, "/v5/hashList/") {
@@ -165,7 +176,11 @@ func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
 			c := newClient(t, answering(func(r *http.Request) (*http.Response, error) { return answer(r), nil }))
 			_, one := fetch(t, c, updater.Want{List: "x-4b"})
 			_, lists := c.Lists(t.Context())
-			for _, err := range []error{fetchError(t.Context(), c), searchError(t.Context(), c), one, lists} {
+			errs := []error{fetchError(t.Context(), c), searchError(t.Context(), c), one, lists}
+			for _, c := range riskClients(t, Config{Key: testKey, Transport: c.cfg.Transport}) {
+				errs = append(errs, riskFetchError(t.Context(), c), searchError(t.Context(), c))
+			}
+			for _, err := range errs {
 				if text := fmt.Sprint(err); strings.Contains(strings.ToLower(text), strings.ToLower(testKey)) || strings.Contains(text, testKey[:8]) {
 					t.Errorf("the key is in the error %s", text)
 				}
@@ -201,22 +216,31 @@ func TestAServerThatRepeatsTheKeyInNoHTTP(t *testing.T) {
 			}
 			defer listener.Close()
 			go func() {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				defer conn.Close()
-				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-					fmt.Fprintf(conn, answer, testKey)
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+						fmt.Fprintf(conn, answer, testKey)
+					}
+					conn.Close()
 				}
 			}()
-			c := clientOf(t, "http://"+listener.Addr().String())
-			defer c.Close()
-			err = searchError(t.Context(), c)
-			if err == nil {
-				t.Error("no error")
+			endpoint := "http://" + listener.Addr().String()
+			clients := []Client{clientOf(t, endpoint)}
+			for _, c := range riskClients(t, Config{Key: testKey, Endpoint: endpoint}) {
+				c.cfg.Transport.(*http.Transport).Proxy = nil
+				clients = append(clients, c)
 			}
-			checkSecrets(t, err)
+			for _, c := range clients {
+				defer c.Close()
+				err := searchError(t.Context(), c)
+				if err == nil {
+					t.Error("no error")
+				}
+				checkSecrets(t, err)
+			}
 		})
 	}
 }
