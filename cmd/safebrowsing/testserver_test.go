@@ -83,7 +83,7 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	}
 	evil, harmless := lookup.HashExpression("evil.example/"), lookup.HashExpression("harmless.example/")
 	answer, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4), harmless.Prefix(4)})
-	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil || answer.Life != time.Minute {
+	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil || answer.TTL != time.Minute {
 		t.Errorf("got %+v, %v, want that one of two is a threat, for a minute", answer, err)
 	}
 

@@ -258,17 +258,17 @@ func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 	if err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
-	result.Life = life
+	result.TTL = life
 	for _, f := range answer.FullHashes {
 		if len(f.GetFullHash()) != len(lookup.FullHash{}) {
 			return lookup.Answer{}, fmt.Errorf("searching full hashes: %w: full hash of %d bytes", updater.ErrMalformed, len(f.GetFullHash()))
 		}
 		threats, frameOnly := enforceable(f.GetFullHashDetails())
 		if threats != 0 {
-			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: threats, Life: life})
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: threats, TTL: life})
 		}
 		if frameOnly != 0 {
-			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: frameOnly, Life: life, FrameOnly: true})
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: frameOnly, TTL: life, FrameOnly: true})
 		}
 	}
 	return result, nil
