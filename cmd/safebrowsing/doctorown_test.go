@@ -21,7 +21,7 @@ func TestDoctorOfOwnLists(t *testing.T) {
 		"one name":          {"block", "a.example\n", 0, isOK, " blocks 1 name, last changed TIME", ""},
 		"not supported":     {"block", "a.example\n/x/\n", 0, isOK, " blocks 1 name, last changed TIME; 1 line is not supported (1 regular expression, first at line 2)", ""},
 		"bad lines":         {"block", "a.example\na b\nc d\n", 0, isWarning, ` blocks 1 name, last changed TIME; 2 lines are not list entries (first at line 2: "a b")`, "correct the lines"},
-		"machines":          {"block", "a.example\n10.0.0.1 nas\n", 0, isWarning, ` blocks 1 name, last changed TIME; 1 line with another address than`, "0.0.0.0"},
+		"machines":          {"block", "a.example\n10.0.0.1 nas\n", 0, isWarning, ` blocks 1 name, last changed TIME; 1 line has an address other than`, "0.0.0.0"},
 		"HTML":              {"block", "<html>\nerror\n", 1, isProblem, " blocks nothing: it looks like an HTML page, last changed TIME", "download the list again"},
 		"empty":             {"block", "", 1, isProblem, " blocks nothing: it is empty, last changed TIME", "put a list in its place"},
 		"top-level domain":  {"block", "a.example\n||de^\n", 0, isWarning, " blocks 2 names, last changed TIME; line 2 blocks the whole top-level domain de", "unless they are meant"},
