@@ -29,10 +29,10 @@ type searched struct{ threat bool }
 
 func (s searched) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
 	time.Sleep(time.Second)
-	answer := lookup.Answer{Life: time.Minute}
+	answer := lookup.Answer{TTL: time.Minute}
 	if s.threat {
 		answer.Threats = []lookup.ThreatHash{{
-			Hash: lookup.HashExpression("evil.example.com/"), Threats: lookup.Threats(0).With(lookup.Malware), Life: time.Minute,
+			Hash: lookup.HashExpression("evil.example.com/"), Threats: lookup.Threats(0).With(lookup.Malware), TTL: time.Minute,
 		}}
 	}
 	return answer, nil

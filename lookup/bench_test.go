@@ -93,8 +93,8 @@ func fiveExpressions(i int) Host {
 	return FromQname(fmt.Sprintf("static.img%d.eu-west.cdn.example.com.", i))
 }
 
-// eachBenchName runs a benchmark over the mixed hosts and over one host, as far as
-// they are clean.
+// eachBenchName runs a benchmark over the mixed hosts and over one host. It leaves out
+// hosts that are not clean.
 func eachBenchName(b *testing.B, clean func(Host) bool, run func(b *testing.B, hosts []Host)) {
 	var hosts []Host
 	for _, h := range benchHosts() {
@@ -119,8 +119,7 @@ func benchChecker(b *testing.B, n int) *Checker {
 	})})
 }
 
-// BenchmarkCheckClean is what every query of a clean name costs, from the name as
-// it is asked to the verdict.
+// BenchmarkCheckClean measures a query of a clean name, from the qname to the verdict.
 func BenchmarkCheckClean(b *testing.B) {
 	for _, size := range benchSizes {
 		b.Run(size.name, func(b *testing.B) { benchCheckClean(b, benchChecker(b, size.n)) })
@@ -150,7 +149,7 @@ func benchCheckClean(b *testing.B, c *Checker) {
 }
 
 // BenchmarkSHA256Only hashes exactly the expressions of the names that
-// BenchmarkCheckClean checks: what no check by hash prefixes can go without.
+// BenchmarkCheckClean checks: no check by hash prefixes can be faster.
 func BenchmarkSHA256Only(b *testing.B) {
 	all := func(Host) bool { return true }
 	eachBenchName(b, all, func(b *testing.B, hosts []Host) {

@@ -11,109 +11,114 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// maxVerdictAge is how long a confirmed threat may be acted on, whatever the
-// server says (Safe Browsing terms: a warning rests on data of the last 30
+// maxVerdictAge limits how long a confirmed threat blocks a host, even if the server
+// allows more (Safe Browsing terms: a warning must rest on data of the last 30
 // minutes).
 const maxVerdictAge = 30 * time.Minute
 
-// confirmed is the server's answer about one prefix.
-type confirmed struct {
-	asked   time.Time
-	life    time.Duration // for full hashes that threats does not name
-	threats []ThreatHash  // none: the server knows no threat behind this prefix
+// serverAnswer is the answer to one search. In the cache it is the part about one
+// prefix.
+type serverAnswer struct {
+	received time.Time
+	ttl      time.Duration // of full hashes without an entry in threats
+	threats  []ThreatHash  // empty: the server knows no threat
 }
 
-// live reports whether a life that began with the answer lasts at now. The wall
-// clock and the monotonic clock must both agree: the one may be set back, the
-// other stands still while a machine sleeps.
-func (c confirmed) live(life time.Duration, now time.Time) bool {
-	return now.Sub(c.asked) <= life && now.Round(0).Sub(c.asked.Round(0)) <= life
+// live reports whether a TTL that began with the answer has not ended at now. Both
+// clocks must agree: an operator may set the wall clock back, and the monotonic
+// clock stops while the machine is suspended.
+func (a serverAnswer) live(ttl time.Duration, now time.Time) bool {
+	return now.Sub(a.received) <= ttl && now.Round(0).Sub(a.received.Round(0)) <= ttl
 }
 
 // answers reports whether the answer may be used for a full hash at now. A threat
-// that has been told of it and has expired must be asked about again, even while
-// the rest of the answer lasts ("Caching" of the Update API; where there is one
-// life for all, as in version 5, it makes no difference).
-func (c confirmed) answers(hash FullHash, now time.Time) bool {
+// has a TTL of its own. When that has ended, the client must ask the server again,
+// even while the TTL of the answer has not ended ("Caching" of the Update API; in
+// version 5 both are equal).
+func (a serverAnswer) answers(hash FullHash, now time.Time) bool {
 	listed := false
-	for _, t := range c.threats {
+	for _, t := range a.threats {
 		if t.Hash == hash {
-			if !c.live(t.Life, now) {
+			if !a.live(t.TTL, now) {
 				return false
 			}
 			listed = true
 		}
 	}
-	return listed || c.live(c.life, now)
+	return listed || a.live(a.ttl, now)
 }
 
-// maxThreats is the most full hashes of one prefix that are kept. Google lists
-// hardly more than one; whoever makes more of them, at four billion tries each, does
-// not get the cache.
+// maxThreats is the most full hashes that the cache keeps for one prefix. Google
+// rarely lists more than one. An attacker who makes 256 of them, at four billion
+// tries each, must not fill the cache.
 const maxThreats = 256
 
-// cache keeps what the server said about each prefix, also when it said
-// nothing. Expiry is checked on reading. Safe for concurrent use.
+// cache keeps the server's answer about each prefix, including negative answers.
+// Readers check expiry; no goroutine removes old answers. It is safe for concurrent
+// use.
 //
-// It is bounded in prefixes and in full hashes, and so in bytes: a prefix takes some
-// 250, a full hash 48.
+// The number of prefixes and the number of full hashes are bounded, and so are the
+// bytes: a prefix takes about 250, a full hash 48.
 type cache struct {
-	answers *lru.Cache[Prefix, confirmed] // changed under mu
-	sizes   atomic.Uint64                 // bit n is set if there may be an answer about a prefix of n bytes
+	answers *lru.Cache[Prefix, serverAnswer] // changed under mu
+	sizes   atomic.Uint64                    // bit n: there may be an answer about a prefix of n bytes
 
-	// threats has a bit for each value of the first 16 bits of a full hash. It is
-	// set if a threat so beginning may be cached: such a host must be looked up here
-	// even if no list holds it any more ("Local List Mode": the cache comes first).
-	// Reading it takes no lock and no look at the clock.
+	// threatBits has one bit for each value of the first 16 bits of a full hash. The
+	// bit is set while the cache may hold a threat that begins with this value. Such
+	// a host is looked up in the cache even if no list holds it any more ("Local List
+	// Mode": the cache comes first). A query reads the bit without a lock and without
+	// the clock.
 	//
-	// Bits are set in one of two words, and the words change their roles when every
-	// threat of the time before has expired: else bits would pile up where there is
-	// always some threat.
-	threats    [1 << 16 / 64][2]atomic.Uint64
-	threatened atomic.Bool // a bit of threats is set
+	// There are two words for each bit. One of them is current and receives new bits.
+	// After maxVerdictAge every threat in the other word has expired: that word is
+	// cleared and becomes the current one. With a single word, bits would pile up on
+	// a server that always has some threat cached.
+	threatBits [1 << 16 / 64][2]atomic.Uint64
+	anyThreat  atomic.Bool // a bit of threatBits is set
 
-	mu           sync.Mutex // held while answers and bits of threats change
+	mu           sync.Mutex // held while answers and threatBits change
 	hashes       int        // full hashes in answers; guarded by mu
-	maxHashes    int        // never changed
+	maxHashes    int        // immutable
 	threatsUntil time.Time  // when the last cached threat expires, or zero; guarded by mu
-	setting      int        // which of the two words bits are set in; guarded by mu
-	settingSince time.Time  // guarded by mu
+	current      int        // the word that receives new bits, 0 or 1; guarded by mu
+	currentSince time.Time  // guarded by mu
 }
 
-// newCache returns a cache of at most that many prefixes, and of as many full
-// hashes, or maxThreats if that is more.
+// newCache returns a cache for at most capacity prefixes. It keeps as many full
+// hashes, and never fewer than maxThreats.
 func newCache(capacity int) (*cache, error) {
 	c := &cache{maxHashes: max(capacity, maxThreats)}
-	answers, err := lru.NewWithEvict(capacity, func(_ Prefix, evicted confirmed) { c.hashes -= len(evicted.threats) })
+	answers, err := lru.NewWithEvict(capacity, func(_ Prefix, evicted serverAnswer) { c.hashes -= len(evicted.threats) })
 	c.answers = answers
 	return c, err
 }
 
-// get returns the answer that may be used for a full hash: of several, about
-// prefixes of different lengths, the youngest.
-func (c *cache) get(hash FullHash, now time.Time) (answer confirmed, ok bool) {
+// get returns the cached answer about a full hash. If there are several, about
+// prefixes of different lengths, the youngest counts, even if it has expired.
+func (c *cache) get(hash FullHash, now time.Time) (answer serverAnswer, ok bool) {
 	for sizes := c.sizes.Load(); sizes != 0; sizes &= sizes - 1 {
 		a, found := c.answers.Get(hash.Prefix(bits.TrailingZeros64(sizes)))
-		if found && (!ok || a.asked.After(answer.asked)) {
+		if found && (!ok || a.received.After(answer.received)) {
 			answer, ok = a, true
 		}
 	}
 	return answer, ok && answer.answers(hash, now)
 }
 
-// put keeps the answer about p for its life, and threats no longer than
-// maxVerdictAge. Either way the one before counts no more. Of an answer with more
-// than maxThreats nothing is kept: a part of it would make threats safe.
-func (c *cache) put(p Prefix, answer confirmed) {
+// put keeps the answer about p for its TTL, and threats for at most maxVerdictAge.
+// It always replaces the previous answer about p. An answer with more than
+// maxThreats full hashes is not kept: with only a part of it, the other threats
+// would look safe.
+func (c *cache) put(p Prefix, answer serverAnswer) {
 	if len(answer.threats) > maxThreats {
-		answer = confirmed{asked: answer.asked, life: -1}
+		answer = serverAnswer{received: answer.received, ttl: -1}
 	}
 	answer.threats = slices.Clone(answer.threats)
-	longest := answer.life
+	longest := answer.ttl
 	for i := range answer.threats {
 		t := &answer.threats[i]
-		t.Life = min(t.Life, maxVerdictAge)
-		longest = max(longest, t.Life)
+		t.TTL = min(t.TTL, maxVerdictAge)
+		longest = max(longest, t.TTL)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +126,7 @@ func (c *cache) put(p Prefix, answer confirmed) {
 	switch {
 	case longest > 0:
 		c.mark(answer)
-	case others == 0: // nothing of another length that it would have to supersede
+	case others == 0: // no answer about a longer or shorter prefix that it must replace
 		c.answers.Remove(p)
 		return
 	}
@@ -129,9 +134,9 @@ func (c *cache) put(p Prefix, answer confirmed) {
 	c.add(p, answer)
 }
 
-// add adds an answer and removes the least recently used ones that are too many.
-// The caller holds mu.
-func (c *cache) add(p Prefix, answer confirmed) {
+// add adds an answer, then removes the least recently used ones until the full
+// hashes are within their bound. The caller holds mu.
+func (c *cache) add(p Prefix, answer serverAnswer) {
 	if before, ok := c.answers.Peek(p); ok {
 		c.hashes -= len(before.threats)
 	}
@@ -142,30 +147,30 @@ func (c *cache) add(p Prefix, answer confirmed) {
 	}
 }
 
-// mark sets the bits of the threats of an answer, and clears all before if none of
-// the threats cached before is live. The caller holds mu.
-func (c *cache) mark(answer confirmed) {
+// mark sets the bits of the threats in an answer. Before that it clears the bits of
+// threats that have expired, where it can tell. The caller holds mu.
+func (c *cache) mark(answer serverAnswer) {
 	if len(answer.threats) == 0 {
 		return
 	}
-	c.clearExpired(answer.asked)
-	if answer.asked.Sub(c.settingSince) > maxVerdictAge {
-		c.setting, c.settingSince = 1-c.setting, answer.asked
-		for i := range c.threats {
-			c.threats[i][c.setting].Store(0)
+	c.clearExpired(answer.received)
+	if answer.received.Sub(c.currentSince) > maxVerdictAge {
+		c.current, c.currentSince = 1-c.current, answer.received
+		for i := range c.threatBits {
+			c.threatBits[i][c.current].Store(0)
 		}
 	}
-	c.threatened.Store(true)
+	c.anyThreat.Store(true)
 	for _, t := range answer.threats {
 		word, bit := threatBit(&t.Hash)
-		c.threats[word][c.setting].Or(bit)
-		if until := answer.asked.Add(t.Life); until.After(c.threatsUntil) {
+		c.threatBits[word][c.current].Or(bit)
+		if until := answer.received.Add(t.TTL); until.After(c.threatsUntil) {
 			c.threatsUntil = until
 		}
 	}
 }
 
-// sweep clears the bits if no cached threat is live at now.
+// sweep clears all threatBits if every cached threat has expired at now.
 func (c *cache) sweep(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,11 +182,11 @@ func (c *cache) clearExpired(now time.Time) {
 	if c.threatsUntil.IsZero() || !now.After(c.threatsUntil) {
 		return
 	}
-	for i := range c.threats {
-		c.threats[i][0].Store(0)
-		c.threats[i][1].Store(0)
+	for i := range c.threatBits {
+		c.threatBits[i][0].Store(0)
+		c.threatBits[i][1].Store(0)
 	}
-	c.threatened.Store(false)
+	c.anyThreat.Store(false)
 	c.threatsUntil = time.Time{}
 }
 
@@ -190,15 +195,15 @@ func threatBit(hash *FullHash) (word int, bit uint64) {
 	return int(n / 64), 1 << (n % 64)
 }
 
-// mayThreaten reports whether a threat with this full hash may be cached.
+// mayThreaten reports whether the cache may hold a threat with this full hash.
 func (c *cache) mayThreaten(hash *FullHash) bool {
 	word, bit := threatBit(hash)
-	return (c.threats[word][0].Load()|c.threats[word][1].Load())&bit != 0
+	return (c.threatBits[word][0].Load()|c.threatBits[word][1].Load())&bit != 0
 }
 
-// mayThreatenAny is mayThreaten for some hashes.
+// mayThreatenAny reports whether the cache may hold a threat with one of the hashes.
 func (c *cache) mayThreatenAny(hashes []FullHash) bool {
-	if !c.threatened.Load() {
+	if !c.anyThreat.Load() {
 		return false
 	}
 	for i := range hashes {

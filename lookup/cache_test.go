@@ -11,7 +11,7 @@ import (
 func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 	tests := []struct {
 		name string
-		life time.Duration // as the server says
+		ttl  time.Duration // as the server says
 		want time.Duration // how long the answer may be used
 		safe bool          // the server knows no threat
 	}{
@@ -32,10 +32,10 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := &server{t: t}
 				verdict := Safe
-				srv.knows(tt.life)
+				srv.knows(tt.ttl)
 				if !tt.safe {
 					verdict = Unsafe
-					srv.knows(tt.life, isThreat("example.com/", Malware))
+					srv.knows(tt.ttl, isThreat("example.com/", Malware))
 				}
 				c := checkerOf(t, Config{Searcher: srv}, "example.com/")
 				asked := time.Now()
@@ -50,7 +50,7 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 				time.Sleep(tt.want)
 				decision = decide(t, c, "example.com.")
 				if decision.Verdict != verdict || decision.By != ByCache {
-					t.Errorf("at the end of its life: %+v, want %v by cache", decision, verdict)
+					t.Errorf("at the end of its TTL: %+v, want %v by cache", decision, verdict)
 				}
 				if n := len(srv.searches()); n != 1 {
 					t.Errorf("%d searches, want 1", n)
@@ -69,20 +69,20 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 }
 
 func TestAnswerWithoutLifeIsUsedOnce(t *testing.T) {
-	for _, life := range []time.Duration{0, -1} {
+	for _, ttl := range []time.Duration{0, -1} {
 		srv := &server{t: t}
-		srv.knows(life, isThreat("example.com/", Malware))
+		srv.knows(ttl, isThreat("example.com/", Malware))
 		c := checkerOf(t, Config{Searcher: srv}, "example.com/")
 		for want := 1; want <= 2; want++ {
 			if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.By != ByServer {
-				t.Errorf("life %d: %+v, want unsafe by server", life, got)
+				t.Errorf("TTL %d: %+v, want unsafe by server", ttl, got)
 			}
 			if n := len(srv.searches()); n != want {
-				t.Errorf("life %d: %d searches, want %d", life, n, want)
+				t.Errorf("TTL %d: %d searches, want %d", ttl, n, want)
 			}
 		}
 		if n := c.cache.answers.Len(); n != 0 {
-			t.Errorf("life %d: %d answers are kept, want none", life, n)
+			t.Errorf("TTL %d: %d answers are kept, want none", ttl, n)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestCacheBeatsTheLists(t *testing.T) {
 		srv.knows(5*time.Minute, isThreat("example.com/", SocialEngineering))
 		c := checkerOf(t, Config{Database: database, Searcher: srv})
 		hash := HashExpression("example.com/")
-		if c.cache.mayThreaten(&hash) || c.cache.threatened.Load() {
+		if c.cache.mayThreaten(&hash) || c.cache.anyThreat.Load() {
 			t.Error("an empty cache holds threats")
 		}
 		first := decide(t, c, "www.example.com.")
@@ -115,14 +115,14 @@ func TestCacheBeatsTheLists(t *testing.T) {
 		}
 
 		time.Sleep(5 * time.Minute)
-		if c.cache.sweep(time.Now()); !c.cache.mayThreaten(&hash) || !c.cache.threatened.Load() {
+		if c.cache.sweep(time.Now()); !c.cache.mayThreaten(&hash) || !c.cache.anyThreat.Load() {
 			t.Error("the cache lost its threat before the end")
 		}
 		time.Sleep(1 * time.Nanosecond)
 		if got := decide(t, c, "www.example.com."); got != (Decision{}) {
-			t.Errorf("after its life: %+v, want nothing", got)
+			t.Errorf("after its TTL: %+v, want nothing", got)
 		}
-		if c.cache.mayThreaten(&hash) || c.cache.threatened.Load() || !c.cache.threatsUntil.IsZero() {
+		if c.cache.mayThreaten(&hash) || c.cache.anyThreat.Load() || !c.cache.threatsUntil.IsZero() {
 			t.Error("the cache still holds threats when they have expired")
 		}
 		if n := len(srv.searches()); n != 1 {
@@ -138,14 +138,14 @@ func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 			t.Fatal(err)
 		}
 		hash, other := HashExpression("example.com/"), HashExpression("example.org/")
-		put := func(size int, life time.Duration) {
-			threat := lasting(life, isThreat("example.com/", Malware))
-			cache.put(hash.Prefix(size), confirmed{asked: time.Now(), life: life, threats: []ThreatHash{threat}})
+		put := func(size int, ttl time.Duration) {
+			threat := lasting(ttl, isThreat("example.com/", Malware))
+			cache.put(hash.Prefix(size), serverAnswer{received: time.Now(), ttl: ttl, threats: []ThreatHash{threat}})
 		}
 		put(4, time.Minute)
 		put(5, 3*time.Minute)
 		put(6, 2*time.Minute)
-		cache.put(other.Prefix(4), confirmed{asked: time.Now(), life: time.Hour})
+		cache.put(other.Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour})
 		time.Sleep(3 * time.Minute)
 		cache.sweep(time.Now())
 		if !cache.mayThreaten(&hash) {
@@ -165,7 +165,7 @@ func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 		}
 		time.Sleep(2 * time.Nanosecond)
 		threat := lasting(time.Minute, isThreat("example.org/", Malware))
-		cache.put(other.Prefix(4), confirmed{asked: time.Now(), threats: []ThreatHash{threat}})
+		cache.put(other.Prefix(4), serverAnswer{received: time.Now(), threats: []ThreatHash{threat}})
 		if cache.mayThreaten(&hash) || !cache.mayThreaten(&other) {
 			t.Error("the next threat does not take the place of those that have expired")
 		}
@@ -174,7 +174,7 @@ func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 
 func TestFullCacheForgetsTheLeastUsed(t *testing.T) {
 	srv := &server{t: t}
-	srv.always(Answer{Life: time.Hour}, nil)
+	srv.always(Answer{TTL: time.Hour}, nil)
 	c := checkerOf(t, Config{Searcher: srv, Cache: 2}, "a.example/", "b.example/", "c.example/")
 	for _, qname := range []string{"a.example.", "b.example.", "a.example.", "c.example."} {
 		decide(t, c, qname)
@@ -212,7 +212,7 @@ func TestThreatOfOnePrefixDoesNotShortenTheAnswerAboutAnother(t *testing.T) {
 		srv := &server{t: t}
 		foreign := isThreat("foreign.example/", Malware)
 		threat := isThreat("www.example.com/", Malware)
-		srv.always(Answer{Life: 24 * time.Hour, Threats: []ThreatHash{threat, foreign}}, nil)
+		srv.always(Answer{TTL: 24 * time.Hour, Threats: []ThreatHash{threat, foreign}}, nil)
 		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/")
 		if got := decide(t, c, "www.example.com."); got.Verdict != Unsafe || len(srv.searches()) != 1 {
 			t.Errorf("%+v after %d searches, want unsafe after one for both prefixes", got, len(srv.searches()))
@@ -263,7 +263,7 @@ func TestForeignFullHashesCountForNothing(t *testing.T) {
 	asked, foreign := "example.com/", "foreign.example/"
 	neighbour := isThreat(asked, Malware) // the same prefix, another full hash
 	neighbour.Hash[31] ^= 1
-	srv.always(Answer{Life: time.Hour, Threats: []ThreatHash{isThreat(foreign, Malware), neighbour}}, nil)
+	srv.always(Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat(foreign, Malware), neighbour}}, nil)
 	database := new(Database)
 	database.Publish([]List{listOf("list", asked)})
 	c := checkerOf(t, Config{Database: database, Searcher: srv})

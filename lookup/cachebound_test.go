@@ -11,19 +11,19 @@ import (
 	"unsafe"
 )
 
-// threatsBehind returns n full hashes that begin with the same four bytes, that of
-// an expression first.
+// threatsBehind returns n full hashes that begin with the same four bytes. The first is
+// the hash of the expression.
 func threatsBehind(expression string, n int) (all []ThreatHash) {
 	hash := HashExpression(expression)
 	for i := range n {
-		all = append(all, ThreatHash{Hash: hash, Threats: AllThreats, Life: time.Hour})
+		all = append(all, ThreatHash{Hash: hash, Threats: AllThreats, TTL: time.Hour})
 		binary.BigEndian.PutUint32(hash[20:], uint32(i))
 	}
 	return all
 }
 
-// An answer that is too long to be kept is used by those who wait for it, whole, and
-// asked for again by the next ones. A part of it must not stand for the whole.
+// An answer that is too long for the cache serves the queries that wait for it. The next
+// query asks again: a part of the answer must not pass for all of it.
 func TestMoreThan256FullHashesOfAPrefixAreUsedButNotKept(t *testing.T) {
 	for n, kept := range map[int]bool{1: true, 256: true, 257: false, 5000: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -48,8 +48,8 @@ func TestAnAnswerThatIsTooLongSupersedesOthers(t *testing.T) {
 	hash, now := HashExpression("example.com/"), time.Now()
 	for _, size := range []int{4, 5} {
 		c := newTestCache(t)
-		c.put(hash.Prefix(4), confirmed{asked: now.Add(-time.Minute), life: time.Hour})
-		c.put(hash.Prefix(size), confirmed{asked: now, life: time.Hour, threats: threatsBehind("example.com/", 300)})
+		c.put(hash.Prefix(4), serverAnswer{received: now.Add(-time.Minute), ttl: time.Hour})
+		c.put(hash.Prefix(size), serverAnswer{received: now, ttl: time.Hour, threats: threatsBehind("example.com/", 300)})
 		for _, at := range []time.Time{now, now.Add(time.Second)} {
 			if answer, ok := c.get(hash, at); ok {
 				t.Errorf("prefix of %d bytes: the answer before is used: %+v", size, answer)
@@ -58,8 +58,8 @@ func TestAnAnswerThatIsTooLongSupersedesOthers(t *testing.T) {
 	}
 }
 
-// The cache holds no more full hashes than prefixes, and forgets the prefixes first
-// that were asked about longest ago.
+// The cache holds no more full hashes than prefixes. It forgets the least recently used
+// prefixes first.
 func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 	c, err := newCache(1000)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 		threats := threatsBehind(expressed(i), 100)
 		hashes = append(hashes, threats[0].Hash)
 		for range 3 { // what replaces an answer about the same prefix takes its room
-			c.put(hashes[i].Prefix(4), confirmed{asked: time.Now(), life: time.Hour, threats: threats})
+			c.put(hashes[i].Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour, threats: threats})
 		}
 	}
 	for i, hash := range hashes {
@@ -79,7 +79,7 @@ func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 		}
 	}
 	for i := range 1000 {
-		c.put(HashExpression(expressed(100+i)).Prefix(4), confirmed{asked: time.Now(), life: time.Hour})
+		c.put(HashExpression(expressed(100+i)).Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour})
 	}
 	if c.hashes != 0 || c.answers.Len() != 1000 {
 		t.Errorf("%d full hashes of %d prefixes are counted, want none of 1,000", c.hashes, c.answers.Len())
@@ -97,7 +97,7 @@ func TestTheCacheIsBoundedInBytes(t *testing.T) {
 		}
 		for i := range 3 * capacity / max(1, n/20) {
 			threats := threatsBehind(expressed(i), n)
-			c.put(HashExpression(expressed(i)).Prefix(4), confirmed{asked: time.Now(), life: time.Hour, threats: threats})
+			c.put(HashExpression(expressed(i)).Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour, threats: threats})
 		}
 		took := heap() - before
 		t.Logf("%d full hashes a prefix: %d prefixes in %d bytes, %d of capacity", n, c.answers.Len(), took, took/capacity)
@@ -116,8 +116,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// apart returns t with its clock on the wall moved, and its monotonic one not, which
-// package time does not offer: seconds are in the upper bits of its first word.
+// apart moves the wall clock of t but not its monotonic clock. Package time cannot do
+// that; the seconds are in the upper bits of its first word.
 func apart(t *testing.T, at time.Time, seconds int64) time.Time {
 	t.Helper()
 	moved := at
@@ -128,8 +128,8 @@ func apart(t *testing.T, at time.Time, seconds int64) time.Time {
 	return moved
 }
 
-// While a machine sleeps the monotonic clock stands still; the wall clock may be set
-// back. An answer has ended when it has by either.
+// The monotonic clock stops while a machine is suspended, and an operator may set the
+// wall clock back. An answer has expired if it has expired on either clock.
 func TestAnAnswerEndsByEitherClock(t *testing.T) {
 	hash := HashExpression("example.com/")
 	asked := time.Now()
@@ -148,8 +148,8 @@ func TestAnAnswerEndsByEitherClock(t *testing.T) {
 		{"an hour later, the clock set back by an hour", time.Hour, -3600, false},
 	} {
 		c := newTestCache(t)
-		threat := ThreatHash{Hash: hash, Threats: AllThreats, Life: 24 * time.Hour}
-		c.put(hash.Prefix(4), confirmed{asked: asked, life: time.Minute, threats: []ThreatHash{threat}})
+		threat := ThreatHash{Hash: hash, Threats: AllThreats, TTL: 24 * time.Hour}
+		c.put(hash.Prefix(4), serverAnswer{received: asked, ttl: time.Minute, threats: []ThreatHash{threat}})
 		now := apart(t, asked.Add(test.monotonic), test.wall)
 		if _, ok := c.get(hash, now); ok != test.want {
 			t.Errorf("%s: the threat is answered: %v, want %v", test.name, ok, test.want)

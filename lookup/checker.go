@@ -11,35 +11,35 @@ import (
 
 // Searcher asks the server for the full hashes behind prefixes.
 type Searcher interface {
-	// Search returns what the server knows about the prefixes, of which there
-	// are at least one and at most MaxPrefixes, each once. It returns
-	// ErrBackoff, wrapped or not, if it may not ask now.
+	// Search returns what the server knows about the prefixes: 1 to MaxPrefixes,
+	// all different. It returns ErrBackoff, wrapped or not, if it must not ask now.
+	// The Checker calls it from several goroutines at once.
 	Search(ctx context.Context, prefixes []Prefix) (Answer, error)
 }
 
-// MaxPrefixes is the most prefixes that one search asks for. The server takes
-// a thousand and recommends to stay at thirty.
+// MaxPrefixes is the most prefixes in one search. The server accepts 1,000 and
+// recommends at most 30 (hashes.search, version 5).
 const MaxPrefixes = 30
 
-// Answer is what the server knows about the prefixes of one search. Threats
-// that must not be enforced have been left out by the Searcher.
+// Answer is what the server knows about the prefixes of one search. The Searcher
+// leaves out threats that the server marks as not to be enforced.
 type Answer struct {
 	Threats []ThreatHash
-	// Life is how long the answer may be used, for every prefix that was asked,
-	// but for the full hashes in Threats. Zero: for this once only.
-	Life time.Duration
-	// MinimumWait is before the server may be asked again; zero: none given.
+	// TTL is how long the answer may be cached, for every prefix in the search.
+	// Entries of Threats have a TTL of their own. Zero: use it once, do not cache it.
+	TTL time.Duration
+	// MinimumWait is the time before the next request to the server; zero: the
+	// server gave none.
 	MinimumWait time.Duration
 }
 
-// ThreatHash is a full hash that the server lists. An answer may hold several of
-// one hash, each with other threats.
+// ThreatHash is a full hash that the server lists. An answer may hold one full hash
+// several times, each time with different threats.
 type ThreatHash struct {
-	Hash    FullHash
-	Threats Threats
-	Life    time.Duration // for which this may be used; zero: for this once only
-	// FrameOnly marks threats that are for content in frames, see Frames.
-	FrameOnly bool
+	Hash      FullHash
+	Threats   Threats
+	TTL       time.Duration // how long it may be cached; zero: use it once
+	FrameOnly bool          // the threats are for content in frames, see Frames
 }
 
 // ErrBackoff says that the server must not be asked now.
@@ -48,20 +48,20 @@ var ErrBackoff = errors.New("waiting before the server may be asked again")
 // ErrLimited says that too many searches are under way already.
 var ErrLimited = errors.New("too many confirmations at once")
 
-// ErrClosed says that the Checker has been closed.
+// ErrClosed says that the Checker is closed.
 var ErrClosed = errors.New("shutting down")
 
-// Mode is what a Checker asks the server about.
+// Mode says about which hosts a Checker asks the server.
 type Mode uint8
 
 const (
-	// Local asks about hosts that are in a list ("Local List Mode").
+	// Local asks about a host that is in a threat list ("Local List Mode").
 	Local Mode = iota
-	// RealTime asks about all hosts but those in a list of likely safe ones,
-	// which are treated as in Local ("Real-Time Mode"). While there is no such list,
-	// or it has fewer than 100 entries, it is Local.
+	// RealTime asks about every host that is not in a list of likely safe hosts.
+	// Those it treats as Local does ("Real-Time Mode"). Without such lists, or while
+	// they have fewer than 100 entries, it treats every host as Local does.
 	RealTime
-	// NoStorage asks about all hosts ("No-Storage Real-Time Mode").
+	// NoStorage asks about every host ("No-Storage Real-Time Mode").
 	NoStorage
 )
 
@@ -70,21 +70,23 @@ func (m Mode) String() string { return [...]string{"local", "realtime", "nostora
 
 // Config says how a Checker works.
 type Config struct {
-	Mode     Mode
+	Mode     Mode      // zero: Local
 	Database *Database // required
 	Searcher Searcher  // required
-	Threats  Threats   // that make a host Unsafe; zero: AllThreats
-	Cache    int       // prefixes whose answers are kept; zero: 100,000
-	// Timeout bounds one search; zero: 10 s. It is not how long a query waits.
+	Threats  Threats   // threats that make a host Unsafe; zero: AllThreats
+	Cache    int       // most prefixes whose answers are cached; zero: 100,000
+	// Timeout bounds one search; zero: 10 s. A query waits for as long as the context
+	// of Confirmation.Wait allows.
 	Timeout  time.Duration
-	Searches int  // at most so many searches are under way; zero: 16
+	Searches int  // most searches under way at once; zero: 16
 	Rule     Rule // which suffixes of a host are candidates; zero: RuleV5
-	// AsStored has prefixes asked in the length that the lists hold. Otherwise they
-	// are of four bytes.
+	// AsStored sends prefixes in the length that the lists hold. Otherwise all
+	// prefixes have 4 bytes.
 	AsStored bool
 }
 
-// Checker decides on hosts. Use NewChecker. It is safe for concurrent use.
+// Checker decides whether hosts are unsafe. Create one with NewChecker. It is safe
+// for concurrent use.
 type Checker struct {
 	mode     Mode
 	rule     Rule
@@ -95,19 +97,19 @@ type Checker struct {
 	timeout  time.Duration
 	cache    *cache
 
-	ctx    context.Context // of all searches; they are detached from the queries
+	ctx    context.Context // of all searches: a search does not end with its query
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // of all searches
+	wg     sync.WaitGroup // counts the goroutines of run
 
-	mu     sync.Mutex
-	asked  map[Prefix]*search // under way or about to be; guarded by mu
-	queue  []*search          // wait for a free slot, the oldest first; guarded by mu
-	slots  int                // how many more may be under way; guarded by mu
-	closed bool               // guarded by mu
+	mu      sync.Mutex
+	pending map[Prefix]*search // under way or about to be; guarded by mu
+	queue   []*search          // wait for a free slot, the oldest first; guarded by mu
+	slots   int                // how many more searches may begin; guarded by mu
+	closed  bool               // guarded by mu
 }
 
-// NewChecker returns a Checker, or an error if the configuration makes no
-// sense. Close it when it is no longer needed.
+// NewChecker returns a Checker, or an error if cfg lacks a required field or has a
+// negative limit. The caller must Close the Checker.
 func NewChecker(cfg Config) (*Checker, error) {
 	if cfg.Database == nil || cfg.Searcher == nil {
 		return nil, errors.New("a checker needs a database and a searcher")
@@ -131,13 +133,14 @@ func NewChecker(cfg Config) (*Checker, error) {
 		cache:    cache,
 		ctx:      ctx,
 		cancel:   cancel,
-		asked:    make(map[Prefix]*search),
+		pending:  make(map[Prefix]*search),
 		slots:    cmp.Or(cfg.Searches, 16),
 	}, nil
 }
 
-// Close ends all searches and waits for them. Confirmations that wait for one
-// become Unsure; later ones are Unsure at once.
+// Close cancels all searches and waits until they have ended. Their Confirmations
+// end with an error, as if the search had failed; later ones end with ErrClosed at
+// once. It may be called more than once.
 func (c *Checker) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -146,34 +149,35 @@ func (c *Checker) Close() {
 	c.wg.Wait()
 }
 
-// Candidates are the prefixes of one host that are in a list, or in the other
-// modes all of them, about which the server has not been heard lately.
+// Candidates are the prefixes of one host that need a confirmation: the mode asks
+// about them, and the cache has no answer. There is at least one.
 type Candidates struct {
 	host      Host
 	frames    Frames
-	frameOnly bool // a threat that is cached has been let pass
+	frameOnly bool // a cached threat was passed over, see PassFrames
 	all       []candidate
 }
 
 type candidate struct {
 	hash   FullHash
-	prefix Prefix // that is asked for
-	start  int    // of the expression in the host
-	list   string // that holds the prefix; "": none does, the mode asks anyway
+	prefix Prefix // to send to the server
+	start  int    // where the expression begins in the name of the host
+	list   string // the list that holds the prefix; "": the mode asks about every host
 }
 
-// First returns the list and the expression of the first candidate. The list is
-// "" if none holds it and the mode asks anyway.
+// First returns the list and the expression of the first candidate. The list is ""
+// if no list holds the expression and the mode asks about every host.
 func (c *Candidates) First() (list, expression string) { return c.all[0].list, c.expression(0) }
 
 func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
 
-// Check is CheckWith for BlockFrames.
+// Check is CheckWith with BlockFrames.
 func (c *Checker) Check(h Host) (Decision, *Candidates) { return c.CheckWith(h, BlockFrames) }
 
-// CheckWith decides on a host without asking anyone ("Local List Mode", steps 1 to
-// 4). If candidates are returned the decision waits for Confirm. For a host in
-// no list it takes no lock and, up to ten labels, does not allocate.
+// CheckWith decides on a host from the lists and the cache ("Local List Mode", steps
+// 1 to 4). It sends no request. If it returns candidates, the decision is Unsure until
+// Confirm has asked the server. For a host in no list it takes no lock and, up to ten
+// labels, does not allocate.
 func (c *Checker) CheckWith(h Host, frames Frames) (Decision, *Candidates) {
 	h = h.by(c.rule)
 	current := c.database.snapshot()
@@ -190,21 +194,21 @@ func (c *Checker) CheckWith(h Host, frames Frames) (Decision, *Candidates) {
 	return c.suspect(h, current.lists, frames, false)
 }
 
-// suspected reports whether a suffix of the host is in a list, or may be a threat
-// that is cached.
+// suspected reports whether a list holds a suffix of the host, or the cache may hold
+// a threat for one.
 func (c *Checker) suspected(h Host, current *snapshot) bool {
-	var startBuf [maxUnasked]int
-	var hashBuf [maxUnasked]FullHash
+	var startBuf [maxLabelsWithoutPSL]int
+	var hashBuf [maxLabelsWithoutPSL]FullHash
 	starts := h.suffixStarts(startBuf[:0], c.rule)
 	sumSuffixes(hashBuf[:], h.name, starts)
 	hashes := hashBuf[:len(starts)]
 	return current.holdsAny(hashes) || c.cache.mayThreatenAny(hashes)
 }
 
-// unlisted decides on a host while there is no list: only a threat that is cached
-// leads to a look at the cache, and but for that nobody knows the host.
+// unlisted decides on a host while no list is loaded. Unless a cached threat matches,
+// the result is ByNobody.
 func (c *Checker) unlisted(h Host, frames Frames) Decision {
-	if !c.cache.threatened.Load() {
+	if !c.cache.anyThreat.Load() {
 		return Decision{}
 	}
 	if decision, _ := c.suspect(h, nil, frames, false); decision.By == ByCache {
@@ -213,14 +217,14 @@ func (c *Checker) unlisted(h Host, frames Frames) Decision {
 	return Decision{}
 }
 
-// leastLikelySafe is how many entries the lists of likely safe hosts must have in all
-// to be believed, as in Chromium (HashRealTimeService: the allow list counts as
-// matched while it is missing or has fewer entries).
-const leastLikelySafe = 100
+// minLikelySafe is how many entries the lists of likely safe hosts need, taken
+// together, before RealTime trusts them. The number is Chromium's (HashRealTimeService:
+// every host counts as likely safe while the list is missing or shorter).
+const minLikelySafe = 100
 
-// knowsLikelySafe reports whether hosts may be taken for uncommon because no list of
-// likely safe ones has them. Before that list is there, RealTime is Local: it would
-// ask the server about every host.
+// knowsLikelySafe reports whether the lists of likely safe hosts are long enough to
+// trust. Without this check RealTime would ask the server about every host until the
+// first update has arrived.
 func knowsLikelySafe(lists []List) bool {
 	entries := 0
 	for i := range lists {
@@ -228,11 +232,11 @@ func knowsLikelySafe(lists []List) bool {
 			entries += lists[i].Set.Len()
 		}
 	}
-	return entries >= leastLikelySafe
+	return entries >= minLikelySafe
 }
 
-// likelySafe reports whether an expression of the host is in a list of those
-// that are likely safe.
+// likelySafe reports whether a list of likely safe hosts holds an expression of the
+// host.
 func (c *Checker) likelySafe(h Host, lists []List) bool {
 	for _, start := range h.starts(c.rule) {
 		hash := HashExpression(h.name[start:] + "/")
@@ -243,8 +247,8 @@ func (c *Checker) likelySafe(h Host, lists []List) bool {
 	return false
 }
 
-// suspect does the rest of Check for a host of which some suffix matched, or
-// with all set for any host: then each of its prefixes is a candidate.
+// suspect does the rest of CheckWith, for a host with a suffix that matched. If all is
+// set, every expression that the cache cannot answer is a candidate, in a list or not.
 func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decision, *Candidates) {
 	decision := Decision{By: ByList}
 	now := time.Now()
@@ -252,8 +256,8 @@ func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decisi
 	for _, start := range h.starts(c.rule) {
 		next := candidate{hash: HashExpression(h.name[start:] + "/"), start: start}
 		next.list, next.prefix = c.prefixOf(lists, next.hash)
-		// The cache comes before the lists: a threat confirmed a minute ago is
-		// one still, even if an update has just dropped its prefix.
+		// The cache comes before the lists: a threat that was confirmed a minute
+		// ago still counts, even if an update has just removed its prefix.
 		if answer, ok := c.cache.get(next.hash, now); ok {
 			decision.By = ByCache
 			threat, known := c.threatIn(answer, next.hash)
@@ -262,7 +266,7 @@ func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decisi
 			} else if known {
 				return Decision{
 					Verdict: Unsafe, By: ByCache, Threat: threat.Threats.first(), FrameOnly: threat.FrameOnly, List: next.list,
-					Expression: h.name[start:] + "/", Expires: answer.asked.Add(threat.Life),
+					Expression: h.name[start:] + "/", Expires: answer.received.Add(threat.TTL),
 				}, nil
 			}
 			continue
@@ -275,14 +279,14 @@ func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decisi
 		return Decision{Verdict: Unsure, By: ByList}, found
 	}
 	if decision.By == ByList {
-		c.cache.sweep(now) // a threat that has expired may have led here
+		c.cache.sweep(now) // the bit of an expired threat may have led here
 	}
 	return decision, nil
 }
 
-// prefixOf returns the first list that holds a prefix of hash, or "", and the
-// prefix to ask the server for: the shortest that is held, if that is asked in
-// the length as it is stored.
+// prefixOf returns the first list that holds a prefix of hash, or "", and the prefix
+// to send to the server. It has 4 bytes; with asStored it is the shortest one that a
+// list holds.
 func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) {
 	size := len(hash)
 	for i := range lists {
@@ -296,17 +300,17 @@ func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) 
 	return list, hash.Prefix(size)
 }
 
-// threatIn returns what the answer tells of hash, as far as the operator wants to
-// be protected from it, and for no longer than that may be acted on. A threat that
-// is not marked FRAME_ONLY wins. The list that matched does not matter: the server
-// may name another threat.
-func (c *Checker) threatIn(answer confirmed, hash FullHash) (best ThreatHash, known bool) {
+// threatIn returns the threat that the answer names for hash, reduced to the threats
+// of the configuration and to maxVerdictAge. A threat without the mark FRAME_ONLY is
+// preferred. The list that matched does not matter: the server may name another
+// threat.
+func (c *Checker) threatIn(answer serverAnswer, hash FullHash) (best ThreatHash, known bool) {
 	for _, t := range answer.threats {
 		if t.Hash != hash || t.Threats&c.threats == 0 {
 			continue
 		}
 		t.Threats &= c.threats
-		t.Life = min(t.Life, maxVerdictAge)
+		t.TTL = min(t.TTL, maxVerdictAge)
 		if best, known = t, true; !t.FrameOnly {
 			break
 		}

@@ -22,8 +22,8 @@ func (f searchFunc) Search(ctx context.Context, prefixes []Prefix) (Answer, erro
 // server is a Searcher that knows the rules of "Local List Mode" and fails the
 // test when the Checker breaks one: it wants 1 to 30 prefixes, each
 // once, and none whose last answer may still be used for every full hash.
-// OnSearch answers; nil means that nothing is known. A threat that has no life of
-// its own gets that of the answer.
+// OnSearch answers; nil means that nothing is known. A threat that has no TTL of
+// its own gets the TTL of the answer.
 type server struct {
 	t        testing.TB
 	OnSearch func(ctx context.Context, prefixes []Prefix) (Answer, error)
@@ -41,9 +41,9 @@ func (s *server) Search(ctx context.Context, prefixes []Prefix) (Answer, error) 
 	answer, err := s.OnSearch(ctx, prefixes)
 	answer.Threats = slices.Clone(answer.Threats)
 	for i := range answer.Threats {
-		answer.Threats[i].Life = cmp.Or(answer.Threats[i].Life, answer.Life)
+		answer.Threats[i].TTL = cmp.Or(answer.Threats[i].TTL, answer.TTL)
 	}
-	if err == nil && answer.Life > 0 {
+	if err == nil && answer.TTL > 0 {
 		s.keep(prefixes, answer)
 	}
 	return answer, err
@@ -73,13 +73,13 @@ func (s *server) keep(prefixes []Prefix, answer Answer) {
 		s.fresh = make(map[Prefix]time.Time)
 	}
 	for _, p := range prefixes {
-		life := answer.Life
+		ttl := answer.TTL
 		for _, t := range answer.Threats {
 			if p.begins(t.Hash) {
-				life = min(life, t.Life, maxVerdictAge)
+				ttl = min(ttl, t.TTL, maxVerdictAge)
 			}
 		}
-		s.fresh[p] = time.Now().Add(life)
+		s.fresh[p] = time.Now().Add(ttl)
 	}
 }
 
@@ -90,10 +90,10 @@ func (s *server) searches() [][]Prefix {
 	return slices.Clone(s.asked)
 }
 
-// knows makes the server tell of threats behind the prefixes it is asked for.
-func (s *server) knows(life time.Duration, threats ...ThreatHash) {
+// knows makes the server return the threats behind the prefixes of each search.
+func (s *server) knows(ttl time.Duration, threats ...ThreatHash) {
 	s.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
-		answer := Answer{Life: life}
+		answer := Answer{TTL: ttl}
 		for _, t := range threats {
 			if slices.ContainsFunc(prefixes, func(p Prefix) bool { return p.begins(t.Hash) }) {
 				answer.Threats = append(answer.Threats, t)
@@ -117,9 +117,9 @@ func isThreat(expression string, threats ...Threat) ThreatHash {
 	return t
 }
 
-// lasting gives a threat a life of its own.
-func lasting(life time.Duration, t ThreatHash) ThreatHash {
-	t.Life = life
+// lasting gives a threat a TTL of its own.
+func lasting(ttl time.Duration, t ThreatHash) ThreatHash {
+	t.TTL = ttl
 	return t
 }
 
@@ -165,7 +165,7 @@ func checkerOf(t testing.TB, cfg Config, expressions ...string) *Checker {
 	return c
 }
 
-// decide checks a name and confirms what is suspected.
+// decide checks a name and confirms its candidates.
 func decide(t testing.TB, c *Checker, qname string) Decision {
 	t.Helper()
 	decision, candidates := c.Check(FromQname(qname))

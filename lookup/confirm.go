@@ -8,35 +8,38 @@ import (
 	"time"
 )
 
-// search is one request to the server and those who wait for it. Its fields
-// but done are written before done is closed and read afterwards.
+// search is one request to the server. Every Confirmation that needs one of its
+// prefixes waits for it.
 type search struct {
-	prefixes []Prefix // guarded by Checker.mu until the search has begun
-	done     chan struct{}
-	answer   confirmed
+	prefixes []Prefix      // guarded by Checker.mu until the search begins, then immutable
+	done     chan struct{} // closed after answer and err are written; read them only then
+	answer   serverAnswer
 	err      error
 }
 
-// Confirmation is a decision that waits for the server.
+// Confirmation is a decision that waits for the server. It belongs to one query;
+// call Wait once, from one goroutine.
 type Confirmation struct {
 	checker    *Checker
 	candidates *Candidates
-	searches   []*search // one for each candidate
+	searches   []*search // searches[i] is for candidate i
 }
 
-// Confirm asks the server about the candidates. Prefixes that are being asked
-// about already are not asked again: all who want to know share one search. A
-// search belongs to nobody: it goes on when those who wait for it have given
-// up, and its answer is kept. If a new request is needed admit is asked first,
-// unless nil, and may refuse it. The Checker is locked meanwhile: admit must return
-// at once and not call it.
+// Confirm asks the server about the candidates and returns at once. Confirmations
+// that need the same prefix share one search. The search runs on when their queries
+// have given up, and the cache keeps its answer.
+//
+// Before the first new request Confirm calls admit, unless admit is nil. If admit
+// returns false, the candidates that would need a request fail with ErrLimited.
+// Confirm holds the Checker's lock during this call: admit must return at once and
+// must not call the Checker.
 func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wait := &Confirmation{checker: c, candidates: candidates}
 	refused := false
 	for _, candidate := range candidates.all {
-		s := c.asked[candidate.prefix]
+		s := c.pending[candidate.prefix]
 		if s == nil {
 			s = c.answered(candidate.hash)
 		}
@@ -58,8 +61,8 @@ func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmati
 	return wait
 }
 
-// answered returns a finished search if the answer about a full hash has come in
-// since Check looked. The caller holds mu.
+// answered returns a finished search if the answer about a full hash came in after
+// Check had looked into the cache, and nil otherwise. The caller holds mu.
 func (c *Checker) answered(hash FullHash) *search {
 	answer, ok := c.cache.get(hash, time.Now())
 	if !ok {
@@ -70,18 +73,20 @@ func (c *Checker) answered(hash FullHash) *search {
 	return s
 }
 
+// failed returns a search that has ended with err.
 func failed(err error) *search {
 	s := &search{done: make(chan struct{}), err: err}
 	close(s.done)
 	return s
 }
 
-// maxQueued is how many searches may wait for a free slot. It is far more than
-// one client can fill within its limit, so that no client alone can keep the
-// confirmations of the others out.
+// maxQueued is the most searches that wait for a free slot. One client within its
+// rate limit cannot fill the queue and so cannot lock other clients out.
 const maxQueued = 32
 
-// enqueue adds a prefix to the last search that waits. The caller holds mu.
+// enqueue adds a prefix to the last search in the queue, or to a new one if that is
+// full. If the queue is full too, the search fails with ErrLimited. The caller holds
+// mu.
 func (c *Checker) enqueue(prefix Prefix) *search {
 	last := len(c.queue) - 1
 	if last < 0 || len(c.queue[last].prefixes) == MaxPrefixes {
@@ -93,12 +98,12 @@ func (c *Checker) enqueue(prefix Prefix) *search {
 	}
 	s := c.queue[last]
 	s.prefixes = append(s.prefixes, prefix)
-	c.asked[prefix] = s
+	c.pending[prefix] = s
 	return s
 }
 
-// begin starts searches that wait as far as slots are free. While none is,
-// prefixes of further queries ride along. The caller holds mu.
+// begin starts waiting searches while slots are free. A search that still waits
+// collects the prefixes of later queries. The caller holds mu.
 func (c *Checker) begin() {
 	for len(c.queue) > 0 && c.slots > 0 {
 		s := c.queue[0]
@@ -108,20 +113,19 @@ func (c *Checker) begin() {
 	}
 }
 
-// run does one search. It is owned by the Checker, ends when the server has
-// answered, by its time-out, or when the Checker is closed, and is waited for
-// in Close.
+// run does one search. It ends when the server answers, at the timeout, or when
+// Close cancels it; Close waits for it.
 func (c *Checker) run(s *search) {
 	answer, err := c.ask(s.prefixes)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.err = err
-	s.answer = confirmed{asked: time.Now(), life: answer.Life, threats: answer.Threats}
+	s.answer = serverAnswer{received: time.Now(), ttl: answer.TTL, threats: answer.Threats}
 	for _, p := range s.prefixes {
 		if err == nil {
 			c.cache.put(p, s.answer.only(p))
 		}
-		delete(c.asked, p)
+		delete(c.pending, p)
 	}
 	close(s.done)
 	c.slots++
@@ -135,8 +139,8 @@ func (c *Checker) run(s *search) {
 	c.begin()
 }
 
-// ask searches within the time-out. A Searcher that panics has failed: it must
-// not take the name server down.
+// ask calls the Searcher with the timeout. A panic of the Searcher becomes an error:
+// it must not stop the name server.
 func (c *Checker) ask(prefixes []Prefix) (answer Answer, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -148,22 +152,22 @@ func (c *Checker) ask(prefixes []Prefix) (answer Answer, err error) {
 	return c.searcher.Search(ctx, prefixes)
 }
 
-// only returns the answer with the threats behind p: the server sometimes
-// sends full hashes that nobody asked for, and they count for nothing.
-func (c confirmed) only(p Prefix) confirmed {
-	all := c.threats
-	c.threats = nil
+// only returns the answer with the threats behind p. It drops the others: the server
+// sometimes sends full hashes that the client did not ask for.
+func (a serverAnswer) only(p Prefix) serverAnswer {
+	all := a.threats
+	a.threats = nil
 	for _, t := range all {
 		if p.begins(t.Hash) {
-			c.threats = append(c.threats, t)
+			a.threats = append(a.threats, t)
 		}
 	}
-	return c
+	return a
 }
 
-// finished waits for the search until ctx ends. A search that has ended counts
-// even if ctx has too: a threat that is known by then must not get lost because
-// another search is late.
+// finished waits until the search or ctx ends, and reports whether the search has
+// ended. If both have, the search counts: one late search must not hide a threat
+// that another search has found.
 func (s *search) finished(ctx context.Context) bool {
 	select {
 	case <-s.done:
@@ -178,10 +182,10 @@ func (s *search) finished(ctx context.Context) bool {
 	}
 }
 
-// Wait returns the decision, or Unsure when ctx ends first. Where no list holds
-// a prefix, in the modes that ask about all hosts, an answer that cannot be had
-// leaves the host Safe ("No-Storage Real-Time Mode"): a server that is down must
-// not put every host under suspicion.
+// Wait returns the decision, or an Unsure one if ctx ends first. If a search fails,
+// the verdict is Unsure for a host that a list holds. A host that no list holds is
+// then Safe ("No-Storage Real-Time Mode"): the modes that ask about every host must
+// not suspect every host while the server is down.
 func (w *Confirmation) Wait(ctx context.Context) Decision {
 	decision := Decision{Verdict: Safe, By: ByServer}
 	frameOnly := w.candidates.frameOnly
@@ -215,15 +219,17 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 	return decision
 }
 
-// unsafe is the decision for a threat that is known of candidate i.
+// unsafe returns the decision for a threat that the server has confirmed for
+// candidate i.
 func (w *Confirmation) unsafe(i int, threat ThreatHash) Decision {
 	return Decision{
 		Verdict: Unsafe, By: ByServer, Threat: threat.Threats.first(), FrameOnly: threat.FrameOnly,
 		List: w.candidates.all[i].list, Expression: w.candidates.expression(i),
-		Expires: w.searches[i].answer.asked.Add(threat.Life),
+		Expires: w.searches[i].answer.received.Add(threat.TTL),
 	}
 }
 
+// deciderOf returns the decider that stands for the error of a search.
 func deciderOf(err error) Decider {
 	switch {
 	case errors.Is(err, ErrBackoff):

@@ -17,7 +17,7 @@ func TestConfirmationsOfOnePrefixShareASearch(t *testing.T) {
 		srv := &server{t: t}
 		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
 			time.Sleep(100 * time.Millisecond)
-			return Answer{Life: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
 		}
 		c := checkerOf(t, Config{Searcher: srv}, "example.com/")
 		var wg sync.WaitGroup
@@ -55,7 +55,7 @@ func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 		srv := &server{t: t}
 		srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
 			time.Sleep(time.Second)
-			return Answer{Life: time.Minute, Threats: []ThreatHash{isThreat(expressed(0), Malware), isThreat(expressed(7), Malware)}}, nil
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat(expressed(0), Malware), isThreat(expressed(7), Malware)}}, nil
 		}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 2}, manyExpressed(hosts)...)
 		begin := time.Now()
@@ -107,7 +107,7 @@ func TestSearchesNeverExceedTheSlots(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			running.Add(-1)
-			return Answer{Life: time.Minute}, nil
+			return Answer{TTL: time.Minute}, nil
 		}
 		c := checkerOf(t, Config{Searcher: srv, Searches: slots}, manyExpressed(hosts)...)
 		var wg sync.WaitGroup
@@ -129,7 +129,7 @@ func TestOnlyNewRequestsNeedToBeAdmitted(t *testing.T) {
 		srv := &server{t: t}
 		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
 			time.Sleep(time.Second)
-			return Answer{Life: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
 		}
 		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/", "mail.example.com/")
 		asked := 0
@@ -183,7 +183,7 @@ func TestSearchOutlivesItsWaiters(t *testing.T) {
 				return Answer{}, ctx.Err()
 			case <-time.After(time.Second):
 			}
-			return Answer{Life: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
 		}
 		c := checkerOf(t, Config{Searcher: srv}, "example.com/")
 		candidates := suspect(t, c, "example.com.")
@@ -211,7 +211,7 @@ func TestKnownThreatBeatsALateSearch(t *testing.T) {
 				<-ctx.Done()
 				return Answer{}, ctx.Err()
 			}
-			return Answer{Life: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
 		}
 		database := new(Database)
 		database.Publish([]List{listOf("list", "www.example.com/")})
@@ -261,7 +261,7 @@ func TestFailedSearchesAreUnsureAndNotCached(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			srv := &server{t: t}
 			// What comes with an error counts for nothing.
-			srv.always(Answer{Life: time.Hour, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, tt.err)
+			srv.always(Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, tt.err)
 			c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/")
 			want := Decision{Verdict: Unsure, By: tt.want, List: "list", Err: tt.err}
 			for n := 1; n <= 2; n++ {
@@ -361,7 +361,7 @@ func TestNoPrefixIsAskedTwiceWhileFresh(t *testing.T) {
 		srv := &server{t: t}
 		srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
 			time.Sleep(50 * time.Millisecond)
-			answer := Answer{Life: 5 * time.Minute}
+			answer := Answer{TTL: 5 * time.Minute}
 			if slices.Contains(prefixes, prefixOf(3)) {
 				answer.Threats = []ThreatHash{isThreat(expressed(3), Malware)}
 			}
@@ -402,9 +402,9 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 			}
 		}
 		if prefixes[0][0]%2 == 0 {
-			answer.Life = time.Nanosecond
+			answer.TTL = time.Nanosecond
 			for i := range answer.Threats {
-				answer.Threats[i].Life = time.Nanosecond
+				answer.Threats[i].TTL = time.Nanosecond
 			}
 		}
 		return answer, nil
@@ -440,8 +440,8 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 	publisher.Wait()
 }
 
-// Of what is not known about several candidates the graver is told: that a list
-// holds one of them decides whether the name is answered SERVFAIL.
+// If several candidates cannot be confirmed, the gravest decision counts: whether the
+// name is answered SERVFAIL depends on whether a list holds one of them.
 func TestALateConfirmationDoesNotReplaceAGraverDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listed := HashExpression("www.example.com/").Prefix(4)

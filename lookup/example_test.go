@@ -26,12 +26,12 @@ type badServer string
 
 func (s badServer) Search(_ context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
 	var malware lookup.Threats
-	answer := lookup.Answer{Life: 5 * time.Minute}
+	answer := lookup.Answer{TTL: 5 * time.Minute}
 	hash := lookup.HashExpression(string(s))
 	for _, p := range prefixes {
 		fmt.Printf("the server is asked for %x\n", p)
 		if p == hash.Prefix(4) {
-			threat := lookup.ThreatHash{Hash: hash, Threats: malware.With(lookup.Malware), Life: 5 * time.Minute}
+			threat := lookup.ThreatHash{Hash: hash, Threats: malware.With(lookup.Malware), TTL: 5 * time.Minute}
 			answer.Threats = append(answer.Threats, threat)
 		}
 	}

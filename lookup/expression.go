@@ -10,14 +10,15 @@ import (
 // FullHash is the SHA-256 of an expression.
 type FullHash [sha256.Size]byte
 
-// Prefix is the first bytes of a full hash, 4 to 32 of them: all that ever leaves
-// for the server. It is 4 bytes wherever the server does not demand more.
+// Prefix is the first 4 to 32 bytes of a full hash. Nothing else about a host is sent
+// to the server. It has 4 bytes unless the protocol demands more (version 4, for lists
+// with longer entries).
 type Prefix string
 
 // minPrefix is the length of the shortest prefix, in bytes.
 const minPrefix = 4
 
-// Prefix returns the first n bytes, 4 to 32.
+// Prefix returns the first n bytes. n is 4 to 32.
 func (f FullHash) Prefix(n int) Prefix { return Prefix(f[:n]) }
 
 // begins reports whether the full hash begins with p.
@@ -26,35 +27,34 @@ func (p Prefix) begins(f FullHash) bool { return string(f[:min(len(p), len(f))])
 // HashExpression returns the SHA-256 of an expression such as "example.com/".
 func HashExpression(expression string) FullHash { return sha256.Sum256([]byte(expression)) }
 
-// maxParents is how many candidates begin at the registrable domain.
+// maxParents is the most suffixes of a host, besides the host itself, that become
+// expressions ("URLs and Hashing").
 const maxParents = 4
 
-// maxExpressions is the most expressions a host has: itself and its parents.
+// maxExpressions is the most expressions of a host: itself and its parents.
 const maxExpressions = 1 + maxParents
 
-// Rule says which suffixes of a host are candidates. The zero Rule is that of
-// version 5, as is every value without a name.
+// Rule says which suffixes of a host become expressions. The zero Rule is RuleV5. A
+// value without a name means RuleV5 too.
 type Rule uint8
 
 // The rules of the two versions of the protocol ("URLs and Hashing" of each).
 const (
-	RuleV5 Rule = iota // up to four that begin at the registrable domain
-	RuleV4             // up to four of two to five labels, whoever owns them
+	RuleV5 Rule = iota // the registrable domain and up to three longer suffixes
+	RuleV4             // the suffixes of two to five labels, public suffixes too
 )
 
-// Expressions returns the host-suffix expressions of the host, the exact host
-// first and then from the registrable domain (eTLD+1) one label at a time
-// towards the left: at most five distinct strings, each with its final slash
-// ("URLs and Hashing", v5). The registrable domain is found by the Public
-// Suffix List, its private section included: a hit on "github.io/" itself
-// would block everyone who lives there.
+// Expressions returns the host-suffix expressions of the host by RuleV5 ("URLs and
+// Hashing", v5): at most five distinct strings, each with its final slash. The exact
+// host comes first, then the registrable domain (eTLD+1), then one label more at a
+// time. The registrable domain comes from the Public Suffix List, with its private
+// section: a match on "github.io/" itself would block all its users.
 func (h Host) Expressions() []string { return h.ExpressionsBy(RuleV5) }
 
-// ExpressionsBy returns the host-suffix expressions of the host by one of the
-// rules, the exact host first and then from the shortest suffix one label at a
-// time towards the left: at most five distinct strings, each with its final
-// slash. RuleV4 does not ask the Public Suffix List: it yields "co.uk/" too, but
-// never the last label alone unless that is the host.
+// ExpressionsBy returns the host-suffix expressions of the host by rule r: at most
+// five distinct strings, each with its final slash. The exact host comes first, then
+// the shortest suffix, then one label more at a time. RuleV4 ignores the Public Suffix
+// List and yields "co.uk/" too. It yields a single label only if that is the host.
 func (h Host) ExpressionsBy(r Rule) []string {
 	h = h.by(r)
 	var all []string
@@ -71,18 +71,18 @@ func (h Host) starts(r Rule) []int {
 		return nil
 	}
 	starts := make([]int, 0, maxExpressions)
-	if !h.partly {
+	if !h.truncated {
 		starts = append(starts, 0)
 	}
 	if h.ip {
 		return starts
 	}
 	start, ok := h.shortestParent(r)
-	if !ok { // the name is itself a public suffix, or a single label
+	if !ok { // the name is a public suffix or a single label
 		return starts
 	}
 	for range maxParents {
-		if start > 0 || h.partly {
+		if start > 0 || h.truncated {
 			starts = append(starts, start)
 		}
 		if start == 0 {
@@ -93,8 +93,8 @@ func (h Host) starts(r Rule) []int {
 	return starts
 }
 
-// shortestParent returns where the shortest suffix begins that is a candidate: the
-// registrable domain, or by RuleV4 the last two labels.
+// shortestParent returns where the shortest suffix with an expression begins: the
+// registrable domain, or with RuleV4 the last two labels. ok is false if there is none.
 func (h Host) shortestParent(r Rule) (start int, ok bool) {
 	if r == RuleV4 {
 		last := h.labelBefore(len(h.name) + 1)
@@ -109,14 +109,14 @@ func (h Host) labelBefore(start int) int {
 	return strings.LastIndexByte(h.name[:max(0, start-1)], '.') + 1
 }
 
-// maxUnasked is the number of labels up to which the Public Suffix List need
-// not be asked about a clean name: all suffixes of two labels and more are
-// looked up, of which those that it allows are some.
-const maxUnasked = 10
+// maxLabelsWithoutPSL: a name with at most this many labels skips the Public Suffix
+// List. Every suffix of two or more labels is looked up, a superset of the legal
+// expressions.
+const maxLabelsWithoutPSL = 10
 
-// suffixStarts appends to dst the start of every expression that the rule could
-// allow, and perhaps of some that the Public Suffix List does not: for a name
-// that is in no list asking it would be the greater part of the work.
+// suffixStarts appends to dst where each expression begins, and perhaps where some
+// suffixes begin that are not expressions. The Public Suffix List would take most of
+// the time for a clean name, so only a name that matches a list is checked with it.
 func (h Host) suffixStarts(dst []int, r Rule) []int {
 	if h.ip {
 		return append(dst, 0)
@@ -126,7 +126,7 @@ func (h Host) suffixStarts(dst []int, r Rule) []int {
 		if h.name[i-1] != '.' {
 			continue
 		}
-		if labels++; labels == maxUnasked {
+		if labels++; labels == maxLabelsWithoutPSL {
 			return append(dst[:0], h.starts(r)...)
 		}
 		if labels > 1 {
@@ -136,10 +136,10 @@ func (h Host) suffixStarts(dst []int, r Rule) []int {
 	return append(dst, 0)
 }
 
-// Public reports whether the host can be known to Safe Browsing at all. Single
-// labels, reverse zones and the names that never leave a site (RFC 6761, RFC
-// 6762, RFC 7686, RFC 8375, RFC 9476 (.alt) and ICANN's .internal) cannot; they are
-// neither looked up nor sent.
+// Public reports whether Safe Browsing can know the host at all. It cannot know single
+// labels, reverse zones and names for private use (RFC 6761; RFC 6762 .local; RFC 7686
+// .onion; RFC 8375 home.arpa; RFC 9476 .alt; ICANN's .internal). Such a host is neither
+// looked up nor sent.
 func (h Host) Public() bool {
 	if h.ip {
 		return true

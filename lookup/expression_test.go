@@ -81,8 +81,8 @@ var someSuffixes = []string{
 	"k12.ma.us", "pvt.k12.ma.us", "local", "home.arpa",
 }
 
-// randomName returns a DNS name of one of the suffixes and up to eight labels
-// before it, now and then with one that hides what is to its left.
+// randomName returns a DNS name of one of the suffixes and up to eight labels before
+// it. Sometimes one label cannot be part of a URL and hides the labels to its left.
 func randomName(r *rand.Rand) string {
 	name := someSuffixes[r.IntN(len(someSuffixes))] + "."
 	for range r.IntN(9) {
@@ -106,7 +106,7 @@ func TestQuickStartsAreASupersetOfTheExpressions(t *testing.T) {
 		h := FromQname(randomName(random))
 		for name, rule := range rules {
 			quick := h.suffixStarts(nil, rule)
-			if most := max(maxUnasked-1, maxExpressions); len(quick) > most {
+			if most := max(maxLabelsWithoutPSL-1, maxExpressions); len(quick) > most {
 				t.Fatalf("%s: %q has %d quick starts, want at most %d", name, h, len(quick), most)
 			}
 			for _, start := range h.starts(rule) {
@@ -118,9 +118,8 @@ func TestQuickStartsAreASupersetOfTheExpressions(t *testing.T) {
 	}
 }
 
-// TestCandidatesAreTheListedExpressions compares Check with the rule in its
-// plainest form. The lists hold every kind of suffix, those that are no
-// expression too.
+// TestCandidatesAreTheListedExpressions compares Check with the rule in its plainest
+// form. The lists hold every kind of suffix, including those that are not expressions.
 func TestCandidatesAreTheListedExpressions(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	listed := map[Prefix]bool{}

@@ -69,7 +69,7 @@ func TestFrameOnlyThreatsBlockUnlessTheyMayPass(t *testing.T) {
 	}
 }
 
-// A threat that may pass must not keep what is not known yet from being confirmed.
+// A threat that may pass must not stop the other candidates from being confirmed.
 func TestAPassingThreatInTheCacheDoesNotEndTheSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := &server{t: t}

@@ -10,18 +10,18 @@ import (
 )
 
 // Host is a host in canonical form: lower case, no dot at either end, no empty
-// label ("URLs and Hashing"). The zero Host is no host and is never listed.
-// A Host is a value and safe for concurrent use.
+// label ("URLs and Hashing"). The zero Host has no name and is always Safe. A Host is
+// an immutable value and safe for concurrent use.
 type Host struct {
-	name   string
-	partly bool   // name is only the end of what was asked: the labels before it cannot be part of a URL
-	ip     bool   // name is an IP literal: it has no parent
-	ipv6   string // the same literal in the canonical form of version 4, if that differs
+	name      string
+	truncated bool   // name is only the end of what was asked: the labels before it cannot be part of a URL
+	ip        bool   // name is an IP literal: it has no parent
+	ipv6      string // the same literal in the canonical form of version 4, if that differs
 }
 
-// by returns the host in the canonical form of a version of the protocol. They
-// differ in IPv6 literals only: version 4 puts those into lower case and knows no
-// addresses that stand for an IPv4 address.
+// by returns the host in the canonical form of the protocol version of r. The versions
+// differ only in IPv6 literals: version 4 turns them into lower case and leaves an
+// embedded IPv4 address as it is.
 func (h Host) by(r Rule) Host {
 	if r == RuleV4 && h.ipv6 != "" {
 		return Host{name: h.ipv6, ip: true}
@@ -34,14 +34,14 @@ func (h Host) String() string { return h.name }
 
 // FromQname returns the canonical host of a DNS name in presentation form
 // (RFC 1035 section 5.1: `\.` and `\DDD` are escapes), with or without the
-// final dot. It does not allocate when the name is in canonical form already.
+// final dot. It does not allocate if the name is canonical already.
 //
-// A label with a dot, slash, space or another byte that no host of a URL can
-// hold hides everything to its left: what remains is the name to its right,
-// whose parents are still worth a look.
+// The host of a URL cannot hold a label with a dot, a slash, a space or another byte
+// of notInHost. FromQname drops such a label and all labels to its left: no URL
+// leads to the full name, but a list may hold its parents.
 func FromQname(qname string) Host {
 	name := strings.TrimSuffix(qname, ".")
-	if isQuick(name) {
+	if isSurelyCanonical(name) {
 		return fromName(name, false)
 	}
 	all, both, last := byte(0), byte(0), byte(dotByte)
@@ -60,21 +60,23 @@ func FromQname(qname string) Host {
 	return fromName(name, false)
 }
 
-// isQuick reports whether a name of eight bytes or more is canonical, as nearly all
-// names are, by looking at eight bytes at a time. It may say no of one that is, if
-// that has other bytes than lower-case letters, digits, hyphens and underscores.
-func isQuick(name string) bool {
+// isSurelyCanonical reports whether a name of eight bytes or more is canonical, as
+// nearly all names are. It compares eight bytes at a time. It may return false for a
+// canonical name with bytes other than lower-case letters, digits, hyphens and
+// underscores; the caller then takes the slower way.
+func isSurelyCanonical(name string) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	if len(name) < 8 || name[len(name)-1] == '.' {
 		return false
 	}
 	for i := 0; ; i += 8 {
-		i = min(i, len(name)-8) // the last eight may have been looked at in part
+		i = min(i, len(name)-8) // the last eight bytes may overlap the eight before
 		w := word(name[i : i+8])
 		if w&high != 0 {
 			return false
 		}
-		from2d, from2e, from2f := w+(0x80-'-')*each, w+(0x80-'.')*each, w+(0x80-'/')*each // the high bit: at least that
+		// w has no high bit, so the high bit of each byte of a sum says: at least this.
+		from2d, from2e, from2f := w+(0x80-'-')*each, w+(0x80-'.')*each, w+(0x80-'/')*each
 		dots := from2e &^ from2f & high
 		other := ^from2d | from2f&^(w+(0x80-'0')*each) | (w+(0x80-':')*each)&^(w+(0x80-'^')*each) | (w + (0x80-0x7f)*each)
 		before := uint64(0)
@@ -96,12 +98,11 @@ func word(s string) uint64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// Classes of bytes in a name. Bytes of none stand for themselves in a canonical
-// host.
+// Classes of bytes in a name. A canonical host holds a byte without a class unchanged.
 const (
-	dotByte = 1 << iota
-	upperByte
-	otherByte
+	dotByte   = 1 << iota
+	upperByte // becomes lower case
+	otherByte // needs an escape or a closer look
 )
 
 var classes = func() (t [256]byte) {
@@ -118,25 +119,26 @@ var classes = func() (t [256]byte) {
 	return t
 }()
 
-// notInHost are the bytes that end or divide the host part of a URL. A label
-// that holds one cannot be part of a URL's host.
+// notInHost are the bytes that end or divide the host of a URL. No label of such a
+// host holds one of them.
 const notInHost = `./?\:@[] `
 
-func fromName(name string, partly bool) Host {
-	if ip, ok := parseIPv4(name); ok && !partly {
+// fromName returns the Host of a canonical name, which may be an IPv4 address.
+func fromName(name string, truncated bool) Host {
+	if ip, ok := parseIPv4(name); ok && !truncated {
 		return Host{name: ip, ip: true}
 	}
-	return Host{name: name, partly: partly}
+	return Host{name: name, truncated: truncated}
 }
 
-// fromLabels is the general and slower way of FromQname.
+// fromLabels is FromQname for any name: it is general and slower.
 func fromLabels(qname string) Host {
 	var name []byte
-	partly := false
+	truncated := false
 	for label := range labels(qname) {
 		label = unescape(label)
 		if len(label) == 0 || strings.ContainsAny(string(label), notInHost) {
-			name, partly = name[:0], true
+			name, truncated = name[:0], true
 			continue
 		}
 		if len(name) > 0 {
@@ -144,7 +146,7 @@ func fromLabels(qname string) Host {
 		}
 		name = appendEscaped(name, label)
 	}
-	return fromName(string(name), partly)
+	return fromName(string(name), truncated)
 }
 
 // labels yields the labels of a name in presentation form, escapes resolved.
@@ -177,41 +179,40 @@ func labels(qname string) func(func([]byte) bool) {
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // ParseHost returns the canonical form of a host that a person wrote: a name,
-// also an international one, or an IP address in any of the spellings that
-// browsers take ("URLs and Hashing", steps 2 to 8). ok is false for what is no
-// host.
+// possibly an international one, or an IP address in any spelling that browsers
+// accept ("URLs and Hashing", steps 2 to 8). ok is false if text is not a host.
 func ParseHost(text string) (h Host, ok bool) {
 	return canonicalHost(string(unescape([]byte(text))), notInHost[1:])
 }
 
-// maxHost is the longest name of the DNS in presentation form without escapes
-// (RFC 1035 section 2.3.4). Longer canonical hosts only come from escapes.
+// maxHost is the length of the longest DNS name, in presentation form without escapes
+// (RFC 1035 section 2.3.4). A canonical host is longer only if it has escapes.
 const maxHost = 253
 
-// maxInternational is the length up to which a host is taken for an
-// international name: no name of the DNS has more than maxHost code points, of up
-// to four bytes, and punycode takes quadratic time.
+// maxInternational is the most bytes of a host that is converted from an international
+// name. A DNS name has at most maxHost code points of up to 4 bytes each. The bound is
+// needed because punycode takes quadratic time.
 const maxInternational = 4 * maxHost
 
-// browsers turns international names into ASCII as browsers do (URL Standard,
-// section 3.3, "domain to ASCII", not strict): underscores, and hyphens anywhere, are
-// allowed, and a label may be of any length.
-var browsers = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false))
+// browserIDNA turns international names into ASCII as browsers do (URL Standard,
+// section 3.3, "domain to ASCII", not strict): it allows underscores, hyphens anywhere,
+// and labels of any length.
+var browserIDNA = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.Transitional(false), idna.StrictDomainName(false), idna.CheckHyphens(false))
 
-// isForbidden reports whether a byte cannot be in a host of a URL, apart from those that
-// end or divide one (URL Standard, section 3.1, "forbidden domain code point").
+// isForbidden reports whether r is a forbidden domain code point (URL Standard, section
+// 3.1). It leaves out those of notInHost, which the caller checks.
 func isForbidden(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("#%<>^|", r) }
 
-// canonicalHost is for a host whose escapes are undone. None of the bytes in
-// forbidden may be part of it.
+// canonicalHost returns the canonical form of a host without percent-escapes. ok is
+// false if it is not a host, for example because it holds a byte of forbidden.
 func canonicalHost(raw, forbidden string) (h Host, ok bool) {
 	if strings.HasPrefix(raw, "[") && strings.HasSuffix(raw, "]") {
 		return parseIPv6(raw[1 : len(raw)-1])
 	}
 	raw = collapseDots(raw)
 	if !isASCII(raw) && len(raw) <= maxInternational && utf8.ValidString(raw) {
-		if ascii, err := browsers.ToASCII(raw); err == nil && !strings.ContainsFunc(ascii, isForbidden) {
-			raw = collapseDots(ascii) // again: other scripts have dots of their own
+		if ascii, err := browserIDNA.ToASCII(raw); err == nil && !strings.ContainsFunc(ascii, isForbidden) {
+			raw = collapseDots(ascii) // again: ToASCII turns the dots of other scripts into "."
 		}
 	}
 	if raw == "" || strings.ContainsAny(raw, forbidden) {
@@ -224,13 +225,14 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// collapseDots strips dots at both ends and makes one of each run of dots.
+// collapseDots removes dots at both ends and replaces each run of dots by one dot.
 func collapseDots(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '.' }), ".")
 }
 
-// parseIPv6 is for the text between brackets. Addresses that stand for an
-// IPv4 address become that one: mapped (::ffff:0:0/96) and NAT64 (64:ff9b::/96).
+// parseIPv6 returns the host of the text between brackets. An embedded IPv4 address
+// replaces the IPv6 address, if it is mapped (::ffff:0:0/96) or NAT64 (64:ff9b::/96)
+// ("URLs and Hashing").
 func parseIPv6(text string) (Host, bool) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || !addr.Is6() || addr.Zone() != "" {
@@ -247,12 +249,12 @@ func parseIPv6(text string) (Host, bool) {
 	return Host{name: name, ip: true, ipv6: "[" + strings.ToLower(text) + "]"}, true
 }
 
-// parseIPv4 reads one to four numbers, decimal, octal (0…) or hexadecimal
-// (0x…), of which the last fills the bytes that remain, and returns the four
-// decimal numbers.
+// parseIPv4 reads an IPv4 address of one to four numbers and returns it as four decimal
+// numbers. Each number is decimal, octal (0…) or hexadecimal (0x…). The last one fills
+// all remaining bytes, so "127.1" is 127.0.0.1.
 func parseIPv4(s string) (string, bool) {
 	if s == "" || !isHex(s[len(s)-1]) {
-		return "", false // the common way out
+		return "", false // most names end here
 	}
 	if last := s[strings.LastIndexByte(s, '.')+1:]; last == "" || !isDigit(last[0]) {
 		return "", false
@@ -267,7 +269,7 @@ func parseIPv4(s string) (string, bool) {
 		if i == len(parts)-1 {
 			width = 8 * (4 - i)
 		}
-		// Base 0 reads the prefixes, but would take 0b, 0o and underscores too.
+		// Base 0 reads the prefixes 0 and 0x, but also 0b, 0o and underscores.
 		if strings.ContainsAny(part, "bo_BO") && !strings.HasPrefix(part, "0x") {
 			return "", false
 		}
@@ -280,8 +282,9 @@ func parseIPv4(s string) (string, bool) {
 	return netip.AddrFrom4([4]byte{byte(addr >> 24), byte(addr >> 16), byte(addr >> 8), byte(addr)}).String(), true
 }
 
-// unescape undoes percent-escapes until none is left. It is linear: what an
-// escape yields is looked at again together with what follows it.
+// unescape decodes percent-escapes until none is left ("URLs and Hashing"). A decoded
+// byte may begin or end another escape, so each new byte is checked with the two before
+// it. That takes linear time.
 func unescape(s []byte) []byte {
 	out := make([]byte, 0, len(s))
 	for _, c := range s {
@@ -304,8 +307,7 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// appendEscaped appends s in lower case, with the bytes that appendByte escapes
-// as escapes.
+// appendEscaped appends s in lower case and escapes bytes as appendByte does.
 func appendEscaped(dst, s []byte) []byte {
 	for _, c := range s {
 		if 'A' <= c && c <= 'Z' {
@@ -316,8 +318,8 @@ func appendEscaped(dst, s []byte) []byte {
 	return dst
 }
 
-// appendByte appends c, as %XX in upper-case hex where it is a space or less, a
-// delete or more, '#' or '%' ("URLs and Hashing").
+// appendByte appends c. It escapes bytes up to 0x20, bytes from 0x7f, '#' and '%', as
+// %XX in upper-case hex ("URLs and Hashing").
 func appendByte(dst []byte, c byte) []byte {
 	const hex = "0123456789ABCDEF"
 	if c <= 0x20 || c >= 0x7f || c == '#' || c == '%' {

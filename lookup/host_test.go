@@ -23,7 +23,7 @@ func TestLongestNamesAreHosts(t *testing.T) {
 				t.Fatalf("name of %d bytes, want %d", len(tt.qname), maxHost)
 			}
 			h := FromQname(strings.ToUpper(tt.qname) + ".")
-			if h.String() != tt.qname || h.partly {
+			if h.String() != tt.qname || h.truncated {
 				t.Errorf("host is %+v, want %q", h, tt.qname)
 			}
 			got := h.Expressions()
@@ -101,7 +101,7 @@ func TestUnescapeEqualsRepeatedPasses(t *testing.T) {
 	}
 }
 
-// checkCanonical fails unless a name is what every canonical host must be.
+// checkCanonical fails the test unless a name has all properties of a canonical host.
 func checkCanonical(t *testing.T, input string, h Host) {
 	t.Helper()
 	name := h.String()
@@ -145,7 +145,7 @@ func FuzzFromQname(f *testing.F) {
 	f.Fuzz(func(t *testing.T, qname string) {
 		h := FromQname(qname)
 		checkCanonical(t, qname, h)
-		if h.partly || h.name == "" {
+		if h.truncated || h.name == "" {
 			return
 		}
 		if again := FromQname(h.name); again != h {
@@ -186,7 +186,7 @@ func FuzzParseHost(f *testing.F) {
 	})
 }
 
-// What is found canonical at eight bytes a time is so bytewise.
+// A name that isSurelyCanonical accepts is canonical byte by byte too.
 func TestQuickNamesAreCanonical(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	const usual, odd = "abcxyz019-_...", "AZ/:@[]^`{~ \x7f\x80%#?\\\"!,+*"
@@ -199,14 +199,14 @@ func TestQuickNamesAreCanonical(t *testing.T) {
 		if len(name) > 0 && r.IntN(3) == 0 {
 			name[r.IntN(len(name))] = odd[r.IntN(len(odd))]
 		}
-		if isQuick(string(name)) {
+		if isSurelyCanonical(string(name)) {
 			quick++
-			if h := fromLabels(string(name)); h.name != string(name) && !h.ip || h.partly {
+			if h := fromLabels(string(name)); h.name != string(name) && !h.ip || h.truncated {
 				t.Fatalf("%q is not canonical: %+v", name, h)
 			}
 		}
 	}
-	if quick < 10_000 || !isQuick("static.cdn.example.com") || !isQuick("a_b-c.de") {
+	if quick < 10_000 || !isSurelyCanonical("static.cdn.example.com") || !isSurelyCanonical("a_b-c.de") {
 		t.Errorf("%d names are quick, want the usual ones", quick)
 	}
 }

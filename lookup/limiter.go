@@ -13,26 +13,25 @@ import (
 // Limiter decides whether a client may cause one more search. It is safe for
 // concurrent use.
 type Limiter interface {
-	// Admit notes a request of client at now, and reports whether it may be
-	// carried out.
+	// Admit records a request of client at now and reports whether it is admitted.
 	Admit(client netip.Addr, now time.Time) bool
 }
 
-// LeakyBucket is a rule for one client: a bucket that each admitted request
-// fills by one and that leaks. A request that would make it run over is refused.
+// LeakyBucket is a rule for one client: each admitted request adds 1 to a bucket, and
+// the bucket leaks. A request that would overflow it is refused.
 type LeakyBucket struct {
-	Rate     float64 // that leaks out, per second; more than 0
-	Capacity float64 // at least 1
+	Rate     float64 // requests that leak out per second; more than 0
+	Capacity float64 // in requests; at least 1
 }
 
 // Level is the state of a LeakyBucket. The zero Level is an empty bucket.
 type Level struct {
-	filled float64
+	filled float64 // in requests
 	at     time.Time
 }
 
-// Admit returns the level after a request at now, and whether it is admitted. It
-// is a pure function; a now before that of the last call counts as equal to it.
+// Admit returns the level after a request at now, and whether the request is admitted.
+// It is a pure function. If now is before l, the clock was set back: nothing leaks.
 func (b LeakyBucket) Admit(l Level, now time.Time) (Level, bool) {
 	if !l.at.IsZero() {
 		if passed := now.Sub(l.at); passed > 0 {
@@ -49,34 +48,35 @@ func (b LeakyBucket) Admit(l Level, now time.Time) (Level, bool) {
 	return l, true
 }
 
-// EMA is a rule for one client: it learns the mean of the gaps between requests
-// and their deviation, as exponential moving averages, and refuses a request
-// whose gap is shorter than the mean by more than Threshold deviations. A rate
-// that lasts is learnt and no longer refused.
+// EMA is a rule for one client. It learns the mean gap between requests and its
+// standard deviation, as exponential moving averages. It refuses a request whose gap is
+// more than Threshold deviations shorter than the mean. When a client keeps a new rate,
+// the rule learns it and no longer refuses.
 //
-// A gap is never negative, so z is at most mean/deviation. Requests at random
-// (Poisson) have a mean equal to their deviation: for them a threshold of 1 and
-// more never refuses. The rule finds bursts of clients that were regular; it
-// does not bound a rate.
+// The rule finds bursts of clients that were regular; it does not limit a rate. A gap
+// is never negative, so it is at most mean/deviation deviations too short. Random
+// requests (Poisson) have a deviation equal to their mean: a threshold of 1 or more
+// never refuses them.
 type EMA struct {
 	Threshold float64 // in deviations; more than 0
 }
 
 const (
-	emaWeight = 0.1 // of a new gap
-	emaWarmUp = 10  // gaps that are learnt before one is judged
-	emaFloor  = 0.1 // least deviation, as a part of the mean
+	emaWeight = 0.1 // of a new gap, against the average so far
+	emaWarmUp = 10  // gaps to learn before the first request can be refused
+	emaFloor  = 0.1 // smallest deviation, as a fraction of the mean
 )
 
-// Gaps is the state of an EMA. The zero Gaps has seen nothing.
+// Gaps is the state of an EMA. The zero Gaps has seen no request.
 type Gaps struct {
-	seen           int // gaps, up to emaWarmUp
-	mean, variance float64
+	seen           int     // gaps learnt, up to emaWarmUp
+	mean, variance float64 // in seconds, and in seconds squared
 	last           time.Time
 }
 
-// Admit returns the state after a request at now, and whether it is admitted.
-// Refused requests are learnt too. It is a pure function.
+// Admit returns the state after a request at now, and whether the request is admitted.
+// The rule learns from refused requests too: otherwise a client with a new rate would
+// be refused for ever. It is a pure function.
 func (e EMA) Admit(g Gaps, now time.Time) (Gaps, bool) {
 	if g.last.IsZero() {
 		return Gaps{last: now}, true
@@ -96,22 +96,22 @@ func (e EMA) Admit(g Gaps, now time.Time) (Gaps, bool) {
 	return g, admitted
 }
 
-// maxClients bounds the clients that a limiter remembers: those that were seen
-// last.
+// maxClients is the most clients that a limiter remembers. It forgets the one that
+// has been quiet for the longest time.
 const maxClients = 1 << 14
 
-// perClient applies a rule to each client by itself.
+// perClient keeps one state of a rule for each client.
 type perClient[S any] struct {
 	rule func(S, time.Time) (S, bool)
 
 	mu     sync.Mutex
-	states *lru.Cache[netip.Addr, S] // guarded by mu: a state is read, changed and put back
+	states *lru.Cache[netip.Addr, S] // guarded by mu: read, change and write back are one step
 }
 
-// PerClient returns a Limiter that applies a rule, the method Admit of
-// LeakyBucket or EMA, to each client by itself. A client is an IPv4 address or
-// an IPv6 network of 56 bits, which is what one site has. Of clients that were
-// not seen for long their state is forgotten.
+// PerClient returns a Limiter that applies a rule to each client separately. The rule
+// is the method Admit of a LeakyBucket or an EMA. A client is an IPv4 address or an
+// IPv6 network of 56 bits, because one site has so many addresses. The Limiter remembers
+// the 16,384 clients that it saw last.
 func PerClient[S any](rule func(S, time.Time) (S, bool)) Limiter {
 	states, err := lru.New[netip.Addr, S](maxClients)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *perClient[S]) Admit(client netip.Addr, now time.Time) bool {
 	return admitted
 }
 
-// site returns what stands for a client: its address, or its /56.
+// site returns the key of a client: its IPv4 address, or its IPv6 network.
 func site(client netip.Addr) netip.Addr {
 	client = client.Unmap().WithZone("")
 	if client.Is6() {

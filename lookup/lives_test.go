@@ -25,12 +25,12 @@ func newTestCache(t *testing.T) *cache {
 
 func TestTheYoungestAnswerCountsWhateverItsLength(t *testing.T) {
 	hash := HashExpression("example.com/")
-	threat := func(life time.Duration) []ThreatHash {
-		return []ThreatHash{lasting(life, isThreat("example.com/", Malware))}
+	threat := func(ttl time.Duration) []ThreatHash {
+		return []ThreatHash{lasting(ttl, isThreat("example.com/", Malware))}
 	}
 	type put struct {
 		size    int // of the prefix
-		life    time.Duration
+		ttl     time.Duration
 		threats []ThreatHash
 	}
 	tests := []struct {
@@ -56,7 +56,7 @@ func TestTheYoungestAnswerCountsWhateverItsLength(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newTestCache(t)
 				for _, p := range tt.puts {
-					c.put(hash.Prefix(p.size), confirmed{asked: time.Now(), life: p.life, threats: p.threats})
+					c.put(hash.Prefix(p.size), serverAnswer{received: time.Now(), ttl: p.ttl, threats: p.threats})
 					time.Sleep(time.Second)
 				}
 				answer, ok := c.get(hash, time.Now())
@@ -75,7 +75,7 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 	unwanted := isThreat("example.com/", UnwantedSoftware)
 	tests := []struct {
 		name     string
-		negative time.Duration // life of the rest of the prefix
+		negative time.Duration // TTL of the rest of the prefix
 		threats  []ThreatHash
 		after    time.Duration
 		ok       bool // hash can be answered
@@ -84,9 +84,9 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 		{"all live", time.Hour, []ThreatHash{lasting(time.Minute, threat)}, time.Minute, true, true},
 		{"the threat has expired", time.Hour, []ThreatHash{lasting(time.Minute, threat)}, time.Minute + 1, false, true},
 		{"the rest has expired", time.Minute, []ThreatHash{lasting(20*time.Minute, threat)}, time.Minute + 1, true, false},
-		{"there was no life for the rest", 0, []ThreatHash{lasting(20*time.Minute, threat)}, 20 * time.Minute, true, false},
+		{"there was no TTL for the rest", 0, []ThreatHash{lasting(20*time.Minute, threat)}, 20 * time.Minute, true, false},
 		{"both have expired", time.Minute, []ThreatHash{lasting(time.Minute, threat)}, time.Minute + 1, false, false},
-		{"a threat lives no longer than 30 minutes", 2 * time.Hour, []ThreatHash{lasting(time.Hour, threat)}, maxVerdictAge + 1, false, true},
+		{"the TTL of a threat is at most 30 minutes", 2 * time.Hour, []ThreatHash{lasting(time.Hour, threat)}, maxVerdictAge + 1, false, true},
 		{"one of two threats of it has expired", time.Hour,
 			[]ThreatHash{lasting(2*time.Minute, threat), lasting(time.Minute, unwanted)}, time.Minute + 1, false, true},
 		{"the other one has", time.Hour,
@@ -97,7 +97,7 @@ func TestEachFullHashHasItsOwnLife(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newTestCache(t)
-				c.put(hash.Prefix(4), confirmed{asked: time.Now(), life: tt.negative, threats: tt.threats})
+				c.put(hash.Prefix(4), serverAnswer{received: time.Now(), ttl: tt.negative, threats: tt.threats})
 				time.Sleep(tt.after)
 				if _, ok := c.get(hash, time.Now()); ok != tt.ok {
 					t.Errorf("the threat is answered: %v, want %v", ok, tt.ok)
@@ -167,8 +167,8 @@ func collision(t *testing.T) (a, b string) {
 	return a, b
 }
 
-// Where there is always some threat in the cache the bits of those before must not
-// pile up: each takes clean hosts the slow way.
+// The bits of expired threats must not pile up in a cache that always holds some threat:
+// each bit sends clean hosts through the slow path.
 func TestBitsOfExpiredThreatsDoNotPileUp(t *testing.T) {
 	c, err := newCache(1000)
 	if err != nil {
@@ -181,15 +181,15 @@ func TestBitsOfExpiredThreatsDoNotPileUp(t *testing.T) {
 		}
 		return h
 	}
-	const life = 5 * time.Minute
+	const ttl = 5 * time.Minute
 	now := time.Now()
 	for range 365 * 24 * 12 {
 		h := randomHash()
-		c.put(h.Prefix(4), confirmed{asked: now, life: life, threats: []ThreatHash{{Hash: h, Threats: AllThreats, Life: life}}})
+		c.put(h.Prefix(4), serverAnswer{received: now, ttl: ttl, threats: []ThreatHash{{Hash: h, Threats: AllThreats, TTL: ttl}}})
 		if !c.mayThreaten(&h) {
 			t.Fatal("the threat that was put last is not looked for")
 		}
-		now = now.Add(life - time.Second)
+		now = now.Add(ttl - time.Second)
 	}
 	slow := 0
 	for range 10_000 {
@@ -209,8 +209,8 @@ func TestAYoungerAnswerForOnceSupersedesAnOlderOne(t *testing.T) {
 	}
 	h := HashExpression("example.com/")
 	now := time.Now()
-	c.put(h.Prefix(5), confirmed{asked: now, life: time.Hour})
-	c.put(h.Prefix(4), confirmed{asked: now.Add(time.Minute), threats: []ThreatHash{{Hash: h, Threats: AllThreats}}})
+	c.put(h.Prefix(5), serverAnswer{received: now, ttl: time.Hour})
+	c.put(h.Prefix(4), serverAnswer{received: now.Add(time.Minute), threats: []ThreatHash{{Hash: h, Threats: AllThreats}}})
 	if answer, ok := c.get(h, now.Add(2*time.Minute)); ok {
 		t.Errorf("the older answer, without a threat, is used: %+v", answer)
 	}

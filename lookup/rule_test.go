@@ -9,7 +9,7 @@ import (
 )
 
 func TestCheckGoesByTheRule(t *testing.T) {
-	const long = "1.2.3.4.5.6.7.8.9.a.b.c.example.com" // more labels than are looked up unasked
+	const long = "1.2.3.4.5.6.7.8.9.a.b.c.example.com" // more than maxLabelsWithoutPSL
 	tests := []struct {
 		name   string
 		qname  string
@@ -71,8 +71,7 @@ func TestRuleV4BlocksWhatIsBelowAPublicSuffix(t *testing.T) {
 	}
 }
 
-// TestLikelySafeHostsGoByTheRule is about the mode that asks for all hosts but
-// those in a list of likely safe ones.
+// TestLikelySafeHostsGoByTheRule tests the mode RealTime.
 func TestLikelySafeHostsGoByTheRule(t *testing.T) {
 	for rule, asked := range map[Rule]bool{RuleV5: true, RuleV4: false} {
 		safe := listOf("safe", append(common(99), "co.uk/")...)
@@ -132,7 +131,7 @@ func TestRealTimeIsLocalUntilItKnowsLikelySafeHosts(t *testing.T) {
 func TestCleanNamesOfTenLabelsDoNotAllocateByEitherRule(t *testing.T) {
 	for word, rule := range rules {
 		c := checkerOf(t, Config{Rule: rule}, "other.example/")
-		for labels := 2; labels <= maxUnasked; labels++ {
+		for labels := 2; labels <= maxLabelsWithoutPSL; labels++ {
 			h := FromQname(strings.Repeat("a.", labels-2) + "example.com.")
 			if got := testing.AllocsPerRun(100, func() { c.Check(h) }); got != 0 {
 				t.Errorf("%s: %s: %v allocations, want 0", word, h, got)

@@ -25,8 +25,8 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 	tests := []struct {
 		name  string
 		lists []List
-		first string // the list that is named
-		size  int    // that is asked when it is asked as stored
+		first string // the list in the decision
+		size  int    // bytes of the prefix that is sent with AsStored
 	}{
 		{"four bytes", []List{storedAs(t, "a", host, 4)}, "a", 4},
 		{"five bytes", []List{storedAs(t, "a", host, 5)}, "a", 5},
@@ -60,8 +60,8 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 	}
 }
 
-// TestHostsInNoListAreAskedInFourBytes is about the modes that ask for hosts that
-// no list holds.
+// TestHostsInNoListAreAskedInFourBytes tests the modes that ask about hosts that no
+// list holds.
 func TestHostsInNoListAreAskedInFourBytes(t *testing.T) {
 	database := new(Database)
 	database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
@@ -74,7 +74,7 @@ func TestHostsInNoListAreAskedInFourBytes(t *testing.T) {
 	}
 }
 
-// TestAnswersOfOneLengthServeAnother is about lists whose prefixes change.
+// TestAnswersOfOneLengthServeAnother tests lists whose prefixes change their length.
 func TestAnswersOfOneLengthServeAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		database := new(Database)
@@ -90,7 +90,7 @@ func TestAnswersOfOneLengthServeAnother(t *testing.T) {
 		time.Sleep(maxVerdictAge + 1)
 		srv.knows(time.Hour)
 		if got := decide(t, c, "example.com."); got != (Decision{By: ByServer}) {
-			t.Errorf("after its life: %+v, want safe by server", got)
+			t.Errorf("after its TTL: %+v, want safe by server", got)
 		}
 		database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
 		if got := decide(t, c, "example.com."); got != (Decision{By: ByCache}) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The assembly is taken exactly where the kernel, too, sees its instructions.
+// shaUnit must agree with the flags that the kernel reports.
 func TestAssemblyIsTakenWhereThereIsASHAUnit(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux lists the features of a processor in a file")
@@ -39,7 +39,7 @@ func TestSumSuffixesWithoutSHAUnit(t *testing.T) {
 	checkSums(t, benchSumName, benchSumStarts[:])
 }
 
-// The sums must not depend on what is before the message.
+// The sums must not depend on the bytes before the message.
 func TestSumTwoReadsOnlyItsMessages(t *testing.T) {
 	if !shaUnit {
 		t.Skip("no SHA unit")

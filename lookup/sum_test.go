@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// checkSums compares sumSuffixes with the standard library and looks whether it
-// writes no more than it should.
+// checkSums compares sumSuffixes with the standard library. It also checks that
+// sumSuffixes does not write past its sums.
 func checkSums(t *testing.T, name string, starts []int) {
 	t.Helper()
 	got := make([]FullHash, len(starts)+1)
@@ -127,8 +127,8 @@ const benchSumName = "img-07.static.eu-west-1.cdn.example.com"
 // benchSumStarts are the expressions of benchSumName, the most important first.
 var benchSumStarts = [maxExpressions]int{0, 28, 24, 14, 7}
 
-// BenchmarkSumSuffixes hashes one to five expressions of a name, by ours and by
-// the standard library.
+// BenchmarkSumSuffixes hashes one to five expressions of a name, with sumSuffixes and
+// with the standard library.
 func BenchmarkSumSuffixes(b *testing.B) {
 	var sums [maxExpressions]FullHash
 	for n := 1; n <= maxExpressions; n++ {

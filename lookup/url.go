@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// URL is a URL in canonical form ("URLs and Hashing"): a scheme, a host, a path
-// and perhaps a query, without user, password, port and fragment. Two URLs that
-// Safe Browsing cannot tell apart are equal, but for their schemes and for the
-// question mark of an empty query. The zero URL is no URL. A URL is a value and
-// safe for concurrent use.
+// URL is a URL in canonical form ("URLs and Hashing"): a scheme, a host, a path and
+// possibly a query. User, password, port and fragment are removed. Safe Browsing cannot
+// tell two URLs apart that differ only in the scheme or in the question mark of an
+// empty query; all other different URLs have different expressions. The zero URL has no
+// expressions. A URL is an immutable value and safe for concurrent use.
 type URL struct {
 	scheme string // lower case
 	host   Host
@@ -22,8 +22,8 @@ type URL struct {
 // Host returns the host of the URL.
 func (u URL) Host() Host { return u.host }
 
-// String returns the URL in canonical form, or "" for the zero URL. ParseURL of
-// it is the same URL.
+// String returns the URL in canonical form, or "" for the zero URL. ParseURL of that
+// string returns the same URL.
 func (u URL) String() string {
 	if u == (URL{}) {
 		return ""
@@ -31,17 +31,17 @@ func (u URL) String() string {
 	return u.scheme + "://" + u.host.name + u.path + u.query
 }
 
-// ignored are the bytes that may stand anywhere in a URL and mean nothing.
+// ignored removes the bytes that have no meaning anywhere in a URL ("URLs and Hashing").
 var ignored = strings.NewReplacer("\t", "", "\r", "", "\n", "")
 
-// ParseURL returns the canonical form of a URL of any scheme that has a host. A
-// text without a scheme is taken for one of http. Any bytes may be given; the
-// error says why they are no URL.
+// ParseURL returns the canonical form of a URL with a host, of any scheme. If text has
+// no scheme, the scheme is http. Text may hold any bytes; the error says why they are
+// not a URL.
 //
-// Escapes are undone before the URL is taken apart, as the page says: an escaped
-// slash divides, an escaped question mark begins the query. Only the user and
-// the password go first, so that their escapes cannot hide the host from us that
-// a browser would go to.
+// ParseURL decodes escapes before it splits the URL, as "URLs and Hashing" demands: an
+// escaped slash separates, an escaped question mark begins the query. But it removes
+// user and password first. Otherwise their escapes could hide the host that a browser
+// would visit.
 func ParseURL(text string) (URL, error) {
 	text = strings.Trim(ignored.Replace(text), " ")
 	text, _, _ = strings.Cut(text, "#")
@@ -67,8 +67,8 @@ func ParseURL(text string) (URL, error) {
 	return URL{scheme: scheme, host: host, path: escaped(resolved(path)), query: escaped(query)}, nil
 }
 
-// withoutUser removes user and password from a URL that has a scheme, before
-// their escapes are undone.
+// withoutUser removes user and password from a URL with a scheme whose escapes have
+// not been decoded yet.
 func withoutUser(text string) string {
 	scheme, _, found := strings.Cut(text, "://")
 	if !found || strings.ContainsAny(scheme, "/?") {
@@ -82,11 +82,11 @@ func withoutUser(text string) string {
 	return text[:start] + text[start+strings.LastIndexByte(authority, '@')+1:]
 }
 
-// cutScheme splits a URL behind its "://". The scheme is in lower case, or "" if
+// cutScheme splits a URL after its "://". It returns the scheme in lower case, or "" if
 // there is none.
 func cutScheme(text string) (scheme, rest string, err error) {
 	scheme, rest, found := strings.Cut(text, "://")
-	if !found || strings.ContainsAny(scheme, "/?") { // it is part of a path or query
+	if !found || strings.ContainsAny(scheme, "/?") { // this "://" belongs to a path or query
 		return "", text, nil
 	}
 	scheme = strings.ToLower(scheme)
@@ -102,7 +102,7 @@ func cutScheme(text string) (scheme, rest string, err error) {
 	return scheme, rest, nil
 }
 
-// cutAuthority splits what follows the scheme before the path or query.
+// cutAuthority splits the text after the scheme before its path or query.
 func cutAuthority(text string) (authority, rest string) {
 	if end := strings.IndexAny(text, "/?"); end >= 0 {
 		return text[:end], text[end:]
@@ -110,8 +110,8 @@ func cutAuthority(text string) (authority, rest string) {
 	return text, ""
 }
 
-// checkBare is for the authority of a text without "://". A colon in it must
-// begin a port: "mailto:a@example.com" and "http:/example.com" name a scheme.
+// checkBare returns an error if the authority of a text without "://" has a colon that
+// does not begin a port: "mailto:a@example.com" and "http:/example.com" have a scheme.
 func checkBare(authority string) error {
 	name, port, found := strings.Cut(authority, ":")
 	if !found || strings.HasPrefix(name, "[") || port != "" && isNumber(port) {
@@ -124,9 +124,9 @@ func isNumber(s string) bool {
 	return strings.Trim(s, "0123456789") == ""
 }
 
-// hostOf returns the canonical host of an authority, its escapes undone. User
-// and password end at the last @, as for a browser. A backslash is refused: to
-// some it is a slash, and then the host is another.
+// hostOf returns the canonical host of an authority whose escapes have been decoded.
+// User and password end at the last @, as in a browser. A backslash is an error: some
+// programs read it as a slash and would visit another host.
 func hostOf(authority string) (Host, error) {
 	if strings.Contains(authority, `\`) {
 		return Host{}, errors.New("a backslash in the host")
@@ -135,15 +135,15 @@ func hostOf(authority string) (Host, error) {
 	name := authority
 	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, ']') {
 		if !isNumber(name[colon+1:]) {
-			return Host{}, errors.New("a port that is no number")
+			return Host{}, errors.New("the port is not a number")
 		}
 		name = name[:colon]
 	}
 	if strings.Trim(name, ".") == "" {
 		return Host{}, errors.New("no host")
 	}
-	// Unlike a name that a person wrote, a host of a URL may hold a space: the
-	// published examples have it as %20.
+	// The host of a URL may hold a space: the published examples have it as %20. A name
+	// that a person wrote may not.
 	host, ok := canonicalHost(name, strings.TrimSuffix(notInHost[1:], " "))
 	if !ok {
 		return Host{}, fmt.Errorf("not a host: %.80q", authority)
@@ -151,9 +151,9 @@ func hostOf(authority string) (Host, error) {
 	return host, nil
 }
 
-// resolved returns a path without "/./", "/../" and runs of slashes. As the page
-// has it, the runs go last: the ".." of "/a//../b" takes only the empty component
-// before it.
+// resolved returns a path without "/./", "/../" and runs of slashes. The runs go last
+// ("URLs and Hashing"): in "/a//../b" the ".." removes only the empty component before
+// it.
 func resolved(path string) string {
 	var kept []string
 	components := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -181,6 +181,7 @@ func resolved(path string) string {
 	return b.String()
 }
 
+// escaped returns s with its bytes escaped as appendByte does.
 func escaped(s string) string {
 	dst := make([]byte, 0, len(s))
 	for i := range len(s) {
@@ -189,21 +190,20 @@ func escaped(s string) string {
 	return string(dst)
 }
 
-// Expression is one host-suffix/path-prefix expression of a URL. The zero
-// Expression is none.
+// Expression is one host-suffix/path-prefix expression of a URL.
 type Expression struct {
-	Text string // what is hashed: no scheme, no port
-	DNS  bool   // it ends in the first slash behind the host, so that a name in the DNS has it too
+	Text string // the hashed text: no scheme, no port
+	DNS  bool   // the path is "/": the DNS name of the host has this expression too
 }
 
-// maxDirectories is how many of a URL's path prefixes end in a slash.
+// maxDirectories is the most path prefixes of a URL that end in a slash, "/" included
+// ("URLs and Hashing").
 const maxDirectories = 4
 
-// Expressions returns the expressions of the URL: for each host of ExpressionsBy
-// the exact path with its query, the exact path, "/", and up to three that add one
-// component at a time, each with its final slash. They are at most 30 and
-// distinct; the first is the exact one ("URLs and Hashing"). An empty query adds
-// none. The zero URL has none.
+// Expressions returns the expressions of the URL ("URLs and Hashing"): at most 30
+// distinct ones, the exact URL first. For each host of ExpressionsBy there are the exact
+// path with its query, the exact path, "/", and up to three directories, one component
+// longer each. An empty query adds none. The zero URL has no expressions.
 func (u URL) Expressions(r Rule) []Expression {
 	paths := u.paths()
 	var all []Expression

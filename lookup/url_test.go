@@ -111,7 +111,7 @@ func TestRuleV4IsTheRuleInItsPlainestForm(t *testing.T) {
 	for range 5_000 {
 		h := FromQname(randomName(random))
 		var want []string
-		if !h.partly && h.name != "" {
+		if !h.truncated && h.name != "" {
 			want = append(want, h.name+"/")
 		}
 		labels := strings.Split(h.name, ".")
@@ -154,8 +154,8 @@ func TestZeroURLIsNone(t *testing.T) {
 	}
 }
 
-// TestURLsOfAnyBytesKeepTheirProperties parses what random pieces make, and what
-// bytes that matter make.
+// TestURLsOfAnyBytesKeepTheirProperties parses texts of random pieces and of the bytes
+// that have a meaning in URLs.
 func TestURLsOfAnyBytesKeepTheirProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(23, 24))
 	pieces := strings.Split(`http https :// : / // . .. /./ /../ ? # % %2 %25 25 %2F %2e %3F %40 %5C @ \ [ ] ::1 1 0x7f a A b.com co.uk ü 。 `+
@@ -215,7 +215,7 @@ func texts(all []Expression) []string {
 	return texts
 }
 
-// checkURL fails unless a URL is what every canonical URL must be.
+// checkURL fails the test unless a URL has all properties of a canonical URL.
 func checkURL(t *testing.T, input string, u URL) {
 	t.Helper()
 	text := u.String()

@@ -85,7 +85,7 @@ func TestQnamesBecomeTheHostsOfTheVectors(t *testing.T) {
 		switch {
 		case h.name == "":
 			got = "none"
-		case h.partly:
+		case h.truncated:
 			got = "parents"
 		}
 		if got != f[2] {

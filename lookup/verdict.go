@@ -5,8 +5,8 @@ import "time"
 // Verdict is the answer about a host. The zero Verdict is Safe.
 type Verdict uint8
 
-// The verdicts. Unsure is a host that is suspected, but could not be confirmed
-// in time: it is not blocked on a guess.
+// The verdicts. Unsure means that a host is suspected, but the server has not confirmed
+// it in time. Such a host is not blocked: a block never rests on a guess.
 const (
 	Safe Verdict = iota
 	Unsafe
@@ -16,7 +16,7 @@ const (
 // String returns the verdict as metrics, metadata and logs spell it.
 func (v Verdict) String() string { return [...]string{"safe", "unsafe", "unsure"}[v] }
 
-// Threat is why a host is unsafe. The zero Threat is none.
+// Threat is the kind of danger of an unsafe host. The zero Threat is NoThreat.
 type Threat uint8
 
 // The threats that Safe Browsing publishes.
@@ -39,7 +39,7 @@ func (t Threat) String() string {
 // Threats is a set of threats. The zero Threats is empty.
 type Threats uint8
 
-// AllThreats is every threat that there is a name for.
+// AllThreats holds every Threat of this package.
 const AllThreats Threats = 1<<Malware | 1<<SocialEngineering | 1<<UnwantedSoftware | 1<<PotentiallyHarmfulApplication
 
 // With returns the set with t added.
@@ -48,7 +48,7 @@ func (s Threats) With(t Threat) Threats { return s | 1<<t }
 // Contains reports whether t is in the set.
 func (s Threats) Contains(t Threat) bool { return s&(1<<t) != 0 }
 
-// first returns the least threat of the set, or NoThreat.
+// first returns the first threat of the set in the order of the constants, or NoThreat.
 func (s Threats) first() Threat {
 	for t := Malware; t < numThreats; t++ {
 		if s.Contains(t) {
@@ -58,23 +58,24 @@ func (s Threats) first() Threat {
 	return NoThreat
 }
 
-// Frames is what becomes of threats that the server marks FRAME_ONLY: they are for
-// content in frames, of which the page itself is one, not for what it loads. A name
-// server cannot tell these apart. The zero Frames blocks.
+// Frames says how to treat threats that the server marks FRAME_ONLY. Such a threat is
+// for the content of frames, the page itself among them, but not for the other files
+// that a page loads. A name server cannot know what a query is for. The zero Frames
+// blocks.
 type Frames uint8
 
 const (
-	// BlockFrames treats them like all other threats.
+	// BlockFrames treats these threats like all others.
 	BlockFrames Frames = iota
-	// PassFrames treats them as none.
+	// PassFrames ignores these threats.
 	PassFrames
 )
 
-// Decider is who decided a verdict.
+// Decider says which part of the plugin made a decision.
 type Decider uint8
 
-// The deciders. A host that is never looked up (a private name) is decided by
-// nobody; a clean one by the lists.
+// The deciders. A clean host is ByList. A host that was not looked up, such as a private
+// name, is ByNobody.
 const (
 	ByNobody Decider = iota
 	ByList
@@ -82,12 +83,12 @@ const (
 	ByServer
 	ByBlock
 	ByAllow
-	ByTest    // a name that the operator named to try things with
-	ByLimiter // too many confirmations at once
-	ByBackoff // the server asked to be left alone for a while
-	ByTimeout // the confirmation came too late
-	ByError   // the confirmation failed
-	NumDeciders
+	ByTest      // a test name of the operator
+	ByLimiter   // too many confirmations at once
+	ByBackoff   // the server must not be asked now
+	ByTimeout   // the confirmation came too late
+	ByError     // the confirmation failed
+	NumDeciders // the number of deciders
 )
 
 // String returns the decider as metrics, metadata and logs spell it.
@@ -97,23 +98,21 @@ func (d Decider) String() string {
 	}[d]
 }
 
-// Decision is a verdict with all that led to it. The zero Decision is Safe,
-// decided by nobody.
+// Decision is a verdict with its reasons. The zero Decision is Safe and ByNobody.
 type Decision struct {
 	Verdict    Verdict
 	By         Decider
-	Threat     Threat    // of an Unsafe host, unless an own list decided
-	Answer     uint8     // how an own list wants an Unsafe host answered; only carried here
-	List       string    // the list that was matched; for an own list its file
+	Threat     Threat    // of an Unsafe host; NoThreat if an own list decided
+	Answer     uint8     // how an own list wants an Unsafe host answered; this package does not read it
+	List       string    // the list that matched; of an own list the file or URL
 	Expression string    // the expression that matched, or ""
-	Expires    time.Time // until when an Unsafe verdict holds; zero: without end
-	FrameOnly  bool      // the threat is marked FRAME_ONLY; if the host is not Unsafe, such a threat has passed
-	Err        error     // why a host is Unsure, if there was an error
+	Expires    time.Time // when an Unsafe verdict expires; zero: never
+	FrameOnly  bool      // the threat is marked FRAME_ONLY; if not Unsafe, PassFrames ignored one
+	Err        error     // why the confirmation failed, or nil
 }
 
-// Graver reports whether d says more against a host than other: Unsafe more than
-// Unsure, that more than Safe, and what is Unsure for a list more than what is so
-// for being late.
+// Graver reports whether d outranks other. Unsafe outranks Unsure, and Unsure outranks
+// Safe. An Unsure decision about a host in a list outranks one about a host in no list.
 func (d Decision) Graver(other Decision) bool {
 	rank := func(d Decision) int {
 		switch {

@@ -127,6 +127,7 @@ func (s *scheduleState) move(by func(time.Time) time.Time) {
 	}
 }
 
+// move changes all times before which no request may be sent.
 func (c *clockSet) move(by func(time.Time) time.Time) {
 	c.Fetch.NotBefore = by(c.Fetch.NotBefore)
 	c.Search.NotBefore = by(c.Search.NotBefore)

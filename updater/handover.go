@@ -124,6 +124,8 @@ func (h *handover) recall(name string) (List, bool) {
 	return l, ok
 }
 
+// forget drops the lists and cuts the reference to the schedule before, which would
+// otherwise keep its lists in memory.
 func (h *handover) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -82,6 +82,8 @@ func (s *Store) ReadList(name string) (List, error) {
 	return l, nil
 }
 
+// loadList reads the file of a list if it came from the Store's server or from a predecessor.
+// A file from another server counts as missing.
 func (s *Store) loadList(name string) (List, error) {
 	l, origin, err := readFile(s.dir, name)
 	switch {

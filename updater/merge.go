@@ -201,6 +201,7 @@ func (c *collector) add(entries []byte, width int) {
 // manyBytes is the size from which entries bypass the buffer.
 const manyBytes = 512
 
+// flush passes the buffered entries on.
 func (c *collector) flush() {
 	if len(c.buf) > 0 {
 		c.pass(c.buf, c.width)
@@ -208,6 +209,7 @@ func (c *collector) flush() {
 	}
 }
 
+// pass adds entries to the set and to the checksum. After an error it does nothing.
 func (c *collector) pass(entries []byte, width int) {
 	if c.err == nil {
 		c.err = c.builder.Add(entries, width)

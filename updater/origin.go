@@ -30,6 +30,7 @@ type Predecessor struct {
 	Continues bool
 }
 
+// scheduleFile returns the file name of the schedule.
 func (o Origin) scheduleFile() string { return cmp.Or(o.Schedule, "schedule.json") }
 
 // searchFile is the file name of the clock of searches. Status must not take it for a

@@ -24,7 +24,7 @@ type script struct {
 
 func (s *script) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 	err := s.errs[min(s.sent, len(s.errs)-1)]
-	answer := lookup.Answer{Life: time.Minute}
+	answer := lookup.Answer{TTL: time.Minute}
 	if len(s.waits) > 0 && err == nil {
 		answer.MinimumWait = s.waits[min(s.sent, len(s.waits)-1)]
 	}

@@ -203,6 +203,7 @@ func applyCaught(old List, update *Update, maxEntries int) (l List, changed bool
 	return Apply(old, update, maxEntries)
 }
 
+// save saves a list, if lists are kept on disk at all.
 func (u *Updater) save(l List) error {
 	if u.cfg.Store == nil {
 		return nil

@@ -133,6 +133,7 @@ func (u *Updater) publish() {
 // report reports an event with the present state of the list.
 func (u *Updater) report(kind Kind, name string, err error) { u.cfg.Report(u.event(kind, name, err)) }
 
+// event returns an event with the present state of the list.
 func (u *Updater) event(kind Kind, name string, err error) Event {
 	entries := 0
 	if l := u.lists[name]; l.held() {

@@ -184,7 +184,7 @@ func TestAMinimumWaitForSearches(t *testing.T) {
 			s := &script{errs: []error{nil}, waits: []time.Duration{10 * time.Minute, 0, 1, time.Hour}}
 			p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: rule}, func(Event) {})
 			for _, want := range s.waits {
-				if answer, err := p.Search(t.Context(), nil); err != nil || answer.Life != time.Minute {
+				if answer, err := p.Search(t.Context(), nil); err != nil || answer.TTL != time.Minute {
 					t.Errorf("got %+v, %v", answer, err)
 				}
 				checkPause(t, p, s, want)

@@ -1,6 +1,6 @@
-// Command coredns is a CoreDNS with the safebrowsing plugin and with what a
-// resolver at home or in a rack needs; plugins for clouds and clusters are left
-// out. It takes the flags and the Corefile of CoreDNS.
+// Command coredns is a CoreDNS with the safebrowsing plugin and with the plugins that a
+// resolver for a network needs. It leaves out the plugins for clouds and clusters. Flags
+// and Corefile are CoreDNS's own.
 package main
 
 import (
@@ -10,8 +10,7 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/coremain"
 
-	// The plugins in use. Those whose name differs from their folder: metrics
-	// is prometheus.
+	// The plugin in the folder metrics has the name prometheus in a Corefile.
 	_ "github.com/coredns/coredns/plugin/acl"
 	_ "github.com/coredns/coredns/plugin/any"
 	_ "github.com/coredns/coredns/plugin/auto"
@@ -59,8 +58,9 @@ import (
 	_ "github.com/coredns-safebrowsing/safebrowsing"
 )
 
-// directives is the order of execution: that of CoreDNS, with safebrowsing
-// directly before cache.
+// directives is the order in which plugins see a query: CoreDNS's order (its plugin.cfg),
+// with safebrowsing directly before cache. A verdict is then as fresh as the lists, not as
+// old as a cached answer.
 var directives = []string{
 	"root", "metadata", "cancel", "proxyproto", "quic", "https", "https3", "timeouts", "multisocket",
 	"reload", "nsid", "bufsize", "bind", "debug", "ready", "health", "pprof", "shed", "prometheus",

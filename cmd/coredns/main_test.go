@@ -48,7 +48,7 @@ func TestEveryDirectiveIsCompiledInAndThereforeUsable(t *testing.T) {
 	}
 }
 
-// resolver is a Corefile with what a resolver at home or in a rack uses.
+// resolver is a Corefile with the plugins that a resolver for a network uses.
 const resolver = `.:0 {
 	bind 127.0.0.1
 	metadata
@@ -164,7 +164,7 @@ func overTLS(server string, roots *x509.CertPool) string {
 	return answerOf(client, new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA), server)
 }
 
-// answerOf returns the address that answers a query, else the rcode or the error.
+// answerOf returns the address in the answer to a query, or else the rcode or the error.
 func answerOf(client *dns.Client, m *dns.Msg, server string) string {
 	r, _, err := client.Exchange(m, server)
 	if err != nil {
@@ -185,8 +185,8 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// certificate writes a certificate for 127.0.0.1 and its key to a folder, and
-// returns the roots that trust it.
+// certificate writes a certificate for 127.0.0.1 and its key to a folder. It returns a pool
+// that trusts the certificate.
 func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)

@@ -19,17 +19,18 @@ import (
 )
 
 const checkHelp = `Prints for each argument the verdict and its reason: the list and the expression
-that matched, or the line of your own list. A URL is checked by its host, since
-DNS sees no more of it. "-" stands for standard input, one name a line: the
-first word counts, and lines that begin with # are left out.
+that matched, or the line of your own list. A URL is checked by its host: DNS
+sees nothing else of it. "-" reads names from standard input, the first word of
+each line, and skips lines that begin with #.
 
-With -corefile the verdict is that of the CoreDNS with this Corefile, with your
-own lists and zones. If server blocks are selected by the view plugin, it is that
-of the block for clients in no view; -view NAME selects another. With -db only
-the lists in a folder count. A CoreDNS may run meanwhile. No server is asked,
-except with -confirm: then the server confirms a suspected name, as it would for
-a query, within 10 seconds. If the Corefile has no key, the one in
-$SAFEBROWSING_API_KEY is used.
+With -corefile the command decides like a CoreDNS with this Corefile, with your
+own lists and zones. If the view plugin selects the server blocks, the block for
+clients in no view decides; -view NAME selects another. With -db only the lists
+in a folder count. A CoreDNS may use the same folder at the same time.
+
+The command sends no request, except with -confirm: then it asks the server to
+confirm a suspected name, as a query would, within 10 seconds. If the Corefile
+has no key, it uses $SAFEBROWSING_API_KEY.
 
    safebrowsing check -corefile /etc/coredns/Corefile example.com
    safebrowsing check -db /var/lib/coredns -json https://example.com/login
@@ -50,7 +51,7 @@ func check() *cli.Command {
 			&cli.StringFlag{Name: "corefile", Usage: "decide as the CoreDNS of this `FILE`"},
 			folderFlag("decide by the lists in this `FOLDER`"),
 			&cli.StringFlag{Name: "view", Usage: "decide for clients in the view `NAME` of the Corefile"},
-			&cli.BoolFlag{Name: "confirm", Usage: "have suspected names confirmed by the server"},
+			&cli.BoolFlag{Name: "confirm", Usage: "ask the server to confirm suspected names"},
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -64,14 +65,14 @@ func check() *cli.Command {
 	}
 }
 
-// confirmTimeout is how long one name may wait for its confirmation.
+// confirmTimeout is the most time for the confirmation of one name.
 const confirmTimeout = 10 * time.Second
 
 // checker decides on names.
 type checker struct {
 	*console
-	blocks  []serverBlock // with -db one that is made for the folder
-	view    string        // whose clients ask; "": those in no view
+	blocks  []serverBlock // with -db a single one, made for the folder
+	view    string        // decide for its clients; "": for clients in no view
 	confirm bool
 }
 
@@ -109,12 +110,12 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 	return k, nil
 }
 
-// openFolder returns the plugin with all lists that are in a folder, of the
-// server that they came from.
+// openFolder returns the plugin with all lists of a folder and with the server that they
+// came from.
 func openFolder(dir string) (*Offline, error) {
 	all, err := updater.Status(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w: give the folder with -db, or -corefile", err)
+		return nil, fmt.Errorf("%w: use -db for another folder, or -corefile", err)
 	}
 	endpoints, by := originsOf(all)
 	if len(endpoints) > 1 {
@@ -133,8 +134,8 @@ func openFolder(dir string) (*Offline, error) {
 	return openOffline(dir, endpoint, by, os.Getenv(config.KeyVariable), names)
 }
 
-// originsOf returns the servers that lists came from, sorted, and the protocol that can
-// use them. If they came by several, that is the one that CoreDNS moves to by default.
+// originsOf returns the endpoints that lists came from, sorted, and the protocol that can use
+// the lists. If they came by several protocols, it is the one that CoreDNS prefers.
 func originsOf(all []updater.ListStatus) (endpoints []string, by *protocol.Dialect) {
 	came := make(map[*protocol.Dialect]bool)
 	for _, s := range all {
@@ -159,7 +160,7 @@ func (k *checker) checkAll(ctx context.Context, args []string, in io.Reader) err
 	err := eachName(ctx, args, in, func(name string) {
 		f := k.check(ctx, name)
 		if ctx.Err() != nil {
-			return // the verdict is that the user has stopped it
+			return // the user has stopped the command: this verdict is only the cancellation
 		}
 		bad = bad || f.Err != nil || f.Verdict != lookup.Safe
 		if k.json {
@@ -174,7 +175,7 @@ func (k *checker) checkAll(ctx context.Context, args []string, in io.Reader) err
 	return k.end(bad)
 }
 
-// complainOfLists says once which lists are missing or damaged.
+// complainOfLists prints which lists are missing or damaged, each problem once.
 func (k *checker) complainOfLists() (bad bool) {
 	said := make(map[string]bool)
 	for _, b := range k.blocks {
@@ -191,14 +192,15 @@ func (k *checker) complainOfLists() (bad bool) {
 	return bad
 }
 
-// problemsOf returns why names may not be found in the lists.
+// problemsOf returns the reasons why the lists here may not hold a name that they hold
+// elsewhere.
 func problemsOf(o *Offline) (all []string) {
 	if o.Endpoint() == "" || len(o.Lists()) == 0 {
 		return nil
 	}
 	switch _, err := os.Stat(o.Folder()); {
 	case o.Folder() == "":
-		return []string{"CoreDNS keeps its lists in memory only (db off), so they are not known here"}
+		return []string{"CoreDNS keeps its lists in memory only (db off), so they cannot be read here"}
 	case err != nil:
 		return []string{fmt.Sprintf("no list has been fetched yet: %v", err)}
 	}

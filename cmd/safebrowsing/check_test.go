@@ -107,7 +107,7 @@ func TestOwnListsAreNamedByTheirLines(t *testing.T) {
 	if status != 1 || errOut != "" {
 		t.Errorf("status %d, %q", status, errOut)
 	}
-	// Whether a list goes by its name or by its path is for the plugin to say.
+	// The plugin decides whether a decision names a list by its name or by its path.
 	byName := strings.NewReplacer("list        DIR/", "list        ", `"list":"DIR/`, `"list":"`)
 	expect(t, "text", byName.Replace(w.plain(out, dir)), `bad.example: unsafe
     expression  bad.example/
@@ -173,7 +173,7 @@ inner.example:1053 tls://bare.example {
 x.except.com: safe
     zones       .
     block       1, DIR/Corefile:2
-    note        not checked: it is in no zone of the plugin, or in one of its exceptions
+    note        not checked: it is in none of the plugin's zones, or in one of its exceptions
 a.example: safe
     zones       example.
     block       2, DIR/Corefile:8
@@ -187,7 +187,7 @@ func TestMissingListsAreSaid(t *testing.T) {
 	w := newWorld(t)
 	for properties, want := range map[string]string{
 		"db DB":  "no list has been fetched yet: stat DB: no such file or directory\n",
-		"db off": "CoreDNS keeps its lists in memory only (db off), so they are not known here",
+		"db off": "CoreDNS keeps its lists in memory only (db off), so they cannot be read here",
 	} {
 		corefile := w.corefile(t, "example {\n safebrowsing {\n  endpoint ENDPOINT\n  "+properties+"\n }\n}\ncom {\n safebrowsing {\n  endpoint ENDPOINT\n  "+properties+"\n }\n}\n")
 		status, out, errOut := invoke(t, "check", "-json", "-corefile", corefile, "a.example")

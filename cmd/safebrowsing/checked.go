@@ -12,15 +12,15 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// finding is what check found out about one argument.
+// finding is the result of check for one argument.
 type finding struct {
-	lookup.Decision              // Err is also why the argument is not a name
-	input           string       // as it was given
-	path            string       // of a URL, which DNS does not see; "" if it has none
-	line            string       // of the operator's own list, "file:line: text"; or ""
-	note            string       // what the decision does not say
-	block           *serverBlock // that answers, if the Corefile has several; else nil
-	others          []string     // views whose clients another block answers
+	lookup.Decision              // Err is set too if the argument is not a name
+	input           string       // the argument
+	path            string       // path and query of a URL, which DNS does not see; "" if it is "/"
+	line            string       // the line of an own list that decided, "file:line: text"; or ""
+	note            string       // for the user; the decision does not say it
+	block           *serverBlock // the block that answers; nil if the Corefile has only one
+	others          []string     // views whose clients get the answer of another block
 }
 
 // check decides on one argument.
@@ -56,7 +56,7 @@ func (k *checker) check(ctx context.Context, arg string) finding {
 	return f
 }
 
-// lineOf returns the line of the operator's that decided.
+// lineOf returns the line of an own list or of the Corefile that decided, or "".
 func lineOf(b *serverBlock, d lookup.Decision, h lookup.Host) string {
 	if d.By != lookup.ByBlock && d.By != lookup.ByAllow && d.By != lookup.ByTest {
 		return ""
@@ -72,7 +72,7 @@ func lineOf(b *serverBlock, d lookup.Decision, h lookup.Host) string {
 	return ""
 }
 
-// noteOf returns what the decision does not say.
+// noteOf returns a remark that explains the decision, or "".
 func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) string {
 	hold := b.SearchHold()
 	switch {
@@ -95,7 +95,7 @@ func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) st
 	case d.By != lookup.ByNobody:
 		return ""
 	case !b.Checks(h):
-		return "not checked: it is in no zone of the plugin, or in one of its exceptions"
+		return "not checked: it is in none of the plugin's zones, or in one of its exceptions"
 	case !h.Public():
 		return "never looked up in Safe Browsing's lists: the name is not public"
 	case b.Endpoint() == "":
@@ -104,8 +104,8 @@ func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) st
 	return "no lists are in force"
 }
 
-// checked is a finding in JSON. Block, stanza and what follows them are there if
-// the Corefile has several server blocks.
+// checked is a finding in JSON. The fields from Block on are set if the Corefile has
+// several server blocks.
 type checked struct {
 	Input      text   `json:"input"`
 	Verdict    string `json:"verdict"`
@@ -124,7 +124,7 @@ type checked struct {
 	OtherViews []text `json:"other_views,omitempty"`
 }
 
-// object returns the finding for JSON. What is not a name has no verdict.
+// object returns the finding for JSON. An argument that is not a name has no verdict.
 func (f finding) object() checked {
 	c := checked{
 		Input: text(f.input), List: text(f.List), Expression: text(f.Expression), Threat: f.Threat.String(),
@@ -145,8 +145,8 @@ func (f finding) object() checked {
 	return c
 }
 
-// unreadable reports whether the argument is not a name: only then there is an
-// error without a decider.
+// unreadable reports whether the argument is not a name. Only such a finding has an error
+// without a decider.
 func (f finding) unreadable() bool { return f.Err != nil && f.By == lookup.ByNobody }
 
 // inNoList reports whether the name is safe because no list has it.
@@ -166,7 +166,7 @@ func (o *console) finding(f finding) {
 	o.property("expression", f.Expression)
 	o.property("list", f.List)
 	o.property("line", f.line)
-	if f.By != lookup.ByNobody && !f.inNoList() { // "decided by list" would say the contrary
+	if f.By != lookup.ByNobody && !f.inNoList() { // "decided by list" would sound like a match
 		o.property("decided by", f.By.String())
 	}
 	if f.Err != nil {
@@ -179,7 +179,7 @@ func (o *console) finding(f finding) {
 	o.property("note", f.note)
 }
 
-// whoAnswers prints which of several server blocks has decided.
+// whoAnswers prints which of several server blocks decided.
 func (o *console) whoAnswers(f finding) {
 	if f.block == nil {
 		return

@@ -11,21 +11,21 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// scripts are the completions of shells, each in a file with the shell's name.
+// scripts holds one completion script for each shell, in a file with the shell's name.
 //
 //go:embed completion
 var scripts embed.FS
 
-// shells are those that have a script.
+// shells are the shells with a script.
 var shells = []string{"bash", "zsh", "fish"}
 
 func completion() *cli.Command {
 	return &cli.Command{
 		Name:            "completion",
-		Usage:           "print the script with which your shell completes commands and flags",
+		Usage:           "print a script that lets your shell complete commands and flags",
 		ArgsUsage:       "bash|zsh|fish",
 		HideHelpCommand: true,
-		Description: `Add the line for your shell to the file that it reads at its start.
+		Description: `Add the line for your shell to its start-up file.
 
    source <(safebrowsing completion bash)      ~/.bashrc
    source <(safebrowsing completion zsh)       ~/.zshrc, after compinit
@@ -49,8 +49,8 @@ func completion() *cli.Command {
 	}
 }
 
-// complete is the command that the scripts ask, with the words of a command line
-// up to the one that is being written.
+// complete is the hidden command that the scripts call. Its arguments are the words of the
+// command line, up to the word that the user is typing.
 func complete() *cli.Command {
 	return &cli.Command{
 		Name: "__complete", Hidden: true, SkipFlagParsing: true, HideHelpCommand: true,
@@ -64,11 +64,11 @@ func complete() *cli.Command {
 	}
 }
 
-// candidate is a word that may come next.
+// candidate is a possible completion of a word.
 type candidate struct{ word, usage string }
 
-// candidates returns what the last word may become, nothing if that is for the
-// shell to say: then it is a file, or a name.
+// candidates returns the completions of the last word. It returns none for a file or a
+// name: the shell completes those.
 func candidates(root *cli.Command, words []string) (all []candidate) {
 	if len(words) == 0 {
 		return nil
@@ -95,7 +95,7 @@ func candidates(root *cli.Command, words []string) (all []candidate) {
 	return slices.DeleteFunc(all, func(x candidate) bool { return !strings.HasPrefix(x.word, last) })
 }
 
-// flagsOf returns the flags of a command, with as many dashes as are written.
+// flagsOf returns the flags of a command, with one or two dashes as the user typed them.
 func flagsOf(c *cli.Command, written string) (all []candidate) {
 	dashes := "-"
 	if strings.HasPrefix(written, "--") {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMain lets the test's own program be the command, by its name.
+// TestMain lets the test binary run as the command if it is started by that name.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "safebrowsing" {
 		main()
@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inShell runs a script with the command in its path, and nothing of the user's.
+// inShell runs a script with the command in its path and without the user's settings.
 func inShell(t *testing.T, shell string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(shell); err != nil {
@@ -40,7 +40,7 @@ func inShell(t *testing.T, shell string, args ...string) string {
 	return string(out)
 }
 
-// Without files of bash's own, and so without the package bash-completion.
+// bash runs without its start-up files, and so without the package bash-completion.
 func TestBashCompletes(t *testing.T) {
 	out := inShell(t, "bash", "--norc", "--noprofile", "-c", `
 source <(safebrowsing completion bash)
@@ -79,7 +79,7 @@ words=(safebrowsing check -corefile nam) CURRENT=4; _safebrowsing
 	expect(t, "zsh", out, `compdef _safebrowsing safebrowsing
 check:print whether names would be blocked, and why
 -corefile:decide as the CoreDNS of this FILE
--confirm:have suspected names confirmed by the server
+-confirm:ask the server to confirm suspected names
 files
 `)
 }
@@ -92,7 +92,7 @@ complete -C "safebrowsing check -co"
 complete -C "safebrowsing check -corefile nam"
 `)
 	expect(t, "fish", out, `check	print whether names would be blocked, and why
--confirm	have suspected names confirmed by the server
+-confirm	ask the server to confirm suspected names
 -corefile	decide as the CoreDNS of this FILE
 names.txt
 `)

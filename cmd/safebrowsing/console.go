@@ -13,11 +13,11 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// console is where a command prints its findings.
+// console prints the findings of a command.
 type console struct {
 	w, errOut io.Writer
-	json      bool // findings are JSON, not text
-	err       error
+	json      bool  // print findings as JSON
+	err       error // the first error of writing to w; nothing is printed after it
 }
 
 func newConsole(c *cli.Command) *console {
@@ -34,15 +34,15 @@ func (o *console) object(v any) {
 	o.err = e.Encode(v)
 }
 
-// printf prints text. What others have written must go through shown.
+// printf prints text. Text that others wrote must go through shown first.
 func (o *console) printf(format string, args ...any) {
 	if o.err == nil {
 		_, o.err = fmt.Fprintf(o.w, format, args...)
 	}
 }
 
-// isTerminal reports whether a person may be reading. It takes /dev/null for a
-// terminal too, where nothing is lost.
+// isTerminal reports whether a person may be reading w. It is also true for /dev/null,
+// which does no harm.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -52,12 +52,12 @@ func isTerminal(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// complain prints one line for the user, apart from the findings.
+// complain prints one line to standard error, so that it is not among the findings.
 func (o *console) complain(format string, args ...any) {
 	fmt.Fprintln(o.errOut, "safebrowsing:", shown(fmt.Sprintf(format, args...)))
 }
 
-// end returns what a command returns that has printed its findings.
+// end returns the error with which a command ends after its last finding.
 func (o *console) end(bad bool) error {
 	if o.err != nil {
 		return fmt.Errorf("printing: %w", o.err)
@@ -77,11 +77,10 @@ func (t text) MarshalText() ([]byte, error) {
 	return []byte(escaped(string(t), func(rune) bool { return true })), nil
 }
 
-// shown is text that others wrote, for a terminal: what could change the terminal
-// is escaped.
+// shown returns text that others wrote, safe for a terminal: it escapes control characters.
 func shown(s string) string { return escaped(s, unicode.IsPrint) }
 
-// escaped writes bytes that are not UTF-8, and runes that are not kept, as %XX.
+// escaped replaces bytes that are not UTF-8, and runes for which keep is false, by %XX.
 func escaped(s string, keep func(rune) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -98,7 +97,7 @@ func escaped(s string, keep func(rune) bool) string {
 	return b.String()
 }
 
-// stamp writes a time as RFC 3339 has it, or "" for none.
+// stamp formats a time by RFC 3339, in UTC. It returns "" for the zero time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -106,7 +105,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// plural returns the form of a word that goes with a number.
+// plural returns the form of a word for a number.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return one

@@ -17,22 +17,22 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// serverBlock is a server block of a Corefile, with its plugin if it has it.
+// serverBlock is a server block of a Corefile.
 type serverBlock struct {
-	*Offline         // nil: the block does not have the plugin
+	*Offline         // the plugin; nil: the block does not have it
 	file      string // the Corefile
-	number    int    // of the block in it, from 1; 0: made for a folder
+	number    int    // position of the block in the Corefile, from 1; 0: made for a folder
 	listeners []listener
 	bind      []string // addresses and interfaces; none: all
 	view      view
-	tokens    []caddyfile.Token // of the stanza
+	tokens    []caddyfile.Token // of the plugin's stanza
 }
 
-// listener is a zone for which a server block answers.
+// listener is one zone of a server block, with the transport and port where it listens.
 type listener struct{ zone, transport, port string }
 
-// readCorefile returns all server blocks of a Corefile, of which at least one has
-// the plugin. Close each Offline.
+// readCorefile returns all server blocks of a Corefile. It is an error if none has the
+// plugin. The caller must close the blocks with closeBlocks.
 func readCorefile(path string) (all []serverBlock, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -74,7 +74,7 @@ func offlineOf(path string, b caddyfile.ServerBlock) (*Offline, error) {
 	return newOffline(cfg)
 }
 
-// closeBlocks closes what readCorefile opened.
+// closeBlocks closes the plugins of server blocks.
 func closeBlocks(blocks []serverBlock) {
 	for _, b := range blocks {
 		if b.Offline != nil {
@@ -83,7 +83,7 @@ func closeBlocks(blocks []serverBlock) {
 	}
 }
 
-// enginesOf returns the first server block of each engine.
+// enginesOf returns one server block for each distinct engine: the first one.
 func enginesOf(blocks []serverBlock) (all []serverBlock) {
 	seen := make(map[config.Settings]bool)
 	for _, b := range blocks {
@@ -98,7 +98,7 @@ func enginesOf(blocks []serverBlock) (all []serverBlock) {
 	return all
 }
 
-// named returns server blocks with their folders, for an error.
+// named returns the stanzas of server blocks and their folders, for an error.
 func named(blocks []serverBlock) string {
 	var all []string
 	for _, b := range blocks {
@@ -107,8 +107,8 @@ func named(blocks []serverBlock) string {
 	return strings.Join(all, " and ")
 }
 
-// warningsOf returns the warnings about a Corefile, each once: server blocks may
-// import the same lines.
+// warningsOf returns the warnings about a Corefile. It removes duplicates, because several
+// server blocks may import the same lines.
 func warningsOf(blocks []serverBlock) (all []string) {
 	for _, b := range blocks {
 		if b.Offline == nil {
@@ -123,7 +123,7 @@ func warningsOf(blocks []serverBlock) (all []string) {
 	return all
 }
 
-// stanza returns where the block has the plugin, as file:line, or "".
+// stanza returns where the plugin's stanza begins, as file:line, or "".
 func (b *serverBlock) stanza() string {
 	if len(b.tokens) == 0 {
 		return ""
@@ -131,7 +131,7 @@ func (b *serverBlock) stanza() string {
 	return fmt.Sprintf("%s:%d", cmp.Or(b.tokens[0].File, b.file), b.tokens[0].Line)
 }
 
-// words returns the arguments of a directive, whose first token is its name.
+// words returns the arguments of a directive. Its first token, the name, is not one.
 func words(tokens []caddyfile.Token) (all []string) {
 	for _, t := range tokens[min(1, len(tokens)):] {
 		all = append(all, t.Text)
@@ -139,7 +139,7 @@ func words(tokens []caddyfile.Token) (all []string) {
 	return all
 }
 
-// listenersOf returns what the keys of a server block stand for.
+// listenersOf returns the listeners that the keys of a server block make.
 func listenersOf(keys []string) (all []listener) {
 	ports := map[string]string{
 		transport.DNS: transport.Port, transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
@@ -161,10 +161,9 @@ func listenersOf(keys []string) (all []listener) {
 	return all
 }
 
-// answering returns the block with the plugin that answers for a name: of those
-// whose zones hold it the most specific one, unless at the same port a block
-// without the plugin is more specific still, or as specific and before it. Nil:
-// there is none.
+// answering returns the block with the plugin that answers for a name, or nil: the block
+// with the longest zone that holds the name. A block does not count if at the same port
+// another block answers in its place, see outdone.
 func answering(blocks []serverBlock, qname string) *serverBlock {
 	var best *serverBlock
 	longest := 0
@@ -181,7 +180,7 @@ func answering(blocks []serverBlock, qname string) *serverBlock {
 	return best
 }
 
-// matches returns the length of the zone if it holds the name, else 0.
+// matches returns the length of the zone if it holds the name, and 0 otherwise.
 func (l listener) matches(qname string) int {
 	if !plugin.Name(l.zone).Matches(qname) {
 		return 0
@@ -189,8 +188,8 @@ func (l listener) matches(qname string) int {
 	return len(l.zone)
 }
 
-// outdone reports whether at the port of a listener of block i another zone
-// takes the name: a more specific one, or the same in a block before it.
+// outdone reports whether another listener at the port of l gets the queries for a name.
+// l belongs to block i. The longer zone wins; of equal zones the earlier block does.
 func outdone(blocks []serverBlock, i int, l listener, qname string) bool {
 	for j, b := range blocks {
 		for _, other := range b.listeners {
@@ -205,8 +204,8 @@ func outdone(blocks []serverBlock, i int, l listener, qname string) bool {
 	return false
 }
 
-// stanzaLine returns the line of the Corefile that has a host, or a name above it,
-// as the argument of a property.
+// stanzaLine returns the line of the stanza with an argument that is the host or one of
+// its parents. If there are several, the longest argument counts.
 func (b *serverBlock) stanzaLine(h lookup.Host) (file string, line int, text string, ok bool) {
 	best := 0
 	for _, t := range b.tokens {

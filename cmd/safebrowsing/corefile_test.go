@@ -10,8 +10,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
-// warned is a Corefile of whose lists one is probably mistyped. The line is
-// imported by two server blocks.
+// warned is a Corefile with a list that is probably mistyped. Two server blocks import the
+// line.
 const warned = "(mine) {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha4-4b\n }\n}\na.example {\n import mine\n}\nb.example {\n import mine\n}\n"
 
 func TestWarningsOfTheCorefileAreToldOnce(t *testing.T) {
@@ -27,7 +27,7 @@ func TestWarningsOfTheCorefileAreToldOnce(t *testing.T) {
 	}
 }
 
-// A shell hands out such a file for <(command): it can be read only once.
+// A shell passes such a file for <(command): it can be read only once.
 func TestACorefileMayBeAPipe(t *testing.T) {
 	w := newWorld(t)
 	for _, command := range []string{"doctor -offline", "check a.example"} {

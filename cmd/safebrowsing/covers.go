@@ -6,8 +6,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// covers returns the length of the name that a word stands for if it is the host
-// or a name that it is below, else 0.
+// covers returns the length of the name in word if that name is the host or one of its
+// parents, and 0 otherwise.
 func covers(word string, h lookup.Host) int {
 	if strings.ContainsAny(word, " \t") {
 		return 0

@@ -8,14 +8,13 @@ import (
 	"syscall"
 )
 
-// File systems without a disk (statfs(2)).
+// Types of file systems that are kept in memory (statfs(2)).
 const (
 	tmpfsMagic = 0x01021994
 	ramfsMagic = 0x858458f6
 )
 
-// fileSystem returns the name of a folder's file system if that is lost at a
-// reboot.
+// fileSystem returns the type of a folder's file system and true if a reboot empties it.
 func fileSystem(dir string) (kind string, volatile bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
@@ -39,7 +38,7 @@ func freeSpace(dir string) (bytes uint64, ok bool) {
 	return uint64(s.Bavail) * uint64(s.Bsize), true
 }
 
-// availableMemory returns the bytes that programs may still take.
+// availableMemory returns the bytes of memory that programs can still allocate.
 func availableMemory() (bytes uint64, ok bool) {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -49,7 +48,7 @@ func availableMemory() (bytes uint64, ok bool) {
 	return readAvailable(f)
 }
 
-// readAvailable finds the line MemAvailable (proc_meminfo(5)).
+// readAvailable returns the value of the line MemAvailable (proc_meminfo(5)).
 func readAvailable(meminfo io.Reader) (bytes uint64, ok bool) {
 	lines := bufio.NewScanner(meminfo)
 	for lines.Scan() {

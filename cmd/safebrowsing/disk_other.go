@@ -2,11 +2,11 @@
 
 package main
 
-// fileSystem knows nothing about this system.
+// fileSystem is not implemented for this system.
 func fileSystem(string) (kind string, volatile bool) { return "", false }
 
-// freeSpace knows nothing about this system.
+// freeSpace is not implemented for this system.
 func freeSpace(string) (bytes uint64, ok bool) { return 0, false }
 
-// availableMemory knows nothing about this system.
+// availableMemory is not implemented for this system.
 func availableMemory() (bytes uint64, ok bool) { return 0, false }

@@ -16,12 +16,12 @@ import (
 func doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
-		Usage: "find out what keeps a configuration from working, and what to do about it",
+		Usage: "find out why a configuration does not work, and what to do about it",
 		Description: `Prints one line for each thing that must be right: the Corefile and the key in
-it, the way to the server, the clock, the folder for the lists, and the memory.
-It sends one request, for the names of the server's lists; with -offline it sends
-none. Run it on the machine of CoreDNS and as its user, or what it says about the
-folder is about another user. The key is never printed.
+it, the connection to the server, the clock, the folder for the lists, and the
+memory. It sends one request, for the names of the server's lists; with -offline
+it sends none. Run it on the machine of CoreDNS and as its user: another user may
+have other rights to the folder. The key is never printed.
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
    sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
@@ -32,7 +32,7 @@ problem or skipped. The exit status is 1 if there is a problem; warnings leave i
 at 0.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "corefile", Usage: "the `FILE` to examine", Required: true},
-			&cli.BoolFlag{Name: "offline", Usage: "ask no server and no resolver"},
+			&cli.BoolFlag{Name: "offline", Usage: "send nothing, neither to the server nor to a resolver"},
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -45,37 +45,37 @@ at 0.`,
 	}
 }
 
-// The outcomes of a check.
+// The values of diagnosis.Status.
 const (
 	isOK      = "ok"
-	isWarning = "warning" // it works, but perhaps not as the operator thinks
+	isWarning = "warning" // it works, but perhaps not as the operator expects
 	isProblem = "problem"
 	isSkipped = "skipped"
 )
 
-// diagnosis is the outcome of a check.
+// diagnosis is the result of one check.
 type diagnosis struct {
 	Check  string `json:"check"`
 	Status string `json:"status"`
-	Text   text   `json:"text"`   // what was found
-	Advice text   `json:"advice"` // what to do about it; "" if nothing
+	Text   text   `json:"text"`   // the finding
+	Advice text   `json:"advice"` // what the operator can do; "": nothing
 }
 
 // examination is one run of the doctor.
 type examination struct {
 	*console
 	offline    bool
-	resolvConf string   // where the system's resolvers are
-	secrets    []string // never printed
+	resolvConf string   // file with the system's resolvers
+	secrets    []string // tell replaces them
 	blocks     []serverBlock
 	bad        bool
 }
 
-// looksLikeKey matches an API key of Google: one in the wrong place of a Corefile
-// is not known to be the key.
+// looksLikeKey matches Google's API keys. It finds a key in the wrong place of a Corefile,
+// where the parser does not recognise it.
 var looksLikeKey = regexp.MustCompile(`AIza[0-9A-Za-z_-]{30,}`)
 
-// tell prints the outcome of a check, without keys.
+// tell prints a diagnosis without keys.
 func (e *examination) tell(d diagnosis) {
 	for _, t := range []*text{&d.Text, &d.Advice} {
 		for _, secret := range e.secrets {
@@ -96,14 +96,14 @@ func (e *examination) tell(d diagnosis) {
 	}
 }
 
-// corefile examines a Corefile and all that it names.
+// corefile examines a Corefile, its own lists and its engines.
 func (e *examination) corefile(ctx context.Context, path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
 	var err error
 	if e.blocks, err = readCorefile(path); err != nil {
-		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile; nothing else can be examined before"})
+		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile, then run doctor again: nothing else has been examined"})
 		return e.end(e.bad)
 	}
 	defer closeBlocks(e.blocks)
@@ -129,7 +129,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	return e.end(e.bad)
 }
 
-// engine examines what one or more server blocks share.
+// engine examines one engine: key, server, folder and lists.
 func (e *examination) engine(ctx context.Context, o *Offline) {
 	key := keyDiagnosis(o)
 	e.tell(key)
@@ -142,16 +142,16 @@ func (e *examination) engine(ctx context.Context, o *Offline) {
 	}
 }
 
-// keyDiagnosis tells whether there is a key.
+// keyDiagnosis says whether there is a key.
 func keyDiagnosis(o *Offline) diagnosis {
-	const advice = "add api_key_file FILE to the stanza, or set $" + config.KeyVariable + " for CoreDNS; keys are made at https://console.cloud.google.com/apis/credentials"
+	const advice = "add api_key_file FILE to the stanza, or set $" + config.KeyVariable + " for CoreDNS; create a key at https://console.cloud.google.com/apis/credentials"
 	switch {
 	case o.Endpoint() == "":
-		return diagnosis{"key", isWarning, "there is none: Safe Browsing is off, only your own lists are in force", advice}
+		return diagnosis{"key", isWarning, "there is none: Safe Browsing is off, and only your own lists are in force", advice}
 	case o.Key() != "":
 		return diagnosis{"key", isOK, "present", ""}
 	case o.Endpoint() == protocol.DefaultEndpoint:
-		return diagnosis{"key", isProblem, "there is none, and Google's server answers no request without one", advice}
+		return diagnosis{"key", isProblem, "there is none, and Google's server refuses requests without a key", advice}
 	}
 	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}
 }

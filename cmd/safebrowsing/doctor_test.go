@@ -21,7 +21,7 @@ var (
 	seconds = regexp.MustCompile(`\d+s\b`)
 )
 
-// examine runs the doctor and returns the status of each check, and all it says.
+// examine runs the doctor and returns its exit status, its diagnoses by check, and its output.
 func examine(t *testing.T, corefile string, flags ...string) (status int, found map[string]diagnosis, out string) {
 	t.Helper()
 	status, out, errOut := invoke(t, append([]string{"doctor", "-json", "-corefile", corefile}, flags...)...)
@@ -49,11 +49,11 @@ func TestDoctorOfAGoodConfiguration(t *testing.T) {
 	if _, volatile := fileSystem(w.dir); !volatile {
 		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "N MB"), "N s"), `ok       corefile  1 of 2 server blocks has safebrowsing
 ok       key       present
-ok       resolve   the server is at an address: no name is to be resolved
+ok       resolve   the endpoint is an IP address: there is no name to resolve
 ok       tls       not used: the server is on this machine
 ok       server    it accepts the key and offers 3 lists
 ok       clock     N s from the server's
-ok       folder    DB can be written to, and keeps what it is given
+ok       folder    DB is writable, and lists there survive a restart
 ok       space     N MB free
 ok       memory    the lists take N MB, twice that during an update; N MB are available
 ok       lists     3 of 3 in force, 3 entries
@@ -124,7 +124,7 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 		"no such name":     {stanza("endpoint http://sb.example\ndb DB\nresolver 127.0.0.1:1"), 1, "resolve", isProblem, "by 127.0.0.1:1"},
 		"through itself":   {".:5398 {\n safebrowsing {\n endpoint http://sb.example\n resolver 127.0.0.1:5398\n }\n}\n", 1, "loop", isWarning, "where this Corefile listens"},
 		"memory only":      {stanza("endpoint ENDPOINT\ndb off"), 0, "folder", isWarning, "in memory only"},
-		"no folder":        {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "folder", isProblem, "cannot be written to"},
+		"no folder":        {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "folder", isProblem, "cannot write to"},
 		"no lists kept":    {stanza("endpoint ENDPOINT\nmode nostorage"), 0, "folder", isOK, "no lists are kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,14 +140,14 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 	}
 }
 
-// What the endpoint shows by itself needs no network.
+// For http the diagnosis of TLS needs only the endpoint, not the network.
 func TestDoctorOfHTTPWithoutTheNetwork(t *testing.T) {
 	w := newWorld(t)
 	for _, test := range []struct{ properties, status, text string }{
-		{"endpoint http://sb.example.com:8080", isWarning, "not used with sb.example.com:8080: the hash prefixes can be read on the way, and the answers changed"},
-		{"endpoint http://192.0.2.1", isWarning, "not used with 192.0.2.1: the hash prefixes can be read on the way, and the answers changed"},
-		{"endpoint http://192.168.1.2:8099\n api_key SECRET", isOK, "not used with 192.168.1.2:8099 in your own network, where the key and the hash prefixes can be read"},
-		{"endpoint http://relay.internal", isOK, "not used with relay.internal in your own network, where the hash prefixes can be read"},
+		{"endpoint http://sb.example.com:8080", isWarning, "not used with sb.example.com:8080: others can read the hash prefixes and change the responses"},
+		{"endpoint http://192.0.2.1", isWarning, "not used with 192.0.2.1: others can read the hash prefixes and change the responses"},
+		{"endpoint http://192.168.1.2:8099\n api_key SECRET", isOK, "not used with 192.168.1.2:8099 in your own network, which can read the key and the hash prefixes"},
+		{"endpoint http://relay.internal", isOK, "not used with relay.internal in your own network, which can read the hash prefixes"},
 		{"endpoint http://127.0.0.1:8099\n api_key SECRET", isOK, "not used: the server is on this machine"},
 		{"endpoint https://sb.example.com", isSkipped, "-offline"},
 	} {
@@ -164,7 +164,7 @@ func TestDoctorOfHTTPWithoutTheNetwork(t *testing.T) {
 func TestDoctorMakesNoFolder(t *testing.T) {
 	w := newWorld(t)
 	_, found, _ := examine(t, w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB/a/b\n }\n}\n"))
-	if d := found["folder"]; !strings.Contains(string(d.Text), "not there yet") && d.Status != isWarning {
+	if d := found["folder"]; !strings.Contains(string(d.Text), "does not exist yet") && d.Status != isWarning {
 		t.Errorf("%+v", d)
 	}
 	if _, err := os.Stat(w.dir); err == nil {
@@ -174,7 +174,7 @@ func TestDoctorMakesNoFolder(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("the doctor has left %q, %v", left, err)
 	}
-	if !strings.Contains(string(found["memory"].Text), "no list is there yet") {
+	if !strings.Contains(string(found["memory"].Text), "no list has been fetched yet") {
 		t.Errorf("%+v", found["memory"])
 	}
 }

@@ -10,21 +10,20 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// What lists take of which nothing is known yet, in bytes: the most that
-// Google's lists are planned to hold, ten million entries.
+// Bounds in bytes for lists that have not been fetched yet.
 const (
-	usualMemory = 10_000_000 * 22 / 10
-	leastSpace  = 100 << 20
+	usualMemory = 10_000_000 * 22 / 10 // ten million entries, the most that Google plans, of 2.2 bytes
+	minSpace    = 100 << 20
 )
 
-// folder examines where the lists are kept, on disk and in memory.
+// folder examines the room for the lists, on disk and in memory.
 func (e *examination) folder(o *Offline) {
 	if len(o.Lists()) == 0 {
 		e.tell(diagnosis{"folder", isOK, "no lists are kept in this mode", ""})
 		return
 	}
 	if o.Folder() == "" {
-		e.tell(diagnosis{"folder", isWarning, "lists are kept in memory only: each start fetches them again, and there is no protection until then", "set db FOLDER in the stanza"})
+		e.tell(diagnosis{"folder", isWarning, "lists are kept in memory only: each start must fetch them again, and there is no protection before", "set db FOLDER in the stanza"})
 	} else {
 		e.tell(folderDiagnosis(o.Folder()))
 		e.tell(spaceDiagnosis(o.Folder()))
@@ -32,25 +31,25 @@ func (e *examination) folder(o *Offline) {
 	e.tell(memoryDiagnosis(o.Folder(), availableMemory))
 }
 
-// folderDiagnosis tells whether lists can be written to a folder, and stay there.
+// folderDiagnosis says whether a folder is writable and survives a reboot.
 func folderDiagnosis(dir string) diagnosis {
 	there := existing(dir)
 	if err := tryWriting(there); err != nil {
-		return diagnosis{"folder", isProblem, text(fmt.Sprintf("%s cannot be written to: %v", there, err)),
-			"give the folder to the user of CoreDNS, and its service the right to write there (ReadWritePaths or StateDirectory of systemd)"}
+		return diagnosis{"folder", isProblem, text(fmt.Sprintf("cannot write to %s: %v", there, err)),
+			"make the user of CoreDNS the owner of the folder, and let its service write there (ReadWritePaths or StateDirectory of systemd)"}
 	}
 	kind, volatile := fileSystem(there)
 	switch {
 	case volatile:
 		return diagnosis{"folder", isWarning, text(fmt.Sprintf("%s is kept in memory (%s): lists are lost at a reboot", there, kind)), "set db to a folder on a disk"}
 	case there != dir:
-		return diagnosis{"folder", isOK, text(fmt.Sprintf("%s is not there yet, and can be made in %s", dir, there)), ""}
+		return diagnosis{"folder", isOK, text(fmt.Sprintf("%s does not exist yet, but can be created in %s", dir, there)), ""}
 	}
-	return diagnosis{"folder", isOK, text(dir + " can be written to, and keeps what it is given"), ""}
+	return diagnosis{"folder", isOK, text(dir + " is writable, and lists there survive a restart"), ""}
 }
 
-// existing returns the folder, or the nearest one above it that exists: the
-// doctor makes none, since it would belong to the wrong user.
+// existing returns the folder, or the nearest folder above it that exists. The doctor does
+// not create the folder: it could belong to the wrong user.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
@@ -60,13 +59,13 @@ func existing(dir string) string {
 	}
 }
 
-// tryWriting writes a file as lists are written: synced, then renamed.
+// tryWriting writes a file as the updater does: write, sync, rename. Then it removes it.
 func tryWriting(dir string) error {
 	f, err := os.CreateTemp(dir, "doctor.*.tmp")
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString("written by safebrowsing doctor, may be deleted\n")
+	_, err = f.WriteString("written by safebrowsing doctor; you may delete it\n")
 	err = errors.Join(err, f.Sync(), f.Close())
 	renamed := f.Name() + ".renamed.tmp"
 	if err == nil {
@@ -77,14 +76,14 @@ func tryWriting(dir string) error {
 	return err
 }
 
-// spaceDiagnosis tells whether the disk has room for new lists while the old ones
-// are still there.
+// spaceDiagnosis says whether the disk has room for new lists while the old ones still
+// exist.
 func spaceDiagnosis(dir string) diagnosis {
 	free, ok := freeSpace(existing(dir))
 	if !ok {
 		return diagnosis{"space", isSkipped, "not known on this system", ""}
 	}
-	need := uint64(leastSpace)
+	need := uint64(minSpace)
 	all, _ := updater.Status(dir)
 	for _, s := range all {
 		need += uint64(s.Bytes)
@@ -95,8 +94,7 @@ func spaceDiagnosis(dir string) diagnosis {
 	return diagnosis{"space", isOK, text(megabytes(free) + " free"), ""}
 }
 
-// memoryDiagnosis tells whether the lists fit into memory, twice as during an
-// update.
+// memoryDiagnosis says whether the lists fit into memory twice, as during an update.
 func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
 	held := uint64(0)
 	if all, err := updater.Status(dir); err == nil {
@@ -107,15 +105,15 @@ func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
 	what := "the lists take " + megabytes(held)
 	if held == 0 {
 		held = usualMemory
-		what = "no list is there yet; the lists take about " + megabytes(held)
+		what = "no list has been fetched yet; lists take about " + megabytes(held)
 	}
 	what += ", twice that during an update"
 	free, ok := available()
 	switch {
 	case !ok:
-		return diagnosis{"memory", isSkipped, text(what + "; what is available is not known on this system"), ""}
+		return diagnosis{"memory", isSkipped, text(what + "; available memory is not known on this system"), ""}
 	case free < 2*held:
-		return diagnosis{"memory", isProblem, text(fmt.Sprintf("%s; %s are available", what, megabytes(free))), "leave out lists, set max_entries, use mode nostorage, or add memory"}
+		return diagnosis{"memory", isProblem, text(fmt.Sprintf("%s; %s are available", what, megabytes(free))), "use fewer lists, set max_entries, use mode nostorage, or add memory"}
 	}
 	return diagnosis{"memory", isOK, text(fmt.Sprintf("%s; %s are available", what, megabytes(free))), ""}
 }

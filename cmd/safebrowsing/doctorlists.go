@@ -12,13 +12,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// oldList is the age from which a list protects less than it looks.
+// oldList is the age from which a list misses many new threats.
 const oldList = 24 * time.Hour
 
-// protection tells what is in force, and what keeps the rest from being so.
+// protection says which lists are in force, and why the others are not.
 func (e *examination) protection(o *Offline) {
 	if o.Folder() == "" && len(o.Lists()) > 0 {
-		e.tell(diagnosis{"lists", isSkipped, "they are in the memory of CoreDNS, see its log and metrics", ""})
+		e.tell(diagnosis{"lists", isSkipped, "only CoreDNS has them, in its memory: see its log and metrics", ""})
 		return
 	}
 	if len(o.Lists()) > 0 {
@@ -29,11 +29,11 @@ func (e *examination) protection(o *Offline) {
 	}
 }
 
-// listsDiagnosis tells how the lists are that a Corefile names.
+// listsDiagnosis says which lists of a Corefile are in force, missing or old.
 func listsDiagnosis(o *Offline, now time.Time) diagnosis {
 	all, err := updater.Status(o.Folder())
 	if errors.Is(err, updater.ErrDamaged) {
-		return diagnosis{"lists", isWarning, text(err.Error()), "CoreDNS sets it aside and asks half an hour later"}
+		return diagnosis{"lists", isWarning, text(err.Error()), "nothing: CoreDNS sets the file aside at its next start, and waits 30 minutes before its first request"}
 	}
 	entries, missing, old := 0, []string(nil), []string(nil)
 	hold := o.FetchHold()
@@ -41,7 +41,7 @@ func listsDiagnosis(o *Offline, now time.Time) diagnosis {
 	for _, name := range o.Lists() {
 		s := statusOf(all, name)
 		switch {
-		case s.Err != nil && apart && s.Hold.Failures > 0 && s.Hold.Active(now): // others are in force: it is about this list
+		case s.Err != nil && apart && s.Hold.Failures > 0 && s.Hold.Active(now): // others are in force: this list is the cause
 			hold = s.Hold
 			missing = append(missing, fmt.Sprintf("%s (%v%s)", name, s.Hold, didYouMean(name)))
 		case s.Err != nil:
@@ -59,18 +59,17 @@ func listsDiagnosis(o *Offline, now time.Time) diagnosis {
 	found := text(fmt.Sprintf("%d of %d in force", held, len(o.Lists())))
 	switch {
 	case len(missing) > 0 && hold.Failures > 0 && hold.Active(now):
-		return diagnosis{"lists", isProblem, found + text(", not "+strings.Join(missing, ", ")+next), adviceOn(hold)}
+		return diagnosis{"lists", isProblem, found + text(", missing: "+strings.Join(missing, ", ")+next), adviceOn(hold)}
 	case len(missing) > 0:
-		return diagnosis{"lists", isWarning, found + text(", not "+strings.Join(missing, ", ")+next),
-			"CoreDNS fetches them within a minute of its start, or when it may ask again; safebrowsing update does so without it"}
+		return diagnosis{"lists", isWarning, found + text(", missing: "+strings.Join(missing, ", ")+next),
+			"CoreDNS fetches them within a minute after its start, or as soon as it may ask again; without CoreDNS, safebrowsing update does so"}
 	case len(old) > 0:
 		return diagnosis{"lists", isProblem, found + text(", but not updated: "+strings.Join(old, ", ")+next), adviceOn(hold)}
 	}
 	return diagnosis{"lists", isOK, found + text(", "+count(entries, "entry", "entries")+next), ""}
 }
 
-// statusOf returns the status of a list, which is fs.ErrNotExist if nothing is known
-// of it.
+// statusOf returns the status of a list. Its Err is fs.ErrNotExist if the folder has none.
 func statusOf(all []updater.ListStatus, name string) updater.ListStatus {
 	i := slices.IndexFunc(all, func(s updater.ListStatus) bool { return s.Name == name })
 	if i < 0 {
@@ -79,7 +78,7 @@ func statusOf(all []updater.ListStatus, name string) updater.ListStatus {
 	return all[i]
 }
 
-// didYouMean asks whether another list was meant.
+// didYouMean suggests a list with a similar name, or returns "".
 func didYouMean(name string) string {
 	if near := protocol.NearestList(name); near != "" {
 		return "; did you mean " + near + "?"
@@ -87,17 +86,17 @@ func didYouMean(name string) string {
 	return ""
 }
 
-// adviceOn says what would end a back-off.
+// adviceOn says how the operator can end a back-off.
 func adviceOn(hold updater.Hold) text {
 	switch {
 	case hold.Failures == 0:
-		return "nothing to do but to wait: it is the server's rule"
+		return "wait: the server's rules do not allow an earlier request"
 	case strings.Contains(hold.Cause, "status 400"), strings.Contains(hold.Cause, "status 404"):
-		return "correct the key, the endpoint or the names in lists; a changed key is tried within a minute of the start, or of the change of api_key_file"
+		return "correct the key, the endpoint or the names in lists; CoreDNS tries a changed key within a minute after its start or after api_key_file changes"
 	case strings.Contains(hold.Cause, "status 401"), strings.Contains(hold.Cause, "status 403"):
-		return "correct the key (or the endpoint): CoreDNS asks with another one within a minute of its start, or of the change of api_key_file"
+		return "correct the key or the endpoint; CoreDNS tries a changed key within a minute after its start or after api_key_file changes"
 	case strings.Contains(hold.Cause, "status 429"):
 		return "the quota of the key is used up: raise it in the cloud console, or wait"
 	}
-	return "mend the cause; CoreDNS asks again by itself then"
+	return "remove the cause; CoreDNS then asks again by itself"
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// systemResolvers returns the resolvers of the system as "address:port", none if
-// they cannot be known.
+// systemResolvers returns the system's resolvers as "address:port". It returns none if it
+// cannot read the file.
 func systemResolvers(resolvConf string) (all []string) {
 	conf, err := dns.ClientConfigFromFile(resolvConf)
 	if err != nil {
@@ -35,11 +35,11 @@ func machineAddresses() (all []netip.Addr) {
 	return all
 }
 
-// loopDiagnosis tells whether the server's name is resolved through the very
-// CoreDNS that needs it. Without configured resolvers the system's are used; of
-// them one on this machine is suspicious whoever it may be.
+// loopDiagnosis says whether CoreDNS would resolve the name of the server through itself.
+// If the stanza has no resolver, the system's are used. A system resolver on this machine
+// is always suspicious: it may forward to CoreDNS.
 func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []serverBlock) diagnosis {
-	const advice = "name another resolver in the stanza, such as: resolver 9.9.9.9"
+	const advice = "set another resolver in the stanza, for example: resolver 9.9.9.9"
 	resolvers := configured
 	if len(configured) == 0 {
 		resolvers = system
@@ -54,7 +54,7 @@ func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []s
 		switch {
 		case local && listensAt(blocks, address, server.Port()):
 			return diagnosis{"loop", isWarning, text(fmt.Sprintf("the server's name is resolved by %s, where this Corefile listens: "+
-				"without an answer of its own it cannot fetch what it needs to answer", r)), advice}
+				"to fetch lists, CoreDNS would first need its own answer", r)), advice}
 		case len(configured) == 0 && address.IsLoopback():
 			return diagnosis{"loop", isWarning, text(fmt.Sprintf("the server's name is resolved by the system's resolver %s on this machine: "+
 				"it may ask this CoreDNS in turn", r)), advice}
@@ -63,8 +63,8 @@ func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []s
 	return diagnosis{"loop", isOK, "the server's name is resolved elsewhere", ""}
 }
 
-// listensAt reports whether a Corefile listens for plain DNS at an address of
-// this machine. A block that is bound to interfaces is taken to have it.
+// listensAt reports whether a Corefile listens for plain DNS at an address of this machine.
+// It assumes that a block bound to interfaces does.
 func listensAt(blocks []serverBlock, address netip.Addr, port uint16) bool {
 	for _, b := range blocks {
 		for _, l := range b.listeners {
@@ -76,6 +76,7 @@ func listensAt(blocks []serverBlock, address netip.Addr, port uint16) bool {
 	return false
 }
 
+// boundTo reports whether the block may listen at an address.
 func (b *serverBlock) boundTo(address netip.Addr) bool {
 	return len(b.bind) == 0 || slices.ContainsFunc(b.bind, func(word string) bool {
 		bound, err := netip.ParseAddr(word)

@@ -28,8 +28,8 @@ func (e *examination) ownLists() {
 	}
 }
 
-// ownList tells how a list stands. Of the hosts that the Corefile allows there is
-// only something to tell when some have ended.
+// ownList prints the diagnosis of a list. It skips the hosts of the Corefile unless some of
+// them have expired.
 func (e *examination) ownList(s ownlist.State) {
 	if s.InCorefile && s.Ended == 0 {
 		return
@@ -37,8 +37,8 @@ func (e *examination) ownList(s ownlist.State) {
 	e.tell(ownListDiagnosis(s))
 }
 
-// ownListDiagnosis tells what is in a list, and what of it does not work. Lines that
-// are not supported are usual in lists of others: they are only counted.
+// ownListDiagnosis says what a list does and which of its lines do not work. Published lists
+// often have unsupported lines; they are counted but are not a warning.
 func ownListDiagnosis(s ownlist.State) diagnosis {
 	does, name := "blocks", s.Path
 	if s.Allow {
@@ -53,7 +53,7 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 	}
 	remarks := strings.Join(append([]string{""}, s.Remarks()...), "; ")
 	if nothing := s.Nothing(); nothing != "" {
-		d := diagnosis{"own list", isProblem, text(fmt.Sprintf("%s %s nothing: it %s%s%s", name, does, nothing, changed, remarks)), text(cmp.Or(s.Cure, "put a list in its place, or take it out of the Corefile"))}
+		d := diagnosis{"own list", isProblem, text(fmt.Sprintf("%s %s nothing: it %s%s%s", name, does, nothing, changed, remarks)), text(cmp.Or(s.Cure, "replace it with a list, or remove it from the Corefile"))}
 		if s.Allow {
 			d.Status = isWarning
 		}
@@ -65,11 +65,11 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 	d := diagnosis{"own list", isWarning, text(fmt.Sprintf("%s %s %s%s%s", name, does, ownlist.Plural(s.InForce(), "name", "names"), changed, remarks)), ""}
 	switch {
 	case s.WideRemark() != "":
-		d.Advice = "take out the lines about very many names, unless they are meant"
+		d.Advice = "delete the lines that match very many names, unless you want them"
 	case s.Bad.Count > 0:
 		d.Advice = "correct the lines that are not list entries"
 	case s.Elsewhere.Count > 0:
-		d.Advice = "give the names the address 0.0.0.0 if they are to be blocked"
+		d.Advice = "give the names the address 0.0.0.0 if you want to block them"
 	case s.Ended > 0:
 		d.Advice = "delete the entries that have ended, or give them a later date"
 	default:

@@ -14,21 +14,21 @@ func TestDoctorOfOwnLists(t *testing.T) {
 		word, content string
 		status        int
 		want          string // status of the check
-		text          string // what the doctor says of the list, after its path
+		text          string // the text of the diagnosis, after the path of the list
 		advice        string
 	}{
 		"good":              {"block", "a.example\nb.example\n", 0, isOK, " blocks 2 names, last changed TIME", ""},
 		"one name":          {"block", "a.example\n", 0, isOK, " blocks 1 name, last changed TIME", ""},
 		"not supported":     {"block", "a.example\n/x/\n", 0, isOK, " blocks 1 name, last changed TIME; 1 line is not supported (1 regular expression, first at line 2)", ""},
 		"bad lines":         {"block", "a.example\na b\nc d\n", 0, isWarning, ` blocks 1 name, last changed TIME; 2 lines are not list entries (first at line 2: "a b")`, "correct the lines"},
-		"machines":          {"block", "a.example\n10.0.0.1 nas\n", 0, isWarning, ` blocks 1 name, last changed TIME; 1 line with another address than`, "0.0.0.0"},
+		"machines":          {"block", "a.example\n10.0.0.1 nas\n", 0, isWarning, ` blocks 1 name, last changed TIME; 1 line has an address other than`, "0.0.0.0"},
 		"HTML":              {"block", "<html>\nerror\n", 1, isProblem, " blocks nothing: it looks like an HTML page, last changed TIME", "download the list again"},
-		"empty":             {"block", "", 1, isProblem, " blocks nothing: it is empty, last changed TIME", "put a list in its place"},
-		"top-level domain":  {"block", "a.example\n||de^\n", 0, isWarning, " blocks 2 names, last changed TIME; line 2 blocks the whole top-level domain de", "unless they are meant"},
-		"empty, to allow":   {"allow", "# none\n", 0, isWarning, " allows nothing: it has only comments, last changed TIME", "put a list in its place"},
+		"empty":             {"block", "", 1, isProblem, " blocks nothing: it is empty, last changed TIME", "replace it with a list"},
+		"top-level domain":  {"block", "a.example\n||de^\n", 0, isWarning, " blocks 2 names, last changed TIME; line 2 blocks the whole top-level domain de", "unless you want them"},
+		"empty, to allow":   {"allow", "# none\n", 0, isWarning, " allows nothing: it has only comments, last changed TIME", "replace it with a list"},
 		"some have ended":   {"allow", "a.example # until 2020-01-31\nb.example # until 2099-01-31\n", 0, isWarning, " allows 1 name, last changed TIME; 1 entry has ended", "a later date"},
-		"all have ended":    {"allow", "a.example # until 2020-01-31\n", 0, isWarning, " allows nothing: it has only entries that have ended, last changed TIME; 1 entry has ended", "put a list in its place"},
-		"allows everything": {"allow", "* CNAME .\n", 0, isWarning, " allows 1 name, last changed TIME; line 1 allows every name", "unless they are meant"},
+		"all have ended":    {"allow", "a.example # until 2020-01-31\n", 0, isWarning, " allows nothing: it has only entries that have ended, last changed TIME; 1 entry has ended", "replace it with a list"},
+		"allows everything": {"allow", "* CNAME .\n", 0, isWarning, " allows 1 name, last changed TIME; line 1 allows every name", "unless you want them"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := filepath.Join(t.TempDir(), "list.txt")

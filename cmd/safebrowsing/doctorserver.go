@@ -24,10 +24,10 @@ const (
 	maxClockSkew   = 5 * time.Minute
 )
 
-// server examines the way to the server, and what it answers.
+// server examines the connection to the server and its response.
 func (e *examination) server(ctx context.Context, o *Offline) {
 	endpoint, err := url.Parse(o.Endpoint())
-	if err != nil { // cannot be: the Corefile was accepted
+	if err != nil { // unreachable: the parser of the Corefile has checked the URL
 		e.tell(diagnosis{"endpoint", isProblem, text(err.Error()), "correct endpoint in the Corefile"})
 		return
 	}
@@ -57,7 +57,7 @@ func (e *examination) server(ctx context.Context, o *Offline) {
 	e.tell(clockDiagnosis(p.date, p.at))
 }
 
-// unasked tells what is known of a server that is not asked.
+// unasked prints the checks of a server to which no request is sent.
 func (e *examination) unasked(o *Offline, endpoint *url.URL) {
 	why := text("the server's name does not resolve")
 	if e.offline {
@@ -73,10 +73,10 @@ func (e *examination) unasked(o *Offline, endpoint *url.URL) {
 	}
 }
 
-// resolve examines how the server's name is resolved, and reports whether it is.
+// resolve examines how the server's name is resolved. It reports whether that succeeded.
 func (e *examination) resolve(ctx context.Context, o *Offline, host string, proxied bool) bool {
 	if _, err := netip.ParseAddr(host); err == nil || proxied {
-		why := text("the server is at an address: no name is to be resolved")
+		why := text("the endpoint is an IP address: there is no name to resolve")
 		if proxied {
 			why = "the proxy of the environment resolves the server's name"
 		}
@@ -99,18 +99,18 @@ func (e *examination) resolve(ctx context.Context, o *Offline, host string, prox
 	addresses, err := protocol.Resolver(o.Resolvers()).LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		e.tell(diagnosis{"resolve", isProblem, text(fmt.Sprintf("%s, by %s: %v", host, by, err)),
-			"name a resolver that works in the stanza, such as: resolver 9.9.9.9"})
+			"set a resolver that works in the stanza, for example: resolver 9.9.9.9"})
 		return false
 	}
 	e.tell(diagnosis{"resolve", isOK, text(fmt.Sprintf("%s is %s, by %s", host, addresses[0].Unmap(), by)), ""})
 	return true
 }
 
-// probe is a transport that remembers the answer it got last.
+// probe is a transport that remembers the last response. It is not safe for concurrent use.
 type probe struct {
 	base     http.RoundTripper
-	answered bool
-	date     string               // of the answer's header
+	answered bool                 // there was a response
+	date     string               // its Date header
 	at       time.Time            // when it came
 	tls      *tls.ConnectionState // nil: without TLS
 }
@@ -124,8 +124,8 @@ func (p *probe) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// tlsDiagnosis tells whether the requests can be read on their way. For http the
-// endpoint alone shows it.
+// tlsDiagnosis says whether others can read the requests. For http the endpoint alone
+// decides.
 func tlsDiagnosis(o *Offline, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
 	what := "the hash prefixes"
 	if o.Key() != "" {
@@ -137,9 +137,9 @@ func tlsDiagnosis(o *Offline, endpoint *url.URL, state *tls.ConnectionState, ans
 	case endpoint.Scheme == "http" && isLoopback(endpoint.Hostname()):
 		return diagnosis{"tls", isOK, "not used: the server is on this machine", ""}
 	case endpoint.Scheme == "http" && o.InClearText():
-		return diagnosis{"tls", isWarning, text(fmt.Sprintf("not used with %s: %s can be read on the way, and the answers changed", endpoint.Host, what)), "use https:// in endpoint"}
+		return diagnosis{"tls", isWarning, text(fmt.Sprintf("not used with %s: others can read %s and change the responses", endpoint.Host, what)), "use https:// in endpoint"}
 	case endpoint.Scheme == "http":
-		return diagnosis{"tls", isOK, text(fmt.Sprintf("not used with %s in your own network, where %s can be read", endpoint.Host, what)), ""}
+		return diagnosis{"tls", isOK, text(fmt.Sprintf("not used with %s in your own network, which can read %s", endpoint.Host, what)), ""}
 	case isTLS(err):
 		return diagnosis{"tls", isProblem, text(err.Error()), "set the clock; install the system's root certificates (ca-certificates); " +
 			"make sure that no proxy or firewall intercepts the connection, and that endpoint is a server with TLS"}
@@ -158,12 +158,13 @@ func isTLS(err error) bool {
 		err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
+// isLoopback reports whether a host is this machine.
 func isLoopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.IsLoopback()
 }
 
-// answerDiagnosis tells whether the server takes the key and has the lists.
+// answerDiagnosis says whether the server accepts the key and has the lists.
 func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err error) diagnosis {
 	status := new(updater.StatusError)
 	switch {
@@ -173,9 +174,9 @@ func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err
 		return diagnosis{"server", isSkipped, "there is no connection", ""}
 	case err != nil && !answered:
 		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", o.Endpoint(), err)),
-			"let the machine reach it through the firewall, or through a proxy named in $HTTPS_PROXY"}
+			"open the firewall for it, or set $HTTPS_PROXY to a proxy that can reach it"}
 	case err != nil:
-		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a Safe Browsing %s server, and not a proxy's page", o.Protocol()))}
+		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a Safe Browsing %s server and not the page of a proxy", o.Protocol()))}
 	}
 	var missing []string
 	for _, name := range o.Lists() {
@@ -193,7 +194,7 @@ func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err
 	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %s", accepted, count(len(offered), "list", "lists"))), ""}
 }
 
-// meant asks whether mistyped names of lists were meant to be those of Google.
+// meant suggests Google's lists whose names are similar to the given ones, or returns "".
 func meant(names []string) string {
 	var all []string
 	for _, name := range names {
@@ -207,28 +208,28 @@ func meant(names []string) string {
 	return ": did you mean " + strings.Join(all, " and ") + "?"
 }
 
-// adviceFor says what to do about an HTTP status.
+// adviceFor says what the operator can do about an HTTP status.
 func adviceFor(code int, d *protocol.Dialect) string {
 	switch {
 	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return "make sure that the key is right, that the Safe Browsing API is enabled in its project, and that its restrictions allow this machine"
 	case code == http.StatusTooManyRequests:
-		return "the quota of the key's project is used up: wait, or ask for more"
+		return "the quota of the key's project is used up: wait, or raise it in the cloud console"
 	case code == http.StatusNotFound:
 		return fmt.Sprintf("there is no Safe Browsing %s server: correct endpoint, or protocol", d)
 	case code >= 500:
-		return "nothing: it is the server's trouble, and the plugin tries again by itself"
+		return "nothing: the server has a fault, and the plugin retries by itself"
 	}
 	return "correct endpoint"
 }
 
-// clockDiagnosis compares the Date of an answer with the clock when it came.
+// clockDiagnosis compares the Date header of a response with the clock at its arrival.
 func clockDiagnosis(date string, at time.Time) diagnosis {
 	server, err := http.ParseTime(date)
 	if err != nil {
-		return diagnosis{"clock", isSkipped, "no answer tells the time", ""}
+		return diagnosis{"clock", isSkipped, "there is no response with a Date header", ""}
 	}
-	skew := at.Sub(server).Truncate(time.Second) // the header has no more than seconds
+	skew := at.Sub(server).Truncate(time.Second) // the header has whole seconds
 	if skew.Abs() <= maxClockSkew {
 		return diagnosis{"clock", isOK, text(fmt.Sprintf("%s from the server's", skew.Abs())), ""}
 	}

@@ -16,13 +16,13 @@ import (
 func expressions() *cli.Command {
 	return &cli.Command{
 		Name:            "expressions",
-		Usage:           "print what is looked for in the lists for names and URLs",
+		Usage:           "print which expressions of names and URLs are looked up in the lists",
 		ArgsUsage:       "NAME|URL...",
 		HideHelpCommand: true, // "help" is a name like any other
-		Description: `Prints for each argument the expressions whose SHA-256 are looked for in the
-lists, the exact one first. A name is taken for the URL of its first page. An
+		Description: `Prints for each argument the expressions and their SHA-256, which Safe Browsing
+looks up in its lists, the exact one first. A name means the URL http://NAME/. An
 expression with a path is marked: DNS sees only names, so the plugin never looks
-for it. "-" stands for standard input, as for safebrowsing check.
+it up. "-" reads from standard input, as in safebrowsing check.
 
    safebrowsing expressions www.example.com
    safebrowsing expressions -json 'https://example.com/a/b.html?q=1'
@@ -46,7 +46,7 @@ The exit status is 1 if an argument is not a name and not a URL.`,
 	}
 }
 
-// expressed is the finding about one argument.
+// expressed is the finding for one argument, in JSON.
 type expressed struct {
 	Input       text         `json:"input"`
 	Host        text         `json:"host"`
@@ -59,7 +59,7 @@ type expression struct {
 	DNS        bool   `json:"dns"`
 }
 
-// unreadable is the finding about an argument that is not a name and not a URL.
+// unreadable is the finding for an argument that is not a name and not a URL.
 type unreadable struct {
 	Input text `json:"input"`
 	Error text `json:"error"`

@@ -11,10 +11,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
-// errBothGiven says that two flags exclude one another.
+// errBothGiven says that two flags cannot be used together.
 var errBothGiven = errors.New("-corefile and -db are both given: keep one of the two")
 
-// folderFlag is the flag of the commands that read or fill a folder of lists.
+// folderFlag returns the flag of the commands that use a folder of lists.
 func folderFlag(usage string) cli.Flag {
 	return &cli.StringFlag{Name: "db", Usage: usage + " (default: $STATE_DIRECTORY, else coredns-safebrowsing in your cache folder)"}
 }
@@ -26,7 +26,7 @@ func folderOf(c *cli.Command) (string, error) {
 	}
 	folder, err := config.DefaultFolder()
 	if err != nil {
-		return "", fmt.Errorf("there is no default folder, give -db or -corefile: %w", err)
+		return "", fmt.Errorf("there is no default folder, use -db or -corefile: %w", err)
 	}
 	return folder, nil
 }

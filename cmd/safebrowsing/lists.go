@@ -18,16 +18,16 @@ import (
 )
 
 const listsHelp = `Reads every list, verifies its checksum, and prints when it was fetched and when
-it may be fetched again. Nothing is changed and no server is asked. A CoreDNS may
-run meanwhile.
+it may be fetched again. The command changes nothing and sends no request. A
+CoreDNS may use the same folder at the same time.
 
    safebrowsing lists -corefile /etc/coredns/Corefile
    safebrowsing lists -db /var/lib/coredns
    safebrowsing lists -json -db /var/lib/coredns | jq -r 'select(.sha256 == "").name'
 
 The exit status is 1 if a list is damaged, if a list of the Corefile is missing,
-or if there are none. A list that is damaged, or was never fetched, has no sha256
-in JSON.`
+or if there are no lists. In JSON, a list that is damaged or was never fetched has
+an empty sha256.`
 
 func lists() *cli.Command {
 	return &cli.Command{
@@ -62,14 +62,14 @@ func lists() *cli.Command {
 	}
 }
 
-// listsOf returns the folder of a Corefile and the lists that belong there.
+// listsOf returns the folder of a Corefile and the names of the lists for it.
 func listsOf(path string) (dir string, wanted []string, err error) {
 	blocks, err := readCorefile(path)
 	if err != nil {
 		return "", nil, err
 	}
 	defer closeBlocks(blocks)
-	var all []serverBlock // with a folder each
+	var all []serverBlock // one for each folder
 	for _, b := range enginesOf(blocks) {
 		if b.Folder() == "" || len(b.Lists()) == 0 {
 			continue
@@ -83,13 +83,13 @@ func listsOf(path string) (dir string, wanted []string, err error) {
 	case len(all) == 0:
 		return "", nil, fmt.Errorf("%s keeps no lists in a folder: it has no API key and no endpoint, db off, or mode nostorage", path)
 	case len(all) > 1:
-		return "", nil, fmt.Errorf("%s keeps lists in several folders, %s: choose one with -db", path, named(all))
+		return "", nil, fmt.Errorf("%s keeps lists in several folders, %s: select one with -db", path, named(all))
 	}
 	slices.Sort(wanted)
 	return all[0].Folder(), slices.Compact(wanted), nil
 }
 
-// listed is the state of one list.
+// listed is the state of one list, in JSON.
 type listed struct {
 	Name        string `json:"name"`
 	Entries     int    `json:"entries"`
@@ -99,11 +99,10 @@ type listed struct {
 	Updated     string `json:"updated"`
 	NotBefore   string `json:"not_before"`
 	Failures    int    `json:"failures"`
-	Reason      text   `json:"reason"` // for not_before; "": it has passed
+	Reason      text   `json:"reason"` // of not_before; "": that time has passed
 }
 
-// printLists prints the lists of a folder, and complains of those that are wanted
-// and not there.
+// printLists prints the lists of a folder. It complains about wanted lists that are missing.
 func printLists(out *console, dir string, wanted []string) error {
 	all, err := updater.Status(dir)
 	if err != nil {
@@ -117,7 +116,7 @@ func printLists(out *console, dir string, wanted []string) error {
 	}
 	bad := err != nil || len(all) == 0
 	if len(all) == 0 {
-		out.complain("no list has been fetched into %s yet: safebrowsing update does so, or CoreDNS with db %s", dir, dir)
+		out.complain("no list has been fetched into %s yet: run safebrowsing update, or CoreDNS with db %s", dir, dir)
 	}
 	for _, s := range all {
 		if s.Err != nil && !errors.Is(s.Err, fs.ErrNotExist) {
@@ -180,7 +179,7 @@ func (o *console) table(all []updater.ListStatus) {
 	o.printf("%s", table.String())
 }
 
-// reasons prints which back-off keeps lists from being asked for now, each once.
+// reasons prints each back-off that is active now, with the lists that it delays.
 func (o *console) reasons(all []updater.ListStatus) {
 	var order []string
 	names := make(map[string][]string)
@@ -207,7 +206,7 @@ func orDash(s string) string {
 	return s
 }
 
-// short cuts a version, which may be long, for the table.
+// short shortens a version for the table.
 func short(version string) string {
 	const most = 24
 	if len(version) > most {

@@ -1,9 +1,9 @@
-// Command safebrowsing is the operator's command line for the CoreDNS plugin of
-// that name.
+// Command safebrowsing is the operator's command line for the CoreDNS plugin of that name.
+// It reads the same Corefile and the same folder of lists as the plugin.
 //
 //	check, expressions ──▶ what the plugin decides, and what it looks for
 //	lists, update      ──▶ the folder in which lists are kept
-//	doctor             ──▶ what keeps a configuration from working
+//	doctor             ──▶ why a configuration does not work
 //	testserver         ──▶ lists of your own, served like Google's
 //	version, completion ──▶ for bug reports, and for your shell
 package main
@@ -35,7 +35,7 @@ func main() {
 // warnings drops the plugin's INFO and DEBUG log lines.
 type warnings struct{ w io.Writer }
 
-// Write implements io.Writer for one line of the log.
+// Write implements io.Writer. The log package calls it once for each line.
 func (l *warnings) Write(line []byte) (int, error) {
 	if bytes.HasPrefix(line, []byte("[INFO] ")) || bytes.HasPrefix(line, []byte("[DEBUG] ")) {
 		return len(line), nil
@@ -45,14 +45,14 @@ func (l *warnings) Write(line []byte) (int, error) {
 
 // The exit statuses other than 0.
 const (
-	badNews = 1 // a name is not safe, or a problem was found
-	misuse  = 2 // the command could not be carried out
+	badNews = 1 // a name is not safe, or the command found a problem
+	misuse  = 2 // the command could not do its work
 )
 
-// errBadNews ends a command that has printed its bad news itself.
+// errBadNews ends a command that has printed all its findings: run prints nothing more.
 var errBadNews = errors.New("bad news")
 
-// run carries out a command line and returns the exit status.
+// run executes a command line and returns the exit status.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	c := command()
 	c.Reader, c.Writer, c.ErrWriter = in, out, errOut
@@ -75,17 +75,17 @@ Does this configuration work?
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
 
-Each command has examples: safebrowsing COMMAND -h. With -json all commands but
-testserver and completion print one JSON object a line. The exit status is 0 for
-good news, 1 for bad news such as an unsafe name or a problem, and 2 if the
-command could not be carried out. An API key is read only from the Corefile and
-from $SAFEBROWSING_API_KEY.
+Each command has examples: safebrowsing COMMAND -h. With -json, all commands
+except testserver and completion print one JSON object per line. The exit status
+is 0 for good news, 1 for bad news such as an unsafe name or a problem, and 2 if
+the command could not do its work. The commands read an API key only from the
+Corefile and from $SAFEBROWSING_API_KEY.
 
-bash completes commands and flags after
+This line lets bash complete commands and flags:
 
    source <(safebrowsing completion bash)
 
-and zsh and fish after what safebrowsing completion -h says.`
+safebrowsing completion -h has the lines for zsh and fish.`
 
 func command() *cli.Command {
 	root := &cli.Command{
@@ -93,7 +93,7 @@ func command() *cli.Command {
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
 		Commands:    []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver(), versionCommand(), completion(), complete()},
-		// Errors are returned: the library would exit with statuses of its own.
+		// run prints errors and sets the exit status; the library must not exit itself.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		Flags:          []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(_ context.Context, c *cli.Command) error {
@@ -104,7 +104,7 @@ func command() *cli.Command {
 				return fmt.Errorf("there is no command %q, see safebrowsing -h", c.Args().First())
 			}
 			cli.ShowRootCommandHelp(c)
-			return errors.New("no command is given")
+			return errors.New("no command given")
 		},
 	}
 	for _, c := range append([]*cli.Command{root}, root.Commands...) {
@@ -113,14 +113,14 @@ func command() *cli.Command {
 	return root
 }
 
-// usageError says where to read on.
+// usageError adds to an error of the library where the help is.
 func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	text := err.Error()
 	text = strings.ToLower(text[:1]) + text[1:]
 	return fmt.Errorf("%s, see %s -h", text, c.FullName())
 }
 
-// jsonFlag is the flag of all commands that have findings.
+// jsonFlag returns the flag of all commands with findings.
 func jsonFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "json", Usage: "print one JSON object a line"}
+	return &cli.BoolFlag{Name: "json", Usage: "print one JSON object per line"}
 }

@@ -14,15 +14,15 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", t.TempDir()+"/none")
 	none := t.TempDir() + "/none"
 	for args, want := range map[string]string{
-		"":                               "no command is given",
+		"":                               "no command given",
 		"chekc":                          `there is no command "chekc", see safebrowsing -h`,
 		"-json":                          "flag provided but not defined: -json, see safebrowsing -h",
 		"check":                          "check takes names or URLs",
 		"check -jsno x":                  "flag provided but not defined: -jsno, see safebrowsing check -h",
 		"check -db":                      "flag needs an argument: -db, see safebrowsing check -h",
 		"check -db . -corefile x a":      "keep one of the two",
-		"check -db " + none + " a":       "no such file or directory: give the folder with -db, or -corefile",
-		"check a":                        "no such file or directory: give the folder with -db, or -corefile",
+		"check -db " + none + " a":       "no such file or directory: use -db for another folder, or -corefile",
+		"check a":                        "no such file or directory: use -db for another folder, or -corefile",
 		"check -corefile " + none + " a": "no such file",
 		"check -confirm -db . a":         "no API key: set $SAFEBROWSING_API_KEY",
 		"expressions":                    "expressions takes names or URLs",
@@ -39,7 +39,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"update -db " + none:             "no API key: set $SAFEBROWSING_API_KEY, or -endpoint",
 		"update -db . x":                 `no argument such as "x"`,
 		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists bad":         "is not the name of a list",
-		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists se-4b,se-4b": "named twice",
+		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists se-4b,se-4b": "list se-4b is given more than once",
 		"update -db " + none + " -endpoint nonsense":                              "the endpoint must be a URL",
 		"doctor":                     `required flag "corefile" not set`,
 		"doctor -corefile " + none:   "no such file",
@@ -82,7 +82,7 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
-// The examples of the help, put to things that are here.
+// The examples of the help run with the files and the server of the test.
 func TestExamplesOfTheHelpWork(t *testing.T) {
 	w := filled(t)
 	here := t.TempDir()
@@ -119,7 +119,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	}
 }
 
-// A disk that is full must not look like good news.
+// A full disk must not look like good news.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// eachName calls f for each argument, and for the argument "-" for each name that
-// can be read: the first word of each line, but for lines that begin with #. It
-// returns the error of reading, and that of the context as soon as it ends.
+// eachName calls f for each argument. For the argument "-" it calls f for the first word of
+// each line of in, except for lines that begin with #. It returns an error of reading, or
+// the error of ctx as soon as ctx ends.
 func eachName(ctx context.Context, args []string, in io.Reader, f func(name string)) error {
 	for _, arg := range args {
 		if arg != "-" {
@@ -25,8 +25,9 @@ func eachName(ctx context.Context, args []string, in io.Reader, f func(name stri
 	return nil
 }
 
-// eachLine calls f for each name that can be read. A read cannot be interrupted:
-// the goroutine that reads ends with its next line after the context has ended.
+// eachLine calls f for the first word of each line of in. A goroutine reads, because a read
+// cannot be interrupted. It ends at the end of in, or with the next line after ctx has
+// ended; eachLine does not wait for it, since the process then exits.
 func eachLine(ctx context.Context, in io.Reader, f func(name string)) error {
 	names, ended := make(chan string), make(chan error, 1)
 	go func() {

@@ -42,7 +42,7 @@ func TestWarningsAboutListsComeOnceForAllNames(t *testing.T) {
 	}
 }
 
-// Verdicts come while names are still being written, and a user can stop it.
+// A verdict comes before the next name is written, and a user can stop the command.
 func TestNamesAreCheckedAsTheyCome(t *testing.T) {
 	w := filled(t)
 	in, names := io.Pipe()

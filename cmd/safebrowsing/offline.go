@@ -19,18 +19,18 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Offline is the plugin of one server block without a name server: it decides what the
-// plugin would. It reads the lists that a CoreDNS keeps, changes nothing, and only asks
-// the server when it is told to. Close it when it is no longer needed.
+// Offline is the plugin of one server block without a name server: it decides as the plugin
+// would. It reads the folder of lists that a CoreDNS keeps and changes nothing there. Only
+// Confirm and the result of Client send requests. The caller must Close it.
 type Offline struct {
 	cfg      config.Config
 	policy   *policy.Policy
 	checker  *lookup.Checker   // nil: Safe Browsing is off
-	schedule *updater.Schedule // as it was saved last; nil: Safe Browsing is off
+	schedule *updater.Schedule // as CoreDNS saved it last; nil: Safe Browsing is off
 	problems []error
 }
 
-// rootOf returns the folder that the root plugin of a server block names.
+// rootOf returns the folder of the root plugin in a server block, or "".
 func rootOf(block caddyfile.ServerBlock) string {
 	if tokens := block.Tokens["root"]; len(tokens) == 2 {
 		return tokens[1].Text
@@ -38,9 +38,9 @@ func rootOf(block caddyfile.ServerBlock) string {
 	return ""
 }
 
-// openOffline returns the plugin as it would be with the default properties and
-// the lists in a folder, which came by the given protocol. Key and
-// endpoint may be ""; lists nil are the default ones.
+// openOffline returns the plugin with the default properties and the lists of a folder, which
+// were fetched by protocol d. key may be "". An endpoint of "" is the protocol's own. If lists
+// is nil, the default lists are used.
 func openOffline(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*Offline, error) {
 	cfg := config.Config{Block: config.Block{Zones: []string{"."}}, Online: true}
 	cfg.Settings, cfg.Secret = config.Settings{DB: dir, Endpoint: endpoint, Protocol: d, APIKey: key, Lists: config.DefaultLists}, key
@@ -66,7 +66,8 @@ func newOffline(cfg config.Config) (*Offline, error) {
 	return o, nil
 }
 
-// openLists has the lists of the folder decide, as far as they can be read.
+// openLists loads the lists of the folder and makes the checker. It notes lists that it
+// cannot read in problems.
 func (o *Offline) openLists() error {
 	database := new(lookup.Database)
 	client, err := o.cfg.Client(o.cfg.Secret, database, nil)
@@ -82,7 +83,7 @@ func (o *Offline) openLists() error {
 		if err != nil {
 			o.problems = append(o.problems, err)
 		}
-		if read != nil { // a cautious one, if it was damaged
+		if read != nil { // if the file is damaged, a schedule that waits
 			schedule = read
 		}
 	}
@@ -117,7 +118,7 @@ func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, erro
 	return updater.ReadSchedule(store)
 }
 
-// Close ends what Confirm has begun.
+// Close closes the own lists and cancels confirmations.
 func (o *Offline) Close() {
 	o.policy.Close()
 	if o.checker != nil {
@@ -125,23 +126,23 @@ func (o *Offline) Close() {
 	}
 }
 
-// Problems are lists that are missing or damaged: names in them are not found.
+// Problems returns an error for each list that is missing or damaged, and so finds nothing.
 func (o *Offline) Problems() []error { return o.problems }
 
-// Warnings returns what of the Corefile works, but protects less than it looks, or
-// tells others more, each with its file and line.
+// Warnings returns the warnings of the parser, each with file and line: properties that work,
+// but protect less than they seem to, or tell others more.
 func (o *Offline) Warnings() []string { return o.cfg.Warnings }
 
-// InClearText reports whether requests can be read on a public network.
+// InClearText reports whether requests cross a public network without encryption.
 func (o *Offline) InClearText() bool { return config.InClearText(o.Endpoint()) }
 
 // Zones returns the zones whose names are checked, with their final dots.
 func (o *Offline) Zones() []string { return o.cfg.Zones }
 
-// Folder returns where lists are kept, or "" if in memory only.
+// Folder returns the folder of the lists, or "" if they are kept in memory only.
 func (o *Offline) Folder() string { return o.cfg.DB }
 
-// Endpoint returns the address of the server, or "" if there is none to ask.
+// Endpoint returns the URL of the server, or "" if Safe Browsing is off.
 func (o *Offline) Endpoint() string {
 	if !o.cfg.Online {
 		return ""
@@ -149,33 +150,34 @@ func (o *Offline) Endpoint() string {
 	return o.cfg.Address()
 }
 
-// Origin says where lists in the folder come from.
+// Origin returns the origin of the lists in the folder.
 func (o *Offline) Origin() updater.Origin { return o.cfg.Origin(o.Key()) }
 
-// Protocol returns the protocol that the server is asked by.
+// Protocol returns the protocol of the server.
 func (o *Offline) Protocol() *protocol.Dialect { return o.cfg.Protocol }
 
-// Settings returns what makes an engine another one.
+// Settings returns the settings of the engine. Server blocks with equal ones share an engine.
 func (o *Offline) Settings() config.Settings { return o.cfg.Settings }
 
 // Key returns the API key, or "".
 func (o *Offline) Key() string { return o.cfg.Secret }
 
-// MaxEntries returns the most entries that a list may have, or 0 for no limit.
+// MaxEntries returns the most entries of a list, or 0 for the default.
 func (o *Offline) MaxEntries() int { return o.cfg.MaxEntries }
 
-// Lists returns the names of the lists that are kept.
+// Lists returns the names of the lists that CoreDNS keeps.
 func (o *Offline) Lists() []string { return o.cfg.Stored() }
 
-// Resolvers returns the name servers that resolve the endpoint's name, as
-// "address:port"; none: the system's.
+// Resolvers returns the name servers for the name of the endpoint, as "address:port". If
+// there are none, the system's resolver is used.
 func (o *Offline) Resolvers() []string { return strings.Fields(o.cfg.Resolvers) }
 
-// FetchHold and SearchHold say why CoreDNS does not ask the server now for lists,
-// and to confirm, by the schedule that it saved last.
+// FetchHold returns why and until when CoreDNS fetches no lists, by the schedule that it saved
+// last. Safe Browsing must not be off.
 func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.cfg.Stored()) }
 
-// SearchHold is described at FetchHold.
+// SearchHold returns why and until when CoreDNS confirms no names, by the schedule that it
+// saved last.
 func (o *Offline) SearchHold() updater.Hold {
 	if o.schedule == nil {
 		return updater.Hold{}
@@ -183,27 +185,25 @@ func (o *Offline) SearchHold() updater.Hold {
 	return o.schedule.SearchHold()
 }
 
-// OwnList returns how a file of the operator's lists is read, by its path as
-// decisions name it.
+// OwnList returns the Config of an own list. path is Decision.List of one of its decisions.
 func (o *Offline) OwnList(path string) ownlist.Config { return o.policy.OwnList(path) }
 
-// OwnLists returns how the operator's own lists stand, in the order of the Corefile
-// after the hosts that it allows.
+// OwnLists returns the states of the own lists: first the hosts that the Corefile allows, then
+// the files in the order of the Corefile.
 func (o *Offline) OwnLists() []ownlist.State { return o.policy.OwnLists() }
 
-// Check returns the decision about a host by what is known here, and whether a
-// query for it would have it confirmed by the server: then the verdict is
-// Unsure.
+// Check returns the decision about a host without a request. suspected says that for a query
+// the server would confirm it; the verdict is then Unsure.
 func (o *Offline) Check(h lookup.Host) (d lookup.Decision, suspected bool) {
 	e := o.policy.Explain(h, h.String()+".")
 	return e.Decision, e.Suspected
 }
 
-// errOnlyServer says that the command line must not search.
+// errOnlyServer says that the command line must not search by this protocol.
 var errOnlyServer = errors.New("only CoreDNS searches by this protocol: the server's minimum wait is for all searches with a key")
 
-// Confirm returns the decision about a host, for which the server is asked if
-// need be and if its rules allow it now.
+// Confirm returns the decision about a host. It asks the server if the host is suspected and
+// if the server's rules allow a request now.
 func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 	if !o.policy.InScope(h.String() + ".") {
 		return lookup.Decision{}
@@ -218,13 +218,12 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 	return d
 }
 
-// Client returns a client of the server, as the plugin would use it, which names
-// itself in the same way. A nil transport is the network. Close it when it is no
-// longer needed.
+// Client returns a client of the server, as the plugin would use it. It sends the same user
+// agent. A nil transport means the network. The caller must Close it.
 func (o *Offline) Client(transport http.RoundTripper) (protocol.Client, error) {
 	return o.cfg.Client(o.Key(), new(lookup.Database), transport)
 }
 
-// Checks reports whether names of the host are for this server block to check:
-// they are in its zones and in none of its exceptions.
+// Checks reports whether the plugin checks the host: it is in one of its zones and in none of
+// its exceptions.
 func (o *Offline) Checks(h lookup.Host) bool { return o.policy.InScope(h.String() + ".") }

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// commandLines are the command lines of safebrowsing in a document, in its blocks
-// and in its text, without the name of the program and without comments. A stanza
-// of a Corefile is none.
+// commandLines returns the command lines of safebrowsing in a document, in its blocks and in
+// its text, without the name of the program and without comments. It skips stanzas of a
+// Corefile.
 func commandLines(text string) (lines []string) {
 	block := regexp.MustCompile(`(?m)^(?:sudo -u \S+ )?(?:go run \./cmd/|source <\()?safebrowsing ([a-z][^#\n]*)`)
 	inline := regexp.MustCompile("`safebrowsing ([a-z][^`]*)`")
@@ -52,8 +52,8 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 }
 
-// helpOf asks a command for its help, with the flags of a command line, and
-// returns what is wrong with them.
+// helpOf asks a command for its help with the flags of a command line. It returns an error if
+// the command or a flag does not exist.
 func helpOf(t *testing.T, line string) (trouble string) {
 	t.Helper()
 	line, _, _ = strings.Cut(line, " <")

@@ -21,22 +21,22 @@ func testserver() *cli.Command {
 	return &cli.Command{
 		Name:  "testserver",
 		Usage: "serve lists of your own like the Safe Browsing server, to try everything without a key",
-		Description: `FILE has one line for each host that is listed:
+		Description: `FILE has one line for each listed host:
 
    LIST EXPRESSION [unconfirmed]
 
 for example "se-4b phishing.example/". With "unconfirmed" the list has the prefix,
 but the server answers that the host is not a threat. That happens to harmless
-names whose hash begins with the same bytes. The file is read again when it has
-changed.
+names whose hash begins with the same bytes. The server reads the file again when
+it has changed.
 
-The server tests its client too: it prints "RULE BROKEN" and the rule for each
-request that the rules of Safe Browsing forbid.
+The server tests its client too: if a request breaks a rule of Safe Browsing, it
+prints "RULE BROKEN" and the rule.
 
    safebrowsing testserver -lists lists.txt
    Corefile: safebrowsing { endpoint http://127.0.0.1:8099 }`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "lists", Usage: "lists are read from `FILE`", Required: true},
+			&cli.StringFlag{Name: "lists", Usage: "read the lists from `FILE`", Required: true},
 			&cli.StringFlag{Name: "listen", Usage: "`ADDRESS` to listen on", Value: "127.0.0.1:8099"},
 			&cli.DurationFlag{Name: "wait", Usage: "minimum wait `DURATION` between updates", Value: 30 * time.Second},
 			&cli.DurationFlag{Name: "cache", Usage: "cache `DURATION` of search answers", Value: time.Minute},
@@ -52,34 +52,34 @@ request that the rules of Safe Browsing forbid.
 			s.SetKey(c.String("key"))
 			s.SetMinimumWait("", c.Duration("wait"))
 			for _, list := range []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"} {
-				s.Publish(list, nil) // Google's lists exist, if only empty
+				s.Publish(list, nil) // the plugin expects Google's lists, even if they are empty
 			}
 			return s.serve(ctx, c.String("listen"))
 		},
 	}
 }
 
-// output is where the server prints, from several goroutines at once.
+// output prints for the server. It is safe for concurrent use.
 type output struct {
 	mu        sync.Mutex
 	w, errOut io.Writer
 }
 
-// printf prints what goes well.
+// printf prints to standard output.
 func (o *output) printf(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	fmt.Fprintf(o.w, format, args...)
 }
 
-// complain prints what does not.
+// complain prints one line to standard error.
 func (o *output) complain(format string, args ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	fmt.Fprintln(o.errOut, shown(fmt.Sprintf(format, args...)))
 }
 
-// Errorf implements protocoltest.Reporter: a client breaks a rule.
+// Errorf implements protocoltest.Reporter. It is called if a client breaks a rule.
 func (o *output) Errorf(format string, args ...any) {
 	violation := fmt.Sprintf(format, args...)
 	excuse := protocoltest.Excuse(violation)
@@ -96,12 +96,11 @@ type listServer struct {
 	file string
 
 	mu      sync.Mutex
-	read    time.Time // modification time of the file when it was read; guarded by mu
-	trouble string    // with the file, as it was told; "": none; guarded by mu
+	read    time.Time // modification time of the version in use; guarded by mu
+	trouble string    // the last complaint about the file; "": none; guarded by mu
 }
 
-// largeFile is the size in bytes from which reading a file is announced, because
-// it takes more than a moment.
+// largeFile is the size in bytes from which load announces a file: it takes some seconds.
 const largeFile = 1 << 20
 
 // load reads the file.
@@ -120,8 +119,7 @@ func (s *listServer) load(info os.FileInfo) error {
 	return nil
 }
 
-// reload reads the file if it has changed, and tells once of what is wrong with
-// it.
+// reload reads the file if it has changed. It complains once about each problem.
 func (s *listServer) reload() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +131,7 @@ func (s *listServer) reload() {
 		s.read = info.ModTime()
 		err = s.load(info)
 	} else {
-		s.read = time.Time{} // read it when it is back, whatever its time
+		s.read = time.Time{} // read the file when it is back, even with the same time
 	}
 	trouble := ""
 	if err != nil {
@@ -144,7 +142,7 @@ func (s *listServer) reload() {
 	case trouble == "":
 		s.out.complain("LIST FILE: %s can be read again and is in force", s.file)
 	default:
-		s.out.complain("LIST FILE: %s; the lists stay as they were", trouble)
+		s.out.complain("LIST FILE: %s; the server keeps the previous lists", trouble)
 	}
 	s.trouble = trouble
 }

@@ -83,11 +83,11 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	}
 	evil, harmless := lookup.HashExpression("evil.example/"), lookup.HashExpression("harmless.example/")
 	answer, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4), harmless.Prefix(4)})
-	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil || answer.Life != time.Minute {
+	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil || answer.TTL != time.Minute {
 		t.Errorf("got %+v, %v, want that one of two is a threat, for a minute", answer, err)
 	}
 
-	time.Sleep(10 * time.Millisecond) // for another time of modification, and the minimum wait
+	time.Sleep(10 * time.Millisecond) // the file needs another modification time, and the minimum wait must end
 	write(t, file, "se-4b evil.example/\nse-4b worse.example/\n")
 	if again := fetch(t, client, fetched[0]); again[0].Set.Len() != 2 {
 		t.Errorf("after the file has changed the list has %d entries, want 2", again[0].Set.Len())
@@ -114,10 +114,10 @@ func TestAListFileThatIsBrokenIsToldOnceAndIsNoRuleBroken(t *testing.T) {
 		want    string // the new line; "": none
 	}{
 		{"se-4b evil.example/\n", 1, ""},
-		{"se-4b evil.example/\nse-4b\n", 1, "LIST FILE: FILE: line 2: LIST EXPRESSION [unconfirmed] expected, for example se-4b evil.example.com/; the lists stay as they were\n"},
-		{"", 1, "LIST FILE: stat FILE: no such file or directory; the lists stay as they were\n"},
+		{"se-4b evil.example/\nse-4b\n", 1, "LIST FILE: FILE: line 2: LIST EXPRESSION [unconfirmed] expected, for example se-4b evil.example.com/; the server keeps the previous lists\n"},
+		{"", 1, "LIST FILE: stat FILE: no such file or directory; the server keeps the previous lists\n"},
 		{"se-4b evil.example/ # moved back\n", 1, "LIST FILE: FILE can be read again and is in force\n"},
-		{"", 1, "LIST FILE: stat FILE: no such file or directory; the lists stay as they were\n"},
+		{"", 1, "LIST FILE: stat FILE: no such file or directory; the server keeps the previous lists\n"},
 		{"se-4b evil.example/\nse-4b worse.example/\n", 2, "LIST FILE: FILE can be read again and is in force\n"},
 	} {
 		if step.content == "" {
@@ -182,7 +182,7 @@ func write(t *testing.T, file, text string) {
 	}
 }
 
-// fetch asks for lists and applies what comes.
+// fetch asks for lists and applies the updates.
 func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []updater.List) {
 	t.Helper()
 	var wanted []updater.Want
@@ -238,7 +238,7 @@ func TestBreakingARuleIsPrinted(t *testing.T) {
 	}
 }
 
-// getWithCookie asks as no client should, however it was started.
+// getWithCookie sends a request with a cookie, which no client may do.
 func getWithCookie(t *testing.T, endpoint string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endpoint+"/v5/hashLists?alt=proto", nil)

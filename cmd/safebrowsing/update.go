@@ -16,26 +16,27 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-const updateHelp = `Fetches the lists that the server allows to be asked for now, with one request.
-If none is due, no request is sent, and the command says until when. It refuses
-a folder that a running CoreDNS keeps fresh by itself.
+const updateHelp = `Sends one request for the lists that the server's rules allow now. If none is due,
+it sends nothing and says when the next one is due. It refuses a folder that a
+running CoreDNS uses: CoreDNS updates the lists there by itself.
 
-Folder, server, lists and key are those of the Corefile with -corefile. Without
-it the key is read from $SAFEBROWSING_API_KEY; a server of your own may need none.
+With -corefile, folder, server, lists and key come from the Corefile. Without it
+the key comes from $SAFEBROWSING_API_KEY; a server of your own may need none.
 
    safebrowsing update -corefile /etc/coredns/Corefile
    SAFEBROWSING_API_KEY=... safebrowsing update -db /var/lib/coredns
    safebrowsing update -db ./lists -endpoint http://127.0.0.1:8099 -now
 
 The server's rules ask each program to wait up to a minute, at random, before its
-first request. -now leaves out this delay and nothing else. It is for a person
-who waits, not for a timer.
+first request. -now skips this delay and nothing else. Use it at a terminal, not in
+a timer.
 
 The JSON of a list is {"name","outcome","entries","not_before","error"}; outcome
-is updated, unchanged, rejected (it failed its checks, the old content stays) or
-waiting. The exit status is 0 also if nothing is due. It is 1 if a list was
-rejected or could not be saved, or if nothing is due because the last update
-failed. It is 2 if the request failed or could not be sent.`
+is updated, unchanged, rejected (it failed its checks, the old content stays),
+refused (the server does not have it) or waiting. The exit status is 0 also if
+nothing is due. It is 1 if a list was rejected, was refused or could not be saved,
+or if nothing is due because the last update failed. It is 2 if the request failed
+or could not be sent.`
 
 func update() *cli.Command {
 	return &cli.Command{
@@ -43,12 +44,12 @@ func update() *cli.Command {
 		Usage:       "fetch the lists that are due into a folder, once",
 		Description: updateHelp,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "corefile", Usage: "fetch what the CoreDNS of this `FILE` would"},
+			&cli.StringFlag{Name: "corefile", Usage: "fetch the lists for the CoreDNS of this `FILE`"},
 			folderFlag("the `FOLDER` for the lists"),
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server", Value: protocol.DefaultEndpoint},
-			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` by which the server is asked: " + dialectNames(), Value: protocol.DialectV5.Name},
-			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, with commas between (default: those in the folder, else those that the plugin uses)"},
-			&cli.BoolFlag{Name: "now", Usage: "leave out the random delay of up to a minute"},
+			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` of the server: " + dialectNames(), Value: protocol.DialectV5.Name},
+			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the lists in the folder, or else the plugin's default)"},
+			&cli.BoolFlag{Name: "now", Usage: "skip the random delay of up to a minute"},
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -71,13 +72,13 @@ type fetching struct {
 	updater  *updater.Updater
 	schedule *updater.Schedule
 
-	names    []string
+	names    []string           // of the lists, in the order of the output
 	outcomes map[string]outcome // by name
 	err      error              // of the request
-	unsaved  bool               // something could not be saved
+	unsaved  bool               // a list or the schedule could not be saved
 }
 
-// outcome is the result for one list.
+// outcome is the result for one list, in JSON.
 type outcome struct {
 	Name      string `json:"name"`
 	Outcome   string `json:"outcome"`
@@ -104,14 +105,14 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 	return u, u.prepare(offline, c.Bool("now"))
 }
 
-// prepare makes the updater. It changes the folder only to make it.
+// prepare makes the updater. It creates the folder if that does not exist.
 func (u *fetching) prepare(offline *Offline, now bool) error {
-	for i, name := range u.names { // before a folder is made for nothing
+	for i, name := range u.names { // first: a wrong name must not create a folder
 		if _, err := updater.Width(name); err != nil {
 			return err
 		}
 		if slices.Contains(u.names[:i], name) {
-			return fmt.Errorf("list %s is named twice", name)
+			return fmt.Errorf("list %s is given more than once", name)
 		}
 	}
 	source, err := offline.Client(nil)
@@ -133,19 +134,20 @@ func (u *fetching) prepare(offline *Offline, now bool) error {
 	return err
 }
 
-// firstContact draws the delay before the request, and tells a person of it.
+// firstContact returns a random delay before the request, and announces it at a terminal
+// ("Request Frequency").
 func (u *fetching) firstContact(now bool) time.Duration {
 	if now {
 		return 0
 	}
 	delay := rand.N(time.Minute)
 	if isTerminal(u.errOut) {
-		u.complain("the request is sent in %s (-now leaves out this delay)", delay.Round(time.Second))
+		u.complain("sending the request in %s (-now skips this delay)", delay.Round(time.Second))
 	}
 	return delay
 }
 
-// report notes an event of the updater.
+// report records an event of the updater.
 func (u *fetching) report(e updater.Event) {
 	words := map[updater.Kind]string{
 		updater.Loaded: "waiting", updater.ListWaiting: "waiting", updater.ListUpdated: "updated",
@@ -178,7 +180,7 @@ func (u *fetching) run(ctx context.Context) error {
 	notDue := new(updater.NotDueError)
 	switch {
 	case errors.Is(err, updater.ErrBusy):
-		return fmt.Errorf("%s: %w: a running CoreDNS keeps its lists fresh by itself", u.dir, err)
+		return fmt.Errorf("%s: %w: a running CoreDNS updates its lists by itself", u.dir, err)
 	case errors.As(err, &notDue):
 		u.print()
 		return u.nothingDue(notDue.Until)
@@ -196,7 +198,7 @@ func (u *fetching) run(ctx context.Context) error {
 	return u.end(bad)
 }
 
-// nothingDue says until when, and why. It is good news, unless it is a back-off.
+// nothingDue prints until when no list is due, and why. Only a back-off is bad news.
 func (u *fetching) nothingDue(until time.Time) error {
 	when := fmt.Sprintf("nothing is due before %s, in %s", stamp(until), time.Until(until).Round(time.Second))
 	hold := u.schedule.FetchHold(u.names)
@@ -208,7 +210,7 @@ func (u *fetching) nothingDue(until time.Time) error {
 	return u.end(hold.Failures > 0)
 }
 
-// print prints the outcome of each list, in their order.
+// print prints the outcome of each list, in the order of names.
 func (u *fetching) print() {
 	for _, name := range u.names {
 		o, ok := u.outcomes[name]

@@ -73,7 +73,7 @@ func TestUpdateLeavesABusyFolderAlone(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	defer lock.Close()
-	if status, out, errOut := w.update(t); status != 2 || out != "" || !strings.Contains(errOut, "the folder is in use: a running CoreDNS keeps its lists fresh by itself") {
+	if status, out, errOut := w.update(t); status != 2 || out != "" || !strings.Contains(errOut, "the folder is in use: a running CoreDNS updates its lists by itself") {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 }
@@ -113,7 +113,7 @@ func TestUpdateOfWhichAListIsRejected(t *testing.T) {
 func TestUpdateLeavesListsOfAnotherServerAlone(t *testing.T) {
 	w := filled(t)
 	status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-endpoint", "http://127.0.0.1:1")
-	if status != 2 || !strings.Contains(w.plain(errOut), "DB holds lists of ENDPOINT: give -endpoint ENDPOINT, or another folder") {
+	if status != 2 || !strings.Contains(w.plain(errOut), "DB holds lists of ENDPOINT: use -endpoint ENDPOINT, or another folder") {
 		t.Errorf("status %d, %s", status, errOut)
 	}
 }
@@ -179,7 +179,7 @@ func TestUpdateByACorefile(t *testing.T) {
 	}
 }
 
-// The limit of the Corefile is asked for, and holds with a server that ignores it.
+// The request has the limit of the Corefile, and the limit holds if the server ignores it.
 func TestUpdateKeepsToTheLimitOfTheCorefile(t *testing.T) {
 	w := newWorld(t)
 	var many [][]byte
@@ -209,8 +209,8 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 		"own lists only": {stanza(".", "test a.example, db DB"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force", "DIR/Corefile keeps no lists in a folder"},
 		"db off":         {stanza(".", "endpoint ENDPOINT, db off"), "DIR/Corefile:2 has db off", "DIR/Corefile keeps no lists in a folder"},
 		"nostorage":      {stanza(".", "endpoint ENDPOINT, mode nostorage"), "DIR/Corefile:2 has mode nostorage", "DIR/Corefile keeps no lists in a folder"},
-		"two folders": {two, "DIR/Corefile has several settings for Safe Browsing, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): choose with -db",
-			"DIR/Corefile keeps lists in several folders, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): choose one with -db"},
+		"two folders": {two, "DIR/Corefile has several settings for Safe Browsing, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): select one with -db",
+			"DIR/Corefile keeps lists in several folders, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): select one with -db"},
 	} {
 		corefile := w.corefile(t, test.corefile)
 		for command, want := range map[string]string{"update": test.update, "lists": test.lists} {

@@ -14,7 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// fromCorefile takes everything from a Corefile with one engine.
+// fromCorefile takes folder, server, lists and key from a Corefile with one engine.
 func (u *fetching) fromCorefile(c *cli.Command) (*Offline, error) {
 	for _, flag := range []string{"db", "endpoint", "protocol", "lists"} {
 		if c.IsSet(flag) {
@@ -39,17 +39,17 @@ func (u *fetching) fromCorefile(c *cli.Command) (*Offline, error) {
 	return only, nil
 }
 
-// onlyEngine returns the settings of a Corefile for Safe Browsing, of which there
-// must be one, with a folder.
+// onlyEngine returns the engine of a Corefile. It is an error if there is not exactly one
+// that uses Safe Browsing and keeps its lists in a folder.
 func onlyEngine(path string, blocks []serverBlock) (*Offline, error) {
 	all := slices.DeleteFunc(enginesOf(blocks), func(b serverBlock) bool { return b.Endpoint() == "" })
 	switch {
 	case len(all) == 0:
 		return nil, fmt.Errorf("%s has no API key and no endpoint: only your own lists are in force, and nothing is fetched", path)
 	case len(all) > 1:
-		return nil, fmt.Errorf("%s has several settings for Safe Browsing, %s: choose with -db, -endpoint, -protocol and -lists", path, named(all))
+		return nil, fmt.Errorf("%s has several settings for Safe Browsing, %s: select one with -db, -endpoint, -protocol and -lists", path, named(all))
 	case len(all[0].Lists()) == 0:
-		return nil, fmt.Errorf("%s has mode nostorage, in which no lists are kept", all[0].stanza())
+		return nil, fmt.Errorf("%s has mode nostorage, which keeps no lists", all[0].stanza())
 	case all[0].Folder() == "":
 		return nil, fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", all[0].stanza())
 	}
@@ -76,8 +76,8 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 	return openOffline("", endpoint, dialect, os.Getenv(config.KeyVariable), names)
 }
 
-// heldIn returns the names of the lists in a folder, none if it has none. Lists
-// of another server are an error: its schedule would be mixed with this one's.
+// heldIn returns the names of the lists in a folder. It is an error if they came from another
+// server: its schedule would become mixed with the schedule of endpoint.
 func heldIn(dir, endpoint string) (names []string, err error) {
 	all, err := updater.Status(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) {
@@ -86,7 +86,7 @@ func heldIn(dir, endpoint string) (names []string, err error) {
 	endpoints, _ := originsOf(all)
 	for _, other := range endpoints {
 		if other != endpoint {
-			return nil, fmt.Errorf("%s holds lists of %s: give -endpoint %s, or another folder", dir, other, other)
+			return nil, fmt.Errorf("%s holds lists of %s: use -endpoint %s, or another folder", dir, other, other)
 		}
 	}
 	for _, s := range all {

@@ -16,8 +16,8 @@ func versionCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "version",
 		Usage: "print the version of this program, of CoreDNS and of Go",
-		Description: `Prints what this program was built from. The revision is there if it was built
-in a git checkout; "modified" means that files had been changed.
+		Description: `Prints the versions that this program was built from. It prints the git revision
+if it was built in a git checkout; "modified" means that files had been changed.
 
    safebrowsing version
    safebrowsing version -json | jq -r .coredns`,
@@ -31,13 +31,13 @@ in a git checkout; "modified" means that files had been changed.
 	}
 }
 
-// build is what the program was built from.
+// build says from which versions the program was built, in JSON.
 type build struct {
 	Version  string `json:"version"`
 	CoreDNS  string `json:"coredns"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
-	Revision string `json:"revision"` // of git; "" if the build does not know
+	Revision string `json:"revision"` // of git; "": not built in a checkout
 	Modified bool   `json:"modified"` // files differed from the revision
 }
 
@@ -52,7 +52,8 @@ func printVersion(out *console) error {
 	return out.end(false)
 }
 
-// buildOf reads what Go notes in a program, which may be nil.
+// buildOf returns the build from the information that Go embeds in a program. info may be
+// nil.
 func buildOf(info *debug.BuildInfo) build {
 	b := build{Version: version.Number, CoreDNS: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {

@@ -8,15 +8,14 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 )
 
-// view is what the view plugin says in a server block: the block answers only
-// clients for which all expressions are true. The zero view is that of a block
-// that answers all clients.
+// view holds the view plugin of a server block: the block answers only clients for which all
+// expressions are true. With the zero view it answers all clients.
 type view struct {
 	name        string
 	expressions []string
 }
 
-// viewOf reads the tokens of the view plugin, which may be none.
+// viewOf returns the view in the tokens of the view plugin. Without tokens it is zero.
 func viewOf(tokens []caddyfile.Token) (v view) {
 	if len(tokens) < 2 {
 		return view{}
@@ -43,9 +42,8 @@ func (v view) String() string {
 	return v.name + ", if " + strings.Join(v.expressions, " and ")
 }
 
-// seenFrom returns the blocks that may answer a client in a view; "" is a client
-// in none. CoreDNS takes the first block of a zone whose view is true, or that has
-// none.
+// seenFrom returns the blocks that may answer a client in a view, or in no view if name is
+// "". CoreDNS uses the first block of a zone that has no view or whose view is true.
 func seenFrom(blocks []serverBlock, name string) (all []serverBlock) {
 	for _, b := range blocks {
 		if b.view.name == "" || b.view.name == name {
@@ -55,7 +53,7 @@ func seenFrom(blocks []serverBlock, name string) (all []serverBlock) {
 	return all
 }
 
-// viewsOf returns the names of all views, each once.
+// viewsOf returns the names of all views without duplicates.
 func viewsOf(blocks []serverBlock) (names []string) {
 	for _, b := range blocks {
 		if b.view.name != "" && !slices.Contains(names, b.view.name) {
@@ -65,10 +63,10 @@ func viewsOf(blocks []serverBlock) (names []string) {
 	return names
 }
 
-// chosen returns the block with the plugin that answers for a name. Without a name
-// of a view it is the block for clients in no view, or if that does not have the
-// plugin the block of the first view that has it. Others are the views whose
-// clients are answered by another block.
+// chosen returns the block with the plugin that answers a client in the view named, or nil.
+// If named is "", it returns the block for clients in no view; if that does not have the
+// plugin, it returns the block of the first view that does. others are the views whose
+// clients get the answer of another block.
 func chosen(blocks []serverBlock, named, qname string) (b *serverBlock, others []string) {
 	b = answering(seenFrom(blocks, named), qname)
 	views := viewsOf(blocks)

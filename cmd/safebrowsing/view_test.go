@@ -106,7 +106,7 @@ func TestCheckTellsOfViews(t *testing.T) {
 	expect(t, "JSON", w.plain(out, dir), `{"input":"a.example","verdict":"safe","threat":"","list":"","expression":"","decided_by":"nobody","error":"","line":"","path":"","note":"only your own lists are in force",`+
 		`"block":1,"stanza":"DIR/Corefile:6","zones":".","view":"kids","other_views":["staff"]}`+"\n")
 
-	// Without a block for clients in no view the first view answers, and that is said.
+	// Without a block for clients in no view, the block of the first view decides, with a note.
 	first, _, _ := strings.Cut(viewed, "only.example")
 	only := w.corefile(t, strings.Replace(first, "\n. {\n\tsafebrowsing {\n\t\ttest all.example\n\t}\n}\n", "\n", 1))
 	_, out, _ = invoke(t, "check", "-corefile", only, "toys.example")

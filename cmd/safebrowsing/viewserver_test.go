@@ -17,8 +17,8 @@ import (
 	_ "github.com/coredns-safebrowsing/safebrowsing"
 )
 
-// A client's view is here told from the type of its query. Which block CoreDNS
-// lets answer, and which one check takes, must be the same.
+// In this test the type of a query decides the view of its client. CoreDNS and check must
+// use the same block.
 func TestCheckChoosesTheBlockThatCoreDNSDoes(t *testing.T) {
 	w := newWorld(t)
 	dnsserver.Directives = []string{"bind", "safebrowsing", "whoami", "view"}

@@ -15,7 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
-// invoke runs a command line and returns what it leaves behind.
+// invoke runs a command line and returns its exit status and its output.
 func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
 	t.Helper()
 	return feed(t, "", args...)
@@ -72,8 +72,8 @@ func (w *world) update(t *testing.T, more ...string) (status int, out, errOut st
 	return invoke(t, append([]string{"update", "-db", w.dir, "-endpoint", w.endpoint, "-now"}, more...)...)
 }
 
-// corefile writes a Corefile, with what stands for the endpoint and the folder
-// put in, and returns its path.
+// corefile replaces the words for the endpoint and the folder in a Corefile, writes it and
+// returns its path.
 func (w *world) corefile(t *testing.T, content string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func (w *world) corefile(t *testing.T, content string) string {
 
 var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)`)
 
-// plain puts words for what differs from run to run.
+// plain replaces by words all parts of a text that differ from run to run.
 func (w *world) plain(text string, dirs ...string) string {
 	text = strings.NewReplacer(w.endpoint, "ENDPOINT", w.dir, "DB").Replace(text)
 	for _, dir := range dirs {
@@ -93,7 +93,7 @@ func (w *world) plain(text string, dirs ...string) string {
 	return stamps.ReplaceAllString(text, "TIME")
 }
 
-// expect compares what was printed.
+// expect compares the output with the expected one.
 func expect(t *testing.T, what, got, want string) {
 	t.Helper()
 	if got != want {

@@ -124,7 +124,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"endpoint http://u:p@example.org", "must be a URL such as"},
 		{"api_key K\nlists own", "must end in -4b, -8b, -16b or -32b"},
 		{"api_key K\nlists ../se-4b", "must end in"},
-		{"api_key K\nlists se-4b se-4b", "named more than once"},
+		{"api_key K\nlists se-4b se-4b", "se-4b is given more than once"},
 		{"api_key K\nlists gc-32b", "likely safe"},
 		{"api_key K\nmax_entries 7", "from 1024"},
 		{"api_key K\nresolver dns.example", "not an IP address"},

@@ -80,7 +80,7 @@ func (p *parser) listsNamed(args []string) error {
 			return errors.New(protocol.GlobalCache + " lists hosts that are likely safe, it cannot be used to block; mode realtime uses it")
 		}
 		if slices.Contains(args[:i], name) {
-			return errors.New(name + " is named more than once")
+			return errors.New(name + " is given more than once")
 		}
 	}
 	p.Lists = strings.Join(args, " ")

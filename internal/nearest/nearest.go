@@ -1,14 +1,13 @@
-// Package nearest finds the known word that a mistyped one was probably meant to
-// be, for the "did you mean" of an error.
+// Package nearest finds the known word nearest to a mistyped word, for the "did you mean"
+// of an error.
 package nearest
 
 import "strings"
 
-// Word returns the known word that takes the fewest edits to make of the given
-// one, and how many: letters inserted, left out or replaced, and neighbours
-// swapped, each counts as one. Upper and lower case are equal. Of several words
-// that are as near it returns the one with the longest common beginning, then the
-// first. Without known words it returns "". It is safe for concurrent use.
+// Word returns the known word with the fewest edits from word, and their number. An edit
+// inserts, deletes or replaces one byte, or swaps two neighbours; case does not count. If
+// several words have as few edits, the one with the longest common beginning wins, then the
+// first one. Without known words it returns "". It is safe for concurrent use.
 func Word(word string, known []string) (nearest string, edits int) {
 	word = strings.ToLower(word)
 	common := 0
@@ -23,7 +22,7 @@ func Word(word string, known []string) (nearest string, edits int) {
 
 // distance is the optimal string alignment distance of a and b, in bytes.
 func distance(a, b string) int {
-	var before, above, row []int // rows of the table for i-2, i-1 and i bytes of a
+	var before, above, row []int // rows i-2, i-1 and i of the table
 	for i := 0; i <= len(a); i++ {
 		before, above, row = above, row, make([]int, len(b)+1)
 		for j := range row {
@@ -46,6 +45,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// commonPrefix returns the number of bytes with which a and b both begin.
 func commonPrefix(a, b string) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++

@@ -12,7 +12,7 @@ import (
 
 const million = 1_000_000
 
-// generated returns a list of distinct names, as usual lists have them.
+// generated returns a list of distinct names like those of common lists.
 func generated(lines int, format string) []byte {
 	r := rand.New(rand.NewPCG(20, 26))
 	var text bytes.Buffer
@@ -33,8 +33,8 @@ var benchFormats = map[string]string{
 	"idn":     "bücher.%s",
 }
 
-// BenchmarkLoad prints what a line costs, and the memory that a name takes:
-// what the set holds, and what the heap has grown by.
+// BenchmarkLoad prints the time per line and the memory per name: the bytes of the
+// content and the growth of the heap.
 func BenchmarkLoad(b *testing.B) {
 	for _, name := range []string{"domain", "hosts", "adblock", "rpz", "nodata", "url", "idn"} {
 		b.Run(name, func(b *testing.B) {

@@ -2,7 +2,7 @@ package ownlist
 
 import "time"
 
-// scope says which names an entry stands for, as bits.
+// scope says which names an entry matches, as bits.
 type scope uint8
 
 const (
@@ -11,21 +11,21 @@ const (
 	tree  = exact | below
 )
 
-// entry is what one name of a line says.
+// entry is the rule of one name of a line.
 type entry struct {
-	name   []byte // canonical; "" with scope below: every name. Valid during the call only.
+	name   []byte // canonical; "" with scope below: every name. Valid only during the call of emit.
 	scope  scope
 	allow  bool
 	answer Answer    // of an entry that blocks
-	until  time.Time // when it ends; zero: never
+	until  time.Time // when it expires; zero: never
 }
 
-// Answer is how a list wants a name answered that it blocks.
+// Answer is how a list wants a blocked name to be answered.
 type Answer uint8
 
 const (
-	// AnswerDefault leaves it to the Corefile. It is also what RPZ calls NXDOMAIN,
-	// which is the Corefile's default.
+	// AnswerDefault leaves the answer to the Corefile. RPZ's NXDOMAIN is AnswerDefault
+	// too, because NXDOMAIN is the default of the Corefile.
 	AnswerDefault Answer = iota
 	// AnswerNODATA says that the name has no records of the type that was asked.
 	AnswerNODATA
@@ -35,14 +35,15 @@ const (
 	AnswerDrop
 )
 
-// outcome is what came of a line.
+// outcome is the result of parsing a line. If the names of a line differ, the greatest
+// outcome counts.
 type outcome uint8
 
 const (
-	nothing     outcome = iota // empty, a comment, or another line that lists no host
-	taken                      // its entries were emitted
-	localData                  // taken; the line has records of its own, which are not used
+	nothing     outcome = iota // empty, a comment, or another line without a host
+	listed                     // its entries were emitted
+	localData                  // its entries were emitted; the record itself is never sent
 	elsewhere                  // it gives names an address that does not block
-	unsupported                // well-formed, but this package cannot express it: see parser.kind
+	unsupported                // well-formed, but this package cannot express it, see parser.kind
 	bad                        // in none of the formats
 )

@@ -10,8 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// One file may mix formats. Of several entries the one that names most of the
-// host decides, over all files.
+// One file may mix formats. Over all files, the entry with the most labels decides.
 func ExampleBest() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

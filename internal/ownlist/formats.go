@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// plain is the scope of a host that stands alone or in a hosts file. What an
-// operator allows by name is meant with all that it needs.
+// plain returns the scope of a bare host or of one in a hosts file. An allowed host needs
+// the names below it to work; a blocked one is blocked alone.
 func (p *parser) plain() scope {
 	if p.allow {
 		return tree
@@ -20,7 +20,7 @@ func (p *parser) single(text []byte) outcome {
 	switch {
 	case bytes.ContainsAny(text, "^|"): // an adblock pattern, matched anywhere in a URL
 		return p.unsupported(kindPattern)
-	case bytes.IndexByte(text, '$') > 0: // one with options: *$denyallow=com
+	case bytes.IndexByte(text, '$') > 0: // a pattern with options: *$denyallow=com
 		return p.unsupported(optionKind(text[bytes.IndexByte(text, '$')+1:]))
 	case bytes.IndexByte(text, '/') >= 0:
 		return p.url(text)
@@ -32,8 +32,8 @@ func (p *parser) single(text []byte) outcome {
 	return p.add(text, p.plain(), false)
 }
 
-// url parses http://host/ and host/. What names a path, a query or a port of
-// its own is less than the host: DNS cannot see it.
+// url parses http://host/ and host/. A URL with a path, a query or an unusual port is
+// unsupported: a DNS query has only the host.
 func (p *parser) url(text []byte) outcome {
 	scheme, rest, ok := bytes.Cut(text, []byte("://"))
 	if !ok {
@@ -61,6 +61,7 @@ func (p *parser) url(text []byte) outcome {
 	return p.add(host, exact, false)
 }
 
+// isUsualPort reports whether a port is absent or the default of its scheme.
 func isUsualPort(scheme, port []byte) bool {
 	switch string(port) {
 	case "":
@@ -73,12 +74,12 @@ func isUsualPort(scheme, port []byte) bool {
 	return false
 }
 
-// address reports whether a word is an IP address, such as begins the lines of a
-// hosts file, and whether the names that have it are blocked by it: it leads
-// nowhere, back to the client, or to the sinkhole.
+// address reports whether a word is an IP address, as at the start of a line of a hosts
+// file, and whether that address blocks the names: the unspecified address, a loopback
+// address or the sinkhole.
 func (p *parser) address(word []byte) (isAddress, blocks bool) {
 	if len(word) == 0 || !isDigit(word[0]) && bytes.IndexByte(word, ':') < 0 {
-		return false, false // without the cost of an error
+		return false, false // most words: ParseAddr would allocate an error
 	}
 	switch string(word) {
 	case "0.0.0.0", "127.0.0.1":
@@ -92,8 +93,7 @@ func (p *parser) address(word []byte) (isAddress, blocks bool) {
 	return true, addr.IsUnspecified() || addr.IsLoopback() || slices.Contains(p.sinkholes[:], addr)
 }
 
-// usual are names that hosts files begin with. They say how the machine calls
-// itself.
+// usual holds the names of the machine itself, which most hosts files begin with.
 var usual = map[string]bool{
 	"localhost": true, "localhost.localdomain": true, "local": true, "broadcasthost": true,
 	"localhost4": true, "localhost4.localdomain4": true, "localhost6": true, "localhost6.localdomain6": true,
@@ -101,8 +101,8 @@ var usual = map[string]bool{
 	"ip6-allnodes": true, "ip6-allrouters": true, "ip6-allhosts": true, "0.0.0.0": true,
 }
 
-// hosts takes the names of a line of a hosts file. An address that does not block
-// is where the names really are: 192.168.1.10 nas.
+// hosts emits the names of a line of a hosts file. An address that does not block is the
+// real address of a machine: 192.168.1.10 nas.
 func (p *parser) hosts(names [][]byte, blocks bool) outcome {
 	result := nothing
 	for _, text := range names {
@@ -119,13 +119,13 @@ func (p *parser) hosts(names [][]byte, blocks bool) outcome {
 			continue
 		}
 		p.say(name, p.plain(), false)
-		result = max(result, taken)
+		result = max(result, listed)
 	}
 	return result
 }
 
-// adblock parses ||domain^, and |host^ as AdGuard has it for DNS, with @@ before
-// them for an exception.
+// adblock parses ||domain^, AdGuard's |host^ for DNS, and both after @@, which makes an
+// exception.
 func (p *parser) adblock(text []byte) outcome {
 	text, exception := bytes.CutPrefix(text, []byte("@@"))
 	if len(text) > 0 && text[0] == '/' {
@@ -147,9 +147,9 @@ func (p *parser) adblock(text []byte) outcome {
 	case bytes.IndexByte(domain, '/') >= 0:
 		return p.unsupported(kindURL)
 	case !isDomain && !isHost,
-		bytes.ContainsAny(domain, "*^|?=:"),                // more than one name
-		!separated && bytes.HasSuffix(domain, []byte(".")), // example.anything
-		isHost && (wild || !separated && !ended):           // what begins so
+		bytes.ContainsAny(domain, "*^|?=:"),                // matches many names
+		!separated && bytes.HasSuffix(domain, []byte(".")), // matches example.anything
+		isHost && (wild || !separated && !ended):           // matches every name that begins so
 		return p.unsupported(kindPattern)
 	case isHost:
 		return p.add(domain, exact, exception)
@@ -159,8 +159,8 @@ func (p *parser) adblock(text []byte) outcome {
 	return p.add(domain, tree, exception)
 }
 
-// partial returns the first option by which a rule is not about all of the
-// domain, but about some requests, clients or pages only.
+// partial returns the first option that limits a rule to some requests, clients or pages
+// of the domain.
 func partial(options []byte) (option []byte, found bool) {
 	for option := range bytes.SplitSeq(options, []byte(",")) {
 		switch string(bytes.TrimSpace(option)) {

@@ -13,9 +13,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// FuzzRead checks that the parser never panics, that what it emits are hosts in
-// canonical form, that all of them are found, and that the line that decides is
-// the one that the set speaks of.
+// FuzzRead checks that the parser never panics, that it emits canonical hosts, that the
+// content finds all of them, and that FindLine agrees with the content.
 func FuzzRead(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "testdata", "ownlist", "*.txt"))
 	must(f, err)
@@ -75,14 +74,14 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The fast way must agree with lookup.
+// parser.name must agree with lookup.ParseHost.
 func FuzzName(f *testing.F) {
 	for _, text := range []string{"Example.com", "a..b", ".a", "a.", "192.0.2.1", "0x7f.1", "a.1b", "a-_b", "BÜCHER.example", "::1", "[::1]", "%61.example"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > maxNameText || strings.Contains(text, ":") {
-			return // too long is no name; addresses may do without brackets here
+			return // name refuses long texts and takes addresses without brackets; ParseHost does not
 		}
 		got, ok := new(parser).name([]byte(text))
 		h, parsed := lookup.ParseHost(text)
@@ -92,8 +91,7 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// TestReadingIsLinear reads the worst lines that are known, of the greatest
-// length: each must not take long, whatever it holds.
+// TestReadingIsLinear reads the worst known lines at the greatest length.
 func TestReadingIsLinear(t *testing.T) {
 	const lines = 200
 	var all strings.Builder
@@ -114,7 +112,7 @@ func TestReadingIsLinear(t *testing.T) {
 			}
 		}
 	}
-	// A name in a zone is as long as its origin: that must not grow.
+	// A name in a zone is as long as its origin, so the origin must not grow.
 	text := "$ORIGIN a.\n" + strings.Repeat("$ORIGIN "+strings.Repeat("a", 200)+"\n", 10_000) + "a CNAME .\n"
 	start := time.Now()
 	_, err := read(strings.NewReader(text), Config{})

@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// maxLine is the longest line, in bytes, that is looked at.
+// maxLine is the most bytes of a line that are parsed.
 const maxLine = 4 << 10
 
-// eachLine calls do with each line of r, numbered from 1, without what ends it
-// and without a byte order mark. The line is valid during the call only. A line
-// longer than maxLine comes cut, with long set: memory does not depend on what
-// is read. It returns the error of reading, if any, and a notListError if r holds
-// something that has no lines of a list.
+// eachLine calls do for each line of r, numbered from 1, without the line break and
+// without a byte order mark. The line is valid only during the call. A longer line than
+// maxLine is cut, and long is set, so no file can use much memory. eachLine returns a
+// notListError if r is not a list, or else the error of reading.
 func eachLine(r io.Reader, do func(number int, line []byte, long bool)) error {
 	br := bufio.NewReaderSize(r, 64<<10)
-	head, _ := br.Peek(sniffBytes) // an error comes again
+	head, _ := br.Peek(sniffBytes) // ReadSlice returns the same error
 	if e, ok := notList(head); ok {
 		return e
 	}
@@ -48,18 +47,18 @@ func eachLine(r io.Reader, do func(number int, line []byte, long bool)) error {
 	}
 }
 
-// sniffBytes is how much of a file http.DetectContentType looks at.
+// sniffBytes is the most bytes that http.DetectContentType uses.
 const sniffBytes = 512
 
-// notListError says what a file seems to be that is not a list, and what to do
-// about it.
+// notListError says that a file is not a list: what it seems to be, and what the operator
+// can do.
 type notListError struct{ seems, cure string }
 
 // Error implements error.
 func (e notListError) Error() string { return "it " + e.seems + ": " + e.cure }
 
-// notList returns what a file that begins so is, if that cannot be a list. A
-// download that failed often leaves a page of HTML, of which single words would pass
+// notList returns what a file seems to be, from its first bytes, if it cannot be a list.
+// A failed download often leaves an HTML page, and single words on that page would pass
 // for names.
 func notList(head []byte) (e notListError, ok bool) {
 	for magic, format := range compressed {
@@ -67,7 +66,7 @@ func notList(head []byte) (e notListError, ok bool) {
 			return notListError{"is compressed (" + format + ")", "unpack it"}, true
 		}
 	}
-	if len(head) > 10 && string(head[:3]) == "BZh" && string(head[4:10]) == "1AY&SY" { // the level is between them
+	if len(head) > 10 && string(head[:3]) == "BZh" && string(head[4:10]) == "1AY&SY" { // byte 3 is the level
 		return notListError{"is compressed (bzip2)", "unpack it"}, true
 	}
 	switch detected := http.DetectContentType(head); {
@@ -79,7 +78,7 @@ func notList(head []byte) (e notListError, ok bool) {
 	return notListError{}, false
 }
 
-// compressed is the formats of files that begin so.
+// compressed maps the first bytes of a compressed file to its format.
 var compressed = map[string]string{
 	"\x1f\x8b": "gzip", "PK\x03\x04": "zip", "\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd", "7z\xbc\xaf\x27\x1c": "7z",
 }

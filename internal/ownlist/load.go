@@ -13,7 +13,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// read reads a list to its end. What cannot be a list is read as an empty one.
+// read reads a list to its end. It returns a content without entries if r is not a list,
+// with the reason in its summary.
 func read(r io.Reader, k Config) (*content, error) {
 	b := newBuilder()
 	sum, number := &b.content.summary, 0
@@ -48,8 +49,8 @@ func read(r io.Reader, k Config) (*content, error) {
 	return b.build(), nil
 }
 
-// openRegular opens a file and says which version of it: named pipes would block
-// for ever.
+// openRegular opens a regular file and returns its version too. It refuses other files:
+// to open a named pipe can block for ever.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	version, err := os.Stat(path)
 	if err != nil {
@@ -71,8 +72,8 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 
 var errNotRegular = errors.New("it is not a regular file")
 
-// load reads a file. It returns the version that it read, and whether it did not
-// change meanwhile.
+// load reads a file. It returns the version that it opened. steady is false if the file
+// changed while it was read: the content may be a mixture.
 func load(k Config) (c *content, version fs.FileInfo, steady bool, err error) {
 	f, version, err := openRegular(k.Path)
 	if err != nil {
@@ -91,15 +92,15 @@ func load(k Config) (c *content, version fs.FileInfo, steady bool, err error) {
 	return c, version, sameVersion(version, after), nil
 }
 
-// sameVersion reports whether two looks at a path saw the same content, as far
-// as can be told without reading it.
+// sameVersion reports whether two results of Stat are probably of the same content: file,
+// size and modification time are equal.
 func sameVersion(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// FindLine returns the line of a file that decides on h, numbered from 1: of
-// several for the same name the first. It reads the file again, and leaves out
-// entries that have ended. ok is false if no line is about h.
+// FindLine returns the line of a file that decides on h, numbered from 1. If several
+// lines do, it returns the first. It reads the file again and ignores expired entries. ok
+// is false if no line matches h. It is safe for concurrent use.
 func FindLine(c Config, h lookup.Host) (line int, text string, ok bool, err error) {
 	f, _, err := openRegular(c.Path)
 	if err != nil {
@@ -113,14 +114,14 @@ func FindLine(c Config, h lookup.Host) (line int, text string, ok bool, err erro
 	return line, text, ok, err
 }
 
-// find is FindLine for what r holds.
+// find is FindLine for the lines of r.
 func find(r io.Reader, c Config, h lookup.Host, now time.Time) (line int, text string, ok bool, err error) {
 	if h.String() == "" {
 		return 0, "", false, nil
 	}
 	var best entry
 	var bestLabels int
-	better := false // an entry of the line that is being parsed is best
+	better := false // an entry of the current line is the best so far
 	whole := isWhole(h)
 	p := newParser(c, func(e entry) {
 		n := labels(e.name)
@@ -143,7 +144,7 @@ func find(r io.Reader, c Config, h lookup.Host, now time.Time) (line int, text s
 	return line, text, ok, nil
 }
 
-// matches reports whether an entry is about a host at all.
+// matches reports whether an entry has not expired and matches a host.
 func (e entry) matches(host string, whole bool, now time.Time) bool {
 	if !e.until.IsZero() && !now.Before(e.until) {
 		return false

@@ -8,16 +8,15 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// Match is the entry of a list that decides on a host. The zero Match is none.
+// Match is the entry of a list that decides on a host.
 type Match struct {
-	Allow bool
-	// Labels is how many labels the matched name has: the host's last ones.
-	Labels int
+	Allow  bool   // else it blocks
+	Labels int    // of the matched name, which is the end of the host; 0: every name
 	Answer Answer // of a match that blocks
-	File   string // the path or name that the File was opened with
+	File   string // the path given to Open, or the name given to Hosts
 }
 
-// Name returns the matched name, which ends h, the host that was matched.
+// Name returns the matched name. h is the host that was given to File.Match.
 func (m Match) Name(h lookup.Host) string {
 	name := h.String()
 	for skip := labels(name) - m.Labels; skip > 0; skip-- {
@@ -26,24 +25,24 @@ func (m Match) Name(h lookup.Host) string {
 	return name
 }
 
-// File is one list of the operator's own: an open file, or hosts of the
-// Corefile. Use Open or Hosts. It is safe for concurrent use.
+// File is one own list of the operator: an open file, or hosts of the Corefile. Create it
+// with Open or Hosts. It is safe for concurrent use.
 type File struct {
 	name    string
-	content *atomic.Pointer[content] // shared by all who opened the file
+	content *atomic.Pointer[content] // shared with other Files of the same source
 	source  *source                  // nil: hosts of the Corefile
-	close   func()                   // at most once
+	close   func()                   // has an effect only once
 }
 
-// HostEntry is a host that the Corefile names: to allow it, or to try things with.
+// HostEntry is a host in the Corefile: an allowed host or a test name.
 type HostEntry struct {
 	Host  lookup.Host
-	Below bool      // only the names below it match
-	Until time.Time // when the entry ends; zero: never
+	Below bool      // match only the names below it
+	Until time.Time // when the entry expires; zero: never
 }
 
-// Hosts returns a list of the entries, with all names below them, under the name
-// that Match gives as its file. Its matches allow. It needs no Close.
+// Hosts returns a list that matches the entries and all names below them. Every match
+// allows, and its File is name. The list needs no Close.
 func Hosts(name string, entries []HostEntry) *File {
 	b := newBuilder()
 	for _, e := range entries {
@@ -60,9 +59,9 @@ func Hosts(name string, entries []HostEntry) *File {
 	return f
 }
 
-// Match returns the most specific entry for h, and whether there is one: an
-// entry of the host itself, else of its parent, and so on; of several for one
-// name an allowing one. It takes no lock and does not allocate.
+// Match returns the entry for h with the most labels, and whether there is one. If
+// several entries have the same name, one that allows wins. It takes no lock and does not
+// allocate.
 func (f *File) Match(h lookup.Host, now time.Time) (Match, bool) {
 	c := f.content.Load()
 	act, depth := c.match(h, now)
@@ -77,8 +76,9 @@ func (f *File) Match(h lookup.Host, now time.Time) (Match, bool) {
 	return m, true
 }
 
-// Best returns the match that decides over several files: the one with the
-// most labels, and on a tie the first that allows.
+// Best returns the match of the file that decides on h, and whether there is one. The
+// match with the most labels decides; on a tie the first one that allows. It takes no
+// lock and does not allocate.
 func Best(files []*File, h lookup.Host, now time.Time) (best Match, found bool) {
 	for _, f := range files {
 		m, ok := f.Match(h, now)
@@ -89,7 +89,7 @@ func Best(files []*File, h lookup.Host, now time.Time) (best Match, found bool) 
 	return best, found
 }
 
-// match returns what the most specific entry for h does, and its labels.
+// match returns the action of the most specific entry for h, and the number of its labels.
 func (c *content) match(h lookup.Host, now time.Time) (act action, depth int) {
 	name := h.String()
 	if c.summary.Entries == 0 || name == "" {

@@ -110,7 +110,7 @@ func TestEntriesEnd(t *testing.T) {
 	}
 }
 
-// The zone of the machine decides when a day ends.
+// The time zone of the machine decides when a day ends.
 func TestEntriesEndAtATimeOfDay(t *testing.T) {
 	defer func(l *time.Location) { time.Local = l }(time.Local)
 	time.Local = time.FixedZone("UTC-5", -5*3600)
@@ -164,7 +164,7 @@ func TestHostsOfTheCorefileEnd(t *testing.T) {
 	}
 }
 
-// randomList returns lines of names that share few labels, so that they meet.
+// randomList returns lines of names from few labels, so many of them match each other.
 func randomList(r *rand.Rand, lines int) string {
 	name := func() string {
 		labels := make([]string, 1+r.IntN(4))

@@ -7,18 +7,18 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// maxName and maxLabel are the longest name and label of the DNS, in bytes
-// (RFC 1035 section 2.3.4). maxNameText bounds what a person may write for a
-// name: a rune of four bytes becomes at least one byte of the name.
+// maxName and maxLabel are the most bytes of a DNS name and of a label (RFC 1035 section
+// 2.3.4). maxNameText is the most bytes of a name as a person writes it: a rune has up to
+// four bytes, and becomes at least one byte of the name.
 const (
 	maxName     = 253
 	maxLabel    = 63
 	maxNameText = 4 * maxName
 )
 
-// letter maps the bytes of a listed name to lower case, and all others to 0.
-// It is stricter than lookup.ParseHost, so that prose and markup are bad lines
-// and not hosts.
+// letter maps each byte of a listed name to lower case, and every other byte to 0. It
+// allows fewer bytes than lookup.ParseHost: prose and markup must be bad lines, not
+// hosts.
 var letter = func() (t [256]byte) {
 	for _, c := range []byte("abcdefghijklmnopqrstuvwxyz0123456789-_.") {
 		t[c] = c
@@ -29,8 +29,8 @@ var letter = func() (t [256]byte) {
 	return t
 }()
 
-// name returns the canonical form of a name or an IP address that a person
-// wrote, as lookup.ParseHost does. It is valid until the next call.
+// name returns the canonical form of a name or an IP address that a person wrote, as
+// lookup.ParseHost does. The result is valid until the next call.
 func (p *parser) name(text []byte) ([]byte, bool) {
 	if len(text) > maxNameText {
 		return nil, false
@@ -42,7 +42,7 @@ func (p *parser) name(text []byte) ([]byte, bool) {
 		}
 		p.buf = append(p.buf, letter[c])
 	}
-	// ParseHost has to see what has a dot too many or may be an IPv4 address.
+	// A name with surplus dots, or one that may be an IPv4 address, needs ParseHost.
 	last := p.buf[bytes.LastIndexByte(p.buf, '.')+1:]
 	if len(last) == 0 || isDigit(last[0]) || p.buf[0] == '.' || bytes.Contains(p.buf, []byte("..")) {
 		return p.nameSlowly(text)
@@ -50,6 +50,7 @@ func (p *parser) name(text []byte) ([]byte, bool) {
 	return p.buf, fits(p.buf)
 }
 
+// nameSlowly is name for IP addresses and for names that are not canonical.
 func (p *parser) nameSlowly(text []byte) ([]byte, bool) {
 	if h, ok := address(text); ok {
 		return append(p.buf[:0], h...), true
@@ -67,8 +68,7 @@ func (p *parser) nameSlowly(text []byte) ([]byte, bool) {
 	return p.buf, fits(p.buf)
 }
 
-// address returns the canonical form of an IPv6 address, with or without
-// brackets.
+// address returns the canonical form of an IPv6 address. The text may have brackets.
 func address(text []byte) (string, bool) {
 	if bytes.IndexByte(text, ':') < 0 {
 		return "", false
@@ -78,7 +78,7 @@ func address(text []byte) (string, bool) {
 	return h.String(), ok
 }
 
-// fits reports whether a name can be one of the DNS.
+// fits reports whether a name is short enough for the DNS.
 func fits(name []byte) bool {
 	label := 0
 	for _, c := range name {
@@ -94,13 +94,13 @@ func fits(name []byte) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// isIP reports whether a canonical host is an IP literal: it has no parents.
+// isIP reports whether a canonical host is an IP literal, which has no parents.
 func isIP(name string) bool {
 	if name[0] == '[' {
 		return true
 	}
 	dots := 0
-	for i := len(name) - 1; i >= 0; i-- { // from the end: most names are done at once
+	for i := len(name) - 1; i >= 0; i-- { // from the end: most names have a letter there
 		switch c := name[i]; {
 		case c == '.':
 			dots++
@@ -111,9 +111,9 @@ func isIP(name string) bool {
 	return dots == 3
 }
 
-// isWhole reports whether the name of h is all of what was asked, and not what
-// remains of a name whose labels to the left no URL can hold: that one is below
-// its name. Only lookup knows, but what FromQname makes of a name is whole.
+// isWhole reports whether h is the complete name of the query. FromQname drops labels that
+// no URL can hold, and the name of the query is then below h. lookup does not export this
+// fact, but FromQname of a complete name returns an equal Host.
 func isWhole(h lookup.Host) bool {
 	name := h.String()
 	return name[0] == '[' || lookup.FromQname(name) == h

@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// parser understands lines. It keeps what a zone file says for the lines that
-// follow. It is not safe for concurrent use.
+// parser parses lines in the order of their file. It is not safe for concurrent use.
 type parser struct {
-	allow     bool // the list is an allow list
-	sinkholes [2]netip.Addr
+	allow     bool          // the list is an allow list
+	sinkholes [2]netip.Addr // lines of hosts files with these addresses block too
 	emit      func(entry)
-	zone      zone
+	zone      zone // state over the lines of a zone file
 
-	until  time.Time // of the line
-	answer Answer    // of the line
-	kind   kind      // of a line that is unsupported
-	buf    []byte    // of name
-	fields [][]byte
+	// Of the current line:
+	until  time.Time
+	answer Answer
+	kind   kind // of an unsupported line
+
+	buf    []byte   // reused by name
+	fields [][]byte // reused by split
 }
 
 func newParser(k Config, emit func(entry)) *parser {
 	return &parser{allow: k.Allow, sinkholes: [2]netip.Addr{k.IPv4, k.IPv6}, emit: emit}
 }
 
-// line parses one line and emits its entries. A line of a hosts file that has a
-// bad name beside good ones is bad, and the good ones are taken.
+// line parses one line and emits its entries. If one name of a line of a hosts file is
+// bad, the line is bad, but the other names are emitted.
 func (p *parser) line(raw []byte) outcome {
 	text := bytes.TrimSpace(raw)
 	if p.zone.continues(text) || len(text) == 0 {
@@ -64,8 +65,7 @@ func (p *parser) line(raw []byte) outcome {
 	return p.words(text, raw[0] == ' ' || raw[0] == '\t')
 }
 
-// words parses a line of several words: of unbound.conf, a hosts file or a zone
-// file.
+// words parses a line of several words, from unbound.conf, a hosts file or a zone file.
 func (p *parser) words(text []byte, indented bool) outcome {
 	p.split(text)
 	if result, ok := p.unbound(p.fields); ok {
@@ -88,8 +88,8 @@ func isHeader(text []byte) bool {
 	return false
 }
 
-// slashKind is the kind of an adblock rule that begins with a slash: a regular
-// expression ends with one, before its options; else it is a path.
+// slashKind returns the kind of an adblock rule that begins with a slash. If another
+// slash ends it, before its options, it is a regular expression; otherwise a path.
 func slashKind(text []byte) kind {
 	if len(text) > 1 && (text[len(text)-1] == '/' || bytes.Contains(text, []byte("/$"))) {
 		return kindRegexp
@@ -97,16 +97,16 @@ func slashKind(text []byte) kind {
 	return kindURL
 }
 
-// cutComment divides a line at the '#' or ';' that begins a comment. In a URL
-// it must follow a space. ok is false for adblock rules that hide elements of a
-// page (example.com##.ad, example.com#@#.ad): they say nothing about the host.
+// cutComment splits a line at the '#' or ';' that begins a comment. After a URL a space
+// must come before it. ok is false for adblock rules that hide elements of a page
+// (example.com##.ad, example.com#@#.ad): they do not block the host.
 func cutComment(text []byte) (before, comment []byte, ok bool) {
 	url, first := false, true
 	for i, c := range text {
 		if c != '#' && c != ';' {
 			continue
 		}
-		// Once is enough, and keeps this linear: a URL begins before any '#' of its own.
+		// A URL begins before its first '#', so one search is enough and keeps this linear.
 		if first {
 			url, first = bytes.Contains(text[:i], []byte("://")), false
 		}
@@ -121,9 +121,9 @@ func cutComment(text []byte) (before, comment []byte, ok bool) {
 	return text, nil, true
 }
 
-// expiry finds "until 2027-01-31", as ParseUntil reads it in the zone of the
-// machine, in the comment of an allow list's line. ok is false if there is no
-// date where one must be: the entry would never end.
+// expiry finds "until 2027-01-31" in the comment of a line of an allow list. It reads the
+// date with ParseUntil, in the time zone of the machine. ok is false if the date is
+// wrong: otherwise the entry would never expire.
 func (p *parser) expiry(comment []byte) (end time.Time, ok bool) {
 	if !p.allow || !bytes.Contains(comment, []byte("until")) {
 		return time.Time{}, true
@@ -141,13 +141,13 @@ func (p *parser) expiry(comment []byte) (end time.Time, ok bool) {
 			return end, true
 		}
 		if i == 0 || date != "" && isDigit(date[0]) {
-			return time.Time{}, false // elsewhere the word may be part of a sentence
+			return time.Time{}, false // in other places "until" may be part of a sentence
 		}
 	}
 	return time.Time{}, true
 }
 
-// split fills p.fields.
+// split sets p.fields to the words of text.
 func (p *parser) split(text []byte) {
 	p.fields = p.fields[:0]
 	for len(text) > 0 {
@@ -160,18 +160,17 @@ func (p *parser) split(text []byte) {
 	}
 }
 
-// add emits the entry of a name as it is written.
+// add emits the entry of a name as the line spells it.
 func (p *parser) add(text []byte, scope scope, allow bool) outcome {
 	name, ok := p.name(text)
 	if !ok {
 		return bad
 	}
 	p.say(name, scope, allow)
-	return taken
+	return listed
 }
 
-// say emits the entry of a canonical name, with what the line says of all its
-// names.
+// say emits the entry of a canonical name, with the expiry and the answer of the line.
 func (p *parser) say(name []byte, scope scope, allow bool) {
 	p.emit(entry{name: name, scope: scope, allow: allow || p.allow, answer: p.answer, until: p.until})
 }

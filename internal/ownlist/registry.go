@@ -11,29 +11,27 @@ import (
 	"time"
 )
 
-// pollInterval is how often an open file is looked at. Polling, unlike
-// notification, also sees renames, symlinks that are swapped, and network
-// file systems.
+// pollInterval is how often watch checks a file for changes. Polling also notices renames,
+// replaced symlinks and changes on network file systems; notification does not.
 const pollInterval = 5 * time.Second
 
-// registry is the files that are open, each held once.
+// registry holds one source for each list that is open.
 type registry struct {
 	interval time.Duration
 
 	mu    sync.Mutex
-	files map[Config]*source // by key
+	files map[Config]*source // by key; guarded by mu
 }
 
-// Config says which list to open, and what makes its lines mean something else
-// than in another list.
+// Config says which list to open and how to read its lines.
 type Config struct {
 	Path       string
-	Allow      bool       // names in it are never blocked; else they are
-	IPv4, IPv6 netip.Addr // the sinkhole's: lines of hosts files with these block, too; zero: none
+	Allow      bool       // it is an allow list; otherwise it blocks
+	IPv4, IPv6 netip.Addr // sinkhole: lines of hosts files with these addresses block too; zero: none
 }
 
-// key returns what the list shares with the equal ones of other server blocks:
-// with an absolute path, and without addresses that change nothing.
+// key returns a Config that is equal for lists that can share one source: the path is
+// absolute, and addresses without an effect are removed.
 func (c Config) key() (Config, error) {
 	path, err := filepath.Abs(c.Path)
 	if err != nil {
@@ -52,43 +50,43 @@ func newRegistry(interval time.Duration) *registry {
 	return &registry{interval: interval, files: make(map[Config]*source)}
 }
 
-// opened is the registry of the process: server blocks know nothing of each
-// other.
+// opened is the registry of the process. It is a package variable because server blocks do
+// not know each other and must share their files.
 var opened = newRegistry(pollInterval)
 
-// source is an open file. One goroutine, watch, loads it; it is started by the
-// first Open, and stopped and waited for by the last Close.
+// source is an open file. The first Open loads it and starts the goroutine watch, which
+// loads it again. The last Close stops the goroutine and waits for it.
 type source struct {
 	key     Config
 	content atomic.Pointer[content]
 	stop    context.CancelFunc
-	wg      sync.WaitGroup // of watch
+	wg      sync.WaitGroup // counts watch
 
 	mu      sync.Mutex
-	openers []*opener // who has it open, in that order
-	err     error     // why the file cannot be used now; nil: it can
+	openers []*opener // the calls of Open without a Close, the oldest first; guarded by mu
+	err     error     // why the file cannot be used now, or nil; guarded by mu
 
-	// Of the goroutine:
-	version fs.FileInfo // that was last read to its end; nil: read again
-	torn    int         // how many times in a row the file changed while it was read
+	// Used only by watch, after Open:
+	version fs.FileInfo // of the content; nil: read the file again
+	torn    int         // reads in a row during which the file changed
 }
 
 // opener is one call of Open.
 type opener struct {
-	path   string // as it was given
+	path   string // the path given to Open
 	report func(Event)
 }
 
-// Open loads a list, or shares it if an equal one is open already: it is then not
-// read again. The path is used as it is for each look, so
-// that a symlink may point elsewhere later. Until Close a goroutine loads the
-// file anew when it changes; what was read before stays in force meanwhile, and
-// also when the file vanishes, cannot be read, or lists nothing any more.
+// Open loads a list. If a list with an equal Config is open already, Open shares it and
+// does not read the file. Until Close, a goroutine loads the file again whenever it
+// changes. It follows symlinks each time, so a symlink may be replaced. The old content
+// stays in use while the file is loaded, and also if the file vanishes, cannot be read or
+// has no entries any more.
 //
-// Events of a shared file go to the first of those that have it open; report
-// may be nil. It is called from Open and from the goroutine, one call at a
-// time, and must not call Close. If the file cannot be read the first time Open
-// returns the error.
+// Open returns an error if the file cannot be read the first time.
+//
+// Events of a shared file go to the report of the oldest Open without a Close. report may
+// be nil. Open and the goroutine call it, one call at a time; it must not call Close.
 func Open(c Config, report func(Event)) (*File, error) { return opened.open(c, report) }
 
 func (r *registry) open(c Config, report func(Event)) (*File, error) {
@@ -114,8 +112,8 @@ func (r *registry) open(c Config, report func(Event)) (*File, error) {
 	return &File{name: c.Path, content: &s.content, source: s, close: release}, nil
 }
 
-// acquire returns the source of a file, and whether it had to be loaded. Others who
-// open a file wait: two that name the same one must not both read it.
+// acquire returns the source of a file, and whether it has just loaded it. It holds the
+// lock while it reads: two calls for the same file must not both read it.
 func (r *registry) acquire(k Config, o *opener) (s *source, first bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +137,7 @@ func (r *registry) acquire(k Config, o *opener) (s *source, first bool, err erro
 	return s, first, nil
 }
 
-// release takes back one Open. The last one waits for the goroutine.
+// release undoes one Open. The last one stops the goroutine and waits for it.
 func (r *registry) release(s *source, o *opener) {
 	if !r.forget(s, o) {
 		return
@@ -148,7 +146,8 @@ func (r *registry) release(s *source, o *opener) {
 	s.wg.Wait()
 }
 
-// forget reports whether nobody has the source open any more.
+// forget removes one opener and reports whether it was the last. Then it removes the
+// source too.
 func (r *registry) forget(s *source, o *opener) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,7 +166,7 @@ func (r *registry) forget(s *source, o *opener) (last bool) {
 	return true
 }
 
-// Close ends the use of the list: the last Close of a shared file ends its
-// goroutine and waits for it. It may be called more than once. Match goes on
-// with what was read last.
+// Close ends the updates of the list. The last Close of a shared file stops its goroutine
+// and waits for it. Match continues with the last content. Close may be called more than
+// once.
 func (f *File) Close() { f.close() }

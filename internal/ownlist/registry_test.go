@@ -57,7 +57,7 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 		b.Close()
 		c.Close()
 		write(t, path, "four.example\n")
-		polled() // a goroutine that is left would fail the bubble, too
+		polled() // a goroutine that still runs would fail the bubble too
 		if got := second.take(); got != "" || len(r.files) != 0 || b.State().Entries != 3 {
 			t.Errorf("reported %q, %d files, %d entries", got, len(r.files), b.State().Entries)
 		}
@@ -109,8 +109,7 @@ func TestGoroutinesEnd(t *testing.T) {
 	}
 }
 
-// Of all the versions that a file has "always" is a part, and a number that
-// every host of one version shares.
+// Every version of the file lists "always". Its other names hold its version number.
 func TestReadersWhileTheFileChanges(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list")
 	put := func(version int) {

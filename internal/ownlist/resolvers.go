@@ -2,11 +2,11 @@ package ownlist
 
 import "bytes"
 
-// dnsmasq parses address=/a.example/b.example/0.0.0.0 and local=/a.example/, which
-// block the domains and all names below. ok is false for other lines.
+// dnsmasq parses address=/a.example/b.example/0.0.0.0 and local=/a.example/, which block
+// the domains and all names below them. ok is false if the line is not dnsmasq's.
 //
-// dnsmasq's manual: address without an address and server (or local) without a
-// server answer NXDOMAIN; the address # stands for 0.0.0.0 and ::.
+// dnsmasq answers NXDOMAIN for "address" without an address, and for "server" or "local"
+// without a server. Its address # means 0.0.0.0 and :: (manual of dnsmasq).
 func (p *parser) dnsmasq(text []byte) (result outcome, ok bool) {
 	word, rest, ok := bytes.Cut(text, []byte("=/"))
 	if !ok {
@@ -38,9 +38,9 @@ func (p *parser) dnsmasq(text []byte) (result outcome, ok bool) {
 	return p.unsupported(kindDnsmasq), true // forwards the domain, or exempts it
 }
 
-// domains takes a/b/c, with all names below.
+// domains emits the domains of a/b/c, each with all names below it.
 func (p *parser) domains(text []byte) outcome {
-	result := taken
+	result := listed
 	for domain := range bytes.SplitSeq(text, []byte("/")) {
 		if len(domain) == 0 || bytes.ContainsAny(domain, "#*") { // names without a dot, all names, parts of names
 			result = max(result, p.unsupported(kindDnsmasq))
@@ -51,8 +51,8 @@ func (p *parser) domains(text []byte) outcome {
 	return result
 }
 
-// zoneTypes are the types of local-zone in unbound.conf by which all names of a
-// zone are blocked. Of static and redirect, local-data can make exceptions, which
+// zoneTypes holds the types of local-zone that block all names of a zone (manual of
+// unbound.conf). With static and redirect a local-data line can make exceptions; these
 // are not supported.
 var zoneTypes = map[string]Answer{
 	"always_nxdomain": AnswerDefault, "always_null": AnswerDefault, "static": AnswerDefault, "redirect": AnswerDefault,
@@ -61,8 +61,8 @@ var zoneTypes = map[string]Answer{
 	"deny": AnswerDrop, "always_deny": AnswerDrop, "inform_deny": AnswerDrop,
 }
 
-// unbound parses local-zone: "a.example." always_nxdomain, which is about the
-// domain and all names below. ok is false for lines that are not unbound's.
+// unbound parses local-zone: "a.example." always_nxdomain, which blocks the domain and all
+// names below it. ok is false if the line is not unbound's.
 func (p *parser) unbound(fields [][]byte) (result outcome, ok bool) {
 	switch string(fields[0]) {
 	case "local-data:", "local-data-ptr:", "local-zone-override:", "local-zone-tag:":

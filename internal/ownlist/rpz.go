@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// record parses a record of an RPZ zone: [owner] [ttl] [class] type rdata. A
-// line that begins with a space may leave out the owner of the one before it.
+// record parses a record of an RPZ zone: [owner] [ttl] [class] type rdata. An indented
+// line without an owner has the owner of the record before it (RFC 1035 section 5.1).
 func (p *parser) record(fields [][]byte, indented bool) outcome {
 	owner, rest := fields[0], fields[1:]
 	if indented && len(p.zone.owner) > 0 && (isTTL(owner) || isClass(owner) || recordTypes[string(bytes.ToUpper(owner))] != 0) {
@@ -26,7 +26,7 @@ func (p *parser) record(fields [][]byte, indented bool) outcome {
 	if use == 0 {
 		return bad
 	}
-	p.zone.owner = append(p.zone.owner[:0], owner...) // may be owner already
+	p.zone.owner = append(p.zone.owner[:0], owner...) // safe if owner is p.zone.owner
 	owner = p.zone.owner
 	switch use {
 	case start:
@@ -47,15 +47,15 @@ func (p *parser) record(fields [][]byte, indented bool) outcome {
 	return p.policy(owner, rest[1], use == alias)
 }
 
-// use is what a record type means in a policy zone.
+// use says what a record type means in a policy zone.
 type use uint8
 
 const (
-	start   use = iota + 1 // of the zone
-	ignored                // belongs to the zone and not to a policy
+	start   use = iota + 1 // begins the zone
+	ignored                // belongs to the zone itself
 	alias                  // its target is the action
-	local                  // an address to answer instead
-	other                  // answers that no browser asks for, and signatures
+	local                  // an address to send in the answer
+	other                  // data that no browser asks for, and signatures
 )
 
 var recordTypes = map[string]use{
@@ -65,14 +65,14 @@ var recordTypes = map[string]use{
 	"SVCB": other, "TLSA": other, "TXT": other,
 }
 
-// policy takes a record that says what to do with its owner. Local data and an
-// alias to a name are an answer in place of the true one: they block.
+// policy emits the entry of a record that says what to do with its owner. Local data and
+// an alias to another name replace the true answer: their names are blocked.
 func (p *parser) policy(owner, target []byte, isAlias bool) outcome {
 	name, ok := p.zone.trigger(owner)
 	if !ok {
 		return bad
 	}
-	if len(name) == 0 { // a record of the apex itself
+	if len(name) == 0 { // a record of the apex
 		return nothing
 	}
 	if trigger := triggerOf(name); trigger != "" {
@@ -94,31 +94,31 @@ func (p *parser) policy(owner, target []byte, isAlias bool) outcome {
 	return max(result, p.add(name, exact, allow))
 }
 
-// action reads the target of an alias (draft-vixie-dnsop-dns-rpz section 3), which
-// says what to do with a name.
+// action reads the target of an alias, which says what to do with a name
+// (draft-vixie-dnsop-dns-rpz section 3).
 func (p *parser) action(name, target []byte) (result outcome, allow bool) {
 	switch action := string(bytes.ToLower(bytes.TrimSuffix(target, []byte(".")))); {
 	case action == "": // NXDOMAIN
 	case action == "*":
 		p.answer = AnswerNODATA
 	case action == "rpz-passthru":
-		return taken, true
+		return listed, true
 	case action == "rpz-drop":
 		p.answer = AnswerDrop
 	case action == "rpz-tcp-only":
 		return p.unsupported(with(action)), false
-	case strings.HasPrefix(action, "rpz-"): // that others may add
+	case strings.HasPrefix(action, "rpz-"): // reserved for actions
 		return p.unsupported(kindRPZAction), false
 	case bytes.HasSuffix(target, []byte(".")) && bytes.EqualFold(target[:len(target)-1], name):
-		return taken, true // the first edition of RPZ let a name pass by an alias to itself
+		return listed, true // in the first edition of RPZ an alias to the name itself allows it
 	default:
 		return localData, false
 	}
-	return taken, false
+	return listed, false
 }
 
-// triggerOf returns the last label of an owner that stands for something else than
-// the name that was asked, or "".
+// triggerOf returns the last label of an owner if that is a trigger other than the qname,
+// and "" otherwise (draft-vixie-dnsop-dns-rpz section 4).
 func triggerOf(name []byte) string {
 	switch label := string(bytes.ToLower(name[bytes.LastIndexByte(name, '.')+1:])); label {
 	case "rpz-ip", "rpz-client-ip", "rpz-nsip", "rpz-nsdname":
@@ -127,7 +127,7 @@ func triggerOf(name []byte) string {
 	return ""
 }
 
-// isTTL recognises a time in seconds, or in the units of zone files: 1h30m.
+// isTTL reports whether a word is a TTL: seconds, or the units of zone files (1h30m).
 func isTTL(word []byte) bool {
 	if !isDigit(word[0]) {
 		return false
@@ -140,6 +140,7 @@ func isTTL(word []byte) bool {
 	return true
 }
 
+// isClass reports whether a word is a class of DNS records.
 func isClass(word []byte) bool {
 	switch string(bytes.ToUpper(word)) {
 	case "IN", "CH", "HS", "ANY":

@@ -8,38 +8,37 @@ import (
 	"time"
 )
 
-// content is what a file says: an immutable map from names to what is said
-// about the name itself and about the names below it. Safe for concurrent use.
+// content is the parsed form of a list: a map from each name to the actions on the name
+// itself and on the names below it. It is immutable and safe for concurrent use.
 //
-// Names are held as 64-bit numbers, in order: 61 bits of a hash, and in the low
-// three what is said. One probe per name then answers for both scopes and both
-// actions, which a set of plain hashes could not; with the index it takes 8.25
-// to 8.5 bytes a name. The hash is seeded anew for each content, so that nobody
-// can prepare a name that is taken for a listed one; that one of a million names
-// is by chance has a probability of 1 in 2 million million.
+// A name is a 64-bit number: 61 bits of a hash, and the code of its says in the low three
+// bits. One probe per name finds both actions, which a set of plain hashes could not. With
+// the index this takes 8.25 to 8.5 bytes per name. Each content has a new random seed, so
+// an attacker cannot search for a name that collides with a listed one. A query of an
+// unlisted name collides with one of a million names with a probability of 1 in 2 million
+// million.
 type content struct {
 	seed  maphash.Seed
-	said  []uint64 // sorted by hash, each hash once
-	index []uint32 // said whose hash>>shift is s are numbers index[s] to index[s+1]-1
+	said  []uint64 // hash | says.code(), sorted, each hash once
+	index []uint32 // the numbers of said with hash>>shift == s are said[index[s]:index[s+1]]
 	shift int
-	// The names that end some time: hash to what is said, all of it allowing.
+	// ending has the names that expire, by hash; all of them are allowed.
 	ending map[uint64]ends
-	// The blocked names that are answered in a way of their own: hash to answers.
+	// answers has the blocked names whose answer is not AnswerDefault, by hash.
 	answers map[uint64]answers
-	// The entries of n labels, as bit n (63: more), say something about the name
-	// itself, or about those below it. They spare most probes.
+	// Bit n is set if there is an entry of n labels (63: 63 or more) with scope exact or
+	// below. Without the bit a query needs no probe.
 	exactAt, belowAt uint64
-	summary          Summary // with its Entries; Ended is counted when it is asked for
+	summary          Summary // Ended is 0 here: summaryAt counts it
 }
 
-// ends is until when a name, and the names below it, are allowed.
+// ends holds when the permission of a name, and of the names below it, expires.
 type ends struct{ exact, below time.Time }
 
-// answers is how a name, and the names below it, are answered where they are
-// blocked.
+// answers holds the answers for a blocked name and for the names below it.
 type answers struct{ exact, below Answer }
 
-// action is what an entry does.
+// action is the effect of an entry.
 type action uint8
 
 const (
@@ -48,15 +47,16 @@ const (
 	allow
 )
 
-// says is the actions on a name itself and on the names below it.
+// says holds the actions on a name itself and on the names below it.
 type says struct{ exact, below action }
 
-// saysMask are the bits of a said that are not of the hash.
+// saysMask has the bits of a number in said that hold says.code.
 const saysMask = 7
 
-// code packs says, of which one is not none, into three bits.
+// code packs s into three bits. At least one of its actions must not be none.
 func (s says) code() uint64 { return uint64(3*s.exact+s.below) - 1 }
 
+// saysOf is the inverse of code.
 func saysOf(code uint64) says {
 	return says{exact: action((code + 1) / 3), below: action((code + 1) % 3)}
 }
@@ -93,7 +93,7 @@ func (b *builder) add(e entry) {
 	if c.ending == nil {
 		c.ending = make(map[uint64]ends)
 	}
-	end := c.ending[hash] // of several dates the last counts
+	end := c.ending[hash] // if a name has several dates, the last one counts
 	if s.exact != none {
 		end.exact = later(end.exact, e.until)
 	}
@@ -103,8 +103,8 @@ func (b *builder) add(e entry) {
 	c.ending[hash] = end
 }
 
-// setAnswer notes how an entry is answered. Of several answers for one name the
-// greatest counts.
+// setAnswer stores the answer of an entry. If a name has several answers, the greatest
+// counts.
 func (c *content) setAnswer(hash uint64, e entry) {
 	if c.answers == nil {
 		c.answers = make(map[uint64]answers)
@@ -119,7 +119,7 @@ func (c *content) setAnswer(hash uint64, e entry) {
 	c.answers[hash] = a
 }
 
-// answer returns how a blocked name, or those below it, are answered.
+// answer returns the answer for a blocked name, or for the names below it.
 func (c *content) answer(name string, isBelow bool) Answer {
 	if len(c.answers) == 0 {
 		return AnswerDefault
@@ -152,7 +152,7 @@ func (b *builder) build() *content {
 			continue
 		}
 		was, is := saysOf(kept[last]&saysMask), saysOf(next&saysMask)
-		merged := says{max(was.exact, is.exact), max(was.below, is.below)} // allow is the greatest
+		merged := says{max(was.exact, is.exact), max(was.below, is.below)} // allow wins: it is the greatest
 		kept[last] = next&^saysMask | merged.code()
 	}
 	c.said = append(make([]uint64, 0, len(kept)), kept...)
@@ -166,7 +166,7 @@ func (b *builder) build() *content {
 	return c
 }
 
-// ended returns the number of names whose entries have all ended.
+// ended returns the number of names whose entries have all expired.
 func (c *content) ended(now time.Time) (n int) {
 	for hash, end := range c.ending {
 		if _, found := c.search(hash); !found && !now.Before(end.exact) && !now.Before(end.below) {
@@ -176,7 +176,7 @@ func (c *content) ended(now time.Time) (n int) {
 	return n
 }
 
-// makeIndex makes an index of 8 to 16 entries a slot: a cache line or two.
+// makeIndex builds an index with 8 to 16 names per slot: one or two cache lines.
 func (c *content) makeIndex() {
 	width := max(0, bits.Len(uint(len(c.said)))-4)
 	c.shift = 64 - width
@@ -189,15 +189,15 @@ func (c *content) makeIndex() {
 	}
 }
 
-// search is the slow way to find a hash: it needs no index.
+// search finds a hash without the index, which build has not made yet.
 func (c *content) search(hash uint64) (int, bool) {
 	return slices.BinarySearchFunc(c.said, hash, func(s, hash uint64) int { return cmp.Compare(s&^saysMask, hash) })
 }
 
-// bytes returns the memory held for names that do not end.
+// bytes returns the bytes of memory for the names that do not expire.
 func (c *content) bytes() int { return 8*cap(c.said) + 4*cap(c.index) }
 
-// about returns what is said of a name now. It does not allocate.
+// about returns the actions that the list has for a name at now. It does not allocate.
 func (c *content) about(name string, now time.Time) (s says) {
 	hash := c.hash(name)
 	slot := hash >> c.shift
@@ -232,4 +232,5 @@ func labels[T string | []byte](name T) int {
 	return n
 }
 
+// depthBit returns the bit of exactAt and belowAt for names of so many labels.
 func depthBit(labels int) int { return min(labels, 63) }

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// State is how a list stands.
+// State is the condition of a list at one moment.
 type State struct {
-	Path       string // of the file, absolute; of hosts of the Corefile the name that they were given
-	Named      string // the path as the first of those who have it open gave it
+	Path       string // absolute path of the file, or the name given to Hosts
+	Named      string // the path as given to the oldest Open without a Close
 	Allow      bool   // it is an allow list
-	InCorefile bool   // it is made of Hosts
-	Err        error  // why the file cannot be used now, so that what was read before is in force; nil: it can
-	Summary           // of what is in force
+	InCorefile bool   // it was made by Hosts
+	Err        error  // why the file cannot be used now; the content before is still used. Or nil.
+	Summary           // of the content that queries use
 }
 
-// State returns how the list stands now. It is safe for concurrent use.
+// State returns the condition of the list now. It is safe for concurrent use.
 func (f *File) State() State {
 	if f.source != nil {
 		return f.source.state()
@@ -43,9 +43,8 @@ func (c *content) summaryAt(now time.Time) Summary {
 	return sum
 }
 
-// States returns how all open files stand, in the order of their paths, and a block
-// list before an allow list. It may wait for a file that is being opened. It is safe
-// for concurrent use.
+// States returns the states of all open files, sorted by path; of one path the block list
+// comes first. It waits while Open reads a file. It is safe for concurrent use.
 func States() []State { return opened.states() }
 
 func (r *registry) states() (all []State) {

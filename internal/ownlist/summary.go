@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Summary is what was found in a list when it was read.
+// Summary says what the reader found in a list.
 type Summary struct {
 	Entries     int       // distinct names
-	Ended       int       // of Entries, those that have ended
-	Seems       string    // what the file is instead of a list: "is UTF-16"; "": a list
-	Cure        string    // what to do about that: "save it as UTF-8"
-	Bad         Lines     // in none of the formats, or too long
-	Unsupported []Lines   // well-formed, but not supported; by kind, in the order of their first lines
-	Elsewhere   Lines     // of hosts files, with an address that does not block
-	LocalData   Lines     // of RPZ, with records of their own: their names are blocked, the records are not used
-	Wide        []string  // what lines do that are about a whole top-level domain, another public suffix or all names; the first few
-	MoreWide    int       // how many more of those there are
-	Modified    time.Time // when the file was last changed
+	Ended       int       // how many of Entries have expired
+	Seems       string    // what the file seems to be if it is not a list: "is UTF-16"; "": it is one
+	Cure        string    // what the operator can do about that: "save it as UTF-8"
+	Bad         Lines     // lines in none of the formats, and lines that are too long
+	Unsupported []Lines   // well-formed lines that are not supported, by kind, in the order of their first lines
+	Elsewhere   Lines     // lines of hosts files with an address that does not block
+	LocalData   Lines     // RPZ records with an answer of their own: the name is blocked, the answer is not used
+	Wide        []string  // the first lines that match a whole public suffix or every name: "line 3 blocks every name"
+	MoreWide    int       // the number of such lines that are not in Wide
+	Modified    time.Time // modification time of the file; zero: hosts of the Corefile
 
-	empty bool // it has no lines at all
+	empty bool // the file has no lines
 }
 
 // Line is one line of a file.
@@ -30,7 +30,7 @@ type Line struct {
 	Text   string // at most 80 bytes, valid UTF-8
 }
 
-// Lines is how many lines there are of a kind, and the first one.
+// Lines counts the lines of a kind and keeps the first one.
 type Lines struct {
 	Count int
 	First Line
@@ -43,14 +43,15 @@ func (l *Lines) add(number int, raw []byte) {
 	}
 }
 
-// maxText is how many bytes of a line are kept, maxKinds how many kinds of lines
-// are told apart, and maxWide how many entries for many names are kept.
+// The bounds of a Summary: a file of any size or content must not fill memory or a log
+// line.
 const (
-	maxText  = 80
-	maxKinds = 12
-	maxWide  = 5
+	maxText  = 80 // bytes of Line.Text
+	maxKinds = 12 // kinds in Unsupported; the rest is kindOther
+	maxWide  = 5  // lines in Wide
 )
 
+// lineOf returns a Line with text that a log line can quote.
 func lineOf(number int, raw []byte) Line {
 	text := strings.TrimSpace(string(raw[:min(len(raw), maxLine)]))
 	return Line{number, strings.ToValidUTF8(text[:min(len(text), maxText)], "")}
@@ -78,7 +79,7 @@ func (s *Summary) addWide(number int, does string) {
 	s.Wide = append(s.Wide, fmt.Sprintf("line %d %s", number, does))
 }
 
-// NotSupported returns the number of lines of all kinds that are not supported.
+// NotSupported returns the number of unsupported lines of all kinds.
 func (s Summary) NotSupported() (lines int) {
 	for _, l := range s.Unsupported {
 		lines += l.Count
@@ -86,10 +87,10 @@ func (s Summary) NotSupported() (lines int) {
 	return lines
 }
 
-// InForce returns the number of distinct names that have not ended.
+// InForce returns the number of distinct names that have not expired.
 func (s Summary) InForce() int { return s.Entries - s.Ended }
 
-// Nothing says why no entry is in force: "is empty"; or "" if one is.
+// Nothing says why InForce is 0, such as "is empty". It returns "" if it is not 0.
 func (s Summary) Nothing() string {
 	switch {
 	case s.InForce() > 0:
@@ -99,14 +100,14 @@ func (s Summary) Nothing() string {
 	case s.Entries > 0:
 		return "has only entries that have ended"
 	case s.Bad.Count+s.NotSupported()+s.Elsewhere.Count > 0:
-		return "has no line that can be used"
+		return "has no usable line"
 	case s.empty:
 		return "is empty"
 	}
 	return "has only comments"
 }
 
-// Remarks says in words what of the list is not used, and what has ended.
+// Remarks says in words which lines are not used and how many entries have expired.
 func (s Summary) Remarks() (all []string) {
 	if n := s.NotSupported(); n > 0 {
 		var kinds []string
@@ -116,12 +117,12 @@ func (s Summary) Remarks() (all []string) {
 		all = append(all, fmt.Sprintf("%s not supported (%s)", Plural(n, "line is", "lines are"), strings.Join(kinds, "; ")))
 	}
 	if l := s.Elsewhere; l.Count > 0 {
-		all = append(all, fmt.Sprintf("%s with another address than 0.0.0.0, 127.0.0.1 or the sinkhole %s (first at line %d: %q)",
-			Plural(l.Count, "line", "lines"), plural(l.Count, "blocks nothing", "block nothing"), l.First.Number, l.First.Text))
+		all = append(all, fmt.Sprintf("%s an address other than 0.0.0.0, 127.0.0.1 or the sinkhole and %s nothing (first at line %d: %q)",
+			Plural(l.Count, "line has", "lines have"), plural(l.Count, "blocks", "block"), l.First.Number, l.First.Text))
 	}
 	if l := s.LocalData; l.Count > 0 {
-		all = append(all, fmt.Sprintf("%s not sent, but the names are blocked (first at line %d)",
-			Plural(l.Count, "record of a zone's own is", "records of a zone's own are"), l.First.Number))
+		all = append(all, fmt.Sprintf("%s (first at line %d)", Plural(l.Count,
+			"record with local data is not sent, but its name is blocked", "records with local data are not sent, but their names are blocked"), l.First.Number))
 	}
 	if l := s.Bad; l.Count > 0 {
 		all = append(all, fmt.Sprintf("%s (first at line %d: %q)", Plural(l.Count, "line is not a list entry", "lines are not list entries"), l.First.Number, l.First.Text))
@@ -132,7 +133,7 @@ func (s Summary) Remarks() (all []string) {
 	return all
 }
 
-// WideRemark says what lines do that are about very many names, or returns "".
+// WideRemark says which lines match a whole public suffix or every name, or returns "".
 func (s Summary) WideRemark() string {
 	text := strings.Join(s.Wide, "; ")
 	if s.MoreWide > 0 {
@@ -144,6 +145,7 @@ func (s Summary) WideRemark() string {
 // Plural returns a count with the words for it: "1 entry", "2 entries".
 func Plural(n int, one, many string) string { return fmt.Sprintf("%d %s", n, plural(n, one, many)) }
 
+// plural returns the words for a count without the count.
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return one

@@ -22,13 +22,13 @@ func TestRemarksSayWhatIsNotUsed(t *testing.T) {
 			"/ads?/", "/x/$client=a", "||a.example^$client=b", "||b.example^$important,~client=b,x", "||c.example^$badfilter", "||d*.example^",
 			"http://a.example/x", "a.example##.x", "server=/a.example/#", "local-data: \"x\"", "a.example TXT x", "b.example txt x", "1.rpz-ip CNAME .", "$INCLUDE x",
 		}, "\n"), false, []string{"14 lines are not supported (2 regular expressions, first at line 1; 2 with $client, first at line 3; 1 with $badfilter, first at line 5; " +
-			"1 pattern of a part of a name, first at line 6; 1 URL with a path or a port, first at line 7; 1 rule about parts of a page, first at line 8; " +
+			"1 pattern for a part of a name, first at line 6; 1 URL with a path or a port, first at line 7; 1 rule for parts of a page, first at line 8; " +
 			"1 dnsmasq setting, first at line 9; 1 unbound setting, first at line 10; 2 TXT records, first at line 11; 1 with rpz-ip, first at line 13; 1 with $INCLUDE, first at line 14)"}},
 		{"an option that is none", "||a.example^$" + strings.Repeat("x", 50) + "\n||a.example^$\x07", false, []string{"2 lines are not supported (2 lines of other kinds, first at line 1)"}},
 		{"another address", "192.168.1.10 nas.home.arpa nas\n10.0.0.1 router", false, []string{
-			`2 lines with another address than 0.0.0.0, 127.0.0.1 or the sinkhole block nothing (first at line 1: "192.168.1.10 nas.home.arpa nas")`}},
+			`2 lines have an address other than 0.0.0.0, 127.0.0.1 or the sinkhole and block nothing (first at line 1: "192.168.1.10 nas.home.arpa nas")`}},
 		{"records of RPZ", "a.example A 192.0.2.1\nb.example CNAME garden.example.", false, []string{
-			"2 records of a zone's own are not sent, but the names are blocked (first at line 1)"}},
+			"2 records with local data are not sent, but their names are blocked (first at line 1)"}},
 		{"no entries", "a.example\na b c\n<p>\n", false, []string{`2 lines are not list entries (first at line 2: "a b c")`}},
 		{"ended in part", "||a.example^ # until " + ended + "\n*.a.example # until 2099-01-31\n" +
 			"||b.example^ # until " + ended + "\nhttp://b.example/ # until 2099-01-31\n", true, nil},
@@ -73,8 +73,8 @@ func TestAListWithNothingInItSaysWhatItIs(t *testing.T) {
 		{"UTF-16", "\xff\xfea\x00.\x00b\x00\n\x00", "is UTF-16"},
 		{"UTF-16, big end first", "\xfe\xff\x00a\x00.\x00b\x00\n", "is UTF-16"},
 		{"UTF-8 with a mark", "\ufeffa.example\n", ""},
-		{"nothing but bad lines", "a b c\n", "has no line that can be used"},
-		{"nothing but what is not supported", "/x/\n192.168.1.1 nas\n", "has no line that can be used"},
+		{"nothing but bad lines", "a b c\n", "has no usable line"},
+		{"nothing but what is not supported", "/x/\n192.168.1.1 nas\n", "has no usable line"},
 		{"prose about HTML", "# <html>\na.example\n", ""},
 	}
 	for _, tt := range tests {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// untilLayouts are the times of day that ParseUntil reads. A layout without a
-// zone is read in the zone that the caller names.
+// untilLayouts are the layouts of ParseUntil with a time of day. A layout without a time
+// zone uses loc.
 var untilLayouts = []string{
 	time.RFC3339,
 	"2006-01-02T15:04Z07:00",
@@ -14,15 +14,15 @@ var untilLayouts = []string{
 	"2006-01-02T15:04",
 }
 
-// ParseUntil returns when an entry ends that is allowed "until" text: the first
-// moment at which it no longer holds. Text is one word:
+// ParseUntil returns when an entry "until" text expires: the first moment at which it is
+// no longer valid. Text is one word:
 //
-//	2027-01-31            to the end of that day in loc
+//	2027-01-31            the end of that day in loc
 //	2027-01-31T18:00      that time in loc
-//	2027-01-31T18:00:00Z  that time in its own zone (RFC 3339)
+//	2027-01-31T18:00:00Z  that time in its own time zone (RFC 3339)
 //
-// The result is in the zone that text is in. It may be in the past. A nil loc is
-// the zone of the machine. It is safe for concurrent use.
+// The result may be in the past; its time zone is the one of text. A nil loc is the time
+// zone of the machine. It is safe for concurrent use.
 func ParseUntil(text string, loc *time.Location) (time.Time, error) {
 	if loc == nil {
 		loc = time.Local

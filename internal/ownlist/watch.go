@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// Event is something that a caller may want to log: Loaded or Failed.
+// Event is a change that a caller may want to log: Loaded or Failed.
 type Event interface{ event() }
 
-// Loaded says that a file has been read and is in force.
+// Loaded says that a file has been read and that queries use its content.
 type Loaded struct {
 	State
-	Again bool // it could not be used before
+	Again bool // the file could not be used before
 }
 
-// Failed says that a file cannot be used, as State.Err says, and that what was read
-// of it before stays in force. It comes once for each change of what is wrong; that
-// all is well again is said by Loaded.
+// Failed says that a file cannot be used, for the reason in State.Err. Queries still use
+// the content before. It is reported once for each new reason; Loaded reports the end of
+// the trouble.
 type Failed struct{ State }
 
 func (Loaded) event() {}
 func (Failed) event() {}
 
-// ErrEmpty says that a file of which entries are in force lists nothing any more.
-// That is more often an accident than a wish: a download that failed, a write that
-// is under way.
-var ErrEmpty = errors.New("nothing in it can be used any more")
+// ErrEmpty says that a file has no usable entry any more, and had some before. The reason
+// is more often an accident than an intention: a failed download, or a writer that has
+// not finished.
+var ErrEmpty = errors.New("it has no usable entry any more")
 
-// maxTorn is how often in a row a file that changes while it is read is left
-// alone. Some files never stop.
+// maxTorn is how many reads in a row may be torn, because the file changed meanwhile. The
+// last of them is used nevertheless: some files never stop changing.
 const maxTorn = 3
 
-// watch looks at the file at each interval until ctx ends.
+// watch polls the file at each interval until ctx ends.
 func (s *source) watch(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -49,7 +49,7 @@ func (s *source) watch(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// poll loads the file if it is not the version that was read last.
+// poll loads the file if its version has changed.
 func (s *source) poll() {
 	version, err := os.Stat(s.key.Path)
 	if err == nil && s.version != nil && sameVersion(version, s.version) {
@@ -68,12 +68,12 @@ func (s *source) poll() {
 	s.take(c, version, steady)
 }
 
-// take puts what was read in force, unless the old is better.
+// take publishes new content, unless the old content is better.
 func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	if steady {
 		s.version, s.torn = version, 0
 	} else if s.torn++; s.torn < maxTorn {
-		return // half of a list is worse than the old one
+		return // half of a new list is worse than the whole old one
 	}
 	if c.summary.Entries == 0 && s.content.Load().summary.Entries > 0 {
 		s.fail(fmt.Errorf("%w: it %s", ErrEmpty, c.summary.Nothing()))
@@ -87,10 +87,10 @@ func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	s.loaded(again)
 }
 
-// loaded reports that the content is in force.
+// loaded reports that queries use the content.
 func (s *source) loaded(again bool) { s.report(Loaded{s.state(), again}) }
 
-// fail reports an error, unless it is the one that was reported last.
+// fail reports an error, unless the last report had the same one.
 func (s *source) fail(err error) {
 	s.mu.Lock()
 	same := s.err != nil && (s.err.Error() == err.Error() || errors.Is(s.err, ErrEmpty) && errors.Is(err, ErrEmpty))
@@ -101,7 +101,7 @@ func (s *source) fail(err error) {
 	}
 }
 
-// report tells the first of those who have the file open.
+// report passes an event to the oldest opener.
 func (s *source) report(e Event) {
 	s.mu.Lock()
 	report := func(Event) {}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// events collects what is reported.
+// events collects the reported events.
 type events struct {
 	mu  sync.Mutex
 	all []Event
@@ -91,14 +91,13 @@ func watching(t *testing.T, test func(w *watched)) {
 	})
 }
 
-// polled lets one poll pass.
+// polled waits for one poll.
 func polled() {
 	time.Sleep(pollInterval)
 	synctest.Wait()
 }
 
-// want checks what was reported, and that of the hosts one to four only the
-// given ones are listed.
+// want checks the reported events, and which of the hosts one to four are listed.
 func (w *watched) want(reported string, hosts string) {
 	w.t.Helper()
 	if got := w.take(); got != reported {

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// maxSuffix is the longest public suffix that is looked for, in bytes.
+// maxSuffix is the most bytes of a public suffix that wide finds.
 const maxSuffix = 40
 
-// wide says in words what an entry does that is about a whole public suffix, such
-// as com or co.uk, or about all names: "blocks the whole top-level domain com".
-// It returns "" for other entries.
+// wide says in words what an entry does if it matches a whole public suffix, such as com
+// or co.uk, or every name: "blocks the whole top-level domain com". For all other entries
+// it returns "".
 //
-// Suffixes of more than one label are looked for under country codes only, where
-// nearly all of them are: that takes longer than the rest of a line.
+// It looks for suffixes of several labels only under country codes, where nearly all of
+// them are. The lookup takes longer than the rest of a line.
 func (e entry) wide() string {
 	does := "blocks"
 	if e.allow {

@@ -5,19 +5,18 @@ import (
 	"slices"
 )
 
-// zone is what the lines of an RPZ zone file (draft-vixie-dnsop-dns-rpz) need
-// to know of those before them. Names are in lower case and without the final
-// dot.
+// zone is the state that the lines of an RPZ zone file pass to later lines
+// (draft-vixie-dnsop-dns-rpz). Names are in lower case, without the final dot.
 type zone struct {
 	origin, apex       []byte
-	hasOrigin, hasApex bool   // the root's name is empty
+	hasOrigin, hasApex bool   // needed because the name of the root is empty
 	owner              []byte // of the last record, as written
-	open               bool   // the parentheses of an SOA record are
+	open               bool   // an SOA record has an open parenthesis
 }
 
-// continues reports whether a line is the continuation of an SOA record, and
-// notes its end. A line that holds more than numbers and full names ends it, too:
-// a parenthesis that is never closed must not hide the rest of a file.
+// continues reports whether a line continues an SOA record, and notes the end of the
+// record. A line with anything but numbers and full names ends it too: a parenthesis that
+// is never closed must not hide the rest of the file.
 func (z *zone) continues(text []byte) bool {
 	if !z.open {
 		return false
@@ -34,8 +33,8 @@ func (z *zone) continues(text []byte) bool {
 	return true
 }
 
-// directive takes $ORIGIN. $TTL says nothing about names; $INCLUDE and
-// $GENERATE are not followed.
+// directive applies $ORIGIN. $TTL has no effect on names. $INCLUDE and $GENERATE are not
+// supported.
 func (p *parser) directive(text []byte) outcome {
 	p.split(text)
 	if len(p.fields) < 2 {
@@ -52,7 +51,7 @@ func (p *parser) directive(text []byte) outcome {
 	}
 	z := &p.zone
 	origin := z.absolute(p.fields[1])
-	if len(origin) > maxNameText { // relative ones would grow line by line
+	if len(origin) > maxNameText { // a relative origin would grow with every line
 		return bad
 	}
 	z.origin, z.hasOrigin = origin, true
@@ -62,7 +61,7 @@ func (p *parser) directive(text []byte) outcome {
 	return nothing
 }
 
-// absolute returns the full name of an owner.
+// absolute returns the full name of an owner, in a new slice.
 func (z *zone) absolute(owner []byte) []byte {
 	owner = bytes.ToLower(owner) // a copy
 	switch {
@@ -76,7 +75,7 @@ func (z *zone) absolute(owner []byte) []byte {
 	return append(append(owner, '.'), z.origin...)
 }
 
-// begin notes the SOA record that a zone begins with.
+// begin sets apex and origin from the SOA record, with which a zone begins.
 func (z *zone) begin(owner []byte, rest [][]byte) {
 	if string(owner) != "@" || z.hasOrigin {
 		z.apex, z.hasApex = z.absolute(owner), true
@@ -88,8 +87,8 @@ func (z *zone) begin(owner []byte, rest [][]byte) {
 	z.open = bytes.IndexByte(line, '(') >= 0 && bytes.IndexByte(line, ')') < 0
 }
 
-// trigger returns the name that an owner stands for, "" for the apex. ok is
-// false for an owner outside of the zone.
+// trigger returns the name that the record of an owner applies to, or "" for the apex. ok
+// is false if the owner is outside the zone.
 func (z *zone) trigger(owner []byte) (name []byte, ok bool) {
 	relative := !bytes.HasSuffix(owner, []byte("."))
 	switch {
@@ -97,7 +96,7 @@ func (z *zone) trigger(owner []byte) (name []byte, ok bool) {
 		return nil, true
 	case string(owner) != "@" && relative && (!z.hasApex || bytes.Equal(z.origin, z.apex)):
 		return owner, true // the usual case
-	case !z.hasApex: // nobody said what the zone is
+	case !z.hasApex: // the file names no zone
 		return owner[:len(owner)-1], true
 	}
 	name = z.absolute(owner)

@@ -36,10 +36,10 @@ func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
 		{"comments", "# none\n", false, "WARNING", " blocks nothing: it has only comments"},
 		{"empty allow list", "", true, "WARNING", " allows nothing: it is empty"},
 		{"ended", "a.example # until 2020-01-01\n", true, "WARNING", " allows nothing: it has only entries that have ended; 1 entry has ended"},
-		{"a star", "*\n", false, "WARNING", ` blocks nothing: it has no line that can be used; 1 line is not a list entry (first at line 1: "*")`},
+		{"a star", "*\n", false, "WARNING", ` blocks nothing: it has no usable line; 1 line is not a list entry (first at line 1: "*")`},
 		{"not supported", "a.example\n/x/\n||b.example^$client=c\n", false, "INFO", " is in force with 1 name; 2 lines are not supported (1 regular expression, first at line 2; 1 with $client, first at line 3)"},
 		{"bad lines", "a.example\nno entry\n", false, "WARNING", ` is in force with 1 name; 1 line is not a list entry (first at line 2: "no entry")`},
-		{"machines", "a.example\n192.168.1.10 nas.home.arpa nas\n", false, "WARNING", " is in force with 1 name; 1 line with another address than 0.0.0.0, 127.0.0.1 or the sinkhole blocks nothing (first at line 2: "},
+		{"machines", "a.example\n192.168.1.10 nas.home.arpa nas\n", false, "WARNING", " is in force with 1 name; 1 line has an address other than 0.0.0.0, 127.0.0.1 or the sinkhole and blocks nothing (first at line 2: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			lines := logtest.Capture(t)

@@ -5,19 +5,19 @@ import (
 	"math/bits"
 )
 
-// bitsAt returns 57 bits or more from the given one.
+// bitsAt returns at least 57 bits, from the given one on.
 func bitsAt(buf []byte, at uint64) uint64 {
 	return binary.LittleEndian.Uint64(buf[at>>3:]) >> (at & 7)
 }
 
-// wordAt returns 64 bits from the given one.
+// wordAt returns 64 bits, from the given one on.
 func wordAt(buf []byte, at uint64) uint64 {
 	b := (*[9]byte)(buf[at>>3:])
 	return binary.LittleEndian.Uint64(b[:])>>(at&7) | uint64(b[8])<<(64-at&7)
 }
 
-// select64 returns the place of the one in w that has rank ones below it. There
-// must be such a one.
+// select64 returns the position of the set bit of w with rank set bits below it. w must have
+// more than rank set bits.
 func select64(w uint64, rank int) int {
 	const eachByte = 0x0101010101010101
 	sums := w - w>>1&0x5555555555555555
@@ -43,8 +43,8 @@ var selectInByte = func() (places [8][256]uint8) {
 	return places
 }()
 
-// bitWriter appends bits to a buffer that has room for them, and for 7 bytes
-// more.
+// bitWriter appends bits to a buffer. The buffer must have room for them and for 7 bytes
+// more, because put writes whole words.
 type bitWriter struct {
 	buf  []byte
 	at   int    // bytes written
@@ -52,7 +52,7 @@ type bitWriter struct {
 	n    uint   // how many: 0 to 63
 }
 
-// put appends the n low bits of v, above which v has no ones. n is 0 to 64.
+// put appends the n low bits of v; all bits above must be zero. n is 0 to 64.
 func (w *bitWriter) put(v uint64, n uint) {
 	w.last |= v << (w.n & 63)
 	w.n += n
@@ -64,5 +64,5 @@ func (w *bitWriter) put(v uint64, n uint) {
 	}
 }
 
-// flush writes what is left.
+// flush writes the bits that do not fill a word.
 func (w *bitWriter) flush() { binary.LittleEndian.PutUint64(w.buf[w.at:], w.last) }

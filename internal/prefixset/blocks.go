@@ -6,27 +6,27 @@ import (
 	"sort"
 )
 
-// blocks holds entries of four bytes, taken for numbers, in hardly more bits
-// than an exact set needs. It is a form of Elias-Fano coding: the low bits of a
-// number are stored as they are. The others name its bucket, of which 128 are a
-// block, and are stored as what tells one bucket from the next.
+// blocks holds entries of four bytes, as numbers, in hardly more bits than an exact set
+// needs. It is a form of Elias-Fano coding. The low bits of a number are stored as they
+// are. The high bits are the number of a bucket; 128 buckets are a block. Of the high bits
+// only the steps from one bucket to the next are stored.
 //
 //	number     block │ bucket (7 bits) │ low bits
 //
 //	directory  for each block: the number of entries before it (32 bits), and
-//	           which of its buckets are in use (128 bits); in the end the number
+//	           which of its buckets are in use (128 bits); at the end the number
 //	           of all entries (32 bits)
 //	stream     for each block: for each entry whether it is the first of its
 //	           bucket (1 bit); then the low bits of each entry
 //
-// An entry takes low+1 bits of the stream, so that the number of entries before
-// a block tells where it begins there. Most look-ups of what is not held end at
-// the directory. Numbers are little-endian, bits begin with the least of a byte.
+// An entry takes low+1 bits of the stream, so the number of entries before a block gives
+// its place there. Most lookups of other numbers end at the directory. Numbers are
+// little-endian; the lowest bit of a byte comes first.
 type blocks struct {
-	low uint    // bits of an entry that are stored as they are: 0 to maxLow
+	low uint    // low bits of an entry: 0 to maxLow
 	n   int     // entries
-	buf []byte  // the directory, the stream, and slack bytes that mean nothing
-	mem *memory // of buf
+	buf []byte  // the directory, the stream, and slack bytes without meaning
+	mem *memory // owns buf
 }
 
 const (
@@ -34,24 +34,26 @@ const (
 	maxLow      = 32 - bucketBits
 	recordBytes = 4 + 2*8
 
-	// slack lets wordAt read behind the last bit.
+	// slack bytes let wordAt read behind the last bit.
 	slack = 9
 )
 
-// lowBits returns how many bits of n entries should be stored as they are, so
-// that there are 0.375 to 0.75 entries a bucket. One bit more would make a set
-// by 1 in 200 smaller, but look-ups of what is not held slower by half.
+// lowBits returns the best number of low bits for n entries: there are then 0.375 to 0.75
+// entries per bucket. One bit more would make a set 0.5 % smaller, but lookups of other
+// hashes 50 % slower.
 func lowBits(n int) uint {
 	const least = 3 << bucketBits / 8 // entries a block
 	return uint(min(max(maxLow+1-bits.Len(uint(n/least)), 0), maxLow))
 }
 
-// fits reports whether low is what it should be for n entries, or almost.
+// fits reports whether low is close enough to the best number for n entries.
 func fits(low uint, n int) bool {
 	best := lowBits(n)
 	return low <= best+1 && best <= low+1
 }
 
+// blockCount returns the number of blocks that cover all numbers of 32 bits. The mask lets the
+// compiler leave out a check of the shift.
 func blockCount(low uint) int { return 1 << (maxLow - low&31) }
 
 // streamStart returns where the stream begins in buf, in bytes.
@@ -60,33 +62,37 @@ func streamStart(low uint) int { return recordBytes*blockCount(low) + 4 }
 // blocksBytes returns the bytes of directory and stream of n entries.
 func blocksBytes(low uint, n int) int { return streamStart(low) + int((int64(n)*int64(low+1)+7)/8) }
 
+// len returns the number of entries.
 func (p *blocks) len() int { return p.n }
 
+// bytes returns the bytes of memory, with the slack.
 func (p *blocks) bytes() int { return len(p.buf) }
 
-// record is what the directory says of a block: a record, and how many entries
-// are before the next block.
+// record is the part of the directory about one block, with the number of entries before
+// the next block.
 type record [recordBytes + 4]byte
 
+// record returns the record of a block without copying it.
 func (p *blocks) record(block int) *record { return (*record)(p.buf[recordBytes*block:]) }
 
-// used returns a bit for each of the first or of the last 64 buckets: it is in
-// use. half is 0 or 1.
+// used returns a bit for each of 64 buckets, set if the bucket is in use. half is 0 for the
+// first 64 buckets and 1 for the last.
 func (r *record) used(half uint32) uint64 { return binary.LittleEndian.Uint64(r[4+8*(half&1):]) }
 
-// rank returns how many buckets before the given one are in use.
+// rank returns the number of used buckets before the given one.
 func (r *record) rank(bucket uint32) int {
 	half := bucket / 64
 	in := bits.OnesCount64(r.used(half) & (1<<(bucket%64) - 1))
 	return in + int(half)*bits.OnesCount64(r.used(0))
 }
 
-// span is where the entries of a block are in the stream.
+// span is the place of a block's entries in the stream.
 type span struct {
 	at uint64 // the first bit, from the beginning of buf
 	n  uint64 // entries
 }
 
+// span returns the place of a block's entries, from its record and the one after it.
 func (p *blocks) span(r *record) span {
 	first := binary.LittleEndian.Uint32(r[:])
 	return span{
@@ -122,8 +128,8 @@ func (p *blocks) contains(x uint32) bool {
 	return p.containsFrom(s, i, want)
 }
 
-// firstOf returns the number in its block of the first entry of the bucket that
-// has rank used ones before it.
+// firstOf returns the first entry, counted within its block, of the bucket with rank used
+// buckets before it.
 func (p *blocks) firstOf(s span, rank int) uint64 {
 	for i := uint64(0); ; i += 64 {
 		w := wordAt(p.buf, s.at+i)
@@ -135,8 +141,8 @@ func (p *blocks) firstOf(s span, rank int) uint64 {
 	}
 }
 
-// containsFrom searches the bucket of entry i, from there to its end. It is for
-// buckets that are much longer than usual.
+// containsFrom searches a bucket from entry i to its end. Only buckets that are much longer
+// than usual need it.
 func (p *blocks) containsFrom(s span, i uint64, want uint32) bool {
 	end := i + 1
 	for end < s.n {

@@ -12,22 +12,22 @@ type blocksBuilder struct {
 	mem      *memory
 	stream   bitWriter // into mem, behind the directory
 	written  int       // entries in the stream
-	recorded int       // blocks whose record says how many entries are before it
-	least    uint64    // what may come next: one more than the last number
+	recorded int       // blocks whose record is complete
+	least    uint64    // the least number that may come next
 	block    uint32    // of the last number
-	pending  []uint32  // entries of that block, not yet in the stream
-	begins   []uint64  // of pending, while it is written: bits of the stream
+	pending  []uint32  // entries of that block, not in the stream yet
+	begins   []uint64  // used by writeBlock: which of pending begin a bucket, as bits
 }
 
-// newBlocksBuilder reserves memory for n entries, and can hold more.
+// newBlocksBuilder returns a builder with memory for n entries. It can hold more.
 func newBlocksBuilder(n int) *blocksBuilder {
 	low := lowBits(n)
 	mem := newMemory(blocksBytes(low, n) + slack)
 	return &blocksBuilder{low: low, mem: mem, stream: bitWriter{buf: mem.bytes, at: streamStart(low)}}
 }
 
-// add appends packed big-endian entries, up to the first that is not greater
-// than the one before. It returns how many bytes it took.
+// add appends packed big-endian entries. It stops at the first that is not greater than the
+// one before, and returns the number of bytes before that.
 func (b *blocksBuilder) add(entries []byte) (taken int) {
 	b.reserve(len(entries) / 4)
 	shift := b.low&31 + bucketBits
@@ -46,8 +46,8 @@ func (b *blocksBuilder) add(entries []byte) (taken int) {
 	return taken
 }
 
-// reserve makes room for more entries. If there are many more than buckets, it
-// makes those smaller.
+// reserve makes room for more entries. If there are too many entries per bucket, it makes
+// the buckets smaller.
 func (b *blocksBuilder) reserve(more int) {
 	n := b.written + len(b.pending) + more
 	if b.low > lowBits(n)+1 {
@@ -60,7 +60,7 @@ func (b *blocksBuilder) reserve(more int) {
 	}
 }
 
-// recode begins again, for n entries, and adds what was added before.
+// recode starts again with buckets for n entries, and adds the previous entries.
 func (b *blocksBuilder) recode(n int) {
 	to := newBlocksBuilder(n)
 	cursor := blocksCursor{blocks: b.close()}
@@ -72,7 +72,7 @@ func (b *blocksBuilder) recode(n int) {
 	*b = *to
 }
 
-// writeBlock moves what is pending into the stream.
+// writeBlock moves the pending entries into the stream.
 func (b *blocksBuilder) writeBlock() {
 	used := b.markBegins()
 	b.record(int(b.block))
@@ -93,13 +93,12 @@ func (b *blocksBuilder) writeBlock() {
 	b.pending = b.pending[:0]
 }
 
-// markBegins finds which buckets the pending entries use, and sets begins to
-// the bits that mark the first of each. It does so without branches, which
-// could not be foreseen.
+// markBegins returns which buckets the pending entries use, and sets in begins the bit of
+// each entry that begins a bucket. It has no branches: the processor could not predict them.
 func (b *blocksBuilder) markBegins() (used [2]uint64) {
 	words := (len(b.pending) + 63) / 64
 	b.begins = slices.Grow(b.begins[:0], words)[:words]
-	before := uint32(1 << bucketBits) // no bucket
+	before := uint32(1 << bucketBits) // the number of no bucket
 	for i := range b.begins {
 		word, pending := uint64(0), b.pending[64*i:min(64*i+64, len(b.pending))]
 		for j, x := range pending {
@@ -116,15 +115,15 @@ func (b *blocksBuilder) markBegins() (used [2]uint64) {
 	return used
 }
 
-// record writes how many entries are before each block up to the given one.
+// record writes the number of entries before each block, up to the given block.
 func (b *blocksBuilder) record(block int) {
 	for ; b.recorded <= block; b.recorded++ {
 		binary.LittleEndian.PutUint32(b.stream.buf[recordBytes*b.recorded:], uint32(b.written))
 	}
 }
 
-// finish returns the entries, of which there must be one at least. The builder
-// must not be used afterwards.
+// finish returns the set of all entries. There must be at least one. The builder must not be
+// used afterwards.
 func (b *blocksBuilder) finish() *blocks {
 	if n := b.written + len(b.pending); !fits(b.low, n) {
 		b.recode(n)
@@ -132,7 +131,7 @@ func (b *blocksBuilder) finish() *blocks {
 	return b.close()
 }
 
-// close is finish, with what memory and low bits there are.
+// close is finish without a change of memory or of low bits.
 func (b *blocksBuilder) close() *blocks {
 	b.writeBlock()
 	b.record(blockCount(b.low))

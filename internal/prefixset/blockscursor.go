@@ -8,14 +8,14 @@ import (
 // blocksCursor reads the entries of blocks in order.
 type blocksCursor struct {
 	blocks *blocks
-	block  int    // of the entry to read next
-	next   uint64 // its number there
-	half   uint32 // of the block's buckets: 0 or 1
-	used   uint64 // of that half: the entry's bucket and those after it
+	block  int    // of the next entry
+	next   uint64 // the next entry, counted within the block
+	half   uint32 // the half of the block's buckets with that entry: 0 or 1
+	used   uint64 // the used buckets of that half, from the entry's bucket on
 }
 
-// read fills entries, whose length is a multiple of 4, from the beginning, and
-// returns how many bytes it filled.
+// read writes the next entries and returns the number of bytes. The length of entries must
+// be a multiple of 4.
 func (c *blocksCursor) read(entries []byte) (filled int) {
 	for filled < len(entries) && c.block < blockCount(c.blocks.low) {
 		r := c.blocks.record(c.block)
@@ -33,15 +33,15 @@ func (c *blocksCursor) read(entries []byte) (filled int) {
 	return filled
 }
 
-// decode fills entries, of which the block has enough left.
+// decode fills entries. The block must have enough entries left.
 func (c *blocksCursor) decode(entries []byte, r *record, s span) {
 	p, half, used := c.blocks, c.half, c.used
 	shift := p.low & 31
 	mask := uint32(1)<<shift - 1
 	block := uint32(c.block) << bucketBits
 	low := s.at + s.n + c.next*uint64(p.low)
-	// The bit that tells whether an entry is the first of its bucket is due
-	// after the entry before it: one bucket is done then.
+	// The bit that marks the first entry of a bucket counts after the entry before it:
+	// that entry ends its bucket.
 	begin := s.at + c.next + 1
 	for ; len(entries) > 0; begin += 64 {
 		begins := wordAt(p.buf, begin)

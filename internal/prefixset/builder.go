@@ -9,21 +9,20 @@ import (
 // Builder makes a Set from entries in ascending order. It is not safe for
 // concurrent use.
 type Builder struct {
-	capacity int                        // of four, when it comes to be
+	capacity int                        // for four
 	four     *blocksBuilder             // entries of four bytes; nil: none yet
 	wide     [maxWidth + 1]*wideBuilder // the others by width; nil: none of this width yet
-	last     [maxWidth]byte             // the entry that was added last
-	width    int                        // of last; 0: nothing was added
+	last     [maxWidth]byte             // the last entry
+	width    int                        // of last; 0: there is no entry yet
 }
 
 // NewBuilder returns a Builder that expects capacity entries of four bytes. It
 // can hold more, and any number of wider ones.
 func NewBuilder(capacity int) *Builder { return &Builder{capacity: max(capacity, 0)} }
 
-// Add appends entries of width bytes each, one after the other without a
-// separator. They must ascend bytewise, and be greater than all that was added
-// before, of whatever width: from the first that is not nothing is added, and
-// ErrOrder is returned. Add keeps nothing of entries.
+// Add appends entries of width bytes each, one after the other without a separator. Each
+// must be greater, bytewise, than all entries before it, of any width. At the first that is
+// not, Add stops and returns ErrOrder. Add does not keep the slice.
 func (b *Builder) Add(entries []byte, width int) error {
 	if width < minWidth || width > maxWidth {
 		return fmt.Errorf("entries of %d bytes, want %d to %d", width, minWidth, maxWidth)
@@ -38,7 +37,7 @@ func (b *Builder) Add(entries []byte, width int) error {
 		return ErrOrder
 	}
 	taken := b.add(entries, width)
-	runtime.KeepAlive(b) // and with it the memory of its parts
+	runtime.KeepAlive(b) // its parts use memory that the collector frees with b
 	b.width = copy(b.last[:], entries[taken-width:taken])
 	if taken < len(entries) {
 		return ErrOrder
@@ -46,8 +45,8 @@ func (b *Builder) Add(entries []byte, width int) error {
 	return nil
 }
 
-// add adds entries of which the first, at least, is in order. It returns the
-// bytes of those that are.
+// add adds entries up to the first that is out of order, and returns their bytes. The first
+// entry must be in order.
 func (b *Builder) add(entries []byte, width int) (taken int) {
 	if width == 4 {
 		if b.four == nil {
@@ -70,8 +69,7 @@ func (b *Builder) add(entries []byte, width int) (taken int) {
 	return taken
 }
 
-// Set returns the set of all that was added. The Builder must not be used
-// afterwards.
+// Set returns the set of all entries. The Builder must not be used afterwards.
 func (b *Builder) Set() *Set {
 	s := new(Set)
 	if b.four != nil {

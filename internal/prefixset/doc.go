@@ -10,22 +10,21 @@
 //	Set     entries of 4 bytes: blocks; of each other width: wide
 //	blocks  a directory of buckets, then the low bits of each entry
 //	wide    an index of the leading bytes, then the tails of the entries
-//	memory  what blocks, wide and Filter are kept in, outside of the collector's heap
+//	memory  holds blocks, wide and Filter, outside the collector's heap
 //
-// A Set is exact. A Filter is not: of most hashes it says, faster than a Set, that
-// no Set holds them.
+// A Set is exact. A Filter is not: for most hashes that no Set holds it says so, faster
+// than a Set.
 //
 // blocks are a form of Elias-Fano coding (P. Elias, "Efficient storage and
 // retrieval by content and address of static files", 1974; S. Vigna,
 // "Quasi-succinct indices", 2013). The search for the bit of a word that has a
 // given rank is from S. Vigna, "Broadword implementation of rank/select queries",
-// 2008. A Filter is a Bloom filter (B. Bloom, 1970) with all bits of an entry in
-// one word, as F. Putze, P. Sanders and J. Singler have them in one cache line
-// ("Cache-, hash- and space-efficient Bloom filters", 2007). A multiplication by
-// the golden ratio spreads them (D. Knuth, The Art of Computer Programming,
-// volume 3, section 6.4).
+// 2008. A Filter is a Bloom filter (B. Bloom, 1970) with all bits of an entry in one word,
+// after F. Putze, P. Sanders and J. Singler, who put them into one cache line ("Cache-,
+// hash- and space-efficient Bloom filters", 2007). A multiplication by the golden ratio
+// spreads the bits (D. Knuth, The Art of Computer Programming, volume 3, section 6.4).
 //
-// The package takes memory from the system and lowers the collector's limit by it
-// ($GOMEMLIMIT). It does not log, opens no file, and imports nothing else of this
-// module.
+// The package allocates memory from the system and lowers the collector's limit
+// ($GOMEMLIMIT) by as much. It does not log, opens no file, and imports no other package of
+// this module.
 package prefixset

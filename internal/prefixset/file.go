@@ -9,14 +9,18 @@ import (
 	"runtime"
 )
 
-// The written form is one byte, the number of widths, and for each width,
-// ascending: the width, one byte; low or lead, one byte; the number of entries,
-// 32 bits; and then the directory and the stream of blocks, or the index, each
-// number 32 bits, and the tails of wide. Numbers are little-endian.
+// The written form has the number of widths (one byte) and then a part for each width,
+// ascending:
+//
+//	width (one byte), low or lead (one byte), number of entries (32 bits),
+//	of blocks: the directory and the stream
+//	of wide: the index (32 bits a number) and the tails
+//
+// Numbers are little-endian.
 const partHead = 1 + 1 + 4
 
-// WriteTo writes the set in a form that Read reads. The form has no
-// checksum of its own. It implements io.WriterTo.
+// WriteTo writes the set in a form for Read. The form has no checksum. WriteTo implements
+// io.WriterTo.
 func (s *Set) WriteTo(w io.Writer) (written int64, err error) {
 	put := func(b []byte) {
 		if err == nil {
@@ -40,24 +44,25 @@ func (s *Set) WriteTo(w io.Writer) (written int64, err error) {
 			put(c.bytes)
 		}
 	}
-	runtime.KeepAlive(s) // and with it the memory of its parts
+	runtime.KeepAlive(s) // its parts use memory that the collector frees with s
 	return written, err
 }
 
+// appendPartHead appends what comes before the content of a part.
 func appendPartHead(dst []byte, width int, low uint, n int) []byte {
 	return binary.LittleEndian.AppendUint32(append(dst, byte(width), byte(low)), uint32(n))
 }
 
-// Read reads what WriteTo wrote, at most maxEntries of it. What it
-// returns is safe to use, whatever was read; that the content is the one
-// written is for the caller to know.
+// Read reads a set that WriteTo wrote. It returns an error if there are more than maxEntries
+// entries. The set is safe to use even if r is damaged, but may then have other entries: the
+// caller must check its checksum.
 func Read(r io.Reader, maxEntries int) (*Set, error) {
 	var parts [1]byte
 	if _, err := io.ReadFull(r, parts[:]); err != nil {
 		return nil, fmt.Errorf("reading the head of a prefix set: %w", err)
 	}
 	s := new(Set)
-	before := 0 // the width before
+	before := 0 // the previous width
 	for range parts[0] {
 		width, n, err := s.readPart(r, maxEntries)
 		if err != nil {
@@ -72,8 +77,7 @@ func Read(r io.Reader, maxEntries int) (*Set, error) {
 	return s, nil
 }
 
-// readPart reads the entries of one width, and returns the width and how many
-// they are.
+// readPart reads the entries of one width. It returns the width and the number of entries.
 func (s *Set) readPart(r io.Reader, maxEntries int) (width, n int, err error) {
 	var head [partHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -81,11 +85,11 @@ func (s *Set) readPart(r io.Reader, maxEntries int) (width, n int, err error) {
 	}
 	width, n = int(head[0]), int(binary.LittleEndian.Uint32(head[2:]))
 	if n < 1 || n > maxEntries {
-		return 0, 0, fmt.Errorf("prefix set of %d entries of one width, want 1 to %d", n, maxEntries)
+		return 0, 0, fmt.Errorf("%d entries of one width, must be 1 to %d", n, maxEntries)
 	}
 	switch {
 	case width < minWidth || width > maxWidth:
-		return 0, 0, fmt.Errorf("prefix set of width %d", width)
+		return 0, 0, fmt.Errorf("entries of %d bytes, must be %d to %d", width, minWidth, maxWidth)
 	case width == 4:
 		s.four, err = readBlocks(r, uint(head[1]), n)
 	default:
@@ -102,6 +106,8 @@ func (s *Set) readPart(r io.Reader, maxEntries int) (width, n int, err error) {
 // errBlocks says that a directory and a stream contradict each other.
 var errBlocks = errors.New("blocks do not fit their directory")
 
+// readBlocks reads n entries of four bytes. It checks them: contains and the cursor use
+// positions from the file without a further check, for speed.
 func readBlocks(r io.Reader, low uint, n int) (*blocks, error) {
 	if low > maxLow || !fits(low, n) {
 		return nil, fmt.Errorf("%d low bits", low)
@@ -120,9 +126,9 @@ func readBlocks(r io.Reader, low uint, n int) (*blocks, error) {
 	return p, nil
 }
 
-// valid reports whether all that contains and the cursor rely on holds: the
-// blocks lie one after the other in the stream, and each marks as many first
-// entries of buckets as it uses buckets.
+// valid reports whether contains and the cursor can use b without a fault: the blocks must
+// follow each other in the stream, and each must mark as many first entries as it has used
+// buckets.
 func (p *blocks) valid() bool {
 	count := blockCount(p.low)
 	if binary.LittleEndian.Uint32(p.buf) != 0 || binary.LittleEndian.Uint32(p.buf[recordBytes*count:]) != uint32(p.n) {
@@ -140,8 +146,8 @@ func (p *blocks) valid() bool {
 	return true
 }
 
-// begins returns how many buckets begin in a block, or -1 if its first entry
-// does not begin one.
+// begins returns the number of marked first entries in a block, or -1 if its first entry is
+// not marked.
 func (p *blocks) begins(s span) (n int) {
 	if s.n > 0 && bitsAt(p.buf, s.at)&1 == 0 {
 		return -1
@@ -152,6 +158,8 @@ func (p *blocks) begins(s span) (n int) {
 	return n
 }
 
+// readWide reads n entries of another width. It allocates memory chunk by chunk, as the
+// entries come: a short file with a large n must not take all memory.
 func readWide(r io.Reader, width, lead, n int) (*wide, error) {
 	if lead < 1 || lead > 2 {
 		return nil, fmt.Errorf("%d indexed bytes", lead)

@@ -6,22 +6,20 @@ import (
 	"sync"
 )
 
-// memoryLimit keeps a limit of memory that the operator set ($GOMEMLIMIT) for all
-// that the process takes: the collector knows nothing of memory outside of its
-// heap, so that its limit is lowered by that. Without a limit it does nothing. Safe
-// for concurrent use.
+// memoryLimit applies the operator's memory limit ($GOMEMLIMIT) to the whole process. The
+// collector does not count memory outside its heap, so memoryLimit lowers the collector's
+// limit by that memory. Without a limit it does nothing. It is safe for concurrent use.
 type memoryLimit struct {
 	mu      sync.Mutex
-	outside int64 // bytes outside of the heap
-	whole   int64 // the limit for all
-	lowered int64 // what the collector was told last; 0: nothing yet
+	outside int64 // bytes outside the heap
+	whole   int64 // the operator's limit, in bytes
+	lowered int64 // the limit that add set last, in bytes; 0: none yet
 }
 
 var limitOfMemory memoryLimit
 
-// add notes that more bytes, or less if negative, are outside of the heap. The
-// collector is left at least a half of the limit: with too little it would do
-// nothing but collect.
+// add changes the number of bytes outside the heap. The collector keeps at least half of the
+// limit: with less it could spend all its time collecting.
 func (l *memoryLimit) add(bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -30,7 +28,7 @@ func (l *memoryLimit) add(bytes int) {
 	if now == math.MaxInt64 {
 		return
 	}
-	if now != l.lowered { // somebody else has set it
+	if now != l.lowered { // another part of the program has set a limit
 		l.whole = now
 	}
 	l.lowered = max(l.whole-l.outside, l.whole/2)

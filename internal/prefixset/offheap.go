@@ -2,23 +2,22 @@ package prefixset
 
 import "runtime"
 
-// memory is bytes that are outside of the collector's heap, if they are many:
-// there they do not let the heap grow by as much garbage before it is collected.
-// They are given back after a collection that finds the memory unreachable.
-// Whoever reads or writes bytes must therefore keep the memory, or what refers
-// to it, alive until it is done (runtime.KeepAlive), and must not let a slice of
-// them out of this package.
+// memory holds bytes outside the collector's heap, if there are many. In the heap they would
+// let the garbage grow to their own size before the next collection. The bytes are released
+// after a collection that finds the memory unreachable. A function that uses bytes must
+// therefore keep the memory, or its owner, alive until it is done (runtime.KeepAlive), and
+// must not pass a slice of them out of this package.
 type memory struct{ bytes []byte }
 
-// minMapped is the size from which memory is outside of the heap, in bytes:
-// the rest of the last page is little to lose then.
+// minMapped is the size in bytes from which memory is outside the heap. The unused rest of
+// the last page is then a small part.
 const minMapped = 128 << 10
 
-// newMemory returns memory of size bytes, which are zero.
+// newMemory returns memory of size zero bytes.
 func newMemory(size int) *memory { return newMemoryFrom(size, mapBytes) }
 
-// newMemoryFrom takes the bytes from the heap if they are few or if mapped, which
-// takes them from elsewhere, fails.
+// newMemoryFrom allocates with mapped. If there are few bytes, or if mapped fails, it
+// allocates from the heap.
 func newMemoryFrom(size int, mapped func(size int) ([]byte, error)) *memory {
 	m := new(memory)
 	if size >= minMapped {
@@ -33,15 +32,15 @@ func newMemoryFrom(size int, mapped func(size int) ([]byte, error)) *memory {
 	return m
 }
 
-// giveBack ends what newMemoryFrom mapped. Where that cannot be done the memory is
-// lost, which is better than the name server.
+// giveBack releases bytes that newMemoryFrom mapped. If that fails, the memory is lost: that
+// is better than to stop the name server.
 func giveBack(b []byte) {
 	if unmapBytes(b) == nil {
 		limitOfMemory.add(-len(b))
 	}
 }
 
-// fitted returns memory of what is in m, or m if that is about as large.
+// fitted returns memory of the size of its content, or m if m is not much larger.
 func fitted(m *memory) *memory {
 	if cap(m.bytes) <= len(m.bytes)*17/16+slack {
 		return m

@@ -4,13 +4,12 @@ package prefixset
 
 import "golang.org/x/sys/unix"
 
-// mapBytes returns size bytes, which are zero, and take no memory before they
-// are written to. They are of no file, so that nobody can cut them off.
+// mapBytes returns size zero bytes. A page takes memory only after the first write. The bytes
+// do not come from a file: another process could truncate a file, and a read would then fault.
 func mapBytes(size int) ([]byte, error) {
 	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 }
 
-// unmapBytes gives back what mapBytes returned. That fails where it would divide a
-// mapping, which the system may have joined with its neighbours, and the process
-// has as many as it may.
+// unmapBytes releases the bytes of mapBytes. The system may have joined the mapping with its
+// neighbours. It must then be split, which fails if the process has too many mappings.
 func unmapBytes(b []byte) error { return unix.Munmap(b) }

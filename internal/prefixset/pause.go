@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// Pause lets others run during long work on a machine with one core: there nobody
-// looks at the network while a goroutine computes, which may go on for tens of
-// milliseconds. The zero Pause is ready to use, a nil Pause never sleeps. It is not
-// safe for concurrent use.
+// Pause interrupts long work on a machine with one core. There the scheduler does not look at
+// the network while a goroutine computes, and queries would wait for tens of milliseconds. The
+// zero Pause is ready to use; a nil Pause never sleeps. It is not safe for concurrent use.
 type Pause struct{ done int }
 
 const (
-	pauseEvery = 256 << 10 // bytes, which take about half a millisecond
+	pauseEvery = 256 << 10 // bytes of entries: about half a millisecond of work
 	pauseFor   = 50 * time.Microsecond
 )
 
-// After notes that so many bytes of entries have been worked on, and sleeps from
-// time to time. To yield would not do: the scheduler would take the same goroutine
-// again before it looks at the network.
+// After counts bytes of processed entries and sleeps from time to time. runtime.Gosched would
+// not be enough: the scheduler would run the same goroutine again before it looks at the
+// network.
 func (p *Pause) After(bytes int) {
 	if p == nil {
 		return

@@ -7,37 +7,36 @@ import (
 	"sort"
 )
 
-// runEntries is the most entries that Runs.Next returns at a time.
+// runEntries is the most entries in one result of Runs.Next.
 const runEntries = 1024
 
-// Runs reads the entries of a Set in order. It is not safe for concurrent
-// use; several Runs of one set are.
+// Runs reads the entries of a Set in order. It is not safe for concurrent use, but several Runs
+// of one Set may be used at once.
 type Runs struct {
-	sources []*runSource // those that are not at their end
-	current *runSource   // what Next returned last; nil: nothing
-	taken   int          // of its bytes: what Next returned last
+	sources []*runSource // all that have entries left
+	current *runSource   // the source of the last result of Next; nil: none
+	taken   int          // bytes of the last result of Next
 }
 
-// runSource is the entries of one width.
+// runSource reads the entries of one width.
 type runSource struct {
 	cursor interface {
 		read(entries []byte) (filled int)
 	}
 	width int
 	buf   []byte // whole entries
-	rest  []byte // of buf: read from the cursor, not yet returned; not empty
+	rest  []byte // the part of buf that Next has not returned yet; not empty
 }
 
 // fill reads the next entries. It reports whether there were any.
 func (s *runSource) fill() bool {
 	s.rest = s.buf[:s.cursor.read(s.buf)]
-	runtime.KeepAlive(s) // and with it the memory that the cursor reads
+	runtime.KeepAlive(s) // the cursor reads memory that the collector frees with s
 	return len(s.rest) > 0
 }
 
-// below returns how many bytes of rest are entries less than bound, which is
-// greater than the first. What was read from a damaged file may not ascend: the
-// first is counted in any case.
+// below returns the bytes of the entries in rest that are less than bound. The first entry
+// always counts: entries of a damaged file may not ascend, and Next must make progress.
 func (s *runSource) below(bound []byte) int {
 	n := sort.Search(len(s.rest)/s.width-1, func(i int) bool {
 		return bytes.Compare(s.rest[(i+1)*s.width:(i+2)*s.width], bound) >= 0
@@ -45,7 +44,7 @@ func (s *runSource) below(bound []byte) int {
 	return (n + 1) * s.width
 }
 
-// Runs returns a reader of all entries, from the least.
+// Runs returns a reader of all entries, the least first.
 func (s *Set) Runs() *Runs {
 	r := new(Runs)
 	if p := s.four; p != nil {
@@ -65,13 +64,13 @@ func (r *Runs) add(s *runSource, n int) {
 	}
 }
 
-// Next returns the entries that come next in bytewise order over all widths:
-// one or more, at most 1024, of one width, one after the other without a
-// separator. They are valid until the next call. At the end it returns nil, 0.
+// Next returns the next entries in bytewise order over all widths: 1 to 1,024 entries of one
+// width, one after the other without a separator. They are valid until the next call. At the
+// end it returns nil, 0.
 func (r *Runs) Next() (entries []byte, width int) {
 	r.drop()
 	r.current = nil
-	var second *runSource // has the least entry of all others
+	var second *runSource // the source with the least entry of all others
 	for _, s := range r.sources {
 		switch {
 		case r.current == nil || bytes.Compare(s.rest[:s.width], r.current.rest[:r.current.width]) < 0:
@@ -90,7 +89,7 @@ func (r *Runs) Next() (entries []byte, width int) {
 	return r.current.rest[:r.taken], r.current.width
 }
 
-// drop forgets what Next returned last.
+// drop removes the last result of Next from its source.
 func (r *Runs) drop() {
 	if r.current == nil {
 		return
@@ -107,14 +106,15 @@ func (r *Runs) drop() {
 	}
 }
 
-// Reader returns all entries, ascending bytewise, one after the other without
-// a separator: what a checksum of the set is of. It implements io.WriterTo. The
-// reader is not safe for concurrent use; several readers are.
+// Reader returns a reader of all entries, ascending bytewise, one after the other without a
+// separator. The checksum of a list is the SHA-256 of these bytes ("Local Database"). The
+// reader implements io.WriterTo. It is not safe for concurrent use, but several readers of one
+// Set may be used at once.
 func (s *Set) Reader() io.Reader { return &setReader{runs: s.Runs()} }
 
 type setReader struct {
 	runs *Runs
-	rest []byte // of the last run: not yet read
+	rest []byte // the part of the last run that has not been read yet
 }
 
 // Read implements io.Reader.

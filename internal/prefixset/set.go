@@ -8,20 +8,19 @@ import (
 	"slices"
 )
 
-// Set is an immutable, exact set of beginnings of hashes, its entries,
-// each of 4 to 32 bytes. Entries of several widths are ordered together
-// bytewise, the shorter first of two that begin alike. The zero Set contains
-// nothing. Safe for concurrent use.
+// Set is an immutable, exact set of entries: beginnings of hashes, of 4 to 32 bytes each.
+// Entries of all widths have one order, bytewise; of two that begin alike the shorter comes
+// first. The zero Set is empty. A Set is safe for concurrent use.
 //
-// Most of a large set is outside of the collector's heap. It is given back
-// after the first collection that finds the set unreachable: who replaces large
-// sets may want to call runtime.GC then, as such a set does not hasten it.
+// Most of a large set is outside the collector's heap. It is released after the first
+// collection that finds the set unreachable. A set outside the heap does not cause a
+// collection, so a caller that replaces large sets may want to call runtime.GC.
 type Set struct {
 	four *blocks // entries of four bytes; nil: none
-	wide []*wide // the others: one for each width that is held, the narrowest first
+	wide []*wide // the others, one for each width, the narrowest first
 }
 
-// Entries are between these many bytes long.
+// The least and the most bytes of an entry.
 const (
 	minWidth = 4
 	maxWidth = sha256.Size
@@ -39,8 +38,8 @@ func (s *Set) Len() int {
 	return n
 }
 
-// Widths returns the widths of the entries in bytes, each once, ascending, or
-// nil for an empty set.
+// Widths returns the widths of the entries in bytes, ascending and without duplicates. It
+// returns nil for an empty set.
 func (s *Set) Widths() []int {
 	var widths []int
 	if s.four != nil {
@@ -52,7 +51,7 @@ func (s *Set) Widths() []int {
 	return widths
 }
 
-// Bytes returns the memory that the set holds, in bytes.
+// Bytes returns the bytes of memory that the set uses.
 func (s *Set) Bytes() int {
 	n := 0
 	if s.four != nil {
@@ -64,20 +63,20 @@ func (s *Set) Bytes() int {
 	return n
 }
 
-// Match returns the width in bytes of the shortest entry that hash begins with,
-// or 0 if there is none. It does not allocate.
+// Match returns the width in bytes of the shortest entry with which hash begins, or 0 if there
+// is none. It does not allocate.
 func (s *Set) Match(hash *[32]byte) (width int) {
 	if s.four != nil && s.four.contains(binary.BigEndian.Uint32(hash[:])) {
 		width = 4
 	} else if i := slices.IndexFunc(s.wide, func(p *wide) bool { return p.contains(hash) }); i >= 0 {
 		width = s.wide[i].width
 	}
-	runtime.KeepAlive(s) // and with it the memory of its parts
+	runtime.KeepAlive(s) // its parts use memory that the collector frees with s
 	return width
 }
 
 // Contains reports whether hash begins with an entry. It does not allocate.
 func (s *Set) Contains(hash *[32]byte) bool { return s.Match(hash) != 0 }
 
-// ErrOrder says that entries did not come in ascending order, each once.
+// ErrOrder says that entries are not in ascending order or not distinct.
 var ErrOrder = errors.New("entries are not in ascending order, each once")

@@ -2,18 +2,18 @@ package prefixset
 
 import "bytes"
 
-// wide holds the entries of one width above 4 bytes. Their leading bytes are
-// their place in an index; only the bytes that follow are stored.
+// wide holds the entries of one width above 4 bytes. An index replaces their leading bytes;
+// only the bytes after these are stored.
 type wide struct {
 	width  int       // bytes of an entry
-	lead   int       // leading bytes that the index stands for: 1 or 2
-	index  []uint32  // entries that begin with b are numbers index[b] to index[b+1]-1
-	chunks []*memory // width-lead bytes of each entry; chunkEntries in each but the last
+	lead   int       // leading bytes that the index replaces: 1 or 2
+	index  []uint32  // the entries that begin with b have the numbers index[b] to index[b+1]-1
+	chunks []*memory // width-lead bytes of each entry; every chunk but the last has chunkEntries
 }
 
-// chunkEntries is how many entries are in one chunk of memory, so that more can
-// come without copying. It is also the size from which there is an index of two
-// bytes: below it the index would be larger than what it saves.
+// chunkEntries is the number of entries in one chunk of memory. With chunks, the builder can
+// add entries without copying those before. From this number on the index has two leading
+// bytes: for fewer entries such an index would be larger than the bytes that it saves.
 const chunkEntries = 1 << 16
 
 // len returns the number of entries.
@@ -63,12 +63,12 @@ func (p *wide) contains(hash *[32]byte) bool {
 // wideCursor reads the entries in order.
 type wideCursor struct {
 	wide *wide
-	next int // number of the entry to read next
+	next int // number of the next entry
 	slot int // index slot of that entry, or one before it
 }
 
-// read fills entries, whose length is a multiple of the width, from the
-// beginning, and returns how many bytes it filled.
+// read writes the next entries and returns the number of bytes. The length of entries must be
+// a multiple of the width.
 func (c *wideCursor) read(entries []byte) (filled int) {
 	p := c.wide
 	for ; filled < len(entries) && c.next < p.len(); c.next++ {
@@ -94,11 +94,13 @@ type wideBuilder struct {
 	n    int // entries so far
 }
 
+// newWideBuilder returns a builder for entries of width bytes, with an index of lead leading
+// bytes, 1 or 2.
 func newWideBuilder(width, lead int) *wideBuilder {
 	return &wideBuilder{wide: wide{width: width, lead: lead, index: make([]uint32, 1<<(8*lead)+1)}}
 }
 
-// add appends an entry that is greater than all before.
+// add appends an entry. It must be greater than all entries before it.
 func (b *wideBuilder) add(entry []byte) {
 	if b.lead == 1 && b.n == chunkEntries {
 		b.deepen()
@@ -115,8 +117,8 @@ func (b *wideBuilder) add(entry []byte) {
 	b.n++
 }
 
-// addChunk makes a chunk. The first grows as it is filled, until there are
-// enough entries to deepen.
+// addChunk adds a chunk. The first one grows as it is filled, until there are enough entries
+// to deepen.
 func (b *wideBuilder) addChunk() {
 	chunk := new(memory)
 	if b.lead == 2 {
@@ -126,7 +128,7 @@ func (b *wideBuilder) addChunk() {
 	b.chunks = append(b.chunks, chunk)
 }
 
-// deepen goes over from an index of one byte to one of two.
+// deepen replaces the index of one leading byte by one of two.
 func (b *wideBuilder) deepen() {
 	to := newWideBuilder(b.width, 2)
 	from := wideCursor{wide: b.finish()}
@@ -137,7 +139,7 @@ func (b *wideBuilder) deepen() {
 	*b = *to
 }
 
-// finish returns what was added. The builder must not be used afterwards.
+// finish returns the set of all entries. The builder must not be used afterwards.
 func (b *wideBuilder) finish() *wide {
 	for i := b.slot + 1; i < len(b.index); i++ {
 		b.index[i] = uint32(b.n)

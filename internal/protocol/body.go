@@ -14,17 +14,18 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// body is the decompressed body of an answer. To read it is an error once its
-// context has ended, or when it is longer than it may be.
+// body is the decompressed body of an answer. Read fails once ctx has ended, once the body is
+// longer than max, or once it has grown too much by decompression.
 type body struct {
 	io.Closer
 	ctx       context.Context
-	from      io.Reader
+	from      io.Reader // the decompressed bytes
 	wire      *wireReader
-	read, max int64
+	read, max int64 // decompressed bytes
 }
 
-// newBody returns the body of an answer, of which at most maxBytes are read.
+// newBody returns the body of an answer. It may have at most maxBytes, compressed and
+// decompressed.
 func newBody(ctx context.Context, answer *http.Response, maxBytes int64) (*body, error) {
 	if answer.ContentLength > maxBytes {
 		return nil, fmt.Errorf("%w: an answer of %d bytes, at most %d are allowed", updater.ErrMalformed, answer.ContentLength, maxBytes)
@@ -47,25 +48,26 @@ func (b *body) Read(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
 		return 0, err
 	}
-	n, err := b.from.Read(p[:min(int64(len(p)), b.max-b.read+1)]) // one byte too many is noticed
+	n, err := b.from.Read(p[:min(int64(len(p)), b.max-b.read+1)]) // one more than max, to notice a longer body
 	b.read += int64(n)
 	switch {
 	case b.read > b.max:
 		return n, tooLong(b.max)
 	case b.read > freeBytes+maxRatio*b.wire.read:
-		return n, fmt.Errorf("%w: %d bytes on the wire have become %d already, at most %d times as many are allowed", updater.ErrMalformed, b.wire.read, b.read, maxRatio)
+		return n, fmt.Errorf("%w: %d compressed bytes became %d bytes, at most %d times as many are allowed", updater.ErrMalformed, b.wire.read, b.read, maxRatio)
 	}
 	return n, err
 }
 
+// tooLong returns the error for an answer of more than maxBytes.
 func tooLong(maxBytes int64) error {
 	return fmt.Errorf("%w: an answer of more than %d bytes", updater.ErrMalformed, maxBytes)
 }
 
-// wireReader counts the bytes on the wire.
+// wireReader counts the bytes on the wire, that is before decompression.
 type wireReader struct {
 	from      io.Reader
-	declared  int64 // by the header; negative: not declared
+	declared  int64 // Content-Length; negative: unknown
 	read, max int64
 }
 
@@ -73,7 +75,7 @@ type wireReader struct {
 func (w *wireReader) Read(p []byte) (int, error) {
 	n, err := w.from.Read(p)
 	w.read += int64(n)
-	if w.read > w.max { // it need not become anything that is read
+	if w.read > w.max { // body cannot see this: gzip can turn any number of bytes into none
 		return n, tooLong(w.max)
 	}
 	if err == io.EOF && w.read < w.declared {
@@ -82,10 +84,10 @@ func (w *wireReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// gzipReader decompresses. Its header is read with the first bytes.
+// gzipReader decompresses. The first Read reads the header of gzip: newBody must not block.
 type gzipReader struct {
 	from io.Reader
-	gzip *gzip.Reader // nil: not begun
+	gzip *gzip.Reader // nil: the header has not been read
 }
 
 // Read implements io.Reader.
@@ -102,8 +104,8 @@ func (z *gzipReader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// readAll reads all of an answer. It takes memory for what has come, not for what
-// has been declared.
+// readAll reads a whole answer. It allocates memory for the bytes that have come, not for
+// the length that the server declares.
 func readAll(answer *http.Response) ([]byte, error) {
 	declared := min(max(answer.ContentLength, 0), 1<<16)
 	buf := bytes.NewBuffer(make([]byte, 0, declared+bytes.MinRead))

@@ -10,52 +10,52 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// bound is what one answer that is read whole may take. docs/performance.md states each.
+// bound limits an answer that is read whole. docs/performance.md states each bound.
 type bound struct {
-	bytes   int64 // of the body, on the wire and decompressed
-	structs int   // bytes of memory, by weight, for the messages and numbers in it
+	bytes   int64 // of the body, compressed and decompressed
+	structs int   // of memory for the decoded messages and numbers, by their weights
 }
 
 var (
-	// An answer about lookup.MaxPrefixes prefixes, with 16 full hashes behind each
-	// and four details in each of these, has 35 kB; in JSON 180 kB.
+	// An answer about lookup.MaxPrefixes prefixes, with 16 full hashes for each prefix and
+	// four details for each hash, has 35 kB; in JSON 180 kB.
 	boundSearch = bound{256 << 10, 1 << 20}
 	// Google's list of lists has some ten entries.
 	boundLists = bound{1 << 20, 1 << 20}
 	// Ten million entries in one answer, more than all of Google's lists together
 	// had, are 13 MB; in JSON 17 MB.
 	boundUpdates = bound{32 << 20, 8 << 20}
-	// A list of which not all can be decoded while it comes. That is a partial
-	// update, and one of this size would be longer than a full one.
+	// The parts of a streamed list that are not decoded while they come: a partial
+	// update. One of this size would be longer than a full update.
 	boundList = bound{16 << 20, 1 << 20}
 )
 
 const (
-	// maxListBytes bounds an answer with lists that are decoded while they come, in
-	// bytes. The largest list known is under 10 MB on the wire.
+	// maxListBytes is the most bytes of an answer with lists that are decoded while they
+	// come. The largest known list has less than 10 MB on the wire.
 	maxListBytes = 128 << 20
 
-	// Up to freeBytes of an answer may be decompressed from any number of bytes, as
-	// much as a search may have four times over. Of more, there may be maxRatio bytes
-	// for each on the wire. Rice-coded lists do not compress, and in JSON to three
-	// quarters. The most that gzip reaches is 1,032.
+	// A body may have freeBytes from any number of compressed bytes, and beyond that
+	// maxRatio bytes for each compressed byte. freeBytes is four times boundSearch.
+	// Rice-coded lists do not compress in binary form; in JSON they shrink to three
+	// quarters. gzip itself can reach a ratio of 1,032.
 	freeBytes = 1 << 20
 	maxRatio  = 16
 
-	maxErrorBytes   = 1 << 14 // of the text of an error; the rest is left
-	maxVersionBytes = 1 << 10 // Google's have some dozen
+	maxErrorBytes   = 1 << 14 // of the body of an error that are read
+	maxVersionBytes = 1 << 10 // Google's versions have a few dozen
 	maxLists        = 1000    // in the list of lists
-	maxSets         = 32      // of additions, and of removals, to a list in version 4: there are 29 lengths of a prefix
+	maxSets         = 32      // of additions, and of removals, to a list in version 4: prefixes have 29 lengths
 )
 
-// What an element takes in memory, roughly, beside the bytes that it is of.
+// The weights: roughly the bytes of memory of a decoded element, without its content.
 const (
 	messageWeight = 160
 	numberWeight  = 8
 )
 
-// check returns an error if the message in raw would take more memory than b
-// allows. It reads each byte at most as often as messages are nested.
+// check returns an error if decoding raw would take more memory than b allows. It reads a
+// byte at most once for each level of nested messages.
 func (b bound) check(raw []byte, contentType string, kind protoreflect.MessageDescriptor) error {
 	left := b.structs
 	if isBinary(contentType) {
@@ -69,9 +69,9 @@ func (b bound) check(raw []byte, contentType string, kind protoreflect.MessageDe
 	return nil
 }
 
-// weigh returns what is left of an allowance of memory, in bytes, when the message
-// in raw has been decoded: it is negative if the message takes more. Of a malformed
-// message only the part before the fault counts.
+// weigh subtracts the weight of the message in raw from left, an allowance in bytes of
+// memory, and returns the rest. A negative rest means that the message is too heavy. If the
+// message is malformed, only the part before the fault counts.
 func weigh(raw []byte, kind protoreflect.MessageDescriptor, left int) int {
 	for len(raw) > 0 && left >= 0 {
 		number, wire, n := protowire.ConsumeTag(raw)

@@ -12,7 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// readWhole reads an answer, within b, into m.
+// readWhole reads a whole answer into m. It fails if the answer exceeds b.
 func readWhole(answer *http.Response, b bound, m proto.Message) error {
 	raw, err := readAll(answer)
 	if err != nil {
@@ -28,12 +28,14 @@ func readWhole(answer *http.Response, b bound, m proto.Message) error {
 	return decode(contentType, raw, m)
 }
 
+// mediaType returns a Content-Type without its parameters, or "" if it is malformed.
 func mediaType(contentType string) string {
 	media, _, _ := mime.ParseMediaType(contentType)
 	return media
 }
 
-// isBinary reports whether an answer of that type is a message in binary form.
+// isBinary reports whether an answer with this Content-Type is a binary protobuf message. A
+// missing type counts as binary.
 func isBinary(contentType string) bool {
 	switch mediaType(contentType) {
 	case "", "application/x-protobuf", "application/protobuf", "application/vnd.google.protobuf", "application/octet-stream":
@@ -42,8 +44,8 @@ func isBinary(contentType string) bool {
 	return false
 }
 
-// decode reads an answer in binary form, or in the JSON form that some servers
-// send whatever they are asked.
+// decode decodes an answer, binary or JSON: some servers send JSON whatever the client asks
+// for.
 func decode(contentType string, body []byte, m proto.Message) (err error) {
 	switch {
 	case isBinary(contentType):

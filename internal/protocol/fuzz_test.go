@@ -164,11 +164,11 @@ func FuzzSearchAnswer(f *testing.F) {
 			contentType = "application/json"
 		}
 		answer, err := newClient(t, always(contentType, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		if err != nil && !errors.Is(err, updater.ErrMalformed) || err != nil && (answer.Life != 0 || answer.Threats != nil) {
+		if err != nil && !errors.Is(err, updater.ErrMalformed) || err != nil && (answer.TTL != 0 || answer.Threats != nil) {
 			t.Errorf("got %v, %v", answer, err)
 		}
-		if answer.Life < 0 {
-			t.Errorf("life %s", answer.Life)
+		if answer.TTL < 0 {
+			t.Errorf("TTL %s is negative", answer.TTL)
 		}
 		for _, found := range answer.Threats {
 			if found.Threats == 0 || found.Threats&^lookup.AllThreats != 0 {

@@ -8,17 +8,17 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 )
 
-// unknownAttribute stands for an attribute of a threat that the schema does not
-// know. It is no number of the schema either.
+// unknownAttribute is a number that the schema does not have. It replaces the name of an
+// attribute that the schema does not have either.
 const unknownAttribute = "-1"
 
-// keepAttributes returns the JSON answer of a search in which the names of attributes that the
-// schema does not know are replaced by a number that it does not know. The decoder
-// drops unknown names, and what is left could be a threat without attributes, which
-// is enforced; an unknown number stays, and has its detail dropped.
+// keepAttributes returns the JSON answer of a search with all unknown names of attributes
+// replaced by unknownAttribute. Otherwise the JSON decoder would drop these names, and a
+// threat that must not be enforced could become one without attributes, which is enforced.
+// The decoder keeps an unknown number, and enforceable then drops its detail.
 func keepAttributes(raw []byte) ([]byte, error) {
 	var kept []byte
-	done := int64(0) // how much of raw is in kept
+	done := int64(0) // kept has the bytes of raw up to here
 	w := attributeWalk{Decoder: json.NewDecoder(bytes.NewReader(raw))}
 	for {
 		before := w.InputOffset()
@@ -30,7 +30,7 @@ func keepAttributes(raw []byte) ([]byte, error) {
 			return nil, err
 		}
 		if name, ok := token.(string); ok && w.inAttributes() && !knownAttribute(name) {
-			// Between two tokens are commas and spaces, none of which has a quote.
+			// Only commas and spaces come between two tokens, so the next quote begins this one.
 			start := before + int64(bytes.IndexByte(raw[before:], '"'))
 			kept = append(append(kept, raw[done:start]...), unknownAttribute...)
 			done = w.InputOffset()
@@ -44,17 +44,18 @@ func knownAttribute(name string) bool {
 	return ok
 }
 
-// attributeWalk knows whether a walk through JSON is in a list of attributes.
+// attributeWalk follows the tokens of a JSON text and knows whether they are in an array of
+// attributes.
 type attributeWalk struct {
 	*json.Decoder
-	named bool // the last token was the name of such a list, or a text that looks so
-	depth int  // of brackets and braces since its own bracket; 0: not in one
+	named bool // the last token was "attributes", as a key or as a value
+	depth int  // of nesting, the array of attributes included; 0: not in one
 }
 
-// inAttributes reports whether the token that has just been read is an element.
+// inAttributes reports whether the last token is an element of an array of attributes.
 func (w *attributeWalk) inAttributes() bool { return w.depth == 1 }
 
-// note is told of each token.
+// note updates the walk. Call it for each token, after inAttributes.
 func (w *attributeWalk) note(token json.Token) {
 	delim, _ := token.(json.Delim)
 	switch {

@@ -10,13 +10,15 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// message is a protobuf message that is being read.
+// message reads one protobuf message from a stream, field by field, so that a large list
+// needs no buffer of its size. It is not safe for concurrent use.
 type message struct {
 	from   byteReader
-	left   int64 // bytes of it; negative: it ends where from does
-	fields int   // whose tags have been read
+	left   int64 // bytes still to read; negative: the message ends where from does
+	fields int   // tags read so far
 }
 
+// byteReader is the source of a message: a bufio.Reader or another message.
 type byteReader interface {
 	io.Reader
 	io.ByteReader
@@ -24,12 +26,11 @@ type byteReader interface {
 
 var (
 	errWireType = fmt.Errorf("%w: a field of unknown wire type", updater.ErrMalformed)
-	errCut      = fmt.Errorf("%w: a message that is cut", updater.ErrMalformed)
+	errCut      = fmt.Errorf("%w: a truncated message", updater.ErrMalformed)
 )
 
-// maxFields is the most fields that a message may have: some hundred lists, or two
-// dozen fields of one, with room for what is not known yet. It ends the reading of
-// a body that goes on for ever.
+// maxFields is the most fields of a message. An answer has some hundred lists, a list two
+// dozen fields; the rest is room for later versions. The bound stops a body that never ends.
 const maxFields = 10_000
 
 // ReadByte implements io.ByteReader.
@@ -61,7 +62,7 @@ func (m *message) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// unexpected returns err, but errCut for io.EOF.
+// unexpected returns errCut for io.EOF, and err otherwise.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return errCut
@@ -80,12 +81,12 @@ func (m *message) tag() (protowire.Number, protowire.Type, error) {
 	}
 	field, kind := protowire.DecodeTag(v)
 	if field < protowire.MinValidNumber {
-		return 0, 0, fmt.Errorf("%w: a field without number", updater.ErrMalformed)
+		return 0, 0, fmt.Errorf("%w: a field without a number", updater.ErrMalformed)
 	}
 	return field, kind, nil
 }
 
-// uvarint reads a number. The error is io.EOF at the end of the message.
+// uvarint reads a variable-length number. At the end of the message the error is io.EOF.
 func (m *message) uvarint() (v uint64, err error) {
 	for shift := 0; shift < 64; shift += 7 {
 		b, err := m.ReadByte()
@@ -120,8 +121,9 @@ func (m *message) sub() (*message, error) {
 	return &message{from: m, left: int64(size)}, err
 }
 
-// appendField reads a field whose tag has been read, and appends it with its tag. It
-// is an error if dst would have more than most bytes, give or take a tag.
+// appendField reads a field whose tag has been read, and appends the field with its tag. It
+// is an error if dst would become longer than most bytes. A variable-length number is not
+// counted before it is appended: it can exceed the bound by its own length.
 func (m *message) appendField(dst []byte, field protowire.Number, kind protowire.Type, most int64) ([]byte, error) {
 	dst = protowire.AppendTag(dst, field, kind)
 	var size uint64
@@ -146,13 +148,13 @@ func (m *message) appendField(dst []byte, field protowire.Number, kind protowire
 	case m.left >= 0 && int64(size) > m.left:
 		return dst, errCut
 	case int64(len(dst))+int64(size) > most:
-		return dst, fmt.Errorf("%w: a field of %d bytes, with all before it more than %d", updater.ErrMalformed, size, most)
+		return dst, fmt.Errorf("%w: a field of %d bytes makes more than %d bytes with the fields before it", updater.ErrMalformed, size, most)
 	}
 	return m.appendBytes(dst, int64(size))
 }
 
-// appendBytes reads size bytes and appends them. It takes memory for what has come,
-// not for what has been announced.
+// appendBytes reads size bytes and appends them. It allocates memory for the bytes that have
+// come, not for the announced size.
 func (m *message) appendBytes(dst []byte, size int64) ([]byte, error) {
 	for size > 0 {
 		at := len(dst)
@@ -169,7 +171,7 @@ func (m *message) appendBytes(dst []byte, size int64) ([]byte, error) {
 	return dst, nil
 }
 
-// skip reads over a field.
+// skip skips a field whose tag has been read.
 func (m *message) skip(kind protowire.Type) error {
 	switch kind {
 	case protowire.VarintType:

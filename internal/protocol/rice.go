@@ -11,18 +11,18 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// rice is a list of ascending integers in Rice-delta coding ("Local Database"),
-// as the four messages of the protocol hold it.
+// rice is a list of ascending integers in Rice-delta coding ("Local Database"). It has the
+// content of any of the four messages of the protocol.
 type rice struct {
 	width     int       // bytes of an integer: 4, 8, 16 or 32
 	first     [4]uint64 // the first integer, least significant limb first
 	parameter int32
-	count     int32 // of differences: one less than there are integers
+	count     int32 // differences; there is one more integer
 	data      []byte
-	size      int64 // bytes of data that are still to come; 0: all of it is in data
+	size      int64 // bytes of data that have not come yet
 }
 
-// coded is what the messages of all widths have.
+// coded has the methods that the messages of all widths share.
 type coded interface {
 	GetRiceParameter() int32
 	GetEntriesCount() int32
@@ -33,10 +33,11 @@ func newRice(width int, first [4]uint64, m coded) rice {
 	return rice{width: width, first: first, parameter: m.GetRiceParameter(), count: m.GetEntriesCount(), data: m.GetEncodedData()}
 }
 
-// parameters are the least and the greatest Rice parameter.
+// parameters are the least and the greatest allowed Rice parameter.
 type parameters struct{ least, greatest int32 }
 
-// parametersV5 are those of version 5 at each width.
+// parametersV5 returns the parameters of version 5 for a width (schema of version 5,
+// RiceDeltaEncoded32Bit to RiceDeltaEncoded256Bit).
 func parametersV5(width int) parameters {
 	switch width {
 	case 4:
@@ -49,48 +50,48 @@ func parametersV5(width int) parameters {
 	return parameters{227, 254}
 }
 
-// check finds what is wrong with the numbers around the data, before anything
-// is allocated or decoded for them.
+// check returns an error if the numbers of r contradict each other. It comes first: no
+// memory is allocated for a false count.
 func (r rice) check(p parameters) error {
-	if r.count < 0 || r.count == math.MaxInt32 { // there is one integer more, and int may have 32 bits
+	if r.count < 0 || r.count == math.MaxInt32 { // int(r.count)+1 must not overflow an int of 32 bits
 		return fmt.Errorf("%w: Rice coding of %d differences", updater.ErrMalformed, r.count)
 	}
 	if r.count == 0 {
-		return nil // one integer: parameter and data are not looked at
+		return nil // a single integer: parameter and data have no meaning
 	}
 	if r.parameter < p.least || r.parameter > p.greatest {
 		return fmt.Errorf("%w: Rice parameter %d, must be %d to %d", updater.ErrMalformed, r.parameter, p.least, p.greatest)
 	}
 	if size := int64(len(r.data)) + r.size; int64(r.count)*(int64(r.parameter)+1) > 8*size {
-		return fmt.Errorf("%w: %d differences cannot be in %d bytes of Rice coding", updater.ErrMalformed, r.count, size)
+		return fmt.Errorf("%w: %d differences do not fit into %d bytes of Rice coding", updater.ErrMalformed, r.count, size)
 	}
 	return nil
 }
 
-// entries returns the integers as a stream that fails once ctx has ended. The
-// caller has checked r.
+// entries returns the integers as a stream that fails once ctx has ended. The caller must
+// have called check.
 func (r rice) entries(ctx context.Context) updater.Entries {
 	return updater.Entries{Width: r.width, Count: int(r.count) + 1, Reader: during(ctx, r.reader())}
 }
 
-// reader returns the integers, big-endian, width bytes each. Bits left over at
-// the end are padding. The caller has checked r.
+// reader returns a reader of the integers, big-endian, width bytes each. Surplus bits at the
+// end of the data are padding. The caller must have called check.
 func (r rice) reader() *riceReader {
 	return &riceReader{rice: r, value: r.first, left: int(r.count) + 1}
 }
 
-// riceReader decodes while it is read.
+// riceReader decodes integers as they are read. It is not safe for concurrent use.
 type riceReader struct {
 	rice
-	value  [4]uint64 // the integer to write next, least significant limb first
-	begun  bool      // value is the result of a difference or has been written
-	left   int       // integers not yet written
-	window uint64    // bits of data not yet used, the next one lowest
-	filled uint      // how many bits are in window; those above are zero
+	value  [4]uint64 // the last integer, least significant limb first; at first rice.first
+	begun  bool      // the first integer has been written
+	left   int       // integers not written yet
+	window uint64    // bits not used yet, the next one lowest
+	filled uint      // the number of bits in window; all bits above are zero
 
-	source io.Reader    // of data that is still to come; nil: none is
-	buf    []byte       // that data is in, if there is a source
-	end    func() error // called when the last integer has been decoded; nil: nobody wants to know
+	source io.Reader    // of the data that has not come yet; nil: all data has come
+	buf    []byte       // backs data if there is a source
+	end    func() error // called after the last integer; may be nil
 }
 
 // Read implements io.Reader. It writes whole integers only.
@@ -121,6 +122,7 @@ func (r *riceReader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// put writes value, big-endian, for widths of 8 bytes and more.
 func (r *riceReader) put(p []byte) {
 	limbs := r.width / 8
 	for i := range limbs {
@@ -128,7 +130,7 @@ func (r *riceReader) put(p []byte) {
 	}
 }
 
-// advance adds the next difference to value.
+// advance adds the next difference to value. The first call leaves value as it is.
 func (r *riceReader) advance() error {
 	if !r.begun {
 		r.begun = true
@@ -153,6 +155,7 @@ func (r *riceReader) advance() error {
 	return nil
 }
 
+// advanceWide is advance for widths of 8 bytes and more, with a quotient already read.
 func (r *riceReader) advanceWide(quotient uint64, k uint) error {
 	var delta [4]uint64
 	for at := uint(0); at < k; at += 32 {
@@ -176,8 +179,8 @@ func (r *riceReader) advanceWide(quotient uint64, k uint) error {
 	return nil
 }
 
-// unary reads a number written as so many ones and a zero. The greatest that
-// makes sense is checked while counting, so that a run of ones ends soon.
+// unary reads a number in unary coding: as many ones, then a zero. It stops at the greatest
+// number that fits into the width, so a hostile run of ones takes no time.
 func (r *riceReader) unary() (uint64, error) {
 	greatest := uint64(1)<<(8*r.width-int(r.parameter)) - 1
 	var n uint64
@@ -199,7 +202,7 @@ func (r *riceReader) unary() (uint64, error) {
 	}
 }
 
-// take reads the next n bits, at most 32, the least significant first.
+// take reads the next n bits, at most 32; the first bit is the lowest.
 func (r *riceReader) take(n uint) (uint64, error) {
 	if r.filled < n {
 		if r.fill(); r.filled < n {
@@ -212,12 +215,13 @@ func (r *riceReader) take(n uint) (uint64, error) {
 	return v, nil
 }
 
+// cut returns the error for data that ends too early.
 func (r *riceReader) cut() error {
-	return fmt.Errorf("%w: Rice coding ends with %d values to come", updater.ErrMalformed, r.left)
+	return fmt.Errorf("%w: Rice coding ends %d values too early", updater.ErrMalformed, r.left)
 }
 
-// fill tops the window up to more than 56 bits, or to all that is left. Bits
-// are taken from each byte from the lowest up.
+// fill fills the window to more than 56 bits, or with all bits that are left. The lowest bit
+// of a byte comes first.
 func (r *riceReader) fill() {
 	if len(r.data) >= 8 {
 		taken := (63 - r.filled) / 8
@@ -239,20 +243,20 @@ func (r *riceReader) fill() {
 	}
 }
 
-// more reads more data, so much that there are eight bytes or no source any more.
+// more reads from source until data has eight bytes or more, or source has ended.
 func (r *riceReader) more() {
 	if r.buf == nil {
 		r.buf = make([]byte, 1<<15)
 	}
 	n := copy(r.buf, r.data)
 	read, err := io.ReadAtLeast(r.source, r.buf[n:], 8)
-	if r.data = r.buf[:n+read]; err != nil { // what is missing will be missed
+	if r.data = r.buf[:n+read]; err != nil { // take and unary then fail with cut if they need more
 		r.source = nil
 	}
 }
 
-// readQuick writes integers of four bytes as long as none needs a second look: the
-// whole difference is in the window, and the sum fits.
+// readQuick is the fast loop for integers of four bytes. It stops at the first integer that
+// needs advance: its difference is not wholly in the window, or the sum exceeds 32 bits.
 func (r *riceReader) readQuick(p []byte) (n int) {
 	if !r.begun {
 		return 0

@@ -50,8 +50,8 @@ func TestLifeOfSearchAnswers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := searchFor(t, &sbv5.SearchHashesResponse{CacheDuration: test.duration})
-			if got.Life != test.want || test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
-				t.Errorf("got %s, %v, want %s", got.Life, err, test.want)
+			if got.TTL != test.want || test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
+				t.Errorf("got %s, %v, want %s", got.TTL, err, test.want)
 			}
 			u := updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: []byte{1}, MinimumWaitDuration: test.duration})
 			if u.MinimumWait != test.want || test.good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
@@ -68,7 +68,7 @@ func TestFullHashesMustBeWhole(t *testing.T) {
 			{FullHash: make([]byte, size)},
 		}}
 		got, err := searchFor(t, m)
-		if !errors.Is(err, updater.ErrMalformed) || got.Threats != nil || got.Life != 0 {
+		if !errors.Is(err, updater.ErrMalformed) || got.Threats != nil || got.TTL != 0 {
 			t.Errorf("full hash of %d bytes: got %v, %v", size, got, err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestUnknownNamesInJSONDropTheirDetailOnly(t *testing.T) {
 		got, err := newClient(t, always("application/json", []byte(body))).Search(t.Context(), []lookup.Prefix{zeroPrefix})
 		want := threatHashes(lookup.FullHash{}, test.want, test.frameOnly)
 		for i := range got.Threats {
-			got.Threats[i].Life = 0
+			got.Threats[i].TTL = 0
 		}
 		last := len(got.Threats) - 1
 		if err != nil || last < 0 || got.Threats[last].Hash == (lookup.FullHash{}) || !slices.Equal(got.Threats[:last], want) {

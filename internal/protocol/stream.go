@@ -14,14 +14,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// maxWhole is the size up to which the message of a list is read whole, in bytes.
-// The additions of a longer one, which has some million entries, are decoded while
-// they come. It is less where a test has short ones.
+// maxWhole is the most bytes of a list's message that is read whole. A longer message has
+// millions of entries: its additions are decoded while they come. It is a variable because
+// tests lower it.
 var maxWhole = int64(1 << 20)
 
-// readBatch reads the answer to hashLists.batchGet while it comes, one list after
-// the other. Lists that are not decoded while they come fail once ctx has ended; so
-// must body.
+// readBatch reads the answer to hashLists.batchGet while it comes, one list after the other.
+// Entries of lists that it has read whole fail once ctx has ended; body must fail then too.
 func readBatch(ctx context.Context, body io.Reader, wanted []updater.Want, take func(i int, u *updater.Update)) error {
 	top := &message{from: bufio.NewReaderSize(body, 1<<15), left: -1}
 	n := 0
@@ -49,13 +48,13 @@ func readBatch(ctx context.Context, body io.Reader, wanted []updater.Want, take 
 	}
 }
 
-// readOne reads the answer to hashList.get, of length bytes, while it comes, as
-// readBatch does. A negative length is one that is not known.
+// readOne is readBatch for the answer to hashList.get. The answer has length bytes; a negative
+// length is unknown.
 func readOne(ctx context.Context, body io.Reader, length int64, name string, take func(u *updater.Update)) error {
 	return readListMessage(ctx, &message{from: bufio.NewReaderSize(body, 1<<15), left: length}, name, take)
 }
 
-// readList reads the field that holds the message of a list, which must have that
+// readList reads a field with the message of a list. It is an error if the list has another
 // name.
 func readList(ctx context.Context, from *message, name string, take func(u *updater.Update)) error {
 	m, err := from.sub()
@@ -65,6 +64,8 @@ func readList(ctx context.Context, from *message, name string, take func(u *upda
 	return readListMessage(ctx, m, name, take)
 }
 
+// readListMessage reads the message of a list up to its end. It passes the update to take
+// once, if there is one.
 func readListMessage(ctx context.Context, m *message, name string, take func(u *updater.Update)) (err error) {
 	l := &streamedList{message: m, ctx: ctx, name: name}
 	if m.left >= 0 && m.left <= maxWhole {
@@ -80,20 +81,20 @@ func readListMessage(ctx context.Context, m *message, name string, take func(u *
 		return err
 	}
 	take(updateOf(ctx, list))
-	return ctx.Err() // an update that was cut short by it is not wrong
+	return ctx.Err() // if ctx has ended, the update may be truncated: that is not the server's fault
 }
 
-// streamedList is the message of a list that is being read.
+// streamedList reads the message of one list.
 type streamedList struct {
 	*message
-	ctx   context.Context // of what is decoded from rest
+	ctx   context.Context // bounds the decoding of rest
 	name  string
-	rest  []byte // what was read of it, but for additions that are decoded while they come
-	tried bool   // there were additions
-	taken bool   // they have been decoded while they came
+	rest  []byte // all fields read so far, except streamed additions
+	tried bool   // a field with additions has come
+	taken bool   // the additions were streamed, and take has been called
 }
 
-// parsed returns the message as far as it is in rest.
+// parsed returns the message with the fields in rest.
 func (l *streamedList) parsed() (*sbv5.HashList, error) {
 	list := new(sbv5.HashList)
 	if err := boundList.check(l.rest, "", list.ProtoReflect().Descriptor()); err != nil {
@@ -108,23 +109,24 @@ func (l *streamedList) parsed() (*sbv5.HashList, error) {
 	return list, nil
 }
 
-// readRest reads all that is left into rest.
+// readRest reads the remaining bytes of the message into rest.
 func (l *streamedList) readRest() (err error) {
 	l.rest, err = l.appendBytes(l.rest, l.left)
 	return err
 }
 
-// widthOfField returns the width of the additions in a field of a list's message.
+// widthOfField returns the width of the additions in a field of HashList (schema of version
+// 5). ok is false if the field has no additions.
 func widthOfField(field protowire.Number) (width int, ok bool) {
 	width, ok = map[protowire.Number]int{4: 4, 9: 8, 10: 16, 11: 32}[field]
 	return width, ok
 }
 
-// read reads the message up to its end. Additions of a full update are decoded
-// while they come: nothing that stands behind them is needed for it. Writers put
-// the fields into the order of their numbers; where one does not, or where the
-// update is partial, the message is read whole. The message so far is looked at
-// once only, however often there are additions in it.
+// read reads the message up to its end. It streams the additions of a full update. That is
+// possible because the fields before them, name, version and kind of update, are enough to
+// begin. Writers order fields by their numbers. If one does not, or if the update is partial,
+// read keeps the whole message in rest. It parses rest for this decision only once, however
+// many fields have additions.
 func (l *streamedList) read(take func(u *updater.Update)) error {
 	for l.left != 0 {
 		field, kind, err := l.tag()
@@ -157,8 +159,8 @@ func (l *streamedList) keep(field protowire.Number, kind protowire.Type) (err er
 	return err
 }
 
-// stream hands the additions to take while they come. What stands behind them is
-// read when the last one has been.
+// stream passes an update to take whose additions are decoded while they come. After the last
+// addition it reads the fields behind them and completes the update.
 func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updater.Update)) error {
 	coded, err := l.sub()
 	if err != nil {
@@ -173,7 +175,7 @@ func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updat
 	if u.Err == nil {
 		u.Err = checkAdditions(list.GetName(), additions)
 	}
-	end := sync.OnceValue(func() error { // its errors are those of the whole answer
+	end := sync.OnceValue(func() error { // an error here is an error of the whole answer
 		for _, m := range []*message{data, coded} {
 			if _, err := io.Copy(io.Discard, m); err != nil {
 				return err
@@ -198,7 +200,7 @@ func (l *streamedList) stream(width int, list *sbv5.HashList, take func(u *updat
 	return end()
 }
 
-// finish completes an update whose additions have been read with what came later.
+// finish completes an update with the fields that came after its additions.
 func (l *streamedList) finish(u *updater.Update, list *sbv5.HashList) {
 	last := updateOf(l.ctx, list)
 	u.Checksum, u.MinimumWait = last.Checksum, last.MinimumWait
@@ -211,14 +213,14 @@ func (l *streamedList) finish(u *updater.Update, list *sbv5.HashList) {
 	}
 }
 
-// fieldOfData is the number of the field with the coded data, by width.
+// fieldOfData is the number of the field with the coded data, by width (schema of version 5).
 var fieldOfData = map[int]protowire.Number{4: 4, 8: 4, 16: 5, 32: 7}
 
-// maxRiceHead is the most bytes that may be before the coded data in a message of
-// additions: some numbers.
+// maxRiceHead is the most bytes before the coded data in a message of additions. There are
+// only a few numbers.
 const maxRiceHead = 1024
 
-// readRice reads a message of additions up to the coded data.
+// readRice reads a message of additions up to the coded data, and returns that as a message.
 func readRice(m *message, width int) (r rice, data *message, err error) {
 	head := make([]byte, 0, 64)
 	for m.left > 0 {
@@ -226,7 +228,7 @@ func readRice(m *message, width int) (r rice, data *message, err error) {
 		if err != nil {
 			return rice{}, nil, unexpected(err)
 		}
-		if kind == protowire.BytesType && field == fieldOfData[width] { // the last one
+		if kind == protowire.BytesType && field == fieldOfData[width] { // the last field
 			if data, err = m.sub(); err != nil {
 				return rice{}, nil, err
 			}

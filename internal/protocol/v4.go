@@ -212,7 +212,7 @@ func (c *V4) answerOf(answer *sbv4.FindFullHashesResponse) (result lookup.Answer
 	if result.MinimumWait, err = duration(answer.GetMinimumWaitDuration()); err != nil {
 		return lookup.Answer{}, err
 	}
-	if result.Life, err = duration(answer.GetNegativeCacheDuration()); err != nil {
+	if result.TTL, err = duration(answer.GetNegativeCacheDuration()); err != nil {
 		return result, err
 	}
 	for _, m := range answer.Matches {
@@ -226,7 +226,7 @@ func (c *V4) answerOf(answer *sbv4.FindFullHashesResponse) (result lookup.Answer
 		}
 		t := tuple{m.GetThreatType(), m.GetPlatformType()}
 		if m.GetThreatEntryType() == sbv4.ThreatEntryType_URL && c.keeps(t) {
-			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(hash), Threats: t.threats(), Life: life})
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(hash), Threats: t.threats(), TTL: life})
 		}
 	}
 	return result, nil

@@ -311,9 +311,9 @@ func TestV4Search(t *testing.T) {
 		return always(binaryForm, body)(r)
 	}), "se-4b", "pha-4b")
 	got, err := c.Search(t.Context(), []lookup.Prefix{lookup.Prefix(hash[:4]), lookup.Prefix(hash[:9])})
-	want := lookup.Answer{Life: 10 * time.Minute, MinimumWait: 2 * time.Second, Threats: []lookup.ThreatHash{
-		{Hash: hash, Threats: lookup.Threats(0).With(lookup.SocialEngineering), Life: 5 * time.Minute},
-		{Hash: hash, Threats: lookup.Threats(0).With(lookup.PotentiallyHarmfulApplication), Life: time.Minute},
+	want := lookup.Answer{TTL: 10 * time.Minute, MinimumWait: 2 * time.Second, Threats: []lookup.ThreatHash{
+		{Hash: hash, Threats: lookup.Threats(0).With(lookup.SocialEngineering), TTL: 5 * time.Minute},
+		{Hash: hash, Threats: lookup.Threats(0).With(lookup.PotentiallyHarmfulApplication), TTL: time.Minute},
 	}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
@@ -439,11 +439,11 @@ func FuzzFullHashes(f *testing.F) {
 	f.Add(body)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		answer, err := newV4(t, always(binaryForm, body), "se-4b").Search(t.Context(), nil)
-		if err != nil && !errors.Is(err, updater.ErrMalformed) || err != nil && answer.Threats != nil || answer.Life < 0 || answer.MinimumWait < 0 {
+		if err != nil && !errors.Is(err, updater.ErrMalformed) || err != nil && answer.Threats != nil || answer.TTL < 0 || answer.MinimumWait < 0 {
 			t.Errorf("got %v, %v", answer, err)
 		}
 		for _, found := range answer.Threats {
-			if found.Threats != lookup.Threats(0).With(lookup.SocialEngineering) || found.Life < 0 {
+			if found.Threats != lookup.Threats(0).With(lookup.SocialEngineering) || found.TTL < 0 {
 				t.Errorf("got %v", found)
 			}
 		}
@@ -464,7 +464,7 @@ func TestV4UnknownNamesInJSONDropTheirMatchOnly(t *testing.T) {
 		match("SOCIAL_ENGINEERING", "ANY_PLATFORM", "URL", "D"),
 	}, ",") + `],"negativeCacheDuration":"60s"}`
 	got, err := newV4(t, always(jsonForm, []byte(body)), "se-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
-	if err != nil || len(got.Threats) != 1 || got.Threats[0].Hash[0] != 0x0c || got.Life != time.Minute {
+	if err != nil || len(got.Threats) != 1 || got.Threats[0].Hash[0] != 0x0c || got.TTL != time.Minute {
 		t.Errorf("got %+v, %v, want the last match only", got, err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// bytesParam is how values of type bytes go into a URL.
+// bytesParam encodes values of type bytes in a URL.
 var bytesParam = base64.URLEncoding
 
 // V5 speaks version 5 of the protocol. It implements Client.
@@ -31,8 +31,7 @@ func NewV5(cfg Config) (*V5, error) {
 	return &V5{c}, err
 }
 
-// Fetch implements updater.Source by hashLists.batchGet, and for one list by
-// hashList.get.
+// Fetch implements updater.Source with hashLists.batchGet, or hashList.get for a single list.
 func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
 	defer c.hideKey(&err)
 	query := c.constraints()
@@ -56,8 +55,8 @@ func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, 
 	return 0, nil
 }
 
-// fetchBatch asks for several lists and reads the answer while it comes, if that is
-// in binary form.
+// fetchBatch asks for several lists. It decodes a binary answer while it comes, and reads
+// JSON whole.
 func (c *V5) fetchBatch(ctx context.Context, query url.Values, wanted []updater.Want, take func(i int, u *updater.Update)) error {
 	answer, err := c.open(ctx, http.MethodGet, "/v5/hashLists:batchGet", query, nil, maxListBytes)
 	if err != nil {
@@ -80,7 +79,7 @@ func (c *V5) fetchBatch(ctx context.Context, query url.Values, wanted []updater.
 		}
 		take(i, updateOf(ctx, list))
 	}
-	return ctx.Err() // an update that was cut short by it is not wrong
+	return ctx.Err() // if ctx has ended, an update may be truncated: that is not the server's fault
 }
 
 // fetchOne is fetchBatch for one list.
@@ -92,7 +91,7 @@ func (c *V5) fetchOne(ctx context.Context, query url.Values, w updater.Want, tak
 	defer answer.Body.Close()
 	if isBinary(answer.Header.Get("Content-Type")) {
 		length := answer.ContentLength
-		if answer.Header.Get("Content-Encoding") != "" { // it is that of the compressed answer
+		if answer.Header.Get("Content-Encoding") != "" { // ContentLength counts compressed bytes
 			length = -1
 		}
 		return readOne(ctx, answer.Body, length, w.List, take)
@@ -105,13 +104,15 @@ func (c *V5) fetchOne(ctx context.Context, query url.Values, w updater.Want, tak
 		return otherList(list.GetName(), w.List)
 	}
 	take(updateOf(ctx, &list))
-	return ctx.Err() // an update that was cut short by it is not wrong
+	return ctx.Err() // if ctx has ended, the update may be truncated: that is not the server's fault
 }
 
+// otherList returns the error for a list that was not asked for.
 func otherList(got, want string) error {
 	return fmt.Errorf("%w: list %q in place of %q", updater.ErrMalformed, got, want)
 }
 
+// constraints returns the query parameters that limit the size of a list.
 func (c *V5) constraints() url.Values {
 	query := url.Values{}
 	if c.cfg.MaxEntries > 0 {
@@ -120,11 +121,11 @@ func (c *V5) constraints() url.Values {
 	return query
 }
 
-// maxPages bounds the pages of a list of lists, against a server whose pages
-// never end. All together are bounded as one answer is.
+// maxPages is the most pages of the list of lists: a server's pages might never end. All
+// pages together share the bound of one answer.
 const maxPages = 100
 
-// Lists implements Client by hashLists.list.
+// Lists implements Client with hashLists.list.
 func (c *V5) Lists(ctx context.Context) (all []ListInfo, err error) {
 	defer c.hideKey(&err)
 	token, b := "", boundLists
@@ -156,8 +157,8 @@ func (c *V5) Lists(ctx context.Context) (all []ListInfo, err error) {
 	return nil, fmt.Errorf("listing lists: %w: more than %d pages", updater.ErrMalformed, maxPages)
 }
 
-// updateOf checks the shape of a list's message and prepares its decoding, which
-// fails once ctx has ended.
+// updateOf checks the shape of a list's message and returns an update that decodes it while it
+// is read. Reading fails once ctx has ended.
 func updateOf(ctx context.Context, list *sbv5.HashList) *updater.Update {
 	u := &updater.Update{Version: list.GetVersion(), Partial: list.GetPartialUpdate(), Checksum: list.GetSha256Checksum()}
 	if len(u.Checksum) == 0 {
@@ -189,8 +190,8 @@ func updateOf(ctx context.Context, list *sbv5.HashList) *updater.Update {
 	return u
 }
 
-// checkVersion refuses a version that no later request could carry: in version 5 it
-// is part of the URL.
+// checkVersion returns an error for a version that is too long for a later request: in version
+// 5 it becomes part of the URL.
 func checkVersion(version []byte) error {
 	if len(version) > maxVersionBytes {
 		return fmt.Errorf("%w: a version of %d bytes, at most %d are allowed", updater.ErrMalformed, len(version), maxVersionBytes)
@@ -198,8 +199,7 @@ func checkVersion(version []byte) error {
 	return nil
 }
 
-// checkAdditions finds what is wrong with the additions to a list before they are
-// decoded.
+// checkAdditions checks the additions to a list before they are decoded.
 func checkAdditions(name string, additions rice) error {
 	width, err := updater.Width(name)
 	if err != nil {
@@ -211,8 +211,8 @@ func checkAdditions(name string, additions rice) error {
 	return additions.check(parametersV5(width))
 }
 
-// additionsOf returns the additions of a list, and whether there are any: a
-// message that is present but empty is one entry of zero bytes.
+// additionsOf returns the additions of a list, and whether there are any. A message that is
+// present but empty means one entry of zero bytes.
 func additionsOf(list *sbv5.HashList) (rice, bool) {
 	switch a := list.GetCompressedAdditions().(type) {
 	case *sbv5.HashList_AdditionsFourBytes:
@@ -232,7 +232,8 @@ func additionsOf(list *sbv5.HashList) (rice, bool) {
 	return rice{}, false
 }
 
-// duration reads a duration that must not be negative. Absent means zero.
+// duration returns a duration of the protocol, or an error if it is negative. An absent one
+// is zero.
 func duration(d *durationpb.Duration) (time.Duration, error) {
 	if d == nil {
 		return 0, nil
@@ -243,7 +244,7 @@ func duration(d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// Search implements lookup.Searcher by hashes.search.
+// Search implements lookup.Searcher with hashes.search.
 func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result lookup.Answer, err error) {
 	defer c.hideKey(&err)
 	query := url.Values{}
@@ -254,30 +255,30 @@ func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 	if err := c.get(ctx, "/v5/hashes:search", query, boundSearch, &answer); err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
-	life, err := duration(answer.GetCacheDuration())
+	ttl, err := duration(answer.GetCacheDuration())
 	if err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
-	result.Life = life
+	result.TTL = ttl
 	for _, f := range answer.FullHashes {
 		if len(f.GetFullHash()) != len(lookup.FullHash{}) {
 			return lookup.Answer{}, fmt.Errorf("searching full hashes: %w: full hash of %d bytes", updater.ErrMalformed, len(f.GetFullHash()))
 		}
 		threats, frameOnly := enforceable(f.GetFullHashDetails())
 		if threats != 0 {
-			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: threats, Life: life})
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: threats, TTL: ttl})
 		}
 		if frameOnly != 0 {
-			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: frameOnly, Life: life, FrameOnly: true})
+			result.Threats = append(result.Threats, lookup.ThreatHash{Hash: lookup.FullHash(f.GetFullHash()), Threats: frameOnly, TTL: ttl, FrameOnly: true})
 		}
 	}
 	return result, nil
 }
 
-// enforceable returns the threats that may be acted on, and those that are marked
-// FRAME_ONLY in all details about them. A detail with a threat type or an attribute
-// that is unknown is dropped whole, as the schema demands, and so is one with
-// CANARY, which is not for enforcement.
+// enforceable returns the threats that may block a host. frameOnly has those for which every
+// detail is marked FRAME_ONLY. The client must ignore a detail with an unknown threat type or
+// an unknown attribute (schema of version 5, FullHashDetail). It also ignores CANARY, which is
+// not for enforcement.
 func enforceable(details []*sbv5.FullHash_FullHashDetail) (threats, frameOnly lookup.Threats) {
 	for _, d := range details {
 		threat := threatOf(d.GetThreatType())
@@ -294,7 +295,7 @@ func enforceable(details []*sbv5.FullHash_FullHashDetail) (threats, frameOnly lo
 
 func isNotFrameOnly(a sbv5.ThreatAttribute) bool { return a != sbv5.ThreatAttribute_FRAME_ONLY }
 
-// threatOf returns the threat of a type, or NoThreat for those that are unknown.
+// threatOf returns the Threat of a type, or NoThreat if the type is unknown.
 func threatOf(t sbv5.ThreatType) lookup.Threat {
 	switch t {
 	case sbv5.ThreatType_MALWARE:

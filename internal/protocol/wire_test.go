@@ -175,7 +175,7 @@ func TestSearchAnswersOnTheWire(t *testing.T) {
 	found := lookup.ThreatHash{
 		Hash:    lookup.FullHash(unhex(t, "1d32c5084a360e58f1b87109637a6810acad97a861a7769e8f1841410d2a960c")),
 		Threats: lookup.Threats(0).With(lookup.SocialEngineering),
-		Life:    5 * time.Minute,
+		TTL:     5 * time.Minute,
 	}
 	tests := []struct {
 		name, wire string
@@ -188,7 +188,7 @@ func TestSearchAnswersOnTheWire(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClient(t, always(binaryForm, unhex(t, test.wire)))
 			got, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
-			if err != nil || got.Life != 5*time.Minute || !slices.Equal(got.Threats, test.want) {
+			if err != nil || got.TTL != 5*time.Minute || !slices.Equal(got.Threats, test.want) {
 				t.Errorf("got %v, %v, want %v for 5 min", got, err, test.want)
 			}
 		})
