@@ -234,11 +234,11 @@ func FuzzHashesSearch(f *testing.F) {
 	f.Add([]byte(`{"threats":[{"threatTypes":["SOCIAL_ENGINEERING","NEW",4],"hash":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","expireTime":"2100-01-01T00:00:00.5Z"}],"negativeExpireTime":"9999-12-31T23:59:59Z"}`), true)
 	f.Fuzz(func(t *testing.T, body []byte, json bool) {
 		answer, err := newWebRisk(t, always(formOf(json), body), "se-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		if err != nil && (!errors.Is(err, updater.ErrMalformed) || answer.Threats != nil || answer.Life != 0) || answer.Life < 0 || answer.MinimumWait != 0 {
+		if err != nil && (!errors.Is(err, updater.ErrMalformed) || answer.Threats != nil || answer.TTL != 0) || answer.TTL < 0 || answer.MinimumWait != 0 {
 			t.Errorf("got %v, %v", answer, err)
 		}
 		for _, found := range answer.Threats {
-			if found.Threats != lookup.Threats(0).With(lookup.SocialEngineering) || found.Life < 0 || found.FrameOnly {
+			if found.Threats != lookup.Threats(0).With(lookup.SocialEngineering) || found.TTL < 0 || found.FrameOnly {
 				t.Errorf("got %v", found)
 			}
 		}

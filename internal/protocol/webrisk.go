@@ -196,7 +196,7 @@ func (c *WebRisk) checkSearch(prefixes []lookup.Prefix) error {
 // answerOf reads what was found. Threat types that are unknown or were not asked for
 // are left out.
 func (c *WebRisk) answerOf(answer *wrv1.SearchHashesResponse, clock serverClock) (result lookup.Answer, err error) {
-	if result.Life, err = clock.life(answer.GetNegativeExpireTime()); err != nil {
+	if result.TTL, err = clock.life(answer.GetNegativeExpireTime()); err != nil {
 		return lookup.Answer{}, err
 	}
 	for _, t := range answer.Threats {
@@ -204,7 +204,7 @@ func (c *WebRisk) answerOf(answer *wrv1.SearchHashesResponse, clock serverClock)
 			return lookup.Answer{}, fmt.Errorf("%w: full hash of %d bytes", updater.ErrMalformed, len(t.GetHash()))
 		}
 		found := lookup.ThreatHash{Hash: lookup.FullHash(t.GetHash())}
-		if found.Life, err = clock.life(t.GetExpireTime()); err != nil {
+		if found.TTL, err = clock.life(t.GetExpireTime()); err != nil {
 			return lookup.Answer{}, err
 		}
 		for _, threat := range t.ThreatTypes {

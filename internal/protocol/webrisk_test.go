@@ -191,7 +191,7 @@ func TestWebRiskCountsByTheClockOfTheServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := newWebRisk(t, late(search), "mw-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		if want := 10*time.Minute - 3*time.Second; err != nil || got.Life != want || len(got.Threats) != 1 || got.Threats[0].Life != want {
+		if want := 10*time.Minute - 3*time.Second; err != nil || got.TTL != want || len(got.Threats) != 1 || got.Threats[0].TTL != want {
 			t.Errorf("got %+v, %v, want lives of %s: they are never too long", got, err, want)
 		}
 	})
@@ -231,7 +231,7 @@ func TestWebRiskAnswersInJSON(t *testing.T) {
 			{"threatTypes":["MALWARE","SOMETHING_NEW"],"hash":"` + strings.Repeat("A", 43) + `=","expireTime":"2000-01-01T00:01:00Z","new":{}},
 			{"threatTypes":["SOMETHING_NEW"],"hash":"` + strings.Repeat("B", 42) + `A="}]}`
 		got, err := newWebRisk(t, always(jsonForm, []byte(body)), "mw-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
-		want := lookup.Answer{Life: 5 * time.Minute, Threats: []lookup.ThreatHash{{Threats: lookup.Threats(0).With(lookup.Malware), Life: time.Minute}}}
+		want := lookup.Answer{TTL: 5 * time.Minute, Threats: []lookup.ThreatHash{{Threats: lookup.Threats(0).With(lookup.Malware), TTL: time.Minute}}}
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}

@@ -23,12 +23,12 @@ func TestWebRiskSearchAnswersOnTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := lookup.ThreatHash{
 			Hash:    lookup.FullHash(unhex(t, "1d32c5084a360e58f1b87109637a6810acad97a861a7769e8f1841410d2a960c")),
-			Threats: lookup.Threats(0).With(lookup.SocialEngineering), Life: 5 * time.Minute,
+			Threats: lookup.Threats(0).With(lookup.SocialEngineering), TTL: 5 * time.Minute,
 		}
 		for wire, want := range map[string]lookup.Answer{
 			"":              {},
-			wireRiskNothing: {Life: 5 * time.Minute},
-			wireRiskFound:   {Life: 10 * time.Minute, Threats: []lookup.ThreatHash{found}},
+			wireRiskNothing: {TTL: 5 * time.Minute},
+			wireRiskFound:   {TTL: 10 * time.Minute, Threats: []lookup.ThreatHash{found}},
 		} {
 			got, err := newWebRisk(t, always(binaryForm, unhex(t, wire)), "se-4b").Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
 			if err != nil || !reflect.DeepEqual(got, want) {
