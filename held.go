@@ -131,7 +131,7 @@ func (h *held) keep(a written) error {
 		return nil
 	}
 	if targets := h.query.targetsIn(a); len(targets) > 0 {
-		a.targets = h.query.checkTargets(targets)
+		a.decision = h.query.checkTargets(targets)
 	}
 	h.later(func(w dns.ResponseWriter, d lookup.Decision) { h.query.write(w, a, d) })
 	return nil

@@ -42,14 +42,10 @@ func (i *inspector) write(a written) error {
 	}
 	if q.plugin.cfg.Monitor { // nothing will be held back: the client comes first
 		err := a.writeTo(i.ResponseWriter)
-		if q.detachable() {
-			q.plugin.detached.run(func() { q.checkTargets(targets) })
-		} else {
-			q.checkTargets(targets)
-		}
+		q.detach(func() { q.checkTargets(targets) })()
 		return err
 	}
-	a.targets = q.checkTargets(targets)
+	a.decision = q.checkTargets(targets)
 	return q.write(i.ResponseWriter, a, lookup.Decision{})
 }
 
@@ -112,7 +108,7 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 		framePasses = framePasses || d.FrameOnly
 	}
 	if decision.Verdict != lookup.Safe {
-		q.decided(decision)
+		q.observe(decision)
 	} else if framePasses {
 		q.plugin.metrics.countFrameOnly(q.ctx, false)
 	}

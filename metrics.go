@@ -53,9 +53,8 @@ type serverMetrics struct {
 	verdicts     [lookup.Unsure + 1][lookup.NumDeciders]atomic.Pointer[prometheus.Counter]
 }
 
-// count counts a decision about a query, and with blocks set that a query is
-// blocked if the decision is that it is unsafe.
-func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, blocks bool) {
+// countVerdict counts a decision about a name.
+func (b *blockMetrics) countVerdict(ctx context.Context, d lookup.Decision) {
 	m := b.of(metrics.WithServer(ctx), metrics.WithView(ctx))
 	slot := &m.verdicts[d.Verdict][d.By]
 	counter := slot.Load()
@@ -65,9 +64,11 @@ func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, blocks bool
 		slot.Store(counter)
 	}
 	(*counter).Inc()
-	if d.Verdict == lookup.Unsafe && blocks {
-		blockedTotal.WithLabelValues(m.server, m.view, d.List).Inc()
-	}
+}
+
+// countBlocked counts a query that is blocked.
+func (b *blockMetrics) countBlocked(ctx context.Context, d lookup.Decision) {
+	blockedTotal.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), d.List).Inc()
 }
 
 // countFrameOnly counts a decision that rests on a threat marked FRAME_ONLY.

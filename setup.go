@@ -72,16 +72,16 @@ func setup(c *caddy.Controller) error {
 	return nil
 }
 
-// answering are plugins that answer queries. Before one of them this plugin
-// must stand, else it would never see what they answer.
-var answering = []string{"cache", "template", "hosts", "file", "auto", "secondary", "forward", "grpc", "erratic", "whoami"}
+// mustFollow are plugins that answer queries themselves. This plugin must come
+// before them in the order: it never sees a query that one of them has answered.
+var mustFollow = []string{"cache", "template", "hosts", "file", "auto", "secondary", "forward", "grpc", "erratic", "whoami"}
 
 // checkPosition refuses a CoreDNS that was compiled with this plugin in a place
 // where it would load and block nothing.
 func checkPosition(directives []string) error {
 	ours := slices.Index(directives, config.Plugin)
 	for i, d := range directives[:max(0, ours)] {
-		if slices.Contains(answering, d) {
+		if slices.Contains(mustFollow, d) {
 			return fmt.Errorf("compiled in after plugin %s, number %d in the order, where it would block nothing: "+
 				"in plugin.cfg move the line %q to directly before \"cache:cache\", then run go generate and build again", d, i+1, config.Plugin+":…")
 		}
