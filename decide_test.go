@@ -13,6 +13,7 @@ import (
 	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -151,6 +152,38 @@ func TestCleanNameAllocatesAtMostOnce(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) }); n > 1 {
 		t.Errorf("Expected at most one allocation, got %v", n)
 	}
+}
+
+func TestPanicOfADecisionInMonitorModeDoesNotEndTheProcess(t *testing.T) {
+	for name, ctx := range map[string]context.Context{
+		"without metadata": t.Context(), "with metadata": metadata.ContextWithMetadata(t.Context()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := oneListed(t, config.Block{Monitor: true})
+			_, q := s.decide(ctx, &test.ResponseWriter{}, new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA))
+			before := panics(t)
+			q.detach(func() { panic("on purpose") })()
+			s.detached.end()
+			if got := panics(t) - before; got != 1 {
+				t.Errorf("Expected one panic to be counted, got %v", got)
+			}
+		})
+	}
+}
+
+func panics(t *testing.T) float64 {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "coredns_panics_total" {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("CoreDNS does not count panics")
+	return 0
 }
 
 // Both a name and targets in its answer may be unsafe, in monitor mode at least.

@@ -93,10 +93,16 @@ func (h *held) lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.abandoned && h.panicked != nil {
-		log.Errorf("Recovered from a panic of the next plugin, which was resolving %q: %v", h.query.question.Name, h.panicked)
-		vars.Panic.Inc()
+		reportPanic("the next plugin resolving", h.query.question.Name, h.panicked)
 		h.panicked = nil
 	}
+}
+
+// reportPanic logs and counts a panic that was recovered, as the server does. doing is
+// what was done about the name.
+func reportPanic(doing, qname string, p any) {
+	log.Errorf("Recovered from a panic in %s %q: %v", doing, qname, p)
+	vars.Panic.Inc()
 }
 
 // deliver waits for the next plugin and passes on what it did. d is the decision

@@ -80,11 +80,17 @@ func (q *query) watch(w dns.ResponseWriter) (int, error) {
 
 // detach runs f, which decides about the query in monitor mode, in a goroutine of its
 // own. join is called before the query ends. It waits for f only if metadata is read,
-// since that is done when the query ends; over HTTPS the answer goes out no sooner.
+// since that is done when the query ends; over HTTPS the answer goes out no sooner. A
+// panic of f does not end the process: here the server would not recover it.
 func (q *query) detach(f func()) (join func()) {
 	done := make(chan struct{})
 	q.plugin.detached.run(func() {
 		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				reportPanic("deciding about", q.question.Name, p)
+			}
+		}()
 		f()
 	})
 	if q.shown == nil {
