@@ -19,27 +19,22 @@ import (
 )
 
 var (
-	verdictsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: config.Plugin,
-		Name:      "verdicts_total",
-		Help:      "Counter of names checked, by verdict and by who decided it.",
-	}, []string{"server", "view", "verdict", "decided_by"})
+	verdictsTotal = newCounter("verdicts_total", "Counter of names checked, by verdict and by who decided it.", "verdict", "decided_by")
 
-	blockedTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: config.Plugin,
-		Name:      "blocked_total",
-		Help:      "Counter of names blocked, by the list that they matched.",
-	}, []string{"server", "view", "list"})
+	blockedTotal = newCounter("blocked_total", "Counter of names blocked, by the list that they matched.", "list")
 
-	frameOnlyTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: config.Plugin,
-		Name:      "frame_only_total",
-		Help:      "Counter of names whose threat the server marks FRAME_ONLY, by what became of them.",
-	}, []string{"server", "view", "action"})
+	frameOnlyTotal = newCounter("frame_only_total", "Counter of names whose threat the server marks FRAME_ONLY, by what became of them.", "action")
 )
+
+// newCounter registers a counter of queries, by server and view and by labels.
+func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
+	return promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: config.Plugin,
+		Name:      name,
+		Help:      help,
+	}, append([]string{"server", "view"}, labels...))
+}
 
 // blockMetrics counts for one server block. The counters of a server are looked
 // up by their labels once, not for each query. The zero value is ready to use;

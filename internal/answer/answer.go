@@ -48,7 +48,7 @@ func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 	m := replyTo(r, dns.ExtendedErrorCodeBlocked, texts[0])
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
 	modes[mode].apply(p, m, ttl)
-	if len(m.Answer) == 0 && m.Rcode != dns.RcodeRefused {
+	if noData := m.Rcode == dns.RcodeSuccess && len(m.Answer) == 0; noData || m.Rcode == dns.RcodeNameError { // RFC 2308 section 2
 		m.Ns = []dns.RR{soa(r.Question[0].Name, ttl)}
 	}
 	fit(ctx, w, r, m, texts[1:])

@@ -1,6 +1,8 @@
 package answer
 
 import (
+	"strings"
+
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
@@ -18,15 +20,15 @@ const (
 	Sinkhole // addresses of the operator's
 )
 
-// modes are the words of the modes, and what they do to an answer.
+// modes are the words of the modes, their arguments, and what they do to an answer.
 var modes = [...]struct {
-	word  string
-	apply func(p Reply, m *dns.Msg, ttl uint32)
+	word, args string
+	apply      func(p Reply, m *dns.Msg, ttl uint32)
 }{
-	NXDOMAIN: {"nxdomain", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeNameError }},
-	NODATA:   {"nodata", func(Reply, *dns.Msg, uint32) {}},
-	Refused:  {"refused", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeRefused }},
-	Sinkhole: {"sinkhole", func(p Reply, m *dns.Msg, ttl uint32) { m.Answer = p.sinkhole(m.Question[0], ttl) }},
+	NXDOMAIN: {"nxdomain", "", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeNameError }},
+	NODATA:   {"nodata", "", func(Reply, *dns.Msg, uint32) {}},
+	Refused:  {"refused", "", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeRefused }},
+	Sinkhole: {"sinkhole", " IPV4 [IPV6]", func(p Reply, m *dns.Msg, ttl uint32) { m.Answer = p.sinkhole(m.Question[0], ttl) }},
 }
 
 // ModeWords returns the words of all modes. The index of a word is its Mode.
@@ -35,6 +37,15 @@ func ModeWords() (words []string) {
 		words = append(words, mode.word)
 	}
 	return words
+}
+
+// ModeUsage returns the words of all modes with their arguments, separated by "|".
+func ModeUsage() string {
+	var all []string
+	for _, mode := range modes {
+		all = append(all, mode.word+mode.args)
+	}
+	return strings.Join(all, "|")
 }
 
 // sinkhole returns the addresses of the type that was asked for; none make a

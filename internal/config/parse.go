@@ -11,6 +11,7 @@ import (
 
 	"github.com/coredns/caddy"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -47,7 +48,7 @@ var properties = map[string]struct {
 	"block":           {1, -1, true, "FILE...", (*parser).blockFiles},
 	"allow":           {1, -1, true, "FILE|HOST [until TIME]...", (*parser).allowed},
 	"except":          {1, -1, true, "ZONES...", (*parser).exceptZones},
-	"respond":         {1, 3, false, "nxdomain|nodata|refused|sinkhole IPV4 [IPV6]", (*parser).respondWith},
+	"respond":         {1, 3, false, answer.ModeUsage(), (*parser).respondWith},
 	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},
 	"confirm_timeout": {1, 1, false, "DURATION", (*parser).timeout},
 	"unsure":          {1, 1, false, "pass|servfail", (*parser).unsure},
