@@ -13,14 +13,14 @@ import (
 // maxTargets is how many targets of one answer are checked.
 const maxTargets = 16
 
-// inspector is the writer of a query whose answer is checked too: hosts that
-// the name is an alias of are what the client will connect to.
+// inspector is the writer of a query whose answer is checked too: the client will
+// connect to the hosts that the name is an alias of.
 type inspector struct {
 	dns.ResponseWriter
 	query *query
 }
 
-// inspected returns w, or a writer before it that inspects.
+// inspected returns w, or a writer that inspects answers before it writes them to w.
 func (q *query) inspected(w dns.ResponseWriter) dns.ResponseWriter {
 	if !q.plugin.cfg.Inspect {
 		return w
@@ -79,8 +79,8 @@ func targetsOf(m *dns.Msg) (targets []string) {
 }
 
 // checkTargets returns the decision about the first target that is unsafe, else
-// about one that is unsure. A decision that is not Safe is told of. Confirmations
-// run side by side, until the query's deadline.
+// about one that is unsure, and observes it unless it is Safe. Confirmations run in
+// parallel, until the query's deadline.
 func (q *query) checkTargets(targets []string) lookup.Decision {
 	var waiting []*lookup.Confirmation
 	decision, framePasses := lookup.Decision{}, false

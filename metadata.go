@@ -16,7 +16,7 @@ type shownDecision struct {
 	decision atomic.Pointer[lookup.Decision] // nil: not decided yet
 }
 
-// labels are what metadata tells of a decision.
+// labels are the labels of metadata, each with its value for a decision.
 var labels = []struct {
 	name string
 	text func(*lookup.Decision) string
@@ -28,8 +28,8 @@ var labels = []struct {
 	{config.Plugin + "/decided_by", func(d *lookup.Decision) string { return d.By.String() }},
 }
 
-// announce publishes what will be decided, if the metadata plugin is in use. It
-// is done before the decision: plugins that run meanwhile may read it too.
+// announce adds the labels to the metadata, if the metadata plugin is in use. It is
+// called before the decision: plugins that run meanwhile may read them too.
 func announce(ctx context.Context) *shownDecision {
 	if metadata.ValueFuncs(ctx) == nil {
 		return nil
@@ -46,13 +46,13 @@ func announce(ctx context.Context) *shownDecision {
 	return shown
 }
 
-// set notes a decision, unless a graver one has been made about the same query:
-// about a target in its answer, say.
+// set stores a decision, unless a graver one has been made about the same query,
+// such as one about a target in its answer.
 func (shown *shownDecision) set(d lookup.Decision) {
 	if shown == nil {
 		return
 	}
-	kept := d // a copy of its own, so that d does not escape where nobody reads
+	kept := d // a copy of its own, so that d does not escape where metadata is off
 	for {
 		old := shown.decision.Load()
 		if old != nil && !kept.Graver(*old) || shown.decision.CompareAndSwap(old, &kept) {

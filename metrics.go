@@ -94,8 +94,8 @@ func (b *blockMetrics) of(server, view string) *serverMetrics {
 	}
 }
 
-// ownLists exports the state of the operator's lists that are open. It keeps
-// nothing: a list that no server block uses any more is gone from the metrics.
+// ownLists exports the state of the operator's lists that are open. It stores
+// nothing: a list disappears from the metrics when no server block uses it.
 type ownLists struct{}
 
 var ownListMetrics = []struct {

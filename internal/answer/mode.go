@@ -9,7 +9,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// Mode is what a blocked name is answered.
+// Mode is the kind of answer to a blocked name.
 type Mode uint8
 
 // The modes. NXDOMAIN is the default.
@@ -17,7 +17,7 @@ const (
 	NXDOMAIN Mode = iota
 	NODATA
 	Refused
-	Sinkhole // addresses of the operator's
+	Sinkhole // with addresses that the operator gives
 )
 
 // modes are the words of the modes, their arguments, and what they do to an answer.
@@ -48,8 +48,8 @@ func ModeUsage() string {
 	return strings.Join(all, "|")
 }
 
-// sinkhole returns the addresses of the type that was asked for; none make a
-// NODATA answer.
+// sinkhole returns the addresses of the type that was asked for. Without any the
+// answer is NODATA.
 func (p Reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
 	header := func(rrtype uint16) dns.RR_Header {
 		return dns.RR_Header{Name: q.Name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
@@ -63,9 +63,9 @@ func (p Reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
 	return rrs
 }
 
-// modeOf is what a name is answered that has been blocked: what the Corefile
-// says, else what the operator's own list says of the name. drop is set where it
-// gets no answer at all.
+// modeOf returns the mode for a blocked name: that of respond if the Corefile has it,
+// else the one that the operator's own list asks for. drop reports that the query
+// gets no answer.
 func (p Reply) modeOf(d lookup.Decision) (_ Mode, drop bool) {
 	if !p.Overrides {
 		switch ownlist.Answer(d.Answer) {

@@ -20,7 +20,7 @@ func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
 		{"test x.example\nttl 5\nmonitor", "", note},
-		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, so that lists, resolver has no effect. Set api_key", ""},
+		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, resolver. Set api_key", ""},
 		{"test x.example\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
 		{"api_key K\n" + all, "", ""},
 		{"endpoint http://127.0.0.1:1\n" + all, "", ""},
