@@ -143,7 +143,7 @@ var wrongCorefiles = []struct {
 	{"db false", 5, []string{"did you mean off?"}},
 	{"db memory", 5, []string{"did you mean off?"}},
 	{"db names.txt", 5, []string{"db: names.txt is not a directory"}},
-	{"respond NXDOMAIN", 5, []string{`"NXDOMAIN" is not one of nxdomain, nodata, refused, `, "sinkhole: did you mean nxdomain?"}},
+	{"respond NXDOMAIN", 5, []string{`"NXDOMAIN" is not one of nxdomain, nodata, `, ": did you mean nxdomain?"}},
 	{"mode Local", 5, []string{"did you mean local?"}},
 	{"mode real-time", 5, []string{"did you mean realtime?"}},
 	{"protocol V5", 5, []string{"did you mean v5?"}},
