@@ -14,7 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// whyZone is below which a name is asked why it is blocked or not.
+// whyZone is the zone below which clients ask why a name is blocked or not.
 const whyZone = ".why.safebrowsing."
 
 // asksWhy returns the name that a query of class CH asks about.
@@ -25,8 +25,8 @@ func asksWhy(state *request.Request) (host string, ok bool) {
 	return strings.CutSuffix(state.Name(), whyZone)
 }
 
-// why answers what is known here about a host: verdict, expression, list,
-// source, and for how long it holds. It never asks the server.
+// why answers with what is known here about a host: verdict, decider, threat, list,
+// expression, and for how long the verdict holds. It never asks the server.
 func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetReply(r)
@@ -43,7 +43,7 @@ func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 	return m
 }
 
-// explanation puts what is known into strings of a TXT record, each "word=value".
+// explanation returns the strings of a TXT record, each "word=value".
 func explanation(e policy.Explained) []string {
 	all := []string{"verdict=" + e.Verdict.String(), "decided_by=" + e.By.String()}
 	add := func(word, value string) {
@@ -52,7 +52,7 @@ func explanation(e policy.Explained) []string {
 		}
 	}
 	add("threat", e.Threat.String())
-	add("list", filepath.Base(e.List)) // where the operator keeps files is nobody's business
+	add("list", filepath.Base(e.List)) // clients need not know where the operator keeps files
 	add("expression", e.Expression)
 	if !e.Expires.IsZero() {
 		add("remaining", fmt.Sprint(max(0, time.Until(e.Expires).Round(time.Second))))

@@ -40,7 +40,7 @@ type held struct {
 	err   error         // read after done is closed
 }
 
-// longest is how long a next plugin may run whose query has no deadline.
+// longest bounds the run of the next plugin if its query has no deadline.
 const longest = time.Minute
 
 // hold starts the next plugin.
@@ -64,8 +64,8 @@ func (q *query) hold(w dns.ResponseWriter) *held {
 	return h
 }
 
-// recover keeps a panic for the goroutine that serves the query, where the server
-// treats it as that of any plugin. Here it would end the process.
+// recover keeps a panic for the goroutine that serves the query: there the server
+// recovers it. Here it would end the process.
 func (h *held) recover() {
 	p := recover()
 	if p == nil {
@@ -87,16 +87,21 @@ func (h *held) abandon() {
 	h.lost()
 }
 
-// lost logs and counts, as the server does, a panic of a next plugin that is
-// abandoned.
+// lost reports the panic of a next plugin that was abandoned: deliver does not.
 func (h *held) lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.abandoned && h.panicked != nil {
-		log.Errorf("Recovered from a panic of the next plugin, which was resolving %q: %v", h.query.question.Name, h.panicked)
-		vars.Panic.Inc()
+		reportPanic("the next plugin resolving", h.query.question.Name, h.panicked)
 		h.panicked = nil
 	}
+}
+
+// reportPanic logs and counts a panic that was recovered, as the server does. doing is
+// what was done about the name.
+func reportPanic(doing, qname string, p any) {
+	log.Errorf("Recovered from a panic in %s %q: %v", doing, qname, p)
+	vars.Panic.Inc()
 }
 
 // deliver waits for the next plugin and passes on what it did. d is the decision
@@ -122,7 +127,8 @@ func (h *held) WriteMsg(m *dns.Msg) error { return h.keep(written{msg: m.Copy()}
 // Write implements dns.ResponseWriter.
 func (h *held) Write(b []byte) (int, error) { return len(b), h.keep(rawAnswer(slices.Clone(b))) }
 
-// keep keeps an answer, whose targets are checked at once, unless it comes too late.
+// keep checks the targets in an answer and keeps it for deliver. It drops an answer
+// that comes after the query was answered.
 func (h *held) keep(a written) error {
 	h.mu.Lock()
 	abandoned := h.abandoned
@@ -131,7 +137,7 @@ func (h *held) keep(a written) error {
 		return nil
 	}
 	if targets := h.query.targetsIn(a); len(targets) > 0 {
-		a.targets = h.query.checkTargets(targets)
+		a.decision = h.query.checkTargets(targets)
 	}
 	h.later(func(w dns.ResponseWriter, d lookup.Decision) { h.query.write(w, a, d) })
 	return nil
@@ -174,8 +180,8 @@ type detached struct {
 	wg    sync.WaitGroup
 }
 
-// run calls f in a goroutine of its own, or in this one after end: queries still
-// come while a server shuts down.
+// run calls f in a goroutine of its own. After end it calls f in this one: queries
+// still come while a server shuts down.
 func (d *detached) run(f func()) {
 	d.mu.Lock()
 	ended := d.ended
@@ -192,7 +198,7 @@ func (d *detached) run(f func()) {
 // queries. CoreDNS waits as long for the queries themselves.
 const shutdownGrace = 5 * time.Second
 
-// end waits for all that run has begun, at most for shutdownGrace.
+// end waits until all functions of run have returned, at most for shutdownGrace.
 func (d *detached) end() {
 	d.mu.Lock()
 	d.ended = true

@@ -13,14 +13,14 @@ import (
 // maxTargets is how many targets of one answer are checked.
 const maxTargets = 16
 
-// inspector is the writer of a query whose answer is checked too: hosts that
-// the name is an alias of are what the client will connect to.
+// inspector is the writer of a query whose answer is checked too: the client will
+// connect to the hosts that the name is an alias of.
 type inspector struct {
 	dns.ResponseWriter
 	query *query
 }
 
-// inspected returns w, or a writer before it that inspects.
+// inspected returns w, or a writer that inspects answers before it writes them to w.
 func (q *query) inspected(w dns.ResponseWriter) dns.ResponseWriter {
 	if !q.plugin.cfg.Inspect {
 		return w
@@ -42,14 +42,10 @@ func (i *inspector) write(a written) error {
 	}
 	if q.plugin.cfg.Monitor { // nothing will be held back: the client comes first
 		err := a.writeTo(i.ResponseWriter)
-		if q.detachable() {
-			q.plugin.detached.run(func() { q.checkTargets(targets) })
-		} else {
-			q.checkTargets(targets)
-		}
+		q.detach(func() { q.checkTargets(targets) })()
 		return err
 	}
-	a.targets = q.checkTargets(targets)
+	a.decision = q.checkTargets(targets)
 	return q.write(i.ResponseWriter, a, lookup.Decision{})
 }
 
@@ -83,8 +79,8 @@ func targetsOf(m *dns.Msg) (targets []string) {
 }
 
 // checkTargets returns the decision about the first target that is unsafe, else
-// about one that is unsure. A decision that is not Safe is told of. Confirmations
-// run side by side, until the query's deadline.
+// about one that is unsure, and observes it unless it is Safe. Confirmations run in
+// parallel, until the query's deadline.
 func (q *query) checkTargets(targets []string) lookup.Decision {
 	var waiting []*lookup.Confirmation
 	decision, framePasses := lookup.Decision{}, false
@@ -112,7 +108,7 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 		framePasses = framePasses || d.FrameOnly
 	}
 	if decision.Verdict != lookup.Safe {
-		q.decided(decision)
+		q.observe(decision)
 	} else if framePasses {
 		q.plugin.metrics.countFrameOnly(q.ctx, false)
 	}

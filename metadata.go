@@ -10,13 +10,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// outcome is the decision about a query, for those who read metadata. A nil
-// outcome is that of a query whose metadata nobody reads: it costs nothing.
-type outcome struct {
+// shownDecision is the decision about a query as metadata shows it. It is nil, and
+// costs nothing, if no plugin reads metadata.
+type shownDecision struct {
 	decision atomic.Pointer[lookup.Decision] // nil: not decided yet
 }
 
-// labels are what metadata tells of a decision.
+// labels are the labels of metadata, each with its value for a decision.
 var labels = []struct {
 	name string
 	text func(*lookup.Decision) string
@@ -28,34 +28,34 @@ var labels = []struct {
 	{config.Plugin + "/decided_by", func(d *lookup.Decision) string { return d.By.String() }},
 }
 
-// announce publishes what will be decided, if the metadata plugin is in use. It
-// is done before the decision: plugins that run meanwhile may read it too.
-func announce(ctx context.Context) *outcome {
+// announce adds the labels to the metadata, if the metadata plugin is in use. It is
+// called before the decision: plugins that run meanwhile may read them too.
+func announce(ctx context.Context) *shownDecision {
 	if metadata.ValueFuncs(ctx) == nil {
 		return nil
 	}
-	o := new(outcome)
+	shown := new(shownDecision)
 	for _, label := range labels {
 		metadata.SetValueFunc(ctx, label.name, func() string {
-			if d := o.decision.Load(); d != nil {
+			if d := shown.decision.Load(); d != nil {
 				return label.text(d)
 			}
 			return ""
 		})
 	}
-	return o
+	return shown
 }
 
-// set notes a decision, unless a graver one has been made about the same query:
-// about a target in its answer, say.
-func (o *outcome) set(d lookup.Decision) {
-	if o == nil {
+// set stores a decision, unless a graver one has been made about the same query,
+// such as one about a target in its answer.
+func (shown *shownDecision) set(d lookup.Decision) {
+	if shown == nil {
 		return
 	}
-	kept := d // a copy of its own, so that d does not escape where nobody reads
+	kept := d // a copy of its own, so that d does not escape where metadata is off
 	for {
-		old := o.decision.Load()
-		if old != nil && !kept.Graver(*old) || o.decision.CompareAndSwap(old, &kept) {
+		old := shown.decision.Load()
+		if old != nil && !kept.Graver(*old) || shown.decision.CompareAndSwap(old, &kept) {
 			return
 		}
 	}

@@ -19,27 +19,22 @@ import (
 )
 
 var (
-	verdictsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: config.Plugin,
-		Name:      "verdicts_total",
-		Help:      "Counter of names checked, by verdict and by who decided it.",
-	}, []string{"server", "view", "verdict", "decided_by"})
+	verdictsTotal = newCounter("verdicts_total", "Counter of names checked, by verdict and by who decided it.", "verdict", "decided_by")
 
-	blockedTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: config.Plugin,
-		Name:      "blocked_total",
-		Help:      "Counter of names blocked, by the list that they matched.",
-	}, []string{"server", "view", "list"})
+	blockedTotal = newCounter("blocked_total", "Counter of names blocked, by the list that they matched.", "list")
 
-	frameOnlyTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: config.Plugin,
-		Name:      "frame_only_total",
-		Help:      "Counter of names whose threat the server marks FRAME_ONLY, by what became of them.",
-	}, []string{"server", "view", "action"})
+	frameOnlyTotal = newCounter("frame_only_total", "Counter of names whose threat the server marks FRAME_ONLY, by what became of them.", "action")
 )
+
+// newCounter registers a counter of queries, by server and view and by labels.
+func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
+	return promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: config.Plugin,
+		Name:      name,
+		Help:      help,
+	}, append([]string{"server", "view"}, labels...))
+}
 
 // blockMetrics counts for one server block. The counters of a server are looked
 // up by their labels once, not for each query. The zero value is ready to use;
@@ -53,9 +48,8 @@ type serverMetrics struct {
 	verdicts     [lookup.Unsure + 1][lookup.NumDeciders]atomic.Pointer[prometheus.Counter]
 }
 
-// count counts a decision about a query, and with blocks set that a query is
-// blocked if the decision is that it is unsafe.
-func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, blocks bool) {
+// countVerdict counts a decision about a name.
+func (b *blockMetrics) countVerdict(ctx context.Context, d lookup.Decision) {
 	m := b.of(metrics.WithServer(ctx), metrics.WithView(ctx))
 	slot := &m.verdicts[d.Verdict][d.By]
 	counter := slot.Load()
@@ -65,9 +59,11 @@ func (b *blockMetrics) count(ctx context.Context, d lookup.Decision, blocks bool
 		slot.Store(counter)
 	}
 	(*counter).Inc()
-	if d.Verdict == lookup.Unsafe && blocks {
-		blockedTotal.WithLabelValues(m.server, m.view, d.List).Inc()
-	}
+}
+
+// countBlocked counts a query that is blocked.
+func (b *blockMetrics) countBlocked(ctx context.Context, d lookup.Decision) {
+	blockedTotal.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), d.List).Inc()
 }
 
 // countFrameOnly counts a decision that rests on a threat marked FRAME_ONLY.
@@ -98,8 +94,8 @@ func (b *blockMetrics) of(server, view string) *serverMetrics {
 	}
 }
 
-// ownLists exports the state of the operator's lists that are open. It keeps
-// nothing: a list that no server block uses any more is gone from the metrics.
+// ownLists exports the state of the operator's lists that are open. It stores
+// nothing: a list disappears from the metrics when no server block uses it.
 type ownLists struct{}
 
 var ownListMetrics = []struct {

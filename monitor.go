@@ -10,7 +10,7 @@ import (
 )
 
 // nameLog logs names that are blocked, or would be in monitor mode: ten lines a
-// second after a burst of twenty, and how many names it left out. The zero value is
+// second after a burst of twenty. It also logs how many names it left out. The zero value is
 // ready to use; it is safe for concurrent use.
 type nameLog struct {
 	mu    sync.Mutex

@@ -9,9 +9,9 @@ import (
 
 // written is what the next plugin wrote.
 type written struct {
-	msg     *dns.Msg        // nil: raw is no message
-	raw     []byte          // nil: it was not written raw
-	targets lookup.Decision // about the targets of aliases in it
+	msg      *dns.Msg        // nil: raw is not a DNS message
+	raw      []byte          // nil: it was not written raw
+	decision lookup.Decision // about the targets in it
 }
 
 func rawAnswer(b []byte) written {
@@ -31,24 +31,22 @@ func (a written) writeTo(w dns.ResponseWriter) error {
 }
 
 // write writes an answer of the next plugin, or what replaces it. d is the decision
-// about the name itself.
+// about the name itself. It is not called in monitor mode.
 func (q *query) write(w dns.ResponseWriter, a written, d lookup.Decision) error {
-	if q.replace(w, a.targets) {
+	if q.replace(w, a.decision) {
 		return nil
 	}
-	if a.msg != nil && !q.plugin.cfg.Monitor && (d.Verdict == lookup.Unsure || a.targets.Verdict == lookup.Unsure) {
+	if a.msg != nil && (d.Verdict == lookup.Unsure || a.decision.Verdict == lookup.Unsure) {
 		return w.WriteMsg(answer.Shortened(a.msg, maxUnsureTTL))
 	}
 	return a.writeTo(w)
 }
 
 // replace answers in place of the next plugin if the decision calls for that, and
-// reports whether it does.
+// reports whether it does. It is not called in monitor mode.
 func (q *query) replace(w dns.ResponseWriter, d lookup.Decision) bool {
 	var m *dns.Msg
 	switch {
-	case q.plugin.cfg.Monitor:
-		return false
 	case d.Verdict == lookup.Unsafe:
 		m = q.plugin.cfg.Blocked(q.ctx, w, q.msg, d)
 	case d.Verdict == lookup.Unsure && d.List != "" && q.plugin.cfg.UnsureFails: // suspected, not just unknown

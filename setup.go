@@ -14,8 +14,8 @@ import (
 
 func init() { plugin.Register(config.Plugin, setup) }
 
-// setup reads the Corefile. It starts nothing: a Corefile that is refused later
-// on leaves nothing behind.
+// setup reads the Corefile. It starts nothing: if the Corefile is refused later,
+// nothing has to be undone.
 func setup(c *caddy.Controller) error {
 	if err := checkPosition(dnsserver.Directives); err != nil {
 		return plugin.Error(config.Plugin, err)
@@ -45,9 +45,9 @@ func setup(c *caddy.Controller) error {
 		s.names.end(s.cfg.Monitor)
 		return nil
 	}
-	// At the end of the process queries are served on after OnShutdown, for as
-	// long as health's lameduck lasts: the engine is kept till the very end. In a
-	// reload the servers have been stopped by then.
+	// At the end of the process CoreDNS still serves queries after OnShutdown, for as
+	// long as health's lameduck lasts. So the engine stays until OnFinalShutdown. In a
+	// reload the servers have stopped before OnShutdown.
 	var restarting atomic.Bool
 	c.OnRestart(func() error {
 		restarting.Store(true)
@@ -72,16 +72,16 @@ func setup(c *caddy.Controller) error {
 	return nil
 }
 
-// answering are plugins that answer queries. Before one of them this plugin
-// must stand, else it would never see what they answer.
-var answering = []string{"cache", "template", "hosts", "file", "auto", "secondary", "forward", "grpc", "erratic", "whoami"}
+// mustFollow are plugins that answer queries themselves. This plugin must come
+// before them in the order: it never sees a query that one of them has answered.
+var mustFollow = []string{"cache", "template", "hosts", "file", "auto", "secondary", "forward", "grpc", "erratic", "whoami"}
 
 // checkPosition refuses a CoreDNS that was compiled with this plugin in a place
 // where it would load and block nothing.
 func checkPosition(directives []string) error {
 	ours := slices.Index(directives, config.Plugin)
 	for i, d := range directives[:max(0, ours)] {
-		if slices.Contains(answering, d) {
+		if slices.Contains(mustFollow, d) {
 			return fmt.Errorf("compiled in after plugin %s, number %d in the order, where it would block nothing: "+
 				"in plugin.cfg move the line %q to directly before \"cache:cache\", then run go generate and build again", d, i+1, config.Plugin+":…")
 		}
@@ -104,7 +104,7 @@ func saidOf(c *caddy.Controller) map[string]bool {
 	return said
 }
 
-// say logs the warnings and notes of the Corefile, but for those that were said.
+// say logs the warnings and notes of the Corefile that are not in said.
 // It is not safe for concurrent use of said: functions of OnStartup run one after
 // the other.
 func say(c *config.Config, said map[string]bool) {

@@ -24,39 +24,39 @@ type Reply struct {
 	IPv4       netip.Addr    // of the sinkhole; zero: none
 	IPv6       netip.Addr    // of the sinkhole; zero: none
 	TTL        time.Duration // at most; default 60 s
-	Overrides  bool          // respond stands in the Corefile: what own lists say does not count
+	Overrides  bool          // the Corefile has respond: it overrides the answers that own lists ask for
 	Structured Structured
 	Service    string // that confirms threats, such as Safe Browsing
 	Advisory   string // URL of Google's words about warnings by the service; "": Google does not run the server
 }
 
-// MaxTTL is the longest that a blocking answer may be kept, since a verdict rests
-// on data of the last 30 minutes (Safe Browsing terms).
+// MaxTTL is the longest TTL of a blocking answer: a verdict must be based on data of
+// the last 30 minutes (Safe Browsing terms).
 const MaxTTL = 30 * time.Minute
 
-// Blocked answers a query for a host that is unsafe. ctx and w are asked for the
-// transport only. The answer is nil where there is to be none.
+// Blocked answers a query for a host that is unsafe. It uses ctx and w only to find
+// out the transport. It returns nil if an own list has the query dropped.
 func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
 	mode, drop := p.modeOf(d)
 	if drop {
 		return nil
 	}
-	texts := []string{cut(p.reason(d), maxText)}
+	texts := []string{truncate(p.reason(d), maxText)}
 	if p.Structured.asked(r) {
 		texts = p.structured(d)
 	}
 	m := replyTo(r, dns.ExtendedErrorCodeBlocked, texts[0])
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
 	modes[mode].apply(p, m, ttl)
-	if len(m.Answer) == 0 && m.Rcode != dns.RcodeRefused {
+	if noData := m.Rcode == dns.RcodeSuccess && len(m.Answer) == 0; noData || m.Rcode == dns.RcodeNameError { // RFC 2308 section 2
 		m.Ns = []dns.RR{soa(r.Question[0].Name, ttl)}
 	}
 	fit(ctx, w, r, m, texts[1:])
 	return m
 }
 
-// ttlOf is how long a blocking answer may be kept: as configured, but no longer
-// than the verdict holds.
+// ttlOf returns the TTL of a blocking answer: the configured one, cut to MaxTTL and to
+// the end of the verdict.
 func (p Reply) ttlOf(d lookup.Decision, now time.Time) time.Duration {
 	ttl := min(p.TTL, MaxTTL)
 	if !d.Expires.IsZero() {
@@ -101,7 +101,8 @@ func (p Reply) Cause(d lookup.Decision) string {
 }
 
 // Unconfirmed answers SERVFAIL to a query for a host that is suspected and could not
-// be confirmed. ctx and w are asked for the transport only.
+// be confirmed. It uses ctx and w only to find out
+// the transport.
 func (p Reply) Unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
 	code, text := dns.ExtendedErrorCodeNetworkError, "could not ask "+p.Service+" about this name in time"
 	if d.By == lookup.ByBackoff || d.By == lookup.ByLimiter {

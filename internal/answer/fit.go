@@ -27,16 +27,16 @@ func replyTo(r *dns.Msg, code uint16, text string) *dns.Msg {
 	return m
 }
 
-// cut returns the first size bytes of a text, or a little less to end with a
-// whole character.
-func cut(text string, size int) string {
+// truncate returns the first size bytes of a text, or up to 3 bytes less, to end with
+// a whole character.
+func truncate(text string, size int) string {
 	return strings.ToValidUTF8(text[:min(len(text), max(0, size))], "")
 }
 
-// fit gives an answer the size that its client wants. One that is too large for
-// UDP loses words of its Extended DNS Error before it would lose records and be
-// asked again over TCP: the shorter texts are tried in order, then the last one is
-// cut. The answer to a query with padding is padded to a multiple of 468 bytes (RFC
+// fit gives an answer the size that its client wants. If it is too large for UDP, fit
+// shortens its Extended DNS Error: otherwise the server would drop records, and the
+// client would ask again over TCP. fit tries the shorter texts in order, then truncates
+// the last one. The answer to a query with padding is padded to a multiple of 468 bytes (RFC
 // 8467 section 4.1), but not over UDP.
 func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg, shorter []string) {
 	opt := m.IsEdns0()
@@ -52,7 +52,7 @@ func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg, shorter []str
 			over = excess(m, state.Size())
 		}
 		if over > 0 {
-			ede.ExtraText = cut(ede.ExtraText, len(ede.ExtraText)-over)
+			ede.ExtraText = truncate(ede.ExtraText, len(ede.ExtraText)-over)
 		}
 		return
 	}
@@ -72,8 +72,8 @@ func excess(m *dns.Msg, size int) int {
 	return m.Len() - size
 }
 
-// overUDP reports whether a query came over plain UDP. That the client's address
-// is one of UDP does not say so: it is over QUIC and HTTP/3 too.
+// overUDP reports whether a query came over plain UDP. The client's address does not
+// tell: it is a UDP address over QUIC and HTTP/3 too.
 func overUDP(ctx context.Context, w dns.ResponseWriter) bool {
 	scheme, _, _ := strings.Cut(metrics.WithServer(ctx), "://")
 	state := request.Request{W: w}

@@ -1,13 +1,15 @@
 package answer
 
 import (
+	"strings"
+
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// Mode is what a blocked name is answered.
+// Mode is the kind of answer to a blocked name.
 type Mode uint8
 
 // The modes. NXDOMAIN is the default.
@@ -15,18 +17,18 @@ const (
 	NXDOMAIN Mode = iota
 	NODATA
 	Refused
-	Sinkhole // addresses of the operator's
+	Sinkhole // with addresses that the operator gives
 )
 
-// modes are the words of the modes, and what they do to an answer.
+// modes are the words of the modes, their arguments, and what they do to an answer.
 var modes = [...]struct {
-	word  string
-	apply func(p Reply, m *dns.Msg, ttl uint32)
+	word, args string
+	apply      func(p Reply, m *dns.Msg, ttl uint32)
 }{
-	NXDOMAIN: {"nxdomain", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeNameError }},
-	NODATA:   {"nodata", func(Reply, *dns.Msg, uint32) {}},
-	Refused:  {"refused", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeRefused }},
-	Sinkhole: {"sinkhole", func(p Reply, m *dns.Msg, ttl uint32) { m.Answer = p.sinkhole(m.Question[0], ttl) }},
+	NXDOMAIN: {"nxdomain", "", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeNameError }},
+	NODATA:   {"nodata", "", func(Reply, *dns.Msg, uint32) {}},
+	Refused:  {"refused", "", func(_ Reply, m *dns.Msg, _ uint32) { m.Rcode = dns.RcodeRefused }},
+	Sinkhole: {"sinkhole", " IPV4 [IPV6]", func(p Reply, m *dns.Msg, ttl uint32) { m.Answer = p.sinkhole(m.Question[0], ttl) }},
 }
 
 // ModeWords returns the words of all modes. The index of a word is its Mode.
@@ -37,8 +39,17 @@ func ModeWords() (words []string) {
 	return words
 }
 
-// sinkhole returns the addresses of the type that was asked for; none make a
-// NODATA answer.
+// ModeUsage returns the words of all modes with their arguments, separated by "|".
+func ModeUsage() string {
+	var all []string
+	for _, mode := range modes {
+		all = append(all, mode.word+mode.args)
+	}
+	return strings.Join(all, "|")
+}
+
+// sinkhole returns the addresses of the type that was asked for. Without any the
+// answer is NODATA.
 func (p Reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
 	header := func(rrtype uint16) dns.RR_Header {
 		return dns.RR_Header{Name: q.Name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
@@ -52,9 +63,9 @@ func (p Reply) sinkhole(q dns.Question, ttl uint32) (rrs []dns.RR) {
 	return rrs
 }
 
-// modeOf is what a name is answered that has been blocked: what the Corefile
-// says, else what the operator's own list says of the name. drop is set where it
-// gets no answer at all.
+// modeOf returns the mode for a blocked name: that of respond if the Corefile has it,
+// else the one that the operator's own list asks for. drop reports that the query
+// gets no answer.
 func (p Reply) modeOf(d lookup.Decision) (_ Mode, drop bool) {
 	if !p.Overrides {
 		switch ownlist.Answer(d.Answer) {

@@ -10,8 +10,8 @@ import (
 
 // Structured says how to answer clients that ask for structured DNS errors
 // (draft-ietf-dnsop-structured-dns-error): with JSON in the text of the Extended
-// DNS Error. The zero value never does. All that the draft may still change is in
-// this file.
+// DNS Error. The zero value never does. All that depends on the
+// draft is in this file.
 type Structured struct {
 	Code     uint16   // of the EDNS option by which a client asks; 0: off
 	Contacts []string // URIs of schemes mailto and tel
@@ -33,8 +33,8 @@ type structuredError struct {
 	Language      string   `json:"l,omitempty"` // demanded where there is a justification
 }
 
-// asked reports whether the client asked for a structured error: by an empty
-// option. One with data is not one of the draft.
+// asked reports whether the client asked for a structured error. It does so by an
+// empty option; an option with data is not the one of the draft.
 func (s Structured) asked(r *dns.Msg) bool {
 	opt := r.IsEdns0()
 	if s.Code == 0 || opt == nil {

@@ -6,13 +6,13 @@ import (
 	"github.com/coredns/caddy"
 )
 
-// claims are what the engines of one reading of a Corefile use alone.
+// claims are the directories and identities that the engines of one Corefile use.
 type claims struct {
 	folders    map[string]Settings   // who uses which folder
 	identities map[Identity]Settings // who asks which server
 }
 
-// claimsKey is where an instance of CoreDNS keeps its claims.
+// claimsKey is the key of the claims in the storage of an instance of CoreDNS.
 type claimsKey struct{}
 
 func claimsOf(c *caddy.Controller) *claims {
@@ -24,10 +24,10 @@ func claimsOf(c *caddy.Controller) *claims {
 	return all
 }
 
-// Claim refuses two engines that ask the same server with the same key, since
-// its rules are for both together, and two engines in one folder. It compares with
-// the server blocks of the same reading of the Corefile, which it is called for one
-// after the other.
+// Claim refuses two engines that ask the same server with the same key, because the
+// server's rules hold for both together. It also refuses two engines in one directory.
+// It is called for the server blocks of a Corefile one after the other, and compares
+// each with those before it.
 func Claim(c *caddy.Controller, cfg *Config) error {
 	if !cfg.Online {
 		return nil

@@ -4,7 +4,7 @@
 //	                             └─ Block ─────▶ what this server block decides and answers
 //	Settings, of all server blocks ──▶ Claim ──▶ no two engines for one key or folder
 //
-// It writes no log: what is to be logged is in the Config.
+// It writes no log: Config has the warnings and notes for the caller to log.
 package config
 
 import (
@@ -28,12 +28,12 @@ type Config struct {
 	Secret string // APIKey, or what was in KeyFile when the Corefile was read
 	Online bool   // there is a server to ask
 
-	Warnings []string // what works, but protects less than it looks; each with file and line
-	Notes    []string // what is worth a line at the start; each with file and line
+	Warnings []string // of what protects less than it seems to; each with file and line
+	Notes    []string // lines for the log at the start; each with file and line
 }
 
-// Block is what a server block decides and answers by. It does not make an engine
-// another one.
+// Block is what a server block decides and answers by. Server blocks with different
+// ones may share an engine.
 type Block struct {
 	Zones  plugin.Zones        // names to check
 	Except plugin.Zones        // of those, names that are not checked
@@ -48,13 +48,13 @@ type Block struct {
 	LogBlocked     bool           // log each name that is blocked
 	Monitor        bool           // decide, but never block
 	Explain        bool           // answer why
-	Tests          *ownlist.File  // always treated as confirmed, with all names below; nil: none
+	Tests          *ownlist.File  // names that are treated as confirmed threats, with all names below; nil: none
 }
 
 // Plugin is the word of the Corefile, and begins the names of metrics.
 const Plugin = "safebrowsing"
 
-// TestList is what the test names of the Corefile are called as a list.
+// TestList is the name, as a list, of the test names of the Corefile.
 const TestList = "test"
 
 // OwnFile is a list of the operator's own, as the Corefile names it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coredns/caddy"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -27,13 +28,13 @@ type parser struct {
 	testNames []ownlist.HostEntry
 }
 
-// properties are the words of a stanza. read gets the arguments: at least least
-// and, unless most is negative, at most most. None is empty.
+// properties are the words of a stanza. read gets at least minArgs arguments and,
+// unless maxArgs is negative, at most maxArgs. No argument is empty.
 var properties = map[string]struct {
-	least, most int
-	repeats     bool // may be given several times
-	usage       string
-	read        func(p *parser, args []string) error
+	minArgs, maxArgs int
+	repeats          bool // may be given several times
+	usage            string
+	read             func(p *parser, args []string) error
 }{
 	"api_key":         {1, 1, false, "KEY", (*parser).apiKey},
 	"api_key_file":    {1, 1, false, "FILE", (*parser).apiKeyFile},
@@ -47,7 +48,7 @@ var properties = map[string]struct {
 	"block":           {1, -1, true, "FILE...", (*parser).blockFiles},
 	"allow":           {1, -1, true, "FILE|HOST [until TIME]...", (*parser).allowed},
 	"except":          {1, -1, true, "ZONES...", (*parser).exceptZones},
-	"respond":         {1, 3, false, "nxdomain|nodata|refused|sinkhole IPV4 [IPV6]", (*parser).respondWith},
+	"respond":         {1, 3, false, answer.ModeUsage(), (*parser).respondWith},
 	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},
 	"confirm_timeout": {1, 1, false, "DURATION", (*parser).timeout},
 	"unsure":          {1, 1, false, "pass|servfail", (*parser).unsure},
@@ -71,14 +72,14 @@ func Usages() map[string]string {
 	return all
 }
 
-// onlySafeBrowsing are the properties that do nothing for the operator's own lists.
+// onlySafeBrowsing are the properties that have no effect on the operator's own lists.
 var onlySafeBrowsing = []string{
 	"protocol", "mode", "lists", "max_entries", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
 
-// Parse reads the stanza, the only one of its server block. Errors name file
-// and line. Files are relative to root, or to the working directory if it is "".
-// It writes no log: what is to be logged is in the config.
+// Parse reads the stanza of a server block; a second stanza is an error. Errors name
+// file and line. Files are relative to root, or to the working directory if root is
+// "". Parse writes no log: Warnings and Notes are for the caller to log.
 func Parse(c *caddy.Controller, root string) (Config, error) {
 	p := &parser{Controller: c, root: root, given: make(map[string]place)}
 	p.TTL = defaultTTL
@@ -94,8 +95,8 @@ func Parse(c *caddy.Controller, root string) (Config, error) {
 			return Config{}, err
 		}
 	}
-	// Not in one statement: Go does not say whether p.config would be read before
-	// or after finish changes it ("Order of evaluation").
+	// Two statements: in one, Go does not specify whether p.Config is read before or
+	// after finish changes it (Go specification, "Order of evaluation").
 	if err := p.finish(); err != nil {
 		return Config{}, err
 	}
@@ -127,11 +128,11 @@ func (p *parser) property(word string, args []string) error {
 		return p.Errf("%s takes no braces%s", word, unlessPlugin(word, p.Line()))
 	case again && !property.repeats:
 		return p.Errf("%s is given more than once: it is at %s already", word, at)
-	case len(args) < property.least || property.most >= 0 && len(args) > property.most:
+	case len(args) < property.minArgs || property.maxArgs >= 0 && len(args) > property.maxArgs:
 		return p.Errf("%s%s", wrongArguments(word), unlessPlugin(word, p.Line()))
 	case slices.Contains(args, ""):
 		return p.Errf("%s: an argument is empty: is it a variable that is not set?", word)
-	case property.most < 0 && word != "structured" && slices.ContainsFunc(args, hasComma):
+	case property.maxArgs < 0 && word != "structured" && slices.ContainsFunc(args, hasComma):
 		return p.Errf("%s: separate the arguments by spaces, without commas", word)
 	}
 	p.given[word] = p.here()
@@ -176,25 +177,26 @@ func (p *parser) finish() error {
 	return p.checkServer()
 }
 
-// off says that Safe Browsing is off: as a warning if the stanza holds properties
-// that are for nothing else.
+// off notes that Safe Browsing is off. It warns instead if the stanza has properties
+// that are for Safe Browsing only.
 func (p *parser) off() {
 	const cure = "set api_key, api_key_file or $" + KeyVariable
 	p.Settings = Settings{}
-	var inVain []string
+	var unused []string
 	for _, word := range onlySafeBrowsing {
 		if _, ok := p.given[word]; ok {
-			inVain = append(inVain, word)
+			unused = append(unused, word)
 		}
 	}
-	if len(inVain) > 0 {
-		p.begin.warn(p, "Safe Browsing is OFF: there is no API key, so that %s has no effect. %s, or remove what has no effect", strings.Join(inVain, ", "), strings.ToUpper(cure[:1])+cure[1:])
+	if len(unused) > 0 {
+		p.begin.warn(p, "Safe Browsing is OFF: there is no API key, and these properties have no effect: %s. %s, or remove them", strings.Join(unused, ", "), strings.ToUpper(cure[:1])+cure[1:])
 		return
 	}
 	p.Notes = append(p.Notes, "Safe Browsing is off, only the operator's own lists are in force: to switch it on "+cure)
 }
 
-// defaultFolder sets where lists are kept. Without a folder that is in memory only.
+// defaultFolder sets the default directory of the lists. If there is none, they are
+// kept in memory only.
 func (p *parser) defaultFolder() {
 	var err error
 	if p.DB, err = DefaultFolder(); err != nil {

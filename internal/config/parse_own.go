@@ -26,7 +26,7 @@ func (p *parser) blockFiles(args []string) error {
 
 var errNoFile = errors.New("there is no file")
 
-// ownFile notes a file, which must be readable now. It is loaded at the start.
+// ownFile adds a file. It must be readable now; Policy.Open loads it.
 func (p *parser) ownFile(name string, allow bool) error {
 	if strings.Contains(name, "://") {
 		return fmt.Errorf("lists by URL are not supported: have a timer run \"curl -fsSo FILE.new %s && mv FILE.new FILE\", and name FILE here", name)
@@ -40,7 +40,7 @@ func (p *parser) ownFile(name string, allow bool) error {
 		return err
 	case info.IsDir():
 		return fmt.Errorf("%s is a directory: name the files in it", path)
-	case !info.Mode().IsRegular(): // to open a named pipe would block
+	case !info.Mode().IsRegular(): // opening a named pipe would block
 		return fmt.Errorf("%s is not a regular file: a list is read again when it changes, and must be one", path)
 	}
 	f, err := os.Open(path)
@@ -74,8 +74,8 @@ func (p *parser) allowed(args []string) error {
 	return nil
 }
 
-// cutUntil cuts off the first argument, and what stands after "until" if that
-// follows, or "".
+// cutUntil cuts off the first argument, and "until" with its time if they follow it;
+// else until is "".
 func cutUntil(args []string) (arg, until string, rest []string, err error) {
 	arg, rest = args[0], args[1:]
 	switch timed := len(rest) > 0 && strings.EqualFold(rest[0], "until"); {
@@ -91,7 +91,7 @@ func cutUntil(args []string) (arg, until string, rest []string, err error) {
 	return arg, rest[1], rest[2:], nil
 }
 
-// allowFile notes a file of allowed names.
+// allowFile adds a file of allowed names.
 func (p *parser) allowFile(arg string) error {
 	err := p.ownFile(arg, true)
 	if err != nil && !strings.ContainsRune(arg, '/') {
@@ -100,7 +100,7 @@ func (p *parser) allowFile(arg string) error {
 	return err
 }
 
-// allowHost notes a host, "*." and a domain for all names below it, or "." and a
+// allowHost adds a host, "*." and a domain for all names below it, or "." and a
 // domain for both, as lines of a file mean them.
 func (p *parser) allowHost(arg, until string) (err error) {
 	if arg == "." || arg == "*" || arg == "*." {
@@ -128,8 +128,8 @@ func (p *parser) allowHost(arg, until string) (err error) {
 	return nil
 }
 
-// until reads when a host stops being allowed. An end that has passed is no
-// reason to refuse: an old exception must not keep DNS from starting.
+// until reads when a host stops being allowed. A time in the past is a warning and
+// not an error: an old exception must not keep DNS from starting.
 func (p *parser) until(host, text string) (time.Time, error) {
 	end, err := ownlist.ParseUntil(text, time.Local)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/nearest"
 )
 
-// place is where something is in a Corefile.
+// place is a line of a Corefile.
 type place struct {
 	file string
 	line int
@@ -22,8 +22,8 @@ func (p *parser) here() place { return place{p.File(), p.Line()} }
 
 func (at place) String() string { return fmt.Sprintf("%s:%d", at.file, at.line) }
 
-// errorf returns an error in the form of caddy.Controller.Errf, about another
-// line than the one that was read last.
+// errorf returns an error in the form of caddy.Controller.Errf. It may be about
+// another line than the one that was read last.
 func (at place) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s - Error during parsing: "+format, append([]any{at}, args...)...)
 }
@@ -33,7 +33,7 @@ func (at place) warn(p *parser, format string, args ...any) {
 	p.Warnings = append(p.Warnings, fmt.Sprintf("%s: "+format, append([]any{at}, args...)...))
 }
 
-// examples are arguments where the usage leaves open what they look like.
+// examples are arguments of properties whose usage does not show their form.
 var examples = map[string]string{
 	"ttl":             "60s or 5m",
 	"confirm_timeout": "500ms or 1s",
@@ -55,7 +55,7 @@ func wrongArguments(word string) string {
 	return text
 }
 
-// synonyms are words of other programs for properties.
+// synonyms are the words that other programs have for our properties.
 var synonyms = map[string]string{
 	"whitelist": "allow", "allowlist": "allow", "permit": "allow",
 	"blacklist": "block", "blocklist": "block", "denylist": "block", "deny": "block",
@@ -65,7 +65,7 @@ var synonyms = map[string]string{
 	"ignore": "except", "exclude": "except", "response": "respond", "action": "respond", "dry_run": "monitor",
 }
 
-// meant returns the property that a word was probably meant to be, or "".
+// meant returns the property that the operator probably meant by a word, or "".
 func meant(word string) string {
 	if alias, ok := synonyms[strings.ToLower(word)]; ok {
 		return alias
@@ -77,7 +77,7 @@ func meant(word string) string {
 	return ""
 }
 
-// unknownProperty returns what is wrong with a word in a line.
+// unknownProperty returns the error about a word that is not a property.
 func unknownProperty(word string, line int) error {
 	if slices.Contains(dnsserver.Directives, word) {
 		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, Plugin, line)
@@ -91,13 +91,13 @@ func unknownProperty(word string, line int) error {
 	return fmt.Errorf("unknown property %s: the properties are %s", quote(word), strings.Join(slices.Sorted(maps.Keys(properties)), ", "))
 }
 
-// hasComma reports whether commas are where spaces should be. In a path one may be
-// part of a name.
+// hasComma reports whether an argument has a comma where a space should be. Inside a
+// path a comma may be part of a name.
 func hasComma(arg string) bool {
 	return strings.HasSuffix(arg, ",") || strings.HasPrefix(arg, ",") || strings.Contains(arg, ",") && !strings.Contains(arg, "/")
 }
 
-// unlessPlugin is a hint for a word that is a property and a plugin.
+// unlessPlugin returns a hint if a word is a plugin too, else "".
 func unlessPlugin(word string, line int) string {
 	if !slices.Contains(dnsserver.Directives, word) {
 		return ""
@@ -105,7 +105,7 @@ func unlessPlugin(word string, line int) string {
 	return fmt.Sprintf("; if the plugin %s is meant, a } is missing before line %d", word, line)
 }
 
-// secondStanza returns what is wrong with what follows the stanza.
+// secondStanza returns the error about what follows the stanza.
 func (p *parser) secondStanza() error {
 	if p.Val() == "{" {
 		return p.Errf("the { must be at the end of the line that begins with %s", Plugin)
@@ -125,7 +125,7 @@ func quote(word string) string {
 	return fmt.Sprintf("%q", word)
 }
 
-// choice returns which of the words a value is.
+// choice returns the index of a value in words.
 func choice(value string, words ...string) (int, error) {
 	if i := slices.Index(words, value); i >= 0 {
 		return i, nil

@@ -10,21 +10,21 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/durations"
 )
 
-// duration reads a duration of at least least and at most most.
-func duration(text string, least, most time.Duration) (time.Duration, error) {
+// duration reads a duration from shortest to longest.
+func duration(text string, shortest, longest time.Duration) (time.Duration, error) {
 	d, err := durations.NewDurationFromArg(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration such as %s", text, short(most))
+		return 0, fmt.Errorf("%q is not a duration such as %s", text, short(longest))
 	}
 	unit := ""
 	if _, err := strconv.Atoi(text); err == nil {
 		unit = " (a number without a unit is seconds)"
 	}
 	switch {
-	case d < least:
-		return 0, fmt.Errorf("%q is less than %s%s", text, short(least), unit)
-	case d > most:
-		return 0, fmt.Errorf("%q is more than %s, the longest that is allowed%s", text, short(most), unit)
+	case d < shortest:
+		return 0, fmt.Errorf("%q is less than %s%s", text, short(shortest), unit)
+	case d > longest:
+		return 0, fmt.Errorf("%q is more than %s, the longest that is allowed%s", text, short(longest), unit)
 	}
 	return d, nil
 }
@@ -38,11 +38,11 @@ func short(d time.Duration) string {
 	return text
 }
 
-// number reads a whole number of at least least and at most most.
-func number(text string, least, most int) (int, error) {
+// number reads a whole number from lowest to highest.
+func number(text string, lowest, highest int) (int, error) {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, errors.New(strconv.Quote(text) + " is not a number from " + strconv.Itoa(least) + " to " + strconv.Itoa(most))
+	if err != nil || n < lowest || n > highest {
+		return 0, errors.New(strconv.Quote(text) + " is not a number from " + strconv.Itoa(lowest) + " to " + strconv.Itoa(highest))
 	}
 	return n, nil
 }

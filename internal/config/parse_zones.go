@@ -114,8 +114,8 @@ func (p *parser) exceptZones(args []string) error {
 	return nil
 }
 
-// checkExcept refuses exceptions that leave nothing to check, or that cover
-// nothing. In an answer targets outside of the zones are checked too.
+// checkExcept refuses exceptions that leave no names to check, and exceptions outside
+// of the zones. With inspect these have an effect: targets are checked in any zone.
 func (p *parser) checkExcept() error {
 	all := len(p.Except) > 0
 	for _, zone := range p.Zones {
@@ -126,13 +126,13 @@ func (p *parser) checkExcept() error {
 	}
 	for i, zone := range p.Except {
 		if !p.Inspect && !overlaps(zone, p.Zones) {
-			return p.exceptAt[i].errorf("except: no names in the zone %s are checked here in any case: the zones are %s", zone, strings.Join(p.Zones, ", "))
+			return p.exceptAt[i].errorf("except: no names in the zone %s are checked here anyway: the zones are %s", zone, strings.Join(p.Zones, ", "))
 		}
 	}
 	return nil
 }
 
-// overlaps reports whether a zone has names in common with one of the others.
+// overlaps reports whether a zone is equal to, above or below one of the others.
 func overlaps(zone string, others []string) bool {
 	for _, other := range others {
 		if dns.IsSubDomain(zone, other) || dns.IsSubDomain(other, zone) {

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"net/netip"
 	"os"
 	"os/exec"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,7 +20,7 @@ func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
 		{"test x.example\nttl 5\nmonitor", "", note},
-		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, so that lists, resolver has no effect. Set api_key", ""},
+		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, resolver. Set api_key", ""},
 		{"test x.example\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
 		{"api_key K\n" + all, "", ""},
 		{"endpoint http://127.0.0.1:1\n" + all, "", ""},
@@ -137,33 +140,57 @@ func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
 	}
 }
 
-// A property makes an engine another one exactly if it is among the words that say so.
-func TestEngineWordsAreThePropertiesThatChangeSettings(t *testing.T) {
+// placeholders are the words in capitals of usages, with an argument for each.
+func placeholders(t *testing.T) *strings.Replacer {
 	file := writeFile(t, t.TempDir(), "list.txt", "blocked.example\n")
-	args := map[string]string{
-		"protocol": "v4", "mode": "realtime", "lists": "mw-4b", "max_entries": "5000", "db": "off", "resolver": "9.9.9.9", "cache": "10",
-		"block": file, "allow": "good.example", "except": "lan", "respond": "refused", "ttl": "5", "confirm_timeout": "1s", "unsure": "servfail",
-		"frames": "pass", "limit": "off", "inspect": "cname", "test": "x.example", "structured": "65010",
+	return strings.NewReplacer("FILE", file, "HOST", "x.example", "NAME", "mw-4b", "COUNT", "5000", "DIRECTORY", t.TempDir(), "ADDRESS", "9.9.9.9",
+		"ZONES", "lan", "IPV4", "192.0.2.1", "DURATION", "1s", "CAPACITY", "10", "OPTIONCODE", "65010")
+}
+
+// alternatives returns the shortest arguments of each form that a usage has.
+func alternatives(usage string) (forms []string) {
+	optional := regexp.MustCompile(`\[[^\[\]]*\]`)
+	for optional.MatchString(usage) {
+		usage = optional.ReplaceAllString(usage, "")
 	}
+	for form := range strings.SplitSeq(strings.ReplaceAll(usage, "...", ""), "|") {
+		forms = append(forms, strings.TrimSpace(form))
+	}
+	return forms
+}
+
+type someLimiter struct{}
+
+func (someLimiter) Admit(netip.Addr, time.Time) bool { return true }
+
+// Each form of a property is accepted, and the last one, which is not the default,
+// changes the configuration: the settings of the engine exactly if its word is among
+// those that say so, else what the server block decides and answers.
+func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 	elsewhere := []string{"api_key", "api_key_file", "endpoint"}
-	bare, err := stanza(t, "safebrowsing {\napi_key K\n}")
-	if err != nil {
-		t.Fatal(err)
+	arguments := placeholders(t)
+	read := func(line string) Config {
+		c, err := stanza(t, "safebrowsing {\napi_key K\n"+line+"\n}")
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		if c.Limiter != nil {
+			c.Limiter = someLimiter{} // limiters cannot be compared
+		}
+		return c
 	}
+	bare := read("")
 	for word, usage := range Usages() {
 		if slices.Contains(elsewhere, word) {
 			continue
 		}
-		if usage != "" && args[word] == "" {
-			t.Errorf("Expected this test to know arguments of %s", word)
-			continue
+		var c Config
+		for _, form := range alternatives(usage) {
+			c = read(word + " " + arguments.Replace(form))
 		}
-		c, err := stanza(t, "safebrowsing {\napi_key K\n"+word+" "+args[word]+"\n}")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if changed := c.Settings != bare.Settings; changed != slices.Contains(EngineWords(), word) {
-			t.Errorf("%s: Expected to be among %q exactly if it changes the settings, which is %v", word, EngineWords(), changed)
+		settings, block := c.Settings != bare.Settings, !reflect.DeepEqual(c.Block, bare.Block)
+		if engine := slices.Contains(EngineWords(), word); settings != engine || block == engine {
+			t.Errorf("%s %s: Expected to change either the settings or the block, and the settings if among %q, got %v and %v", word, usage, EngineWords(), settings, block)
 		}
 	}
 }

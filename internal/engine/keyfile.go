@@ -9,14 +9,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// keyInterval is how often the file of a key is looked at, as often as the
-// operator's own lists.
+// keyInterval is how often the file of the key is read: as often as the operator's
+// own lists are checked.
 const keyInterval = 5 * time.Second
 
-// runWithKeys keeps the lists fresh until ctx ends, with whatever key is in the
-// file. A new key has a first contact of its own: the server takes it for somebody
-// else. A file that cannot be read leaves the key as it is: it may be in the middle
-// of being replaced.
+// runWithKeys keeps the lists fresh until ctx ends, with the key that is in the file.
+// A new key has a first contact of its own: for the server it is another client. While
+// the file cannot be read the old key stays: somebody may be replacing the file.
 func (e *Engine) runWithKeys(ctx context.Context, key string) {
 	for ctx.Err() == nil {
 		running, end := context.WithCancel(ctx)
@@ -41,7 +40,7 @@ func (e *Engine) runWithKeys(ctx context.Context, key string) {
 func (e *Engine) awaitKey(ctx context.Context, key string) string {
 	ticker := time.NewTicker(keyInterval)
 	defer ticker.Stop()
-	trouble := "" // that was said last
+	trouble := "" // that was logged last
 	for {
 		select {
 		case <-ctx.Done():
@@ -54,7 +53,7 @@ func (e *Engine) awaitKey(ctx context.Context, key string) string {
 		}
 		switch {
 		case err != nil && err.Error() != trouble:
-			log.Warningf("The API key stays as it was: %v", err)
+			log.Warningf("Cannot replace the API key: %v. The key before stays in use; api_key_file is read again every 5 seconds", err)
 			trouble = err.Error()
 		case err == nil && next != key:
 			return next

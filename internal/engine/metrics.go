@@ -41,7 +41,7 @@ var (
 		"Gauge of until when confirmations are paused; 0 or a time that has passed if they are not.")
 )
 
-// engineLabels tell engines apart: the address of the server, and the folder of
+// engineLabels distinguish engines: the address of the server, and the directory of
 // the lists or "off".
 var engineLabels = []string{"endpoint", "db"}
 
@@ -69,7 +69,7 @@ func (g gauges) set(s config.Settings, e updater.Event) {
 	g.nextDue.WithLabelValues(labels...).Set(unix(e.Due))
 }
 
-// forget takes the gauges of a list down.
+// forget deletes the gauges of a list.
 func (g gauges) forget(s config.Settings, list string) {
 	for _, gauge := range []*prometheus.GaugeVec{g.entries, g.lastSuccess, g.nextDue} {
 		gauge.DeleteLabelValues(append(labelsOf(s), list)...)

@@ -21,13 +21,13 @@ var log = clog.NewWithPlugin(config.Plugin)
 // a state begins and one when it ends. It is safe for concurrent use.
 type reporter struct {
 	settings config.Settings
-	schedule *updater.Schedule // set before the first event but those of the disk
-	ready    func()            // called when nothing more is to be waited for
+	schedule *updater.Schedule // set before all events but those of opening the store
+	ready    func()            // called when the engine becomes ready
 
 	mu           sync.Mutex
 	started      bool                     // the line of the start has been written
-	lists        map[string]updater.Event // as told of last
-	unsaved      map[string]bool          // what could not be saved, by the list; "" is the schedule
+	lists        map[string]updater.Event // the last event of each
+	unsaved      map[string]bool          // lists that could not be saved; "" is the schedule
 	fetchTrouble string                   // why lists are not updated, as logged; "": they are
 	troubleSince time.Time
 	searching    searchState
@@ -72,7 +72,7 @@ func (r *reporter) report(e updater.Event) {
 		delete(r.refusedLists, e.List)
 		log.Infof("List %s now has %s, next update not before %s", e.List, entries(e.Entries), moment(e.Due))
 	case updater.ListRejected:
-		log.Errorf("Update of list %s rejected: %v. The %s before stay in force. It is fetched again in full, not before %s", e.List, e.Err, entries(e.Entries), moment(e.Due))
+		log.Errorf("Update of list %s rejected: %v. The list stays in force as it was, with %s. It is fetched again in full, not before %s", e.List, e.Err, entries(e.Entries), moment(e.Due))
 	case updater.ListRefused:
 		r.refused(e)
 	case updater.LongWait:
@@ -90,16 +90,16 @@ func (r *reporter) report(e updater.Event) {
 	}
 }
 
-// loaded tells of a list that another process has fetched. Those of the start are
-// in its line.
+// loaded logs a list that another process has fetched. The line of the start has the
+// lists that were loaded before it.
 func (r *reporter) loaded(e updater.Event) {
 	if r.started {
 		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, entries(e.Entries), r.settings.DB, moment(e.Updated))
 	}
 }
 
-// fetched tells when lists stop being updated and when they are again. A retry that
-// fails in the same way is no news.
+// fetched logs when updates of lists begin to fail and when they work again. It does
+// not log a retry that fails in the same way.
 func (r *reporter) fetched(e updater.Event) {
 	if e.Err == nil {
 		if r.fetchTrouble != "" {
@@ -120,20 +120,20 @@ func (r *reporter) fetched(e updater.Event) {
 		r.troubleSince = time.Now()
 	}
 	r.fetchTrouble = kind
-	log.Errorf("Cannot update lists %s: %v. What is in force stays in force. Next try not before %s%s%s", e.List, e.Err, moment(e.Due), apart(e), hint(e.Err))
+	log.Errorf("Cannot update lists %s: %v. The lists in force stay in force. Next try not before %s%s%s", e.List, e.Err, moment(e.Due), apart(e), hint(e.Err))
 }
 
-// apart says what comes of a batch that was refused.
+// apart says what follows when a request for several lists is refused.
 func apart(e updater.Event) string {
 	status, ok := errors.AsType[*updater.StatusError](e.Err)
 	if !ok || status.Code != http.StatusBadRequest && status.Code != http.StatusNotFound {
 		return ""
 	}
-	return ", when each list is asked for by itself, to find the one that is refused"
+	return ": then each list is requested by itself, to find the one that is refused"
 }
 
-// refused tells of a list that the server does not have. A retry that fails in the
-// same way is no news, until the list has been updated.
+// refused logs a list that the server refuses. It does not log retries, until the list
+// has been updated once.
 func (r *reporter) refused(e updater.Event) {
 	if r.refusedLists[e.List] {
 		log.Debugf("List %s is still refused, next try not before %s: %v", e.List, moment(e.Due), e.Err)
@@ -144,21 +144,22 @@ func (r *reporter) refused(e updater.Event) {
 	if near := protocol.NearestList(e.List); near != "" {
 		meant = fmt.Sprintf(". Did you mean %s?", near)
 	}
-	log.Errorf("The server refuses list %s: %v%s. Other lists are updated. %s of it are in force. Next try not before %s%s",
+	log.Errorf("The server refuses list %s: %v%s. Other lists are updated. This list has %s in force. Next try not before %s%s",
 		e.List, e.Err, meant, entries(e.Entries), moment(e.Due), hint(e.Err))
 }
 
-// longWait tells of a minimum wait that is longer than servers are known to give.
+// longWait logs a minimum wait that is longer than those that servers are known to
+// send.
 func (r *reporter) longWait(e updater.Event) {
 	if e.List == "" {
 		log.Warningf("The server asks for a minimum wait of %s between confirmations. It is obeyed: suspected names pass until %s. If you run the endpoint, correct it", e.Wait, moment(e.Due))
 		return
 	}
-	log.Warningf("The server asks for a minimum wait of %s for lists %s. It is obeyed: what is in force stays in force and is not updated before %s. If you run the endpoint, correct it", e.Wait, e.List, moment(e.Due))
+	log.Warningf("The server asks for a minimum wait of %s for lists %s. It is obeyed: the lists in force stay in force and are not updated before %s. If you run the endpoint, correct it", e.Wait, e.List, moment(e.Due))
 }
 
-// storeFailed and stored tell when the folder cannot be written any more and when
-// it can again.
+// storeFailed and stored log when the directory cannot be written and when it can be
+// written again.
 func (r *reporter) storeFailed(e updater.Event) {
 	if len(r.unsaved) == 0 {
 		log.Errorf("Cannot write to db %s: %v. Lists are in memory only and are fetched again at each start. "+
@@ -176,8 +177,8 @@ func (r *reporter) stored(list string) {
 	}
 }
 
-// searched tells when confirmations begin to fail, when they pause, and when they
-// work again, not of each one.
+// searched logs when confirmations begin to fail, when they pause, and when they work
+// again. It does not log each one.
 func (r *reporter) searched(err error) {
 	hold := r.schedule.SearchHold()
 	paused := hold.Active(time.Now())
@@ -197,8 +198,7 @@ func (r *reporter) searched(err error) {
 	}
 }
 
-// hint says what the operator can do about an error that will not heal by
-// itself.
+// hint says what the operator can do about an error that a retry does not cure.
 func hint(err error) string {
 	status, ok := errors.AsType[*updater.StatusError](err)
 	if !ok {
@@ -248,7 +248,8 @@ func (r *reporter) request(method string, e updater.Event) {
 	requestDuration.WithLabelValues(method).Observe(e.Took.Seconds())
 }
 
-// outcomeOf is the kind of an error, for a label: never its text.
+// outcomeOf returns the value of the label outcome for an error. It never has the text
+// of the error.
 func outcomeOf(err error) string {
 	status, ok := errors.AsType[*updater.StatusError](err)
 	switch {

@@ -88,7 +88,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		time.Sleep(time.Minute)
 		lines.Forget()
 		_, end := life(t, s, google, 0)
-		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists, this one follows")
+		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there")
 		if got := logtest.Metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unix(fetched) {
 			t.Errorf("Expected the gauge to tell %v, got %v", unix(fetched), got)
 		}
@@ -114,10 +114,10 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		_, end := life(t, s, google, 0)
-		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is asked for by itself")
+		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is requested by itself")
 		time.Sleep(24 * time.Hour)
 		logtest.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list pha4-4b: ", "status 400", "Did you mean pha-4b?",
-			"Other lists are updated. 0 entries of it are in force. Next try not before ")
+			"Other lists are updated. This list has 0 entries in force. Next try not before ")
 		lines.Only(t, "List se-4b now has 1 entry")
 		lines.Only(t, "List mw-4b now has 2 entries")
 		lines.Only(t, "Lists are updated again")
@@ -147,7 +147,7 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 			if len(got) != test.lines {
 				t.Fatalf("%s: Expected %d lines, got %q", version, test.lines, got)
 			}
-			logtest.WantParts(t, got[0], "[WARNING]", test.lists, "It is obeyed", "is not updated before "+moment(time.Now().Add(48*time.Hour)))
+			logtest.WantParts(t, got[0], "[WARNING]", test.lists, "It is obeyed", "are not updated before "+moment(time.Now().Add(48*time.Hour)))
 			end()
 		})
 	}
@@ -165,7 +165,7 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 		defer end()
 		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(24 * time.Hour)
-		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "What is in force stays in force", "Next try not before")
+		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "The lists in force stay in force", "Next try not before")
 		if n := len(google.Requests("update")); n < 4 {
 			t.Fatalf("Expected several tries, got %d", n)
 		}

@@ -8,13 +8,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// oldList is the age from which a list protects less than it looks: half of all
-// phishing sites live for less than a day.
+// oldList is the age from which a list is old: half of all phishing sites live for
+// less than a day.
 const oldList = 24 * time.Hour
 
-// start writes the line that says what protects: at the start of an engine, and
-// when it takes over from another process. It is a warning where that is less than
-// it looks. The caller holds mu.
+// start logs the line that says what protects: at the start of an engine, and when it
+// takes over from another process. It is a warning if a list is missing or old. The
+// caller holds mu.
 func (r *reporter) start(kind updater.Kind) {
 	r.started = true
 	names := r.settings.Stored()
@@ -34,7 +34,7 @@ func (r *reporter) start(kind updater.Kind) {
 	case len(names) == 0:
 		parts = append(parts, "no lists are kept")
 	case inForce == 0:
-		parts = append(parts, "NO list is in force yet ("+strings.Join(names, ", ")+"): nothing is blocked by it until the first update")
+		parts = append(parts, "NO list is in force yet ("+strings.Join(names, ", ")+"): Safe Browsing blocks nothing until the first update")
 	default:
 		var each []string
 		for _, name := range names {
@@ -53,7 +53,7 @@ func (r *reporter) start(kind updater.Kind) {
 	say("%s", strings.Join(parts, "; "))
 }
 
-// standing says how a list is.
+// standing describes a list: its entries and its age.
 func (r *reporter) standing(name string, now time.Time) string {
 	e := r.lists[name]
 	switch {
@@ -81,7 +81,7 @@ func (r *reporter) next(kind updater.Kind, names []string, now time.Time) string
 	case len(names) == 0:
 		return "the server is asked about each name"
 	case kind == updater.LockBusy:
-		return "another process uses db and fetches the lists, this one follows"
+		return "another process uses db and fetches the lists; this one reads them from there"
 	case hold.Until.After(now.Add(time.Minute)):
 		return fmt.Sprintf("next request not before %s (%v)", moment(hold.Until), hold)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Explained is what is known here about a host.
+// Explained is a decision about a host, with what to say about it.
 type Explained struct {
 	lookup.Decision
 	Suspected bool   // a query would have it confirmed
@@ -42,7 +42,7 @@ func (p *Policy) Explain(h lookup.Host, qname string) Explained {
 	return Explained{Decision: d}
 }
 
-// notAsked says until when, and why, the server is not asked for lists.
+// notAsked says until when and why no lists are fetched; "" if they are.
 func (p *Policy) notAsked() string {
 	s := p.source.Load()
 	if s == nil || s.schedule == nil {

@@ -14,7 +14,7 @@ import (
 // log writes the lines about the operator's own lists.
 var log = clog.NewWithPlugin(config.Plugin)
 
-// corefileHosts is what the hosts that the Corefile allows are called as a list.
+// corefileHosts is the name, as a list, of the hosts that the Corefile allows.
 const corefileHosts = "Corefile"
 
 // openOwn loads the operator's lists, or shares those that are loaded already.
@@ -78,7 +78,8 @@ func reportLoaded(e ownlist.Loaded) {
 	}
 }
 
-// reasonOf leaves out of an error what was done to which file: the line says so.
+// reasonOf returns an error without the operation and the path: the log line names
+// the file.
 func reasonOf(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err

@@ -27,7 +27,7 @@ type Policy struct {
 	source atomic.Pointer[source]          // set by Use; nil: Safe Browsing is off
 }
 
-// source is where Safe Browsing's verdicts come from.
+// source gives the verdicts of Safe Browsing.
 type source struct {
 	checker  *lookup.Checker
 	schedule *updater.Schedule // nil: not known
@@ -47,8 +47,8 @@ func (p *Policy) Open() error {
 	return err
 }
 
-// Close closes the operator's own lists, if they are open. Decisions by them stay as
-// they were.
+// Close closes the operator's own lists, if they are open. They still decide, but are
+// not read again.
 func (p *Policy) Close() {
 	if files := p.files.Load(); files != nil {
 		closeOwn(*files)
@@ -64,8 +64,8 @@ func (p *Policy) Use(checker *lookup.Checker, schedule *updater.Schedule, lists 
 // InUse reports whether Use has been called.
 func (p *Policy) InUse() bool { return p.source.Load() != nil }
 
-// OwnLists returns how the operator's own lists stand, in the order of the Corefile
-// after the hosts that it allows.
+// OwnLists returns the states of the operator's own lists: the hosts that the Corefile
+// allows, then the files in its order.
 func (p *Policy) OwnLists() (all []ownlist.State) {
 	if files := p.files.Load(); files != nil {
 		for _, f := range *files {
@@ -85,8 +85,8 @@ func (p *Policy) OwnList(path string) ownlist.Config {
 	return listOf(p.block, own)
 }
 
-// InScope reports whether a name, in whatever case and with its final dot, is for
-// this server block to check: it is in the zones and in none of the exceptions.
+// InScope reports whether this server block checks a name: it is in the zones and in
+// none of the exceptions. The name has its final dot; case does not count.
 func (p *Policy) InScope(qname string) bool {
 	b := p.block
 	if len(b.Except) == 0 && len(b.Zones) == 1 && b.Zones[0] == "." { // the common case
@@ -96,8 +96,8 @@ func (p *Policy) InScope(qname string) bool {
 	return b.Zones.Contains(qname) && !b.Except.Contains(qname)
 }
 
-// Check decides on a host by what is known here. If candidates are returned the
-// decision waits for their confirmation.
+// Check decides on a host by what is known here. If it returns candidates, the
+// decision is not made until Confirm has asked about them.
 func (p *Policy) Check(h lookup.Host) (lookup.Decision, *lookup.Candidates) {
 	if d, ok := p.checkOwn(h); ok {
 		return d, nil
@@ -115,8 +115,8 @@ func (p *Policy) Confirm(candidates *lookup.Candidates, admit func() bool) *look
 	return p.source.Load().checker.Confirm(candidates, admit)
 }
 
-// checkOwn decides on a host by the operator's own lists, of whose entries the most
-// specific wins, and by test names.
+// checkOwn decides on a host by the operator's own lists and by test names. Of the
+// entries of own lists the most specific one wins.
 func (p *Policy) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 	var match ownlist.Match
 	var found bool
@@ -137,7 +137,7 @@ func (p *Policy) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 	return lookup.Decision{}, false
 }
 
-// isTest reports whether h is a test name, or below one.
+// isTest reports whether h is a test name or a name below one.
 func (p *Policy) isTest(h lookup.Host) bool {
 	if p.block.Tests == nil {
 		return false

@@ -1,0 +1,205 @@
+package safebrowsing
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/metadata"
+	"github.com/coredns/coredns/plugin/test"
+
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// oneListed returns a plugin with a name that its own list blocks, one that it allows,
+// and one that it suspects.
+func oneListed(t *testing.T, block config.Block) *SafeBrowsing {
+	t.Helper()
+	dir := t.TempDir()
+	for name, own := range map[string]config.OwnFile{"blocked.example\nblocked.lan\n": {Path: "block.txt"}, "allowed.example\n": {Path: "allow.txt", Allow: true}} {
+		own.Path = filepath.Join(dir, own.Path)
+		if err := os.WriteFile(own.Path, []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		block.Own = append(block.Own, own)
+	}
+	block.Zones, block.Reply = []string{"."}, answer.Reply{TTL: time.Minute}
+	builder := prefixset.NewBuilder(1)
+	hash := lookup.HashExpression("suspected.example/")
+	builder.Add(hash[:4], 4)
+	database := new(lookup.Database)
+	database.Publish([]lookup.List{{Name: "se-4b", Set: builder.Set()}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: noSearcher{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checker.Close() })
+	s := newPlugin(config.Config{Block: block}, plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
+		return dns.RcodeSuccess, nil
+	}))
+	if err := s.policy.Open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.policy.Close)
+	s.policy.Use(checker, nil, nil)
+	return s
+}
+
+func TestDecideReturnsTheWayOfAQuery(t *testing.T) {
+	blocks := map[string]config.Block{
+		"default": {}, "monitor": {Monitor: true}, "inspect": {Inspect: true}, "both": {Monitor: true, Inspect: true},
+	}
+	for _, tc := range []struct {
+		name                           string
+		qtype, qclass                  uint16
+		byDefault, monitor, insp, both way
+	}{
+		{"clean.example.", dns.TypeA, dns.ClassINET, passed, passed, inspect, inspect},
+		{"allowed.example.", dns.TypeA, dns.ClassINET, passed, passed, passed, passed},
+		{"blocked.example.", dns.TypeA, dns.ClassINET, answered, passed, answered, passed},
+		{"suspected.example.", dns.TypeA, dns.ClassINET, confirm, watch, confirm, watch},
+		{"suspected.example.", dns.TypeTXT, dns.ClassINET, passed, passed, passed, passed},
+		{"suspected.example.", dns.TypeA, dns.ClassHESIOD, passed, passed, passed, passed},
+		{"blocked.lan.", dns.TypeA, dns.ClassINET, passed, passed, passed, passed},
+		{"suspected.example.why.safebrowsing.", dns.TypeTXT, dns.ClassCHAOS, answered, answered, answered, answered},
+	} {
+		for mode, want := range map[string]way{"default": tc.byDefault, "monitor": tc.monitor, "inspect": tc.insp, "both": tc.both} {
+			t.Run(tc.name+" "+dns.TypeToString[tc.qtype]+" "+mode, func(t *testing.T) {
+				m := new(dns.Msg).SetQuestion(tc.name, tc.qtype)
+				m.Question[0].Qclass = tc.qclass
+				w := &countingWriter{}
+				block := blocks[mode]
+				block.Except = []string{"lan."}
+				on, q := oneListed(t, block).decide(t.Context(), w, m)
+				if on != want {
+					t.Errorf("Expected way %d, got %d", want, on)
+				}
+				if slow := want == inspect || want == confirm || want == watch; slow != (q != nil) {
+					t.Errorf("Expected a query only if it takes longer, got %v", q)
+				}
+				if q != nil && (want == inspect) != (q.candidates == nil) {
+					t.Errorf("Expected candidates unless the answer is inspected, got %v", q.candidates)
+				}
+				if (w.messages == 1) != (want == answered) || w.messages > 1 {
+					t.Errorf("Expected one message only if answered, got %d", w.messages)
+				}
+			})
+		}
+	}
+}
+
+type countingWriter struct {
+	test.ResponseWriter
+	messages int
+}
+
+func (w *countingWriter) WriteMsg(*dns.Msg) error { w.messages++; return nil }
+
+// In monitor mode a decision outlives its query, unless metadata is read: that is
+// done when the query ends.
+func TestOnlyMetadataWaitsForADecisionInMonitorMode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		wait bool
+	}{
+		"without metadata": {t.Context(), false},
+		"with metadata":    {metadata.ContextWithMetadata(t.Context()), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := oneListed(t, config.Block{Monitor: true})
+			m := new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA)
+			_, q := s.decide(tc.ctx, &test.ResponseWriter{}, m)
+			decide, joined := make(chan struct{}), make(chan struct{})
+			join := q.detach(func() { <-decide })
+			go func() {
+				defer close(joined)
+				join()
+			}()
+			atMost := 10 * time.Second
+			if tc.wait {
+				atMost = 20 * time.Millisecond
+			}
+			waited := false
+			select {
+			case <-joined:
+			case <-time.After(atMost):
+				waited = true
+			}
+			if waited != tc.wait {
+				t.Errorf("Expected the query to wait for the decision: %v, got %v", tc.wait, waited)
+			}
+			close(decide)
+			<-joined
+			s.detached.end()
+		})
+	}
+}
+
+func TestCleanNameAllocatesAtMostOnce(t *testing.T) {
+	s := oneListed(t, config.Block{})
+	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
+	w := &test.ResponseWriter{}
+	if n := testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) }); n > 1 {
+		t.Errorf("Expected at most one allocation, got %v", n)
+	}
+}
+
+func TestPanicOfADecisionInMonitorModeDoesNotEndTheProcess(t *testing.T) {
+	for name, ctx := range map[string]context.Context{
+		"without metadata": t.Context(), "with metadata": metadata.ContextWithMetadata(t.Context()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := oneListed(t, config.Block{Monitor: true})
+			_, q := s.decide(ctx, &test.ResponseWriter{}, new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA))
+			before := panics(t)
+			q.detach(func() { panic("on purpose") })()
+			s.detached.end()
+			if got := panics(t) - before; got != 1 {
+				t.Errorf("Expected one panic to be counted, got %v", got)
+			}
+		})
+	}
+}
+
+func panics(t *testing.T) float64 {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "coredns_panics_total" {
+			return family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatal("CoreDNS does not count panics")
+	return 0
+}
+
+// Both a name and targets in its answer may be unsafe, in monitor mode at least.
+func TestQueryIsLoggedAsBlockedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // no time passes, in which the log would take more lines
+		s := oneListed(t, config.Block{Monitor: true})
+		_, q := s.decide(t.Context(), &test.ResponseWriter{}, new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA))
+		for s.names.left == 0 { // until the log takes no more: then each further line is counted
+			s.observeBlocked(t.Context(), q.client, q.question, lookup.Decision{})
+		}
+		before := s.names.left
+		for range 3 {
+			q.observe(lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, List: "se-4b"})
+		}
+		if got := s.names.left - before; got != 1 {
+			t.Errorf("Expected one line for three decisions about a query, got %d", got)
+		}
+	})
+}

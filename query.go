@@ -1,0 +1,116 @@
+package safebrowsing
+
+import (
+	"context"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/request"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// query is a query that takes longer than decide: it goes the way of inspect, confirm
+// or watch.
+type query struct {
+	plugin     *SafeBrowsing
+	ctx        context.Context
+	msg        *dns.Msg
+	question   dns.Question       // of msg, which must not be read after the query has ended
+	client     string             // address
+	shown      *shownDecision     // nil: no plugin reads metadata
+	candidates *lookup.Candidates // to be confirmed; nil on the way of inspect
+	admit      func() bool        // reports whether the client may cause a search; nil: always
+	deadline   time.Time          // of confirmations
+	unsafe     atomic.Bool        // a decision was that it is unsafe
+}
+
+func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, shown *shownDecision, candidates *lookup.Candidates) *query {
+	state := request.Request{W: w}
+	return &query{
+		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: state.IP(), shown: shown, candidates: candidates,
+		admit: s.admit(w), deadline: time.Now().Add(s.cfg.ConfirmTimeout),
+	}
+}
+
+// admit returns a function that reports whether the client of w may cause a search,
+// or nil if every client may.
+func (s *SafeBrowsing) admit(w dns.ResponseWriter) func() bool {
+	if s.cfg.Limiter == nil {
+		return nil
+	}
+	state := request.Request{W: w}
+	client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
+	return func() bool { return s.cfg.Limiter.Admit(client, time.Now()) }
+}
+
+// inspect has the next plugin answer, and checks the targets in its answer.
+func (q *query) inspect(w dns.ResponseWriter) (int, error) {
+	return plugin.NextOrFailure(q.plugin.Name(), q.plugin.Next, q.ctx, q.inspected(w), q.msg.Copy())
+}
+
+// confirm asks the server about the candidates while the next plugin resolves the
+// name. It takes no longer than the longer of the two. The confirmation ends
+// confirm_timeout after the query came. A host that is blocked is answered at once,
+// even if its own servers do not answer.
+func (q *query) confirm(w dns.ResponseWriter) (int, error) {
+	confirmation := q.plugin.policy.Confirm(q.candidates, q.admit)
+	next := q.hold(w)
+	d := q.wait(confirmation)
+	q.observe(d)
+	if q.replace(w, d) {
+		next.abandon()
+		return dns.RcodeSuccess, nil
+	}
+	return next.deliver(w, d)
+}
+
+// watch confirms in monitor mode, where no answer is held back.
+func (q *query) watch(w dns.ResponseWriter) (int, error) {
+	confirmation := q.plugin.policy.Confirm(q.candidates, q.admit)
+	join := q.detach(func() { q.observe(q.wait(confirmation)) })
+	rcode, err := q.inspect(w)
+	join()
+	return rcode, err
+}
+
+// detach runs f, which decides about the query in monitor mode, in a goroutine of its
+// own. join is called before the query ends. It waits for f only if metadata is read,
+// since that is done when the query ends; over HTTPS the answer goes out no sooner. A
+// panic of f does not end the process: here the server would not recover it.
+func (q *query) detach(f func()) (join func()) {
+	done := make(chan struct{})
+	q.plugin.detached.run(func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				reportPanic("deciding about", q.question.Name, p)
+			}
+		}()
+		f()
+	})
+	if q.shown == nil {
+		return func() {}
+	}
+	return func() { <-done }
+}
+
+// wait returns the decision, at the query's deadline at the latest.
+func (q *query) wait(confirmation *lookup.Confirmation) lookup.Decision {
+	ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
+	defer cancel()
+	return confirmation.Wait(ctx)
+}
+
+// observe is called with each decision about the query or about a target in its
+// answer. A query counts as blocked once, however many of them are unsafe.
+func (q *query) observe(d lookup.Decision) {
+	q.plugin.observe(q.ctx, q.shown, d)
+	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {
+		q.plugin.observeBlocked(q.ctx, q.client, q.question, d)
+	}
+}
