@@ -78,7 +78,7 @@ func (f *Fault) spoilFrame(messages []*sbv5.HashList) []*sbv5.HashList {
 func (s *Server) page(q *query) (*sbv5.ListHashListsResponse, error) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.lists)) {
-		if s.published(name) {
+		if s.offers(q, name) {
 			names = append(names, name)
 		}
 	}

@@ -55,7 +55,11 @@ func Load(s *Server, r io.Reader) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(confirmed)) {
-		s.AddThreat(confirmed[key].expression, threatOf(confirmed[key].list))
+		if l := confirmed[key]; l.list == extendedList {
+			s.AddExtendedThreat(l.expression)
+		} else {
+			s.AddThreat(l.expression, threatOf(l.list))
+		}
 	}
 	for name, hashes := range entries {
 		if slices.Equal(before[name], expressions[name]) {
