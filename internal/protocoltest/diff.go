@@ -24,7 +24,7 @@ func (s *Server) diffAnswer(q *query, f *Fault) (*wrv1.ComputeThreatListDiffResp
 	u := s.lists[name].updateFrom(versionOf(token), q.maxUpdate)
 	u.setCodings(s, takesRice(q.compressions))
 	u.target.id = tokenOf(u.target.id)
-	s.owners[string(u.target.id)] = name
+	s.tokens[string(u.target.id)] = name
 	if u.checksum == nil {
 		u.checksum = checksum(u.target.entries) // Web Risk has it in every answer, as v4
 	}

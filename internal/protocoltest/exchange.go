@@ -42,7 +42,7 @@ func (s *Server) begin(r *http.Request) *exchange {
 		s.requests = append(s.requests, x.note)
 		s.referee.as(x.key)
 		s.referee.judgeForm(&x.query, r, s.key, s.token)
-		s.referee.judge(&x.query, now, s.owners)
+		s.referee.judge(&x.query, now, s.versionOwners(&x.query))
 		x.life = s.referee.life
 		s.last = x
 		x.reply = s.answer(&x.query, r)

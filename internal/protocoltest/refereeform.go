@@ -26,7 +26,7 @@ func (r *referee) judgeForm(q *query, req *http.Request, key, token string) {
 	if agent := req.UserAgent(); agent == "" || strings.HasPrefix(agent, "Go-http-client/") {
 		r.violation("Client identity", "%s does not name its software in User-Agent, which is %q", q, agent)
 	}
-	if values := req.URL.Query(); !q.webRisk() && values.Get("alt") != "proto" && values.Get("$alt") != "proto" {
+	if values := req.URL.Query(); !strings.HasPrefix(req.URL.Path, webRiskPath) && values.Get("alt") != "proto" && values.Get("$alt") != "proto" {
 		r.violation("Answer format", "%s does not ask for alt=proto", q)
 	}
 }

@@ -27,6 +27,7 @@ type Server struct {
 	mu            sync.Mutex
 	lists         map[string]*list
 	owners        map[string]string         // version identifier -> list name, all ever served
+	tokens        map[string]string         // the same for version tokens of Web Risk
 	threats       map[string]*sbv5.FullHash // by raw hash bytes
 	extended      map[string]bool           // likewise, see AddExtendedThreat
 	foreign       []*sbv5.FullHash
@@ -54,6 +55,7 @@ func New(report Reporter) *Server {
 		reporter:    report,
 		lists:       map[string]*list{},
 		owners:      map[string]string{},
+		tokens:      map[string]string{},
 		threats:     map[string]*sbv5.FullHash{},
 		extended:    map[string]bool{},
 		loaded:      map[string][]string{},
