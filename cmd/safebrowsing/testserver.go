@@ -51,7 +51,7 @@ request that the rules of Safe Browsing forbid.
 			s.SetCacheDuration(c.Duration("cache"))
 			s.SetKey(c.String("key"))
 			s.SetMinimumWait("", c.Duration("wait"))
-			for _, list := range []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"} {
+			for _, list := range []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b", "se-ext-4b"} {
 				s.Publish(list, nil) // Google's lists exist, if only empty
 			}
 			return s.serve(ctx, c.String("listen"))

@@ -55,11 +55,7 @@ func Load(s *Server, r io.Reader) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(confirmed)) {
-		if l := confirmed[key]; l.list == extendedList {
-			s.AddExtendedThreat(l.expression)
-		} else {
-			s.AddThreat(l.expression, threatOf(l.list))
-		}
+		confirmed[key].confirm(s)
 	}
 	for name, hashes := range entries {
 		if slices.Equal(before[name], expressions[name]) {
@@ -70,6 +66,15 @@ func Load(s *Server, r io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// confirm has searches confirm an expression with the threat type of its list.
+func (l listed) confirm(s *Server) {
+	if l.list == extendedList {
+		s.AddExtendedThreat(l.expression)
+		return
+	}
+	s.AddThreat(l.expression, threatOf(l.list))
 }
 
 // readListed reads all lines of the file.
