@@ -30,8 +30,9 @@ but the server answers that the host is not a threat. That happens to harmless
 names whose hash begins with the same bytes. The file is read again when it has
 changed.
 
-The server tests its client too: it prints "RULE BROKEN" and the rule for each
-request that the rules of Safe Browsing forbid.
+The server speaks v5, v4 and Web Risk, which alone has the list se-ext-4b. It tests
+its client too: it prints "RULE BROKEN" and the rule for each request that the rules
+of the service forbid.
 
    safebrowsing testserver -lists lists.txt
    Corefile: safebrowsing { endpoint http://127.0.0.1:8099 }`,

@@ -169,6 +169,7 @@ func TestRefereeReportsMalformedDiffs(t *testing.T) {
 		{"unknown threat type", set("threatType", "5"), "1 known type", 400},
 		{"unknown name", set("threatType", "PHISHING"), "1 known type", 400},
 		{"two threat types", set("threatType", "MALWARE", "2"), "1 known type", 400},
+		{"known and unknown threat type", set("threatType", "SOCIAL_ENGINEERING", "9"), "1 known type", 400},
 		{"unpublished list", set("threatType", "UNWANTED_SOFTWARE"), "", 400},
 		{"no RICE", set(compressions, "RAW"), "compressions", 200},
 		{"no RAW", set(compressions, "RICE"), "compressions", 200},
@@ -288,6 +289,13 @@ func TestRefereeReportsSearchesOfWebRiskTooEarly(t *testing.T) {
 		wait := slow(b, Fault{Status: 500})
 		fail(b, entryA, Fault{Status: 500})
 		wait()
+	}), a)
+	notBefore(t, "one of three failures cancelled", "back-off", 30*time.Minute, setUp(func(b *bench) {
+		fail(b, entryA, Fault{Status: 500})
+		time.Sleep(15 * time.Minute)
+		fail(b, entryA, Fault{Status: 500})
+		b.ClientCancelled() // counts for nothing
+		fail(b, entryA, Fault{Status: 500})
 	}), a)
 	notBefore(t, "one of two fails", "back-off", 14*time.Minute, setUp(func(b *bench) {
 		wait := slow(b, Fault{})
