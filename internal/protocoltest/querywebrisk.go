@@ -56,11 +56,7 @@ func (q *query) parseDiff(values url.Values) {
 	if len(values["threatType"]) > 1 || len(values["versionToken"]) > 1 {
 		q.badRequest = "one threatType and at most one versionToken expected"
 	}
-	for _, token := range q.decodeAll("versionToken", values["versionToken"]) {
-		if len(token) > 0 {
-			q.versions = append(q.versions, token)
-		}
-	}
+	q.versions = q.decodeAll("versionToken", values["versionToken"])
 	q.maxUpdate = q.number(values, "constraints.maxDiffEntries")
 	q.maxDatabase = q.number(values, "constraints.maxDatabaseEntries")
 	if !legalConstraint(q.maxUpdate) || !legalConstraint(q.maxDatabase) {

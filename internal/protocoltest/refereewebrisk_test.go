@@ -212,6 +212,9 @@ func TestRefereeReportsWrongTokens(t *testing.T) {
 		{"twice", func(b *bench) {
 			twice := func(v url.Values) { v["versionToken"] = []string{base64URL(b.version), base64URL(b.version)} }
 			b.diffWith("se-4b", nil, twice)
+			if got := b.Requests("update")[1].Status; got != 400 {
+				b.Errorf("status %d, want 400", got)
+			}
 		}, "2 version tokens"},
 		{"old", func(b *bench) {
 			old := b.version
@@ -459,9 +462,12 @@ func TestRefereeReportsImpoliteRequestsOfWebRisk(t *testing.T) {
 	}
 	for _, tt := range tests {
 		inBubble(t, tt.name, func(b *bench) {
-			b.SetKey(secret)
-			if tt.token {
-				b.SetToken(secret)
+			for _, token := range []bool{!tt.token, tt.token} { // the later one counts
+				if token {
+					b.SetToken(secret)
+				} else {
+					b.SetKey(secret)
+				}
 			}
 			r := politeRisk(b.T, diffPath, diffValues("se-4b", nil))
 			if tt.sent != nil {
@@ -483,6 +489,21 @@ func TestRefereeReportsImpoliteRequestsOfWebRisk(t *testing.T) {
 			}
 			if strings.Contains(strings.Join(got, ""), secret) {
 				b.Errorf("the key is in %q", got)
+			}
+		})
+	}
+}
+
+func TestViolationsOfWebRiskHideTheSecret(t *testing.T) {
+	for name, set := range map[string]func(b *bench){
+		"key":   func(b *bench) { b.SetKey("secret") },
+		"token": func(b *bench) { b.SetToken("secret") },
+	} {
+		inBubble(t, name, func(b *bench) {
+			set(b)
+			b.diffWith("se-4b", nil, func(v url.Values) { v.Add("threatType", "secret") })
+			if got := strings.Join(b.violations.take(), ""); !strings.Contains(got, `["[key]"]`) || strings.Contains(got, "secret") {
+				b.Errorf("got %q, want [key] instead of the secret", got)
 			}
 		})
 	}

@@ -275,7 +275,7 @@ func TestFormatOfWebRiskAnswers(t *testing.T) {
 	}
 }
 
-func TestOnlyWebRiskHasTheExtendedList(t *testing.T) {
+func TestWebRiskAndSafeBrowsingAreApart(t *testing.T) {
 	inBubble(t, "v5", func(b *bench) {
 		b.Publish("se-ext-4b", nil)
 		b.lists(nil, "se-ext-4b")
@@ -286,6 +286,14 @@ func TestOnlyWebRiskHasTheExtendedList(t *testing.T) {
 		if err := read(b, polite(b.T, "/v5/hashLists", nil), &m); err != nil || len(m.HashLists) != 2 {
 			b.Errorf("lists %v, %v, want two", &m, err)
 		}
+	})
+	inBubble(t, "versions are no tokens", func(b *bench) {
+		b.lists(nil, "se-4b")
+		var m wrv1.ComputeThreatListDiffResponse
+		if err := readRisk(b, politeRisk(b.T, diffPath, diffValues("se-4b", b.version)), &m); err != nil || shapeOf(&m) != "RESET rice" {
+			b.Errorf("got %s, %v, want a reset", shapeOf(&m), err)
+		}
+		wantOne(b.T, b.violations.take(), "never served")
 	})
 	s := New(t)
 	if err := Load(s, strings.NewReader("se-ext-4b evil.example/\nse-ext-4b odd.example/ unconfirmed\n")); err != nil {
