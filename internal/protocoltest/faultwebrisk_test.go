@@ -177,6 +177,23 @@ func TestFaultsOfWebRiskSpareTheOthers(t *testing.T) {
 			}
 		}
 	})
+	for _, tt := range []struct {
+		fault Fault
+		first func(b *bench) // is spared
+		then  func(b *bench) // is hit
+	}{
+		{Fault{NoNextDiff: true}, func(b *bench) { b.risk(entryA) }, func(b *bench) { b.diff("se-4b") }},
+		{Fault{NoExpireTime: true}, func(b *bench) { b.diff("se-4b") }, func(b *bench) { b.risk(entryA) }},
+	} {
+		inRiskBubble(t, "of the other method", func(b *bench) {
+			b.Break("", 1, tt.fault)
+			tt.first(b)
+			tt.then(b)
+			if got := b.Requests("")[2:]; got[0].Fault || !got[1].Fault {
+				b.Errorf("%+v hit the first of %+v", tt.fault, got)
+			}
+		})
+	}
 	for _, f := range []Fault{{WrongName: true}, {WrongOrder: true}, {MissingList: true}, {TwoAnswers: true},
 		{WrongWidth: true}, {NegativeWait: true}, {NoCompression: true}} {
 		inBubble(t, "of the others", func(b *bench) {

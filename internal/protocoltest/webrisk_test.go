@@ -157,6 +157,7 @@ func TestSearchOneAnswers(t *testing.T) {
 		b.diff("se-4b", "se-ext-4b", "uws-4b", "mw-4b")
 		b.AddThreat("evil.example.com/", sbv5.ThreatType_UNWANTED_SOFTWARE)
 		b.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY)
+		b.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 		b.AddThreat("evil.example.com/", sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION)
 		b.AddThreat("evil.example.com/", unknown)
 		b.AddExtendedThreat("evil.example.com/")
@@ -193,6 +194,14 @@ func TestSearchOneAnswers(t *testing.T) {
 				b.Errorf("%x in %v: got %s, want %s", tt.prefix, tt.lists, got, tt.want)
 			}
 		}
+		b.SetCacheDuration(-1)
+		b.SetNegativeCacheDuration(-1)
+		b.ClientStarted()
+		if m, err := searchRisk(t, b, string(evil[:5]), "se-4b"); err != nil || m.NegativeExpireTime != nil || m.Threats[0].ExpireTime != nil {
+			b.Errorf("got %v, %v, want an answer without expire times", m, err)
+		}
+		b.SetCacheDuration(time.Minute)
+		b.SetNegativeCacheDuration(time.Hour)
 		b.RemoveThreat("evil.example.com/")
 		b.SetForeignHashes(make([]byte, 32))
 		if got, want := ask(evil[:5], "se-4b", "se-ext-4b"), "[SOCIAL_ENGINEERING]"; got != want {
