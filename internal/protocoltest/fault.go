@@ -88,10 +88,10 @@ type queuedFault struct {
 // Break queues a fault for the next n requests of a method: "batchGet", "get",
 // "list", "search", of v4 "fetch", "find", "threatLists", of Web Risk "computeDiff",
 // "searchOne", "update" for batchGet, get, fetch and computeDiff, or "" for any;
-// "search" stands for searchOne too. Each request
-// takes the oldest fault that it can show; a fault of list contents waits for a list
-// request of a protocol that has such a fault, ShortHash for a search.
-// A request refused with 400, 403, 404 or 405 takes none.
+// "search" stands for searchOne too. Each request takes the oldest fault that it can
+// show; a fault of list contents waits for a list request of a protocol that has such
+// a fault, ShortHash for a search. A request refused with 400, 401, 403, 404 or 405
+// takes none.
 func (s *Server) Break(method string, n int, f Fault) {
 	s.locked(func() { s.faults = append(s.faults, queuedFault{method: method, left: n, fault: f}) })
 }

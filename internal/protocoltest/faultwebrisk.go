@@ -64,10 +64,10 @@ func (f *Fault) notWebRisk() bool {
 	return f.onlyV5() || f.WrongName || f.TwoAnswers || f.NegativeWait || f.NoCompression
 }
 
-// oddNextDiff and oddExpiry report whether the fault changes times that only answers
-// of Web Risk have.
+// oddNextDiff reports whether the fault changes recommended_next_diff.
 func (f *Fault) oddNextDiff() bool { return f.NoNextDiff || f.PastNextDiff || f.FarNextDiff }
 
+// oddExpiry reports whether the fault changes expire_time or negative_expire_time.
 func (f *Fault) oddExpiry() bool {
 	return f.NoExpireTime || f.PastExpireTime || f.NoNegativeExpireTime || f.PastNegativeExpireTime
 }
@@ -87,15 +87,17 @@ func (f *Fault) spoilNextDiff(next time.Time) time.Time {
 
 // spoilExpiry applies the faults of expire_time.
 func (f *Fault) spoilExpiry(expires, now time.Time) time.Time {
-	return oddExpiry(expires, now, f.NoExpireTime, f.PastExpireTime)
+	return oddTime(expires, now, f.NoExpireTime, f.PastExpireTime)
 }
 
 // spoilNegativeExpiry applies the faults of negative_expire_time.
 func (f *Fault) spoilNegativeExpiry(expires, now time.Time) time.Time {
-	return oddExpiry(expires, now, f.NoNegativeExpireTime, f.PastNegativeExpireTime)
+	return oddTime(expires, now, f.NoNegativeExpireTime, f.PastNegativeExpireTime)
 }
 
-func oddExpiry(expires, now time.Time, absent, past bool) time.Time {
+// oddTime returns a time that is absent, which is the zero time, in the past, or as
+// it is.
+func oddTime(expires, now time.Time, absent, past bool) time.Time {
 	switch {
 	case absent:
 		return time.Time{}
