@@ -30,8 +30,9 @@ but the server answers that the host is not a threat. That happens to harmless
 names whose hash begins with the same bytes. The server reads the file again when
 it has changed.
 
-The server tests its client too: if a request breaks a rule of Safe Browsing, it
-prints "RULE BROKEN" and the rule.
+The server speaks v5, v4 and Web Risk, which alone has the list se-ext-4b. It tests
+its client too: if a request breaks a rule of the service, it prints "RULE BROKEN"
+and the rule.
 
    safebrowsing testserver -lists lists.txt
    Corefile: safebrowsing { endpoint http://127.0.0.1:8099 }`,
@@ -51,7 +52,7 @@ prints "RULE BROKEN" and the rule.
 			s.SetCacheDuration(c.Duration("cache"))
 			s.SetKey(c.String("key"))
 			s.SetMinimumWait("", c.Duration("wait"))
-			for _, list := range []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b"} {
+			for _, list := range []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b", "se-ext-4b"} {
 				s.Publish(list, nil) // the plugin expects Google's lists, even if they are empty
 			}
 			return s.serve(ctx, c.String("listen"))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -91,6 +92,33 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	write(t, file, "se-4b evil.example/\nse-4b worse.example/\n")
 	if again := fetch(t, client, fetched[0]); again[0].Set.Len() != 2 {
 		t.Errorf("after the file has changed the list has %d entries, want 2", again[0].Set.Len())
+	}
+	if text := complaints.String(); text != "" {
+		t.Errorf("the server complains: %s", text)
+	}
+}
+
+func TestTheTestServerHasTheListsOfWebRisk(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	complaints := new(lockedBuffer)
+	endpoint := startServer(t, complaints, "-lists", file)
+	for _, threat := range []string{"MALWARE", "SOCIAL_ENGINEERING", "UNWANTED_SOFTWARE", "SOCIAL_ENGINEERING_EXTENDED_COVERAGE"} {
+		url := endpoint + "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=" + threat
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("User-Agent", "test/1")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("threat type %s: status %d, want 200", threat, answer.StatusCode)
+		}
 	}
 	if text := complaints.String(); text != "" {
 		t.Errorf("the server complains: %s", text)

@@ -32,6 +32,7 @@ type reply struct {
 	served   []served
 	cacheFor time.Duration // hashes.search only
 	found    found         // fullHashes.find only
+	known    knownUntil    // hashes.search of Web Risk only
 	wait     time.Duration // fullHashes.find only: minimum wait of the method
 
 	fault bool // a queued fault was applied
@@ -44,6 +45,7 @@ type served struct {
 	version []byte
 	changed bool
 	wait    time.Duration // 0: no minimum wait
+	next    time.Time     // recommended_next_diff of Web Risk; zero: none
 	entries []string      // of the version
 	omitted bool          // the answer says nothing about the list
 }
@@ -76,11 +78,13 @@ func (s *Server) refusal(q *query, r *http.Request) (status int, why string) {
 		return http.StatusMethodNotAllowed, "only " + q.verb() + " is allowed"
 	case s.key != "" && r.Header.Get("X-Goog-Api-Key") != s.key:
 		return http.StatusForbidden, "API key not valid"
+	case s.token != "" && r.Header.Get("Authorization") != bearer+s.token:
+		return http.StatusUnauthorized, "access token not valid"
 	case q.badRequest != "":
 		return http.StatusBadRequest, q.badRequest
 	}
 	for i, name := range q.names {
-		if !s.published(name) || slices.Contains(q.names[:i], name) {
+		if !s.offers(q, name) || slices.Contains(q.names[:i], name) {
 			return http.StatusBadRequest, "list unknown or named twice"
 		}
 	}
@@ -91,7 +95,9 @@ func (s *Server) refusal(q *query, r *http.Request) (status int, why string) {
 		return http.StatusBadRequest, fmt.Sprintf("1 to %d hash prefixes of 4 bytes expected", maxPrefixes)
 	case q.method == methodFind && !legalEntries(q.prefixes):
 		return http.StatusBadRequest, fmt.Sprintf("1 to %d hashes of %d to %d bytes expected", maxFindEntries, minEntryBytes, maxEntryBytes)
-	case q.updatesLists() && !q.v4():
+	case q.method == methodSearchOne && (len(q.risks) == 0 || len(q.prefixes) != 1 || !legalEntries(q.prefixes)):
+		return http.StatusBadRequest, fmt.Sprintf("threat types and 1 hash prefix of %d to %d bytes expected", minEntryBytes, maxEntryBytes)
+	case q.updatesLists() && !q.v4() && !q.webRisk():
 		return s.refusalV5(q)
 	}
 	return 0, ""
@@ -113,6 +119,11 @@ func (s *Server) refusalV5(q *query) (status int, why string) {
 func (s *Server) published(name string) bool {
 	l := s.lists[name]
 	return l != nil && len(l.versions) > 0
+}
+
+// offers reports whether a list is known to the service that the request asks.
+func (s *Server) offers(q *query, name string) bool {
+	return s.published(name) && (q.webRisk() || name != extendedList)
 }
 
 // misfit returns the first of some known lists whose entries are not as long as its
@@ -233,6 +244,10 @@ func (s *Server) message(q *query, f *Fault, a *reply) (m proto.Message, err err
 		a.wait = s.findWait
 	case methodThreatLists:
 		m = s.threatLists()
+	case methodDiff:
+		m, a.served = s.diffAnswer(q, f)
+	case methodSearchOne:
+		m, a.known = s.searchOneAnswer(q, f)
 	default:
 		m, a.served = s.hashLists(q, f)
 	}

@@ -45,6 +45,15 @@ func (s *Server) hashLists(q *query, f *Fault) (proto.Message, []served) {
 	return messages[0], says
 }
 
+// versionOwners returns the list of each version that the service of the request ever
+// served.
+func (s *Server) versionOwners(q *query) map[string]string {
+	if q.webRisk() {
+		return s.tokens
+	}
+	return s.owners
+}
+
 // versionFor returns the version that the client sent for a list, nil if none. It
 // is found by the version itself, since the order of versions means nothing.
 func (s *Server) versionFor(q *query, name string) []byte {
@@ -78,7 +87,7 @@ func (f *Fault) spoilFrame(messages []*sbv5.HashList) []*sbv5.HashList {
 func (s *Server) page(q *query) (*sbv5.ListHashListsResponse, error) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.lists)) {
-		if s.published(name) {
+		if s.offers(q, name) {
 			names = append(names, name)
 		}
 	}

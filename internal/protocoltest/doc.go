@@ -1,6 +1,6 @@
 // Package protocoltest is a Safe Browsing server for tests that knows the rules of
-// the protocol and reports a client that breaks one. It speaks v5 and the Update API
-// v4, from the same lists and threats.
+// the protocol and reports a client that breaks one. It speaks v5, the Update API v4
+// and Web Risk v1, from the same lists and threats.
 //
 //	client ──RoundTrip / ServeHTTP──▶ begin ─▶ referee: may it ask this, now?
 //	                                    │
@@ -17,6 +17,13 @@
 // In v4 a list goes by a threat type, a platform type and a threat entry type; here
 // it is named as in v5, see triples. A state of v4 is a version of v5: either serves
 // for both, but waits and back-offs of the two protocols know nothing of each other.
+//
+// In Web Risk a list goes by a threat type, see riskLists; the list "se-ext-4b" is there
+// only. Its version tokens are no versions of Safe Browsing, and nothing that the
+// referee knows of one service holds for the other. The referee demands less than a
+// client may do where it cannot know better: a first contact may follow at once, since
+// its random delay may be 0, and so may a search that could be answered from a full
+// hash, since another hash may begin with the same prefix.
 //
 // The package starts no goroutine. It imports only the generated messages and the
 // protobuf module, never the code it is to test.

@@ -13,7 +13,7 @@ import (
 type exchange struct {
 	server *Server
 	query  query
-	key    string // that the client asked with
+	key    string // or access token that the client asked with
 	reply  reply
 	note   *Request
 	life   int  // of the client that asked, see referee.life
@@ -32,17 +32,17 @@ const (
 
 // begin notes a request that has just arrived, has it judged, and makes its reply.
 func (s *Server) begin(r *http.Request) *exchange {
-	x := &exchange{server: s, query: parseQuery(r), key: r.Header.Get("X-Goog-Api-Key")}
+	x := &exchange{server: s, query: parseQuery(r), key: credential(r)}
 	now := time.Now()
 	s.locked(func() {
-		if x.query.method == methodFind {
+		if x.query.method == methodFind || x.query.method == methodSearchOne {
 			x.query.names = slices.DeleteFunc(x.query.names, func(name string) bool { return !s.published(name) })
 		}
 		x.note = newRequest(&x.query, now, r.UserAgent())
 		s.requests = append(s.requests, x.note)
 		s.referee.as(x.key)
-		s.referee.judgeForm(&x.query, r, s.key)
-		s.referee.judge(&x.query, now, s.owners)
+		s.referee.judgeForm(&x.query, r, s.key, s.token)
+		s.referee.judge(&x.query, now, s.versionOwners(&x.query))
 		x.life = s.referee.life
 		s.last = x
 		x.reply = s.answer(&x.query, r)

@@ -23,7 +23,7 @@ type Fault struct {
 	EndlessBody      bool          // 200 with a body that never ends
 	CutBody          bool          // the body breaks off half-way
 
-	// The frame of a list answer (batchGet, get, fetch).
+	// The frame of a list answer (batchGet, get, fetch); not in Web Risk.
 
 	WrongName   bool // the list carries another name, in v4 another platform type
 	WrongOrder  bool // lists in another order; with one list: WrongName; v5 only
@@ -41,11 +41,11 @@ type Fault struct {
 	RemovalOutOfRange  bool // removes an index behind the end; for a full update: any
 	PartialWithoutBase bool // partial_update though the client sent no version
 	WrongWidth         bool // additions of another width than the name says; v5 only
-	NoVersion          bool // in v4 no new_client_state
-	NegativeWait       bool // in v4 of the whole answer
+	NoVersion          bool // in v4 no new_client_state, in Web Risk no new_version_token
+	NegativeWait       bool // in v4 of the whole answer; not in Web Risk
 	Duplicate          bool // an addition that is there already
 
-	// The same for answers of v4 only.
+	// The same for answers of v4 and Web Risk only.
 
 	ShortChecksum      bool // 31 bytes
 	NegativeFirstValue bool // of Rice data, right as a number of 32 bits
@@ -55,7 +55,17 @@ type Fault struct {
 	ShortPrefix        bool // raw hashes of 3 bytes
 	LongPrefix         bool // raw hashes of 33 bytes
 	NoResponseType     bool // neither full nor partial
-	NoCompression      bool // additions of unspecified compression type
+	NoCompression      bool // additions of unspecified compression type; v4 only
+
+	// Times of Web Risk, in an answer that is otherwise good.
+
+	NoNextDiff             bool // no recommended_next_diff
+	PastNextDiff           bool // an hour ago
+	FarNextDiff            bool // in ten years
+	NoExpireTime           bool // of each full hash
+	PastExpireTime         bool // likewise, an hour ago
+	NoNegativeExpireTime   bool
+	PastNegativeExpireTime bool // an hour ago
 
 	// ShortHash puts a full hash of 31 bytes into the answer of hashes.search or
 	// fullHashes.find.
@@ -76,11 +86,12 @@ type queuedFault struct {
 }
 
 // Break queues a fault for the next n requests of a method: "batchGet", "get",
-// "list", "search", of v4 "fetch", "find", "threatLists", "update" for batchGet, get
-// and fetch, or "" for any. Each request
-// takes the oldest fault that it can show; a fault of list contents waits for a list
-// request of a protocol that has such a fault, ShortHash for a search.
-// A request refused with 400, 403, 404 or 405 takes none.
+// "list", "search", of v4 "fetch", "find", "threatLists", of Web Risk "computeDiff",
+// "searchOne", "update" for batchGet, get, fetch and computeDiff, or "" for any;
+// "search" stands for searchOne too. Each request takes the oldest fault that it can
+// show; a fault of list contents waits for a list request of a protocol that has such
+// a fault, ShortHash for a search. A request refused with 400, 401, 403, 404 or 405
+// takes none.
 func (s *Server) Break(method string, n int, f Fault) {
 	s.locked(func() { s.faults = append(s.faults, queuedFault{method: method, left: n, fault: f}) })
 }
@@ -112,16 +123,30 @@ func (w *queuedFault) fits(q *query) bool {
 		return false
 	case f.Batch && (!q.updatesLists() || len(q.names) < 2):
 		return false
-	case q.v4() && f.onlyV5() || !q.v4() && f.onlyV4():
+	case !f.shownBy(q):
 		return false
 	case f.List != "" && !slices.Contains(q.names, f.List):
 		return false
 	case (f.breaksContent(q) || f.breaksFrame(q)) && !q.updatesLists():
 		return false
-	case f.ShortHash && q.method != methodSearch && q.method != methodFind:
+	case f.ShortHash && !q.searches():
 		return false
 	}
 	return true
+}
+
+// shownBy reports whether the answers of the protocol and the method have what the
+// fault changes.
+func (f *Fault) shownBy(q *query) bool {
+	switch {
+	case q.webRisk():
+		return !f.notWebRisk() && (!f.oddNextDiff() || q.method == methodDiff) && (!f.oddExpiry() || q.method == methodSearchOne)
+	case f.oddNextDiff() || f.oddExpiry():
+		return false
+	case q.v4():
+		return !f.onlyV5()
+	}
+	return !f.notV5()
 }
 
 // breaksFrame reports whether the fault makes the client refuse a whole list answer
@@ -135,7 +160,7 @@ func (f *Fault) breaksContent(q *query) bool {
 	return f.WrongChecksum || f.NoChecksum || f.LyingCount || f.TruncatedRice ||
 		f.BadRiceParameter || f.RemovalOutOfRange || f.PartialWithoutBase ||
 		f.WrongWidth || f.NoVersion || f.Duplicate || !q.v4() && f.NegativeWait ||
-		f.onlyV4() && !f.TwoAnswers
+		f.notV5() && !f.TwoAnswers
 }
 
 // spoils reports whether the fault spoils this list in the answer to a request.

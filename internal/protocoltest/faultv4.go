@@ -36,8 +36,8 @@ func ListFaultsV4() map[string]Fault {
 // by name; for "slow" see ListFaults.
 func SearchFaultsV4() map[string]Fault { return SearchFaults() }
 
-// onlyV4 reports whether only answers of the Update API v4 can show the fault.
-func (f *Fault) onlyV4() bool {
+// notV5 reports whether no answer of v5 can show the fault.
+func (f *Fault) notV5() bool {
 	return f.TwoAnswers || f.ShortChecksum || f.NegativeFirstValue || f.LargeFirstValue ||
 		f.RaggedRaw || f.UnsortedRaw || f.ShortPrefix || f.LongPrefix ||
 		f.NoResponseType || f.NoCompression

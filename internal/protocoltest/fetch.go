@@ -18,8 +18,8 @@ type listUpdate = sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse
 // waits of the lists asked for, see SetMinimumWait.
 func (s *Server) SetFetchWait(d time.Duration) { s.locked(func() { s.fetchWait = d }) }
 
-// SetRawRemovals makes the server send the removals of v4 as plain indices instead
-// of Rice-coded ones.
+// SetRawRemovals makes the server send the removals of v4 and Web Risk as plain
+// indices instead of Rice-coded ones.
 func (s *Server) SetRawRemovals(on bool) { s.locked(func() { s.rawRemovals = on }) }
 
 // OmitUnchanged makes the server leave lists in which nothing changed out of the
@@ -35,7 +35,7 @@ func (s *Server) fetchAnswer(q *query, f *Fault) (*sbv4.FetchThreatListUpdatesRe
 	var updates []update
 	for _, w := range q.wants {
 		u := s.lists[w.list()].updateFrom(w.state, w.maxUpdate)
-		u.rice, u.riceRemovals = w.rice(), w.rice() && !s.rawRemovals
+		u.setCodings(s, w.rice())
 		updates = append(updates, u)
 	}
 	wait := s.waitAfter(updates)
@@ -66,6 +66,12 @@ func (s *Server) fetchAnswer(q *query, f *Fault) (*sbv4.FetchThreatListUpdatesRe
 	slices.Reverse(m.ListUpdateResponses)
 	f.spoilFetch(m)
 	return m, says
+}
+
+// setCodings chooses how an update is written for a client that takes Rice coding or
+// does not.
+func (u *update) setCodings(s *Server, takesRice bool) {
+	u.rice, u.riceRemovals = takesRice && !s.rawAdditions, takesRice && !s.rawRemovals
 }
 
 // waitAfter returns the minimum wait after an answer, which is one for the whole

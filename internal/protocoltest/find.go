@@ -16,7 +16,8 @@ import (
 func (s *Server) SetFindWait(d time.Duration) { s.locked(func() { s.findWait = d }) }
 
 // SetNegativeCacheDuration sets the negative_cache_duration of later answers of
-// fullHashes.find, 300 seconds at the start. A negative one leaves the field out.
+// fullHashes.find, 300 seconds at the start; in Web Risk negative_expire_time is so
+// much later than the answer. A negative one leaves the field out.
 func (s *Server) SetNegativeCacheDuration(d time.Duration) {
 	s.locked(func() { s.negativeFor = d })
 }

@@ -55,7 +55,7 @@ func Load(s *Server, r io.Reader) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(confirmed)) {
-		s.AddThreat(confirmed[key].expression, threatOf(confirmed[key].list))
+		confirmed[key].confirm(s)
 	}
 	for name, hashes := range entries {
 		if slices.Equal(before[name], expressions[name]) {
@@ -66,6 +66,15 @@ func Load(s *Server, r io.Reader) error {
 		}
 	}
 	return nil
+}
+
+// confirm has searches confirm an expression with the threat type of its list.
+func (l listed) confirm(s *Server) {
+	if l.list == extendedList {
+		s.AddExtendedThreat(l.expression)
+		return
+	}
+	s.AddThreat(l.expression, threatOf(l.list))
 }
 
 // readListed reads all lines of the file.

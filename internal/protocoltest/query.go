@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 )
 
 // Methods of the v5 service, as Request.Method and Break name them.
@@ -17,10 +18,10 @@ const (
 	methodBatchGet = "batchGet" // /v5/hashLists:batchGet
 	methodGet      = "get"      // /v5/hashList/{name}
 	methodList     = "list"     // /v5/hashLists
-	methodSearch   = "search"   // /v5/hashes:search
+	methodSearch   = "search"   // /v5/hashes:search; asked for by name, searchOne of Web Risk too
 
 	// methodUpdate stands for all methods that fetch the contents of lists:
-	// batchGet, get, and fetch of v4.
+	// batchGet, get, fetch of v4, and computeDiff of Web Risk.
 	methodUpdate = "update"
 )
 
@@ -46,17 +47,28 @@ type query struct {
 	client  *sbv4.ClientInfo
 	wants   []wanted         // of a fetch, one for each of names
 	threats *sbv4.ThreatInfo // of find
+
+	// Web Risk only.
+	risks        []wrv1.ThreatType // asked about
+	unknownTypes []string          // threat types that do not exist
+	compressions []sbv4.CompressionType
 }
 
 // updatesLists reports whether the request fetches list contents.
 func (q *query) updatesLists() bool {
-	return q.method == methodBatchGet || q.method == methodGet || q.method == methodFetch
+	return q.method == methodBatchGet || q.method == methodGet || q.method == methodFetch || q.method == methodDiff
+}
+
+// searches reports whether the request searches full hashes.
+func (q *query) searches() bool {
+	return q.method == methodSearch || q.method == methodFind || q.method == methodSearchOne
 }
 
 // is reports whether a method, or what stands for several, names that of the
 // request. "" stands for all.
 func (q *query) is(method string) bool {
-	return method == "" || method == q.method || method == methodUpdate && q.updatesLists()
+	return method == "" || method == q.method || method == methodUpdate && q.updatesLists() ||
+		method == methodSearch && q.method == methodSearchOne
 }
 
 // refusesOneList reports whether an answer with this status says no more than that
@@ -90,6 +102,10 @@ func parseQuery(r *http.Request) query {
 		q.parseBody()
 		return q
 	}
+	if q.webRisk() {
+		q.parseWebRisk(values, r.Header)
+		return q
+	}
 	q.versions = q.decodeAll("version", values["version"])
 	q.prefixes = q.decodeAll("hashPrefixes", values["hashPrefixes"])
 	q.maxUpdate = q.number(values, "sizeConstraints.maxUpdateEntries")
@@ -116,6 +132,10 @@ func (q *query) setMethod(path string, names []string) {
 		q.method = methodFind
 	case "/v4/threatLists":
 		q.method = methodThreatLists
+	case webRiskPath + "threatLists:computeDiff":
+		q.method = methodDiff
+	case webRiskPath + "hashes:search":
+		q.method = methodSearchOne
 	default:
 		name, found := strings.CutPrefix(path, "/v5/hashList/")
 		if found && name != "" && !strings.Contains(name, "/") {

@@ -2,7 +2,6 @@ package protocoltest
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -79,13 +78,14 @@ func (q *query) parseFetch() {
 
 // legalDatabase reports whether max_database_entries has a legal value.
 func (w *wanted) legalDatabase() bool {
-	n := w.maxDatabase
-	return n == 0 || n >= minDatabaseEntries && n <= maxDatabaseEntries && bits.OnesCount(uint(n)) == 1
+	return powerOfTwo(w.maxDatabase, minDatabaseEntries, maxDatabaseEntries)
 }
 
 // rice reports whether the client takes Rice coding.
-func (w *wanted) rice() bool {
-	return slices.Contains(w.compressions, sbv4.CompressionType_RICE)
+func (w *wanted) rice() bool { return takesRice(w.compressions) }
+
+func takesRice(compressions []sbv4.CompressionType) bool {
+	return slices.Contains(compressions, sbv4.CompressionType_RICE)
 }
 
 // parseFind understands the body of fullHashes.find.

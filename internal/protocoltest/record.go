@@ -11,11 +11,11 @@ import (
 type Request struct {
 	Time        time.Time // when it arrived
 	Answered    time.Time // when the answer began; zero before, and if it never did
-	Method      string    // "batchGet", "get", "list", "search", "fetch", "find", "threatLists"; "" for an unknown path
-	Lists       []string  // names asked for, in order; in v4 the lists that the types stand for
-	Versions    [][]byte  // versions sent, in order; in v4 states
+	Method      string    // "batchGet", "get", "list", "search", "fetch", "find", "threatLists", "computeDiff", "searchOne"; "" for an unknown path
+	Lists       []string  // names asked for, in order; in v4 and Web Risk the lists that the types stand for
+	Versions    [][]byte  // versions sent, in order; in v4 states, in Web Risk the version token
 	Prefixes    [][]byte  // hash prefixes asked for, in order
-	MaxUpdate   int       // sizeConstraints.maxUpdateEntries, 0 if absent; in v4 the greatest
+	MaxUpdate   int       // sizeConstraints.maxUpdateEntries, 0 if absent; in v4 the greatest; in Web Risk constraints.maxDiffEntries
 	MaxDatabase int       // sizeConstraints.maxDatabaseEntries, likewise
 	UserAgent   string    // as sent
 	Status      int       // 0: no answer yet, or none at all
@@ -51,7 +51,8 @@ func cloneAll(all [][]byte) [][]byte {
 }
 
 // Requests returns all requests of a method in the order they arrived, of "update"
-// those for the contents of lists, batchGet, get and fetch, and of "" all.
+// those for the contents of lists, batchGet, get, fetch and computeDiff, of "search"
+// those of searchOne too, and of "" all.
 func (s *Server) Requests(method string) []Request {
 	var found []Request
 	s.locked(func() {

@@ -13,9 +13,12 @@ import (
 type referee struct {
 	violations []string // not yet reported
 	life       int      // counts the starts of the client; the dead learn nothing
-	lists      map[string]*listState
-	searches   cache // of hashes.search
-	finds      cache // of fullHashes.find
+	lists      listStates
+	riskLists  listStates // of Web Risk, which does not share versions with Safe Browsing
+	searches   cache      // of hashes.search
+	finds      cache      // of fullHashes.find
+	risks      cache      // of hashes.search of Web Risk
+	budget     budget
 
 	backoffs backoffs
 	before   backoffs // as they were before the last failure, for undoFailure
@@ -23,6 +26,7 @@ type referee struct {
 
 	key    string            // that is asked with; see as
 	others map[string]clocks // by the keys that were asked with before
+	denied bool              // the last request that ended had status 400, 401 or 403
 
 	fetching  int       // requests of threatListUpdates.fetch under way
 	fetchWait time.Time // no such request before, by the minimum wait
@@ -35,10 +39,15 @@ type backoffs struct {
 	searches searchBackoff
 	fetches  backoff
 	finds    backoff
+	diffs    backoff // computeDiff of Web Risk
+	risks    backoff // hashes.search of Web Risk
 }
 
 func newReferee() *referee {
-	return &referee{lists: map[string]*listState{}, searches: newCache(), finds: newCache(), lenient: true}
+	return &referee{
+		lists: listStates{}, riskLists: listStates{},
+		searches: newCache(), finds: newCache(), risks: newCache(), lenient: true,
+	}
 }
 
 // violation notes a broken rule.
@@ -50,6 +59,7 @@ func (r *referee) violation(rule, format string, args ...any) {
 const (
 	ruleCacheV5   = "Local List Mode, cache"
 	ruleCacheV4   = "Caching"
+	ruleCacheRisk = "Web Risk, caching"
 	ruleFrequency = "Request Frequency" // with the wait or the back-off after a comma
 )
 
@@ -59,9 +69,9 @@ const (
 func Excuse(violation string) string {
 	rule, _, _ := strings.Cut(strings.TrimPrefix(violation, "protocoltest: "), ": ")
 	switch {
-	case rule == ruleCacheV5, rule == ruleCacheV4:
+	case rule == ruleCacheV5, rule == ruleCacheV4, rule == ruleCacheRisk:
 		return "the client was restarted"
-	case strings.HasPrefix(rule, ruleFrequency), strings.HasPrefix(rule, ourFloor):
+	case strings.HasPrefix(rule, ruleFrequency), strings.HasPrefix(rule, ourFloor), rule == ruleBudget:
 		return "the client was restarted and keeps nothing on disk"
 	}
 	return ""
@@ -85,9 +95,12 @@ func (q *query) String() string {
 // judge judges whether a well-formed request may be made now. Owners tells the list
 // of each version ever served.
 func (r *referee) judge(q *query, now time.Time, owners map[string]string) {
+	if q.searches() {
+		r.judgeBudget(now)
+	}
 	switch q.method {
 	case methodBatchGet, methodGet:
-		r.judgeLists(q, now)
+		r.judgeLists(q, now, r.v5Requests())
 		r.judgeVersions(q, owners)
 	case methodSearch:
 		r.judgeSearch(q.prefixes, q.undecoded != "", now)
@@ -95,6 +108,10 @@ func (r *referee) judge(q *query, now time.Time, owners map[string]string) {
 		r.judgeFetch(q, now, owners)
 	case methodFind:
 		r.judgeFind(q, now, owners)
+	case methodDiff:
+		r.judgeDiff(q, now, owners)
+	case methodSearchOne:
+		r.judgeSearchOne(q, now)
 	}
 }
 
@@ -103,33 +120,41 @@ func (r *referee) learn(x *exchange, how outcome, at time.Time) {
 	if x.life != r.life {
 		return
 	}
+	r.denied = how == failed && deniesKey(x.note.Status)
 	switch x.query.method {
 	case methodBatchGet, methodGet:
-		r.learnLists(x, how, at)
+		r.learnLists(x, how, at, r.v5Requests())
 	case methodSearch:
 		r.learnSearch(x, how, at)
 	case methodFetch:
 		r.learnFetch(x, how, at)
 	case methodFind:
 		r.learnFind(x, how, at)
+	case methodDiff:
+		r.learnLists(x, how, at, r.diffRequests())
+	case methodSearchOne:
+		r.learnSearchOne(x, how, at)
 	}
 }
 
 func (r *referee) clientStarted() {
 	r.life++
-	r.searches, r.finds = newCache(), newCache()
+	r.searches, r.finds, r.risks = newCache(), newCache(), newCache()
 	r.backoffs.searches = searchBackoff{}
 	r.fetching = 0
-	for _, l := range r.lists {
-		l.restarted, l.unsure = true, true
-		l.v5.inFlight = 0
+	for _, lists := range []listStates{r.lists, r.riskLists} {
+		for _, l := range lists {
+			l.restarted, l.unsure = true, true
+			l.v5.inFlight, l.risk.inFlight = 0, 0
+		}
 	}
 }
 
 func (r *referee) clientLostState() {
 	r.backoffs, r.others = backoffs{}, nil
 	r.fetchWait, r.findWait = time.Time{}, time.Time{}
-	r.lists = map[string]*listState{}
+	r.lists, r.riskLists = listStates{}, listStates{}
+	r.budget.spent = 0
 }
 
 // undoFailure takes back the last failure of a request.

@@ -237,4 +237,16 @@ func TestRefereeReportsParallelListRequests(t *testing.T) {
 		<-done
 		wantOne(b.T, b.violations.take(), "under way")
 	})
+	inBubble(t, "a success after a failure", func(b *bench) {
+		b.Break("batchGet", 1, Fault{Delay: time.Minute})
+		b.Break("batchGet", 1, Fault{Status: 500})
+		done := make(chan struct{})
+		go func() { defer close(done); b.lists(nil, "se-4b") }()
+		synctest.Wait()
+		other := &bench{T: b.T, Server: b.Server}
+		other.lists(nil, "mw-4b")
+		<-done
+		other.lists(nil, "mw-4b") // it ends the back-off
+		wantNone(b.T, b.violations.take())
+	})
 }

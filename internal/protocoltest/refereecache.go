@@ -10,7 +10,7 @@ import (
 // method. It dies with the client's process.
 type cache struct {
 	fresh    map[string]time.Time // by prefix: until then the client knows the answer
-	positive map[string]time.Time // by full hash: when that part of an answer ends; v4 only
+	positive map[string]time.Time // by full hash: when that part of an answer ends; not in v5
 	inFlight map[string]int       // by prefix: requests under way that ask for it
 }
 

@@ -25,7 +25,7 @@ func (r *referee) judgeFetch(q *query, now time.Time, owners map[string]string) 
 		if !early {
 			r.judgeList(name, &r.state(name).v4, now)
 		}
-		r.judgeState(name, w.state, owners)
+		r.judgeState(v4States, name, w.state, owners)
 	}
 }
 
@@ -61,19 +61,38 @@ func (r *referee) judgeWanted(name string, w *wanted) {
 	}
 }
 
-// judgeState judges the state that was sent for one list.
-func (r *referee) judgeState(name string, state []byte, owners map[string]string) {
+// stateWord is what a protocol calls the version of a list.
+type stateWord string
+
+const (
+	v4States   stateWord = "state"
+	riskTokens stateWord = "version token"
+)
+
+// judgeState judges the state, or the version token, that was sent for one list.
+func (r *referee) judgeState(word stateWord, name string, state []byte, owners map[string]string) {
 	if len(state) == 0 {
 		return
 	}
+	rule := "Local Databases, " + string(word)
 	owner, known := owners[string(state)]
 	switch {
 	case !known:
-		r.violation("Local Databases, state", "the state %x sent for %q was never served", state, name)
+		r.violation(rule, "the %s %x sent for %q was never served", word, state, name)
 	case owner != name:
-		r.violation("Local Databases, state", "the state %x of list %q was sent for %q", state, owner, name)
+		r.violation(rule, "the %s %x of list %q was sent for %q", word, state, owner, name)
+	case word == riskTokens:
+		r.judgeVersion(r.riskLists, name, state)
 	default:
-		r.judgeVersion(name, state)
+		r.judgeVersion(r.lists, name, state)
+	}
+}
+
+// fetchRequests are the list requests of v4.
+func (r *referee) fetchRequests() listRequests {
+	return listRequests{
+		backoff: &r.backoffs.fetches, state: r.state,
+		clock: func(name string) *listClock { return &r.state(name).v4 },
 	}
 }
 
@@ -82,17 +101,7 @@ func (r *referee) learnFetch(x *exchange, how outcome, at time.Time) {
 	r.fetching = max(0, r.fetching-1)
 	switch how {
 	case failed:
-		r.before = r.backoffs
-		if x.query.refusesOneList(x.note.Status) {
-			r.state(x.query.names[0]).v4.refused(at)
-			return
-		}
-		r.backoffs.fetches.fail(at)
-		if refusesLists(x.note.Status) {
-			for _, name := range x.query.names {
-				r.state(name).v4.alone = true
-			}
-		}
+		r.learnRefusal(x, at, r.fetchRequests())
 	case received:
 		r.backoffs.fetches = backoff{}
 		changed := slices.ContainsFunc(x.reply.served, func(s served) bool { return s.changed || s.spoilt })

@@ -44,23 +44,11 @@ func (r *referee) judgeEntries(q *query, distinct []string) {
 	if twice := len(q.prefixes) - len(distinct); twice > 0 {
 		r.violation(rule, "%d hashes are duplicates", twice)
 	}
-	unknown := slices.DeleteFunc(slices.Clone(distinct), func(hash string) bool { return r.holds(q.names, hash) })
+	unknown := slices.DeleteFunc(slices.Clone(distinct), func(hash string) bool { return r.lists.hold(q.names, hash) })
 	if len(unknown) > 0 && len(q.names) > 0 {
 		r.violation(rule, "%d hashes are no entries of the lists %q as they were served, in their length; the first is %x",
 			len(unknown), q.names, unknown[0])
 	}
-}
-
-// holds reports whether an entry stood in some version of the lists that the client
-// was given.
-func (r *referee) holds(lists []string, entry string) bool {
-	for _, name := range lists {
-		holds := func(entries []string) bool { return contains(entries, entry) }
-		if l := r.lists[name]; l != nil && slices.ContainsFunc(l.contents, holds) {
-			return true
-		}
-	}
-	return false
 }
 
 // judgeThreatInfo judges the types asked about: each value once, and none that adds

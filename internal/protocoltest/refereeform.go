@@ -9,12 +9,16 @@ import (
 
 // judgeForm judges what a request looks like, whatever it asks for. Its texts never
 // quote the URL or the body, since those may hold the key.
-func (r *referee) judgeForm(q *query, req *http.Request, key string) {
+func (r *referee) judgeForm(q *query, req *http.Request, key, token string) {
 	if req.Response != nil || req.Referer() != "" {
 		r.violation("API key", "%s follows a redirect, which could take the key elsewhere", q)
 		return // its form is not the client's choice
 	}
-	r.judgeKey(q, req, key)
+	r.judgeKey(q, req, key+token) // one of them is empty
+	if q.webRisk() {
+		r.judgeCredential(q, req, key, token)
+	}
+	r.judgePath(q, req)
 	r.judgeBody(q, req)
 	if len(req.Header["Cookie"]) > 0 {
 		r.violation("Privacy", "%s came with cookies", q)
@@ -22,22 +26,35 @@ func (r *referee) judgeForm(q *query, req *http.Request, key string) {
 	if agent := req.UserAgent(); agent == "" || strings.HasPrefix(agent, "Go-http-client/") {
 		r.violation("Client identity", "%s does not name its software in User-Agent, which is %q", q, agent)
 	}
-	if values := req.URL.Query(); values.Get("alt") != "proto" && values.Get("$alt") != "proto" {
+	if values := req.URL.Query(); !strings.HasPrefix(req.URL.Path, webRiskPath) && values.Get("alt") != "proto" && values.Get("$alt") != "proto" {
 		r.violation("Answer format", "%s does not ask for alt=proto", q)
 	}
 }
 
-// judgeKey judges where the key stands: in the header X-Goog-Api-Key and nowhere
+// judgeKey judges where the key or the access token stands: in its header and nowhere
 // else.
 func (r *referee) judgeKey(q *query, req *http.Request, key string) {
 	values := req.URL.Query()
 	switch {
 	case values.Has("key") || values.Has("$key"):
 		r.violation("API key", "the URL of %s has a parameter key; the key belongs in X-Goog-Api-Key", q)
+	case values.Has("access_token") || values.Has("$access_token"):
+		r.violation("API key", "the URL of %s has a parameter access_token; the token belongs in Authorization", q)
 	case key != "" && urlHolds(req.URL, key):
 		r.violation("API key", "the URL of %s holds the key", q)
 	case key != "" && bytes.Contains(q.body, []byte(key)):
 		r.violation("API key", "the body of %s holds the key", q)
+	}
+}
+
+// judgeCredential judges whether a request of Web Risk, which is billed to somebody,
+// comes with what identifies its account.
+func (r *referee) judgeCredential(q *query, req *http.Request, key, token string) {
+	if key != "" && req.Header.Get("X-Goog-Api-Key") == "" {
+		r.violation("API key", "%s comes without a key in X-Goog-Api-Key", q)
+	}
+	if token != "" && !strings.HasPrefix(req.Header.Get("Authorization"), bearer) {
+		r.violation("API key", "%s comes without an access token in Authorization", q)
 	}
 }
 

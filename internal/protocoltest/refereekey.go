@@ -1,6 +1,10 @@
 package protocoltest
 
-import "time"
+import (
+	"net/http"
+	"strings"
+	"time"
+)
 
 // clocks are what the rules of request frequency demand of those who ask with one
 // key. Another key is another client: it starts with a first contact of its own.
@@ -8,19 +12,33 @@ type clocks struct {
 	backoffs            backoffs
 	fetchWait, findWait time.Time
 	lists               map[string]listClocks
+	riskLists           map[string]listClock
 }
 
 // listClocks are the clocks of one list, by way of either protocol.
 type listClocks struct{ v5, v4 listClock }
 
-// as has the referee judge those who ask with a key from now on.
+// as has the referee judge those who ask with a key or an access token from now on. A
+// new token is no new client, since tokens are short-lived; it is one after a token
+// that was refused, as with keys.
 func (r *referee) as(key string) {
 	if key == r.key {
 		return
 	}
-	kept := clocks{backoffs: r.backoffs, fetchWait: r.fetchWait, findWait: r.findWait, lists: map[string]listClocks{}}
+	if strings.HasPrefix(key, bearer) && strings.HasPrefix(r.key, bearer) && !r.denied {
+		r.key = key
+		return
+	}
+	r.denied = false
+	kept := clocks{
+		backoffs: r.backoffs, fetchWait: r.fetchWait, findWait: r.findWait,
+		lists: map[string]listClocks{}, riskLists: map[string]listClock{},
+	}
 	for name, l := range r.lists {
 		kept.lists[name] = listClocks{l.v5, l.v4}
+	}
+	for name, l := range r.riskLists {
+		kept.riskLists[name] = l.risk
 	}
 	if r.others == nil {
 		r.others = map[string]clocks{}
@@ -31,4 +49,12 @@ func (r *referee) as(key string) {
 	for name, l := range r.lists {
 		l.v5, l.v4 = own.lists[name].v5, own.lists[name].v4
 	}
+	for name, l := range r.riskLists {
+		l.risk = own.riskLists[name]
+	}
+}
+
+// deniesKey reports whether a status may mean that the key or the token is wrong.
+func deniesKey(status int) bool {
+	return status == http.StatusBadRequest || status == http.StatusUnauthorized || status == http.StatusForbidden
 }

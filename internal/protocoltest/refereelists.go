@@ -34,7 +34,32 @@ type listState struct {
 	restarted bool            // since the last answer the client was started again
 	unsure    bool            // the same, since the last good one: it may hold any good version
 
-	v5, v4 listClock
+	v5, v4, risk listClock // risk in referee.riskLists only
+}
+
+// listStates are lists by name.
+type listStates map[string]*listState
+
+// get returns the state of a list, made when there is none yet.
+func (m listStates) get(name string) *listState {
+	l := m[name]
+	if l == nil {
+		l = &listState{good: map[string]bool{}}
+		m[name] = l
+	}
+	return l
+}
+
+// hold reports whether an entry stood in some version of these lists that the client
+// was given.
+func (m listStates) hold(lists []string, entry string) bool {
+	for _, name := range lists {
+		holds := func(entries []string) bool { return contains(entries, entry) }
+		if l := m[name]; l != nil && slices.ContainsFunc(l.contents, holds) {
+			return true
+		}
+	}
+	return false
 }
 
 // listClock is when the client may ask for one list by way of one protocol.
@@ -47,37 +72,46 @@ type listClock struct {
 	stepUntil time.Time // a request before this time is a fetch at once
 	atOnce    int       // fetches at once in a row
 
-	inFlight int // requests under way that name the list; v5 only
+	inFlight int // requests under way that name the list; not of v4
 }
 
-// state returns the state of a list, made when there is none yet.
-func (r *referee) state(name string) *listState {
-	l := r.lists[name]
-	if l == nil {
-		l = &listState{good: map[string]bool{}}
-		r.lists[name] = l
+// state returns the state of a list of Safe Browsing.
+func (r *referee) state(name string) *listState { return r.lists.get(name) }
+
+// listRequests is what the referee knows of the list requests of one protocol.
+type listRequests struct {
+	backoff *backoff // of all of them
+	single  bool     // each names one list, so that several may be under way
+	state   func(list string) *listState
+	clock   func(list string) *listClock
+}
+
+// v5Requests are the list requests of v5.
+func (r *referee) v5Requests() listRequests {
+	return listRequests{
+		backoff: &r.backoffs.updates, state: r.state,
+		clock: func(name string) *listClock { return &r.state(name).v5 },
 	}
-	return l
 }
 
 // judgeLists judges the names of a list request and its time.
-func (r *referee) judgeLists(q *query, now time.Time) {
-	b := &r.backoffs.updates
+func (r *referee) judgeLists(q *query, now time.Time, of listRequests) {
+	b := of.backoff
 	early := now.Before(b.notBefore)
 	if early {
 		r.violation(ruleFrequency+", back-off", "lists %q asked for %s, after %d failed list requests in a row",
 			q.names, tooEarly(now, b.notBefore), b.failures)
 	}
 	for i, name := range q.names {
-		l := r.state(name)
 		if r.judgeTwice(q.names, i) {
 			continue
 		}
-		r.judgeAlone(q, name, &l.v5)
+		clock := of.clock(name)
+		r.judgeAlone(q, name, clock)
 		if !early {
-			r.judgeList(name, &l.v5, now)
+			r.judgeList(name, clock, now)
 		}
-		l.v5.inFlight++
+		clock.inFlight++
 	}
 }
 
@@ -135,15 +169,15 @@ func (r *referee) judgeVersions(q *query, owners map[string]string) {
 			r.violation("Local Database, version", "more than one version was sent for list %q", owner)
 		default:
 			seen[owner] = true
-			r.judgeVersion(owner, v)
+			r.judgeVersion(r.lists, owner, v)
 		}
 	}
 }
 
 // judgeVersion judges a version that was served for the list some time. After a
 // start the client may know less than it was told, so any good one will do.
-func (r *referee) judgeVersion(name string, v []byte) {
-	l := r.state(name)
+func (r *referee) judgeVersion(lists listStates, name string, v []byte) {
+	l := lists.get(name)
 	switch {
 	case !l.good[string(v)]:
 		r.violation("Local Database, version", "list %q: the version %x comes from an answer that had to be refused", name, v)
@@ -156,35 +190,47 @@ func (r *referee) judgeVersion(name string, v []byte) {
 }
 
 // learnLists takes in the outcome of a list request.
-func (r *referee) learnLists(x *exchange, how outcome, at time.Time) {
+func (r *referee) learnLists(x *exchange, how outcome, at time.Time, of listRequests) {
 	for i, name := range x.query.names {
 		if !slices.Contains(x.query.names[:i], name) {
-			l := r.state(name)
-			l.v5.inFlight = max(0, l.v5.inFlight-1)
+			clock := of.clock(name)
+			clock.inFlight = max(0, clock.inFlight-1)
 		}
 	}
 	switch how {
 	case failed:
-		r.before = r.backoffs
-		if x.query.refusesOneList(x.note.Status) {
-			r.state(x.query.names[0]).v5.refused(at)
-			return
-		}
-		r.backoffs.updates.fail(at)
-		if refusesLists(x.note.Status) {
-			for _, name := range x.query.names {
-				r.state(name).v5.alone = true
-			}
-		}
+		r.learnRefusal(x, at, of)
 	case received:
-		r.backoffs.updates = backoff{}
+		if !of.late(at) {
+			*of.backoff = backoff{}
+		}
 		for _, s := range x.reply.served {
-			l := r.state(s.name)
-			l.learn(s, at)
-			l.v5.learn(s, at)
+			of.state(s.name).learn(s, at)
+			of.clock(s.name).learn(s, at)
 		}
 	}
 }
+
+// learnRefusal takes in that a list request failed.
+func (r *referee) learnRefusal(x *exchange, at time.Time, of listRequests) {
+	r.before = r.backoffs
+	if x.query.refusesOneList(x.note.Status) {
+		of.clock(x.query.names[0]).refused(at)
+		return
+	}
+	if !of.late(at) {
+		of.backoff.fail(at)
+	}
+	if refusesLists(x.note.Status) {
+		for _, name := range x.query.names {
+			of.clock(name).alone = true
+		}
+	}
+}
+
+// late reports whether a request that ends at a time was under way when another one
+// failed: it neither counts as another failure nor ends the wait.
+func (of listRequests) late(at time.Time) bool { return of.single && at.Before(of.backoff.notBefore) }
 
 // learn takes in an answer for the list. A list whose content is bad is refused by
 // itself, without spoiling the others ("Local Database").
@@ -226,6 +272,8 @@ func (l *listClock) learn(s served, at time.Time) {
 	}
 	l.failed = backoff{}
 	switch {
+	case s.next.After(at):
+		l.notBefore, l.why = s.next, ruleFrequency+", recommended next diff"
 	case s.wait > 0:
 		l.notBefore, l.why = at.Add(s.wait), ruleFrequency+", minimum wait"
 	case s.changed:

@@ -1,7 +1,9 @@
 package protocoltest
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +17,7 @@ type Reporter interface {
 	Errorf(format string, args ...any)
 }
 
-// Server is a Safe Browsing v5 server that reports every rule its client breaks.
+// Server is a Safe Browsing and Web Risk server that reports every rule its client breaks.
 // Make one with New. It is safe for concurrent use; the Reporter is called
 // without any lock held. It judges one client: two clients with schedules of
 // their own need two Servers.
@@ -25,7 +27,9 @@ type Server struct {
 	mu            sync.Mutex
 	lists         map[string]*list
 	owners        map[string]string         // version identifier -> list name, all ever served
+	tokens        map[string]string         // the same for version tokens of Web Risk
 	threats       map[string]*sbv5.FullHash // by raw hash bytes
+	extended      map[string]bool           // likewise, see AddExtendedThreat
 	foreign       []*sbv5.FullHash
 	loaded        map[string][]string // list -> expressions put in by the last Load
 	cacheFor      time.Duration       // cache_duration; negative: absent
@@ -34,9 +38,11 @@ type Server struct {
 	fetchWait     time.Duration       // minimum_wait_duration of v4, see SetFetchWait
 	findWait      time.Duration       // likewise
 	rawRemovals   bool                // see SetRawRemovals
+	rawAdditions  bool                // see SetRawAdditions
 	omitUnchanged bool                // see OmitUnchanged
 	json          bool                // answer in JSON though protobuf is asked for
 	key           string              // empty: no key wanted
+	token         string              // see SetToken; empty: no token wanted
 	faults        []queuedFault       // oldest first
 	requests      []*Request          // oldest first
 	last          *exchange           // the youngest one
@@ -49,7 +55,9 @@ func New(report Reporter) *Server {
 		reporter:    report,
 		lists:       map[string]*list{},
 		owners:      map[string]string{},
+		tokens:      map[string]string{},
 		threats:     map[string]*sbv5.FullHash{},
+		extended:    map[string]bool{},
 		loaded:      map[string][]string{},
 		cacheFor:    300 * time.Second,
 		negativeFor: 300 * time.Second,
@@ -65,10 +73,7 @@ func (s *Server) locked(f func()) {
 		defer s.mu.Unlock()
 		f()
 		for _, text := range s.referee.takeViolations() {
-			if s.key != "" { // the key may be part of a name the client sent
-				text = strings.ReplaceAll(text, s.key, "[key]")
-			}
-			violations = append(violations, text)
+			violations = append(violations, s.withoutSecrets(text))
 		}
 	}()
 	for _, text := range violations {
@@ -76,10 +81,22 @@ func (s *Server) locked(f func()) {
 	}
 }
 
+// withoutSecrets returns a text without the key and the token, which may be part of a
+// name that the client sent.
+func (s *Server) withoutSecrets(text string) string {
+	for _, secret := range []string{s.key, s.token} {
+		if secret != "" {
+			text = strings.ReplaceAll(text, secret, "[key]")
+		}
+	}
+	return text
+}
+
 // Publish makes the next version of a list. Entries are hashes or prefixes of 4 to
 // 32 bytes, in any order; duplicates are dropped. The entries are copied. Only the
-// Update API v4 can serve a list that holds entries of other lengths than the
-// suffix of its name says; a request of v5 for it is misuse, which is reported.
+// Update API v4 and Web Risk can serve a list that holds entries of other lengths than
+// the suffix of its name says; a request of v5 for it is misuse, which is reported.
+// Only Web Risk serves the list "se-ext-4b".
 func (s *Server) Publish(list string, entries [][]byte) {
 	if err := s.publish(list, entries); err != nil {
 		s.reporter.Errorf("protocoltest: publishing: %v", err)
@@ -114,8 +131,8 @@ func (s *Server) list(name string) *list {
 }
 
 // SetMinimumWait sets the minimum_wait_duration that later answers for a list
-// carry; 0, as at the start, leaves it out. The empty name stands for all lists
-// that are made later.
+// carry; 0, as at the start, leaves it out. In Web Risk recommended_next_diff is so
+// much later than the answer. The empty name stands for all lists that are made later.
 func (s *Server) SetMinimumWait(list string, d time.Duration) {
 	s.locked(func() {
 		if list == "" {
@@ -141,8 +158,21 @@ func (s *Server) ForgetVersions(list string) {
 
 // SetKey makes the server demand this API key in the header X-Goog-Api-Key; a
 // request without it gets status 403. The empty key, as at the start, demands
-// none.
-func (s *Server) SetKey(key string) { s.locked(func() { s.key = key }) }
+// none. SetKey and SetToken replace each other.
+func (s *Server) SetKey(key string) { s.locked(func() { s.key, s.token = key, "" }) }
+
+// SetToken makes the server demand "Authorization: Bearer" with this access token
+// instead of a key; a request without it gets status 401. A later token is one of the
+// same account.
+func (s *Server) SetToken(token string) { s.locked(func() { s.key, s.token = "", token }) }
+
+// bearer begins the header Authorization of a request with an access token (RFC 6750).
+const bearer = "Bearer "
+
+// credential returns what identifies the client to the server, empty if nothing does.
+func credential(r *http.Request) string {
+	return cmp.Or(r.Header.Get("X-Goog-Api-Key"), r.Header.Get("Authorization"))
+}
 
 // AnswerJSON makes the server answer in JSON even when protobuf is asked for, as
 // the discovery document's default could have it.

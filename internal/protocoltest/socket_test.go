@@ -71,6 +71,24 @@ func TestV4OnASocket(t *testing.T) {
 	}
 }
 
+func TestWebRiskOnASocket(t *testing.T) {
+	s := New(t)
+	s.Publish("se-4b", [][]byte{[]byte(entryA), []byte(entryL)})
+	server := httptest.NewServer(s)
+	defer server.Close()
+	client := socket{server: server}
+	copies := map[string]*copyOf{}
+	for range 20 { // at once again and again: the outcome must be known before
+		s.ForgetVersions("se-4b")
+		if bad, err := diffRisk(t, client, copies, "se-4b"); err != nil || bad != nil {
+			t.Fatal(bad, err)
+		}
+	}
+	if _, err := searchRisk(t, client, entryL, "se-4b"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSlowAnswerOnASocketEndsWithTheClient(t *testing.T) {
 	s := New(t)
 	server := httptest.NewServer(s)

@@ -16,17 +16,21 @@ import (
 type ThreatDetail = sbv5.FullHash_FullHashDetail
 
 // AddThreat makes hashes.search confirm an expression such as "evil.example.com/",
-// and fullHashes.find in the lists of that threat type; v4 knows no attributes.
+// and fullHashes.find in the lists of that threat type; v4 and Web Risk know no
+// attributes.
 // Further calls for the same expression add further details.
 func (s *Server) AddThreat(expression string, threat sbv5.ThreatType, attributes ...sbv5.ThreatAttribute) {
 	hash := sha256.Sum256([]byte(expression))
 	s.AddFullHash(hash[:], &ThreatDetail{ThreatType: threat, Attributes: attributes})
 }
 
-// RemoveThreat takes back all that AddThreat told about an expression.
+// RemoveThreat takes back all that AddThreat and AddExtendedThreat told about an expression.
 func (s *Server) RemoveThreat(expression string) {
 	hash := sha256.Sum256([]byte(expression))
-	s.locked(func() { delete(s.threats, string(hash[:])) })
+	s.locked(func() {
+		delete(s.threats, string(hash[:]))
+		delete(s.extended, string(hash[:]))
+	})
 }
 
 // AddFullHash adds a raw entry, which is answered to every prefix it begins with.
@@ -43,8 +47,9 @@ func (s *Server) AddFullHash(hash []byte, details ...*ThreatDetail) {
 }
 
 // SetForeignHashes makes every later answer of hashes.search, and of fullHashes.find
-// about lists of social engineering, carry these hashes too, as social engineering, although nobody asked for their prefixes. Google's
-// server does that sometimes.
+// and Web Risk about lists of social engineering, carry these hashes too, as social
+// engineering, although no request asked for their prefixes. Google's server does that
+// sometimes.
 func (s *Server) SetForeignHashes(hashes ...[]byte) {
 	var foreign []*sbv5.FullHash
 	for _, h := range hashes {
@@ -57,8 +62,8 @@ func (s *Server) SetForeignHashes(hashes ...[]byte) {
 }
 
 // SetCacheDuration sets the cache_duration of later answers of hashes.search, and of
-// the matches of fullHashes.find, 300 seconds at the start. A negative one leaves the
-// field out.
+// the matches of fullHashes.find, 300 seconds at the start; in Web Risk expire_time is
+// so much later than the answer. A negative one leaves the field out.
 func (s *Server) SetCacheDuration(d time.Duration) { s.locked(func() { s.cacheFor = d }) }
 
 // search returns the answer of hashes.search for some prefixes, ordered by hash

@@ -1,0 +1,118 @@
+package protocoltest
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
+)
+
+// diffRequests are the list requests of Web Risk.
+func (r *referee) diffRequests() listRequests {
+	return listRequests{
+		backoff: &r.backoffs.diffs, single: true, state: r.riskLists.get,
+		clock: func(name string) *listClock { return &r.riskLists.get(name).risk },
+	}
+}
+
+// judgeDiff judges a request of threatLists.computeDiff: its time, its list, its
+// constraints and its version token.
+func (r *referee) judgeDiff(q *query, now time.Time, owners map[string]string) {
+	const rule = "Web Risk, computeDiff"
+	r.judgeLists(q, now, r.diffRequests())
+	if len(q.names) != 1 || len(q.unknownTypes) > 0 {
+		r.violation(rule, "threat types %q and unknown ones, %q, asked for, want 1 known type", q.names, q.unknownTypes)
+		return
+	}
+	if !takesRice(q.compressions) || !slices.Contains(q.compressions, sbv4.CompressionType_RAW) {
+		r.violation("Compression", "list %q is asked for with compressions %v, want RICE and RAW", q.names[0], q.compressions)
+	}
+	if !legalConstraint(q.maxUpdate) || !legalConstraint(q.maxDatabase) {
+		r.violation("Update Constraints", "list %q is asked for with maxDiffEntries %d and maxDatabaseEntries %d, want 0 or a power of two from %d",
+			q.names[0], q.maxUpdate, q.maxDatabase, minConstraint)
+	}
+	if len(q.versions) > 1 {
+		r.violation(rule, "%d version tokens sent, want 1 at most", len(q.versions))
+	}
+	for _, token := range q.versions {
+		r.judgeState(riskTokens, q.names[0], token, owners)
+	}
+}
+
+// judgeSearchOne judges a request of Web Risk's hashes.search.
+func (r *referee) judgeSearchOne(q *query, now time.Time) {
+	if b := &r.backoffs.risks; now.Before(b.notBefore) {
+		r.violation(ruleFrequency+", back-off", "hashes.search of Web Risk asked %s, after %d failures in a row",
+			tooEarly(now, b.notBefore), b.failures)
+	}
+	if q.undecoded == "" {
+		r.judgeOnePrefix(q)
+	}
+	r.judgeRiskTypes(q)
+	distinct := unique(q.prefixes)
+	r.judgeKnown(ruleCacheRisk, &r.risks, distinct, now)
+	r.risks.begin(distinct)
+}
+
+// judgeOnePrefix judges number and form of the hash prefix: it must be one that the
+// client was given, as long as it was given.
+func (r *referee) judgeOnePrefix(q *query) {
+	const rule = "Web Risk, hash prefix"
+	if len(q.prefixes) != 1 {
+		r.violation(rule, "%s asked for, want 1", hashPrefixes(len(q.prefixes)))
+		return
+	}
+	prefix := q.prefixes[0]
+	switch {
+	case !legalEntries(q.prefixes):
+		r.violation(rule, "the hash prefix %x has %d bytes, want %d to %d", prefix, len(prefix), minEntryBytes, maxEntryBytes)
+	case len(q.names) > 0 && !r.riskLists.hold(q.names, string(prefix)):
+		r.violation(rule, "the hash prefix %x is no entry of the lists %q as they were served, in their length", prefix, q.names)
+	}
+}
+
+// judgeRiskTypes judges the threat types asked about.
+func (r *referee) judgeRiskTypes(q *query) {
+	const rule = "Web Risk, threat types"
+	switch {
+	case len(q.unknownTypes) > 0:
+		r.violation(rule, "the threat types %q do not exist", q.unknownTypes)
+	case len(q.risks) == 0:
+		r.violation(rule, "no threat type asked about")
+	case !sameValues(q.risks, q.risks):
+		r.violation(rule, "the threat types %v are not distinct", q.risks)
+	}
+}
+
+// learnSearchOne takes in the outcome of Web Risk's hashes.search.
+func (r *referee) learnSearchOne(x *exchange, how outcome, at time.Time) {
+	asked := unique(x.query.prefixes)
+	r.risks.end(asked)
+	// Each prefix is a request of its own: one that was under way when another failed
+	// neither counts as another failure nor ends the wait.
+	late := at.Before(r.backoffs.risks.notBefore)
+	switch {
+	case how == failed:
+		r.before = r.backoffs
+		if !late {
+			r.backoffs.risks.fail(at)
+		}
+	case how == received:
+		if !late {
+			r.backoffs.risks = backoff{}
+		}
+		r.risks.learn(asked, at, x.reply.known.negative.Sub(at))
+		for hash, end := range x.reply.known.positive {
+			r.risks.positive[hash] = end
+		}
+	}
+}
+
+// judgePath judges a path that no method has, for a client of Web Risk.
+func (r *referee) judgePath(q *query, req *http.Request) {
+	if q.method == "" && strings.HasPrefix(req.URL.Path, webRiskPath) {
+		r.violation("Web Risk, methods", "%s: this client needs threatLists:computeDiff and hashes:search only", q)
+	}
+}
