@@ -38,6 +38,7 @@ type spoken struct {
 	client func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error)
 	search updater.SearchRules
 	prefix func(entry []byte) lookup.Prefix // that is searched for
+	single bool                             // one prefix a search
 }
 
 var versions = map[string]spoken{
@@ -66,6 +67,27 @@ var versions = map[string]spoken{
 		},
 		search: updater.SearchRules{Backoff: updater.Strict, Published: true},
 		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
+	},
+	"webrisk": {
+		lists:  []string{"se-4b", "mw-4b", "se-ext-4b"},
+		widths: func(_ string, chance *rand.Rand) int { return 4 + max(0, chance.IntN(60)-31) },
+		faults: func() map[string]protocoltest.Fault {
+			all := protocoltest.ListFaultsWebRisk()
+			maps.Copy(all, protocoltest.SearchFaultsWebRisk())
+			maps.Copy(all, protocoltest.OddSearchTimes())
+			for name, fault := range protocoltest.OddDiffTimes() {
+				if !fault.FarNextDiff { // longer than the year
+					all[name] = fault
+				}
+			}
+			return all
+		},
+		client: func(cfg protocol.Config, _ *lookup.Database) (protocol.Client, error) {
+			return protocol.NewWebRisk(cfg, []string{"se-4b", "mw-4b", "se-ext-4b"})
+		},
+		search: updater.SearchRules{Backoff: updater.Strict, Published: true},
+		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
+		single: true,
 	},
 }
 
@@ -179,7 +201,7 @@ func (y *year) live() {
 
 // searches counts the searches that were sent.
 func (y *year) searches() int {
-	return len(y.server.Requests("search")) + len(y.server.Requests("find"))
+	return len(y.server.Requests("search")) + len(y.server.Requests("find")) + len(y.server.Requests("searchOne"))
 }
 
 func (y *year) list() string { return y.lists[y.chance.IntN(len(y.lists))] }
@@ -383,6 +405,9 @@ func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Search
 		}
 		if len(prefixes) == 0 {
 			continue
+		}
+		if speaks.single {
+			prefixes = prefixes[:1]
 		}
 		searchCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		searcher.Search(searchCtx, prefixes)
