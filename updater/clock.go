@@ -10,6 +10,7 @@ type Clock struct {
 	Asking    bool          `json:"asking,omitempty"` // a request has been sent and counts as failed until it is answered
 	Cause     string        `json:"cause,omitempty"`  // of the last failure, without the key; "": none
 	Failed    time.Time     `json:"failed,omitzero"`  // time of the last failure; zero: none
+	Denied    bool          `json:"denied,omitempty"` // the last failure was status 401 or 403
 }
 
 // ListClock is the clock of one list. It is a value.
@@ -64,7 +65,7 @@ func (c Clock) failed(now time.Time, backoff, serverWait time.Duration) Clock {
 
 // because is the clock with the cause of the failure at now.
 func (c Clock) because(now time.Time, err error) Clock {
-	c.Cause, c.Failed = causeOf(err), now
+	c.Cause, c.Failed, c.Denied = causeOf(err), now, denied(err)
 	return c
 }
 
@@ -74,7 +75,7 @@ func (c Clock) because(now time.Time, err error) Clock {
 // another one failed, so that it does not end the back-off.
 func (c *Clock) succeeded(now time.Time, wait time.Duration, noted, together bool) {
 	if !together {
-		c.Failures, c.Cause, c.Failed = 0, "", time.Time{}
+		c.Failures, c.Cause, c.Failed, c.Denied = 0, "", time.Time{}, false
 	}
 	if noted {
 		c.NotBefore = time.Time{}

@@ -80,12 +80,16 @@ const (
 	DefaultBurst = 20
 )
 
+// DefaultShare is what part of a budget one client may spend, in percent.
+const DefaultShare = 10
+
 const (
 	defaultTTL        = 60 * time.Second
 	maxConfirmTimeout = 10 * time.Second
 	defaultThreshold  = 3 // deviations
 	maxLimit          = 1e6
 	minMaxEntries     = 1024 // the least that the server takes
+	maxBudget         = 1e9  // searches a day
 )
 
 // DefaultFolder returns where lists are kept unless the Corefile says otherwise:

@@ -38,11 +38,14 @@ var properties = map[string]struct {
 }{
 	"api_key":         {1, 1, false, "KEY", (*parser).apiKey},
 	"api_key_file":    {1, 1, false, "FILE", (*parser).apiKeyFile},
+	"token_file":      {1, 1, false, "FILE", (*parser).tokenFile},
 	"endpoint":        {1, 1, false, "URL", (*parser).endpointURL},
 	"protocol":        {1, 1, false, strings.Join(protocol.DialectNames(), "|"), (*parser).protocolOf},
 	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
 	"max_entries":     {1, 1, false, "COUNT", (*parser).maxEntriesOf},
+	"budget":          {1, 2, false, "COUNT|unlimited [SHARE%]", (*parser).budget},
+	"prefixes":        {1, 1, false, "short|stored", (*parser).prefixes},
 	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
 	"resolver":        {1, -1, false, "ADDRESS...", (*parser).resolver},
 	"block":           {1, -1, true, "FILE...", (*parser).blockFiles},
@@ -74,7 +77,7 @@ func Usages() map[string]string {
 
 // onlySafeBrowsing are the properties that have no effect on the operator's own lists.
 var onlySafeBrowsing = []string{
-	"protocol", "mode", "lists", "max_entries", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
+	"protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
 
 // Parse reads the stanza of a server block; a second stanza is an error. Errors name

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -16,20 +17,63 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-func (p *parser) apiKey(args []string) error {
-	if _, ok := p.given["api_key_file"]; ok {
-		return errors.New("there is an api_key_file already: keep one of the two")
+// keyWords are the properties that say with which key the server is asked.
+var keyWords = []string{"api_key", "api_key_file", "token_file"}
+
+// onlyKey returns an error if another property than word has named a key.
+func (p *parser) onlyKey(word string) error {
+	for _, other := range keyWords {
+		if _, ok := p.given[other]; ok && other != word {
+			return fmt.Errorf("the stanza has %s, too: keep one of the two", other)
+		}
 	}
-	p.APIKey, p.Secret = args[0], args[0]
 	return nil
 }
 
-func (p *parser) apiKeyFile(args []string) (err error) {
-	if _, ok := p.given["api_key"]; ok {
-		return errors.New("there is an api_key already: keep one of the two")
-	}
-	p.KeyFile = p.path(args[0])
+func (p *parser) apiKey(args []string) error {
+	p.APIKey, p.Secret = args[0], args[0]
+	return p.onlyKey("api_key")
+}
+
+func (p *parser) apiKeyFile(args []string) error {
+	return cmp.Or(p.onlyKey("api_key_file"), p.readKeyFile(args[0]))
+}
+
+func (p *parser) tokenFile(args []string) error {
+	p.Token = true
+	return cmp.Or(p.onlyKey("token_file"), p.readKeyFile(args[0]))
+}
+
+func (p *parser) readKeyFile(name string) (err error) {
+	p.KeyFile = p.path(name)
 	p.Secret, err = ReadKey(p.KeyFile)
+	return err
+}
+
+// budget reads how many searches a day may be made, and what part of them one client
+// may cause.
+func (p *parser) budget(args []string) (err error) {
+	p.Budget, p.Share = 0, DefaultShare
+	if len(args) == 2 {
+		percent, ok := strings.CutSuffix(args[1], "%")
+		if p.Share, err = number(percent, 1, 100); err != nil || !ok {
+			return fmt.Errorf("%q is not a share of the budget such as 10%%", args[1])
+		}
+	}
+	switch {
+	case args[0] != "unlimited":
+		p.Budget, err = number(args[0], 1, maxBudget)
+	case len(args) == 2:
+		err = errors.New("unlimited takes no share")
+	default:
+		p.Share = 0
+	}
+	return err
+}
+
+func (p *parser) prefixes(args []string) error {
+	i, err := choice(args[0], "short", "stored")
+	p.AsStored = i == 1
 	return err
 }
 

@@ -18,11 +18,15 @@ import (
 type Settings struct {
 	APIKey     string // "": none, or it is in KeyFile
 	KeyFile    string // whose content may change while the engine runs; "": none
+	Token      bool   // KeyFile holds an OAuth access token, not an API key
 	Endpoint   string // "": Google's
 	Protocol   *protocol.Dialect
 	Mode       lookup.Mode
 	Lists      string // in mode nostorage they only say which threats block
 	MaxEntries int    // 0: no limit
+	Budget     int    // searches a day; 0: no limit
+	Share      int    // of the budget that one client may spend, in percent; 0: without a budget
+	AsStored   bool   // prefixes are sent as long as the lists hold them, not cut to 4 bytes
 	DB         string // folder; "": in memory only
 	Resolvers  string
 	Cache      int
@@ -30,7 +34,7 @@ type Settings struct {
 
 // engineWords are the properties that write Settings, but for those that say which
 // server is asked and with which key.
-var engineWords = []string{"protocol", "mode", "lists", "max_entries", "db", "resolver", "cache"}
+var engineWords = []string{"protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "cache"}
 
 // EngineWords returns the properties that must be identical in server blocks that
 // ask the same server with the same key.
@@ -79,6 +83,9 @@ func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
 // Origin names the server and the protocol in stored lists, and the key by which it is
 // asked.
 func (s Settings) Origin(key string) updater.Origin {
+	if s.Token {
+		key = "" // tokens follow one another, and the asker stays the same
+	}
 	return s.Protocol.Origin(s.Address(), updater.Asker(s.Address(), key))
 }
 
@@ -109,7 +116,7 @@ func (s Settings) CheckerConfig(database *lookup.Database, searcher lookup.Searc
 		Threats:  threatsOf(strings.Fields(s.Lists)),
 		Cache:    s.Cache,
 		Rule:     s.Protocol.Rule,
-		AsStored: s.Protocol.AsStored,
+		AsStored: s.Protocol.AsStored || s.AsStored,
 		Searches: s.Protocol.Searches,
 	}
 }

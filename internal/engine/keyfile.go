@@ -13,9 +13,10 @@ import (
 // own lists are checked.
 const keyInterval = 5 * time.Second
 
-// runWithKeys keeps the lists fresh until ctx ends, with the key that is in the file.
-// A new key has a first contact of its own: for the server it is another client. While
-// the file cannot be read the old key stays: somebody may be replacing the file.
+// runWithKeys keeps the lists fresh until ctx ends, with the key or token that is in the
+// file. A new key has a first contact of its own: for the server it is another client.
+// A token is replaced about every hour by one of the same account. While the file cannot
+// be read the old one stays: somebody may be replacing the file.
 func (e *Engine) runWithKeys(ctx context.Context, key string) {
 	for ctx.Err() == nil {
 		running, end := context.WithCancel(ctx)
@@ -28,11 +29,20 @@ func (e *Engine) runWithKeys(ctx context.Context, key string) {
 			return
 		}
 		key = next
-		if err := e.Schedule.Rekey(updater.Asker(e.settings.Address(), key)); err != nil {
+		if err := e.rekey(key); err != nil {
 			e.reporter.report(updater.Event{Kind: updater.StoreFailed, Err: err})
 		}
-		log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)
 	}
+}
+
+// rekey has the schedule go on with a new key or token.
+func (e *Engine) rekey(key string) error {
+	if e.settings.Token {
+		log.Debugf("The token in %s has changed and is in use", e.settings.KeyFile)
+		return e.Schedule.Renew()
+	}
+	log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)
+	return e.Schedule.Rekey(updater.Asker(e.settings.Address(), key))
 }
 
 // awaitKey returns the next key that the file holds and the client can use. It
@@ -53,7 +63,7 @@ func (e *Engine) awaitKey(ctx context.Context, key string) string {
 		}
 		switch {
 		case err != nil && err.Error() != trouble:
-			log.Warningf("Cannot replace the API key: %v. The key before stays in use; api_key_file is read again every 5 seconds", err)
+			log.Warningf("Cannot replace the key in %s: %v. The key before stays in use; the file is read again every 5 seconds", e.settings.KeyFile, err)
 			trouble = err.Error()
 		case err == nil && next != key:
 			return next
