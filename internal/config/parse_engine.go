@@ -154,6 +154,9 @@ func (p *parser) checkServer() error {
 	if !slices.Contains(p.Settings.Protocol.Modes, p.Mode) {
 		return p.given["mode"].errorf("protocol %s has no mode %s: leave out one of the two lines", p.Settings.Protocol, p.Mode)
 	}
+	if err := p.checkDialect(); err != nil {
+		return err
+	}
 	if p.Secret != "" && InClearText(p.Endpoint) {
 		return p.given["endpoint"].errorf("endpoint: http would send the API key in clear text: use https")
 	}
@@ -162,6 +165,24 @@ func (p *parser) checkServer() error {
 	}
 	if _, err := p.Client(p.Secret, new(lookup.Database), nil); err != nil {
 		return p.begin.errorf("%v", err)
+	}
+	return nil
+}
+
+// checkDialect checks the properties that not every protocol has.
+func (p *parser) checkDialect() error {
+	d := p.Settings.Protocol
+	if _, ok := p.given["budget"]; d.Paid && !ok {
+		return p.given["protocol"].errorf("protocol %s: each search costs money: add budget COUNT for the most searches a day, or budget unlimited", d)
+	}
+	if p.Token && !d.Tokens {
+		return p.given["token_file"].errorf("protocol %s takes no token: use api_key or api_key_file", d)
+	}
+	if p.AsStored && !d.Longer {
+		return p.given["prefixes"].errorf("protocol %s sets the length of prefixes: leave out prefixes", d)
+	}
+	if p.Budget > 0 && p.DB == "" {
+		p.given["budget"].warn(p, "db is off: the budget is kept in memory, and each start of the process begins a new one")
 	}
 	return nil
 }

@@ -22,8 +22,15 @@ type Dialect struct {
 	Modes []lookup.Mode
 	// Rule makes the expressions of a host.
 	Rule lookup.Rule
-	// AsStored sends prefixes as long as the lists hold them, not cut to 4 bytes.
-	AsStored bool
+	// AsStored sends prefixes as long as the lists hold them, not cut to 4 bytes. Longer
+	// says that the operator may choose to.
+	AsStored, Longer bool
+	// PerSearch is how many prefixes one search asks for at most; 0: lookup.MaxPrefixes.
+	PerSearch int
+	// Paid says that each search costs money.
+	Paid bool
+	// Tokens says that an OAuth access token may take the place of the API key.
+	Tokens bool
 	// Searches is how many searches may be under way at a time; 0: no limit.
 	Searches int
 	// SearchRules are its rules for searches.
