@@ -18,6 +18,7 @@ type handover struct {
 	mu     sync.Mutex
 	last   *Schedule       // the one before; nil: none, or it has been caught up with
 	lender *Schedule       // its lists serve until there are others; nil: none
+	lends  bool            // lender belongs to a predecessor
 	over   bool            // the lists have been dropped
 	lists  map[string]List // what the Updater has in memory, for the Schedule that follows
 }
@@ -35,9 +36,10 @@ func (s *Schedule) Follow(last *Schedule) {
 }
 
 // Borrow publishes the lists of another schedule of the same server at once, while
-// another Updater still asks with that schedule. Its clocks are not taken over. Call
-// Borrow before s is used.
-func (s *Schedule) Borrow(from *Schedule) { s.hand.lender = from }
+// another Updater still asks with that schedule. Its clocks are not taken over. If
+// predecessor is set from belongs to one, see Origin, whose versions are not known here.
+// Call Borrow before s is used.
+func (s *Schedule) Borrow(from *Schedule, predecessor bool) { s.hand.lender, s.hand.lends = from, predecessor }
 
 // ForgetLists drops the lists that are kept for a schedule that follows. Call it if
 // none will. The clocks stay. It is safe for concurrent use.
@@ -107,9 +109,9 @@ func (h *handover) remember(l List) {
 // recall returns a list of the schedule before, or else of the lender.
 func (h *handover) recall(name string) (List, bool) {
 	h.mu.Lock()
-	from, succeeds := h.last, h.succeeds
+	from, succeeds, continues := h.last, h.succeeds, h.continues
 	if from == nil {
-		from = h.lender
+		from, succeeds, continues = h.lender, h.lends, false
 	}
 	h.mu.Unlock()
 	if from == nil {
@@ -119,7 +121,7 @@ func (h *handover) recall(name string) (List, bool) {
 	defer from.hand.mu.Unlock()
 	l, ok := from.hand.lists[name]
 	if ok = ok && l.held(); ok && succeeds {
-		l = l.takenOver(h.continues)
+		l = l.takenOver(continues)
 	}
 	return l, ok
 }

@@ -103,7 +103,7 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.confirm && o.Key() == "" && o.Endpoint() == protocol.DefaultEndpoint {
+	if k.confirm && o.Key() == "" && o.Settings().Google() {
 		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or leave out -confirm")
 	}
 	k.blocks = []serverBlock{{Offline: o, listeners: []listener{{zone: "."}}}}
@@ -122,7 +122,7 @@ func openFolder(dir string) (*Offline, error) {
 		return nil, fmt.Errorf("%s holds lists of several servers, %s: use -corefile", dir, strings.Join(endpoints, " and "))
 	}
 	endpoint := ""
-	if len(endpoints) == 1 && endpoints[0] != protocol.DefaultEndpoint {
+	if len(endpoints) == 1 && endpoints[0] != by.Endpoint {
 		endpoint = endpoints[0]
 	}
 	var names []string

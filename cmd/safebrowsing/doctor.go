@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
 func doctor() *cli.Command {
@@ -150,7 +149,7 @@ func keyDiagnosis(o *Offline) diagnosis {
 		return diagnosis{"key", isWarning, "there is none: Safe Browsing is off, and only your own lists are in force", advice}
 	case o.Key() != "":
 		return diagnosis{"key", isOK, "present", ""}
-	case o.Endpoint() == protocol.DefaultEndpoint:
+	case o.Settings().Google():
 		return diagnosis{"key", isProblem, "there is none, and Google's server refuses requests without a key", advice}
 	}
 	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -61,11 +62,11 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 	if u.dir, err = folderOf(c); err != nil {
 		return nil, err
 	}
-	endpoint := strings.TrimSuffix(c.String("endpoint"), "/")
 	dialect, err := protocol.ParseDialect(c.String("protocol"))
 	if err != nil {
 		return nil, fmt.Errorf("-protocol: %w", err)
 	}
+	endpoint := cmp.Or(strings.TrimSuffix(c.String("endpoint"), "/"), dialect.Endpoint)
 	names, err := heldIn(u.dir, endpoint)
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func (p *parser) endpointURL(args []string) error {
 		}
 	}
 	if protocol.IsGoogle(p.Endpoint) && u.Path != "" {
-		return errors.New("the server of Google takes no path: write " + protocol.DefaultEndpoint)
+		return errors.New("the server of Google takes no path: write https://" + u.Hostname())
 	}
 	return nil
 }
@@ -172,6 +172,9 @@ func (p *parser) checkServer() error {
 // checkDialect checks the properties that not every protocol has.
 func (p *parser) checkDialect() error {
 	d := p.Settings.Protocol
+	if !d.Serves(p.Endpoint) {
+		return p.given["endpoint"].errorf("%s does not speak protocol %s: leave out endpoint, or name another protocol", p.Endpoint, d)
+	}
 	if _, ok := p.given["budget"]; d.Paid && !ok {
 		return p.given["protocol"].errorf("protocol %s: each search costs money: add budget COUNT for the most searches a day, or budget unlimited", d)
 	}

@@ -59,6 +59,7 @@ func (s Settings) clientConfig(key string, transport http.RoundTripper) protocol
 		UserAgent:  "coredns-safebrowsing/" + version.Number,
 		Resolvers:  strings.Fields(s.Resolvers),
 		MaxEntries: s.MaxEntries,
+		Bearer:     s.Token,
 		Transport:  transport,
 	}
 }
@@ -72,7 +73,7 @@ func (s Settings) Client(key string, database *lookup.Database, transport http.R
 // Address returns the URL of the server.
 func (s Settings) Address() string {
 	if s.Endpoint == "" {
-		return protocol.DefaultEndpoint
+		return s.Protocol.Endpoint
 	}
 	return s.Endpoint
 }

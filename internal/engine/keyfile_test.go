@@ -22,5 +22,5 @@ func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
 			t.Errorf("Expected the old key, got %q", got)
 		}
 	})
-	logtest.WantParts(t, lines.Only(t, "Cannot replace the API key"), "[WARNING]", file, "The key before stays in use", "every 5 seconds")
+	logtest.WantParts(t, lines.Only(t, "Cannot replace the key"), "[WARNING]", file, "The key before stays in use", "every 5 seconds")
 }

@@ -57,15 +57,20 @@ func (all schedules) predecessor(id config.Identity) (_ *updater.Schedule, conti
 	return nil, false
 }
 
-// kin returns a schedule of the same server and protocol, but with another key,
-// that has lists; or nil.
-func (all schedules) kin(id config.Identity) *updater.Schedule {
+// kin returns a schedule that has lists of the same server, asked with another key or
+// by another protocol, and whether by another protocol; or nil. One of the same protocol
+// comes first: its versions are known.
+func (all schedules) kin(id config.Identity) (kin *updater.Schedule, foreign bool) {
 	for other, schedule := range all {
-		if other.Address == id.Address && other.Protocol == id.Protocol && !schedule.Over() {
-			return schedule
+		switch {
+		case schedule.Over() || id.Protocol.AddressBy(other.Protocol, id.Address) != other.Address:
+		case other.Protocol == id.Protocol:
+			return schedule, false
+		default:
+			kin, foreign = schedule, true
 		}
 	}
-	return nil
+	return kin, foreign
 }
 
 // Registry holds the engines of a process, each for as long as a server block holds

@@ -18,6 +18,8 @@ type Dialect struct {
 	// Service is what Google calls the service, and Advisory the URL of its words about
 	// warnings, to be given with each one.
 	Service, Advisory string
+	// Endpoint is the address of Google's server.
+	Endpoint string
 	// Modes are what it can do, the default first.
 	Modes []lookup.Mode
 	// Rule makes the expressions of a host.
@@ -54,6 +56,7 @@ var DialectV5 = &Dialect{
 	Name:        "v5",
 	Service:     safeBrowsing,
 	Advisory:    safeBrowsingAdvisory,
+	Endpoint:    DefaultEndpoint,
 	Modes:       []lookup.Mode{lookup.Local, lookup.RealTime, lookup.NoStorage},
 	Rule:        lookup.RuleV5,
 	SearchRules: updater.SearchRules{Backoff: updater.Strikes},
@@ -69,6 +72,7 @@ var DialectV4 = &Dialect{
 	Name:        "v4",
 	Service:     safeBrowsing,
 	Advisory:    safeBrowsingAdvisory,
+	Endpoint:    DefaultEndpoint,
 	Modes:       []lookup.Mode{lookup.Local},
 	Rule:        lookup.RuleV4,
 	AsStored:    true,
@@ -83,8 +87,29 @@ var DialectV4 = &Dialect{
 	},
 }
 
+// DialectWebRisk is the Web Risk API. Its page "Request Frequency" has the first contact
+// for searches, too, and no rule for a back-off.
+var DialectWebRisk = &Dialect{
+	Name:        "webrisk",
+	Service:     "Web Risk",
+	Advisory:    "https://cloud.google.com/web-risk/docs/advisory", // Web Risk, "User warnings"
+	Endpoint:    WebRiskEndpoint,
+	Modes:       []lookup.Mode{lookup.Local},
+	Rule:        lookup.RuleV4, // Web Risk, "Hashing URLs"
+	Longer:      true,
+	PerSearch:   1,
+	Paid:        true,
+	Tokens:      true,
+	SearchRules: updater.SearchRules{Backoff: updater.Strikes, Published: true},
+	suffix:      " webrisk",
+	schedule:    "schedule-webrisk.json",
+	lists:       WebRiskLists(),
+	limit:       WebRiskMaxEntries,
+	client:      func(cfg Config, lists []string, _ func() [][]byte) (Client, error) { return NewWebRisk(cfg, lists) },
+}
+
 // dialects are all, the default first.
-var dialects = []*Dialect{DialectV5, DialectV4}
+var dialects = []*Dialect{DialectV5, DialectV4, DialectWebRisk}
 
 // Dialects returns all dialects, the default first.
 func Dialects() []*Dialect { return slices.Clone(dialects) }
@@ -124,13 +149,17 @@ func (d *Dialect) MaxEntries(entries int) int { return d.limit(entries) }
 // CheckList returns why the server must not be asked for a list as a threat list, or
 // nil. Google says that the server is Google's, see CheckThreatList.
 func (d *Dialect) CheckList(name string, google bool) error {
-	if err := CheckThreatList(name, google); err != nil {
-		return err
+	if d.lists == nil {
+		return CheckThreatList(name, google)
 	}
-	if d.lists != nil && !slices.Contains(d.lists, name) {
-		return fmt.Errorf("protocol %s has no list %q, only %s", d, name, strings.Join(d.lists, ", "))
+	if slices.Contains(d.lists, name) {
+		return nil
 	}
-	return nil
+	near := ""
+	if meant := NearestList(name); slices.Contains(d.lists, meant) {
+		near = ": did you mean " + meant + "?"
+	}
+	return fmt.Errorf("protocol %s has no list %q, only %s%s", d, name, strings.Join(d.lists, ", "), near)
 }
 
 // Origin names lists that came by this dialect from the server at an address, and the
@@ -139,10 +168,25 @@ func (d *Dialect) Origin(address, asker string) updater.Origin {
 	o := updater.Origin{Name: address + d.suffix, Schedule: d.schedule, Asker: asker}
 	for _, other := range dialects {
 		if other != d {
-			o.Predecessors = append(o.Predecessors, updater.Predecessor{Name: address + other.suffix, Continues: d.Continues(other)})
+			o.Predecessors = append(o.Predecessors, updater.Predecessor{Name: d.AddressBy(other, address) + other.suffix, Continues: d.Continues(other)})
 		}
 	}
 	return o
+}
+
+// Serves reports whether a server at an endpoint can speak this dialect: of Google's
+// servers one only. "" stands for that.
+func (d *Dialect) Serves(endpoint string) bool {
+	return !IsGoogle(endpoint) || endpoint == "" || hostOf(endpoint) == hostOf(d.Endpoint)
+}
+
+// AddressBy returns where the server at an address of this dialect is asked by another
+// one: at the same address, unless it is Google's.
+func (d *Dialect) AddressBy(other *Dialect, address string) string {
+	if address == d.Endpoint {
+		return other.Endpoint
+	}
+	return address
 }
 
 // Continues reports whether servers of this dialect know the versions of lists that

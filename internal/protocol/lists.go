@@ -43,12 +43,17 @@ func IsGoogle(endpoint string) bool {
 	if endpoint == "" {
 		return true
 	}
-	given, err := url.Parse(endpoint)
+	host := hostOf(endpoint)
+	return host == hostOf(DefaultEndpoint) || host == hostOf(WebRiskEndpoint)
+}
+
+// hostOf returns the host of an endpoint in lower case, "" if it is not a URL.
+func hostOf(endpoint string) string {
+	u, err := url.Parse(endpoint)
 	if err != nil {
-		return false
+		return ""
 	}
-	host := "https://" + strings.ToLower(strings.TrimSuffix(given.Hostname(), "."))
-	return host == DefaultEndpoint || host == WebRiskEndpoint
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
 // CheckThreatList returns why a list must not be asked for as a threat list, or
