@@ -56,6 +56,13 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			return c.Mode == lookup.RealTime && strings.Join(c.Stored(), " ") == DefaultLists+" "+protocol.GlobalCache
 		}},
 		{"mode nostorage", "safebrowsing {\napi_key K\nmode nostorage\n}", func(c Config) bool { return c.Mode == lookup.NoStorage && len(c.Stored()) == 0 }},
+		{"Web Risk", "safebrowsing {\nprotocol webrisk\nbudget 200\napi_key K\nlists se-ext-4b\n}", func(c Config) bool {
+			return c.Budget == 200 && c.Share == 10 && c.Address() == "https://webrisk.googleapis.com" && c.Service == "Web Risk" && strings.Contains(c.Advisory, "web-risk") && !c.AsStored
+		}},
+		{"Web Risk with a token", "safebrowsing {\nprotocol webrisk\nbudget unlimited\ntoken_file " + key + "\nprefixes stored\n}", func(c Config) bool {
+			return c.Token && c.Secret == "KEYINFILE" && c.Budget == 0 && c.AsStored
+		}},
+		{"a budget for others", "safebrowsing {\napi_key K\nbudget 9000 50%\n}", func(c Config) bool { return c.Budget == 9000 && c.Share == 50 && c.Service == "Safe Browsing" }},
 		{"the default limit", "safebrowsing {\napi_key K\n}", func(c Config) bool { return admitted(c) == DefaultBurst }},
 		{"limit leaky_bucket", "safebrowsing {\napi_key K\nlimit leaky_bucket\n}", func(c Config) bool { return admitted(c) == DefaultBurst }},
 		{"limit leaky_bucket with numbers", "safebrowsing {\napi_key K\nlimit leaky_bucket 1 7\n}", func(c Config) bool { return admitted(c) == 7 }},
@@ -110,6 +117,7 @@ func admitted(c Config) (n int) {
 
 func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 	empty := writeFile(t, t.TempDir(), "empty", "\n")
+	key := writeFile(t, t.TempDir(), "key", "SECRET\n")
 	tests := []struct{ text, want string }{
 		{"", "nothing to block: add api_key"},
 		{"api_key", "api_key KEY"},
@@ -154,6 +162,24 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\nunsure maybe", "not one of pass, servfail"},
 		{"api_key K\nframes maybe", "not one of block, pass"},
 		{"api_key K\ncache none", "not a number"},
+		{"api_key K\nprotocol webrisk", "each search costs money: add budget COUNT for the most searches a day, or budget unlimited"},
+		{"api_key K\nprotocol webrisk\nbudget unlimited\nmode realtime", "protocol webrisk has no mode realtime"},
+		{"api_key K\nprotocol webrisk\nbudget 5\nlists pha-4b", `protocol webrisk has no list "pha-4b", only mw-4b, se-4b, se-ext-4b, uws-4b`},
+		{"api_key K\nprotocol webrisk\nbudget 5\nlists mv-4b", "did you mean mw-4b?"},
+		{"api_key K\nlists se-ext-4b", "is not one of Google's"},
+		{"api_key K\nbudget 0", "not a number from 1"},
+		{"api_key K\nbudget -1", "not a number from 1"},
+		{"api_key K\nbudget none", "not a number from 1"},
+		{"api_key K\nbudget 10 10", `"10" is not a share of the budget such as 10%`},
+		{"api_key K\nbudget 10 0%", "not a share"},
+		{"api_key K\nbudget 10 101%", "not a share"},
+		{"api_key K\nbudget unlimited 10%", "unlimited takes no share"},
+		{"api_key K\nprefixes long", "not one of short, stored"},
+		{"api_key K\nprefixes stored", "protocol v5 sets the length of prefixes"},
+		{"token_file " + key, "protocol v5 takes no token: use api_key or api_key_file"},
+		{"api_key K\ntoken_file " + key, "the stanza has api_key, too: keep one of the two"},
+		{"api_key K\nendpoint https://webrisk.googleapis.com", "https://webrisk.googleapis.com does not speak protocol v5"},
+		{"api_key K\nbudget 5\nprotocol webrisk\nendpoint https://safebrowsing.googleapis.com", "does not speak protocol webrisk"},
 	}
 	for _, tc := range tests {
 		_, err := stanza(t, "safebrowsing {\n"+tc.text+"\n}")

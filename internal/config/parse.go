@@ -44,7 +44,7 @@ var properties = map[string]struct {
 	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
 	"max_entries":     {1, 1, false, "COUNT", (*parser).maxEntriesOf},
-	"budget":          {1, 2, false, "COUNT|unlimited [SHARE%]", (*parser).budget},
+	"budget":          {1, 2, false, "unlimited|COUNT [SHARE%]", (*parser).budget},
 	"prefixes":        {1, 1, false, "short|stored", (*parser).prefixes},
 	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
 	"resolver":        {1, -1, false, "ADDRESS...", (*parser).resolver},

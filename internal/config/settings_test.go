@@ -16,7 +16,7 @@ import (
 func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv(KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 5000\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nframes pass\nlimit off\ncache 10"
+	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 5000\nbudget unlimited\nprefixes short\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nframes pass\nlimit off\ncache 10"
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
 		{"test x.example\nttl 5\nmonitor", "", note},
@@ -167,26 +167,28 @@ func (someLimiter) Admit(netip.Addr, time.Time) bool { return true }
 // changes the configuration: the settings of the engine exactly if its word is among
 // those that say so, else what the server block decides and answers.
 func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
-	elsewhere := []string{"api_key", "api_key_file", "endpoint"}
+	elsewhere := []string{"api_key", "api_key_file", "token_file", "endpoint"}
+	needs := map[string]string{"protocol": "budget unlimited", "prefixes": "protocol webrisk\nbudget unlimited"}
 	arguments := placeholders(t)
 	read := func(line string) Config {
 		c, err := stanza(t, "safebrowsing {\napi_key K\n"+line+"\n}")
 		if err != nil {
 			t.Errorf("%s: %v", line, err)
 		}
+		c.Service, c.Advisory = "", "" // follow from the protocol
 		if c.Limiter != nil {
 			c.Limiter = someLimiter{} // limiters cannot be compared
 		}
 		return c
 	}
-	bare := read("")
 	for word, usage := range Usages() {
 		if slices.Contains(elsewhere, word) {
 			continue
 		}
+		bare := read(needs[word])
 		var c Config
 		for _, form := range alternatives(usage) {
-			c = read(word + " " + arguments.Replace(form))
+			c = read(needs[word] + "\n" + word + " " + arguments.Replace(form))
 		}
 		settings, block := c.Settings != bare.Settings, !reflect.DeepEqual(c.Block, bare.Block)
 		if engine := slices.Contains(EngineWords(), word); settings != engine || block == engine {

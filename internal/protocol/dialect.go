@@ -100,7 +100,7 @@ var DialectWebRisk = &Dialect{
 	PerSearch:   1,
 	Paid:        true,
 	Tokens:      true,
-	SearchRules: updater.SearchRules{Backoff: updater.Strikes, Published: true},
+	SearchRules: updater.SearchRules{Backoff: updater.Strict, Published: true},
 	suffix:      " webrisk",
 	schedule:    "schedule-webrisk.json",
 	lists:       WebRiskLists(),
