@@ -134,6 +134,7 @@ func (l *Ledger) flush() (saving <-chan struct{}, failed *error) {
 	failed = new(error)
 	go func() { // ends when the disk answers
 		_, *failed = l.update(0, false)
+		l.saved()
 		close(done)
 	}()
 	return done, failed

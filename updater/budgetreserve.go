@@ -113,6 +113,7 @@ func (l *Ledger) save(perDay int, report func(Event)) <-chan struct{} {
 		for _, e := range events {
 			report(e)
 		}
+		l.saved()
 	}()
 	return l.saving
 }
@@ -232,9 +233,13 @@ func (l *Ledger) settle(c budgetChange, saved bool, err error) (events []Event) 
 		events = []Event{{Kind: Stored, List: BudgetFile}}
 	}
 	l.trouble, l.late = err != nil, false
-	if l.saving != nil {
-		close(l.saving)
-		l.saving = nil
-	}
 	return events
+}
+
+// saved wakes those who wait for a save.
+func (l *Ledger) saved() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.saving)
+	l.saving = nil
 }
