@@ -24,7 +24,7 @@ type query struct {
 	client     string             // address
 	shown      *shownDecision     // nil: no plugin reads metadata
 	candidates *lookup.Candidates // to be confirmed; nil on the way of inspect
-	admit      func() bool        // reports whether the client may cause a search; nil: always
+	admit      lookup.Admit       // whether the client may cause a search; nil: always
 	deadline   time.Time          // of confirmations
 	unsafe     atomic.Bool        // a decision was that it is unsafe
 }
@@ -37,15 +37,14 @@ func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dn
 	}
 }
 
-// admit returns a function that reports whether the client of w may cause a search,
-// or nil if every client may.
-func (s *SafeBrowsing) admit(w dns.ResponseWriter) func() bool {
+// admit returns the Admit of the client of w, or nil if every client may cause searches.
+func (s *SafeBrowsing) admit(w dns.ResponseWriter) lookup.Admit {
 	if s.cfg.Limiter == nil {
 		return nil
 	}
 	state := request.Request{W: w}
 	client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
-	return func() bool { return s.cfg.Limiter.Admit(client, time.Now()) }
+	return lookup.AdmitBy(s.cfg.Limiter, nil, client)
 }
 
 // inspect has the next plugin answer, and checks the targets in its answer.

@@ -12,7 +12,8 @@ import (
 // Searcher asks the server for the full hashes behind prefixes.
 type Searcher interface {
 	// Search returns what the server knows about the prefixes: 1 to MaxPrefixes,
-	// all different. It returns ErrBackoff, wrapped or not, if it must not ask now.
+	// all different. It returns ErrBackoff or ErrBudget, wrapped or not, if it must
+	// not ask now.
 	// The Checker calls it from several goroutines at once.
 	Search(ctx context.Context, prefixes []Prefix) (Answer, error)
 }
@@ -80,6 +81,9 @@ type Config struct {
 	Timeout  time.Duration
 	Searches int  // most searches under way at once; zero: 16
 	Rule     Rule // which suffixes of a host are candidates; zero: RuleV5
+	// PerSearch is the most prefixes in one search, at most MaxPrefixes; zero:
+	// MaxPrefixes.
+	PerSearch int
 	// AsStored sends prefixes in the length that the lists hold. Otherwise all
 	// prefixes have 4 bytes.
 	AsStored bool
@@ -96,6 +100,8 @@ type Checker struct {
 	threats  Threats
 	timeout  time.Duration
 	cache    *cache
+
+	perSearch int // most prefixes in one search
 
 	ctx    context.Context // of all searches: a search does not end with its query
 	cancel context.CancelFunc
@@ -117,6 +123,9 @@ func NewChecker(cfg Config) (*Checker, error) {
 	if cfg.Cache < 0 || cfg.Searches < 0 || cfg.Timeout < 0 {
 		return nil, errors.New("the limits of a checker must not be negative")
 	}
+	if cfg.PerSearch < 0 || cfg.PerSearch > MaxPrefixes {
+		return nil, fmt.Errorf("%d prefixes in a search are not from 1 to %d", cfg.PerSearch, MaxPrefixes)
+	}
 	cache, err := newCache(cmp.Or(cfg.Cache, 100_000))
 	if err != nil {
 		return nil, fmt.Errorf("making a cache for %d prefixes: %w", cfg.Cache, err)
@@ -131,10 +140,13 @@ func NewChecker(cfg Config) (*Checker, error) {
 		threats:  cmp.Or(cfg.Threats, AllThreats),
 		timeout:  cmp.Or(cfg.Timeout, 10*time.Second),
 		cache:    cache,
-		ctx:      ctx,
-		cancel:   cancel,
-		pending:  make(map[Prefix]*search),
-		slots:    cmp.Or(cfg.Searches, 16),
+
+		perSearch: cmp.Or(cfg.PerSearch, MaxPrefixes),
+
+		ctx:     ctx,
+		cancel:  cancel,
+		pending: make(map[Prefix]*search),
+		slots:   cmp.Or(cfg.Searches, 16),
 	}, nil
 }
 

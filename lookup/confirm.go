@@ -15,6 +15,7 @@ type search struct {
 	done     chan struct{} // closed after answer and err are written; read them only then
 	answer   serverAnswer
 	err      error
+	refunds  []func() // call them if the search is not sent; guarded by Checker.mu
 }
 
 // Confirmation is a decision that waits for the server. It belongs to one query;
@@ -22,43 +23,88 @@ type search struct {
 type Confirmation struct {
 	checker    *Checker
 	candidates *Candidates
-	searches   []*search // searches[i] is for candidate i
+	admit      Admit     // may be nil
+	searches   []*search // searches[i] is for candidate i; nil: not asked about yet
 }
 
 // Confirm asks the server about the candidates and returns at once. Confirmations
 // that need the same prefix share one search. The search runs on when their queries
 // have given up, and the cache keeps its answer.
 //
-// Before the first new request Confirm calls admit, unless admit is nil. If admit
-// returns false, the candidates that would need a request fail with ErrLimited.
-// Confirm holds the Checker's lock during this call: admit must return at once and
-// must not call the Checker.
-func (c *Checker) Confirm(candidates *Candidates, admit func() bool) *Confirmation {
+// Before a new search Confirm calls admit, unless admit is nil. If admit returns an
+// error, the candidates that need this search fail with it. If the search is not sent,
+// its refund is called. The Checker is locked during both calls: they must return at
+// once and must not call the Checker.
+//
+// If one search cannot ask about all candidates (Config.PerSearch), each search may cost
+// money. Then Wait begins the next search, and only if those before found no threat.
+func (c *Checker) Confirm(candidates *Candidates, admit Admit) *Confirmation {
+	if all := candidates.all; len(all) > c.perSearch && all[0].start == 0 {
+		// The exact host last, and so the shortest expression first: if that is a
+		// threat, every host below it is.
+		reordered := *candidates
+		reordered.all = append(slices.Clone(all[1:]), all[0])
+		candidates = &reordered
+	}
+	w := &Confirmation{checker: c, candidates: candidates, admit: admit, searches: make([]*search, len(candidates.all))}
+	w.ask(0)
+	return w
+}
+
+// ask sets the searches of the candidates from the i-th on, up to the first one that
+// needs a second new search.
+func (w *Confirmation) ask(i int) {
+	c := w.checker
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wait := &Confirmation{checker: c, candidates: candidates}
-	refused := false
-	for _, candidate := range candidates.all {
-		s := c.pending[candidate.prefix]
-		if s == nil {
-			s = c.answered(candidate.hash)
-		}
-		if s == nil && !c.closed && admit != nil {
-			refused, admit = !admit(), nil
-		}
+	defer c.begin()
+	var refund func()
+	var err error
+	for asked := 0; i < len(w.searches); i++ {
+		candidate := w.candidates.all[i]
+		s := c.known(candidate)
 		switch {
 		case s != nil:
-		case c.closed:
-			s = failed(ErrClosed)
-		case refused:
-			s = failed(ErrLimited)
-		default:
-			s = c.enqueue(candidate.prefix)
+			w.searches[i] = s
+			continue
+		case asked == c.perSearch:
+			return
+		case asked == 0 && w.admit != nil:
+			refund, err = w.admit()
 		}
-		wait.searches = append(wait.searches, s)
+		if s = failed(err); err == nil {
+			s = c.enqueue(candidate.prefix, refund)
+		}
+		w.searches[i], refund = s, nil // one refund for all prefixes of the query
+		asked++
 	}
-	c.begin()
-	return wait
+}
+
+// search returns the search of candidate i. If there is none yet it asks, unless ctx
+// has ended.
+func (w *Confirmation) search(ctx context.Context, i int) *search {
+	if w.searches[i] == nil {
+		if ctx.Err() != nil {
+			return new(search) // never ends
+		}
+		w.ask(i)
+	}
+	return w.searches[i]
+}
+
+// known returns the search for a candidate that needs no new one, or nil. The caller
+// holds mu.
+func (c *Checker) known(candidate candidate) *search {
+	if s := c.pending[candidate.prefix]; s != nil {
+		return s
+	}
+	if s := c.answered(candidate.hash); s != nil {
+		return s
+	}
+	if c.closed {
+		return failed(ErrClosed)
+	}
+	return nil
 }
 
 // answered returns a finished search if the answer about a full hash came in after
@@ -80,24 +126,29 @@ func failed(err error) *search {
 	return s
 }
 
-// maxQueued is the most searches that wait for a free slot. One client within its
-// rate limit cannot fill the queue and so cannot lock other clients out.
-const maxQueued = 32
+// maxQueued is the most prefixes that wait for a free slot, in searches of at most
+// Config.PerSearch prefixes. One client within its rate limit cannot fill the queue and
+// so cannot lock other clients out.
+const maxQueued = 32 * MaxPrefixes
 
 // enqueue adds a prefix to the last search in the queue, or to a new one if that is
-// full. If the queue is full too, the search fails with ErrLimited. The caller holds
-// mu.
-func (c *Checker) enqueue(prefix Prefix) *search {
+// full. If the queue is full too, the search fails with ErrLimited. refund, unless nil,
+// is called if the prefix is not sent. The caller holds mu.
+func (c *Checker) enqueue(prefix Prefix, refund func()) *search {
 	last := len(c.queue) - 1
-	if last < 0 || len(c.queue[last].prefixes) == MaxPrefixes {
-		if len(c.queue) == maxQueued {
-			return failed(ErrLimited)
+	if last < 0 || len(c.queue[last].prefixes) == c.perSearch {
+		if len(c.queue) >= maxQueued/c.perSearch {
+			s := &search{done: make(chan struct{}), err: ErrLimited}
+			s.charge(refund)
+			s.end()
+			return s
 		}
 		c.queue = append(c.queue, &search{done: make(chan struct{})})
 		last++
 	}
 	s := c.queue[last]
 	s.prefixes = append(s.prefixes, prefix)
+	s.charge(refund)
 	c.pending[prefix] = s
 	return s
 }
@@ -127,16 +178,35 @@ func (c *Checker) run(s *search) {
 		}
 		delete(c.pending, p)
 	}
-	close(s.done)
+	s.end()
 	c.slots++
 	if c.closed {
 		for _, s := range c.queue {
 			s.err = ErrClosed
-			close(s.done)
+			s.end()
 		}
 		c.queue = nil
 	}
 	c.begin()
+}
+
+// charge adds a refund, unless it is nil. The caller holds Checker.mu.
+func (s *search) charge(refund func()) {
+	if refund != nil {
+		s.refunds = append(s.refunds, refund)
+	}
+}
+
+// end calls the refunds if the search was not sent, and wakes those who wait for it.
+// The caller holds Checker.mu.
+func (s *search) end() {
+	unsent := func(reason error) bool { return errors.Is(s.err, reason) }
+	if slices.ContainsFunc([]error{ErrBackoff, ErrLimited, ErrBudget, ErrClosed}, unsent) {
+		for _, refund := range s.refunds {
+			refund()
+		}
+	}
+	close(s.done)
 }
 
 // ask calls the Searcher with the timeout. A panic of the Searcher becomes an error:
@@ -189,8 +259,8 @@ func (s *search) finished(ctx context.Context) bool {
 func (w *Confirmation) Wait(ctx context.Context) Decision {
 	decision := Decision{Verdict: Safe, By: ByServer}
 	frameOnly := w.candidates.frameOnly
-	for i, s := range w.searches {
-		candidate := w.candidates.all[i]
+	for i, candidate := range w.candidates.all {
+		s := w.search(ctx, i)
 		if !s.finished(ctx) {
 			late := Decision{Verdict: Unsure, By: ByTimeout, List: candidate.list, Err: ctx.Err()}
 			if late.Graver(decision) {
@@ -236,6 +306,8 @@ func deciderOf(err error) Decider {
 		return ByBackoff
 	case errors.Is(err, ErrLimited):
 		return ByLimiter
+	case errors.Is(err, ErrBudget):
+		return ByBudget
 	case errors.Is(err, context.DeadlineExceeded):
 		return ByTimeout
 	}

@@ -133,8 +133,13 @@ func TestOnlyNewRequestsNeedToBeAdmitted(t *testing.T) {
 		}
 		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/", "mail.example.com/")
 		asked := 0
-		admit := func(allow bool) func() bool {
-			return func() bool { asked++; return allow }
+		admit := func(allow bool) Admit {
+			return func() (func(), error) {
+				if asked++; !allow {
+					return nil, ErrLimited
+				}
+				return nil, nil
+			}
 		}
 		want := Decision{Verdict: Unsure, By: ByLimiter, List: "list", Err: ErrLimited}
 
@@ -252,6 +257,7 @@ func TestFailedSearchesAreUnsureAndNotCached(t *testing.T) {
 		{"back-off", ErrBackoff, ByBackoff},
 		{"wrapped back-off", fmt.Errorf("searching: %w", ErrBackoff), ByBackoff},
 		{"limited", fmt.Errorf("searching: %w", ErrLimited), ByLimiter},
+		{"budget", fmt.Errorf("searching: %w", ErrBudget), ByBudget},
 		{"deadline", fmt.Errorf("searching: %w", context.DeadlineExceeded), ByTimeout},
 		{"cancelled", context.Canceled, ByError},
 		{"closed", ErrClosed, ByError},

@@ -86,6 +86,7 @@ const (
 	ByTest      // a test name of the operator
 	ByLimiter   // too many confirmations at once
 	ByBackoff   // the server must not be asked now
+	ByBudget    // the searches of the day are spent
 	ByTimeout   // the confirmation came too late
 	ByError     // the confirmation failed
 	NumDeciders // the number of deciders
@@ -94,7 +95,7 @@ const (
 // String returns the decider as metrics, metadata and logs spell it.
 func (d Decider) String() string {
 	return [...]string{
-		"nobody", "list", "cache", "server", "block", "allow", "test", "limiter", "backoff", "timeout", "error",
+		"nobody", "list", "cache", "server", "block", "allow", "test", "limiter", "backoff", "budget", "timeout", "error",
 	}[d]
 }
 

@@ -25,6 +25,9 @@ const (
 	WokeUp                    // the machine was suspended
 	FirstContact              // the first request for lists has ended with any result, or is not due yet
 	Searched                  // a search for full hashes has ended, with Err or without
+	BudgetLow                 // 80 % of the day's budget of searches are spent; Due is the next day
+	BudgetSpent               // a search was refused, because the day's budget is spent or its count is unknown: Err; Due is the next day
+	BudgetRenewed             // after BudgetSpent, the first search of a new day is made
 )
 
 // Event is something for a log line or a metric. Fields that its Kind does not mention
@@ -38,4 +41,10 @@ type Event struct {
 	Due     time.Time     // next request for List; of Fetched: for any list
 	Took    time.Duration // by a request: Fetched, ListRefused, Searched
 	Wait    time.Duration // LongWait only
+	Spent   int           // searches today, of BudgetLow, BudgetSpent and BudgetRenewed
+	Budget  int           // searches a day, of the same
 }
+
+// BudgetFile stands for the file of a Ledger in the List of LoadFailed, StoreFailed and
+// Stored.
+const BudgetFile = "budget"

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// Hold says until when the schedule allows no request, and why. The zero Hold does not
+// Hold says until when the schedule or a budget allows no request, and why. The zero Hold does not
 // stop anything. It is a value.
 type Hold struct {
 	Until    time.Time
 	Failures int       // in a row, which caused a back-off; 0: it is the server's minimum wait
 	Cause    string    // of the last failure
 	Failed   time.Time // time of the last failure; zero: unknown
+	Budget   int       // searches a day, all of which are spent; 0: a budget is not the reason
 }
 
 // Active reports whether the hold lasts at now.
@@ -19,7 +20,12 @@ func (h Hold) Active(now time.Time) bool { return h.Until.After(now) }
 
 // String returns the reason, without the end.
 func (h Hold) String() string {
-	if h.Failures == 0 {
+	switch {
+	case h.Budget == 1:
+		return "the day's budget of 1 search is spent"
+	case h.Budget > 1:
+		return fmt.Sprintf("the day's budget of %d searches is spent", h.Budget)
+	case h.Failures == 0:
 		return "minimum wait of the server"
 	}
 	text := "back-off after a failure"

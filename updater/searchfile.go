@@ -49,17 +49,8 @@ func (s *Store) readSearches(now time.Time) (newest *scheduleState, info os.File
 	return newest, info, err
 }
 
-// searchFiles returns the paths where the file may be: in the folder of the lists,
-// and in the spare folders.
-func (s *Store) searchFiles() []string {
-	files := []string{filepath.Join(s.dir, s.origin.searchFile())}
-	for _, dir := range spareFolders() {
-		if isOurs(dir) {
-			files = append(files, filepath.Join(dir, s.spareFile(s.origin.searchFile())))
-		}
-	}
-	return files
-}
+// searchFiles returns the paths where the file may be.
+func (s *Store) searchFiles() []string { return s.filesOf(s.origin.searchFile()) }
 
 // writeSearches saves the clock of searches in the folder of the lists, or else in a
 // spare folder. It describes the file it wrote.
@@ -79,17 +70,27 @@ func (s *Store) writeSearches(raw []byte) (os.FileInfo, error) {
 // lockSearches takes the lock of the file and returns the function that releases it.
 // It gives up after searchLockTimeout, or at once if the folder has no locks.
 func (s *Store) lockSearches() (unlock func(), locked bool) {
-	lock := flock.New(filepath.Join(s.dir, s.origin.searchFile()+".lock"))
+	unlock, locked, _ = lockFileAt(filepath.Join(s.dir, s.origin.searchFile()+".lock"))
+	if !locked {
+		return func() {}, false
+	}
+	return unlock, true
+}
+
+// lockFileAt takes a lock and returns the function that releases it. It gives up after
+// searchLockTimeout, without an error, or at once with an error if there are no locks.
+func lockFileAt(path string) (unlock func(), locked bool, err error) {
+	lock := flock.New(path)
 	for begun := time.Now(); time.Since(begun) < searchLockTimeout; time.Sleep(5 * time.Millisecond) {
 		locked, err := lock.TryLock()
 		if err != nil {
-			break
+			return nil, false, err
 		}
 		if locked {
-			return func() { lock.Close() }, true
+			return func() { lock.Close() }, true, nil
 		}
 	}
-	return func() {}, false
+	return nil, false, nil
 }
 
 // cleanSearches removes unfinished files of writers that died. It holds the lock

@@ -36,6 +36,18 @@ func (s *Store) spareFile(name string) string {
 	return hex.EncodeToString(sum[:8]) + "-" + name
 }
 
+// filesOf returns the paths where a file of this name may be: in the folder of the
+// lists, and in the spare folders.
+func (s *Store) filesOf(name string) []string {
+	files := []string{filepath.Join(s.dir, name)}
+	for _, dir := range spareFolders() {
+		if isOurs(dir) {
+			files = append(files, filepath.Join(dir, s.spareFile(name)))
+		}
+	}
+	return files
+}
+
 // save replaces a file in the folder of the lists, or else in a spare folder. It
 // returns the path of that file, "" if none could be written, and the error of the
 // folder of the lists.

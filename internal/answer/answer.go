@@ -105,7 +105,8 @@ func (p Reply) Cause(d lookup.Decision) string {
 // the transport.
 func (p Reply) Unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
 	code, text := dns.ExtendedErrorCodeNetworkError, "could not ask "+p.Service+" about this name in time"
-	if d.By == lookup.ByBackoff || d.By == lookup.ByLimiter {
+	switch d.By {
+	case lookup.ByBackoff, lookup.ByLimiter, lookup.ByBudget:
 		code, text = dns.ExtendedErrorCodeNoReachableAuthority, "may not ask "+p.Service+" about this name now"
 	}
 	m := replyTo(r, code, text)

@@ -117,3 +117,21 @@ func TestShortenedLeavesAllButTTLsAlone(t *testing.T) {
 		t.Error("Expected the message of the next plugin to stay as it was: it may be in a cache")
 	}
 }
+
+func TestAFailureToConfirmSaysWhetherTheServerMayBeAsked(t *testing.T) {
+	for by := range lookup.NumDeciders {
+		want := dns.ExtendedErrorCodeNetworkError
+		switch by {
+		case lookup.ByBackoff, lookup.ByLimiter, lookup.ByBudget:
+			want = dns.ExtendedErrorCodeNoReachableAuthority
+		}
+		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA).SetEdns0(1232, false)
+		m := Reply{}.Unconfirmed(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsure, By: by})
+		if m.Rcode != dns.RcodeServerFailure || m.IsEdns0() == nil || len(m.IsEdns0().Option) != 1 {
+			t.Fatalf("%s: Got\n%v", by, m)
+		}
+		if got := m.IsEdns0().Option[0].(*dns.EDNS0_EDE).InfoCode; got != want {
+			t.Errorf("%s: Expected the error code %d, got %d", by, want, got)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (p *Policy) Check(h lookup.Host) (lookup.Decision, *lookup.Candidates) {
 
 // Confirm asks the server about candidates that Check has returned, see
 // lookup.Checker.
-func (p *Policy) Confirm(candidates *lookup.Candidates, admit func() bool) *lookup.Confirmation {
+func (p *Policy) Confirm(candidates *lookup.Candidates, admit lookup.Admit) *lookup.Confirmation {
 	return p.source.Load().checker.Confirm(candidates, admit)
 }
 

@@ -1,0 +1,95 @@
+package lookup
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+)
+
+// ErrBudget says that a budget of searches is spent, for the day.
+var ErrBudget = errors.New("the day's budget of searches is spent")
+
+// errShare is ErrBudget for one client.
+var errShare = fmt.Errorf("%w for this client", ErrBudget)
+
+// Admit decides whether a client may cause one search. The error, ErrLimited or
+// ErrBudget, says why not. refund, which may be nil, takes the search back, because it
+// was not sent; it is called at most once.
+type Admit func() (refund func(), err error)
+
+// AdmitBy returns an Admit for one client that asks the limiter, and then takes a search
+// from the share of the client. Either may be nil; if both are, the Admit is nil and
+// admits everything.
+func AdmitBy(limiter Limiter, shares *Shares, client netip.Addr) Admit {
+	if limiter == nil && shares == nil {
+		return nil
+	}
+	return func() (refund func(), err error) {
+		now := time.Now()
+		switch {
+		case limiter != nil && !limiter.Admit(client, now):
+			return nil, ErrLimited
+		case shares == nil:
+			return nil, nil
+		case !shares.Take(client, now):
+			return nil, errShare
+		}
+		return func() { shares.GiveBack(client, now) }, nil
+	}
+}
+
+// Shares bounds how many searches each client may cause on one day, a date of local
+// time, so that no client alone can spend a budget. Clients are told apart as by
+// PerClient, and are kept in memory only: no file tells who has asked for something.
+// It is safe for concurrent use.
+type Shares struct {
+	perClient int
+
+	mu    sync.Mutex
+	spent *lru.Cache[netip.Addr, int] // on date, by site; guarded by mu
+	date  string                      // the latest date that was seen; guarded by mu
+}
+
+// NewShares returns Shares of perClient searches a day, at least 1.
+func NewShares(perClient int) *Shares {
+	spent, err := lru.New[netip.Addr, int](maxClients)
+	if err != nil {
+		panic(fmt.Sprintf("lookup: a cache of %d entries: %v", maxClients, err))
+	}
+	return &Shares{perClient: max(1, perClient), spent: spent}
+}
+
+// Take takes one search from the share of the client for the date of now, and reports
+// whether there was one left.
+func (s *Shares) Take(client netip.Addr, now time.Time) bool {
+	key, date := site(client), dateOf(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if date > s.date { // a clock that is set back renews nothing
+		s.spent.Purge()
+		s.date = date
+	}
+	spent, _ := s.spent.Get(key)
+	if spent >= s.perClient {
+		return false
+	}
+	s.spent.Add(key, spent+1)
+	return true
+}
+
+// GiveBack gives back a search that Take has taken at taken, because it was not sent.
+func (s *Shares) GiveBack(client netip.Addr, taken time.Time) {
+	key, date := site(client), dateOf(taken)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if spent, ok := s.spent.Peek(key); ok && date == s.date {
+		s.spent.Add(key, max(0, spent-1))
+	}
+}
+
+// dateOf returns the operator's date.
+func dateOf(now time.Time) string { return now.Local().Format(time.DateOnly) }

@@ -1,0 +1,350 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAShareIsForASiteAndADay(t *testing.T) {
+	s := NewShares(3)
+	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.Local)
+	evening := midnight.Add(-time.Hour)
+	steps := []struct {
+		name   string
+		client string
+		now    time.Time
+		asked  int
+		want   int
+	}{
+		{"a client", "192.0.2.1", evening, 5, 3},
+		{"the same client over IPv6", "::ffff:192.0.2.1", evening, 1, 0},
+		{"another client", "192.0.2.2", evening, 2, 2},
+		{"it goes on", "192.0.2.2", evening, 2, 1},
+		{"a site", "2001:db8:0:1::1", evening, 3, 3},
+		{"another network of that site", "2001:db8:0:2::1", evening, 1, 0},
+		{"another site", "2001:db8:0:100::1", evening, 1, 1},
+		{"just before midnight", "192.0.2.1", midnight.Add(-1), 1, 0},
+		{"midnight", "192.0.2.1", midnight, 4, 3},
+		{"the clock is set back", "192.0.2.1", evening, 1, 0},
+		{"and forward again", "192.0.2.1", midnight, 1, 0},
+	}
+	for _, step := range steps {
+		got := 0
+		for range step.asked {
+			if s.Take(netip.MustParseAddr(step.client), step.now) {
+				got++
+			}
+		}
+		if got != step.want {
+			t.Errorf("%s: %d of %d, want %d", step.name, got, step.asked, step.want)
+		}
+	}
+}
+
+func TestAShareIsGivenBackOnTheSameDayOnly(t *testing.T) {
+	s := NewShares(2)
+	client := netip.MustParseAddr("192.0.2.1")
+	today := time.Date(2026, 11, 22, 12, 0, 0, 0, time.Local)
+	tomorrow := today.AddDate(0, 0, 1)
+	take := func(now time.Time, want int) {
+		t.Helper()
+		got := 0
+		for range 5 {
+			if s.Take(client, now) {
+				got++
+			}
+		}
+		if got != want {
+			t.Errorf("%d are taken, want %d", got, want)
+		}
+	}
+	take(today, 2)
+	s.GiveBack(client, today)
+	take(today, 1)
+	take(tomorrow, 2)
+	s.GiveBack(client, today)
+	take(tomorrow, 0)
+	for range 9 {
+		s.GiveBack(client, tomorrow)
+	}
+	take(tomorrow, 2)
+}
+
+func TestSharesForgetClientsThatAreTooMany(t *testing.T) {
+	s := NewShares(1)
+	for i := range maxClients + 1 {
+		s.Take(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), epoch)
+	}
+	if n := s.spent.Len(); n != maxClients {
+		t.Errorf("%d clients are remembered", n)
+	}
+}
+
+func TestAdmissionAsksTheLimiterFirst(t *testing.T) {
+	client := netip.MustParseAddr("192.0.2.1")
+	if AdmitBy(nil, nil, client) != nil {
+		t.Error("without limits admission is not nil")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		limiter, shares := PerClient(LeakyBucket{Rate: 1, Capacity: 2}.Admit), NewShares(3)
+		admit := AdmitBy(limiter, shares, client)
+		admits := func(admit Admit, want error) (refund func()) {
+			t.Helper()
+			refund, err := admit()
+			if !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+			return refund
+		}
+		refund := admits(admit, nil)
+		admits(admit, nil)
+		admits(admit, ErrLimited)
+		time.Sleep(2 * time.Second)
+		admits(admit, nil)
+		admits(admit, ErrBudget)
+		admits(admit, ErrLimited) // the limiter has noted that one, too
+		time.Sleep(2 * time.Second)
+		refund()
+		admits(AdmitBy(nil, shares, client), nil)
+		admits(AdmitBy(nil, shares, client), ErrBudget)
+		if refund := admits(AdmitBy(limiter, nil, client), nil); refund != nil {
+			t.Error("without shares there is a refund")
+		}
+	})
+}
+
+// account is an Admit that notes what is charged and refunded.
+type account struct{ charged, refunded int }
+
+func (a *account) admit() (func(), error) {
+	a.charged++
+	return func() { a.refunded++ }, nil
+}
+
+func TestAClientIsChargedForTheSearchesThatItCauses(t *testing.T) {
+	for _, test := range []struct {
+		perSearch    int
+		first, other int // searches that are charged
+		sizes        []int
+	}{
+		{0, 1, 1, []int{1, 2}}, {MaxPrefixes, 1, 1, []int{1, 2}}, {2, 1, 1, []int{1, 2}}, {1, 1, 2, []int{1, 1, 1}},
+	} {
+		t.Run(fmt.Sprint(test.perSearch, " prefixes a search"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := &server{t: t}
+				srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
+					time.Sleep(time.Second)
+					return Answer{TTL: time.Minute}, nil
+				}
+				c := checkerOf(t, Config{Searcher: srv, PerSearch: test.perSearch, Searches: 1}, "example.com/", "a.example.com/", "b.a.example.com/")
+				var first, other, third account
+				waiting := []*Confirmation{
+					c.Confirm(suspect(t, c, "example.com."), first.admit),
+					c.Confirm(suspect(t, c, "b.a.example.com."), other.admit), // its parent is under way
+					c.Confirm(suspect(t, c, "a.example.com."), third.admit),   // all is under way
+				}
+				for _, w := range waiting {
+					if d := w.Wait(t.Context()); d.Verdict != Safe || d.By != ByServer {
+						t.Errorf("%+v", d)
+					}
+				}
+				c.Confirm(suspectAfter(t, c, "b.a.example.com."), third.admit)
+				if first.charged != test.first || other.charged != test.other || third.charged != 0 {
+					t.Errorf("charged %d, %d and %d, want %d, %d and 0", first.charged, other.charged, third.charged, test.first, test.other)
+				}
+				if n := first.refunded + other.refunded + third.refunded; n != 0 {
+					t.Errorf("%d were refunded", n)
+				}
+				var sizes []int
+				for _, prefixes := range srv.searches() {
+					sizes = append(sizes, len(prefixes))
+				}
+				if !slices.Equal(sizes, test.sizes) {
+					t.Errorf("searches of %v prefixes, want %v", sizes, test.sizes)
+				}
+			})
+		})
+	}
+}
+
+// Where each prefix costs a search, the registrable domain comes first: its threat is
+// one of all hosts below it.
+func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
+	const domain, below, host = "example.com/", "a.example.com/", "b.a.example.com/"
+	name := "b.a.example.com."
+	tests := []struct {
+		name     string
+		listed   []string // in the lists
+		threats  []string // that the server confirms
+		searches []string
+		want     string // the expression that is unsafe
+	}{
+		{"all are threats", []string{domain, below, host}, []string{domain, below, host}, []string{domain}, domain},
+		{"the host is one", []string{domain, below, host}, []string{host}, []string{domain, below, host}, host},
+		{"the middle is one", []string{domain, below, host}, []string{below, host}, []string{domain, below}, below},
+		{"none is one", []string{domain, host}, nil, []string{domain, host}, ""},
+		{"one candidate", []string{host}, []string{host}, []string{host}, host},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			srv := &server{t: t}
+			srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
+				answer := Answer{TTL: time.Minute}
+				for _, e := range test.threats {
+					if prefixes[0].begins(HashExpression(e)) {
+						answer.Threats = append(answer.Threats, lasting(time.Minute, isThreat(e, Malware)))
+					}
+				}
+				return answer, nil
+			}
+			c := checkerOf(t, Config{Searcher: srv, PerSearch: 1}, test.listed...)
+			candidates := suspect(t, c, name)
+			before := expressionsOf(candidates)
+			got := c.Confirm(candidates, nil).Wait(t.Context())
+			if got.Expression != test.want || (got.Verdict == Unsafe) != (test.want != "") {
+				t.Errorf("%+v, want unsafe for %q", got, test.want)
+			}
+			var want [][]Prefix
+			for _, e := range test.searches {
+				want = append(want, []Prefix{HashExpression(e).Prefix(4)})
+			}
+			if searches := srv.searches(); !slices.EqualFunc(searches, want, slices.Equal) {
+				t.Errorf("searches for %x, want %x", searches, want)
+			}
+			if again := decide(t, c, name); again.Verdict != got.Verdict || again.By != ByCache || len(srv.searches()) != len(want) {
+				t.Errorf("again: %+v after %d searches", again, len(srv.searches()))
+			}
+			if after := expressionsOf(candidates); !slices.Equal(before, after) {
+				t.Errorf("the candidates have changed from %q to %q", before, after)
+			}
+		})
+	}
+}
+
+func TestAQueryThatIsOverAsksNoFurther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
+			time.Sleep(time.Second)
+			return Answer{TTL: time.Minute}, nil
+		}
+		c := checkerOf(t, Config{Searcher: srv, PerSearch: 1}, "example.com/", "www.example.com/")
+		for query, want := range []Decision{
+			{Verdict: Unsure, By: ByTimeout, List: "list", Err: context.DeadlineExceeded},
+			{Verdict: Unsure, By: ByTimeout, List: "list", Err: context.DeadlineExceeded},
+			{Verdict: Safe, By: ByCache},
+		} {
+			got, candidates := c.Check(FromQname("www.example.com."))
+			if candidates != nil {
+				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+				got = c.Confirm(candidates, nil).Wait(ctx)
+				cancel()
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got != want || len(srv.searches()) != min(query+1, 2) {
+				t.Errorf("query %d: %+v after %d searches, want %+v", query+1, got, len(srv.searches()), want)
+			}
+		}
+	})
+}
+
+// suspectAfter returns candidates as a query has them that was checked before the
+// answers came.
+func suspectAfter(t *testing.T, c *Checker, qname string) *Candidates {
+	t.Helper()
+	fresh := checkerOf(t, Config{Database: c.database})
+	return suspect(t, fresh, qname)
+}
+
+func TestSearchesThatAreNotSentAreRefunded(t *testing.T) {
+	tests := []struct {
+		err    error
+		unsent bool
+	}{
+		{nil, false}, {errors.New("status 500"), false}, {context.DeadlineExceeded, false}, {context.Canceled, false},
+		{fmt.Errorf("%w: 5s left", ErrBackoff), true}, {ErrLimited, true}, {fmt.Errorf("%w: 10 of 10", ErrBudget), true},
+	}
+	for _, perSearch := range []int{1, 30} {
+		for _, test := range tests {
+			t.Run(fmt.Sprintf("%d prefixes a search, %v", perSearch, test.err), func(t *testing.T) {
+				srv := &server{t: t}
+				srv.always(Answer{}, test.err)
+				c := checkerOf(t, Config{Searcher: srv, PerSearch: perSearch}, "example.com/", "www.example.com/")
+				var a account
+				got := c.Confirm(suspect(t, c, "www.example.com."), a.admit).Wait(t.Context())
+				c.Close() // the refund comes with the end
+				want := 0
+				if test.unsent {
+					want = a.charged
+				}
+				if a.refunded != want || a.charged != 1 && perSearch > 1 || a.charged != 2 && perSearch == 1 {
+					t.Errorf("%d of %d were refunded, want %d", a.refunded, a.charged, want)
+				}
+				if errors.Is(test.err, ErrBudget) && (got.Verdict != Unsure || got.By != ByBudget) {
+					t.Errorf("%+v, want unsure by budget", got)
+				}
+			})
+		}
+	}
+	t.Run("refused by admission", func(t *testing.T) {
+		c := checkerOf(t, Config{}, "example.com/")
+		got := c.Confirm(suspect(t, c, "example.com."), func() (func(), error) { return nil, errShare }).Wait(t.Context())
+		if want := (Decision{Verdict: Unsure, By: ByBudget, List: "list", Err: errShare}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
+	t.Run("closed", func(t *testing.T) {
+		c := checkerOf(t, Config{}, "example.com/")
+		candidates := suspect(t, c, "example.com.")
+		c.Close()
+		var a account
+		c.Confirm(candidates, a.admit)
+		if a.charged != 0 {
+			t.Errorf("%d were charged", a.charged)
+		}
+	})
+}
+
+func TestTheQueueIsBoundInPrefixes(t *testing.T) {
+	const hosts = 1 + 960 + 10 // under way, in the queue, refused
+	for _, perSearch := range []int{1, 30} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := &server{t: t}
+			srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
+				<-ctx.Done()
+				return Answer{}, ctx.Err()
+			}
+			c := checkerOf(t, Config{Searcher: srv, PerSearch: perSearch, Searches: 1, Timeout: time.Hour}, manyExpressed(hosts)...)
+			var a account
+			for i := range hosts {
+				c.Confirm(suspect(t, c, named(i)), a.admit)
+			}
+			if a.charged != hosts || a.refunded != 10 {
+				t.Errorf("%d prefixes a search: %d of %d were refunded, want 10", perSearch, a.refunded, a.charged)
+			}
+			c.Close()
+			if a.refunded != hosts-1 {
+				t.Errorf("%d prefixes a search: at the end %d of %d were refunded, want all but the one that was sent", perSearch, a.refunded, a.charged)
+			}
+		})
+	}
+}
+
+func TestPrefixesOfASearchHaveBounds(t *testing.T) {
+	for perSearch, ok := range map[int]bool{-1: false, 0: true, 1: true, MaxPrefixes: true, MaxPrefixes + 1: false} {
+		c, err := NewChecker(Config{Database: new(Database), Searcher: searchFunc(nil), PerSearch: perSearch})
+		if (err == nil) != ok {
+			t.Errorf("%d: %v", perSearch, err)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package updater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// Ledger counts the searches of each day, for a service that charges for them. The day
+// is the operator's: a date of local time. A Ledger outlives engines: keep one for each
+// service while the process runs. It is safe for concurrent use.
+//
+// With a Store the count is in a file, which several processes may share. A search is
+// counted there before it is sent. So that not every search waits for the disk, a
+// process reserves a few at a time; after a crash those count as spent. If the disk
+// hangs or fails, the process goes on with what it knows: the last count that it saw,
+// and its own searches.
+type Ledger struct {
+	clock func() time.Time // tests replace it, to set the clock back
+
+	mu       sync.Mutex // guards the rest; never held during disk access
+	store    *Store     // nil: in memory only
+	file     budgetDays // as last read or written, with all reservations; without a store the count itself
+	reserved int        // counted in file, but not spent yet
+	unsaved  int        // spent, but not counted in file yet
+	own      int        // spent by this process on file.Day
+
+	unknown   error         // why the count of file.Day is unknown; nil: it is known
+	damaged   string        // the unreadable file that was reported last; "": none
+	saving    chan struct{} // closed when the save under way ends; nil: none is
+	late      bool          // that save takes longer than searchLockTimeout
+	trouble   bool          // the last save failed or was late
+	lookAgain time.Time     // no save before, unless there is something to reserve
+}
+
+// maxReserved is the most searches that are reserved at once.
+const maxReserved = 50
+
+// lookAgainAfter is the time between two looks at a file that cannot be written, or
+// that says that the budget is spent: another process may return a reservation.
+const lookAgainAfter = time.Minute
+
+// NewLedger returns the count saved in store, or with a nil store one that lives in
+// memory. The error says that the count cannot be read; then the Ledger refuses to
+// spend a budget before the next day: the unknown count may be anything up to it, and
+// a search costs money.
+func NewLedger(store *Store) (*Ledger, error) {
+	l := &Ledger{clock: time.Now}
+	return l, l.Move(store)
+}
+
+// ReadLedger is NewLedger for programs that only look: it changes no file, now or
+// later.
+func ReadLedger(store *Store) (*Ledger, error) {
+	l, err := NewLedger(store)
+	l.store = nil
+	return l, err
+}
+
+// Move continues in the folder of another store, or with nil in memory. What this
+// process has spent today counts there too. Call Flush before, for the sake of the old
+// folder. A store with the same file changes nothing. The error is that of NewLedger.
+func (l *Ledger) Move(store *Store) (err error) {
+	var found budgetDays
+	var damaged string
+	if store != nil {
+		found, damaged, err = store.readBudget(dateOf(l.clock()))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn(dateOf(l.clock()))
+	switch {
+	case l.store == nil && store == nil, l.store != nil && store != nil && l.store.budgetPath() == store.budgetPath():
+		return nil
+	case store == nil:
+		l.file, l.reserved, l.unsaved = l.file.with(l.spent()), 0, 0
+	default:
+		l.file, _ = found.on(l.file.Day)
+		l.reserved, l.unsaved, l.lookAgain = 0, l.own, time.Time{}
+		l.damaged, l.unknown = damaged, onlyUnknown(err)
+	}
+	l.store = store
+	return err
+}
+
+// onlyUnknown returns err if it is errUnknownCount.
+func onlyUnknown(err error) error {
+	if errors.Is(err, errUnknownCount) {
+		return err
+	}
+	return nil
+}
+
+// Flush returns reservations that are not spent, and saves what the file does not count
+// yet. It waits for the disk for at most searchLockTimeout. The Ledger can be used
+// afterwards.
+func (l *Ledger) Flush() error {
+	timeout := time.NewTimer(searchLockTimeout)
+	defer timeout.Stop()
+	for {
+		saving, failed := l.flush()
+		if saving == nil {
+			return nil
+		}
+		select {
+		case <-saving:
+		case <-timeout.C:
+			return errHungDisk
+		}
+		if failed != nil { // this was our own save
+			return *failed
+		}
+	}
+}
+
+// flush begins to save, or returns the channel of the save under way, nil if there is
+// nothing to save. failed is set when a save of its own has ended.
+func (l *Ledger) flush() (saving <-chan struct{}, failed *error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn(dateOf(l.clock()))
+	switch {
+	case l.saving != nil:
+		return l.saving, nil
+	case l.store == nil || l.reserved == 0 && l.unsaved <= 0:
+		return nil, nil
+	}
+	done := make(chan struct{})
+	l.saving = make(chan struct{})
+	failed = new(error)
+	go func() { // ends when the disk answers
+		_, *failed = l.update(0, false)
+		l.saved()
+		close(done)
+	}()
+	return done, failed
+}
+
+// turn continues with another date. The caller holds mu.
+func (l *Ledger) turn(today string) {
+	if l.file.Day == today {
+		return
+	}
+	next, fresh := l.file.on(today)
+	l.file, l.reserved = next, 0 // a reservation belongs to the date of its count
+	if fresh {
+		l.unsaved, l.own, l.unknown, l.lookAgain = 0, 0, nil, time.Time{}
+	}
+}
+
+// spent returns the searches of the current date, of all processes. Reservations of
+// other processes count. The caller holds mu.
+func (l *Ledger) spent() int { return l.file.spent() + l.unsaved - l.reserved }
+
+// may reports whether a budget allows one more search. The caller holds mu.
+func (l *Ledger) may(perDay int) bool {
+	return perDay <= 0 || l.unknown == nil && l.spent() < perDay
+}
+
+// Spent returns how many searches were spent on the date of now, of all processes as
+// far as this one knows: it learns of the others when it reserves searches itself.
+func (l *Ledger) Spent(now time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spentOn(now)
+}
+
+// spentOn is Spent for callers that hold mu.
+func (l *Ledger) spentOn(now time.Time) int {
+	date := dateOf(now)
+	if date == l.file.Day {
+		return l.spent()
+	}
+	next, fresh := l.file.on(date)
+	if fresh {
+		return next.spent()
+	}
+	return next.spent() + l.unsaved
+}
+
+// Remaining returns how many of perDay searches may still be spent on the date of now;
+// at least 0. See Spent.
+func (l *Ledger) Remaining(perDay int, now time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unknown != nil && dateOf(now) == l.file.Day {
+		return 0
+	}
+	return max(0, perDay-l.spentOn(now))
+}
+
+// Hold returns until when a budget of perDay searches allows none, or the zero Hold.
+// perDay 0 is no budget.
+func (l *Ledger) Hold(perDay int, now time.Time) Hold {
+	if perDay <= 0 || l.Remaining(perDay, now) > 0 {
+		return Hold{}
+	}
+	return Hold{Until: midnightAfter(now.Local()), Budget: perDay}
+}
+
+// Limit returns a Searcher that asks s, but at most perDay times a day, 0 for no limit:
+// then it sends nothing and returns an error that is lookup.ErrBudget. A search that
+// fails counts, since it may have been charged for, unless its error is
+// lookup.ErrBackoff or lookup.ErrLimited, which say that nothing was sent. So s is
+// usually a Searcher from Pace. It must send one request for a search.
+//
+// report may be called from another goroutine. The Searcher is safe for concurrent use
+// if s is.
+func (l *Ledger) Limit(s lookup.Searcher, perDay int, report func(Event)) lookup.Searcher {
+	return &budgetedSearcher{searcher: s, ledger: l, perDay: perDay, report: report}
+}
+
+// budgetedSearcher is a Searcher with a budget.
+type budgetedSearcher struct {
+	searcher lookup.Searcher
+	ledger   *Ledger
+	perDay   int
+	report   func(Event)
+
+	mu           sync.Mutex
+	low, refused string // dates when BudgetLow and BudgetSpent were reported last; guarded by mu
+}
+
+// Search implements lookup.Searcher.
+func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+	t, err := b.ledger.take(ctx, b.perDay, b.report)
+	if b.perDay > 0 && (err == nil || errors.Is(err, lookup.ErrBudget)) {
+		b.tell(t, err)
+	}
+	if err != nil {
+		return lookup.Answer{}, err
+	}
+	answer, err := b.searcher.Search(ctx, prefixes)
+	if errors.Is(err, lookup.ErrBackoff) || errors.Is(err, lookup.ErrLimited) {
+		b.ledger.giveBack(t)
+	}
+	return answer, err
+}
+
+// tell reports what changes for the budget with a search that was granted or, with
+// err, refused: each once a day.
+func (b *budgetedSearcher) tell(t taken, err error) {
+	e := Event{Spent: t.spent, Budget: b.perDay, Due: midnightAfter(time.Now().Local())}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case err != nil && b.refused != t.date:
+		b.refused = t.date
+		e.Kind, e.Err = BudgetSpent, err
+		b.report(e)
+	case err == nil && b.refused != "" && b.refused != t.date:
+		b.refused = ""
+		e.Kind = BudgetRenewed
+		b.report(e)
+	}
+	if err == nil && b.low != t.date && float64(t.spent) >= lowBudget*float64(b.perDay) {
+		b.low = t.date
+		e.Kind = BudgetLow
+		b.report(e)
+	}
+}
+
+// lowBudget is the part of a budget whose spending is reported.
+const lowBudget = 0.8
+
+// refusal is the error of a search that the budget does not allow. The caller holds
+// mu.
+func (l *Ledger) refusal(perDay int) error {
+	if l.unknown != nil {
+		return fmt.Errorf("%w (%w)", lookup.ErrBudget, l.unknown)
+	}
+	return fmt.Errorf("%w: %d of %d", lookup.ErrBudget, l.spent(), perDay)
+}

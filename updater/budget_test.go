@@ -1,0 +1,695 @@
+package updater
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// spender is one process that spends a budget.
+type spender struct {
+	ledger   *Ledger
+	searcher lookup.Searcher
+	sent     int // searches that reached the server or were refused by it
+	err      error
+	perDay   int
+
+	mu     sync.Mutex
+	events []Event // guarded by mu
+}
+
+// Search is the server: it fails with s.err.
+func (s *spender) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	s.sent++
+	return lookup.Answer{}, s.err
+}
+
+// newSpender returns a process with a folder; "": none.
+func newSpender(t *testing.T, dir string, perDay int) *spender {
+	t.Helper()
+	var store *Store
+	if dir != "" {
+		store = quick(openStoreOf(t, dir))
+	}
+	ledger, err := NewLedger(store)
+	must(t, err)
+	return spenderOf(ledger, perDay)
+}
+
+// quick returns the store without the waits for the disk.
+func quick(s *Store) *Store {
+	s.disk.syncFile = func(*os.File) error { return nil }
+	s.disk.syncDir = func(string) error { return nil }
+	return s
+}
+
+func spenderOf(ledger *Ledger, perDay int) *spender {
+	s := &spender{ledger: ledger, perDay: perDay}
+	s.searcher = ledger.Limit(s, perDay, s.report)
+	return s
+}
+
+func (s *spender) report(e Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = append(s.events, e)
+}
+
+// told returns the events of a kind.
+func (s *spender) told(kind Kind) (all []Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		if e.Kind == kind {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func (s *spender) search(t *testing.T) error {
+	t.Helper()
+	before := s.sent
+	_, err := s.searcher.Search(t.Context(), nil)
+	if refused := errors.Is(err, lookup.ErrBudget); refused == (s.sent > before) {
+		t.Errorf("%d were sent, with %v", s.sent-before, err)
+	}
+	return err
+}
+
+// drain searches until the budget is spent, and returns how often.
+func (s *spender) drain(t *testing.T) (n int) {
+	t.Helper()
+	for range 10_000 {
+		if err := s.search(t); errors.Is(err, lookup.ErrBudget) {
+			return n
+		}
+		n++
+	}
+	t.Fatal("the budget does not end")
+	return 0
+}
+
+// saved returns what a process that starts now knows to be spent today.
+func saved(t *testing.T, dir string) int {
+	t.Helper()
+	l, err := ReadLedger(openStoreOf(t, dir))
+	must(t, err)
+	return l.Spent(time.Now())
+}
+
+func TestABudgetIsSpentAndRenewedAtMidnight(t *testing.T) {
+	for _, perDay := range []int{1, 2, 5, 99, 250, 1000} {
+		for _, disk := range []bool{true, false} {
+			inBubble(t, fmt.Sprintf("%d a day, with a folder: %t", perDay, disk), func(t *testing.T) {
+				dir := ""
+				if disk {
+					dir = t.TempDir()
+				}
+				s := newSpender(t, dir, perDay)
+				time.Sleep(23*time.Hour + 59*time.Minute)
+				for day := range 3 {
+					if got := s.drain(t); got != perDay {
+						t.Errorf("day %d: %d searches, want %d", day, got, perDay)
+					}
+					now := time.Now()
+					if got, left := s.ledger.Spent(now), s.ledger.Remaining(perDay, now); got != perDay || left != 0 {
+						t.Errorf("day %d: %d spent and %d left", day, got, left)
+					}
+					midnight := time.Date(2000, 1, 2+day, 0, 0, 0, 0, time.Local)
+					if hold := s.ledger.Hold(perDay, now); !hold.Until.Equal(midnight) || hold.Budget != perDay {
+						t.Errorf("day %d: hold %+v, want until %s", day, hold, midnight)
+					}
+					time.Sleep(time.Until(midnight) - 1)
+					if err := s.search(t); !errors.Is(err, lookup.ErrBudget) {
+						t.Errorf("day %d, just before midnight: %v", day, err)
+					}
+					time.Sleep(1 * time.Nanosecond)
+					if left := s.ledger.Remaining(perDay, time.Now()); left != perDay {
+						t.Errorf("at midnight %d are left", left)
+					}
+					if hold := s.ledger.Hold(perDay, time.Now()); hold != (Hold{}) {
+						t.Errorf("at midnight: hold %+v", hold)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Whatever several processes do, no more is sent on a date than the budget, and what
+// no crash has lost can be spent.
+func TestNoCrashAndNoRestartExceedsTheBudget(t *testing.T) {
+	for seed := range uint64(60) {
+		inBubble(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
+			chance := rand.New(rand.NewPCG(seed, 1))
+			dir := t.TempDir()
+			perDay := []int{1, 7, 100, 350, 1200}[chance.IntN(5)]
+			crashing := seed%3 != 0
+			processes := make([]*spender, 1+chance.IntN(3))
+			for i := range processes {
+				processes[i] = newSpender(t, dir, perDay)
+			}
+			sent := make(map[string]int) // by date, what the server would charge for
+			lost := make(map[string]int) // by date, reservations of crashed processes
+			for range 300 {
+				i := chance.IntN(len(processes))
+				p := processes[i]
+				switch what := chance.IntN(100); {
+				case what < 80:
+					p.err = []error{nil, nil, nil, errServer, lookup.ErrBackoff, context.Canceled}[chance.IntN(6)]
+					for range chance.IntN(1 + perDay/8) {
+						if err := p.search(t); err == p.err && err != lookup.ErrBackoff {
+							sent[dateOf(time.Now())]++
+						}
+					}
+				case what < 84 && crashing: // reservations are lost
+					p.ledger.mu.Lock()
+					lost[p.ledger.file.Day] += p.ledger.reserved
+					p.ledger.mu.Unlock()
+					processes[i] = newSpender(t, dir, perDay)
+				case what < 90:
+					must(t, p.ledger.Flush())
+					processes[i] = newSpender(t, dir, perDay)
+				case what < 97:
+					time.Sleep(time.Duration(chance.IntN(40)) * time.Minute)
+				default:
+					date := dateOf(time.Now())
+					p.err = nil
+					for range 3 { // others return what they do not need
+						for _, p := range processes {
+							must(t, p.ledger.Flush())
+							p.err = nil
+							sent[date] += p.drain(t)
+						}
+						time.Sleep(lookAgainAfter)
+					}
+					if dateOf(time.Now()) == date && sent[date] != perDay-lost[date] {
+						t.Errorf("%d of %d could be spent, %d were lost", sent[date], perDay, lost[date])
+					}
+					if n := saved(t, dir); dateOf(time.Now()) == date && n != perDay {
+						t.Errorf("the file says %d of %d", n, perDay)
+					}
+					time.Sleep(time.Until(midnightAfter(time.Now())))
+				}
+			}
+			for date, n := range sent {
+				if n > perDay {
+					t.Errorf("%d were sent on %s, the budget is %d", n, date, perDay)
+				}
+			}
+		})
+	}
+}
+
+func TestASearchIsInTheFileBeforeItIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		const perDay = 1000
+		for restart := range 20 {
+			s := newSpender(t, dir, perDay)
+			before := saved(t, dir)
+			for i := range 7 {
+				ahead := &midway{do: func() {
+					if n := saved(t, dir); n < before+i+1 {
+						t.Errorf("restart %d, search %d: the file says %d, want at least %d", restart, i+1, n, before+i+1)
+					}
+				}}
+				if _, err := s.ledger.Limit(ahead, perDay, s.report).Search(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := saved(t, dir); n != before+10 { // a crash: a hundredth is lost at most
+				t.Errorf("restart %d: %d are spent, want %d", restart, n, before+10)
+			}
+		}
+		s := newSpender(t, dir, perDay)
+		must(t, s.search(t))
+		must(t, s.ledger.Flush())
+		if n := saved(t, dir); n != 201 {
+			t.Errorf("after a proper end %d are spent, want 201", n)
+		}
+		must(t, s.search(t)) // it can be used afterwards
+	})
+}
+
+func TestWhatWasNotSentIsGivenBack(t *testing.T) {
+	tests := []struct {
+		err    error
+		counts bool
+	}{
+		{nil, true}, {errServer, true}, {errLimited, true}, {errDown, true}, {context.Canceled, true}, {context.DeadlineExceeded, true},
+		{lookup.ErrBackoff, false}, {fmt.Errorf("searching: %w: 5s left", lookup.ErrBackoff), false}, {lookup.ErrLimited, false},
+	}
+	for _, test := range tests {
+		for _, disk := range []bool{true, false} {
+			inBubble(t, fmt.Sprintf("%v, with a folder: %t", test.err, disk), func(t *testing.T) {
+				dir := ""
+				if disk {
+					dir = t.TempDir()
+				}
+				s := newSpender(t, dir, 10)
+				s.err = test.err
+				want := 0
+				if test.counts {
+					want = 5
+				}
+				for range 5 {
+					if err := s.search(t); err != test.err {
+						t.Error(err)
+					}
+				}
+				must(t, s.ledger.Flush())
+				if got := s.ledger.Spent(time.Now()); got != want {
+					t.Errorf("%d are spent, want %d", got, want)
+				}
+				if disk && saved(t, dir) != want {
+					t.Errorf("the file says %d, want %d", saved(t, dir), want)
+				}
+				if s.err = nil; s.drain(t) != 10-want {
+					t.Errorf("%d are spent at the end, want 10", s.ledger.Spent(time.Now()))
+				}
+			})
+		}
+	}
+	inBubble(t, "only on the same day", func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 10)
+		ahead := s.ledger.Limit(&midway{do: func() { time.Sleep(25 * time.Hour); s.search(t) }, err: lookup.ErrBackoff}, 10, s.report)
+		ahead.Search(t.Context(), nil)
+		if got := s.ledger.Spent(time.Now()); got != 1 {
+			t.Errorf("%d are spent, want 1", got)
+		}
+	})
+}
+
+func TestAClockThatJumpsRenewsNoBudget(t *testing.T) {
+	for _, disk := range []bool{true, false} {
+		inBubble(t, fmt.Sprint("with a folder: ", disk), func(t *testing.T) {
+			dir := ""
+			if disk {
+				dir = t.TempDir()
+			}
+			s := newSpender(t, dir, 100)
+			var now atomic.Pointer[time.Time]
+			set := func(date string) {
+				at, err := time.ParseInLocation(time.DateOnly, date, time.Local)
+				must(t, err)
+				now.Store(&at)
+			}
+			s.ledger.clock = func() time.Time { return *now.Load() }
+			total := 0
+			set("2026-11-23")
+			for range 60 {
+				must(t, s.search(t))
+				total++
+			}
+			for _, date := range []string{"1970-01-01", "2026-11-23", "1970-01-01", "2026-11-23", "2026-11-22", "2026-11-23"} {
+				set(date)
+				for range 20 {
+					if s.search(t) == nil {
+						total++
+					}
+				}
+			}
+			if total != 100 {
+				t.Errorf("%d were sent, want 100", total)
+			}
+			set("2026-11-24")
+			if got := s.drain(t); got != 100 {
+				t.Errorf("the next day allows %d, want 100", got)
+			}
+		})
+	}
+}
+
+// A process that asks just before midnight and gets the lock after it must not go back
+// to the day that has ended, and take its count along into the new one.
+func TestMidnightBetweenTwoProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := newSpender(t, dir, 100)
+		s.drain(t)
+		time.Sleep(time.Until(midnightAfter(time.Now())) - time.Second)
+		store := quick(openStore(t, dir))
+		unlock, err := store.lockBudget()
+		must(t, err)
+		done := make(chan error)
+		go func() { done <- s.search(t) }()
+		time.Sleep(1500 * time.Millisecond)
+		days, _, err := store.readBudget(dateOf(time.Now()))
+		must(t, err)
+		today, fresh := days.on(dateOf(time.Now()))
+		if !fresh {
+			t.Fatal("no new day")
+		}
+		_, err = store.writeBudget(today.with(3))
+		must(t, err)
+		unlock()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got := 1 + s.drain(t); got != 97 {
+			t.Errorf("%d searches, want what the other process has left, 97", got)
+		}
+	})
+}
+
+func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
+	for name, raw := range map[string]string{"empty": "", "cut": `{"day":"2000-01-01","spe`} {
+		inBubble(t, name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, "budget.json")
+			must(t, os.WriteFile(file, []byte(raw), 0o600))
+			for range 3 { // restarts
+				l, err := NewLedger(quick(openStore(t, dir)))
+				if _, statErr := os.Stat(file + damagedSuffix); statErr != nil && !errors.Is(err, ErrDamaged) {
+					t.Error(err)
+				}
+				s := spenderOf(l, 10)
+				if got := s.drain(t); got != 0 || l.Remaining(10, time.Now()) != 0 || !l.Hold(10, time.Now()).Active(time.Now()) {
+					t.Errorf("%d searches, %d left, %v", got, l.Remaining(10, time.Now()), l.Hold(10, time.Now()))
+				}
+				if n := len(s.told(LoadFailed)); n != 0 {
+					t.Errorf("told %d times what NewLedger has returned", n)
+				}
+				if n := len(s.told(BudgetSpent)); n != 1 {
+					t.Errorf("told %d times that it is spent", n)
+				}
+			}
+			if kept, err := os.ReadFile(file + damagedSuffix); err != nil || string(kept) != raw {
+				t.Errorf("kept %q, %v", kept, err)
+			}
+			time.Sleep(24 * time.Hour)
+			if got := newSpender(t, dir, 10).drain(t); got != 10 {
+				t.Errorf("the next day allows %d, want 10", got)
+			}
+		})
+	}
+	inBubble(t, "while it runs", func(t *testing.T) {
+		dir := t.TempDir()
+		s := newSpender(t, dir, 10)
+		must(t, s.search(t))
+		must(t, os.WriteFile(filepath.Join(dir, "budget.json"), nil, 0o600))
+		if got := s.drain(t); got != 0 {
+			t.Errorf("%d searches", got)
+		}
+		if events := s.told(LoadFailed); len(events) != 1 || events[0].List != BudgetFile || !errors.Is(events[0].Err, ErrDamaged) {
+			t.Errorf("told %+v", events)
+		}
+	})
+	inBubble(t, "it is of yesterday", func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "budget.json")
+		must(t, os.WriteFile(file, nil, 0o600))
+		must(t, os.Chtimes(file, time.Time{}, time.Now().Add(-time.Second)))
+		l, err := NewLedger(quick(openStore(t, dir)))
+		if err == nil {
+			t.Error("no error")
+		}
+		if got := spenderOf(l, 10).drain(t); got != 10 {
+			t.Errorf("%d searches, want 10", got)
+		}
+	})
+}
+
+func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := newSpender(t, dir, 10)
+		must(t, s.search(t))
+		hung := make(chan struct{})
+		s.ledger.store.disk.syncFile = func(*os.File) error { <-hung; return nil }
+		begun := time.Now()
+		must(t, s.search(t))
+		if took := time.Since(begun); took != searchLockTimeout {
+			t.Errorf("the first search took %s, want %s", took, searchLockTimeout)
+		}
+		begun = time.Now()
+		if got := 2 + s.drain(t); got != 10 || time.Since(begun) != 0 {
+			t.Errorf("%d searches in %s, want the budget at once", got, time.Since(begun))
+		}
+		if events := s.told(StoreFailed); len(events) != 1 || events[0].List != BudgetFile {
+			t.Errorf("told %+v", events)
+		}
+		if err := s.ledger.Flush(); err == nil {
+			t.Error("Flush returned no error")
+		}
+		close(hung)
+		synctest.Wait()
+		if n := len(s.told(Stored)); n != 1 {
+			t.Errorf("told %d times that the disk works again", n)
+		}
+		must(t, s.ledger.Flush())
+		if n := saved(t, dir); n != 10 {
+			t.Errorf("the file says %d, want 10", n)
+		}
+	})
+}
+
+func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		unlock, err := openStore(t, dir).lockBudget()
+		must(t, err)
+		s := newSpender(t, dir, 10)
+		if got := s.drain(t); got != 10 {
+			t.Errorf("%d searches, want 10", got)
+		}
+		if n := len(s.told(StoreFailed)); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		unlock()
+		time.Sleep(lookAgainAfter)
+		s.drain(t)
+		if n := saved(t, dir); n != 10 {
+			t.Errorf("later the file says %d, want 10", n)
+		}
+	})
+}
+
+func TestABudgetSurvivesAFolderThatCannotBeWritten(t *testing.T) {
+	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+	store := unwritable(t)
+	first := newSpender(t, store.dir, 1000)
+	for range 5 {
+		must(t, first.search(t))
+	}
+	if n := len(first.told(StoreFailed)); n != 1 {
+		t.Errorf("told %d times that the folder cannot be written", n)
+	}
+	second := newSpender(t, store.dir, 1000)
+	if n := second.ledger.Spent(time.Now()); n != 10 {
+		t.Errorf("after a crash %d are spent, want 10", n)
+	}
+	sent := 5
+	for range 10 {
+		sent += second.drain(t) + first.drain(t)
+	}
+	if sent > 1000 || sent < 990 {
+		t.Errorf("%d were sent by both, want the budget", sent)
+	}
+}
+
+func TestABudgetIsReportedOnceADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 10)
+		for range 3 {
+			for range 30 {
+				s.search(t)
+			}
+			time.Sleep(24 * time.Hour)
+		}
+		type told struct {
+			kind          Kind
+			spent, budget int
+		}
+		want := []told{
+			{BudgetLow, 8, 10}, {BudgetSpent, 10, 10},
+			{BudgetRenewed, 1, 10}, {BudgetLow, 8, 10}, {BudgetSpent, 10, 10},
+			{BudgetRenewed, 1, 10}, {BudgetLow, 8, 10}, {BudgetSpent, 10, 10},
+		}
+		var got []told
+		for i, e := range s.events {
+			got = append(got, told{e.Kind, e.Spent, e.Budget})
+			if midnight := time.Date(2000, 1, 2+(i+1)/3, 0, 0, 0, 0, time.Local); !e.Due.Equal(midnight) {
+				t.Errorf("event %d says %s, want %s", i+1, e.Due, midnight)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
+		}
+	})
+}
+
+func TestWhoOnlyLooksChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	s := newSpender(t, dir, 1000)
+	must(t, s.search(t))
+	must(t, s.ledger.Flush())
+	before := snapshotOf(t, dir)
+	l, err := ReadLedger(openStore(t, dir))
+	must(t, err)
+	if l.Spent(time.Now()) != 1 || l.Remaining(1000, time.Now()) != 999 || l.Hold(1000, time.Now()) != (Hold{}) || l.Hold(1, time.Now()).Budget != 1 {
+		t.Errorf("%d spent, %d left", l.Spent(time.Now()), l.Remaining(1000, time.Now()))
+	}
+	if got := l.Spent(time.Now().Add(48 * time.Hour)); got != 0 {
+		t.Errorf("%d spent in two days", got)
+	}
+	must(t, spenderOf(l, 1000).search(t))
+	must(t, l.Flush())
+	if after := snapshotOf(t, dir); !maps.Equal(before, after) {
+		t.Errorf("%v, want %v", after, before)
+	}
+}
+
+func snapshotOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, name := range files(t, dir) {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		must(t, err)
+		all[name] = string(raw)
+	}
+	return all
+}
+
+// A reload may bring another folder, or none.
+func TestACountMovesWithItsProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := t.TempDir(), t.TempDir()
+		other := newSpender(t, second, 1000)
+		for range 10 {
+			must(t, other.search(t))
+		}
+		s := newSpender(t, "", 1000)
+		spend := func(want int) {
+			t.Helper()
+			for range 5 {
+				must(t, s.search(t))
+			}
+			if got := s.ledger.Spent(time.Now()); got != want {
+				t.Errorf("%d are spent, want %d", got, want)
+			}
+		}
+		move := func(store *Store) {
+			t.Helper()
+			must(t, s.ledger.Flush())
+			must(t, s.ledger.Move(store))
+		}
+		spend(5)
+		move(quick(openStore(t, first)))
+		spend(10)
+		move(quick(openStore(t, first))) // the same
+		spend(15)
+		move(quick(openStore(t, second))) // where 10 are spent already
+		spend(30)
+		if n := saved(t, first); n != 15 {
+			t.Errorf("the first folder says %d, want 15", n)
+		}
+		move(nil)
+		spend(35)
+	})
+}
+
+// What this process itself has spent is known, whatever becomes of the file.
+func TestAFileThatIsRemovedOrOldRenewsNoBudget(t *testing.T) {
+	for name, damage := range map[string]func(file string) error{
+		"removed": os.Remove,
+		"yesterday's": func(file string) error {
+			return os.WriteFile(file, []byte(`{"day":"1999-12-31","spent":{"1999-12-31":0}}`), 0o600)
+		},
+		"reset by hand": func(file string) error {
+			return os.WriteFile(file, []byte(`{"day":"2000-01-01","spent":{"2000-01-01":0}}`), 0o600)
+		},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := newSpender(t, dir, 20)
+			for range 15 {
+				must(t, s.search(t))
+			}
+			must(t, damage(filepath.Join(dir, "budget.json")))
+			if got := s.drain(t); got != 5 {
+				t.Errorf("%d more searches, want 5", got)
+			}
+		})
+	}
+}
+
+func TestWithoutALimitSearchesAreCountedAndNeverWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := newSpender(t, dir, 0)
+		s.ledger.store.disk.syncFile = func(*os.File) error { time.Sleep(time.Second); return nil }
+		begun := time.Now()
+		for range 120 {
+			must(t, s.search(t))
+		}
+		if time.Since(begun) != 0 {
+			t.Errorf("120 searches took %s", time.Since(begun))
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := saved(t, dir); n < 50 {
+			t.Errorf("the file says %d, want at least 50", n)
+		}
+		must(t, s.ledger.Flush())
+		if n, m := saved(t, dir), s.ledger.Spent(time.Now()); n != 120 || m != 120 {
+			t.Errorf("the file says %d, the ledger %d, want 120", n, m)
+		}
+		if len(s.events) != 0 {
+			t.Errorf("told %+v", s.events)
+		}
+	})
+}
+
+// Many searches of several processes at once, on a real disk and a real clock.
+func TestSearchesAtOnceExceedNoBudget(t *testing.T) {
+	dir := t.TempDir()
+	const perDay = 300
+	var sent atomic.Int32
+	var wg sync.WaitGroup
+	date := dateOf(time.Now())
+	for range 3 {
+		l, err := NewLedger(openStore(t, dir))
+		must(t, err)
+		searcher := l.Limit(&midway{do: func() { sent.Add(1) }}, perDay, func(Event) {})
+		for range 8 {
+			wg.Go(func() {
+				for range perDay {
+					if _, err := searcher.Search(t.Context(), nil); err != nil {
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if dateOf(time.Now()) != date {
+		t.Skip("midnight")
+	}
+	if n := sent.Load(); n != perDay {
+		t.Errorf("%d were sent, want %d", n, perDay)
+	}
+	if n := saved(t, dir); n != perDay {
+		t.Errorf("the file says %d, want %d", n, perDay)
+	}
+	for _, name := range files(t, dir) {
+		if strings.HasSuffix(name, unfinished) {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
