@@ -7,6 +7,7 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 )
 
 // start gives a server block its lists and its engine.
@@ -24,8 +25,13 @@ func (s *SafeBrowsing) start() error {
 		return err
 	}
 	s.release = release
-	s.policy.Use(e.Checker, e.Schedule, s.cfg.Stored())
+	s.use(e)
 	return nil
+}
+
+// use has the server block decide by an engine too.
+func (s *SafeBrowsing) use(e *engine.Engine) {
+	s.policy.Use(policy.Source{Checker: e.Checker, Shares: e.Shares, FetchHold: e.FetchHold, SearchHold: e.SearchHold})
 }
 
 // end waits for what outlives its queries, and lets go of what start took.

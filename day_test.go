@@ -57,7 +57,7 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.plugin.policy.Use(e.Checker, e.Schedule, b.plugin.cfg.Stored())
+	b.plugin.use(e)
 	b.plugin.release = release
 	synctest.Wait()
 	return b

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -51,7 +52,7 @@ func oneListed(t *testing.T, block config.Block) *SafeBrowsing {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.policy.Close)
-	s.policy.Use(checker, nil, nil)
+	s.policy.Use(policy.Source{Checker: checker})
 	return s
 }
 
@@ -192,7 +193,7 @@ func TestQueryIsLoggedAsBlockedOnce(t *testing.T) {
 		s := oneListed(t, config.Block{Monitor: true})
 		_, q := s.decide(t.Context(), &test.ResponseWriter{}, new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA))
 		for s.names.left == 0 { // until the log takes no more: then each further line is counted
-			s.observeBlocked(t.Context(), q.client, q.question, lookup.Decision{})
+			s.observeBlocked(t.Context(), "192.0.2.1", q.question, lookup.Decision{})
 		}
 		before := s.names.left
 		for range 3 {

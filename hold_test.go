@@ -20,6 +20,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -53,7 +54,7 @@ func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsin
 	}
 	t.Cleanup(func() { checker.Close() })
 	s := newPlugin(config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}, next)
-	s.policy.Use(checker, nil, nil)
+	s.policy.Use(policy.Source{Checker: checker})
 	return s
 }
 

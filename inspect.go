@@ -90,7 +90,7 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 		}
 		d, candidates := q.plugin.policy.Check(lookup.FromQname(target))
 		if candidates != nil {
-			waiting = append(waiting, q.plugin.policy.Confirm(candidates, q.admit))
+			waiting = append(waiting, q.plugin.policy.Confirm(candidates, q.client))
 		} else if d.Verdict == lookup.Unsafe {
 			decision, waiting = d, nil
 			break

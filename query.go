@@ -21,30 +21,20 @@ type query struct {
 	ctx        context.Context
 	msg        *dns.Msg
 	question   dns.Question       // of msg, which must not be read after the query has ended
-	client     string             // address
+	client     netip.Addr         // zero: it has none
 	shown      *shownDecision     // nil: no plugin reads metadata
 	candidates *lookup.Candidates // to be confirmed; nil on the way of inspect
-	admit      lookup.Admit       // whether the client may cause a search; nil: always
 	deadline   time.Time          // of confirmations
 	unsafe     atomic.Bool        // a decision was that it is unsafe
 }
 
 func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, shown *shownDecision, candidates *lookup.Candidates) *query {
 	state := request.Request{W: w}
+	client, _ := netip.ParseAddr(state.IP())
 	return &query{
-		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: state.IP(), shown: shown, candidates: candidates,
-		admit: s.admit(w), deadline: time.Now().Add(s.cfg.ConfirmTimeout),
+		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: client, shown: shown, candidates: candidates,
+		deadline: time.Now().Add(s.cfg.ConfirmTimeout),
 	}
-}
-
-// admit returns the Admit of the client of w, or nil if every client may cause searches.
-func (s *SafeBrowsing) admit(w dns.ResponseWriter) lookup.Admit {
-	if s.cfg.Limiter == nil {
-		return nil
-	}
-	state := request.Request{W: w}
-	client, _ := netip.ParseAddr(state.IP()) // clients without an address count as one
-	return lookup.AdmitBy(s.cfg.Limiter, nil, client)
 }
 
 // inspect has the next plugin answer, and checks the targets in its answer.
@@ -57,7 +47,7 @@ func (q *query) inspect(w dns.ResponseWriter) (int, error) {
 // confirm_timeout after the query came. A host that is blocked is answered at once,
 // even if its own servers do not answer.
 func (q *query) confirm(w dns.ResponseWriter) (int, error) {
-	confirmation := q.plugin.policy.Confirm(q.candidates, q.admit)
+	confirmation := q.plugin.policy.Confirm(q.candidates, q.client)
 	next := q.hold(w)
 	d := q.wait(confirmation)
 	q.observe(d)
@@ -70,7 +60,7 @@ func (q *query) confirm(w dns.ResponseWriter) (int, error) {
 
 // watch confirms in monitor mode, where no answer is held back.
 func (q *query) watch(w dns.ResponseWriter) (int, error) {
-	confirmation := q.plugin.policy.Confirm(q.candidates, q.admit)
+	confirmation := q.plugin.policy.Confirm(q.candidates, q.client)
 	join := q.detach(func() { q.observe(q.wait(confirmation)) })
 	rcode, err := q.inspect(w)
 	join()
@@ -110,6 +100,6 @@ func (q *query) wait(confirmation *lookup.Confirmation) lookup.Decision {
 func (q *query) observe(d lookup.Decision) {
 	q.plugin.observe(q.ctx, q.shown, d)
 	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {
-		q.plugin.observeBlocked(q.ctx, q.client, q.question, d)
+		q.plugin.observeBlocked(q.ctx, q.client.String(), q.question, d)
 	}
 }

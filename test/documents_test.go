@@ -92,7 +92,7 @@ func TestBlocksOfTheDocumentsAreFenced(t *testing.T) {
 func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	key := writeFile(t, t.TempDir(), "key", "K")
 	resolv := writeFile(t, t.TempDir(), "resolv.conf", "nameserver 192.0.2.53\n")
-	replacer := strings.NewReplacer("/etc/coredns/safebrowsing.key", key, "/etc/resolv.conf", resolv)
+	replacer := strings.NewReplacer("/etc/coredns/safebrowsing.key", key, "/etc/coredns/webrisk.key", key, "/etc/resolv.conf", resolv)
 	example, err := fs.ReadFile(repository, "Corefile.example")
 	if err != nil {
 		t.Fatal(err)
@@ -126,6 +126,9 @@ func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
 			}
 			tried++
 			line := m[1] + " " + m[2]
+			if name == "docs/web-risk.md" || line == "protocol webrisk" { // of other protocols
+				line = ofWebRisk(line)
+			}
 			if err := caddy.ValidateAndExecuteDirectives(input(".:0 {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  "+line+"\n }\n}\n"), nil, true); err != nil {
 				t.Errorf("%s: %s: %v", name, line, err)
 			}
@@ -134,6 +137,16 @@ func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
 	if tried < 8 {
 		t.Errorf("Expected to find lines of a stanza, got %d", tried)
 	}
+}
+
+// ofWebRisk returns a line of a stanza with the lines that Web Risk needs.
+func ofWebRisk(line string) string {
+	for _, needed := range []string{"protocol webrisk", "budget unlimited"} {
+		if word, _, _ := strings.Cut(needed, " "); !strings.HasPrefix(line, word+" ") {
+			line += "\n  " + needed
+		}
+	}
+	return line
 }
 
 // Words with an underscore in code are properties, metrics, their labels, or

@@ -92,7 +92,7 @@ func (o *Offline) openLists() error {
 	if o.checker, err = lookup.NewChecker(o.cfg.CheckerConfig(database, searcher)); err != nil {
 		return err
 	}
-	o.policy.Use(o.checker, schedule, o.Lists())
+	o.policy.Use(policy.Source{Checker: o.checker, FetchHold: o.FetchHold, SearchHold: o.SearchHold})
 	return nil
 }
 

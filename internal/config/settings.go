@@ -78,6 +78,14 @@ func (s Settings) Address() string {
 	return s.Endpoint
 }
 
+// Credential returns what the server knows us by, in words.
+func (s Settings) Credential() string {
+	if s.Token {
+		return "token"
+	}
+	return "API key"
+}
+
 // Google reports whether Google runs the server.
 func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
 
@@ -111,14 +119,15 @@ func (s Settings) Identity() Identity {
 // CheckerConfig says how hosts are decided upon.
 func (s Settings) CheckerConfig(database *lookup.Database, searcher lookup.Searcher) lookup.Config {
 	return lookup.Config{
-		Mode:     s.Mode,
-		Database: database,
-		Searcher: searcher,
-		Threats:  threatsOf(strings.Fields(s.Lists)),
-		Cache:    s.Cache,
-		Rule:     s.Protocol.Rule,
-		AsStored: s.Protocol.AsStored || s.AsStored,
-		Searches: s.Protocol.Searches,
+		Mode:      s.Mode,
+		Database:  database,
+		Searcher:  searcher,
+		Threats:   threatsOf(strings.Fields(s.Lists)),
+		Cache:     s.Cache,
+		Rule:      s.Protocol.Rule,
+		AsStored:  s.Protocol.AsStored || s.AsStored,
+		Searches:  s.Protocol.Searches,
+		PerSearch: s.Protocol.PerSearch,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -23,13 +24,15 @@ import (
 type Engine struct {
 	Checker  *lookup.Checker
 	Schedule *updater.Schedule // of requests to the server
+	Shares   *lookup.Shares    // of the budget, for each client; nil: no budget
 
 	settings config.Settings
 	updater  *updater.Updater
 	client   protocol.Client
 	reporter *reporter
-	ready    atomic.Bool // nothing more is to be waited for
-	onReady  func()      // told once
+	ledger   *updater.Ledger // counts searches; nil: no budget
+	ready    atomic.Bool     // nothing more is to be waited for
+	onReady  func()          // told once
 
 	// The goroutines below end with stop, which waits for them: one that keeps the
 	// lists fresh, and one that watches the file of the key.
@@ -40,7 +43,7 @@ type Engine struct {
 // newEngine makes an engine that asks with the key, and puts the lists that are on
 // disk in force. It asks nobody. A disk that cannot be used is reported and done
 // without. OnReady is called at most once.
-func newEngine(s config.Settings, key string, edge Edge, last schedules, onReady func()) (*Engine, error) {
+func newEngine(s config.Settings, key string, edge Edge, last schedules, ledgers ledgers, onReady func()) (*Engine, error) {
 	e := &Engine{settings: s, onReady: onReady}
 	e.reporter = newReporter(s, e.becomeReady)
 	database := new(lookup.Database)
@@ -65,7 +68,14 @@ func newEngine(s config.Settings, key string, edge Edge, last schedules, onReady
 	if err != nil {
 		return nil, err
 	}
-	e.Checker, err = lookup.NewChecker(s.CheckerConfig(database, updater.Pace(client, schedule, s.SearchRules(edge.FirstContact), e.reporter.report)))
+	searcher := updater.Pace(client, schedule, s.SearchRules(edge.FirstContact), e.reporter.report)
+	if s.Budget > 0 {
+		e.ledger = ledgers.next(s.Identity(), store, e.reporter.report)
+		e.reporter.ledger = e.ledger
+		e.Shares = lookup.NewShares(s.Budget * s.Share / 100)
+		searcher = e.ledger.Limit(searcher, s.Budget, e.reporter.report)
+	}
+	e.Checker, err = lookup.NewChecker(s.CheckerConfig(database, searcher))
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +86,22 @@ func newEngine(s config.Settings, key string, edge Edge, last schedules, onReady
 		e.becomeReady()
 	}
 	return e, nil
+}
+
+// FetchHold returns why and until when no lists are fetched.
+func (e *Engine) FetchHold() updater.Hold { return e.Schedule.FetchHold(e.settings.Stored()) }
+
+// SearchHold returns why and until when no names are confirmed: because of the schedule
+// or of the budget.
+func (e *Engine) SearchHold() updater.Hold {
+	hold := e.Schedule.SearchHold()
+	if e.ledger == nil {
+		return hold
+	}
+	if spent := e.ledger.Hold(e.settings.Budget, time.Now()); spent.Until.After(hold.Until) {
+		return spent
+	}
+	return hold
 }
 
 // becomeReady says that nothing more is to be waited for: the lists are in force, or
@@ -102,6 +128,9 @@ func (e *Engine) openStore(key string) *updater.Store {
 func (e *Engine) start(key string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
+	if e.ledger != nil {
+		budgetRemaining.add(e)
+	}
 	if e.settings.KeyFile == "" {
 		e.wg.Go(func() { e.updater.Run(ctx) })
 		return
@@ -115,5 +144,11 @@ func (e *Engine) stop() {
 	e.cancel()
 	e.wg.Wait()
 	e.Schedule.Flush() // an answer does not wait for the disk
+	if e.ledger != nil {
+		budgetRemaining.remove(e)
+		if err := e.ledger.Flush(); err != nil {
+			e.reporter.report(updater.Event{Kind: updater.StoreFailed, List: updater.BudgetFile, Err: err})
+		}
+	}
 	e.client.Close()
 }

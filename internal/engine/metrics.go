@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -40,6 +41,56 @@ var (
 	searchNotBefore = newEngineGauge("search_not_before_timestamp_seconds",
 		"Gauge of until when confirmations are paused; 0 or a time that has passed if they are not.")
 )
+
+// budgetRemaining is the gauge of the searches left today. It is computed when it is
+// asked for, since a new day begins without a search.
+var budgetRemaining = &budgetGauge{
+	desc: prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, config.Plugin, "budget_remaining"),
+		"Gauge of the searches that the budget allows until the end of the day.", engineLabels, nil),
+	engines: make(map[*Engine]bool),
+}
+
+func init() { prometheus.MustRegister(budgetRemaining) }
+
+// budgetGauge implements prometheus.Collector. It is safe for concurrent use.
+type budgetGauge struct {
+	desc *prometheus.Desc
+
+	mu      sync.Mutex
+	engines map[*Engine]bool // running, with a budget
+}
+
+func (g *budgetGauge) add(e *Engine) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.engines[e] = true
+}
+
+func (g *budgetGauge) remove(e *Engine) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.engines, e)
+}
+
+// Describe implements prometheus.Collector.
+func (g *budgetGauge) Describe(descs chan<- *prometheus.Desc) { descs <- g.desc }
+
+// Collect implements prometheus.Collector. During a reload two engines may have the same
+// labels; the lower value counts.
+func (g *budgetGauge) Collect(metrics chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	values := make(map[[2]string]int)
+	for e := range g.engines {
+		labels, left := [2]string(labelsOf(e.settings)), e.ledger.Remaining(e.settings.Budget, time.Now())
+		if other, ok := values[labels]; !ok || left < other {
+			values[labels] = left
+		}
+	}
+	for labels, left := range values {
+		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(left), labels[:]...)
+	}
+}
 
 // engineLabels distinguish engines: the address of the server, and the directory of
 // the lists or "off".

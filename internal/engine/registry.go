@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -73,6 +74,26 @@ func (all schedules) kin(id config.Identity) (kin *updater.Schedule, foreign boo
 	return kin, foreign
 }
 
+// ledgers count the searches of engines that have a budget, each for its identity. They
+// outlive an engine, so that a reload renews no budget.
+type ledgers map[config.Identity]*updater.Ledger
+
+// next returns the ledger of an identity, which continues in the store, or in memory if
+// that is nil.
+func (all ledgers) next(id config.Identity, store *updater.Store, report func(updater.Event)) *updater.Ledger {
+	ledger, err := all[id], error(nil)
+	if ledger == nil {
+		ledger, err = updater.NewLedger(store)
+		all[id] = ledger
+	} else {
+		err = errors.Join(ledger.Flush(), ledger.Move(store))
+	}
+	if err != nil {
+		report(updater.Event{Kind: updater.LoadFailed, List: updater.BudgetFile, Err: err})
+	}
+	return ledger
+}
+
 // Registry holds the engines of a process, each for as long as a server block holds
 // it. It is safe for concurrent use.
 type Registry struct {
@@ -83,6 +104,7 @@ type Registry struct {
 	work      sync.Mutex
 	edge      Edge
 	schedules schedules
+	ledgers   ledgers
 	engines   map[config.Settings]*shared
 }
 
@@ -97,7 +119,7 @@ var Default = NewRegistry(Edge{})
 
 // NewRegistry returns a registry without engines.
 func NewRegistry(edge Edge) *Registry {
-	return &Registry{edge: edge, schedules: make(schedules), engines: make(map[config.Settings]*shared)}
+	return &Registry{edge: edge, schedules: make(schedules), ledgers: make(ledgers), engines: make(map[config.Settings]*shared)}
 }
 
 // Acquire returns the engine with the settings, which is started if there is none,
@@ -109,7 +131,7 @@ func (r *Registry) Acquire(s config.Settings, key string) (_ *Engine, release fu
 	e := r.engines[s]
 	if e == nil {
 		r.waiting.Add(1)
-		made, err := newEngine(s, key, r.edge, r.schedules, func() { r.waiting.Add(-1) })
+		made, err := newEngine(s, key, r.edge, r.schedules, r.ledgers, func() { r.waiting.Add(-1) })
 		if err != nil {
 			r.waiting.Add(-1)
 			return nil, nil, fmt.Errorf("starting: %w", err)

@@ -22,6 +22,7 @@ var log = clog.NewWithPlugin(config.Plugin)
 type reporter struct {
 	settings config.Settings
 	schedule *updater.Schedule // set before all events but those of opening the store
+	ledger   *updater.Ledger   // nil: no budget; set with schedule
 	ready    func()            // called when the engine becomes ready
 
 	mu           sync.Mutex
@@ -56,7 +57,7 @@ func (r *reporter) report(e updater.Event) {
 	case updater.Loaded:
 		r.loaded(e)
 	case updater.LoadFailed:
-		log.Errorf("Cannot read what was saved; fetching it again: %v", e.Err)
+		r.loadFailed(e)
 	case updater.StartsAnew:
 		log.Infof("List %s came by the other version of the protocol. It stays in force until it has been fetched in full", e.List)
 	case updater.LockBusy:
@@ -87,7 +88,22 @@ func (r *reporter) report(e updater.Event) {
 		r.ready()
 	case updater.Searched:
 		r.searched(e.Err)
+	case updater.BudgetLow:
+		log.Warningf("%d of the day's %d searches are spent; the next day begins at %s", e.Spent, e.Budget, moment(e.Due))
+	case updater.BudgetSpent:
+		log.Warningf("No names are confirmed until %s: %v. Suspected names pass. Raise budget to confirm more", moment(e.Due), e.Err)
+	case updater.BudgetRenewed:
+		log.Infof("Names are confirmed again, with the new day's budget of %d searches", e.Budget)
 	}
+}
+
+// loadFailed says what could not be read, and what comes of it.
+func (r *reporter) loadFailed(e updater.Event) {
+	if e.List == updater.BudgetFile {
+		log.Errorf("Cannot read how many searches were made: %v", e.Err)
+		return
+	}
+	log.Errorf("Cannot read what was saved; fetching it again: %v", e.Err)
 }
 
 // loaded logs a list that another process has fetched. The line of the start has the
@@ -120,7 +136,7 @@ func (r *reporter) fetched(e updater.Event) {
 		r.troubleSince = time.Now()
 	}
 	r.fetchTrouble = kind
-	log.Errorf("Cannot update lists %s: %v. The lists in force stay in force. Next try not before %s%s%s", e.List, e.Err, moment(e.Due), apart(e), hint(e.Err))
+	log.Errorf("Cannot update lists %s: %v. The lists in force stay in force. Next try not before %s%s%s", e.List, e.Err, moment(e.Due), apart(e), r.hint(e.Err))
 }
 
 // apart says what follows when a request for several lists is refused.
@@ -145,7 +161,7 @@ func (r *reporter) refused(e updater.Event) {
 		meant = fmt.Sprintf(". Did you mean %s?", near)
 	}
 	log.Errorf("The server refuses list %s: %v%s. Other lists are updated. This list has %s in force. Next try not before %s%s",
-		e.List, e.Err, meant, entries(e.Entries), moment(e.Due), hint(e.Err))
+		e.List, e.Err, meant, entries(e.Entries), moment(e.Due), r.hint(e.Err))
 }
 
 // longWait logs a minimum wait that is longer than those that servers are known to
@@ -188,10 +204,10 @@ func (r *reporter) searched(err error) {
 		err != nil && !paused && was != searchesWork:
 	case paused && was != searchesPaused:
 		r.searching = searchesPaused
-		log.Warningf("Confirmations are paused until %s (%v). Suspected names pass until they work again%s", moment(hold.Until), hold, hint(err))
+		log.Warningf("Confirmations are paused until %s (%v). Suspected names pass until they work again%s", moment(hold.Until), hold, r.hint(err))
 	case err != nil && !paused:
 		r.searching = searchesFail
-		log.Warningf("A confirmation failed: %v. Suspected names pass until confirmations work again%s", err, hint(err))
+		log.Warningf("A confirmation failed: %v. Suspected names pass until confirmations work again%s", err, r.hint(err))
 	case err == nil && was != searchesWork:
 		r.searching = searchesWork
 		log.Info("Confirmations work again")
@@ -199,18 +215,18 @@ func (r *reporter) searched(err error) {
 }
 
 // hint says what the operator can do about an error that a retry does not cure.
-func hint(err error) string {
+func (r *reporter) hint(err error) string {
 	status, ok := errors.AsType[*updater.StatusError](err)
 	if !ok {
 		return ""
 	}
 	switch status.Code {
 	case http.StatusBadRequest, http.StatusNotFound:
-		return ". Check the API key and the names in lists"
+		return fmt.Sprintf(". Check the %s and the names in lists", r.settings.Credential())
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return ". Check the API key, and that the Safe Browsing API is enabled for it; a new key is tried within a minute"
+		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it; a new one is tried within a minute", r.settings.Credential(), r.settings.Protocol.Service)
 	case http.StatusTooManyRequests:
-		return ". The quota of the API key is used up"
+		return fmt.Sprintf(". The quota of the %s is used up", r.settings.Credential())
 	}
 	return ""
 }

@@ -20,7 +20,7 @@ import (
 // life starts the engine of a bubble, and ends it.
 func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact time.Duration) (e *Engine, end func()) {
 	t.Helper()
-	e, err := newEngine(s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }}, nil, func() {})
+	e, err := newEngine(s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }}, nil, make(ledgers), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReporter(config.Settings{Endpoint: "http://pause.example"}, func() {})
+		r := newReporter(config.Settings{Endpoint: "http://pause.example", Protocol: protocol.DialectV5}, func() {})
 		r.schedule = schedule
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
@@ -254,7 +254,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReporter(config.Settings{Endpoint: "http://waits.example"}, func() {})
+		r := newReporter(config.Settings{Endpoint: "http://waits.example", Protocol: protocol.DialectV5}, func() {})
 		r.schedule = schedule
 		server := &outcomes{wait: time.Minute}
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strict}, r.report)
@@ -271,7 +271,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 
 func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 	lines := logtest.Capture(t)
-	r := newReporter(config.Settings{DB: "/var/lib/lists"}, func() {})
+	r := newReporter(config.Settings{DB: "/var/lib/lists", Protocol: protocol.DialectV5}, func() {})
 	full := fmt.Errorf("saving /var/lib/lists/se-4b.list: no space left on device")
 	for range 5 {
 		r.report(updater.Event{Kind: updater.StoreFailed, List: "se-4b", Err: full})

@@ -19,7 +19,7 @@ func (r *reporter) start(kind updater.Kind) {
 	r.started = true
 	names := r.settings.Stored()
 	now := time.Now()
-	parts := []string{fmt.Sprintf("Safe Browsing %s is on: %s, mode %s", r.settings.Protocol, r.settings.Address(), r.settings.Mode)}
+	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Protocol.Title, r.settings.Address(), r.settings.Mode)}
 	inForce, old := 0, 0
 	for _, name := range names {
 		e := r.lists[name]
@@ -34,7 +34,7 @@ func (r *reporter) start(kind updater.Kind) {
 	case len(names) == 0:
 		parts = append(parts, "no lists are kept")
 	case inForce == 0:
-		parts = append(parts, "NO list is in force yet ("+strings.Join(names, ", ")+"): Safe Browsing blocks nothing until the first update")
+		parts = append(parts, "NO list is in force yet ("+strings.Join(names, ", ")+"): "+r.settings.Protocol.Service+" blocks nothing until the first update")
 	default:
 		var each []string
 		for _, name := range names {
@@ -43,6 +43,12 @@ func (r *reporter) start(kind updater.Kind) {
 		parts = append(parts, "lists "+strings.Join(each, ", "))
 	}
 	parts = append(parts, r.place(), r.next(kind, names, now))
+	switch budget := r.settings.Budget; {
+	case budget > 0:
+		parts = append(parts, fmt.Sprintf("budget of %d searches a day, %d left today", budget, r.ledger.Remaining(budget, now)))
+	case r.settings.Protocol.Paid:
+		parts = append(parts, "NO budget: searches cost money, and their number is not limited")
+	}
 	if hold := r.schedule.SearchHold(); hold.Active(now) {
 		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%v)", moment(hold.Until), hold))
 	}

@@ -26,7 +26,7 @@ func (p *Policy) Explain(h lookup.Host, qname string) Explained {
 	case candidates != nil:
 		d.List, d.Expression = candidates.First()
 		note := "suspected: a query would have it confirmed by the server"
-		if paused := pausedNote(p.source.Load().schedule); paused != "" {
+		if paused := pausedNote(p.source.Load().SearchHold()); paused != "" {
 			note = "suspected, passes for now: " + paused
 		}
 		return Explained{d, true, note}
@@ -45,10 +45,10 @@ func (p *Policy) Explain(h lookup.Host, qname string) Explained {
 // notAsked says until when and why no lists are fetched; "" if they are.
 func (p *Policy) notAsked() string {
 	s := p.source.Load()
-	if s == nil || s.schedule == nil {
+	if s == nil {
 		return ""
 	}
-	hold := s.schedule.FetchHold(s.lists)
+	hold := s.FetchHold()
 	if !hold.Active(time.Now()) {
 		return ""
 	}
@@ -56,11 +56,7 @@ func (p *Policy) notAsked() string {
 }
 
 // pausedNote says why suspected names pass for a while; "" if they do not.
-func pausedNote(s *updater.Schedule) string {
-	if s == nil {
-		return ""
-	}
-	hold := s.SearchHold()
+func pausedNote(hold updater.Hold) string {
 	if !hold.Active(time.Now()) {
 		return ""
 	}

@@ -9,6 +9,7 @@
 package policy
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,14 +25,16 @@ import (
 type Policy struct {
 	block  *config.Block
 	files  atomic.Pointer[[]*ownlist.File] // the operator's lists, set by Open
-	source atomic.Pointer[source]          // set by Use; nil: Safe Browsing is off
+	source atomic.Pointer[Source]          // set by Use; nil: Safe Browsing is off
 }
 
-// source gives the verdicts of Safe Browsing.
-type source struct {
-	checker  *lookup.Checker
-	schedule *updater.Schedule // nil: not known
-	lists    []string
+// Source gives the verdicts of Safe Browsing.
+type Source struct {
+	Checker *lookup.Checker // required
+	Shares  *lookup.Shares  // of the day's budget of searches; nil: none
+	// FetchHold and SearchHold say why the server is not asked now. Only Explain needs
+	// them.
+	FetchHold, SearchHold func() updater.Hold
 }
 
 // New returns the policy of a server block, whose own lists are not open yet. The
@@ -55,11 +58,8 @@ func (p *Policy) Close() {
 	}
 }
 
-// Use has the policy decide by Safe Browsing too. The schedule, which may be nil, and
-// the names of the lists are for explanations.
-func (p *Policy) Use(checker *lookup.Checker, schedule *updater.Schedule, lists []string) {
-	p.source.Store(&source{checker, schedule, lists})
-}
+// Use has the policy decide by Safe Browsing too.
+func (p *Policy) Use(s Source) { p.source.Store(&s) }
 
 // InUse reports whether Use has been called.
 func (p *Policy) InUse() bool { return p.source.Load() != nil }
@@ -106,13 +106,14 @@ func (p *Policy) Check(h lookup.Host) (lookup.Decision, *lookup.Candidates) {
 	if s == nil {
 		return lookup.Decision{}, nil
 	}
-	return s.checker.CheckWith(h, p.block.Frames)
+	return s.Checker.CheckWith(h, p.block.Frames)
 }
 
-// Confirm asks the server about candidates that Check has returned, see
-// lookup.Checker.
-func (p *Policy) Confirm(candidates *lookup.Candidates, admit lookup.Admit) *lookup.Confirmation {
-	return p.source.Load().checker.Confirm(candidates, admit)
+// Confirm asks the server about candidates that Check has returned, within the limit and
+// the share of the client, see lookup.Checker. Clients without an address count as one.
+func (p *Policy) Confirm(candidates *lookup.Candidates, client netip.Addr) *lookup.Confirmation {
+	s := p.source.Load()
+	return s.Checker.Confirm(candidates, lookup.AdmitBy(p.block.Limiter, s.Shares, client))
 }
 
 // checkOwn decides on a host by the operator's own lists and by test names. Of the

@@ -15,6 +15,8 @@ import (
 type Dialect struct {
 	// Name is how the Corefile spells it.
 	Name string
+	// Title is the service and the version of the protocol.
+	Title string
 	// Service is what Google calls the service, and Advisory the URL of its words about
 	// warnings, to be given with each one.
 	Service, Advisory string
@@ -54,6 +56,7 @@ const (
 // DialectV5 is version 5 of Safe Browsing.
 var DialectV5 = &Dialect{
 	Name:        "v5",
+	Title:       safeBrowsing + " v5",
 	Service:     safeBrowsing,
 	Advisory:    safeBrowsingAdvisory,
 	Endpoint:    DefaultEndpoint,
@@ -70,6 +73,7 @@ var DialectV5 = &Dialect{
 // and the prefixes of queries that come meanwhile go into the next.
 var DialectV4 = &Dialect{
 	Name:        "v4",
+	Title:       safeBrowsing + " v4",
 	Service:     safeBrowsing,
 	Advisory:    safeBrowsingAdvisory,
 	Endpoint:    DefaultEndpoint,
@@ -91,6 +95,7 @@ var DialectV4 = &Dialect{
 // for searches, too, and no rule for a back-off.
 var DialectWebRisk = &Dialect{
 	Name:        "webrisk",
+	Title:       "Web Risk",
 	Service:     "Web Risk",
 	Advisory:    "https://cloud.google.com/web-risk/docs/advisory", // Web Risk, "User warnings"
 	Endpoint:    WebRiskEndpoint,
