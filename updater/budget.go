@@ -221,8 +221,8 @@ type budgetedSearcher struct {
 	perDay   int
 	report   func(Event)
 
-	mu           sync.Mutex
-	low, refused string // dates when BudgetLow and BudgetSpent were reported last; guarded by mu
+	mu         sync.Mutex
+	low, spent string // dates when BudgetLow and BudgetSpent were reported last; guarded by mu
 }
 
 // Search implements lookup.Searcher.
@@ -247,19 +247,22 @@ func (b *budgetedSearcher) tell(t taken, err error) {
 	e := Event{Spent: t.spent, Budget: b.perDay, Due: midnightAfter(time.Now().Local())}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case err != nil && b.refused != t.date:
-		b.refused = t.date
-		e.Kind, e.Err = BudgetSpent, err
-		b.report(e)
-	case err == nil && b.refused != "" && b.refused != t.date:
-		b.refused = ""
+	if err == nil && b.spent != "" && b.spent != t.date {
+		b.spent = ""
 		e.Kind = BudgetRenewed
 		b.report(e)
 	}
 	if err == nil && b.low != t.date && float64(t.spent) >= lowBudget*float64(b.perDay) {
 		b.low = t.date
 		e.Kind = BudgetLow
+		b.report(e)
+	}
+	if (err != nil || t.spent >= b.perDay) && b.spent != t.date {
+		b.spent = t.date
+		e.Kind = BudgetSpent
+		if errors.Is(err, errUnknownCount) {
+			e.Err = err
+		}
 		b.report(e)
 	}
 }

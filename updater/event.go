@@ -26,7 +26,7 @@ const (
 	FirstContact              // the first request for lists has ended with any result, or is not due yet
 	Searched                  // a search for full hashes has ended, with Err or without
 	BudgetLow                 // 80 % of the day's budget of searches are spent; Due is the next day
-	BudgetSpent               // a search was refused, because the day's budget is spent or its count is unknown: Err; Due is the next day
+	BudgetSpent               // the day's budget of searches is spent, or, with Err, its count is unknown; Due is the next day
 	BudgetRenewed             // after BudgetSpent, the first search of a new day is made
 )
 

@@ -39,7 +39,9 @@ func (s *Schedule) Follow(last *Schedule) {
 // another Updater still asks with that schedule. Its clocks are not taken over. If
 // predecessor is set from belongs to one, see Origin, whose versions are not known here.
 // Call Borrow before s is used.
-func (s *Schedule) Borrow(from *Schedule, predecessor bool) { s.hand.lender, s.hand.lends = from, predecessor }
+func (s *Schedule) Borrow(from *Schedule, predecessor bool) {
+	s.hand.lender, s.hand.lends = from, predecessor
+}
 
 // ForgetLists drops the lists that are kept for a schedule that follows. Call it if
 // none will. The clocks stay. It is safe for concurrent use.

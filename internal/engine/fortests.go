@@ -41,12 +41,13 @@ func (r ForTests) FindReady(endpoint string) bool {
 	return e != nil && e.ready.Load()
 }
 
-// Forget forgets the schedules of the server at an address, as the end of the process
-// does.
+// Forget forgets the schedules and the ledgers of the server at an address, as the end of
+// the process does.
 func (r ForTests) Forget(address string) {
 	r.work.Lock()
 	defer r.work.Unlock()
 	maps.DeleteFunc(r.schedules, func(id config.Identity, _ *updater.Schedule) bool { return id.Address == address })
+	maps.DeleteFunc(r.ledgers, func(id config.Identity, _ *updater.Ledger) bool { return id.Address == address })
 }
 
 // SetFirstContact has later engines draw their first contact with f, see

@@ -91,10 +91,19 @@ func (r *reporter) report(e updater.Event) {
 	case updater.BudgetLow:
 		log.Warningf("%d of the day's %d searches are spent; the next day begins at %s", e.Spent, e.Budget, moment(e.Due))
 	case updater.BudgetSpent:
-		log.Warningf("No names are confirmed until %s: %v. Suspected names pass. Raise budget to confirm more", moment(e.Due), e.Err)
+		r.budgetSpent(e)
 	case updater.BudgetRenewed:
 		log.Infof("Names are confirmed again, with the new day's budget of %d searches", e.Budget)
 	}
+}
+
+// budgetSpent says that searches end for the day, and why.
+func (r *reporter) budgetSpent(e updater.Event) {
+	why := fmt.Sprintf("The day's budget of %d searches is spent", e.Budget)
+	if e.Err != nil {
+		why = "No names are confirmed: " + e.Err.Error()
+	}
+	log.Warningf("%s. Suspected names pass until %s. Raise budget to confirm more names a day", why, moment(e.Due))
 }
 
 // loadFailed says what could not be read, and what comes of it.

@@ -40,7 +40,7 @@ func NewWebRisk(cfg Config, lists []string) (*WebRisk, error) {
 	c := &WebRisk{caller: caller}
 	for _, name := range lists {
 		if !IsWebRiskList(name) {
-			return nil, fmt.Errorf("Web Risk has no list %q, only %s", name, strings.Join(WebRiskLists(), ", "))
+			return nil, fmt.Errorf("protocol webrisk has no list %q, only %s", name, strings.Join(WebRiskLists(), ", "))
 		}
 		if threat := webRiskLists[name].threat; !slices.Contains(c.searched, threat) {
 			c.searched = append(c.searched, threat)

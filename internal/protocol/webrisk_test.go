@@ -285,7 +285,7 @@ func TestNewWebRiskRefusesWhatCannotWork(t *testing.T) {
 		list string
 		want string
 	}{
-		"a list of version 5":  {Config{UserAgent: "a/1"}, "pha-4b", `Web Risk has no list "pha-4b", only mw-4b, se-4b, se-ext-4b, uws-4b`},
+		"a list of version 5":  {Config{UserAgent: "a/1"}, "pha-4b", `protocol webrisk has no list "pha-4b", only mw-4b, se-4b, se-ext-4b, uws-4b`},
 		"a wrong endpoint":     {Config{UserAgent: "a/1", Endpoint: "ftp://a.example"}, "se-4b", "must be a URL such as "},
 		"a token with a space": {Config{UserAgent: "a/1", Key: "a b", Bearer: true}, "se-4b", "holds a space"},
 	} {

@@ -1,0 +1,119 @@
+package test
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+)
+
+// suspicious publishes a list with n hosts that the server does not confirm, and with
+// more expressions. It returns the names of the hosts.
+func (w *world) suspicious(n int, expressions ...string) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("collides%d.example.", i))
+		expressions = append(expressions, fmt.Sprintf("collides%d.example/", i))
+	}
+	w.publish("se-4b", expressions...)
+	return names
+}
+
+// askFrom sends a query from a loopback address.
+func (w *world) askFrom(address, name string) *dns.Msg {
+	w.t.Helper()
+	c := &dns.Client{Timeout: 5 * time.Second, Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(address)}}}
+	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
+	m.SetEdns0(1232, false)
+	answer, _, err := c.Exchange(m, w.address("udp"))
+	if err != nil {
+		w.t.Fatalf("Asking for %s from %s: %v", name, address, err)
+	}
+	return answer
+}
+
+// left returns the gauge of what remains of the budget.
+func (w *world) left() int {
+	w.t.Helper()
+	return int(logtest.Metric(w.t, "budget_remaining", "endpoint", w.endpoint))
+}
+
+// A day's budget is spent once, whatever is reloaded or restarted.
+func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
+	for _, d := range protocol.Dialects() {
+		t.Run(d.Name, func(t *testing.T) {
+			lines := logtest.Capture(t)
+			w := newWorld(t)
+			w.protocol = d
+			w.threaten("known.example/")
+			names := w.suspicious(9, "known.example/")
+			w.google.SetBudget(5, time.Now().Add(-time.Hour))
+			const five = "budget 5 100%"
+			w.start(w.corefile(five, "explain"))
+			w.updated(1)
+			w.wantBlocked("known.example.", dns.TypeA, "social engineering ("+d.Service+")")
+			for _, name := range names[:4] {
+				w.wantPassed(name, dns.TypeA)
+			}
+			if got := w.left(); got != 0 || len(w.searches()) != 5 {
+				t.Fatalf("Expected the budget to be spent, got %d left after %d searches", got, len(w.searches()))
+			}
+			if m := w.ask(names[4], dns.TypeA); m.Rcode != dns.RcodeSuccess || m.Answer[0].Header().Ttl > 5 {
+				t.Errorf("Expected to pass with a short TTL, got\n%v", m)
+			}
+			w.wantBlocked("known.example.", dns.TypeA, "social engineering ("+d.Service+")") // the answer is cached
+			logtest.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
+			logtest.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "next day begins at")
+			logtest.WantParts(t, lines.Only(t, "budget of 5 searches is spent"), "[WARNING]", "Suspected names pass until", "Raise budget")
+
+			if err := w.reload(w.corefile(five, "explain", "ttl 30s", "cache 1000")); err != nil {
+				t.Fatal(err)
+			}
+			w.wantPassed(names[6], dns.TypeA)
+			w.stop()
+			w.start(w.corefile(five, "explain"))
+			w.updated(1)
+			w.wantPassed(names[7], dns.TypeA)
+			if got := len(w.searches()); got != 5 || w.left() != 0 {
+				t.Errorf("Expected no more searches after a reload and a restart, got %d", got)
+			}
+			logtest.WantParts(t, strings.Join(lines.About(d.Title+" is on"), "\n"), "budget of 5 searches a day, 5 left today", "budget of 5 searches a day, 0 left today")
+			if err := w.reload(w.corefile("budget 7 100%")); err != nil {
+				t.Fatal(err)
+			}
+			w.google.SetBudget(7, time.Now().Add(-time.Hour))
+			w.eventually("a search with the higher budget", func() bool {
+				w.wantPassed(names[8], dns.TypeA)
+				return len(w.searches()) == 6
+			})
+		})
+	}
+}
+
+// One client cannot spend what the others need.
+func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
+	w := newWorld(t)
+	w.protocol = protocol.DialectWebRisk
+	names := w.suspicious(20)
+	w.start(w.corefile("budget 20 15%", "limit off"))
+	w.updated(1)
+	before := logtest.Metric(t, "verdicts_total", "decided_by", "budget")
+	for _, name := range names[:10] {
+		w.askFrom("127.0.0.2", name)
+	}
+	if got := len(w.searches()); got != 3 {
+		t.Errorf("Expected 3 searches for one client, 15 %% of 20, got %d", got)
+	}
+	if by := logtest.Metric(t, "verdicts_total", "decided_by", "budget") - before; by != 7 {
+		t.Errorf("Expected 7 names to be decided by the budget, got %v", by)
+	}
+	w.askFrom("127.0.0.3", names[10])
+	if got := len(w.searches()); got != 4 || w.left() != 16 {
+		t.Errorf("Expected another client to cause a search, got %d and %d left", got, w.left())
+	}
+}
