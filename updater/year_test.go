@@ -51,7 +51,7 @@ var versions = map[string]spoken{
 			return all
 		},
 		client: func(cfg protocol.Config, _ *lookup.Database) (protocol.Client, error) { return protocol.NewV5(cfg) },
-		search: updater.SearchRules{Backoff: updater.Strikes},
+		search: protocol.DialectV5.SearchRules,
 		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry[:4]) },
 	},
 	"v4": {
@@ -65,7 +65,7 @@ var versions = map[string]spoken{
 		client: func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error) {
 			return protocol.NewV4(cfg, []string{"se-4b", "mw-4b", "pha-4b"}, database.Versions)
 		},
-		search: updater.SearchRules{Backoff: updater.Strict, Published: true},
+		search: protocol.DialectV4.SearchRules,
 		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
 	},
 	"webrisk": {
@@ -85,7 +85,7 @@ var versions = map[string]spoken{
 		client: func(cfg protocol.Config, _ *lookup.Database) (protocol.Client, error) {
 			return protocol.NewWebRisk(cfg, []string{"se-4b", "mw-4b", "se-ext-4b"})
 		},
-		search: updater.SearchRules{Backoff: updater.Strict, Published: true},
+		search: protocol.DialectWebRisk.SearchRules,
 		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
 		single: true,
 	},

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"math"
 	"net/http"
 	"reflect"
 	"slices"
@@ -246,7 +247,7 @@ func sha256Of(entries string) []byte {
 
 func TestWebRiskMaxEntriesIsAPowerOfTwo(t *testing.T) {
 	for entries, want := range map[int]int{
-		0: 0, -1: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 1 << 20: 1 << 20, 5_000_000: 1 << 22, 1 << 24: 1 << 24, 1 << 40: 1 << 30,
+		0: 0, -1: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 1 << 20: 1 << 20, 5_000_000: 1 << 22, 1 << 24: 1 << 24, math.MaxInt: 1 << 30,
 	} {
 		if got := WebRiskMaxEntries(entries); got != want {
 			t.Errorf("%d becomes %d, want %d", entries, got, want)
