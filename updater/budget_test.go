@@ -398,6 +398,28 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 			}
 		})
 	}
+	inBubble(t, "and the disk hangs", func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "budget.json"), nil, 0o600))
+		store := quick(openStore(t, dir))
+		hung := make(chan struct{})
+		defer close(hung)
+		store.disk.syncFile = func(*os.File) error { <-hung; return nil }
+		l, err := NewLedger(store)
+		if err == nil {
+			t.Error("no error")
+		}
+		if left := l.Remaining(10, time.Now()); left != 0 {
+			t.Errorf("%d are left", left)
+		}
+		if got := spenderOf(l, 10).drain(t); got != 0 {
+			t.Errorf("%d searches", got)
+		}
+		look, err := ReadLedger(store)
+		if err == nil || !look.Hold(10, time.Now()).Active(time.Now()) {
+			t.Errorf("who looks sees %v, %v", look.Hold(10, time.Now()), err)
+		}
+	})
 	inBubble(t, "while it runs", func(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 10)
@@ -459,6 +481,51 @@ func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
 	})
 }
 
+// What was counted in memory is covered by the reservation that the disk saved late.
+func TestACrashAfterAHungDiskLosesNoSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := newSpender(t, dir, 10_000)
+		hung := make(chan struct{})
+		s.ledger.store.disk.syncFile = func(*os.File) error { <-hung; return nil }
+		for range 20 {
+			must(t, s.search(t))
+		}
+		close(hung)
+		synctest.Wait()
+		for range 40 {
+			must(t, s.search(t))
+		}
+		if n := saved(t, dir); n < s.sent {
+			t.Errorf("after a crash %d are spent, %d were sent", n, s.sent)
+		}
+	})
+}
+
+func TestADiskThatHangsOverMidnight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := newSpender(t, dir, 10)
+		time.Sleep(time.Until(midnightAfter(time.Now())) - 3*time.Second)
+		hung := make(chan struct{})
+		s.ledger.store.disk.syncFile = func(*os.File) error { <-hung; return nil }
+		must(t, s.search(t))
+		time.Sleep(5 * time.Second)
+		for range 6 {
+			must(t, s.search(t))
+		}
+		close(hung)
+		synctest.Wait()
+		if got := s.drain(t); got != 4 {
+			t.Errorf("%d more searches of the new day, want 4", got)
+		}
+		must(t, s.ledger.Flush())
+		if n := saved(t, dir); n != 10 {
+			t.Errorf("the file says %d, want 10", n)
+		}
+	})
+}
+
 func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -500,6 +567,9 @@ func TestABudgetSurvivesAFolderThatCannotBeWritten(t *testing.T) {
 	}
 	if sent > 1000 || sent < 990 {
 		t.Errorf("%d were sent by both, want the budget", sent)
+	}
+	if n := len(first.told(StoreFailed)) + len(second.told(StoreFailed)); n != 2 {
+		t.Errorf("told %d times that the folder cannot be written, want once in each process", n)
 	}
 }
 

@@ -13,6 +13,7 @@
 //	       └── report                               events
 //
 //	Pace:  Searcher ──▶ searches that obey the same Schedule
+//	Limit: Searcher ──▶ searches within a budget        Ledger: what each day has cost
 //
 // Who writes what:
 //
@@ -21,7 +22,8 @@
 //   - The Schedule: that goroutine, every goroutine that searches, and one that saves
 //     their changes. A mutex guards it.
 //   - The file of the schedule: the process that holds the lock of the folder. The file
-//     with the clock of searches: every process, under a lock of its own.
+//     with the clock of searches, and that of the Ledger: every process, each file
+//     under a lock of its own.
 //
 // A list that fails its checks keeps its last good content and is fetched again in
 // full, under back-off. The schedule is saved before and after every request for lists,
