@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -81,12 +80,16 @@ type ledgers map[config.Identity]*updater.Ledger
 // next returns the ledger of an identity, which continues in the store, or in memory if
 // that is nil.
 func (all ledgers) next(id config.Identity, store *updater.Store, report func(updater.Event)) *updater.Ledger {
-	ledger, err := all[id], error(nil)
+	ledger := all[id]
+	var err error
 	if ledger == nil {
 		ledger, err = updater.NewLedger(store)
 		all[id] = ledger
 	} else {
-		err = errors.Join(ledger.Flush(), ledger.Move(store))
+		if err := ledger.Flush(); err != nil {
+			report(updater.Event{Kind: updater.StoreFailed, List: updater.BudgetFile, Err: err})
+		}
+		err = ledger.Move(store)
 	}
 	if err != nil {
 		report(updater.Event{Kind: updater.LoadFailed, List: updater.BudgetFile, Err: err})
