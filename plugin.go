@@ -43,6 +43,7 @@ type SafeBrowsing struct {
 	release  func()         // lets go of the engine; set by OnStartup
 	metrics  blockMetrics
 	names    nameLog
+	shares   shareLog
 	detached detached // next plugins and confirmations that outlive their query; ended with the server block
 }
 

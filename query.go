@@ -2,6 +2,7 @@ package safebrowsing
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -99,6 +100,9 @@ func (q *query) wait(confirmation *lookup.Confirmation) lookup.Decision {
 // answer. A query counts as blocked once, however many of them are unsafe.
 func (q *query) observe(d lookup.Decision) {
 	q.plugin.observe(q.ctx, q.shown, d)
+	if errors.Is(d.Err, lookup.ErrShare) {
+		q.plugin.shares.log(q.client, time.Now())
+	}
 	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {
 		q.plugin.observeBlocked(q.ctx, q.client.String(), q.question, d)
 	}

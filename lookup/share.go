@@ -13,8 +13,8 @@ import (
 // ErrBudget says that a budget of searches is spent, for the day.
 var ErrBudget = errors.New("the day's budget of searches is spent")
 
-// errShare is ErrBudget for one client.
-var errShare = fmt.Errorf("%w for this client", ErrBudget)
+// ErrShare is ErrBudget for one client: its share is spent.
+var ErrShare = fmt.Errorf("%w for this client", ErrBudget)
 
 // Admit decides whether a client may cause one search. The error, ErrLimited or
 // ErrBudget, says why not. refund, which may be nil, takes the search back, because it
@@ -36,7 +36,7 @@ func AdmitBy(limiter Limiter, shares *Shares, client netip.Addr) Admit {
 		case shares == nil:
 			return nil, nil
 		case !shares.Take(client, now):
-			return nil, errShare
+			return nil, ErrShare
 		}
 		return func() { shares.GiveBack(client, now) }, nil
 	}

@@ -295,8 +295,8 @@ func TestSearchesThatAreNotSentAreRefunded(t *testing.T) {
 	}
 	t.Run("refused by admission", func(t *testing.T) {
 		c := checkerOf(t, Config{}, "example.com/")
-		got := c.Confirm(suspect(t, c, "example.com."), func() (func(), error) { return nil, errShare }).Wait(t.Context())
-		if want := (Decision{Verdict: Unsure, By: ByBudget, List: "list", Err: errShare}); got != want {
+		got := c.Confirm(suspect(t, c, "example.com."), func() (func(), error) { return nil, ErrShare }).Wait(t.Context())
+		if want := (Decision{Verdict: Unsure, By: ByBudget, List: "list", Err: ErrShare}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})

@@ -97,6 +97,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 
 // One client cannot spend what the others need.
 func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
+	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.protocol = protocol.DialectWebRisk
 	names := w.suspicious(20)
@@ -112,6 +113,7 @@ func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
 	if by := logtest.Metric(t, "verdicts_total", "decided_by", "budget") - before; by != 7 {
 		t.Errorf("Expected 7 names to be decided by the budget, got %v", by)
 	}
+	logtest.WantParts(t, lines.Only(t, "has spent its share"), "[WARNING]", "Client 127.0.0.2 ", "until midnight")
 	w.askFrom("127.0.0.3", names[10])
 	if got := len(w.searches()); got != 4 || w.left() != 16 {
 		t.Errorf("Expected another client to cause a search, got %d and %d left", got, w.left())
