@@ -31,10 +31,20 @@ func setup(c *caddy.Controller) error {
 	if cfg.Explain { // else the server refuses queries of class CH
 		dnsserver.EnableChaos[config.Plugin] = struct{}{}
 	}
+	live(c, s)
+	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
+		s.Next = next
+		return s
+	})
+	return nil
+}
+
+// live has a server block start and end with its instance of CoreDNS.
+func live(c *caddy.Controller, s *SafeBrowsing) {
 	generation := generationOf(c)
 	said := saidOf(c)
 	c.OnStartup(func() error {
-		say(&cfg, said)
+		say(&s.cfg, said)
 		if err := serving.start(s, generation); err != nil {
 			return plugin.Error(config.Plugin, err)
 		}
@@ -65,11 +75,6 @@ func setup(c *caddy.Controller) error {
 		serving.endDead(0)
 		return nil
 	})
-	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
-		s.Next = next
-		return s
-	})
-	return nil
 }
 
 // mustFollow are plugins that answer queries themselves. This plugin must come

@@ -210,7 +210,7 @@ func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 	if got := w.fetches()[0].MaxDatabase; got != 4096 {
 		t.Errorf("Expected to ask for 4096 entries at most, got %d", got)
 	}
-	if got := lines.About("max_entries 5000 is asked for as 4096"); len(got) != 1 {
+	if got := lines.About("max_entries 5000 is rounded to 4096"); len(got) != 1 {
 		t.Errorf("Expected one line that says so, got %q", got)
 	}
 }

@@ -43,7 +43,7 @@ type Engine struct {
 // newEngine makes an engine that asks with the key, and puts the lists that are on
 // disk in force. It asks nobody. A disk that cannot be used is reported and done
 // without. OnReady is called at most once.
-func newEngine(s config.Settings, key string, edge Edge, last schedules, ledgers ledgers, onReady func()) (*Engine, error) {
+func newEngine(s config.Settings, key string, edge Edge, before past, onReady func()) (*Engine, error) {
 	e := &Engine{settings: s, onReady: onReady}
 	e.reporter = newReporter(s, e.becomeReady)
 	database := new(lookup.Database)
@@ -52,7 +52,7 @@ func newEngine(s config.Settings, key string, edge Edge, last schedules, ledgers
 		return nil, err
 	}
 	store := e.openStore(key)
-	schedule := last.next(s.Identity(), store, e.reporter.report)
+	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
 	e.client, e.Schedule, e.reporter.schedule = client, schedule, schedule
 	e.updater, err = updater.New(updater.Config{
 		Source:       client,
@@ -70,22 +70,25 @@ func newEngine(s config.Settings, key string, edge Edge, last schedules, ledgers
 	}
 	searcher := updater.Pace(client, schedule, s.SearchRules(edge.FirstContact), e.reporter.report)
 	if s.Budget > 0 {
-		e.ledger = ledgers.next(s.Identity(), store, e.reporter.report)
-		e.reporter.ledger = e.ledger
-		e.Shares = lookup.NewShares(s.Budget * s.Share / 100)
-		searcher = e.ledger.Limit(searcher, s.Budget, e.reporter.report)
+		searcher = e.limit(searcher, before.ledgers.next(s.Identity(), store, e.reporter.report))
 	}
 	e.Checker, err = lookup.NewChecker(s.CheckerConfig(database, searcher))
 	if err != nil {
 		return nil, err
 	}
-	if asked := s.Protocol.MaxEntries(s.MaxEntries); asked != s.MaxEntries {
-		log.Infof("max_entries %d is asked for as %d: protocol %s knows certain powers of two only", s.MaxEntries, asked, s.Protocol)
-	}
+	e.reporter.roundedLimit()
 	if e.updater.Load() {
 		e.becomeReady()
 	}
 	return e, nil
+}
+
+// limit returns the searcher within the day's budget, which the ledger counts.
+func (e *Engine) limit(s lookup.Searcher, ledger *updater.Ledger) lookup.Searcher {
+	budget := e.settings.Budget
+	e.ledger, e.reporter.ledger = ledger, ledger
+	e.Shares = lookup.NewShares(budget * e.settings.Share / 100)
+	return ledger.Limit(s, budget, e.reporter.report)
 }
 
 // FetchHold returns why and until when no lists are fetched.

@@ -46,8 +46,8 @@ func (r ForTests) FindReady(endpoint string) bool {
 func (r ForTests) Forget(address string) {
 	r.work.Lock()
 	defer r.work.Unlock()
-	maps.DeleteFunc(r.schedules, func(id config.Identity, _ *updater.Schedule) bool { return id.Address == address })
-	maps.DeleteFunc(r.ledgers, func(id config.Identity, _ *updater.Ledger) bool { return id.Address == address })
+	maps.DeleteFunc(r.past.schedules, func(id config.Identity, _ *updater.Schedule) bool { return id.Address == address })
+	maps.DeleteFunc(r.past.ledgers, func(id config.Identity, _ *updater.Ledger) bool { return id.Address == address })
 }
 
 // SetFirstContact has later engines draw their first contact with f, see

@@ -19,6 +19,12 @@ type Edge struct {
 	Transport    http.RoundTripper    // see protocol.Config
 }
 
+// past is what engines leave to their successors.
+type past struct {
+	schedules schedules
+	ledgers   ledgers
+}
+
 // schedules are those of the engines that ran last, each for its identity. They
 // outlive an engine: a server's minimum wait is for the next one too.
 type schedules map[config.Identity]*updater.Schedule
@@ -104,11 +110,10 @@ type Registry struct {
 
 	// work is held while an engine is made or ended, which takes as long as a disk
 	// or a request takes. It guards all below.
-	work      sync.Mutex
-	edge      Edge
-	schedules schedules
-	ledgers   ledgers
-	engines   map[config.Settings]*shared
+	work    sync.Mutex
+	edge    Edge
+	past    past
+	engines map[config.Settings]*shared
 }
 
 // shared is an engine and how many hold it.
@@ -122,7 +127,7 @@ var Default = NewRegistry(Edge{})
 
 // NewRegistry returns a registry without engines.
 func NewRegistry(edge Edge) *Registry {
-	return &Registry{edge: edge, schedules: make(schedules), ledgers: make(ledgers), engines: make(map[config.Settings]*shared)}
+	return &Registry{edge: edge, past: past{make(schedules), make(ledgers)}, engines: make(map[config.Settings]*shared)}
 }
 
 // Acquire returns the engine with the settings, which is started if there is none,
@@ -134,7 +139,7 @@ func (r *Registry) Acquire(s config.Settings, key string) (_ *Engine, release fu
 	e := r.engines[s]
 	if e == nil {
 		r.waiting.Add(1)
-		made, err := newEngine(s, key, r.edge, r.schedules, r.ledgers, func() { r.waiting.Add(-1) })
+		made, err := newEngine(s, key, r.edge, r.past, func() { r.waiting.Add(-1) })
 		if err != nil {
 			r.waiting.Add(-1)
 			return nil, nil, fmt.Errorf("starting: %w", err)
@@ -165,7 +170,7 @@ func (r *Registry) release(e *shared) {
 func (r *Registry) end(e *shared) {
 	e.stop()
 	e.becomeReady() // nobody waits for it any more
-	if id := e.settings.Identity(); r.schedules[id] == e.Schedule {
+	if id := e.settings.Identity(); r.past.schedules[id] == e.Schedule {
 		// This engine was dropped by a failed reload, or is the last of its identity.
 		// Point successors at the engine that goes on. If that one still has to take
 		// over the lists, it forgets them itself.
@@ -173,7 +178,7 @@ func (r *Registry) end(e *shared) {
 			e.Schedule.ForgetLists()
 		}
 		if next := r.of(id); next != nil {
-			r.schedules[id] = next.Schedule
+			r.past.schedules[id] = next.Schedule
 		}
 	}
 	for _, list := range e.settings.Stored() {

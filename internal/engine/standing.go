@@ -59,6 +59,15 @@ func (r *reporter) start(kind updater.Kind) {
 	say("%s", strings.Join(parts, "; "))
 }
 
+// roundedLimit says if the server is asked for another number of entries than the
+// Corefile says.
+func (r *reporter) roundedLimit() {
+	s := r.settings
+	if asked := s.Protocol.MaxEntries(s.MaxEntries); asked != s.MaxEntries {
+		log.Infof("max_entries %d is rounded to %d: protocol %s has powers of two only", s.MaxEntries, asked, s.Protocol)
+	}
+}
+
 // standing describes a list: its entries and its age.
 func (r *reporter) standing(name string, now time.Time) string {
 	e := r.lists[name]
