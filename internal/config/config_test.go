@@ -119,7 +119,8 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 	empty := writeFile(t, t.TempDir(), "empty", "\n")
 	key := writeFile(t, t.TempDir(), "key", "SECRET\n")
 	tests := []struct{ text, want string }{
-		{"", "nothing to block: add api_key"},
+		{"", "nothing to block: add api_key KEY, api_key_file FILE or $SAFEBROWSING_API_KEY for Safe Browsing, endpoint URL"},
+		{"protocol webrisk\nbudget 5", "nothing to block: add api_key KEY, api_key_file FILE, token_file FILE or $SAFEBROWSING_API_KEY for Web Risk, endpoint URL"},
 		{"api_key", "api_key KEY"},
 		{"api_key A B", "api_key KEY"},
 		{"api_key \"SECRET WORD\"", "a space"},

@@ -161,8 +161,8 @@ func (p *parser) finish() error {
 	}
 	blocks := slices.ContainsFunc(p.Own, func(f OwnFile) bool { return !f.Allow })
 	if !p.Online && !blocks && p.Tests == nil {
-		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE or $" + KeyVariable +
-			" for Safe Browsing, endpoint URL for a server of your own, or block FILE for a list of your own")
+		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE%s or $%s for %s, endpoint URL for a server of your own, or block FILE for a list of your own",
+			p.orToken(" FILE"), KeyVariable, p.Service)
 	}
 	if err := p.checkExcept(); err != nil {
 		return err
@@ -180,10 +180,18 @@ func (p *parser) finish() error {
 	return p.checkServer()
 }
 
-// off notes that Safe Browsing is off. It warns instead if the stanza has properties
-// that are for Safe Browsing only.
+// orToken returns the property that names a token, if the protocol takes one.
+func (p *parser) orToken(usage string) string {
+	if !p.Settings.Protocol.Tokens {
+		return ""
+	}
+	return ", token_file" + usage
+}
+
+// off notes that the service is off. It warns instead if the stanza has properties that
+// are for the service only.
 func (p *parser) off() {
-	const cure = "set api_key, api_key_file or $" + KeyVariable
+	cure := "set api_key, api_key_file" + p.orToken("") + " or $" + KeyVariable
 	p.Settings = Settings{}
 	var unused []string
 	for _, word := range onlySafeBrowsing {
@@ -192,10 +200,10 @@ func (p *parser) off() {
 		}
 	}
 	if len(unused) > 0 {
-		p.begin.warn(p, "Safe Browsing is OFF: there is no API key, and these properties have no effect: %s. %s, or remove them", strings.Join(unused, ", "), strings.ToUpper(cure[:1])+cure[1:])
+		p.begin.warn(p, "%s is OFF: there is no API key, and these properties have no effect: %s. %s, or remove them", p.Service, strings.Join(unused, ", "), strings.ToUpper(cure[:1])+cure[1:])
 		return
 	}
-	p.Notes = append(p.Notes, "Safe Browsing is off, only the operator's own lists are in force: to switch it on "+cure)
+	p.Notes = append(p.Notes, p.Service+" is off, only the operator's own lists are in force: to switch it on "+cure)
 }
 
 // defaultFolder sets the default directory of the lists. If there is none, they are
