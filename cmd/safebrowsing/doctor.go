@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v3"
 
@@ -18,8 +19,9 @@ func doctor() *cli.Command {
 		Usage: "find out why a configuration does not work, and what to do about it",
 		Description: `Prints one line for each thing that must be right: the Corefile and the key in
 it, the connection to the server, the clock, the folder for the lists, and the
-memory. It sends one request, for the names of the server's lists; with -offline
-it sends none. Run it on the machine of CoreDNS and as its user: another user may
+memory. It sends one request, for the names of the server's lists; to Web Risk,
+which has no such request, it sends one without the key and says what CoreDNS has
+noted about the key. With -offline it sends none. Run it on the machine of CoreDNS and as its user: another user may
 have other rights to the folder. The key is never printed.
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
@@ -102,7 +104,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	}
 	var err error
 	if e.blocks, err = readCorefile(path); err != nil {
-		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile, then run doctor again: nothing else has been examined"})
+		e.tell(diagnosis{"corefile", isProblem, text(err.Error()), "correct the Corefile, or the file that the line names, then run doctor again: nothing else has been examined"})
 		return e.end(e.bad)
 	}
 	defer closeBlocks(e.blocks)
@@ -130,27 +132,12 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 
 // engine examines one engine: key, server, folder and lists.
 func (e *examination) engine(ctx context.Context, o *Offline) {
-	key := keyDiagnosis(o)
-	e.tell(key)
-	if key.Status == isOK {
+	e.tell(keyDiagnosis(o, time.Now()))
+	if o.Key() != "" || !o.Settings().Google() {
 		e.server(ctx, o)
 	}
 	if o.Endpoint() != "" {
 		e.folder(o)
 		e.protection(o)
 	}
-}
-
-// keyDiagnosis says whether there is a key.
-func keyDiagnosis(o *Offline) diagnosis {
-	const advice = "add api_key_file FILE to the stanza, or set $" + config.KeyVariable + " for CoreDNS; create a key at https://console.cloud.google.com/apis/credentials"
-	switch {
-	case o.Endpoint() == "":
-		return diagnosis{"key", isWarning, "there is none: Safe Browsing is off, and only your own lists are in force", advice}
-	case o.Key() != "":
-		return diagnosis{"key", isOK, "present", ""}
-	case o.Settings().Google():
-		return diagnosis{"key", isProblem, "there is none, and Google's server refuses requests without a key", advice}
-	}
-	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}
 }

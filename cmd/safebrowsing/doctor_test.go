@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -261,12 +262,53 @@ func TestMemory(t *testing.T) {
 }
 
 func TestAdviceForEachStatus(t *testing.T) {
-	for code, want := range map[int]string{400: "key is right", 403: "key is right", 429: "quota", 404: "correct endpoint", 503: "nothing", 302: "correct endpoint"} {
-		for _, v := range []*protocol.Dialect{protocol.DialectV5, protocol.DialectV4} {
-			got := adviceFor(code, v)
-			if !strings.Contains(got, want) || code == http.StatusNotFound && !strings.Contains(got, v.String()) {
-				t.Errorf("%d by %s: %q, want %q", code, v, got, want)
+	const (
+		console = "https://console.cloud.google.com/apis/library/"
+		key     = "make sure that the key is right and its restrictions allow the API and this machine"
+		token   = "make sure that the token is right and its account may use the API"
+	)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "token"), "TOKEN")
+	title := map[string]string{"v5": "Safe Browsing v5", "v4": "Safe Browsing v4", "webrisk": "Web Risk"}
+	access := map[string]string{
+		"v5":      ", and that the Safe Browsing API is enabled in its project (" + console + "safebrowsing.googleapis.com)",
+		"v4":      ", and that the Safe Browsing API is enabled in its project (" + console + "safebrowsing.googleapis.com)",
+		"webrisk": ", that the Web Risk API is enabled in its project (" + console + "webrisk.googleapis.com), and that the project has a billing account",
+	}
+	for _, test := range []struct {
+		credential string
+		dialects   []*protocol.Dialect
+		code       int
+		want       func(protocol string) string
+	}{
+		{"api_key K", protocol.Dialects(), 400, func(p string) string { return key + access[p] }},
+		{"api_key K", protocol.Dialects(), 401, func(p string) string { return key + access[p] }},
+		{"api_key K", protocol.Dialects(), 403, func(p string) string { return key + access[p] }},
+		{"token_file token", protocol.Dialects()[2:], 403, func(p string) string { return token + access[p] }},
+		{"token_file token", protocol.Dialects()[2:], 401, func(string) string {
+			return "put a new token into " + dir + "/token, and have something do so every hour; CoreDNS uses it within 5 seconds"
+		}},
+		{"token_file token", protocol.Dialects()[2:], 429, func(string) string {
+			return "the quota of the token's project is used up: wait, or raise it in the cloud console"
+		}},
+		{"api_key K", protocol.Dialects(), 429, func(string) string {
+			return "the quota of the API key's project is used up: wait, or raise it in the cloud console"
+		}},
+		{"api_key K", protocol.Dialects(), 404, func(p string) string {
+			return "there is no " + title[p] + " server: correct endpoint, or protocol"
+		}},
+		{"api_key K", protocol.Dialects(), 503, func(string) string { return "nothing: the server has a fault, and the plugin retries by itself" }},
+		{"api_key K", protocol.Dialects(), 302, func(string) string { return "correct endpoint" }},
+	} {
+		for _, d := range test.dialects {
+			corefile := filepath.Join(dir, "Corefile")
+			write(t, corefile, ". {\n root "+dir+"\n safebrowsing {\n "+test.credential+"\n protocol "+d.Name+"\n budget 5\n db off\n }\n}\n")
+			blocks, err := readCorefile(corefile)
+			if err != nil {
+				t.Fatal(err)
 			}
+			expect(t, fmt.Sprintf("%d by %s with %s", test.code, d, test.credential), string(adviceFor(test.code, blocks[0].Offline)), test.want(d.Name))
+			closeBlocks(blocks)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (e *examination) protection(o *Offline) {
 		e.tell(listsDiagnosis(o, time.Now()))
 	}
 	if hold := o.SearchHold(); hold.Active(time.Now()) {
-		e.tell(diagnosis{"confirm", isProblem, text(fmt.Sprintf("confirmations are paused until %s (%v): suspected names pass", stamp(hold.Until), hold)), adviceOn(hold)})
+		e.tell(diagnosis{"confirm", isProblem, text(fmt.Sprintf("confirmations are paused until %s (%v): suspected names pass", stamp(hold.Until), hold)), adviceOn(o, hold)})
 	}
 }
 
@@ -59,12 +59,14 @@ func listsDiagnosis(o *Offline, now time.Time) diagnosis {
 	found := text(fmt.Sprintf("%d of %d in force", held, len(o.Lists())))
 	switch {
 	case len(missing) > 0 && hold.Failures > 0 && hold.Active(now):
-		return diagnosis{"lists", isProblem, found + text(", missing: "+strings.Join(missing, ", ")+next), adviceOn(hold)}
+		return diagnosis{"lists", isProblem, found + text(", missing: "+strings.Join(missing, ", ")+next), adviceOn(o, hold)}
 	case len(missing) > 0:
 		return diagnosis{"lists", isWarning, found + text(", missing: "+strings.Join(missing, ", ")+next),
 			"CoreDNS fetches them within a minute after its start, or as soon as it may ask again; without CoreDNS, safebrowsing update does so"}
 	case len(old) > 0:
-		return diagnosis{"lists", isProblem, found + text(", but not updated: "+strings.Join(old, ", ")+next), adviceOn(hold)}
+		return diagnosis{"lists", isProblem, found + text(", but not updated: "+strings.Join(old, ", ")+next), adviceOn(o, hold)}
+	case hold.Failures > 0 && hold.Active(now):
+		return diagnosis{"lists", isWarning, found + text(", "+count(entries, "entry", "entries")+", but not updated at present"+next), adviceOn(o, hold)}
 	}
 	return diagnosis{"lists", isOK, found + text(", "+count(entries, "entry", "entries")+next), ""}
 }
@@ -84,19 +86,4 @@ func didYouMean(name string) string {
 		return "; did you mean " + near + "?"
 	}
 	return ""
-}
-
-// adviceOn says how the operator can end a back-off.
-func adviceOn(hold updater.Hold) text {
-	switch {
-	case hold.Failures == 0:
-		return "wait: the server's rules do not allow an earlier request"
-	case strings.Contains(hold.Cause, "status 400"), strings.Contains(hold.Cause, "status 404"):
-		return "correct the key, the endpoint or the names in lists; CoreDNS tries a changed key within a minute after its start or after api_key_file changes"
-	case strings.Contains(hold.Cause, "status 401"), strings.Contains(hold.Cause, "status 403"):
-		return "correct the key or the endpoint; CoreDNS tries a changed key within a minute after its start or after api_key_file changes"
-	case strings.Contains(hold.Cause, "status 429"):
-		return "the quota of the key is used up: raise it in the cloud console, or wait"
-	}
-	return "remove the cause; CoreDNS then asks again by itself"
 }

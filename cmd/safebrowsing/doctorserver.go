@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -52,8 +53,14 @@ func (e *examination) server(ctx context.Context, o *Offline) {
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
 	offered, err := client.Lists(ctx)
-	e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
-	e.tell(answerDiagnosis(o, offered, p.answered, err))
+	if asked := p.answered || err != nil; asked {
+		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
+		e.tell(answerDiagnosis(o, offered, p.answered, err))
+	} else { // the service has no request for it
+		err = p.knock(ctx, endpoint)
+		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
+		e.tell(acceptedDiagnosis(o, p.answered, err, time.Now()))
+	}
 	e.tell(clockDiagnosis(p.date, p.at))
 }
 
@@ -124,6 +131,21 @@ func (p *probe) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
+// knock sends a request for nothing, without the key. Any answer is a good one.
+func (p *probe) knock(ctx context.Context, endpoint *url.URL) error {
+	root := url.URL{Scheme: endpoint.Scheme, Host: endpoint.Host, Path: "/", RawQuery: "alt=proto"}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, root.String(), nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("User-Agent", "coredns-safebrowsing/"+version.Number)
+	answer, err := p.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	return answer.Body.Close()
+}
+
 // tlsDiagnosis says whether others can read the requests. For http the endpoint alone
 // decides.
 func tlsDiagnosis(o *Offline, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
@@ -169,14 +191,14 @@ func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err
 	status := new(updater.StatusError)
 	switch {
 	case errors.As(err, &status):
-		return diagnosis{"server", isProblem, text(err.Error()), text(adviceFor(status.Code, o.Protocol()))}
+		return diagnosis{"server", isProblem, text(err.Error()), adviceFor(status.Code, o)}
 	case isTLS(err):
 		return diagnosis{"server", isSkipped, "there is no connection", ""}
 	case err != nil && !answered:
 		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", o.Endpoint(), err)),
 			"open the firewall for it, or set $HTTPS_PROXY to a proxy that can reach it"}
 	case err != nil:
-		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a Safe Browsing %s server and not the page of a proxy", o.Protocol()))}
+		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a %s server and not the page of a proxy", o.Protocol().Title))}
 	}
 	var missing []string
 	for _, name := range o.Lists() {
@@ -194,6 +216,25 @@ func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err
 	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %s", accepted, count(len(offered), "list", "lists"))), ""}
 }
 
+// acceptedDiagnosis says whether a server can be reached, and what CoreDNS has noted about
+// the key. It is for services of which each request is charged or must be due.
+func acceptedDiagnosis(o *Offline, answered bool, err error, now time.Time) diagnosis {
+	if !answered {
+		return answerDiagnosis(o, nil, answered, err)
+	}
+	hold := o.FetchHold()
+	switch {
+	case hold.Failures > 0 && !o.renewedSince(hold.Failed):
+		return diagnosis{"server", isProblem, text(fmt.Sprintf("it answers, but CoreDNS is in a %v", hold)), adviceOn(o, hold)}
+	case o.Key() == "":
+		return diagnosis{"server", isOK, "it answers", ""}
+	case hold.Failures == 0 && hold.Cause == "" && hold.Active(now): // of this key
+		return diagnosis{"server", isOK, text(fmt.Sprintf("it answers, and it accepted the %s at the last update of the lists", o.Settings().Credential())), ""}
+	}
+	return diagnosis{"server", isWarning, text(fmt.Sprintf("it answers; whether it accepts the %s is not known yet: %s has no request to try it with", o.Settings().Credential(), o.Service())),
+		"start CoreDNS, or run safebrowsing update with this Corefile: the update of the lists tries it, and costs nothing"}
+}
+
 // meant suggests Google's lists whose names are similar to the given ones, or returns "".
 func meant(names []string) string {
 	var all []string
@@ -206,21 +247,6 @@ func meant(names []string) string {
 		return ""
 	}
 	return ": did you mean " + strings.Join(all, " and ") + "?"
-}
-
-// adviceFor says what the operator can do about an HTTP status.
-func adviceFor(code int, d *protocol.Dialect) string {
-	switch {
-	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
-		return "make sure that the key is right, that the Safe Browsing API is enabled in its project, and that its restrictions allow this machine"
-	case code == http.StatusTooManyRequests:
-		return "the quota of the key's project is used up: wait, or raise it in the cloud console"
-	case code == http.StatusNotFound:
-		return fmt.Sprintf("there is no Safe Browsing %s server: correct endpoint, or protocol", d)
-	case code >= 500:
-		return "nothing: the server has a fault, and the plugin retries by itself"
-	}
-	return "correct endpoint"
 }
 
 // clockDiagnosis compares the Date header of a response with the clock at its arrival.

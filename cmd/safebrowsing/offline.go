@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/coredns/caddy/caddyfile"
 
@@ -25,8 +26,8 @@ import (
 type Offline struct {
 	cfg      config.Config
 	policy   *policy.Policy
-	checker  *lookup.Checker   // nil: Safe Browsing is off
-	schedule *updater.Schedule // as CoreDNS saved it last; nil: Safe Browsing is off
+	checker  *lookup.Checker   // nil: the service is off
+	schedule *updater.Schedule // as CoreDNS saved it last; nil: the service is off
 	problems []error
 }
 
@@ -142,7 +143,7 @@ func (o *Offline) Zones() []string { return o.cfg.Zones }
 // Folder returns the folder of the lists, or "" if they are kept in memory only.
 func (o *Offline) Folder() string { return o.cfg.DB }
 
-// Endpoint returns the URL of the server, or "" if Safe Browsing is off.
+// Endpoint returns the URL of the server, or "" if the service is off.
 func (o *Offline) Endpoint() string {
 	if !o.cfg.Online {
 		return ""
@@ -159,8 +160,27 @@ func (o *Offline) Protocol() *protocol.Dialect { return o.cfg.Protocol }
 // Settings returns the settings of the engine. Server blocks with equal ones share an engine.
 func (o *Offline) Settings() config.Settings { return o.cfg.Settings }
 
-// Key returns the API key, or "".
+// Key returns the API key or the access token, or "".
 func (o *Offline) Key() string { return o.cfg.Secret }
+
+// Service returns what Google calls the service of the protocol.
+func (o *Offline) Service() string { return o.cfg.Service }
+
+// TokenFile returns the file with the access token that Key returns, or "" if Key returns
+// an API key.
+func (o *Offline) TokenFile() string {
+	if !o.cfg.Token {
+		return ""
+	}
+	return o.cfg.KeyFile
+}
+
+// renewedSince reports whether there is a token that was written after a time: a refusal at
+// that time was for the one before.
+func (o *Offline) renewedSince(t time.Time) bool {
+	info, err := os.Stat(o.TokenFile())
+	return err == nil && info.ModTime().After(t)
+}
 
 // MaxEntries returns the most entries of a list, or 0 for the default.
 func (o *Offline) MaxEntries() int { return o.cfg.MaxEntries }
@@ -173,7 +193,7 @@ func (o *Offline) Lists() []string { return o.cfg.Stored() }
 func (o *Offline) Resolvers() []string { return strings.Fields(o.cfg.Resolvers) }
 
 // FetchHold returns why and until when CoreDNS fetches no lists, by the schedule that it saved
-// last. Safe Browsing must not be off.
+// last. The service must not be off.
 func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.cfg.Stored()) }
 
 // SearchHold returns why and until when CoreDNS confirms no names, by the schedule that it

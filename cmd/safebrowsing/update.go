@@ -214,6 +214,9 @@ func (u *fetching) nothingDue(until time.Time) error {
 func (u *fetching) print() {
 	for _, name := range u.names {
 		o, ok := u.outcomes[name]
+		if o.Outcome == "waiting" { // since the event another list may have failed, which holds for all
+			o.NotBefore = stamp(u.schedule.FetchHold([]string{name}).Until)
+		}
 		switch {
 		case !ok:
 		case u.json:

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// tokenLife is how long an access token of Google lasts unless its project allows more
+// (Google Cloud, "Access tokens").
+const tokenLife = time.Hour
+
+// keyDiagnosis says whether there is a key or a token.
+func keyDiagnosis(o *Offline, now time.Time) diagnosis {
+	switch {
+	case o.Endpoint() == "":
+		return diagnosis{"key", isWarning, text(fmt.Sprintf("there is none: %s is off, and only your own lists are in force", o.Service())), keyAdvice(o)}
+	case o.TokenFile() != "":
+		return tokenDiagnosis(o.TokenFile(), now)
+	case o.Key() != "":
+		return diagnosis{"key", isOK, "present", ""}
+	case o.Settings().Google():
+		return diagnosis{"key", isProblem, "there is none, and Google's server refuses requests without a key", keyAdvice(o)}
+	}
+	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}
+}
+
+// tokenDiagnosis says how old the access token in a file is, which has been read.
+func tokenDiagnosis(file string, now time.Time) diagnosis {
+	info, err := os.Stat(file)
+	if err != nil {
+		return diagnosis{"key", isProblem, text(err.Error()), "put a token into the file"}
+	}
+	age := now.Sub(info.ModTime())
+	if age > tokenLife {
+		return diagnosis{"key", isWarning, text(fmt.Sprintf("the token in %s was written %s ago, and tokens last an hour", file, strings.TrimSuffix(age.Round(time.Minute).String(), "0s"))), tokenAdvice(file)}
+	}
+	return diagnosis{"key", isOK, text("a token, in " + file), ""}
+}
+
+// keyAdvice says how to get a key.
+func keyAdvice(o *Offline) text {
+	all := protocol.Dialects()
+	d := all[slices.IndexFunc(all, func(d *protocol.Dialect) bool { return d.Service == o.Service() })]
+	add := "add api_key_file FILE to the stanza"
+	if d.Tokens {
+		add = "add api_key_file FILE or token_file FILE to the stanza"
+	}
+	return text(fmt.Sprintf("%s, or set $%s for CoreDNS; enable the %s API at %s and create a key at https://console.cloud.google.com/apis/credentials",
+		add, config.KeyVariable, d.Service, apiPage(d)))
+}
+
+// tokenAdvice says what ends the refusal of a token.
+func tokenAdvice(file string) text {
+	return text(fmt.Sprintf("put a new token into %s, and have something do so every hour; CoreDNS uses it within 5 seconds", file))
+}
+
+// apiPage returns the page of the console that enables the API of a service.
+func apiPage(d *protocol.Dialect) string {
+	u, err := url.Parse(d.Endpoint)
+	if err != nil { // unreachable: a test parses all of them
+		return "https://console.cloud.google.com/apis/library"
+	}
+	return "https://console.cloud.google.com/apis/library/" + u.Hostname()
+}
+
+// adviceFor says what the operator can do about an HTTP status.
+func adviceFor(code int, o *Offline) text {
+	d := o.Protocol()
+	switch {
+	case code == http.StatusUnauthorized && o.TokenFile() != "":
+		return tokenAdvice(o.TokenFile())
+	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return accessAdvice(o)
+	case code == http.StatusTooManyRequests:
+		return text(fmt.Sprintf("the quota of the %s's project is used up: wait, or raise it in the cloud console", o.Settings().Credential()))
+	case code == http.StatusNotFound:
+		return text(fmt.Sprintf("there is no %s server: correct endpoint, or protocol", d.Title))
+	case code >= 500:
+		return "nothing: the server has a fault, and the plugin retries by itself"
+	}
+	return "correct endpoint"
+}
+
+// accessAdvice says what must be right for a server of Google to accept a key or token.
+func accessAdvice(o *Offline) text {
+	d := o.Protocol()
+	var all []string
+	if o.TokenFile() != "" {
+		all = append(all, "that the token is right and its account may use the API")
+	} else {
+		all = append(all, "that the key is right and its restrictions allow the API and this machine")
+	}
+	all = append(all, fmt.Sprintf("that the %s API is enabled in its project (%s)", d.Service, apiPage(d)))
+	if d.Paid {
+		all = append(all, "that the project has a billing account")
+	}
+	last := len(all) - 1
+	return text("make sure " + strings.Join(all[:last], ", ") + ", and " + all[last])
+}
+
+// adviceOn says how the operator can end a back-off.
+func adviceOn(o *Offline, hold updater.Hold) text {
+	if hold.Failures == 0 {
+		return "wait: the server's rules do not allow an earlier request"
+	}
+	const changed = "; CoreDNS tries a changed key within a minute after its start or after api_key_file changes"
+	code := 0
+	_, _ = fmt.Sscanf(hold.Cause, "status %d", &code) // 0 if the cause is no status
+	switch {
+	case code == http.StatusUnauthorized && o.TokenFile() != "":
+		return adviceFor(code, o)
+	case code == http.StatusBadRequest, code == http.StatusNotFound:
+		return text(fmt.Sprintf("correct the %s, the endpoint or the names in lists", o.Settings().Credential())) + changed
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return adviceFor(code, o) + changed
+	case code == http.StatusTooManyRequests:
+		return adviceFor(code, o)
+	}
+	return "remove the cause; CoreDNS then asks again by itself"
+}
