@@ -30,7 +30,8 @@ in a folder count. A CoreDNS may use the same folder at the same time.
 
 The command sends no request, except with -confirm: then it asks the server to
 confirm a suspected name, as a query would, within 10 seconds. If the Corefile
-has no key, it uses $SAFEBROWSING_API_KEY.
+has no key, it uses $SAFEBROWSING_API_KEY. By v4 and webrisk only CoreDNS searches,
+because it keeps the server's waits, and the budget: -confirm says so.
 
    safebrowsing check -corefile /etc/coredns/Corefile example.com
    safebrowsing check -db /var/lib/coredns -json https://example.com/login
@@ -103,7 +104,7 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.confirm && o.Key() == "" && o.Settings().Google() {
+	if k.confirm && o.WhyNoConfirm() == nil && o.Key() == "" && o.Settings().Google() {
 		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or leave out -confirm")
 	}
 	k.blocks = []serverBlock{{Offline: o, listeners: []listener{{zone: "."}}}}

@@ -46,7 +46,11 @@ func (k *checker) check(ctx context.Context, arg string) finding {
 	}
 	var suspected bool
 	f.Decision, suspected = b.Check(h)
-	if suspected && k.confirm {
+	switch {
+	case !suspected || !k.confirm:
+	case b.WhyNoConfirm() != nil:
+		f.Err = b.WhyNoConfirm()
+	default:
 		ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 		defer cancel()
 		f.Decision = b.Confirm(ctx, h)
@@ -78,6 +82,8 @@ func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) st
 	switch {
 	case suspected && hold.Active(time.Now()):
 		return fmt.Sprintf("a query passes for now: confirmations are paused until %s (%v)", stamp(hold.Until), hold)
+	case suspected && b.WhyNoConfirm() != nil:
+		return "a query would have it confirmed by the server"
 	case suspected:
 		return "a query would have it confirmed by the server; -confirm does so now"
 	case d.FrameOnly && d.Verdict == lookup.Safe:

@@ -32,4 +32,8 @@ func folderOf(c *cli.Command) (string, error) {
 }
 
 // dialectNames lists the protocols for the help of an option.
-func dialectNames() string { return strings.Join(protocol.DialectNames(), " or ") }
+func dialectNames() string {
+	names := protocol.DialectNames()
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}

@@ -219,20 +219,25 @@ func (o *Offline) Check(h lookup.Host) (d lookup.Decision, suspected bool) {
 	return e.Decision, e.Suspected
 }
 
-// errOnlyServer says that the command line must not search by this protocol.
-var errOnlyServer = errors.New("only CoreDNS searches by this protocol: the server's minimum wait is for all searches with a key")
+// WhyNoConfirm returns why the command line must not search by the protocol, or nil.
+func (o *Offline) WhyNoConfirm() error {
+	switch d := o.cfg.Protocol; {
+	case d.Paid:
+		return fmt.Errorf("only CoreDNS searches by protocol %s: each search costs money, and CoreDNS counts it towards the budget", d)
+	case d.SearchRules.Published:
+		return fmt.Errorf("only CoreDNS searches by protocol %s: the server's minimum wait is for all searches with a key", d)
+	}
+	return nil
+}
 
 // Confirm returns the decision about a host. It asks the server if the host is suspected and
-// if the server's rules allow a request now.
+// if the server's rules allow a request now. WhyNoConfirm must return nil.
 func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 	if !o.policy.InScope(h.String() + ".") {
 		return lookup.Decision{}
 	}
 	d, candidates := o.policy.Check(h)
-	switch {
-	case candidates != nil && o.cfg.Protocol.SearchRules.Published:
-		return lookup.Decision{Verdict: lookup.Unsure, By: lookup.ByBackoff, List: d.List, Err: errOnlyServer}
-	case candidates != nil:
+	if candidates != nil {
 		return o.checker.Confirm(candidates, nil).Wait(ctx)
 	}
 	return d

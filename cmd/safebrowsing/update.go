@@ -21,7 +21,8 @@ it sends nothing and says when the next one is due. It refuses a folder that a
 running CoreDNS uses: CoreDNS updates the lists there by itself.
 
 With -corefile, folder, server, lists and key come from the Corefile. Without it
-the key comes from $SAFEBROWSING_API_KEY; a server of your own may need none.
+the key comes from $SAFEBROWSING_API_KEY; a server of your own may need none. A
+token_file works with -corefile only.
 
    safebrowsing update -corefile /etc/coredns/Corefile
    SAFEBROWSING_API_KEY=... safebrowsing update -db /var/lib/coredns

@@ -113,7 +113,7 @@ func TestUpdateOfWhichAListIsRejected(t *testing.T) {
 func TestUpdateLeavesListsOfAnotherServerAlone(t *testing.T) {
 	w := filled(t)
 	status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-endpoint", "http://127.0.0.1:1")
-	if status != 2 || !strings.Contains(w.plain(errOut), "DB holds lists of ENDPOINT: use -endpoint ENDPOINT, or another folder") {
+	if status != 2 || !strings.Contains(w.plain(errOut), "DB holds lists of ENDPOINT: use -endpoint ENDPOINT -protocol v5, or another folder") {
 		t.Errorf("status %d, %s", status, errOut)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -67,30 +68,49 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 		return nil, fmt.Errorf("-protocol: %w", err)
 	}
 	endpoint := cmp.Or(strings.TrimSuffix(c.String("endpoint"), "/"), dialect.Endpoint)
-	names, err := heldIn(u.dir, endpoint)
+	if !dialect.Serves(endpoint) {
+		return nil, fmt.Errorf("%s does not speak protocol %s: leave out -endpoint, or name another protocol", endpoint, dialect)
+	}
+	names, err := heldIn(u.dir, dialect.Origin(endpoint, ""))
 	if err != nil {
 		return nil, err
+	}
+	if names = slices.DeleteFunc(names, func(name string) bool { return checkList(dialect, name, endpoint) != nil }); len(names) == 0 {
+		names = nil // the default
 	}
 	if c.IsSet("lists") {
 		names = strings.Split(c.String("lists"), ",")
 	}
+	for _, name := range names {
+		if err := checkList(dialect, name, endpoint); err != nil {
+			return nil, fmt.Errorf("-lists: %w", err)
+		}
+	}
 	return openOffline("", endpoint, dialect, os.Getenv(config.KeyVariable), names)
 }
 
-// heldIn returns the names of the lists in a folder. It is an error if they came from another
-// server: its schedule would become mixed with the schedule of endpoint.
-func heldIn(dir, endpoint string) (names []string, err error) {
+// checkList returns why a list cannot be fetched from an endpoint, or nil.
+func checkList(d *protocol.Dialect, name, endpoint string) error {
+	if name == protocol.GlobalCache && slices.Contains(d.Modes, lookup.RealTime) {
+		return nil
+	}
+	return d.CheckList(name, protocol.IsGoogle(endpoint))
+}
+
+// heldIn returns the names of the lists in a folder. It is an error if they came from a
+// server that the origin does not take over from.
+func heldIn(dir string, origin updater.Origin) (names []string, err error) {
 	all, err := updater.Status(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) {
 		return nil, err
 	}
-	endpoints, _ := originsOf(all)
-	for _, other := range endpoints {
-		if other != endpoint {
-			return nil, fmt.Errorf("%s holds lists of %s: use -endpoint %s, or another folder", dir, other, other)
-		}
-	}
 	for _, s := range all {
+		known := s.Origin == "" || s.Origin == origin.Name ||
+			slices.ContainsFunc(origin.Predecessors, func(p updater.Predecessor) bool { return p.Name == s.Origin })
+		if !known {
+			other, by := protocol.SplitOrigin(s.Origin)
+			return nil, fmt.Errorf("%s holds lists of %s: use -endpoint %s -protocol %s, or another folder", dir, other, other, by)
+		}
 		names = append(names, s.Name)
 	}
 	return names, nil

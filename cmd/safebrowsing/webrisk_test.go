@@ -9,7 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // riskCorefile is a Corefile for Web Risk with these properties. KEY is the key.
@@ -159,4 +163,187 @@ func TestDoctorSaysHowToGetAKeyForTheService(t *testing.T) {
 			t.Errorf("%s: %+v, want %s, %s, %s; all: %s", name, d, test.status, test.text, test.advice, out)
 		}
 	}
+}
+
+func TestUpdateByWebRiskAndOnByVersion5(t *testing.T) {
+	w := newWorld(t)
+	w.SetKey("KEY")
+	t.Setenv(config.KeyVariable, "KEY")
+	status, out, errOut := w.update(t, "-protocol", "webrisk")
+	if status != 0 || errOut != "" {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	expect(t, "text", w.plain(out), `se-4b: updated, 2 entries, next not before TIME
+mw-4b: updated, 1 entry, next not before TIME
+uws-4b: updated, 0 entries, next not before TIME
+`)
+	if asked, all := len(w.Requests("computeDiff")), len(w.Requests("")); asked != 3 || all != 3 {
+		t.Errorf("%d of %d requests by Web Risk, want one for each list", asked, all)
+	}
+	if status, out, errOut := invoke(t, "lists", "-db", w.dir); status != 0 || strings.Count(out, "verified") != 3 {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	w.ClientStarted()
+	if status, out, errOut := w.update(t, "-protocol", "webrisk"); status != 0 || !strings.Contains(out, "nothing is due before ") {
+		t.Errorf("by Web Risk again: status %d, %s%s", status, out, errOut)
+	}
+	if status, out, errOut := w.update(t); status != 0 || !strings.Contains(out, "se-4b: updated, 2 entries") {
+		t.Errorf("by version 5: status %d, %s%s", status, out, errOut)
+	}
+	if got := w.Requests("batchGet"); len(got) != 1 || len(got[0].Versions) != 0 {
+		t.Errorf("requests of version 5: %+v, want one without versions: the services do not know each other's", got)
+	}
+}
+
+func TestUpdateThatWebRiskRefusesSaysUntilWhenForEachList(t *testing.T) {
+	w := newWorld(t)
+	w.Break("computeDiff", 1, protocoltest.Fault{Status: http.StatusForbidden})
+	out, errOut := w.mustUpdate(t, 2, w.riskCorefile(t, "api_key K; budget 5"))
+	expect(t, "text", w.plain(out), `se-4b: waiting, 0 entries, next not before TIME
+mw-4b: waiting, 0 entries, next not before TIME
+uws-4b: waiting, 0 entries, next not before TIME
+`)
+	if !strings.Contains(errOut, "status 403") || len(w.Requests("")) != 1 {
+		t.Errorf("%d requests, %s", len(w.Requests("")), errOut)
+	}
+}
+
+func TestUpdateTakesATokenFromACorefile(t *testing.T) {
+	w := newWorld(t)
+	w.SetToken("TOKEN")
+	corefile := w.riskCorefile(t, "token_file "+filepath.Join(t.TempDir(), "token")+"; budget 5; lists se-4b se-ext-4b")
+	_, file, _ := strings.Cut(read(t, corefile), "token_file ")
+	file, _, _ = strings.Cut(file, "\n")
+	write(t, file, "TOKEN\n")
+	w.Publish("se-ext-4b", [][]byte{{1, 2, 3, 4}})
+	if out, errOut := w.mustUpdate(t, 0, corefile); !strings.Contains(out, "se-ext-4b: updated, 1 entry") || errOut != "" {
+		t.Errorf("%s%s", out, errOut)
+	}
+	status, out, errOut := invoke(t, "lists", "-json", "-corefile", corefile)
+	if all := decode[listed](t, out); status != 0 || errOut != "" || len(all) != 2 || all[1].Name != "se-ext-4b" || all[1].Entries != 1 {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+}
+
+func TestUpdateRefusesWhatTheProtocolCannotDo(t *testing.T) {
+	w := newWorld(t)
+	for name, test := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"a list of Safe Browsing":      {[]string{"-protocol", "webrisk", "-lists", "pha-4b"}, `-lists: protocol webrisk has no list "pha-4b", only mw-4b, se-4b, se-ext-4b, uws-4b`},
+		"the server of Safe Browsing":  {[]string{"-protocol", "webrisk", "-endpoint", "https://safebrowsing.googleapis.com"}, "https://safebrowsing.googleapis.com does not speak protocol webrisk: leave out -endpoint, or name another protocol"},
+		"no key for Google's Web Risk": {[]string{"-protocol", "webrisk", "-endpoint", "https://webrisk.googleapis.com"}, "no API key: set $SAFEBROWSING_API_KEY"},
+	} {
+		if status, _, errOut := w.update(t, test.flags...); status != 2 || !strings.Contains(errOut, test.want) {
+			t.Errorf("%s: status %d, %s, want %s", name, status, errOut, test.want)
+		}
+	}
+	if _, err := os.Stat(w.dir); err == nil {
+		t.Error("a folder was made")
+	}
+}
+
+// A folder with lists of Safe Browsing can go on with Web Risk, which has a server of its own.
+func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "db")
+	for _, list := range []string{"se-4b", "pha-4b"} {
+		w := newWorld(t)
+		w.Publish(list, [][]byte{{1, 2, 3, 4}})
+		o, err := openOffline(dir, "", protocol.DialectV5, "K", []string{list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := o.Client(w.Server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := updater.OpenStore(dir, o.Origin())
+		if err != nil {
+			t.Fatal(err)
+		}
+		schedule, err := updater.NewSchedule(store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := updater.New(updater.Config{
+			Source: client, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{list},
+			Report: func(updater.Event) {}, FirstContact: func() time.Duration { return 0 },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Once(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o.Close()
+	}
+	for _, test := range []struct {
+		dialect  *protocol.Dialect
+		endpoint string
+		want     string // lists, or the error
+	}{
+		{protocol.DialectV5, protocol.DialectV5.Endpoint, "pha-4b se-4b"},
+		{protocol.DialectV4, protocol.DialectV4.Endpoint, "pha-4b se-4b"},
+		{protocol.DialectWebRisk, protocol.DialectWebRisk.Endpoint, "pha-4b se-4b"},
+		{protocol.DialectWebRisk, "http://127.0.0.1:1", dir + " holds lists of https://safebrowsing.googleapis.com: use -endpoint https://safebrowsing.googleapis.com -protocol v5, or another folder"},
+	} {
+		names, err := heldIn(dir, test.dialect.Origin(test.endpoint, ""))
+		got := strings.Join(names, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s at %s: %s, want %s", test.dialect, test.endpoint, got, test.want)
+		}
+	}
+	if err := checkList(protocol.DialectWebRisk, "pha-4b", protocol.DialectWebRisk.Endpoint); err == nil {
+		t.Error("Web Risk is asked for pha-4b")
+	}
+	if err := checkList(protocol.DialectV5, protocol.GlobalCache, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOnlyCoreDNSSearches(t *testing.T) {
+	for name, want := range map[string]string{
+		"v4":      "only CoreDNS searches by protocol v4: the server's minimum wait is for all searches with a key",
+		"webrisk": "only CoreDNS searches by protocol webrisk: each search costs money, and CoreDNS counts it towards the budget",
+	} {
+		w := newWorld(t)
+		if status, out, errOut := w.update(t, "-protocol", name); status != 0 {
+			t.Fatalf("status %d, %s%s", status, out, errOut)
+		}
+		corefile := w.corefile(t, ". {\n safebrowsing {\n  protocol "+name+"\n  budget 5\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+		for _, from := range [][]string{{"-db", w.dir}, {"-corefile", corefile}} {
+			status, out, errOut := invoke(t, append([]string{"check", "-confirm", "evil.example", "safe.example"}, from...)...)
+			if status != 1 || errOut != "" {
+				t.Errorf("%s, %s: status %d, %s", name, from, status, errOut)
+			}
+			expect(t, name, out, `evil.example: unsure
+    expression  evil.example/
+    list        se-4b
+    decided by  list
+    error       `+want+`
+safe.example: safe
+    note        no list has it
+`)
+			_, out, _ = invoke(t, append([]string{"check", "-json", "evil.example"}, from...)...)
+			if got := decode[checked](t, out)[0]; got.Note != "a query would have it confirmed by the server" || got.Error != "" {
+				t.Errorf("%s, %s, without -confirm: %+v", name, from, got)
+			}
+		}
+		if n := len(w.Requests("search")) + len(w.Requests("find")); n != 0 {
+			t.Errorf("%s: %d searches", name, n)
+		}
+	}
+}
+
+func TestExpressionsOfWebRisk(t *testing.T) {
+	_, v4, _ := invoke(t, "expressions", "-rule", "v4", "a.b.example.co.uk", "https://example.com/a?b")
+	status, out, errOut := invoke(t, "expressions", "-rule", "webrisk", "a.b.example.co.uk", "https://example.com/a?b")
+	if status != 0 || errOut != "" || !strings.Contains(out, "  co.uk/\n") {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	expect(t, "webrisk and v4", out, v4)
 }
