@@ -14,13 +14,14 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
 func testserver() *cli.Command {
 	return &cli.Command{
 		Name:  "testserver",
-		Usage: "serve lists of your own like the Safe Browsing server, to try everything without a key",
+		Usage: "serve lists of your own like Google's servers, to try everything without a key",
 		Description: `FILE has one line for each listed host:
 
    LIST EXPRESSION [unconfirmed]
@@ -30,27 +31,31 @@ but the server answers that the host is not a threat. That happens to harmless
 names whose hash begins with the same bytes. The server reads the file again when
 it has changed.
 
-The server speaks v5, v4 and Web Risk, which alone has the list se-ext-4b. It tests
-its client too: if a request breaks a rule of the service, it prints "RULE BROKEN"
-and the rule.
+The server speaks v5, v4 and Web Risk, which alone has the list se-ext-4b. With
+-protocol it speaks one of them, and answers requests of the others with status
+404. It tests its client too: if a request breaks a rule of the service, it prints
+"RULE BROKEN" and the rule.
 
    safebrowsing testserver -lists lists.txt
-   Corefile: safebrowsing { endpoint http://127.0.0.1:8099 }`,
+   safebrowsing testserver -lists lists.txt -protocol webrisk -token TOKEN`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "lists", Usage: "read the lists from `FILE`", Required: true},
 			&cli.StringFlag{Name: "listen", Usage: "`ADDRESS` to listen on", Value: "127.0.0.1:8099"},
 			&cli.DurationFlag{Name: "wait", Usage: "minimum wait `DURATION` between updates", Value: 30 * time.Second},
 			&cli.DurationFlag{Name: "cache", Usage: "cache `DURATION` of search answers", Value: time.Minute},
+			&cli.StringFlag{Name: "protocol", Usage: "speak only this `PROTOCOL`: all, " + dialectNames(), Value: everyProtocol},
 			&cli.StringFlag{Name: "key", Usage: "refuse clients whose API key is not `KEY`"},
+			&cli.StringFlag{Name: "token", Usage: "refuse clients whose access token is not `TOKEN`"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() > 0 {
 				return fmt.Errorf("testserver takes no argument such as %q, see -h", c.Args().First())
 			}
-			out := &output{w: c.Root().Writer, errOut: c.Root().ErrWriter}
-			s := &listServer{Server: protocoltest.New(out), out: out, file: c.String("lists")}
+			s, err := newListServer(c)
+			if err != nil {
+				return err
+			}
 			s.SetCacheDuration(c.Duration("cache"))
-			s.SetKey(c.String("key"))
 			s.SetMinimumWait("", c.Duration("wait"))
 			for _, list := range []string{"se-4b", "mw-4b", "uws-4b", "uwsa-4b", "pha-4b", "se-ext-4b"} {
 				s.Publish(list, nil) // the plugin expects Google's lists, even if they are empty
@@ -58,6 +63,33 @@ and the rule.
 			return s.serve(ctx, c.String("listen"))
 		},
 	}
+}
+
+// everyProtocol is the value of -protocol of a server that speaks them all.
+const everyProtocol = "all"
+
+// newListServer makes the server that the flags describe, without lists.
+func newListServer(c *cli.Command) (*listServer, error) {
+	out := &output{w: c.Root().Writer, errOut: c.Root().ErrWriter}
+	s := &listServer{Server: protocoltest.New(out), out: out, file: c.String("lists")}
+	if name := c.String("protocol"); name != everyProtocol {
+		d, err := protocol.ParseDialect(name)
+		if err != nil {
+			return nil, fmt.Errorf("-protocol: %w, or %s", err, everyProtocol)
+		}
+		s.only = d
+	}
+	switch key, token := c.String("key"), c.String("token"); {
+	case key != "" && token != "":
+		return nil, errors.New("-key and -token are both given: keep one of the two")
+	case token != "" && s.only != nil && !s.only.Tokens:
+		return nil, fmt.Errorf("protocol %s takes no token: use -key", s.only)
+	case token != "":
+		s.SetToken(token)
+	default:
+		s.SetKey(key)
+	}
+	return s, nil
 }
 
 // output prints for the server. It is safe for concurrent use.
@@ -95,10 +127,12 @@ type listServer struct {
 	*protocoltest.Server
 	out  *output
 	file string
+	only *protocol.Dialect // that the server speaks; nil: all
 
 	mu      sync.Mutex
 	read    time.Time // modification time of the version in use; guarded by mu
 	trouble string    // the last complaint about the file; "": none; guarded by mu
+	refused bool      // it has complained of a request of another protocol; guarded by mu
 }
 
 // largeFile is the size in bytes from which load announces a file: it takes some seconds.
@@ -150,8 +184,49 @@ func (s *listServer) reload() {
 
 // ServeHTTP implements http.Handler.
 func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if asked := dialectOf(r.URL.Path); s.only != nil && asked != nil && asked != s.only {
+		s.refuse(w, asked)
+		return
+	}
 	s.reload()
 	s.Server.ServeHTTP(w, r)
+}
+
+// dialectOf returns the protocol that a path belongs to, or nil.
+func dialectOf(path string) *protocol.Dialect {
+	for prefix, d := range map[string]*protocol.Dialect{"/v5/": protocol.DialectV5, "/v4/": protocol.DialectV4, "/v1/": protocol.DialectWebRisk} {
+		if strings.HasPrefix(path, prefix) {
+			return d
+		}
+	}
+	return nil
+}
+
+// refuse answers a request of another protocol. It complains once.
+func (s *listServer) refuse(w http.ResponseWriter, asked *protocol.Dialect) {
+	why := fmt.Sprintf("this server speaks only protocol %s, and the request is one of protocol %s", s.only, asked)
+	s.mu.Lock()
+	again := s.refused
+	s.refused = true
+	s.mu.Unlock()
+	if !again {
+		s.out.complain("REFUSED: %s; write protocol %s in the Corefile", why, s.only)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotFound)
+	fmt.Fprintf(w, `{"error":{"code":%d,"message":%q,"status":"NOT_FOUND"}}`, http.StatusNotFound, why)
+}
+
+// corefile returns a stanza for this server.
+func (s *listServer) corefile(address net.Addr) string {
+	properties := "endpoint http://" + address.String()
+	if s.only != nil && s.only != protocol.DialectV5 {
+		properties += "\n\t\tprotocol " + s.only.Name
+		if s.only.Paid {
+			properties += "\n\t\tbudget 200"
+		}
+	}
+	return "\tsafebrowsing {\n\t\t" + properties + "\n\t}\n"
 }
 
 func (s *listServer) serve(ctx context.Context, address string) error {
@@ -167,7 +242,7 @@ func (s *listServer) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	s.out.printf("Serving the lists of %s. In the Corefile:\n\n\tsafebrowsing {\n\t\tendpoint http://%s\n\t}\n\n", s.file, l.Addr())
+	s.out.printf("Serving the lists of %s. In the Corefile:\n\n%s\n", s.file, s.corefile(l.Addr()))
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()

@@ -125,6 +125,90 @@ func TestTheTestServerHasTheListsOfWebRisk(t *testing.T) {
 	}
 }
 
+func TestATestServerOfOneProtocolRefusesTheOthers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	paths := map[string]string{
+		"v5": "/v5/hashLists?alt=proto", "v4": "/v4/threatLists?alt=proto",
+		"webrisk": "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=MALWARE",
+	}
+	for only := range paths {
+		complaints := new(lockedBuffer)
+		endpoint := startServer(t, complaints, "-lists", file, "-protocol", only)
+		for asked, path := range paths {
+			for range 2 {
+				status, body := get(t, endpoint+path, "")
+				want := fmt.Sprintf("this server speaks only protocol %s, and the request is one of protocol %s", only, asked)
+				if only == asked && status != http.StatusOK || only != asked && (status != http.StatusNotFound || !strings.Contains(body, want)) {
+					t.Errorf("%s, asked by %s: status %d, %s", only, asked, status, body)
+				}
+				if only == asked {
+					break // the same again would be too early
+				}
+			}
+		}
+		text := complaints.String()
+		if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "REFUSED: this server speaks only protocol "+only) || !strings.HasSuffix(text, "; write protocol "+only+" in the Corefile\n") {
+			t.Errorf("%s: the server complains: %s", only, text)
+		}
+	}
+}
+
+// get sends a request with an access token and returns the answer.
+func get(t *testing.T, url, token string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User-Agent", "test/1")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(raw)
+}
+
+func TestTheTestServerDemandsAToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	endpoint := startServer(t, new(lockedBuffer), "-lists", file, "-token", "TOKEN")
+	const path = "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=MALWARE"
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "ANOTHER": http.StatusUnauthorized, "TOKEN": http.StatusOK} {
+		if status, body := get(t, endpoint+path, token); status != want {
+			t.Errorf("token %q: status %d, want %d: %s", token, status, want, body)
+		}
+	}
+}
+
+func TestTheTestServerPrintsTheStanza(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8099}
+	for only, want := range map[*protocol.Dialect]string{
+		nil:                     "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t}\n",
+		protocol.DialectV5:      "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t}\n",
+		protocol.DialectV4:      "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t\tprotocol v4\n\t}\n",
+		protocol.DialectWebRisk: "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t\tprotocol webrisk\n\t\tbudget 200\n\t}\n",
+	} {
+		stanza := (&listServer{only: only}).corefile(at)
+		expect(t, fmt.Sprint(only), stanza, want)
+		corefile := filepath.Join(t.TempDir(), "Corefile")
+		write(t, corefile, ". {\n"+stanza+"}\n")
+		blocks, err := readCorefile(corefile)
+		if err != nil {
+			t.Errorf("%v: %v", only, err)
+		}
+		closeBlocks(blocks)
+	}
+}
+
 func TestAListFileThatIsBrokenIsToldOnceAndIsNoRuleBroken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/\n")
@@ -297,6 +381,9 @@ func TestMisuseIsExplained(t *testing.T) {
 		{"testserver -lists /no/such/file", "no such file"},
 		{"testserver -lists " + bad, "2"},
 		{"testserver -lists " + good + " surplus", "surplus"},
+		{"testserver -lists " + good + " -protocol v6", `-protocol: "v6" is not a protocol: the protocols are v5, v4, webrisk, or all`},
+		{"testserver -lists " + good + " -key A -token B", "keep one of the two"},
+		{"testserver -lists " + good + " -protocol v5 -token B", "protocol v5 takes no token: use -key"},
 		{"testserver -lists " + good + " -listen " + taken.Addr().String(), "in use"},
 	} {
 		c := command()
