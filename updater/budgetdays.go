@@ -98,6 +98,9 @@ func parseBudget(raw []byte) (d budgetDays, err error) {
 	return d, nil
 }
 
+// NextDay returns when the next day begins for a budget, see Ledger.
+func NextDay(now time.Time) time.Time { return midnightAfter(now.Local()) }
+
 // midnightAfter returns when the next date begins at the place of now.
 func midnightAfter(now time.Time) time.Time {
 	year, month, day := now.Date()

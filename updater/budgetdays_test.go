@@ -132,3 +132,11 @@ func TestHoldsOfABudgetSayHowMuch(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNextDayBeginsAtMidnightOfLocalTime(t *testing.T) {
+	now := time.Now()
+	next := NextDay(now)
+	if !next.After(now) || dateOf(next) == dateOf(now) || dateOf(next.Add(-time.Second)) != dateOf(now) {
+		t.Errorf("after %s: %s", now, next)
+	}
+}

@@ -120,6 +120,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	for _, warning := range warningsOf(e.blocks) {
 		e.tell(diagnosis{"corefile", isWarning, text(warning), "change the line if this is not what you want"})
 	}
+	e.extended()
 	e.ownLists()
 	for _, b := range enginesOf(e.blocks) {
 		e.engine(ctx, b.Offline)
@@ -139,5 +140,6 @@ func (e *examination) engine(ctx context.Context, o *Offline) {
 	if o.Endpoint() != "" {
 		e.folder(o)
 		e.protection(o)
+		e.budget(o, time.Now())
 	}
 }

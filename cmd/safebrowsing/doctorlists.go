@@ -24,7 +24,7 @@ func (e *examination) protection(o *Offline) {
 	if len(o.Lists()) > 0 {
 		e.tell(listsDiagnosis(o, time.Now()))
 	}
-	if hold := o.SearchHold(); hold.Active(time.Now()) {
+	if hold := o.SearchHold(); hold.Active(time.Now()) && hold.Budget == 0 { // budgetDiagnosis says so
 		e.tell(diagnosis{"confirm", isProblem, text(fmt.Sprintf("confirmations are paused until %s (%v): suspected names pass", stamp(hold.Until), hold)), adviceOn(o, hold)})
 	}
 }

@@ -28,6 +28,8 @@ type Offline struct {
 	policy   *policy.Policy
 	checker  *lookup.Checker   // nil: the service is off
 	schedule *updater.Schedule // as CoreDNS saved it last; nil: the service is off
+	ledger   *updater.Ledger   // likewise; nil: no budget, or db is off
+	uncount  error             // why the ledger does not know the count; nil: it does
 	problems []error
 }
 
@@ -79,6 +81,11 @@ func (o *Offline) openLists() error {
 	if err != nil {
 		return err
 	}
+	if o.cfg.Budget > 0 && o.cfg.DB != "" { // of a folder that does not exist yet
+		if o.ledger, err = updater.NewLedger(nil); err != nil {
+			return err
+		}
+	}
 	if _, err := os.Stat(o.cfg.DB); o.cfg.DB != "" && err == nil {
 		read, err := o.readFolder(database)
 		if err != nil {
@@ -116,6 +123,9 @@ func (o *Offline) readFolder(database *lookup.Database) (*updater.Schedule, erro
 		}
 	}
 	database.Publish(lists)
+	if o.cfg.Budget > 0 {
+		o.ledger, o.uncount = updater.ReadLedger(store)
+	}
 	return updater.ReadSchedule(store)
 }
 
@@ -196,14 +206,29 @@ func (o *Offline) Resolvers() []string { return strings.Fields(o.cfg.Resolvers) 
 // last. The service must not be off.
 func (o *Offline) FetchHold() updater.Hold { return o.schedule.FetchHold(o.cfg.Stored()) }
 
-// SearchHold returns why and until when CoreDNS confirms no names, by the schedule that it
-// saved last.
-func (o *Offline) SearchHold() updater.Hold {
+// SearchHold returns why and until when CoreDNS confirms no names, by the schedule and the
+// count of searches that it saved last.
+func (o *Offline) SearchHold() (hold updater.Hold) {
 	if o.schedule == nil {
 		return updater.Hold{}
 	}
-	return o.schedule.SearchHold()
+	if o.ledger != nil {
+		hold = o.ledger.Hold(o.cfg.Budget, time.Now())
+	}
+	if paused := o.schedule.SearchHold(); paused.Until.After(hold.Until) {
+		return paused
+	}
+	return hold
 }
+
+// Budget returns the most searches a day, 0 for no limit, and the count of them that CoreDNS
+// saved last; nil: there is none. The error says that the count cannot be read.
+func (o *Offline) Budget() (perDay int, count *updater.Ledger, err error) {
+	return o.cfg.Budget, o.ledger, o.uncount
+}
+
+// Blocks reports whether the plugin blocks names, and does not only say that it would.
+func (o *Offline) Blocks() bool { return !o.cfg.Monitor }
 
 // OwnList returns the Config of an own list. path is Decision.List of one of its decisions.
 func (o *Offline) OwnList(path string) ownlist.Config { return o.policy.OwnList(path) }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// lowBudget is the part of a budget from which it may not last for the day.
+const lowBudget = 0.8
+
+// budget examines the budget of searches, if there is one or should be.
+func (e *examination) budget(o *Offline, now time.Time) {
+	switch perDay, ledger, err := o.Budget(); {
+	case perDay > 0:
+		e.tell(budgetDiagnosis(perDay, ledger, err, now))
+	case o.Protocol().Paid:
+		e.tell(diagnosis{"budget", isWarning, "unlimited: each search costs money, and one client that asks for random names causes as many as limit allows",
+			"replace budget unlimited by budget COUNT, the most searches a day"})
+	}
+}
+
+// budgetDiagnosis says how much of a budget is left today. A nil ledger means that db is
+// off.
+func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Time) diagnosis {
+	each, next := searches(perDay), stamp(updater.NextDay(now))
+	if ledger == nil {
+		return diagnosis{"budget", isSkipped, text(fmt.Sprintf("%s a day; only CoreDNS knows how many are spent: see the metric coredns_safebrowsing_budget_remaining", each)), ""}
+	}
+	spent, left := ledger.Spent(now), ledger.Remaining(perDay, now)
+	switch {
+	case err != nil && left == 0:
+		return diagnosis{"budget", isProblem, text(fmt.Sprintf("%v: no names are confirmed, and suspected names pass until %s", err, next)), "wait; or stop CoreDNS, delete the file, and the day begins with the whole budget"}
+	case left == 0:
+		return diagnosis{"budget", isProblem, text(fmt.Sprintf("all of the %s of today are spent: suspected names pass until %s", each, next)), "raise budget in the Corefile, or wait"}
+	}
+	found := text(fmt.Sprintf("%d of %s of today are spent or reserved; the next day begins at %s", spent, each, next))
+	if float64(spent) >= lowBudget*float64(perDay) {
+		return diagnosis{"budget", isWarning, found, "raise budget in the Corefile if this happens often"}
+	}
+	return diagnosis{"budget", isOK, found, ""}
+}
+
+// searches returns a number of searches with its word.
+func searches(n int) string { return count(n, "search", "searches") }
+
+// extendedList is the list of Web Risk that is less certain than the others.
+const extendedList = "se-ext-4b"
+
+// extended warns of server blocks that block by the list se-ext-4b.
+func (e *examination) extended() {
+	for _, b := range e.blocks {
+		if b.Offline == nil || b.Endpoint() == "" || !b.Blocks() || !slices.Contains(b.Lists(), extendedList) {
+			continue
+		}
+		e.tell(diagnosis{extendedList, isWarning, text(fmt.Sprintf("%s blocks the names of this list, and Google says that up to one in ten of them is harmless", b.stanza())),
+			"begin with monitor, and look at what the log would have blocked"})
+	}
+}
