@@ -68,7 +68,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			}
 			w.wantBlocked("known.example.", dns.TypeA, "social engineering ("+d.Service+")") // the answer is cached
 			logtest.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
-			logtest.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "next day begins at")
+			logtest.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "When all are spent, suspected names pass until ", "Raise budget")
 			logtest.WantParts(t, lines.Only(t, "budget of 5 searches is spent"), "[WARNING]", "Suspected names pass until", "Raise budget")
 
 			if err := w.reload(w.corefile(five, "explain", "ttl 30s", "cache 1000")); err != nil {
@@ -82,7 +82,8 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			if got := len(w.searches()); got != 5 || w.left() != 0 {
 				t.Errorf("Expected no more searches after a reload and a restart, got %d", got)
 			}
-			logtest.WantParts(t, strings.Join(lines.About(d.Title+" is on"), "\n"), "budget of 5 searches a day, 5 left today", "budget of 5 searches a day, 0 left today")
+			logtest.WantParts(t, strings.Join(lines.About(d.Title+" is on"), "\n"), "budget of 5 searches a day, 5 left today",
+				"[WARNING] plugin/safebrowsing: "+d.Title, "budget of 5 searches a day, 0 left today; confirmations are paused until ", " (the day's budget of 5 searches is spent)")
 			if err := w.reload(w.corefile("budget 7 100%")); err != nil {
 				t.Fatal(err)
 			}

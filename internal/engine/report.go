@@ -89,21 +89,21 @@ func (r *reporter) report(e updater.Event) {
 	case updater.Searched:
 		r.searched(e.Err)
 	case updater.BudgetLow:
-		log.Warningf("%d of the day's %d searches are spent; the next day begins at %s", e.Spent, e.Budget, moment(e.Due))
+		log.Warningf("%d of the day's %s are spent. When all are spent, suspected names pass until %s. Raise budget if this happens often", e.Spent, numberOfSearches(e.Budget), moment(e.Due))
 	case updater.BudgetSpent:
 		r.budgetSpent(e)
 	case updater.BudgetRenewed:
-		log.Infof("Names are confirmed again, with the new day's budget of %d searches", e.Budget)
+		log.Infof("Names are confirmed again, with the new day's budget of %s", numberOfSearches(e.Budget))
 	}
 }
 
 // budgetSpent says that searches end for the day, and why.
 func (r *reporter) budgetSpent(e updater.Event) {
-	why := fmt.Sprintf("The day's budget of %d searches is spent", e.Budget)
+	why, cure := fmt.Sprintf("The day's budget of %s is spent", numberOfSearches(e.Budget)), "Raise budget to confirm more names a day"
 	if e.Err != nil {
-		why = "No names are confirmed: " + e.Err.Error()
+		why, cure = "No names are confirmed: "+e.Err.Error(), "To begin the day with the whole budget, stop CoreDNS and delete the file"
 	}
-	log.Warningf("%s. Suspected names pass until %s. Raise budget to confirm more names a day", why, moment(e.Due))
+	log.Warningf("%s. Suspected names pass until %s. %s", why, moment(e.Due), cure)
 }
 
 // loadFailed says what could not be read, and what comes of it.

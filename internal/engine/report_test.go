@@ -20,7 +20,7 @@ import (
 // life starts the engine of a bubble, and ends it.
 func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact time.Duration) (e *Engine, end func()) {
 	t.Helper()
-	e, err := newEngine(s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }}, past{}, func() {})
+	e, err := newEngine(s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }}, past{ledgers: make(ledgers)}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,50 +13,62 @@ import (
 const oldList = 24 * time.Hour
 
 // start logs the line that says what protects: at the start of an engine, and when it
-// takes over from another process. It is a warning if a list is missing or old. The
-// caller holds mu.
+// takes over from another process. It is a warning if a list is missing or old, or if a
+// budget is spent or missing. The caller holds mu.
 func (r *reporter) start(kind updater.Kind) {
 	r.started = true
 	names := r.settings.Stored()
 	now := time.Now()
-	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Protocol.Title, r.settings.Address(), r.settings.Mode)}
-	inForce, old := 0, 0
-	for _, name := range names {
-		e := r.lists[name]
-		if e.Entries > 0 || !e.Updated.IsZero() {
-			inForce++
-		}
-		if !e.Updated.IsZero() && now.Sub(e.Updated) > oldList {
-			old++
-		}
+	lists, missing := r.inForce(names, now)
+	budget, hold := r.budget(now)
+	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Protocol.Title, r.settings.Address(), r.settings.Mode), lists, r.place(), r.next(kind, names, now)}
+	if budget != "" {
+		parts = append(parts, budget)
 	}
-	switch {
-	case len(names) == 0:
-		parts = append(parts, "no lists are kept")
-	case inForce == 0:
-		parts = append(parts, "NO list is in force yet ("+strings.Join(names, ", ")+"): "+r.settings.Protocol.Service+" blocks nothing until the first update")
-	default:
-		var each []string
-		for _, name := range names {
-			each = append(each, r.standing(name, now))
-		}
-		parts = append(parts, "lists "+strings.Join(each, ", "))
+	if paused := r.schedule.SearchHold(); paused.Until.After(hold.Until) {
+		hold = paused
 	}
-	parts = append(parts, r.place(), r.next(kind, names, now))
-	switch budget := r.settings.Budget; {
-	case budget > 0:
-		parts = append(parts, fmt.Sprintf("budget of %d searches a day, %d left today", budget, r.ledger.Remaining(budget, now)))
-	case r.settings.Protocol.Paid:
-		parts = append(parts, "NO budget: searches cost money, and their number is not limited")
-	}
-	if hold := r.schedule.SearchHold(); hold.Active(now) {
+	if hold.Active(now) {
 		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%v)", moment(hold.Until), hold))
 	}
 	say := log.Infof
-	if inForce < len(names) || old > 0 {
+	if missing || hold.Budget > 0 || r.settings.Protocol.Paid && r.settings.Budget == 0 {
 		say = log.Warningf
 	}
 	say("%s", strings.Join(parts, "; "))
+}
+
+// inForce describes the lists, and reports whether one is missing or old.
+func (r *reporter) inForce(names []string, now time.Time) (lists string, missing bool) {
+	found := 0
+	var each []string
+	for _, name := range names {
+		e := r.lists[name]
+		if e.Entries > 0 || !e.Updated.IsZero() {
+			found++
+		}
+		missing = missing || !e.Updated.IsZero() && now.Sub(e.Updated) > oldList
+		each = append(each, r.standing(name, now))
+	}
+	switch {
+	case len(names) == 0:
+		return "no lists are kept", false
+	case found == 0:
+		return "NO list is in force yet (" + strings.Join(names, ", ") + "): " + r.settings.Protocol.Service + " blocks nothing until the first update", true
+	}
+	return "lists " + strings.Join(each, ", "), missing || found < len(names)
+}
+
+// budget describes the budget, and returns the hold that it causes. The text is "" if
+// there is none and need not be.
+func (r *reporter) budget(now time.Time) (text string, hold updater.Hold) {
+	switch perDay := r.settings.Budget; {
+	case perDay > 0:
+		return fmt.Sprintf("budget of %s a day, %d left today", numberOfSearches(perDay), r.ledger.Remaining(perDay, now)), r.ledger.Hold(perDay, now)
+	case r.settings.Protocol.Paid:
+		return "NO budget: searches cost money, and their number is not limited", updater.Hold{}
+	}
+	return "", updater.Hold{}
 }
 
 // roundedLimit says if the server is asked for another number of entries than the
@@ -101,6 +113,14 @@ func (r *reporter) next(kind updater.Kind, names []string, now time.Time) string
 		return fmt.Sprintf("next request not before %s (%v)", moment(hold.Until), hold)
 	}
 	return "next request within a minute (first contact)"
+}
+
+// numberOfSearches prints a number of searches.
+func numberOfSearches(n int) string {
+	if n == 1 {
+		return "1 search"
+	}
+	return fmt.Sprintf("%d searches", n)
 }
 
 // entries prints a number of entries.
