@@ -54,3 +54,33 @@ func TestANewTokenKeepsMinimumWaits(t *testing.T) {
 		wantDueIn(t, s, time.Hour)
 	})
 }
+
+// The updater that ends with the old token and the one that begins with the new one are two
+// owners of the file: between them it must not be written.
+func TestARenewalBetweenTwoOwnersOfTheFileHolds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		later bool // the new token is denied, too
+		wait  time.Duration
+	}{"of an expired token": {false, 0}, "not of a failure after it": {true, 15 * time.Minute}} {
+		inBubble(t, name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := askedWith(t, dir, "")
+			fail := func(s *Schedule) { must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errForbidden)) }
+			fail(s)
+			s.disown()
+			time.Sleep(time.Second)
+			must(t, s.Renew())
+			if tc.later { // another process has the folder for a while
+				time.Sleep(time.Hour)
+				fail(askedWith(t, dir, ""))
+			}
+			loadErr, saveErr := s.own()
+			must(t, errors.Join(loadErr, saveErr))
+			for when, s := range map[string]*Schedule{"at once": s, "after a restart": askedWith(t, dir, "")} {
+				if left := max(0, time.Until(s.due([]string{se}))); (left > 0) != (tc.wait > 0) {
+					t.Errorf("%s: Expected %s left, got %s", when, tc.wait, left)
+				}
+			}
+		})
+	}
+}

@@ -29,6 +29,7 @@ type Schedule struct {
 	state   scheduleState
 	changes uint64      // counts changes of state
 	owned   bool        // the file may be written
+	renewed time.Time   // when Renew was called last; zero: never
 	search  searchClock // state.Search on its way to and from its file
 }
 
@@ -137,6 +138,9 @@ func (s *Schedule) own() (loadErr, saveErr error) {
 	loadErr = s.reload(true)
 	s.mu.Lock()
 	s.owned = true
+	if !s.renewed.IsZero() {
+		s.state.renew(s.renewed)
+	}
 	if fetch := &s.state.Fetch; fetch.Asking { // the asking process has lost the lock, so it died: the fetch failed
 		fetch.Asking, fetch.Cause = false, "the process ended before the answer came"
 	}

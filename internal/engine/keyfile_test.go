@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
 func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
@@ -23,4 +27,50 @@ func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
 		}
 	})
 	logtest.WantParts(t, lines.Only(t, "Cannot replace the key"), "[WARNING]", file, "The key before stays in use", "every 5 seconds")
+}
+
+// The back-off after an expired token ends with the next one, also in the file of the
+// schedule, which the updater reads when it starts with the new token.
+func TestANewTokenIsTriedAtOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		status int // of the failure; 0: the token is refused
+		want   bool
+	}{"the token has expired": {0, true}, "the server has a fault": {http.StatusServiceUnavailable, false}} {
+		t.Run(name, func(t *testing.T) {
+			lines := logtest.Capture(t)
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				file := filepath.Join(dir, "token")
+				put := func(token string) {
+					if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				google := protocoltest.New(t)
+				google.SetMinimumWait("", time.Hour)
+				google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+				google.SetToken("NEW")
+				if test.status != 0 {
+					google.SetToken("OLD")
+					google.Break("computeDiff", 1, protocoltest.Fault{Status: test.status})
+				}
+				put("OLD")
+				s := config.Settings{Endpoint: "http://token.example", Protocol: protocol.DialectWebRisk, Lists: "se-4b", DB: dir, Budget: 5, Share: 100, KeyFile: file, Token: true}
+				e, err := newEngine(s, "OLD", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }}, past{ledgers: make(ledgers)}, func() {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.start("OLD")
+				time.Sleep(time.Minute)
+				lines.Only(t, "Cannot update lists se-4b")
+				google.SetToken("NEW")
+				put("NEW")
+				time.Sleep(2 * keyInterval)
+				if got := len(lines.About("List se-4b now has 1 entry")) == 1; got != test.want {
+					t.Errorf("Expected an update with the new token at once: %t, got %q", test.want, lines.About("plugin/safebrowsing"))
+				}
+				e.stop()
+			})
+		})
+	}
 }
