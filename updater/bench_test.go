@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"io"
+	"math/bits"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -87,15 +89,63 @@ func changed(prefixes []uint32, n int) (removals, additions, result []uint32) {
 	return removals, additions, result
 }
 
-// answering is a client of a server that always answers the same.
-func answering(tb testing.TB, answer []byte) *protocol.V5 {
+// riskAnswerWith is answerWith for Web Risk, raw or in Rice coding.
+func riskAnswerWith(tb testing.TB, rice, partial bool, removals, additions []uint32, result []byte) []byte {
 	tb.Helper()
-	client, err := protocol.NewV5(protocol.Config{UserAgent: "bench/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	sum := sha256.Sum256(result)
+	m := &wrv1.ComputeThreatListDiffResponse{
+		ResponseType: wrv1.ComputeThreatListDiffResponse_RESET, NewVersionToken: []byte{1},
+		Additions: &wrv1.ThreatEntryAdditions{}, Removals: &wrv1.ThreatEntryRemovals{},
+		Checksum: &wrv1.ComputeThreatListDiffResponse_Checksum{Sha256: sum[:]},
+	}
+	if partial {
+		m.ResponseType = wrv1.ComputeThreatListDiffResponse_DIFF
+	}
+	if rice {
+		m.Additions.RiceHashes = riskRice(littleEndian(additions))
+		m.Removals.RiceIndices = riskRice(removals)
+	} else {
+		m.Additions.RawHashes = []*wrv1.RawHashes{{PrefixSize: 4, RawHashes: bytesOf(additions)}}
+		m.Removals.RawIndices = &wrv1.RawIndices{}
+		for _, i := range removals {
+			m.Removals.RawIndices.Indices = append(m.Removals.RawIndices.Indices, int32(i))
+		}
+	}
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return raw
+}
+
+// littleEndian returns prefixes as the numbers that Web Risk codes, in their order.
+func littleEndian(prefixes []uint32) []uint32 {
+	numbers := make([]uint32, len(prefixes))
+	for i, p := range prefixes {
+		numbers[i] = bits.ReverseBytes32(p)
+	}
+	slices.Sort(numbers)
+	return numbers
+}
+
+// riskRice codes ascending numbers. Nothing is coded as nil.
+func riskRice(values []uint32) *wrv1.RiceDeltaEncoding {
+	if len(values) == 0 {
+		return nil
+	}
+	m := protocoltest.EncodeRiceV4(values)
+	return &wrv1.RiceDeltaEncoding{FirstValue: m.GetFirstValue(), RiceParameter: m.GetRiceParameter(), EntryCount: m.GetNumEntries(), EncodedData: m.GetEncodedData()}
+}
+
+// answering is a client of a server that always answers the same.
+func answering(tb testing.TB, by *protocol.Dialect, answer []byte) updater.Source {
+	tb.Helper()
+	client, err := by.NewClient(protocol.Config{UserAgent: "bench/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
 			Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
 		}, nil
-	})})
+	})}, []string{"se-4b"}, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -103,7 +153,7 @@ func answering(tb testing.TB, answer []byte) *protocol.V5 {
 }
 
 // update fetches se-4b and applies what comes.
-func update(tb testing.TB, client *protocol.V5, old updater.List) (l updater.List) {
+func update(tb testing.TB, client updater.Source, old updater.List) (l updater.List) {
 	tb.Helper()
 	var err error
 	_, fetchErr := client.Fetch(tb.Context(), []updater.Want{{List: "se-4b", Version: old.Version}}, func(_ int, u *updater.Update) {
@@ -118,9 +168,9 @@ func update(tb testing.TB, client *protocol.V5, old updater.List) (l updater.Lis
 // Beside the new list an update takes a few buffers, however long the list is.
 func TestUpdatesTakeLittleMemoryBesideTheList(t *testing.T) {
 	prefixes := ascendingPrefixes(1_000_000)
-	full := answering(t, answerWith(t, false, nil, prefixes, bytesOf(prefixes)))
+	full := answering(t, protocol.DialectV5, answerWith(t, false, nil, prefixes, bytesOf(prefixes)))
 	removals, additions, result := changed(prefixes, 1000)
-	part := answering(t, answerWith(t, true, removals, additions, bytesOf(result)))
+	part := answering(t, protocol.DialectV5, answerWith(t, true, removals, additions, bytesOf(result)))
 	held := update(t, full, updater.List{Name: "se-4b"})
 	for name, run := range map[string]func(){
 		"in full": func() { update(t, full, updater.List{Name: "se-4b"}) },
@@ -147,23 +197,43 @@ func BenchmarkUpdate(b *testing.B) {
 		full := answerWith(b, false, nil, prefixes, entries)
 		removals, additions, result := changed(prefixes, 10_000)
 		part := answerWith(b, true, removals, additions, bytesOf(result))
-		held := update(b, answering(b, full), updater.List{Name: "se-4b"})
+		held := update(b, answering(b, protocol.DialectV5, full), updater.List{Name: "se-4b"})
 		for kind, test := range map[string]struct {
 			answer []byte
 			old    updater.List
 		}{"full": {full, updater.List{Name: "se-4b"}}, "partial": {part, held}} {
 			b.Run(name+"/"+kind, func(b *testing.B) {
-				client := answering(b, test.answer)
-				b.ReportAllocs()
-				for b.Loop() {
-					update(b, client, test.old)
-				}
-				took := b.Elapsed() / time.Duration(b.N)
-				b.ReportMetric(float64(took)/float64(sumTime(entries)), "x-SHA-256")
-				b.ReportMetric(float64(took.Nanoseconds())/float64(len(prefixes)), "ns/entry")
+				benchmarkUpdate(b, answering(b, protocol.DialectV5, test.answer), test.old, entries)
 			})
 		}
 	}
+}
+
+// BenchmarkUpdateByWebRisk is BenchmarkUpdate of 4 million entries, each answer raw and
+// in Rice coding.
+func BenchmarkUpdateByWebRisk(b *testing.B) {
+	prefixes := ascendingPrefixes(4_000_000)
+	entries := bytesOf(prefixes)
+	removals, additions, result := changed(prefixes, 10_000)
+	none := updater.List{Name: "se-4b"}
+	for coding, rice := range map[string]bool{"raw": false, "Rice": true} {
+		full := answering(b, protocol.DialectWebRisk, riskAnswerWith(b, rice, false, nil, prefixes, entries))
+		part := answering(b, protocol.DialectWebRisk, riskAnswerWith(b, rice, true, removals, additions, bytesOf(result)))
+		held := update(b, full, none)
+		b.Run("4M/"+coding+"/full", func(b *testing.B) { benchmarkUpdate(b, full, none, entries) })
+		b.Run("4M/"+coding+"/partial", func(b *testing.B) { benchmarkUpdate(b, part, held, entries) })
+	}
+}
+
+// benchmarkUpdate measures an update of a list to about these entries.
+func benchmarkUpdate(b *testing.B, client updater.Source, old updater.List, entries []byte) {
+	b.ReportAllocs()
+	for b.Loop() {
+		update(b, client, old)
+	}
+	took := b.Elapsed() / time.Duration(b.N)
+	b.ReportMetric(float64(took)/float64(sumTime(entries)), "x-SHA-256")
+	b.ReportMetric(float64(took.Nanoseconds())/float64(len(entries)/4), "ns/entry")
 }
 
 // sumTime is how long the SHA-256 of entries takes at best.
