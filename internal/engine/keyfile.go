@@ -39,6 +39,7 @@ func (e *Engine) runWithKeys(ctx context.Context, key string) {
 func (e *Engine) rekey(key string) error {
 	if e.settings.Token {
 		log.Debugf("The token in %s has changed and is in use", e.settings.KeyFile)
+		e.reporter.startsAgain()
 		return e.Schedule.Renew()
 	}
 	log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
@@ -62,7 +64,10 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 				}
 				e.start("OLD")
 				time.Sleep(time.Minute)
-				lines.Only(t, "Cannot update lists se-4b")
+				cure := ". Put a new token into " + file + "; it is tried within a minute"
+				if line := lines.Only(t, "Cannot update lists se-4b"); strings.Contains(line, cure) != test.want {
+					t.Errorf("Expected advice about the token: %t, got %s", test.want, line)
+				}
 				google.SetToken("NEW")
 				put("NEW")
 				time.Sleep(2 * keyInterval)
@@ -70,7 +75,31 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 					t.Errorf("Expected an update with the new token at once: %t, got %q", test.want, lines.About("plugin/safebrowsing"))
 				}
 				e.stop()
+				lines.Only(t, "Web Risk is on")
 			})
 		})
+	}
+}
+
+func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
+	v5 := config.Settings{Protocol: protocol.DialectV5}
+	risk := config.Settings{Protocol: protocol.DialectWebRisk}
+	token := config.Settings{Protocol: protocol.DialectWebRisk, Token: true, KeyFile: "/etc/coredns/token"}
+	for _, test := range []struct {
+		settings config.Settings
+		code     int
+		want     string
+	}{
+		{v5, 403, ". Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute"},
+		{risk, 401, ". Check the API key, and that the Web Risk API is enabled for it in a project with a billing account; a new one is tried within a minute"},
+		{risk, 429, ". The quota of the API key is used up"},
+		{token, 400, ". Check the token and the names in lists"},
+		{token, 401, ". Put a new token into /etc/coredns/token; it is tried within a minute"},
+		{token, 403, ". Check the token, and that the Web Risk API is enabled for it in a project with a billing account; a new one is tried within a minute"},
+		{token, 503, ""},
+	} {
+		if got := newReporter(test.settings, func() {}).hint(&updater.StatusError{Code: test.code}); got != test.want {
+			t.Errorf("%d: got %q, want %q", test.code, got, test.want)
+		}
 	}
 }

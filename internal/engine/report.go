@@ -27,6 +27,7 @@ type reporter struct {
 
 	mu           sync.Mutex
 	started      bool                     // the line of the start has been written
+	again        bool                     // the next start is only that of the updater with another token
 	lists        map[string]updater.Event // the last event of each
 	unsaved      map[string]bool          // lists that could not be saved; "" is the schedule
 	fetchTrouble string                   // why lists are not updated, as logged; "": they are
@@ -229,11 +230,18 @@ func (r *reporter) hint(err error) string {
 	if !ok {
 		return ""
 	}
-	switch status.Code {
+	switch s := r.settings; status.Code {
 	case http.StatusBadRequest, http.StatusNotFound:
-		return fmt.Sprintf(". Check the %s and the names in lists", r.settings.Credential())
+		return fmt.Sprintf(". Check the %s and the names in lists", s.Credential())
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it; a new one is tried within a minute", r.settings.Credential(), r.settings.Protocol.Service)
+		if s.Token && status.Code == http.StatusUnauthorized {
+			return fmt.Sprintf(". Put a new token into %s; it is tried within a minute", s.KeyFile)
+		}
+		billing := ""
+		if s.Protocol.Paid {
+			billing = " in a project with a billing account"
+		}
+		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute", s.Credential(), s.Protocol.Service, billing)
 	case http.StatusTooManyRequests:
 		return fmt.Sprintf(". The quota of the %s is used up", r.settings.Credential())
 	}

@@ -16,6 +16,10 @@ const oldList = 24 * time.Hour
 // takes over from another process. It is a warning if a list is missing or old, or if a
 // budget is spent or missing. The caller holds mu.
 func (r *reporter) start(kind updater.Kind) {
+	if r.again {
+		r.again = false
+		return
+	}
 	r.started = true
 	names := r.settings.Stored()
 	now := time.Now()
@@ -36,6 +40,14 @@ func (r *reporter) start(kind updater.Kind) {
 		say = log.Warningf
 	}
 	say("%s", strings.Join(parts, "; "))
+}
+
+// startsAgain has the next start log nothing: tokens change every hour, and nothing else
+// does with them.
+func (r *reporter) startsAgain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.again = true
 }
 
 // inForce describes the lists, and reports whether one is missing or old.
