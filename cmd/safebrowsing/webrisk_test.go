@@ -110,39 +110,49 @@ func TestUpdateRefusesWhatTheProtocolCannotDo(t *testing.T) {
 	}
 }
 
+// fromGoogle puts a list into a folder as if it came from Google.
+func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
+	t.Helper()
+	w := newWorld(t)
+	w.Publish(list, [][]byte{{1, 2, 3, 4}})
+	if list == "se-4b" {
+		hash := lookup.HashExpression("evil.example/")
+		w.Publish(list, [][]byte{hash[:4]})
+	}
+	o, err := openOffline(dir, "", d, "K", []string{list})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	client, err := o.Client(w.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := updater.OpenStore(dir, o.Origin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedule, err := updater.NewSchedule(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := updater.New(updater.Config{
+		Source: client, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{list},
+		Report: func(updater.Event) {}, FirstContact: func() time.Duration { return 0 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Once(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A folder with lists of Safe Browsing can go on with Web Risk, which has a server of its own.
 func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	for _, list := range []string{"se-4b", "pha-4b"} {
-		w := newWorld(t)
-		w.Publish(list, [][]byte{{1, 2, 3, 4}})
-		o, err := openOffline(dir, "", protocol.DialectV5, "K", []string{list})
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, err := o.Client(w.Server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		store, err := updater.OpenStore(dir, o.Origin())
-		if err != nil {
-			t.Fatal(err)
-		}
-		schedule, err := updater.NewSchedule(store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := updater.New(updater.Config{
-			Source: client, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{list},
-			Report: func(updater.Event) {}, FirstContact: func() time.Duration { return 0 },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := u.Once(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		o.Close()
+		fromGoogle(t, dir, protocol.DialectV5, list)
 	}
 	for _, test := range []struct {
 		dialect  *protocol.Dialect
@@ -212,4 +222,27 @@ func TestExpressionsOfWebRisk(t *testing.T) {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 	expect(t, "webrisk and v4", out, v4)
+}
+
+// The reason is that only CoreDNS searches, and not that there is no key.
+func TestAFolderOfGooglesWebRiskNeedsNoKeyToSayThatOnlyCoreDNSSearches(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "db")
+	fromGoogle(t, dir, protocol.DialectWebRisk, "se-4b")
+	status, out, errOut := invoke(t, "check", "-confirm", "-db", dir, "evil.example")
+	if status != 1 || errOut != "" || !strings.Contains(out, "only CoreDNS searches by protocol webrisk") {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+}
+
+func TestUpdateLeavesOutListsThatTheProtocolDoesNotHave(t *testing.T) {
+	w := newWorld(t)
+	w.Publish("pha-4b", nil)
+	if status, out, errOut := w.update(t, "-lists", "se-4b,pha-4b"); status != 0 {
+		t.Fatalf("status %d, %s%s", status, out, errOut)
+	}
+	w.ClientStarted()
+	status, out, errOut := w.update(t, "-protocol", "webrisk")
+	if status != 0 || errOut != "" || w.plain(out) != "se-4b: updated, 2 entries, next not before TIME\n" {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
 }
