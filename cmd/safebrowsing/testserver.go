@@ -18,11 +18,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
-func testserver() *cli.Command {
-	return &cli.Command{
-		Name:  "testserver",
-		Usage: "serve lists of your own like Google's servers, to try everything without a key",
-		Description: `FILE has one line for each listed host:
+const testserverHelp = `FILE has one line for each listed host:
 
    LIST EXPRESSION [unconfirmed]
 
@@ -37,7 +33,13 @@ The server speaks v5, v4 and Web Risk, which alone has the list se-ext-4b. With
 "RULE BROKEN" and the rule.
 
    safebrowsing testserver -lists lists.txt
-   safebrowsing testserver -lists lists.txt -protocol webrisk -token TOKEN`,
+   safebrowsing testserver -lists lists.txt -protocol webrisk -token TOKEN`
+
+func testserver() *cli.Command {
+	return &cli.Command{
+		Name:        "testserver",
+		Usage:       "serve lists of your own like Google's servers, to try everything without a key",
+		Description: testserverHelp,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "lists", Usage: "read the lists from `FILE`", Required: true},
 			&cli.StringFlag{Name: "listen", Usage: "`ADDRESS` to listen on", Value: "127.0.0.1:8099"},
