@@ -60,6 +60,9 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			for _, name := range names[:4] {
 				w.wantPassed(name, dns.TypeA)
 			}
+			if until := logtest.Metric(t, "search_not_before_timestamp_seconds", "endpoint", w.endpoint); until < float64(time.Now().Unix()) {
+				t.Errorf("Expected the gauge to say that confirmations are paused, got %v", until)
+			}
 			if got := w.left(); got != 0 || len(w.searches()) != 5 {
 				t.Fatalf("Expected the budget to be spent, got %d left after %d searches", got, len(w.searches()))
 			}

@@ -126,7 +126,7 @@ func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
 			}
 			tried++
 			line := m[1] + " " + m[2]
-			if name == "docs/web-risk.md" || line == "protocol webrisk" { // of other protocols
+			if name == "docs/web-risk.md" || line == "protocol webrisk" || m[1] == "prefixes" { // of other protocols
 				line = ofWebRisk(line)
 			}
 			if err := caddy.ValidateAndExecuteDirectives(input(".:0 {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  "+line+"\n }\n}\n"), nil, true); err != nil {

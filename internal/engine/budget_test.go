@@ -55,7 +55,12 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 }
 
 func TestLinesOfTheBudgetSayWhatToDo(t *testing.T) {
+	schedule, err := updater.NewSchedule(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := newReporter(config.Settings{Protocol: protocol.DialectWebRisk}, func() {})
+	r.schedule = schedule
 	due := time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		event updater.Event

@@ -11,7 +11,6 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -96,16 +95,7 @@ func (e *Engine) FetchHold() updater.Hold { return e.Schedule.FetchHold(e.settin
 
 // SearchHold returns why and until when no names are confirmed: because of the schedule
 // or of the budget.
-func (e *Engine) SearchHold() updater.Hold {
-	hold := e.Schedule.SearchHold()
-	if e.ledger == nil {
-		return hold
-	}
-	if spent := e.ledger.Hold(e.settings.Budget, time.Now()); spent.Until.After(hold.Until) {
-		return spent
-	}
-	return hold
-}
+func (e *Engine) SearchHold() updater.Hold { return e.reporter.searchHold() }
 
 // becomeReady says that nothing more is to be waited for: the lists are in force, or
 // the first contact with the server has ended, however it ended.

@@ -258,7 +258,7 @@ func (r *reporter) measure(e updater.Event) {
 	case updater.Searched:
 		r.request("search", e)
 		r.measureSearches()
-	case updater.Started, updater.LockBusy:
+	case updater.Started, updater.LockBusy, updater.BudgetSpent, updater.BudgetRenewed:
 		r.measureSearches()
 	case updater.Loaded, updater.Followed, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting:
 		r.measureList(e)
@@ -273,7 +273,7 @@ func (r *reporter) measureList(e updater.Event) {
 }
 
 func (r *reporter) measureSearches() {
-	searchNotBefore.WithLabelValues(labelsOf(r.settings)...).Set(unix(r.schedule.SearchHold().Until))
+	searchNotBefore.WithLabelValues(labelsOf(r.settings)...).Set(unix(r.searchHold().Until))
 }
 
 func (r *reporter) request(method string, e updater.Event) {

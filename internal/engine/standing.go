@@ -24,13 +24,10 @@ func (r *reporter) start(kind updater.Kind) {
 	names := r.settings.Stored()
 	now := time.Now()
 	lists, missing := r.inForce(names, now)
-	budget, hold := r.budget(now)
+	budget, hold := r.budget(now), r.searchHold()
 	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Protocol.Title, r.settings.Address(), r.settings.Mode), lists, r.place(), r.next(kind, names, now)}
 	if budget != "" {
 		parts = append(parts, budget)
-	}
-	if paused := r.schedule.SearchHold(); paused.Until.After(hold.Until) {
-		hold = paused
 	}
 	if hold.Active(now) {
 		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%v)", moment(hold.Until), hold))
@@ -40,6 +37,18 @@ func (r *reporter) start(kind updater.Kind) {
 		say = log.Warningf
 	}
 	say("%s", strings.Join(parts, "; "))
+}
+
+// searchHold is Engine.SearchHold. It is safe for concurrent use.
+func (r *reporter) searchHold() updater.Hold {
+	hold := r.schedule.SearchHold()
+	if r.ledger == nil {
+		return hold
+	}
+	if spent := r.ledger.Hold(r.settings.Budget, time.Now()); spent.Until.After(hold.Until) {
+		return spent
+	}
+	return hold
 }
 
 // startsAgain has the next start log nothing: tokens change every hour, and nothing else
@@ -71,16 +80,15 @@ func (r *reporter) inForce(names []string, now time.Time) (lists string, missing
 	return "lists " + strings.Join(each, ", "), missing || found < len(names)
 }
 
-// budget describes the budget, and returns the hold that it causes. The text is "" if
-// there is none and need not be.
-func (r *reporter) budget(now time.Time) (text string, hold updater.Hold) {
+// budget describes the budget. It returns "" if there is none and need not be.
+func (r *reporter) budget(now time.Time) string {
 	switch perDay := r.settings.Budget; {
 	case perDay > 0:
-		return fmt.Sprintf("budget of %s a day, %d left today", numberOfSearches(perDay), r.ledger.Remaining(perDay, now)), r.ledger.Hold(perDay, now)
+		return fmt.Sprintf("budget of %s a day, %d left today", numberOfSearches(perDay), r.ledger.Remaining(perDay, now))
 	case r.settings.Protocol.Paid:
-		return "NO budget: searches cost money, and their number is not limited", updater.Hold{}
+		return "NO budget: searches cost money, and their number is not limited"
 	}
-	return "", updater.Hold{}
+	return ""
 }
 
 // roundedLimit says if the server is asked for another number of entries than the
