@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -108,7 +107,7 @@ func (s *sortedReader) Read(p []byte) (n int, err error) {
 			return 0, err
 		}
 		s.gather = nil
-		slices.Sort(s.rest)
+		radixSort(s.rest, 24)
 	}
 	if len(s.rest) == 0 {
 		return 0, io.EOF
