@@ -61,8 +61,8 @@ type world struct {
 	endpoint string
 	db       string
 	upstream string
-	protocol *protocol.Dialect
-	host     string // where CoreDNS listens
+	protocol *protocol.Dialect // for a paid one the Corefile has budget unlimited, unless given
+	host     string            // where CoreDNS listens
 	instance *caddy.Instance
 }
 
@@ -151,6 +151,9 @@ func (w *world) threaten(expressions ...string) {
 func (w *world) corefile(properties ...string) string {
 	if !slices.ContainsFunc(properties, func(p string) bool { return strings.HasPrefix(p, "confirm_timeout") }) {
 		properties = append(properties, "confirm_timeout 4s") // a busy machine is no late confirmation
+	}
+	if w.protocol.Paid && !slices.ContainsFunc(properties, func(p string) bool { return strings.HasPrefix(p, "budget") }) {
+		properties = append(properties, "budget unlimited")
 	}
 	return fmt.Sprintf(`.:0 {
 	bind %s
@@ -300,6 +303,9 @@ func (w *world) wantPassed(name string, qtype uint16) {
 	}
 }
 
+// blames returns the text about a threat that the server has confirmed.
+func (w *world) blames(threat string) string { return threat + " (" + w.protocol.Service + ")" }
+
 // eventually waits for something that other goroutines bring about.
 func (w *world) eventually(what string, done func() bool) {
 	w.t.Helper()
@@ -318,8 +324,16 @@ func (w *world) updated(n int) {
 	})
 }
 
-// fetches and searches return the requests of a method, in whichever version of the
-// protocol.
+// perUpdate returns how many requests an update of so many lists takes. Web Risk is
+// asked for each list by itself.
+func (w *world) perUpdate(lists int) int {
+	if w.protocol == protocol.DialectWebRisk {
+		return lists
+	}
+	return 1
+}
+
+// fetches and searches return the requests of a method, in whichever protocol.
 func (w *world) fetches() []protocoltest.Request {
 	return w.google.Requests("update")
 }
