@@ -24,13 +24,33 @@ type faulty struct {
 	text   string
 }
 
-// faultyV4 are the lists of version 4, which has no others.
-var faultyV4 = []faulty{
-	{"se-4b", sbv5.ThreatType_SOCIAL_ENGINEERING, phishing},
-	{"mw-4b", sbv5.ThreatType_MALWARE, "malware (Safe Browsing)"},
-	{"uws-4b", sbv5.ThreatType_UNWANTED_SOFTWARE, "unwanted software (Safe Browsing)"},
-	{"uwsa-4b", sbv5.ThreatType_UNWANTED_SOFTWARE, "unwanted software (Safe Browsing)"},
-	{"pha-4b", sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION, "potentially harmful application (Safe Browsing)"},
+// The lists of the protocols that have no others.
+var (
+	faultyV4 = []faulty{
+		{"se-4b", sbv5.ThreatType_SOCIAL_ENGINEERING, phishing},
+		{"mw-4b", sbv5.ThreatType_MALWARE, "malware (Safe Browsing)"},
+		{"uws-4b", sbv5.ThreatType_UNWANTED_SOFTWARE, "unwanted software (Safe Browsing)"},
+		{"uwsa-4b", sbv5.ThreatType_UNWANTED_SOFTWARE, "unwanted software (Safe Browsing)"},
+		{"pha-4b", sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION, "potentially harmful application (Safe Browsing)"},
+	}
+	faultyWebRisk = []faulty{
+		{"se-4b", sbv5.ThreatType_SOCIAL_ENGINEERING, "social engineering (Web Risk)"},
+		{"mw-4b", sbv5.ThreatType_MALWARE, "malware (Web Risk)"},
+		{"uws-4b", sbv5.ThreatType_UNWANTED_SOFTWARE, "unwanted software (Web Risk)"},
+		{"se-ext-4b", extendedCoverage, "social engineering (Web Risk)"},
+	}
+)
+
+// extendedCoverage stands for a threat type that Safe Browsing does not have.
+const extendedCoverage = sbv5.ThreatType_THREAT_TYPE_UNSPECIFIED
+
+// confirm has searches confirm an expression as a threat of the list.
+func (f faulty) confirm(w *world, expression string) {
+	if f.threat == extendedCoverage {
+		w.google.AddExtendedThreat(expression)
+		return
+	}
+	w.google.AddThreat(expression, f.threat)
 }
 
 // Each fault of the server, on the first load and on a partial update: the last
@@ -43,7 +63,7 @@ func TestNoFaultOfTheServerTakesProtectionOrDNSAway(t *testing.T) {
 	lines := logtest.Capture(t)
 	t.Run("v5", func(t *testing.T) {
 		n := 0
-		for name, fault := range bearable(t, protocoltest.ListFaults()) {
+		for name, fault := range bearable(t, protocoltest.ListFaults(), 15) {
 			n++
 			f := faulty{fmt.Sprintf("f%d-4b", n), sbv5.ThreatType_MALWARE, "malware (Safe Browsing)"}
 			t.Run(name, func(t *testing.T) {
@@ -52,37 +72,45 @@ func TestNoFaultOfTheServerTakesProtectionOrDNSAway(t *testing.T) {
 			})
 		}
 	})
-	t.Run("v4", func(t *testing.T) {
-		faults := bearable(t, protocoltest.ListFaultsV4())
-		names := slices.Sorted(maps.Keys(faults))
-		for i, f := range faultyV4 {
-			t.Run(f.list, func(t *testing.T) {
-				t.Parallel()
-				for n := i; n < len(names); n += len(faultyV4) {
-					t.Run(names[n], func(t *testing.T) { faultyWorld(t, protocol.DialectV4, f, faults[names[n]], lines) })
-				}
-			})
-		}
-	})
+	for d, column := range map[*protocol.Dialect]struct {
+		lists  []faulty
+		faults map[string]protocoltest.Fault
+	}{
+		protocol.DialectV4:      {faultyV4, protocoltest.ListFaultsV4()},
+		protocol.DialectWebRisk: {faultyWebRisk, protocoltest.ListFaultsWebRisk()},
+	} {
+		t.Run(d.String(), func(t *testing.T) {
+			faults := bearable(t, column.faults, 15)
+			names := slices.Sorted(maps.Keys(faults))
+			for i, f := range column.lists {
+				t.Run(f.list, func(t *testing.T) {
+					t.Parallel()
+					for n := i; n < len(names); n += len(column.lists) {
+						t.Run(names[n], func(t *testing.T) { faultyWorld(t, d, f, faults[names[n]], lines) })
+					}
+				})
+			}
+		})
+	}
 }
 
 // bearable leaves out the faults that take minutes or gigabytes over a socket: see
-// package updater.
-func bearable(t *testing.T, faults map[string]protocoltest.Fault) map[string]protocoltest.Fault {
+// package updater. At least so many must be left.
+func bearable(t *testing.T, faults map[string]protocoltest.Fault, least int) map[string]protocoltest.Fault {
 	maps.DeleteFunc(faults, func(_ string, f protocoltest.Fault) bool { return f.Delay > 0 || f.EndlessBody })
-	if len(faults) < 15 {
+	if len(faults) < least {
 		t.Errorf("Expected the server to know many faults, got %d", len(faults))
 	}
 	return faults
 }
 
-func faultyWorld(t *testing.T, version *protocol.Dialect, f faulty, fault protocoltest.Fault, lines *logtest.Lines) {
+func faultyWorld(t *testing.T, d *protocol.Dialect, f faulty, fault protocoltest.Fault, lines *logtest.Lines) {
 	w := newWorld(t)
-	w.protocol = version
+	w.protocol = d
 	list := f.list
 	w.google.SetMinimumWait(list, time.Second)
 	w.publish(list, "evil.example.com/")
-	w.google.AddThreat("evil.example.com/", f.threat)
+	f.confirm(w, "evil.example.com/")
 
 	// On the first load there is nothing yet, and names pass.
 	before := len(lines.ErrorsAbout(list))
@@ -110,6 +138,46 @@ func faultyWorld(t *testing.T, version *protocol.Dialect, f faulty, fault protoc
 	line := lines.ErrorsAbout(list)[before]
 	if !strings.Contains(line, "in force") || strings.HasSuffix(line, ": <nil>\n") {
 		t.Errorf("Expected a line that says what is in force and why, got %s", line)
+	}
+}
+
+// Web Risk answers with moments, not with durations. One that is absent, past or far
+// away takes nothing away: the rest of the answer is good.
+func TestOddTimesOfListsTakeNoProtectionAway(t *testing.T) {
+	for name, fault := range protocoltest.OddDiffTimes() {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.protocol = protocol.DialectWebRisk
+			blamed := w.blames("social engineering")
+			w.threaten("evil.example.com/")
+			w.google.Break("update", 1000, fault)
+			w.start(w.corefile())
+			requests := 2 * w.perUpdate(3) // the second one says that nothing has changed
+			if fault.FarNextDiff {
+				requests = w.perUpdate(3)
+			}
+			w.updated(requests)
+			w.wantBlocked("evil.example.com.", dns.TypeA, blamed)
+			w.stop()
+			w.google.ClientStarted()
+			w.start(w.corefile())
+			w.wantBlocked("evil.example.com.", dns.TypeA, blamed)
+			if n := len(w.fetches()); n != requests {
+				t.Errorf("Expected a wait after %d requests, got %d", requests, n)
+			}
+			w.stop()
+
+			w.google.Repair()
+			w.google.ClientLostState()
+			w.google.SetMinimumWait("se-4b", time.Second)
+			w.db = t.TempDir()
+			w.start(w.corefile())
+			w.updated(requests + w.perUpdate(3))
+			w.google.Break("update", 1000, fault)
+			w.threaten("evil.example.com/", "new.example.com/")
+			w.eventually("the update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+			w.wantBlocked("evil.example.com.", dns.TypeA, blamed)
+		})
 	}
 }
 
