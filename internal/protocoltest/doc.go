@@ -20,10 +20,11 @@
 //
 // In Web Risk a list goes by a threat type, see riskLists; the list "se-ext-4b" is there
 // only. Its version tokens are no versions of Safe Browsing, and nothing that the
-// referee knows of one service holds for the other. The referee demands less than a
-// client may do where it cannot know better: a first contact may follow at once, since
-// its random delay may be 0, and so may a search that could be answered from a full
-// hash, since another hash may begin with the same prefix.
+// referee knows of one service holds for the other, but for one thing: a client that
+// moves from one to the other searches by the lists it has. The referee demands less
+// than a client may do where it cannot know better: a first contact may follow at once,
+// since its random delay may be 0, and so may a search that could be answered from a
+// full hash, since another hash may begin with the same prefix.
 //
 // The package starts no goroutine. It imports only the generated messages and the
 // protobuf module, never the code it is to test.

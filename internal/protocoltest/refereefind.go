@@ -44,7 +44,7 @@ func (r *referee) judgeEntries(q *query, distinct []string) {
 	if twice := len(q.prefixes) - len(distinct); twice > 0 {
 		r.violation(rule, "%d hashes are duplicates", twice)
 	}
-	unknown := slices.DeleteFunc(slices.Clone(distinct), func(hash string) bool { return r.lists.hold(q.names, hash) })
+	unknown := slices.DeleteFunc(slices.Clone(distinct), func(hash string) bool { return r.given(q.names, hash) })
 	if len(unknown) > 0 && len(q.names) > 0 {
 		r.violation(rule, "%d hashes are no entries of the lists %q as they were served, in their length; the first is %x",
 			len(unknown), q.names, unknown[0])

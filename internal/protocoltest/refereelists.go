@@ -3,6 +3,7 @@ package protocoltest
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -53,8 +54,21 @@ func (m listStates) get(name string) *listState {
 // hold reports whether an entry stood in some version of these lists that the client
 // was given.
 func (m listStates) hold(lists []string, entry string) bool {
+	return m.any(lists, func(entries []string) bool { return contains(entries, entry) })
+}
+
+// holdLonger reports the same for any entry that begins like this.
+func (m listStates) holdLonger(lists []string, beginning string) bool {
+	return m.any(lists, func(entries []string) bool {
+		i, _ := slices.BinarySearch(entries, beginning)
+		return i < len(entries) && strings.HasPrefix(entries[i], beginning)
+	})
+}
+
+// any reports whether some version of these lists that the client was given holds what
+// is looked for.
+func (m listStates) any(lists []string, holds func(entries []string) bool) bool {
 	for _, name := range lists {
-		holds := func(entries []string) bool { return contains(entries, entry) }
 		if l := m[name]; l != nil && slices.ContainsFunc(l.contents, holds) {
 			return true
 		}

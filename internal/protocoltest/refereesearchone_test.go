@@ -171,3 +171,36 @@ func TestRefereeReportsMalformedSearchesOfWebRisk(t *testing.T) {
 		})
 	}
 }
+
+// A client that moves from one service to the other has only the lists of the first one,
+// and may cut their entries.
+func TestRefereeTakesEntriesThatTheOtherServiceGave(t *testing.T) {
+	find := func(b *bench, prefix string) {
+		_, _ = findV4(b.T, b, nil, []string{"se-4b", "mw-4b"}, []string{prefix}, nil)
+	}
+	tests := []struct {
+		name  string
+		fetch func(b *bench, lists ...string)
+		ask   func(b *bench, prefix string)
+		rule  map[string]string // of each prefix; empty: legal
+	}{
+		{"Web Risk, by its own lists", (*bench).diff, (*bench).risk, map[string]string{"longer": "", "long": "", "longe": "no entry", "none": "no entry"}},
+		{"Web Risk, by lists of v4", (*bench).fetch, (*bench).risk, map[string]string{"longer": "", "long": "", "longe": "no entry", "none": "no entry"}},
+		{"v4, by lists of Web Risk", (*bench).diff, find, map[string]string{"longer": "", "long": "no entries", "none": "no entries"}},
+	}
+	for _, tt := range tests {
+		for prefix, rule := range tt.rule {
+			inBubble(t, tt.name+", "+prefix, func(b *bench) {
+				b.Publish("se-4b", [][]byte{[]byte("longer")})
+				tt.fetch(b, "se-4b")
+				b.violations.take()
+				tt.ask(b, prefix)
+				if got := b.violations.take(); rule == "" {
+					wantNone(b.T, got)
+				} else {
+					wantOne(b.T, got, rule)
+				}
+			})
+		}
+	}
+}

@@ -57,7 +57,7 @@ func (r *referee) judgeSearchOne(q *query, now time.Time) {
 }
 
 // judgeOnePrefix judges number and form of the hash prefix: it must be one that the
-// client was given, as long as it was given.
+// client was given, as long as it was given or cut to 4 bytes.
 func (r *referee) judgeOnePrefix(q *query) {
 	const rule = "Web Risk, hash prefix"
 	if len(q.prefixes) != 1 {
@@ -68,9 +68,21 @@ func (r *referee) judgeOnePrefix(q *query) {
 	switch {
 	case !legalEntries(q.prefixes):
 		r.violation(rule, "the hash prefix %x has %d bytes, want %d to %d", prefix, len(prefix), minEntryBytes, maxEntryBytes)
-	case len(q.names) > 0 && !r.riskLists.hold(q.names, string(prefix)):
-		r.violation(rule, "the hash prefix %x is no entry of the lists %q as they were served, in their length", prefix, q.names)
+	case len(q.names) > 0 && !r.given(q.names, string(prefix)) && !r.givenLonger(q.names, string(prefix)):
+		r.violation(rule, "the hash prefix %x is no entry of the lists %q as they were served, in their length or cut to 4 bytes", prefix, q.names)
 	}
+}
+
+// given reports whether an entry was in some version of these lists that the client was
+// given, by either service: one that moves from one to the other searches by the lists
+// it has.
+func (r *referee) given(lists []string, entry string) bool {
+	return r.lists.hold(lists, entry) || r.riskLists.hold(lists, entry)
+}
+
+// givenLonger is given for an entry that was cut to 4 bytes.
+func (r *referee) givenLonger(lists []string, cut string) bool {
+	return len(cut) == minEntryBytes && (r.lists.holdLonger(lists, cut) || r.riskLists.holdLonger(lists, cut))
 }
 
 // judgeRiskTypes judges the threat types asked about.
