@@ -128,7 +128,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	if len(first.Versions) != 2 {
 		t.Errorf("Expected the states of the two other lists, got %x", first.Versions)
 	}
-	if got := lines.About("came by the other version"); len(got) == 0 || !strings.Contains(got[0], "mw-4b") {
+	if got := lines.About("was fetched by another protocol"); len(got) == 0 || !strings.Contains(got[0], "mw-4b") {
 		t.Errorf("Expected a line about mw-4b, got %q", got)
 	}
 }

@@ -60,7 +60,7 @@ func (r *reporter) report(e updater.Event) {
 	case updater.LoadFailed:
 		r.loadFailed(e)
 	case updater.StartsAnew:
-		log.Infof("List %s came by the other version of the protocol. It stays in force until it has been fetched in full", e.List)
+		log.Infof("List %s was fetched by another protocol. It stays in force until it has been fetched in full", e.List)
 	case updater.LockBusy:
 		r.start(e.Kind)
 		r.ready()

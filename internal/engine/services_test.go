@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// server is one that lists evil.example.com.
+func server(t *testing.T) *protocoltest.Server {
+	google := protocoltest.New(t)
+	google.SetMinimumWait("", time.Hour)
+	google.SetFetchWait(time.Hour)
+	hash := sha256.Sum256([]byte("evil.example.com/"))
+	google.Publish("se-4b", [][]byte{hash[:4]})
+	return google
+}
+
+// acquire starts an engine whose first contact is after a while.
+func acquire(t *testing.T, r ForTests, s config.Settings, contact time.Duration) (e *Engine, release func()) {
+	t.Helper()
+	r.SetFirstContact(func() time.Duration { return contact })
+	e, release, err := r.Acquire(s, s.APIKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return e, release
+}
+
+// suspects reports whether the lists of an engine have evil.example.com.
+func suspects(e *Engine) bool {
+	_, candidates := e.Checker.Check(lookup.FromQname("evil.example.com."))
+	return candidates != nil
+}
+
+// Google has a server for each service. A move from one service to the other is a move
+// to another address.
+func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
+	for _, m := range []struct{ from, to *protocol.Dialect }{
+		{protocol.DialectV5, protocol.DialectWebRisk}, {protocol.DialectV4, protocol.DialectWebRisk},
+		{protocol.DialectWebRisk, protocol.DialectV5}, {protocol.DialectWebRisk, protocol.DialectV4},
+		{protocol.DialectV4, protocol.DialectV5}, {protocol.DialectV5, protocol.DialectV4},
+	} {
+		for _, way := range []struct {
+			name             string
+			restart, memory  bool
+			otherKey, unlike bool // unlike: the lists are of another server
+		}{
+			{name: "restart", restart: true},
+			{name: "restart, other key", restart: true, otherKey: true},
+			{name: "reload"},
+			{name: "reload, db off", memory: true},
+			{name: "reload, db off, other key", memory: true, otherKey: true},
+			{name: "reload, db off, other server", memory: true, unlike: true},
+			{name: "restart, other server", restart: true, unlike: true},
+		} {
+			dir := t.TempDir()
+			t.Run(m.from.Name+" to "+m.to.Name+", "+way.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					google := server(t)
+					s := config.Settings{APIKey: "ONE", Protocol: m.from, Lists: "se-4b", DB: dir}
+					if way.memory {
+						s.DB = ""
+					}
+					r := ForTests{NewRegistry(Edge{Transport: google})}
+					first, release := acquire(t, r, s, 0)
+					if !suspects(first) {
+						t.Fatal("Expected the list to be in force")
+					}
+					if way.restart {
+						release()
+						r = ForTests{NewRegistry(Edge{Transport: google})}
+					}
+					s.Protocol = m.to
+					if way.otherKey {
+						s.APIKey = "TWO"
+					}
+					if way.unlike {
+						s.Endpoint = "http://other.example"
+					}
+					second, releaseSecond := acquire(t, r, s, time.Hour)
+					if got := suspects(second); got == way.unlike {
+						t.Errorf("Expected the lists in force: %t, got %t", !way.unlike, got)
+					}
+					release()
+					synctest.Wait()
+					if got := suspects(second); got == way.unlike {
+						t.Errorf("After the first engine has ended: Expected the lists in force: %t, got %t", !way.unlike, got)
+					}
+					releaseSecond()
+				})
+			})
+		}
+	}
+}
+
+// A server's rules hold for a key at one address. There one engine asks after the other;
+// the other service of Google is asked at once.
+func TestEnginesWaitForEachOtherAtOneAddressOnly(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, second config.Settings
+		waits         bool
+	}{
+		"both services of Google": {
+			config.Settings{Protocol: protocol.DialectV5}, config.Settings{Protocol: protocol.DialectWebRisk}, false},
+		"both services of Google, the other way round": {
+			config.Settings{Protocol: protocol.DialectWebRisk}, config.Settings{Protocol: protocol.DialectV4}, false},
+		"two versions of Google's Safe Browsing": {
+			config.Settings{Protocol: protocol.DialectV4}, config.Settings{Protocol: protocol.DialectV5}, true},
+		"one server by two protocols": {
+			config.Settings{Protocol: protocol.DialectV5, Endpoint: "http://one.example"},
+			config.Settings{Protocol: protocol.DialectWebRisk, Endpoint: "http://one.example"}, true},
+		"one server by one protocol, other settings": {
+			config.Settings{Protocol: protocol.DialectWebRisk}, config.Settings{Protocol: protocol.DialectWebRisk, Cache: 7}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				google := server(t)
+				r := ForTests{NewRegistry(Edge{Transport: google})}
+				tc.first.APIKey, tc.first.Lists = "KEY", "se-4b"
+				tc.second.APIKey, tc.second.Lists = "KEY", "se-4b"
+				_, releaseFirst := acquire(t, r, tc.first, time.Minute)
+				_, releaseSecond := acquire(t, r, tc.second, time.Minute)
+				defer releaseSecond()
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				want := 2
+				if tc.waits {
+					want = 1
+				}
+				if got := len(google.Requests("update")); got != want {
+					t.Errorf("Expected %d engines to ask, got %d", want, got)
+				}
+				releaseFirst()
+			})
+		})
+	}
+}
