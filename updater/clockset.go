@@ -17,6 +17,7 @@ type clockSet struct {
 type scheduleState struct {
 	Saved time.Time `json:"saved"`
 	Asker string    `json:"asker,omitempty"` // owner of the clocks, see Origin
+	Token string    `json:"token,omitempty"` // that the asker has, see Origin
 	clockSet
 	Others map[string]clockSet `json:"others,omitempty"` // of other askers, until their clocks end
 }

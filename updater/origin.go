@@ -20,6 +20,9 @@ type Origin struct {
 	Schedule string
 	// Asker tells keys apart, see the function Asker; "": all keys are one.
 	Asker string
+	// Token tells the access tokens of an asker apart, see the function Asker; "": it has
+	// none.
+	Token string
 }
 
 // Predecessor is an origin of lists that another one takes over.

@@ -3,38 +3,44 @@ package updater
 import (
 	"errors"
 	"net/http"
-	"time"
 )
 
-// Renew ends the back-offs that the server caused by denying the credentials (status
-// 401 or 403). Call it when the asker has new ones, but is the same for the server, as
-// with a token that expires every hour. Minimum waits and other back-offs stay. The
-// error is that of saving. It is safe for concurrent use.
-func (s *Schedule) Renew() error {
-	now := time.Now()
+// Renew continues with another access token, see Origin.Token. It ends the back-offs
+// that the server caused by denying the last one (status 401 or 403). For the server the
+// asker is the same, so minimum waits and other back-offs stay. The error is that of
+// saving. It is safe for concurrent use.
+func (s *Schedule) Renew(token string) error {
 	s.mu.Lock()
-	s.askers++      // an answer that is still under way is about the old credentials
-	s.renewed = now // own reads the file again, which may not be written now
+	if s.token == token && s.state.Token == token {
+		s.mu.Unlock()
+		return nil
+	}
+	s.token = token
+	s.askers++ // an answer that is still under way is about the last token
 	denied := s.state.Search.Denied
 	s.mu.Unlock()
 	if denied {
-		s.changeSearch(func(c *Clock) { *c = c.renewed(now) }, func(error) {}) // the change below reports any error
+		s.changeSearch(func(c *Clock) { *c = c.renewed() }, func(error) {}) // the change below reports any error
 	}
-	return s.change(func(state *scheduleState) { state.renew(now) })
+	return s.change(func(state *scheduleState) { state.renewedBy(token) })
 }
 
-// renew continues with credentials that are new since a time.
-func (s *scheduleState) renew(since time.Time) {
-	s.Fetch = s.Fetch.renewed(since)
+// renewedBy switches the state to another token, unless it is that one's already.
+func (s *scheduleState) renewedBy(token string) {
+	if token == "" || s.Token == token {
+		return
+	}
+	s.Token = token
+	s.Fetch, s.Search = s.Fetch.renewed(), s.Search.renewed()
 	for name, list := range s.Lists {
-		list.Clock = list.renewed(since)
+		list.Clock = list.renewed()
 		s.Lists[name] = list
 	}
 }
 
-// renewed is the clock with credentials that are new since a time.
-func (c Clock) renewed(since time.Time) Clock {
-	if !c.Denied || c.Failed.After(since) {
+// renewed is the clock with a new token.
+func (c Clock) renewed() Clock {
+	if !c.Denied {
 		return c
 	}
 	return Clock{Wait: c.Wait}

@@ -19,38 +19,90 @@ func TestANewTokenEndsTheBackoffOfTheExpiredOne(t *testing.T) {
 		"status 429":           {&StatusError{Code: http.StatusTooManyRequests}, 15 * time.Minute, true},
 		"the server is silent": {errors.New("timeout"), 15 * time.Minute, true},
 	} {
-		inBubble(t, name, func(t *testing.T) {
-			dir := t.TempDir()
-			s := askedWith(t, dir, "")
-			must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, tc.err))
-			for range searchStrikes {
-				must(t, searched(s, time.Now(), tc.err))
-				time.Sleep(time.Second)
-			}
-			if !s.SearchHold().Active(time.Now()) {
-				t.Fatal("Expected searches to pause")
-			}
-			must(t, s.Renew())
-			s.Flush()
-			for when, s := range map[string]*Schedule{"at once": s, "after a restart": askedWith(t, dir, "")} {
-				left := max(0, time.Until(s.due([]string{se}))+searchStrikes*time.Second)
-				if (left > 0) != (tc.wait > 0) || left > tc.wait {
-					t.Errorf("%s: Expected %s left for lists, got %s", when, tc.wait, left)
-				}
-				if s.SearchHold().Active(time.Now()) != tc.pause {
-					t.Errorf("%s: Expected searches to pause: %t, got %+v", when, tc.pause, s.SearchHold())
+		for way, renew := range renewals {
+			inBubble(t, name+", "+way, func(t *testing.T) {
+				dir := t.TempDir()
+				s := askedWithToken(t, dir, "old")
+				must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, tc.err))
+				for range searchStrikes {
+					must(t, searched(s, time.Now(), tc.err))
+					time.Sleep(time.Second)
 				}
 				s.Flush()
-			}
-		})
+				s = askedWithToken(t, dir, "old")
+				if !s.SearchHold().Active(time.Now()) || time.Until(s.due([]string{se})) < 14*time.Minute {
+					t.Fatal("Expected the back-offs to last over a restart with the same token")
+				}
+				s = renew(t, s, dir)
+				s.Flush()
+				for when, s := range map[string]*Schedule{"at once": s, "after a restart": askedWithToken(t, dir, "new")} {
+					left := max(0, time.Until(s.due([]string{se}))+searchStrikes*time.Second)
+					if (left > 0) != (tc.wait > 0) || left > tc.wait {
+						t.Errorf("%s: Expected %s left for lists, got %s", when, tc.wait, left)
+					}
+					if s.SearchHold().Active(time.Now()) != tc.pause {
+						t.Errorf("%s: Expected searches to pause: %t, got %+v", when, tc.pause, s.SearchHold())
+					}
+					s.Flush()
+				}
+			})
+		}
 	}
+}
+
+// renewals are the ways in which an asker gets the token "new" after "old".
+var renewals = map[string]func(t *testing.T, s *Schedule, dir string) *Schedule{
+	"while it runs": func(t *testing.T, s *Schedule, _ string) *Schedule {
+		must(t, s.Renew("new"))
+		return s
+	},
+	"between two runs": func(t *testing.T, s *Schedule, _ string) *Schedule {
+		s.disown()
+		must(t, s.Renew("new"))
+		loadErr, saveErr := s.own()
+		must(t, errors.Join(loadErr, saveErr))
+		return s
+	},
+	"over a restart": func(t *testing.T, _ *Schedule, dir string) *Schedule { return askedWithToken(t, dir, "new") },
+	"over a reload": func(t *testing.T, s *Schedule, dir string) *Schedule {
+		next := askedWithToken(t, dir, "new")
+		next.Follow(s)
+		next.catchUp()
+		next.hand.unfollow()
+		return next
+	},
+	"over a reload without a store": func(t *testing.T, s *Schedule, _ string) *Schedule {
+		first, second := newSchedule(nil), newSchedule(nil)
+		for _, next := range []*Schedule{first, second} {
+			next.state.Lists = map[string]ListClock{}
+			next.Follow(s)
+			must(t, next.Renew(map[*Schedule]string{first: "old", second: "new"}[next]))
+			next.catchUp()
+			next.hand.unfollow()
+			s = next
+		}
+		return second
+	},
+}
+
+// askedWithToken is askedWith for a token.
+func askedWithToken(t *testing.T, dir, token string) *Schedule {
+	t.Helper()
+	store, err := OpenStore(dir, Origin{Name: testOrigin, Asker: Asker(testOrigin, ""), Token: token})
+	must(t, err)
+	s, err := NewSchedule(store)
+	must(t, err)
+	s.random = func() float64 { return 0 }
+	loadErr, saveErr := s.own()
+	must(t, errors.Join(loadErr, saveErr))
+	return s
 }
 
 func TestANewTokenKeepsMinimumWaits(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		s := askedWith(t, t.TempDir(), "")
 		must(t, begin(t, s, se).answered(time.Now(), time.Hour, nil))
-		must(t, s.Renew())
+		must(t, s.Renew("new"))
 		wantDueIn(t, s, time.Hour)
 	})
 }
@@ -64,19 +116,19 @@ func TestARenewalBetweenTwoOwnersOfTheFileHolds(t *testing.T) {
 	}{"of an expired token": {false, 0}, "not of a failure after it": {true, 15 * time.Minute}} {
 		inBubble(t, name, func(t *testing.T) {
 			dir := t.TempDir()
-			s := askedWith(t, dir, "")
+			s := askedWithToken(t, dir, "old")
 			fail := func(s *Schedule) { must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errForbidden)) }
 			fail(s)
 			s.disown()
 			time.Sleep(time.Second)
-			must(t, s.Renew())
+			must(t, s.Renew("new"))
 			if tc.later { // another process has the folder for a while
 				time.Sleep(time.Hour)
-				fail(askedWith(t, dir, ""))
+				fail(askedWithToken(t, dir, "new"))
 			}
 			loadErr, saveErr := s.own()
 			must(t, errors.Join(loadErr, saveErr))
-			for when, s := range map[string]*Schedule{"at once": s, "after a restart": askedWith(t, dir, "")} {
+			for when, s := range map[string]*Schedule{"at once": s, "after a restart": askedWithToken(t, dir, "new")} {
 				if left := max(0, time.Until(s.due([]string{se}))); (left > 0) != (tc.wait > 0) {
 					t.Errorf("%s: Expected %s left, got %s", when, tc.wait, left)
 				}

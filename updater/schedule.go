@@ -25,11 +25,11 @@ type Schedule struct {
 
 	mu      sync.Mutex // guards the rest; never held during disk access but in reload and look
 	asker   string     // see Origin.Asker
-	askers  uint64     // counts changes of asker
+	token   string     // see Origin.Token
+	askers  uint64     // counts changes of asker and token
 	state   scheduleState
 	changes uint64      // counts changes of state
 	owned   bool        // the file may be written
-	renewed time.Time   // when Renew was called last; zero: never
 	search  searchClock // state.Search on its way to and from its file
 }
 
@@ -52,7 +52,7 @@ func ReadSchedule(store *Store) (*Schedule, error) {
 func newSchedule(store *Store) *Schedule {
 	s := &Schedule{store: store, random: rand.Float64, hand: newHandover()}
 	if store != nil {
-		s.asker = store.origin.Asker
+		s.asker, s.token = store.origin.Asker, store.origin.Token
 	}
 	return s
 }
@@ -83,6 +83,7 @@ func (s *Schedule) reload(setAside bool) error {
 		state.Lists = make(map[string]ListClock)
 	}
 	state.askedBy(s.asker, now)
+	state.renewedBy(s.token)
 	s.state = state
 	s.reloadSearch(now)
 	return err
@@ -138,9 +139,6 @@ func (s *Schedule) own() (loadErr, saveErr error) {
 	loadErr = s.reload(true)
 	s.mu.Lock()
 	s.owned = true
-	if !s.renewed.IsZero() {
-		s.state.renew(s.renewed)
-	}
 	if fetch := &s.state.Fetch; fetch.Asking { // the asking process has lost the lock, so it died: the fetch failed
 		fetch.Asking, fetch.Cause = false, "the process ended before the answer came"
 	}

@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"cmp"
 	"os"
 	"sync"
 	"time"
@@ -89,6 +90,7 @@ func (s *Schedule) saveSearch() error {
 		}
 		state = *saved
 	}
+	state.Token = cmp.Or(s.token, state.Token)
 	s.mu.Unlock()
 	raw, err := encodeSchedule(state, now)
 	if err == nil {
@@ -193,6 +195,8 @@ func (s *Schedule) reloadSearch(now time.Time) {
 		return
 	}
 	if saved, info, err := s.store.readSearches(now); err == nil && saved != nil {
+		saved.askedBy(s.asker, now)
+		saved.renewedBy(s.token)
 		s.takeSearch(*saved, info, now)
 	}
 }

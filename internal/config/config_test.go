@@ -118,6 +118,7 @@ func admitted(c Config) (n int) {
 func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 	empty := writeFile(t, t.TempDir(), "empty", "\n")
 	key := writeFile(t, t.TempDir(), "key", "SECRET\n")
+	spaced := writeFile(t, t.TempDir(), "token", `{"access_token": "SECRET"}`)
 	tests := []struct{ text, want string }{
 		{"", "nothing to block: add api_key KEY, api_key_file FILE or $SAFEBROWSING_API_KEY for Safe Browsing, endpoint URL"},
 		{"protocol webrisk\nbudget 5", "nothing to block: add api_key KEY, api_key_file FILE, token_file FILE or $SAFEBROWSING_API_KEY for Web Risk, endpoint URL"},
@@ -177,6 +178,8 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\nbudget unlimited 10%", "unlimited takes no share"},
 		{"api_key K\nprefixes long", "not one of short, stored"},
 		{"api_key K\nprefixes stored", "protocol v5 sets the length of prefixes"},
+		{"protocol webrisk\nbudget unlimited\ntoken_file " + spaced, "the token holds a space"},
+		{"api_key_file " + spaced, "the API key holds a space"},
 		{"token_file " + key, "protocol v5 takes no token: use api_key or api_key_file"},
 		{"api_key K\ntoken_file " + key, "the stanza has api_key, too: keep one of the two"},
 		{"api_key K\nendpoint https://webrisk.googleapis.com", "https://webrisk.googleapis.com does not speak protocol v5"},

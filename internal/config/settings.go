@@ -92,10 +92,13 @@ func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
 // Origin names the server and the protocol in stored lists, and the key by which it is
 // asked.
 func (s Settings) Origin(key string) updater.Origin {
-	if s.Token {
-		key = "" // tokens follow one another, and the asker stays the same
+	asker := updater.Asker(s.Address(), key)
+	if !s.Token {
+		return s.Protocol.Origin(s.Address(), asker)
 	}
-	return s.Protocol.Origin(s.Address(), updater.Asker(s.Address(), key))
+	o := s.Protocol.Origin(s.Address(), updater.Asker(s.Address(), "")) // tokens follow one another, and the asker stays the same
+	o.Token = asker
+	return o
 }
 
 // Identity is whom a server takes us for. Its rules are for all engines of one

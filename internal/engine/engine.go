@@ -53,6 +53,9 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 	store := e.openStore(key)
 	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
 	e.client, e.Schedule, e.reporter.schedule = client, schedule, schedule
+	if s.Token {
+		_ = schedule.Renew(s.Origin(key).Token) // without a store it does not know the token yet; nothing is saved
+	}
 	e.updater, err = updater.New(updater.Config{
 		Source:       client,
 		Database:     database,

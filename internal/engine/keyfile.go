@@ -40,7 +40,7 @@ func (e *Engine) rekey(key string) error {
 	if e.settings.Token {
 		log.Debugf("The token in %s has changed and is in use", e.settings.KeyFile)
 		e.reporter.startsAgain()
-		return e.Schedule.Renew()
+		return e.Schedule.Renew(e.settings.Origin(key).Token)
 	}
 	log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)
 	return e.Schedule.Rekey(updater.Asker(e.settings.Address(), key))
@@ -64,7 +64,7 @@ func (e *Engine) awaitKey(ctx context.Context, key string) string {
 		}
 		switch {
 		case err != nil && err.Error() != trouble:
-			log.Warningf("Cannot replace the key in %s: %v. The key before stays in use; the file is read again every 5 seconds", e.settings.KeyFile, err)
+			log.Warningf("Cannot replace the %s in %s: %v. The old one stays in use; the file is read again every 5 seconds", e.settings.Credential(), e.settings.KeyFile, err)
 			trouble = err.Error()
 		case err == nil && next != key:
 			return next

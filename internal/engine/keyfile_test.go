@@ -18,17 +18,21 @@ import (
 )
 
 func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
-	lines := logtest.Capture(t)
-	file := filepath.Join(t.TempDir(), "key")
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		e := &Engine{settings: config.Settings{KeyFile: file}}
-		if got := e.awaitKey(ctx, "OLD"); got != "OLD" {
-			t.Errorf("Expected the old key, got %q", got)
-		}
-	})
-	logtest.WantParts(t, lines.Only(t, "Cannot replace the key"), "[WARNING]", file, "The key before stays in use", "every 5 seconds")
+	for token, word := range map[bool]string{false: "API key", true: "token"} {
+		t.Run(word, func(t *testing.T) {
+			lines := logtest.Capture(t)
+			file := filepath.Join(t.TempDir(), "key")
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				e := &Engine{settings: config.Settings{KeyFile: file, Token: token}}
+				if got := e.awaitKey(ctx, "OLD"); got != "OLD" {
+					t.Errorf("Expected the old one, got %q", got)
+				}
+			})
+			logtest.WantParts(t, lines.Only(t, "Cannot replace the "+word), "[WARNING]", file, "The old one stays in use", "every 5 seconds")
+		})
+	}
 }
 
 // The back-off after an expired token ends with the next one, also in the file of the

@@ -75,7 +75,7 @@ func newCaller(cfg Config, endpoint string) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkKey(cfg.Key); err != nil {
+	if err := cfg.checkKey(cfg.Key); err != nil {
 		return nil, err
 	}
 	if cfg.UserAgent == "" {
@@ -104,10 +104,14 @@ func ParseEndpoint(endpoint string) (*url.URL, error) {
 }
 
 // checkKey refuses what cannot be in a header.
-func checkKey(key string) error {
+func (cfg Config) checkKey(key string) error {
+	what := "API key"
+	if cfg.Bearer {
+		what = "token"
+	}
 	for _, c := range []byte(key) {
 		if c <= ' ' || c >= 0x7f {
-			return errors.New("the API key holds a space or another character that no key has")
+			return errors.New("the " + what + " holds a space or another character that none has")
 		}
 	}
 	return nil
@@ -115,7 +119,7 @@ func checkKey(key string) error {
 
 // SetKey implements Client.
 func (c *caller) SetKey(key string) error {
-	if err := checkKey(key); err != nil {
+	if err := c.cfg.checkKey(key); err != nil {
 		return err
 	}
 	c.keys.Store(&keys{current: key, last: c.keys.Load().current})
