@@ -1,0 +1,204 @@
+package test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// newRiskWorld is newWorld for Web Risk.
+func newRiskWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.protocol = protocol.DialectWebRisk
+	return w
+}
+
+// The server is not Google's, so nothing names Google.
+func TestClientsAreToldOfWebRisk(t *testing.T) {
+	lines := logtest.Capture(t)
+	w := newRiskWorld(t)
+	w.threaten("evil.example.com/", "late.example.com/")
+	corefile := w.corefile("unsure servfail", "structured 65010 mailto:help@example.org")
+	w.start(strings.Replace(corefile, "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
+	w.updated(w.perUpdate(3))
+	w.wantBlocked("evil.example.com.", dns.TypeA, "social engineering (Web Risk)")
+	w.eventually("the line of the log", func() bool { return len(lines.About("evil.example.com.")) > 0 })
+	logtest.WantParts(t, lines.Only(t, "evil.example.com."), "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=server")
+
+	m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
+	m.SetEdns0(1232, false)
+	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
+	answer, err := dns.Exchange(m, w.address("udp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := ede(answer); text != `{"c":["mailto:help@example.org"],"j":"social engineering (Web Risk)","s":2,"l":"en"}` {
+		t.Errorf("Got the structured error %q", text)
+	}
+
+	w.google.Break("search", 1, protocoltest.Fault{Status: 503})
+	for _, want := range []string{"could not ask Web Risk about this name in time", "may not ask Web Risk about this name now"} {
+		m := w.ask("late.example.com.", dns.TypeA)
+		if text, _ := ede(m); m.Rcode != dns.RcodeServerFailure || text != want {
+			t.Errorf("Expected SERVFAIL with %q, got %q in\n%v", want, text, m)
+		}
+	}
+	for _, line := range lines.About("Google") {
+		t.Errorf("Expected no Google in the log, got %s", line)
+	}
+}
+
+// mixed publishes a list with entries of all lengths that come into question. It returns
+// the hosts and how many bytes their entries have.
+func (w *world) mixed() map[string]int {
+	widths := map[string]int{"four": 4, "five": 5, "seven": 7, "sixteen": 16, "full": 32}
+	var entries [][]byte
+	for name, width := range widths {
+		hash := sha256.Sum256([]byte(name + ".example.com/"))
+		entries = append(entries, hash[:width])
+		w.google.AddThreat(name+".example.com/", sbv5.ThreatType_MALWARE)
+	}
+	w.google.Publish("mw-4b", entries)
+	return widths
+}
+
+func TestPrefixesAreSentShortOrAsStored(t *testing.T) {
+	for _, stored := range []bool{false, true} {
+		for _, raw := range []bool{false, true} {
+			t.Run(fmt.Sprintf("stored %t, raw %t", stored, raw), func(t *testing.T) {
+				w := newRiskWorld(t)
+				w.google.SetRawAdditions(raw)
+				widths := w.mixed()
+				property := "prefixes short"
+				if stored {
+					property = "prefixes stored"
+				}
+				w.start(w.corefile(property))
+				w.updated(w.perUpdate(3))
+				for name, width := range widths {
+					before := len(w.searches())
+					w.wantBlocked(name+".example.com.", dns.TypeA, "malware (Web Risk)")
+					hash := sha256.Sum256([]byte(name + ".example.com/"))
+					want := hash[:4]
+					if stored {
+						want = hash[:width]
+					}
+					sent := w.searches()[before:]
+					if len(sent) != 1 || len(sent[0].Prefixes) != 1 || !slices.Equal(sent[0].Prefixes[0], want) {
+						t.Errorf("%s: Expected one search for %x, got %+v", name, want, sent)
+					}
+				}
+			})
+		}
+	}
+}
+
+// A partial update, and a restart, keep a list of mixed lengths whole.
+func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
+	skipIfShort(t, "waits for a minimum wait of 1 s")
+	w := newRiskWorld(t)
+	w.google.SetMinimumWait("mw-4b", time.Second)
+	widths := w.mixed()
+	w.start(w.corefile("prefixes stored", "lists mw-4b"))
+	w.updated(1)
+	var entries [][]byte
+	for name, width := range widths {
+		if hash := sha256.Sum256([]byte(name + ".example.com/")); name != "seven" {
+			entries = append(entries, hash[:width])
+		}
+	}
+	hash := sha256.Sum256([]byte("new.example.com/"))
+	w.google.Publish("mw-4b", append(entries, hash[:9]))
+	w.google.AddThreat("new.example.com/", sbv5.ThreatType_MALWARE)
+	w.google.SetMinimumWait("mw-4b", time.Hour)
+	check := func() {
+		t.Helper()
+		w.wantPassed("seven.example.com.", dns.TypeA)
+		for name := range widths {
+			if name != "seven" {
+				w.wantBlocked(name+".example.com.", dns.TypeA, "malware (Web Risk)")
+			}
+		}
+	}
+	w.eventually("the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+	if all := w.fetches(); len(all[1].Versions) != 1 {
+		t.Errorf("Expected the version that is held, got %+v", all[1])
+	}
+	check()
+	w.stop()
+	w.google.ClientStarted()
+	w.start(w.corefile("prefixes stored", "lists mw-4b"))
+	check()
+}
+
+// A name that matches by two prefixes needs two searches: each takes one prefix only.
+func TestANameWithTwoPrefixesIsConfirmedByEitherSearch(t *testing.T) {
+	for _, confirmed := range []string{"example.com/", "evil.example.com/"} {
+		t.Run(confirmed, func(t *testing.T) {
+			w := newRiskWorld(t)
+			w.publish("se-4b", "example.com/", "evil.example.com/")
+			w.google.AddThreat(confirmed, sbv5.ThreatType_SOCIAL_ENGINEERING)
+			w.start(w.corefile())
+			w.updated(w.perUpdate(3))
+			w.wantBlocked("evil.example.com.", dns.TypeA, "social engineering (Web Risk)")
+			for _, r := range w.searches() {
+				if len(r.Prefixes) != 1 {
+					t.Errorf("Expected one prefix a search, got %x", r.Prefixes)
+				}
+			}
+		})
+	}
+}
+
+// What extended coverage finds can be watched before it blocks: the list is in the log
+// line and in the metrics, though the threat is the same as that of se-4b.
+func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
+	lines := logtest.Capture(t)
+	for _, monitor := range []bool{true, false} {
+		t.Run(fmt.Sprintf("monitor %t", monitor), func(t *testing.T) {
+			lines.Forget()
+			w := newRiskWorld(t)
+			w.threaten("sure.example.com/")
+			w.publish("se-ext-4b", "maybe.example.com/")
+			w.google.SetMinimumWait("se-ext-4b", time.Hour)
+			w.google.AddExtendedThreat("maybe.example.com/")
+			properties, line := []string{"lists se-4b se-ext-4b"}, "Blocked %s A for 127.0.0.1: social engineering (Web Risk)"
+			if monitor {
+				properties, line = append(properties, "monitor"), "Monitor: %s A for 127.0.0.1 would be blocked: social engineering (Web Risk)"
+			} else {
+				properties = append(properties, "log")
+			}
+			unsafe := logtest.Metric(t, "verdicts_total", "verdict", "unsafe")
+			w.start(w.corefile(properties...))
+			w.updated(w.perUpdate(2))
+			for name, list := range map[string]string{"www.maybe.example.com.": "se-ext-4b", "www.sure.example.com.": "se-4b"} {
+				blocked := logtest.Metric(t, "blocked_total", "list", list)
+				if monitor {
+					w.wantPassed(name, dns.TypeA)
+				} else {
+					w.wantBlocked(name, dns.TypeA, "social engineering (Web Risk)")
+				}
+				w.eventually("the line", func() bool { return len(lines.About(fmt.Sprintf(line, name))) == 1 })
+				logtest.WantParts(t, lines.Only(t, fmt.Sprintf(line, name)), ", list "+list+", decided by server")
+				want := 1.0
+				if monitor {
+					want = 0
+				}
+				if got := logtest.Metric(t, "blocked_total", "list", list) - blocked; got != want {
+					t.Errorf("%s: Expected %v to be counted as blocked, got %v", list, want, got)
+				}
+			}
+			w.eventually("the verdicts", func() bool { return logtest.Metric(t, "verdicts_total", "verdict", "unsafe")-unsafe == 2 })
+		})
+	}
+}
