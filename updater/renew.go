@@ -3,6 +3,7 @@ package updater
 import (
 	"errors"
 	"net/http"
+	"time"
 )
 
 // Renew continues with another access token, see Origin.Token. It ends the back-offs
@@ -17,10 +18,10 @@ func (s *Schedule) Renew(token string) error {
 	}
 	s.token = token
 	s.askers++ // an answer that is still under way is about the last token
-	denied := s.state.Search.Denied
+	search := s.state.Search
 	s.mu.Unlock()
-	if denied {
-		s.changeSearch(func(c *Clock) { *c = c.renewed() }, func(error) {}) // the change below reports any error
+	if search.Denied || search.Asking {
+		s.changeSearch(func(c *Clock) { *c = c.withdrawn().renewed() }, func(error) {}) // the change below reports any error
 	}
 	return s.change(func(state *scheduleState) { state.renewedBy(token) })
 }
@@ -36,6 +37,15 @@ func (s *scheduleState) renewedBy(token string) {
 		list.Clock = list.renewed()
 		s.Lists[name] = list
 	}
+}
+
+// withdrawn is the clock without the search that was noted as failed before it was sent:
+// its answer is about the last token and is not recorded.
+func (c Clock) withdrawn() Clock {
+	if c.Asking {
+		c.Asking, c.NotBefore, c.Failures = false, time.Time{}, max(0, c.Failures-1)
+	}
+	return c
 }
 
 // renewed is the clock with a new token.

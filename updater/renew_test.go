@@ -136,3 +136,19 @@ func TestARenewalBetweenTwoOwnersOfTheFileHolds(t *testing.T) {
 		})
 	}
 }
+
+// A search that is noted as failed and under way has no answer that counts any more.
+func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		s := askedWithToken(t, t.TempDir(), "old")
+		s.changeSearch(func(c *Clock) {
+			*c = c.failed(time.Now(), 15*time.Minute, 0)
+			c.Asking = true
+		}, func(error) {})
+		must(t, s.Renew("new"))
+		if hold := s.SearchHold(); hold.Active(time.Now()) || hold.Failures != 0 {
+			t.Errorf("Expected searches to be allowed, got %+v", hold)
+		}
+		s.Flush()
+	})
+}
