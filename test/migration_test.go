@@ -169,17 +169,6 @@ func TestVersion4AsksInTheLengthThatIsStored(t *testing.T) {
 	}
 }
 
-func TestVersion4HasItsOwnRuleForNames(t *testing.T) {
-	w := newWorld(t)
-	w.protocol = protocol.DialectV4
-	w.threaten("co.uk/", "evil.example.com/")
-	w.start(w.corefile())
-	w.updated(1)
-	w.wantBlocked("example.co.uk.", dns.TypeA, phishing) // whoever owns the suffix
-	w.wantBlocked("a.b.evil.example.com.", dns.TypeA, phishing)
-	w.wantPassed("evil.example.net.", dns.TypeA)
-}
-
 // During the minimum wait of fullHashes.find nothing is sent, and a candidate
 // passes.
 func TestVersion4WaitsBetweenSearches(t *testing.T) {

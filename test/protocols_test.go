@@ -3,6 +3,7 @@ package test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -143,6 +144,47 @@ func TestWaitsOfAProtocolHoldWhenItComesBack(t *testing.T) {
 			w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 			if n := len(w.fetches()); n != asked {
 				t.Errorf("Expected no request before the minimum waits are over, got %d", n-asked)
+			}
+		})
+	}
+}
+
+// The rule of version 4 and of Web Risk knows no public suffixes.
+func TestVersion4AndWebRiskHaveTheirOwnRuleForNames(t *testing.T) {
+	for _, d := range []*protocol.Dialect{protocol.DialectV4, protocol.DialectWebRisk} {
+		t.Run(d.Name, func(t *testing.T) {
+			w := newWorld(t)
+			w.protocol = d
+			w.threaten("co.uk/", "evil.example.com/")
+			w.start(w.corefile())
+			w.updated(w.perUpdate(3))
+			w.wantBlocked("example.co.uk.", dns.TypeA, w.blames("social engineering")) // whoever owns the suffix
+			w.wantBlocked("a.b.evil.example.com.", dns.TypeA, w.blames("social engineering"))
+			w.wantPassed("evil.example.net.", dns.TypeA)
+		})
+	}
+}
+
+// Their rules have the random delay after a start for searches, too.
+func TestVersion4AndWebRiskSearchAfterTheFirstContact(t *testing.T) {
+	for _, d := range protocol.Dialects() {
+		t.Run(d.Name, func(t *testing.T) {
+			w := newWorld(t)
+			w.protocol = d
+			w.threaten("evil.example.com/")
+			w.start(w.corefile())
+			w.updated(w.perUpdate(3))
+			w.stop()
+			w.google.ClientStarted()
+			firstContact(t, time.Hour)
+			w.start(w.corefile())
+			if d == protocol.DialectV5 {
+				w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+				return
+			}
+			w.wantPassed("evil.example.com.", dns.TypeA)
+			if n := len(w.searches()); n != 0 {
+				t.Errorf("Expected no search, got %d", n)
 			}
 		})
 	}
