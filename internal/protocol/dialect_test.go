@@ -55,3 +55,17 @@ func TestServersOfGoogleSpeakOneServiceEach(t *testing.T) {
 		}
 	}
 }
+
+func TestLimitsOfEntriesThatServersKnow(t *testing.T) {
+	for d, want := range map[*Dialect]map[int]int{
+		DialectV5:      {0: 0, 5000: 5000, 1 << 24: 1 << 24},
+		DialectV4:      {0: 0, 5000: 4096, 1 << 24: 1 << 20}, // "Update Constraints" of version 4
+		DialectWebRisk: {0: 0, 5000: 4096, 1 << 24: 1 << 24},
+	} {
+		for entries, limit := range want {
+			if got := d.MaxEntries(entries); got != limit {
+				t.Errorf("%s: expected %d to become %d, got %d", d, entries, limit, got)
+			}
+		}
+	}
+}
