@@ -143,3 +143,31 @@ func TestEnginesWaitForEachOtherAtOneAddressOnly(t *testing.T) {
 		})
 	}
 }
+
+// An engine that has ended keeps no lists in memory. It must not hide one that has some.
+func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
+	for name, keys := range map[string]struct{ ended, asks config.Settings }{
+		"the same key, by another protocol": {
+			config.Settings{APIKey: "ONE", Protocol: protocol.DialectV4}, config.Settings{APIKey: "ONE", Protocol: protocol.DialectV5}},
+		"another key": {
+			config.Settings{APIKey: "ONE", Protocol: protocol.DialectV5}, config.Settings{APIKey: "THREE", Protocol: protocol.DialectV5}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 10 { // the order of a map is random
+				synctest.Test(t, func(t *testing.T) {
+					r := ForTests{NewRegistry(Edge{Transport: server(t)})}
+					keys.ended.Lists, keys.asks.Lists = "se-4b", "se-4b"
+					_, release := acquire(t, r, keys.ended, 0)
+					release()
+					_, release = acquire(t, r, config.Settings{APIKey: "TWO", Protocol: protocol.DialectV5, Lists: "se-4b"}, 0)
+					defer release()
+					e, release := acquire(t, r, keys.asks, time.Hour)
+					defer release()
+					if !suspects(e) {
+						t.Error("Expected the lists of the engine that runs")
+					}
+				})
+			}
+		})
+	}
+}
