@@ -171,3 +171,30 @@ func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
 		})
 	}
 }
+
+// The versions of lists that came with another key are known to the server; those of
+// another service are not.
+func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
+	for name, tc := range map[string]struct {
+		first, second *protocol.Dialect
+		versions      int
+	}{
+		"the same protocol": {protocol.DialectWebRisk, protocol.DialectWebRisk, 1},
+		"another service":   {protocol.DialectV5, protocol.DialectWebRisk, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				google := server(t)
+				r := ForTests{NewRegistry(Edge{Transport: google})}
+				_, release := acquire(t, r, config.Settings{APIKey: "ONE", Protocol: tc.first, Lists: "se-4b"}, 0)
+				defer release()
+				_, release = acquire(t, r, config.Settings{APIKey: "TWO", Protocol: tc.second, Lists: "se-4b"}, 0)
+				defer release()
+				all := google.Requests("update")
+				if len(all) != 2 || len(all[1].Versions) != tc.versions {
+					t.Errorf("Expected a second request with versions: %d, got %+v", tc.versions, all)
+				}
+			})
+		})
+	}
+}
