@@ -145,9 +145,13 @@ func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
 			*c = c.failed(time.Now(), 15*time.Minute, 0)
 			c.Asking = true
 		}, func(error) {})
+		asker := s.askerNow()
 		must(t, s.Renew("new"))
 		if hold := s.SearchHold(); hold.Active(time.Now()) || hold.Failures != 0 {
 			t.Errorf("Expected searches to be allowed, got %+v", hold)
+		}
+		if s.askerNow() == asker {
+			t.Error("Expected an answer about the old token not to count")
 		}
 		s.Flush()
 	})
