@@ -79,6 +79,9 @@ var renewals = map[string]func(t *testing.T, s *Schedule, dir string) *Schedule{
 			must(t, next.Renew(map[*Schedule]string{first: "old", second: "new"}[next]))
 			next.catchUp()
 			next.hand.unfollow()
+			if next == first && !next.SearchHold().Active(time.Now()) {
+				t.Error("Expected the back-off to last over a reload with the same token")
+			}
 			s = next
 		}
 		return second
