@@ -66,9 +66,6 @@ func (s *Schedule) adopt(last *Schedule) {
 	last.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.token == "" {
-		s.state.Token = state.Token
-	}
 	state.renewedBy(s.token)
 	s.state.adopt(state)
 }
