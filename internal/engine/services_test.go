@@ -2,6 +2,7 @@ package engine
 
 import (
 	"crypto/sha256"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,6 +195,38 @@ func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
 				if len(all) != 2 || len(all[1].Versions) != tc.versions {
 					t.Errorf("Expected a second request with versions: %d, got %+v", tc.versions, all)
 				}
+			})
+		})
+	}
+}
+
+// Without db the schedule is in memory, and a reload hands it over together with the
+// back-off of the token before.
+func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
+	for key, want := range map[string]int{"OLD": 1, "NEW": 2} {
+		t.Run(key, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "token")
+			synctest.Test(t, func(t *testing.T) {
+				google := server(t)
+				google.SetToken("NEW")
+				r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
+				s := config.Settings{Protocol: protocol.DialectWebRisk, Lists: "se-4b", KeyFile: file, Token: true}
+				_, release, err := r.Acquire(s, "OLD")
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				s.Cache = 7
+				_, releaseNext, err := r.Acquire(s, key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				release()
+				synctest.Wait()
+				if got := len(google.Requests("update")); got != want {
+					t.Errorf("Expected requests: %d, got %d", want, got)
+				}
+				releaseNext()
 			})
 		})
 	}
