@@ -1,0 +1,433 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// setOf returns the set of entries, which it sorts.
+func setOf(t testing.TB, entries ...string) *prefixset.Set {
+	t.Helper()
+	slices.Sort(entries)
+	b := prefixset.NewBuilder(0)
+	for _, e := range slices.Compact(entries) {
+		if err := b.Add([]byte(e), len(e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Set()
+}
+
+// randomEntry returns one of few entries, so that they come back.
+func randomEntry(rng *rand.Rand, width int) string {
+	sum := sha256.Sum256([]byte{byte(rng.IntN(40)), byte(rng.IntN(256))})
+	return string(sum[:width])
+}
+
+func newLists(t testing.TB, dir string) *Lists {
+	t.Helper()
+	l, err := NewLists(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func publish(t testing.TB, l *Lists, name string, set *prefixset.Set) {
+	t.Helper()
+	if err := l.Publish([]lookup.List{{Name: name, Set: set}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// transport answers the requests of a client from lists, as a server would.
+type transport struct {
+	lists            *Lists
+	maxUpdate, maxDB int
+	wait             time.Duration
+	answers          []Answer // to the last request
+}
+
+// RoundTrip implements http.RoundTripper.
+func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	versions := make(map[string][]byte)
+	for _, text := range r.URL.Query()["version"] {
+		v, err := base64.URLEncoding.DecodeString(text)
+		if err != nil {
+			return nil, err
+		}
+		versions[tr.lists.ListOf(v)] = v
+	}
+	name, single := strings.CutPrefix(r.URL.Path, "/v5/hashList/")
+	names := r.URL.Query()["names"]
+	if single {
+		names = []string{name}
+	}
+	tr.answers = nil
+	for _, name := range names {
+		a, err := tr.lists.Get(name, versions[name], tr.maxUpdate, tr.maxDB)
+		if err != nil {
+			return nil, err
+		}
+		tr.answers = append(tr.answers, a)
+	}
+	body := BatchBody(tr.answers, tr.wait)
+	if single {
+		body = tr.answers[0].Body(tr.wait)
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
+		Body: io.NopCloser(&body), ContentLength: lengthOf(body),
+	}, nil
+}
+
+func lengthOf(body net.Buffers) (n int64) {
+	for _, b := range body {
+		n += int64(len(b))
+	}
+	return n
+}
+
+// client is a real client with the lists that it holds.
+type client struct {
+	*transport
+	*protocol.V5
+	held map[string]updater.List
+}
+
+func newClient(t testing.TB, l *Lists) *client {
+	t.Helper()
+	tr := &transport{lists: l, wait: time.Minute}
+	c, err := protocol.NewV5(protocol.Config{UserAgent: "test/1", Transport: tr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &client{tr, c, make(map[string]updater.List)}
+}
+
+// fetch fetches the lists once and applies the updates. It returns the minimum wait of the
+// last of them.
+func (c *client) fetch(t testing.TB, names ...string) (wait time.Duration) {
+	t.Helper()
+	var wanted []updater.Want
+	for _, name := range names {
+		wanted = append(wanted, updater.Want{List: name, Version: c.held[name].Version})
+	}
+	updates := make([]*updater.Update, len(names))
+	_, err := c.Fetch(context.Background(), wanted, func(i int, u *updater.Update) {
+		updates[i] = u
+		old := c.held[names[i]]
+		if !u.Partial {
+			old = updater.List{}
+		}
+		old.Name = names[i]
+		before := 0
+		if old.Set != nil {
+			before = old.Set.Len()
+		}
+		list, _, err := updater.Apply(old, u, 1<<24)
+		if err != nil {
+			t.Fatalf("list %s: %v", names[i], err)
+		}
+		changes := u.Removals.Count
+		for _, a := range u.Additions {
+			changes += a.Count
+		}
+		if c.maxUpdate > 0 && changes > c.maxUpdate {
+			t.Fatalf("list %s: %d changes, asked for %d at most", names[i], changes, c.maxUpdate)
+		}
+		if c.maxDB > 0 && list.Set.Len() > c.maxDB {
+			t.Fatalf("list %s: %d entries, asked for %d at most (partial: %t, before: %d)", names[i], list.Set.Len(), c.maxDB, u.Partial, before)
+		}
+		c.held[names[i]] = list
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return updates[len(updates)-1].MinimumWait
+}
+
+// catchUp fetches a list until there is nothing more to fetch.
+func (c *client) catchUp(t testing.TB, name string) {
+	t.Helper()
+	for range 1000 {
+		wait := c.fetch(t, name)
+		if more := c.answers[0].More; more != (wait == 0) {
+			t.Fatalf("minimum wait %s, more to come: %t", wait, more)
+		} else if !more {
+			return
+		}
+	}
+	t.Fatalf("list %s is not complete after 1000 updates", name)
+}
+
+// sumOfFirst returns the checksum of the first n entries of a set; 0: of all.
+func sumOfFirst(s *prefixset.Set, width, n int) [sha256.Size]byte {
+	if n == 0 {
+		return sumOf(setRuns(s))
+	}
+	return sumOf(firstRuns(setRuns(s), width, n))
+}
+
+// Whatever is published in whatever order, a client that comes back with any version and any
+// limits has in the end just what is in force.
+func TestClientsAtAnyVersionEndWithThePublishedList(t *testing.T) {
+	for _, width := range []int{4, 8, 16, 32} {
+		for seed := range uint64(6) {
+			t.Run(fmt.Sprintf("%d bytes, seed %d", width, seed), func(t *testing.T) {
+				aYearOfPublishing(t, width, rand.New(rand.NewPCG(seed, uint64(width))))
+			})
+		}
+	}
+}
+
+func aYearOfPublishing(t *testing.T, width int, rng *rand.Rand) {
+	name := fmt.Sprintf("x-%db", width)
+	dir := t.TempDir()
+	l := newLists(t, dir)
+	clients := make([]*client, 8)
+	for i := range clients {
+		clients[i] = newClient(t, l)
+	}
+	held := make(map[string]bool)
+	partial := 0
+	for range 60 {
+		for range rng.IntN(200) * rng.IntN(20) {
+			e := randomEntry(rng, width)
+			held[e] = !held[e]
+		}
+		if rng.IntN(15) == 0 {
+			clear(held)
+		}
+		var entries []string
+		for e, in := range held {
+			if in {
+				entries = append(entries, e)
+			}
+		}
+		set := setOf(t, entries...)
+		publish(t, l, name, set)
+		if rng.IntN(8) == 0 {
+			l = newLists(t, dir)
+			publish(t, l, name, set)
+		}
+		for _, c := range clients {
+			c.lists = l
+			if rng.IntN(3) > 0 {
+				continue
+			}
+			c.maxUpdate = []int{0, 1024, 1500, 5000}[rng.IntN(4)]
+			c.maxDB = []int{0, 0, 700, 3000, 100_000}[rng.IntN(5)]
+			if rng.IntN(3) == 0 {
+				c.fetch(t, name) // may stop half-way
+				continue
+			}
+			c.catchUp(t, name)
+			want := sumOfFirst(set, width, c.answers0(t).limit)
+			if got := c.held[name].Checksum; got != want {
+				t.Fatalf("the client has %x, published is %x", got, want)
+			}
+			if a := c.answers[0]; a.Partial && !a.NotModified {
+				partial++
+			}
+		}
+	}
+	if partial < 10 {
+		t.Errorf("%d partial updates: the test shows little", partial)
+	}
+}
+
+// limited is what a client of a limited list is to hold.
+type limited struct{ limit int }
+
+// answers0 returns how many entries the limit of the client leaves, 0 for all.
+func (c *client) answers0(t testing.TB) limited {
+	t.Helper()
+	s := (*c.lists.current.Load())
+	for _, list := range s {
+		if c.maxDB > 0 && c.maxDB < list.set.Len() {
+			return limited{roundDown(c.maxDB, 5)}
+		}
+	}
+	return limited{}
+}
+
+func TestABatchHasTheListsInTheOrderOfTheNames(t *testing.T) {
+	l := newLists(t, "")
+	sets := map[string]*prefixset.Set{"a-4b": setOf(t, "aaaa"), "b-4b": setOf(t), "gc-32b": setOf(t, strings.Repeat("g", 32), strings.Repeat("h", 32))}
+	var lists []lookup.List
+	for name, set := range sets {
+		lists = append(lists, lookup.List{Name: name, Set: set})
+	}
+	if err := l.Publish(lists); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, l)
+	for round, names := range [][]string{{"gc-32b", "a-4b", "b-4b"}, {"b-4b", "a-4b", "gc-32b"}} {
+		if wait := c.fetch(t, names...); wait != time.Minute {
+			t.Errorf("minimum wait %s, want %s", wait, time.Minute)
+		}
+		for _, name := range names {
+			if got, want := c.held[name].Checksum, sumOf(setRuns(sets[name])); got != want {
+				t.Errorf("list %s: checksum %x, want %x", name, got, want)
+			}
+		}
+		for i, a := range c.answers {
+			if a.NotModified != (round == 1) {
+				t.Errorf("round %d, list %s: not modified: %t", round, names[i], a.NotModified)
+			}
+		}
+	}
+	if !slices.Equal(l.Names(), []string{"a-4b", "b-4b", "gc-32b"}) || !l.Ready() || newLists(t, "").Ready() {
+		t.Errorf("names %q, ready: %t", l.Names(), l.Ready())
+	}
+}
+
+// Version 4 and Web Risk have entries of more than four bytes in a list of version 5 whose
+// clients expect four.
+func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
+	l := newLists(t, "")
+	publish(t, l, "se-4b", setOf(t, "aaaa", "aaaab", "bbbbb", "bbbbbb", "cccc", "dddddddd"))
+	c := newClient(t, l)
+	c.catchUp(t, "se-4b")
+	if got, want := c.held["se-4b"].Checksum, sha256.Sum256([]byte("aaaabbbbccccdddd")); got != want {
+		t.Errorf("checksum %x, want that of four entries of four bytes", got)
+	}
+	publish(t, l, "se-4b", setOf(t, "aaaab", "bbbb", "cccc", "dddd"))
+	c.catchUp(t, "se-4b")
+	if !c.answers[0].NotModified {
+		t.Error("the same entries, cut, are an update")
+	}
+	err := l.Publish([]lookup.List{{Name: "se-4b", Set: setOf(t, "eeee")}, {Name: "gc-32b", Set: setOf(t, "aaaa")}, {Name: "nonsense", Set: setOf(t)}})
+	if err == nil || !strings.Contains(err.Error(), "gc-32b") || !strings.Contains(err.Error(), "nonsense") || strings.Contains(err.Error(), "se-4b") {
+		t.Errorf("got %v, want two lists refused", err)
+	}
+	if c.catchUp(t, "se-4b"); c.held["se-4b"].Set.Len() != 1 || !slices.Equal(l.Names(), []string{"se-4b"}) {
+		t.Errorf("lists %q, %d entries: a list that cannot be served must not hold up another", l.Names(), c.held["se-4b"].Set.Len())
+	}
+}
+
+func TestGetRefusesWhatTheProtocolDoesNotAllow(t *testing.T) {
+	l := newLists(t, "")
+	publish(t, l, "se-4b", setOf(t, "aaaa"))
+	for _, test := range []struct {
+		name               string
+		list               string
+		maxUpdate, maxBase int
+		want               error
+	}{
+		{"no limit", "se-4b", 0, 0, nil},
+		{"the least update", "se-4b", 1024, 0, nil},
+		{"the least database", "se-4b", 0, 1, nil},
+		{"another list", "mw-4b", 0, 0, ErrUnknownList},
+		{"an update that is too small", "se-4b", 1023, 0, ErrConstraint},
+		{"a negative update", "se-4b", -1, 0, ErrConstraint},
+		{"a negative database", "se-4b", 0, -1, ErrConstraint},
+	} {
+		if _, err := l.Get(test.list, nil, test.maxUpdate, test.maxBase); !errors.Is(err, test.want) {
+			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
+		}
+	}
+}
+
+func TestMinimumWaitsKeepClientsWithinAMinute(t *testing.T) {
+	for _, test := range []struct {
+		r    float64
+		want time.Duration
+	}{{0, 10 * time.Second}, {0.5, 32500 * time.Millisecond}, {0.999999999, 55 * time.Second}} {
+		if got := MinimumWait(test.r); (got - test.want).Abs() > time.Microsecond {
+			t.Errorf("%v: %s, want %s", test.r, got, test.want)
+		}
+	}
+	l := newLists(t, "")
+	publish(t, l, "se-4b", setOf(t, "aaaa"))
+	a, err := l.Get("se-4b", nil, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := new(sbv5.HashList)
+	if err := proto.Unmarshal(bytes.Join(a.Body(1500*time.Millisecond), nil), list); err != nil || list.MinimumWaitDuration.AsDuration() != 1500*time.Millisecond {
+		t.Errorf("minimum wait %s, %v, want 1.5s", list.MinimumWaitDuration.AsDuration(), err)
+	}
+}
+
+// FuzzGet: no version makes Get panic, or gives a full update with anything but the list.
+func FuzzGet(f *testing.F) {
+	l := newLists(f, "")
+	older, newer := setOf(f, "aaaa", "bbbb", "cccc"), setOf(f, "aaaa", "cccc", "dddd")
+	publish(f, l, "se-4b", older)
+	tag, from := tagOf("se-4b"), (*l.current.Load())["se-4b"].id
+	publish(f, l, "se-4b", newer)
+	to := (*l.current.Load())["se-4b"].id
+	f.Add([]byte(nil), uint16(0), uint16(0))
+	f.Add(version{target: view{id: from}}.append(nil, tag), uint16(0), uint16(0))
+	f.Add(version{target: view{id: from, limit: 2}}.append(nil, tag), uint16(0), uint16(2))
+	f.Add(version{target: view{id: to}, base: view{id: from}, boundary: []byte("bbbb")}.append(nil, tag), uint16(1), uint16(0))
+	f.Fuzz(func(t *testing.T, raw []byte, update, base uint16) {
+		maxUpdate := 0
+		if update > 0 {
+			maxUpdate = 1023 + int(update)
+		}
+		a, err := l.Get("se-4b", raw, maxUpdate, int(base))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := new(sbv5.HashList)
+		if err := proto.Unmarshal(a.Message, list); err != nil || list.Name != "se-4b" || len(list.Version) == 0 || list.PartialUpdate != a.Partial {
+			t.Fatalf("answer %v, %v", list, err)
+		}
+		if l.ListOf(list.Version) != "se-4b" {
+			t.Errorf("version %x is of list %q", list.Version, l.ListOf(list.Version))
+		}
+		if want := sumOfFirst(newer, 4, min(int(base), newer.Len())); !a.Partial && !bytes.Equal(list.Sha256Checksum, want[:]) {
+			t.Errorf("a full update has checksum %x, want %x", list.Sha256Checksum, want)
+		}
+	})
+}
+
+func TestVersionsFollowFromListAndContent(t *testing.T) {
+	versionOf := func(l *Lists, name string) string {
+		c := newClient(t, l)
+		c.catchUp(t, name)
+		return string(c.held[name].Version)
+	}
+	one, other := newLists(t, ""), newLists(t, "")
+	publish(t, one, "se-4b", setOf(t, "zzzz"))
+	for _, l := range []*Lists{one, other} {
+		if err := l.Publish([]lookup.List{{Name: "se-4b", Set: setOf(t, "aaaa", "bbbb")}, {Name: "mw-4b", Set: setOf(t, "aaaa", "bbbb")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a, b := versionOf(one, "se-4b"), versionOf(other, "se-4b"); a != b {
+		t.Errorf("two relays name the same list %x and %x", a, b)
+	}
+	if a, b := versionOf(one, "se-4b"), versionOf(one, "mw-4b"); a == b {
+		t.Errorf("two lists have the same version %x", a)
+	}
+	for version, want := range map[string]string{versionOf(one, "se-4b"): "se-4b", versionOf(one, "mw-4b"): "mw-4b", "": "", strconv.Itoa(12345678): ""} {
+		if got := one.ListOf([]byte(version)); got != want {
+			t.Errorf("version %x is of list %q, want %q", version, got, want)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"net"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Answer is what a client gets about one list.
+type Answer struct {
+	// Message is a HashList without minimum_wait_duration, which differs from answer to
+	// answer. Its bytes are shared: do not change them.
+	Message []byte
+	// NotModified says that the client has this content already.
+	NotModified bool
+	// Partial says that the update changes what the client has; else it replaces that.
+	Partial bool
+	// More says that the client limits the size of an update and has not got all of it: it
+	// may ask for the rest at once.
+	More bool
+}
+
+// ErrUnknownList says that there is no list of this name.
+var ErrUnknownList = errors.New("no such list")
+
+// ErrConstraint says that a size constraint is not one that the protocol allows.
+var ErrConstraint = errors.New("size constraint out of range")
+
+// minUpdateEntries is the least max_update_entries (schema of version 5, SizeConstraints).
+const minUpdateEntries = 1024
+
+// Get returns what brings a client from its version of a list to the one in force. version is
+// what the client sent, nil if it sent none. A version that is unknown, or too old, or of
+// another list, gives a full update.
+//
+// An update has at most maxUpdateEntries removals and additions, and leaves the client with at
+// most maxDatabaseEntries entries: those that come first. 0 means no limit. So that few
+// different updates are made, the limits are rounded down: the first to a power of two, the
+// second to five significant bits.
+//
+// Clients with equal arguments share the bytes of the answer, also while it is being made. The
+// error is ErrUnknownList or ErrConstraint, wrapped, for what the client did wrong.
+func (l *Lists) Get(name string, version []byte, maxUpdateEntries, maxDatabaseEntries int) (Answer, error) {
+	s := (*l.current.Load())[name]
+	switch {
+	case s == nil:
+		return Answer{}, fmt.Errorf("%w: %q", ErrUnknownList, name)
+	case maxUpdateEntries < 0 || maxUpdateEntries > 0 && maxUpdateEntries < minUpdateEntries:
+		return Answer{}, fmt.Errorf("%w: max_update_entries %d, must be 0 or at least %d", ErrConstraint, maxUpdateEntries, minUpdateEntries)
+	case maxDatabaseEntries < 0:
+		return Answer{}, fmt.Errorf("%w: max_database_entries %d, must not be negative", ErrConstraint, maxDatabaseEntries)
+	}
+	u := request{
+		state: s, have: parseVersion(version, s.tag, s.width), want: s.view(maxDatabaseEntries),
+		most: roundDown(maxUpdateEntries, 1), room: maxDatabaseEntries,
+	}
+	if !s.knows(u.have) {
+		u = u.full()
+	}
+	if u.have.boundary == nil && u.have.target == u.want {
+		return u.notModified(), nil
+	}
+	a, err := l.get(u)
+	if errors.Is(err, errHistory) {
+		return l.get(u.full())
+	}
+	return a, err
+}
+
+// roundDown returns n with only its significant highest bits.
+func roundDown(n, significant int) int {
+	below := max(bits.Len(uint(n))-significant, 0)
+	return n >> below << below
+}
+
+// The bounds of a minimum wait. A client that asks again a minute after its last answer at
+// the latest, the time of the answer included, is never further behind the relay.
+const (
+	leastWait    = 10 * time.Second
+	greatestWait = 55 * time.Second
+)
+
+// MinimumWait returns the minimum wait of an answer; r is uniform in [0, 1). It differs from
+// answer to answer so that clients that start together do not ask together. Give all lists of
+// one answer the same wait: the client then asks for them together again.
+func MinimumWait(r float64) time.Duration {
+	return leastWait + time.Duration(r*float64(greatestWait-leastWait))
+}
+
+// The fields of version 5 that are written here (schema of version 5, HashList and
+// BatchGetHashListsResponse).
+const (
+	fieldName      protowire.Number = 1
+	fieldVersion   protowire.Number = 2
+	fieldPartial   protowire.Number = 3
+	fieldFour      protowire.Number = 4
+	fieldRemovals  protowire.Number = 5
+	fieldWait      protowire.Number = 6
+	fieldChecksum  protowire.Number = 7
+	fieldHashLists protowire.Number = 1
+)
+
+// Body returns the body of an answer to hashList.get. All but the last few bytes are shared
+// with other answers: do not change them.
+func (a Answer) Body(wait time.Duration) net.Buffers {
+	return net.Buffers{a.Message, a.tail(wait)}
+}
+
+// BatchBody returns the body of an answer to hashLists.batchGet, with the lists in this order.
+// It copies no list.
+func BatchBody(answers []Answer, wait time.Duration) net.Buffers {
+	body := make(net.Buffers, 0, 3*len(answers))
+	for _, a := range answers {
+		tail := a.tail(wait)
+		head := protowire.AppendTag(nil, fieldHashLists, protowire.BytesType)
+		head = protowire.AppendVarint(head, uint64(len(a.Message)+len(tail)))
+		body = append(body, head, a.Message, tail)
+	}
+	return body
+}
+
+// tail returns the field minimum_wait_duration. An answer without it allows the next request
+// at once.
+func (a Answer) tail(wait time.Duration) []byte {
+	if a.More || wait <= 0 {
+		return nil
+	}
+	d := appendNumber(nil, 1, uint64(wait/time.Second))
+	d = appendNumber(d, 2, uint64(wait%time.Second))
+	return appendBytes(nil, fieldWait, d)
+}
+
+// appendNumber appends a field with a number, unless it is 0, the default.
+func appendNumber(dst []byte, field protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return dst
+	}
+	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), v)
+}
+
+// appendBytes appends a field with bytes.
+func appendBytes(dst []byte, field protowire.Number, v []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(dst, field, protowire.BytesType), v)
+}
