@@ -27,6 +27,7 @@ var layers = [][]string{
 	{"internal/answer"},
 	{"internal/config"},
 	{"internal/engine", "internal/policy"},
+	{"internal/relay"},
 	{""}, // the plugin
 	{"cmd/coredns", "cmd/safebrowsing", "bench", "test", "test/story"},
 }

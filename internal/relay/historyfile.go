@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
@@ -87,7 +88,7 @@ func loadHistory(dir string, s *state) ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, steps, err := parseHistory(raw, s.name)
+	last, steps, err := parseHistory(raw, s.name, s.width)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -101,7 +102,7 @@ func loadHistory(dir string, s *state) ([]step, error) {
 }
 
 // parseHistory returns the content that was in force when a file was saved, and its steps.
-func parseHistory(raw []byte, name string) (last id, steps []step, err error) {
+func parseHistory(raw []byte, name string, width int) (last id, steps []step, err error) {
 	end := len(raw) - sha256.Size
 	if end < 0 || len(raw) > maxHistoryFile || sha256.Sum256(raw[:end]) != [sha256.Size]byte(raw[end:]) {
 		return id{}, nil, errDamaged
@@ -115,7 +116,7 @@ func parseHistory(raw []byte, name string) (last id, steps []step, err error) {
 	count := binary.LittleEndian.Uint32(rest[sha256.Size:])
 	r := bytes.NewReader(rest[sha256.Size+4:])
 	for range count {
-		s, err := readStep(r)
+		s, err := readStep(r, width)
 		if err != nil {
 			return id{}, nil, fmt.Errorf("%w: %w", errDamaged, err)
 		}
@@ -124,18 +125,27 @@ func parseHistory(raw []byte, name string) (last id, steps []step, err error) {
 	return last, steps, nil
 }
 
-// readStep reads one step.
-func readStep(r io.Reader) (s step, err error) {
+// readStep reads one step of a list with entries of width bytes.
+func readStep(r io.Reader, width int) (s step, err error) {
 	var head [len(id{}) + 8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return step{}, err
 	}
 	s.from = id(head[:])
 	s.until = time.Unix(int64(binary.LittleEndian.Uint64(head[len(id{}):])), 0)
-	if s.removed, err = prefixset.Read(r, maxHistoryEntries); err != nil {
+	if s.removed, err = readSet(r, width); err != nil {
 		return step{}, err
 	}
-	s.added, err = prefixset.Read(r, maxHistoryEntries)
+	s.added, err = readSet(r, width)
+	return s, err
+}
+
+// readSet reads a set whose entries are width bytes long.
+func readSet(r io.Reader, width int) (*prefixset.Set, error) {
+	s, err := prefixset.Read(r, maxHistoryEntries)
+	if err == nil && slices.ContainsFunc(s.Widths(), func(w int) bool { return w != width }) {
+		err = fmt.Errorf("entries of %v bytes, want %d", s.Widths(), width)
+	}
 	return s, err
 }
 

@@ -163,14 +163,17 @@ type changes struct {
 	removals  *prefixset.Builder // indices as four bytes, big-endian
 	additions *prefixset.Builder
 	n         int
-	sum       hash.Hash // of the content that they lead to
+	sum       hash.Hash // of the content that they lead to; nil: it is known
 	bytes     int       // of that content
 	boundary  []byte    // from here on the base is left as it is; nil: nothing is left out
 }
 
 // encodePartial encodes an update that changes base.
 func (e *encoder) encodePartial(base, to content, target view) (Answer, error) {
-	c := &changes{removals: prefixset.NewBuilder(0), additions: prefixset.NewBuilder(0), sum: sha256.New()}
+	c := &changes{removals: prefixset.NewBuilder(0), additions: prefixset.NewBuilder(0)}
+	if e.most > 0 || target != (view{id: e.id}) {
+		c.sum = sha256.New()
+	}
 	if err := c.find(&differ{base: cursor{next: base()}, target: cursor{next: to()}, width: e.width}, e.most); err != nil {
 		return Answer{}, fmt.Errorf("%w: %w", errHistory, err)
 	}
@@ -184,7 +187,10 @@ func (e *encoder) encodePartial(base, to content, target view) (Answer, error) {
 			v.base = e.have.base
 		}
 	}
-	checksum := c.sum.Sum(nil)
+	checksum := e.sum[:]
+	if c.sum != nil {
+		checksum = c.sum.Sum(nil)
+	}
 	if c.n == 0 {
 		checksum = nil // "Local Database": absent if there is nothing new
 	}
@@ -221,7 +227,9 @@ func (c *changes) find(d *differ, most int) error {
 
 // keep notes entries of the new content.
 func (c *changes) keep(run []byte) {
-	c.sum.Write(run)
+	if c.sum != nil {
+		c.sum.Write(run)
+	}
 	c.bytes += len(run)
 }
 
