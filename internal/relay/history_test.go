@@ -3,6 +3,7 @@ package relay
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -154,6 +155,69 @@ func TestAHistoryThatContradictsItsVersionGivesFullUpdates(t *testing.T) {
 		if c.answers[0].Partial || c.held["se-4b"].Checksum != sumOf(setRuns(newer)) {
 			t.Errorf("%s: partial: %t", name, c.answers[0].Partial)
 		}
+	}
+}
+
+// A set may be made a second time from the same entries, for example when the engine is replaced.
+func TestAnEqualSetKeepsTheHistory(t *testing.T) {
+	l := newLists(t, "")
+	publish(t, l, "se-4b", numbered(0, 300, 10))
+	c := newClient(t, l)
+	c.catchUp(t, "se-4b")
+	publish(t, l, "se-4b", numbered(0, 310, 10))
+	publish(t, l, "se-4b", numbered(0, 310, 10))
+	if c.catchUp(t, "se-4b"); !c.answers[0].Partial {
+		t.Error("a full update after the same entries were published twice")
+	}
+}
+
+// A content may come back. Its clients need the steps since the last time only.
+func TestSinceBeginsAtTheLastTimeInForce(t *testing.T) {
+	a, b := id{1}, id{2}
+	steps := []step{{from: a}, {from: b}, {from: a}, {from: b}}
+	if got := since(steps, a); len(got) != 2 || got[0].from != a {
+		t.Errorf("%d steps, want the last two", len(got))
+	}
+	if since(steps, id{3}) != nil {
+		t.Error("steps since a content that was never in force")
+	}
+}
+
+func TestAHistoryOfAnotherListIsNotUsed(t *testing.T) {
+	dir := t.TempDir()
+	s := &state{name: "se-4b", tag: tagOf("se-4b"), width: 4}
+	for name, test := range map[string]struct {
+		name string
+		set  *prefixset.Set
+		want bool
+	}{
+		"this list":       {"se-4b", numbered(0, 5, 1), true},
+		"another list":    {"mw-4b", numbered(0, 5, 1), false},
+		"another width":   {"se-4b", setOf(t, "aaaaa"), false},
+		"a width of many": {"se-4b", setOf(t, "aaaa", "bbbbbb"), false},
+	} {
+		other := *s
+		other.name, other.history = test.name, []step{{from: id{1}, until: time.Now(), change: change{test.set, test.set}}}
+		if err := saveHistory(dir, &other); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, test.name+historySuffix), filepath.Join(dir, "se-4b"+historySuffix)); err != nil {
+			t.Fatal(err)
+		}
+		steps, err := loadHistory(dir, s)
+		if got := len(steps) == 1; got != test.want || errors.Is(err, errDamaged) == test.want {
+			t.Errorf("%s: %d steps, %v, want it used: %t", name, len(steps), err, test.want)
+		}
+	}
+	if _, err := loadHistory(t.TempDir(), s); err != nil {
+		t.Errorf("no history: %v", err)
+	}
+	s.id = id{9}
+	if err := saveHistory(dir, &state{name: "se-4b", history: []step{{from: id{1}, change: change{numbered(0, 5, 1), numbered(0, 5, 1)}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if steps, err := loadHistory(dir, s); len(steps) != 0 || err != nil {
+		t.Errorf("%d steps, %v: they lead to another content", len(steps), err)
 	}
 }
 

@@ -191,9 +191,6 @@ func (e *encoder) encodePartial(base, to content, target view) (Answer, error) {
 	if c.sum != nil {
 		checksum = c.sum.Sum(nil)
 	}
-	if c.n == 0 {
-		checksum = nil // "Local Database": absent if there is nothing new
-	}
 	m, err := e.message(v, true, contentOf(c.removals.Set()), contentOf(c.additions.Set()), checksum)
 	return Answer{Message: m, Partial: true, More: v.boundary != nil || target != e.want}, err
 }
@@ -269,9 +266,7 @@ func (e *encoder) message(v version, partial bool, removals, additions content, 
 	if removals != nil {
 		m = out.AppendField(m, fieldRemovals, removals.seq())
 	}
-	if checksum != nil {
-		m = appendBytes(m, fieldChecksum, checksum)
-	}
+	m = appendBytes(m, fieldChecksum, checksum)
 	if field > fieldRemovals {
 		m = in.AppendField(m, field, additions.seq())
 	}

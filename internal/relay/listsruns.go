@@ -124,14 +124,12 @@ func changedRuns(from, without, with runs, width int) runs {
 		for f.ok() {
 			n := len(f.rest)
 			if out.ok() {
-				order := bytes.Compare(out.rest[:width], f.rest[:width])
-				if order <= 0 {
-					out.take(width)
-				}
-				if order == 0 {
+				switch bytes.Compare(out.rest[:width], f.rest[:width]) {
+				case 0:
 					f.take(width)
-				}
-				if order <= 0 {
+					continue
+				case -1:
+					out.take(width)
 					continue
 				}
 				n = lower(f.rest, width, out.rest[:width])

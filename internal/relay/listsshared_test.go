@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // hashes returns a set of about n hashes of four bytes, spread as those of a list are.
@@ -86,6 +87,12 @@ func TestClientsShareAnUpdate(t *testing.T) {
 		if wg.Wait(); others.Load() > 0 {
 			t.Errorf("%s: %d of 50 clients got bytes of their own", name, others.Load())
 		}
+	}
+	if _, err := l.Get("se-4b", nil, 1<<30, 1<<30); err != nil { // limits that make no difference
+		t.Fatal(err)
+	}
+	if err := l.Publish([]lookup.List{{Name: "se-4b", Set: (*l.current.Load())["se-4b"].source}}); err != nil { // another list has changed
+		t.Fatal(err)
 	}
 	if got := l.kept.Len(); got != 2 {
 		t.Errorf("%d updates kept, want the full and the partial one", got)
