@@ -9,6 +9,8 @@
 //	WebRisk  updater ──Fetch──▶ threatLists:computeDiff, one list each ──▶ additions, sorted ──▶ Update
 //	         lookup ──Search──▶ hashes:search, one prefix each ──▶ ThreatHash ──filter──▶ Answer
 //
+// RicePlan is for the other side: it writes lists of version 5 as a server does.
+//
 // Nothing but hash prefixes and list versions is sent. The API key, or access token,
 // travels in a header and is in no error.
 package protocol
