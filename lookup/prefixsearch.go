@@ -1,0 +1,242 @@
+package lookup
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// PrefixAnswer is what the server knows about one prefix. It is for programs that answer
+// other clients, as a relay does.
+type PrefixAnswer struct {
+	// Threats are the full hashes that begin with the prefix. Their TTL is without
+	// meaning: TTL holds for them, too.
+	Threats []ThreatHash
+	TTL     time.Duration // how long the answer may still be cached; zero: use it once
+	From    Origin
+}
+
+// Origin says where a PrefixAnswer comes from.
+type Origin uint8
+
+// The origins. The later ones cost more.
+const (
+	FromLists  Origin = iota // no list holds the prefix
+	FromCache                // an answer was cached
+	FromMerged               // a search was under way
+	FromServer               // the server was asked
+	numOrigins
+)
+
+// String returns the origin as metrics spell it.
+func (o Origin) String() string { return [...]string{"unlisted", "cache", "merged", "upstream"}[o] }
+
+// Origins returns all origins.
+func Origins() (all []Origin) {
+	for o := range numOrigins {
+		all = append(all, o)
+	}
+	return all
+}
+
+const (
+	// transit is the most time from a PrefixAnswer to its use: a client drops an answer
+	// that takes longer, see Config.Timeout. A threat must not be older than
+	// maxVerdictAge then.
+	transit = 10 * time.Second
+	// unlistedTTL is the TTL of an answer about a prefix that no list holds. It is short,
+	// because the next update may bring the prefix.
+	unlistedTTL = time.Minute
+)
+
+// Search returns what the server knows about prefixes of 4 bytes, in their order. Like
+// Confirm it uses the cache and shares searches. It asks the server only about prefixes
+// that a list holds; if the mode is not Local, about all. If one search fails, Search
+// returns its error, or that of ctx if that ends first: an answer about some of the
+// prefixes would make the others look safe. The searches run on, and the cache keeps
+// their answers.
+//
+// Search calls admit, unless that is nil, once for each Config.PerSearch prefixes that
+// the server must be asked about, and sends none of them if one call returns an error.
+// See Confirm for what admit must not do.
+func (c *Checker) Search(ctx context.Context, prefixes []Prefix, admit Admit) ([]PrefixAnswer, error) {
+	lists := c.database.Lists()
+	all := make([]prefixSearch, 0, len(prefixes))
+	for _, p := range prefixes {
+		all = append(all, c.prefixSearch(lists, p))
+	}
+	if err := c.askFor(all, admit); err != nil {
+		return nil, err
+	}
+	answers := make([]PrefixAnswer, 0, len(all))
+	for _, s := range all {
+		answer, err := s.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, answer)
+	}
+	return answers, nil
+}
+
+// prefixSearch is the part of a Search about one prefix.
+type prefixSearch struct {
+	listed   bool      // the server may be asked
+	prefixes []Prefix  // to ask about; searches[i] is for prefixes[i]
+	searches []*search // nil: none is needed
+	from     Origin
+}
+
+// prefixSearch returns the prefixes that the server is asked about: p, or with asStored
+// the entries of the lists that begin with it.
+func (c *Checker) prefixSearch(lists []List, p Prefix) prefixSearch {
+	var stored []Prefix
+	for i := range lists {
+		if lists[i].LikelySafe {
+			continue
+		}
+		for _, entry := range lists[i].Set.Under([minPrefix]byte([]byte(p)), MaxPrefixes+1) {
+			stored = append(stored, Prefix(entry))
+		}
+	}
+	s := prefixSearch{listed: len(stored) > 0 || c.mode != Local, prefixes: []Prefix{p}}
+	stored = shortest(stored)
+	if c.asStored && len(stored) > 0 && len(stored) <= MaxPrefixes { // more cost less as their common prefix
+		s.prefixes = stored
+	}
+	s.searches = make([]*search, len(s.prefixes))
+	return s
+}
+
+// shortest returns the prefixes that begin with no other one, sorted. It changes all.
+func shortest(all []Prefix) (kept []Prefix) {
+	slices.Sort(all)
+	for _, p := range all {
+		if n := len(kept); n == 0 || !strings.HasPrefix(string(p), string(kept[n-1])) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
+}
+
+// askFor sets the searches of all parts, with new ones where none will do.
+func (c *Checker) askFor(all []prefixSearch, admit Admit) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.begin()
+	now := time.Now()
+	missing := make(map[Prefix]bool)
+	for i := range all {
+		for j, p := range all[i].prefixes {
+			if s, from := c.about(p, now); s != nil {
+				all[i].searches[j], all[i].from = s, max(all[i].from, from)
+			} else if all[i].listed {
+				missing[p] = true
+			}
+		}
+	}
+	switch {
+	case len(missing) == 0:
+		return nil
+	case c.closed:
+		return ErrClosed
+	}
+	refunds, err := admitEach(admit, (len(missing)+c.perSearch-1)/c.perSearch)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		c.enqueueAll(&all[i], &refunds)
+	}
+	return nil
+}
+
+// about returns a search that will answer about a prefix, or has, and where the answer
+// comes from, or nil. The caller holds mu.
+func (c *Checker) about(p Prefix, now time.Time) (*search, Origin) {
+	if s := c.pending[p]; s != nil {
+		return s, FromMerged
+	}
+	answer, ok := c.cache.answers.Get(p)
+	if !ok || answer.ttlAt(now) < 0 {
+		return nil, FromLists
+	}
+	s := &search{done: make(chan struct{}), answer: answer}
+	close(s.done)
+	return s, FromCache
+}
+
+// enqueueAll adds new searches for the prefixes of s that have none. Each takes one of
+// the refunds, as long as there are some. The caller holds mu.
+func (c *Checker) enqueueAll(s *prefixSearch, refunds *[]func()) {
+	for j, p := range s.prefixes {
+		switch {
+		case s.searches[j] != nil || !s.listed:
+			continue
+		case c.pending[p] != nil: // an earlier prefix of this Search
+			s.searches[j] = c.pending[p]
+		default:
+			var refund func()
+			if len(*refunds) > 0 {
+				refund, *refunds = (*refunds)[0], (*refunds)[1:]
+			}
+			s.searches[j] = c.enqueue(p, refund)
+		}
+		s.from = FromServer
+	}
+}
+
+// admitEach calls admit n times. If one call fails, it takes back those before.
+func admitEach(admit Admit, n int) (refunds []func(), err error) {
+	if admit == nil {
+		return nil, nil
+	}
+	for range n {
+		refund, err := admit()
+		if err != nil {
+			for _, refund := range refunds {
+				refund()
+			}
+			return nil, err
+		}
+		if refund != nil {
+			refunds = append(refunds, refund)
+		}
+	}
+	return refunds, nil
+}
+
+// wait returns the answer when all searches have ended.
+func (s prefixSearch) wait(ctx context.Context) (PrefixAnswer, error) {
+	answer := PrefixAnswer{TTL: unlistedTTL, From: s.from}
+	known := false
+	for i, search := range s.searches {
+		if search == nil {
+			continue
+		}
+		if !search.finished(ctx) {
+			return PrefixAnswer{}, ctx.Err()
+		}
+		if search.err != nil {
+			return PrefixAnswer{}, search.err
+		}
+		part := search.answer.only(s.prefixes[i])
+		ttl := max(0, part.ttlAt(time.Now()))
+		if !known || ttl < answer.TTL {
+			answer.TTL, known = ttl, true
+		}
+		answer.Threats = append(answer.Threats, part.threats...)
+	}
+	return answer, nil
+}
+
+// ttlAt returns how long every part of the answer may be used after now, by both clocks,
+// see live. Negative: a part of it has expired.
+func (a serverAnswer) ttlAt(now time.Time) time.Duration {
+	ttl := a.ttl
+	for _, t := range a.threats {
+		ttl = min(ttl, t.TTL, maxVerdictAge-transit)
+	}
+	return ttl - max(now.Sub(a.received), now.Round(0).Sub(a.received.Round(0)))
+}

@@ -1,0 +1,226 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// searchOf asks about expressions, as a relay does.
+func searchOf(t testing.TB, c *Checker, admit Admit, expressions ...string) ([]PrefixAnswer, error) {
+	t.Helper()
+	var prefixes []Prefix
+	for _, e := range expressions {
+		prefixes = append(prefixes, HashExpression(e).Prefix(4))
+	}
+	return c.Search(context.Background(), prefixes, admit)
+}
+
+// oneAnswer asks about one expression.
+func oneAnswer(t testing.TB, c *Checker, expression string) PrefixAnswer {
+	t.Helper()
+	answers, err := searchOf(t, c, nil, expression)
+	if err != nil || len(answers) != 1 {
+		t.Fatalf("%s: %d answers, %v, want 1", expression, len(answers), err)
+	}
+	return answers[0]
+}
+
+func TestAPrefixAnswerTellsItsRemainingTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		srv.knows(5*time.Minute, isThreat("bad.example/", Malware))
+		c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "good.example/")
+		for _, step := range []struct {
+			after time.Duration
+			ttl   time.Duration
+			from  Origin
+		}{
+			{0, 5 * time.Minute, FromServer},
+			{0, 5 * time.Minute, FromCache},
+			{time.Minute, 4 * time.Minute, FromCache},
+			{4 * time.Minute, 0, FromCache},
+			{time.Nanosecond, 5 * time.Minute, FromServer},
+		} {
+			time.Sleep(step.after)
+			for expression, threats := range map[string]int{"bad.example/": 1, "good.example/": 0} {
+				got := oneAnswer(t, c, expression)
+				if got.TTL != step.ttl || got.From != step.from || len(got.Threats) != threats {
+					t.Errorf("%s after %s: %+v, want TTL %s from %s and threats: %d", expression, step.after, got, step.ttl, step.from, threats)
+				}
+			}
+		}
+		unlisted := oneAnswer(t, c, "other.example/")
+		if unlisted.From != FromLists || unlisted.TTL != time.Minute || len(unlisted.Threats) != 0 {
+			t.Errorf("a prefix in no list: %+v", unlisted)
+		}
+		if n := len(srv.searches()); n != 4 {
+			t.Errorf("%d searches, want 4", n)
+		}
+	})
+}
+
+// A client may get the answer 10 seconds later, and a threat must not be older than 30
+// minutes then.
+func TestAThreatIsNotToldForMoreThan30Minutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		c := checkerOf(t, Config{Searcher: searchFunc(func(context.Context, []Prefix) (Answer, error) {
+			asked++
+			threat := lasting(24*time.Hour, isThreat("bad.example/", Malware))
+			return Answer{TTL: 24 * time.Hour, Threats: []ThreatHash{threat}}, nil
+		})}, "bad.example/", "good.example/")
+		for _, step := range []struct {
+			after     time.Duration
+			bad, good time.Duration
+			asked     int
+		}{
+			{0, 29*time.Minute + 50*time.Second, 24 * time.Hour, 2},
+			{29*time.Minute + 50*time.Second, 0, 24*time.Hour - 29*time.Minute - 50*time.Second, 2},
+			{time.Nanosecond, 29*time.Minute + 50*time.Second, 24*time.Hour - 29*time.Minute - 50*time.Second - 1, 3},
+		} {
+			time.Sleep(step.after)
+			bad, good := oneAnswer(t, c, "bad.example/"), oneAnswer(t, c, "good.example/")
+			if bad.TTL != step.bad || good.TTL != step.good || asked != step.asked {
+				t.Errorf("after %s: %s, %s and %d searches, want %+v", step.after, bad.TTL, good.TTL, asked, step)
+			}
+		}
+	})
+}
+
+func TestPrefixSearchesShareSearchesWithConfirmations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
+			time.Sleep(time.Second)
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("bad.example/", Malware)}}, nil
+		}
+		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
+		var mu sync.Mutex
+		from := make(map[Origin]int)
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				answer := oneAnswer(t, c, "bad.example/")
+				mu.Lock()
+				defer mu.Unlock()
+				if from[answer.From]++; len(answer.Threats) != 1 || answer.TTL != time.Minute {
+					t.Errorf("got %+v", answer)
+				}
+			})
+		}
+		wg.Go(func() {
+			if d := decide(t, c, "bad.example."); d.Verdict != Unsafe {
+				t.Errorf("got %+v", d)
+			}
+		})
+		wg.Wait()
+		if n := len(srv.searches()); n != 1 || from[FromServer] > 1 || from[FromServer]+from[FromMerged] != 100 {
+			t.Errorf("%d searches, answers from %v", n, from)
+		}
+	})
+}
+
+func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
+	hash := HashExpression("bad.example/")
+	longer := func(n int, last byte) []byte {
+		e := slices.Clone(hash[:n])
+		e[n-1] = last
+		return e
+	}
+	short := Prefix(hash[:4])
+	var many [][]byte
+	for i := range MaxPrefixes + 1 {
+		many = append(many, longer(5, byte(i)))
+	}
+	for _, tc := range []struct {
+		name    string
+		entries [][]byte
+		cfg     Config
+		want    []Prefix
+	}{
+		{"in no list", nil, Config{}, nil},
+		{"in no list, mode realtime", nil, Config{Mode: RealTime}, []Prefix{short}},
+		{"in no list, mode nostorage", nil, Config{Mode: NoStorage}, []Prefix{short}},
+		{"4 bytes", [][]byte{hash[:4]}, Config{}, []Prefix{short}},
+		{"longer, cut", [][]byte{longer(5, 1), longer(8, 2)}, Config{}, []Prefix{short}},
+		{"longer, as stored", [][]byte{longer(5, 1), longer(8, 2)}, Config{AsStored: true}, shortest([]Prefix{Prefix(longer(5, 1)), Prefix(longer(8, 2))})},
+		{"4 bytes and longer, as stored", [][]byte{hash[:4], longer(8, 2)}, Config{AsStored: true}, []Prefix{short}},
+		{"5 bytes and longer, as stored", [][]byte{hash[:5], longer(6, 1), longer(6, 2)}, Config{AsStored: true}, []Prefix{Prefix(hash[:5])}},
+		{"too many, as stored", many, Config{AsStored: true}, []Prefix{short}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			srv := &server{t: t}
+			tc.cfg.Database, tc.cfg.Searcher = new(Database), srv
+			half := len(tc.entries) / 2
+			tc.cfg.Database.Publish([]List{{Name: "a", Set: setOf(tc.entries[:half])}, {Name: "b", Set: setOf(tc.entries[half:])}})
+			oneAnswer(t, checkerOf(t, tc.cfg), "bad.example/")
+			if got := slices.Concat(srv.searches()...); !slices.Equal(got, tc.want) {
+				t.Errorf("asked about %x, want %x", got, tc.want)
+			}
+		})
+	}
+}
+
+// If one prefix cannot be answered, an answer would make it look safe.
+func TestAPrefixSearchFailsAsAWhole(t *testing.T) {
+	trouble := errors.New("trouble")
+	c := checkerOf(t, Config{PerSearch: 1, Searcher: searchFunc(func(_ context.Context, prefixes []Prefix) (Answer, error) {
+		if prefixes[0] == prefixOf(1) {
+			return Answer{}, trouble
+		}
+		return Answer{TTL: time.Minute}, nil
+	})}, manyExpressed(3)...)
+	if answers, err := searchOf(t, c, nil, manyExpressed(3)...); !errors.Is(err, trouble) || answers != nil {
+		t.Errorf("got %v, %v, want the error", answers, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	blocked := checkerOf(t, Config{Searcher: searchFunc(func(ctx context.Context, _ []Prefix) (Answer, error) {
+		<-ctx.Done()
+		return Answer{}, ctx.Err()
+	})}, expressed(0))
+	if _, err := blocked.Search(ctx, []Prefix{prefixOf(0)}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("ended: %v", err)
+	}
+	blocked.Close()
+	if _, err := blocked.Search(t.Context(), []Prefix{prefixOf(0)}, nil); !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// One request about many prefixes must cost a client as much as many requests.
+func TestAPrefixSearchIsAdmittedForEachRequest(t *testing.T) {
+	for _, tc := range []struct {
+		prefixes, perSearch int
+		want                int // calls of admit
+	}{{1, 0, 1}, {30, 0, 1}, {31, 0, 2}, {200, 0, 7}, {3, 1, 3}} {
+		t.Run(fmt.Sprint(tc.prefixes, " by ", tc.perSearch), func(t *testing.T) {
+			for allowed := tc.want; allowed >= tc.want-1; allowed-- {
+				calls, refunds := 0, 0
+				admit := func() (func(), error) {
+					if calls++; calls > allowed {
+						return nil, ErrLimited
+					}
+					return func() { refunds++ }, nil
+				}
+				srv := &server{t: t}
+				srv.always(Answer{}, ErrBackoff)
+				c := checkerOf(t, Config{Searcher: srv, PerSearch: tc.perSearch}, manyExpressed(tc.prefixes)...)
+				_, err := searchOf(t, c, admit, manyExpressed(tc.prefixes)...)
+				c.Close()
+				if allowed == tc.want && !errors.Is(err, ErrBackoff) || allowed < tc.want && (!errors.Is(err, ErrLimited) || len(srv.searches()) > 0) {
+					t.Errorf("%d allowed: %v and searches: %d", allowed, err, len(srv.searches()))
+				}
+				if calls != tc.want || refunds != allowed {
+					t.Errorf("%d allowed: %d calls and %d refunds, want %d and %d", allowed, calls, refunds, tc.want, allowed)
+				}
+			}
+		})
+	}
+}
