@@ -26,12 +26,14 @@ type Engine struct {
 	Shares   *lookup.Shares    // of the budget, for each client; nil: no budget
 
 	settings config.Settings
+	database *lookup.Database
 	updater  *updater.Updater
 	client   protocol.Client
 	reporter *reporter
 	ledger   *updater.Ledger // counts searches; nil: no budget
 	ready    atomic.Bool     // nothing more is to be waited for
 	onReady  func()          // told once
+	changed  chan struct{}   // has one element after a change that Changed has not told yet
 
 	// The goroutines below end with stop, which waits for them: one that keeps the
 	// lists fresh, and one that watches the file of the key.
@@ -43,9 +45,10 @@ type Engine struct {
 // disk in force. It asks nobody. A disk that cannot be used is reported and done
 // without. OnReady is called at most once.
 func newEngine(s config.Settings, key string, edge Edge, before past, onReady func()) (*Engine, error) {
-	e := &Engine{settings: s, onReady: onReady}
-	e.reporter = newReporter(s, e.becomeReady)
 	database := new(lookup.Database)
+	e := &Engine{settings: s, database: database, onReady: onReady, changed: make(chan struct{}, 1)}
+	e.reporter = newReporter(s, e.becomeReady)
+	e.reporter.changed = e.change
 	client, err := s.Client(key, database, edge.Transport)
 	if err != nil {
 		return nil, err
@@ -100,11 +103,31 @@ func (e *Engine) FetchHold() updater.Hold { return e.Schedule.FetchHold(e.settin
 // or of the budget.
 func (e *Engine) SearchHold() updater.Hold { return e.reporter.searchHold() }
 
+// Lists returns the lists in force. The caller must not change them.
+func (e *Engine) Lists() []lookup.List { return e.database.Lists() }
+
+// Ready reports whether all lists are in force, or the first contact with the server has
+// ended.
+func (e *Engine) Ready() bool { return e.ready.Load() }
+
+// Changed returns a channel that gets an element when Lists or Ready may have changed. It
+// is for one receiver. Several changes may become one element.
+func (e *Engine) Changed() <-chan struct{} { return e.changed }
+
+// change tells the receiver of Changed.
+func (e *Engine) change() {
+	select {
+	case e.changed <- struct{}{}:
+	default:
+	}
+}
+
 // becomeReady says that nothing more is to be waited for: the lists are in force, or
 // the first contact with the server has ended, however it ended.
 func (e *Engine) becomeReady() {
 	if e.ready.CompareAndSwap(false, true) {
 		e.onReady()
+		e.change()
 	}
 }
 

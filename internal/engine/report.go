@@ -24,6 +24,7 @@ type reporter struct {
 	schedule *updater.Schedule // set before all events but those of opening the store
 	ledger   *updater.Ledger   // nil: no budget; set with schedule
 	ready    func()            // called when the engine becomes ready
+	changed  func()            // called when lists may have changed; set before all events
 
 	mu           sync.Mutex
 	started      bool                     // the line of the start has been written
@@ -46,7 +47,7 @@ const (
 )
 
 func newReporter(s config.Settings, ready func()) *reporter {
-	return &reporter{settings: s, ready: ready, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), refusedLists: make(map[string]bool)}
+	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), refusedLists: make(map[string]bool)}
 }
 
 // report implements what updater.Config.Report asks for.
@@ -270,6 +271,7 @@ func (r *reporter) measureList(e updater.Event) {
 	r.mu.Lock()
 	r.lists[e.List] = e
 	r.mu.Unlock()
+	r.changed()
 }
 
 func (r *reporter) measureSearches() {
