@@ -4,6 +4,7 @@
 //	check, expressions ──▶ what the plugin decides, and what it looks for
 //	lists, update      ──▶ the folder in which lists are kept
 //	doctor             ──▶ why a configuration does not work
+//	relay              ──▶ one client of Google for many CoreDNS servers
 //	testserver         ──▶ lists of your own, served like Google's
 //	version, completion ──▶ for bug reports, and for your shell
 package main
@@ -76,7 +77,7 @@ Does this configuration work?
    safebrowsing doctor -corefile /etc/coredns/Corefile
 
 Each command has examples: safebrowsing COMMAND -h. With -json, all commands
-except testserver and completion print one JSON object per line. The exit status
+except relay, testserver and completion print one JSON object per line. The exit status
 is 0 for good news, 1 for bad news such as an unsafe name or a problem, and 2 if
 the command could not do its work. The commands read an API key only from the
 Corefile and from $SAFEBROWSING_API_KEY.
@@ -92,7 +93,7 @@ func command() *cli.Command {
 		Name:        "safebrowsing",
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
-		Commands:    []*cli.Command{check(), expressions(), lists(), update(), doctor(), testserver(), versionCommand(), completion(), complete()},
+		Commands:    []*cli.Command{check(), expressions(), lists(), update(), doctor(), relayCommand(), testserver(), versionCommand(), completion(), complete()},
 		// run prints errors and sets the exit status; the library must not exit itself.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		Flags:          []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},

@@ -1,0 +1,83 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"time"
+)
+
+// filesInterval is the time between two looks at the files of keys and certificates.
+const filesInterval = 5 * time.Second
+
+// watched is a group of files that are read together, again when one has changed.
+type watched struct {
+	what    string // in words
+	paths   []string
+	load    func() error // keeps what is in force if it returns an error
+	read    string       // how the files were when they were read last
+	trouble string       // the error that was logged last; "": none
+}
+
+// open reads the files for the first time.
+func (w *watched) open() error {
+	w.read = w.stamp()
+	return w.load()
+}
+
+// look reads the files if they have changed, and logs that. It logs each trouble once.
+func (w *watched) look() {
+	now := w.stamp()
+	if now == w.read && w.trouble == "" {
+		return
+	}
+	if err := w.load(); err != nil {
+		if err.Error() != w.trouble {
+			w.trouble = err.Error()
+			log.Errorf("Cannot read the %s: %v. Those before stay in use; the files are read again every 5 seconds", w.what, err)
+		}
+		return
+	}
+	w.read, w.trouble = now, ""
+	log.Infof("The %s in %s are in use as they are now", w.what, strings.Join(w.paths, ", "))
+}
+
+// stamp describes the files: two equal stamps say that they have not changed.
+func (w *watched) stamp() string {
+	var all strings.Builder
+	for _, path := range w.paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			all.WriteString("missing;")
+			continue
+		}
+		all.WriteString(info.ModTime().String() + " " + time.Duration(info.Size()).String() + ";")
+	}
+	return all.String()
+}
+
+// watch looks at the files until ctx ends.
+func watch(ctx context.Context, all []*watched) {
+	ticker := time.NewTicker(filesInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, w := range all {
+			w.look()
+		}
+	}
+}
+
+// openAll reads all files. The error names each that cannot be read.
+func openAll(all []*watched) error {
+	var errs []error
+	for _, w := range all {
+		errs = append(errs, w.open())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,167 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// The time that a request for a list waits for the list, while the relay fetches its first
+// ones: less than the 30 seconds after which a client gives up and begins its back-off of
+// at least 15 minutes.
+const maxListWait = 25 * time.Second
+
+// notYet is how long a client waits that came before the lists.
+const notYet = time.Minute
+
+// batchGet answers hashLists.batchGet: the lists in the order of the request.
+func (h *handler) batchGet(r *http.Request, _ netip.Addr, q query) (reply, *failure) {
+	if len(q.names) == 0 {
+		return reply{}, invalid("no parameter names")
+	}
+	versions, bad := h.versionsOf(q)
+	if bad != nil {
+		return reply{}, bad
+	}
+	var answers []Answer
+	for _, name := range q.names {
+		answer, bad := h.list(r, name, versions[name], q)
+		if bad != nil {
+			return reply{}, bad
+		}
+		answers = append(answers, answer)
+	}
+	return reply{parts: BatchBody(answers, MinimumWait(rand.Float64()))}, nil
+}
+
+// versionsOf returns the versions that a client holds, by the names of their lists. A batch
+// does not say which is whose. Those of no list here count for nothing: the client came from
+// another server.
+func (h *handler) versionsOf(q query) (map[string][]byte, *failure) {
+	versions := make(map[string][]byte)
+	for _, v := range q.versions {
+		name := h.lists.ListOf(v)
+		if versions[name] != nil && name != "" {
+			return nil, invalid("two versions of list %s", name)
+		}
+		versions[name] = v
+	}
+	return versions, nil
+}
+
+// get answers hashList.get.
+func (h *handler) get(r *http.Request, q query) (reply, *failure) {
+	var version []byte
+	switch len(q.versions) {
+	case 0:
+	case 1:
+		version = q.versions[0]
+	default:
+		return reply{}, invalid("there are more versions than lists")
+	}
+	answer, bad := h.list(r, q.names[0], version, q)
+	if bad != nil {
+		return reply{}, bad
+	}
+	return reply{parts: answer.Body(MinimumWait(rand.Float64()))}, nil
+}
+
+// list returns the update of a list. If the relay is still fetching its first lists, it waits
+// for a while.
+func (h *handler) list(r *http.Request, name string, version []byte, q query) (Answer, *failure) {
+	answer, err := h.lists.Get(name, version, q.maxUpdate, q.maxDatabase)
+	if errors.Is(err, ErrUnknownList) && !h.fetched() && slices.Contains(h.configured, name) {
+		timeout := time.NewTimer(maxListWait)
+		defer timeout.Stop()
+		select {
+		case <-h.first:
+		case <-timeout.C:
+		case <-h.stopping:
+		case <-r.Context().Done():
+		}
+		answer, err = h.lists.Get(name, version, q.maxUpdate, q.maxDatabase)
+	}
+	switch {
+	case err == nil:
+		return answer, nil
+	case !errors.Is(err, ErrUnknownList):
+		log.Errorf("Cannot serve list %q: %v", shorten(name), err)
+		return Answer{}, &failure{code: http.StatusInternalServerError, outcome: outcomeUnavailable, message: "the relay cannot encode the list"}
+	case !h.fetched() && slices.Contains(h.configured, name):
+		return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay has not fetched list " + name + " yet", retryAfter: notYet}
+	}
+	return Answer{}, &failure{code: http.StatusNotFound, outcome: outcomeInvalid,
+		message: fmt.Sprintf("this relay does not have list %q: it has %s", shorten(name), strings.Join(h.lists.Names(), ", "))}
+}
+
+// fetched reports whether the first contact with the server has ended, or all lists were on
+// disk.
+func (h *handler) fetched() bool {
+	select {
+	case <-h.first:
+		return true
+	default:
+		return false
+	}
+}
+
+// ready reports whether lists are in force, all of them if they can be had.
+func (h *handler) ready() bool { return h.fetched() && h.lists.Ready() }
+
+// listAll answers hashLists.list: all lists on one page, without their content.
+func (h *handler) listAll(_ *http.Request, _ netip.Addr, q query) (reply, *failure) {
+	if q.pageToken != "" {
+		return reply{}, invalid("there is no such page")
+	}
+	var answer sbv5.ListHashListsResponse
+	for _, name := range h.lists.Names() {
+		answer.HashLists = append(answer.HashLists, &sbv5.HashList{Name: name, Metadata: metadataOf(name)})
+	}
+	return encoded(&answer)
+}
+
+// encoded returns a message as a reply.
+func encoded(m proto.Message) (reply, *failure) {
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		log.Errorf("Cannot encode an answer: %v", err)
+		return reply{}, &failure{code: http.StatusInternalServerError, outcome: outcomeUnavailable, message: "the relay cannot encode its answer"}
+	}
+	return reply{parts: [][]byte{raw}, compress: true}, nil
+}
+
+// metadataOf describes a list. Those that Google does not document have no threats.
+func metadataOf(name string) *sbv5.HashListMetadata {
+	m := new(sbv5.HashListMetadata)
+	base, _, _ := strings.Cut(name, "-")
+	switch base {
+	case "se":
+		m.ThreatTypes = []sbv5.ThreatType{sbv5.ThreatType_SOCIAL_ENGINEERING}
+	case "mw":
+		m.ThreatTypes = []sbv5.ThreatType{sbv5.ThreatType_MALWARE}
+	case "uws", "uwsa":
+		m.ThreatTypes = []sbv5.ThreatType{sbv5.ThreatType_UNWANTED_SOFTWARE}
+	case "pha":
+		m.ThreatTypes = []sbv5.ThreatType{sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION}
+	case "gc":
+		m.LikelySafeTypes = []sbv5.LikelySafeType{sbv5.LikelySafeType_GENERAL_BROWSING}
+	}
+	width, err := updater.Width(name)
+	if err == nil {
+		m.HashLength = map[int]sbv5.HashListMetadata_HashLength{
+			4: sbv5.HashListMetadata_FOUR_BYTES, 8: sbv5.HashListMetadata_EIGHT_BYTES,
+			16: sbv5.HashListMetadata_SIXTEEN_BYTES, 32: sbv5.HashListMetadata_THIRTY_TWO_BYTES,
+		}[width]
+	}
+	return m
+}

@@ -1,0 +1,182 @@
+package relay
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+)
+
+// Bounds of a request. Version 5 has those of prefixes ("hashes.search") and of updates
+// ("SizeConstraints"); the others leave room for what clients send.
+const (
+	maxPrefixes     = 1000
+	prefixBytes     = 4
+	maxNames        = 100
+	maxVersionBytes = 1 << 10
+)
+
+// query is what a request asks for.
+type query struct {
+	names       []string
+	versions    [][]byte // of lists that the client holds, in any order
+	maxUpdate   int      // most entries of an update; 0: no limit
+	maxDatabase int      // most entries of a list; 0: no limit
+	prefixes    [][]byte // distinct
+	pageToken   string
+}
+
+// invalid returns the error of a request that breaks the rules of version 5.
+func invalid(format string, args ...any) *failure {
+	return &failure{code: http.StatusBadRequest, outcome: outcomeInvalid, message: fmt.Sprintf(format, args...)}
+}
+
+// systemParameters are those of every method of Google's servers ("System parameters").
+// The others of them change nothing that a relay sends.
+var systemParameters = []string{"alt", "key", "$req", "$ct"}
+
+// parse reads the parameters of a method.
+func (m method) parse(rawQuery string) (query, *failure) {
+	values, err := url.ParseQuery(rawQuery)
+	if err != nil {
+		return query{}, invalid("the query of the URL cannot be parsed")
+	}
+	for name, given := range values {
+		if !slices.Contains(m.parameters, name) && !slices.Contains(systemParameters, name) {
+			return query{}, invalid("unknown parameter %q", name)
+		}
+		if len(given) > 1 && !slices.Contains([]string{"names", "version", "hashPrefixes"}, name) || len(given) > maxPrefixes {
+			return query{}, invalid("%d times parameter %q", len(given), name)
+		}
+	}
+	if alt := values.Get("alt"); alt != "" && alt != "proto" {
+		return query{}, invalid("this relay answers in the form alt=proto only")
+	}
+	var q query
+	var bad *failure
+	if values.Has("$req") {
+		q, bad = m.parseMessage(values.Get("$req"))
+	} else {
+		q, bad = parseValues(values)
+	}
+	if bad == nil {
+		bad = q.check()
+	}
+	return q, bad
+}
+
+// parseValues reads parameters that have the names of fields.
+func parseValues(values url.Values) (q query, bad *failure) {
+	q.names, q.pageToken = values["names"], values.Get("pageToken")
+	if q.versions, bad = decodeAll("version", values["version"]); bad != nil {
+		return q, bad
+	}
+	if q.prefixes, bad = decodeAll("hashPrefixes", values["hashPrefixes"]); bad != nil {
+		return q, bad
+	}
+	for name, n := range map[string]*int{
+		"sizeConstraints.maxUpdateEntries":   &q.maxUpdate,
+		"sizeConstraints.maxDatabaseEntries": &q.maxDatabase,
+		"pageSize":                           new(int), // all lists fit on one page
+	} {
+		if text := values.Get(name); text != "" {
+			number, err := strconv.ParseInt(text, 10, 32)
+			if err != nil {
+				return q, invalid("%s is not a number", name)
+			}
+			*n = int(number)
+			if number < 0 {
+				return q, invalid("%s is negative", name)
+			}
+		}
+	}
+	return q, nil
+}
+
+// decodeAll decodes base64 of either alphabet, with or without padding, as the JSON mapping
+// of protobuf allows.
+func decodeAll(name string, texts []string) (all [][]byte, bad *failure) {
+	for _, text := range texts {
+		raw, err := decode(text)
+		if err != nil {
+			return nil, invalid("%s is not base64", name)
+		}
+		all = append(all, raw)
+	}
+	return all, nil
+}
+
+func decode(text string) ([]byte, error) {
+	text = strings.NewReplacer("-", "+", "_", "/").Replace(strings.TrimRight(text, "="))
+	return base64.RawStdEncoding.DecodeString(text)
+}
+
+// parseMessage reads the parameter $req, which browsers send: the request as a message.
+func (m method) parseMessage(text string) (q query, bad *failure) {
+	raw, err := decode(text)
+	if err != nil {
+		return q, invalid("$req is not base64")
+	}
+	if m.message == nil {
+		return q, invalid("$req is not for this method")
+	}
+	message := m.message()
+	if err := proto.Unmarshal(raw, message); err != nil {
+		return q, invalid("$req is not a message of this method")
+	}
+	switch r := message.(type) {
+	case *sbv5.SearchHashesRequest:
+		q.prefixes = r.GetHashPrefixes()
+	case *sbv5.BatchGetHashListsRequest:
+		q.names, q.versions = r.GetNames(), r.GetVersion()
+		q.maxUpdate, q.maxDatabase = int(r.GetSizeConstraints().GetMaxUpdateEntries()), int(r.GetSizeConstraints().GetMaxDatabaseEntries())
+	}
+	if q.maxUpdate < 0 || q.maxDatabase < 0 {
+		return q, invalid("sizeConstraints has a negative number")
+	}
+	return q, nil
+}
+
+// check returns what is wrong with a query of any method, and drops prefixes that are
+// there more than once.
+func (q *query) check() *failure {
+	switch {
+	case len(q.names) > maxNames:
+		return invalid("%d lists, at most %d are allowed", len(q.names), maxNames)
+	case len(q.versions) > maxNames:
+		return invalid("%d versions, at most %d are allowed", len(q.versions), maxNames)
+	case q.maxUpdate > 0 && q.maxUpdate < minUpdateEntries:
+		return invalid("maxUpdateEntries must be 0 or at least %d", minUpdateEntries)
+	case len(q.prefixes) > maxPrefixes:
+		return invalid("%d hash prefixes, at most %d are allowed", len(q.prefixes), maxPrefixes)
+	}
+	for i, name := range q.names {
+		if slices.Contains(q.names[:i], name) {
+			return invalid("list %q is there more than once", shorten(name))
+		}
+	}
+	for _, v := range q.versions {
+		if len(v) > maxVersionBytes {
+			return invalid("a version of %d bytes, at most %d are allowed", len(v), maxVersionBytes)
+		}
+	}
+	for _, p := range q.prefixes {
+		if len(p) != prefixBytes {
+			return invalid("a hash prefix of %d bytes, only %d are allowed", len(p), prefixBytes)
+		}
+	}
+	slices.SortFunc(q.prefixes, slices.Compare)
+	q.prefixes = slices.CompactFunc(q.prefixes, slices.Equal)
+	return nil
+}
+
+// shorten returns the beginning of what a client sent, for an error.
+func shorten(text string) string { return text[:min(len(text), math.MaxUint8/4)] }
