@@ -1,0 +1,222 @@
+package relay
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// A threat that the server confirms no more blocks at every client for at most 30 minutes
+// from the last confirmation, however the TTLs of relay and client overlap.
+func TestNoAnswerIsOlderThan30MinutesAtTheClient(t *testing.T) {
+	for _, ttl := range []time.Duration{5 * time.Minute, 29 * time.Minute, 24 * time.Hour} {
+		for _, delay := range []time.Duration{0, 9 * time.Second} { // of the relay's answers
+			for _, asked := range []time.Duration{0, 14 * time.Minute, 29*time.Minute + 39*time.Second, 29*time.Minute + 50*time.Second, 29*time.Minute + 51*time.Second} {
+				t.Run(fmt.Sprint(ttl, " ", delay, " ", asked), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { threatEnds(t, ttl, delay, asked) })
+				})
+			}
+		}
+	}
+}
+
+// threatEnds lets a threat end right after one client has asked about it. Another client asks
+// the relay later, when the answer there is asked old.
+func threatEnds(t *testing.T, ttl, delay, asked time.Duration) {
+	w := newWorld(t)
+	w.google.SetCacheDuration(ttl)
+	w.start()
+	defer w.relay.Close()
+	synctest.Wait()
+	first, second := w.client(1), w.client(2)
+	defer first.close()
+	defer second.close()
+	synctest.Wait()
+	second.transport.delay = delay
+	confirmed := time.Now()
+	if d := first.decide("evil.example."); d.Verdict != lookup.Unsafe {
+		t.Fatalf("got %+v", d)
+	}
+	w.google.RemoveThreat("evil.example/")
+	w.google.ClientStarted() // a TTL of a day does not count: the terms allow 30 minutes
+	time.Sleep(asked)
+	d := second.decide("evil.example.")
+	cached := asked <= min(ttl, 30*time.Minute-10*time.Second)
+	if (d.Verdict == lookup.Unsafe) != cached {
+		t.Errorf("asked after %s: %+v", asked, d)
+	}
+	if last := confirmed.Add(30 * time.Minute); cached && (time.Now().After(last) || d.Expires.After(last)) {
+		t.Errorf("at %s it is blocked until %s, but may be until %s", time.Now(), d.Expires, last)
+	}
+	time.Sleep(time.Until(confirmed.Add(30*time.Minute + time.Nanosecond)))
+	for i, c := range []*client{first, second} {
+		if d := c.decide("evil.example."); d.Verdict != lookup.Safe {
+			t.Errorf("client %d after 30 minutes: %+v", i, d)
+		}
+	}
+}
+
+// Three clients that see the same name in turn cause the searches of one.
+func TestTheRelayAsksLikeOneClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		var clients []*client
+		for n := range 3 {
+			c := w.client(n)
+			defer c.close()
+			clients = append(clients, c)
+		}
+		synctest.Wait()
+		for minute := range 300 {
+			if d := clients[minute%len(clients)].decide("evil.example."); d.Verdict != lookup.Unsafe {
+				t.Fatalf("minute %d: %+v", minute, d)
+			}
+			time.Sleep(time.Minute)
+		}
+		// The answers of the server are good for 5 minutes, the end included.
+		if n := len(w.google.Requests("search")); n != 50 {
+			t.Errorf("%d searches in 300 minutes, want 50", n)
+		}
+	})
+}
+
+// While the relay must not ask, its clients wait as long as it does, and not longer.
+func TestClientsKeepTheRelaysBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.threaten("evil.example/", "worse.example/")
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		c := w.client(1)
+		defer c.close()
+		synctest.Wait()
+		w.google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
+		if d := c.decide("evil.example."); d.Verdict != lookup.Unsure {
+			t.Fatalf("got %+v", d)
+		}
+		relayHold := w.relay.engine.SearchHold().Until
+		if wait := time.Until(relayHold); wait < 15*time.Minute || wait > 30*time.Minute {
+			t.Fatalf("the relay waits %s", wait)
+		}
+		asked := len(c.transport.paths)
+		clientHold := c.SearchHold().Until
+		if early, late := relayHold.Sub(clientHold), clientHold.Sub(relayHold); early > 0 || late > time.Second {
+			t.Errorf("the client waits until %s, the relay until %s", clientHold, relayHold)
+		}
+		for time.Now().Before(relayHold) {
+			c.decide("worse.example.")
+			time.Sleep(10 * time.Second)
+		}
+		if n := len(w.google.Requests("search")); n != 1 {
+			t.Errorf("%d searches during the back-off, want 1", n)
+		}
+		if n := len(slices.DeleteFunc(c.transport.paths[asked:], func(p string) bool { return !strings.Contains(p, "search") })); n != 0 {
+			t.Errorf("the client asked the relay %d times during the back-off", n)
+		}
+		time.Sleep(time.Second)
+		if d := c.decide("worse.example."); d.Verdict != lookup.Unsafe {
+			t.Errorf("after the back-off: %+v", d)
+		}
+	})
+}
+
+// The budget of the relay is that of all clients; the client waits until it is renewed.
+func TestClientsWaitForTheRelaysBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.threaten("evil.example/", "worse.example/")
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 1, 100
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		first, second := w.client(1), w.client(2)
+		defer first.close()
+		defer second.close()
+		synctest.Wait()
+		if d := first.decide("evil.example."); d.Verdict != lookup.Unsafe {
+			t.Fatalf("got %+v", d)
+		}
+		if d := second.decide("evil.example."); d.Verdict != lookup.Unsafe {
+			t.Errorf("from the cache, the budget is spent: %+v", d)
+		}
+		if d := second.decide("worse.example."); d.Verdict != lookup.Unsure {
+			t.Errorf("the budget is spent: %+v", d)
+		}
+		if got, want := second.SearchHold().Until, midnight(time.Now()); got.Sub(want).Abs() > time.Second {
+			t.Errorf("the client waits until %s, want %s", got, want)
+		}
+	})
+}
+
+// Clients that start with the relay wait for its lists: a refusal would cost them a back-off
+// of at least 15 minutes.
+func TestClientsThatComeBeforeTheListsGetThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.Edge.FirstContact = func() time.Duration { return 20 * time.Second }
+		w.start()
+		defer w.relay.Close()
+		c := w.client(1)
+		defer c.close()
+		synctest.Wait()
+		if w.relay.Ready() || c.entries() != 0 {
+			t.Error("the relay is ready before its first contact")
+		}
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		if !w.relay.Ready() || c.entries() != 1 {
+			t.Errorf("ready: %t, the client has entries: %d", w.relay.Ready(), c.entries())
+		}
+		if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
+			t.Errorf("got %+v", d)
+		}
+	})
+}
+
+// A client is behind the relay by a minute at most, and the relay asks as often as one client.
+func TestClientsFollowTheRelayWithinAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		var clients []*client
+		for n := range 5 {
+			c := w.client(n)
+			defer c.close()
+			clients = append(clients, c)
+		}
+		synctest.Wait()
+		for round := 2; round < 12; round++ {
+			var all []string
+			for i := range round {
+				all = append(all, fmt.Sprintf("h%d.example/", i))
+			}
+			w.suspect(all...)
+			fetched := len(w.google.Requests("update"))
+			for len(w.google.Requests("update")) == fetched {
+				time.Sleep(time.Second)
+			}
+			time.Sleep(time.Minute)
+			for i, c := range clients {
+				if n := c.entries(); n != round {
+					t.Errorf("round %d: client %d has entries: %d", round, i, n)
+				}
+			}
+		}
+		if n := len(w.google.Requests("update")); n != 11 {
+			t.Errorf("%d requests for lists, want 11", n)
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	clog "github.com/coredns/coredns/plugin/pkg/log"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+func TestMain(m *testing.M) {
+	clog.Discard()
+	m.Run()
+}
+
+// atOnce is a first contact without a delay.
+func atOnce() time.Duration { return 0 }
+
+// world is a judging server, a relay that asks it, and clients of the relay.
+type world struct {
+	t      testing.TB
+	google *protocoltest.Server
+	relay  *Relay
+	cfg    Config
+}
+
+// newWorld returns a world whose relay is started by start. google answers without a
+// socket.
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, google: protocoltest.New(t)}
+	for _, list := range []string{"se-4b", "mw-4b"} {
+		w.google.SetMinimumWait(list, 30*time.Minute)
+		w.google.Publish(list, nil)
+	}
+	w.threaten("evil.example/")
+	w.cfg = Config{
+		Settings: config.Settings{Endpoint: "http://google.internal", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"},
+		Edge:     engine.Edge{Transport: w.google, FirstContact: atOnce},
+		Listen:   "127.0.0.1:0",
+	}
+	return w
+}
+
+// threaten lists expressions as phishing and has searches confirm them.
+func (w *world) threaten(expressions ...string) {
+	w.suspect(expressions...)
+	for _, e := range expressions {
+		w.google.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	}
+}
+
+// suspect lists expressions as phishing.
+func (w *world) suspect(expressions ...string) {
+	var entries [][]byte
+	for _, e := range expressions {
+		hash := lookup.HashExpression(e)
+		entries = append(entries, hash[:4])
+	}
+	w.google.Publish("se-4b", entries)
+}
+
+// start starts the relay, without sockets.
+func (w *world) start() {
+	w.t.Helper()
+	r, err := New(w.cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.relay = r
+}
+
+// until waits for something that other goroutines bring about.
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for range 4000 {
+		if done() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("still waiting: %s", what)
+}
+
+// transport brings requests of clients to a handler, without a socket.
+type transport struct {
+	handler http.Handler
+	remote  string
+	delay   time.Duration // of the answer
+	mu      sync.Mutex
+	paths   []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	c.paths = append(c.paths, r.URL.Path)
+	c.mu.Unlock()
+	r = r.Clone(r.Context())
+	r.RemoteAddr, r.RequestURI = c.remote, r.URL.RequestURI()
+	w := httptest.NewRecorder()
+	c.handler.ServeHTTP(w, r)
+	time.Sleep(c.delay)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return w.Result(), nil
+}
+
+// client is a CoreDNS without a name server: an engine whose server is the relay.
+type client struct {
+	*engine.Engine
+	transport *transport
+	close     func()
+}
+
+// client starts a client, the n-th.
+func (w *world) client(n int) *client {
+	w.t.Helper()
+	remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), 4000)
+	c := &client{transport: &transport{handler: w.relay, remote: remote.String()}}
+	registry := engine.NewRegistry(engine.Edge{Transport: c.transport, FirstContact: atOnce})
+	s := config.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
+	var err error
+	if c.Engine, c.close, err = registry.Acquire(s, ""); err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// entries returns the number of entries that the client holds.
+func (c *client) entries() (n int) {
+	for _, l := range c.Lists() {
+		n += l.Set.Len()
+	}
+	return n
+}
+
+// decide returns the decision about a name.
+func (c *client) decide(qname string) lookup.Decision {
+	d, candidates := c.Checker.Check(lookup.FromQname(qname))
+	if candidates == nil {
+		return d
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return c.Checker.Confirm(candidates, nil).Wait(ctx)
+}
