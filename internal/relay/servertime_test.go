@@ -35,11 +35,11 @@ func threatEnds(t *testing.T, ttl, delay, asked time.Duration) {
 	w.start()
 	defer w.relay.Close()
 	synctest.Wait()
-	first, second := w.client(1), w.client(2)
+	first, second := w.replica(1), w.replica(2)
 	defer first.close()
 	defer second.close()
 	synctest.Wait()
-	second.transport.delay = delay
+	second.wire.delay = delay
 	confirmed := time.Now()
 	if d := first.decide("evil.example."); d.Verdict != lookup.Unsafe {
 		t.Fatalf("got %+v", d)
@@ -56,7 +56,7 @@ func threatEnds(t *testing.T, ttl, delay, asked time.Duration) {
 		t.Errorf("at %s it is blocked until %s, but may be until %s", time.Now(), d.Expires, last)
 	}
 	time.Sleep(time.Until(confirmed.Add(30*time.Minute + time.Nanosecond)))
-	for i, c := range []*client{first, second} {
+	for i, c := range []*replica{first, second} {
 		if d := c.decide("evil.example."); d.Verdict != lookup.Safe {
 			t.Errorf("client %d after 30 minutes: %+v", i, d)
 		}
@@ -70,9 +70,9 @@ func TestTheRelayAsksLikeOneClient(t *testing.T) {
 		w.start()
 		defer w.relay.Close()
 		synctest.Wait()
-		var clients []*client
+		var clients []*replica
 		for n := range 3 {
-			c := w.client(n)
+			c := w.replica(n)
 			defer c.close()
 			clients = append(clients, c)
 		}
@@ -98,7 +98,7 @@ func TestClientsKeepTheRelaysBackoff(t *testing.T) {
 		w.start()
 		defer w.relay.Close()
 		synctest.Wait()
-		c := w.client(1)
+		c := w.replica(1)
 		defer c.close()
 		synctest.Wait()
 		w.google.Break("search", 1, protocoltest.Fault{Status: http.StatusTooManyRequests})
@@ -109,7 +109,7 @@ func TestClientsKeepTheRelaysBackoff(t *testing.T) {
 		if wait := time.Until(relayHold); wait < 15*time.Minute || wait > 30*time.Minute {
 			t.Fatalf("the relay waits %s", wait)
 		}
-		asked := len(c.transport.paths)
+		asked := len(c.wire.paths)
 		clientHold := c.SearchHold().Until
 		if early, late := relayHold.Sub(clientHold), clientHold.Sub(relayHold); early > 0 || late > time.Second {
 			t.Errorf("the client waits until %s, the relay until %s", clientHold, relayHold)
@@ -121,7 +121,7 @@ func TestClientsKeepTheRelaysBackoff(t *testing.T) {
 		if n := len(w.google.Requests("search")); n != 1 {
 			t.Errorf("%d searches during the back-off, want 1", n)
 		}
-		if n := len(slices.DeleteFunc(c.transport.paths[asked:], func(p string) bool { return !strings.Contains(p, "search") })); n != 0 {
+		if n := len(slices.DeleteFunc(c.wire.paths[asked:], func(p string) bool { return !strings.Contains(p, "search") })); n != 0 {
 			t.Errorf("the client asked the relay %d times during the back-off", n)
 		}
 		time.Sleep(time.Second)
@@ -140,7 +140,7 @@ func TestClientsWaitForTheRelaysBudget(t *testing.T) {
 		w.start()
 		defer w.relay.Close()
 		synctest.Wait()
-		first, second := w.client(1), w.client(2)
+		first, second := w.replica(1), w.replica(2)
 		defer first.close()
 		defer second.close()
 		synctest.Wait()
@@ -167,7 +167,7 @@ func TestClientsThatComeBeforeTheListsGetThem(t *testing.T) {
 		w.cfg.Edge.FirstContact = func() time.Duration { return 20 * time.Second }
 		w.start()
 		defer w.relay.Close()
-		c := w.client(1)
+		c := w.replica(1)
 		defer c.close()
 		synctest.Wait()
 		if w.relay.Ready() || c.entries() != 0 {
@@ -191,9 +191,9 @@ func TestClientsFollowTheRelayWithinAMinute(t *testing.T) {
 		w.start()
 		defer w.relay.Close()
 		synctest.Wait()
-		var clients []*client
+		var clients []*replica
 		for n := range 5 {
-			c := w.client(n)
+			c := w.replica(n)
 			defer c.close()
 			clients = append(clients, c)
 		}

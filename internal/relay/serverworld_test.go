@@ -93,8 +93,8 @@ func until(t testing.TB, what string, done func() bool) {
 	t.Fatalf("still waiting: %s", what)
 }
 
-// transport brings requests of clients to a handler, without a socket.
-type transport struct {
+// wire brings requests of clients to a handler, without a socket.
+type wire struct {
 	handler http.Handler
 	remote  string
 	delay   time.Duration // of the answer
@@ -103,7 +103,7 @@ type transport struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	c.paths = append(c.paths, r.URL.Path)
 	c.mu.Unlock()
@@ -118,19 +118,19 @@ func (c *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// client is a CoreDNS without a name server: an engine whose server is the relay.
-type client struct {
+// replica is a CoreDNS without a name server: an engine whose server is the relay.
+type replica struct {
 	*engine.Engine
-	transport *transport
-	close     func()
+	wire  *wire
+	close func()
 }
 
-// client starts a client, the n-th.
-func (w *world) client(n int) *client {
+// replica starts a client, the n-th.
+func (w *world) replica(n int) *replica {
 	w.t.Helper()
 	remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), 4000)
-	c := &client{transport: &transport{handler: w.relay, remote: remote.String()}}
-	registry := engine.NewRegistry(engine.Edge{Transport: c.transport, FirstContact: atOnce})
+	c := &replica{wire: &wire{handler: w.relay, remote: remote.String()}}
+	registry := engine.NewRegistry(engine.Edge{Transport: c.wire, FirstContact: atOnce})
 	s := config.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
 	var err error
 	if c.Engine, c.close, err = registry.Acquire(s, ""); err != nil {
@@ -140,7 +140,7 @@ func (w *world) client(n int) *client {
 }
 
 // entries returns the number of entries that the client holds.
-func (c *client) entries() (n int) {
+func (c *replica) entries() (n int) {
 	for _, l := range c.Lists() {
 		n += l.Set.Len()
 	}
@@ -148,7 +148,7 @@ func (c *client) entries() (n int) {
 }
 
 // decide returns the decision about a name.
-func (c *client) decide(qname string) lookup.Decision {
+func (c *replica) decide(qname string) lookup.Decision {
 	d, candidates := c.Checker.Check(lookup.FromQname(qname))
 	if candidates == nil {
 		return d
