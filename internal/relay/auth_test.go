@@ -1,0 +1,287 @@
+package relay
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+)
+
+func TestClientKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := logtest.Capture(t)
+		file := filepath.Join(t.TempDir(), "keys")
+		put(t, file, "# old and new\nOLD\n\n  NEW  \r\n")
+		w := newWorld(t)
+		w.cfg.ClientKeyFile = file
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		try := func(target string, header ...string) int { return ask(t, w.relay, "GET", target, header...).Code }
+		for _, tc := range []struct {
+			name, target string
+			header       []string
+			want         int
+		}{
+			{"old", "/v5/hashLists", []string{"X-Goog-Api-Key", "OLD"}, 200},
+			{"new", "/v5/hashLists", []string{"X-Goog-Api-Key", "NEW"}, 200},
+			{"as a parameter", "/v5/hashLists?key=NEW", nil, 200},
+			{"none", "/v5/hashLists", nil, 403},
+			{"wrong", "/v5/hashLists", []string{"X-Goog-Api-Key", "OLDER"}, 403},
+			{"a part", "/v5/hashLists", []string{"X-Goog-Api-Key", "OL"}, 403},
+			{"a comment", "/v5/hashLists", []string{"X-Goog-Api-Key", "# old and new"}, 403},
+			{"nothing there", "/nothing", nil, 403},
+		} {
+			if got := try(tc.target, tc.header...); got != tc.want {
+				t.Errorf("%s: %d, want %d", tc.name, got, tc.want)
+			}
+		}
+		if line := lines.Only(t, "no valid key"); !strings.Contains(line, "192.0.2.1:4000") || strings.Contains(line, "OLDER") {
+			t.Errorf("the line is %s", line)
+		}
+		put(t, file, "two words\n")
+		time.Sleep(20 * time.Second)
+		if got := try("/v5/hashLists?key=OLD"); got != 200 {
+			t.Errorf("with a broken file: %d, want 200", got)
+		}
+		logtest.WantParts(t, lines.Only(t, "Cannot read the keys of clients"), file+":1: a key holds a space", "Those before stay in use")
+		put(t, file, "NEW\nNEXT\n")
+		time.Sleep(10 * time.Second)
+		if old, next := try("/v5/hashLists?key=OLD"), try("/v5/hashLists?key=NEXT"); old != 403 || next != 200 {
+			t.Errorf("after the rotation: old %d, next %d", old, next)
+		}
+		lines.Only(t, "The keys of clients in "+file+" are in use as they are now")
+		for _, line := range lines.About("") {
+			for _, key := range []string{"OLD", "NEXT"} {
+				if strings.Contains(line, key) {
+					t.Errorf("a key is in the log: %s", line)
+				}
+			}
+		}
+	})
+}
+
+func put(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One client must not use up what others need; a key that many share does not make them one.
+func TestSearchesAreLimitedForEachClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var all []string
+		for c := range 40 {
+			all = append(all, string(rune('a'+c%26))+string(rune('a'+c/26))+".example/")
+		}
+		w.suspect(all...)
+		w.cfg.Rate, w.cfg.Burst = 0.5, 3
+		w.cfg.ClientKeyFile = filepath.Join(t.TempDir(), "keys")
+		put(t, w.cfg.ClientKeyFile, "KEY\nOTHER\n")
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		next := 0
+		search := func(remote, key string) (int, string) {
+			r := requestOf(t, "/v5/hashes:search?hashPrefixes="+param(prefixOf(all[next], 4)), remote, key)
+			got := served(w.relay, r)
+			if got.Code == 200 {
+				next++
+			}
+			return got.Code, got.Header().Get("Retry-After")
+		}
+		for _, c := range []struct{ remote, key string }{
+			{"192.0.2.1:1", "KEY"}, {"192.0.2.2:1", "KEY"}, {"192.0.2.1:1", "OTHER"}, {"[2001:db8::1]:1", "KEY"}, {"[2001:db8:0:100::1]:1", "KEY"},
+		} {
+			for i := range 3 {
+				if code, _ := search(c.remote, c.key); code != 200 {
+					t.Errorf("%v, search %d: %d", c, i, code)
+				}
+			}
+			if code, after := search(c.remote, c.key); code != 503 || after != "2" {
+				t.Errorf("%v, beyond the limit: %d, Retry-After %q, want 503 and 2", c, code, after)
+			}
+		}
+		if code, _ := search("[2001:db8::ffff]:9", "KEY"); code != 503 {
+			t.Errorf("another address of the same network: %d, want 503", code)
+		}
+		next--
+		if code, _ := search("192.0.2.1:1", "KEY"); code != 200 {
+			t.Errorf("a cached answer is not limited: %d", code)
+		}
+		time.Sleep(2 * time.Second)
+		if code, _ := search("192.0.2.1:1", "KEY"); code != 200 {
+			t.Errorf("after Retry-After: %d", code)
+		}
+	})
+}
+
+func TestWhereTheRelayListens(t *testing.T) {
+	dir := t.TempDir()
+	keys := filepath.Join(dir, "keys")
+	put(t, keys, "KEY\n")
+	ca := newAuthority(t, dir)
+	cert, key := ca.issue("server")
+	for _, tc := range []struct {
+		name, want string // part of the error; "": none
+		cfg        Config
+		warnings   int
+	}{
+		{"loopback", "", Config{Listen: "127.0.0.1:0"}, 0},
+		{"loopback, IPv6", "", Config{Listen: "[::1]:0"}, 0},
+		{"localhost", "", Config{Listen: "localhost:0"}, 0},
+		{"everywhere", "can be reached by other machines", Config{Listen: ":0"}, 0},
+		{"everywhere, IPv4", "give -tls-cert and -tls-key, or -client-key-file", Config{Listen: "0.0.0.0:0"}, 0},
+		{"a network", "192.0.2.1:99 can be reached", Config{Listen: "192.0.2.1:99"}, 0},
+		{"a name", "can be reached", Config{Listen: "relay.internal:99"}, 0},
+		{"insecure", "", Config{Listen: ":0", Insecure: true}, 1},
+		{"keys", "", Config{Listen: ":0", ClientKeyFile: keys}, 1},
+		{"TLS", "", Config{Listen: ":0", CertFile: cert, CertKeyFile: key}, 1},
+		{"TLS and keys", "", Config{Listen: ":0", CertFile: cert, CertKeyFile: key, ClientKeyFile: keys}, 0},
+		{"certificates", "", Config{Listen: ":0", CertFile: cert, CertKeyFile: key, ClientCAFile: ca.file}, 0},
+		{"admin everywhere", "", Config{Listen: "127.0.0.1:0", Admin: ":0"}, 1},
+		{"half of TLS", "give both", Config{Listen: "127.0.0.1:0", CertFile: cert}, 0},
+		{"a CA without TLS", "certificates of clients need TLS", Config{Listen: "127.0.0.1:0", ClientCAFile: ca.file}, 0},
+		{"a negative rate", "rate of searches", Config{Listen: "127.0.0.1:0", Rate: -1}, 0},
+		{"a small burst", "burst at least 1", Config{Listen: "127.0.0.1:0", Rate: 1, Burst: 0.5}, 0},
+	} {
+		err := tc.cfg.check()
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
+		if got := tc.cfg.warnings(); err == nil && len(got) != tc.warnings {
+			t.Errorf("%s: warnings %q, want %d", tc.name, got, tc.warnings)
+		}
+	}
+	for name, text := range map[string]string{"an empty file": "\n# none\n", "two words": "a b\n", "too many": strings.Repeat("k\n", maxClientKeys+1)} {
+		put(t, keys, text)
+		w := newWorld(t)
+		w.cfg.ClientKeyFile = keys
+		if _, err := New(w.cfg); err == nil || !strings.Contains(err.Error(), keys) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
+	dir := t.TempDir()
+	ca, other := newAuthority(t, dir), newAuthority(t, t.TempDir())
+	w := newWorld(t)
+	w.cfg.CertFile, w.cfg.CertKeyFile = ca.issue("server")
+	w.cfg.ClientCAFile = ca.file
+	r := run(t, w.cfg)
+	for _, tc := range []struct {
+		name string
+		by   *authority
+		want int // status; 0: no connection
+	}{{"ours", ca, 200}, {"none", nil, 0}, {"of another CA", other, 0}} {
+		if got, body := status(t, ca.client(tc.by), r.url+"/v5/hashLists"); got != tc.want {
+			t.Errorf("a certificate %s: %d, want %d: %s", tc.name, got, tc.want, body)
+		}
+	}
+	if got, _ := status(t, new(http.Client), strings.Replace(r.url, "https", "http", 1)+"/v5/hashLists"); got == 200 {
+		t.Error("clear text is served")
+	}
+	before := serial(t, ca, r.url)
+	time.Sleep(20 * time.Millisecond) // the file needs another modification time
+	ca.issue("server")
+	until(t, "the new certificate", func() bool { return serial(t, ca, r.url) != before })
+}
+
+// serial returns the serial number of the relay's certificate.
+func serial(t *testing.T, ca *authority, url string) string {
+	t.Helper()
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), ca.client(ca).Transport.(*http.Transport).TLSClientConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+}
+
+// authority is a CA.
+type authority struct {
+	t    *testing.T
+	dir  string
+	file string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	last int64
+}
+
+func newAuthority(t *testing.T, dir string) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: dir, file: filepath.Join(dir, "ca.pem"), last: 1}
+	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign}
+	raw, key := a.sign(a.cert)
+	a.key = key
+	put(t, a.file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})))
+	a.cert, _ = x509.ParseCertificate(raw)
+	return a
+}
+
+// sign signs a certificate for a new key.
+func (a *authority) sign(cert *x509.Certificate) ([]byte, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	signer := a.key
+	if signer == nil {
+		signer = key
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return raw, key
+}
+
+// issue writes a certificate for loopback and its key, and returns the files.
+func (a *authority) issue(name string) (cert, key string) {
+	a.t.Helper()
+	a.last++
+	raw, private := a.sign(&x509.Certificate{SerialNumber: big.NewInt(a.last), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cert, key = filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key")
+	put(a.t, cert, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})))
+	put(a.t, key, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})))
+	return cert, key
+}
+
+// client returns a client that trusts a and has a certificate by another authority, or none.
+func (a *authority) client(by *authority) *http.Client {
+	a.t.Helper()
+	c := &tls.Config{RootCAs: x509.NewCertPool()}
+	c.RootCAs.AddCert(a.cert)
+	if by != nil {
+		pair, err := tls.LoadX509KeyPair(by.issue("client"))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: c, DisableKeepAlives: true}}
+}

@@ -1,0 +1,294 @@
+package relay
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// ask sends a request to a handler, without a socket.
+func ask(t testing.TB, h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := requestOf(t, target, "192.0.2.1:4000", "")
+	r.Method = method
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return served(h, r)
+}
+
+// requestOf returns a request of a client with a key.
+func requestOf(t testing.TB, target, remote, key string) *http.Request {
+	t.Helper()
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &http.Request{Method: http.MethodGet, URL: u, RequestURI: target, Header: make(http.Header), RemoteAddr: remote, Body: http.NoBody}
+	if key != "" {
+		r.Header.Set("X-Goog-Api-Key", key)
+	}
+	return r.WithContext(t.Context())
+}
+
+func served(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// param encodes bytes for a URL.
+func param(raw []byte) string { return url.QueryEscape(base64.URLEncoding.EncodeToString(raw)) }
+
+// prefixOf returns the first bytes of the hash of an expression.
+func prefixOf(expression string, n int) []byte {
+	hash := sha256.Sum256([]byte(expression))
+	return hash[:n]
+}
+
+func TestTheRelayAnswersWhatClientsOfGoogleAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.google.AddThreat("evil.example/", sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY)
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		evil := prefixOf("evil.example/", 4)
+		for _, tc := range []struct{ name, target string }{
+			{"URL-safe base64 with padding", "/v5/hashes:search?alt=proto&hashPrefixes=" + param(evil)},
+			{"standard base64", "/v5/hashes:search?hashPrefixes=" + url.QueryEscape(base64.StdEncoding.EncodeToString(evil))},
+			{"no padding", "/v5/hashes:search?hashPrefixes=" + base64.RawURLEncoding.EncodeToString(evil)},
+			{"a prefix again", "/v5/hashes:search?hashPrefixes=" + param(evil) + "&hashPrefixes=" + param(evil)},
+			{"with a prefix in no list", "/v5/hashes:search?hashPrefixes=" + param([]byte("abcd")) + "&hashPrefixes=" + param(evil)},
+			{"a message, as browsers send it", "/v5/hashes:search?$ct=application/x-protobuf&$req=" + param(message(t, &sbv5.SearchHashesRequest{HashPrefixes: [][]byte{evil}}))},
+		} {
+			var got sbv5.SearchHashesResponse
+			answered(t, ask(t, w.relay, "GET", tc.target), &got)
+			want := &sbv5.FullHash{FullHash: prefixOf("evil.example/", 32), FullHashDetails: []*sbv5.FullHash_FullHashDetail{
+				{ThreatType: sbv5.ThreatType_SOCIAL_ENGINEERING},
+				{ThreatType: sbv5.ThreatType_MALWARE, Attributes: []sbv5.ThreatAttribute{sbv5.ThreatAttribute_FRAME_ONLY}},
+			}}
+			if len(got.FullHashes) != 1 || !proto.Equal(got.FullHashes[0], want) || got.GetCacheDuration().GetSeconds() < 60 {
+				t.Errorf("%s: %v", tc.name, &got)
+			}
+		}
+		var none sbv5.SearchHashesResponse
+		answered(t, ask(t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+param([]byte("abcd"))), &none)
+		if len(none.FullHashes) != 0 || none.GetCacheDuration().GetSeconds() != 60 {
+			t.Errorf("a prefix in no list: %v", &none)
+		}
+		if n := len(w.google.Requests("search")); n != 1 {
+			t.Errorf("%d searches of the server, want 1", n)
+		}
+		listsAsAsked(t, w)
+	})
+}
+
+// listsAsAsked asks for lists in all ways.
+func listsAsAsked(t *testing.T, w *world) {
+	var all sbv5.ListHashListsResponse
+	answered(t, ask(t, w.relay, "GET", "/v5/hashLists?pageSize=1"), &all)
+	if len(all.HashLists) != 2 || all.HashLists[1].GetName() != "se-4b" || all.HashLists[1].GetMetadata().GetThreatTypes()[0] != sbv5.ThreatType_SOCIAL_ENGINEERING ||
+		all.HashLists[0].GetMetadata().GetHashLength() != sbv5.HashListMetadata_FOUR_BYTES || all.GetNextPageToken() != "" {
+		t.Errorf("lists: %v", &all)
+	}
+	var one sbv5.HashList
+	answered(t, ask(t, w.relay, "GET", "/v5/hashList/se-4b"), &one)
+	if one.GetName() != "se-4b" || one.GetPartialUpdate() || one.GetAdditionsFourBytes() == nil || one.GetMinimumWaitDuration().GetSeconds() > 60 {
+		t.Errorf("list: %v", &one)
+	}
+	version := param(one.GetVersion())
+	for _, target := range []string{
+		"/v5/hashLists:batchGet?names=mw-4b&names=se-4b&version=" + version,
+		"/v5/hashLists:batchGet?names=mw-4b&names=se-4b&version=" + version + "&sizeConstraints.maxUpdateEntries=1024&sizeConstraints.maxDatabaseEntries=5000",
+		"/v5/hashLists:batchGet?names=mw-4b&names=se-4b&version=" + param([]byte("of another server")) + "&version=" + version,
+		"/v5/hashLists:batchGet?$req=" + param(message(t, &sbv5.BatchGetHashListsRequest{Names: []string{"mw-4b", "se-4b"}, Version: [][]byte{one.GetVersion()}})),
+	} {
+		var batch sbv5.BatchGetHashListsResponse
+		answered(t, ask(t, w.relay, "GET", target), &batch)
+		if len(batch.HashLists) != 2 || batch.HashLists[0].GetName() != "mw-4b" || batch.HashLists[0].GetPartialUpdate() ||
+			!batch.HashLists[1].GetPartialUpdate() || batch.HashLists[1].GetAdditionsFourBytes() != nil {
+			t.Errorf("%s: %v", target, &batch)
+		}
+	}
+}
+
+func message(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// answered decodes an answer that must be good.
+func answered(t testing.TB, w *httptest.ResponseRecorder, m proto.Message) {
+	t.Helper()
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/x-protobuf" {
+		t.Fatalf("status %d, type %q, %s", w.Code, w.Header().Get("Content-Type"), w.Body)
+	}
+	if err := proto.Unmarshal(w.Body.Bytes(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheRelayRefusesAllElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		good := "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
+		many := "/v5/hashes:search?x=1"
+		var big strings.Builder
+		for i := range 1001 {
+			fmt.Fprintf(&big, "&hashPrefixes=AAAA%02xA", i%256)
+		}
+		var one sbv5.HashList
+		answered(t, ask(t, w.relay, "GET", "/v5/hashList/se-4b"), &one)
+		for _, tc := range []struct {
+			name, method, target string
+			code                 int
+			words                string
+		}{
+			{"no method", "GET", "/", 404, "no such method"},
+			{"metrics", "GET", "/metrics", 404, "no such method"},
+			{"a URL in clear text", "GET", "/v5/urls:search?urls=evil.example", 404, "no such method"},
+			{"version 4", "GET", "/v4/threatLists", 404, "no such method"},
+			{"a path below a list", "GET", "/v5/hashList/se-4b/x", 404, "no such method"},
+			{"no list", "GET", "/v5/hashList/", 404, "no such method"},
+			{"another list", "GET", "/v5/hashList/xy-4b", 404, `does not have list "xy-4b": it has mw-4b, se-4b`},
+			{"POST", "POST", good, 405, "GET only"},
+			{"HEAD", "HEAD", good, 405, "GET only"},
+			{"no prefix", "GET", "/v5/hashes:search", 400, "no parameter hashPrefixes"},
+			{"a short prefix", "GET", "/v5/hashes:search?hashPrefixes=AAAA", 400, "3 bytes"},
+			{"a full hash", "GET", "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 32)), 400, "32 bytes"},
+			{"not base64", "GET", "/v5/hashes:search?hashPrefixes=%21", 400, "not base64"},
+			{"too many prefixes", "GET", "/v5/hashes:search?alt=proto" + big.String(), 400, "1001 times"},
+			{"an unknown parameter", "GET", many, 400, `unknown parameter "x"`},
+			{"a parameter of another method", "GET", good + "&names=se-4b", 400, "unknown parameter"},
+			{"JSON", "GET", good + "&alt=json", 400, "alt=proto only"},
+			{"alt twice", "GET", good + "&alt=proto&alt=proto", 400, "2 times"},
+			{"a broken escape", "GET", "/v5/hashes:search?hashPrefixes=%zz", 400, "cannot be parsed"},
+			{"a broken message", "GET", "/v5/hashes:search?$req=%21", 400, "$req is not base64"},
+			{"a message of nothing", "GET", "/v5/hashes:search?$req=_w%3D%3D", 400, "$req is not a message"},
+			{"a message for a method without", "GET", "/v5/hashLists?$req=AA%3D%3D", 400, "$req is not for this method"},
+			{"no names", "GET", "/v5/hashLists:batchGet", 400, "no parameter names"},
+			{"a name again", "GET", "/v5/hashLists:batchGet?names=se-4b&names=se-4b", 400, "more than once"},
+			{"a list more, of another server", "GET", "/v5/hashLists:batchGet?names=se-4b&names=xy-4b", 404, "does not have list"},
+			{"two versions of one list", "GET", "/v5/hashLists:batchGet?names=se-4b&names=mw-4b&version=" + param(one.GetVersion()) + "&version=" + param(one.GetVersion()), 400, "two versions of list se-4b"},
+			{"two versions", "GET", "/v5/hashList/se-4b?version=AA&version=AA", 400, "more versions than lists"},
+			{"a long version", "GET", "/v5/hashList/se-4b?version=" + strings.Repeat("A", 2000), 400, "a version of 1500 bytes"},
+			{"a small update", "GET", "/v5/hashList/se-4b?sizeConstraints.maxUpdateEntries=1023", 400, "at least 1024"},
+			{"a negative size", "GET", "/v5/hashList/se-4b?sizeConstraints.maxDatabaseEntries=-1", 400, "negative"},
+			{"a size in words", "GET", "/v5/hashList/se-4b?sizeConstraints.maxDatabaseEntries=all", 400, "not a number"},
+			{"another page", "GET", "/v5/hashLists?pageToken=2", 400, "no such page"},
+			{"a long URL", "GET", good + "&key=" + strings.Repeat("A", maxURL), 414, "more than 32768 bytes"},
+		} {
+			got := ask(t, w.relay, tc.method, tc.target)
+			var body struct {
+				Error struct {
+					Code            int
+					Message, Status string
+				}
+			}
+			if err := json.Unmarshal(got.Body.Bytes(), &body); err != nil {
+				t.Errorf("%s: %v: %s", tc.name, err, got.Body)
+			}
+			if got.Code != tc.code || body.Error.Code != tc.code || body.Error.Status == "" || !strings.Contains(body.Error.Message, tc.words) {
+				t.Errorf("%s: status %d, %s, want %d and %q", tc.name, got.Code, got.Body, tc.code, tc.words)
+			}
+		}
+		if n := len(w.google.Requests("search")); n != 0 {
+			t.Errorf("%d searches of the server, want none", n)
+		}
+		r := httptest.NewRequest("GET", good, strings.NewReader("a body"))
+		got := httptest.NewRecorder()
+		w.relay.ServeHTTP(got, r)
+		if got.Code != 400 || !strings.Contains(got.Body.String(), "no body") {
+			t.Errorf("a body: %d, %s", got.Code, got.Body)
+		}
+	})
+}
+
+// The list of lists of a server with many lists is text, which gzip makes shorter.
+func TestAnswersAreCompressedWhereItHelps(t *testing.T) {
+	text := []byte(strings.Repeat("safebrowsing ", 200))
+	for _, tc := range []struct {
+		name, accepts string
+		reply         reply
+		want          string // Content-Encoding
+	}{
+		{"text", "br, GZIP;q=0.5", reply{[][]byte{text, text}, true}, "gzip"},
+		{"not accepted", "br", reply{[][]byte{text}, true}, ""},
+		{"refused", "gzip; q=0", reply{[][]byte{text}, true}, ""},
+		{"short", "gzip", reply{[][]byte{[]byte("short")}, true}, ""},
+		{"coded already", "gzip", reply{[][]byte{text}, false}, ""},
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept-Encoding", tc.accepts)
+		tc.reply.write(w, r)
+		body := io.Reader(w.Body)
+		if got := w.Header().Get("Content-Encoding"); got != tc.want {
+			t.Errorf("%s: coding %q, want %q", tc.name, got, tc.want)
+		} else if got == "gzip" {
+			body = unzip(t, body)
+		}
+		if raw, err := io.ReadAll(body); err != nil || !bytes.Equal(raw, bytes.Join(tc.reply.parts, nil)) {
+			t.Errorf("%s: %d bytes, %v", tc.name, len(raw), err)
+		}
+	}
+}
+
+// FuzzRelayRequest sends any request. The relay must answer each with a status that a client
+// knows, ask the server about prefixes in its lists only, and never panic.
+func FuzzRelayRequest(f *testing.F) {
+	evil := param(prefixOf("evil.example/", 4))
+	for _, seed := range []string{
+		"/v5/hashes:search?hashPrefixes=" + evil, "/v5/hashList/se-4b?version=AAAA", "/v5/hashLists?pageSize=3",
+		"/v5/hashLists:batchGet?names=se-4b&names=mw-4b&sizeConstraints.maxUpdateEntries=1024&version=AAAA&key=x",
+		"/v5/hashes:search?$req=CgRhYWFh&$ct=application/x-protobuf", "/v5/hashes:search?hashPrefixes=%", "/v5/hashList/%2e%2e/x", "/v5/urls:search",
+	} {
+		path, query, _ := strings.Cut(seed, "?")
+		f.Add("GET", path, query, "192.0.2.1:53", "gzip", "key")
+	}
+	w := newWorld(f)
+	w.start()
+	f.Cleanup(w.relay.Close)
+	until(f, "the lists", w.relay.Ready)
+	listed := lookup.Prefix(prefixOf("evil.example/", 4))
+	f.Fuzz(func(t *testing.T, method, path, query, remote, accepts, key string) {
+		r := &http.Request{Method: method, URL: &url.URL{Path: path, RawQuery: query}, RequestURI: path + "?" + query, RemoteAddr: remote,
+			Header: http.Header{"Accept-Encoding": {accepts}, "X-Goog-Api-Key": {key}}, Body: http.NoBody}
+		got := httptest.NewRecorder()
+		w.relay.ServeHTTP(got, r)
+		switch got.Code {
+		case 200, 400, 404, 405, 414:
+		default:
+			t.Errorf("status %d: %s", got.Code, got.Body)
+		}
+		for _, s := range w.google.Requests("search") {
+			for _, p := range s.Prefixes {
+				if lookup.Prefix(p) != listed {
+					t.Errorf("the server was asked about %x", p)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package relay
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func unzip(t testing.TB, r io.Reader) io.Reader {
+	t.Helper()
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+// running is a relay on sockets.
+type running struct {
+	url, admin string
+	stop       func() error // once
+}
+
+// run runs a relay on sockets until the test ends.
+func run(t testing.TB, cfg Config) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	r := &running{}
+	started := make(chan struct{})
+	go func() {
+		ended <- Run(ctx, cfg, func(listen, admin net.Addr) {
+			r.url = cfg.URL(listen)
+			if admin != nil {
+				r.admin = "http://" + admin.String()
+			}
+			close(started)
+		})
+	}()
+	stopped := false
+	r.stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-ended
+	}
+	select {
+	case <-started:
+	case err := <-ended:
+		t.Fatalf("the relay ended: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Errorf("the relay ended: %v", err)
+		}
+	})
+	return r
+}
+
+// status returns the status and the body of a page.
+func status(t testing.TB, c *http.Client, url string, header ...string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequest("GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	answer, err := c.Do(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Admin = "127.0.0.1:0"
+	hold := make(chan struct{})
+	w.cfg.Edge.Transport = blocked{w.google, hold}
+	r := run(t, w.cfg)
+	c := new(http.Client)
+	for page, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404, "/v5/hashLists": 404} {
+		if got, body := status(t, c, r.admin+page); got != want {
+			t.Errorf("before the lists: %s: %d, want %d: %s", page, got, want, body)
+		}
+	}
+	if got, _ := status(t, c, r.url+"/v5/hashes:search?hashPrefixes=AAAAAA"); got != 503 {
+		t.Errorf("a search before the lists: %d, want 503", got)
+	}
+	close(hold)
+	until(t, "ready", func() bool { got, _ := status(t, c, r.admin+"/readyz"); return got == 200 })
+	evil := "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
+	for _, target := range []string{evil, evil, "/v5/hashes:search?hashPrefixes=AAAAAA", "/v5/hashes:search", "/v5/hashList/se-4b", "/nothing"} {
+		status(t, c, r.url+target)
+	}
+	_, metrics := status(t, c, r.admin+"/metrics")
+	for _, want := range []string{
+		`safebrowsing_relay_prefixes_total{from="upstream"} 1`, `safebrowsing_relay_prefixes_total{from="cache"} 1`,
+		`safebrowsing_relay_prefixes_total{from="unlisted"} 1`, `safebrowsing_relay_prefixes_total{from="merged"} 0`,
+		`safebrowsing_relay_requests_total{method="search",outcome="success"} 3`, `safebrowsing_relay_requests_total{method="search",outcome="invalid"} 1`,
+		`safebrowsing_relay_requests_total{method="search",outcome="unavailable"} 1`, `safebrowsing_relay_requests_total{method="get",outcome="success"} 1`,
+		`safebrowsing_relay_requests_total{method="other",outcome="invalid"} 1`, "safebrowsing_relay_clients 1\n", "safebrowsing_relay_sent_bytes_total ",
+		"coredns_safebrowsing_list_entries{",
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics do not have %s", want)
+		}
+	}
+}
+
+// blocked is a transport that waits.
+type blocked struct {
+	http.RoundTripper
+	until chan struct{}
+}
+
+func (b blocked) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-b.until:
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	return b.RoundTripper.RoundTrip(r)
+}
+
+// A stop lets a request end that is under way, and accepts no other.
+func TestTheRelayLetsRequestsEnd(t *testing.T) {
+	w := newWorld(t)
+	slow := make(chan struct{})
+	w.cfg.Edge.Transport = onSearch{w.google, slow}
+	r := run(t, w.cfg)
+	c := new(http.Client)
+	until(t, "the lists", func() bool { got, _ := status(t, c, r.url+"/v5/hashList/se-4b"); return got == 200 })
+	answered := make(chan int, 1)
+	go func() {
+		got, _ := status(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4)))
+		answered <- got
+	}()
+	<-slow // the search is under way
+	stopped := make(chan error, 1)
+	go func() { stopped <- r.stop() }()
+	until(t, "refused", func() bool {
+		got, _ := status(t, &http.Client{Transport: &http.Transport{}}, r.url+"/v5/hashLists")
+		return got == 0
+	})
+	slow <- struct{}{}
+	if got := <-answered; got != 200 {
+		t.Errorf("the request under way got %d", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("stopped: %v", err)
+	}
+}
+
+// onSearch tells when a search comes, and then waits.
+type onSearch struct {
+	http.RoundTripper
+	turn chan struct{}
+}
+
+func (o onSearch) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.Path, "hashes:search") {
+		o.turn <- struct{}{}
+		<-o.turn
+	}
+	return o.RoundTripper.RoundTrip(r)
+}
+
+// Clients that send nothing, or slowly, are cut, and those beyond the bound wait.
+func TestSlowClientsDoNotBlockOthers(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Connections = 2
+	r := run(t, w.cfg)
+	address := strings.TrimPrefix(r.url, "http://")
+	for range 2 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET /v5/hashLists HTTP/1.1\r\nHost: "); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &http.Client{Timeout: time.Minute}
+	begun := time.Now()
+	if got, body := status(t, c, r.url+"/v5/hashLists"); got != 200 {
+		t.Errorf("status %d, %s", got, body)
+	}
+	if took := time.Since(begun); took < time.Second {
+		t.Errorf("a third connection of two was served after %s", took)
+	}
+}
