@@ -52,19 +52,19 @@ const (
 
 // Search returns what the server knows about prefixes of 4 bytes, in their order. Like
 // Confirm it uses the cache and shares searches. It asks the server only about prefixes
-// that a list holds; if the mode is not Local, about all. If one search fails, Search
-// returns its error, or that of ctx if that ends first: an answer about some of the
-// prefixes would make the others look safe. The searches run on, and the cache keeps
-// their answers.
+// that a list holds; with unlisted, or if the mode is not Local, about all. If one search
+// fails, Search returns its error, or that of ctx if that ends first: an answer about
+// some of the prefixes would make the others look safe. The searches run on, and the
+// cache keeps their answers.
 //
 // Search calls admit, unless that is nil, once for each Config.PerSearch prefixes that
 // the server must be asked about, and sends none of them if one call returns an error.
 // See Confirm for what admit must not do.
-func (c *Checker) Search(ctx context.Context, prefixes []Prefix, admit Admit) ([]PrefixAnswer, error) {
+func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit Admit) ([]PrefixAnswer, error) {
 	lists := c.database.Lists()
 	all := make([]prefixSearch, 0, len(prefixes))
 	for _, p := range prefixes {
-		all = append(all, c.prefixSearch(lists, p))
+		all = append(all, c.prefixSearch(lists, p, unlisted || c.mode != Local))
 	}
 	if err := c.askFor(all, admit); err != nil {
 		return nil, err
@@ -89,8 +89,8 @@ type prefixSearch struct {
 }
 
 // prefixSearch returns the prefixes that the server is asked about: p, or with asStored
-// the entries of the lists that begin with it.
-func (c *Checker) prefixSearch(lists []List, p Prefix) prefixSearch {
+// the entries of the lists that begin with it. With unlisted no list needs to hold p.
+func (c *Checker) prefixSearch(lists []List, p Prefix, unlisted bool) prefixSearch {
 	var stored []Prefix
 	for i := range lists {
 		if lists[i].LikelySafe {
@@ -100,7 +100,7 @@ func (c *Checker) prefixSearch(lists []List, p Prefix) prefixSearch {
 			stored = append(stored, Prefix(entry))
 		}
 	}
-	s := prefixSearch{listed: len(stored) > 0 || c.mode != Local, prefixes: []Prefix{p}}
+	s := prefixSearch{listed: len(stored) > 0 || unlisted, prefixes: []Prefix{p}}
 	stored = shortest(stored)
 	if c.asStored && len(stored) > 0 && len(stored) <= MaxPrefixes { // more cost less as their common prefix
 		s.prefixes = stored

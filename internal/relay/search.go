@@ -26,7 +26,7 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 	for _, p := range q.prefixes {
 		prefixes = append(prefixes, lookup.Prefix(p))
 	}
-	answers, err := h.checker.Search(r.Context(), prefixes, lookup.AdmitBy(h.limiter, h.shares, client))
+	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), lookup.AdmitBy(h.limiter, h.shares, client))
 	if err != nil {
 		return reply{}, h.unanswered(r, err)
 	}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -29,7 +30,7 @@ func (h *handler) batchGet(r *http.Request, _ netip.Addr, q query) (reply, *fail
 	if len(q.names) == 0 {
 		return reply{}, invalid("no parameter names")
 	}
-	versions, bad := h.versionsOf(q)
+	versions, bad := versionsOf(q)
 	if bad != nil {
 		return reply{}, bad
 	}
@@ -45,16 +46,19 @@ func (h *handler) batchGet(r *http.Request, _ netip.Addr, q query) (reply, *fail
 }
 
 // versionsOf returns the versions that a client holds, by the names of their lists. A batch
-// does not say which is whose. Those of no list here count for nothing: the client came from
-// another server.
-func (h *handler) versionsOf(q query) (map[string][]byte, *failure) {
+// does not say which is whose. Others count for nothing: the client came from another server.
+func versionsOf(q query) (map[string][]byte, *failure) {
 	versions := make(map[string][]byte)
 	for _, v := range q.versions {
-		name := h.lists.ListOf(v)
-		if versions[name] != nil && name != "" {
-			return nil, invalid("two versions of list %s", name)
+		for _, name := range q.names {
+			if !bytes.HasPrefix(v, tagOf(name)) {
+				continue
+			}
+			if versions[name] != nil {
+				return nil, invalid("two versions of list %q", shorten(name))
+			}
+			versions[name] = v
 		}
-		versions[name] = v
 	}
 	return versions, nil
 }
@@ -76,11 +80,16 @@ func (h *handler) get(r *http.Request, q query) (reply, *failure) {
 	return reply{parts: answer.Body(MinimumWait(rand.Float64()))}, nil
 }
 
-// list returns the update of a list. If the relay is still fetching its first lists, it waits
-// for a while.
+// list returns the update of a list. A client that holds a list which the relay has lost keeps
+// it. One that holds nothing waits for a while, if the relay is still fetching its first lists.
 func (h *handler) list(r *http.Request, name string, version []byte, q query) (Answer, *failure) {
 	answer, err := h.lists.Get(name, version, q.maxUpdate, q.maxDatabase)
-	if errors.Is(err, ErrUnknownList) && !h.fetched() && slices.Contains(h.configured, name) {
+	kept := slices.Contains(h.configured, name)
+	switch {
+	case !errors.Is(err, ErrUnknownList) || !kept:
+	case bytes.HasPrefix(version, tagOf(name)):
+		return unchanged(name, version), nil
+	case !h.fetched():
 		timeout := time.NewTimer(maxListWait)
 		defer timeout.Stop()
 		select {
@@ -97,11 +106,18 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 	case !errors.Is(err, ErrUnknownList):
 		log.Errorf("Cannot serve list %q: %v", shorten(name), err)
 		return Answer{}, &failure{code: http.StatusInternalServerError, outcome: outcomeUnavailable, message: "the relay cannot encode the list"}
-	case !h.fetched() && slices.Contains(h.configured, name):
+	case !h.fetched() && kept:
 		return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay has not fetched list " + name + " yet", retryAfter: notYet}
 	}
 	return Answer{}, &failure{code: http.StatusNotFound, outcome: outcomeInvalid,
 		message: fmt.Sprintf("this relay does not have list %q: it has %s", shorten(name), strings.Join(h.lists.Names(), ", "))}
+}
+
+// unchanged returns an update that leaves a list as the client holds it.
+func unchanged(name string, version []byte) Answer {
+	message := appendBytes(nil, fieldName, []byte(name))
+	message = appendBytes(message, fieldVersion, version)
+	return Answer{Message: appendNumber(message, fieldPartial, 1), NotModified: true, Partial: true}
 }
 
 // fetched reports whether the first contact with the server has ended, or all lists were on
@@ -114,6 +130,10 @@ func (h *handler) fetched() bool {
 		return false
 	}
 }
+
+// complete reports whether all lists are in force. If one is missing, a client may hold it
+// all the same: that a prefix is in none of the lists here means nothing then.
+func (h *handler) complete() bool { return len(h.lists.Names()) == len(h.configured) }
 
 // ready reports whether lists are in force, all of them if they can be had.
 func (h *handler) ready() bool { return h.fetched() && h.lists.Ready() }

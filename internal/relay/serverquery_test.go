@@ -191,7 +191,7 @@ func TestTheRelayRefusesAllElse(t *testing.T) {
 			{"no names", "GET", "/v5/hashLists:batchGet", 400, "no parameter names"},
 			{"a name again", "GET", "/v5/hashLists:batchGet?names=se-4b&names=se-4b", 400, "more than once"},
 			{"a list more, of another server", "GET", "/v5/hashLists:batchGet?names=se-4b&names=xy-4b", 404, "does not have list"},
-			{"two versions of one list", "GET", "/v5/hashLists:batchGet?names=se-4b&names=mw-4b&version=" + param(one.GetVersion()) + "&version=" + param(one.GetVersion()), 400, "two versions of list se-4b"},
+			{"two versions of one list", "GET", "/v5/hashLists:batchGet?names=se-4b&names=mw-4b&version=" + param(one.GetVersion()) + "&version=" + param(one.GetVersion()), 400, `two versions of list "se-4b"`},
 			{"two versions", "GET", "/v5/hashList/se-4b?version=AA&version=AA", 400, "more versions than lists"},
 			{"a long version", "GET", "/v5/hashList/se-4b?version=" + strings.Repeat("A", 2000), 400, "a version of 1500 bytes"},
 			{"a small update", "GET", "/v5/hashList/se-4b?sizeConstraints.maxUpdateEntries=1023", 400, "at least 1024"},
