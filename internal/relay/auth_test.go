@@ -150,6 +150,7 @@ func TestWhereTheRelayListens(t *testing.T) {
 		{"everywhere, IPv4", "give -tls-cert and -tls-key, or -client-key-file", Config{Listen: "0.0.0.0:0"}, 0},
 		{"a network", "192.0.2.1:99 can be reached", Config{Listen: "192.0.2.1:99"}, 0},
 		{"a name", "can be reached", Config{Listen: "relay.internal:99"}, 0},
+		{"no port", "missing port", Config{Listen: "127.0.0.1"}, 0},
 		{"insecure", "", Config{Listen: ":0", Insecure: true}, 1},
 		{"keys", "", Config{Listen: ":0", ClientKeyFile: keys}, 1},
 		{"TLS", "", Config{Listen: ":0", CertFile: cert, CertKeyFile: key}, 1},

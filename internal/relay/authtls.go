@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -56,6 +55,9 @@ func (c *certificates) config() *tls.Config {
 
 // check returns why the relay must not listen as its configuration says.
 func (c *Config) check() error {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return fmt.Errorf("-listen: %w", err)
+	}
 	switch {
 	case (c.CertFile == "") != (c.CertKeyFile == ""):
 		return errors.New("TLS needs a certificate and its key: give both -tls-cert and -tls-key")
@@ -68,7 +70,7 @@ func (c *Config) check() error {
 	case c.CertFile == "" && c.ClientKeyFile == "" && !c.Insecure && !isLoopback(c.Listen):
 		return fmt.Errorf("%s can be reached by other machines, and any of them could use this relay and its key: "+
 			"give -tls-cert and -tls-key, or -client-key-file, or listen on 127.0.0.1 "+
-			"(-insecure-listen serves whoever can reach this address)", cmp.Or(c.Listen, "the address"))
+			"(-insecure-listen serves whoever can reach this address)", c.Listen)
 	}
 	return nil
 }

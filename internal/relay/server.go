@@ -309,7 +309,7 @@ func (b brokenConnections) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// address formats an address as the base of a URL.
+// URL returns the base of the URLs of clients, for an address to listen on.
 func (c *Config) URL(addr net.Addr) string {
 	scheme := "http"
 	if c.CertFile != "" {

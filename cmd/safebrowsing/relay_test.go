@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// startRelay runs the relay until the test ends, and returns the endpoint that it prints and
+// its log.
+func startRelay(t *testing.T, args ...string) (endpoint string, errOut *lockedBuffer) {
+	t.Helper()
+	out, errOut := new(lockedBuffer), new(lockedBuffer)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"safebrowsing", "relay", "-listen", "127.0.0.1:0", "-admin", "127.0.0.1:0"}, args...), strings.NewReader(""), out, errOut)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if status := <-ended; status != 0 {
+			t.Errorf("the relay ended with status %d: %s", status, errOut)
+		}
+	})
+	for range 4000 {
+		if _, rest, ok := strings.Cut(out.String(), "endpoint "); ok && strings.Contains(rest, "Metrics: http://127.0.0.1:") {
+			endpoint, _, _ = strings.Cut(rest, " ")
+			return endpoint, errOut
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("the relay did not start: %s%s", out, errOut)
+	return "", nil
+}
+
+func TestRelayServesTheFolderOfACorefileOrOfFlags(t *testing.T) {
+	for name, args := range map[string]func(w *world) []string{
+		"flags": func(w *world) []string {
+			return []string{"-db", w.dir, "-endpoint", w.endpoint, "-lists", "se-4b,mw-4b,uws-4b", "-budget", "1000"}
+		},
+		"corefile": func(w *world) []string {
+			return []string{"-corefile", w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")}
+		},
+		"corefile and folder": func(w *world) []string {
+			return []string{"-db", w.dir, "-corefile", w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db HERE/none\n }\n}\n")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := filled(t)
+			endpoint, errOut := startRelay(t, args(w)...)
+			client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			evil := lookup.HashExpression("evil.example/")
+			var answer lookup.Answer
+			for range 1000 {
+				if answer, err = client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4)}); err == nil {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil {
+				t.Errorf("got %+v, %v", answer, err)
+			}
+			lists, err := client.Lists(t.Context())
+			if err != nil || len(lists) != 3 {
+				t.Errorf("lists %v, %v", lists, err)
+			}
+			if n := len(w.Requests("update")); n != 1 {
+				t.Errorf("%d requests for lists, want that of the first update only", n)
+			}
+			if !strings.Contains(errOut.String(), "The relay serves lists se-4b, mw-4b, uws-4b on 127.0.0.1:") || !strings.Contains(errOut.String(), "Safe Browsing v5 is on") {
+				t.Errorf("the log is %s", errOut)
+			}
+		})
+	}
+}
+
+func TestMisuseOfTheRelay(t *testing.T) {
+	w := newWorld(t)
+	none := filepath.Join(t.TempDir(), "none")
+	for args, want := range map[string]string{
+		"x":                        `no argument such as "x"`,
+		"-db " + none:              "no API key: set -api-key-file or $" + config.KeyVariable,
+		"-corefile " + none:        "no such file",
+		"-corefile x -lists se-4b": "-corefile and -lists are both given: keep one of the two",
+		"-corefile x -realtime":    "-corefile and -realtime are both given",
+		"-db " + none + " -endpoint ENDPOINT -lists se-4c":                    `safebrowsing: lists: "se-4c" is not the name of a list: did you mean se-4b?`,
+		"-db " + none + " -endpoint ENDPOINT -protocol v6":                    `"v6" is not a protocol`,
+		"-db " + none + " -endpoint ENDPOINT -protocol webrisk":               "each search costs money: add budget COUNT",
+		"-db " + none + " -endpoint ENDPOINT -budget x":                       "budget",
+		"-db " + none + " -endpoint ENDPOINT -protocol v4 -realtime":          "protocol v4 has no mode realtime",
+		"-db " + none + " -api-key-file " + none:                              "no such file",
+		"-db " + none + " -endpoint ENDPOINT -listen 0.0.0.0:0":               "can be reached by other machines",
+		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1":               "missing port",
+		"-db " + none + " -endpoint ENDPOINT -client-key-file " + none:        "no such file",
+		"-db " + none + " -endpoint ENDPOINT -tls-cert x":                     "give both -tls-cert and -tls-key",
+		"-db " + none + " -endpoint ENDPOINT -connections 0":                  "-connections must be at least 1",
+		"-db " + none + " -endpoint ENDPOINT -rate 1 -burst 0":                "the burst at least 1",
+		"-db " + none + " -endpoint http://192.0.2.1:1 -api-key-file go.none": "no such file",
+	} {
+		status, _, errOut := invoke(t, append([]string{"relay", "-admin", "off"}, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
+		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("relay %s: status %d, %q, want 2 and a line with %q", args, status, errOut, want)
+		}
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("a misuse has made a folder")
+	}
+}
+
+// The key is for the server of the relay only.
+func TestTheRelayKeepsItsKey(t *testing.T) {
+	w := filled(t)
+	w.SetKey("SECRET")
+	key := filepath.Join(t.TempDir(), "key")
+	write(t, key, "SECRET\n")
+	endpoint, errOut := startRelay(t, "-db", t.TempDir(), "-endpoint", w.endpoint, "-api-key-file", key)
+	for _, path := range []string{"/v5/hashLists", "/v5/hashes:search", "/"} {
+		answer, err := http.Get(endpoint + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	if strings.Contains(errOut.String(), "SECRET") {
+		t.Errorf("the key is in the log: %s", errOut)
+	}
+}
