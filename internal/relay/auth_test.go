@@ -100,7 +100,7 @@ func TestSearchesAreLimitedForEachClient(t *testing.T) {
 		next := 0
 		search := func(remote, key string) (int, string) {
 			r := requestOf(t, "/v5/hashes:search?hashPrefixes="+param(prefixOf(all[next], 4)), remote, key)
-			got := served(w.relay, r)
+			got := recorded(w.relay, r)
 			if got.Code == 200 {
 				next++
 			}

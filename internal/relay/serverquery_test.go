@@ -28,7 +28,7 @@ func ask(t testing.TB, h http.Handler, method, target string, header ...string) 
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	return served(h, r)
+	return recorded(h, r)
 }
 
 // requestOf returns a request of a client with a key.
@@ -45,7 +45,7 @@ func requestOf(t testing.TB, target, remote, key string) *http.Request {
 	return r.WithContext(t.Context())
 }
 
-func served(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+func recorded(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w

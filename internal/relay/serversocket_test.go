@@ -6,9 +6,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 func unzip(t testing.TB, r io.Reader) io.Reader {
@@ -203,5 +207,40 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 	}
 	if took := time.Since(begun); took < time.Second {
 		t.Errorf("a third connection of two was served after %s", took)
+	}
+}
+
+func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
+	text, err := os.ReadFile("../../docs/command-line.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		newMetrics().registry.Describe(descs)
+	}()
+	want := make(map[string]bool)
+	for desc := range descs {
+		m := regexp.MustCompile(`fqName: "([^"]*)".* variableLabels: {([^}]*)}`).FindStringSubmatch(desc.String())
+		labels := ""
+		if m[2] != "" {
+			labels = "{" + strings.ReplaceAll(m[2], ",", ", ") + "}"
+		}
+		want["`"+m[1]+labels+"`"] = true
+	}
+	for _, name := range regexp.MustCompile("`safebrowsing_relay_[^`]*`").FindAllString(string(text), -1) {
+		if !want[name] {
+			t.Errorf("there is no metric %s", name)
+		}
+		delete(want, name)
+	}
+	for name := range want {
+		t.Errorf("docs/command-line.md does not have %s", name)
+	}
+	for _, outcome := range []string{outcomeSuccess, outcomeInvalid, outcomeDenied, outcomeLimited, outcomeBudget, outcomeBackoff, outcomeUnavailable, outcomeCancelled} {
+		if !strings.Contains(string(text), "`"+outcome+"`") {
+			t.Errorf("docs/command-line.md does not have the outcome %s", outcome)
+		}
 	}
 }
