@@ -236,43 +236,45 @@ func (r *Relay) security() string {
 
 // serve serves clients, and admin unless that is nil, until ctx ends.
 func (r *Relay) serve(ctx context.Context, listener, admin net.Listener) error {
-	servers := []*http.Server{r.server(r)}
-	ended := make(chan error, 2)
+	clients := r.server(r)
+	servers := []*http.Server{clients}
+	ended := make(chan error, 2) // told by the goroutines below, which end with shutdown
 	limited := netutil.LimitListener(listener, cmp.Or(r.cfg.Connections, DefaultConnections))
-	go func() { // ends with Shutdown or Close, and tells ended
-		if r.certs == nil {
-			ended <- servers[0].Serve(limited)
-			return
-		}
-		ended <- servers[0].ServeTLS(limited, "", "")
-	}()
+	if r.certs != nil {
+		clients.TLSConfig = r.certs.config()
+		go func() { ended <- clients.ServeTLS(limited, "", "") }()
+	} else {
+		go func() { ended <- clients.Serve(limited) }()
+	}
 	if admin != nil {
-		s := r.server(r.admin())
-		s.TLSConfig = nil
-		servers = append(servers, s)
-		go func() { ended <- s.Serve(netutil.LimitListener(admin, maxAdminConnections)) }() // as above
+		operators := r.server(r.admin())
+		servers = append(servers, operators)
+		go func() { ended <- operators.Serve(netutil.LimitListener(admin, maxAdminConnections)) }()
 	}
 	var err error
+	running := len(servers)
 	select {
 	case <-ctx.Done():
 	case err = <-ended:
-		ended <- err
+		running--
 	}
 	close(r.handler.stopping)
-	bounded, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	shutdown(servers)
+	for range running {
+		<-ended
+	}
+	return err
+}
+
+// shutdown lets requests end, for at most shutdownTimeout.
+func shutdown(servers []*http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	for _, s := range servers {
-		if s.Shutdown(bounded) != nil {
+		if s.Shutdown(ctx) != nil {
 			s.Close()
 		}
 	}
-	for range servers {
-		<-ended
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
 }
 
 // maxAdminConnections is the most connections to admin at once.
@@ -280,7 +282,7 @@ const maxAdminConnections = 64
 
 // server returns a server that slow clients cannot block.
 func (r *Relay) server(handler http.Handler) *http.Server {
-	s := &http.Server{
+	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -289,10 +291,6 @@ func (r *Relay) server(handler http.Handler) *http.Server {
 		MaxHeaderBytes:    maxURL + 16<<10,
 		ErrorLog:          golog.New(brokenConnections{r.handler.metrics}, "", 0),
 	}
-	if r.certs != nil {
-		s.TLSConfig = r.certs.config()
-	}
-	return s
 }
 
 // brokenConnections counts what net/http would log for each bad connection, and logs only
