@@ -182,7 +182,7 @@ func comesBack(t *testing.T, back func(*testing.T, *world), lost bool) {
 	back(t, w)
 	w.start()
 	defer func() { w.relay.Close() }()
-	c.wire.handler = w.relay
+	c.wire.connect(w.relay, 0)
 	time.Sleep(10 * time.Minute)
 	if n := len(w.google.Requests("update")) - fetched; (n > 0) != lost {
 		t.Errorf("%d requests for lists within 10 minutes, want some: %t", n, lost)

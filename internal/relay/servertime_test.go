@@ -39,7 +39,7 @@ func threatEnds(t *testing.T, ttl, delay, asked time.Duration) {
 	defer first.close()
 	defer second.close()
 	synctest.Wait()
-	second.wire.delay = delay
+	second.wire.connect(w.relay, delay)
 	confirmed := time.Now()
 	if d := first.decide("evil.example."); d.Verdict != lookup.Unsafe {
 		t.Fatalf("got %+v", d)
@@ -109,7 +109,7 @@ func TestClientsKeepTheRelaysBackoff(t *testing.T) {
 		if wait := time.Until(relayHold); wait < 15*time.Minute || wait > 30*time.Minute {
 			t.Fatalf("the relay waits %s", wait)
 		}
-		asked := len(c.wire.paths)
+		asked := len(c.wire.asked())
 		clientHold := c.SearchHold().Until
 		if early, late := relayHold.Sub(clientHold), clientHold.Sub(relayHold); early > 0 || late > time.Second {
 			t.Errorf("the client waits until %s, the relay until %s", clientHold, relayHold)
@@ -121,7 +121,7 @@ func TestClientsKeepTheRelaysBackoff(t *testing.T) {
 		if n := len(w.google.Requests("search")); n != 1 {
 			t.Errorf("%d searches during the back-off, want 1", n)
 		}
-		if n := len(slices.DeleteFunc(c.wire.paths[asked:], func(p string) bool { return !strings.Contains(p, "search") })); n != 0 {
+		if n := len(slices.DeleteFunc(c.wire.asked()[asked:], func(p string) bool { return !strings.Contains(p, "search") })); n != 0 {
 			t.Errorf("the client asked the relay %d times during the back-off", n)
 		}
 		time.Sleep(time.Second)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -102,16 +103,31 @@ type wire struct {
 	paths   []string
 }
 
+// connect replaces the handler and the delay.
+func (c *wire) connect(handler http.Handler, delay time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handler, c.delay = handler, delay
+}
+
+// asked returns the paths of all requests.
+func (c *wire) asked() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.paths)
+}
+
 // RoundTrip implements http.RoundTripper.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	c.paths = append(c.paths, r.URL.Path)
+	handler, delay := c.handler, c.delay
 	c.mu.Unlock()
 	r = r.Clone(r.Context())
 	r.RemoteAddr, r.RequestURI = c.remote, r.URL.RequestURI()
 	w := httptest.NewRecorder()
-	c.handler.ServeHTTP(w, r)
-	time.Sleep(c.delay)
+	handler.ServeHTTP(w, r)
+	time.Sleep(delay)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
