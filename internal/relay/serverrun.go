@@ -1,0 +1,144 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	golog "log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// Run runs a relay until ctx ends. Then it gives requests 5 seconds to end. It calls
+// started when it listens, with the addresses; that of admin is nil if there is none.
+func Run(ctx context.Context, cfg Config, started func(listen, admin net.Addr)) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	var admin net.Listener
+	var adminAddr net.Addr
+	if cfg.Admin != "" {
+		if admin, err = net.Listen("tcp", cfg.Admin); err != nil {
+			return err
+		}
+		defer admin.Close()
+		adminAddr = admin.Addr()
+	}
+	r, err := New(cfg)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for _, warning := range cfg.warnings() {
+		log.Warning(warning)
+	}
+	log.Infof("The relay serves lists %s on %s (%s)", strings.Join(r.handler.configured, ", "), listener.Addr(), r.security())
+	started(listener.Addr(), adminAddr)
+	return r.serve(ctx, listener, admin)
+}
+
+// security says how clients are served, for the log.
+func (r *Relay) security() string {
+	words := []string{"http"}
+	if r.certs != nil {
+		words[0] = "https"
+	}
+	if r.cfg.ClientCAFile != "" {
+		words = append(words, "clients need a certificate")
+	}
+	if r.cfg.ClientKeyFile != "" {
+		words = append(words, "clients need a key")
+	}
+	return strings.Join(words, ", ")
+}
+
+// serve serves clients, and admin unless that is nil, until ctx ends.
+func (r *Relay) serve(ctx context.Context, listener, admin net.Listener) error {
+	clients := r.server(r)
+	servers := []*http.Server{clients}
+	ended := make(chan error, 2) // told by the goroutines below, which end with shutdown
+	limited := netutil.LimitListener(listener, cmp.Or(r.cfg.Connections, DefaultConnections))
+	if r.certs != nil {
+		clients.TLSConfig = r.certs.config()
+		go func() { ended <- clients.ServeTLS(limited, "", "") }()
+	} else {
+		go func() { ended <- clients.Serve(limited) }()
+	}
+	if admin != nil {
+		operators := r.server(r.admin())
+		servers = append(servers, operators)
+		go func() { ended <- operators.Serve(netutil.LimitListener(admin, maxAdminConnections)) }()
+	}
+	var err error
+	running := len(servers)
+	select {
+	case <-ctx.Done():
+	case err = <-ended:
+		running--
+	}
+	close(r.handler.stopping)
+	shutdown(servers)
+	for range running {
+		<-ended
+	}
+	return err
+}
+
+// shutdown lets requests end, for at most shutdownTimeout.
+func shutdown(servers []*http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	for _, s := range servers {
+		if s.Shutdown(ctx) != nil {
+			s.Close()
+		}
+	}
+}
+
+// maxAdminConnections is the most connections to admin at once.
+const maxAdminConnections = 64
+
+// server returns a server that slow clients cannot block.
+func (r *Relay) server(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      3 * time.Minute, // for a list of 30 MB at 1.5 Mbit/s
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxURL + 16<<10,
+		ErrorLog:          golog.New(brokenConnections{r.handler.metrics}, "", 0),
+	}
+}
+
+// brokenConnections counts what net/http would log for each bad connection, and logs only
+// panics.
+type brokenConnections struct{ *metrics }
+
+// Write implements io.Writer.
+func (b brokenConnections) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "panic") {
+		log.Errorf("A request failed: %s", strings.TrimSpace(string(line)))
+	} else {
+		b.broken.Inc()
+	}
+	return len(line), nil
+}
+
+// URL returns the base of the URLs of clients, for an address to listen on.
+func (c *Config) URL(addr net.Addr) string {
+	scheme := "http"
+	if c.CertFile != "" {
+		scheme = "https"
+	}
+	return fmt.Sprintf("%s://%s", scheme, addr)
+}
