@@ -97,6 +97,9 @@ func (s *Store) loadList(name string) (List, error) {
 			return l.takenOver(p.Continues), nil
 		}
 	}
+	if s.origin.Related != nil && s.origin.Related(origin) {
+		return l.takenOver(true), nil
+	}
 	return List{}, fmt.Errorf("%w: the file came from %s", fs.ErrNotExist, origin)
 }
 

@@ -15,6 +15,9 @@ type Origin struct {
 	// Predecessors are origins whose lists serve until this server has delivered its
 	// own.
 	Predecessors []Predecessor
+	// Related reports whether lists of another origin, by its name, are those of a
+	// predecessor whose versions the server knows. Nil: none are.
+	Related func(name string) bool
 	// Schedule is the file name of the schedule; "": schedule.json. It begins with
 	// "schedule" and ends in ".json": Status looks for that.
 	Schedule string

@@ -10,7 +10,8 @@ import (
 type Source interface {
 	// Fetch asks for the wanted lists, in one request if the server can. While it reads the answer it
 	// calls take with each update and its index in wanted, once for each list and in
-	// any order.
+	// any order. A Source that asks several servers, one after the other, may call it again
+	// for a list: the last call counts.
 	//
 	// minimumWait applies to all lists; it is 0 if the server gives a wait for each
 	// list, or none. It is valid even if err is not nil. An error means that the whole

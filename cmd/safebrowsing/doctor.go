@@ -19,10 +19,11 @@ func doctor() *cli.Command {
 		Usage: "find out why a configuration does not work, and what to do about it",
 		Description: `Prints one line for each thing that must be right: the Corefile and the key in
 it, the connection to the server, the clock, the folder for the lists, and the
-memory. It sends one request, for the names of the server's lists; to Web Risk,
-which has no such request, it sends one without the key and says what CoreDNS has
-noted about the key. With -offline it sends none. Run it on the machine of CoreDNS and as its user: another user may
-have other rights to the folder. The key is never printed.
+memory. It sends one request, for the names of the server's lists, to each
+endpoint; to Web Risk, which has no such request, it sends one without the key and
+says what CoreDNS has noted about the key. With -offline it sends none. Run it on
+the machine of CoreDNS and as its user: another user may have other rights to the
+folder. The key is never printed.
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
    sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
@@ -69,6 +70,7 @@ type examination struct {
 	resolvConf string   // file with the system's resolvers
 	secrets    []string // tell replaces them
 	blocks     []serverBlock
+	endpoint   string // of several the one that is examined; else ""
 	bad        bool
 }
 
@@ -78,6 +80,9 @@ var looksLikeKey = regexp.MustCompile(`AIza[0-9A-Za-z_-]{30,}`)
 
 // tell prints a diagnosis without keys.
 func (e *examination) tell(d diagnosis) {
+	if e.endpoint != "" {
+		d.Text = text(e.endpoint+": ") + d.Text
+	}
 	for _, t := range []*text{&d.Text, &d.Advice} {
 		for _, secret := range e.secrets {
 			if secret != "" {
@@ -135,7 +140,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 func (e *examination) engine(ctx context.Context, o *Offline) {
 	e.tell(keyDiagnosis(o, time.Now()))
 	if o.Key() != "" || !o.Settings().Google() {
-		e.server(ctx, o)
+		e.servers(ctx, o)
 	}
 	if o.Endpoint() != "" {
 		e.folder(o)

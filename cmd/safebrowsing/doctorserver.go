@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -25,9 +26,21 @@ const (
 	maxClockSkew   = 5 * time.Minute
 )
 
-// server examines the connection to the server and its response.
-func (e *examination) server(ctx context.Context, o *Offline) {
-	endpoint, err := url.Parse(o.Endpoint())
+// servers examines the connection to each endpoint and its response.
+func (e *examination) servers(ctx context.Context, o *Offline) {
+	for _, endpoint := range o.Settings().Endpoints() {
+		e.endpoint = ""
+		if len(o.Settings().Endpoints()) > 1 {
+			e.endpoint = endpoint
+		}
+		e.server(ctx, o, endpoint)
+	}
+	e.endpoint = ""
+}
+
+// server examines the connection to the server at an address and its response.
+func (e *examination) server(ctx context.Context, o *Offline, address string) {
+	endpoint, err := url.Parse(address)
 	if err != nil { // unreachable: the parser of the Corefile has checked the URL
 		e.tell(diagnosis{"endpoint", isProblem, text(err.Error()), "correct endpoint in the Corefile"})
 		return
@@ -38,13 +51,8 @@ func (e *examination) server(ctx context.Context, o *Offline) {
 		e.unasked(o, endpoint)
 		return
 	}
-	p := &probe{base: &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: resolveTimeout, Resolver: protocol.Resolver(o.Resolvers())}).DialContext,
-		ForceAttemptHTTP2:   true,
-		TLSHandshakeTimeout: serverTimeout / 2,
-	}}
-	client, err := o.Client(p)
+	p := newProbe(o)
+	client, err := o.ClientAt(address, p)
 	if err != nil {
 		e.tell(diagnosis{"server", isProblem, text(err.Error()), "correct the Corefile"})
 		return
@@ -55,7 +63,7 @@ func (e *examination) server(ctx context.Context, o *Offline) {
 	offered, err := client.Lists(ctx)
 	if asked := p.answered || err != nil; asked {
 		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
-		e.tell(answerDiagnosis(o, offered, p.answered, err))
+		e.tell(answerDiagnosis(o, address, offered, p.answered, err))
 	} else { // the service has no request for it
 		err = p.knock(ctx, endpoint)
 		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
@@ -122,6 +130,17 @@ type probe struct {
 	tls      *tls.ConnectionState // nil: without TLS
 }
 
+func newProbe(o *Offline) *probe {
+	roots, _ := protocol.ParseCA(o.Settings().CA) // the parser of the Corefile has checked it
+	return &probe{base: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: resolveTimeout, Resolver: protocol.Resolver(o.Resolvers())}).DialContext,
+		TLSClientConfig:     &tls.Config{RootCAs: roots},
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: serverTimeout / 2,
+	}}
+}
+
 // RoundTrip implements http.RoundTripper.
 func (p *probe) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := p.base.RoundTrip(r)
@@ -158,15 +177,23 @@ func tlsDiagnosis(o *Offline, endpoint *url.URL, state *tls.ConnectionState, ans
 		return diagnosis{"tls", isOK, text(tls.VersionName(state.Version) + " with " + endpoint.Host), ""}
 	case endpoint.Scheme == "http" && isLoopback(endpoint.Hostname()):
 		return diagnosis{"tls", isOK, "not used: the server is on this machine", ""}
-	case endpoint.Scheme == "http" && o.InClearText():
+	case config.InClearText(endpoint.String()):
 		return diagnosis{"tls", isWarning, text(fmt.Sprintf("not used with %s: others can read %s and change the responses", endpoint.Host, what)), "use https:// in endpoint"}
 	case endpoint.Scheme == "http":
 		return diagnosis{"tls", isOK, text(fmt.Sprintf("not used with %s in your own network, which can read %s", endpoint.Host, what)), ""}
 	case isTLS(err):
-		return diagnosis{"tls", isProblem, text(err.Error()), "set the clock; install the system's root certificates (ca-certificates); " +
-			"make sure that no proxy or firewall intercepts the connection, and that endpoint is a server with TLS"}
+		return diagnosis{"tls", isProblem, text(err.Error()), text("set the clock; " + authorities(o) + "; " +
+			"make sure that no proxy or firewall intercepts the connection, and that endpoint is a server with TLS")}
 	}
 	return diagnosis{"tls", isSkipped, "there is no connection", ""}
+}
+
+// authorities says what to do if no authority vouches for the server.
+func authorities(o *Offline) string {
+	if o.Settings().CA != "" {
+		return "put the authority of the server's certificate into the file of endpoint_ca: no other one counts"
+	}
+	return "install the system's root certificates (ca-certificates), or name the server's own authority with endpoint_ca"
 }
 
 // isTLS reports whether a connection failed because of TLS.
@@ -187,7 +214,7 @@ func isLoopback(host string) bool {
 }
 
 // answerDiagnosis says whether the server accepts the key and has the lists.
-func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err error) diagnosis {
+func answerDiagnosis(o *Offline, address string, offered []protocol.ListInfo, answered bool, err error) diagnosis {
 	status := new(updater.StatusError)
 	switch {
 	case errors.As(err, &status):
@@ -195,7 +222,7 @@ func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err
 	case isTLS(err):
 		return diagnosis{"server", isSkipped, "there is no connection", ""}
 	case err != nil && !answered:
-		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", o.Endpoint(), err)),
+		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", address, err)),
 			"open the firewall for it, or set $HTTPS_PROXY to a proxy that can reach it"}
 	case err != nil:
 		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a %s server and not the page of a proxy", o.Protocol().Title))}
@@ -220,7 +247,7 @@ func answerDiagnosis(o *Offline, offered []protocol.ListInfo, answered bool, err
 // the key. It is for services of which each request is charged or must be due.
 func acceptedDiagnosis(o *Offline, answered bool, err error, now time.Time) diagnosis {
 	if !answered {
-		return answerDiagnosis(o, nil, answered, err)
+		return answerDiagnosis(o, o.Endpoint(), nil, answered, err)
 	}
 	hold := o.FetchHold()
 	switch {

@@ -144,16 +144,14 @@ func (o *Offline) Problems() []error { return o.problems }
 // but protect less than they seem to, or tell others more.
 func (o *Offline) Warnings() []string { return o.cfg.Warnings }
 
-// InClearText reports whether requests cross a public network without encryption.
-func (o *Offline) InClearText() bool { return config.InClearText(o.Endpoint()) }
-
 // Zones returns the zones whose names are checked, with their final dots.
 func (o *Offline) Zones() []string { return o.cfg.Zones }
 
 // Folder returns the folder of the lists, or "" if they are kept in memory only.
 func (o *Offline) Folder() string { return o.cfg.DB }
 
-// Endpoint returns the URL of the server, or "" if the service is off.
+// Endpoint returns the URL of the server, of several endpoints all of them joined by a
+// space, or "" if the service is off.
 func (o *Offline) Endpoint() string {
 	if !o.cfg.Online {
 		return ""
@@ -272,6 +270,11 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 // agent. A nil transport means the network. The caller must Close it.
 func (o *Offline) Client(transport http.RoundTripper) (protocol.Client, error) {
 	return o.cfg.Client(o.Key(), new(lookup.Database), transport)
+}
+
+// ClientAt is Client for one of the endpoints.
+func (o *Offline) ClientAt(endpoint string, transport http.RoundTripper) (protocol.Client, error) {
+	return o.cfg.At(endpoint).Client(o.Key(), new(lookup.Database), transport)
 }
 
 // Checks reports whether the plugin checks the host: it is in one of its zones and in none of

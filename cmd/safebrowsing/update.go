@@ -47,7 +47,7 @@ func update() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "corefile", Usage: "fetch the lists for the CoreDNS of this `FILE`"},
 			folderFlag("the `FOLDER` for the lists"),
-			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server (default: Google's)"},
+			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server, or several in quotes (default: Google's)"},
 			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` of the server: " + dialectNames(), Value: protocol.DialectV5.Name},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the lists in the folder, or else the plugin's default)"},
 			&cli.BoolFlag{Name: "now", Usage: "skip the random delay of up to a minute"},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -67,9 +66,9 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("-protocol: %w", err)
 	}
-	endpoint := cmp.Or(strings.TrimSuffix(c.String("endpoint"), "/"), dialect.Endpoint)
-	if !dialect.Serves(endpoint) {
-		return nil, fmt.Errorf("%s does not speak protocol %s: leave out -endpoint, or name another protocol", endpoint, dialect)
+	endpoint, err := endpointOf(c, dialect)
+	if err != nil {
+		return nil, err
 	}
 	names, err := heldIn(u.dir, dialect.Origin(endpoint, ""))
 	if err != nil {
@@ -87,6 +86,27 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 		}
 	}
 	return openOffline("", endpoint, dialect, os.Getenv(config.KeyVariable), names)
+}
+
+// endpointOf returns the URL in -endpoint, or several of them in one order, since the
+// origin of lists does not depend on the order in the Corefile.
+func endpointOf(c *cli.Command, d *protocol.Dialect) (string, error) {
+	urls := strings.Fields(c.String("endpoint"))
+	if len(urls) == 0 {
+		return d.Endpoint, nil
+	}
+	endpoint, err := config.JoinEndpoints(urls)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("-endpoint: %w", err)
+	case !d.Serves(endpoint):
+		return "", fmt.Errorf("%s does not speak protocol %s: leave out -endpoint, or name another protocol", endpoint, d)
+	case len(urls) > 1 && d != protocol.DialectV5:
+		return "", fmt.Errorf("-endpoint: protocol %s asks one server", d)
+	}
+	all := strings.Fields(endpoint)
+	slices.Sort(all)
+	return strings.Join(all, " "), nil
 }
 
 // checkList returns why a list cannot be fetched from an endpoint, or nil.
@@ -109,7 +129,11 @@ func heldIn(dir string, origin updater.Origin) (names []string, err error) {
 			slices.ContainsFunc(origin.Predecessors, func(p updater.Predecessor) bool { return p.Name == s.Origin })
 		if !known {
 			other, by := protocol.SplitOrigin(s.Origin)
-			return nil, fmt.Errorf("%s holds lists of %s: use -endpoint %s -protocol %s, or another folder", dir, other, other, by)
+			flag := other
+			if strings.Contains(flag, " ") { // several endpoints are one argument
+				flag = "'" + flag + "'"
+			}
+			return nil, fmt.Errorf("%s holds lists of %s: use -endpoint %s -protocol %s, or another folder", dir, other, flag, by)
 		}
 		names = append(names, s.Name)
 	}

@@ -33,11 +33,16 @@ func Claim(c *caddy.Controller, cfg *Config) error {
 		return nil
 	}
 	claims, s := claimsOf(c), cfg.Settings
-	who := Identity{Address: s.Address(), key: cfg.Secret} // by either version of the protocol
-	if other, ok := claims.identities[who]; ok && other != s {
-		return c.Errf("another server block asks %s with the same key and different settings: %s and where the key is must be identical in both blocks", s.Address(), strings.Join(EngineWords(), ", "))
+	for _, endpoint := range s.Endpoints() {
+		who := Identity{Address: endpoint, key: cfg.Secret} // by either version of the protocol
+		switch other, ok := claims.identities[who]; {
+		case ok && other.Endpoint != s.Endpoint:
+			return c.Errf("another server block asks %s with the same key and other endpoints: give both blocks the same endpoints in the same order", endpoint)
+		case ok && other != s:
+			return c.Errf("another server block asks %s with the same key and different settings: %s and where the key is must be identical in both blocks", endpoint, strings.Join(EngineWords(), ", "))
+		}
+		claims.identities[who] = s
 	}
-	claims.identities[who] = s
 	if s.DB == "" {
 		return nil
 	}

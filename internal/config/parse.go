@@ -39,7 +39,8 @@ var properties = map[string]struct {
 	"api_key":         {1, 1, false, "KEY", (*parser).apiKey},
 	"api_key_file":    {1, 1, false, "FILE", (*parser).apiKeyFile},
 	"token_file":      {1, 1, false, "FILE", (*parser).tokenFile},
-	"endpoint":        {1, 1, false, "URL", (*parser).endpointURL},
+	"endpoint":        {1, -1, false, "URL...", (*parser).endpointURLs},
+	"endpoint_ca":     {1, 1, false, "FILE", (*parser).endpointCA},
 	"protocol":        {1, 1, false, strings.Join(protocol.DialectNames(), "|"), (*parser).protocolOf},
 	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
@@ -77,7 +78,7 @@ func Usages() map[string]string {
 
 // onlySafeBrowsing are the properties that have no effect on the operator's own lists.
 var onlySafeBrowsing = []string{
-	"protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
+	"endpoint_ca", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
 
 // Parse reads the stanza of a server block; a second stanza is an error. Errors name

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,23 +76,6 @@ func (p *parser) prefixes(args []string) error {
 	return err
 }
 
-func (p *parser) endpointURL(args []string) error {
-	p.Endpoint = strings.TrimSuffix(args[0], "/")
-	u, err := protocol.ParseEndpoint(p.Endpoint)
-	if err != nil {
-		return err
-	}
-	if port := u.Port(); port != "" {
-		if _, err := number(port, 1, 65535); err != nil {
-			return fmt.Errorf("the port %w", err)
-		}
-	}
-	if protocol.IsGoogle(p.Endpoint) && u.Path != "" {
-		return errors.New("the server of Google takes no path: write https://" + u.Hostname())
-	}
-	return nil
-}
-
 func (p *parser) protocolOf(args []string) error {
 	d, err := protocol.ParseDialect(args[0])
 	if err == nil {
@@ -157,8 +139,8 @@ func (p *parser) checkServer() error {
 	if err := p.checkDialect(); err != nil {
 		return err
 	}
-	if p.Secret != "" && InClearText(p.Endpoint) {
-		return p.given["endpoint"].errorf("endpoint: http would send the API key in clear text: use https")
+	if err := p.checkEndpoints(); err != nil {
+		return err
 	}
 	if p.Secret == "" && p.Google() {
 		p.given["endpoint"].warn(p, "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")
@@ -188,23 +170,6 @@ func (p *parser) checkDialect() error {
 		p.given["budget"].warn(p, "db is off: the budget is kept in memory, and each start of the process begins a new one")
 	}
 	return nil
-}
-
-// InClearText reports whether what is sent to an endpoint can be read on its way
-// over a public network.
-func InClearText(endpoint string) bool {
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "http" {
-		return false
-	}
-	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
-		addr = addr.Unmap()
-		return !addr.IsLoopback() && !addr.IsPrivate() && !addr.IsLinkLocalUnicast()
-	}
-	// Public also knows the names that never leave a site (RFC 6761, RFC 6762,
-	// RFC 8375, and ICANN's .internal).
-	h, _ := lookup.ParseHost(u.Hostname())
-	return h.Public()
 }
 
 func (p *parser) maxEntriesOf(args []string) (err error) {

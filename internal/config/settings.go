@@ -19,7 +19,8 @@ type Settings struct {
 	APIKey     string // "": none, or it is in KeyFile
 	KeyFile    string // whose content may change while the engine runs; "": none
 	Token      bool   // KeyFile holds an OAuth access token, not an API key
-	Endpoint   string // "": Google's
+	Endpoint   string // "": Google's; several stand in for each other, the first is preferred
+	CA         string // certificates, in PEM, that vouch for the endpoints; "": the system's
 	Protocol   *protocol.Dialect
 	Mode       lookup.Mode
 	Lists      string // in mode nostorage they only say which threats block
@@ -34,7 +35,7 @@ type Settings struct {
 
 // engineWords are the properties that write Settings, but for those that say which
 // server is asked and with which key.
-var engineWords = []string{"protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "cache"}
+var engineWords = []string{"endpoint_ca", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "cache"}
 
 // EngineWords returns the properties that must be identical in server blocks that
 // ask the same server with the same key.
@@ -51,10 +52,12 @@ func (s Settings) Stored() []string {
 	return strings.Fields(s.Lists)
 }
 
-// clientConfig says how the server is reached. A nil transport is the network.
-func (s Settings) clientConfig(key string, transport http.RoundTripper) protocol.Config {
+// clientConfig says how the server at an endpoint is reached. A nil transport is the
+// network.
+func (s Settings) clientConfig(endpoint, key string, transport http.RoundTripper) protocol.Config {
 	return protocol.Config{
-		Endpoint:   s.Endpoint,
+		Endpoint:   endpoint,
+		CA:         s.CA,
 		Key:        key,
 		UserAgent:  "coredns-safebrowsing/" + version.Number,
 		Resolvers:  strings.Fields(s.Resolvers),
@@ -64,13 +67,34 @@ func (s Settings) clientConfig(key string, transport http.RoundTripper) protocol
 	}
 }
 
-// Client returns a client of the server, whose lists are in the database. A nil
-// transport is the network.
+// Client returns a client of the server, whose lists are in the database. With several
+// endpoints it is a *protocol.Failover. A nil transport is the network.
 func (s Settings) Client(key string, database *lookup.Database, transport http.RoundTripper) (protocol.Client, error) {
-	return s.Protocol.NewClient(s.clientConfig(key, transport), s.Stored(), database.Versions)
+	endpoints := s.Endpoints()
+	var clients []protocol.Client
+	for _, endpoint := range endpoints {
+		client, err := s.Protocol.NewClient(s.clientConfig(endpoint, key, transport), s.Stored(), database.Versions)
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, client)
+	}
+	if len(clients) == 1 {
+		return clients[0], nil
+	}
+	return protocol.NewFailover(endpoints, clients), nil
 }
 
-// Address returns the URL of the server.
+// Endpoints returns the URLs of the servers that may be asked, the preferred one first.
+func (s Settings) Endpoints() []string { return strings.Fields(s.Address()) }
+
+// At returns the settings with one endpoint in place of all.
+func (s Settings) At(endpoint string) Settings {
+	s.Endpoint = endpoint
+	return s
+}
+
+// Address returns the URL of the server, or of all endpoints joined by a space.
 func (s Settings) Address() string {
 	if s.Endpoint == "" {
 		return s.Protocol.Endpoint
@@ -90,15 +114,34 @@ func (s Settings) Credential() string {
 func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
 
 // Origin names the server and the protocol in stored lists, and the key by which it is
-// asked.
+// asked. Several endpoints are one server, whatever their order: they have the same
+// versions. So lists stay in force when endpoints are added or removed.
 func (s Settings) Origin(key string) updater.Origin {
-	asker := updater.Asker(s.Address(), key)
-	if !s.Token {
-		return s.Protocol.Origin(s.Address(), asker)
+	asker, token := updater.Asker(s.service(), key), ""
+	if s.Token { // tokens follow one another, and the asker stays the same
+		asker, token = updater.Asker(s.service(), ""), asker
 	}
-	o := s.Protocol.Origin(s.Address(), updater.Asker(s.Address(), "")) // tokens follow one another, and the asker stays the same
-	o.Token = asker
-	return o
+	origin := s.Protocol.Origin(s.service(), asker)
+	origin.Token = token
+	origin.Related = func(name string) bool {
+		address, by := protocol.SplitOrigin(name)
+		return by == s.Protocol && Overlap(address, s.Address())
+	}
+	return origin
+}
+
+// Overlap reports whether two addresses have an endpoint in common.
+func Overlap(a, b string) bool {
+	others := strings.Fields(b)
+	return slices.ContainsFunc(strings.Fields(a), func(endpoint string) bool { return slices.Contains(others, endpoint) })
+}
+
+// service names the server: it is Address, but does not depend on the order of several
+// endpoints.
+func (s Settings) service() string {
+	endpoints := s.Endpoints()
+	slices.Sort(endpoints)
+	return strings.Join(endpoints, " ")
 }
 
 // Identity is whom a server takes us for. Its rules are for all engines of one
@@ -116,7 +159,7 @@ func (id Identity) By(d *protocol.Dialect) Identity {
 
 // Identity returns whom the server takes an engine with these settings for.
 func (s Settings) Identity() Identity {
-	return Identity{s.Address(), s.APIKey, s.KeyFile, s.Protocol}
+	return Identity{s.service(), s.APIKey, s.KeyFile, s.Protocol}
 }
 
 // CheckerConfig says how hosts are decided upon.

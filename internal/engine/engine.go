@@ -53,6 +53,9 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 	if err != nil {
 		return nil, err
 	}
+	if several, ok := client.(*protocol.Failover); ok {
+		several.Report = endpointChanged
+	}
 	store := e.openStore(key)
 	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
 	e.client, e.Schedule, e.reporter.schedule = client, schedule, schedule

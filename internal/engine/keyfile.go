@@ -43,7 +43,7 @@ func (e *Engine) rekey(key string) error {
 		return e.Schedule.Renew(e.settings.Origin(key).Token)
 	}
 	log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)
-	return e.Schedule.Rekey(updater.Asker(e.settings.Address(), key))
+	return e.Schedule.Rekey(e.settings.Origin(key).Asker)
 }
 
 // awaitKey returns the next key that the file holds and the client can use. It

@@ -92,7 +92,8 @@ func (g *budgetGauge) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// engineLabels distinguish engines: the address of the server, and the directory of
+// engineLabels distinguish engines: the address of the server, or the addresses of all its
+// endpoints in the order of the Corefile, whichever is asked at the time; and the directory of
 // the lists or "off".
 var engineLabels = []string{"endpoint", "db"}
 

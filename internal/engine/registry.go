@@ -63,13 +63,13 @@ func (all schedules) predecessor(id config.Identity) (_ *updater.Schedule, conti
 	return nil, false
 }
 
-// kin returns a schedule that has lists of the same server, asked with another key or
-// by another protocol, and whether by another protocol; or nil. One of the same protocol
+// kin returns a schedule that has lists of the same server, asked with another key, at
+// other endpoints too, or by another protocol, and whether by another protocol; or nil. One of the same protocol
 // comes first: its versions are known.
 func (all schedules) kin(id config.Identity) (kin *updater.Schedule, foreign bool) {
 	for other, schedule := range all {
 		switch {
-		case schedule.Over() || id.Protocol.AddressBy(other.Protocol, id.Address) != other.Address:
+		case schedule.Over() || !config.Overlap(id.Protocol.AddressBy(other.Protocol, id.Address), other.Address):
 		case other.Protocol == id.Protocol:
 			return schedule, false
 		default:

@@ -302,6 +302,15 @@ func outcomeOf(err error) string {
 	return "unreachable"
 }
 
+// endpointChanged logs when one of several endpoints is left and when it answers again.
+func endpointChanged(e protocol.EndpointEvent) {
+	if e.Err == nil {
+		log.Infof("%s answers again", e.Endpoint)
+		return
+	}
+	log.Warningf("%s fails: %v. %s is asked in its place; %s is tried again, not before %s", e.Endpoint, e.Err, e.Instead, e.Endpoint, moment(e.Until))
+}
+
 // moment prints a time for a log line.
 func moment(t time.Time) string {
 	if t.IsZero() {

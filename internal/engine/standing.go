@@ -25,7 +25,7 @@ func (r *reporter) start(kind updater.Kind) {
 	now := time.Now()
 	lists, missing := r.inForce(names, now)
 	budget, hold := r.budget(now), r.searchHold()
-	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Protocol.Title, r.settings.Address(), r.settings.Mode), lists, r.place(), r.next(kind, names, now)}
+	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Protocol.Title, strings.Join(r.settings.Endpoints(), ", then "), r.settings.Mode), lists, r.place(), r.next(kind, names, now)}
 	if budget != "" {
 		parts = append(parts, budget)
 	}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+func (p *parser) endpointURLs(args []string) (err error) {
+	p.Endpoint, err = JoinEndpoints(args)
+	return err
+}
+
+// JoinEndpoints checks the URLs of one or more endpoints and returns them as Settings
+// have them.
+func JoinEndpoints(urls []string) (string, error) {
+	var all []string
+	for _, arg := range urls {
+		endpoint := strings.TrimSuffix(arg, "/")
+		switch err := checkEndpoint(endpoint); {
+		case err != nil && len(urls) > 1:
+			return "", fmt.Errorf("%q: %w", arg, err)
+		case err != nil:
+			return "", err
+		case slices.Contains(all, endpoint):
+			return "", errors.New(endpoint + " is given more than once")
+		case len(urls) > 1 && protocol.IsGoogle(endpoint):
+			// Google's rules hold for a key: another server must not be asked in its place.
+			return "", errors.New(endpoint + " cannot be one of several: only servers of your own stand in for each other")
+		}
+		all = append(all, endpoint)
+	}
+	return strings.Join(all, " "), nil
+}
+
+func checkEndpoint(endpoint string) error {
+	u, err := protocol.ParseEndpoint(endpoint)
+	if err != nil {
+		return err
+	}
+	if port := u.Port(); port != "" {
+		if _, err := number(port, 1, 65535); err != nil {
+			return fmt.Errorf("the port %w", err)
+		}
+	}
+	if protocol.IsGoogle(endpoint) && u.Path != "" {
+		return errors.New("the server of Google takes no path: write https://" + u.Hostname())
+	}
+	return nil
+}
+
+// maxCA is the most bytes of a file of certificates. The system's have 200 kB.
+const maxCA = 1 << 20
+
+func (p *parser) endpointCA(args []string) error {
+	path := p.path(args[0])
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxCA+1))
+	switch {
+	case err != nil:
+		return err
+	case len(text) > maxCA:
+		return fmt.Errorf("%s has more than %d bytes", path, maxCA)
+	case len(text) == 0:
+		return errors.New(path + " is empty")
+	}
+	if _, err := protocol.ParseCA(string(text)); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	p.CA = string(text)
+	return nil
+}
+
+// checkEndpoints checks the endpoints together with what else is said about the server.
+func (p *parser) checkEndpoints() error {
+	endpoints, at := p.Endpoints(), p.given["endpoint"]
+	for _, endpoint := range endpoints {
+		if (p.Secret != "" || len(endpoints) > 1) && InClearText(endpoint) {
+			if p.Secret == "" {
+				return at.errorf("endpoint: %s: http to several servers is for your own network: use https", endpoint)
+			}
+			return at.errorf("endpoint: http would send the API key in clear text: use https")
+		}
+	}
+	if d := p.Settings.Protocol; len(endpoints) > 1 && d != protocol.DialectV5 {
+		return at.errorf("protocol %s asks one server: leave out the other endpoints, or use protocol %s", d, protocol.DialectV5)
+	}
+	if p.CA == "" {
+		return nil
+	}
+	if p.Google() {
+		return p.given["endpoint_ca"].errorf("endpoint_ca is for a server of your own: add endpoint, or leave out endpoint_ca")
+	}
+	if !slices.ContainsFunc(endpoints, isHTTPS) {
+		return p.given["endpoint_ca"].errorf("endpoint_ca has no effect: no endpoint begins with https://")
+	}
+	return nil
+}
+
+func isHTTPS(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	return err == nil && u.Scheme == "https"
+}
+
+// InClearText reports whether what is sent to an endpoint can be read on its way
+// over a public network.
+func InClearText(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
+		addr = addr.Unmap()
+		return !addr.IsLoopback() && !addr.IsPrivate() && !addr.IsLinkLocalUnicast()
+	}
+	// Public also knows the names that never leave a site (RFC 6761, RFC 6762,
+	// RFC 8375, and ICANN's .internal).
+	h, _ := lookup.ParseHost(u.Hostname())
+	return h.Public()
+}

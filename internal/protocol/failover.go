@@ -1,0 +1,306 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Failover is a Client of several endpoints that are one service: they have the same
+// lists with the same versions, and accept the same key. It asks the first endpoint. If
+// that fails, it asks the next one within the same request, and leaves the failed one
+// alone for a while, see rest. Only if all fail has the request failed.
+//
+//	request ──▶ order ──▶ 1. endpoints that work, and at most one whose rest has ended
+//	                      2. endpoints whose rest may be cut short
+//	                      (none that has told us to wait)
+//
+// Failover knows the rests of each endpoint only. The back-off and the minimum waits of
+// the service are for the caller, as with any other Client. It is safe for concurrent
+// use.
+type Failover struct {
+	// Report, unless nil, is told when an endpoint is left and when it answers again. It
+	// must be set before the first request. It must not call the Failover.
+	Report func(EndpointEvent)
+
+	mu        sync.Mutex
+	endpoints []*endpoint // in the order of preference; mu guards what changes in them
+}
+
+// EndpointEvent says that an endpoint is left, or that it answers again.
+type EndpointEvent struct {
+	Endpoint string
+	Err      error     // why it is left; nil: it answers again
+	Instead  string    // the endpoint that has answered in its place
+	Until    time.Time // Endpoint is not tried before, unless all others fail
+}
+
+// endpoint is one of several servers.
+type endpoint struct {
+	url    string
+	client Client
+	rests  [methods]rest
+	left   bool // as reported
+}
+
+// NewFailover returns a Failover of clients, each for the endpoint of the same index. It
+// closes them.
+func NewFailover(endpoints []string, clients []Client) *Failover {
+	f := new(Failover)
+	for i, url := range endpoints {
+		f.endpoints = append(f.endpoints, &endpoint{url: url, client: clients[i]})
+	}
+	return f
+}
+
+// Fetch implements updater.Source. If an endpoint fails in the middle of its answer, take
+// is called again for the lists of the next one.
+func (f *Failover) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
+	err = f.ask(ctx, fetching, func(ctx context.Context, c Client) (err error) {
+		wait, err := c.Fetch(ctx, wanted, take)
+		minimumWait = max(minimumWait, wait)
+		return err
+	})
+	return minimumWait, err
+}
+
+// Search implements lookup.Searcher.
+func (f *Failover) Search(ctx context.Context, prefixes []lookup.Prefix) (answer lookup.Answer, err error) {
+	err = f.ask(ctx, searching, func(ctx context.Context, c Client) (err error) {
+		answer, err = c.Search(ctx, prefixes)
+		return err
+	})
+	return answer, err
+}
+
+// Lists implements Client. It asks one endpoint after the other, whatever their rests.
+func (f *Failover) Lists(ctx context.Context) ([]ListInfo, error) {
+	var all []error
+	for _, e := range f.endpoints {
+		lists, err := e.client.Lists(ctx)
+		if err == nil {
+			return lists, nil
+		}
+		all = append(all, fmt.Errorf("%s: %w", e.url, err))
+	}
+	return nil, errors.Join(all...)
+}
+
+// SetKey implements Client. A rest belongs to the key that was asked with, and ends.
+func (f *Failover) SetKey(key string) error {
+	for _, e := range f.endpoints {
+		if err := e.client.SetKey(key); err != nil {
+			return err // for the first one: all take the same keys
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.endpoints {
+		e.rests = [methods]rest{}
+	}
+	return nil
+}
+
+// Close implements Client.
+func (f *Failover) Close() {
+	for _, e := range f.endpoints {
+		e.client.Close()
+	}
+}
+
+// ask sends a request to one endpoint after the other, until one has answered, all have
+// failed, or ctx ends.
+func (f *Failover) ask(ctx context.Context, m method, request func(context.Context, Client) error) error {
+	var all failures
+	tries := f.order(m, time.Now())
+	for i, e := range tries {
+		sent := time.Now()
+		err := f.try(ctx, e, m, len(tries)-i, request)
+		if err == nil {
+			f.answered(e, m, sent, all)
+			return nil
+		}
+		if errors.Is(ctx.Err(), context.Canceled) || isOfRequest(err) {
+			return fmt.Errorf("%s: %w", e.url, err)
+		}
+		all = append(all, failure{e, sent, err})
+		if m != fetching || !lacksList(err) {
+			f.failed(m, all[len(all)-1:])
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return f.error(m, all)
+}
+
+// probeTimeout is how long an endpoint that has failed may take for a search, unless it
+// is the last one that can be asked.
+const probeTimeout = time.Second
+
+// try sends a request to one endpoint. It may take an equal share of the time that is
+// left, so that an endpoint that never answers leaves time for the others.
+func (f *Failover) try(ctx context.Context, e *endpoint, m method, left int, request func(context.Context, Client) error) error {
+	if deadline, ok := ctx.Deadline(); ok && left > 1 {
+		share := time.Until(deadline) / time.Duration(left)
+		if m == searching && f.isResting(e, m) {
+			share = min(share, probeTimeout)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, share)
+		defer cancel()
+	}
+	return request(ctx, e.client)
+}
+
+func (f *Failover) isResting(e *endpoint, m method) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return e.rests[m].failures > 0
+}
+
+// order returns the endpoints that may be asked now, in the order in which to ask them.
+// Of those that have failed and may be back, only one request at a time asks, and it asks
+// one.
+func (f *Failover) order(m method, now time.Time) (tries []*endpoint) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var last []*endpoint
+	probes := false
+	for _, e := range f.endpoints {
+		switch r := &e.rests[m]; {
+		case now.Before(r.notBefore):
+		case r.failures == 0:
+			tries = append(tries, e)
+		case probes || now.Before(r.until):
+			last = append(last, e)
+		default:
+			probes = true
+			r.until = now.Add(searchRest)
+			tries = append(tries, e)
+		}
+	}
+	return append(tries, last...)
+}
+
+// answered notes that an endpoint has answered a request, after the failures of others.
+func (f *Failover) answered(by *endpoint, m method, sent time.Time, before failures) {
+	// Another endpoint has the lists: that these do not is their own fault.
+	for i := range before {
+		if m == fetching && lacksList(before[i].err) {
+			f.failed(m, before[i:i+1])
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &by.rests[m]
+	if sent.Before(r.failed) { // a later request has failed
+		return
+	}
+	if by.left && r.failures > 0 {
+		by.left = false
+		f.report(EndpointEvent{Endpoint: by.url})
+	}
+	*r = rest{}
+	for _, e := range f.endpoints {
+		if e == by {
+			return
+		}
+		if r := e.rests[m]; r.failures > 0 && !e.left {
+			e.left = true
+			f.report(EndpointEvent{Endpoint: e.url, Err: r.err, Instead: by.url, Until: r.until})
+		}
+	}
+}
+
+// failed has endpoints rest.
+func (f *Failover) failed(m method, all failures) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for _, one := range all {
+		r := &one.endpoint.rests[m]
+		*r = r.after(m, one.sent, now, one.err, rand.Float64())
+	}
+}
+
+// report calls Report. The caller holds mu, so that events come in their order.
+func (f *Failover) report(e EndpointEvent) {
+	if f.Report != nil {
+		f.Report(e)
+	}
+}
+
+// failure is a try that has failed.
+type failure struct {
+	endpoint *endpoint
+	sent     time.Time
+	err      error
+}
+
+type failures []failure
+
+// error returns the error of a request that no endpoint has answered. It says what each
+// one did. In errors.Is and errors.As it is the error of the endpoint that may be asked
+// again first: the caller's back-off must not last longer for the sake of another one.
+func (f *Failover) error(m method, all failures) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(all) == 0 {
+		return fmt.Errorf("%w: each endpoint has asked to wait", lookup.ErrBackoff)
+	}
+	e := &noEndpointError{err: all[0].err}
+	first := all[0].endpoint.rests[m].notBefore
+	var texts []string
+	for _, one := range all {
+		texts = append(texts, one.endpoint.url+": "+one.err.Error())
+		if r := one.endpoint.rests[m]; r.notBefore.Before(first) {
+			e.err, first = one.err, r.notBefore
+		}
+	}
+	e.text = strings.Join(texts, "; ")
+	return e
+}
+
+// noEndpointError says that no endpoint has answered.
+type noEndpointError struct {
+	text string
+	err  error
+}
+
+// Error implements error.
+func (e *noEndpointError) Error() string { return e.text }
+
+// Unwrap returns the error of the endpoint that may be asked again first.
+func (e *noEndpointError) Unwrap() error { return e.err }
+
+// isOfRequest reports whether an error is about the request and not about the endpoint:
+// all endpoints would refuse it. It is not if the endpoint may lack our key, which
+// reaches the endpoints at different times, or a list or the whole service, as an
+// ingress without a server behind it; nor if the endpoint asks to come later.
+func isOfRequest(err error) bool {
+	status, ok := errors.AsType[*updater.StatusError](err)
+	if !ok {
+		return false
+	}
+	switch status.Code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return false
+	}
+	return status.Code >= 400 && status.Code < 500
+}
+
+// lacksList reports whether an endpoint may lack one of the lists that it was asked for.
+// If all endpoints say so, that is about the list and not about them.
+func lacksList(err error) bool {
+	status, ok := errors.AsType[*updater.StatusError](err)
+	return ok && status.Code == http.StatusNotFound
+}

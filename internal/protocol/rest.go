@@ -1,0 +1,73 @@
+package protocol
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// method is a kind of request with waits of its own.
+type method uint8
+
+const (
+	fetching method = iota
+	searching
+	methods // how many there are
+)
+
+// rest is how long one endpoint of several is left alone by a method. The zero rest is
+// that of an endpoint that works.
+type rest struct {
+	failures  int       // in a row; requests that were under way together count once
+	refusals  int       // of those, with status 403 or 429
+	failed    time.Time // last
+	notBefore time.Time // the rules allow no request before; zero: they do
+	until     time.Time // no request before, unless no other endpoint answers
+	err       error     // of the last failure
+}
+
+const (
+	// searchRest is how long an endpoint that has failed is left alone by searches, at
+	// least; at most twice as long.
+	searchRest = time.Minute
+	// maxRetryAfter bounds Retry-After, as updater does: any middlebox can send it.
+	maxRetryAfter = 24 * time.Hour
+)
+
+// after returns the rest after a request, sent at sent, has failed at now with err.
+// random is uniform in [0, 1), a new one for each failure.
+//
+// The back-off is at its lower bound, which no request may undercut ("Request
+// Frequency"): the caller's own back-off, which is random, never ends before that of the
+// endpoint that has worked last, so that there is one to ask.
+func (r rest) after(m method, sent, now time.Time, err error, random float64) rest {
+	status, _ := errors.AsType[*updater.StatusError](err)
+	refused := status != nil && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
+	if !sent.Before(r.failed) {
+		r.failures++
+		if refused {
+			r.refusals++
+		}
+	}
+	var wait time.Duration
+	if status != nil {
+		wait = min(status.RetryAfter, maxRetryAfter)
+	}
+	switch {
+	case m == fetching:
+		wait = max(wait, updater.Backoff(r.failures, 0))
+	case refused:
+		wait = max(wait, updater.Backoff(r.refusals, 0))
+	}
+	r.failed, r.err = now, err
+	if until := now.Add(wait); wait > 0 && until.After(r.notBefore) {
+		r.notBefore = until
+	}
+	r.until = r.notBefore
+	if until := now.Add(time.Duration(float64(searchRest) * (1 + random))); m == searching && until.After(r.until) {
+		r.until = until
+	}
+	return r
+}
