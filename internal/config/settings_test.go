@@ -16,13 +16,14 @@ import (
 func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv(KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	ca := "endpoint_ca " + writeFile(t, t.TempDir(), "ca.pem", certificate(t))
 	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 5000\nbudget unlimited\nprefixes short\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nframes pass\nlimit off\ncache 10"
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
 		{"test x.example\nttl 5\nmonitor", "", note},
 		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, resolver. Set api_key", ""},
 		{"test x.example\nprotocol webrisk\nbudget 5", "Testfile:1: Web Risk is OFF: there is no API key, and these properties have no effect: protocol, budget. Set api_key, api_key_file, token_file or $SAFEBROWSING_API_KEY, or remove them", ""},
-		{"test x.example\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
+		{"test x.example\n" + ca + "\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
 		{"api_key K\n" + all, "", ""},
 		{"endpoint http://127.0.0.1:1\n" + all, "", ""},
 	} {
@@ -143,7 +144,7 @@ func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
 
 // placeholders are the words in capitals of usages, with an argument for each.
 func placeholders(t *testing.T) *strings.Replacer {
-	file := writeFile(t, t.TempDir(), "list.txt", "blocked.example\n")
+	file := writeFile(t, t.TempDir(), "list.txt", "blocked.example\n"+certificate(t))
 	return strings.NewReplacer("FILE", file, "HOST", "x.example", "NAME", "mw-4b", "COUNT", "5000", "DIRECTORY", t.TempDir(), "ADDRESS", "9.9.9.9",
 		"ZONES", "lan", "IPV4", "192.0.2.1", "DURATION", "1s", "CAPACITY", "10", "OPTIONCODE", "65010")
 }
@@ -169,7 +170,7 @@ func (someLimiter) Admit(netip.Addr, time.Time) bool { return true }
 // those that say so, else what the server block decides and answers.
 func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 	elsewhere := []string{"api_key", "api_key_file", "token_file", "endpoint"}
-	needs := map[string]string{"protocol": "budget unlimited", "prefixes": "protocol webrisk\nbudget unlimited"}
+	needs := map[string]string{"protocol": "budget unlimited", "prefixes": "protocol webrisk\nbudget unlimited", "endpoint_ca": "endpoint https://relay.internal"}
 	arguments := placeholders(t)
 	read := func(line string) Config {
 		c, err := stanza(t, "safebrowsing {\napi_key K\n"+line+"\n}")

@@ -210,15 +210,23 @@ func (f *Failover) answered(by *endpoint, m method, sent time.Time, before failu
 		f.report(EndpointEvent{Endpoint: by.url})
 	}
 	*r = rest{}
+	now := time.Now()
 	for _, e := range f.endpoints {
 		if e == by {
 			return
 		}
 		if r := e.rests[m]; r.failures > 0 && !e.left {
 			e.left = true
-			f.report(EndpointEvent{Endpoint: e.url, Err: r.err, Instead: by.url, Until: r.until})
+			f.report(EndpointEvent{Endpoint: e.url, Err: r.err, Instead: by.url, Until: later(r.until, now)})
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // failed has endpoints rest.

@@ -12,6 +12,7 @@ import (
 // bound is judged.
 type referee struct {
 	violations []string // not yet reported
+	oneOfMany  bool     // see Server.OneOfMany
 	life       int      // counts the starts of the client; the dead learn nothing
 	lists      listStates
 	riskLists  listStates // of Web Risk, which does not share versions with Safe Browsing

@@ -115,7 +115,11 @@ func (s *Server) publish(name string, entries [][]byte) error {
 	held := sorted(entries)
 	s.locked(func() {
 		l := s.list(name)
-		l.versions = append(l.versions, l.newVersion(held))
+		v := l.newVersion(held)
+		l.versions = append(l.versions, v)
+		if s.referee.oneOfMany {
+			s.owners[string(v.id)] = name
+		}
 	})
 	return nil
 }
@@ -155,6 +159,11 @@ func (s *Server) ForgetVersions(list string) {
 		l.steps = nil
 	})
 }
+
+// OneOfMany tells the server, before the first Publish, that it is one of several with the
+// same content. A version that it has published is then right even if another server has
+// served it. Servers with the same sequence of calls of Publish have the same versions.
+func (s *Server) OneOfMany() { s.locked(func() { s.referee.oneOfMany = true }) }
 
 // SetKey makes the server demand this API key in the header X-Goog-Api-Key; a
 // request without it gets status 403. The empty key, as at the start, demands

@@ -1,0 +1,491 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// fleet is several judging servers with the same content behind one Failover.
+type fleet struct {
+	*Failover
+	servers []*protocoltest.Server
+
+	mu     sync.Mutex
+	events []string // "a left for b", "a back", by the index of the server
+}
+
+// judges returns servers with two lists of the same versions.
+func judges(t *testing.T, n int) (all []*protocoltest.Server) {
+	for range n {
+		s := protocoltest.New(t)
+		s.OneOfMany()
+		s.JudgeSearchBackoff(true)
+		s.Publish("se-4b", [][]byte{[]byte("abcd")})
+		s.Publish("mw-4b", [][]byte{[]byte("efgh")})
+		all = append(all, s)
+	}
+	return all
+}
+
+// newFleet returns a fleet whose server i is reached at urls[i].
+func newFleet(t *testing.T, servers []*protocoltest.Server, urls []string, transport http.RoundTripper) *fleet {
+	t.Helper()
+	var clients []Client
+	for _, url := range urls {
+		c, err := NewV5(Config{Endpoint: url, Key: testKey, UserAgent: "test/1", Transport: transport})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients = append(clients, c)
+	}
+	f := &fleet{Failover: NewFailover(urls, clients), servers: servers}
+	letter := func(url string) string { return string(rune('a' + slices.Index(urls, url))) }
+	f.Report = func(e EndpointEvent) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if e.Err == nil {
+			f.events = append(f.events, letter(e.Endpoint)+" back")
+			return
+		}
+		if e.Until.Before(time.Now()) {
+			t.Errorf("%s is left until %s, which has passed", e.Endpoint, e.Until)
+		}
+		f.events = append(f.events, letter(e.Endpoint)+" left for "+letter(e.Instead))
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+// onSockets returns a fleet on sockets. The first dead servers do not listen.
+func onSockets(t *testing.T, n, dead int) *fleet {
+	servers := judges(t, n)
+	var urls []string
+	for i, s := range servers {
+		socket := httptest.NewServer(s)
+		urls = append(urls, socket.URL)
+		if i < dead {
+			socket.Close()
+		} else {
+			t.Cleanup(socket.Close)
+		}
+	}
+	return newFleet(t, servers, urls, &http.Transport{})
+}
+
+// inProcess is a transport to servers by their hosts, "a", "b" …. Hosts in down cannot
+// be reached.
+type inProcess struct {
+	servers []*protocoltest.Server
+
+	mu   sync.Mutex
+	down map[string]bool
+}
+
+func (p *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	down := p.down[r.URL.Host]
+	p.mu.Unlock()
+	if down {
+		return nil, errors.New("connection refused")
+	}
+	return p.servers[r.URL.Host[0]-'a'].RoundTrip(r)
+}
+
+func (p *inProcess) set(host string, down bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down[host] = down
+}
+
+func simulated(t *testing.T, n int) (*fleet, *inProcess) {
+	p := &inProcess{servers: judges(t, n), down: make(map[string]bool)}
+	var urls []string
+	for i := range n {
+		urls = append(urls, "http://"+string(rune('a'+i)))
+	}
+	return newFleet(t, p.servers, urls, p), p
+}
+
+// search searches for a prefix that no search has asked for before, within a timeout.
+func (f *fleet) search(t *testing.T, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	f.mu.Lock()
+	n := 0
+	for _, s := range f.servers {
+		n += len(s.Requests("search"))
+	}
+	f.mu.Unlock()
+	_, err := f.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("%04d", n))})
+	return err
+}
+
+func (f *fleet) fetch(t *testing.T, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	got := make([]*updater.Update, 2)
+	_, err := f.Fetch(ctx, []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) { got[i] = u })
+	if err == nil && slices.Contains(got, nil) {
+		t.Error("a list is missing")
+	}
+	return err
+}
+
+// asked returns how many requests each server has had.
+func (f *fleet) asked() (n []int) {
+	for _, s := range f.servers {
+		n = append(n, len(s.Requests("")))
+	}
+	return n
+}
+
+func (f *fleet) want(t *testing.T, asked []int, events ...string) {
+	t.Helper()
+	if got := f.asked(); !slices.Equal(got, asked) {
+		t.Errorf("%v requests, want %v", got, asked)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.events, events) {
+		t.Errorf("events %q, want %q", f.events, events)
+	}
+}
+
+// Whatever the first endpoint does, the request is answered by the next, within the
+// deadline. The one after goes there directly.
+func TestTheNextEndpointStandsInForOneThatFails(t *testing.T) {
+	for name, fault := range map[string]protocoltest.Fault{
+		"hangs":                  {Delay: time.Hour},
+		"closes the connection":  {CloseConnection: true},
+		"dies inside the answer": {CutBody: true},
+		"garbage":                {Garbage: true},
+		"page of a portal":       {WrongContentType: true},
+		"redirect":               {Redirect: "http://192.0.2.1/"},
+		"status 401":             {Status: 401},
+		"status 403":             {Status: 403},
+		"status 404":             {Status: 404},
+		"status 408":             {Status: 408},
+		"status 429":             {Status: 429},
+		"status 500":             {Status: 500},
+		"status 503":             {Status: 503, RetryAfter: time.Hour},
+	} {
+		for _, n := range []int{2, 3} {
+			for method, ask := range map[string]func(*fleet, *testing.T, time.Duration) error{"search": (*fleet).search, "fetch": (*fleet).fetch} {
+				t.Run(fmt.Sprintf("%s, %s, %d servers", name, method, n), func(t *testing.T) {
+					t.Parallel()
+					f := onSockets(t, n, 0)
+					for _, broken := range f.servers[:n-1] {
+						broken.Break("", 9, fault)
+					}
+					if err := ask(f, t, 3*time.Second); err != nil {
+						t.Fatal(err)
+					}
+					want, events := []int{1, 1, 1}[:n], []string{"a left for b", "b left for c"}[:n-1]
+					if n == 3 {
+						events[0] = "a left for c"
+					}
+					f.want(t, want, events...)
+					if method == "search" { // a second fetch would be too early
+						if err := ask(f, t, 3*time.Second); err != nil {
+							t.Fatal(err)
+						}
+						want[n-1]++
+						f.want(t, want, events...)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestAnEndpointThatDoesNotListenIsLeftAtOnce(t *testing.T) {
+	f := onSockets(t, 3, 2)
+	for range 3 {
+		if err := f.search(t, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.fetch(t, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	f.want(t, []int{0, 0, 4}, "a left for c", "b left for c")
+}
+
+// All endpoints would refuse the request: asking them costs, and helps nobody.
+func TestWhatIsWrongWithTheRequestIsAskedOnce(t *testing.T) {
+	for _, status := range []int{400, 405, 413, 414, 431} {
+		f := onSockets(t, 2, 0)
+		f.servers[0].Break("", 1, protocoltest.Fault{Status: status})
+		err := f.search(t, 10*time.Second)
+		if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != status || !strings.HasPrefix(err.Error(), f.endpoints[0].url+": ") {
+			t.Errorf("status %d: %v", status, err)
+		}
+		f.want(t, []int{1, 0})
+	}
+}
+
+func TestAShutdownIsNoFailureOfAnEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := simulated(t, 2)
+		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := f.Search(ctx, []lookup.Prefix{"abcd"}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := f.search(t, time.Second); err != nil {
+			t.Error(err)
+		}
+		f.want(t, []int{2, 0})
+	})
+}
+
+// An endpoint that is back is found by one search, not by all, and for that search it
+// has a second. Then it is preferred again.
+func TestOneSearchFindsOutWhetherAnEndpointIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, network := simulated(t, 3)
+		network.set("a", true)
+		for range 10 {
+			if err := f.search(t, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.want(t, []int{0, 10, 0}, "a left for b")
+
+		time.Sleep(2 * time.Minute) // it hangs now
+		network.set("a", false)
+		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: time.Hour})
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		var slow []time.Duration
+		for i := range 20 {
+			wg.Go(func() {
+				begun := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				if _, err := f.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("p%03d", i))}); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took > 0 {
+					mu.Lock()
+					slow = append(slow, took)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if len(slow) != 1 || slow[0] != time.Second {
+			t.Errorf("%v: want one search that took a second", slow)
+		}
+		f.want(t, []int{1, 30, 0}, "a left for b")
+
+		time.Sleep(59 * time.Second)
+		f.search(t, 10*time.Second)
+		f.want(t, []int{1, 31, 0}, "a left for b")
+		time.Sleep(61 * time.Second)
+		f.search(t, 10*time.Second)
+		f.search(t, 10*time.Second)
+		f.want(t, []int{3, 31, 0}, "a left for b", "a back")
+	})
+}
+
+// Relays that are restarted one after the other: the first is back, but still left alone,
+// when the second goes down.
+func TestAnEndpointThatIsLeftAloneIsAskedBeforeTheRequestFails(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		fault protocoltest.Fault
+		want  bool
+	}{
+		{"was down", protocoltest.Fault{CloseConnection: true}, true},
+		{"had a fault", protocoltest.Fault{Status: 500}, true},
+		{"asked to wait", protocoltest.Fault{Status: 503, RetryAfter: 11 * time.Second}, false},
+		{"refused", protocoltest.Fault{Status: 429}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, network := simulated(t, 2)
+				f.servers[0].Break("search", 1, tc.fault)
+				f.search(t, 10*time.Second)
+				time.Sleep(10 * time.Second)
+				network.set("b", true)
+				if err := f.search(t, 10*time.Second); (err == nil) != tc.want {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// The caller's back-off follows the endpoint that may be asked again first.
+func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
+	down := protocoltest.Fault{CloseConnection: true}
+	for _, tc := range []struct {
+		name          string
+		first, second protocoltest.Fault
+		fetch         bool
+		status        int
+		after         time.Duration
+	}{
+		{"both ask to wait", protocoltest.Fault{Status: 503, RetryAfter: time.Hour}, protocoltest.Fault{Status: 503, RetryAfter: time.Minute}, false, 503, time.Minute},
+		{"the first does not", down, protocoltest.Fault{Status: 503, RetryAfter: time.Minute}, false, 0, 0},
+		{"the second does not", protocoltest.Fault{Status: 503, RetryAfter: time.Minute}, down, false, 0, 0},
+		{"a refusal counts less than a fault", protocoltest.Fault{Status: 429}, protocoltest.Fault{Status: 500}, false, 500, 0},
+		{"neither has a list", protocoltest.Fault{Status: 404}, protocoltest.Fault{Status: 404}, true, 404, 0},
+		{"one does not have a list", down, protocoltest.Fault{Status: 404}, true, 404, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, _ := simulated(t, 2)
+				f.servers[0].Break("", 1, tc.first)
+				f.servers[1].Break("", 1, tc.second)
+				ask := f.search
+				if tc.fetch {
+					ask = f.fetch
+				}
+				err := ask(t, 10*time.Second)
+				var status updater.StatusError
+				if e, ok := errors.AsType[*updater.StatusError](err); ok {
+					status = *e
+				}
+				if err == nil || status.Code != tc.status || status.RetryAfter != tc.after {
+					t.Errorf("got %v, want status %d, to wait %s", err, tc.status, tc.after)
+				}
+				if text := fmt.Sprint(err); !strings.Contains(text, "http://a: ") || !strings.Contains(text, "; http://b: ") {
+					t.Errorf("%q does not name both", text)
+				}
+				f.want(t, []int{1, 1}) // nobody stands in: the caller says that all fail
+			})
+		})
+	}
+}
+
+// A list that no endpoint has does not keep the others from being fetched.
+func TestAListThatNobodyHasLeavesTheOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := simulated(t, 2)
+		for _, s := range f.servers {
+			s.Break("get", 1, protocoltest.Fault{Status: 404})
+		}
+		_, err := f.Fetch(t.Context(), []updater.Want{{List: "mw-4b"}}, func(int, *updater.Update) {})
+		if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != 404 {
+			t.Error(err)
+		}
+		if _, err := f.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}, func(int, *updater.Update) {}); err != nil {
+			t.Error(err)
+		}
+		f.want(t, []int{2, 1})
+	})
+}
+
+func TestARestIsOfTheKeyThatWasAskedWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := simulated(t, 2)
+		for _, s := range f.servers {
+			s.SetKey("NEW")
+		}
+		if err := f.search(t, time.Second); err == nil {
+			t.Error("the old key is accepted")
+		}
+		if err := f.search(t, time.Second); !errors.Is(err, lookup.ErrBackoff) {
+			t.Errorf("both have refused, got %v", err)
+		}
+		f.want(t, []int{1, 1})
+		if err := f.SetKey("NEW"); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.search(t, time.Second); err != nil {
+			t.Error(err)
+		}
+		if err := f.SetKey("a b"); err == nil {
+			t.Error("a key with a space is accepted")
+		}
+		f.want(t, []int{2, 1})
+	})
+}
+
+func TestTheKeyIsNotInTheErrorOfAll(t *testing.T) {
+	repeat := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(503)
+		fmt.Fprintf(w, `{"error":{"message":"no %s"}}`, r.Header.Get("X-Goog-Api-Key"))
+	}))
+	defer repeat.Close()
+	f := newFleet(t, nil, []string{repeat.URL, repeat.URL + "/b"}, &http.Transport{})
+	if err := searchError(t.Context(), f); err == nil || strings.Contains(err.Error(), testKey) || strings.Count(err.Error(), "(the key)") != 2 {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestListsOfOneEndpointThatAnswers(t *testing.T) {
+	f := onSockets(t, 2, 1)
+	if all, err := f.Lists(t.Context()); err != nil || len(all) != 2 {
+		t.Errorf("%v, %v", all, err)
+	}
+	f = onSockets(t, 2, 2)
+	if _, err := f.Lists(t.Context()); err == nil || !strings.Contains(err.Error(), f.endpoints[1].url) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRestsFollowTheRules(t *testing.T) {
+	status := func(code int, after time.Duration) error { return &updater.StatusError{Code: code, RetryAfter: after} }
+	down := errors.New("connection refused")
+	for _, tc := range []struct {
+		name             string
+		method           method
+		errs             []error
+		notBefore, until time.Duration // after the last failure
+	}{
+		{"fetch", fetching, []error{down}, 15 * time.Minute, 15 * time.Minute},
+		{"third fetch", fetching, []error{down, down, down}, time.Hour, time.Hour},
+		{"many fetches", fetching, slices.Repeat([]error{down}, 40), 24 * time.Hour, 24 * time.Hour},
+		{"fetch with a long Retry-After", fetching, []error{status(503, 2*time.Hour)}, 2 * time.Hour, 2 * time.Hour},
+		{"fetch with a short Retry-After", fetching, []error{status(503, time.Second)}, 15 * time.Minute, 15 * time.Minute},
+		{"search", searching, []error{down}, 0, 90 * time.Second},
+		{"many searches", searching, slices.Repeat([]error{down}, 40), 0, 90 * time.Second},
+		{"search with a short Retry-After", searching, []error{status(503, time.Second)}, time.Second, 90 * time.Second},
+		{"search with a long Retry-After", searching, []error{status(503, time.Hour)}, time.Hour, time.Hour},
+		{"search with an endless Retry-After", searching, []error{status(503, 9999*time.Hour)}, 24 * time.Hour, 24 * time.Hour},
+		{"search refused", searching, []error{status(429, 0)}, 15 * time.Minute, 15 * time.Minute},
+		{"search refused twice, after other failures", searching, []error{down, down, status(403, 0), status(429, 0)}, 30 * time.Minute, 30 * time.Minute},
+	} {
+		now := time.Unix(1e9, 0)
+		var r rest
+		for _, err := range tc.errs {
+			now = now.Add(24 * time.Hour)
+			r = r.after(tc.method, now, now, err, 0.5)
+		}
+		var notBefore time.Duration
+		if !r.notBefore.IsZero() {
+			notBefore = r.notBefore.Sub(now)
+		}
+		if until := r.until.Sub(now); notBefore != tc.notBefore || until != tc.until {
+			t.Errorf("%s: %s and %s, want %s and %s", tc.name, notBefore, until, tc.notBefore, tc.until)
+		}
+	}
+}
+
+func TestFailuresTogetherCountOnce(t *testing.T) {
+	sent := time.Unix(1e9, 0)
+	var r rest
+	for range 5 { // searches that were under way together
+		r = r.after(searching, sent, sent.Add(time.Second), &updater.StatusError{Code: 429}, 0)
+	}
+	if r.failures != 1 || r.refusals != 1 || r.notBefore.Sub(sent) != 15*time.Minute+time.Second {
+		t.Errorf("%+v", r)
+	}
+}
