@@ -22,7 +22,8 @@ func (r ForTests) Count() (engines, holders int) {
 	return len(r.engines), holders
 }
 
-// Find returns the engine that asks the server at an endpoint, or nil.
+// Find returns the engine that asks the server at an endpoint, or at several joined by a
+// space, or nil.
 func (r ForTests) Find(endpoint string) *Engine {
 	r.work.Lock()
 	defer r.work.Unlock()
@@ -46,8 +47,8 @@ func (r ForTests) FindReady(endpoint string) bool {
 func (r ForTests) Forget(address string) {
 	r.work.Lock()
 	defer r.work.Unlock()
-	maps.DeleteFunc(r.past.schedules, func(id config.Identity, _ *updater.Schedule) bool { return id.Address == address })
-	maps.DeleteFunc(r.past.ledgers, func(id config.Identity, _ *updater.Ledger) bool { return id.Address == address })
+	maps.DeleteFunc(r.past.schedules, func(id config.Identity, _ *updater.Schedule) bool { return config.Overlap(id.Address, address) })
+	maps.DeleteFunc(r.past.ledgers, func(id config.Identity, _ *updater.Ledger) bool { return config.Overlap(id.Address, address) })
 }
 
 // SetFirstContact has later engines draw their first contact with f, see

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/pem"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDoctorExaminesEachEndpoint(t *testing.T) {
+	w := newWorld(t)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint http://127.0.0.1:1 ENDPOINT\n  db DB\n }\n}\n")
+	status, out, _ := invoke(t, "doctor", "-corefile", corefile)
+	if status != 1 || len(w.Requests("list")) != 1 {
+		t.Errorf("status %d, %d requests", status, len(w.Requests("list")))
+	}
+	for _, want := range []string{
+		"ok       key       none, for a server of your own: http://127.0.0.1:1 ENDPOINT\n",
+		"problem  server    http://127.0.0.1:1: no answer from http://127.0.0.1:1: ",
+		"ok       server    ENDPOINT: it answers and offers 3 lists\n",
+		"ok       tls       ENDPOINT: not used: the server is on this machine\n",
+	} {
+		if !strings.Contains(w.plain(out), want) {
+			t.Errorf("Expected %q in\n%s", want, w.plain(out))
+		}
+	}
+	if got := strings.Count(out, " folder "); got != 1 {
+		t.Errorf("Expected one folder, got %d in\n%s", got, out)
+	}
+}
+
+func TestDoctorTrustsTheAuthorityOfTheCorefile(t *testing.T) {
+	w := newWorld(t)
+	server := httptest.NewTLSServer(w.Server)
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	stanza := ". {\n safebrowsing {\n  endpoint " + server.URL + "\n  db DB\n"
+	_, found, _ := examine(t, w.corefile(t, stanza+"  endpoint_ca "+ca+"\n }\n}\n"))
+	if found["tls"].Status != isOK || found["server"].Status != isOK {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestTheFolderOfSeveralEndpointsIsThatOfTheirSet(t *testing.T) {
+	w := newWorld(t)
+	one := w.endpoint
+	w.endpoint = "http://127.0.0.1:1 " + one + "/" // the first one is down
+	if status, out, errOut := w.update(t); status != 0 {
+		t.Fatalf("status %d, %s%s", status, out, errOut)
+	}
+	w.ClientStarted()
+	both := "'http://127.0.0.1:1 " + one + "'"
+	if a, b, _ := strings.Cut(strings.Trim(both, "'"), " "); a > b {
+		both = "'" + b + " " + a + "'"
+	}
+	status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-endpoint", one)
+	if status != 2 || !strings.Contains(errOut, "use -endpoint "+both) {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint "+one+" http://127.0.0.1:1\n  db DB\n }\n}\n")
+	for _, from := range [][]string{{"-db", w.dir}, {"-corefile", corefile}} {
+		if status, out, errOut := invoke(t, append([]string{"check", "evil.example"}, from...)...); errOut != "" || !strings.Contains(out, "se-4b") {
+			t.Errorf("%s: status %d, %s%s", from[0], status, out, errOut)
+		}
+	}
+	if status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-protocol", "v4", "-endpoint", w.endpoint); status != 2 || !strings.Contains(errOut, "protocol v4 asks one server") {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+}

@@ -1,0 +1,129 @@
+package test
+
+import (
+	"crypto/sha256"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// newRelays returns a world with two relays that have the same lists: google is the first
+// one. The lists have the expressions, and each relay confirms them.
+func newRelays(t *testing.T, expressions ...string) (w *world, second *protocoltest.Server, sockets []*httptest.Server) {
+	w = newWorld(t)
+	w.google = protocoltest.New(t)
+	second = protocoltest.New(t)
+	var entries [][]byte
+	for _, e := range expressions {
+		hash := sha256.Sum256([]byte(e))
+		entries = append(entries, hash[:4])
+	}
+	var urls []string
+	for _, s := range []*protocoltest.Server{w.google, second} {
+		s.OneOfMany()
+		s.SetMinimumWait("", time.Hour)
+		s.Publish("se-4b", entries)
+		s.Publish("mw-4b", nil)
+		s.Publish("uws-4b", nil)
+		for _, e := range expressions {
+			s.AddThreat(e, sbv5.ThreatType_SOCIAL_ENGINEERING)
+		}
+		socket := httptest.NewServer(s)
+		t.Cleanup(socket.Close)
+		sockets, urls = append(sockets, socket), append(urls, socket.URL)
+	}
+	w.endpoint = strings.Join(urls, " ")
+	return w, second, sockets
+}
+
+func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
+	lines := logtest.Capture(t)
+	w, second, sockets := newRelays(t, "evil.example.com/", "evil.example.net/", "evil.example.org/")
+	w.start(w.corefile())
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	if n := len(second.Requests("")); n != 0 {
+		t.Errorf("Expected no request to the second relay while the first one answers, got %d", n)
+	}
+	sockets[0].CloseClientConnections()
+	sockets[0].Close()
+	w.wantBlocked("evil.example.net.", dns.TypeA, phishing)
+	w.wantBlocked("evil.example.org.", dns.TypeA, phishing)
+	logtest.WantParts(t, lines.Only(t, " fails: "), "[WARNING]", sockets[0].URL+" fails: ", sockets[1].URL+" is asked in its place", "is tried again, not before 20")
+	logtest.WantParts(t, lines.Only(t, "Safe Browsing v5 is on"), sockets[0].URL+", then "+sockets[1].URL)
+	if got := logtest.Metric(t, "list_entries", "endpoint", w.endpoint); got != 3 {
+		t.Errorf("Expected the label endpoint to have both URLs as before, got %v entries of all lists", got)
+	}
+}
+
+func TestAFirstRelayThatIsDownDoesNotDelayTheLists(t *testing.T) {
+	w, second, sockets := newRelays(t, "evil.example.com/")
+	sockets[0].Close()
+	w.start(w.corefile())
+	w.eventually("lists of the second relay", func() bool { return len(second.Requests("update")) == 1 && w.ready() })
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+}
+
+// Lists stay in force and keep their versions when relays are added, removed and put in
+// another order.
+func TestListsOutliveAChangeOfRelays(t *testing.T) {
+	for _, tc := range []struct{ name, db string }{{"in a directory", ""}, {"in memory", "db off"}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, second, sockets := newRelays(t, "evil.example.com/")
+			corefile := func(endpoints string) string {
+				w.endpoint = endpoints
+				text := w.corefile()
+				if tc.db != "" {
+					text = strings.Replace(text, "db "+w.db, tc.db, 1)
+				}
+				return text
+			}
+			a, b := sockets[0].URL, sockets[1].URL
+			w.start(corefile(a))
+			w.updated(1)
+			sockets[0].CloseClientConnections()
+			sockets[0].Config.Handler = http.NotFoundHandler() // the second relay must know the versions
+			for _, endpoints := range []string{a + " " + b, b + " " + a, b} {
+				before := len(second.Requests("search"))
+				second.ClientLostState() // who asks other endpoints is another client, as with another key
+				if err := w.reload(corefile(endpoints)); err != nil {
+					t.Fatal(err)
+				}
+				w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+				if before == 0 {
+					w.eventually("an update by the second relay", func() bool { return len(second.Requests("update")) == 1 })
+				}
+			}
+			for _, r := range second.Requests("update") {
+				if len(r.Versions) != 3 {
+					t.Errorf("Expected a partial update of 3 lists, got versions %x", r.Versions)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyTheAuthorityOfEndpointCAVouchesForARelay(t *testing.T) {
+	lines := logtest.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	server := httptest.NewTLSServer(w.google)
+	t.Cleanup(server.Close)
+	w.endpoint = server.URL
+	ca := writeFile(t, t.TempDir(), "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	w.start(w.corefile("endpoint_ca " + ca))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	if got := lines.About("certificate"); len(got) > 0 {
+		t.Errorf("Expected nothing about certificates, got %q", got)
+	}
+}
