@@ -24,8 +24,9 @@ import (
 //	                      (none that has told us to wait)
 //
 // Failover knows the rests of each endpoint only. The back-off and the minimum waits of
-// the service are for the caller, as with any other Client. It is safe for concurrent
-// use.
+// the service are for the caller, as with any other Client. If all endpoints have failed,
+// the minimum wait that comes with the error ends when the first of them may be asked
+// again. It is safe for concurrent use.
 type Failover struct {
 	// Report, unless nil, is told when an endpoint is left and when it answers again. It
 	// must be set before the first request. It must not call the Failover.
@@ -64,20 +65,21 @@ func NewFailover(endpoints []string, clients []Client) *Failover {
 // Fetch implements updater.Source. If an endpoint fails in the middle of its answer, take
 // is called again for the lists of the next one.
 func (f *Failover) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
-	err = f.ask(ctx, fetching, func(ctx context.Context, c Client) (err error) {
+	wait, err := f.ask(ctx, fetching, func(ctx context.Context, c Client) error {
 		wait, err := c.Fetch(ctx, wanted, take)
 		minimumWait = max(minimumWait, wait)
 		return err
 	})
-	return minimumWait, err
+	return max(minimumWait, wait), err
 }
 
 // Search implements lookup.Searcher.
 func (f *Failover) Search(ctx context.Context, prefixes []lookup.Prefix) (answer lookup.Answer, err error) {
-	err = f.ask(ctx, searching, func(ctx context.Context, c Client) (err error) {
+	wait, err := f.ask(ctx, searching, func(ctx context.Context, c Client) (err error) {
 		answer, err = c.Search(ctx, prefixes)
 		return err
 	})
+	answer.MinimumWait = max(answer.MinimumWait, wait)
 	return answer, err
 }
 
@@ -117,8 +119,8 @@ func (f *Failover) Close() {
 }
 
 // ask sends a request to one endpoint after the other, until one has answered, all have
-// failed, or ctx ends.
-func (f *Failover) ask(ctx context.Context, m method, request func(context.Context, Client) error) error {
+// failed, or ctx ends. If all have failed it returns how long to wait.
+func (f *Failover) ask(ctx context.Context, m method, request func(context.Context, Client) error) (wait time.Duration, _ error) {
 	var all failures
 	tries := f.order(m, time.Now())
 	for i, e := range tries {
@@ -126,10 +128,10 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 		err := f.try(ctx, e, m, len(tries)-i, request)
 		if err == nil {
 			f.answered(e, m, sent, all)
-			return nil
+			return 0, nil
 		}
 		if errors.Is(ctx.Err(), context.Canceled) || isOfRequest(err) {
-			return fmt.Errorf("%s: %w", e.url, err)
+			return 0, fmt.Errorf("%s: %w", e.url, err)
 		}
 		all = append(all, failure{e, sent, err})
 		if m != fetching || !lacksList(err) {
@@ -139,7 +141,7 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 			break
 		}
 	}
-	return f.error(m, all)
+	return f.error(m, time.Now(), all)
 }
 
 // probeTimeout is how long an endpoint that has failed may take for a search, unless it
@@ -256,14 +258,22 @@ type failure struct {
 
 type failures []failure
 
-// error returns the error of a request that no endpoint has answered. It says what each
-// one did. In errors.Is and errors.As it is the error of the endpoint that may be asked
-// again first: the caller's back-off must not last longer for the sake of another one.
-func (f *Failover) error(m method, all failures) error {
+// error returns the error of a request that no endpoint has answered, and how long it is
+// until the first of all endpoints may be asked. The error says what each one did. In
+// errors.Is and errors.As it is the error of the endpoint that may be asked again first,
+// without Retry-After: the caller must not wait longer for the sake of another endpoint.
+func (f *Failover) error(m method, now time.Time, all failures) (wait time.Duration, _ error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	next := f.endpoints[0].rests[m].notBefore
+	for _, e := range f.endpoints {
+		if at := e.rests[m].notBefore; at.Before(next) {
+			next = at
+		}
+	}
+	wait = max(0, next.Sub(now))
 	if len(all) == 0 {
-		return fmt.Errorf("%w: each endpoint has asked to wait", lookup.ErrBackoff)
+		return wait, fmt.Errorf("%w: each endpoint has asked to wait", lookup.ErrBackoff)
 	}
 	e := &noEndpointError{err: all[0].err}
 	first := all[0].endpoint.rests[m].notBefore
@@ -275,7 +285,10 @@ func (f *Failover) error(m method, all failures) error {
 		}
 	}
 	e.text = strings.Join(texts, "; ")
-	return e
+	if status, ok := errors.AsType[*updater.StatusError](e.err); ok {
+		e.err = &updater.StatusError{Code: status.Code, Message: status.Message}
+	}
+	return wait, e
 }
 
 // noEndpointError says that no endpoint has answered.
@@ -287,7 +300,8 @@ type noEndpointError struct {
 // Error implements error.
 func (e *noEndpointError) Error() string { return e.text }
 
-// Unwrap returns the error of the endpoint that may be asked again first.
+// Unwrap returns the error of the endpoint that may be asked again first, without
+// Retry-After.
 func (e *noEndpointError) Unwrap() error { return e.err }
 
 // isOfRequest reports whether an error is about the request and not about the endpoint:

@@ -121,6 +121,11 @@ func simulated(t *testing.T, n int) (*fleet, *inProcess) {
 
 // search searches for a prefix that no search has asked for before, within a timeout.
 func (f *fleet) search(t *testing.T, timeout time.Duration) error {
+	_, err := f.searchWait(t, timeout)
+	return err
+}
+
+func (f *fleet) searchWait(t *testing.T, timeout time.Duration) (wait time.Duration, _ error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	f.mu.Lock()
@@ -129,19 +134,24 @@ func (f *fleet) search(t *testing.T, timeout time.Duration) error {
 		n += len(s.Requests("search"))
 	}
 	f.mu.Unlock()
-	_, err := f.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("%04d", n))})
-	return err
+	answer, err := f.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("%04d", n))})
+	return answer.MinimumWait, err
 }
 
 func (f *fleet) fetch(t *testing.T, timeout time.Duration) error {
+	_, err := f.fetchWait(t, timeout)
+	return err
+}
+
+func (f *fleet) fetchWait(t *testing.T, timeout time.Duration) (wait time.Duration, _ error) {
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	got := make([]*updater.Update, 2)
-	_, err := f.Fetch(ctx, []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) { got[i] = u })
+	wait, err := f.Fetch(ctx, []updater.Want{{List: "se-4b"}, {List: "mw-4b"}}, func(i int, u *updater.Update) { got[i] = u })
 	if err == nil && slices.Contains(got, nil) {
 		t.Error("a list is missing")
 	}
-	return err
+	return wait, err
 }
 
 // asked returns how many requests each server has had.
@@ -344,6 +354,7 @@ func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
 		{"both ask to wait", protocoltest.Fault{Status: 503, RetryAfter: time.Hour}, protocoltest.Fault{Status: 503, RetryAfter: time.Minute}, false, 503, time.Minute},
 		{"the first does not", down, protocoltest.Fault{Status: 503, RetryAfter: time.Minute}, false, 0, 0},
 		{"the second does not", protocoltest.Fault{Status: 503, RetryAfter: time.Minute}, down, false, 0, 0},
+		{"both back off", down, protocoltest.Fault{Status: 503, RetryAfter: time.Hour}, true, 0, 15 * time.Minute},
 		{"a refusal counts less than a fault", protocoltest.Fault{Status: 429}, protocoltest.Fault{Status: 500}, false, 500, 0},
 		{"neither has a list", protocoltest.Fault{Status: 404}, protocoltest.Fault{Status: 404}, true, 404, 0},
 		{"one does not have a list", down, protocoltest.Fault{Status: 404}, true, 404, 0},
@@ -353,16 +364,16 @@ func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
 				f, _ := simulated(t, 2)
 				f.servers[0].Break("", 1, tc.first)
 				f.servers[1].Break("", 1, tc.second)
-				ask := f.search
+				ask := f.searchWait
 				if tc.fetch {
-					ask = f.fetch
+					ask = f.fetchWait
 				}
-				err := ask(t, 10*time.Second)
+				wait, err := ask(t, 10*time.Second)
 				var status updater.StatusError
 				if e, ok := errors.AsType[*updater.StatusError](err); ok {
 					status = *e
 				}
-				if err == nil || status.Code != tc.status || status.RetryAfter != tc.after {
+				if err == nil || status.Code != tc.status || status.RetryAfter != 0 || wait != tc.after {
 					t.Errorf("got %v, want status %d, to wait %s", err, tc.status, tc.after)
 				}
 				if text := fmt.Sprint(err); !strings.Contains(text, "http://a: ") || !strings.Contains(text, "; http://b: ") {

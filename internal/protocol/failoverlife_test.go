@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -121,8 +122,12 @@ func (m *month) change() {
 func (m *month) searchOnce(n int) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), 10*time.Second)
 	defer cancel()
-	if _, err := m.paced.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("%04x", n))}); err != nil && m.anchor >= 0 {
+	_, err := m.paced.Search(ctx, []lookup.Prefix{lookup.Prefix(fmt.Sprintf("%04x", n))})
+	switch {
+	case err != nil && m.anchor >= 0:
 		m.t.Errorf("a search failed while relay %d worked: %v", m.anchor, err)
+	case err != nil && strings.Contains(err.Error(), "each endpoint"):
+		m.t.Errorf("the back-off of the service ends before that of each relay: %v", err)
 	}
 }
 

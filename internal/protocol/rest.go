@@ -40,8 +40,8 @@ const (
 // random is uniform in [0, 1), a new one for each failure.
 //
 // The back-off is at its lower bound, which no request may undercut ("Request
-// Frequency"): the caller's own back-off, which is random, never ends before that of the
-// endpoint that has worked last, so that there is one to ask.
+// Frequency"): the caller's own back-off, which comes on top when all have failed, is
+// random.
 func (r rest) after(m method, sent, now time.Time, err error, random float64) rest {
 	status, _ := errors.AsType[*updater.StatusError](err)
 	refused := status != nil && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
