@@ -124,6 +124,9 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 	var all failures
 	tries := f.order(m, time.Now())
 	for i, e := range tries {
+		if err := ctx.Err(); err != nil { // an endpoint that was not asked has not failed
+			return 0, fmt.Errorf("asking %s: %w", e.url, err)
+		}
 		sent := time.Now()
 		err := f.try(ctx, e, m, len(tries)-i, request)
 		if err == nil {
@@ -136,9 +139,6 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 		all = append(all, failure{e, sent, err})
 		if m != fetching || !lacksList(err) {
 			f.failed(m, all[len(all)-1:])
-		}
-		if ctx.Err() != nil {
-			break
 		}
 	}
 	return f.error(m, time.Now(), all)

@@ -500,3 +500,73 @@ func TestFailuresTogetherCountOnce(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func TestAShorterWaitDoesNotEndALongerOne(t *testing.T) {
+	sent := time.Unix(1e9, 0)
+	r := rest{}.after(searching, sent, sent, &updater.StatusError{Code: 503, RetryAfter: time.Hour}, 0)
+	r = r.after(searching, sent, sent.Add(time.Second), &updater.StatusError{Code: 503, RetryAfter: time.Second}, 0)
+	if r.notBefore.Sub(sent) != time.Hour {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Of two endpoints that may be back, one search tries only one.
+func TestASearchTriesOneEndpointThatMayBeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, network := simulated(t, 3)
+		network.set("a", true)
+		network.set("b", true)
+		f.search(t, 10*time.Second)
+		time.Sleep(2 * time.Minute)
+		for i, host := range []string{"a", "b"} {
+			network.set(host, false)
+			f.servers[i].Break("search", 9, protocoltest.Fault{Delay: time.Hour})
+		}
+		f.search(t, 10*time.Second)
+		f.want(t, []int{1, 0, 2}, "a left for c", "b left for c")
+		f.search(t, 10*time.Second)
+		f.want(t, []int{1, 1, 3}, "a left for c", "b left for c")
+	})
+}
+
+// An answer to a search that was sent before another one failed is no news.
+func TestAnAnswerFromBeforeAFailureDoesNotEndTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := simulated(t, 2)
+		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: 2 * time.Second})
+		f.servers[0].Break("search", 1, protocoltest.Fault{Status: 500})
+		var wg sync.WaitGroup
+		wg.Go(func() { f.search(t, 10*time.Second) })
+		time.Sleep(time.Second)
+		f.search(t, 10*time.Second)
+		wg.Wait()
+		f.search(t, 10*time.Second)
+		f.want(t, []int{2, 2}, "a left for b")
+	})
+}
+
+// A relay that confirms names but has no lists to give has not recovered because it
+// confirms a name.
+func TestAnEndpointIsBackWhenItAnswersWhatItFailedIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := simulated(t, 2)
+		f.servers[0].Break("update", 1, protocoltest.Fault{Status: 500})
+		f.fetch(t, time.Minute)
+		f.search(t, 10*time.Second)
+		f.want(t, []int{2, 1}, "a left for b")
+		time.Sleep(30 * time.Minute)
+		f.fetch(t, time.Minute)
+		f.want(t, []int{3, 1}, "a left for b", "a back")
+	})
+}
+
+func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := simulated(t, 2)
+		if err := f.search(t, -time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		f.search(t, time.Second)
+		f.want(t, []int{1, 0})
+	})
+}
