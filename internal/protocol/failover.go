@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -247,82 +245,4 @@ func (f *Failover) report(e EndpointEvent) {
 	if f.Report != nil {
 		f.Report(e)
 	}
-}
-
-// failure is a try that has failed.
-type failure struct {
-	endpoint *endpoint
-	sent     time.Time
-	err      error
-}
-
-type failures []failure
-
-// error returns the error of a request that no endpoint has answered, and how long it is
-// until the first of all endpoints may be asked. The error says what each one did. In
-// errors.Is and errors.As it is the error of the endpoint that may be asked again first,
-// without Retry-After: the caller must not wait longer for the sake of another endpoint.
-func (f *Failover) error(m method, now time.Time, all failures) (wait time.Duration, _ error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	next := f.endpoints[0].rests[m].notBefore
-	for _, e := range f.endpoints {
-		if at := e.rests[m].notBefore; at.Before(next) {
-			next = at
-		}
-	}
-	wait = max(0, next.Sub(now))
-	if len(all) == 0 {
-		return wait, fmt.Errorf("%w: each endpoint has asked to wait", lookup.ErrBackoff)
-	}
-	e := &noEndpointError{err: all[0].err}
-	first := all[0].endpoint.rests[m].notBefore
-	var texts []string
-	for _, one := range all {
-		texts = append(texts, one.endpoint.url+": "+one.err.Error())
-		if r := one.endpoint.rests[m]; r.notBefore.Before(first) {
-			e.err, first = one.err, r.notBefore
-		}
-	}
-	e.text = strings.Join(texts, "; ")
-	if status, ok := errors.AsType[*updater.StatusError](e.err); ok {
-		e.err = &updater.StatusError{Code: status.Code, Message: status.Message}
-	}
-	return wait, e
-}
-
-// noEndpointError says that no endpoint has answered.
-type noEndpointError struct {
-	text string
-	err  error
-}
-
-// Error implements error.
-func (e *noEndpointError) Error() string { return e.text }
-
-// Unwrap returns the error of the endpoint that may be asked again first, without
-// Retry-After.
-func (e *noEndpointError) Unwrap() error { return e.err }
-
-// isOfRequest reports whether an error is about the request and not about the endpoint:
-// all endpoints would refuse it. It is not if the endpoint may lack our key, which
-// reaches the endpoints at different times, or a list or the whole service, as an
-// ingress without a server behind it; nor if the endpoint asks to come later.
-func isOfRequest(err error) bool {
-	status, ok := errors.AsType[*updater.StatusError](err)
-	if !ok {
-		return false
-	}
-	switch status.Code {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout, http.StatusTooManyRequests:
-		return false
-	}
-	return status.Code >= 400 && status.Code < 500
-}
-
-// lacksList reports whether an endpoint may lack one of the lists that it was asked for.
-// If all endpoints say so, that is about the list and not about them.
-func lacksList(err error) bool {
-	status, ok := errors.AsType[*updater.StatusError](err)
-	return ok && status.Code == http.StatusNotFound
 }

@@ -53,3 +53,34 @@ func TestRefereeReportsWrongVersions(t *testing.T) {
 		})
 	}
 }
+
+// One of several servers takes the versions of the others, and of nobody else.
+func TestOneOfManyTakesTheVersionsOfTheOthers(t *testing.T) {
+	other := New(t)
+	other.Publish("se-4b", [][]byte{[]byte("abcd")})
+	version := other.list("se-4b").newest().id
+	for _, tt := range []struct {
+		name      string
+		oneOfMany bool
+		version   []byte
+		rule      string // empty: legal
+	}{
+		{"of another server", true, version, ""},
+		{"of another server, though it is alone", false, version, "never served"},
+		{"unknown", true, []byte{1, 2, 3}, "never served"},
+	} {
+		inBubble(t, tt.name, func(b *bench) {
+			if tt.oneOfMany {
+				b.OneOfMany()
+			}
+			b.Server.lists = map[string]*list{} // the first version made is the same one
+			b.Publish("se-4b", [][]byte{[]byte("abcd")})
+			b.lists([][]byte{tt.version}, "se-4b")
+			if got := b.violations.take(); tt.rule == "" {
+				wantNone(b.T, got)
+			} else {
+				wantOne(b.T, got, tt.rule)
+			}
+		})
+	}
+}
