@@ -144,6 +144,7 @@ func faultyWorld(t *testing.T, d *protocol.Dialect, f faulty, fault protocoltest
 // Web Risk answers with moments, not with durations. One that is absent, past or far
 // away takes nothing away: the rest of the answer is good.
 func TestOddTimesOfListsTakeNoProtectionAway(t *testing.T) {
+	skipIfShort(t, "waits in real seconds")
 	for name, fault := range protocoltest.OddDiffTimes() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

@@ -153,7 +153,11 @@ func TestABudgetIsSpentAndRenewedAtMidnight(t *testing.T) {
 // Whatever several processes do, no more is sent on a date than the budget, and what
 // no crash has lost can be spent.
 func TestNoCrashAndNoRestartExceedsTheBudget(t *testing.T) {
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 6
+	}
+	for seed := range seeds {
 		inBubble(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 1))
 			dir := t.TempDir()

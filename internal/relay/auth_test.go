@@ -181,6 +181,9 @@ func TestWhereTheRelayListens(t *testing.T) {
 }
 
 func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: files are read every 5 seconds")
+	}
 	dir := t.TempDir()
 	ca, other := newAuthority(t, dir), newAuthority(t, t.TempDir())
 	w := newWorld(t)

@@ -186,6 +186,9 @@ func (o onSearch) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Clients that send nothing, or slowly, are cut, and those beyond the bound wait.
 func TestSlowClientsDoNotBlockOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: a slow client is cut after 5 seconds")
+	}
 	w := newWorld(t)
 	w.cfg.Connections = 2
 	r := run(t, w.cfg)
