@@ -85,6 +85,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			if got := len(w.searches()); got != 5 || w.left() != 0 {
 				t.Errorf("Expected no more searches after a reload and a restart, got %d", got)
 			}
+			w.eventually("the line of the second start", func() bool { return len(lines.About("0 left today")) > 0 })
 			logtest.WantParts(t, strings.Join(lines.About(d.Title+" is on"), "\n"), "budget of 5 searches a day, 5 left today",
 				"[WARNING] plugin/safebrowsing: "+d.Title, "budget of 5 searches a day, 0 left today; confirmations are paused until ", " (the day's budget of 5 searches is spent)")
 			if err := w.reload(w.corefile("budget 7 100%")); err != nil {

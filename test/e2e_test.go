@@ -40,6 +40,9 @@ func TestEndToEnd(t *testing.T) {
 	for _, d := range protocol.Dialects() {
 		for _, test := range endToEnd {
 			t.Run(d.String()+"/"+test.name, func(t *testing.T) {
+				if d != protocol.Dialects()[0] {
+					skipIfShort(t, "one protocol is enough for a quick run")
+				}
 				w := newWorld(t)
 				w.protocol = d
 				test.run(t, w)

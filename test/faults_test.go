@@ -183,6 +183,7 @@ func TestOddTimesOfListsTakeNoProtectionAway(t *testing.T) {
 }
 
 func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
+	skipIfShort(t, "waits in real seconds")
 	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.google.SetMinimumWait("se-4b", time.Second)

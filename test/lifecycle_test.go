@@ -193,6 +193,7 @@ func (w *world) backedOff() {
 
 // A reload that fails leaves no trace for the next one to follow.
 func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
+	skipIfShort(t, "waits in real seconds")
 	w := newWorld(t)
 	w.db = "off"
 	w.google.SetMinimumWait("se-4b", time.Second)
@@ -224,6 +225,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 
 // The file of a folder that is taken up again may be older than what is known.
 func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
+	skipIfShort(t, "waits in real seconds")
 	w := newWorld(t)
 	one, other := w.db, t.TempDir()
 	w.google.SetMinimumWait("se-4b", time.Second)

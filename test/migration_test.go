@@ -137,6 +137,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 // their versions for states. And each version has a schedule of its own, which holds
 // when it comes back.
 func TestBackToVersion4StartsAnewAndKeepsItsWait(t *testing.T) {
+	skipIfShort(t, "waits in real seconds")
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	migrate(t, w, false)
@@ -274,6 +275,7 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 
 // The same where the reload failed before anything had been fetched.
 func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
+	skipIfShort(t, "waits in real seconds")
 	w := newWorld(t)
 	w.db = "off"
 	w.protocol = protocol.DialectV4

@@ -204,6 +204,9 @@ func FuzzRiceEncoding(f *testing.F) {
 
 // TestRiceEncodingAllocatesLittleBesideItsOutput holds that millions of entries need no second buffer.
 func TestRiceEncodingAllocatesLittleBesideItsOutput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it runs a benchmark")
+	}
 	entries := make([]byte, 4<<20)
 	for i := range len(entries) / 4 {
 		binary.BigEndian.PutUint32(entries[4*i:], uint32(i)*4000)
