@@ -79,7 +79,14 @@ func TestRelayServesTheFolderOfACorefileOrOfFlags(t *testing.T) {
 			if n := len(w.Requests("update")); n != 1 {
 				t.Errorf("%d requests for lists, want that of the first update only", n)
 			}
-			if !strings.Contains(errOut.String(), "The relay serves lists se-4b, mw-4b, uws-4b on 127.0.0.1:") || !strings.Contains(errOut.String(), "Safe Browsing v5 is on") {
+			said := func(line string) bool { return strings.Contains(errOut.String(), line) }
+			for range 1000 {
+				if said("Safe Browsing v5 is on") {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			if !said("The relay serves lists se-4b, mw-4b, uws-4b on 127.0.0.1:") || !said("Safe Browsing v5 is on") {
 				t.Errorf("the log is %s", errOut)
 			}
 		})
