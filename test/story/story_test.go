@@ -78,7 +78,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	c.wantReady()
 	c.want("malware.example.net.", dns.RcodeSuccess) // nothing blocks on a guess
 	status, out := cli("doctor", "-corefile", c.file)
-	wantAll(t, "doctor", out, "problem  server", "problem  lists", "0 of 3 in force, missing: se-4b, mw-4b, uws-4b", "not asked before", "back-off after a failure", "status 403", "correct the key")
+	wantAll(t, "doctor", out, "problem  server", "problem  lists", "0 of 3 in force, missing: se-4b, mw-4b, uws-4b", "not asked before", "back-off after a failure", "status 403", "make sure that the key is right", "tries a changed key within a minute")
 	if status != 1 {
 		t.Errorf("doctor ends with status %d, want 1", status)
 	}
