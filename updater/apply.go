@@ -10,6 +10,9 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
+// This file decides whether an update may be applied. merge.go does the work on the
+// entries. Nothing after Apply checks a list again: what it returns is saved and published.
+
 // List is the content of one list, in memory and on disk. It is immutable. A List with
 // only a name has no content.
 type List struct {
@@ -47,6 +50,8 @@ func Apply(old List, u *Update, maxEntries int) (l List, changed bool, err error
 	if err := checkShape(old, u, maxEntries); err != nil {
 		return List{}, false, err
 	}
+	// An update without changes may lack a checksum. The new list shares the old set: an
+	// equal copy would only cost memory.
 	if u.Partial && !u.changes() && (u.Checksum == nil || bytes.Equal(u.Checksum, old.Checksum[:])) {
 		old.Version, old.TakenOver = u.Version, false
 		return old, false, nil
@@ -62,11 +67,14 @@ func Apply(old List, u *Update, maxEntries int) (l List, changed bool, err error
 	if err != nil {
 		return List{}, false, err
 	}
+	// A full update may bring the entries that are there already. The schedule must know:
+	// after an answer without a change it waits longer, see ListClock.next.
 	changed = !old.held() || sum != old.Checksum
 	return List{Name: old.Name, Version: u.Version, Checksum: sum, Set: set}, changed, nil
 }
 
-// checkShape checks an update before any of its entries is read.
+// checkShape checks an update before any of its entries is read. The counts come from the
+// server, and merge allocates memory by them, so they are limited first.
 func checkShape(old List, u *Update, maxEntries int) error {
 	base := 0
 	if u.Partial && old.held() {
@@ -87,7 +95,8 @@ func checkShape(old List, u *Update, maxEntries int) error {
 	return nil
 }
 
-// checkEnd checks the fields that may come after the additions, the checksum included.
+// checkEnd checks the fields that may come after the additions, the checksum included. It
+// asks for Err once more: a Source may find the end of an answer malformed.
 func checkEnd(u *Update, sum [sha256.Size]byte) error {
 	switch {
 	case u.Err != nil:

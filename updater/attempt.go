@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// A fetch changes the schedule twice. begin saves it as failed before it is sent. When it has
+// ended, exactly one of cancelled, failed, refused and answered replaces that by what really
+// happened. All of them run in the goroutine of the Updater, one attempt at a time.
+
 // attempt is a fetch of lists that has been sent and is not answered yet.
 type attempt struct {
 	schedule *Schedule
@@ -18,6 +22,8 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 	a.schedule = s
 	err = s.change(func(state *scheduleState) {
 		a.before = state.Fetch
+		// A crash loses the answer, and with it a minimum wait that it may have had. The last
+		// known waits stand in for it.
 		wait := max(Backoff(state.Fetch.Failures+1, s.random()), state.Fetch.Wait)
 		for _, name := range lists {
 			list := state.Lists[name]
@@ -41,6 +47,8 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 		}
 		for _, name := range lists {
 			list := state.Lists[name]
+			// The request may have reached the server. Without a floor, each reload could send
+			// another one.
 			list.NotBefore = now.Add(max(list.Wait, changedFloor))
 			state.Lists[name] = list
 		}
@@ -52,6 +60,7 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 // the server refused the batch, each list of it is asked for alone from now on.
 func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []string, err error) error {
 	return a.schedule.change(func(state *scheduleState) {
+		// From before, not from state.Fetch: begin has counted this failure already.
 		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), wait).because(now, err)
 		for _, name := range lists {
 			list := state.Lists[name]
@@ -83,6 +92,7 @@ func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtfu
 // all lists, 0 if there is none; clocks has the new clock of each list fetched.
 func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]ListClock) error {
 	return a.schedule.change(func(state *scheduleState) {
+		// A success ends the back-off ("Request Frequency").
 		state.Fetch = Clock{Wait: wait}
 		if wait > 0 {
 			state.Fetch.NotBefore = now.Add(max(wait, waitFloor))

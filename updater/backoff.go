@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// The lengths of waits, as pure functions of a number of failures and a random number. Clock
+// counts the failures and keeps the end of a wait. Searches have functions of their own,
+// since version 5 publishes no rule for searches.
+
 const (
 	backoffUnit = 15 * time.Minute
 	maxBackoff  = 24 * time.Hour
@@ -27,6 +31,7 @@ func Backoff(failures int, r float64) time.Duration {
 	return min(time.Duration(wait), maxBackoff)
 }
 
+// The pauses of Strikes are those of Chromium's hash_realtime_service.
 const (
 	searchStrikes    = 3
 	searchPause      = 5 * time.Minute

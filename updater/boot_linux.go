@@ -7,7 +7,8 @@ import (
 )
 
 // sinceBoot returns the time since boot, suspends included, or 0 if the system does not
-// know (clock_gettime(2), CLOCK_BOOTTIME).
+// know (clock_gettime(2), CLOCK_BOOTTIME). Package time cannot tell: on Linux its monotonic
+// clock stops during a suspend.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -4,5 +4,6 @@ package updater
 
 import "time"
 
-// sinceBoot returns 0: no clock that runs during a suspend is known for this system.
+// sinceBoot returns 0: no clock that runs during a suspend is known for this system. Two
+// readings then never show a suspend. sleepUntil still notices one by the wall clock.
 func sinceBoot() time.Duration { return 0 }

@@ -10,6 +10,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
+// The budget has four files. This one has what callers use. budgetreserve.go moves searches
+// between memory and the disk. budgetdays.go counts by date, without a lock or a file.
+// budgetfile.go reads and writes the file.
+
 // Ledger counts the searches of each day, for a service that charges for them. The day
 // is the operator's: a date of local time. A Ledger outlives engines: keep one for each
 // service while the process runs. It is safe for concurrent use.
@@ -22,6 +26,8 @@ import (
 type Ledger struct {
 	clock func() time.Time // tests replace it, to set the clock back
 
+	// The lock of the file may be held when mu is locked, never the other way round: another
+	// process can hold the file for seconds.
 	mu       sync.Mutex // guards the rest; never held during disk access
 	store    *Store     // nil: in memory only
 	file     budgetDays // as last read or written, with all reservations; without a store the count itself
@@ -79,6 +85,8 @@ func (l *Ledger) Move(store *Store) (err error) {
 	case store == nil:
 		l.file, l.reserved, l.unsaved = l.file.with(l.spent()), 0, 0
 	default:
+		// Reservations stay behind, in the file of the old folder, unless Flush has
+		// returned them.
 		l.file, _ = found.on(l.file.Day)
 		l.reserved, l.unsaved, l.lookAgain = 0, l.own, time.Time{}
 		l.damaged, l.unknown = damaged, onlyUnknown(err)
@@ -131,6 +139,8 @@ func (l *Ledger) flush() (saving <-chan struct{}, failed *error) {
 	}
 	done := make(chan struct{})
 	l.saving = make(chan struct{})
+	// The goroutine sets *failed before it closes done. So the receiver needs no lock to
+	// read it.
 	failed = new(error)
 	go func() { // ends when the disk answers
 		_, *failed = l.update(0, false)
@@ -227,6 +237,8 @@ type budgetedSearcher struct {
 
 // Search implements lookup.Searcher.
 func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+	// Count first, send afterwards. A crash in between wastes one search. In the other
+	// order a loop of crashes could spend more than the budget.
 	t, err := b.ledger.take(ctx, b.perDay, b.report)
 	if b.perDay > 0 && (err == nil || errors.Is(err, lookup.ErrBudget)) {
 		b.tell(t, err)
@@ -244,6 +256,8 @@ func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix)
 // tell reports what changes for the budget with a search that was granted or, with
 // err, refused: each once a day.
 func (b *budgetedSearcher) tell(t taken, err error) {
+	// mu stays locked during the reports, so that those of a day keep their order. So report
+	// must not search with b.
 	e := Event{Spent: t.spent, Budget: b.perDay, Due: midnightAfter(time.Now().Local())}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// Counts by date, as values without a lock, a file or a clock. Dates are compared as text:
+// the form of dateOf sorts like the days do.
+
 // budgetDays counts searches by local date. It is a value: its methods return a copy.
 type budgetDays struct {
 	Day   string         `json:"day"`   // the date that is counted now, see dateOf; "": none yet
@@ -71,7 +74,8 @@ func (d budgetDays) with(spent int) budgetDays {
 	return d
 }
 
-// merged returns the higher count of both for each date, and the later current date.
+// merged returns the higher count of both for each date, and the later current date. A
+// count that is too high costs confirmations, one that is too low costs money.
 func (d budgetDays) merged(other budgetDays) budgetDays {
 	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int)}
 	maps.Copy(all.Spent, d.Spent)

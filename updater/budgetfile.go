@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// The file of a Ledger. Every process with the folder writes it, not only the one that
+// fetches lists, so it has a lock of its own. It has no checksum: an operator may edit it.
+
 // budgetFile is the file name of the count of searches.
 func (o Origin) budgetFile() string {
 	return "budget" + strings.TrimPrefix(o.scheduleFile(), "schedule")
@@ -104,7 +107,7 @@ func (s *Store) lockBudget() (unlock func(), err error) {
 }
 
 // cleanBudget removes unfinished files of writers that died. The caller holds the
-// lock.
+// lock: without it a file could be that of a writer at work.
 func (s *Store) cleanBudget() {
 	s.remove(func(name string) bool { return isUnfinished(name, s.origin.budgetFile()) })
 }

@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// How a search gets from memory into the file. While a process has a reservation it counts in
+// memory, under mu. When it has none, one goroutine exchanges its count with the file, and
+// the searches wait for it. mu is free during that, so Spent and Remaining never wait for
+// the disk.
+//
+// A search that was spent is counted either in file or in unsaved. A reservation is counted
+// in file and in reserved. So the searches spent are file + unsaved - reserved.
+
 // taken is one search that was counted.
 type taken struct {
 	date  string
@@ -18,6 +26,7 @@ type taken struct {
 // ends first. It waits for the disk for at most searchLockTimeout.
 func (l *Ledger) take(ctx context.Context, perDay int, report func(Event)) (taken, error) {
 	for {
+		// The loop ends also if the disk hangs: isLate has the next try decide in memory.
 		saved, t, err := l.tryTake(perDay, report)
 		if saved == nil {
 			return t, err
@@ -44,8 +53,11 @@ func (l *Ledger) tryTake(perDay int, report func(Event)) (saved <-chan struct{},
 	now := l.clock()
 	l.turn(dateOf(now))
 	due := !now.Before(l.lookAgain)
+	// With trouble the disk is tried again once per lookAgainAfter, not for each search.
 	inMemory := l.store == nil || perDay <= 0 || l.late || l.trouble && !due
 	switch {
+	// The file can change the decision: another process may have returned searches to
+	// a spent budget, or this process needs a reservation.
 	case !inMemory && (!l.may(perDay) && due || l.may(perDay) && l.reserved == 0):
 		return l.save(perDay, report), t, nil
 	case !l.may(perDay):
@@ -56,6 +68,8 @@ func (l *Ledger) tryTake(perDay int, report func(Event)) (saved <-chan struct{},
 		l.count(1)
 	}
 	l.own++
+	// Without a budget no search waits for the disk. The count is saved in batches, at
+	// most one per lookAgainAfter.
 	if l.store != nil && perDay <= 0 && l.unsaved >= maxReserved && due && !l.late {
 		l.save(perDay, report)
 	}
@@ -75,6 +89,7 @@ func (l *Ledger) count(n int) {
 func (l *Ledger) giveBack(t taken) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// The count of that date is closed.
 	if t.date != l.file.Day {
 		return
 	}
@@ -83,6 +98,7 @@ func (l *Ledger) giveBack(t taken) {
 		l.count(-1)
 		return
 	}
+	// The file counts the search already. It is a reservation again.
 	l.reserved++
 }
 
@@ -123,6 +139,7 @@ func (l *Ledger) save(perDay int, report func(Event)) <-chan struct{} {
 // if that is no news.
 func (l *Ledger) update(perDay int, reserve bool) (events []Event, err error) {
 	l.mu.Lock()
+	// Move may replace l.store during the update. settle compares it with this one.
 	c := budgetChange{store: l.store}
 	l.mu.Unlock()
 	saved := false
@@ -135,6 +152,8 @@ func (l *Ledger) update(perDay int, reserve bool) (events []Event, err error) {
 // exchange reads the file and replaces it, under its lock. It reports whether the new
 // count is saved, perhaps in a spare folder: then err is that of the folder.
 func (l *Ledger) exchange(c *budgetChange, perDay int, reserve bool) (events []Event, saved bool, err error) {
+	// The lock is held from reading to writing: what another process counted in between
+	// would be lost.
 	unlock, err := c.store.lockBudget()
 	if err != nil {
 		return nil, false, err
@@ -236,7 +255,8 @@ func (l *Ledger) settle(c budgetChange, saved bool, err error) (events []Event) 
 	return events
 }
 
-// saved wakes those who wait for a save.
+// saved wakes those who wait for a save. It forgets the channel under the same lock, so
+// that the next search begins a save of its own.
 func (l *Ledger) saved() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

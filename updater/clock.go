@@ -2,8 +2,14 @@ package updater
 
 import "time"
 
+// The rules of waiting as pure functions of values ("Request Frequency"). Schedule adds the
+// lock and the file. The JSON names are the format of that file: a new name for a field would
+// lose the waits that an older version has saved.
+
 // A Clock says when the server may be asked for something again. It is a value.
 type Clock struct {
+	// NotBefore is zero if a request is allowed at any time. In memory it follows the
+	// monotonic clock, in a file the wall clock.
 	NotBefore time.Time     `json:"not_before"`
 	Failures  int           `json:"failures"`         // in a row; 0 after a success
 	Wait      time.Duration `json:"wait"`             // the last minimum wait of the server
@@ -35,6 +41,7 @@ const (
 // next is the clock after a success at now. wait is the server's minimum wait, 0 if
 // it gave none; changed says that the answer changed the list.
 func (c ListClock) next(now time.Time, wait time.Duration, changed bool) ListClock {
+	// The new clock has no failures: a success ends the back-off ("Request Frequency").
 	n := ListClock{Clock: Clock{Wait: wait}, Updated: now}
 	switch {
 	case wait > 0:
@@ -78,6 +85,7 @@ func (c *Clock) succeeded(now time.Time, wait time.Duration, noted, together boo
 		c.Failures, c.Cause, c.Failed, c.Denied = 0, "", time.Time{}, false
 	}
 	if noted {
+		// This is the back-off that was saved before the search was sent.
 		c.NotBefore = time.Time{}
 	}
 	if c.Wait = wait; wait > 0 && now.Add(wait).After(c.NotBefore) {

@@ -6,8 +6,14 @@ import (
 	"time"
 )
 
+// The clocks of all that is asked for, and of all who ask. These are values without a lock or
+// a file. Their maps are not copied with them: who keeps a state beyond the lock of its
+// Schedule takes a clone.
+
 // clockSet is all clocks of one asker.
 type clockSet struct {
+	// Fetches and searches have separate clocks: each is a method of its own ("Request
+	// Frequency"). A list waits for Fetch and for its own clock.
 	Fetch  Clock                `json:"fetch"`  // of all fetches of lists
 	Search Clock                `json:"search"` // of searches for full hashes
 	Lists  map[string]ListClock `json:"lists"`
@@ -15,6 +21,8 @@ type clockSet struct {
 
 // scheduleState is what the file of the schedule holds. It knows no lock and no file.
 type scheduleState struct {
+	// Saved is when the file was written, by the wall clock. It shows the newest of several
+	// files, and whether the clock has been set back since.
 	Saved time.Time `json:"saved"`
 	Asker string    `json:"asker,omitempty"` // owner of the clocks, see Origin
 	Token string    `json:"token,omitempty"` // that the asker has, see Origin
@@ -46,7 +54,8 @@ func (s *scheduleState) fetchHold(lists []string) (first Hold) {
 	return first
 }
 
-// adopt takes over those clocks of other that end later. A clock whose request is
+// adopt takes over those clocks of other that end later: to ask too late breaks no rule.
+// A clock whose request is
 // still under way gives way to one whose request has ended: it may not have failed.
 func (s *scheduleState) adopt(other scheduleState) {
 	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
@@ -119,7 +128,8 @@ func (c clockSet) latest() time.Time {
 	return latest
 }
 
-// move applies by to the end of every clock, those of other askers included.
+// move applies by to the end of every clock, those of other askers included. It changes
+// the maps of s.
 func (s *scheduleState) move(by func(time.Time) time.Time) {
 	s.clockSet.move(by)
 	for name, c := range s.Others {

@@ -9,6 +9,10 @@ import (
 	"unicode/utf8"
 )
 
+// Three questions about a status look alike. refused (403, 429) chooses the back-off of
+// searches. denied (401, 403; in renew.go) finds the back-offs that a new token ends.
+// refusesLists (400, 404) finds the requests to repeat list by list.
+
 // Errors of an update that must not be applied. The list keeps its content.
 var (
 	ErrChecksum  = errors.New("checksum does not match")
@@ -73,7 +77,8 @@ func refusesLists(err error) bool {
 // maxCause limits the text of a cause, in bytes.
 const maxCause = 200
 
-// causeOf says in at most maxCause bytes why a request failed.
+// causeOf says in at most maxCause bytes why a request failed. The text is saved and
+// logged: keeping the key out of err is up to the Source and the Searcher.
 func causeOf(err error) string {
 	text := err.Error()
 	if status, ok := errors.AsType[*StatusError](err); ok {

@@ -15,12 +15,16 @@ type handover struct {
 	succeeds  bool // last belongs to the predecessor: its clocks are of other requests
 	continues bool // see Origin
 
+	// mu guards the rest. It is unlocked before another Schedule of the chain is asked, so
+	// the chain cannot deadlock.
 	mu     sync.Mutex
-	last   *Schedule       // the one before; nil: none, or it has been caught up with
-	lender *Schedule       // its lists serve until there are others; nil: none
-	lends  bool            // lender belongs to a predecessor
-	over   bool            // the lists have been dropped
-	lists  map[string]List // what the Updater has in memory, for the Schedule that follows
+	last   *Schedule // the one before; nil: none, or it has been caught up with
+	lender *Schedule // its lists serve until there are others; nil: none
+	lends  bool      // lender belongs to a predecessor
+	over   bool      // the lists have been dropped
+	// A List is immutable, so the Updater and the chain share its memory. forget releases
+	// it when no Schedule will follow.
+	lists map[string]List // what the Updater has in memory, for the Schedule that follows
 }
 
 func newHandover() handover {
@@ -120,6 +124,7 @@ func (h *handover) recall(name string) (List, bool) {
 	if from == nil {
 		return List{}, false
 	}
+	// That Updater may still be running, and remember lists.
 	from.hand.mu.Lock()
 	defer from.hand.mu.Unlock()
 	l, ok := from.hand.lists[name]
@@ -144,6 +149,7 @@ func (h *handover) unfollow() {
 	last := h.last
 	h.last, h.lender = nil, nil
 	h.mu.Unlock()
+	// Outside of mu: these lock the mutex of last.
 	switch {
 	case last != nil && h.succeeds:
 		last.hand.forget()

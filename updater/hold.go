@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+// A Hold explains to people what a Clock or a Ledger has decided. It decides nothing itself.
+
 // Hold says until when the schedule or a budget allows no request, and why. The zero Hold does not
 // stop anything. It is a value.
 type Hold struct {

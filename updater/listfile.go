@@ -15,9 +15,14 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
+// The form of a list file. It is a copy of what the server can send again: a damaged file is
+// never repaired, the list is fetched in full. The origin is in the file, since only the
+// server that made a version knows it.
+
 // SaveList replaces the file of the list, durably. Only the holder of the lock may call
 // it. The file is the magic line, then origin, name and version, each with its length
-// in four bytes, the checksum, the set, and a SHA-256 of all that.
+// in four bytes little-endian, the checksum, the set, and a SHA-256 of all that. The last
+// one comes at the end, so that the file is written in one pass.
 func (s *Store) SaveList(l List) error {
 	return s.replace(l.Name+listSuffix, func(w io.Writer) error {
 		sum := sha256.New()
@@ -39,7 +44,8 @@ func (s *Store) SaveList(l List) error {
 	})
 }
 
-// pausing writes in pieces and lets other goroutines run in between.
+// pausing writes in pieces and lets other goroutines run in between: with one core,
+// queries would otherwise wait until the whole list is hashed and written.
 type pausing struct {
 	to    io.Writer
 	pause prefixset.Pause
@@ -111,6 +117,8 @@ func readFile(dir, name string) (l List, origin string, err error) {
 		return List{}, "", err
 	}
 	defer f.Close()
+	// All of the file is checked before any of it is decoded: no length in a damaged file
+	// allocates memory.
 	size, err := verify(f)
 	if err != nil {
 		return List{}, "", err

@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// The right to ask has two parts. The baton passes between the Updaters of a chain in this
+// process, and the lock of the folder between processes and engines. An Updater takes the
+// baton first and returns it last, so the next one of the chain finds the folder unlocked.
+
 // acquire waits until the Updater before this one has ended, then for the lock of
 // the store, and then reads again what either may have written since Load.
 func (u *Updater) acquire(ctx context.Context) error {
@@ -15,6 +19,7 @@ func (u *Updater) acquire(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	// Before own, which saves the clocks that this takes over.
 	stale := schedule.catchUp()
 	if u.cfg.Store != nil {
 		waited, err := u.lock(ctx)
@@ -33,6 +38,7 @@ func (u *Updater) acquire(ctx context.Context) error {
 	if stale {
 		u.Load()
 	}
+	// Only now: Load may take lists from the schedule before.
 	schedule.hand.unfollow()
 	return nil
 }
@@ -119,6 +125,8 @@ func (u *Updater) follow() {
 
 // release ends what acquire or acquireNow began.
 func (u *Updater) release() {
+	// Disown first: once the folder is unlocked, another process writes the schedule, and
+	// this one must not replace it.
 	u.cfg.Schedule.disown()
 	if u.cfg.Store != nil {
 		u.cfg.Store.lock.Close()

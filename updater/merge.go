@@ -13,6 +13,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
+// One pass over the old entries and the update, both of which are sorted. Beyond the new set it
+// needs memory for about cursorEntries of each stream, however long the list is. Nothing is
+// sorted here: entries out of order are an error.
+
 // merge returns the set that results from an update of base, and its checksum. It reads
 // everything once and uses buffers of bounded size.
 func merge(base *prefixset.Set, u *Update) (*prefixset.Set, [sha256.Size]byte, error) {
@@ -57,6 +61,7 @@ func expected(base *prefixset.Set, u *Update) (n int) {
 
 // merger walks through the old entries, the removals and the additions in step.
 type merger struct {
+	// Removals are indices into the old list: held alone advances index.
 	held, removals *cursor
 	additions      []*cursor
 	index          int  // of the entry at hand of held
@@ -66,6 +71,7 @@ type merger struct {
 
 // run writes the entries of the new list to out, in ascending order.
 func (m *merger) run() {
+	// After either error there will be no list: stop early.
 	for m.out.err == nil && !m.cut {
 		addition := m.least()
 		switch {
@@ -75,6 +81,7 @@ func (m *merger) run() {
 			m.out.add(addition.take(addition.count()))
 		case !m.held.ok():
 			m.out.add(addition.take(1))
+		// Nothing is written for a removal, so it may come before a lesser addition.
 		case m.removals.ok() && m.removal() == m.index:
 			m.removals.take(1)
 			m.held.take(1)
@@ -114,6 +121,8 @@ func (m *merger) undisturbed(addition *cursor) int {
 		return n
 	}
 	next := addition.entry(0)
+	// An addition that equals an old entry comes after it. The builder refuses the
+	// second of the two.
 	return sort.Search(n, func(i int) bool { return bytes.Compare(m.held.entry(i), next) > 0 })
 }
 
@@ -139,6 +148,7 @@ func cursorOf(e Entries, cut *bool) *cursor {
 		if n == 0 || c.err != nil {
 			return nil, 0
 		}
+		// A stream that ends early is an error too: Count has promised more.
 		if _, c.err = io.ReadFull(e.Reader, chunk); c.err != nil {
 			*cut = true
 			return nil, 0
@@ -171,7 +181,8 @@ func (c *cursor) take(n int) (entries []byte, width int) {
 	return entries, c.width
 }
 
-// collector builds the set and the checksum of a list from its entries.
+// collector builds the set and the checksum of a list from its entries. The checksum is
+// over the entries in order, whatever their widths ("Local Database").
 type collector struct {
 	builder *prefixset.Builder
 	hash    hash.Hash

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// Once is for a program that runs and ends, such as a command or the job of a timer. It
+// keeps the same rules as Run: both take the same locks and save the same schedule.
+
 // Once does a single round, in place of Run: it publishes the lists in the store,
 // waits for the first contact, up to a minute, and fetches what is due.
 //
@@ -22,6 +25,7 @@ func (u *Updater) Once(ctx context.Context) error {
 	if len(u.cfg.Lists) == 0 {
 		return nil
 	}
+	// Before the first contact: nothing is gained by waiting a minute for this error.
 	if len(u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())) == 0 {
 		return &NotDueError{Until: u.cfg.Schedule.due(u.cfg.Lists)}
 	}

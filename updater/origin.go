@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// Lists belong to a server, clocks to the asker as well. Two keys at one server share the
+// lists of a folder, and each has waits of its own.
+
 // Origin says which server the lists of a Store come from, and who asks it.
 type Origin struct {
 	// Name is the address of the server. Lists of another origin count as absent: this

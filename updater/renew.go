@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// One access token follows another while the asker stays the same. Another API key is
+// another asker, with clocks of its own: Rekey is for that.
+
 // Renew continues with another access token, see Origin.Token. It ends the back-offs
 // that the server caused by denying the last one (status 401 or 403). For the server the
 // asker is the same, so minimum waits and other back-offs stay. The error is that of
@@ -31,6 +34,7 @@ func (s *scheduleState) renewedBy(token string) {
 	if token == "" || s.Token == token {
 		return
 	}
+	// Clocks of other askers stay: the token says nothing about their keys.
 	s.Token = token
 	s.Fetch, s.Search = s.Fetch.renewed(), s.Search.renewed()
 	for name, list := range s.Lists {

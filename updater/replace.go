@@ -27,11 +27,14 @@ func (s *Store) replace(name string, write func(io.Writer) error) (err error) {
 			err = fmt.Errorf("saving %s: %w", filepath.Join(s.dir, name), err)
 		}
 	}()
+	// A name of its own for each writer: without a lock, two may write at the same time.
 	f, err := os.CreateTemp(s.dir, name+".*"+unfinished)
 	if err != nil {
 		return err
 	}
 	err = write(f)
+	// Sync before the rename: after a power failure the name could otherwise lead to an
+	// empty file. Close before it, too: Windows does not rename open files.
 	err = errors.Join(err, s.disk.syncFile(f), f.Close())
 	if err == nil {
 		err = s.disk.rename(f.Name(), filepath.Join(s.dir, name))

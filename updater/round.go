@@ -10,6 +10,12 @@ import (
 	"time"
 )
 
+// The order in a round matters. The schedule is saved before the request is sent, so that a
+// crash does not lead to another request at once. The lists are saved before they are
+// published, so that what serves also serves after a restart. The schedule is saved after
+// the lists: a crash in between leaves a fresh list that counts as failed, not an old list
+// that counts as fresh.
+
 // update does one round: it fetches all lists that are due in one request, except
 // those that must be asked for alone, which are all of them for a OneByOne.
 func (u *Updater) update(ctx context.Context) {
@@ -31,6 +37,8 @@ func (u *Updater) update(ctx context.Context) {
 func (u *Updater) request(ctx context.Context, names []string) bool {
 	begun := time.Now()
 	attempt, err := u.cfg.Schedule.begin(names, begun)
+	// The request is sent even if that failed: fresh lists are worth more than a wait that a
+	// crash may lose.
 	u.reportSave("", err)
 	results, wait, err := u.fetch(ctx, names)
 	now := time.Now()
@@ -39,6 +47,7 @@ func (u *Updater) request(ctx context.Context, names []string) bool {
 	case err == nil:
 		u.accept(results)
 		u.reportSave("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
+	// Before refused: an error after a shutdown says nothing about the server.
 	case ctx.Err() != nil: // a shutdown is not a failure
 		u.reportSave("", attempt.cancelled(names, now))
 		return false
@@ -186,6 +195,7 @@ func (u *Updater) accept(results []result) {
 		}
 		u.cfg.Schedule.hand.remember(u.lists[name])
 	}
+	// All lists of an answer at once: a query sees all of it or nothing.
 	u.publish()
 	if replaced >= releaseThreshold {
 		debug.FreeOSMemory()

@@ -17,17 +17,21 @@ import (
 type Schedule struct {
 	store    *Store         // nil: kept in memory only
 	random   func() float64 // uniform in [0, 1); tests replace it
-	onlooker bool           // never writes; set before use
+	onlooker bool           // never writes the file of searches; set before use
 	hand     handover       // has a lock of its own
 
+	// fileMu and mu are never held together: every search needs mu, and must not wait for a
+	// write that hangs.
 	fileMu  sync.Mutex // held while the file is written, which may take long
 	written uint64     // number of the change that is in the file; guarded by fileMu
 
-	mu      sync.Mutex // guards the rest; never held during disk access but in reload and look
-	asker   string     // see Origin.Asker
-	token   string     // see Origin.Token
-	askers  uint64     // counts changes of asker and token
-	state   scheduleState
+	mu    sync.Mutex // guards the rest; never held during disk access but in reload and look
+	asker string     // see Origin.Asker
+	token string     // see Origin.Token
+	// A search that was sent under another number is not recorded.
+	askers uint64 // counts changes of asker and token
+	state  scheduleState
+	// Two writers may finish in the wrong order. The number shows which state is newer.
 	changes uint64      // counts changes of state
 	owned   bool        // the file may be written
 	search  searchClock // state.Search on its way to and from its file
@@ -82,6 +86,7 @@ func (s *Schedule) reload(setAside bool) error {
 	if state.Lists == nil {
 		state.Lists = make(map[string]ListClock)
 	}
+	// The asker first: a new token ends back-offs of this asker, not of the one before.
 	state.askedBy(s.asker, now)
 	state.renewedBy(s.token)
 	s.state = state
@@ -134,6 +139,7 @@ func (s *Schedule) Rekey(asker string) error {
 // caller holds the lock of the store.
 func (s *Schedule) own() (loadErr, saveErr error) {
 	s.mu.Lock()
+	// Kept aside, because reload replaces the state in memory.
 	inMemory := s.state.clone()
 	s.mu.Unlock()
 	loadErr = s.reload(true)
@@ -185,7 +191,8 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 }
 
 // forward moves all clocks by the duration of a suspend: the monotonic clock, which
-// they follow, stood still meanwhile.
+// they follow, stood still meanwhile. The file needs no change: its times are on the wall
+// clock, which ran on.
 func (s *Schedule) forward(suspended time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

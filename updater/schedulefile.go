@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// The form of the schedule's file, and the move of its times between two clocks. The file has
+// a checksum: a damaged wait could be too short, or last for years.
+
 // savedSchedule is the form of the file.
 type savedSchedule struct {
 	SHA256   string          `json:"sha256"` // of the bytes of Schedule
@@ -77,6 +80,8 @@ func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
 	}
 	for i, file := range files {
 		raw, err := os.ReadFile(file)
+		// A spare file that cannot be read counts as absent. An unreadable file in the folder
+		// of the lists is an error: its waits may still last.
 		if errors.Is(err, fs.ErrNotExist) || i > 0 && err != nil || noFolder(err) {
 			continue
 		}

@@ -11,6 +11,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
+// Searches keep rules of their own, since the two methods have separate clocks ("Request
+// Frequency"). Unlike fetches they run at the same time, in many goroutines and processes, so
+// the outcome of one may arrive after that of a later one.
+
 // SearchRules are a server's rules for searches.
 type SearchRules struct {
 	Backoff SearchBackoff // required
@@ -64,6 +68,7 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	if wait := p.contactWait(now); wait > 0 {
 		return lookup.Answer{}, fmt.Errorf("%w: %s left until the first contact", lookup.ErrBackoff, wait.Round(time.Second))
 	}
+	// First the file: the server may have told another process to wait.
 	p.schedule.lookAtSearches()
 	if wait := p.schedule.searchWait(now); wait > 0 {
 		return lookup.Answer{}, fmt.Errorf("%w: %s left", lookup.ErrBackoff, wait.Round(time.Second))
@@ -114,6 +119,7 @@ func (p *pacedSearcher) failedToSave(err error) { p.report(Event{Kind: StoreFail
 // process, was noted or has failed meanwhile: then this one must not be sent. If the
 // disk hangs, note stops waiting for it after searchLockTimeout.
 func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
+	// Drawn here, since the function below may run twice and must do the same both times.
 	r := p.schedule.random()
 	var late atomic.Bool
 	saved := p.schedule.changeSearch(func(c *Clock) {
@@ -144,6 +150,7 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted 
 	if err == nil && wait <= 0 && !noted && !s.searchWaits(sent) {
 		return
 	}
+	// Drawn here for the same reason as in note.
 	r := s.random()
 	together := s.failedTogether(sent, now, err)
 	s.changeSearch(func(c *Clock) {
@@ -161,6 +168,8 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted 
 		if noted {
 			c.NotBefore = now
 		}
+		// Of failures that came together, only a refusal or one with a minimum wait
+		// makes the wait longer.
 		if until := now.Add(backoff); until.After(c.NotBefore) && (!together || refused(err) || wait > 0) {
 			c.NotBefore = until
 		}

@@ -19,11 +19,15 @@ const searchLockTimeout = 2 * time.Second
 // searchClock carries the clock of searches to and from its file. Schedule.mu guards
 // it.
 type searchClock struct {
+	// Each change is a function, not a new clock. So it can be applied to what another
+	// process has written meanwhile.
 	pending []func(*Clock) // changes in memory that are not in the file yet, oldest first
 	saving  chan struct{}  // closed when no change is pending any more; nil: none is
-	seen    os.FileInfo    // of the file when last read or written; nil: never
-	looking bool           // the file is being read
-	failed  time.Time      // when a search failed last; zero: never
+	// seen tells a file that another process wrote from the one that this process knows.
+	seen    os.FileInfo // of the file when last read or written; nil: never
+	looking bool        // the file is being read
+	// Of this process only, not saved: it finds searches that were under way together.
+	failed time.Time // when a search failed last; zero: never
 
 	running sync.WaitGroup // goroutines that write and read the file; not guarded
 }
@@ -76,11 +80,14 @@ func (s *Schedule) saveSearches(failed func(error)) {
 // saveSearch applies the pending changes to the file. What another process has
 // written comes first.
 func (s *Schedule) saveSearch() error {
+	// The lock of the file comes before mu, and mu is free while the disk works.
 	unlock, _ := s.store.lockSearches()
 	defer unlock()
 	now := time.Now()
 	saved, info, err := s.store.readSearches(now)
 	s.mu.Lock()
+	// The clock in memory has all pending changes already. It is what to write unless
+	// another process has written the file since.
 	state := scheduleState{Asker: s.state.Asker, clockSet: clockSet{Search: s.state.Search}, Others: searchesOf(s.state.Others)}
 	applied := len(s.search.pending)
 	if err == nil && saved != nil && s.isNew(info) {
@@ -98,6 +105,9 @@ func (s *Schedule) saveSearch() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Changes that came during the write need another pass. Those of a failed write
+	// are in memory only. The next write takes them from there, unless another process
+	// has written first.
 	s.search.pending = s.search.pending[applied:]
 	if err != nil {
 		return err
@@ -153,6 +163,7 @@ func (s *Schedule) lookAtSearches() {
 
 // readSearch reads the file if it has changed. A file that cannot be read is ignored.
 func (s *Schedule) readSearch() {
+	// Most searches read no more than this: the file changes only with failures and waits.
 	info, err := s.store.statSearches()
 	s.mu.Lock()
 	changed := err == nil && s.isNew(info)
@@ -165,6 +176,7 @@ func (s *Schedule) readSearch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.search.looking = false
+	// With changes pending the file may be older than memory. saveSearch brings both together.
 	if changed && err == nil && saved != nil && len(s.search.pending) == 0 {
 		s.takeSearch(*saved, info, now)
 	}

@@ -10,6 +10,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
+// The file of searches has the form of a schedule, but holds the clocks of searches only.
+// The wait for its lock has a limit: a process that is suspended while it holds the lock
+// must not stop the searches of others.
+
 // statSearches describes the newest file with the clock of searches. Without one the
 // error is fs.ErrNotExist.
 func (s *Store) statSearches() (info os.FileInfo, err error) {

@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// The sleep of Run and Once, which notices a suspend. A wake-up counts as a start: the request
+// after it waits for a first contact ("Request Frequency").
+
 // sleepUntil returns at due, or earlier with woke set if the machine has been
 // suspended meanwhile.
 func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err error) {
@@ -24,6 +27,8 @@ func (u *Updater) sleepUntil(ctx context.Context, due time.Time) (woke bool, err
 			u.cfg.Schedule.forward(suspended)
 			return true, nil
 		}
+		// Systems without that clock: the wall clock has advanced too far. It may have been
+		// set instead. Then a needless first contact costs at most a minute.
 		if now.Round(0).Sub(before.Round(0)) > wait+overshoot {
 			return true, nil
 		}

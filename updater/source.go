@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// What a server must be able to do, in words that hold for every protocol. Entries are streams,
+// because a router has memory for the lists, but not for an answer with all entries as well.
+
 // Source fetches lists from a server.
 type Source interface {
 	// Fetch asks for the wanted lists, in one request if the server can. While it reads the answer it

@@ -11,6 +11,7 @@ import (
 // isOurs reports whether dir is a folder of this user, closed to all others. The folder
 // around it may be open to them, as /tmp is.
 func isOurs(dir string) bool {
+	// Lstat, not Stat: a link that another user made must not lead our files elsewhere.
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 != 0 {
 		return false

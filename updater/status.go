@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// Status is for programs that look at the folder of a running server. It needs no lock, since
+// each file is replaced whole, and it trusts no file: it computes every checksum.
+
 // ListStatus is the state of one list in a folder.
 type ListStatus struct {
 	Name    string

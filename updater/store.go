@@ -21,12 +21,15 @@ type Store struct {
 	dir    string
 	origin Origin
 	lock   *flock.Flock
+	// Not guarded: only the goroutine of the Updater uses it.
 	seen   map[string]time.Time // modification times of lists, as changed found them
 	spared atomic.Bool          // a spare folder has a schedule
 	disk   disk
 }
 
 const (
+	// The file of the lock is never removed: a process could lock a new file while another
+	// one still holds the lock of the removed file.
 	lockFile      = "lock"
 	listSuffix    = ".list"
 	damagedSuffix = ".damaged"

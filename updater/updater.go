@@ -74,7 +74,7 @@ func New(cfg Config) (*Updater, error) {
 
 // Load publishes the lists in the store, and those that an earlier Schedule hands
 // over. It reports whether all configured lists were there. It sends nothing. Call it
-// before Run.
+// before Run. It needs no lock: lists protect before it is known who may fetch new ones.
 func (u *Updater) Load() bool {
 	all, loaded := true, 0
 	for _, name := range u.cfg.Lists {
@@ -161,6 +161,7 @@ func (u *Updater) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	// The later of both applies: neither a first contact nor a saved wait replaces the other.
 	contact := time.Now().Add(u.cfg.FirstContact())
 	u.cfg.Report(Event{Kind: Started, Due: latest(contact, u.cfg.Schedule.due(u.cfg.Lists))})
 	for first := true; ; {
