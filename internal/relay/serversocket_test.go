@@ -148,13 +148,20 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	w.cfg.Edge.Transport = onSearch{w.google, slow}
 	r := run(t, w.cfg)
 	c := new(http.Client)
-	until(t, "the lists", func() bool { got, _ := status(t, c, r.url+"/v5/hashList/se-4b"); return got == 200 })
+	until(t, "searches", func() bool { // of prefixes in no list, which the relay answers itself
+		got, _ := status(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("clean.example/", 4)))
+		return got == 200
+	})
 	answered := make(chan int, 1)
 	go func() {
 		got, _ := status(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4)))
 		answered <- got
 	}()
-	<-slow // the search is under way
+	select {
+	case <-slow: // the search is under way
+	case got := <-answered:
+		t.Fatalf("answered with status %d without a search", got)
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
 	until(t, "refused", func() bool {
