@@ -407,7 +407,7 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, "budget.json"), nil, 0o600))
 		store := quick(openStore(t, dir))
 		hung := make(chan struct{})
-		defer close(hung)
+		defer func() { close(hung); synctest.Wait() }() // so that nothing writes while the directory is removed
 		store.disk.syncFile = func(*os.File) error { <-hung; return nil }
 		l, err := NewLedger(store)
 		if err == nil {
