@@ -3,6 +3,7 @@ package safebrowsing
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,16 +36,18 @@ func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 		return m
 	}
 	m.Authoritative = true
+	h := lookup.FromQname(host)
+	e := s.policy.Explain(h, host+".")
 	txt := &dns.TXT{
 		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
-		Txt: explanation(s.policy.Explain(lookup.FromQname(host), host+".")),
+		Txt: explanation(e, s.policy.Line(e.Decision, h)),
 	}
 	m.Answer = []dns.RR{txt}
 	return m
 }
 
 // explanation returns the strings of a TXT record, each "word=value".
-func explanation(e policy.Explained) []string {
+func explanation(e policy.Explained, line int) []string {
 	all := []string{"verdict=" + e.Verdict.String(), "decided_by=" + e.By.String()}
 	add := func(word, value string) {
 		if value != "" && value != "." {
@@ -53,10 +56,31 @@ func explanation(e policy.Explained) []string {
 	}
 	add("threat", e.Threat.String())
 	add("list", filepath.Base(e.List)) // clients need not know where the operator keeps files
+	if line > 0 {
+		add("line", strconv.Itoa(line))
+	}
 	add("expression", e.Expression)
+	if !e.Confirmed.IsZero() {
+		add("confirmed", e.Confirmed.UTC().Format(time.RFC3339))
+	}
 	if !e.Expires.IsZero() {
 		add("remaining", fmt.Sprint(max(0, time.Until(e.Expires).Round(time.Second))))
 	}
+	add("unblock", unblock(e))
 	add("note", e.Note)
 	return all
+}
+
+// unblock says what would have a blocked host pass; "" if the host is not blocked.
+func unblock(e policy.Explained) string {
+	host := strings.TrimSuffix(e.Expression, "/")
+	switch {
+	case e.Verdict != lookup.Unsafe:
+		return ""
+	case e.By == lookup.ByTest:
+		return "remove " + host + " from test in the Corefile"
+	case e.By == lookup.ByBlock:
+		return "remove " + host + " from the list, or add: allow " + host
+	}
+	return "allow " + host + " in the Corefile"
 }

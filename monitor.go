@@ -1,6 +1,8 @@
 package safebrowsing
 
 import (
+	"encoding/json"
+	golog "log"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -15,13 +17,31 @@ import (
 // second after a burst of twenty. It also logs how many names it left out. The zero value is
 // ready to use; it is safe for concurrent use.
 type nameLog struct {
-	mu    sync.Mutex
-	level lookup.Level
-	left  int // names left out since the last line
+	monitor bool // immutable
+	json    bool // immutable: one JSON object a line, see nameLine
+	mu      sync.Mutex
+	level   lookup.Level
+	left    int // names left out since the last line
+}
+
+// nameLine is a line of the JSON form. Programs read it: fields are added, but none is
+// renamed or removed.
+type nameLine struct {
+	Time       time.Time `json:"time"`  // RFC 3339, in UTC
+	Event      string    `json:"event"` // blocked, would_block or left_out
+	Client     string    `json:"client,omitempty"`
+	Name       string    `json:"name,omitempty"` // in presentation form (RFC 1035 section 5.1), with its final dot
+	Type       string    `json:"type,omitempty"`
+	Cause      string    `json:"cause,omitempty"`
+	Threat     string    `json:"threat,omitempty"`
+	Expression string    `json:"expression,omitempty"`
+	List       string    `json:"list,omitempty"`
+	DecidedBy  string    `json:"decided_by,omitempty"`
+	LeftOut    int       `json:"left_out,omitempty"` // names without a line of their own
 }
 
 // log logs that the query of a client is blocked, or in monitor mode would be.
-func (l *nameLog) log(monitor bool, client string, q dns.Question, d lookup.Decision, cause string, now time.Time) {
+func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause string, now time.Time) {
 	l.mu.Lock()
 	level, admitted := lookup.LeakyBucket{Rate: 10, Capacity: 20}.Admit(l.level, now)
 	l.level = level
@@ -33,31 +53,59 @@ func (l *nameLog) log(monitor bool, client string, q dns.Question, d lookup.Deci
 	if !admitted {
 		return
 	}
-	logLeft(monitor, left)
+	l.logLeft(left, now)
+	if l.json {
+		logJSON(nameLine{
+			Time: now.UTC(), Event: l.event(), Client: client, Name: q.Name, Type: dns.Type(q.Qtype).String(), Cause: cause,
+			Threat: d.Threat.String(), Expression: d.Expression, List: d.List, DecidedBy: d.By.String(),
+		})
+		return
+	}
 	format := "Blocked %s %s for %s: %s, expression %s, list %s, decided by %s"
-	if monitor {
+	if l.monitor {
 		format = "Monitor: %s %s for %s would be blocked: %s, expression %s, list %s, decided by %s"
 	}
 	log.Infof(format, q.Name, dns.Type(q.Qtype), client, cause, d.Expression, d.List, d.By)
 }
 
+// event returns what happens to names, as the JSON form spells it.
+func (l *nameLog) event() string {
+	if l.monitor {
+		return "would_block"
+	}
+	return "blocked"
+}
+
+// logJSON writes a line that is JSON from its first byte on: where CoreDNS writes its
+// log, without the level and the plugin's name.
+func logJSON(line nameLine) {
+	text, err := json.Marshal(line)
+	if err != nil { // unreachable: all fields are texts and numbers, and the year has four digits
+		log.Errorf("Cannot log a name as JSON: %v", err)
+		return
+	}
+	golog.New(golog.Writer(), "", 0).Println(string(text)) // no date in front, whatever the flags
+}
+
 // end logs how many names were left out since the last line.
-func (l *nameLog) end(monitor bool) {
+func (l *nameLog) end(now time.Time) {
 	l.mu.Lock()
 	left := l.left
 	l.left = 0
 	l.mu.Unlock()
-	logLeft(monitor, left)
+	l.logLeft(left, now)
 }
 
-func logLeft(monitor bool, left int) {
+func (l *nameLog) logLeft(left int, now time.Time) {
 	names := "names"
 	if left == 1 {
 		names = "name"
 	}
 	switch {
 	case left == 0:
-	case monitor:
+	case l.json:
+		logJSON(nameLine{Time: now.UTC(), Event: "left_out", LeftOut: left})
+	case l.monitor:
 		log.Infof("Monitor: %d more %s would have been blocked; the log takes ten lines a second", left, names)
 	default:
 		log.Infof("Blocked %d more %s; the log takes ten lines a second", left, names)

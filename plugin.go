@@ -49,7 +49,7 @@ type SafeBrowsing struct {
 
 // newPlugin returns the plugin of one server block, which has not started.
 func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
-	s := &SafeBrowsing{Next: next, cfg: cfg}
+	s := &SafeBrowsing{Next: next, cfg: cfg, names: nameLog{monitor: cfg.Monitor, json: cfg.LogJSON}}
 	s.policy = policy.New(&s.cfg.Block)
 	return s
 }
@@ -148,7 +148,7 @@ func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.
 		s.metrics.countBlocked(ctx, d)
 	}
 	if s.cfg.Monitor || s.cfg.LogBlocked {
-		s.names.log(s.cfg.Monitor, client, q, d, s.cfg.Cause(d), time.Now())
+		s.names.log(client, q, d, s.cfg.Cause(d), time.Now())
 	}
 }
 

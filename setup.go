@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -52,7 +53,7 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	})
 	release := func() error {
 		serving.end(s)
-		s.names.end(s.cfg.Monitor)
+		s.names.end(time.Now())
 		return nil
 	}
 	// At the end of the process CoreDNS still serves queries after OnShutdown, for as

@@ -118,15 +118,15 @@ func TestTestHostTriesTheWholePath(t *testing.T) {
 func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
-	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example\n")
+	own := writeFile(t, t.TempDir(), "own.txt", "# mine\nblocked.example\n")
 	w.start(w.corefile("explain", "test sb-test.example", "block "+own, "allow good.example", "except lan"))
 	w.updated(1)
 	tests := []struct{ name, want string }{
 		{"clean.example.org", "verdict=safe decided_by=list"},
 		{"www.evil.example.com", "verdict=unsure decided_by=list list=se-4b expression=evil.example.com/ note=suspected: a query would have it confirmed by the server"},
 		{"www.good.example", "verdict=safe decided_by=allow list=Corefile"},
-		{"blocked.example", "verdict=unsafe decided_by=block list=own.txt expression=blocked.example/"},
-		{"sb-test.example", "verdict=unsafe decided_by=test list=test expression=sb-test.example/"},
+		{"blocked.example", "verdict=unsafe decided_by=block list=own.txt line=2 expression=blocked.example/ unblock=remove blocked.example from the list, or add: allow blocked.example"},
+		{"sb-test.example", "verdict=unsafe decided_by=test list=test expression=sb-test.example/ unblock=remove sb-test.example from test in the Corefile"},
 		{"nas.local", "verdict=safe decided_by=nobody note=never looked up in Safe Browsing's lists: the name is not public"},
 		{"nas.lan", "verdict=safe decided_by=nobody note=not checked: it is in no zone of this server block, or in one of its exceptions"},
 	}
@@ -140,7 +140,8 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	got := w.why("www.evil.example.com")
-	if !strings.HasPrefix(got, "verdict=unsafe decided_by=cache threat=social engineering list=se-4b expression=evil.example.com/ remaining=") {
+	if !strings.HasPrefix(got, "verdict=unsafe decided_by=cache threat=social engineering list=se-4b expression=evil.example.com/ confirmed=20") ||
+		!strings.HasSuffix(got, " unblock=allow evil.example.com in the Corefile") || !strings.Contains(got, " remaining=") {
 		t.Errorf("Expected the confirmed threat, got %q", got)
 	}
 }

@@ -1,8 +1,12 @@
 package test
 
 import (
+	"encoding/json"
+	"errors"
+	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -41,6 +45,34 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 	w.ask("evil.example.com.", dns.TypeMX)
 	if got := len(lines.About("safebrowsing: Blocked ")); got != 4 {
 		t.Errorf("Expected no line of a server block without log, and none of a name that passes, got %d lines: %q", got, lines.About("safebrowsing: Blocked "))
+	}
+}
+
+// Programs read the JSON form, so a line of it has just the fields that the example in the
+// documents has.
+func TestLogAsJSONIsAsDocumented(t *testing.T) {
+	lines := logtest.Capture(t)
+	w := newWorld(t)
+	w.start(w.corefile("log json", "test blocked.example"))
+	w.updated(1)
+	w.wantBlocked("blocked.example.", dns.TypeA, "test")
+	w.eventually("the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
+	logged := lines.Only(t, `{"time"`)
+	if strings.Contains(logged, "[INFO]") {
+		t.Errorf("Expected nothing in front of the object, got %q", logged)
+	}
+	examples := documents(t)["docs/examples.md"]
+	documented, _, _ := strings.Cut(examples[strings.Index(examples, `{"time"`):], "\n")
+	var got, want map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(logged), &got), json.Unmarshal([]byte(documented), &want)); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := time.Parse(time.RFC3339, got["time"].(string)); err != nil || time.Since(at).Abs() > time.Minute {
+		t.Errorf("time %v: %v", got["time"], err)
+	}
+	got["time"], want["client"] = want["time"], "127.0.0.1"
+	if !maps.Equal(got, want) {
+		t.Errorf("Expected what the document says, %v, got %v", want, got)
 	}
 }
 

@@ -46,6 +46,7 @@ type Block struct {
 	Limiter        lookup.Limiter // of confirmations; nil: off
 	Inspect        bool           // check the targets in answers too
 	LogBlocked     bool           // log each name that is blocked
+	LogJSON        bool           // as JSON, one object a line
 	Monitor        bool           // decide, but never block
 	Explain        bool           // answer why
 	Tests          *ownlist.File  // names that are treated as confirmed threats, with all names below; nil: none

@@ -59,7 +59,7 @@ var properties = map[string]struct {
 	"frames":          {1, 1, false, "block|pass", (*parser).framesWhat},
 	"limit":           {1, 3, false, "leaky_bucket [RATE [BURST]] | ema [THRESHOLD] | off", (*parser).limit},
 	"inspect":         {1, 1, false, "cname", (*parser).inspectWhat},
-	"log":             {0, 0, false, "", func(p *parser, _ []string) error { p.LogBlocked = true; return nil }},
+	"log":             {0, 1, false, "[json]", (*parser).logNames},
 	"monitor":         {0, 0, false, "", func(p *parser, _ []string) error { p.Monitor = true; return nil }},
 	"test":            {1, -1, true, "HOST...", (*parser).testHosts},
 	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.Explain = true; return nil }},
@@ -232,6 +232,16 @@ func (p *parser) timeout(args []string) (err error) {
 func (p *parser) inspectWhat(args []string) error {
 	_, err := choice(args[0], "cname")
 	p.Inspect = err == nil
+	return err
+}
+
+func (p *parser) logNames(args []string) error {
+	p.LogBlocked = true
+	if len(args) == 0 {
+		return nil
+	}
+	_, err := choice(args[0], "json")
+	p.LogJSON = err == nil
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,8 @@ type Policy struct {
 	block  *config.Block
 	files  atomic.Pointer[[]*ownlist.File] // the operator's lists, set by Open
 	source atomic.Pointer[Source]          // set by Use; nil: Safe Browsing is off
+
+	finding sync.Mutex // held while the line of an entry is looked for
 }
 
 // Source gives the verdicts of Safe Browsing.
