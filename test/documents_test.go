@@ -20,7 +20,7 @@ import (
 var repository = os.DirFS("..")
 
 // documents returns the README and what it links to, by their paths.
-func documents(t *testing.T) map[string]string {
+func documents(t testing.TB) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md"} {

@@ -1,0 +1,68 @@
+package test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+)
+
+// recipe starts the Corefile of a section of docs/examples.md, with the servers of the
+// test in place of those on the internet.
+func (w *world) recipe(heading string, replace ...string) {
+	w.t.Helper()
+	_, text, ok := strings.Cut(documents(w.t)["docs/examples.md"], "\n## "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	corefiles := blocks(text, "corefile")
+	if !ok || len(corefiles) != 1 {
+		w.t.Fatalf("Expected a section %q with one Corefile, got %d", heading, len(corefiles))
+	}
+	w.start(strings.NewReplacer(append(replace,
+		". {", ".:0 {\n\tbind "+w.host,
+		"api_key_file /etc/coredns/safebrowsing.key", "endpoint "+w.endpoint+"\n\tconfirm_timeout 4s\n\tdb "+w.db,
+		"testdata/", "../testdata/",
+		"forward . 9.9.9.9", "forward . "+w.upstream,
+	)...).Replace(corefiles[0]))
+}
+
+func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
+	lines := logtest.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	const child, adult = "127.0.0.77", "127.0.0.78"
+	w.recipe("Other rules for some clients", "192.168.2.0/24", child+"/32")
+	w.updated(1)
+	for _, name := range []string{"malware.example.", "evil.example.com."} {
+		if m := w.askFrom(child, name); !isBlocked(m) {
+			t.Errorf("Expected %s to be blocked for children, got\n%v", name, m)
+		}
+		if m := w.askFrom(adult, name); m.Rcode != dns.RcodeSuccess || len(m.Answer) == 0 {
+			t.Errorf("Expected %s to pass for adults, got\n%v", name, m)
+		}
+	}
+	w.eventually("the line about the adult", func() bool { return len(lines.About("evil.example.com. A for "+adult+" would be blocked")) == 1 })
+}
+
+func TestRecipeThatKeepsBrowsersHere(t *testing.T) {
+	w := newWorld(t)
+	w.recipe("Keep browsers here")
+	w.updated(1)
+	names, err := os.ReadFile("../testdata/canary.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for line := range strings.Lines(string(names)) {
+		if name, _, _ := strings.Cut(line, " "); !strings.HasPrefix(line, "#") {
+			w.wantBlocked(name+".", dns.TypeAAAA, "blocklist canary.txt")
+			tried++
+		}
+	}
+	if tried != 3 {
+		t.Errorf("Expected three names, got %d", tried)
+	}
+	w.wantPassed("icloud.com.", dns.TypeA)
+}
