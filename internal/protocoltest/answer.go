@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -76,7 +77,7 @@ func (s *Server) refusal(q *query, r *http.Request) (status int, why string) {
 		return http.StatusNotFound, "no such method"
 	case r.Method != q.verb():
 		return http.StatusMethodNotAllowed, "only " + q.verb() + " is allowed"
-	case s.key != "" && r.Header.Get("X-Goog-Api-Key") != s.key:
+	case s.key != "" && keyOf(r) != s.key:
 		return http.StatusForbidden, "API key not valid"
 	case s.token != "" && r.Header.Get("Authorization") != bearer+s.token:
 		return http.StatusUnauthorized, "access token not valid"
@@ -160,10 +161,18 @@ func (s *Server) versionTwice(q *query) bool {
 	return false
 }
 
+// statusWords are the words for HTTP statuses in Google's error object (google.rpc.Code).
+var statusWords = map[int]string{
+	http.StatusBadRequest: "INVALID_ARGUMENT", http.StatusUnauthorized: "UNAUTHENTICATED", http.StatusForbidden: "PERMISSION_DENIED",
+	http.StatusNotFound: "NOT_FOUND", http.StatusTooManyRequests: "RESOURCE_EXHAUSTED", http.StatusInternalServerError: "INTERNAL",
+	http.StatusServiceUnavailable: "UNAVAILABLE", http.StatusGatewayTimeout: "DEADLINE_EXCEEDED",
+}
+
 // errorReply returns Google's JSON error object with this status.
 func errorReply(status int, why string) reply {
+	words := cmp.Or(statusWords[status], http.StatusText(status))
 	body, _ := json.Marshal(map[string]any{
-		"error": map[string]any{"code": status, "message": why, "status": http.StatusText(status)},
+		"error": map[string]any{"code": status, "message": why, "status": words},
 	})
 	if status == http.StatusNoContent {
 		body = nil

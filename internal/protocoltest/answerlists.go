@@ -22,7 +22,7 @@ func (s *Server) hashLists(q *query, f *Fault) (proto.Message, []served) {
 	var says []served
 	for _, name := range q.names {
 		l := s.lists[name]
-		u := l.updateFrom(s.versionFor(q, name), q.maxUpdate)
+		u := l.updateTo(l.limited(q.maxDatabase), s.versionFor(q, name), q.maxUpdate)
 		s.owners[string(u.target.id)] = name
 		spoilt := f.spoils(q, name)
 		if spoilt {

@@ -94,13 +94,28 @@ type update struct {
 // changes reports whether the update holds anything for the client to apply.
 func (u *update) changes() bool { return len(u.removals)+len(u.additions) > 0 }
 
-// updateFrom returns the update for a client that sent this version, full if the
+// limited returns the newest version, or with maxEntries above 0 one with the first so many
+// of its entries.
+func (l *list) limited(maxEntries int) version {
+	v := l.newest()
+	if maxEntries > 0 && len(v.entries) > maxEntries {
+		return l.halfway(v.entries[:maxEntries])
+	}
+	return v
+}
+
+// updateFrom returns the update to the newest version, see updateTo.
+func (l *list) updateFrom(sent []byte, maxEntries int) update {
+	return l.updateTo(l.newest(), sent, maxEntries)
+}
+
+// updateTo returns the update for a client that sent this version, full if the
 // server does not know it. With maxEntries above 0 an update holds at most so
 // many removals and additions, and one that is cut short leads to a half-way
 // version and carries no minimum wait: the rest may be fetched at once.
-func (l *list) updateFrom(sent []byte, maxEntries int) update {
+func (l *list) updateTo(target version, sent []byte, maxEntries int) update {
 	known, partial := l.find(sent)
-	u := update{list: l, sent: sent, base: known.entries, target: l.newest(), partial: partial, wait: l.wait}
+	u := update{list: l, sent: sent, base: known.entries, target: target, partial: partial, wait: l.wait}
 	u.removals, u.additions = diff(u.base, u.target.entries)
 	if partial && !u.changes() {
 		return u // "Local Database": no checksum when there is nothing new

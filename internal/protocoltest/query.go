@@ -9,7 +9,10 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 )
 
@@ -111,10 +114,35 @@ func parseQuery(r *http.Request) query {
 	q.maxUpdate = q.number(values, "sizeConstraints.maxUpdateEntries")
 	q.maxDatabase = q.number(values, "sizeConstraints.maxDatabaseEntries")
 	q.pageSize = q.number(values, "pageSize")
+	if values.Has("$req") {
+		q.parseMessage(values.Get("$req"))
+	}
 	if q.maxUpdate > 0 && q.maxUpdate < minUpdateEntries {
 		q.badRequest = fmt.Sprintf("maxUpdateEntries must be 0 or at least %d", minUpdateEntries)
 	}
 	return q
+}
+
+// parseMessage reads the parameter $req, in which browsers send the whole request as a
+// message, of batchGet and search.
+func (q *query) parseMessage(text string) {
+	var batch sbv5.BatchGetHashListsRequest
+	var search sbv5.SearchHashesRequest
+	for _, raw := range q.decodeAll("$req", []string{text}) {
+		var err error
+		switch q.method {
+		case methodBatchGet:
+			err = proto.Unmarshal(raw, &batch)
+			q.names, q.versions = batch.GetNames(), batch.GetVersion()
+			q.maxUpdate, q.maxDatabase = int(batch.GetSizeConstraints().GetMaxUpdateEntries()), int(batch.GetSizeConstraints().GetMaxDatabaseEntries())
+		case methodSearch:
+			err = proto.Unmarshal(raw, &search)
+			q.prefixes = search.GetHashPrefixes()
+		}
+		if err != nil || q.maxUpdate < 0 || q.maxDatabase < 0 {
+			q.undecoded, q.badRequest = "$req", "$req is not a message of the method"
+		}
+	}
 }
 
 // setMethod finds the method of a path; names count for batchGet only.

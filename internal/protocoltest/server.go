@@ -165,8 +165,8 @@ func (s *Server) ForgetVersions(list string) {
 // served it. Servers with the same sequence of calls of Publish have the same versions.
 func (s *Server) OneOfMany() { s.locked(func() { s.referee.oneOfMany = true }) }
 
-// SetKey makes the server demand this API key in the header X-Goog-Api-Key; a
-// request without it gets status 403. The empty key, as at the start, demands
+// SetKey makes the server demand this API key; a request without it gets status 403. The
+// referee wants it in the header X-Goog-Api-Key. The empty key, as at the start, demands
 // none. SetKey and SetToken replace each other.
 func (s *Server) SetKey(key string) { s.locked(func() { s.key, s.token = key, "" }) }
 
@@ -177,6 +177,12 @@ func (s *Server) SetToken(token string) { s.locked(func() { s.key, s.token = "",
 
 // bearer begins the header Authorization of a request with an access token (RFC 6750).
 const bearer = "Bearer "
+
+// keyOf returns the key of a request. Google's servers take it as a parameter, too (Google
+// Cloud, "System parameters"); the referee objects to that.
+func keyOf(r *http.Request) string {
+	return cmp.Or(r.Header.Get("X-Goog-Api-Key"), r.URL.Query().Get("key"))
+}
 
 // credential returns what identifies the client to the server, empty if nothing does.
 func credential(r *http.Request) string {

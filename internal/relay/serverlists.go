@@ -138,13 +138,22 @@ func (h *handler) complete() bool { return len(h.lists.Names()) == len(h.configu
 // ready reports whether lists are in force, all of them if they can be had.
 func (h *handler) ready() bool { return h.fetched() && h.lists.Ready() }
 
-// listAll answers hashLists.list: all lists on one page, without their content.
+// listAll answers hashLists.list: lists without their content, at most pageSize of them. The
+// token of a page is the name of its first list.
 func (h *handler) listAll(_ *http.Request, _ netip.Addr, q query) (reply, *failure) {
-	if q.pageToken != "" {
-		return reply{}, invalid("there is no such page")
-	}
 	var answer sbv5.ListHashListsResponse
-	for _, name := range h.lists.Names() {
+	names := h.lists.Names()
+	if q.pageToken != "" {
+		i := slices.Index(names, q.pageToken)
+		if i < 0 {
+			return reply{}, invalid("there is no such page")
+		}
+		names = names[i:]
+	}
+	if q.pageSize > 0 && q.pageSize < len(names) {
+		names, answer.NextPageToken = names[:q.pageSize], names[q.pageSize]
+	}
+	for _, name := range names {
 		answer.HashLists = append(answer.HashLists, &sbv5.HashList{Name: name, Metadata: metadataOf(name)})
 	}
 	return encoded(&answer)

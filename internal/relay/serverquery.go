@@ -31,6 +31,7 @@ type query struct {
 	maxUpdate   int      // most entries of an update; 0: no limit
 	maxDatabase int      // most entries of a list; 0: no limit
 	prefixes    [][]byte // distinct
+	pageSize    int      // most lists of a page; 0: no limit
 	pageToken   string
 }
 
@@ -85,7 +86,7 @@ func parseValues(values url.Values) (q query, bad *failure) {
 	for name, n := range map[string]*int{
 		"sizeConstraints.maxUpdateEntries":   &q.maxUpdate,
 		"sizeConstraints.maxDatabaseEntries": &q.maxDatabase,
-		"pageSize":                           new(int), // all lists fit on one page
+		"pageSize":                           &q.pageSize,
 	} {
 		if text := values.Get(name); text != "" {
 			number, err := strconv.ParseInt(text, 10, 32)

@@ -101,7 +101,7 @@ func TestTheRelayAnswersWhatClientsOfGoogleAsk(t *testing.T) {
 // listsAsAsked asks for lists in all ways.
 func listsAsAsked(t *testing.T, w *world) {
 	var all sbv5.ListHashListsResponse
-	answered(t, ask(t, w.relay, "GET", "/v5/hashLists?pageSize=1"), &all)
+	answered(t, ask(t, w.relay, "GET", "/v5/hashLists?pageSize=2"), &all)
 	if len(all.HashLists) != 2 || all.HashLists[1].GetName() != "se-4b" || all.HashLists[1].GetMetadata().GetThreatTypes()[0] != sbv5.ThreatType_SOCIAL_ENGINEERING ||
 		all.HashLists[0].GetMetadata().GetHashLength() != sbv5.HashListMetadata_FOUR_BYTES || all.GetNextPageToken() != "" {
 		t.Errorf("lists: %v", &all)
