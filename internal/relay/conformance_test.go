@@ -103,9 +103,17 @@ func (s *subject) fetched(contents map[string][]string) bool {
 	return true
 }
 
-// change waits for the first contents, notes what the server answers, and has the second
-// contents replace them.
+// change has the second contents replace the first.
 func (s *subject) change(t *testing.T) {
+	t.Helper()
+	s.note(t)
+	s.put(contentsAfter, 30*time.Minute)
+	until(t, "new lists of "+s.name, func() bool { return s.fetched(contentsAfter) })
+}
+
+// note waits for the first contents and notes what the server answers.
+func (s *subject) note(t *testing.T) {
+	t.Helper()
 	until(t, "lists of "+s.name, func() bool { return s.fetched(contentsBefore) })
 	for name := range contentsBefore {
 		l := new(sbv5.HashList)
@@ -114,8 +122,6 @@ func (s *subject) change(t *testing.T) {
 		}
 		s.before[name] = l
 	}
-	s.put(contentsAfter, 30*time.Minute)
-	until(t, "new lists of "+s.name, func() bool { return s.fetched(contentsAfter) })
 }
 
 // lenient does not mind what a client does: rows break rules.
