@@ -70,8 +70,8 @@ func relayCommand() *cli.Command {
 			&cli.StringFlag{Name: "tls-client-ca", Usage: "serve only clients with a certificate that a CA in `FILE` has signed"},
 			&cli.StringFlag{Name: "client-key-file", Usage: "serve only clients that send one of the keys in `FILE`"},
 			&cli.BoolFlag{Name: "insecure-listen", Usage: "let all other machines use the relay, without TLS and keys"},
-			&cli.FloatFlag{Name: "rate", Usage: "the most searches of one client in a second, a `NUMBER`; 0 for no limit", Value: config.DefaultRate},
-			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: config.DefaultBurst},
+			&cli.FloatFlag{Name: "rate", Usage: "the most searches of one client, such as a CoreDNS, in a second, a `NUMBER`; 0 for no limit", Value: relay.DefaultRate},
+			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {

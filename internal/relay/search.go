@@ -91,7 +91,7 @@ func (h *handler) unanswered(r *http.Request, err error) *failure {
 	switch {
 	case r.Context().Err() != nil:
 		f.outcome = outcomeCancelled
-	case errors.Is(err, lookup.ErrLimited):
+	case errors.Is(err, lookup.ErrLimited): // not 429, after which clients wait for 15 minutes at least (updater.Strikes)
 		f.outcome, f.message, f.retryAfter = outcomeLimited, "this client causes too many searches", h.limitedFor()
 	case errors.Is(err, lookup.ErrShare):
 		f.outcome, f.message, f.retryAfter = outcomeBudget, "this client has spent its share of the day's budget", time.Until(midnight(time.Now()))

@@ -40,6 +40,15 @@ type Config struct {
 // DefaultConnections is the most connections of clients at once.
 const DefaultConnections = 4096
 
+// DefaultRate and DefaultBurst limit the searches of one client: DefaultRate a second, after
+// DefaultBurst at once. A client is a name server, with all users of a network behind it, so
+// they are ten times the plugin's limit for one DNS client. They stop a client that is broken;
+// the quota of the key is what the budget and the pacing of searches guard.
+const (
+	DefaultRate  = 100
+	DefaultBurst = 200
+)
+
 // shutdownTimeout is how long requests have to end when the relay stops.
 const shutdownTimeout = 5 * time.Second
 

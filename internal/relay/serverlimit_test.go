@@ -1,0 +1,111 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// limitedWorld starts a relay with the default limits, whose lists have n hosts, and a client.
+func limitedWorld(t *testing.T, n int) (*world, *replica) {
+	w := newWorld(t)
+	var all []string
+	for i := range n {
+		all = append(all, hostName(i)+"/")
+	}
+	w.suspect(all...)
+	w.cfg.Rate, w.cfg.Burst = DefaultRate, DefaultBurst
+	w.start()
+	synctest.Wait()
+	c := w.replica(1)
+	synctest.Wait()
+	return w, c
+}
+
+// limited returns how many searches of clients the relay has refused.
+func (w *world) limited() int {
+	var m dto.Metric
+	if err := w.relay.handler.metrics.requests.WithLabelValues("search", outcomeLimited).Write(&m); err != nil {
+		w.t.Fatal(err)
+	}
+	return int(m.GetCounter().GetValue())
+}
+
+// A client is a whole name server. One with 500 users that look up 30 new names a second, all
+// of which need a search, is within the limit, also if 150 such names come at once.
+func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
+	const perSecond, seconds, atOnce = 30, 60, 150
+	synctest.Test(t, func(t *testing.T) {
+		w, c := limitedWorld(t, atOnce+perSecond*seconds)
+		defer w.relay.Close()
+		defer c.close()
+		for i := range atOnce + perSecond*seconds {
+			if d := c.decide(hostName(i) + "."); d.Verdict != lookup.Safe || d.Err != nil {
+				t.Fatalf("name %d: %+v", i, d)
+			}
+			if i >= atOnce {
+				time.Sleep(time.Second / perSecond)
+			}
+		}
+		if n := w.limited(); n != 0 {
+			t.Errorf("%d searches were limited, want none", n)
+		}
+		if n := len(w.google.Requests("search")); n != atOnce+perSecond*seconds {
+			t.Errorf("%d searches of the server, want one for each name", n)
+		}
+	})
+}
+
+// A client that is over the limit once confirms names again a second later: the answer is 503
+// with Retry-After. After 429 it would wait for 15 minutes at least. One that stays over the
+// limit causes no more searches than the limit allows.
+func TestAClientOverTheLimitWaitsForASecond(t *testing.T) {
+	const names = 4000
+	synctest.Test(t, func(t *testing.T) {
+		w, c := limitedWorld(t, names)
+		defer w.relay.Close()
+		defer c.close()
+		failed := 0
+		for i := range DefaultBurst + 50 {
+			if d := c.decide(hostName(i) + "."); d.Err != nil {
+				failed++
+			}
+		}
+		if failed < 40 || w.limited() != 1 {
+			t.Errorf("%d names failed and %d searches were limited, want about 50 and 1", failed, w.limited())
+		}
+		if hold := time.Until(c.SearchHold().Until); hold <= 0 || hold > time.Second {
+			t.Errorf("the client waits for %s, want a second", hold)
+		}
+		time.Sleep(time.Second)
+		if d := c.decide(hostName(names-1) + "."); d.Err != nil {
+			t.Errorf("after a second: %v", d.Err)
+		}
+		begun, before := time.Now(), len(w.google.Requests("search"))
+		for i := DefaultBurst + 50; i < names-1; i++ {
+			c.decide(hostName(i) + ".")
+			time.Sleep(time.Millisecond)
+		}
+		allowed := DefaultBurst + int(DefaultRate*time.Since(begun).Seconds()) + 1
+		if n := len(w.google.Requests("search")) - before; n > allowed {
+			t.Errorf("%d searches in %s, at most %d are allowed", n, time.Since(begun), allowed)
+		}
+	})
+}
+
+// Retry-After says when the next search is allowed, in whole seconds.
+func TestRetryAfterOfTheLimit(t *testing.T) {
+	for _, tc := range []struct {
+		rate float64
+		want time.Duration
+	}{{100, time.Second}, {1, time.Second}, {0.5, 2 * time.Second}, {0.01, 100 * time.Second}} {
+		if got := (&handler{rate: tc.rate}).limitedFor(); got != tc.want {
+			t.Errorf("%s: %s, want %s", fmt.Sprint(tc.rate, " a second"), got, tc.want)
+		}
+	}
+}
