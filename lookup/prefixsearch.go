@@ -43,7 +43,8 @@ func Origins() (all []Origin) {
 const (
 	// transit is the most time from a PrefixAnswer to its use: a client drops an answer
 	// that takes longer, see Config.Timeout. A threat must not be older than
-	// maxVerdictAge then.
+	// maxVerdictAge then. The TTL of a threat is shorter by it, so that a client that
+	// answers others itself, a relay behind a relay, ends with it when this one does.
 	transit = 10 * time.Second
 	// unlistedTTL is the TTL of an answer about a prefix that no list holds. It is short,
 	// because the next update may bring the prefix.
@@ -222,7 +223,11 @@ func (s prefixSearch) wait(ctx context.Context) (PrefixAnswer, error) {
 			return PrefixAnswer{}, search.err
 		}
 		part := search.answer.only(s.prefixes[i])
-		ttl := max(0, part.ttlAt(time.Now()))
+		ttl := part.ttlAt(time.Now())
+		if len(part.threats) > 0 {
+			ttl -= transit
+		}
+		ttl = max(0, ttl)
 		if !known || ttl < answer.TTL {
 			answer.TTL, known = ttl, true
 		}

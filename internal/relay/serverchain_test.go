@@ -1,0 +1,148 @@
+package relay
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// chain is a relay whose server is the relay of a world.
+type chain struct {
+	*world // its google is that of the first relay
+	wire   *wire
+}
+
+// behind starts a relay that asks the relay of w, which must run.
+func (w *world) behind() *chain {
+	w.t.Helper()
+	up := &wire{handler: w.relay, remote: "192.0.2.200:4000"}
+	second := *w
+	second.cfg.Settings.Endpoint = "http://first.internal"
+	second.cfg.Edge = engine.Edge{Transport: up, FirstContact: atOnce}
+	second.start()
+	synctest.Wait()
+	return &chain{&second, up}
+}
+
+// A threat that the server confirms no more is blocked behind two relays for at most 30
+// minutes from the last confirmation, however slow the answers of both are. It is cached for no
+// longer than the server said; an answer that is on its way at that time is used once.
+func TestNoAnswerIsOlderThan30MinutesBehindTwoRelays(t *testing.T) {
+	for _, ttl := range []time.Duration{5 * time.Minute, 29*time.Minute + 55*time.Second, 24 * time.Hour} {
+		for _, delay := range []time.Duration{0, 9 * time.Second} {
+			for _, warmed := range []time.Duration{0, 2 * time.Minute, 20 * time.Minute} { // when the second relay asks the first
+				for _, before := range []time.Duration{time.Second, 12 * time.Second} { // the end of the 30 minutes, or of the TTL
+					t.Run(fmt.Sprint(ttl, " ", delay, " ", warmed, " ", before), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { chainEnds(t, ttl, delay, warmed, before) })
+					})
+				}
+			}
+		}
+	}
+}
+
+// chainEnds lets a threat end right after the first relay has had it confirmed. The second
+// relay learns of it when warmed old, and its client asks shortly before the end.
+func chainEnds(t *testing.T, ttl, delay, warmed, before time.Duration) {
+	w := newWorld(t)
+	w.google.SetCacheDuration(ttl)
+	w.start()
+	defer w.relay.Close()
+	synctest.Wait()
+	second := w.behind()
+	defer second.relay.Close()
+	near, warm, far := w.replica(1), second.replica(2), second.replica(3)
+	defer near.close()
+	defer warm.close()
+	defer far.close()
+	synctest.Wait()
+	confirmed := time.Now()
+	if d := near.decide("evil.example."); d.Verdict != lookup.Unsafe {
+		t.Fatalf("got %+v", d)
+	}
+	w.google.RemoveThreat("evil.example/")
+	w.google.ClientStarted() // a TTL of a day does not count: the terms allow 30 minutes
+	second.wire.connect(w.relay, delay)
+	time.Sleep(warmed)
+	if d := warm.decide("evil.example."); (d.Verdict == lookup.Unsafe) != (warmed < ttl) {
+		t.Fatalf("the second relay asks when the answer is %s old: %+v", warmed, d)
+	}
+	end := confirmed.Add(min(ttl, 30*time.Minute))
+	last := confirmed.Add(min(ttl+10*time.Second, 30*time.Minute)) // of an answer on its way
+	time.Sleep(time.Until(end) - before)
+	far.wire.connect(second.relay, delay)
+	now := time.Now()
+	if d := far.decide("evil.example."); d.Verdict == lookup.Unsafe && (time.Now().After(last) || d.Expires.After(last)) {
+		t.Errorf("asked at %s, at %s it is blocked until %s, but may be until %s", now, time.Now(), d.Expires, last)
+	}
+	time.Sleep(time.Until(last.Add(time.Nanosecond)))
+	far.wire.connect(second.relay, 0)
+	second.wire.connect(w.relay, 0)
+	for i, c := range []*replica{near, warm, far} {
+		if d := c.decide("evil.example."); d.Verdict != lookup.Safe {
+			t.Errorf("client %d after the end: %+v", i, d)
+		}
+	}
+}
+
+// ttlAt returns the cache duration of a relay's answer about an expression.
+func (w *world) ttlAt(expression string) time.Duration {
+	w.t.Helper()
+	var got sbv5.SearchHashesResponse
+	answered(w.t, ask(w.t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+param(prefixOf(expression, 4))), &got)
+	return got.GetCacheDuration().AsDuration()
+}
+
+// "In no list" is said for a minute in all, not for a minute by each relay. A name that the
+// server lists then is blocked behind two relays when both have the new list.
+func TestAPrefixInNoListIsSafeForAMinuteBehindTwoRelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.suspect("gone.example/", "evil.example/")
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		second := w.behind()
+		defer second.relay.Close()
+		c := second.replica(1)
+		defer c.close()
+		synctest.Wait()
+		if got := second.ttlAt("new.example/"); got != time.Minute {
+			t.Errorf("a prefix in no list of either relay: %s, want a minute", got)
+		}
+
+		w.suspect("evil.example/") // the first relay drops a prefix, the second still has it
+		gone := func() bool { return w.relay.engine.Lists()[0].Set.Len() == 1 }
+		for !gone() {
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if n := second.relay.engine.Lists()[0].Set.Len(); n != 2 {
+			t.Fatalf("the second relay has %d entries, want 2", n)
+		}
+		first := second.ttlAt("gone.example/")
+		time.Sleep(9 * time.Second) // less than any minimum wait
+		if later := second.ttlAt("gone.example/"); first != time.Minute || later > time.Minute-9*time.Second {
+			t.Errorf("a prefix that only the second relay has: %s, 9 seconds later %s, want a minute in all", first, later)
+		}
+
+		second.ttlAt("new.example/")
+		w.threaten("evil.example/", "new.example/")
+		for gone() {
+			time.Sleep(time.Second)
+		}
+		listed := time.Now()
+		for c.decide("new.example.").Verdict != lookup.Unsafe {
+			if time.Since(listed) > 2*time.Minute {
+				t.Fatal("not blocked 2 minutes after the first relay has the list")
+			}
+			time.Sleep(time.Second)
+		}
+		t.Logf("blocked %s after the first relay had the list", time.Since(listed))
+	})
+}
