@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // Three questions about a status look alike. refused (403, 429) chooses the back-off of
@@ -34,6 +36,27 @@ type NotDueError struct {
 func (e *NotDueError) Error() string {
 	return "nothing may be fetched before " + e.Until.Format(time.RFC3339)
 }
+
+// HeldError says that a search was not sent, since the server must not be asked now. It is
+// lookup.ErrBackoff.
+type HeldError struct {
+	Until time.Time // when the next search may be sent; zero: when one that is under way is answered
+	why   string
+}
+
+// Error implements error.
+func (e *HeldError) Error() string { return lookup.ErrBackoff.Error() + ": " + e.why }
+
+// Unwrap makes it lookup.ErrBackoff.
+func (e *HeldError) Unwrap() error { return lookup.ErrBackoff }
+
+// held returns a HeldError for a wait that begins now. which tells waits apart; it may be "".
+func held(now time.Time, wait time.Duration, which string) error {
+	return &HeldError{Until: now.Add(wait), why: wait.Round(time.Second).String() + " left" + which}
+}
+
+// errUnderWay is the HeldError of a search that another one may tell to wait.
+var errUnderWay error = &HeldError{why: "another search is under way, after which there may be a wait"}
 
 // StatusError is an answer with an HTTP status other than 200.
 type StatusError struct {

@@ -3,7 +3,6 @@ package updater
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +33,8 @@ type pacedSearcher struct {
 	schedule *Schedule
 	rules    SearchRules
 	report   func(Event)
-	answered atomic.Bool // a search has succeeded since the start
+	answered atomic.Bool  // a search has succeeded since the start
+	underWay atomic.Int32 // searches that were noted as failed and are not answered yet
 
 	contactMu sync.Mutex
 	contact   time.Time // no search before; guarded by contactMu
@@ -46,7 +46,7 @@ type pacedSearcher struct {
 }
 
 // Pace returns a Searcher that asks s, unless the schedule does not allow a search:
-// then it sends nothing and returns an error that is lookup.ErrBackoff. It reports
+// then it sends nothing and returns a *HeldError. It reports
 // each search. An answer does not wait until its effect on the schedule is saved, see
 // Schedule.Flush. An error of saving is reported from another goroutine, so report
 // must be safe for concurrent use. The Searcher is safe for concurrent use if s is.
@@ -66,17 +66,24 @@ func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(
 func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
 	now := time.Now()
 	if wait := p.contactWait(now); wait > 0 {
-		return lookup.Answer{}, fmt.Errorf("%w: %s left until the first contact", lookup.ErrBackoff, wait.Round(time.Second))
+		return lookup.Answer{}, held(now, wait, " until the first contact")
 	}
 	// First the file: the server may have told another process to wait.
 	p.schedule.lookAtSearches()
 	if wait := p.schedule.searchWait(now); wait > 0 {
-		return lookup.Answer{}, fmt.Errorf("%w: %s left", lookup.ErrBackoff, wait.Round(time.Second))
+		if p.underWay.Load() > 0 { // the wait is that of a failure, which is noted before the search has failed
+			return lookup.Answer{}, errUnderWay
+		}
+		return lookup.Answer{}, held(now, wait, "")
 	}
 	asker := p.schedule.askerNow()
 	noted := p.rules.Published && (!p.answered.Load() || p.schedule.searchMayWait())
-	if noted && !p.note(ctx, now) {
-		return lookup.Answer{}, fmt.Errorf("%w: another search is under way, after which there may be a wait", lookup.ErrBackoff)
+	if noted {
+		p.underWay.Add(1)
+		defer p.underWay.Add(-1)
+		if !p.note(ctx, now) {
+			return lookup.Answer{}, errUnderWay
+		}
 	}
 	answer, err := p.searcher.Search(ctx, prefixes)
 	if p.schedule.askerNow() != asker { // the clock belongs to the new key

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // search answers hashes.search from the cache, or by a search of the server.
@@ -98,7 +99,7 @@ func (h *handler) unanswered(r *http.Request, err error) *failure {
 	case errors.Is(err, lookup.ErrBudget):
 		f.outcome, f.message, f.retryAfter = outcomeBudget, "the relay's budget is spent for today", max(time.Until(hold.Until), time.Second)
 	case errors.Is(err, lookup.ErrBackoff):
-		f.outcome, f.message, f.retryAfter = outcomeBackoff, "the relay must not ask its server now", max(time.Until(hold.Until), time.Second)
+		f.outcome, f.message, f.retryAfter = outcomeBackoff, "the relay must not ask its server now", heldFor(err, hold)
 	case errors.Is(err, context.DeadlineExceeded):
 		f.message = "the server did not answer the relay in time"
 	}
@@ -106,6 +107,16 @@ func (h *handler) unanswered(r *http.Request, err error) *failure {
 		f.retryAfter = max(0, time.Until(hold.Until)) // the failure may have begun a back-off
 	}
 	return f
+}
+
+// heldFor returns how long the relay must not ask its server, at least a second: until a first
+// contact or the end of a wait, or until a search that is under way is answered.
+func heldFor(err error, hold updater.Hold) time.Duration {
+	until := hold.Until
+	if held, ok := errors.AsType[*updater.HeldError](err); ok {
+		until = held.Until
+	}
+	return max(time.Until(until), time.Second)
 }
 
 // limitedFor returns after what time the limiter admits one more search.
