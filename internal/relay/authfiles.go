@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (w *watched) stamp() string {
 			all.WriteString("missing;")
 			continue
 		}
-		all.WriteString(info.ModTime().String() + " " + time.Duration(info.Size()).String() + ";")
+		fmt.Fprintf(&all, "%s %d;", info.ModTime(), info.Size())
 	}
 	return all.String()
 }

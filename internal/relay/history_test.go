@@ -78,7 +78,7 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 		}
 		publish(t, l, "se-4b", test.set)
 		for i, version := range versions {
-			if a, err := l.Get("se-4b", version, 0, 0); err != nil || a.Partial != test.partial[i] {
+			if a, err := l.Get(t.Context(), "se-4b", version, 0, 0); err != nil || a.Partial != test.partial[i] {
 				t.Errorf("%s, version %d: partial: %t, %v, want %t", test.name, i, a.Partial, err, test.partial[i])
 			}
 		}

@@ -180,15 +180,3 @@ func (l *Lists) Names() []string { return slices.Sorted(maps.Keys(*l.current.Loa
 
 // Ready reports whether there is a list to serve.
 func (l *Lists) Ready() bool { return len(*l.current.Load()) > 0 }
-
-// ListOf returns the name of the list that a version belongs to, "" if it is none of ours. A
-// batch names versions without their lists (hashLists.batchGet): two of one list are an error
-// of the client, and a version of no list counts as none.
-func (l *Lists) ListOf(version []byte) string {
-	for name, s := range *l.current.Load() {
-		if parseVersion(version, s.tag, s.width).target.id != (id{}) {
-			return name
-		}
-	}
-	return ""
-}

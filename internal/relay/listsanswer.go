@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -43,8 +44,9 @@ const minUpdateEntries = 1024
 // second to five significant bits.
 //
 // Clients with equal arguments share the bytes of the answer, also while it is being made. The
-// error is ErrUnknownList or ErrConstraint, wrapped, for what the client did wrong.
-func (l *Lists) Get(name string, version []byte, maxUpdateEntries, maxDatabaseEntries int) (Answer, error) {
+// error is ErrUnknownList or ErrConstraint, wrapped, for what the client did wrong, or that of
+// ctx: nothing is made for clients that have all gone away.
+func (l *Lists) Get(ctx context.Context, name string, version []byte, maxUpdateEntries, maxDatabaseEntries int) (Answer, error) {
 	s := (*l.current.Load())[name]
 	switch {
 	case s == nil:
@@ -64,9 +66,9 @@ func (l *Lists) Get(name string, version []byte, maxUpdateEntries, maxDatabaseEn
 	if u.have.boundary == nil && u.have.target == u.want {
 		return u.notModified(), nil
 	}
-	a, err := l.get(u)
+	a, err := l.get(ctx, u)
 	if errors.Is(err, errHistory) {
-		return l.get(u.full())
+		return l.get(ctx, u.full())
 	}
 	return a, err
 }

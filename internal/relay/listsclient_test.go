@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -64,22 +65,27 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	versions := make(map[string][]byte)
+	var q query
 	for _, text := range r.URL.Query()["version"] {
 		v, err := base64.URLEncoding.DecodeString(text)
 		if err != nil {
 			return nil, err
 		}
-		versions[tr.lists.ListOf(v)] = v
+		q.versions = append(q.versions, v)
 	}
 	name, single := strings.CutPrefix(r.URL.Path, "/v5/hashList/")
 	names := r.URL.Query()["names"]
 	if single {
 		names = []string{name}
 	}
+	q.names = names
+	versions, bad := versionsOf(q)
+	if bad != nil {
+		return nil, errors.New(bad.message)
+	}
 	tr.answers = nil
 	for _, name := range names {
-		a, err := tr.lists.Get(name, versions[name], tr.maxUpdate, tr.maxDB)
+		a, err := tr.lists.Get(r.Context(), name, versions[name], tr.maxUpdate, tr.maxDB)
 		if err != nil {
 			return nil, err
 		}

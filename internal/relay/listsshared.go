@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"context"
+	"errors"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -55,24 +57,31 @@ func newEncodings() encodings {
 }
 
 // get returns the answer to a request. It makes the answer if no client has asked for it
-// before; clients that ask meanwhile wait for it.
-func (e *encodings) get(u request) (Answer, error) {
+// before; clients that ask meanwhile wait for it. If ctx ends before its turn, the next of
+// them makes the answer.
+func (e *encodings) get(ctx context.Context, u request) (Answer, error) {
 	key := u.key()
 	if a, ok := e.find(key); ok {
 		return a, nil
 	}
-	got, err, _ := e.flight.Do(key, func() (any, error) {
+	got, err, shared := e.flight.Do(key, func() (any, error) {
 		if a, ok := e.find(key); ok {
 			return a, nil
 		}
 		e.encoding.Lock()
 		defer e.encoding.Unlock()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		a, err := (&encoder{u, e.open}).encode()
 		if err == nil {
 			e.keep(key, kept{u.state, a})
 		}
 		return a, err
 	})
+	if shared && err != nil && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
+		return e.get(ctx, u) // the client that was to make the answer has gone away
+	}
 	a, _ := got.(Answer)
 	return a, err
 }

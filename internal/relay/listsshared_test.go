@@ -73,13 +73,13 @@ func TestClientsShareAnUpdate(t *testing.T) {
 	for name, version := range map[string][]byte{"full": nil, "unknown": []byte("unknown"), "partial": c.held["se-4b"].Version} {
 		var wg sync.WaitGroup
 		var others atomic.Int32
-		first, err := l.Get("se-4b", version, 0, 0)
+		first, err := l.Get(t.Context(), "se-4b", version, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 50 {
 			wg.Go(func() {
-				if a, err := l.Get("se-4b", version, 0, 0); err != nil || &a.Message[0] != &first.Message[0] {
+				if a, err := l.Get(t.Context(), "se-4b", version, 0, 0); err != nil || &a.Message[0] != &first.Message[0] {
 					others.Add(1)
 				}
 			})
@@ -88,7 +88,7 @@ func TestClientsShareAnUpdate(t *testing.T) {
 			t.Errorf("%s: %d of 50 clients got bytes of their own", name, others.Load())
 		}
 	}
-	if _, err := l.Get("se-4b", nil, 1<<30, 1<<30); err != nil { // limits that make no difference
+	if _, err := l.Get(t.Context(), "se-4b", nil, 1<<30, 1<<30); err != nil { // limits that make no difference
 		t.Fatal(err)
 	}
 	if err := l.Publish([]lookup.List{{Name: "se-4b", Set: (*l.current.Load())["se-4b"].source}}); err != nil { // another list has changed
@@ -161,7 +161,7 @@ func TestGzipSavesNothing(t *testing.T) {
 	c.catchUp(t, "se-4b")
 	publish(t, l, "se-4b", churned(t, set, 3000, 3000, 2))
 	for name, version := range map[string][]byte{"full": nil, "partial": c.held["se-4b"].Version} {
-		a, err := l.Get("se-4b", version, 0, 0)
+		a, err := l.Get(t.Context(), "se-4b", version, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func timed(f func()) time.Duration {
 }
 
 func get(b *testing.B, l *Lists, version []byte) Answer {
-	a, err := l.Get("se-4b", version, 0, 0)
+	a, err := l.Get(b.Context(), "se-4b", version, 0, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

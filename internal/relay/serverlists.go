@@ -48,15 +48,18 @@ func (h *handler) batchGet(r *http.Request, _ netip.Addr, q query) (reply, *fail
 // versionsOf returns the versions that a client holds, by the names of their lists. A batch
 // does not say which is whose. Others count for nothing: the client came from another server.
 func versionsOf(q query) (map[string][]byte, *failure) {
+	byTag := make(map[string]string)
+	for _, name := range q.names {
+		byTag[string(tagOf(name))] = name
+	}
 	versions := make(map[string][]byte)
 	for _, v := range q.versions {
-		for _, name := range q.names {
-			if !bytes.HasPrefix(v, tagOf(name)) {
-				continue
-			}
-			if versions[name] != nil {
-				return nil, invalid("two versions of list %q", shorten(name))
-			}
+		name, ours := byTag[string(v[:min(len(v), tagBytes)])]
+		switch {
+		case !ours:
+		case versions[name] != nil:
+			return nil, invalid("two versions of list %q", shorten(name))
+		default:
 			versions[name] = v
 		}
 	}
@@ -83,7 +86,7 @@ func (h *handler) get(r *http.Request, q query) (reply, *failure) {
 // list returns the update of a list. A client that holds a list which the relay has lost keeps
 // it. One that holds nothing waits for a while, if the relay is still fetching its first lists.
 func (h *handler) list(r *http.Request, name string, version []byte, q query) (Answer, *failure) {
-	answer, err := h.lists.Get(name, version, q.maxUpdate, q.maxDatabase)
+	answer, err := h.lists.Get(r.Context(), name, version, q.maxUpdate, q.maxDatabase)
 	kept := slices.Contains(h.configured, name)
 	switch {
 	case !errors.Is(err, ErrUnknownList) || !kept:
@@ -98,11 +101,13 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 		case <-h.stopping:
 		case <-r.Context().Done():
 		}
-		answer, err = h.lists.Get(name, version, q.maxUpdate, q.maxDatabase)
+		answer, err = h.lists.Get(r.Context(), name, version, q.maxUpdate, q.maxDatabase)
 	}
 	switch {
 	case err == nil:
 		return answer, nil
+	case r.Context().Err() != nil:
+		return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeCancelled, message: "the client has gone away"}
 	case !errors.Is(err, ErrUnknownList):
 		log.Errorf("Cannot serve list %q: %v", shorten(name), err)
 		return Answer{}, &failure{code: http.StatusInternalServerError, outcome: outcomeUnavailable, message: "the relay cannot encode the list"}
