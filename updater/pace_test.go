@@ -91,10 +91,11 @@ func checkPause(t *testing.T, p lookup.Searcher, s *script, wait time.Duration) 
 	if wait == 0 {
 		return
 	}
-	before := s.sent
+	before, until := s.sent, time.Now().Add(wait)
 	for range 3 {
-		if _, err := p.Search(t.Context(), nil); !errors.Is(err, lookup.ErrBackoff) {
-			t.Errorf("in the pause: %v", err)
+		_, err := p.Search(t.Context(), nil)
+		if held, ok := errors.AsType[*HeldError](err); !ok || !held.Until.Equal(until) || !errors.Is(err, lookup.ErrBackoff) {
+			t.Errorf("in the pause: %#v, want one until %s", err, until)
 		}
 		time.Sleep((wait - 1) / 3)
 	}
