@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -102,19 +104,19 @@ func TestMisuseOfTheRelay(t *testing.T) {
 		"-corefile " + none:        "no such file",
 		"-corefile x -lists se-4b": "-corefile and -lists are both given: keep one of the two",
 		"-corefile x -realtime":    "-corefile and -realtime are both given",
-		"-db " + none + " -endpoint ENDPOINT -lists se-4c":                    `safebrowsing: lists: "se-4c" is not the name of a list: did you mean se-4b?`,
-		"-db " + none + " -endpoint ENDPOINT -protocol v6":                    `"v6" is not a protocol`,
-		"-db " + none + " -endpoint ENDPOINT -protocol webrisk":               "each search costs money: add budget COUNT",
-		"-db " + none + " -endpoint ENDPOINT -budget x":                       "budget",
-		"-db " + none + " -endpoint ENDPOINT -protocol v4 -realtime":          "protocol v4 has no mode realtime",
-		"-db " + none + " -api-key-file " + none:                              "no such file",
-		"-db " + none + " -endpoint ENDPOINT -listen 0.0.0.0:0":               "can be reached by other machines",
-		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1":               "missing port",
-		"-db " + none + " -endpoint ENDPOINT -client-key-file " + none:        "no such file",
-		"-db " + none + " -endpoint ENDPOINT -tls-cert x":                     "give both -tls-cert and -tls-key",
-		"-db " + none + " -endpoint ENDPOINT -connections 0":                  "-connections must be at least 1",
-		"-db " + none + " -endpoint ENDPOINT -rate 1 -burst 0":                "the burst at least 1",
-		"-db " + none + " -endpoint http://192.0.2.1:1 -api-key-file go.none": "no such file",
+		"-db " + none + " -endpoint ENDPOINT -lists se-4c":                                 `safebrowsing: lists: "se-4c" is not the name of a list: did you mean se-4b?`,
+		"-db " + none + " -endpoint ENDPOINT -protocol v6":                                 `"v6" is not a protocol`,
+		"-db " + none + " -endpoint ENDPOINT -protocol webrisk":                            "each search costs money: add budget COUNT",
+		"-db " + none + " -endpoint ENDPOINT -budget x":                                    "budget",
+		"-db " + none + " -endpoint ENDPOINT -protocol v4 -realtime":                       "protocol v4 has no mode realtime",
+		"-db " + none + " -api-key-file " + none:                                           "no such file",
+		"-db " + none + " -endpoint ENDPOINT -listen 0.0.0.0:0":                            "can be reached by other machines",
+		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1":                            "missing port",
+		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1:0 -client-key-file " + none: "no such file",
+		"-db " + none + " -endpoint ENDPOINT -tls-cert x":                                  "give both -tls-cert and -tls-key",
+		"-db " + none + " -endpoint ENDPOINT -connections 0":                               "-connections must be at least 1",
+		"-db " + none + " -endpoint ENDPOINT -rate 1 -burst 0":                             "the burst at least 1",
+		"-db " + none + " -endpoint http://192.0.2.1:1 -api-key-file go.none":              "no such file",
 	} {
 		status, _, errOut := invoke(t, append([]string{"relay", "-admin", "off"}, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
 		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
@@ -123,6 +125,18 @@ func TestMisuseOfTheRelay(t *testing.T) {
 	}
 	if _, err := os.Stat(none); err == nil {
 		t.Error("a misuse has made a folder")
+	}
+}
+
+// The limit of a client of the relay fits a name server, not one of its users.
+func TestTheHelpOfTheRelayHasItsLimits(t *testing.T) {
+	_, out, _ := invoke(t, "relay", "-h")
+	for flag, want := range map[string]float64{"--rate": relay.DefaultRate, "--burst": relay.DefaultBurst} {
+		_, line, _ := strings.Cut(out, flag+" ")
+		line, _, _ = strings.Cut(line, "--")
+		if !strings.Contains(line, fmt.Sprintf("(default: %g)", want)) {
+			t.Errorf("%s: %q, want the default %g", flag, line, want)
+		}
 	}
 }
 
