@@ -54,7 +54,7 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 		return nil, err
 	}
 	if several, ok := client.(*protocol.Failover); ok {
-		several.Report = endpointChanged
+		several.Report = e.reporter.endpointChanged
 	}
 	store := e.openStore(key)
 	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
@@ -150,6 +150,7 @@ func (e *Engine) openStore(key string) *updater.Store {
 func (e *Engine) start(key string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
+	e.reporter.measureEndpoints()
 	if e.ledger != nil {
 		budgetRemaining.add(e)
 	}

@@ -38,6 +38,8 @@ var (
 
 	listNextDue = newEngineGauge("list_next_due_timestamp_seconds", "Gauge of the earliest time that a list may be fetched again.", "list")
 
+	endpointUp = newEngineGauge("endpoint_up", "Gauge of each of several endpoints: 1, or 0 while it fails and another one is asked in its place.", "url")
+
 	searchNotBefore = newEngineGauge("search_not_before_timestamp_seconds",
 		"Gauge of until when confirmations are paused; 0 or a time that has passed if they are not.")
 )

@@ -188,6 +188,14 @@ func (r *Registry) end(e *shared) {
 	}
 	if !r.keeps(e.settings, "") {
 		searchNotBefore.DeleteLabelValues(labelsOf(e.settings)...)
+		for _, url := range e.settings.Endpoints() {
+			endpointUp.DeleteLabelValues(append(labelsOf(e.settings), url)...)
+		}
+	}
+	for s, other := range r.engines { // e may have written the gauges of an engine with the same labels
+		if slices.Equal(labelsOf(s), labelsOf(e.settings)) {
+			other.reporter.measureEndpoints()
+		}
 	}
 }
 

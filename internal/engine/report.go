@@ -35,6 +35,7 @@ type reporter struct {
 	troubleSince time.Time
 	searching    searchState
 	refusedLists map[string]bool // as logged
+	left         map[string]bool // endpoints that others stand in for
 }
 
 // searchState is how confirmations are doing, as it has been logged.
@@ -47,7 +48,7 @@ const (
 )
 
 func newReporter(s config.Settings, ready func()) *reporter {
-	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), refusedLists: make(map[string]bool)}
+	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), refusedLists: make(map[string]bool), left: make(map[string]bool)}
 }
 
 // report implements what updater.Config.Report asks for.
@@ -300,15 +301,6 @@ func outcomeOf(err error) string {
 		return "malformed"
 	}
 	return "unreachable"
-}
-
-// endpointChanged logs when one of several endpoints is left and when it answers again.
-func endpointChanged(e protocol.EndpointEvent) {
-	if e.Err == nil {
-		log.Infof("%s answers again", e.Endpoint)
-		return
-	}
-	log.Warningf("%s fails: %v. %s is asked in its place; %s is tried again, not before %s", e.Endpoint, e.Err, e.Instead, e.Endpoint, moment(e.Until))
 }
 
 // moment prints a time for a log line.

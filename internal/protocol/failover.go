@@ -205,11 +205,12 @@ func (f *Failover) answered(by *endpoint, m method, sent time.Time, before failu
 	if sent.Before(r.failed) { // a later request has failed
 		return
 	}
-	if by.left && r.failures > 0 {
+	rested := r.failures > 0
+	*r = rest{}
+	if by.left && (rested || by.rests[fetching].failures+by.rests[searching].failures == 0) { // SetKey ends all rests
 		by.left = false
 		f.report(EndpointEvent{Endpoint: by.url})
 	}
-	*r = rest{}
 	now := time.Now()
 	for _, e := range f.endpoints {
 		if e == by {

@@ -429,6 +429,26 @@ func TestARestIsOfTheKeyThatWasAskedWith(t *testing.T) {
 	})
 }
 
+func TestAnEndpointThatWasLeftIsBackWithTheNewKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := simulated(t, 2)
+		f.servers[0].SetKey("NEW")
+		if err := f.search(t, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		f.servers[1].SetKey("NEW")
+		if err := f.SetKey("NEW"); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.search(t, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"a left for b", "a back"}; !slices.Equal(f.events, want) {
+			t.Errorf("events %q, want %q", f.events, want)
+		}
+	})
+}
+
 func TestTheKeyIsNotInTheErrorOfAll(t *testing.T) {
 	repeat := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(503)
