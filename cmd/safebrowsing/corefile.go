@@ -131,6 +131,17 @@ func (b *serverBlock) stanza() string {
 	return fmt.Sprintf("%s:%d", cmp.Or(b.tokens[0].File, b.file), b.tokens[0].Line)
 }
 
+// propertiesOf returns the words that begin the lines of a stanza, without its first line.
+func propertiesOf(tokens []caddyfile.Token) (all []string) {
+	for i := 1; i < len(tokens); i++ {
+		t, before := tokens[i], tokens[i-1]
+		if (t.File != before.File || t.Line != before.Line) && t.Text != "}" {
+			all = append(all, t.Text)
+		}
+	}
+	return all
+}
+
 // words returns the arguments of a directive. Its first token, the name, is not one.
 func words(tokens []caddyfile.Token) (all []string) {
 	for _, t := range tokens[min(1, len(tokens)):] {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -25,15 +26,27 @@ says what CoreDNS has noted about the key. With -offline it sends none. Run it o
 the machine of CoreDNS and as its user: another user may have other rights to the
 folder. The key is never printed.
 
+With -endpoint in place of -corefile it examines a relay, or another server of your
+own, as a new client on this machine would: it fetches each list and confirms one of
+its entries, which may cost the relay one search. It sends Google's servers the
+request for the names of the lists only.
+
+
    safebrowsing doctor -corefile /etc/coredns/Corefile
    sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
+   safebrowsing doctor -endpoint http://127.0.0.1:8099 -api-key-file client.key
    safebrowsing doctor -json -corefile Corefile | jq -r 'select(.status == "problem").advice'
 
 The JSON of a check is {"check","status","text","advice"}; status is ok, warning,
 problem or skipped. The exit status is 1 if there is a problem; warnings leave it
 at 0.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "corefile", Usage: "the `FILE` to examine", Required: true},
+			&cli.StringFlag{Name: "corefile", Usage: "the `FILE` to examine"},
+			&cli.StringFlag{Name: "endpoint", Usage: "examine the server at this `URL`, or several separated by commas, without a Corefile"},
+			&cli.StringFlag{Name: "api-key-file", Usage: "read the key for -endpoint from `FILE` (default: $" + config.KeyVariable + ")"},
+			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for -endpoint"},
+			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists that -endpoint must have, separated by commas (default: the plugin's default)"},
+			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the name in -endpoint, separated by commas"},
 			&cli.BoolFlag{Name: "offline", Usage: "send nothing, neither to the server nor to a resolver"},
 			jsonFlag(),
 		},
@@ -42,10 +55,24 @@ at 0.`,
 				return fmt.Errorf("doctor takes no argument such as %q, see safebrowsing doctor -h", c.Args().First())
 			}
 			d := &examination{console: newConsole(c), offline: c.Bool("offline"), resolvConf: "/etc/resolv.conf", secrets: []string{os.Getenv(config.KeyVariable)}}
+			switch {
+			case c.IsSet("corefile") == c.IsSet("endpoint"):
+				return errors.New("doctor needs one of -corefile and -endpoint")
+			case c.IsSet("endpoint"):
+				return d.endpoints(ctx, c)
+			}
+			for _, flag := range endpointFlags {
+				if c.IsSet(flag) {
+					return fmt.Errorf("-%s goes with -endpoint: with -corefile the Corefile says it", flag)
+				}
+			}
 			return d.corefile(ctx, c.String("corefile"))
 		},
 	}
 }
+
+// endpointFlags are the flags that only go with -endpoint.
+var endpointFlags = []string{"api-key-file", "endpoint-ca", "lists", "resolver"}
 
 // The values of diagnosis.Status.
 const (
@@ -71,6 +98,8 @@ type examination struct {
 	secrets    []string // tell replaces them
 	blocks     []serverBlock
 	endpoint   string // of several the one that is examined; else ""
+	looked     bool   // for a loop
+	asClient   bool   // there is no Corefile: lists are fetched and an entry is confirmed
 	bad        bool
 }
 

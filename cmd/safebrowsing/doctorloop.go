@@ -35,6 +35,18 @@ func machineAddresses() (all []netip.Addr) {
 	return all
 }
 
+// loop examines whether CoreDNS would resolve the names of servers through itself: once,
+// since the same resolvers know all of them.
+func (e *examination) loop(o *Offline) {
+	if e.looked {
+		return
+	}
+	endpoint := e.endpoint
+	e.looked, e.endpoint = true, ""
+	e.tell(loopDiagnosis(o.Resolvers(), systemResolvers(e.resolvConf), machineAddresses(), e.blocks))
+	e.endpoint = endpoint
+}
+
 // loopDiagnosis says whether CoreDNS would resolve the name of the server through itself.
 // If the stanza has no resolver, the system's are used. A system resolver on this machine
 // is always suspicious: it may forward to CoreDNS.

@@ -28,6 +28,7 @@ const (
 
 // servers examines the connection to each endpoint and its response.
 func (e *examination) servers(ctx context.Context, o *Offline) {
+	e.looked = false
 	for _, endpoint := range o.Settings().Endpoints() {
 		e.endpoint = ""
 		if len(o.Settings().Endpoints()) > 1 {
@@ -63,13 +64,16 @@ func (e *examination) server(ctx context.Context, o *Offline, address string) {
 	offered, err := client.Lists(ctx)
 	if asked := p.answered || err != nil; asked {
 		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
-		e.tell(answerDiagnosis(o, address, offered, p.answered, err))
+		e.tell(e.forClient(o, answerDiagnosis(o, address, offered, p.answered, err), err))
 	} else { // the service has no request for it
 		err = p.knock(ctx, endpoint)
 		e.tell(tlsDiagnosis(o, endpoint, p.tls, p.answered, err))
 		e.tell(acceptedDiagnosis(o, p.answered, err, time.Now()))
 	}
 	e.tell(clockDiagnosis(p.date, p.at))
+	if e.asClient && err == nil {
+		e.use(ctx, o, client, offered)
+	}
 }
 
 // unasked prints the checks of a server to which no request is sent.
@@ -98,9 +102,7 @@ func (e *examination) resolve(ctx context.Context, o *Offline, host string, prox
 		e.tell(diagnosis{"resolve", isOK, why, ""})
 		return true
 	}
-	defer func() {
-		e.tell(loopDiagnosis(o.Resolvers(), systemResolvers(e.resolvConf), machineAddresses(), e.blocks))
-	}()
+	defer e.loop(o)
 	by := "the system's resolver"
 	if len(o.Resolvers()) > 0 {
 		by = strings.Join(o.Resolvers(), ", ")

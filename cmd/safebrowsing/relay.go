@@ -7,11 +7,9 @@ import (
 	"log"
 	"net"
 	"os"
-	"regexp"
+	"slices"
 	"strings"
 
-	"github.com/coredns/caddy"
-	"github.com/coredns/caddy/caddyfile"
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -31,7 +29,9 @@ answers confirmations from its cache. A prefix that is in none of its lists is n
 threat: it asks about such a prefix with -realtime only.
 
 With -corefile, server, key, lists and folder are those of the plugin in that file;
--db names another folder. A relay and a CoreDNS must not fetch lists with the same
+-db names another folder. The log names the properties that a relay does not use, such
+as respond and allow: they belong into the Corefiles of its clients. Without -corefile,
+flags with the names of properties mean the same. A relay and a CoreDNS must not fetch lists with the same
 key from two folders.
 
 Other machines can reach the relay if -listen says so. Then it needs TLS (-tls-cert,
@@ -62,7 +62,11 @@ func relayCommand() *cli.Command {
 			&cli.StringFlag{Name: "api-key-file", Usage: "read the API key from `FILE`, again when it changes (default: $" + config.KeyVariable + ")"},
 			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` of the server: " + dialectNames(), Value: protocol.DialectV5.Name},
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server (default: Google's)"},
+			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for the server"},
+			&cli.StringFlag{Name: "token-file", Usage: "read an access token for Web Risk from `FILE`, in place of an API key"},
+			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the server's name, separated by commas"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the plugin's default)"},
+			&cli.StringFlag{Name: "max-entries", Usage: "the most entries of a list, a `COUNT`"},
 			&cli.StringFlag{Name: "budget", Usage: "the most searches a day, a `COUNT` or unlimited"},
 			&cli.BoolFlag{Name: "realtime", Usage: "ask the server about prefixes in no list, too, for clients in mode realtime"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "serve https with the certificate in `FILE`"},
@@ -124,7 +128,7 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 }
 
 // engineFlags are the flags that a Corefile stands for.
-var engineFlags = []string{"api-key-file", "protocol", "endpoint", "lists", "budget", "realtime"}
+var engineFlags = append(slices.Clone(stanzaFlags), "budget", "realtime")
 
 // relayEngine returns what the relay fetches, from a Corefile or from flags.
 func relayEngine(c *cli.Command) (config.Config, error) {
@@ -146,71 +150,54 @@ func relayEngine(c *cli.Command) (config.Config, error) {
 	if err != nil {
 		return config.Config{}, err
 	}
+	for _, warning := range append(warningsOf(blocks), unusedByRelay(path, blocks)...) {
+		log.Printf("[WARNING] %s", warning)
+	}
 	cfg := only.cfg
 	if c.IsSet("db") {
-		cfg.DB = c.String("db")
+		if cfg.DB = c.String("db"); cfg.DB == "off" {
+			cfg.DB = ""
+		}
 	}
 	return cfg, nil
 }
 
-// relayStanza has the parser of the Corefile read the flags, so that both allow the same.
+// unusedByRelay returns a warning if a Corefile says more than a relay does: it decides about
+// no names, its clients do.
+func unusedByRelay(path string, blocks []serverBlock) []string {
+	used := append(config.EngineWords(), "api_key", "api_key_file", "token_file", "endpoint")
+	var unused []string
+	for _, b := range blocks {
+		for _, word := range propertiesOf(b.tokens) {
+			if !slices.Contains(used, word) && !slices.Contains(unused, word) {
+				unused = append(unused, word)
+			}
+		}
+	}
+	if len(unused) == 0 {
+		return nil
+	}
+	slices.Sort(unused)
+	hint := ""
+	if slices.Contains(unused, "limit") {
+		hint = ". The relay limits its clients with -rate and -burst"
+	}
+	return []string{fmt.Sprintf("%s: the relay does not use %s: it decides about no names. Set this in the Corefiles of the CoreDNS servers that ask the relay%s",
+		path, strings.Join(unused, ", "), hint)}
+}
+
+// relayStanza returns what the relay fetches, from flags.
 func relayStanza(c *cli.Command) (config.Config, error) {
-	if !c.IsSet("api-key-file") && os.Getenv(config.KeyVariable) == "" && protocol.IsGoogle(c.String("endpoint")) {
+	if !c.IsSet("api-key-file") && !c.IsSet("token-file") && os.Getenv(config.KeyVariable) == "" && protocol.IsGoogle(c.String("endpoint")) {
 		return config.Config{}, errors.New("no API key: set -api-key-file or $" + config.KeyVariable + ", or -endpoint for a server of your own")
 	}
-	lines, err := stanzaLines(c)
+	folder, err := folderOf(c)
 	if err != nil {
 		return config.Config{}, err
 	}
-	var tokens []caddyfile.Token
-	for i, line := range lines {
-		for _, word := range line {
-			tokens = append(tokens, caddyfile.Token{File: "flags", Line: i + 1, Text: word})
-		}
-	}
-	controller := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens("flags", tokens), ServerBlockKeys: []string{"."}}
-	cfg, err := config.Parse(controller, "")
-	if err != nil {
-		return config.Config{}, asFlags(err)
-	}
+	cfg, err := parseFlags(c, folder)
 	for _, warning := range cfg.Warnings {
-		log.Printf("[WARNING] %s", asFlags(errors.New(warning)))
+		log.Printf("[WARNING] %s", warning)
 	}
-	return cfg, nil
-}
-
-// stanzaLines returns the stanza that says the same as the flags.
-func stanzaLines(c *cli.Command) ([][]string, error) {
-	folder, err := folderOf(c)
-	if err != nil {
-		return nil, err
-	}
-	lines := [][]string{{config.Plugin, "{"}, {"db", folder}, {"protocol", c.String("protocol")}}
-	for _, flag := range []string{"api-key-file", "endpoint"} {
-		if c.IsSet(flag) {
-			lines = append(lines, []string{strings.ReplaceAll(flag, "-", "_"), c.String(flag)})
-		}
-	}
-	if c.IsSet("lists") {
-		lines = append(lines, append([]string{"lists"}, strings.Split(c.String("lists"), ",")...))
-	}
-	switch budget := c.String("budget"); budget {
-	case "":
-	case "unlimited":
-		lines = append(lines, []string{"budget", budget})
-	default: // the clients are servers, and each may need more than a part
-		lines = append(lines, []string{"budget", budget, "100%"})
-	}
-	if c.Bool("realtime") {
-		lines = append(lines, []string{"mode", "realtime"})
-	}
-	return append(lines, []string{"}"}), nil
-}
-
-var stanzaPlace = regexp.MustCompile(`^(flags:\d+:? *(- )?)?(Error during parsing: )?`)
-
-// asFlags takes the place in the stanza out of a text of the parser: there is no file that
-// the operator could open.
-func asFlags(err error) error {
-	return errors.New(stanzaPlace.ReplaceAllString(err.Error(), ""))
+	return cfg, err
 }

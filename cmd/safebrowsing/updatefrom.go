@@ -28,8 +28,11 @@ func (u *fetching) fromCorefile(c *cli.Command) (*Offline, error) {
 		return nil, err
 	}
 	only, err := onlyEngine(path, blocks)
+	if err == nil && only.Folder() == "" {
+		err = fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", only.stanza())
+	}
 	for _, b := range blocks {
-		if b.Offline != nil && b.Offline != only {
+		if b.Offline != nil && (err != nil || b.Offline != only.Offline) {
 			b.Close()
 		}
 	}
@@ -37,12 +40,12 @@ func (u *fetching) fromCorefile(c *cli.Command) (*Offline, error) {
 		return nil, err
 	}
 	u.dir = only.Folder()
-	return only, nil
+	return only.Offline, nil
 }
 
 // onlyEngine returns the engine of a Corefile. It is an error if there is not exactly one
-// that uses Safe Browsing and keeps its lists in a folder.
-func onlyEngine(path string, blocks []serverBlock) (*Offline, error) {
+// that uses Safe Browsing and keeps lists.
+func onlyEngine(path string, blocks []serverBlock) (*serverBlock, error) {
 	all := slices.DeleteFunc(enginesOf(blocks), func(b serverBlock) bool { return b.Endpoint() == "" })
 	switch {
 	case len(all) == 0:
@@ -51,10 +54,8 @@ func onlyEngine(path string, blocks []serverBlock) (*Offline, error) {
 		return nil, fmt.Errorf("%s has several settings for Safe Browsing, %s: select one with -db, -endpoint, -protocol and -lists", path, named(all))
 	case len(all[0].Lists()) == 0:
 		return nil, fmt.Errorf("%s has mode nostorage, which keeps no lists", all[0].stanza())
-	case all[0].Folder() == "":
-		return nil, fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", all[0].stanza())
 	}
-	return all[0].Offline, nil
+	return &all[0], nil
 }
 
 // fromFlags takes the folder and the server from the command line.

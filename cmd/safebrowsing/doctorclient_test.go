@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+func TestDoctorOfAnEndpoint(t *testing.T) {
+	w := newWorld(t)
+	w.SetKey("SECRET")
+	key := filepath.Join(t.TempDir(), "key")
+	write(t, key, "SECRET\n")
+	status, out, errOut := invoke(t, "doctor", "-endpoint", w.endpoint, "-api-key-file", key)
+	if status != 0 || errOut != "" {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	expect(t, "doctor", seconds.ReplaceAllString(w.plain(out), "Ns"), `ok       key       present
+ok       resolve   the endpoint is an IP address: there is no name to resolve
+ok       tls       not used: the server is on this machine
+ok       server    it accepts the key and offers 3 lists
+ok       clock     Ns from the server's
+ok       lists     se-4b 2 entries, mw-4b 1 entry, uws-4b 0 entries; updates every 1h0mNs
+ok       confirm   the first entry of se-4b: 0 threats, to be cached for 5mNs
+`)
+	if n := len(w.Requests("")); n != 3 {
+		t.Errorf("%d requests, want one for the names, one for the lists and one search", n)
+	}
+}
+
+// What is wrong with a relay is found from the machine of a client.
+func TestDoctorOfAnEndpointInTrouble(t *testing.T) {
+	fault := func(method string, f protocoltest.Fault) func(*world) {
+		return func(w *world) { w.Break(method, 1, f) }
+	}
+	for name, test := range map[string]struct {
+		set   func(w *world)
+		flags []string
+		check string
+		want  string // status of the check
+		text  string // in its text or advice
+	}{
+		"no key":               {func(w *world) { w.SetKey("SECRET") }, nil, "server", isProblem, "status 403"},
+		"a list that it lacks": {nil, []string{"-lists", "se-4b,pha-4b"}, "server", isProblem, "it does not have pha-4b name the lists of its clients with -lists"},
+		"one list":             {nil, []string{"-lists", "mw-4b"}, "lists", isOK, "mw-4b 1 entry; updates every 1h0m0s"},
+		"nothing in the lists": {nil, []string{"-lists", "uws-4b"}, "lists", isProblem, "they protect from nothing"},
+		"nothing to confirm":   {nil, []string{"-lists", "uws-4b"}, "confirm", isSkipped, "no entry to confirm"},
+		"lists are refused":    {fault("update", protocoltest.Fault{Status: http.StatusServiceUnavailable}), nil, "lists", isProblem, "status 503"},
+		"a budget is spent":    {fault("search", protocoltest.Fault{Status: http.StatusTooManyRequests, RetryAfter: time.Hour}), nil, "confirm", isProblem, "suspected names pass for 1h0m0s; raise the server's limit or budget"},
+		"a back-off":           {fault("search", protocoltest.Fault{Status: http.StatusServiceUnavailable}), nil, "confirm", isProblem, "suspected names pass until it answers; the log of the server says why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if test.set != nil {
+				test.set(w)
+			}
+			status, out, errOut := invoke(t, append([]string{"doctor", "-json", "-endpoint", w.endpoint}, test.flags...)...)
+			var found diagnosis
+			bad := false
+			for _, d := range decode[diagnosis](t, out) {
+				bad = bad || d.Status == isProblem
+				if d.Check == test.check {
+					found = d
+				}
+			}
+			if found.Status != test.want || !strings.Contains(string(found.Text+" "+found.Advice), test.text) || (status == 1) != bad || errOut != "" {
+				t.Errorf("status %d, %+v, want %s with %q; all: %s%s", status, found, test.want, test.text, out, errOut)
+			}
+		})
+	}
+}
+
+// Several endpoints are examined one after the other, and the resolvers once.
+func TestDoctorOfSeveralEndpoints(t *testing.T) {
+	w := newWorld(t)
+	server := httptest.NewTLSServer(w.Server)
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	write(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	status, out, errOut := invoke(t, "doctor", "-endpoint", server.URL+",https://relay1.internal:1,https://relay2.internal:1", "-endpoint-ca", ca, "-resolver", "127.0.0.1:1")
+	if status != 1 || errOut != "" {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	for line, times := range map[string]int{
+		"ok       lists     " + server.URL + ": se-4b 2 entries": 1,
+		"ok       tls       " + server.URL + ": TLS 1.3 with ":   1,
+		"problem  resolve   https://relay1.internal:1: ":         1,
+		"problem  resolve   https://relay2.internal:1: ":         1,
+		"loop      the server's name is resolved":                1,
+		" folder ": 0,
+	} {
+		if n := strings.Count(out, line); n != times {
+			t.Errorf("%d times %q, want %d, in\n%s", n, line, times, out)
+		}
+	}
+}
+
+func TestDoctorDoesNotFetchFromGoogle(t *testing.T) {
+	w := newWorld(t)
+	_, out, _ := invoke(t, "doctor", "-offline", "-endpoint", "https://safebrowsing.googleapis.com")
+	if strings.Contains(out, " lists ") || !strings.Contains(out, "problem  key ") {
+		t.Errorf("got\n%s", out)
+	}
+	_, out, _ = invoke(t, "doctor", "-offline", "-endpoint", w.endpoint)
+	if n := len(w.Requests("")); n != 0 || strings.Contains(out, " lists ") {
+		t.Errorf("%d requests with -offline\n%s", n, out)
+	}
+}
+
+func TestMisuseOfTheDoctor(t *testing.T) {
+	w := newWorld(t)
+	for args, want := range map[string]string{
+		"":                               "doctor needs one of -corefile and -endpoint",
+		"-corefile x -endpoint http://x": "doctor needs one of -corefile and -endpoint",
+		"-corefile x -lists se-4b":       "-lists goes with -endpoint",
+		"-corefile x -api-key-file k":    "-api-key-file goes with -endpoint",
+		"-endpoint nonsense":             "endpoint: the endpoint must be a URL such as",
+		"-endpoint ENDPOINT,ENDPOINT":    "is given more than once",
+		"-endpoint ENDPOINT -lists x":    `lists: "x" is not the name of a list`,
+		"-endpoint http://192.0.2.1 -api-key-file /none": "api_key_file: open /none",
+	} {
+		status, out, errOut := invoke(t, append([]string{"doctor"}, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
+		if status != 2 || out != "" || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("doctor %s: status %d, %q%q, want 2 and a line with %q", args, status, out, errOut, want)
+		}
+	}
+}
+
+// The doctor and a real relay agree.
+func TestDoctorOfARelay(t *testing.T) {
+	w := filled(t)
+	keys := filepath.Join(t.TempDir(), "keys")
+	write(t, keys, "OLD\nNEW\n")
+	endpoint, _ := startRelay(t, "-db", w.dir, "-endpoint", w.endpoint, "-client-key-file", keys)
+	client := filepath.Join(t.TempDir(), "client")
+	write(t, client, "NEW\n")
+	var out string
+	for range 1000 {
+		var status int
+		if status, out, _ = invoke(t, "doctor", "-endpoint", endpoint, "-api-key-file", client); status == 0 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, want := range []string{
+		"ok       server    it accepts the key and offers 3 lists\n",
+		"ok       lists     se-4b 2 entries, mw-4b 1 entry, uws-4b 0 entries; updates every ",
+		"ok       confirm   the first entry of se-4b: 0 threats, to be cached for ",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	write(t, client, "OTHER\n")
+	status, out, _ := invoke(t, "doctor", "-endpoint", endpoint, "-api-key-file", client)
+	if status != 1 || !strings.Contains(out, "this relay needs a key") || strings.Contains(out, "OTHER") || !strings.Contains(out, "from the file of its -client-key-file") {
+		t.Errorf("status %d\n%s", status, out)
+	}
+}
