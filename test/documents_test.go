@@ -1,8 +1,10 @@
 package test
 
 import (
+	"encoding/pem"
 	"io/fs"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"path"
 	"regexp"
@@ -23,7 +25,7 @@ var repository = os.DirFS("..")
 func documents(t testing.TB) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md", "deploy/*/*.md"} {
 		paths, err := fs.Glob(repository, pattern)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("Expected documents at %s, got %v", pattern, err)
@@ -92,7 +94,10 @@ func TestBlocksOfTheDocumentsAreFenced(t *testing.T) {
 func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	key := writeFile(t, t.TempDir(), "key", "K")
 	resolv := writeFile(t, t.TempDir(), "resolv.conf", "nameserver 192.0.2.53\n")
-	replacer := strings.NewReplacer("/etc/coredns/safebrowsing.key", key, "/etc/coredns/webrisk.key", key, "/etc/resolv.conf", resolv)
+	relay := httptest.NewTLSServer(nil)
+	relay.Close()
+	ca := writeFile(t, t.TempDir(), "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: relay.Certificate().Raw})))
+	replacer := strings.NewReplacer("/etc/coredns/relay-client.key", key, "/etc/coredns/relay-ca.pem", ca, "/etc/coredns/safebrowsing.key", key, "/etc/coredns/webrisk.key", key, "/etc/resolv.conf", resolv)
 	example, err := fs.ReadFile(repository, "Corefile.example")
 	if err != nil {
 		t.Fatal(err)

@@ -69,6 +69,9 @@ func objects(t *testing.T) map[string]any {
 			if ns := meta.GetNamespace(); ns != "" {
 				t.Errorf("%s: expected the namespace of the kustomization, got %s", key, ns)
 			}
+			if component := meta.GetLabels()["app.kubernetes.io/component"]; name != "namespace.yaml" && component != strings.TrimSuffix(name, ".yaml") {
+				t.Errorf("%s: expected the component of its file, by which the relay is started first, got %q", key, component)
+			}
 			all[key] = o
 		}
 	}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// blockOf returns a block of a document: the first one in a language after a text.
+func blockOf(t *testing.T, document, after, language string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(document, after)
+	_, block, begins := strings.Cut(rest, "\n~~~ "+language+"\n")
+	block, _, ends := strings.Cut(block, "\n~~~\n")
+	if !found || !begins || !ends {
+		t.Fatalf("there is no block of %s after %q", language, after)
+	}
+	return block + "\n"
+}
+
+// The two commands of the page about fleets start a relay, the doctor and a Corefile of the
+// page reach it, and the metrics of its alerts are there.
+func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
+	page := read(t, filepath.Join("..", "..", "docs", "fleet.md"))
+	metrics, readme := read(t, filepath.Join("..", "..", "docs", "command-line.md")), read(t, filepath.Join("..", "..", "README.md"))
+	office := "\n## In a small office\n"
+	w := newWorld(t)
+	w.SetKey("GOOGLE")
+	t.Chdir(t.TempDir())
+	write(t, "safebrowsing.key", "GOOGLE\n")
+
+	commands := strings.Split(strings.TrimSpace(blockOf(t, page, office, "sh")), "\n")
+	if len(commands) != 2 {
+		t.Fatalf("%d commands, want the two that the page promises: %q", len(commands), commands)
+	}
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", commands[0]).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v %s", commands[0], err, out)
+	}
+	args := strings.Fields(strings.Replace(commands[1], "192.168.1.2:8099", "127.0.0.1:0", 1))
+	cfg := relayConfigOf(t, append(args[2:], "-endpoint", w.endpoint, "-admin", "127.0.0.1:0")...)
+	cfg.Edge.FirstContact = func() time.Duration { return 0 }
+	url, admin := runRelayOf(t, cfg)
+	wantStatusOK(t, admin+"/readyz")
+	if _, err := os.Stat("relay"); err != nil {
+		t.Error(err)
+	}
+
+	here := strings.NewReplacer("http://192.168.1.2:8099", url, "/etc/coredns/relay-client.key", "clients.key")
+	doctor := strings.Fields(here.Replace(blockOf(t, page, "Check it from", "sh")))
+	status, out, errOut := invoke(t, doctor[1:]...)
+	if status != 0 || errOut != "" || !strings.Contains(out, "it accepts the key and offers 3 lists") || !strings.Contains(out, "ok       confirm") {
+		t.Errorf("%q: status %d, %s%s", doctor, status, out, errOut)
+	}
+	write(t, "Corefile", here.Replace(blockOf(t, page, office, "corefile")))
+	if _, found, out := examine(t, "Corefile"); found["server"].Status != isOK {
+		t.Errorf("the Corefile does not reach the relay: %s", out)
+	}
+
+	alerts, clients, _ := strings.Cut(blockOf(t, page, "\n## Watch it\n", "txt"), "# on the CoreDNS servers")
+	served := bodyOf(t, admin+"/metrics")
+	name := regexp.MustCompile(`\b(?:coredns_)?safebrowsing_[a-z_]+`)
+	for _, m := range name.FindAllString(alerts, -1) {
+		if !strings.Contains(served, "\n"+m) {
+			t.Errorf("the relay has no metric %s", m)
+		}
+	}
+	for _, m := range name.FindAllString(clients, -1) {
+		if !strings.Contains(readme, "`"+m+"{") {
+			t.Errorf("CoreDNS has no metric %s", m)
+		}
+	}
+	for _, m := range regexp.MustCompile(`outcome=~?"([a-z|]+)"`).FindAllStringSubmatch(alerts, -1) {
+		for outcome := range strings.SplitSeq(m[1], "|") {
+			if !strings.Contains(metrics, "`"+outcome+"`") {
+				t.Errorf("there is no outcome %s", outcome)
+			}
+		}
+	}
+}
+
+// bodyOf returns what a URL is answered with.
+func bodyOf(t *testing.T, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
