@@ -112,6 +112,9 @@ func (e *examination) tell(d diagnosis) {
 	if e.endpoint != "" {
 		d.Text = text(e.endpoint+": ") + d.Text
 	}
+	if e.asClient {
+		d.Advice = text(inFlags.Replace(string(d.Advice)))
+	}
 	for _, t := range []*text{&d.Text, &d.Advice} {
 		for _, secret := range e.secrets {
 			if secret != "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -43,18 +44,24 @@ func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
 	return e.end(e.bad)
 }
 
-// forClient returns a diagnosis of a server with the advice for those who have no Corefile.
+// forClient returns a diagnosis of a server, with the advice for a client if it refuses the
+// key.
 func (e *examination) forClient(o *Offline, d diagnosis, err error) diagnosis {
 	status := new(updater.StatusError)
-	switch {
-	case !e.asClient:
-	case errors.As(err, &status) && !o.Settings().Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden):
+	if e.asClient && errors.As(err, &status) && !o.Settings().Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
 		d.Advice = "give -api-key-file with a key that the server knows: a relay reads those of its clients from the file of its -client-key-file"
-	default:
-		d.Advice = text(strings.Replace(string(d.Advice), "correct lists in the Corefile", "name the lists of its clients with -lists, or have the server keep these, too", 1))
 	}
 	return d
 }
+
+// inFlags puts an advice about a Corefile into words for those who have none.
+var inFlags = strings.NewReplacer(
+	"correct lists in the Corefile", "name the lists of its clients with -lists, or have the server keep these, too",
+	"add api_key_file FILE to the stanza, or set $"+config.KeyVariable+" for CoreDNS", "give -api-key-file FILE, or set $"+config.KeyVariable,
+	"in the stanza, for example: resolver", "with -resolver, and with resolver in the Corefile of the client, for example:",
+	"endpoint_ca", "-endpoint-ca",
+	"correct endpoint", "correct -endpoint",
+)
 
 // use does what a client does: it fetches the lists and confirms an entry.
 func (e *examination) use(ctx context.Context, o *Offline, client protocol.Client, offered []protocol.ListInfo) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/pem"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -97,6 +99,28 @@ func TestDoctorOfSeveralEndpoints(t *testing.T) {
 	} {
 		if n := strings.Count(out, line); n != times {
 			t.Errorf("%d times %q, want %d, in\n%s", n, line, times, out)
+		}
+	}
+}
+
+// The advice is about flags, not about a Corefile that is not there.
+func TestDoctorOfAnEndpointSpeaksOfFlags(t *testing.T) {
+	w := newWorld(t)
+	untrusted := httptest.NewUnstartedServer(w.Server)
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	page := httptest.NewServer(http.NotFoundHandler())
+	defer page.Close()
+	for args, want := range map[string]string{
+		"-endpoint " + untrusted.URL:                             "name the server's own authority with -endpoint-ca",
+		"-endpoint " + page.URL:                                  "correct -endpoint, or protocol",
+		"-endpoint http://relay.internal -resolver 127.0.0.1:1":  "set a resolver that works with -resolver, and with resolver in the Corefile of the client, for example: 9.9.9.9",
+		"-offline -endpoint https://safebrowsing.googleapis.com": "give -api-key-file FILE, or set $SAFEBROWSING_API_KEY; enable",
+	} {
+		status, out, _ := invoke(t, append([]string{"doctor"}, strings.Fields(args)...)...)
+		if status != 1 || !strings.Contains(out, want) || strings.Contains(out, "stanza") {
+			t.Errorf("doctor %s: status %d, want %q in\n%s", args, status, want, out)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func TestMisuseOfTheRelay(t *testing.T) {
 		"-db " + none + " -endpoint ENDPOINT -rate 1 -burst 0":                             "the burst at least 1",
 		"-db " + none + " -endpoint http://192.0.2.1:1 -api-key-file go.none":              "no such file",
 	} {
-		status, _, errOut := invoke(t, append([]string{"relay", "-admin", "off"}, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
+		status, _, errOut := invoke(t, append([]string{"relay", "-admin", "off", "-listen", "127.0.0.1:0"}, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
 		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
 			t.Errorf("relay %s: status %d, %q, want 2 and a line with %q", args, status, errOut, want)
 		}
