@@ -142,6 +142,16 @@ func TestOptionsOfARelay(t *testing.T) {
 				t.Errorf("got %v, want 503 since a client gets a quarter of 4 searches", err)
 			}
 		}},
+		"prefixes": {func(_ *testing.T, w *world) string {
+			hash := lookup.HashExpression("evil.example/")
+			w.Publish("se-4b", [][]byte{hash[:8]})
+			return "protocol webrisk\nbudget unlimited\nprefixes stored"
+		}, false, func(t *testing.T, w *world, client protocol.Client) {
+			wantThreat(t, w, client)
+			if got := w.Requests("search")[0].Prefixes[0]; len(got) != 8 {
+				t.Errorf("asked about %x, want the entry as the list holds it", got)
+			}
+		}},
 		"db off": {func(_ *testing.T, w *world) string { w.dir = "off"; return "" }, false, wantThreat},
 	} {
 		for _, way := range []string{"Corefile", "flags"} {
