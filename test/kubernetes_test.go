@@ -17,6 +17,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	k8sjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	_ "github.com/coredns/coredns/plugin/health"
@@ -99,8 +100,13 @@ func documentsOf(t *testing.T, name string) (all []any) {
 			t.Fatalf("%s: unknown kind %s %s", name, kind.APIVersion, kind.Kind)
 		}
 		o := make()
-		if err := yaml.UnmarshalStrict([]byte(text), o); err != nil {
+		raw, err := yaml.YAMLToJSONStrict([]byte(text))
+		if err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		// As the API server does, and unlike encoding/json: a field in other letters is unknown.
+		if strict, err := k8sjson.UnmarshalStrict(raw, o); err != nil || len(strict) > 0 {
+			t.Fatalf("%s: %v %v", name, err, strict)
 		}
 		all = append(all, o)
 	}
