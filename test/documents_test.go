@@ -159,8 +159,8 @@ func ofWebRisk(line string) string {
 func TestWordsOfTheDocumentsExist(t *testing.T) {
 	text := section(t, "Syntax") + section(t, "Metrics")
 	known := map[string]bool{
-		"always_nxdomain": true, // of unbound
-		"would_block": true, "left_out": true, // of log json, see TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut
+		"always_nxdomain": true,                   // of unbound
+		"would_block":     true, "left_out": true, // of log json, see TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut
 	}
 	for _, word := range regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1) {
 		known[word] = true
