@@ -1,16 +1,21 @@
 package test
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -127,4 +132,47 @@ func TestOnlyTheAuthorityOfEndpointCAVouchesForARelay(t *testing.T) {
 	if got := lines.About("certificate"); len(got) > 0 {
 		t.Errorf("Expected nothing about certificates, got %q", got)
 	}
+}
+
+// A relay with -tls-client-ca sees the certificate of endpoint_cert, and a renewed one
+// without a reload.
+func TestTheCertificateOfEndpointCertIsShownAndRenewed(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/", "evil.example.net/")
+	var mu sync.Mutex
+	var shown [][]byte
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		shown = append(shown, r.TLS.PeerCertificates[0].Raw)
+		mu.Unlock()
+		rw.Header().Set("Connection", "close") // each request needs a handshake
+		w.google.ServeHTTP(rw, r)
+	}))
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	w.endpoint = server.URL
+	dir := t.TempDir()
+	ca := writeFile(t, dir, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	last := func(want string) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		text, err := os.ReadFile(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		block, _ := pem.Decode(text)
+		if len(shown) == 0 || !bytes.Equal(shown[len(shown)-1], block.Bytes) {
+			t.Errorf("Expected the last of %d requests to come with the certificate of the file", len(shown))
+		}
+	}
+	cert, key := certtest.Pair(t, dir)
+	w.start(w.corefile("endpoint_ca "+ca, "endpoint_cert "+cert+" "+key))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	last(cert)
+	certtest.Pair(t, dir)
+	w.wantBlocked("evil.example.net.", dns.TypeA, phishing)
+	last(cert)
 }

@@ -45,6 +45,7 @@ at 0.`,
 			&cli.StringFlag{Name: "endpoint", Usage: "examine the server at this `URL`, or several separated by commas, without a Corefile"},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read the key for -endpoint from `FILE` (default: $" + config.KeyVariable + ")"},
 			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for -endpoint"},
+			&cli.StringFlag{Name: "endpoint-cert", Usage: "the certificate for -endpoint and its key, two `FILES` with a comma"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists that -endpoint must have, separated by commas (default: the plugin's default)"},
 			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the name in -endpoint, separated by commas"},
 			&cli.BoolFlag{Name: "offline", Usage: "send nothing, neither to the server nor to a resolver"},
@@ -72,7 +73,7 @@ at 0.`,
 }
 
 // endpointFlags are the flags that only go with -endpoint.
-var endpointFlags = []string{"api-key-file", "endpoint-ca", "lists", "resolver"}
+var endpointFlags = []string{"api-key-file", "endpoint-ca", "endpoint-cert", "lists", "resolver"}
 
 // The values of diagnosis.Status.
 const (

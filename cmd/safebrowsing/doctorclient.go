@@ -60,6 +60,7 @@ var inFlags = strings.NewReplacer(
 	"add api_key_file FILE to the stanza, or set $"+config.KeyVariable+" for CoreDNS", "give -api-key-file FILE, or set $"+config.KeyVariable,
 	"in the stanza, for example: resolver", "with -resolver, and with resolver in the Corefile of the client, for example:",
 	"endpoint_ca", "-endpoint-ca",
+	"endpoint_cert", "-endpoint-cert",
 	"correct endpoint", "correct -endpoint",
 )
 

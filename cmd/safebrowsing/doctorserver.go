@@ -133,11 +133,14 @@ type probe struct {
 }
 
 func newProbe(o *Offline) *probe {
-	roots, _ := protocol.ParseCA(o.Settings().CA) // the parser of the Corefile has checked it
+	secured, err := protocol.TLS(o.Settings().CA, o.Settings().Cert)
+	if err != nil { // the parser of the Corefile has read the files a moment ago
+		secured = new(tls.Config)
+	}
 	return &probe{base: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: resolveTimeout, Resolver: protocol.Resolver(o.Resolvers())}).DialContext,
-		TLSClientConfig:     &tls.Config{RootCAs: roots},
+		TLSClientConfig:     secured,
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: serverTimeout / 2,
 	}}

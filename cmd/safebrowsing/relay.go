@@ -63,6 +63,7 @@ func relayCommand() *cli.Command {
 			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` of the server: " + dialectNames(), Value: protocol.DialectV5.Name},
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server, or several separated by commas (default: Google's)"},
 			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for the server"},
+			&cli.StringFlag{Name: "endpoint-cert", Usage: "the certificate for the server and its key, two `FILES` with a comma"},
 			&cli.StringFlag{Name: "token-file", Usage: "read an access token for Web Risk from `FILE`, in place of an API key"},
 			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the server's name, separated by commas"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the plugin's default)"},

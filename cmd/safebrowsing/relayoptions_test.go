@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/miekg/dns"
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -115,6 +117,16 @@ func TestOptionsOfARelay(t *testing.T) {
 			w.endpoint = server.URL
 			return "endpoint_ca " + keyFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 		}, true, wantThreat},
+		"endpoint_cert": {func(t *testing.T, w *world) string {
+			server := httptest.NewUnstartedServer(w.Server)
+			server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			w.endpoint = server.URL
+			cert, key := certtest.Pair(t, t.TempDir())
+			ca := keyFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+			return "endpoint_ca " + ca + "\nendpoint_cert " + cert + " " + key
+		}, true, wantThreat},
 		"mode realtime": {func(t *testing.T, w *world) string {
 			w.Publish(protocol.GlobalCache, nil)
 			w.AddThreat("new.example/", 2)
@@ -166,7 +178,7 @@ func TestOptionsOfARelay(t *testing.T) {
 					args = []string{"-endpoint", w.endpoint, "-db", w.dir}
 					for line := range strings.Lines(properties) {
 						word, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-						args = append(args, "-"+strings.ReplaceAll(word, "_", "-"), value)
+						args = append(args, "-"+strings.ReplaceAll(word, "_", "-"), strings.ReplaceAll(value, " ", ","))
 					}
 				}
 				test.want(t, w, newRelay(t, relayConfigOf(t, args...)))

@@ -14,7 +14,7 @@ import (
 
 // stanzaFlags are the flags that have the meaning of a property of the Corefile, which has
 // the same name with an underscore. Their arguments are separated by commas.
-var stanzaFlags = []string{"api-key-file", "token-file", "endpoint", "endpoint-ca", "protocol", "lists", "max-entries", "resolver"}
+var stanzaFlags = []string{"api-key-file", "token-file", "endpoint", "endpoint-ca", "endpoint-cert", "protocol", "lists", "max-entries", "resolver"}
 
 // propertyOf returns the property that a flag stands for.
 func propertyOf(flag string) string { return strings.ReplaceAll(flag, "-", "_") }

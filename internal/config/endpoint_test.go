@@ -9,6 +9,7 @@ import (
 
 	"github.com/coredns/caddy"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -49,6 +50,7 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 	ca := writeFile(t, dir, "ca.pem", certificate(t))
 	text := writeFile(t, dir, "text", "no certificate\n")
 	empty := writeFile(t, dir, "empty", "")
+	cert, key := certtest.Pair(t, dir)
 	large := writeFile(t, dir, "large", certificate(t)+strings.Repeat("#", maxCA))
 	for _, tc := range []struct{ text, want string }{
 		{"endpoint http://10.0.0.1 https://safebrowsing.googleapis.com", "https://safebrowsing.googleapis.com cannot be one of several"},
@@ -66,6 +68,10 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		{"endpoint https://a.example\nendpoint_ca " + empty, "empty is empty"},
 		{"endpoint https://a.example\nendpoint_ca " + large, "has more than 1048576 bytes"},
 		{"endpoint http://10.0.0.1\nendpoint_ca " + ca, "endpoint_ca has no effect: no endpoint begins with https://"},
+		{"endpoint https://a.example\nendpoint_cert " + ca + " " + text, "failed to find any PEM data in key input"},
+		{"endpoint https://a.example\nendpoint_cert " + ca + " /no/such/file", "no such file"},
+		{"endpoint http://10.0.0.1\nendpoint_cert " + cert + " " + key, "endpoint_cert has no effect: no endpoint begins with https://"},
+		{"api_key K\nendpoint_cert " + cert + " " + key, "endpoint_cert is for a server of your own"},
 		{"api_key K\nendpoint_ca " + ca, "endpoint_ca is for a server of your own"},
 	} {
 		_, err := stanza(t, "safebrowsing {\ndb off\n"+tc.text+"\n}")

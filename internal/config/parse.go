@@ -41,6 +41,7 @@ var properties = map[string]struct {
 	"token_file":      {1, 1, false, "FILE", (*parser).tokenFile},
 	"endpoint":        {1, -1, false, "URL...", (*parser).endpointURLs},
 	"endpoint_ca":     {1, 1, false, "FILE", (*parser).endpointCA},
+	"endpoint_cert":   {2, 2, false, "FILE KEYFILE", (*parser).endpointCert},
 	"protocol":        {1, 1, false, strings.Join(protocol.DialectNames(), "|"), (*parser).protocolOf},
 	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
@@ -78,7 +79,7 @@ func Usages() map[string]string {
 
 // onlySafeBrowsing are the properties that have no effect on the operator's own lists.
 var onlySafeBrowsing = []string{
-	"endpoint_ca", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
+	"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
 
 // Parse reads the stanza of a server block; a second stanza is an error. Errors name

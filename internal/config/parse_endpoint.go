@@ -83,6 +83,12 @@ func (p *parser) endpointCA(args []string) error {
 	return nil
 }
 
+func (p *parser) endpointCert(args []string) error {
+	p.Cert = protocol.CertFiles{Cert: p.path(args[0]), Key: p.path(args[1])}
+	_, err := p.Cert.Load()
+	return err
+}
+
 // checkEndpoints checks the endpoints together with what else is said about the server.
 func (p *parser) checkEndpoints() error {
 	endpoints, at := p.Endpoints(), p.given["endpoint"]
@@ -97,14 +103,15 @@ func (p *parser) checkEndpoints() error {
 	if d := p.Settings.Protocol; len(endpoints) > 1 && d != protocol.DialectV5 {
 		return at.errorf("protocol %s asks one server: leave out the other endpoints, or use protocol %s", d, protocol.DialectV5)
 	}
-	if p.CA == "" {
-		return nil
-	}
-	if p.Google() {
-		return p.given["endpoint_ca"].errorf("endpoint_ca is for a server of your own: add endpoint, or leave out endpoint_ca")
-	}
-	if !slices.ContainsFunc(endpoints, isHTTPS) {
-		return p.given["endpoint_ca"].errorf("endpoint_ca has no effect: no endpoint begins with https://")
+	for _, word := range []string{"endpoint_ca", "endpoint_cert"} {
+		at, given := p.given[word]
+		switch {
+		case !given:
+		case p.Google():
+			return at.errorf("%s is for a server of your own: add endpoint, or leave out %s", word, word)
+		case !slices.ContainsFunc(endpoints, isHTTPS):
+			return at.errorf("%s has no effect: no endpoint begins with https://", word)
+		}
 	}
 	return nil
 }

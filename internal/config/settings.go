@@ -21,6 +21,7 @@ type Settings struct {
 	Token      bool   // KeyFile holds an OAuth access token, not an API key
 	Endpoint   string // "": Google's; several stand in for each other, the first is preferred
 	CA         string // certificates, in PEM, that vouch for the endpoints; "": the system's
+	Cert       protocol.CertFiles // that prove to the endpoints who asks; zero: none
 	Protocol   *protocol.Dialect
 	Mode       lookup.Mode
 	Lists      string // in mode nostorage they only say which threats block
@@ -35,7 +36,7 @@ type Settings struct {
 
 // engineWords are the properties that write Settings, but for those that say which
 // server is asked and with which key.
-var engineWords = []string{"endpoint_ca", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "cache"}
+var engineWords = []string{"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "cache"}
 
 // EngineWords returns the properties that must be identical in server blocks that
 // ask the same server with the same key.
@@ -58,6 +59,7 @@ func (s Settings) clientConfig(endpoint, key string, transport http.RoundTripper
 	return protocol.Config{
 		Endpoint:   endpoint,
 		CA:         s.CA,
+		Cert:       s.Cert,
 		Key:        key,
 		UserAgent:  "coredns-safebrowsing/" + version.Number,
 		Resolvers:  strings.Fields(s.Resolvers),

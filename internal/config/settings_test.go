@@ -10,13 +10,16 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata"
-) // for a zone of its own
+	_ "time/tzdata" // for a zone of its own
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
+)
 
 func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv(KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	ca := "endpoint_ca " + writeFile(t, t.TempDir(), "ca.pem", certificate(t))
+	cert, key := certtest.Pair(t, t.TempDir())
+	ca := "endpoint_ca " + cert + "\nendpoint_cert " + cert + " " + key
 	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 5000\nbudget unlimited\nprefixes short\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nframes pass\nlimit off\ncache 10"
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
@@ -170,7 +173,8 @@ func (someLimiter) Admit(netip.Addr, time.Time) bool { return true }
 // those that say so, else what the server block decides and answers.
 func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 	elsewhere := []string{"api_key", "api_key_file", "token_file", "endpoint"}
-	needs := map[string]string{"protocol": "budget unlimited", "prefixes": "protocol webrisk\nbudget unlimited", "endpoint_ca": "endpoint https://relay.internal"}
+	needs := map[string]string{"protocol": "budget unlimited", "prefixes": "protocol webrisk\nbudget unlimited", "endpoint_ca": "endpoint https://relay.internal", "endpoint_cert": "endpoint https://relay.internal"}
+	cert, key := certtest.Pair(t, t.TempDir())
 	arguments := placeholders(t)
 	read := func(line string) Config {
 		c, err := stanza(t, "safebrowsing {\napi_key K\n"+line+"\n}")
@@ -190,7 +194,11 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 		bare := read(needs[word])
 		var c Config
 		for _, form := range alternatives(usage) {
-			c = read(needs[word] + "\n" + word + " " + arguments.Replace(form))
+			args := arguments.Replace(form)
+			if word == "endpoint_cert" {
+				args = cert + " " + key
+			}
+			c = read(needs[word] + "\n" + word + " " + args)
 		}
 		settings, block := c.Settings != bare.Settings, !reflect.DeepEqual(c.Block, bare.Block)
 		if engine := slices.Contains(EngineWords(), word); settings != engine || block == engine {

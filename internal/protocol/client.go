@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io"
@@ -56,6 +55,8 @@ type Config struct {
 	// CA has certificates, in PEM, of the only authorities that may vouch for the server;
 	// "": the system's. See ParseCA.
 	CA string
+	// Cert proves to the server who asks; zero: nothing does.
+	Cert CertFiles
 	// Transport replaces the connection to the server in tests; nil: HTTP.
 	Transport http.RoundTripper
 }
@@ -87,11 +88,11 @@ func newCaller(cfg Config, endpoint string) (*caller, error) {
 		return nil, errors.New("a client needs a user agent")
 	}
 	if cfg.Transport == nil {
-		roots, err := ParseCA(cfg.CA)
+		secured, err := TLS(cfg.CA, cfg.Cert)
 		if err != nil {
 			return nil, err
 		}
-		cfg.Transport = transport(cfg.Resolvers, roots)
+		cfg.Transport = transport(cfg.Resolvers, secured)
 	}
 	c := &caller{cfg: cfg, base: base, http: &http.Client{
 		Transport: cfg.Transport,
@@ -110,19 +111,6 @@ func ParseEndpoint(endpoint string) (*url.URL, error) {
 		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
 	}
 	return u, nil
-}
-
-// ParseCA returns the certificates of a PEM text, nil for "". It is an error if there is
-// none.
-func ParseCA(text string) (*x509.CertPool, error) {
-	if text == "" {
-		return nil, nil
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(text)) {
-		return nil, errors.New("there is no certificate in PEM, such as -----BEGIN CERTIFICATE-----")
-	}
-	return roots, nil
 }
 
 // checkKey refuses what cannot be in a header.
@@ -153,14 +141,14 @@ func (c *caller) Close() { c.http.CloseIdleConnections() }
 
 // transport is the standard one, with HTTP/2 and HTTPS_PROXY, but for bounds on
 // each step and its own way to resolve names: this server may be the machine's only
-// resolver. Nil roots are the system's.
-func transport(resolvers []string, roots *x509.CertPool) *http.Transport {
+// resolver.
+func transport(resolvers []string, secured *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: Resolver(resolvers)}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dialer.DialContext,
 		ForceAttemptHTTP2:      true,
-		TLSClientConfig:        &tls.Config{RootCAs: roots},
+		TLSClientConfig:        secured,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ResponseHeaderTimeout:  30 * time.Second,
 		IdleConnTimeout:        90 * time.Second,
