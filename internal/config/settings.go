@@ -16,11 +16,11 @@ import (
 // blocks whose settings are equal share an engine. Fields with several values
 // are joined by a space.
 type Settings struct {
-	APIKey     string // "": none, or it is in KeyFile
-	KeyFile    string // whose content may change while the engine runs; "": none
-	Token      bool   // KeyFile holds an OAuth access token, not an API key
-	Endpoint   string // "": Google's; several stand in for each other, the first is preferred
-	CA         string // certificates, in PEM, that vouch for the endpoints; "": the system's
+	APIKey     string             // "": none, or it is in KeyFile
+	KeyFile    string             // whose content may change while the engine runs; "": none
+	Token      bool               // KeyFile holds an OAuth access token, not an API key
+	Endpoint   string             // "": Google's; several stand in for each other, the first is preferred
+	CA         string             // certificates, in PEM, that vouch for the endpoints; "": the system's
 	Cert       protocol.CertFiles // that prove to the endpoints who asks; zero: none
 	Protocol   *protocol.Dialect
 	Mode       lookup.Mode
