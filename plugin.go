@@ -17,6 +17,7 @@ package safebrowsing
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -39,8 +41,9 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	cfg      config.Config
-	policy   *policy.Policy // by cfg
-	release  func()         // lets go of the engine; set by OnStartup
+	policy   *policy.Policy               // by cfg
+	release  func()                       // lets go of the engine; set by OnStartup
+	pauses   atomic.Pointer[pause.Folder] // nil: not watched
 	metrics  blockMetrics
 	names    nameLog
 	shares   shareLog
@@ -98,6 +101,9 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		return answered, nil
 	}
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.policy.InScope(r.Question[0].Name) {
+		return passed, nil
+	}
+	if _, paused := s.pausedUntil(); paused {
 		return passed, nil
 	}
 	shown := announce(ctx)

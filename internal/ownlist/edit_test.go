@@ -120,7 +120,7 @@ func TestAListThatIsEmptyOnPurposeIsTaken(t *testing.T) {
 	})
 }
 
-func TestABigFileIsPolledEachFifthTime(t *testing.T) {
+func TestABigFileIsPolledEachTenthTime(t *testing.T) {
 	watching(t, func(w *watched) {
 		filling := strings.Repeat("# a comment of sixty-four bytes, to have the file be a big one.\n", bigFile/64)
 		write(t, w.path, "two.example\n"+filling)
@@ -129,7 +129,7 @@ func TestABigFileIsPolledEachFifthTime(t *testing.T) {
 		write(t, w.path, "three.example\n"+filling)
 		polled()
 		w.want("", "two.example")
-		time.Sleep(4 * pollInterval)
+		time.Sleep(9 * pollInterval)
 		polled()
 		w.want("loaded", "three.example")
 	})

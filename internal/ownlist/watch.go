@@ -39,7 +39,7 @@ const maxTorn = 3
 // files, and programs write big ones, for seconds.
 const bigFile = 1 << 20
 
-// watch polls the file at each interval until ctx ends, a big file at each fifth.
+// watch polls the file at each interval until ctx ends, a big file at each tenth.
 func (s *source) watch(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -48,7 +48,7 @@ func (s *source) watch(ctx context.Context, interval time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			if n%5 == 0 || !s.big {
+			if n%10 == 0 || !s.big {
 				s.poll()
 			}
 		}
