@@ -44,7 +44,7 @@ func pauseCommand() *cli.Command {
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			p := &pausing{console: newConsole(c), now: time.Now().Truncate(time.Second), keep: c.Bool("keep")}
+			p := &pausing{console: newConsole(c), now: time.Now(), keep: c.Bool("keep")}
 			if err := p.read(c); err != nil {
 				return err
 			}

@@ -53,7 +53,7 @@ const (
 	heading  = "# Names pass: zone, from, until. Written by: safebrowsing pause\n"
 )
 
-// Format returns the content of the file. Parse is its reverse, to the second.
+// Format returns the content of the file. Parse is its reverse.
 func Format(all []Pause) []byte {
 	var b strings.Builder
 	b.WriteString(heading)
@@ -62,7 +62,7 @@ func Format(all []Pause) []byte {
 		if p.Keep {
 			word = keepWord
 		}
-		fmt.Fprintln(&b, p.Zone, p.From.UTC().Format(time.RFC3339), p.Until.UTC().Format(time.RFC3339), word)
+		fmt.Fprintln(&b, p.Zone, p.From.UTC().Format(time.RFC3339Nano), p.Until.UTC().Format(time.RFC3339Nano), word)
 	}
 	return []byte(b.String())
 }

@@ -15,7 +15,7 @@ import (
 var then = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func TestFormatAndParseAgree(t *testing.T) {
-	all := []Pause{{All, then, then.Add(time.Hour), false}, {"example.org.", then, then.Add(Max), true}}
+	all := []Pause{{All, then.Add(1), then.Add(time.Hour), false}, {"example.org.", then, then.Add(Max), true}}
 	got, err := Parse(Format(all))
 	if err != nil || !reflect.DeepEqual(got, all) {
 		t.Errorf("%+v, %v", got, err)
