@@ -40,14 +40,15 @@ var log = clog.NewWithPlugin(config.Plugin)
 type SafeBrowsing struct {
 	Next plugin.Handler
 
-	cfg      config.Config
-	policy   *policy.Policy               // by cfg
-	release  func()                       // lets go of the engine; set by OnStartup
-	pauses   atomic.Pointer[pause.Folder] // nil: not watched
-	metrics  blockMetrics
-	names    nameLog
-	shares   shareLog
-	detached detached // next plugins and confirmations that outlive their query; ended with the server block
+	cfg         config.Config
+	policy      *policy.Policy               // by cfg
+	release     func()                       // lets go of the engine; set by OnStartup
+	pauses      atomic.Pointer[pause.Folder] // nil: not watched
+	metrics     blockMetrics
+	names       nameLog
+	shares      shareLog
+	sparedNames dayLog   // needed names that were not blocked
+	detached    detached // next plugins and confirmations that outlive their query; ended with the server block
 }
 
 // newPlugin returns the plugin of one server block, which has not started.
@@ -107,7 +108,13 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		return passed, nil
 	}
 	shown := announce(ctx)
-	decision, candidates := s.policy.Check(lookup.FromQname(r.Question[0].Name))
+	host := lookup.FromQname(r.Question[0].Name)
+	decision, candidates := s.policy.Check(host)
+	if candidates != nil || decision.Verdict == lookup.Unsafe || s.cfg.Inspect { // few names
+		if what := s.policy.Needed(host); what != "" && !policy.IsOwn(decision) {
+			return s.needed(ctx, w, r, shown, decision, candidates, what)
+		}
+	}
 	switch {
 	case candidates != nil && s.cfg.Monitor:
 		return watch, s.newQuery(ctx, w, r, shown, candidates)

@@ -54,6 +54,7 @@ func readCorefile(path string) (all []serverBlock, err error) {
 				closeBlocks(all)
 				return nil, err
 			}
+			block.need(config.ForwardTargets(blocks))
 			found = true
 		}
 		all = append(all, block)
