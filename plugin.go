@@ -115,6 +115,9 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 			return s.needed(ctx, w, r, shown, decision, candidates, what)
 		}
 	}
+	if decision.By == lookup.ByList {
+		loud.familiar.count(host)
+	}
 	switch {
 	case candidates != nil && s.cfg.Monitor:
 		return watch, s.newQuery(ctx, w, r, shown, candidates)
@@ -159,6 +162,7 @@ func (s *SafeBrowsing) observe(ctx context.Context, shown *shownDecision, d look
 func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.Question, d lookup.Decision) {
 	if !s.cfg.Monitor {
 		s.metrics.countBlocked(ctx, d)
+		loud.blocked(q, d, time.Now())
 	}
 	if s.cfg.Monitor || s.cfg.LogBlocked {
 		s.names.log(client, q, d, s.cfg.Cause(d), time.Now())
