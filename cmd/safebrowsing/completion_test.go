@@ -112,6 +112,10 @@ func TestCandidates(t *testing.T) {
 		"check -confirm -j":       "-json", // a flag without a value
 		"check -- -j":             "",
 		"chekc ":                  "",
+		"pause ":                  "off",
+		"pause -b":                "-block",
+		"allow -":                 "-file -corefile -remove -list -json -for -until -help",
+		"allow shop.example ":     "",
 		"help u":                  "update",
 		"help update ":            "",
 		"completion z":            "zsh",

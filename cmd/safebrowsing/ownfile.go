@@ -26,6 +26,15 @@ func editFile(ctx context.Context, path string, change func(old []byte) ([]byte,
 	if err != nil {
 		return err
 	}
+	return editTarget(ctx, path, change)
+}
+
+// editTarget is editFile for a path that must not be a symlink. In a folder of another user
+// one could lead root to any file.
+func editTarget(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
+	if err := regularOrNone(path); err != nil {
+		return err
+	}
 	unlock, err := lockFolder(ctx, filepath.Dir(path))
 	if err != nil {
 		return err
@@ -40,6 +49,14 @@ func editFile(ctx context.Context, path string, change func(old []byte) ([]byte,
 		return err
 	}
 	return replaceFile(path, content)
+}
+
+// regularOrNone returns an error if a path is neither of a regular file nor of none.
+func regularOrNone(path string) error {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	return nil
 }
 
 // targetOf returns what a symlink leads to, and other paths as they are. It refuses files
@@ -102,7 +119,7 @@ func replaceFile(path string, content []byte) error {
 // writeLike writes a file with the mode and the owner of another one, if that exists.
 func writeLike(path string, f *os.File, content []byte) error {
 	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
+	if info, err := os.Lstat(path); err == nil {
 		mode = info.Mode().Perm()
 		if err := ownLike(f, info); err != nil {
 			return fmt.Errorf("keeping the owner of %s: %w; run the command as that user", path, err)

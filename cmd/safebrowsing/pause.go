@@ -137,6 +137,9 @@ func (p *pausing) run(ctx context.Context) error {
 // inFolder changes the file of a folder, or only reads it. It returns the pauses in force.
 func (p *pausing) inFolder(ctx context.Context, file string) (now []pause.Pause, err error) {
 	if p.show {
+		if err := regularOrNone(file); err != nil { // to open a named pipe can block for ever
+			return nil, err
+		}
 		text, err := os.ReadFile(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -147,7 +150,7 @@ func (p *pausing) inFolder(ctx context.Context, file string) (now []pause.Pause,
 		}
 		return p.change(all), nil
 	}
-	err = editFile(ctx, file, func(old []byte) ([]byte, error) {
+	err = editTarget(ctx, file, func(old []byte) ([]byte, error) {
 		all, _ := pause.Parse(old) // a damaged file is written again
 		if now = p.change(all); len(now)+len(old) == 0 {
 			return nil, nil

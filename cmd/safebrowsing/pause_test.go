@@ -93,3 +93,18 @@ func TestPauseWithoutAFolderSaysSo(t *testing.T) {
 		t.Errorf("status %d, %q", status, errOut)
 	}
 }
+
+// Root must not be led to a file elsewhere by the user of CoreDNS, who owns the folder.
+func TestPauseFollowsNoSymlink(t *testing.T) {
+	ownWorld(t, "endpoint http://127.0.0.1:1\n  db db")
+	write(t, "precious", "precious\n")
+	for _, err := range []error{os.Mkdir("db", 0o700), os.Symlink("../precious", "db/paused")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, _, errOut := invoke(t, "pause", "5m")
+	if status != 2 || !strings.Contains(errOut, "db/paused is not a regular file") || read(t, "precious") != "precious\n" {
+		t.Errorf("status %d, %q, %q", status, errOut, read(t, "precious"))
+	}
+}
