@@ -73,3 +73,15 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 		t.Errorf("Expected one WARNING, got %q", got)
 	}
 }
+
+// Without Safe Browsing there is no folder of lists, and the default one counts.
+func TestOwnListsWithoutSafeBrowsingArePausedToo(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("SAFEBROWSING_API_KEY", "")
+	t.Setenv("STATE_DIRECTORY", w.db)
+	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.com\n")
+	w.start(".:0 {\n bind " + w.host + "\n safebrowsing {\n  block " + own + "\n }\n forward . " + w.upstream + "\n}\n")
+	w.wantBlocked("blocked.example.com.", dns.TypeA, "blocklist own.txt")
+	w.paused(pause.All, time.Hour)
+	w.eventually("a name to pass", func() bool { return !isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
+}

@@ -108,3 +108,28 @@ func TestPauseFollowsNoSymlink(t *testing.T) {
 		t.Errorf("status %d, %q, %q", status, errOut, read(t, "precious"))
 	}
 }
+
+func TestTheDoctorWarnsOfAPause(t *testing.T) {
+	ownWorld(t, "block block.txt")
+	t.Setenv("STATE_DIRECTORY", "state")
+	if err := os.Mkdir("state", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ args, want string }{
+		{"off", ""},
+		{"1h", "warning  pause     all server blocks block nothing until TIME, or until CoreDNS is restarted, by state/paused"},
+		{"-keep -block . 1h", "warning  pause     the server blocks for . block nothing until TIME, by state/paused"},
+	} {
+		if status, _, errOut := invoke(t, append([]string{"pause"}, strings.Fields(tt.args)...)...); status != 0 {
+			t.Fatalf("%s: %s", tt.args, errOut)
+		}
+		_, out, _ := invoke(t, "doctor", "-offline", "-corefile", "Corefile")
+		if got := wordedTimes(out); tt.want == "" && strings.Contains(got, "pause") || !strings.Contains(got, tt.want+"\n") {
+			t.Errorf("%s: want %q in\n%s", tt.args, tt.want, got)
+		}
+	}
+	write(t, "state/paused", "nonsense\n")
+	if _, out, _ := invoke(t, "doctor", "-offline", "-corefile", "Corefile"); !strings.Contains(out, `state/paused pauses nothing: the line "nonsense" is not a pause`) {
+		t.Errorf("a damaged file: %s", out)
+	}
+}
