@@ -1,6 +1,8 @@
 package safebrowsing
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -15,16 +17,21 @@ func (s *SafeBrowsing) start() error {
 	if err := s.policy.Open(); err != nil {
 		return err
 	}
-	s.release = func() {}
+	s.release = s.watchPauses()
 	if !s.cfg.Online {
 		return nil
 	}
 	e, release, err := engine.Default.Acquire(s.cfg.Settings, s.cfg.Secret)
 	if err != nil {
 		s.policy.Close()
+		s.release()
 		return err
 	}
-	s.release = release
+	endPauses := s.release
+	s.release = func() {
+		endPauses()
+		release()
+	}
 	s.use(e)
 	return nil
 }
@@ -71,6 +78,13 @@ func (b *started) end(s *SafeBrowsing) {
 	if ok {
 		s.end()
 	}
+}
+
+// blocks returns the server blocks that have started and not ended.
+func (b *started) blocks() []*SafeBrowsing {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.generations))
 }
 
 // endDead ends the server blocks of instances that do not serve, but for those of a

@@ -37,13 +37,21 @@ func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 	}
 	m.Authoritative = true
 	h := lookup.FromQname(host)
-	e := s.policy.Explain(h, host+".")
+	e := s.explain(h, host+".")
 	txt := &dns.TXT{
 		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
 		Txt: explanation(e, s.policy.Line(e.Decision, h)),
 	}
 	m.Answer = []dns.RR{txt}
 	return m
+}
+
+// explain returns the decision about a host in words, see policy.Explain.
+func (s *SafeBrowsing) explain(h lookup.Host, qname string) policy.Explained {
+	if until, paused := s.pausedUntil(); paused {
+		return policy.Explained{Note: "not checked: blocking is paused until " + until.UTC().Format(time.RFC3339)}
+	}
+	return s.policy.Explain(h, qname)
 }
 
 // explanation returns the strings of a TXT record, each "word=value".

@@ -7,6 +7,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -22,7 +23,7 @@ type inspector struct {
 
 // inspected returns w, or a writer that inspects answers before it writes them to w.
 func (q *query) inspected(w dns.ResponseWriter) dns.ResponseWriter {
-	if !q.plugin.cfg.Inspect {
+	if !q.plugin.cfg.Inspect || q.needed != "" {
 		return w
 	}
 	return &inspector{ResponseWriter: w, query: q}
@@ -88,7 +89,11 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 		if q.plugin.cfg.Except.Contains(strings.ToLower(target)) {
 			continue
 		}
-		d, candidates := q.plugin.policy.Check(lookup.FromQname(target))
+		host := lookup.FromQname(target)
+		d, candidates := q.plugin.policy.Check(host)
+		if !policy.IsOwn(d) && q.plugin.policy.Needed(host) != "" {
+			continue
+		}
 		if candidates != nil {
 			waiting = append(waiting, q.plugin.policy.Confirm(candidates, q.client))
 		} else if d.Verdict == lookup.Unsafe {

@@ -68,7 +68,7 @@ func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 	})
 	got := lines.About("List " + file)
 	if len(got) != 3 || !strings.Contains(got[1], "[ERROR]") ||
-		!strings.Contains(got[1], file+" cannot be used: no such file or directory. The 2 names read before stay in force; the file is looked at every 5 seconds") ||
+		!strings.Contains(got[1], file+" cannot be used: no such file or directory. The 2 names read before stay in force; the file is looked at again every few seconds") ||
 		!strings.Contains(got[2], file+" can be used again and is in force with 1 name") {
 		t.Errorf("Expected lines at the start, at the failure and at its end, got %q", got)
 	}

@@ -17,6 +17,7 @@ package safebrowsing
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -38,13 +40,15 @@ var log = clog.NewWithPlugin(config.Plugin)
 type SafeBrowsing struct {
 	Next plugin.Handler
 
-	cfg      config.Config
-	policy   *policy.Policy // by cfg
-	release  func()         // lets go of the engine; set by OnStartup
-	metrics  blockMetrics
-	names    nameLog
-	shares   shareLog
-	detached detached // next plugins and confirmations that outlive their query; ended with the server block
+	cfg         config.Config
+	policy      *policy.Policy               // by cfg
+	release     func()                       // lets go of the engine; set by OnStartup
+	pauses      atomic.Pointer[pause.Folder] // nil: not watched
+	metrics     blockMetrics
+	names       nameLog
+	shares      shareLog
+	sparedNames dayLog   // needed names that were not blocked
+	detached    detached // next plugins and confirmations that outlive their query; ended with the server block
 }
 
 // newPlugin returns the plugin of one server block, which has not started.
@@ -100,8 +104,20 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.policy.InScope(r.Question[0].Name) {
 		return passed, nil
 	}
+	if _, paused := s.pausedUntil(); paused {
+		return passed, nil
+	}
 	shown := announce(ctx)
-	decision, candidates := s.policy.Check(lookup.FromQname(r.Question[0].Name))
+	host := lookup.FromQname(r.Question[0].Name)
+	decision, candidates := s.policy.Check(host)
+	if candidates != nil || decision.Verdict == lookup.Unsafe || s.cfg.Inspect { // few names
+		if what := s.policy.Needed(host); what != "" && !policy.IsOwn(decision) {
+			return s.needed(ctx, w, r, shown, decision, candidates, what)
+		}
+	}
+	if decision.By == lookup.ByList {
+		loud.familiar.count(host)
+	}
 	switch {
 	case candidates != nil && s.cfg.Monitor:
 		return watch, s.newQuery(ctx, w, r, shown, candidates)
@@ -146,6 +162,7 @@ func (s *SafeBrowsing) observe(ctx context.Context, shown *shownDecision, d look
 func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.Question, d lookup.Decision) {
 	if !s.cfg.Monitor {
 		s.metrics.countBlocked(ctx, d)
+		loud.blocked(q, d, time.Now())
 	}
 	if s.cfg.Monitor || s.cfg.LogBlocked {
 		s.names.log(client, q, d, s.cfg.Cause(d), time.Now())

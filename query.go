@@ -26,6 +26,7 @@ type query struct {
 	shown      *shownDecision     // nil: no plugin reads metadata
 	candidates *lookup.Candidates // to be confirmed; nil on the way of inspect
 	deadline   time.Time          // of confirmations
+	needed     string             // what the name is needed for: then the query passes; ""
 	unsafe     atomic.Bool        // a decision was that it is unsafe
 }
 
@@ -59,7 +60,7 @@ func (q *query) confirm(w dns.ResponseWriter) (int, error) {
 	return next.deliver(w, d)
 }
 
-// watch confirms in monitor mode, where no answer is held back.
+// watch confirms in monitor mode and for a needed name: no answer is held back.
 func (q *query) watch(w dns.ResponseWriter) (int, error) {
 	confirmation := q.plugin.policy.Confirm(q.candidates, q.client)
 	join := q.detach(func() { q.observe(q.wait(confirmation)) })
@@ -99,6 +100,9 @@ func (q *query) wait(confirmation *lookup.Confirmation) lookup.Decision {
 // observe is called with each decision about the query or about a target in its
 // answer. A query counts as blocked once, however many of them are unsafe.
 func (q *query) observe(d lookup.Decision) {
+	if q.needed != "" {
+		d = q.plugin.spare(q.question.Name, d, q.needed)
+	}
 	q.plugin.observe(q.ctx, q.shown, d)
 	if errors.Is(d.Err, lookup.ErrShare) {
 		q.plugin.shares.log(q.client, time.Now())

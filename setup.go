@@ -46,6 +46,7 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	said := saidOf(c)
 	c.OnStartup(func() error {
 		say(&s.cfg, said)
+		s.policy.Need(s.cfg.NeededBy(forwardTargets(generation)))
 		if err := serving.start(s, generation); err != nil {
 			return plugin.Error(config.Plugin, err)
 		}

@@ -273,3 +273,23 @@ func TestAThreatForFramesIsNoted(t *testing.T) {
 		}
 	}
 }
+
+// The name of a target of forward is not blocked: without it nothing would be resolved.
+func TestCheckSaysWhyANeededNamePasses(t *testing.T) {
+	w := filled(t)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n forward . tls://evil.example\n}\n")
+	for _, more := range []string{"", "-confirm"} {
+		status, out, errOut := invoke(t, append([]string{"check", "-corefile", corefile}, strings.Fields(more+" evil.example")...)...)
+		if status != 0 || errOut != "" {
+			t.Errorf("%s: status %d, %s", more, status, errOut)
+		}
+		expect(t, "check "+more, out, `evil.example: safe
+    list        needed
+    decided by  allow
+    note        never blocked by Safe Browsing: it is a server that this server forwards queries to
+`)
+	}
+	if status, out, _ := invoke(t, "check", "-corefile", corefile, "www.evil.example"); status != 1 || !strings.Contains(out, "unsure") {
+		t.Errorf("status %d, %s", status, out)
+	}
+}

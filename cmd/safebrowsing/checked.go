@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -80,6 +81,8 @@ func lineOf(b *serverBlock, d lookup.Decision, h lookup.Host) string {
 func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) string {
 	hold := b.SearchHold()
 	switch {
+	case d.By == lookup.ByAllow && d.List == policy.NeededList:
+		return policy.NeededNote(b.Needed(h))
 	case suspected && hold.Active(time.Now()):
 		return fmt.Sprintf("a query passes for now: confirmations are paused until %s (%v)", stamp(hold.Until), hold)
 	case suspected && b.WhyNoConfirm() != nil:

@@ -87,6 +87,8 @@ func candidates(root *cli.Command, words []string) (all []candidate) {
 		for _, sub := range root.VisibleCommands() {
 			all = append(all, candidate{sub.Name, sub.Usage})
 		}
+	case c.Name == "pause" && len(before) == 1:
+		all = append(all, candidate{"off", "end the pause"})
 	case c.Name == "completion" && len(before) == 1:
 		for _, shell := range shells {
 			all = append(all, candidate{shell, "print the script for " + shell})

@@ -100,7 +100,7 @@ names.txt
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                        "check expressions lists update doctor relay testserver version completion",
+		"":                        "check allow block pause expressions lists update doctor relay testserver version completion",
 		"e":                       "expressions",
 		"__":                      "", // for the scripts only
 		"-":                       "-version -help",
@@ -112,6 +112,10 @@ func TestCandidates(t *testing.T) {
 		"check -confirm -j":       "-json", // a flag without a value
 		"check -- -j":             "",
 		"chekc ":                  "",
+		"pause ":                  "off",
+		"pause -b":                "-block",
+		"allow -":                 "-file -corefile -remove -list -json -for -until -help",
+		"allow shop.example ":     "",
 		"help u":                  "update",
 		"help update ":            "",
 		"completion z":            "zsh",

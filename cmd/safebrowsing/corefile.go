@@ -54,6 +54,7 @@ func readCorefile(path string) (all []serverBlock, err error) {
 				closeBlocks(all)
 				return nil, err
 			}
+			block.need(config.ForwardTargets(blocks))
 			found = true
 		}
 		all = append(all, block)
@@ -66,12 +67,17 @@ func readCorefile(path string) (all []serverBlock, err error) {
 
 // offlineOf returns the plugin of a server block that has it.
 func offlineOf(path string, b caddyfile.ServerBlock) (*Offline, error) {
-	c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, b.Tokens[config.Plugin]), ServerBlockKeys: b.Keys}
-	cfg, err := config.Parse(c, rootOf(b))
+	cfg, err := configOf(path, b)
 	if err != nil {
 		return nil, err
 	}
 	return newOffline(cfg)
+}
+
+// configOf reads the plugin's stanza in a server block.
+func configOf(path string, b caddyfile.ServerBlock) (config.Config, error) {
+	c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, b.Tokens[config.Plugin]), ServerBlockKeys: b.Keys}
+	return config.Parse(c, rootOf(b))
 }
 
 // closeBlocks closes the plugins of server blocks.

@@ -160,6 +160,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	}
 	e.extended()
 	e.ownLists()
+	e.pauses(time.Now())
 	for _, b := range enginesOf(e.blocks) {
 		e.engine(ctx, b.Offline)
 		if ctx.Err() != nil {

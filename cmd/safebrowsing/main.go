@@ -2,7 +2,9 @@
 // It reads the same Corefile and the same folder of lists as the plugin.
 //
 //	check, expressions ──▶ what the plugin decides, and what it looks for
+//	allow, block       ──▶ the operator's own lists
 //	lists, update      ──▶ the folder in which lists are kept
+//	pause              ──▶ a file in that folder, at which a running plugin looks
 //	doctor             ──▶ why a configuration does not work
 //	relay              ──▶ one client of Google for many CoreDNS servers
 //	testserver         ──▶ lists of your own, served like Google's
@@ -72,6 +74,10 @@ const rootHelp = `Would a name be blocked, and why?
 
    safebrowsing check -corefile /etc/coredns/Corefile example.com
 
+Let a name pass for half an hour:
+
+   safebrowsing allow -corefile /etc/coredns/Corefile -for 30m example.com
+
 Does this configuration work?
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
@@ -93,7 +99,7 @@ func command() *cli.Command {
 		Name:        "safebrowsing",
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
-		Commands:    []*cli.Command{check(), expressions(), lists(), update(), doctor(), relayCommand(), testserver(), versionCommand(), completion(), complete()},
+		Commands:    []*cli.Command{check(), allowCommand(), blockCommand(), pauseCommand(), expressions(), lists(), update(), doctor(), relayCommand(), testserver(), versionCommand(), completion(), complete()},
 		// run prints errors and sets the exit status; the library must not exit itself.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		Flags:          []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},

@@ -63,7 +63,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range []string{"-h", "help", "check -h", "expressions -h", "lists -h", "update -h", "doctor -h", "relay -h", "testserver -h", "version -h", "completion -h", "help doctor"} {
+	for _, args := range []string{"-h", "help", "check -h", "allow -h", "block -h", "pause -h", "expressions -h", "lists -h", "update -h", "doctor -h", "relay -h", "testserver -h", "version -h", "completion -h", "help doctor"} {
 		status, out, errOut := invoke(t, strings.Fields(args)...)
 		if status != 0 || errOut != "" || !strings.Contains(out, "safebrowsing ") {
 			t.Errorf("%s: status %d, %q", args, status, errOut)

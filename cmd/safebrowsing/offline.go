@@ -261,10 +261,19 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 	}
 	d, candidates := o.policy.Check(h)
 	if candidates != nil {
-		return o.checker.Confirm(candidates, nil).Wait(ctx)
+		d = o.checker.Confirm(candidates, nil).Wait(ctx)
+	}
+	if o.Needed(h) != "" {
+		d = policy.Spare(d)
 	}
 	return d
 }
+
+// need notes the names that forwarding needs, and those that are always needed.
+func (o *Offline) need(targets []string) { o.policy.Need(o.cfg.NeededBy(targets)) }
+
+// Needed returns what a host is needed for, so that Safe Browsing does not block it, or "".
+func (o *Offline) Needed(h lookup.Host) string { return o.policy.Needed(h) }
 
 // Client returns a client of the server, as the plugin would use it. It sends the same user
 // agent. A nil transport means the network. The caller must Close it.

@@ -107,3 +107,16 @@ func DefaultFolder() (string, error) {
 	}
 	return filepath.Join(cache, "coredns-safebrowsing"), nil
 }
+
+// PauseFolder returns the folder in which the command line writes that names pass: the one
+// of the lists, else the default one. It returns "" if there is neither.
+func (c *Config) PauseFolder() string {
+	if c.DB != "" {
+		return c.DB
+	}
+	folder, err := DefaultFolder()
+	if err != nil {
+		return ""
+	}
+	return folder
+}

@@ -3,7 +3,7 @@
 //
 //	file ──lines──▶ parser ──entries──▶ builder ──▶ content (immutable)
 //	                                                    │ one atomic store
-//	stat every 5 s ──changed?──▶ load the new content ──┤
+//	stat every ½ s ──changed?──▶ load the new content ──┤
 //	                                                    ▼
 //	query ──▶ Best(files, host, now) ──▶ File.Match ──▶ one atomic load
 //

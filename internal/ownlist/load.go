@@ -28,6 +28,7 @@ func read(r io.Reader, k Config) (*content, error) {
 		result := bad
 		if number = n; !long {
 			result = p.line(line)
+			sum.onPurpose = sum.onPurpose || result == nothing && isEmptyOnPurpose(line)
 		}
 		switch result {
 		case localData:

@@ -21,7 +21,8 @@ type Summary struct {
 	MoreWide    int       // the number of such lines that are not in Wide
 	Modified    time.Time // modification time of the file; zero: hosts of the Corefile
 
-	empty bool // the file has no lines
+	empty     bool // the file has no lines
+	onPurpose bool // a comment says that it may have no entries
 }
 
 // Line is one line of a file.
@@ -90,10 +91,11 @@ func (s Summary) NotSupported() (lines int) {
 // InForce returns the number of distinct names that have not expired.
 func (s Summary) InForce() int { return s.Entries - s.Ended }
 
-// Nothing says why InForce is 0, such as "is empty". It returns "" if it is not 0.
+// Nothing says why InForce is 0, such as "is empty". It returns "" if it is not 0, or if a
+// comment of the list says that it is empty on purpose.
 func (s Summary) Nothing() string {
 	switch {
-	case s.InForce() > 0:
+	case s.InForce() > 0, s.onPurpose && s.Entries == 0:
 		return ""
 	case s.Seems != "":
 		return s.Seems

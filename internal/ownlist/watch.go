@@ -35,16 +35,22 @@ var ErrEmpty = errors.New("it has no usable entry any more")
 // last of them is used nevertheless: some files never stop changing.
 const maxTorn = 3
 
-// watch polls the file at each interval until ctx ends.
+// bigFile is the size, in bytes, from which a file is polled less often: people edit small
+// files, and programs write big ones, for seconds.
+const bigFile = 1 << 20
+
+// watch polls the file at each interval until ctx ends, a big file at each tenth.
 func (s *source) watch(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for {
+	for n := 1; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			s.poll()
+			if n%10 == 0 || !s.big {
+				s.poll()
+			}
 		}
 	}
 }
@@ -55,6 +61,7 @@ func (s *source) poll() {
 	if err == nil && s.version != nil && sameVersion(version, s.version) {
 		return
 	}
+	s.big = err == nil && version.Size() >= bigFile
 	s.version = nil
 	if err != nil {
 		s.fail(err)
@@ -75,7 +82,7 @@ func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	} else if s.torn++; s.torn < maxTorn {
 		return // half of a new list is worse than the whole old one
 	}
-	if c.summary.Entries == 0 && s.content.Load().summary.Entries > 0 {
+	if c.summary.Entries == 0 && !c.summary.onPurpose && s.content.Load().summary.Entries > 0 {
 		s.fail(fmt.Errorf("%w: it %s", ErrEmpty, c.summary.Nothing()))
 		return
 	}

@@ -27,6 +27,10 @@ func (p *Policy) Explain(h lookup.Host, qname string) Explained {
 		return Explained{Note: "not checked: it is in no zone of this server block, or in one of its exceptions"}
 	}
 	d, candidates := p.Check(h)
+	suspected := candidates != nil || d.Verdict == lookup.Unsafe && !IsOwn(d)
+	if what := p.Needed(h); what != "" && suspected {
+		return Explained{Decision: lookup.Decision{By: lookup.ByAllow, List: NeededList}, Note: NeededNote(what)}
+	}
 	switch {
 	case candidates != nil:
 		d.List, d.Expression = candidates.First()
@@ -72,6 +76,9 @@ func (p *Policy) Line(d lookup.Decision, h lookup.Host) int {
 	}
 	return line
 }
+
+// NeededNote says why a needed name passes.
+func NeededNote(what string) string { return "never blocked by Safe Browsing: it is " + what }
 
 // notAsked says until when and why no lists are fetched; "" if they are.
 func (p *Policy) notAsked() string {

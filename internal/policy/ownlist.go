@@ -49,7 +49,7 @@ func reportOwn(e ownlist.Event) {
 	case ownlist.Loaded:
 		reportLoaded(e)
 	case ownlist.Failed:
-		log.Errorf("List %s cannot be used: %v. The %s in force; the file is looked at every 5 seconds",
+		log.Errorf("List %s cannot be used: %v. The %s in force; the file is looked at again every few seconds",
 			e.Path, reasonOf(e.Err), ownlist.Plural(e.InForce(), "name read before stays", "names read before stay"))
 	}
 }

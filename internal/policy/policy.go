@@ -27,6 +27,7 @@ type Policy struct {
 	block  *config.Block
 	files  atomic.Pointer[[]*ownlist.File] // the operator's lists, set by Open
 	source atomic.Pointer[Source]          // set by Use; nil: Safe Browsing is off
+	needed atomic.Pointer[config.Needed]   // set by Need; nil: none
 
 	finding sync.Mutex // held while the line of an entry is looked for
 }
@@ -63,6 +64,35 @@ func (p *Policy) Close() {
 
 // Use has the policy decide by Safe Browsing too.
 func (p *Policy) Use(s Source) { p.source.Store(&s) }
+
+// NeededList is the name, as a list, of the names that Need names.
+const NeededList = "needed"
+
+// Need has the policy tell which names Safe Browsing must not block.
+func (p *Policy) Need(n config.Needed) { p.needed.Store(&n) }
+
+// Needed returns what a host is needed for, or "". Check does not ask this, since few
+// names are suspected: for a decision that is not the operator's, Spare does.
+func (p *Policy) Needed(h lookup.Host) string {
+	if n := p.needed.Load(); n != nil {
+		return n.What(h)
+	}
+	return ""
+}
+
+// Spare returns what becomes of a decision about a needed host: it is safe, unless the
+// operator's own lists decided.
+func Spare(d lookup.Decision) lookup.Decision {
+	if d.Verdict == lookup.Safe || IsOwn(d) {
+		return d
+	}
+	return lookup.Decision{By: lookup.ByAllow, List: NeededList}
+}
+
+// IsOwn reports whether the operator decided, and not Safe Browsing.
+func IsOwn(d lookup.Decision) bool {
+	return d.By == lookup.ByAllow || d.By == lookup.ByBlock || d.By == lookup.ByTest
+}
 
 // InUse reports whether Use has been called.
 func (p *Policy) InUse() bool { return p.source.Load() != nil }

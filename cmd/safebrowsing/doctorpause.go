@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+)
+
+// pauses warns of the pauses that are in force, each once.
+func (e *examination) pauses(now time.Time) {
+	seen := make(map[string]bool)
+	for _, b := range e.blocks {
+		if b.Offline == nil || b.cfg.PauseFolder() == "" {
+			continue
+		}
+		file := pause.FileIn(b.cfg.PauseFolder())
+		if seen[file] || regularOrNone(file) != nil {
+			continue
+		}
+		seen[file] = true
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		all, err := pause.Parse(raw)
+		if err != nil {
+			e.tell(diagnosis{"pause", isWarning, text(fmt.Sprintf("%s pauses nothing: %v", file, err)), "run safebrowsing pause off, which writes it again"})
+		}
+		for _, p := range all {
+			if p.Active(now) {
+				e.tell(pauseDiagnosis(p, file))
+			}
+		}
+	}
+}
+
+func pauseDiagnosis(p pause.Pause, file string) diagnosis {
+	which, restart := "all server blocks", ", or until CoreDNS is restarted"
+	if p.Zone != pause.All {
+		which = "the server blocks for " + p.Zone
+	}
+	if p.Keep {
+		restart = ""
+	}
+	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", which, stamp(p.Until), restart, file)), "to end the pause run safebrowsing pause off"}
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+const allowHelp = `Adds hosts to a file of allow, with all names below them. A running CoreDNS reads
+the file within a second. The command edits the first file of allow in the
+Corefile, or the one of -file, and says so if the Corefile does not use it. All
+other lines stay as they are, except that entries that have ended are removed.
+
+An exception ends by itself: -for takes 30m, 2h or 7d; -until takes 18:00 (the next
+one), 2026-11-22 (the end of that day), "2026-11-22 18:00", or a time by RFC 3339.
+Times are in the time zone of this machine.
+
+   safebrowsing allow -for 30m shop.example.org
+   safebrowsing allow -until 18:00 -corefile /etc/coredns/Corefile shop.example.org
+   safebrowsing allow -list
+   safebrowsing allow -remove shop.example.org`
+
+const blockHelp = `Adds hosts to a file of block, with all names below them. A running CoreDNS reads
+the file within a second. The command edits the first file of block in the
+Corefile, or the one of -file, and says so if the Corefile does not use it. All
+other lines stay as they are. Have a file of your own: the next download of a
+published list would replace your entries.
+
+   safebrowsing block games.example.org
+   safebrowsing block -file /etc/coredns/block.txt games.example.org
+   safebrowsing block -list
+   safebrowsing block -remove games.example.org`
+
+func allowCommand() *cli.Command {
+	c := ownCommand(true)
+	c.Usage, c.Description = "let a host pass, for a time or for ever", allowHelp
+	c.Flags = append(c.Flags,
+		&cli.StringFlag{Name: "for", Usage: "end the exception after this `DURATION`"},
+		&cli.StringFlag{Name: "until", Usage: "end the exception at this `TIME`"})
+	return c
+}
+
+func blockCommand() *cli.Command {
+	c := ownCommand(false)
+	c.Usage, c.Description = "block a host", blockHelp
+	return c
+}
+
+// ownCommand returns the command that edits a file of allow or of block.
+func ownCommand(allow bool) *cli.Command {
+	word := ownWord(allow)
+	return &cli.Command{
+		Name:            word,
+		ArgsUsage:       "HOST...",
+		HideHelpCommand: true, // "help" is a host like any other
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "file", Usage: "edit this `FILE`"},
+			corefileFlag(),
+			&cli.BoolFlag{Name: "remove", Usage: "remove the entries of the hosts"},
+			&cli.BoolFlag{Name: "list", Usage: "print the entries"},
+			jsonFlag(),
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			now := time.Now()
+			e := &ownEdit{console: newConsole(c), allow: allow, remove: c.Bool("remove"), now: now}
+			err := e.misuse(c)
+			if err == nil {
+				e.until, err = endOf(c.String("for"), c.String("until"), now)
+			}
+			if err == nil {
+				e.where, err = whereOf(c)
+			}
+			if err != nil {
+				return err
+			}
+			if c.Bool("list") {
+				return e.list()
+			}
+			return e.edit(ctx, c.Args().Slice())
+		},
+	}
+}
+
+func ownWord(allow bool) string {
+	if allow {
+		return "allow"
+	}
+	return "block"
+}
+
+// ownEdit is one run of allow or block.
+type ownEdit struct {
+	*console
+	where
+	allow, remove bool
+	until, now    time.Time // until is zero: for ever
+}
+
+func (e *ownEdit) misuse(c *cli.Command) error {
+	word, timed := ownWord(e.allow), c.IsSet("for") || c.IsSet("until")
+	switch {
+	case c.Bool("list") && (e.remove || timed || c.NArg() > 0):
+		return fmt.Errorf("%s -list takes no hosts, and only -file, -corefile and -json", word)
+	case e.remove && timed:
+		return errors.New("-remove ends an exception now: leave out -for and -until")
+	case !c.Bool("list") && c.NArg() == 0:
+		return fmt.Errorf("%s takes hosts, see safebrowsing %s -h", word, word)
+	}
+	return nil
+}
+
+// edit adds or removes hosts. It changes nothing unless all of them are hosts.
+func (e *ownEdit) edit(ctx context.Context, args []string) error {
+	var hosts []lookup.Host
+	for _, arg := range args {
+		h, err := hostOf(arg)
+		if err != nil {
+			return err
+		}
+		hosts = append(hosts, h)
+	}
+	file, err := e.pick(e.allow)
+	if err != nil {
+		return err
+	}
+	all := make([]ownlist.Edited, len(hosts))
+	err = editFile(ctx, file.Path, func(text []byte) ([]byte, error) {
+		for i, h := range hosts {
+			if all[i], err = e.change(text, file, h); err != nil {
+				return nil, fmt.Errorf("%s: %w", file.Path, err)
+			}
+			text = all[i].Text
+		}
+		return text, nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, h := range hosts {
+		e.say(file, h, all[i])
+	}
+	return e.end(e.complainOfUse(file, e.allow, hosts, e.remove))
+}
+
+func (e *ownEdit) change(text []byte, file ownlist.Config, h lookup.Host) (ownlist.Edited, error) {
+	if e.remove {
+		return ownlist.Remove(text, file, h, e.now)
+	}
+	return ownlist.Add(text, file, h, e.until, e.now)
+}
+
+// ownEdited is the JSON of one host.
+type ownEdited struct {
+	Host   text   `json:"host"`
+	Action string `json:"action"` // allow, block, or remove
+	File   text   `json:"file"`
+	Line   int    `json:"line"` // 0 after remove
+	Entry  text   `json:"entry"`
+	Until  string `json:"until"` // "": for ever
+	Change bool   `json:"changed"`
+	Ended  []text `json:"ended"` // lines that were removed, as their entries had ended
+}
+
+// say prints what has become of a host.
+func (e *ownEdit) say(file ownlist.Config, h lookup.Host, r ownlist.Edited) {
+	permanent := !strings.Contains(r.Entry, "# until ")
+	if e.json {
+		o := ownEdited{text(h.String()), ownWord(e.allow), text(file.Path), r.Line, text(r.Entry), "", r.Changed, []text{}}
+		if e.remove {
+			o.Action = "remove"
+		} else if !permanent {
+			o.Until = stamp(e.until)
+		}
+		for _, line := range r.Ended {
+			o.Ended = append(o.Ended, text(line))
+		}
+		e.object(o)
+		return
+	}
+	name, until, does := shown(h.String()), "", ownWord(e.allow)+"ed"
+	if !permanent {
+		until = " until " + e.until.Format("2006-01-02 15:04:05 MST")
+	}
+	switch {
+	case e.remove:
+		e.printf("%s: removed from %s (%s)\n", name, shown(file.Path), count(len(r.Removed), "line", "lines"))
+	case !r.Changed:
+		e.printf("%s: %s%s already, with all names below it, by %s, line %d\n", name, does, until, shown(file.Path), r.Line)
+	default:
+		e.printf("%s: %s%s, with all names below it, by %s, line %d\n", name, does, until, shown(file.Path), r.Line)
+	}
+	for _, line := range r.Ended {
+		e.printf("   removed, as it has ended: %s\n", shown(line))
+	}
+}
+
+// hostOf returns the host that an argument names. It refuses hosts that would make an entry
+// about very many names.
+func hostOf(arg string) (lookup.Host, error) {
+	h, ok := lookup.ParseHost(arg)
+	if _, err := netip.ParseAddr(strings.Trim(h.String(), "[]")); ok && err == nil {
+		return h, fmt.Errorf("%q is an address: write the name that is asked for", arg)
+	}
+	if !ok || strings.ContainsAny(arg, "/*:@") || strings.HasPrefix(arg, ".") || strings.HasPrefix(arg, "-") {
+		return h, fmt.Errorf("%q is not a host: write a name such as www.example.org", arg)
+	}
+	if suffix, icann := publicsuffix.PublicSuffix(h.String()); icann && suffix == h.String() {
+		return h, fmt.Errorf("%s is a public suffix: an entry would be about every name below it; if you want that, write it into the file by hand", h)
+	}
+	return h, nil
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// ownWorld is a folder with a Corefile and a list of allow and of block.
+func ownWorld(t *testing.T, stanza string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("SAFEBROWSING_API_KEY", "")
+	write(t, "allow.txt", "# mine\n\na.example # Bob\nold.example # until 2020-01-01\n")
+	write(t, "block.txt", "bad.example\n")
+	write(t, "Corefile", ". {\n safebrowsing {\n  "+stanza+"\n }\n}\n")
+	return dir
+}
+
+func TestAllowAndBlockEditTheFileOfTheCorefile(t *testing.T) {
+	for _, tt := range []struct {
+		args        string
+		status      int
+		out         string // of both outputs, without times
+		file, after string
+	}{
+		{"allow x.example", 0, "x.example: allowed, with all names below it, by allow.txt, line 4\n   removed, as it has ended: old.example # until 2020-01-01\n",
+			"allow.txt", "# mine\n\na.example # Bob\nx.example\n"},
+		{"allow -for 30m X.example", 0, "x.example: allowed until TIME, with all names below it, by allow.txt, line 4\n   removed, as it has ended: old.example # until 2020-01-01\n",
+			"allow.txt", "# mine\n\na.example # Bob\nx.example # until TIME\n"},
+		{"allow -for 30m a.example", 0, "a.example: allowed, with all names below it, by allow.txt, line 3\n   removed, as it has ended: old.example # until 2020-01-01\n",
+			"allow.txt", "# mine\n\na.example # Bob\n"},
+		{"allow -remove a.example", 0, "a.example: removed from allow.txt (1 line)\n   removed, as it has ended: old.example # until 2020-01-01\n",
+			"allow.txt", "# mine\n\n# empty on purpose\n"},
+		{"allow -remove x.example", 2, "safebrowsing: allow.txt: no line is about x.example\n", "allow.txt", ""},
+		{"allow x.example not/a/host", 2, "safebrowsing: \"not/a/host\" is not a host: write a name such as www.example.org\n", "allow.txt", ""},
+		{"allow co.uk", 2, "safebrowsing: co.uk is a public suffix: an entry would be about every name below it; if you want that, write it into the file by hand\n", "allow.txt", ""},
+		{"allow 192.0.2.1", 2, "safebrowsing: \"192.0.2.1\" is an address: write the name that is asked for\n", "allow.txt", ""},
+		{"allow -for 1x x.example", 2, "safebrowsing: \"1x\" is not a duration such as 30m, 2h or 7d\n", "allow.txt", ""},
+		{"allow -until 2020-01-01 x.example", 2, "safebrowsing: -until: 2020-01-01 is in the past\n", "allow.txt", ""},
+		{"allow -for 1h -until 18:00 x.example", 2, "safebrowsing: -for and -until are both given: keep one of the two\n", "allow.txt", ""},
+		{"allow -list x.example", 2, "safebrowsing: allow -list takes no hosts, and only -file, -corefile and -json\n", "allow.txt", ""},
+		{"allow", 2, "safebrowsing: allow takes hosts, see safebrowsing allow -h\n", "allow.txt", ""},
+		{"allow -list", 0, "allow.txt:3: a.example # Bob\nallow.txt:4: old.example # until 2020-01-01   (ended)\n", "allow.txt", ""},
+		{"allow -file block.txt x.example", 2, "safebrowsing: block.txt is a file of block in Corefile: use safebrowsing block, or another file\n", "block.txt", ""},
+		{"allow -file new.txt x.example", 1, "x.example: allowed, with all names below it, by new.txt, line 1\n" +
+			"safebrowsing: CoreDNS does not read new.txt: no server block of Corefile has the line \"allow new.txt\"\n", "new.txt", "x.example\n"},
+		{"allow -file none/new.txt x.example", 2, "safebrowsing: there is no folder none\n", "block.txt", ""},
+		{"block x.example y.example", 0, "x.example: blocked, with all names below it, by block.txt, line 2\ny.example: blocked, with all names below it, by block.txt, line 3\n",
+			"block.txt", "bad.example\n.x.example\n.y.example\n"},
+		{"block a.example", 1, "a.example: blocked, with all names below it, by block.txt, line 2\nsafebrowsing: Corefile:2: a.example still passes: it is allowed by allow.txt\n",
+			"block.txt", "bad.example\n.a.example\n"},
+		{"block lan.example", 1, "lan.example: blocked, with all names below it, by block.txt, line 2\n" +
+			"safebrowsing: Corefile:2: lan.example is not checked: it is in no zone of this server block, or in one of its exceptions\n", "block.txt", "bad.example\n.lan.example\n"},
+		{"block -for 1h x.example", 2, "safebrowsing: flag provided but not defined: -for, see safebrowsing block -h\n", "block.txt", ""},
+		{"allow -json -remove a.example", 0, `{"host":"a.example","action":"remove","file":"allow.txt","line":0,"entry":"","until":"","changed":true,"ended":["old.example # until 2020-01-01"]}` + "\n",
+			"allow.txt", "# mine\n\n# empty on purpose\n"},
+		{"allow -json -list", 0, `{"file":"allow.txt","line":3,"entry":"a.example # Bob","until":"","ended":false}` + "\n" +
+			`{"file":"allow.txt","line":4,"entry":"old.example # until 2020-01-01","until":"TIME","ended":true}` + "\n", "allow.txt", ""},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			ownWorld(t, "allow allow.txt\n  block block.txt\n  except lan.example")
+			before := ""
+			if exists(tt.file) {
+				before = read(t, tt.file)
+			}
+			status, out, errOut := invoke(t, strings.Fields(tt.args)...)
+			if got := wordedTimes(out + errOut); status != tt.status || got != tt.out {
+				t.Errorf("status %d, want %d:\n%swant:\n%s", status, tt.status, got, tt.out)
+			}
+			if tt.after == "" {
+				tt.after = before
+			}
+			expect(t, tt.file, wordedTimes(read(t, tt.file)), tt.after)
+		})
+	}
+}
+
+// wordedTimes replaces times by a word.
+func wordedTimes(text string) string {
+	text = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+,`).ReplaceAllString(text, "TIME,")
+	return stamps.ReplaceAllString(text, "TIME")
+}
+
+func TestACorefileWithoutAListSaysWhichLineToAdd(t *testing.T) {
+	ownWorld(t, "block block.txt\n }\n}\nexample.org {\n safebrowsing {\n  block other.txt")
+	write(t, "other.txt", "c.example\n")
+	status, _, errOut := invoke(t, "allow", "x.example")
+	if want := "safebrowsing: Corefile has no file of allow: add the line \"allow /etc/coredns/allow.txt\" to the braces of safebrowsing at Corefile:2, create that file, and restart CoreDNS\n"; status != 2 || errOut != want {
+		t.Errorf("status %d, %q, want %q", status, errOut, want)
+	}
+	status, _, errOut = invoke(t, "block", "x.example")
+	if want := "safebrowsing: block.txt is not read by the server block at Corefile:7\n"; status != 0 || errOut != want {
+		t.Errorf("status %d, %q, want %q", status, errOut, want)
+	}
+	must := os.Remove("Corefile")
+	status, _, errOut = invoke(t, "allow", "x.example")
+	if must != nil || status != 2 || !strings.Contains(errOut, "there is no Corefile here: use -corefile") {
+		t.Errorf("%v, status %d, %q", must, status, errOut)
+	}
+	status, _, errOut = invoke(t, "allow", "-file", "allow.txt", "x.example")
+	if status != 0 || !strings.Contains(errOut, "it is not known whether CoreDNS reads allow.txt: use -corefile") {
+		t.Errorf("status %d, %q", status, errOut)
+	}
+}
+
+// A more specific entry of the operator's own list wins over allow.
+func TestAllowSaysWhatStillBlocks(t *testing.T) {
+	ownWorld(t, "allow allow.txt\n  block block.txt")
+	write(t, "block.txt", "*.shop.example\nwww.shop.example\n")
+	status, _, errOut := invoke(t, "allow", "shop.example", "www.shop.example")
+	if status != 0 || errOut != "" {
+		t.Errorf("status %d, %q", status, errOut)
+	}
+	write(t, "block.txt", "||www.shop.example^\n")
+	write(t, "allow.txt", "other.example\n")
+	if status, _, errOut = invoke(t, "block", "other.example"); status != 1 || !strings.Contains(errOut, "other.example still passes") {
+		t.Errorf("status %d, %q", status, errOut)
+	}
+}
+
+func TestAnEditKeepsModeAndSymlink(t *testing.T) {
+	dir := ownWorld(t, "allow link.txt\n  block block.txt")
+	for _, err := range []error{os.Mkdir("real", 0o755), os.Rename("allow.txt", "real/allow.txt"), os.Chmod("real/allow.txt", 0o640), os.Symlink("real/allow.txt", "link.txt")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 {
+		t.Fatal(status, out, errOut)
+	}
+	info, err := os.Stat(filepath.Join(dir, "real", "allow.txt"))
+	if err != nil || info.Mode() != 0o640 || !strings.Contains(read(t, "real/allow.txt"), "\nx.example\n") {
+		t.Errorf("%v, %v, %q", err, info.Mode(), read(t, "real/allow.txt"))
+	}
+	if target, err := os.Readlink("link.txt"); err != nil || target != "real/allow.txt" {
+		t.Errorf("the symlink leads to %q, %v", target, err)
+	}
+	files, err := os.ReadDir("real")
+	if err != nil || len(files) != 1 {
+		t.Errorf("Expected one file, got %v, %v", files, err)
+	}
+}
+
+func TestAnEditKeepsTheOwner(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	ownWorld(t, "allow allow.txt\n  block block.txt")
+	if err := os.Chown("allow.txt", 12345, 23456); err != nil {
+		t.Skip(err)
+	}
+	before, _ := os.Stat("allow.txt")
+	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 {
+		t.Fatal(status, out, errOut)
+	}
+	after, _ := os.Stat("allow.txt")
+	if got := fmt.Sprintf("%+v", after.Sys()); !strings.Contains(got, "Uid:12345") || !strings.Contains(got, "Gid:23456") || os.SameFile(before, after) {
+		t.Errorf("Expected a new file of the same owner, got %s", got)
+	}
+}
+
+func TestConcurrentEditsLoseNoLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts 20 processes")
+	}
+	const processes = 20
+	dir := ownWorld(t, "allow allow.txt\n  block block.txt")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(program, "safebrowsing"); err != nil { // see TestMain
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range processes {
+		wg.Go(func() {
+			args := []string{"allow", "-for", "1h", fmt.Sprintf("h%d.example", i), fmt.Sprintf("i%d.example", i)}
+			if out, err := exec.Command(filepath.Join(dir, "safebrowsing"), args...).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	wg.Wait()
+	text := read(t, "allow.txt")
+	for i := range processes {
+		for _, name := range []string{"h", "i"} {
+			if line := fmt.Sprintf("\n%s%d.example # until ", name, i); strings.Count(text, line) != 1 {
+				t.Errorf("Expected one line %q in\n%s", line, text)
+			}
+		}
+	}
+	if !strings.HasPrefix(text, "# mine\n\na.example # Bob\n") || strings.Count(text, "\n") != 3+2*processes {
+		t.Errorf("Expected all lines, got\n%s", text)
+	}
+}
+
+func TestTimesOfUntil(t *testing.T) {
+	zone := time.FixedZone("CET", 3600)
+	now := time.Date(2026, 11, 22, 17, 30, 0, 0, zone)
+	for written, want := range map[string]string{
+		"18:00":                "2026-11-22T18:00:00+01:00",
+		"17:30":                "2026-11-23T17:30:00+01:00",
+		"08:15:30":             "2026-11-23T08:15:30+01:00",
+		"2026-11-22":           "2026-11-23T00:00:00+01:00",
+		"2026-11-22 18:00":     "2026-11-22T18:00:00+01:00",
+		"2026-11-22T18:00":     "2026-11-22T18:00:00+01:00",
+		"2026-11-22T18:00:00Z": "2026-11-22T19:00:00+01:00",
+		"2026-11-22T17:00":     "-until: 2026-11-22T17:00 is in the past",
+		"tomorrow":             `-until: "tomorrow" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`,
+		"25:00":                `-until: "25:00" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`,
+	} {
+		end, err := endOf("", written, now)
+		got := end.Format(time.RFC3339)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", written, got, want)
+		}
+	}
+	for written, want := range map[string]string{
+		"30m": "18:00:00", "90s": "17:31:30", "2h": "19:30:00",
+		"0s": `"0s" is less than a second`, "-1h": `"-1h" is less than a second`, "400d": `"400d" is more than 366 days`,
+		"99999999999d": `"99999999999d" is more than 366 days`, "d": `"d" is not a duration such as 30m, 2h or 7d`,
+	} {
+		end, err := endOf(written, "", now)
+		got := end.Format(time.TimeOnly)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", written, got, want)
+		}
+	}
+}

@@ -1,0 +1,25 @@
+//go:build unix
+
+package main
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// ownLike gives a new file the owner and the group of another one.
+func ownLike(f *os.File, like fs.FileInfo) error {
+	want, ok := like.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if got, ok := info.Sys().(*syscall.Stat_t); ok && got.Uid == want.Uid && got.Gid == want.Gid {
+		return nil
+	}
+	return f.Chown(int(want.Uid), int(want.Gid))
+}

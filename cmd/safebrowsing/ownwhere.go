@@ -1,0 +1,199 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/coredns/caddy/caddyfile"
+	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// usualCorefiles are where a Corefile is looked for: where CoreDNS does so without -conf, and
+// where packages put it.
+var usualCorefiles = []string{"Corefile", "/etc/coredns/Corefile"}
+
+func corefileFlag() cli.Flag {
+	return &cli.StringFlag{Name: "corefile", Usage: "the `COREFILE` of the server (default: Corefile, else /etc/coredns/Corefile)"}
+}
+
+// corefileOf returns the Corefile of a command line, or "" if there is none.
+func corefileOf(c *cli.Command) string {
+	if c.IsSet("corefile") {
+		return c.String("corefile")
+	}
+	for _, path := range usualCorefiles {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// stanza is the plugin in one server block of a Corefile.
+type stanza struct {
+	config.Config
+	place string // file and line
+}
+
+// stanzasOf returns the plugin in each server block that has it. It opens no lists.
+func stanzasOf(path string) (all []stanza, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	blocks, err := caddyfile.Parse(path, f, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range blocks {
+		if _, has := b.Tokens[config.Plugin]; !has {
+			continue
+		}
+		cfg, err := configOf(path, b)
+		if err != nil {
+			return nil, err
+		}
+		block := serverBlock{file: path, tokens: b.Tokens[config.Plugin]}
+		all = append(all, stanza{cfg, block.stanza()})
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: no server block has %s", path, config.Plugin)
+	}
+	return all, nil
+}
+
+// where says which files a command may edit.
+type where struct {
+	file     string // of -file; "": the first one of the Corefile
+	corefile string // "": there is none
+	stanzas  []stanza
+}
+
+func whereOf(c *cli.Command) (w where, err error) {
+	w = where{file: c.String("file"), corefile: corefileOf(c)}
+	if w.corefile == "" {
+		if w.file == "" {
+			return w, errors.New("there is no Corefile here: use -corefile, or -file for the file to edit")
+		}
+		return w, nil
+	}
+	w.stanzas, err = stanzasOf(w.corefile)
+	return w, err
+}
+
+// files returns the distinct files of allow or of block, in the order of the Corefile.
+func (w where) files(allow bool) (all []ownlist.Config) {
+	seen := make(map[string]bool)
+	for _, s := range w.stanzas {
+		for _, own := range s.Own {
+			if own.Allow == allow && !seen[own.Path] {
+				seen[own.Path] = true
+				all = append(all, ownlist.Config{Path: own.Path, Allow: allow, IPv4: s.IPv4, IPv6: s.IPv6})
+			}
+		}
+	}
+	return all
+}
+
+// pick returns the file to edit.
+func (w where) pick(allow bool) (ownlist.Config, error) {
+	word, other := ownWord(allow), ownWord(!allow)
+	if w.file == "" {
+		if files := w.files(allow); len(files) > 0 {
+			return files[0], nil
+		}
+		return ownlist.Config{}, fmt.Errorf("%s has no file of %s: add the line \"%s /etc/coredns/%s.txt\" to the braces of %s at %s, create that file, and restart CoreDNS",
+			w.corefile, word, word, word, config.Plugin, w.stanzas[0].place)
+	}
+	for _, f := range w.files(!allow) {
+		if samePath(f.Path, w.file) {
+			return f, fmt.Errorf("%s is a file of %s in %s: use safebrowsing %s, or another file", w.file, other, w.corefile, other)
+		}
+	}
+	if dir := filepath.Dir(w.file); !exists(dir) {
+		return ownlist.Config{}, fmt.Errorf("there is no folder %s", dir)
+	}
+	return ownlist.Config{Path: w.file, Allow: allow}, nil
+}
+
+// complainOfUse prints which server blocks do not use a file, and for which hosts an edit of
+// it does not do what the user wants. It reports whether there is such a host.
+func (e *ownEdit) complainOfUse(file ownlist.Config, allow bool, hosts []lookup.Host, removed bool) (bad bool) {
+	if e.corefile == "" {
+		e.complain("there is no Corefile here, so it is not known whether CoreDNS reads %s: use -corefile", file.Path)
+		return false
+	}
+	var without []string
+	for _, s := range e.stanzas {
+		if !s.uses(file.Path, allow) {
+			without = append(without, s.place)
+			continue
+		}
+		for _, h := range hosts {
+			if why := s.otherwise(h, allow); why != "" && !removed {
+				e.complain("%s: %s", s.place, why)
+				bad = true
+			}
+		}
+	}
+	switch {
+	case len(without) == len(e.stanzas):
+		e.complain("CoreDNS does not read %s: no server block of %s has the line \"%s %s\"", file.Path, e.corefile, ownWord(allow), file.Path)
+		return true
+	case len(without) > 0:
+		e.complain("%s is not read by the server %s at %s", file.Path, plural(len(without), "block", "blocks"), strings.Join(without, ", "))
+	}
+	return bad
+}
+
+// uses reports whether a file is one of the stanza's.
+func (s *stanza) uses(path string, allow bool) bool {
+	for _, own := range s.Own {
+		if own.Allow == allow && samePath(own.Path, path) {
+			return true
+		}
+	}
+	return false
+}
+
+// otherwise says why the server block does not do what an entry for a host asks for; "" if
+// it does.
+func (s *stanza) otherwise(h lookup.Host, allow bool) string {
+	p := policy.New(&s.Block)
+	if !p.InScope(h.String() + ".") {
+		return fmt.Sprintf("%s is not checked: it is in no zone of this server block, or in one of its exceptions", h)
+	}
+	if p.Open() != nil {
+		return "" // CoreDNS will say so
+	}
+	defer p.Close()
+	switch d, _ := p.Check(h); {
+	case allow && d.Verdict == lookup.Unsafe:
+		return fmt.Sprintf("%s is still blocked, by a more specific entry of %s", h, d.List)
+	case !allow && d.By == lookup.ByAllow:
+		return fmt.Sprintf("%s still passes: it is allowed by %s", h, d.List)
+	}
+	return ""
+}
+
+// samePath reports whether two paths are of one file.
+func samePath(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

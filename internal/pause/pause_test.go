@@ -1,0 +1,219 @@
+package pause
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var then = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+func TestFormatAndParseAgree(t *testing.T) {
+	all := []Pause{{All, then.Add(1), then.Add(time.Hour), false}, {"example.org.", then, then.Add(Max), true}}
+	got, err := Parse(Format(all))
+	if err != nil || !reflect.DeepEqual(got, all) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestParseRefusesWhatIsNotAPause(t *testing.T) {
+	for name, text := range map[string]string{
+		"prose":         "all names pass\n",
+		"another word":  "all 2026-11-22T12:00:00Z 2026-11-22T13:00:00Z for-ever\n",
+		"no time":       "all 12:00 2026-11-22T13:00:00Z once\n",
+		"longer than 7": "all 2026-11-22T12:00:00Z 2026-11-29T12:00:01Z once\n",
+		"a huge file":   strings.Repeat("#\n", maxFile),
+	} {
+		if all, err := Parse([]byte(text)); err == nil || all != nil {
+			t.Errorf("%s: %v, %v", name, all, err)
+		}
+	}
+}
+
+// A pause of the future is not in force: the clock of a router begins in the past.
+func TestAPauseIsActiveFromItsBeginToItsEnd(t *testing.T) {
+	p := Pause{All, then, then.Add(time.Hour), true}
+	for at, want := range map[time.Duration]bool{
+		-24 * time.Hour: false, -61 * time.Second: false, -30 * time.Second: true, 0: true,
+		time.Hour - time.Nanosecond: true, time.Hour: false,
+	} {
+		if got := p.Active(then.Add(at)); got != want {
+			t.Errorf("after %v: %v, want %v", at, got, want)
+		}
+	}
+}
+
+// watched is a folder under a clock that a test moves.
+type watched struct {
+	t   *testing.T
+	dir string
+	r   *Registry
+	f   *Folder
+
+	mu     sync.Mutex
+	events []string // guarded by mu
+}
+
+func watching(t *testing.T, text string, test func(w *watched)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{t: t, dir: dir}
+		w.write(text)
+		w.open()
+		test(w)
+		w.r.Close(w.f)
+	})
+}
+
+// open opens the folder as a new process does.
+func (w *watched) open() {
+	w.r = NewRegistry(func(e Event) {
+		word := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "pause."))
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.events = append(w.events, word)
+	})
+	w.f = w.r.Open(w.dir)
+}
+
+func (w *watched) write(text string) {
+	w.t.Helper()
+	if text == "" {
+		return
+	}
+	if err := os.WriteFile(FileIn(w.dir), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// pauses writes pauses that begin now.
+func (w *watched) pauses(zone string, length time.Duration, keep bool) {
+	w.t.Helper()
+	now := time.Now()
+	w.write(string(Format([]Pause{{zone, now, now.Add(length), keep}})))
+}
+
+func (w *watched) want(what string, events string, paused bool) {
+	w.t.Helper()
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got := strings.Join(w.events, " "); got != events {
+		w.t.Errorf("%s: events %q, want %q", what, got, events)
+	}
+	if _, got := w.f.Until([]string{"example.org."}); got != paused {
+		w.t.Errorf("%s: paused %v, want %v", what, got, paused)
+	}
+	w.events = nil
+}
+
+func TestAPauseBeginsWithinASecondAndEndsByItself(t *testing.T) {
+	watching(t, "", func(w *watched) {
+		time.Sleep(time.Minute)
+		w.want("without a file", "", false)
+		w.pauses(All, 10*time.Second, false)
+		time.Sleep(pollInterval)
+		w.want("after a second", "began", true)
+		time.Sleep(9 * time.Second)
+		w.want("before the end", "", true)
+		time.Sleep(time.Second)
+		w.want("after the end", "ended", false)
+	})
+}
+
+// The query sees the end at once, and not at the next look at the file.
+func TestAPauseEndsAtItsSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := new(Folder) // that is never looked at
+		f.active.Store(&[]Pause{{All, time.Now(), time.Now().Add(time.Second), false}})
+		time.Sleep(time.Second - time.Nanosecond)
+		_, before := f.Until(nil)
+		time.Sleep(time.Nanosecond)
+		if _, after := f.Until(nil); !before || after {
+			t.Errorf("paused: %v before the end, %v at the end", before, after)
+		}
+	})
+}
+
+func TestAPauseOfAnotherZoneDoesNotCount(t *testing.T) {
+	watching(t, "", func(w *watched) {
+		w.pauses("example.net.", time.Minute, false)
+		time.Sleep(pollInterval)
+		w.want("another zone", "began", false)
+		w.pauses("example.org.", time.Hour, false)
+		time.Sleep(pollInterval)
+		w.want("this zone", "began ended", true)
+		w.pauses("example.org.", 2*time.Hour, false)
+		time.Sleep(pollInterval)
+		w.want("longer", "began", true)
+		w.write(heading)
+		time.Sleep(pollInterval)
+		w.want("off", "ended", false)
+	})
+}
+
+func TestOnlyAPauseThatIsKeptSurvivesARestart(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		watching(t, "", func(w *watched) {
+			w.pauses(All, time.Hour, keep)
+			time.Sleep(pollInterval)
+			w.want("before", "began", true)
+
+			f := w.r.Open(w.dir) // a reload
+			w.r.Close(w.f)
+			w.f = f
+			w.want("reload", "", true)
+
+			w.r.Close(w.f)
+			w.open() // a restart
+			if keep {
+				w.want("restart", "began", true)
+			} else {
+				w.want("restart", "dropped", false)
+				w.pauses(All, time.Hour, false)
+				time.Sleep(pollInterval)
+				w.want("a new one", "began", true)
+			}
+		})
+	}
+}
+
+func TestADamagedFilePausesNothing(t *testing.T) {
+	watching(t, "", func(w *watched) {
+		w.pauses(All, time.Hour, false)
+		time.Sleep(pollInterval)
+		w.want("before", "began", true)
+		w.write("nonsense\n")
+		time.Sleep(3 * pollInterval)
+		w.want("damaged", "failed ended", false)
+		if err := os.Remove(FileIn(w.dir)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(FileIn(w.dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * pollInterval)
+		w.want("a folder", "failed", false)
+	})
+	w := &watched{t: t, dir: filepath.Join(t.TempDir(), "none")}
+	w.open()
+	defer w.r.Close(w.f)
+	if _, paused := w.f.Until(nil); paused || len(w.events) > 0 {
+		t.Errorf("a folder that does not exist: %v, %q", paused, w.events)
+	}
+}
+
+func TestUntilDoesNotAllocate(t *testing.T) {
+	f := new(Folder)
+	f.active.Store(&[]Pause{{"example.org.", time.Now(), time.Now().Add(time.Hour), false}})
+	zones := []string{"example.net.", "."}
+	if n := testing.AllocsPerRun(100, func() { f.Until(zones) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

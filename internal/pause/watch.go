@@ -1,0 +1,231 @@
+package pause
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Event is what a caller may want to log: Began, Ended, Dropped or Failed.
+type Event interface{ event() }
+
+// Began says that a pause is in force, or that it has a new end.
+type Began struct {
+	Pause
+	File string
+}
+
+// Ended says that a pause is over. Queries have seen the end at its second; the event
+// comes up to half a second later.
+type Ended struct {
+	Pause
+	File string
+}
+
+// Dropped says that a pause of before the start of the process does not go on.
+type Dropped struct {
+	Pause
+	File string
+}
+
+// Failed says that the file cannot be used, and pauses nothing. It is reported once for
+// each version of the file.
+type Failed struct {
+	File string
+	Err  error
+}
+
+func (Began) event()   {}
+func (Ended) event()   {}
+func (Dropped) event() {}
+func (Failed) event()  {}
+
+// pollInterval is how often a file is looked at.
+const pollInterval = 500 * time.Millisecond
+
+// Registry holds the folders of a process. It is safe for concurrent use.
+type Registry struct {
+	report func(Event)
+
+	mu      sync.Mutex
+	folders map[string]*Folder // never removed: a reload must not end a pause; guarded by mu
+}
+
+// NewRegistry returns a Registry. The goroutines of its folders call report, each one call
+// at a time; it must not call Open or Close.
+func NewRegistry(report func(Event)) *Registry {
+	return &Registry{report: report, folders: make(map[string]*Folder)}
+}
+
+// Folder is a folder with a file of pauses. It is safe for concurrent use.
+type Folder struct {
+	file   string
+	report func(Event)
+	active atomic.Pointer[[]Pause] // nil: none
+
+	opened int // calls of Open without a Close; guarded by Registry.mu
+	stop   context.CancelFunc
+	wg     sync.WaitGroup // counts watch
+
+	// Used only by watch, and before its start:
+	version fs.FileInfo // of pauses; nil: there is no file
+	pauses  []Pause     // of the file
+	stale   []Pause     // of before the process: they do not count
+}
+
+// Open watches a folder, which need not exist, until Close. The first Open of the process
+// ignores the pauses that are there already, unless they are to be kept.
+func (r *Registry) Open(folder string) *Folder {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, known := r.folders[folder]
+	if !known {
+		f = &Folder{file: FileIn(folder), report: r.report}
+		r.folders[folder] = f
+	}
+	if f.opened++; f.opened > 1 {
+		return f
+	}
+	now := time.Now()
+	if f.read(); !known {
+		f.drop(now)
+	}
+	f.update(now)
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	f.wg.Go(func() { f.watch(ctx) })
+	return f
+}
+
+// drop has the pauses that are there now not count, unless they are to be kept.
+func (f *Folder) drop(now time.Time) {
+	f.stale = slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
+	for _, p := range f.stale {
+		if p.Active(now) {
+			f.report(Dropped{p, f.file})
+		}
+	}
+}
+
+// Close undoes one Open. The last one stops the goroutine and waits for it.
+func (r *Registry) Close(f *Folder) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f.opened--; f.opened == 0 {
+		f.stop()
+		f.wg.Wait()
+	}
+}
+
+// Until returns when the pause of a server block with these zones ends, and whether there
+// is one. It takes no lock and does not allocate. A nil Folder has none.
+func (f *Folder) Until(zones []string) (until time.Time, paused bool) {
+	if f == nil {
+		return until, false
+	}
+	active := f.active.Load()
+	if active == nil {
+		return until, false
+	}
+	now := time.Now()
+	for _, p := range *active {
+		if (p.Zone == All || slices.Contains(zones, p.Zone)) && p.Active(now) && p.Until.After(until) {
+			until, paused = p.Until, true
+		}
+	}
+	return until, paused
+}
+
+// watch polls the file until ctx ends.
+func (f *Folder) watch(ctx context.Context) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			f.read()
+			f.update(now)
+		}
+	}
+}
+
+// read reads the file if it has changed.
+func (f *Folder) read() {
+	version, err := os.Stat(f.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		f.version, f.pauses = nil, nil
+		return
+	}
+	if err == nil && f.version != nil && os.SameFile(version, f.version) && version.Size() == f.version.Size() && version.ModTime().Equal(f.version.ModTime()) {
+		return
+	}
+	failing := f.version == nil && f.pauses != nil
+	f.version, f.pauses = version, []Pause{}
+	if err == nil {
+		f.pauses, err = readFile(f.file, version)
+	} else {
+		f.version = nil
+	}
+	if err != nil && !failing {
+		if path, ok := errors.AsType[*fs.PathError](err); ok {
+			err = path.Err // the event names the file
+		}
+		f.report(Failed{f.file, err})
+	}
+}
+
+// readFile returns the pauses of a regular file: to open a named pipe can block for ever.
+func readFile(path string, version fs.FileInfo) ([]Pause, error) {
+	if !version.Mode().IsRegular() {
+		return nil, errors.New("it is not a regular file")
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text)
+}
+
+// update publishes the pauses in force, and reports which ones began and ended.
+func (f *Folder) update(now time.Time) {
+	var before, active []Pause
+	if p := f.active.Load(); p != nil {
+		before = *p
+	}
+	for _, p := range f.pauses {
+		if p.Active(now) && !slices.Contains(f.stale, p) {
+			active = append(active, p)
+		}
+	}
+	if slices.Equal(before, active) {
+		return
+	}
+	if len(active) > 0 {
+		f.active.Store(&active)
+	} else {
+		f.active.Store(nil)
+	}
+	for _, p := range active {
+		if !slices.Contains(before, p) {
+			f.report(Began{p, f.file})
+		}
+	}
+	for _, p := range before {
+		if !slices.ContainsFunc(active, func(a Pause) bool { return a.Zone == p.Zone }) {
+			f.report(Ended{p, f.file})
+		}
+	}
+}
