@@ -4,18 +4,22 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
 func TestWhatTheServerNeedsIsNotBlocked(t *testing.T) {
-	for _, property := range []string{"unsure servfail", "inspect cname", "mode nostorage", "monitor"} {
+	for _, property := range []string{"unsure servfail", "inspect cname", "mode realtime", "mode nostorage", "monitor"} {
 		t.Run(property, func(t *testing.T) {
 			lines := logtest.Capture(t)
 			w := newWorld(t)
 			w.threaten("google.com/", "example.com/")
+			w.google.SetMinimumWait(protocol.GlobalCache, time.Hour)
+			w.google.Publish(protocol.GlobalCache, nil)
 			other := fmt.Sprintf("other.example:0 {\n bind %s\n forward . dns.example.com {\n  resolver %s\n }\n}\n", w.host, w.upstream)
 			w.start(w.corefile("explain", property) + other)
 			if property != "mode nostorage" { // which needs no list
