@@ -72,6 +72,9 @@ func (w *world) suspect(expressions ...string) {
 	w.google.Publish("se-4b", entries)
 }
 
+// hostName returns the i-th of many hosts.
+func hostName(i int) string { return fmt.Sprintf("h%d.example", i) }
+
 // start starts the relay, without sockets.
 func (w *world) start() {
 	w.t.Helper()
