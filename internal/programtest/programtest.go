@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -18,6 +19,9 @@ import (
 
 // Build builds programs, the folders below cmd, into dir. It returns their paths by name.
 func Build(dir string, names ...string) (map[string]string, error) {
+	if err := noteSources(); err != nil {
+		return nil, err
+	}
 	built := make(map[string]string)
 	for _, name := range names {
 		built[name] = filepath.Join(dir, name)
@@ -27,6 +31,22 @@ func Build(dir string, names ...string) (map[string]string, error) {
 		}
 	}
 	return built, nil
+}
+
+// noteSources has this process look at all files of the module. go test caches the result of
+// a test until a file changes that the test has looked at, and does not see which files
+// go build reads.
+func noteSources() error {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("finding the sources: %w", err)
+	}
+	return filepath.WalkDir(strings.TrimSpace(string(root)), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		return err
+	})
 }
 
 // FreePort returns a port of TCP and UDP on 127.0.0.1 that was free a moment ago.
@@ -135,10 +155,16 @@ func (p *Process) Signal(s os.Signal) {
 	}
 }
 
-// Stop asks the process to end, as a service manager does, and waits for it.
+// Stop has the process end with os.Interrupt and waits for that.
 func (p *Process) Stop() {
 	p.t.Helper()
 	p.Signal(os.Interrupt)
+	p.Wait()
+}
+
+// Wait waits until the process has ended.
+func (p *Process) Wait() {
+	p.t.Helper()
 	select {
 	case <-p.done:
 	case <-time.After(20 * time.Second):

@@ -55,7 +55,8 @@ func listed(names []name) (n int) {
 // judged is a judging server on a socket.
 type judged struct {
 	*protocoltest.Server
-	url string
+	url   string
+	names []name
 }
 
 // judge starts a server that judges one client, and knows names.
@@ -64,7 +65,7 @@ func judge(t testing.TB, names []name) *judged {
 	publish(g, names)
 	s := httptest.NewServer(g)
 	t.Cleanup(s.Close)
-	return &judged{g, s.URL}
+	return &judged{g, s.URL, names}
 }
 
 // publish lists names as phishing and has searches confirm those that are threats.
@@ -107,17 +108,17 @@ type relay struct {
 	db       string
 	upstream string // its server
 	flags    []string
-	env      []string
+	env      []string // as "NAME=VALUE"
 }
 
-// startRelay fetches the lists of a server into a folder and starts a relay there. With lists
-// on disk it serves at once, after no random first contact.
-func startRelay(t testing.TB, upstream string, flags ...string) *relay {
+// startRelay fetches the lists of a server into a folder and starts a relay there, with more
+// environment. With lists on disk it serves at once, without a random first contact.
+func startRelay(t testing.TB, upstream string, env ...string) *relay {
 	t.Helper()
 	address := "127.0.0.1:" + programtest.FreePort(t)
-	r := &relay{t: t, url: "http://" + address, db: filepath.Join(t.TempDir(), "relay"), upstream: upstream}
+	r := &relay{t: t, url: "http://" + address, db: filepath.Join(t.TempDir(), "relay"), upstream: upstream, env: env}
 	// All clients of a test have one address, so the limit for one would hold for all.
-	r.flags = append([]string{"-listen", address, "-admin", "off", "-rate", "0"}, flags...)
+	r.flags = []string{"-listen", address, "-admin", "off", "-rate", "0"}
 	fetch(t, r.db, upstream)
 	r.start()
 	return r
