@@ -40,8 +40,9 @@ var stampedes = []struct {
 	converge time.Duration // at most, from the end of the fault until all clients have the change
 }{
 	{"none", func(*herd) {}, updateWait + time.Minute},
-	{"paused, 2 min", func(h *herd) { h.hang(2 * time.Minute) }, updateWait + time.Minute},
+	{"paused, 20 s", func(h *herd) { h.hang(20 * time.Second) }, updateWait + time.Minute},
 	// A client whose request has failed asks again after 15 to 30 minutes, see updater.Backoff.
+	{"paused, 2 min", func(h *herd) { h.hang(2 * time.Minute) }, 31 * time.Minute},
 	{"restarted, 1 s", func(h *herd) { h.restart(time.Second, func() {}) }, 31 * time.Minute},
 	{"killed, 2 min", func(h *herd) { h.restart(2*time.Minute, func() {}) }, 31 * time.Minute},
 	{"network cut, 25 min", func(h *herd) { h.cut(25 * time.Minute) }, 66 * time.Minute}, // a second failure doubles the wait
@@ -153,6 +154,8 @@ func (h *herd) hang(d time.Duration) {
 		select {
 		case <-running:
 			h.relay.ServeHTTP(w, r)
+		case <-time.After(30 * time.Second): // the client gives up, which is a failure too
+			w.WriteHeader(http.StatusGatewayTimeout)
 		case <-r.Context().Done():
 		}
 	}))
