@@ -26,11 +26,12 @@ const (
 	benchChanges  = 4000
 	benchPoll     = 32 * time.Second // a client asks for lists, the mean of the relay's minimum waits
 	benchTime     = 90 * time.Second
+	benchNew      = 5 // clients that come with nothing meanwhile, each for 13 MB of full lists
 )
 
 // BenchmarkFleet measures a relay, a process on one core, with lists of ten million entries and
 // 500 clients: together they ask for 50 prefixes a second, of which nine in ten are cached.
-// The lists change once, and each client gets the change. The figures are those of the
+// The lists change once, each client gets the change, and some new ones get full lists. The figures are those of the
 // process; peak memory is from its start on. Run it with -benchtime 1x, on a machine that does
 // nothing else.
 func BenchmarkFleet(b *testing.B) {
@@ -119,9 +120,7 @@ type lightClient struct {
 func newLoad(b *testing.B, r *relay, entries [][]byte) *load {
 	l := &load{b: b, r: r, hot: entries[:benchHot], cold: entries[benchHot : len(entries)/2]}
 	for range benchClients {
-		transport := new(http.Transport)
-		b.Cleanup(transport.CloseIdleConnections)
-		l.clients = append(l.clients, &lightClient{http: &http.Client{Transport: transport, Timeout: time.Minute}})
+		l.clients = append(l.clients, l.newClient())
 	}
 	l.poll(l.clients[0])
 	for _, c := range l.clients {
@@ -131,6 +130,12 @@ func newLoad(b *testing.B, r *relay, entries [][]byte) *load {
 		l.search(l.clients[i%len(l.clients)], p)
 	}
 	return l
+}
+
+func (l *load) newClient() *lightClient {
+	transport := new(http.Transport)
+	l.b.Cleanup(transport.CloseIdleConnections)
+	return &lightClient{http: &http.Client{Transport: transport, Timeout: time.Minute}}
 }
 
 // run has the clients ask for a time.
@@ -145,6 +150,12 @@ func (l *load) run(d time.Duration) {
 				took, partial := l.poll(c)
 				l.note(&l.lists, took, partial)
 			}
+		})
+	}
+	for i := range benchNew {
+		wg.Go(func() {
+			time.Sleep(d * time.Duration(i+1) / (benchNew + 1))
+			l.poll(l.newClient())
 		})
 	}
 	rng := rand.New(rand.NewPCG(3, 3))
