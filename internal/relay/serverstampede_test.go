@@ -16,7 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// herd is 500 clients of a relay that gets into trouble.
+// herd is herdClients clients of a relay that gets into trouble.
 type herd struct {
 	*world
 	clients  []*replica
@@ -25,7 +25,6 @@ type herd struct {
 }
 
 const (
-	herdClients = 500
 	// herdMost is the most requests for lists in a second. In quiet times it is 15 on average:
 	// each client asks every 10 to 55 seconds.
 	herdMost = 60
