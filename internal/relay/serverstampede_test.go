@@ -32,7 +32,7 @@ const (
 	updateWait = 10 * time.Minute
 )
 
-// stampedes are what happens to a relay. Meanwhile the lists change.
+// stampedes are faults of a relay. The lists change meanwhile.
 var stampedes = []struct {
 	name     string
 	fault    func(*herd)
@@ -51,8 +51,8 @@ var stampedes = []struct {
 	{"given other lists, 1 s", func(h *herd) { h.restart(time.Second, h.other) }, 31 * time.Minute},
 }
 
-// After whatever happens to a relay its clients do not come all at once, all of them get the
-// lists, and no listed name is ever taken for safe.
+// After a fault of the relay its clients do not come all at once, all of them get the lists, and
+// no listed name is ever taken for safe.
 func TestNoStampedeAfterAFault(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates hours of 500 clients")

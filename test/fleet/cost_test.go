@@ -11,8 +11,9 @@ import (
 )
 
 // What reaches the server behind a relay is what one client costs, however many there are.
-// The relay is a process. So are the clients, except that 500 of them are in this one. Each
-// client has a judging server of its own when there is no relay.
+// The relay is a process. So are the clients: 64 CoreDNS start within two seconds and take 6 MB
+// each. 500 clients are engines in this process, with sockets of their own. Each client has a
+// judging server of its own when there is no relay.
 func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
 	var table strings.Builder
 	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -16,7 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// scene is a fleet whose relay gets into trouble.
+// scene is a fleet and its relay.
 type scene struct {
 	t        *testing.T
 	google   *judged
@@ -30,7 +30,7 @@ type scene struct {
 
 const faultClients = 64
 
-// fault is a trouble of a relay.
+// fault is something that goes wrong with a relay.
 type fault struct {
 	name       string
 	begin, end func(*scene)
@@ -64,7 +64,7 @@ var faults = []fault{
 	}, unserved: true},
 }
 
-// Whatever happens to a relay: no listed name is ever taken for safe, what clients know stays,
+// Whatever goes wrong with a relay: no listed name is ever taken for safe, what clients know stays,
 // the server is not asked too early, each prefix is asked for once, and no client hurries to
 // fetch lists. The relay is a process, and 64 clients ask over sockets. How clients come to
 // have new lists, which takes minutes, is in TestNoStampede of internal/relay.
