@@ -20,7 +20,7 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 // layers are the packages of the module, the lowest first. A package imports those of
 // lower layers only.
 var layers = [][]string{
-	{"internal/certtest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
+	{"internal/certtest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest"},
 	{"updater"},
 	{"internal/protocol", "internal/ownlist"},
@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"internal/engine", "internal/policy"},
 	{"internal/relay"},
 	{""}, // the plugin
-	{"cmd/coredns", "cmd/safebrowsing", "bench", "test", "test/story"},
+	{"cmd/coredns", "cmd/safebrowsing", "bench", "test", "test/fleet", "test/story"},
 }
 
 // forbidden are imports that a layer would allow.
@@ -115,11 +115,14 @@ func TestImportsPointOneWay(t *testing.T) {
 // What is for tests is exported, since it has to be, and is in a file or a package of its
 // own. A program that used it would look into what is not its business.
 func TestNoProgramUsesWhatIsForTests(t *testing.T) {
-	const logtest, view = module + "/internal/logtest", "fortests.go"
+	const view = "fortests.go"
+	forTests := []string{module + "/internal/logtest", module + "/internal/programtest"}
 	views := 0
 	for _, p := range packages(t) {
-		if slices.Contains(p.Imports, logtest) {
-			t.Errorf("%s imports %s", p.ImportPath, logtest)
+		for _, path := range forTests {
+			if slices.Contains(p.Imports, path) {
+				t.Errorf("%s imports %s", p.ImportPath, path)
+			}
 		}
 		for _, name := range p.GoFiles {
 			if name == view {

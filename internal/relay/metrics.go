@@ -98,6 +98,14 @@ func (c *clients) count(now time.Time) int {
 type countingWriter struct {
 	http.ResponseWriter
 	bytes prometheus.Counter
+	begun bool // the header has been sent before the reply was there
+}
+
+// begin sends the header of a reply. The reply must follow, without compression.
+func (w *countingWriter) begin() {
+	setReplyHeader(w.Header())
+	w.WriteHeader(http.StatusOK)
+	w.begun = http.NewResponseController(w.ResponseWriter).Flush() == nil
 }
 
 // Write implements io.Writer.

@@ -1,120 +1,14 @@
 package relay
 
 import (
-	"fmt"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"text/tabwriter"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
-
-// cost is what reached judging servers.
-type cost struct{ fetches, searches, prefixes int }
-
-func (w *world) cost() (c cost) {
-	c.fetches = len(w.google.Requests("update"))
-	for _, s := range w.google.Requests("search") {
-		c.searches++
-		c.prefixes += len(s.Prefixes)
-	}
-	return c
-}
-
-// fleet runs n clients of an endpoint over sockets. Each decides on all names.
-func fleet(t *testing.T, endpoints []string, names int) {
-	t.Helper()
-	var wg sync.WaitGroup
-	for i, endpoint := range endpoints {
-		wg.Go(func() {
-			registry := engine.NewRegistry(engine.Edge{FirstContact: atOnce})
-			s := config.Settings{Endpoint: endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
-			e, release, err := registry.Acquire(s, "")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer release()
-			until(t, "lists of a client", func() bool { return len(e.Lists()) == 2 })
-			for n := range names {
-				name := hostName((n + i*names/len(endpoints)) % names)
-				d, candidates := e.Checker.Check(lookup.FromQname(name + "."))
-				if candidates != nil {
-					d = e.Checker.Confirm(candidates, nil).Wait(t.Context())
-				}
-				if d.Verdict != lookup.Unsafe {
-					t.Errorf("client %d, %s: %+v", i, name, d)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func hostName(i int) string { return fmt.Sprintf("h%d.example", i) }
-
-// judged returns a judging server on a socket whose list has names.
-func judged(t *testing.T, names int) (*world, string) {
-	w := newWorld(t)
-	var all []string
-	for i := range names {
-		all = append(all, hostName(i)+"/")
-	}
-	w.threaten(all...)
-	s := httptest.NewServer(w.google)
-	t.Cleanup(s.Close)
-	return w, s.URL
-}
-
-// What reaches the server behind a relay is what one client costs.
-func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
-	const names = 100
-	var table strings.Builder
-	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "clients\trelay\trequests for lists\tsearches\tprefixes\t")
-	for _, n := range []int{1, 8} {
-		var alone cost
-		var endpoints []string
-		var worlds []*world
-		for range n {
-			w, url := judged(t, names)
-			worlds, endpoints = append(worlds, w), append(endpoints, url)
-		}
-		fleet(t, endpoints, names)
-		for _, w := range worlds {
-			c := w.cost()
-			alone = cost{alone.fetches + c.fetches, alone.searches + c.searches, alone.prefixes + c.prefixes}
-		}
-		w, url := judged(t, names)
-		w.cfg.Settings.Endpoint, w.cfg.Edge.Transport = url, nil
-		w.cfg.Settings.DB = t.TempDir()
-		r := run(t, w.cfg)
-		endpoints = nil
-		for range n {
-			endpoints = append(endpoints, r.url)
-		}
-		fleet(t, endpoints, names)
-		behind := w.cost()
-		fmt.Fprintf(out, "%d\tno\t%d\t%d\t%d\t\n%d\tyes\t%d\t%d\t%d\t\n", n, alone.fetches, alone.searches, alone.prefixes, n, behind.fetches, behind.searches, behind.prefixes)
-		if want := (cost{n, n * names, n * names}); alone != want {
-			t.Errorf("%d clients without a relay: %+v, want %+v", n, alone, want)
-		}
-		if behind.fetches != 1 || behind.prefixes != names || behind.searches > names {
-			t.Errorf("%d clients behind a relay: %+v, want 1 request for lists and %d prefixes", n, behind, names)
-		}
-	}
-	out.Flush()
-	t.Logf("\n%s", table.String())
-}
 
 // However the relay ends and comes back, clients keep what they have, the server is not asked
 // early, and clients with versions of before need no full update.

@@ -97,9 +97,12 @@ const maxURL = 32 << 10
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m, found := methodOf(r.URL.Path)
 	counted := &countingWriter{ResponseWriter: w, bytes: h.metrics.bytes}
-	answer, failed := h.answer(m, found, r)
+	answer, failed := h.answer(m, found, counted, r)
 	if failed != nil {
 		h.metrics.requests.WithLabelValues(m.name, failed.outcome).Inc()
+		if counted.begun {
+			panic(http.ErrAbortHandler) // the documented way to break off an answer
+		}
 		failed.write(counted)
 		return
 	}
@@ -107,8 +110,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer.write(counted, r)
 }
 
-// answer checks a request, from the cheapest check to the dearest, and answers it.
-func (h *handler) answer(m method, found bool, r *http.Request) (reply, *failure) {
+// answer checks a request, from the cheapest check to the dearest, and answers it. The header
+// of the answer may be sent before the rest.
+func (h *handler) answer(m method, found bool, w *countingWriter, r *http.Request) (reply, *failure) {
 	if len(r.RequestURI) > maxURL {
 		return reply{}, &failure{code: http.StatusRequestURITooLong, outcome: outcomeInvalid, message: fmt.Sprintf("the URL has more than %d bytes", maxURL)}
 	}
@@ -130,6 +134,7 @@ func (h *handler) answer(m method, found bool, r *http.Request) (reply, *failure
 	if bad != nil {
 		return reply{}, bad
 	}
+	q.begin = w.begin
 	return m.answer(h, r, client, q)
 }
 
@@ -158,15 +163,20 @@ func (f *failure) write(w http.ResponseWriter) {
 	_, _ = w.Write(body)
 }
 
+// setReplyHeader sets what all replies have.
+func setReplyHeader(header http.Header) {
+	header.Set("Content-Type", "application/x-protobuf")
+	header.Set("Cache-Control", "no-store") // the client has a cache of its own, by the rules of version 5
+	header.Set("Vary", "Accept-Encoding")
+}
+
 // minCompressed is the size from which compression is worth its time.
 const minCompressed = 1 << 10
 
 // write sends the reply. An error means that the client has gone away.
 func (p reply) write(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
-	header.Set("Content-Type", "application/x-protobuf")
-	header.Set("Cache-Control", "no-store") // the client has a cache of its own, by the rules of version 5
-	header.Set("Vary", "Accept-Encoding")
+	setReplyHeader(header)
 	if p.compress && p.size() >= minCompressed && acceptsGzip(r) {
 		header.Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(w)

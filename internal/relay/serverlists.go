@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,10 +18,16 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// The time that a request for a list waits for the list, while the relay fetches its first
-// ones: less than the 30 seconds after which a client gives up and begins its back-off of
-// at least 15 minutes.
-const maxListWait = 25 * time.Second
+// A request for a list waits while the relay fetches its first ones: a failure costs the client
+// a back-off of at least 15 minutes, without any list.
+const (
+	// maxHeaderWait is when the header of the answer is sent, although the list is not
+	// there yet. After 30 seconds without one a client gives up.
+	maxHeaderWait = 25 * time.Second
+	// maxListWait is when the relay gives up: after the first contact, which it makes
+	// within a minute, and the time of a fetch.
+	maxListWait = 100 * time.Second
+)
 
 // notYet is how long a client waits that came before the lists.
 const notYet = time.Minute
@@ -93,14 +100,7 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 	case bytes.HasPrefix(version, tagOf(name)):
 		return unchanged(name, version), nil
 	case !h.fetched():
-		timeout := time.NewTimer(maxListWait)
-		defer timeout.Stop()
-		select {
-		case <-h.first:
-		case <-timeout.C:
-		case <-h.stopping:
-		case <-r.Context().Done():
-		}
+		h.awaitFirst(r.Context(), q.begin)
 		answer, err = h.lists.Get(r.Context(), name, version, q.maxUpdate, q.maxDatabase)
 	}
 	switch {
@@ -111,11 +111,30 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 	case !errors.Is(err, ErrUnknownList):
 		log.Errorf("Cannot serve list %q: %v", shorten(name), err)
 		return Answer{}, &failure{code: http.StatusInternalServerError, outcome: outcomeUnavailable, message: "the relay cannot encode the list"}
-	case !h.fetched() && kept:
+	case kept && !(h.fetched() && h.lists.Ready()):
 		return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay has not fetched list " + name + " yet", retryAfter: notYet}
 	}
 	return Answer{}, &failure{code: http.StatusNotFound, outcome: outcomeInvalid,
 		message: fmt.Sprintf("this relay does not have list %q: it has %s", shorten(name), strings.Join(h.lists.Names(), ", "))}
+}
+
+// awaitFirst waits for the first lists. It calls begin when the header must be sent.
+func (h *handler) awaitFirst(ctx context.Context, begin func()) {
+	header, timeout := time.NewTimer(maxHeaderWait), time.NewTimer(maxListWait)
+	defer header.Stop()
+	defer timeout.Stop()
+	for {
+		select {
+		case <-header.C:
+			begin()
+			continue
+		case <-h.first:
+		case <-timeout.C:
+		case <-h.stopping:
+		case <-ctx.Done():
+		}
+		return
+	}
 }
 
 // unchanged returns an update that leaves a list as the client holds it.

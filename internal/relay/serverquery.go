@@ -33,6 +33,7 @@ type query struct {
 	prefixes    [][]byte // distinct
 	pageSize    int      // most lists of a page; 0: no limit
 	pageToken   string
+	begin       func() // sends the header of a good answer, before the answer is there
 }
 
 // invalid returns the error of a request that breaks the rules of version 5.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -72,6 +73,9 @@ func (w *world) suspect(expressions ...string) {
 	w.google.Publish("se-4b", entries)
 }
 
+// hostName returns the i-th of many hosts.
+func hostName(i int) string { return fmt.Sprintf("h%d.example", i) }
+
 // start starts the relay, without sockets.
 func (w *world) start() {
 	w.t.Helper()
@@ -94,13 +98,16 @@ func until(t testing.TB, what string, done func() bool) {
 	t.Fatalf("still waiting: %s", what)
 }
 
+var errRefused = errors.New("connection refused")
+
 // wire brings requests of clients to a handler, without a socket.
 type wire struct {
-	handler http.Handler
+	handler http.Handler // nil: connections are refused
 	remote  string
 	delay   time.Duration // of the answer
 	mu      sync.Mutex
 	paths   []string
+	times   []time.Time
 }
 
 // connect replaces the handler and the delay.
@@ -120,9 +127,12 @@ func (c *wire) asked() []string {
 // RoundTrip implements http.RoundTripper.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
-	c.paths = append(c.paths, r.URL.Path)
+	c.paths, c.times = append(c.paths, r.URL.Path), append(c.times, time.Now())
 	handler, delay := c.handler, c.delay
 	c.mu.Unlock()
+	if handler == nil {
+		return nil, errRefused
+	}
 	r = r.Clone(r.Context())
 	r.RemoteAddr, r.RequestURI = c.remote, r.URL.RequestURI()
 	w := httptest.NewRecorder()
@@ -141,12 +151,15 @@ type replica struct {
 	close func()
 }
 
-// replica starts a client, the n-th.
-func (w *world) replica(n int) *replica {
+// replica starts a client, the n-th, without a random first contact.
+func (w *world) replica(n int) *replica { return w.replicaAfter(n, atOnce) }
+
+// replicaAfter is replica with a first contact.
+func (w *world) replicaAfter(n int, firstContact func() time.Duration) *replica {
 	w.t.Helper()
-	remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(n)}), 4000)
+	remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 4000)
 	c := &replica{wire: &wire{handler: w.relay, remote: remote.String()}}
-	registry := engine.NewRegistry(engine.Edge{Transport: c.wire, FirstContact: atOnce})
+	registry := engine.NewRegistry(engine.Edge{Transport: c.wire, FirstContact: firstContact})
 	s := config.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
 	var err error
 	if c.Engine, c.close, err = registry.Acquire(s, ""); err != nil {
@@ -156,8 +169,10 @@ func (w *world) replica(n int) *replica {
 }
 
 // entries returns the number of entries that the client holds.
-func (c *replica) entries() (n int) {
-	for _, l := range c.Lists() {
+func (c *replica) entries() int { return entriesOfAll(c.Lists()) }
+
+func entriesOfAll(lists []lookup.List) (n int) {
+	for _, l := range lists {
 		n += l.Set.Len()
 	}
 	return n

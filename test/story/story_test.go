@@ -4,25 +4,21 @@
 package story
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
@@ -51,7 +47,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	server := httptest.NewServer(google)
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
-	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: freePort(t), ready: freePort(t)}
+	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: programtest.FreePort(t), ready: programtest.FreePort(t)}
 	db := filepath.Join(dir, "db")
 	corefile := func(key string) {
 		c.configure(fmt.Sprintf(`.:%s {
@@ -68,7 +64,9 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 }
 `, c.dns, c.ready, server.URL, key, db))
 	}
-	cli := func(args ...string) (status int, out string) { return run(t, programs["safebrowsing"], args...) }
+	cli := func(args ...string) (status int, out string) {
+		return programtest.Run(t, programs["safebrowsing"], args...)
+	}
 
 	// The wrong key.
 	corefile(wrong)
@@ -125,28 +123,11 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 // build builds programs of this module.
 func build(t *testing.T, names ...string) map[string]string {
 	t.Helper()
-	built, dir := map[string]string{}, t.TempDir()
-	for _, name := range names {
-		built[name] = filepath.Join(dir, name)
-		if out, err := exec.Command("go", "build", "-o", built[name], "../../cmd/"+name).CombinedOutput(); err != nil {
-			t.Fatalf("building %s: %v\n%s", name, err, out)
-		}
-	}
-	return built
-}
-
-// run runs a command to its end.
-func run(t *testing.T, program string, args ...string) (status int, out string) {
-	t.Helper()
-	raw, err := exec.Command(program, args...).CombinedOutput()
-	exit := new(exec.ExitError)
-	if err != nil && !errors.As(err, &exit) {
+	programs, err := programtest.Build(t.TempDir(), names...)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err != nil {
-		status = exit.ExitCode()
-	}
-	return status, string(raw)
+	return programs
 }
 
 func wantAll(t *testing.T, what, text string, parts ...string) {
@@ -158,51 +139,17 @@ func wantAll(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-// freePort returns a port of TCP and UDP that is free now.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := net.ListenPacket("udp", l.Addr().String())
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		l.Close()
-		if err == nil {
-			u.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // coreDNS is a process of the program coredns.
 type coreDNS struct {
 	t          *testing.T
 	program    string
 	file       string // the Corefile
 	dns, ready string // ports
-	process    *exec.Cmd
-
-	mu       sync.Mutex
-	all, log bytes.Buffer // of all processes, and of this one
+	process    *programtest.Process
+	before     string // the output of the processes before
 }
 
-// Write takes the output of the process.
-func (c *coreDNS) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all.Write(p)
-	return c.log.Write(p)
-}
-
-func (c *coreDNS) everything() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.all.String()
-}
+func (c *coreDNS) everything() string { return c.before + c.process.Output() }
 
 func (c *coreDNS) configure(corefile string) {
 	c.t.Helper()
@@ -213,39 +160,21 @@ func (c *coreDNS) configure(corefile string) {
 
 func (c *coreDNS) start() {
 	c.t.Helper()
-	c.mu.Lock()
-	c.log.Reset()
-	c.mu.Unlock()
-	c.process = exec.Command(c.program, "-conf", c.file)
-	c.process.Stdout, c.process.Stderr = c, c
-	if err := c.process.Start(); err != nil {
-		c.t.Fatal(err)
+	if c.process != nil {
+		c.before += c.process.Output()
 	}
-	process := c.process
-	c.t.Cleanup(func() { process.Process.Kill() })
+	c.process = programtest.Start(c.t, c.program, "-conf", c.file)
 }
 
 func (c *coreDNS) stop() {
 	c.t.Helper()
-	c.process.Process.Signal(os.Interrupt)
-	c.process.Wait()
+	c.process.Stop()
 }
 
 // waitFor waits for a line of the log, which must have these parts.
-func (c *coreDNS) waitFor(text string, patience time.Duration, parts ...string) {
+func (c *coreDNS) waitFor(text string, timeout time.Duration, parts ...string) {
 	c.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		c.mu.Lock()
-		log := c.log.String()
-		c.mu.Unlock()
-		for line := range strings.Lines(log) {
-			if strings.Contains(line, text) {
-				wantAll(c.t, "the log", line, parts...)
-				return
-			}
-		}
-	}
-	c.t.Fatalf("no line says %q within %s:\n%s", text, patience, c.everything())
+	wantAll(c.t, "the log", c.process.Line(text, timeout), parts...)
 }
 
 // wantReady waits until the server is ready, a moment at most.

@@ -1,0 +1,180 @@
+// Package programtest builds the programs of this module and runs them as processes, for
+// tests.
+package programtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Build builds programs, the folders below cmd, into dir. It returns their paths by name.
+func Build(dir string, names ...string) (map[string]string, error) {
+	if err := noteSources(); err != nil {
+		return nil, err
+	}
+	built := make(map[string]string)
+	for _, name := range names {
+		built[name] = filepath.Join(dir, name)
+		c := exec.Command("go", "build", "-o", built[name], "github.com/coredns-safebrowsing/safebrowsing/cmd/"+name)
+		if out, err := c.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("building %s: %w\n%s", name, err, out)
+		}
+	}
+	return built, nil
+}
+
+// noteSources has this process look at all files of the module. go test caches the result of
+// a test until a file changes that the test has looked at, and does not see which files
+// go build reads.
+func noteSources() error {
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return fmt.Errorf("finding the sources: %w", err)
+	}
+	return filepath.WalkDir(strings.TrimSpace(string(root)), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir
+		}
+		return err
+	})
+}
+
+// FreePort returns a port of TCP and UDP on 127.0.0.1 that was free a moment ago.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := net.ListenPacket("udp", l.Addr().String())
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		l.Close()
+		if err == nil {
+			u.Close()
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
+}
+
+// Run runs a command to its end. It returns the exit status and what the command wrote.
+func Run(t testing.TB, program string, args ...string) (status int, out string) {
+	t.Helper()
+	raw, err := exec.Command(program, args...).CombinedOutput()
+	exit := new(exec.ExitError)
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if err != nil {
+		status = exit.ExitCode()
+	}
+	return status, string(raw)
+}
+
+// Process is a running program. It is safe for concurrent use.
+type Process struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+
+	mu  sync.Mutex
+	out bytes.Buffer // guarded by mu
+}
+
+// Start starts a program. It is killed when the test ends, if it still runs.
+func Start(t testing.TB, program string, args ...string) *Process {
+	t.Helper()
+	return StartWith(t, nil, program, args...)
+}
+
+// StartWith is Start with more environment, as "NAME=VALUE".
+func StartWith(t testing.TB, environment []string, program string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.Env = append(os.Environ(), environment...)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = p.cmd.Wait() // the status of a process that a signal ends means nothing here
+	}()
+	t.Cleanup(p.Kill)
+	return p
+}
+
+// Write takes the output of the process.
+func (p *Process) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(text)
+}
+
+// Output returns what the process has written so far.
+func (p *Process) Output() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.String()
+}
+
+// Pid returns the number of the process.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Line waits for a line with this text and returns it. The test fails without such a line.
+func (p *Process) Line(text string, timeout time.Duration) string {
+	p.t.Helper()
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for line := range strings.Lines(p.Output()) {
+			if strings.Contains(line, text) {
+				return line
+			}
+		}
+	}
+	p.t.Fatalf("no line says %q within %s:\n%s", text, timeout, p.Output())
+	return ""
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Errorf("signal %s: %v", s, err)
+	}
+}
+
+// Stop has the process end with os.Interrupt and waits for that.
+func (p *Process) Stop() {
+	p.t.Helper()
+	p.Signal(os.Interrupt)
+	p.Wait()
+}
+
+// Wait waits until the process has ended.
+func (p *Process) Wait() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(20 * time.Second):
+		p.t.Errorf("the process has not ended 20 seconds after the signal:\n%s", p.Output())
+		p.Kill()
+	}
+}
+
+// Kill ends the process at once and waits for it. It may have ended before.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // an error says that it has ended
+	<-p.done
+}

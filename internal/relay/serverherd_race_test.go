@@ -1,0 +1,6 @@
+//go:build race
+
+package relay
+
+// With the race detector 500 clients would take minutes.
+const herdClients = 50

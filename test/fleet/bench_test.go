@@ -1,0 +1,242 @@
+package fleet
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+)
+
+// The load of BenchmarkFleet.
+const (
+	benchEntries  = 10_000_000 // in both lists together
+	benchClients  = 500
+	benchSearches = 50  // a second, of all clients together
+	benchHot      = 450 // prefixes that are asked for again and again
+	benchChanges  = 4000
+	benchPoll     = 32 * time.Second // a client asks for lists, the mean of the relay's minimum waits
+	benchTime     = 90 * time.Second
+	benchNew      = 5 // clients that come with nothing meanwhile, each for 13 MB of full lists
+)
+
+// BenchmarkFleet measures a relay, a process on one core, with lists of ten million entries and
+// 500 clients: together they ask for 50 prefixes a second, of which nine in ten are cached.
+// The lists change once, each client gets the change, and some new ones get full lists. The figures are those of the
+// process; peak memory is from its start on. Run it with -benchtime 1x, on a machine that does
+// nothing else.
+func BenchmarkFleet(b *testing.B) {
+	entries := benchEntriesOf(1)
+	g := judge(b, nil)
+	for _, list := range []string{"se-4b", "mw-4b"} {
+		g.SetMinimumWait(list, time.Second)
+	}
+	publishBoth(g, entries)
+	r := startRelay(b, g.url, "GOMAXPROCS=1")
+	for b.Loop() {
+		l := newLoad(b, r, entries)
+		publishBoth(g, changed(entries))
+		for _, list := range []string{"se-4b", "mw-4b"} {
+			g.SetMinimumWait(list, minimumWait)
+		}
+		cpu := cpuSeconds(b, r.Pid())
+		l.run(benchTime)
+		l.report(b)
+		b.ReportMetric(cpuSeconds(b, r.Pid())-cpu, "CPU-s")
+	}
+	b.ReportMetric(mebibytes(b, r.Pid(), "VmHWM"), "MiB-peak")
+	b.ReportMetric(mebibytes(b, r.Pid(), "VmRSS"), "MiB-resident")
+	b.ReportMetric(0, "ns/op")
+}
+
+// benchEntriesOf returns different prefixes from a seed, at random in one slice.
+func benchEntriesOf(seed uint64) [][]byte {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	values := make([]uint32, benchEntries)
+	for i := range values {
+		values[i] = rng.Uint32()
+	}
+	slices.Sort(values)
+	values = slices.Compact(values)
+	rng.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
+	raw, entries := make([]byte, 0, 4*len(values)), make([][]byte, len(values))
+	for i, v := range values {
+		raw = binary.BigEndian.AppendUint32(raw, v)
+		entries[i] = raw[4*i : 4*i+4]
+	}
+	return entries
+}
+
+// changed returns entries of which some are replaced, in both lists.
+func changed(entries [][]byte) [][]byte {
+	next := slices.Clone(entries)
+	rng := rand.New(rand.NewPCG(2, 2))
+	for i := range benchChanges {
+		fresh := binary.BigEndian.AppendUint32(nil, rng.Uint32())
+		next[len(next)/2+i], next[len(next)-1-i] = fresh, fresh
+	}
+	return next
+}
+
+// publishBoth publishes half of the entries in each list.
+func publishBoth(g *judged, entries [][]byte) {
+	g.Publish("se-4b", entries[:len(entries)/2])
+	g.Publish("mw-4b", entries[len(entries)/2:])
+}
+
+// load is what the clients of a relay do.
+type load struct {
+	b       *testing.B
+	r       *relay
+	clients []*lightClient
+	hot     [][]byte
+	cold    [][]byte
+
+	mu       sync.Mutex
+	cached   []time.Duration
+	upstream []time.Duration
+	lists    []time.Duration
+	partial  int // clients that have got the change
+}
+
+// lightClient is a client that keeps the versions of lists but not the lists: 500 times ten
+// million entries would take the memory that is to be measured.
+type lightClient struct {
+	http     *http.Client
+	versions [][]byte
+}
+
+// newLoad makes the clients and has the relay answer the hot prefixes once. All clients hold
+// the first lists: one has fetched them for all.
+func newLoad(b *testing.B, r *relay, entries [][]byte) *load {
+	l := &load{b: b, r: r, hot: entries[:benchHot], cold: entries[benchHot : len(entries)/2]}
+	for range benchClients {
+		l.clients = append(l.clients, l.newClient())
+	}
+	l.poll(l.clients[0])
+	for _, c := range l.clients {
+		c.versions = l.clients[0].versions
+	}
+	for i, p := range l.hot {
+		l.search(l.clients[i%len(l.clients)], p)
+	}
+	return l
+}
+
+func (l *load) newClient() *lightClient {
+	transport := new(http.Transport)
+	l.b.Cleanup(transport.CloseIdleConnections)
+	return &lightClient{http: &http.Client{Transport: transport, Timeout: time.Minute}}
+}
+
+// run has the clients ask for a time.
+func (l *load) run(d time.Duration) {
+	l.b.Helper()
+	var wg sync.WaitGroup
+	end := time.Now().Add(d)
+	for i, c := range l.clients {
+		wg.Go(func() {
+			time.Sleep(benchPoll * time.Duration(i) / benchClients)
+			for ; time.Now().Before(end); time.Sleep(benchPoll) {
+				took, partial := l.poll(c)
+				l.note(&l.lists, took, partial)
+			}
+		})
+	}
+	for i := range benchNew {
+		wg.Go(func() {
+			time.Sleep(d * time.Duration(i+1) / (benchNew + 1))
+			l.poll(l.newClient())
+		})
+	}
+	rng := rand.New(rand.NewPCG(3, 3))
+	tick := time.NewTicker(time.Second / benchSearches)
+	defer tick.Stop()
+	for n := 0; time.Now().Before(end); n++ {
+		c, prefix, times := l.clients[rng.IntN(len(l.clients))], l.hot[rng.IntN(len(l.hot))], &l.cached
+		if n%10 == 0 {
+			prefix, times = l.cold[n], &l.upstream
+		}
+		wg.Go(func() { l.note(times, l.search(c, prefix), false) })
+		<-tick.C
+	}
+	wg.Wait()
+}
+
+// note notes how long an answer took.
+func (l *load) note(times *[]time.Duration, took time.Duration, partial bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	*times = append(*times, took)
+	if partial {
+		l.partial++
+	}
+}
+
+// search asks for a prefix.
+func (l *load) search(c *lightClient, prefix []byte) time.Duration {
+	took, _ := l.get(c, "/v5/hashes:search", url.Values{"hashPrefixes": {base64.URLEncoding.EncodeToString(prefix)}})
+	return took
+}
+
+// poll asks for both lists. It reports whether an update was partial and changed something.
+func (l *load) poll(c *lightClient) (took time.Duration, partial bool) {
+	query := url.Values{"names": {"se-4b", "mw-4b"}}
+	for _, v := range c.versions {
+		query.Add("version", base64.URLEncoding.EncodeToString(v))
+	}
+	took, body := l.get(c, "/v5/hashLists:batchGet", query)
+	answer := new(sbv5.BatchGetHashListsResponse)
+	if err := proto.Unmarshal(body, answer); err != nil {
+		l.b.Error(err)
+	}
+	var versions [][]byte
+	for _, list := range answer.HashLists {
+		versions = append(versions, list.Version)
+		partial = partial || list.PartialUpdate && len(list.Sha256Checksum) > 0
+	}
+	c.versions = versions
+	return took, partial
+}
+
+// get returns the body of an answer, and how long it took.
+func (l *load) get(c *lightClient, path string, query url.Values) (time.Duration, []byte) {
+	query.Set("alt", "proto")
+	began := time.Now()
+	answer, err := c.http.Get(l.r.url + path + "?" + query.Encode())
+	if err != nil {
+		l.b.Error(err)
+		return 0, nil
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		l.b.Errorf("%s: status %d, %v", path, answer.StatusCode, err)
+	}
+	return time.Since(began), body
+}
+
+// report reports the times of answers.
+func (l *load) report(b *testing.B) {
+	for name, times := range map[string][]time.Duration{"cached": l.cached, "upstream": l.upstream, "lists": l.lists} {
+		slices.Sort(times)
+		b.ReportMetric(milliseconds(times[len(times)/2]), "ms-"+name+"-p50")
+		b.ReportMetric(milliseconds(times[len(times)*99/100]), "ms-"+name+"-p99")
+		b.ReportMetric(milliseconds(times[len(times)-1]), "ms-"+name+"-max")
+	}
+	b.ReportMetric(float64(len(l.cached)), "answers-cached")
+	if l.partial != benchClients {
+		b.Errorf("%d of %d clients have got the change", l.partial, benchClients)
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -1,0 +1,169 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// client is one of a fleet.
+type client interface {
+	// verdict decides about a host. Unsure says that the server could not be asked.
+	verdict(host string) lookup.Verdict
+}
+
+// resolver is a CoreDNS as a process.
+type resolver struct {
+	t       testing.TB
+	address string
+}
+
+// startResolvers starts a CoreDNS for each endpoint, all at once.
+func startResolvers(t testing.TB, endpoints []string) (all []client) {
+	dir := t.TempDir()
+	var processes []*programtest.Process
+	for i, endpoint := range endpoints {
+		r := resolver{t, "127.0.0.1:" + programtest.FreePort(t)}
+		db, file := filepath.Join(dir, fmt.Sprint("db", i)), filepath.Join(dir, fmt.Sprint("Corefile", i))
+		fetch(t, db, endpoint)
+		if err := os.WriteFile(file, []byte(r.corefile(endpoint, db)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		processes = append(processes, programtest.Start(t, program(t, "coredns"), "-conf", file))
+		all = append(all, r)
+	}
+	for _, p := range processes {
+		p.Line("CoreDNS-", 30*time.Second)
+	}
+	return all
+}
+
+// corefile is that of a resolver that waits long for its server, since the machine may be
+// busy, and whose only client may ask all at once.
+func (r resolver) corefile(endpoint, db string) string {
+	_, port, _ := net.SplitHostPort(r.address)
+	return fmt.Sprintf(`.:%s {
+	bind 127.0.0.1
+	safebrowsing {
+		endpoint %s
+		lists se-4b mw-4b
+		db %s
+		confirm_timeout 4s
+		limit off
+	}
+	template ANY ANY {
+		answer "{{ .Name }} 60 IN A 192.0.2.7"
+	}
+}
+`, port, endpoint, db)
+}
+
+// verdict implements client. A resolver that cannot ask its server answers as if the name
+// were safe.
+func (r resolver) verdict(host string) lookup.Verdict {
+	c := dns.Client{Timeout: 10 * time.Second}
+	answer, _, err := c.Exchange(new(dns.Msg).SetQuestion(host+".", dns.TypeA), r.address)
+	switch {
+	case err != nil:
+		r.t.Errorf("%s at %s: %v", host, r.address, err)
+		return lookup.Unsure
+	case answer.Rcode == dns.RcodeNameError:
+		return lookup.Unsafe
+	}
+	return lookup.Safe
+}
+
+// embedded is an engine of this process: a CoreDNS without a name server.
+type embedded struct {
+	*engine.Engine
+	requests *recorder
+	timeout  time.Duration // of a confirmation
+}
+
+// startEmbedded starts an engine for each endpoint, with sockets of its own.
+func startEmbedded(t testing.TB, endpoints []string) []*embedded {
+	t.Helper()
+	all := make([]*embedded, len(endpoints))
+	var wg sync.WaitGroup
+	for i, endpoint := range endpoints {
+		wg.Go(func() {
+			transport := &http.Transport{MaxIdleConnsPerHost: 2}
+			c := &embedded{requests: &recorder{next: transport}, timeout: 10 * time.Second}
+			registry := engine.NewRegistry(engine.Edge{Transport: c.requests, FirstContact: func() time.Duration { return 0 }})
+			s := config.Settings{Endpoint: endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
+			var release func()
+			var err error
+			if c.Engine, release, err = registry.Acquire(s, ""); err != nil {
+				t.Error(err)
+				return
+			}
+			t.Cleanup(func() { release(); transport.CloseIdleConnections() })
+			all[i] = c
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for i, c := range all {
+		until(t, fmt.Sprintf("the lists of client %d", i), func() bool { return len(c.Lists()) == 2 })
+	}
+	return all
+}
+
+// verdict implements client.
+func (c *embedded) verdict(host string) lookup.Verdict {
+	d, candidates := c.Checker.Check(lookup.FromQname(host + "."))
+	if candidates == nil {
+		return d.Verdict
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	defer cancel()
+	return c.Checker.Confirm(candidates, nil).Wait(ctx).Verdict
+}
+
+// request is a request that a client sent.
+type request struct {
+	at     time.Time
+	search bool
+}
+
+// recorder notes the requests of a client.
+type recorder struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	all  []request
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	r.all = append(r.all, request{time.Now(), q.URL.Path == "/v5/hashes:search"})
+	r.mu.Unlock()
+	return r.next.RoundTrip(q)
+}
+
+// until waits for something that others bring about.
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if done() {
+			return
+		}
+	}
+	t.Fatalf("still waiting: %s", what)
+}

@@ -1,0 +1,110 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// What reaches the server behind a relay is what one client costs, however many there are.
+// The relay is a process. So are the clients: 64 CoreDNS start within two seconds and take 6 MB
+// each. 500 clients are engines in this process, with sockets of their own. Each client has a
+// judging server of its own when there is no relay.
+func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
+	var table strings.Builder
+	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "clients\tnames\trelay\trequests for lists\tsearches\tprefixes\t")
+	for _, tc := range []struct {
+		clients, names int
+		start          func(testing.TB, []string) []client
+		long           bool
+	}{
+		{1, 90, startResolvers, false},
+		{8, 90, startResolvers, false},
+		{64, 90, startResolvers, true},
+		{500, 30, inThisProcess, true},
+	} {
+		if tc.long && testing.Short() {
+			continue
+		}
+		t.Run(fmt.Sprint(tc.clients), func(t *testing.T) {
+			names := population(tc.names)
+			alone := measure(t, tc.clients, names, tc.start, false)
+			behind := measure(t, tc.clients, names, tc.start, true)
+			fmt.Fprintf(out, "%d\t%d\tno\t%d\t%d\t%d\t\n", tc.clients, tc.names, alone.fetches, alone.searches, alone.prefixes)
+			fmt.Fprintf(out, "%d\t%d\tyes\t%d\t%d\t%d\t\n", tc.clients, tc.names, behind.fetches, behind.searches, behind.prefixes)
+			one := cost{1, listed(names), listed(names)}
+			if want := (cost{tc.clients, tc.clients * one.searches, tc.clients * one.prefixes}); !costs(alone, want) {
+				t.Errorf("%d clients without a relay: %+v, want %+v", tc.clients, alone, want)
+			}
+			if !costs(behind, one) {
+				t.Errorf("%d clients behind a relay: %+v, want what one client costs: %+v", tc.clients, behind, one)
+			}
+		})
+	}
+	out.Flush()
+	t.Logf("\n%s", table.String())
+}
+
+// costs reports whether a cost has the fetches of another one, and its prefixes give or take
+// 5 %. Searches may be fewer: prefixes that come together share one.
+func costs(got, want cost) bool {
+	return got.fetches == want.fetches && got.searches*20 <= want.searches*21 &&
+		got.prefixes*20 <= want.prefixes*21 && got.prefixes*20 >= want.prefixes*19
+}
+
+func inThisProcess(t testing.TB, endpoints []string) (all []client) {
+	for _, c := range startEmbedded(t, endpoints) {
+		all = append(all, c)
+	}
+	return all
+}
+
+// measure has n clients decide about names and returns what that costs.
+func measure(t *testing.T, n int, names []name, start func(testing.TB, []string) []client, relayed bool) (c cost) {
+	t.Helper()
+	t.Run(fmt.Sprintf("relay %t", relayed), func(t *testing.T) { // the clients end with this test
+		var servers []*judged
+		var endpoints []string
+		if relayed {
+			servers = append(servers, judge(t, names))
+			r := startRelay(t, servers[0].url)
+			for range n {
+				endpoints = append(endpoints, r.url)
+			}
+		} else {
+			for range n {
+				g := judge(t, names)
+				servers, endpoints = append(servers, g), append(endpoints, g.url)
+			}
+		}
+		decideAll(t, start(t, endpoints), names)
+		c = costOf(servers...)
+	})
+	return c
+}
+
+// decideAll has all clients decide about all names, at the same time and each beginning with
+// another name.
+func decideAll(t testing.TB, clients []client, names []name) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i, c := range clients {
+		wg.Go(func() {
+			for _, name := range rotated(names, i, len(clients)) {
+				want := lookup.Safe
+				if name.kind == threatening {
+					want = lookup.Unsafe
+				}
+				if got := c.verdict(name.host); got != want {
+					t.Errorf("client %d, %s: verdict %s, want %s", i, name.host, got, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

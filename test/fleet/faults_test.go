@@ -1,0 +1,230 @@
+//go:build unix
+
+package fleet
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// scene is a fleet and its relay.
+type scene struct {
+	t        *testing.T
+	google   *judged
+	upstream *link // between the relay and its server
+	relay    *relay
+	network  *link // between the clients and the relay
+	clients  []*embedded
+	known    []name // that all clients have asked for before the fault
+	fresh    []name // that none has
+}
+
+const faultClients = 64
+
+// fault is something that goes wrong with a relay.
+type fault struct {
+	name       string
+	begin, end func(*scene)
+	// delays says that answers come late and not never: a search under way is answered
+	// at the end.
+	delays bool
+	// unserved says that the relay serves again only after its random first contact.
+	unserved bool
+}
+
+var faults = []fault{
+	{name: "killed", begin: func(s *scene) { s.relay.Kill() }, end: func(s *scene) { s.google.ClientStarted(); s.relay.start() }},
+	{name: "stopped by SIGTERM", begin: func(s *scene) { s.relay.Signal(syscall.SIGTERM); s.relay.Wait() }, end: func(s *scene) { s.google.ClientStarted(); s.relay.start() }},
+	{name: "paused", begin: func(s *scene) { s.relay.Signal(syscall.SIGSTOP) }, end: func(s *scene) { s.relay.Signal(syscall.SIGCONT) }, delays: true},
+	{name: "network loses all", begin: func(s *scene) { s.network.set(true, false) }, end: func(s *scene) { s.network.set(false, false) }, delays: true},
+	{name: "network refuses all", begin: func(s *scene) { s.network.set(false, true) }, end: func(s *scene) { s.network.set(false, false) }},
+	{name: "relay cut from its server", begin: func(s *scene) { s.upstream.set(true, false) }, end: func(s *scene) { s.upstream.set(false, false) }, delays: true},
+	{name: "given other lists", begin: func(s *scene) { s.relay.Kill() }, end: func(s *scene) {
+		s.google.ClientStarted()
+		s.google.ClientLostState()
+		publish(s.google.Server, append(s.google.names, name{"new.example", threatening}))
+		s.relay.db = filepath.Join(s.t.TempDir(), "other")
+		fetch(s.t, s.relay.db, s.relay.upstream)
+		s.relay.start()
+	}},
+	{name: "given an empty folder", begin: func(s *scene) { s.relay.Kill() }, end: func(s *scene) {
+		s.google.ClientStarted()
+		s.google.ClientLostState()
+		s.relay.db = s.t.TempDir()
+		s.relay.start()
+	}, unserved: true},
+}
+
+// Whatever goes wrong with a relay: no listed name is ever taken for safe, what clients know stays,
+// the server is not asked too early, each prefix is asked for once, and no client hurries to
+// fetch lists. The relay is a process, and 64 clients ask over sockets. How clients come to
+// have new lists, which takes minutes, is in TestNoStampede of internal/relay.
+func TestFaultsOfARelay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: takes seconds, mostly by waiting")
+	}
+	var mu sync.Mutex
+	rows := make(map[string]string)
+	t.Run("faults", func(t *testing.T) {
+		for _, f := range faults {
+			t.Run(f.name, func(t *testing.T) {
+				t.Parallel()
+				row := newScene(t).suffer(f)
+				mu.Lock()
+				defer mu.Unlock()
+				rows[f.name] = row
+			})
+		}
+	})
+	var table strings.Builder
+	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "fault\tall clients confirm again after\tmost searches/s at the relay\tprefixes at the server\tmost searches/s there\trequests for lists")
+	for _, f := range faults {
+		fmt.Fprintln(out, f.name+"\t"+rows[f.name])
+	}
+	out.Flush()
+	t.Logf("\n%s", table.String())
+}
+
+// newScene starts a fleet whose clients know half of the names.
+func newScene(t *testing.T) *scene {
+	names := population(96)
+	s := &scene{t: t, google: judge(t, names), known: names[:48], fresh: names[48:]}
+	s.upstream = newLink(t, strings.TrimPrefix(s.google.url, "http://"))
+	s.relay = startRelay(t, s.upstream.url)
+	s.network = newLink(t, strings.TrimPrefix(s.relay.url, "http://"))
+	s.clients = startEmbedded(t, slices.Repeat([]string{s.network.url}, faultClients))
+	s.decideAll(s.known)
+	return s
+}
+
+// decideAll has all clients decide about names.
+func (s *scene) decideAll(names []name) {
+	s.t.Helper()
+	var all []client
+	for _, c := range s.clients {
+		all = append(all, c)
+	}
+	decideAll(s.t, all, names)
+}
+
+// suffer lets a fault begin and end, and returns the row of the table.
+func (s *scene) suffer(f fault) string {
+	s.t.Helper()
+	f.begin(s)
+	s.decideAll(s.known) // from their caches
+	timeout := time.Second
+	if f.delays {
+		timeout = 3 * time.Second // nothing else makes the fault last
+	}
+	s.wantNoneSafe(timeout)
+	before := costOf(s.google)
+	f.end(s)
+	back := time.Now()
+	s.decideAll(s.known)
+	if f.unserved {
+		s.wantNoneSafe(time.Second)
+		return s.row("after the first contact", back, before)
+	}
+	if !f.delays && s.clients[0].SearchHold().Failures == 0 {
+		s.t.Error("a client has noticed nothing: the fault shows nothing")
+	}
+	s.decideAll(s.fresh)
+	took := fmt.Sprint(time.Since(back).Round(10 * time.Millisecond))
+	c := costOf(s.google)
+	if got, most := c.prefixes-before.prefixes, listed(s.fresh); got > most {
+		s.t.Errorf("%d prefixes reached the server after the fault, want %d at most", got, most)
+	}
+	return s.row(took, back, before)
+}
+
+// wantNoneSafe has each client ask for a threat that it does not know yet: all of them for
+// each of a few, so that a search is failing for some and merged for others.
+func (s *scene) wantNoneSafe(timeout time.Duration) {
+	s.t.Helper()
+	var threats []name
+	for _, name := range s.fresh {
+		if name.kind == threatening {
+			threats = append(threats, name)
+		}
+	}
+	var wg sync.WaitGroup
+	for i, c := range s.clients {
+		wg.Go(func() {
+			before := c.timeout
+			c.timeout = timeout
+			defer func() { c.timeout = before }()
+			host := threats[i%4].host
+			if got := c.verdict(host); got == lookup.Safe {
+				s.t.Errorf("client %d, %s: %s", i, host, got)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// row describes what came after the end of a fault.
+func (s *scene) row(took string, back time.Time, before cost) string {
+	s.t.Helper()
+	var searches, fetches []time.Time
+	for _, c := range s.clients {
+		n := 0
+		for _, q := range c.requests.since(back) {
+			if q.search {
+				searches = append(searches, q.at)
+				continue
+			}
+			fetches = append(fetches, q.at)
+			n++
+		}
+		if n > 1 {
+			s.t.Errorf("a client asked %d times for lists within %s", n, time.Since(back))
+		}
+	}
+	// A client waits 10 to 55 seconds from its last answer, and the fault took less.
+	if n := most(fetches); n > faultClients/4 {
+		s.t.Errorf("%d requests for lists within a second after the fault, of %d clients", n, faultClients)
+	}
+	var asked []time.Time
+	for _, q := range s.google.Requests("search") {
+		if !q.Time.Before(back) {
+			asked = append(asked, q.Time)
+		}
+	}
+	c := costOf(s.google)
+	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d", took, most(searches), c.prefixes-before.prefixes, most(asked), c.fetches-before.fetches)
+}
+
+// since returns the requests since a time.
+func (r *recorder) since(t time.Time) (late []request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, q := range r.all {
+		if !q.at.Before(t) {
+			late = append(late, q)
+		}
+	}
+	return late
+}
+
+// most returns the most of times within one second.
+func most(times []time.Time) (n int) {
+	slices.SortFunc(times, time.Time.Compare)
+	first := 0
+	for i, t := range times {
+		for t.Sub(times[first]) >= time.Second {
+			first++
+		}
+		n = max(n, i-first+1)
+	}
+	return n
+}

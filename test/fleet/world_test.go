@@ -1,0 +1,149 @@
+package fleet
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// minimumWait is that of the judging servers: a second request for lists within a test would
+// be early.
+const minimumWait = 30 * time.Minute
+
+// kind is what the judging server knows about a name.
+type kind int
+
+const (
+	clean       kind = iota // in no list: no client may ask about it
+	collides                // its prefix is in a list, but it is no threat
+	threatening             // listed and confirmed
+	kinds
+)
+
+// name is one of the population that all clients look up.
+type name struct {
+	host string
+	kind kind
+}
+
+// population returns n names, of each kind as many.
+func population(n int) (all []name) {
+	for i := range n {
+		all = append(all, name{fmt.Sprintf("h%d.example", i), kind(i % int(kinds))})
+	}
+	return all
+}
+
+// listed returns how many names have a prefix in a list.
+func listed(names []name) (n int) {
+	for _, name := range names {
+		if name.kind != clean {
+			n++
+		}
+	}
+	return n
+}
+
+// judged is a judging server on a socket.
+type judged struct {
+	*protocoltest.Server
+	url   string
+	names []name
+}
+
+// judge starts a server that judges one client, and knows names.
+func judge(t testing.TB, names []name) *judged {
+	g := protocoltest.New(t)
+	publish(g, names)
+	s := httptest.NewServer(g)
+	t.Cleanup(s.Close)
+	return &judged{g, s.URL, names}
+}
+
+// publish lists names as phishing and has searches confirm those that are threats.
+func publish(g *protocoltest.Server, names []name) {
+	g.SetMinimumWait("", minimumWait)
+	var entries [][]byte
+	for _, name := range names {
+		hash := sha256.Sum256([]byte(name.host + "/"))
+		if name.kind != clean {
+			entries = append(entries, hash[:4])
+		}
+		if name.kind == threatening {
+			g.AddThreat(name.host+"/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+		}
+	}
+	g.Publish("se-4b", entries)
+	g.Publish("mw-4b", nil)
+}
+
+// cost is how many requests reached judging servers.
+type cost struct{ fetches, searches, prefixes int }
+
+// costOf adds up what reached servers.
+func costOf(servers ...*judged) (c cost) {
+	for _, g := range servers {
+		c.fetches += len(g.Requests("update"))
+		for _, s := range g.Requests("search") {
+			c.searches++
+			c.prefixes += len(s.Prefixes)
+		}
+	}
+	return c
+}
+
+// relay is a relay as a process.
+type relay struct {
+	*programtest.Process
+	t        testing.TB
+	url      string // for clients
+	db       string
+	upstream string // its server
+	flags    []string
+	env      []string // as "NAME=VALUE"
+}
+
+// startRelay fetches the lists of a server into a folder and starts a relay there, with more
+// environment. With lists on disk it serves at once, without a random first contact.
+func startRelay(t testing.TB, upstream string, env ...string) *relay {
+	t.Helper()
+	address := "127.0.0.1:" + programtest.FreePort(t)
+	r := &relay{t: t, url: "http://" + address, db: filepath.Join(t.TempDir(), "relay"), upstream: upstream, env: env}
+	// All clients of a test have one address, so the limit for one would hold for all.
+	r.flags = []string{"-listen", address, "-admin", "off", "-rate", "0"}
+	fetch(t, r.db, upstream)
+	r.start()
+	return r
+}
+
+// start starts the process, which listens when start returns.
+func (r *relay) start() {
+	r.t.Helper()
+	args := append([]string{"relay", "-db", r.db, "-endpoint", r.upstream, "-lists", "se-4b,mw-4b"}, r.flags...)
+	r.Process = programtest.StartWith(r.t, r.env, program(r.t, "safebrowsing"), args...)
+	r.Line("Corefile of each server", 20*time.Second)
+}
+
+// fetch fetches the lists into a folder, as its process would do after its first contact.
+func fetch(t testing.TB, db, endpoint string) {
+	t.Helper()
+	status, out := programtest.Run(t, program(t, "safebrowsing"), "update", "-now", "-db", db, "-endpoint", endpoint, "-lists", "se-4b,mw-4b")
+	if status != 0 {
+		t.Fatalf("fetching lists from %s: status %d: %s", endpoint, status, out)
+	}
+}
+
+// rotated returns names that begin with the i-th of n parts, so that clients ask for the
+// same ones and for different ones at a time.
+func rotated(names []name, i, n int) []name {
+	at := i * len(names) / n
+	return slices.Concat(names[at:], names[:at])
+}
