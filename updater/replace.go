@@ -46,6 +46,12 @@ func (s *Store) replace(name string, write func(io.Writer) error) (err error) {
 	return s.disk.syncDir(s.dir)
 }
 
+// ReplaceFile puts what write writes in the place of a file, durably (see Store). If write
+// returns an error, the file stays as it is.
+func ReplaceFile(path string, write func(io.Writer) error) error {
+	return newStore(filepath.Dir(path), Origin{}).replace(filepath.Base(path), write)
+}
+
 // syncFile waits until the file is on disk. With GOMAXPROCS=1 it sleeps first: the
 // scheduler retakes the P from a blocking system call after 20 µs if the P was idle
 // recently, otherwise only after 10 ms, and no query is answered meanwhile.

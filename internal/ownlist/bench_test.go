@@ -43,7 +43,7 @@ func BenchmarkLoad(b *testing.B) {
 			before := heap()
 			for b.Loop() {
 				var err error
-				c, err = read(bytes.NewReader(text), Config{})
+				c, err = read(bytes.NewReader(text), Config{}, 0)
 				if err != nil || c.summary.Entries != million || c.summary.Bad.Count != 0 {
 					b.Fatalf("%+v, %v", c.summary, err)
 				}
@@ -67,7 +67,7 @@ func heap() int64 {
 
 func TestAMillionNamesFit(t *testing.T) {
 	for _, lines := range []int{100, 1000, 70_000, million} {
-		c, err := read(bytes.NewReader(generated(lines, "%s")), Config{})
+		c, err := read(bytes.NewReader(generated(lines, "%s")), Config{}, 0)
 		must(t, err)
 		if perName := float64(c.bytes()) / float64(lines); perName > 10 {
 			t.Errorf("%d names take %.2f bytes each", lines, perName)
@@ -79,7 +79,7 @@ func TestAMillionNamesFit(t *testing.T) {
 }
 
 func BenchmarkMatch(b *testing.B) {
-	c, err := read(bytes.NewReader(generated(million, "||%s^")), Config{})
+	c, err := read(bytes.NewReader(generated(million, "||%s^")), Config{}, 0)
 	must(b, err)
 	f := Hosts("block", nil)
 	f.content.Store(c)

@@ -172,7 +172,7 @@ func (e *editor) put(line string) {
 
 // end completes the text and checks that it does what it is for. A zero host was removed.
 func (e *editor) end(old []byte, c Config, h lookup.Host, now time.Time) (Edited, error) {
-	content, err := read(bytes.NewReader(e.Text), c)
+	content, err := read(bytes.NewReader(e.Text), c, 0)
 	if err != nil {
 		return Edited{}, err
 	}

@@ -31,7 +31,7 @@ func listOf(t testing.TB, text string, allow bool) (*File, Summary) {
 
 func listAs(t testing.TB, text string, as Config) (*File, Summary) {
 	t.Helper()
-	c, err := read(strings.NewReader(text), as)
+	c, err := read(strings.NewReader(text), as, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("a.example # until 2027-01-31 until"), true)
 	f.Add([]byte("||a.example^$important\r\n\x00\r\r\n"+strings.Repeat("%25", 2000)), true)
 	f.Fuzz(func(t *testing.T, raw []byte, allow bool) {
-		c, err := read(bytes.NewReader(raw), Config{Allow: allow})
+		c, err := read(bytes.NewReader(raw), Config{Allow: allow}, 0)
 		must(t, err)
 		lines := bytes.Count(raw, []byte("\n")) + 1
 		sum := c.summary
@@ -103,7 +103,7 @@ func TestReadingIsLinear(t *testing.T) {
 			line := head + strings.Repeat(part, maxLine/len(part)+1)
 			text := strings.Repeat(line[:min(len(line), maxLine)]+"\n", lines)
 			start := time.Now()
-			_, err := read(strings.NewReader(text), Config{Allow: true})
+			_, err := read(strings.NewReader(text), Config{Allow: true}, 0)
 			must(t, err)
 			if took := time.Since(start) / lines; took > 20*time.Millisecond {
 				t.Errorf("%.20q: %v a line", line, took)
@@ -115,7 +115,7 @@ func TestReadingIsLinear(t *testing.T) {
 	// A name in a zone is as long as its origin, so the origin must not grow.
 	text := "$ORIGIN a.\n" + strings.Repeat("$ORIGIN "+strings.Repeat("a", 200)+"\n", 10_000) + "a CNAME .\n"
 	start := time.Now()
-	_, err := read(strings.NewReader(text), Config{})
+	_, err := read(strings.NewReader(text), Config{}, 0)
 	must(t, err)
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("origins take %v", took)

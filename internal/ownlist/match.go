@@ -13,7 +13,7 @@ type Match struct {
 	Allow  bool   // else it blocks
 	Labels int    // of the matched name, which is the end of the host; 0: every name
 	Answer Answer // of a match that blocks
-	File   string // the path given to Open, or the name given to Hosts
+	File   string // the name or the path given to Open, or the name given to Hosts
 }
 
 // Name returns the matched name. h is the host that was given to File.Match.

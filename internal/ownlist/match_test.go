@@ -202,7 +202,7 @@ func TestTheSetAgreesWithTheLines(t *testing.T) {
 
 // agrees reports whether a line alone gives the match.
 func agrees(line string, allowList bool, m Match, h lookup.Host) bool {
-	c, err := read(strings.NewReader(line), Config{Allow: allowList})
+	c, err := read(strings.NewReader(line), Config{Allow: allowList}, 0)
 	if err != nil {
 		return false
 	}

@@ -1,6 +1,7 @@
 package ownlist
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -26,7 +27,9 @@ type registry struct {
 
 // Config says which list to open and how to read its lines.
 type Config struct {
-	Path       string
+	Path       string     // "" with Fetched: there is no file
+	Name       string     // what a Match and a State call the list; "": Path
+	Fetched    bool       // another goroutine fetches the file: it may not exist yet, and may have no entries any more
 	Allow      bool       // it is an allow list; otherwise it blocks
 	IPv4, IPv6 netip.Addr // sinkhole: lines of hosts files with these addresses block too; zero: none
 }
@@ -34,11 +37,13 @@ type Config struct {
 // key returns a Config that is equal for lists that can share one source: the path is
 // absolute, and addresses without an effect are removed.
 func (c Config) key() (Config, error) {
-	path, err := filepath.Abs(c.Path)
-	if err != nil {
-		return Config{}, fmt.Errorf("opening %s: %w", c.Path, err)
+	if c.Path != "" || !c.Fetched {
+		path, err := filepath.Abs(c.Path)
+		if err != nil {
+			return Config{}, fmt.Errorf("opening %s: %w", c.Path, err)
+		}
+		c.Path = path
 	}
-	c.Path = path
 	for _, addr := range []*netip.Addr{&c.IPv4, &c.IPv6} {
 		if c.Allow || addr.IsUnspecified() || addr.IsLoopback() {
 			*addr = netip.Addr{}
@@ -46,6 +51,9 @@ func (c Config) key() (Config, error) {
 	}
 	return c, nil
 }
+
+// name returns what a Match and a State call the list.
+func (c Config) name() string { return cmp.Or(c.Name, c.Path) }
 
 func newRegistry(interval time.Duration) *registry {
 	return &registry{interval: interval, files: make(map[Config]*source)}
@@ -61,6 +69,7 @@ type source struct {
 	key     Config
 	content atomic.Pointer[content]
 	stop    context.CancelFunc
+	changed chan struct{}  // has one element if watch must poll now
 	wg      sync.WaitGroup // counts watch
 
 	mu      sync.Mutex
@@ -75,7 +84,7 @@ type source struct {
 
 // opener is one call of Open.
 type opener struct {
-	path   string // the path given to Open
+	name   string // the name or the path given to Open
 	report func(Event)
 }
 
@@ -85,7 +94,8 @@ type opener struct {
 // stays in use while the file is loaded, and also if the file vanishes, cannot be read or
 // has no entries any more.
 //
-// Open returns an error if the file cannot be read the first time.
+// Open returns an error if the file cannot be read the first time. A fetched list has no
+// entries until its file can be read: it must not keep DNS from starting.
 //
 // Events of a shared file go to the report of the oldest Open without a Close. report may
 // be nil. Open and the goroutine call it, one call at a time; it must not call Close.
@@ -99,19 +109,37 @@ func (r *registry) open(c Config, report func(Event)) (*File, error) {
 	if report == nil {
 		report = func(Event) {}
 	}
-	o := &opener{c.Path, report}
+	o := &opener{c.name(), report}
 	s, first, err := r.acquire(k, o)
 	if err != nil {
 		return nil, err
 	}
 	if first {
-		s.loaded(false)
+		s.reportFirst()
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
 		s.wg.Go(func() { s.watch(ctx, r.interval) })
 	}
 	release := sync.OnceFunc(func() { r.release(s, o) })
-	return &File{name: c.Path, content: &s.content, source: s, close: release}, nil
+	return &File{name: c.name(), content: &s.content, source: s, close: release}, nil
+}
+
+// Changed says that the file at a path has been replaced: lists that are open read it
+// now, and not only at the next poll. It does not wait for them, and is safe for
+// concurrent use.
+func Changed(path string) { opened.pollNow(path) }
+
+func (r *registry) pollNow(path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, s := range r.files {
+		if k.Path == path {
+			select {
+			case s.changed <- struct{}{}:
+			default:
+			}
+		}
+	}
 }
 
 // acquire returns the source of a file, and whether it has just loaded it. It holds the
@@ -122,12 +150,15 @@ func (r *registry) acquire(k Config, o *opener) (s *source, first bool, err erro
 	s = r.files[k]
 	if s == nil {
 		c, version, steady, err := load(k)
-		if err != nil {
+		if err != nil && !k.Fetched {
 			return nil, false, err
 		}
-		s = &source{key: k}
+		s = &source{key: k, changed: make(chan struct{}, 1), err: err}
+		if err != nil {
+			c = newBuilder().build()
+		}
 		s.content.Store(c)
-		if s.big = version.Size() >= bigFile; steady {
+		if s.big = version != nil && version.Size() >= bigFile; steady {
 			s.version = version
 		}
 		r.files[k] = s

@@ -236,3 +236,42 @@ func TestStatesOfAllOpenFiles(t *testing.T) {
 		t.Errorf("%q, want %s", got, want)
 	}
 }
+
+// A fetched list has no file until the first fetch, and an empty one if its fetcher says
+// so; neither is a failure.
+func TestAFetchedListMayHaveNoFileYetAndNoEntriesLater(t *testing.T) {
+	r, e := newRegistry(time.Hour), new(events)
+	path := filepath.Join(t.TempDir(), "list.txt")
+	f, err := r.open(Config{Path: path, Name: "https://lists.example.org/a", Fetched: true}, e.report)
+	must(t, err)
+	defer f.Close()
+	for _, step := range []struct {
+		text, want string // events
+		entries    int
+	}{{"", "", 0}, {"a.example\n", "loaded", 1}, {"# none\n", "loaded", 0}} {
+		if step.text != "" {
+			write(t, path+".tmp", step.text)
+			must(t, os.Rename(path+".tmp", path))
+		}
+		r.pollNow(path)
+		got := ""
+		for end := time.Now().Add(10 * time.Second); got != step.want && time.Now().Before(end); time.Sleep(time.Millisecond) {
+			got += e.take()
+		}
+		if s := f.State(); got != step.want || s.InForce() != step.entries || s.Path != "https://lists.example.org/a" || !s.Fetched || s.Err != nil {
+			t.Errorf("%q: %q, %+v, want %q", step.text, got, s, step.want)
+		}
+	}
+	broken, err := r.open(Config{Path: t.TempDir(), Name: "https://lists.example.org/c", Fetched: true}, e.report)
+	must(t, err)
+	defer broken.Close()
+	if got, s := e.take(), broken.State(); got != "irregular" || s.Err == nil || s.InForce() != 0 {
+		t.Errorf("A file that cannot be read: %q, %+v", got, s)
+	}
+	none, err := r.open(Config{Name: "https://lists.example.org/b", Fetched: true}, e.report)
+	must(t, err)
+	none.Close()
+	if got := e.take(); got != "" {
+		t.Errorf("Without a file: %q", got)
+	}
+}

@@ -62,9 +62,37 @@ func saysOf(code uint64) says {
 }
 
 // builder collects entries.
-type builder struct{ content content }
+type builder struct {
+	content content
+	lines   int // of the list; 0: not known
+}
 
-func newBuilder() *builder { return &builder{content{seed: maphash.MakeSeed()}} }
+func newBuilder() *builder { return &builder{content: content{seed: maphash.MakeSeed()}} }
+
+// The bounds of grow: names before the rest of a list is predicted, what is added to the
+// prediction, and the most further names that are predicted.
+const (
+	predictAfter = 1 << 12
+	reserve      = 1.0 / 64
+	maxPredicted = 1 << 25
+)
+
+// grow makes room for the names of the whole list, by what has been read of it. The usual
+// growth by a quarter would need three times the memory of a large list. Each further line
+// counts as at least one name: memory that is not used afterwards is never touched. If that
+// is too little, grow is called again.
+func (b *builder) grow() {
+	said := b.content.said
+	if b.lines == 0 || len(said) < predictAfter {
+		return // append grows
+	}
+	read := max(1, b.content.summary.lines)
+	perLine := max(1, float64(len(said))/float64(read))
+	rest := perLine * float64(max(0, b.lines-read))
+	room := float64(len(said)) + min(rest, maxPredicted)
+	room += room * reserve
+	b.content.said = append(make([]uint64, 0, int(room)), said...)
+}
 
 func (b *builder) add(e entry) {
 	c := &b.content
@@ -87,6 +115,9 @@ func (b *builder) add(e entry) {
 		c.setAnswer(hash, e)
 	}
 	if e.until.IsZero() {
+		if len(c.said) == cap(c.said) {
+			b.grow()
+		}
 		c.said = append(c.said, hash|s.code())
 		return
 	}
@@ -155,7 +186,9 @@ func (b *builder) build() *content {
 		merged := says{max(was.exact, is.exact), max(was.below, is.below)} // allow wins: it is the greatest
 		kept[last] = next&^saysMask | merged.code()
 	}
-	c.said = append(make([]uint64, 0, len(kept)), kept...)
+	if c.said = kept; cap(kept)-len(kept) > len(kept)/16 {
+		c.said = append(make([]uint64, 0, len(kept)), kept...)
+	}
 	c.summary.Entries = len(c.said)
 	for hash := range c.ending {
 		if _, found := c.search(hash); !found {

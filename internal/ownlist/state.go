@@ -8,8 +8,9 @@ import (
 
 // State is the condition of a list at one moment.
 type State struct {
-	Path       string // absolute path of the file, or the name given to Hosts
-	Named      string // the path as given to the oldest Open without a Close
+	Path       string // absolute path of the file, or the name given to Open or Hosts
+	Named      string // the name or the path as given to the oldest Open without a Close
+	Fetched    bool   // see Config
 	Allow      bool   // it is an allow list
 	InCorefile bool   // it was made by Hosts
 	Err        error  // why the file cannot be used now; the content before is still used. Or nil.
@@ -26,11 +27,11 @@ func (f *File) State() State {
 }
 
 func (s *source) state() State {
-	st := State{Path: s.key.Path, Named: s.key.Path, Allow: s.key.Allow}
+	st := State{Path: s.key.name(), Named: s.key.name(), Fetched: s.key.Fetched, Allow: s.key.Allow}
 	s.mu.Lock()
 	st.Err = s.err
 	if len(s.openers) > 0 {
-		st.Named = s.openers[0].path
+		st.Named = s.openers[0].name
 	}
 	s.mu.Unlock()
 	st.Summary = s.content.Load().summaryAt(time.Now())

@@ -21,7 +21,7 @@ type Summary struct {
 	MoreWide    int       // the number of such lines that are not in Wide
 	Modified    time.Time // modification time of the file; zero: hosts of the Corefile
 
-	empty     bool // the file has no lines
+	lines     int  // read so far
 	onPurpose bool // a comment says that it may have no entries
 }
 
@@ -103,7 +103,7 @@ func (s Summary) Nothing() string {
 		return "has only entries that have ended"
 	case s.Bad.Count+s.NotSupported()+s.Elsewhere.Count > 0:
 		return "has no usable line"
-	case s.empty:
+	case s.lines == 0:
 		return "is empty"
 	}
 	return "has only comments"

@@ -39,7 +39,8 @@ const maxTorn = 3
 // files, and programs write big ones, for seconds.
 const bigFile = 1 << 20
 
-// watch polls the file at each interval until ctx ends, a big file at each tenth.
+// watch polls the file at each interval, a big file at each tenth, and when Changed says
+// so, until ctx ends.
 func (s *source) watch(ctx context.Context, interval time.Duration) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -51,6 +52,8 @@ func (s *source) watch(ctx context.Context, interval time.Duration) {
 			if n%10 == 0 || !s.big {
 				s.poll()
 			}
+		case <-s.changed:
+			s.poll()
 		}
 	}
 }
@@ -59,6 +62,9 @@ func (s *source) watch(ctx context.Context, interval time.Duration) {
 func (s *source) poll() {
 	version, err := os.Stat(s.key.Path)
 	if err == nil && s.version != nil && sameVersion(version, s.version) {
+		return
+	}
+	if errors.Is(err, fs.ErrNotExist) && s.missing() {
 		return
 	}
 	s.big = err == nil && version.Size() >= bigFile
@@ -75,6 +81,9 @@ func (s *source) poll() {
 	s.take(c, version, steady)
 }
 
+// missing reports whether the list has not been fetched yet.
+func (s *source) missing() bool { return s.key.Fetched && s.content.Load().summary.Modified.IsZero() }
+
 // take publishes new content, unless the old content is better.
 func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	if steady {
@@ -82,7 +91,7 @@ func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	} else if s.torn++; s.torn < maxTorn {
 		return // half of a new list is worse than the whole old one
 	}
-	if c.summary.Entries == 0 && !c.summary.onPurpose && s.content.Load().summary.Entries > 0 {
+	if !s.key.Fetched && c.summary.Entries == 0 && !c.summary.onPurpose && s.content.Load().summary.Entries > 0 {
 		s.fail(fmt.Errorf("%w: it %s", ErrEmpty, c.summary.Nothing()))
 		return
 	}
@@ -92,6 +101,17 @@ func (s *source) take(c *content, version fs.FileInfo, steady bool) {
 	s.err = nil
 	s.mu.Unlock()
 	s.loaded(again)
+}
+
+// reportFirst reports the result of the first load. A file that is not there yet is no
+// event.
+func (s *source) reportFirst() {
+	switch st := s.state(); {
+	case st.Err != nil:
+		s.report(Failed{st})
+	case !s.missing():
+		s.report(Loaded{st, false})
+	}
 }
 
 // loaded reports that queries use the content.

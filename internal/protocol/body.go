@@ -24,6 +24,18 @@ type body struct {
 	read, max int64 // decompressed bytes
 }
 
+// Bound makes the body of an answer decompress what comes by gzip, and fail once ctx has
+// ended, once it is longer than maxBytes, compressed or decompressed, once it has grown too
+// much by decompression, or if it ends before its Content-Length. If Bound returns an error,
+// the body is as it was.
+func Bound(ctx context.Context, answer *http.Response, maxBytes int64) error {
+	bounded, err := newBody(ctx, answer, maxBytes)
+	if err == nil {
+		answer.Body = bounded
+	}
+	return err
+}
+
 // newBody returns the body of an answer. It may have at most maxBytes, compressed and
 // decompressed.
 func newBody(ctx context.Context, answer *http.Response, maxBytes int64) (*body, error) {
@@ -61,8 +73,14 @@ func (b *body) Read(p []byte) (int, error) {
 
 // tooLong returns the error for an answer of more than maxBytes.
 func tooLong(maxBytes int64) error {
-	return fmt.Errorf("%w: an answer of more than %d bytes", updater.ErrMalformed, maxBytes)
+	return fmt.Errorf("%w: %w", updater.ErrMalformed, TooLongError(maxBytes))
 }
+
+// TooLongError says that an answer has more than so many bytes.
+type TooLongError int64
+
+// Error implements error.
+func (e TooLongError) Error() string { return fmt.Sprintf("an answer of more than %d bytes", int64(e)) }
 
 // wireReader counts the bytes on the wire, that is before decompression.
 type wireReader struct {

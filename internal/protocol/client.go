@@ -92,7 +92,7 @@ func newCaller(cfg Config, endpoint string) (*caller, error) {
 		if err != nil {
 			return nil, err
 		}
-		cfg.Transport = transport(cfg.Resolvers, secured)
+		cfg.Transport = Transport(cfg.Resolvers, secured)
 	}
 	c := &caller{cfg: cfg, base: base, http: &http.Client{
 		Transport: cfg.Transport,
@@ -139,10 +139,10 @@ func (c *caller) SetKey(key string) error {
 // Close implements Client.
 func (c *caller) Close() { c.http.CloseIdleConnections() }
 
-// transport is the standard one, with HTTP/2 and HTTPS_PROXY, but for bounds on
+// Transport returns the standard transport, with HTTP/2 and HTTPS_PROXY, but for bounds on
 // each step and its own way to resolve names: this server may be the machine's only
 // resolver.
-func transport(resolvers []string, secured *tls.Config) *http.Transport {
+func Transport(resolvers []string, secured *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: Resolver(resolvers)}
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
@@ -285,7 +285,7 @@ func (e *reworded) Unwrap() error { return e.err }
 
 // statusError reads what the server says about a failure.
 func (c *caller) statusError(ctx context.Context, answer *http.Response) error {
-	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: retryAfter(answer.Header.Get("Retry-After"))}
+	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: RetryAfter(answer.Header.Get("Retry-After"))}
 	answer.ContentLength = -1 // of a long text the beginning is enough
 	text, err := newBody(ctx, answer, maxErrorBytes)
 	if err != nil {
@@ -312,8 +312,9 @@ func (c *caller) printable(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), 300)], "")
 }
 
-// retryAfter reads the header of that name (RFC 9110 section 10.2.3).
-func retryAfter(value string) time.Duration {
+// RetryAfter reads the header of that name (RFC 9110 section 10.2.3). It returns 0 if the
+// value is not valid.
+func RetryAfter(value string) time.Duration {
 	// A number that does not fit comes as the greatest that does.
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(seconds) * time.Second

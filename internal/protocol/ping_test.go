@@ -63,7 +63,7 @@ func TestADeadConnectionIsReplacedInSeconds(t *testing.T) {
 		}
 		go server.ServeTLS(listener, "", "")
 		var dialled []*silent
-		tr := transport(nil, new(tls.Config))
+		tr := Transport(nil, new(tls.Config))
 		tr.Proxy = nil
 		tr.TLSClientConfig = &tls.Config{RootCAs: roots, ServerName: "example.com"}
 		tr.DialContext = func(context.Context, string, string) (net.Conn, error) {

@@ -197,7 +197,7 @@ func TestHTTPSSpeaksHTTP2(t *testing.T) {
 	defer socket.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(socket.Certificate())
-	tr := transport(nil, new(tls.Config))
+	tr := Transport(nil, new(tls.Config))
 	tr.Proxy = nil
 	tr.TLSClientConfig = &tls.Config{RootCAs: roots}
 	c, err := NewV5(Config{Endpoint: socket.URL, Key: testKey, UserAgent: "test/1", Transport: tr})
@@ -231,7 +231,7 @@ func TestCertificatesAreChecked(t *testing.T) {
 // The environment is read once per process, so that only the function can be
 // looked at.
 func TestTransportTakesTheProxyOfTheEnvironmentAndBoundsEachStep(t *testing.T) {
-	tr := transport([]string{"127.0.0.1:53"}, new(tls.Config))
+	tr := Transport([]string{"127.0.0.1:53"}, new(tls.Config))
 	if tr.Proxy == nil {
 		t.Fatal("no proxy is ever used")
 	}
