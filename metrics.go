@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -110,14 +110,13 @@ var ownListMetrics = []struct {
 		func(s ownlist.State) float64 { return float64(s.NotSupported() + s.Elsewhere.Count) }},
 	{ownListDesc("last_change_timestamp_seconds", "Gauge of when the content of an own list in force was last changed."),
 		func(s ownlist.State) float64 { return seconds(s.Modified) }},
-	{ownListDesc("failing", "Gauge that is 1 while the file of an own list cannot be used, and what was read before is in force; else 0."),
-		func(s ownlist.State) float64 {
-			if s.Err != nil {
-				return 1
-			}
-			return 0
-		}},
 }
+
+var (
+	ownListFailing = ownListDesc("failing", "Gauge that is 1 while an own list cannot be read or fetched, and what was read before is in force; else 0.")
+
+	ownListSuccess = ownListDesc("last_success_timestamp_seconds", "Gauge of when an own list by URL was last fetched, or had not changed, 0 for never.")
+)
 
 var _ = registered(ownLists{})
 
@@ -135,12 +134,18 @@ func (ownLists) Describe(descs chan<- *prometheus.Desc) {
 	for _, m := range ownListMetrics {
 		descs <- m.desc
 	}
+	descs <- ownListFailing
+	descs <- ownListSuccess
 }
 
 // Collect implements prometheus.Collector. A file that is both a block and an allow
 // list, or is read for several sinkholes, counts as the first of these: its series
 // has one label.
 func (ownLists) Collect(metrics chan<- prometheus.Metric) {
+	fetched := make(map[string]listfetch.State)
+	for _, s := range listfetch.States() {
+		fetched[s.Name] = s
+	}
 	seen := make(map[string]bool)
 	for _, s := range ownlist.States() {
 		if seen[s.Named] {
@@ -148,9 +153,21 @@ func (ownLists) Collect(metrics chan<- prometheus.Metric) {
 		}
 		seen[s.Named] = true
 		for _, m := range ownListMetrics {
-			metrics <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, m.value(s), s.Named)
+			metrics <- gauge(m.desc, m.value(s), s.Named)
+		}
+		failing, fetch := 0.0, fetched[s.Named]
+		if s.Err != nil || s.Fetched && fetch.Failing() {
+			failing = 1
+		}
+		metrics <- gauge(ownListFailing, failing, s.Named)
+		if s.Fetched {
+			metrics <- gauge(ownListSuccess, seconds(fetch.Checked), s.Named)
 		}
 	}
+}
+
+func gauge(desc *prometheus.Desc, value float64, label string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
 }
 
 // seconds returns a time as metrics tell it, 0 for none.

@@ -13,6 +13,7 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -56,7 +57,7 @@ func openOffline(dir, endpoint string, d *protocol.Dialect, key string, lists []
 func newOffline(cfg config.Config) (*Offline, error) {
 	o := &Offline{cfg: cfg}
 	o.policy = policy.New(&o.cfg.Block)
-	if err := o.policy.Open(); err != nil {
+	if err := o.policy.OpenStored(); err != nil {
 		return nil, err
 	}
 	if !cfg.Online {
@@ -234,6 +235,16 @@ func (o *Offline) OwnList(path string) ownlist.Config { return o.policy.OwnList(
 // OwnLists returns the states of the own lists: first the hosts that the Corefile allows, then
 // the files in the order of the Corefile.
 func (o *Offline) OwnLists() []ownlist.State { return o.policy.OwnLists() }
+
+// Fetches returns how the lists by URL are fetched, in the order of the Corefile.
+func (o *Offline) Fetches() (all []listfetch.Config) {
+	for _, f := range o.cfg.Own {
+		if f.Fetch.URL != "" {
+			all = append(all, f.Fetch)
+		}
+	}
+	return all
+}
 
 // Check returns the decision about a host without a request. suspected says that for a query
 // the server would confirm it; the verdict is then Unsure.

@@ -91,12 +91,13 @@ func whereOf(c *cli.Command) (w where, err error) {
 	return w, err
 }
 
-// files returns the distinct files of allow or of block, in the order of the Corefile.
+// files returns the distinct files of allow or of block, in the order of the Corefile. Lists
+// by URL are not for editing: the next fetch would undo it.
 func (w where) files(allow bool) (all []ownlist.Config) {
 	seen := make(map[string]bool)
 	for _, s := range w.stanzas {
 		for _, own := range s.Own {
-			if own.Allow == allow && !seen[own.Path] {
+			if own.Path != "" && own.Allow == allow && !seen[own.Path] {
 				seen[own.Path] = true
 				all = append(all, ownlist.Config{Path: own.Path, Allow: allow, IPv4: s.IPv4, IPv6: s.IPv6})
 			}
@@ -159,7 +160,7 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, allow bool, hosts []lookup.
 // uses reports whether a file is one of the stanza's.
 func (s *stanza) uses(path string, allow bool) bool {
 	for _, own := range s.Own {
-		if own.Allow == allow && samePath(own.Path, path) {
+		if own.Path != "" && own.Allow == allow && samePath(own.Path, path) {
 			return true
 		}
 	}
@@ -173,7 +174,7 @@ func (s *stanza) otherwise(h lookup.Host, allow bool) string {
 	if !p.InScope(h.String() + ".") {
 		return fmt.Sprintf("%s is not checked: it is in no zone of this server block, or in one of its exceptions", h)
 	}
-	if p.Open() != nil {
+	if p.OpenStored() != nil {
 		return "" // CoreDNS will say so
 	}
 	defer p.Close()

@@ -16,6 +16,7 @@ import (
 	"github.com/coredns/coredns/plugin"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -60,8 +61,17 @@ const TestList = "test"
 
 // OwnFile is a list of the operator's own, as the Corefile names it.
 type OwnFile struct {
-	Path  string
-	Allow bool // names in it are never blocked; else names in it are blocked
+	Path  string           // "" if Fetch has a URL
+	Fetch listfetch.Config // of a list by URL; else it has no URL
+	Allow bool             // names in it are never blocked; else names in it are blocked
+}
+
+// Name returns what logs, metrics and answers call the list.
+func (f OwnFile) Name() string {
+	if f.Fetch.URL != "" {
+		return f.Fetch.Name()
+	}
+	return f.Path
 }
 
 // KeyVariable is the environment variable with the API key.

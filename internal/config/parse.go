@@ -50,8 +50,8 @@ var properties = map[string]struct {
 	"prefixes":        {1, 1, false, "short|stored", (*parser).prefixes},
 	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
 	"resolver":        {1, -1, false, "ADDRESS...", (*parser).resolver},
-	"block":           {1, -1, true, "FILE...", (*parser).blockFiles},
-	"allow":           {1, -1, true, "FILE|HOST [until TIME]...", (*parser).allowed},
+	"block":           {1, -1, true, "FILE|URL... [refresh DURATION] [max_bytes SIZE]", (*parser).blockFiles},
+	"allow":           {1, -1, true, "FILE|URL|HOST [until TIME]...", (*parser).allowed},
 	"except":          {1, -1, true, "ZONES...", (*parser).exceptZones},
 	"respond":         {1, 3, false, answer.ModeUsage(), (*parser).respondWith},
 	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},
@@ -81,6 +81,9 @@ func Usages() map[string]string {
 var onlySafeBrowsing = []string{
 	"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
+
+// forURLs are those of onlySafeBrowsing that have an effect on lists by URL too.
+var forURLs = []string{"db", "resolver"}
 
 // Parse reads the stanza of a server block; a second stanza is an error. Errors name
 // file and line. Files are relative to root, or to the working directory if root is
@@ -163,7 +166,7 @@ func (p *parser) finish() error {
 	}
 	blocks := slices.ContainsFunc(p.Own, func(f OwnFile) bool { return !f.Allow })
 	if !p.Online && !blocks && p.Tests == nil {
-		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE%s or $%s for %s, endpoint URL for a server of your own, or block FILE for a list of your own",
+		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE%s or $%s for %s, endpoint URL for a server of your own, or block FILE or block URL for a list of your own",
 			p.orToken(" FILE"), KeyVariable, p.Service)
 	}
 	if err := p.checkExcept(); err != nil {
@@ -172,12 +175,13 @@ func (p *parser) finish() error {
 	if err := p.checkLists(); err != nil {
 		return err
 	}
+	if _, ok := p.given["db"]; !ok && (p.Online || p.hasURLs()) {
+		p.defaultFolder()
+	}
+	p.completeURLs()
 	if !p.Online {
 		p.off()
 		return nil
-	}
-	if _, ok := p.given["db"]; !ok {
-		p.defaultFolder()
 	}
 	return p.checkServer()
 }
@@ -197,7 +201,7 @@ func (p *parser) off() {
 	p.Settings = Settings{}
 	var unused []string
 	for _, word := range onlySafeBrowsing {
-		if _, ok := p.given[word]; ok {
+		if _, ok := p.given[word]; ok && !(p.hasURLs() && slices.Contains(forURLs, word)) {
 			unused = append(unused, word)
 		}
 	}

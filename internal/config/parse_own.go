@@ -12,9 +12,16 @@ import (
 )
 
 func (p *parser) blockFiles(args []string) error {
+	args, err := p.urls(args, false)
+	if err != nil {
+		return err
+	}
 	for _, name := range args {
 		err := p.ownFile(name, false)
-		if errors.Is(err, errNoFile) && !p.namesFile(name) {
+		switch missing := errors.Is(err, errNoFile); {
+		case missing && isURLWord(name):
+			return fmt.Errorf("%s is for lists by URL: a file is read again when it changes", name)
+		case missing && !p.namesFile(name):
 			return fmt.Errorf("%w; block takes files: write the name into one", err)
 		}
 		if err != nil {
@@ -28,9 +35,6 @@ var errNoFile = errors.New("there is no file")
 
 // ownFile adds a file. It must be readable now; Policy.Open loads it.
 func (p *parser) ownFile(name string, allow bool) error {
-	if strings.Contains(name, "://") {
-		return fmt.Errorf("lists by URL are not supported: have a timer run \"curl -fsSo FILE.new %s && mv FILE.new FILE\", and name FILE here", name)
-	}
 	path := p.path(name)
 	info, err := os.Stat(path)
 	switch {
@@ -53,6 +57,10 @@ func (p *parser) ownFile(name string, allow bool) error {
 
 // allowed reads files and hosts, a host with until when it is allowed.
 func (p *parser) allowed(args []string) error {
+	args, err := p.urls(args, true)
+	if err != nil {
+		return err
+	}
 	for len(args) > 0 {
 		arg, until, rest, err := cutUntil(args)
 		if err != nil {

@@ -148,7 +148,7 @@ func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
 // placeholders are the words in capitals of usages, with an argument for each.
 func placeholders(t *testing.T) *strings.Replacer {
 	file := writeFile(t, t.TempDir(), "list.txt", "blocked.example\n"+certificate(t))
-	return strings.NewReplacer("FILE", file, "HOST", "x.example", "NAME", "mw-4b", "COUNT", "5000", "DIRECTORY", t.TempDir(), "ADDRESS", "9.9.9.9",
+	return strings.NewReplacer("FILE", file, "URL", "https://lists.example.org/hosts.txt", "HOST", "x.example", "NAME", "mw-4b", "COUNT", "5000", "DIRECTORY", t.TempDir(), "ADDRESS", "9.9.9.9",
 		"ZONES", "lan", "IPV4", "192.0.2.1", "DURATION", "1s", "CAPACITY", "10", "OPTIONCODE", "65010")
 }
 

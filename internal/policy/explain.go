@@ -3,10 +3,8 @@ package policy
 import (
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -62,15 +60,15 @@ const maxSearched = 32 << 20
 // Line returns the line, from 1, of the own list that made a decision about h; 0 if none
 // did or it is unknown. Clients cause this search, so one line is looked for at a time.
 func (p *Policy) Line(d lookup.Decision, h lookup.Host) int {
-	own := config.OwnFile{Path: d.List, Allow: d.By == lookup.ByAllow}
-	if !slices.Contains(p.block.Own, own) || !p.finding.TryLock() {
+	own := p.ownList(d.List, d.By == lookup.ByAllow)
+	if own.Path == "" || !p.finding.TryLock() {
 		return 0
 	}
 	defer p.finding.Unlock()
 	if info, err := os.Stat(own.Path); err != nil || info.Size() > maxSearched {
 		return 0
 	}
-	line, _, _, err := ownlist.FindLine(listOf(p.block, own), h)
+	line, _, _, err := ownlist.FindLine(own, h)
 	if err != nil {
 		return 0
 	}

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
@@ -17,28 +19,58 @@ var log = clog.NewWithPlugin(config.Plugin)
 // corefileHosts is the name, as a list, of the hosts that the Corefile allows.
 const corefileHosts = "Corefile"
 
-// openOwn loads the operator's lists, or shares those that are loaded already.
-func openOwn(b *config.Block) (files []*ownlist.File, err error) {
+// own is the operator's lists that are open.
+type own struct {
+	files   []*ownlist.File
+	fetched []*listfetch.List        // of those that are fetched
+	configs map[which]ownlist.Config // how files are read
+}
+
+// which tells files apart, by the name in decisions.
+type which struct {
+	name  string
+	allow bool
+}
+
+// openOwn loads the operator's lists, or shares those that are loaded already. It keeps
+// lists by URL fresh if fetch is set; else it loads what a CoreDNS has fetched.
+func openOwn(b *config.Block, fetch bool) (*own, error) {
+	all := &own{configs: make(map[which]ownlist.Config)}
 	if len(b.Hosts) > 0 {
-		files = append(files, ownlist.Hosts(corefileHosts, b.Hosts))
+		all.files = append(all.files, ownlist.Hosts(corefileHosts, b.Hosts))
 	}
-	for _, own := range b.Own {
-		f, err := ownlist.Open(listOf(b, own), reportOwn)
+	for _, list := range b.Own {
+		c := listOf(b, list)
+		if list.Fetch.URL != "" && fetch {
+			l := listfetch.Open(list.Fetch, c, reportFetched)
+			all.fetched = append(all.fetched, l)
+			c.Path = l.Path()
+		}
+		f, err := ownlist.Open(c, reportOwn)
 		if err != nil {
-			closeOwn(files)
+			all.close()
 			return nil, err
 		}
-		files = append(files, f)
+		all.files = append(all.files, f)
+		all.configs[which{list.Name(), list.Allow}] = c
 	}
-	return files, nil
+	return all, nil
 }
 
-func listOf(b *config.Block, own config.OwnFile) ownlist.Config {
-	return ownlist.Config{Path: own.Path, Allow: own.Allow, IPv4: b.IPv4, IPv6: b.IPv6}
+// listOf returns how a list is read. Its path is that of the file in the db.
+func listOf(b *config.Block, list config.OwnFile) ownlist.Config {
+	c := ownlist.Config{Path: list.Path, Allow: list.Allow, IPv4: b.IPv4, IPv6: b.IPv6}
+	if list.Fetch.URL != "" {
+		c.Path, c.Name, c.Fetched = list.Fetch.Path(), list.Name(), true
+	}
+	return c
 }
 
-func closeOwn(files []*ownlist.File) {
-	for _, f := range files {
+func (o *own) close() {
+	for _, l := range o.fetched {
+		l.Close()
+	}
+	for _, f := range o.files {
 		f.Close()
 	}
 }
@@ -86,3 +118,35 @@ func reasonOf(err error) error {
 	}
 	return err
 }
+
+// reportFetched turns what happens to a list by URL into log lines.
+func reportFetched(e listfetch.Event) {
+	switch e := e.(type) {
+	case listfetch.Failed:
+		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.State), stamp(e.Next), fetchAdvice(e.Doubt))
+	case listfetch.Recovered:
+		log.Infof("List %s is updated again; next fetch at %s", e.Name, stamp(e.Next))
+	}
+}
+
+// inForce says what a list by URL does while it cannot be updated.
+func inForce(s listfetch.State) string {
+	if s.Changed.IsZero() {
+		return "It was never fetched and has no effect"
+	}
+	return "The content of " + stamp(s.Checked) + " stays in force"
+}
+
+// fetchAdvice says what the operator can do about a failure.
+func fetchAdvice(doubt *listfetch.DoubtError) string {
+	switch {
+	case doubt == nil:
+		return "Check the URL and the network"
+	case doubt.From.IsZero():
+		return "Open the URL in a browser, and correct it in the Corefile if it does not lead to a list"
+	}
+	return "It is believed if it comes again after " + stamp(doubt.From)
+}
+
+// stamp returns a time as log lines have it.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // writeList writes an own list and returns its path.
@@ -76,5 +78,45 @@ func TestAListOfAWholeTopLevelDomainIsAWarning(t *testing.T) {
 		if got := lines.About("[WARNING] plugin/safebrowsing: List " + file + want); len(got) != 1 {
 			t.Errorf("Expected %q, got %q", want, lines.About(file))
 		}
+	}
+}
+
+// Of a list that blocks and allows, allow decides, so its lines are read as those of allow.
+func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
+	file := writeList(t, "a.example\n")
+	for _, allowFirst := range []bool{false, true} {
+		p := New(&config.Block{Own: []config.OwnFile{{Path: file, Allow: allowFirst}, {Path: file, Allow: !allowFirst}}})
+		if err := p.OpenStored(); err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if c := p.OwnList(file); !c.Allow || c.Path != file {
+			t.Errorf("Expected a list that allows, got %+v", c)
+		}
+	}
+	if c := New(new(config.Block)).OwnList(file); c.Path != "" {
+		t.Errorf("Expected no list before Open, got %+v", c)
+	}
+}
+
+// A list by URL decides as a CoreDNS has stored it, under its name, and a decision has its
+// line.
+func TestAStoredListByURLDecides(t *testing.T) {
+	fetch := listfetch.Config{URL: "https://lists.example.org/a.txt?s3cret", DB: t.TempDir()}
+	if err := os.MkdirAll(filepath.Dir(fetch.Path()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(fetch.Path(), []byte("# a list\nbad.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := New(&config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Fetch: fetch}}})
+	if err := p.OpenStored(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	h := lookup.FromQname("bad.example.")
+	d, _ := p.Check(h)
+	if line := p.Line(d, h); d.By != lookup.ByBlock || d.List != fetch.Name() || line != 2 {
+		t.Errorf("Expected line 2 of %s to block, got line %d, %+v", fetch.Name(), line, d)
 	}
 }

@@ -10,7 +10,6 @@ package policy
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,9 +24,9 @@ import (
 // Policy is what one server block decides. It is safe for concurrent use.
 type Policy struct {
 	block  *config.Block
-	files  atomic.Pointer[[]*ownlist.File] // the operator's lists, set by Open
-	source atomic.Pointer[Source]          // set by Use; nil: Safe Browsing is off
-	needed atomic.Pointer[config.Needed]   // set by Need; nil: none
+	own    atomic.Pointer[own]           // the operator's lists, set by Open
+	source atomic.Pointer[Source]        // set by Use; nil: Safe Browsing is off
+	needed atomic.Pointer[config.Needed] // set by Need; nil: none
 
 	finding sync.Mutex // held while the line of an entry is looked for
 }
@@ -45,11 +44,16 @@ type Source struct {
 // block must not be changed while the policy is in use.
 func New(b *config.Block) *Policy { return &Policy{block: b} }
 
-// Open puts the operator's own lists in force. Close ends it.
-func (p *Policy) Open() error {
-	files, err := openOwn(p.block)
+// Open puts the operator's own lists in force and keeps them fresh. Close ends it.
+func (p *Policy) Open() error { return p.open(true) }
+
+// OpenStored is Open without requests: lists by URL are as a CoreDNS has fetched them last.
+func (p *Policy) OpenStored() error { return p.open(false) }
+
+func (p *Policy) open(fetch bool) error {
+	lists, err := openOwn(p.block, fetch)
 	if err == nil {
-		p.files.Store(&files)
+		p.own.Store(lists)
 	}
 	return err
 }
@@ -57,8 +61,8 @@ func (p *Policy) Open() error {
 // Close closes the operator's own lists, if they are open. They still decide, but are
 // not read again.
 func (p *Policy) Close() {
-	if files := p.files.Load(); files != nil {
-		closeOwn(*files)
+	if lists := p.own.Load(); lists != nil {
+		lists.close()
 	}
 }
 
@@ -100,22 +104,28 @@ func (p *Policy) InUse() bool { return p.source.Load() != nil }
 // OwnLists returns the states of the operator's own lists: the hosts that the Corefile
 // allows, then the files in its order.
 func (p *Policy) OwnLists() (all []ownlist.State) {
-	if files := p.files.Load(); files != nil {
-		for _, f := range *files {
+	if lists := p.own.Load(); lists != nil {
+		for _, f := range lists.files {
 			all = append(all, f.State())
 		}
 	}
 	return all
 }
 
-// OwnList returns how a file of the operator's lists is read, by its path as
-// decisions name it.
-func (p *Policy) OwnList(path string) ownlist.Config {
-	own := config.OwnFile{Path: path}
-	if slices.Contains(p.block.Own, config.OwnFile{Path: path, Allow: true}) {
-		own.Allow = true
+// OwnList returns how a file of the operator's lists is read, by its name in decisions.
+func (p *Policy) OwnList(name string) ownlist.Config { return p.ownList(name, true) }
+
+// ownList returns how a list is read: of two of a name, the one that allows if allow is
+// set, else the other one. If there is none, its path is "".
+func (p *Policy) ownList(name string, allow bool) ownlist.Config {
+	lists := p.own.Load()
+	if lists == nil {
+		return ownlist.Config{}
 	}
-	return listOf(p.block, own)
+	if c, ok := lists.configs[which{name, allow}]; ok {
+		return c
+	}
+	return lists.configs[which{name, !allow}]
 }
 
 // InScope reports whether this server block checks a name: it is in the zones and in
@@ -154,8 +164,8 @@ func (p *Policy) Confirm(candidates *lookup.Candidates, client netip.Addr) *look
 func (p *Policy) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 	var match ownlist.Match
 	var found bool
-	if files := p.files.Load(); files != nil && len(*files) > 0 {
-		match, found = ownlist.Best(*files, h, time.Now())
+	if lists := p.own.Load(); lists != nil && len(lists.files) > 0 {
+		match, found = ownlist.Best(lists.files, h, time.Now())
 	}
 	if found && match.Allow {
 		return lookup.Decision{By: lookup.ByAllow, List: match.File}, true

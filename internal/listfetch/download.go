@@ -1,0 +1,221 @@
+package listfetch
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// limits bound one download in time.
+type limits struct {
+	whole time.Duration // of the download
+	stall time.Duration // without a byte
+}
+
+// maxRedirects is the most redirects that are followed.
+const maxRedirects = 5
+
+// newClient returns a client that reaches the server of a list. A nil transport is the
+// network.
+func newClient(resolvers string, transport http.RoundTripper) *http.Client {
+	if transport == nil {
+		transport = protocol.Transport(strings.Fields(resolvers), new(tls.Config))
+	}
+	return &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, before []*http.Request) error {
+		next.Header.Del("Referer") // it has the query, which may be secret
+		switch {
+		case len(before) > maxRedirects:
+			return fmt.Errorf("more than %d redirects", maxRedirects)
+		case next.URL.Scheme != "https" && before[0].URL.Scheme == "https":
+			return errors.New("a redirect from https to " + next.URL.Scheme)
+		}
+		return nil
+	}}
+}
+
+// download is the answer of a server that has the list.
+type download struct {
+	unchanged          bool // the list is the one that the validators name
+	etag, lastModified string
+	body               io.Reader // decompressed; reading more than MaxBytes is an error
+	close              func()
+}
+
+// get asks for a list. s has the validators, if the list is on disk. alive is called when
+// bytes of the list come.
+func get(ctx context.Context, client *http.Client, c Config, s State, alive func()) (*download, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", "coredns-safebrowsing/"+version.Number)
+	r.Header.Set("Accept-Encoding", "gzip") // keeps the transport from decompressing without a bound
+	if s.ETag != "" {
+		r.Header.Set("If-None-Match", s.ETag)
+	}
+	if s.LastModified != "" {
+		r.Header.Set("If-Modified-Since", s.LastModified)
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	conditional := s.ETag != "" || s.LastModified != ""
+	switch {
+	case answer.StatusCode == http.StatusNotModified && conditional:
+		answer.Body.Close()
+		return &download{unchanged: true, close: func() {}}, nil
+	case answer.StatusCode != http.StatusOK:
+		answer.Body.Close()
+		return nil, &updater.StatusError{Code: answer.StatusCode, RetryAfter: protocol.RetryAfter(answer.Header.Get("Retry-After"))}
+	}
+	answer.Body = lively{answer.Body, alive}
+	d, err := opened(ctx, answer, cmp.Or(c.MaxBytes, DefaultMaxBytes))
+	if err != nil {
+		answer.Body.Close()
+	}
+	return d, err
+}
+
+// opened returns the list in an answer. A list that is a gzip file is decompressed too.
+func opened(ctx context.Context, answer *http.Response, maxBytes int64) (*download, error) {
+	if answer.ContentLength > maxBytes {
+		return nil, protocol.TooLongError(maxBytes)
+	}
+	if err := protocol.Bound(ctx, answer, maxBytes); err != nil {
+		return nil, err
+	}
+	d := &download{
+		etag:         validator(answer.Header.Get("ETag")),
+		lastModified: validator(answer.Header.Get("Last-Modified")),
+		close:        func() { answer.Body.Close() },
+	}
+	br := bufio.NewReaderSize(&sticky{from: answer.Body}, 32<<10)
+	d.body = br
+	head, err := br.Peek(2)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	if bytes.Equal(head, []byte("\x1f\x8b")) {
+		unpacked, err := gzip.NewReader(br)
+		if err != nil {
+			return nil, err
+		}
+		d.body = &sticky{from: &bounded{unpacked, maxBytes, maxBytes}}
+	}
+	return d, nil
+}
+
+// sticky repeats an error for ever: bufio.Reader forgets one that Peek has returned.
+type sticky struct {
+	from io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (s *sticky) Read(p []byte) (n int, err error) {
+	if s.err == nil {
+		n, s.err = s.from.Read(p)
+	}
+	return n, s.err
+}
+
+// validator returns a header that is sent back with the next request, or "" if it is too
+// long or has unusual characters.
+func validator(value string) string {
+	if value != printable(value) {
+		return ""
+	}
+	return value
+}
+
+// bounded fails after max bytes.
+type bounded struct {
+	from      io.Reader
+	left, max int64
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p[:min(int64(len(p)), b.left+1)])
+	if b.left -= int64(n); b.left < 0 {
+		return n, protocol.TooLongError(b.max)
+	}
+	return n, err
+}
+
+// errStalled and errTooSlow are why a download was given up.
+var (
+	errStalled = errors.New("the server stopped sending")
+	errTooSlow = errors.New("the download took too long")
+)
+
+// within returns a context that ends with the limits, and a function to call for each
+// read that brings bytes.
+func (l limits) within(ctx context.Context) (_ context.Context, alive, cancel func()) {
+	ctx, timeout := context.WithTimeoutCause(ctx, l.whole, fmt.Errorf("%w: more than %s", errTooSlow, l.whole))
+	ctx, give := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(l.stall, func() { give(fmt.Errorf("%w for %s", errStalled, l.stall)) })
+	alive = func() { timer.Reset(l.stall) }
+	return ctx, alive, func() { timer.Stop(); give(nil); timeout() }
+}
+
+// lively calls alive after each read that brings bytes.
+type lively struct {
+	io.ReadCloser
+	alive func()
+}
+
+// Read implements io.Reader.
+func (l lively) Read(p []byte) (int, error) {
+	n, err := l.ReadCloser.Read(p)
+	if n > 0 {
+		l.alive()
+	}
+	return n, err
+}
+
+// isUnreached reports whether an error says that no server was reached. A wrong clock, as
+// after the start of a machine without a battery, makes all certificates invalid: it counts
+// too.
+func isUnreached(err error) bool {
+	_, network := errors.AsType[*net.OpError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	return network || name || certificate
+}
+
+// wordsOf returns an error without the URL and its secrets: a server or a redirect may
+// repeat them.
+func wordsOf(err error, c Config) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	if _, ok := errors.AsType[protocol.TooLongError](err); ok {
+		return fmt.Sprintf("the list has more than %d bytes, the most that max_bytes allows", cmp.Or(c.MaxBytes, DefaultMaxBytes))
+	}
+	text := strings.TrimPrefix(err.Error(), updater.ErrMalformed.Error()+": ")
+	for _, secret := range secrets(c.URL) {
+		if len(secret) > 2 { // a shorter one is in any text
+			text = strings.ReplaceAll(text, secret, "…")
+		}
+	}
+	text = printable(text)
+	const most = 300
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}

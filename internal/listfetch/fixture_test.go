@@ -1,0 +1,91 @@
+package listfetch
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// names returns a list of so many names.
+func names(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "host%d.example\n", i)
+	}
+	return text.String()
+}
+
+// patient is for tests of other things than time.
+var patient = limits{whole: time.Minute, stall: time.Minute}
+
+// fixture is a list at a server, on a real socket. Its attempts are made by the test.
+type fixture struct {
+	t      *testing.T
+	server *httptest.Server
+	answer atomic.Pointer[http.HandlerFunc]
+	source *source
+	client *http.Client
+	events []Event
+}
+
+func newFixture(t *testing.T, change func(*Config)) *fixture {
+	f := &fixture{t: t}
+	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*f.answer.Load())(w, r) }))
+	t.Cleanup(f.server.Close)
+	c := Config{URL: f.server.URL + "/list.txt?token=s3cret", DB: t.TempDir(), Refresh: DefaultRefresh, MaxBytes: 1 << 20}
+	if change != nil {
+		change(&c)
+	}
+	f.source = newSource(newRegistry(patient, nil), c, ownlist.Config{})
+	f.source.openers = []*List{{cfg: c, report: func(e Event) { f.events = append(f.events, e) }}}
+	f.client = newClient("", nil)
+	t.Cleanup(f.client.CloseIdleConnections)
+	return f
+}
+
+// fetch makes one attempt, with the answer of the server.
+func (f *fixture) fetch(answer http.HandlerFunc) State {
+	f.t.Helper()
+	f.answer.Store(&answer)
+	f.source.attempt(f.t.Context(), f.client)
+	return f.source.current()
+}
+
+// inForce returns how many names the file has.
+func (f *fixture) inForce() int {
+	f.t.Helper()
+	raw, err := os.ReadFile(f.source.path)
+	if err != nil {
+		return 0
+	}
+	return strings.Count(string(raw), "\n")
+}
+
+func send(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
+}
+
+func zipped(text string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, text)
+	z.Close()
+	return b.Bytes()
+}

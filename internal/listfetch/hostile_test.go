@@ -1,0 +1,257 @@
+package listfetch
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// endless sends until the client gives up, a piece each pause.
+func endless(piece string, pause time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(w, piece); err != nil {
+				return
+			}
+			w.(http.Flusher).Flush()
+			time.Sleep(pause)
+		}
+	}
+}
+
+// raw answers with bytes that are no answer of net/http.
+func raw(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err == nil {
+			io.WriteString(conn, text)
+			conn.Close()
+		}
+	}
+}
+
+func encoded(body []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		w.Write(body)
+	}
+}
+
+var hostile = []struct {
+	name   string
+	answer http.HandlerFunc
+	want   string // in the error
+	limits limits // zero: patient
+}{
+	{"silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "the server stopped sending for 300ms", limits{time.Minute, 300 * time.Millisecond}},
+	{"stops in the middle", func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, names(50))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}, "the server stopped sending for 300ms", limits{time.Minute, 300 * time.Millisecond}},
+	{"slow and endless", endless("a.example\n", 20*time.Millisecond), "the download took too long: more than 500ms", limits{500 * time.Millisecond, time.Minute}},
+	{"fast and endless", endless(names(1000), 0), "the list has more than 1048576 bytes, the most that max_bytes allows", limits{}},
+	{"a line without an end", endless(strings.Repeat("a", 64<<10), 0), "the most that max_bytes allows", limits{}},
+	{"shorter than its length", raw("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + names(90)), "unexpected EOF", limits{}},
+	{"too long by its length", raw("HTTP/1.1 200 OK\r\nContent-Length: 5000000000\r\n\r\nx"), "the most that max_bytes allows", limits{}},
+	{"cut chunks", raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\na.example\n"), "unexpected EOF", limits{}},
+	{"gzip bomb", encoded(zipped(strings.Repeat("0", 50<<20))), "the most that max_bytes allows", limits{}},
+	{"gzip bomb as a file", send(string(zipped(strings.Repeat("0", 50<<20)))), "the most that max_bytes allows", limits{}},
+	{"gzip in gzip", encoded(zipped(string(zipped(string(zipped(names(100))))))), "it is compressed (gzip)", limits{}},
+	{"cut gzip", encoded(zipped(names(100))[:100]), "unexpected EOF", limits{}},
+	{"not gzip", encoded([]byte(names(100))), "gzip: invalid header", limits{}},
+	{"unknown coding", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "br")
+		io.WriteString(w, "x")
+	}, `compressed by "br"`, limits{}},
+	{"redirect loop", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/list.txt?token=s3cret", http.StatusFound)
+	}, "more than 5 redirects", limits{}},
+	{"redirect to a file", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "file:///etc/hosts?s3cret")
+		w.WriteHeader(302)
+	}, "unsupported protocol scheme", limits{}},
+	{"status 304 without a question", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "status 304", limits{}},
+	{"status 500", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "s3cret", 500) }, "status 500", limits{}},
+	{"status 206", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusPartialContent)
+		io.WriteString(w, names(100))
+	}, "status 206", limits{}},
+	{"HTML", send("\n<!DOCTYPE html><html>host1.example\nsingle\nlogin.example\n"), "not believed: it looks like an HTML page", limits{}},
+	{"UTF-16", send("\xff\xfea\x00.\x00"), "it is UTF-16", limits{}},
+	{"empty", send(""), "not believed: it is empty", limits{}},
+	{"only comments", send("# " + names(1)), "only comments", limits{}},
+	{"NULs", send(strings.Repeat("\x00", 100<<10)), "not believed: it has no usable line", limits{}},
+	{"prose", send("The quick brown fox jumps over the lazy dog.\nError 17: try again.\n"), "no usable line", limits{}},
+	{"JSON", send(`{"error": {"code": 403}}`), "no usable line", limits{}},
+	{"not HTTP", raw("220 ftp.example ready\r\n"), "malformed HTTP", limits{}},
+	{"closed at once", raw(""), "EOF", limits{}},
+	{"header without an end", func(w http.ResponseWriter, r *http.Request) {
+		raw("HTTP/1.1 200 OK\r\n"+strings.Repeat("X: "+strings.Repeat("x", 1000)+"\r\n", 200))(w, r)
+	}, "header", limits{}},
+}
+
+// Whatever a server sends, the file is as it was, or is not there; one event says what
+// came; and no text has the secret of the URL.
+func TestAHostileServerChangesNothing(t *testing.T) {
+	for _, test := range hostile {
+		for _, good := range []int{0, 100} {
+			t.Run(fmt.Sprintf("%s, %d names before", test.name, good), func(t *testing.T) {
+				t.Parallel()
+				f := newFixture(t, nil)
+				if good > 0 {
+					if s := f.fetch(send(names(good))); s.Failing() || s.Entries != good || f.inForce() != good {
+						t.Fatalf("%+v", s)
+					}
+				}
+				want := test.want
+				if test.name == "only comments" && good > 0 {
+					want = "it has 0 entries, and the one before had 100"
+				}
+				if test.limits != (limits{}) {
+					f.source.registry.limits = test.limits
+				}
+				s := f.fetch(test.answer)
+				if f.inForce() != good || s.Entries != good || s.Failures != 1 || !strings.Contains(s.Error, want) {
+					t.Errorf("%d names in force, %+v, want %d and %q", f.inForce(), s, good, want)
+				}
+				if wait := time.Until(s.Next); wait < time.Second || wait > 31*time.Minute {
+					t.Errorf("Next attempt in %s", wait)
+				}
+				f.fetch(test.answer)
+				if len(f.events) != 1 {
+					t.Errorf("%d events, want one for two failures: %+v", len(f.events), f.events)
+				}
+				f.clean(good)
+				f.source.registry.limits = patient
+				if s := f.fetch(send(names(good + 1))); s.Failing() || f.inForce() != good+1 || len(f.events) != 2 {
+					t.Errorf("Not well again: %+v, %d events", s, len(f.events))
+				}
+			})
+		}
+	}
+}
+
+// clean looks at what failures leave behind.
+func (f *fixture) clean(good int) {
+	f.t.Helper()
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(f.source.path), "*"))
+	must(f.t, err)
+	if want := 1 + min(good, 1); len(files) != want {
+		f.t.Errorf("Files %q, want %d", files, want)
+	}
+	for _, file := range files {
+		if raw, err := os.ReadFile(file); err != nil || strings.Contains(file+string(raw), "s3cret") {
+			f.t.Errorf("%s has a secret: %s, %v", file, raw, err)
+		}
+	}
+	for _, e := range f.events {
+		if text := fmt.Sprintf("%+v", e); strings.Contains(text, "s3cret") {
+			f.t.Errorf("A secret in %s", text)
+		}
+	}
+}
+
+func TestAServerThatIsNotThereIsAskedAgainSoonUntilAListIsInForce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	l.Close()
+	f := newFixture(t, nil)
+	good := f.source.openers[0].cfg
+	away := good
+	away.URL = "http://" + l.Addr().String() + "/?token=s3cret"
+	f.source.openers[0].cfg = away
+	s := f.fetch(send(""))
+	if wait := time.Until(s.Next); wait > time.Minute || !strings.Contains(s.Error, "refused") {
+		t.Errorf("%+v", s)
+	}
+	f.source.openers[0].cfg = good
+	f.fetch(send(names(3)))
+	f.source.openers[0].cfg = away
+	if s := f.fetch(nil); time.Until(s.Next) < 14*time.Minute {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
+	f := newFixture(t, nil)
+	list := names(100)
+	for name, body := range map[string]http.HandlerFunc{
+		"gzip": encoded(zipped(list)), "a gzip file": send(string(zipped(list))), "a gzip file by gzip": encoded(zipped(string(zipped(list)))),
+		"redirects": func(w http.ResponseWriter, r *http.Request) {
+			if n := len(r.URL.Path); n < 12 {
+				if r.Referer() != "" {
+					t.Errorf("A redirect tells where it comes from: %s", r.Referer())
+				}
+				http.Redirect(w, r, r.URL.Path+"x", http.StatusMovedPermanently)
+				return
+			}
+			io.WriteString(w, list)
+		},
+	} {
+		os.Remove(f.source.path)
+		if s := f.fetch(body); s.Failing() || f.inForce() != 100 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+	before, after := f.source.current(), f.fetch(send("# the same\n"+list))
+	if !after.Changed.Equal(before.Changed) || !after.Checked.After(before.Checked) || f.inForce() != 100 {
+		t.Errorf("The same names are written again: %+v, then %+v", before, after)
+	}
+	conditional := func(w http.ResponseWriter, r *http.Request) {
+		if r.UserAgent() == "" || !strings.HasPrefix(r.UserAgent(), "coredns-safebrowsing/") {
+			t.Errorf("User agent %q", r.UserAgent())
+		}
+		w.Header().Set("ETag", `"1"`)
+		w.Header().Set("Last-Modified", "Sun, 22 Nov 2026 04:14:37 GMT")
+		if r.Header.Get("If-None-Match") == `"1"` && r.Header.Get("If-Modified-Since") == "Sun, 22 Nov 2026 04:14:37 GMT" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		io.WriteString(w, list)
+	}
+	first := f.fetch(conditional)
+	again := f.fetch(conditional)
+	if !again.Checked.After(first.Checked) || !again.Changed.Equal(first.Changed) || again.Failing() || first.ETag != `"1"` {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	os.WriteFile(f.source.path, []byte("broken"), 0o600) // a list that someone changed is fetched whole
+	if s := f.fetch(conditional); s.Failing() || f.inForce() != 100 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What is fetched is in force at once: the list is not read again at the next poll only.
+func TestAListIsInForceWhenItHasCome(t *testing.T) {
+	f := newFixture(t, nil)
+	file, err := ownlist.Open(ownlist.Config{Path: f.source.path, Name: f.source.name, Fetched: true}, nil)
+	must(t, err)
+	defer file.Close()
+	f.fetch(send("bad.example\n"))
+	for end := time.Now().Add(4 * time.Second); ; time.Sleep(time.Millisecond) {
+		m, ok := file.Match(lookup.FromQname("bad.example."), time.Now())
+		if ok && m.File == f.source.name {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("The list is not in force")
+		}
+	}
+}
+
+func TestADirectoryThatCannotBeWrittenIsAFailure(t *testing.T) {
+	f := newFixture(t, nil)
+	must(t, os.WriteFile(filepath.Dir(f.source.path), nil, 0o600)) // a file is where the directory should be
+	if s := f.fetch(send(names(3))); !s.Failing() || !strings.Contains(s.Error, "not a directory") || len(f.events) != 1 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,190 @@
+package listfetch
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+)
+
+// registry holds one source for each list that is open.
+type registry struct {
+	limits    limits
+	transport http.RoundTripper // nil: the network
+	download  chan struct{}     // has one element while a list is downloaded: one at a time
+
+	mu      sync.Mutex
+	sources map[id]*source // guarded by mu
+}
+
+// id tells lists apart that cannot share a file.
+type id struct{ url, db string }
+
+func newRegistry(l limits, transport http.RoundTripper) *registry {
+	return &registry{limits: l, transport: transport, download: make(chan struct{}, 1), sources: make(map[id]*source)}
+}
+
+// fetched is the registry of the process. It is a package variable because server blocks
+// do not know each other and must share their lists.
+var fetched = newRegistry(limits{whole: 15 * time.Minute, stall: time.Minute}, nil)
+
+// source is a list that is kept fresh. The first Open starts the goroutine run; the last
+// Close stops it and waits for it.
+type source struct {
+	registry  *registry
+	name      string
+	path      string // of the list
+	temporary string // directory of the list that ends with the source; "": none
+	broken    error  // why there is no such directory, or nil
+	reading   ownlist.Config
+	said      saying // used only by run
+	stop      context.CancelFunc
+	wg        sync.WaitGroup // counts run
+
+	mu      sync.Mutex
+	openers []*List // the oldest first; guarded by mu
+	state   State   // guarded by mu
+}
+
+// List is a list by URL that is open. Create it with Open.
+type List struct {
+	cfg    Config
+	report func(Event)
+	source *source
+	close  func()
+}
+
+// Open keeps a list fresh until Close. If the list is open with an equal URL and DB, they
+// share it: the shortest Refresh and the largest MaxBytes hold. reading says how lines are
+// read; its path is not used.
+//
+// Open does not wait for a server. It cannot fail: what goes wrong, also with the disk, is
+// reported. Events of a shared list go to the report of the oldest Open without a Close.
+// report may be nil. A goroutine calls it, one call at a time; it must not call Close.
+func Open(c Config, reading ownlist.Config, report func(Event)) *List {
+	return fetched.open(c, reading, report)
+}
+
+func (r *registry) open(c Config, reading ownlist.Config, report func(Event)) *List {
+	if report == nil {
+		report = func(Event) {}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := id{c.URL, c.DB}
+	s := r.sources[key]
+	first := s == nil
+	if first {
+		s = newSource(r, c, reading)
+		r.sources[key] = s
+	}
+	l := &List{cfg: c, report: report, source: s}
+	l.close = sync.OnceFunc(func() { r.release(key, s, l) })
+	s.mu.Lock()
+	s.openers = append(s.openers, l)
+	s.mu.Unlock()
+	if first {
+		ctx, stop := context.WithCancel(context.Background())
+		s.stop = stop
+		s.wg.Go(func() { s.run(ctx) })
+	}
+	return l
+}
+
+func newSource(r *registry, c Config, reading ownlist.Config) *source {
+	s := &source{registry: r, name: c.Name(), path: c.Path(), reading: reading}
+	if s.path == "" {
+		dir, err := os.MkdirTemp("", "coredns-safebrowsing-")
+		if err != nil { // the first attempt reports it
+			s.broken, dir = err, filepath.Join(os.TempDir(), "coredns-safebrowsing-none")
+		}
+		s.temporary, s.path = dir, c.pathIn(dir)
+	}
+	s.state, _ = readState(s.name, s.path) // without a state the list is fetched whole
+	return s
+}
+
+// release undoes one open.
+func (r *registry) release(key id, s *source, l *List) {
+	r.mu.Lock()
+	s.mu.Lock()
+	s.openers = slices.DeleteFunc(s.openers, func(o *List) bool { return o == l })
+	last := len(s.openers) == 0
+	if last {
+		delete(r.sources, key)
+	}
+	s.mu.Unlock()
+	r.mu.Unlock()
+	if !last {
+		return
+	}
+	s.stop()
+	s.wg.Wait()
+	if s.temporary != "" {
+		os.RemoveAll(s.temporary)
+	}
+}
+
+// Path returns the file of the list, which may not exist yet.
+func (l *List) Path() string { return l.source.path }
+
+// Close ends the fetches of the list. The last Close of a shared list waits until a
+// download has been given up. It may be called more than once.
+func (l *List) Close() { l.close() }
+
+// States returns the states of all open lists, sorted by name. It is safe for concurrent
+// use.
+func States() []State { return fetched.states() }
+
+func (r *registry) states() (all []State) {
+	r.mu.Lock()
+	for _, s := range r.sources {
+		all = append(all, s.current())
+	}
+	r.mu.Unlock()
+	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (s *source) current() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// settings returns what holds for all openers together.
+func (s *source) settings() Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var c Config
+	for i, l := range s.openers {
+		if i == 0 {
+			c = l.cfg
+			c.Refresh, c.MaxBytes = cmp.Or(c.Refresh, DefaultRefresh), cmp.Or(c.MaxBytes, DefaultMaxBytes)
+			continue
+		}
+		c.Refresh = min(c.Refresh, cmp.Or(l.cfg.Refresh, DefaultRefresh))
+		c.MaxBytes = max(c.MaxBytes, cmp.Or(l.cfg.MaxBytes, DefaultMaxBytes))
+	}
+	return c
+}
+
+// publish stores the state after an attempt and reports what it means to the operator.
+func (s *source) publish(state State, events ...Event) {
+	s.mu.Lock()
+	s.state = state
+	report := func(Event) {}
+	if len(s.openers) > 0 {
+		report = s.openers[0].report
+	}
+	s.mu.Unlock()
+	for _, e := range events {
+		report(e)
+	}
+}

@@ -1,0 +1,257 @@
+package listfetch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// run fetches the list whenever it is due, until ctx ends.
+func (s *source) run(ctx context.Context) {
+	s.clean()
+	c := s.settings()
+	client := newClient(c.Resolvers, s.registry.transport)
+	defer client.CloseIdleConnections()
+	first := firstDue(s.current(), c.Refresh, time.Now(), rand.Float64())
+	next := func() time.Time { return first }
+	for s.sleep(ctx, next) {
+		next = func() time.Time { return due(s.current(), s.settings().Refresh, time.Now()) }
+		if s.adopt() && next().After(time.Now()) {
+			continue
+		}
+		select {
+		case s.registry.download <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		s.attempt(ctx, client)
+		<-s.registry.download
+	}
+}
+
+// sleep waits until a time, which it asks for each minute: the clock, and the settings,
+// may change. It returns false if ctx has ended.
+func (s *source) sleep(ctx context.Context, until func() time.Time) bool {
+	for {
+		wait := until().Round(0).Sub(time.Now().Round(0)) // by the wall clock: the other one stops while the machine sleeps
+		timer := time.NewTimer(max(0, min(wait, time.Minute)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		case <-timer.C:
+		}
+		if wait <= time.Minute {
+			return true
+		}
+	}
+}
+
+// adopt takes over the state that another process has saved since our last attempt, and
+// reports whether there is one. Several processes may share a db.
+func (s *source) adopt() bool {
+	mine := s.current()
+	state, err := readState(s.name, s.path)
+	if err != nil || !state.Tried.After(mine.Tried) || state.Tried.After(time.Now()) {
+		return false
+	}
+	s.publish(state)
+	return true
+}
+
+// attempt fetches the list once, unless ctx ends.
+func (s *source) attempt(ctx context.Context, client *http.Client) {
+	c, before := s.settings(), s.current()
+	before.recall(s.path)
+	o := s.fetch(ctx, client, c, before)
+	if ctx.Err() != nil {
+		return
+	}
+	state := before.after(o, c, time.Now(), rand.Float64())
+	if err := state.save(s.path); err != nil && o.err == nil {
+		o.err, o.words = err, wordsOf(err, c)
+		state = before.after(o, c, time.Now(), rand.Float64())
+	}
+	s.publish(state, s.changes(before, state, o.err)...)
+}
+
+// outcome is what one attempt brought.
+type outcome struct {
+	err       error // nil: the list, or that it has not changed
+	answered  bool  // a server has answered
+	unchanged bool  // the file is as it was
+	came      State // of the list that came: validators, Bytes, Entries, Names
+	doubt     *Doubt
+	words     string // of err, without secrets
+}
+
+// doubted reports whether a list came that will be believed later.
+func (o outcome) doubted() bool {
+	doubt, ok := errors.AsType[*DoubtError](o.err)
+	return ok && !doubt.From.IsZero()
+}
+
+// errKeep says that the file stays as it is. It is never seen.
+var errKeep = errors.New("the list stays as it is")
+
+// fetch asks for the list and replaces the file by what is believed.
+func (s *source) fetch(ctx context.Context, client *http.Client, c Config, before State) (o outcome) {
+	defer func() {
+		if o.err != nil {
+			o.words = wordsOf(o.err, c)
+		}
+	}()
+	o.doubt = before.Doubt
+	if s.broken != nil {
+		o.err = s.broken
+		return o
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o750); err != nil {
+		o.err = err
+		return o
+	}
+	ctx, alive, cancel := s.registry.limits.within(ctx)
+	defer cancel()
+	d, err := get(ctx, client, c, before, alive)
+	o.answered = !isUnreached(err)
+	switch {
+	case err != nil:
+	case d.unchanged:
+		o.unchanged, o.doubt = true, nil
+	default:
+		err = s.take(d, before, &o)
+		d.close()
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	o.err = err
+	return o
+}
+
+// take writes the list that comes to a new file, judges it, and puts it in the place of
+// the old one if it is believed.
+func (s *source) take(d *download, before State, o *outcome) error {
+	o.came = State{ETag: d.etag, LastModified: d.lastModified}
+	var cause error // without the words of ReplaceFile, which would be about the disk
+	err := updater.ReplaceFile(s.path, func(w io.Writer) error {
+		counted := &counter{to: w}
+		sum, names, err := ownlist.Survey(io.TeeReader(d.body, counted), s.reading)
+		if err != nil {
+			cause = err
+			return err
+		}
+		o.came.Bytes, o.came.Entries, o.came.Names = counted.bytes, sum.Entries, names
+		if o.doubt, cause = judge(before, sum, time.Now()); cause != nil {
+			return cause
+		}
+		if o.unchanged = before.Bytes > 0 && before.Entries == sum.Entries && before.Names == names; o.unchanged {
+			return errKeep
+		}
+		return nil
+	})
+	switch {
+	case cause != nil:
+		return cause
+	case o.unchanged:
+		return nil
+	case err != nil:
+		return err
+	}
+	ownlist.Changed(s.path)
+	return nil
+}
+
+// counter counts the bytes that it passes on.
+type counter struct {
+	to    io.Writer
+	bytes int64
+}
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.to.Write(p)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// after returns the state after an attempt. r is uniform in [0, 1).
+func (s State) after(o outcome, c Config, now time.Time, r float64) State {
+	s.Tried, s.Doubt = now, o.doubt
+	if o.err == nil {
+		s.Checked, s.Failures, s.Since, s.Error = now, 0, time.Time{}, ""
+		s.Next = now.Add(refreshAfter(c.Refresh, r))
+		if !o.unchanged {
+			s.Bytes, s.Entries, s.Names, s.Changed = o.came.Bytes, o.came.Entries, o.came.Names, now
+		}
+		if o.came.ETag != "" || o.came.LastModified != "" || !o.unchanged {
+			s.ETag, s.LastModified = o.came.ETag, o.came.LastModified
+		}
+		return s
+	}
+	if s.Failures++; s.Failures == 1 {
+		s.Since = now
+	}
+	s.Error = o.words
+	var asked time.Duration
+	if status, ok := errors.AsType[*updater.StatusError](o.err); ok {
+		asked = status.RetryAfter
+	}
+	s.Next = now.Add(retryAfter(s.Failures, o.answered, !s.Changed.IsZero(), asked, r))
+	if s.Doubt != nil && o.doubted() { // ask soon after the list would be believed
+		s.Next = earlier(s.Next, s.Doubt.Since.Add(doubtFor+time.Duration(r*float64(maxSpread))))
+	}
+	return s
+}
+
+// saying is what has been reported of the source.
+type saying uint8
+
+const (
+	saidNothing saying = iota
+	saidFailed
+	saidDoubted
+)
+
+// changes returns the events of an attempt, and notes them as reported. The state of an
+// earlier process counts as not reported: a log begins with each start.
+func (s *source) changes(before, after State, err error) []Event {
+	said := s.said
+	doubt, doubted := errors.AsType[*DoubtError](err)
+	switch {
+	case err == nil:
+		s.said = saidNothing
+	case doubted:
+		s.said = saidDoubted
+	default:
+		s.said = saidFailed
+	}
+	switch {
+	case s.said == said && (err != nil || !before.Failing()):
+		return nil
+	case err == nil:
+		return []Event{Recovered{after}}
+	}
+	return []Event{Failed{after, doubt}}
+}
+
+// clean removes unfinished files of a process that died. Those of another process that
+// downloads now are younger.
+func (s *source) clean() {
+	base := strings.TrimSuffix(s.path, listSuffix)
+	files, _ := filepath.Glob(base + ".*.tmp")
+	for _, file := range files {
+		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {
+			os.Remove(file)
+		}
+	}
+}

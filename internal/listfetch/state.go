@@ -1,0 +1,140 @@
+package listfetch
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// State is what is known of a list by URL. It has no secret of the URL.
+type State struct {
+	Name         string    `json:"name"` // see Config.Name
+	ETag         string    `json:"etag,omitempty"`
+	LastModified string    `json:"last_modified,omitempty"`
+	Changed      time.Time `json:"changed,omitzero"` // when the content in the file came; zero: never
+	Checked      time.Time `json:"checked,omitzero"` // when the server last sent it, or said that it has not changed
+	Tried        time.Time `json:"tried,omitzero"`   // the last attempt
+	Next         time.Time `json:"next,omitzero"`    // no attempt before
+	Bytes        int64     `json:"bytes"`            // size of the file
+	Entries      int       `json:"entries"`          // a name counts once for each time that it occurs
+	Names        uint64    `json:"names"`            // see ownlist.Survey
+	Failures     int       `json:"failures"`         // attempts in a row without a list that is believed
+	Since        time.Time `json:"since,omitzero"`   // of the first of Failures
+	Error        string    `json:"error,omitempty"`  // of the last of Failures
+	Doubt        *Doubt    `json:"doubt,omitempty"`  // a list that is not believed yet
+}
+
+// Doubt is a list that came and is not believed: it lost too many of its entries.
+type Doubt struct {
+	Entries int       `json:"entries"`
+	Since   time.Time `json:"since"`
+}
+
+// Failing reports whether the last attempt brought no list that is believed.
+func (s State) Failing() bool { return s.Failures > 0 }
+
+// maxState is the most bytes of a state file.
+const maxState = 64 << 10
+
+// maxText is the most bytes of a text in a state file.
+const maxText = 1 << 10
+
+// ReadState returns the state of the list that a CoreDNS saved last. It is fs.ErrNotExist
+// if there is none, also without a DB.
+func ReadState(c Config) (State, error) {
+	if c.DB == "" {
+		return State{Name: c.Name()}, fs.ErrNotExist
+	}
+	return readState(c.Name(), c.Path())
+}
+
+// Saved returns the states of all lists by URL that a CoreDNS has saved in a db, sorted by
+// name. It leaves out files that are not readable.
+func Saved(db string) (all []State) {
+	files, _ := filepath.Glob(filepath.Join(db, Folder, "*.json"))
+	for _, file := range files {
+		if s, err := readState("", strings.TrimSuffix(file, ".json")+listSuffix); err == nil {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// readState reads the state file of a list file. Its result has the name even if there is
+// an error. A name of "" leaves the one in the file.
+func readState(name, path string) (State, error) {
+	none := State{Name: name}
+	f, err := os.Open(stateOf(path))
+	if err != nil {
+		return none, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxState+1))
+	if err != nil {
+		return none, err
+	}
+	s, err := parseState(raw)
+	if err != nil {
+		return none, fmt.Errorf("reading %s: %w", stateOf(path), err)
+	}
+	if name != "" {
+		s.Name = name
+	}
+	s.recall(path)
+	return s, nil
+}
+
+// recall compares the state with the file of the list. If someone has removed or changed
+// the file, the next attempt asks for the whole list.
+func (s *State) recall(path string) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == s.Bytes {
+		return
+	}
+	s.ETag, s.LastModified, s.Bytes, s.Entries, s.Names = "", "", 0, 0, 0
+	s.Changed, s.Checked, s.Doubt = time.Time{}, time.Time{}, nil
+}
+
+var errState = errors.New("it is not the state of a list")
+
+// parseState parses a state file. It refuses numbers and texts that save never writes.
+func parseState(raw []byte) (s State, err error) {
+	if len(raw) > maxState {
+		return State{}, errState
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return State{}, fmt.Errorf("%w: %w", errState, err)
+	}
+	doubt := s.Doubt != nil && s.Doubt.Entries < 0
+	if s.Bytes < 0 || s.Entries < 0 || s.Failures < 0 || doubt {
+		return State{}, errState
+	}
+	for _, text := range []string{s.Name, s.ETag, s.LastModified, s.Error} {
+		if text != printable(text) {
+			return State{}, errState
+		}
+	}
+	return s, nil
+}
+
+// save writes the state file of a list file.
+func (s State) save(path string) error {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return updater.ReplaceFile(stateOf(path), func(w io.Writer) error {
+		_, err := w.Write(append(raw, '\n'))
+		return err
+	})
+}

@@ -1,0 +1,201 @@
+package test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+)
+
+// listServer serves one list, at any path.
+type listServer struct {
+	*httptest.Server
+	content  atomic.Pointer[string]
+	requests atomic.Int32
+	status   atomic.Int32 // 0: 200
+}
+
+func newListServer(t *testing.T, content string) *listServer {
+	s := new(listServer)
+	s.content.Store(&content)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		if status := int(s.status.Load()); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+		fmt.Fprint(w, *s.content.Load())
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func TestAListByURLBlocksAndAllows(t *testing.T) {
+	lines := logtest.Capture(t)
+	w := newWorld(t)
+	block, allow := newListServer(t, "||tree.example^\nbad.example\n"), newListServer(t, "good.tree.example\n")
+	url := strings.Replace(block.URL, "://", "://user:s3cretpass@", 1) + "/new.txt?token=s3crettoken"
+	w.start(w.corefile("block "+url+" refresh 12h max_bytes 1MiB", "allow "+allow.URL+"/ok.txt ok.example"))
+	w.eventually("the lists", func() bool {
+		return isBlocked(w.ask("a.tree.example.", dns.TypeA)) && !isBlocked(w.ask("good.tree.example.", dns.TypeA))
+	})
+	if m := w.ask("bad.example.", dns.TypeA); !isBlocked(m) {
+		t.Errorf("Expected to be blocked, got\n%v", m)
+	} else if text, _ := ede(m); !strings.HasPrefix(text, "blocklist new.txt#") {
+		t.Errorf("Expected the name of the list, got %q", text)
+	}
+	line := lines.Only(t, "/new.txt")
+	logtest.WantParts(t, line, "[INFO]", "List "+block.URL+"/new.txt#", "is in force with 2 names")
+	if got := logtest.Metric(t, "own_list_entries", "file", strings.Fields(line[strings.Index(line, "List "):])[1]); got != 2 {
+		t.Errorf("Expected 2 entries in the metrics, got %v", got)
+	}
+	for _, secret := range []string{"s3cret", "user"} {
+		if got := lines.About(secret); len(got) > 0 {
+			t.Errorf("Expected no secret of the URL in the log, got %q", got)
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(w.db, "own", "*"))
+	if len(files) != 4 {
+		t.Errorf("Expected two lists and two states in the db, got %q", files)
+	}
+	for _, file := range files {
+		if raw, err := os.ReadFile(file); err != nil || strings.Contains(file+string(raw), "s3cret") {
+			t.Errorf("%s: Expected no secret, got %v\n%s", file, err, raw)
+		}
+	}
+}
+
+func TestAListByURLIsFetchedOnceForAllServerBlocksAndReloads(t *testing.T) {
+	for _, db := range []string{"on disk", "off"} {
+		t.Run("db "+db, func(t *testing.T) {
+			w := newWorld(t)
+			list := newListServer(t, "bad.example\n")
+			corefile := w.corefile("block "+list.URL) + strings.Replace(w.corefile("block "+list.URL), ".:0", "example.net:0", 1)
+			if db == "off" {
+				corefile = strings.ReplaceAll(corefile, "db "+w.db, "db off")
+			}
+			w.start(corefile)
+			w.eventually("the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
+			for range 2 {
+				if err := w.reload(corefile); err != nil {
+					t.Fatal(err)
+				}
+				w.wantBlocked("bad.example.", dns.TypeA, "blocklist "+filepath.Base(list.URL))
+			}
+			w.stop()
+			if n := list.requests.Load(); n != 1 {
+				t.Errorf("Expected one request, got %d", n)
+			}
+		})
+	}
+}
+
+func TestTheLastGoodContentOfAListByURLIsInForceAtTheNextStart(t *testing.T) {
+	w := newWorld(t)
+	list := newListServer(t, "bad.example\n")
+	corefile := w.corefile("block " + list.URL + "/list.txt")
+	w.start(corefile)
+	w.eventually("the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
+	w.stop()
+	list.Close()
+	w.start(corefile)
+	w.wantBlocked("bad.example.", dns.TypeA, "blocklist list.txt")
+}
+
+// DNS and ready do not wait for a list. Without content it says so, once.
+func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
+	lines := logtest.Capture(t)
+	w := newWorld(t)
+	list := newListServer(t, "")
+	list.status.Store(http.StatusServiceUnavailable)
+	w.start(w.corefile("block " + list.URL + "/list.txt"))
+	w.wantPassed("any.example.", dns.TypeA)
+	w.updated(1)
+	w.eventually("the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
+	line := lines.Only(t, "/list.txt")
+	logtest.WantParts(t, line, "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: the server answered status 503",
+		"It was never fetched and has no effect; next attempt at 20", "Check the URL")
+	if got := logtest.Metric(t, "own_list_failing", "file", list.URL+"/list.txt"); got != 1 {
+		t.Errorf("Expected the metrics to say that it fails, got %v", got)
+	}
+}
+
+// What a server sends that is no list does nothing: nothing is blocked, the log says why,
+// the metrics count it, and DNS goes on.
+func TestAListByURLThatIsNoListIsToldAndDoesNothing(t *testing.T) {
+	endless := func(piece string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write([]byte(piece)); err != nil {
+					return
+				}
+			}
+		}
+	}
+	send := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
+	}
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"HTML with status 200":     {send("<!DOCTYPE html>\nbad.example\n"), "the list that came is not believed: it looks like an HTML page. It was never fetched"},
+		"empty":                    {send(""), "the list that came is not believed: it is empty"},
+		"NULs":                     {send(strings.Repeat("\x00", 9999)), "it has no usable line"},
+		"endless":                  {endless("bad.example\n"), "the list has more than 65536 bytes, the most that max_bytes allows"},
+		"an endless line":          {endless("aaaaaaaa"), "the list has more than 65536 bytes"},
+		"status 304":               {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "the server answered status 304"},
+		"redirects without an end": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/list.txt", http.StatusFound) }, "more than 5 redirects"},
+		"fewer bytes than promised": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "99")
+			fmt.Fprint(w, "bad.example\n")
+		}, "unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := logtest.Capture(t)
+			w := newWorld(t)
+			list := httptest.NewServer(test.answer)
+			t.Cleanup(list.Close)
+			w.start(w.corefile("block " + list.URL + "/list.txt max_bytes 64KiB"))
+			w.eventually("the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
+			logtest.WantParts(t, lines.Only(t, "/list.txt"), "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: ", test.want, "next attempt at 20")
+			w.wantPassed("bad.example.", dns.TypeA)
+			for metric, want := range map[string]float64{"own_list_entries": 0, "own_list_failing": 1, "own_list_last_success_timestamp_seconds": 0} {
+				if got := logtest.Metric(t, metric, "file", list.URL+"/list.txt"); got != want {
+					t.Errorf("Expected %s %v, got %v", metric, want, got)
+				}
+			}
+		})
+	}
+}
+
+// The server of a list is found by the resolver of the stanza: this CoreDNS may be the
+// only one that the machine asks.
+func TestAListByURLIsFoundByTheResolver(t *testing.T) {
+	w := newWorld(t)
+	list := newListServer(t, "bad.example\n")
+	port := list.URL[strings.LastIndexByte(list.URL, ':'):]
+	var asked atomic.Int32
+	resolver := startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		asked.Add(1)
+		if q.Qtype != dns.TypeA {
+			return nil
+		}
+		header := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}
+		return []dns.RR{&dns.A{Hdr: header, A: net.IPv4(127, 0, 0, 1)}}
+	})
+	w.start(w.corefile("block http://lists.example.org"+port+"/list.txt", "resolver "+resolver))
+	w.eventually("the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
+	if asked.Load() == 0 {
+		t.Error("Expected the resolver to be asked")
+	}
+}
