@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
@@ -22,7 +23,7 @@ func (e *examination) ownLists() {
 		for _, s := range b.OwnLists() {
 			if w := (which{s.Path, s.Allow}); s.InCorefile || !seen[w] {
 				seen[w] = true
-				e.ownList(s)
+				e.ownList(b.Offline, s)
 			}
 		}
 	}
@@ -30,11 +31,17 @@ func (e *examination) ownLists() {
 
 // ownList prints the diagnosis of a list. It skips the hosts of the Corefile unless some of
 // them have expired.
-func (e *examination) ownList(s ownlist.State) {
+func (e *examination) ownList(o *Offline, s ownlist.State) {
 	if s.InCorefile && s.Ended == 0 {
 		return
 	}
-	e.tell(ownListDiagnosis(s))
+	d := ownListDiagnosis(s)
+	for _, c := range o.Fetches() {
+		if s.Fetched && s.Path == c.Name() {
+			d = byURLDiagnosis(d, c, time.Now())
+		}
+	}
+	e.tell(d)
 }
 
 // ownListDiagnosis says what a list does and which of its lines do not work. Published lists

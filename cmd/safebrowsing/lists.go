@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -25,9 +26,11 @@ CoreDNS may use the same folder at the same time.
    safebrowsing lists -db /var/lib/coredns
    safebrowsing lists -json -db /var/lib/coredns | jq -r 'select(.sha256 == "").name'
 
+Your own lists by URL follow, as CoreDNS has fetched them.
+
 The exit status is 1 if a list is damaged, if a list of the Corefile is missing,
 or if there are no lists. In JSON, a list that is damaged or was never fetched has
-an empty sha256.`
+an empty sha256, and an own list by URL has own_list in place of name.`
 
 func lists() *cli.Command {
 	return &cli.Command{
@@ -48,27 +51,29 @@ func lists() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return printLists(newConsole(c), dir, nil)
+				return printLists(newConsole(c), dir, nil, listfetch.Saved(dir))
 			}
 			if c.IsSet("db") {
 				return errBothGiven
 			}
-			dir, wanted, err := listsOf(c.String("corefile"))
+			dir, wanted, own, err := listsOf(c.String("corefile"))
 			if err != nil {
 				return err
 			}
-			return printLists(newConsole(c), dir, wanted)
+			return printLists(newConsole(c), dir, wanted, own)
 		},
 	}
 }
 
-// listsOf returns the folder of a Corefile and the names of the lists for it.
-func listsOf(path string) (dir string, wanted []string, err error) {
+// listsOf returns the folder of a Corefile and the names of the lists for it, and the
+// states of its lists by URL. The folder is "" if it has only these.
+func listsOf(path string) (dir string, wanted []string, own []listfetch.State, err error) {
 	blocks, err := readCorefile(path)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	defer closeBlocks(blocks)
+	own = fetchedBy(blocks)
 	var all []serverBlock // one for each folder
 	for _, b := range enginesOf(blocks) {
 		if b.Folder() == "" || len(b.Lists()) == 0 {
@@ -80,13 +85,15 @@ func listsOf(path string) (dir string, wanted []string, err error) {
 		wanted = append(wanted, b.Lists()...)
 	}
 	switch {
+	case len(all) == 0 && len(own) > 0:
+		return "", nil, own, nil
 	case len(all) == 0:
-		return "", nil, fmt.Errorf("%s keeps no lists in a folder: it has no API key and no endpoint, db off, or mode nostorage", path)
+		return "", nil, nil, fmt.Errorf("%s keeps no lists in a folder: it has no API key and no endpoint, db off, or mode nostorage", path)
 	case len(all) > 1:
-		return "", nil, fmt.Errorf("%s keeps lists in several folders, %s: select one with -db", path, named(all))
+		return "", nil, nil, fmt.Errorf("%s keeps lists in several folders, %s: select one with -db", path, named(all))
 	}
 	slices.Sort(wanted)
-	return all[0].Folder(), slices.Compact(wanted), nil
+	return all[0].Folder(), slices.Compact(wanted), own, nil
 }
 
 // listed is the state of one list, in JSON.
@@ -102,8 +109,14 @@ type listed struct {
 	Reason      text   `json:"reason"` // of not_before; "": that time has passed
 }
 
-// printLists prints the lists of a folder. It complains about wanted lists that are missing.
-func printLists(out *console, dir string, wanted []string) error {
+// printLists prints the lists of a folder, if it is not "", and lists by URL. It complains
+// about lists that are missing.
+func printLists(out *console, dir string, wanted []string, own []listfetch.State) error {
+	bad := out.missing(own)
+	if dir == "" {
+		out.fetched(own)
+		return out.end(bad)
+	}
 	all, err := updater.Status(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +127,7 @@ func printLists(out *console, dir string, wanted []string) error {
 		}
 		out.complain("%v", err)
 	}
-	bad := err != nil || len(all) == 0
+	bad = bad || err != nil || len(all) == 0
 	if len(all) == 0 {
 		out.complain("no list has been fetched into %s yet: run safebrowsing update, or CoreDNS with db %s", dir, dir)
 	}
@@ -141,6 +154,7 @@ func printLists(out *console, dir string, wanted []string) error {
 		out.table(all)
 		out.reasons(all)
 	}
+	out.fetched(own)
 	return out.end(bad)
 }
 

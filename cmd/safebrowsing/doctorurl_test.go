@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+)
+
+const listURL = "https://user:s3cret@lists.example.org/hosts.txt"
+
+// saved writes a list by URL and its state into a folder, as a CoreDNS does. Without
+// content there is no list.
+func saved(t *testing.T, db, content string, s listfetch.State) listfetch.Config {
+	t.Helper()
+	c := listfetch.Config{URL: listURL, DB: db}
+	s.Name, s.Bytes = c.Name(), int64(len(content))
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(c.Path()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if content != "" {
+		write(t, c.Path(), content)
+	}
+	write(t, strings.TrimSuffix(c.Path(), ".list")+".json", string(raw))
+	return c
+}
+
+func TestListsByURLInDoctorAndLists(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	yes, no := now.Add(-time.Hour), now.Add(time.Hour)
+	good := listfetch.State{Changed: yes, Checked: yes, Tried: yes, Next: no, Entries: 2}
+	failing := good
+	failing.Failures, failing.Since, failing.Error = 3, yes, "the server answered status 503"
+	late := good
+	late.Next = now.Add(-3 * time.Hour)
+	for _, test := range []struct {
+		name, content string
+		state         *listfetch.State
+		want          string // status of the diagnosis
+		text, advice  string
+		lists         int    // status of safebrowsing lists
+		complaint     string // of safebrowsing lists
+	}{
+		{"well", "a.example\nb.example\n", &good, isOK, " blocks 2 names, last changed ", "", 0, ""},
+		{"failing", "a.example\nb.example\n", &failing, isWarning, "; not updated since " + stamp(yes) + ": the server answered status 503", "open the URL in a browser", 0, ""},
+		{"late", "a.example\nb.example\n", &late, isWarning, "next fetch " + stamp(late.Next), "the next fetch is late", 0, ""},
+		{"never fetched, failing", "", &failing, isProblem, " has no effect: it was never fetched. the server answered status 503; next attempt ", "open the URL", 1, "has not been fetched yet: the server answered status 503"},
+		{"not fetched yet", "", nil, isWarning, " has no effect: it has not been fetched yet", "start CoreDNS", 1, "has not been fetched yet"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t)
+			name := listfetch.Config{URL: listURL}.Name()
+			if test.state != nil {
+				saved(t, w.dir, test.content, *test.state)
+			}
+			corefile := w.corefile(t, ". {\n safebrowsing {\n  block "+listURL+"\n  db DB\n }\n}\n")
+			status, found, out := examine(t, corefile, "-offline")
+			d := found["own list"]
+			if d.Status != test.want || !strings.HasPrefix(string(d.Text), name) || !strings.Contains(string(d.Text), test.text) || !strings.Contains(string(d.Advice), test.advice) {
+				t.Errorf("status %d, %+v, want %s, %q", status, d, test.want, test.text)
+			}
+			status, table, errOut := invoke(t, "lists", "-corefile", corefile)
+			if status != test.lists || !strings.Contains(table, name) || !strings.Contains(errOut, test.complaint) || test.complaint == "" && errOut != "" {
+				t.Errorf("lists: status %d, %s%s", status, table, errOut)
+			}
+			if test.state == &failing && !strings.Contains(table, ": not updated since "+stamp(yes)+": the server answered status 503\n") {
+				t.Errorf("lists does not say why: %s", table)
+			}
+			status, object, _ := invoke(t, "lists", "-json", "-corefile", corefile)
+			if got := decode[urlListed](t, object); status != test.lists || len(got) != 1 || got[0].OwnList != name || test.content != "" && got[0].Entries != 2 {
+				t.Errorf("lists: status %d, %s", status, object)
+			}
+			if strings.Contains(out+table+errOut+object, "s3cret") {
+				t.Error("a secret is printed")
+			}
+		})
+	}
+}
+
+func TestListsOfAFolderHasListsByURL(t *testing.T) {
+	w := filled(t)
+	now := time.Now()
+	c := saved(t, w.dir, "a.example\n", listfetch.State{Changed: now, Checked: now, Tried: now, Next: now, Entries: 1})
+	status, out, errOut := invoke(t, "lists", "-db", w.dir)
+	if status != 0 || errOut != "" || !strings.Contains(out, "mw-4b") || !strings.Contains(out, "\nOWN LIST") || !strings.Contains(out, c.Name()+"  1  ") {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+}
+
+func TestDoctorOfListsByURLWithoutAFolder(t *testing.T) {
+	w := newWorld(t)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  block "+listURL+"\n  db off\n }\n}\n")
+	if _, found, _ := examine(t, corefile, "-offline"); found["own list"].Status != isSkipped {
+		t.Errorf("%+v", found["own list"])
+	}
+}
+
+// check finds names of a list by URL in the folder, without a request, and names its line.
+func TestCheckByAListThatACoreDNSHasFetched(t *testing.T) {
+	w := newWorld(t)
+	requests := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests++
+		w.Write([]byte("a.example\nbad.example\n"))
+	}))
+	defer s.Close()
+	c := listfetch.Config{URL: s.URL + "/hosts.txt?key=s3cret", DB: w.dir}
+	list := listfetch.Open(c, ownlist.Config{}, nil)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if state, err := listfetch.ReadState(c); err == nil && state.Entries == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the list is not fetched")
+		}
+	}
+	list.Close()
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  block "+c.URL+"\n  db DB\n }\n}\n")
+	_, out, errOut := invoke(t, "check", "-json", "-corefile", corefile, "bad.example", "good.example")
+	got := decode[checked](t, out)
+	if len(got) != 2 || got[0].Verdict != "unsafe" || string(got[0].List) != c.Name() || string(got[0].Line) != c.Name()+":2: bad.example" || got[1].Verdict != "safe" {
+		t.Errorf("%s%s", out, errOut)
+	}
+	if requests != 1 {
+		t.Errorf("%d requests, want that of CoreDNS only", requests)
+	}
+}
+
+// Commands that edit lists neither edit nor fetch one by URL.
+func TestAListByURLIsNotEdited(t *testing.T) {
+	w := newWorld(t)
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the list is fetched") }))
+	defer s.Close()
+	stanza := func(file string) string {
+		return w.corefile(t, ". {\n safebrowsing {\n  block "+s.URL+"/hosts.txt "+file+"\n  db DB\n }\n}\n")
+	}
+	status, out, errOut := invoke(t, "block", "-corefile", stanza(""), "bad.example")
+	if status == 0 || !strings.Contains(errOut, "has no file of block") {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	file := filepath.Join(t.TempDir(), "block.txt")
+	write(t, file, "a.example\n")
+	status, out, errOut = invoke(t, "block", "-corefile", stanza(file), "bad.example")
+	if raw, err := os.ReadFile(file); status != 0 || err != nil || !strings.Contains(string(raw), "bad.example") {
+		t.Errorf("status %d, %s%s, %s, %v", status, out, errOut, raw, err)
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+)
+
+// fetchedBy returns the states of the lists by URL of server blocks, each once. Lists of
+// blocks with db off are left out: only CoreDNS has them.
+func fetchedBy(blocks []serverBlock) (all []listfetch.State) {
+	type which struct{ url, db string }
+	seen := make(map[which]bool)
+	for _, b := range blocks {
+		if b.Offline == nil {
+			continue
+		}
+		for _, c := range b.Fetches() {
+			if w := (which{c.URL, c.DB}); c.DB != "" && !seen[w] {
+				seen[w] = true
+				s, err := listfetch.ReadState(c)
+				if err != nil && !errors.Is(err, fs.ErrNotExist) {
+					s.Error = err.Error()
+				}
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// missing complains about lists by URL that were never fetched, and reports whether there
+// are any.
+func (o *console) missing(own []listfetch.State) (any bool) {
+	for _, s := range own {
+		if s.Changed.IsZero() {
+			any = true
+			why := ""
+			if s.Error != "" {
+				why = ": " + s.Error
+			}
+			o.complain("list %s has not been fetched yet%s", s.Name, why)
+		}
+	}
+	return any
+}
+
+// urlListed is the state of an own list by URL, in JSON.
+type urlListed struct {
+	OwnList  string `json:"own_list"`
+	Entries  int    `json:"entries"` // a name counts once for each line that has it
+	Changed  string `json:"changed"`
+	Updated  string `json:"updated"` // fetched, or found unchanged
+	Next     string `json:"not_before"`
+	Failures int    `json:"failures"`
+	Reason   text   `json:"reason"` // of failures
+}
+
+// fetched prints lists by URL.
+func (o *console) fetched(own []listfetch.State) {
+	if len(own) == 0 {
+		return
+	}
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "OWN LIST\tENTRIES\tCHANGED\tUPDATED\tNOT BEFORE\tFAILURES")
+	for _, s := range own {
+		l := urlListed{s.Name, s.Entries, stamp(s.Changed), stamp(s.Checked), stamp(s.Next), s.Failures, text(s.Error)}
+		if o.json {
+			o.object(l)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\n", shown(l.OwnList), l.Entries, orDash(l.Changed), orDash(l.Updated), orDash(l.Next), l.Failures)
+	}
+	if o.json {
+		return
+	}
+	w.Flush()
+	o.printf("%s", table.String())
+	for _, s := range own {
+		if s.Failing() {
+			o.printf("%s: not updated since %s: %s\n", shown(s.Name), stamp(s.Since), shown(s.Error))
+		}
+	}
+}
