@@ -64,6 +64,7 @@ func (s *source) adopt() bool {
 	if err != nil || !state.Tried.After(mine.Tried) || state.Tried.After(time.Now()) {
 		return false
 	}
+	state.Next = state.Next.Add(minPause + rand.N(maxSpread)) // the other process comes first the next time, too
 	s.publish(state)
 	return true
 }

@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// maxSpread is the most that the wait before the first fetch after a start takes, if a
-	// good content is in force: many machines may start at once.
+	// maxSpread is the most that is added to the wait before the first fetch after a start, if
+	// a good content is in force: many machines may start at once. It also keeps processes
+	// with one db from fetching at the same time: the first one saves a state for the others.
 	maxSpread = time.Minute
 	// minPause is the least between two attempts, over restarts too: a loop of crashes must
 	// not become a loop of requests.
@@ -43,7 +44,7 @@ func retryAfter(failures int, answered, inForce bool, asked time.Duration, r flo
 func firstDue(s State, refresh time.Duration, now time.Time, r float64) time.Time {
 	inForce := !s.Changed.IsZero()
 	if inForce {
-		return later(due(s, refresh, now), now.Add(time.Duration(r*float64(maxSpread))))
+		return later(due(s, refresh, now), now).Add(time.Duration(r * float64(maxSpread)))
 	}
 	if s.Tried.After(now) { // the clock was wrong
 		return now

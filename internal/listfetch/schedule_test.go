@@ -250,7 +250,13 @@ func TestAnotherProcessWithTheSameDBIsNotAskedTwice(t *testing.T) {
 		w.took(time.Second)
 		b := other.open(a.cfg, ownlist.Config{}, nil)
 		at, _ := w.took(100 * time.Hour)
-		if len(at) < 3 || len(at) > 6 {
+		soon := 0
+		for i := range at[1:] {
+			if at[i+1]-at[i] < 60*16 {
+				soon++
+			}
+		}
+		if len(at) < 3 || soon > 0 {
 			t.Errorf("Asked %d times in 100 hours by two processes, with an interval of 24 hours ± 30 %%", len(at))
 		}
 		a.Close()
