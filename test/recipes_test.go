@@ -10,11 +10,11 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
-// recipe starts the Corefile of a section of docs/examples.md, with the servers of the
-// test in place of those on the internet.
-func (w *world) recipe(heading string, replace ...string) {
+// recipe starts the Corefile of a section of a document, with the servers of the test in
+// place of those on the internet.
+func (w *world) recipe(document, heading string, replace ...string) {
 	w.t.Helper()
-	_, text, ok := strings.Cut(documents(w.t)["docs/examples.md"], "\n## "+heading+"\n")
+	_, text, ok := strings.Cut(documents(w.t)[document], "\n## "+heading+"\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	corefiles := blocks(text, "corefile")
 	if !ok || len(corefiles) != 1 {
@@ -33,7 +33,7 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	const child, adult = "127.0.0.77", "127.0.0.78"
-	w.recipe("Other rules for some clients", "192.168.2.0/24", child+"/32")
+	w.recipe("docs/examples.md", "Other rules for some clients", "192.168.2.0/24", child+"/32")
 	w.updated(1)
 	for _, name := range []string{"malware.example.", "evil.example.com."} {
 		if m := w.askFrom(child, name); !isBlocked(m) {
@@ -48,7 +48,7 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 
 func TestRecipeThatKeepsBrowsersHere(t *testing.T) {
 	w := newWorld(t)
-	w.recipe("Keep browsers here")
+	w.recipe("docs/examples.md", "Keep browsers here")
 	w.updated(1)
 	names, err := os.ReadFile("../testdata/canary.txt")
 	if err != nil {
@@ -65,4 +65,17 @@ func TestRecipeThatKeepsBrowsersHere(t *testing.T) {
 		t.Errorf("Expected three names, got %d", tried)
 	}
 	w.wantPassed("icloud.com.", dns.TypeA)
+}
+
+func TestRecipeOfNewlyRegisteredDomains(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	registered, allowed := newListServer(t, "# registered this week\nnew.example\ntool.example\n"), newListServer(t, "tool.example\n")
+	w.recipe("docs/lists.md", "Lists by URL",
+		"https://lists.example.org", registered.URL, "https://intranet.example.org", allowed.URL, "resolver 9.9.9.9", "")
+	w.updated(1)
+	w.eventually("both lists", func() bool {
+		return isBlocked(w.ask("new.example.", dns.TypeA)) && !isBlocked(w.ask("tool.example.", dns.TypeA))
+	})
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }
