@@ -61,7 +61,10 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 	remarks := strings.Join(append([]string{""}, s.Remarks()...), "; ")
 	if nothing := s.Nothing(); nothing != "" {
 		d := diagnosis{"own list", isProblem, text(fmt.Sprintf("%s %s nothing: it %s%s%s", name, does, nothing, changed, remarks)), text(cmp.Or(s.Cure, "replace it with a list, or remove it from the Corefile"))}
-		if s.Allow {
+		switch {
+		case s.Idle():
+			d.Status, d.Advice = isOK, ""
+		case s.Allow:
 			d.Status = isWarning
 		}
 		return d

@@ -25,9 +25,9 @@ func TestDoctorOfOwnLists(t *testing.T) {
 		"HTML":              {"block", "<html>\nerror\n", 1, isProblem, " blocks nothing: it looks like an HTML page, last changed TIME", "download the list again"},
 		"empty":             {"block", "", 1, isProblem, " blocks nothing: it is empty, last changed TIME", "replace it with a list"},
 		"top-level domain":  {"block", "a.example\n||de^\n", 0, isWarning, " blocks 2 names, last changed TIME; line 2 blocks the whole top-level domain de", "unless you want them"},
-		"empty, to allow":   {"allow", "# none\n", 0, isWarning, " allows nothing: it has only comments, last changed TIME", "replace it with a list"},
+		"empty, to allow":   {"allow", "# none\n", 0, isOK, " allows nothing: it has only comments, last changed TIME", ""},
 		"some have ended":   {"allow", "a.example # until 2020-01-31\nb.example # until 2099-01-31\n", 0, isWarning, " allows 1 name, last changed TIME; 1 entry has ended", "a later date"},
-		"all have ended":    {"allow", "a.example # until 2020-01-31\n", 0, isWarning, " allows nothing: it has only entries that have ended, last changed TIME; 1 entry has ended", "replace it with a list"},
+		"all have ended":    {"allow", "a.example # until 2020-01-31\n", 0, isOK, " allows nothing: it has only entries that have ended, last changed TIME; 1 entry has ended", ""},
 		"allows everything": {"allow", "* CNAME .\n", 0, isWarning, " allows 1 name, last changed TIME; line 1 allows every name", "unless you want them"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,3 +65,9 @@ func (r *registry) states() (all []State) {
 	})
 	return all
 }
+
+// Idle reports whether a list allows nothing for now, and nothing is wrong with it: a file
+// for exceptions has none yet, or all have ended.
+func (s State) Idle() bool {
+	return s.Allow && s.InForce() == 0 && s.Seems == "" && s.Bad.Count+s.NotSupported()+s.Elsewhere.Count == 0
+}

@@ -98,6 +98,8 @@ func reportLoaded(e ownlist.Loaded) {
 	switch nothing := e.Nothing(); {
 	case e.Seems != "":
 		log.Warningf("List %s %s%s nothing: it %s; %s", e.Path, again, does, e.Seems, e.Cure)
+	case nothing != "" && e.Idle():
+		log.Infof("List %s %s%s nothing: it %s", e.Path, again, does, nothing)
 	case nothing != "":
 		log.Warningf("List %s %s%s nothing: it %s%s", e.Path, again, does, nothing, remarks)
 	case e.Bad.Count > 0 || e.Elsewhere.Count > 0:
