@@ -100,7 +100,7 @@ func NewShares(perClient int) *Shares {
 // Take takes one search from the share of the client for the date of now, and reports
 // whether there was one left.
 func (s *Shares) Take(client netip.Addr, now time.Time) bool {
-	key, date := site(client), dateOf(now)
+	key, date := Site(client), dateOf(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if date > s.date { // a clock that is set back renews nothing
@@ -117,7 +117,7 @@ func (s *Shares) Take(client netip.Addr, now time.Time) bool {
 
 // GiveBack gives back a search that Take has taken at taken, because it was not sent.
 func (s *Shares) GiveBack(client netip.Addr, taken time.Time) {
-	key, date := site(client), dateOf(taken)
+	key, date := Site(client), dateOf(taken)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if spent, ok := s.spent.Peek(key); ok && date == s.date {

@@ -22,7 +22,7 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 var layers = [][]string{
 	{"internal/certtest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/redistest", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest"},
-	{"updater"},
+	{"updater", "internal/redisshare"},
 	{"internal/protocol", "internal/ownlist"},
 	{"internal/answer", "internal/listfetch"},
 	{"internal/config"},
