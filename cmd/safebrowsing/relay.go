@@ -14,6 +14,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 )
 
@@ -39,6 +40,9 @@ Other machines can reach the relay if -listen says so. Then it needs TLS (-tls-c
 each line, so that an old and a new one can be valid for a time; clients have theirs
 in api_key. With -tls-client-ca each client needs a certificate. The relay reads these
 files again when they change.
+
+With -redis, relays share answers and the limits of clients over Redis 6.2 or Valkey 7.2,
+or later ones. While Redis is away each relay goes on by itself.
 
 On the address of -admin are /metrics, /healthz and /readyz. The relay ends with
 SIGTERM or SIGINT, after the requests that are under way.`
@@ -77,6 +81,9 @@ func relayCommand() *cli.Command {
 			&cli.BoolFlag{Name: "insecure-listen", Usage: "let all other machines use the relay, without TLS and keys"},
 			&cli.FloatFlag{Name: "rate", Usage: "the most searches of one client, such as a CoreDNS, in a second, a `NUMBER`; 0 for no limit", Value: relay.DefaultRate},
 			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
+			&cli.StringFlag{Name: "redis", Usage: "share answers and limits with other relays over the Redis or Valkey at `URL`: redis, rediss, redis+sentinel or redis+cluster"},
+			&cli.StringFlag{Name: "redis-password-file", Usage: "read the password of Redis from `FILE`, again for each connection (default: $" + relay.RedisPasswordVariable + ")"},
+			&cli.StringFlag{Name: "redis-ca", Usage: "believe certificates of Redis that a CA in `FILE` has signed (default: the system's)"},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -124,6 +131,35 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 	}
 	if cfg.Connections < 1 {
 		return cfg, errors.New("-connections must be at least 1")
+	}
+	cfg.Redis, err = relayRedis(c)
+	return cfg, err
+}
+
+// relayRedis returns the Redis that relays share, or nil if there is none.
+func relayRedis(c *cli.Command) (*redis.Config, error) {
+	url := c.String("redis")
+	if url == "" {
+		for _, flag := range []string{"redis-password-file", "redis-ca"} {
+			if c.IsSet(flag) {
+				return nil, fmt.Errorf("-%s is given without -redis: give the URL of Redis too", flag)
+			}
+		}
+		return nil, nil
+	}
+	target, err := redis.Parse(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &redis.Config{
+		Target: target, PasswordFile: c.String("redis-password-file"), CAFile: c.String("redis-ca"),
+		Password: os.Getenv(relay.RedisPasswordVariable), Sentinels: os.Getenv(relay.SentinelPasswordVariable),
+	}
+	switch {
+	case cfg.PasswordFile != "" && target.Password != "":
+		return nil, errors.New("-redis has a password, and -redis-password-file is given: keep one of the two")
+	case cfg.CAFile != "" && !target.TLS:
+		return nil, errors.New("-redis-ca needs TLS: write rediss in place of redis in -redis")
 	}
 	return cfg, nil
 }

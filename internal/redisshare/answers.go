@@ -44,9 +44,10 @@ const (
 	// claimLife is how long a claim tells that a relay asks the server: longer than
 	// others wait for it.
 	claimLife = 2 * time.Second
-	// A relay waits for the search of another one for at most so long: by then it would
-	// have had its own answer. See Answers.patience.
-	minPatience = 20 * time.Millisecond
+	// A relay waits for the search of another one for at most so long, see
+	// Answers.patience. The least is above what a busy machine adds; the most is below
+	// the time that a name server waits for a confirmation.
+	minPatience = 100 * time.Millisecond
 	maxPatience = 500 * time.Millisecond
 )
 
@@ -258,17 +259,19 @@ func (a *Answers) learn(took time.Duration) {
 	a.typical.Store(old + (int64(took)-old)/8) // a lost update does not matter
 }
 
-// patience returns how long a search of the server takes, with a margin.
+// patience returns how long a search of another relay may take until this one asks by
+// itself: twice the time that searches take. It is waited in vain only if a relay dies
+// during a search, or if the server is late.
 func (a *Answers) patience() time.Duration {
-	return min(max(time.Duration(a.typical.Load())*3/2, minPatience), maxPatience)
+	return min(max(time.Duration(a.typical.Load())*2, minPatience), maxPatience)
 }
 
 // errLate says that another relay has not answered in time.
 var errLate = errors.New("another relay has not answered in time")
 
-// await waits for what other relays ask the server about. It waits no longer than a
-// search of its own would take, counted from when theirs began, so that waiting costs no
-// time. In mine is what is left to ask about.
+// await waits for what other relays ask the server about. Their searches began before one
+// of its own would, so that waiting for them costs no time. The patience counts from when
+// they began. In mine is what is left to ask about.
 func (a *Answers) await(ctx context.Context, claimed map[lookup.Prefix]time.Duration) looked {
 	patience := a.patience()
 	result := looked{known: make(map[lookup.Prefix]lookup.EarlierAnswer)}

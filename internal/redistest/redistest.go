@@ -50,7 +50,12 @@ func Binary(t testing.TB) string {
 // "--requirepass", "secret". It ends with the test.
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
-	addr := FreeAddr(t)
+	return StartAt(t, FreeAddr(t), options...)
+}
+
+// StartAt is Start at an address that is free.
+func StartAt(t testing.TB, addr string, options ...string) *Server {
+	t.Helper()
 	_, port, _ := net.SplitHostPort(addr)
 	args := append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--repl-diskless-sync-delay", "0"}, options...)
 	return start(t, addr, args)
