@@ -208,7 +208,7 @@ func TestPasswordOfAFileThatChanges(t *testing.T) {
 func TestUserAndPassword(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	s.Do("ACL", "SETUSER", "relay", "on", ">secret", "~safebrowsing:*", "+@all")
+	s.Do("ACL", "SETUSER", "relay", "on", ">secret", "~safebrowsing:*", "&safebrowsing:*", "+@all", "-@admin", "-@dangerous") // as the documents say
 	s.Do("ACL", "SETUSER", "default", "off")
 	c, w := open(t, strings.Replace(s.URL(), "//", "//relay@", 1), func(cfg *Config) { cfg.Password = "secret" })
 	w.wait(t, 1)

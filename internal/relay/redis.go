@@ -70,7 +70,7 @@ func newRedisMetrics(target redis.Target) *redisMetrics {
 		up:       prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsPrefix, Name: "redis_up", Help: "Gauge that is 1 while Redis is used for requests of clients, and 0 while it is left alone because it failed."}),
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricsPrefix, Name: "redis_errors_total", Help: "Counter of calls of Redis that failed, by operation."}, []string{"operation"}),
 		dropped:  prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricsPrefix, Name: "redis_dropped_total", Help: "Counter of writes to Redis that were not made, because Redis was away or slow, by operation."}, []string{"operation"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: metricsPrefix, Name: "redis_request_duration_seconds", Help: "Histogram of the time that calls of Redis took, by operation.", Buckets: []float64{.0002, .0005, .001, .002, .003, .01, .1, 1}}, []string{"operation"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: metricsPrefix, Name: "redis_call_seconds", Help: "Histogram of the time that calls of Redis took, by operation.", Buckets: []float64{.0002, .0005, .001, .002, .003, .01, .1, 1}}, []string{"operation"}),
 	}
 }
 
