@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 )
 
@@ -231,6 +233,35 @@ func TestTLS(t *testing.T) {
 	target, _ := Parse(url)
 	if _, err := Open(Config{Target: target, CAFile: "missing.pem"}); err == nil || !strings.Contains(err.Error(), "missing.pem") {
 		t.Errorf("Expected an error about the file of the CA, got %v", err)
+	}
+}
+
+// The name of Redis is looked up by the resolver of the configuration: the system's may be
+// the CoreDNS that waits for this relay.
+func TestOwnResolver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	_, port, _ := net.SplitHostPort(s.Addr)
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: socket, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		m := new(dns.Msg).SetReply(r)
+		if r.Question[0].Qtype == dns.TypeA {
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}, A: net.IPv4(127, 0, 0, 1)}}
+		}
+		_ = w.WriteMsg(m) // the client asks again
+	})}
+	go func() { _ = server.ActivateAndServe() }() // ends with Shutdown
+	t.Cleanup(func() { _ = server.Shutdown() })
+	_, w := open(t, "redis://cache.test:"+port, func(cfg *Config) {
+		cfg.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, socket.LocalAddr().String())
+		}}
+	})
+	if got := w.wait(t, 1); got[0] != "up" {
+		t.Errorf("Expected a Redis that is up, got %q", got)
 	}
 }
 

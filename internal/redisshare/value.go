@@ -75,19 +75,25 @@ func decode(p lookup.Prefix, value []byte) (a answer, ok, newer bool) {
 	if body < 1 || string(sumOf(p, value[:body])) != string(value[body:]) {
 		return answer{}, false, false
 	}
-	if value[0] != format || body < headSize || (body-headSize)%threatSize != 0 {
+	if value[0] != format || body < headSize || (body-headSize)%threatSize != 0 || (body-headSize)/threatSize > maxThreats {
 		return answer{}, false, value[0] > format
 	}
 	number := func(at int) int64 { return int64(binary.BigEndian.Uint64(value[at:])) }
-	a = answer{byRedis: time.UnixMilli(number(1)), byWriter: time.UnixMilli(number(9)), ttl: time.Duration(number(17)) * time.Millisecond}
+	ttl := func(at int) time.Duration {
+		return time.Duration(min(max(number(at), 0), maxLife.Milliseconds())) * time.Millisecond
+	}
+	a = answer{byRedis: time.UnixMilli(number(1)), byWriter: time.UnixMilli(number(9)), ttl: ttl(17)}
 	for at := headSize; at < body; at += threatSize {
 		a.threats = append(a.threats, lookup.ThreatHash{
 			Hash: lookup.FullHash(value[at : at+32]), Threats: lookup.Threats(value[at+32]), FrameOnly: value[at+33]&frameOnly != 0,
-			TTL: time.Duration(number(at+34)) * time.Millisecond,
+			TTL: ttl(at + 34),
 		})
 	}
 	return a, true, false
 }
+
+// maxLife is the longest life of any answer.
+const maxLife = 24 * time.Hour
 
 // maxAge is the longest life of an answer with a threat. A warning must rest on data of
 // the last 30 minutes (Safe Browsing terms), and lookup keeps 10 seconds of them for the
@@ -96,7 +102,7 @@ const maxAge = 30*time.Minute - 10*time.Second
 
 // life returns how long every part of the answer may be used.
 func (a answer) life() time.Duration {
-	life := a.ttl
+	life := min(a.ttl, maxLife)
 	for _, t := range a.threats {
 		life = min(life, t.TTL, maxAge)
 	}

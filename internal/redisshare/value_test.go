@@ -48,6 +48,25 @@ func TestADamagedValueIsNotBelieved(t *testing.T) {
 	}
 }
 
+// A value that is valid may still be absurd.
+func TestBoundsOfAValue(t *testing.T) {
+	p, content := sample()
+	content.threats = make([]lookup.ThreatHash, maxThreats)
+	if _, ok, _ := decode(p, content.encode(p)); !ok {
+		t.Errorf("Expected an answer with %d threats", maxThreats)
+	}
+	content.threats = make([]lookup.ThreatHash, maxThreats+1)
+	if _, ok, newer := decode(p, content.encode(p)); ok || newer {
+		t.Errorf("Expected no answer with %d threats", maxThreats+1)
+	}
+	for _, tt := range []struct{ ttl, want time.Duration }{{-time.Hour, 0}, {1 << 62, 24 * time.Hour}} {
+		got, ok, _ := decode(p, answer{ttl: tt.ttl, threats: []lookup.ThreatHash{{TTL: tt.ttl}}}.encode(p))
+		if !ok || got.ttl != tt.want || got.threats[0].TTL != tt.want {
+			t.Errorf("Expected a TTL of %s in place of %s, got %+v", tt.want, tt.ttl, got)
+		}
+	}
+}
+
 func TestLifeAndAge(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_000)
 	threat := func(ttl time.Duration) []lookup.ThreatHash { return []lookup.ThreatHash{{TTL: ttl}} }
@@ -58,6 +77,7 @@ func TestLifeAndAge(t *testing.T) {
 		life, wantedAge time.Duration
 	}{
 		{"no threat", answer{ttl: 24 * time.Hour}, time.Minute, time.Minute, 24 * time.Hour, time.Minute},
+		{"no threat for a week", answer{ttl: 7 * 24 * time.Hour}, 0, 0, 24 * time.Hour, 0},
 		{"a threat", answer{ttl: 24 * time.Hour, threats: threat(24 * time.Hour)}, 0, 0, 29*time.Minute + 50*time.Second, 0},
 		{"a short threat", answer{ttl: time.Hour, threats: threat(time.Minute)}, 0, 0, time.Minute, 0},
 		{"the reader's clock is ahead", answer{}, time.Second, time.Minute, 0, time.Minute},

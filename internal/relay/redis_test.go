@@ -11,7 +11,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 )
@@ -169,6 +171,26 @@ func TestTheLogAndMetricsTellOfRedis(t *testing.T) {
 	}
 	if got := lines.About("Redis"); len(got) != 2 || !strings.Contains(got[1], "shares answers and limits over Redis at "+s.Addr) {
 		t.Errorf("Expected one line when Redis is lost and one when it is back, got %q", got)
+	}
+}
+
+// Relays share with those that ask the same server in the same words with the same key.
+func TestKeysInRedisAreOfOneFleet(t *testing.T) {
+	w := newWorld(t)
+	other := w.cfg.Settings
+	other.Endpoint = "http://other.internal"
+	v4 := w.cfg.Settings
+	v4.Protocol = protocol.DialectV4
+	seen := make(map[string]bool)
+	for _, of := range []struct {
+		settings config.Settings
+		key      string
+	}{{w.cfg.Settings, "s3cret"}, {w.cfg.Settings, "other"}, {w.cfg.Settings, ""}, {other, "s3cret"}, {v4, "s3cret"}} {
+		prefix := redisPrefix(of.settings.Origin(of.key))
+		if seen[prefix] || strings.Contains(prefix, "s3cret") || !strings.HasPrefix(prefix, "safebrowsing:1:{") {
+			t.Errorf("Expected a prefix of its own, without the key, got %q", prefix)
+		}
+		seen[prefix] = true
 	}
 }
 
