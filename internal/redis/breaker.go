@@ -17,7 +17,9 @@ const (
 	maxPause = 30 * time.Second
 	// idle is the time between two probes of a Redis that works.
 	idle = 5 * time.Second
-	// tries is how many calls one probe makes, until one is answered in time.
+	// tries is how many calls one probe makes. All must be answered in time before Redis
+	// is used again, and one before it is left alone: a Redis that is just fast enough
+	// does not come and go.
 	tries = 3
 )
 
@@ -111,7 +113,7 @@ func (c *Client) watch(ctx context.Context) {
 		case <-timer.C:
 		}
 		was := c.breaker.open()
-		err := c.test()
+		err := c.test(was)
 		if ctx.Err() != nil {
 			return
 		}
@@ -154,18 +156,19 @@ func drain(c chan struct{}) {
 	}
 }
 
-// test connects if need be, and finds out whether Redis answers a write in time.
-func (c *Client) test() error {
-	if err := c.connect(); err != nil {
+// test connects if need be, and finds out whether Redis answers writes in time: all, or at
+// least one.
+func (c *Client) test(all bool) error {
+	err := c.connect()
+	if err != nil {
 		return err
 	}
-	var err error
 	for range tries {
 		begin := time.Now()
 		_, err = c.within(c.deadline, *c.fast.Load(), call{script: probe, keys: []string{c.Key("probe")}}, func() {})
 		c.cfg.Observer.Done("probe", time.Since(begin), err)
-		if err == nil {
-			return nil
+		if all != (err == nil) {
+			break
 		}
 	}
 	return err

@@ -69,6 +69,7 @@ type Client struct {
 	later    chan write
 
 	fast, bulk atomic.Pointer[valkey.Client] // nil: not connected yet
+	used       string                        // password of these connections; of the goroutine that connects
 
 	ctx    context.Context // of connections and of the goroutines below
 	cancel context.CancelFunc
@@ -102,6 +103,11 @@ func Open(cfg Config) (*Client, error) {
 func (c *Client) Close() {
 	c.cancel()
 	c.wg.Wait()
+	c.disconnect()
+}
+
+// disconnect ends the connections.
+func (c *Client) disconnect() {
 	for _, p := range []*atomic.Pointer[valkey.Client]{&c.fast, &c.bulk} {
 		if client := p.Swap(nil); client != nil {
 			(*client).Close()
@@ -208,17 +214,22 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// connect makes the connections that there are not yet.
+// connect makes the connections that there are not yet. Only one goroutine calls it.
 func (c *Client) connect() error {
+	password, err := c.password()
+	if err != nil {
+		return err
+	}
+	if c.cfg.Target.Kind == Sentinel && password != c.used { // others ask for it when they connect
+		c.disconnect()
+	}
+	c.used = password
 	for _, p := range []*atomic.Pointer[valkey.Client]{&c.fast, &c.bulk} {
 		if p.Load() != nil {
 			continue
 		}
 		options := c.options
-		var err error
-		if options.Password, err = c.password(); err != nil {
-			return err
-		}
+		options.Password = password
 		if c.cfg.PasswordFile != "" && c.cfg.Target.Kind != Sentinel { // Sentinels have a password of their own
 			options.AuthCredentialsFn = func(valkey.AuthCredentialsContext) (valkey.AuthCredentials, error) {
 				password, err := c.password()

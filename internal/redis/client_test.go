@@ -166,6 +166,31 @@ func TestSentinelsNameTheMasterAlsoAfterAFailover(t *testing.T) {
 	}
 }
 
+// Sentinels have a password of their own, and that of the master may change.
+func TestPasswordsWithSentinels(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t, "--requirepass", "first")
+	sentinels := redistest.Sentinels(t, master, 1, "requirepass sentinel", "sentinel auth-pass main first")
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.PasswordFile, cfg.Sentinels = file, "sentinel" })
+	if got := w.wait(t, 1); got[0] != "up" {
+		t.Fatalf("Expected a Redis that is up, got %q", got)
+	}
+	use(t, c)
+	master.Kill()
+	redistest.StartAt(t, master.Addr, "--requirepass", "second")
+	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a write with the new password", func() bool {
+		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
+		return err == nil
+	})
+}
+
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

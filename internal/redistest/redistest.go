@@ -181,8 +181,8 @@ func read(r *bufio.Reader) (string, error) {
 }
 
 // Sentinels starts n Sentinels that watch over a master under the name "main", with a
-// quorum for a failover.
-func Sentinels(t testing.TB, master *Server, n int) (all []*Server) {
+// quorum for a failover. More lines of their configuration may follow.
+func Sentinels(t testing.TB, master *Server, n int, more ...string) (all []*Server) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(master.Addr)
 	for range n {
@@ -190,8 +190,8 @@ func Sentinels(t testing.TB, master *Server, n int) (all []*Server) {
 		_, own, _ := net.SplitHostPort(addr)
 		dir := t.TempDir()
 		file := filepath.Join(dir, "sentinel.conf")
-		text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nsentinel monitor main %s %s %d\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n",
-			own, dir, host, port, n/2+1)
+		text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nsentinel monitor main %s %s %d\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n%s\n",
+			own, dir, host, port, n/2+1, strings.Join(more, "\n"))
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
