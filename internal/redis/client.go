@@ -32,7 +32,7 @@ import (
 const Deadline = 3 * time.Millisecond
 
 // ErrAway says that Redis is left alone because it failed a moment ago.
-var ErrAway = errors.New("Redis is away")
+var ErrAway = errors.New("leaving Redis alone")
 
 // Observer is told what happens. Its methods are called from several goroutines at once
 // and must return at once.

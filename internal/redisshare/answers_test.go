@@ -59,6 +59,7 @@ type server struct {
 	took   time.Duration
 	answer lookup.Answer
 	err    error
+	during func() // called in each search, unless nil
 }
 
 // Search implements lookup.Searcher.
@@ -67,6 +68,9 @@ func (s *server) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, 
 	s.asked++
 	took, answer, err := s.took, s.answer, s.err
 	s.mu.Unlock()
+	if s.during != nil {
+		s.during()
+	}
 	select {
 	case <-time.After(took):
 	case <-ctx.Done():
@@ -78,12 +82,6 @@ func (s *server) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked
-}
-
-func (s *server) set(change func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change()
 }
 
 // threatening returns a server that knows one threat.
@@ -252,6 +250,11 @@ func TestASearchThatFailedIsNotWaitedFor(t *testing.T) {
 	s := redistest.Start(t)
 	broken, bad := threatening(time.Minute)
 	broken.err = errors.New("broken")
+	broken.during = func() { // the claim does not end by itself
+		if got := s.Do("PEXPIRE", fmt.Sprintf("safebrowsing:1:{test}:claim:%x", string(bad)), "3600000"); got != ":1" {
+			t.Errorf("Expected a claim during the search, got %s", got)
+		}
+	}
 	if _, err := NewAnswers(open(t, s.URL()), broken).Search(t.Context(), []lookup.Prefix{bad}); !errors.Is(err, broken.err) {
 		t.Fatalf("Expected %v, got %v", broken.err, err)
 	}

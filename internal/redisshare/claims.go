@@ -53,7 +53,7 @@ func (a *Answers) await(ctx context.Context, claimed map[lookup.Prefix]time.Dura
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, max(0, patience-oldest), errLate)
 	defer cancel()
-	tick := time.NewTicker(min(max(patience/12, 2*time.Millisecond), 20*time.Millisecond))
+	tick := time.NewTicker(min(max(patience/40, 2*time.Millisecond), 10*time.Millisecond))
 	defer tick.Stop()
 	for len(waiting) > 0 {
 		select {

@@ -54,7 +54,7 @@ func (w *world) relays(n int) (all []*running) {
 func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 	const clients, names, takes = 64, 20, 20 * time.Millisecond
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "relays\tclients\tprefixes searched\t")
+	fmt.Fprintln(out, "relays\tclients\tprefixes searched\ttime for all clients to have an answer\t")
 	for _, n := range []int{1, 2, 4} {
 		w := newWorld(t)
 		var all []string
@@ -74,9 +74,11 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 			w.cfg.Redis = sharing(t, redistest.Start(t))
 		}
 		relays := w.relays(n)
+		begin := time.Now()
 		askTogether(t, relays, clients, all)
+		took := time.Since(begin) / names
 		got := w.cost()
-		fmt.Fprintf(out, "%d\t%d\t%d\t\n", n, clients, got.prefixes)
+		fmt.Fprintf(out, "%d\t%d\t%d\t%s\t\n", n, clients, got.prefixes, took.Round(100*time.Microsecond))
 		if bound := names + names/20; got.prefixes > bound {
 			t.Errorf("%d relays: expected at most %d searches, got %+v", n, bound, got)
 		}
