@@ -14,7 +14,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 )
 
@@ -58,7 +57,7 @@ func relayCommand() *cli.Command {
 		Name:        "relay",
 		Usage:       "serve lists and confirmations to many CoreDNS servers, as one client of Google",
 		Description: relayHelp,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "`ADDRESS` for clients", Value: relayListen},
 			&cli.StringFlag{Name: "admin", Usage: "`ADDRESS` for metrics and health, or off", Value: relayAdmin},
 			folderFlag("the `FOLDER` for the lists"),
@@ -81,11 +80,8 @@ func relayCommand() *cli.Command {
 			&cli.BoolFlag{Name: "insecure-listen", Usage: "let all other machines use the relay, without TLS and keys"},
 			&cli.FloatFlag{Name: "rate", Usage: "the most searches of one client, such as a CoreDNS, in a second, a `NUMBER`; 0 for no limit", Value: relay.DefaultRate},
 			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
-			&cli.StringFlag{Name: "redis", Usage: "share answers and limits with other relays over the Redis or Valkey at `URL`: redis, rediss, redis+sentinel or redis+cluster"},
-			&cli.StringFlag{Name: "redis-password-file", Usage: "read the password of Redis from `FILE`, again for each connection (default: $" + relay.RedisPasswordVariable + ")"},
-			&cli.StringFlag{Name: "redis-ca", Usage: "believe certificates of Redis that a CA in `FILE` has signed (default: the system's)"},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
-		},
+		}, redisFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() > 0 {
 				return fmt.Errorf("relay takes no argument such as %q, see safebrowsing relay -h", c.Args().First())
@@ -132,36 +128,8 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 	if cfg.Connections < 1 {
 		return cfg, errors.New("-connections must be at least 1")
 	}
-	cfg.Redis, err = relayRedis(c)
+	cfg.Redis, err = redisConfig(c)
 	return cfg, err
-}
-
-// relayRedis returns the Redis that relays share, or nil if there is none.
-func relayRedis(c *cli.Command) (*redis.Config, error) {
-	url := c.String("redis")
-	if url == "" {
-		for _, flag := range []string{"redis-password-file", "redis-ca"} {
-			if c.IsSet(flag) {
-				return nil, fmt.Errorf("-%s is given without -redis: give the URL of Redis too", flag)
-			}
-		}
-		return nil, nil
-	}
-	target, err := redis.Parse(url)
-	if err != nil {
-		return nil, err
-	}
-	cfg := &redis.Config{
-		Target: target, PasswordFile: c.String("redis-password-file"), CAFile: c.String("redis-ca"),
-		Password: os.Getenv(relay.RedisPasswordVariable), Sentinels: os.Getenv(relay.SentinelPasswordVariable),
-	}
-	switch {
-	case cfg.PasswordFile != "" && target.Password != "":
-		return nil, errors.New("-redis has a password, and -redis-password-file is given: keep one of the two")
-	case cfg.CAFile != "" && !target.TLS:
-		return nil, errors.New("-redis-ca needs TLS: write rediss in place of redis in -redis")
-	}
-	return cfg, nil
 }
 
 // engineFlags are the flags that a Corefile stands for.

@@ -282,7 +282,7 @@ func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
 func TestPatienceIsThatOfASearch(t *testing.T) {
 	a := NewAnswers(nil, nil)
 	for _, tt := range []struct{ took, want time.Duration }{
-		{time.Millisecond, minPatience}, {100 * time.Millisecond, 200 * time.Millisecond}, {10 * time.Second, maxPatience},
+		{time.Millisecond, minPatience}, {150 * time.Millisecond, 300 * time.Millisecond}, {10 * time.Second, maxPatience},
 	} {
 		for range 100 {
 			a.learn(tt.took)

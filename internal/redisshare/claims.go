@@ -19,7 +19,7 @@ const (
 	// A relay waits for the search of another one for at most so long, see
 	// Answers.patience. The least is above what a busy machine adds; the most is below
 	// the time that a name server waits for a confirmation.
-	minPatience = 100 * time.Millisecond
+	minPatience = 250 * time.Millisecond
 	maxPatience = 500 * time.Millisecond
 )
 
@@ -53,7 +53,7 @@ func (a *Answers) await(ctx context.Context, claimed map[lookup.Prefix]time.Dura
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, max(0, patience-oldest), errLate)
 	defer cancel()
-	tick := time.NewTicker(min(max(patience/40, 2*time.Millisecond), 10*time.Millisecond))
+	tick := time.NewTicker(min(max(patience/100, 2*time.Millisecond), 5*time.Millisecond))
 	defer tick.Stop()
 	for len(waiting) > 0 {
 		select {

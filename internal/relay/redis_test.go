@@ -18,8 +18,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 )
 
-// sharing returns a Redis for relays, with a deadline that a busy machine keeps.
-func sharing(t testing.TB, s *redistest.Server) *redis.Config {
+// redisOf returns a Redis for relays, with a deadline that a busy machine keeps.
+func redisOf(t testing.TB, s *redistest.Server) *redis.Config {
 	t.Helper()
 	target, err := redis.Parse(s.URL())
 	if err != nil {
@@ -71,7 +71,7 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 		t.Cleanup(server.Close)
 		w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
 		if n > 1 {
-			w.cfg.Redis = sharing(t, redistest.Start(t))
+			w.cfg.Redis = redisOf(t, redistest.Start(t))
 		}
 		relays := w.relays(n)
 		begin := time.Now()
@@ -122,7 +122,7 @@ func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 	t.Cleanup(server.Close)
 	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
 	s := redistest.Start(t)
-	w.cfg.Redis, w.cfg.Rate, w.cfg.Burst = sharing(t, s), 0.001, 4
+	w.cfg.Redis, w.cfg.Rate, w.cfg.Burst = redisOf(t, s), 0.001, 4
 	relays := w.relays(2)
 	next := 0
 	search := func(r *running) int {
@@ -153,7 +153,7 @@ func TestTheLogAndMetricsTellOfRedis(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Admin = "127.0.0.1:0"
 	s := redistest.Start(t, "--requirepass", "s3cret")
-	w.cfg.Redis = sharing(t, s)
+	w.cfg.Redis = redisOf(t, s)
 	w.cfg.Redis.Password = "wr0ng"
 	r := run(t, w.cfg)
 	until(t, "a line about Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
