@@ -32,6 +32,16 @@ type Answer struct {
 	// MinimumWait is the time before the next request to the server; zero: the
 	// server gave none.
 	MinimumWait time.Duration
+	// Earlier are answers about single prefixes that the Searcher had without asking the
+	// server, from a cache that several programs share. They hold in place of the above.
+	Earlier map[Prefix]EarlierAnswer
+}
+
+// EarlierAnswer is an answer about one prefix that was received before the search.
+type EarlierAnswer struct {
+	Received time.Time     // with the monotonic clock of this process; not in the future
+	TTL      time.Duration // from Received; that of Threats, too
+	Threats  []ThreatHash
 }
 
 // ThreatHash is a full hash that the server lists. An answer may hold one full hash

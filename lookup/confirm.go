@@ -12,8 +12,9 @@ import (
 // prefixes waits for it.
 type search struct {
 	prefixes []Prefix      // guarded by Checker.mu until the search begins, then immutable
-	done     chan struct{} // closed after answer and err are written; read them only then
+	done     chan struct{} // closed after answer, earlier and err are written; read them only then
 	answer   serverAnswer
+	earlier  map[Prefix]EarlierAnswer // in place of answer
 	err      error
 	refunds  []func() // call them if the search is not sent; guarded by Checker.mu
 }
@@ -172,9 +173,10 @@ func (c *Checker) run(s *search) {
 	defer c.mu.Unlock()
 	s.err = err
 	s.answer = serverAnswer{received: time.Now(), ttl: answer.TTL, threats: answer.Threats}
+	s.earlier = answer.Earlier
 	for _, p := range s.prefixes {
 		if err == nil {
-			c.cache.put(p, s.answer.only(p))
+			c.cache.put(p, s.about(p))
 		}
 		delete(c.pending, p)
 	}
@@ -201,7 +203,8 @@ func (s *search) charge(refund func()) {
 // The caller holds Checker.mu.
 func (s *search) end() {
 	unsent := func(reason error) bool { return errors.Is(s.err, reason) }
-	if slices.ContainsFunc([]error{ErrBackoff, ErrLimited, ErrBudget, ErrClosed}, unsent) {
+	known := s.err == nil && len(s.earlier) == len(s.prefixes)
+	if known || slices.ContainsFunc([]error{ErrBackoff, ErrLimited, ErrBudget, ErrClosed}, unsent) {
 		for _, refund := range s.refunds {
 			refund()
 		}
@@ -233,6 +236,15 @@ func (a serverAnswer) only(p Prefix) serverAnswer {
 		}
 	}
 	return a
+}
+
+// about returns the part of the answer about p. The search has ended without an error.
+func (s *search) about(p Prefix) serverAnswer {
+	answer := s.answer
+	if e, ok := s.earlier[p]; ok {
+		answer = serverAnswer{received: e.Received, ttl: e.TTL, threats: e.Threats}
+	}
+	return answer.only(p)
 }
 
 // finished waits until the search or ctx ends, and reports whether the search has
@@ -278,7 +290,7 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 			}
 			continue
 		}
-		threat, known := w.checker.threatIn(s.answer, candidate.hash)
+		threat, known := w.checker.threatIn(s.about(candidate.prefix), candidate.hash)
 		if known && threat.FrameOnly && w.candidates.frames == PassFrames {
 			frameOnly = true
 		} else if known {
@@ -295,7 +307,7 @@ func (w *Confirmation) unsafe(i int, threat ThreatHash) Decision {
 	return Decision{
 		Verdict: Unsafe, By: ByServer, Threat: threat.Threats.first(), FrameOnly: threat.FrameOnly,
 		List: w.candidates.all[i].list, Expression: w.candidates.expression(i),
-		Expires: w.searches[i].answer.received.Add(threat.TTL),
+		Expires: w.searches[i].about(w.candidates.all[i].prefix).received.Add(threat.TTL),
 	}
 }
 

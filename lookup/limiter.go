@@ -122,7 +122,7 @@ func PerClient[S any](rule func(S, time.Time) (S, bool)) Limiter {
 
 // Admit implements Limiter.
 func (p *perClient[S]) Admit(client netip.Addr, now time.Time) bool {
-	key := site(client)
+	key := Site(client)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	state, _ := p.states.Get(key)
@@ -131,8 +131,8 @@ func (p *perClient[S]) Admit(client netip.Addr, now time.Time) bool {
 	return admitted
 }
 
-// site returns the key of a client: its IPv4 address, or its IPv6 network.
-func site(client netip.Addr) netip.Addr {
+// Site returns what tells clients apart: the IPv4 address of a client, or its IPv6 network.
+func Site(client netip.Addr) netip.Addr {
 	client = client.Unmap().WithZone("")
 	if client.Is6() {
 		return netip.PrefixFrom(client, 56).Masked().Addr()

@@ -25,12 +25,15 @@ const (
 	FromLists  Origin = iota // no list holds the prefix
 	FromCache                // an answer was cached
 	FromMerged               // a search was under way
+	FromShared               // the Searcher knew the answer, see Answer.Earlier
 	FromServer               // the server was asked
 	numOrigins
 )
 
 // String returns the origin as metrics spell it.
-func (o Origin) String() string { return [...]string{"unlisted", "cache", "merged", "upstream"}[o] }
+func (o Origin) String() string {
+	return [...]string{"unlisted", "cache", "merged", "redis", "upstream"}[o]
+}
 
 // Origins returns all origins.
 func Origins() (all []Origin) {
@@ -58,10 +61,10 @@ const (
 // some of the prefixes would make the others look safe. The searches run on, and the
 // cache keeps their answers.
 //
-// Search calls admit, unless that is nil, once for each Config.PerSearch prefixes that
-// the server must be asked about, and sends none of them if one call returns an error.
-// See Confirm for what admit must not do.
-func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit Admit) ([]PrefixAnswer, error) {
+// Search calls admit, unless that is nil, at most once: with one search for each
+// Config.PerSearch prefixes that the server must be asked about. If admit returns an error,
+// none of them is sent.
+func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit AdmitAll) ([]PrefixAnswer, error) {
 	lists := c.database.Lists()
 	all := make([]prefixSearch, 0, len(prefixes))
 	for _, p := range prefixes {
@@ -122,35 +125,59 @@ func shortest(all []Prefix) (kept []Prefix) {
 }
 
 // askFor sets the searches of all parts, with new ones where none will do.
-func (c *Checker) askFor(all []prefixSearch, admit Admit) error {
+func (c *Checker) askFor(all []prefixSearch, admit AdmitAll) error {
+	c.mu.Lock()
+	missing, closed := c.join(all), c.closed
+	c.mu.Unlock()
+	switch {
+	case missing == 0:
+		return nil
+	case closed:
+		return ErrClosed
+	}
+	searches := (missing + c.perSearch - 1) / c.perSearch
+	refund, err := func() {}, error(nil)
+	if admit != nil {
+		if refund, err = admit(searches); err != nil { // without the lock: it may take its time
+			return err
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.begin()
+	missing, closed = c.join(all), c.closed
+	for i := range all {
+		if !closed {
+			c.enqueueAll(&all[i], &searches, refund)
+		}
+	}
+	for range searches { // others have begun them since
+		refund()
+	}
+	if closed && missing > 0 {
+		return ErrClosed
+	}
+	return nil
+}
+
+// join sets the searches of all parts where one has ended or is under way, and returns
+// about how many different prefixes there is none. The caller holds mu.
+func (c *Checker) join(all []prefixSearch) (missing int) {
 	now := time.Now()
-	missing := make(map[Prefix]bool)
+	others := make(map[Prefix]bool)
 	for i := range all {
 		for j, p := range all[i].prefixes {
+			if all[i].searches[j] != nil {
+				continue
+			}
 			if s, from := c.about(p, now); s != nil {
 				all[i].searches[j], all[i].from = s, max(all[i].from, from)
 			} else if all[i].listed {
-				missing[p] = true
+				others[p] = true
 			}
 		}
 	}
-	switch {
-	case len(missing) == 0:
-		return nil
-	case c.closed:
-		return ErrClosed
-	}
-	refunds, err := admitEach(admit, (len(missing)+c.perSearch-1)/c.perSearch)
-	if err != nil {
-		return err
-	}
-	for i := range all {
-		c.enqueueAll(&all[i], &refunds)
-	}
-	return nil
+	return len(others)
 }
 
 // about returns a search that will answer about a prefix, or has, and where the answer
@@ -169,49 +196,28 @@ func (c *Checker) about(p Prefix, now time.Time) (*search, Origin) {
 }
 
 // enqueueAll adds new searches for the prefixes of s that have none. Each takes one of
-// the refunds, as long as there are some. The caller holds mu.
-func (c *Checker) enqueueAll(s *prefixSearch, refunds *[]func()) {
+// the searches that were admitted, as long as there are some. The caller holds mu.
+func (c *Checker) enqueueAll(s *prefixSearch, admitted *int, refund func()) {
 	for j, p := range s.prefixes {
 		switch {
 		case s.searches[j] != nil || !s.listed:
 			continue
 		case c.pending[p] != nil: // an earlier prefix of this Search
 			s.searches[j] = c.pending[p]
-		default:
-			var refund func()
-			if len(*refunds) > 0 {
-				refund, *refunds = (*refunds)[0], (*refunds)[1:]
-			}
+		case *admitted > 0:
+			*admitted--
 			s.searches[j] = c.enqueue(p, refund)
+		default:
+			s.searches[j] = c.enqueue(p, nil)
 		}
 		s.from = FromServer
 	}
 }
 
-// admitEach calls admit n times. If one call fails, it takes back those before.
-func admitEach(admit Admit, n int) (refunds []func(), err error) {
-	if admit == nil {
-		return nil, nil
-	}
-	for range n {
-		refund, err := admit()
-		if err != nil {
-			for _, refund := range refunds {
-				refund()
-			}
-			return nil, err
-		}
-		if refund != nil {
-			refunds = append(refunds, refund)
-		}
-	}
-	return refunds, nil
-}
-
 // wait returns the answer when all searches have ended.
 func (s prefixSearch) wait(ctx context.Context) (PrefixAnswer, error) {
 	answer := PrefixAnswer{TTL: unlistedTTL, From: s.from}
-	known := false
+	known, sent := false, false
 	for i, search := range s.searches {
 		if search == nil {
 			continue
@@ -222,7 +228,9 @@ func (s prefixSearch) wait(ctx context.Context) (PrefixAnswer, error) {
 		if search.err != nil {
 			return PrefixAnswer{}, search.err
 		}
-		part := search.answer.only(s.prefixes[i])
+		part := search.about(s.prefixes[i])
+		_, earlier := search.earlier[s.prefixes[i]]
+		sent = sent || !earlier
 		ttl := part.ttlAt(time.Now())
 		if len(part.threats) > 0 {
 			ttl -= transit
@@ -232,6 +240,9 @@ func (s prefixSearch) wait(ctx context.Context) (PrefixAnswer, error) {
 			answer.TTL, known = ttl, true
 		}
 		answer.Threats = append(answer.Threats, part.threats...)
+	}
+	if s.from == FromServer && !sent {
+		answer.From = FromShared
 	}
 	return answer, nil
 }

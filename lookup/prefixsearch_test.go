@@ -18,7 +18,7 @@ func searchOf(t testing.TB, c *Checker, admit Admit, expressions ...string) ([]P
 	for _, e := range expressions {
 		prefixes = append(prefixes, HashExpression(e).Prefix(4))
 	}
-	return c.Search(context.Background(), prefixes, false, admit)
+	return c.Search(context.Background(), prefixes, false, admit.All())
 }
 
 // oneAnswer asks about one expression.

@@ -21,6 +21,40 @@ var ErrShare = fmt.Errorf("%w for this client", ErrBudget)
 // was not sent; it is called at most once.
 type Admit func() (refund func(), err error)
 
+// AdmitAll is Admit for n searches of one client: all of them, or none. refund, which may
+// be called n times, takes one of them back. Unlike an Admit it may take its time.
+type AdmitAll func(n int) (refund func(), err error)
+
+// All returns the AdmitAll that calls a once for each search, or nil if a is nil. Its
+// refunds must not be called at the same time.
+func (a Admit) All() AdmitAll {
+	if a == nil {
+		return nil
+	}
+	return func(n int) (refund func(), err error) {
+		var refunds []func()
+		refund = func() {
+			if len(refunds) > 0 {
+				refunds[0]()
+				refunds = refunds[1:]
+			}
+		}
+		for range n {
+			one, err := a()
+			if err != nil {
+				for range n {
+					refund()
+				}
+				return nil, err
+			}
+			if one != nil {
+				refunds = append(refunds, one)
+			}
+		}
+		return refund, nil
+	}
+}
+
 // AdmitBy returns an Admit for one client that asks the limiter, and then takes a search
 // from the share of the client. Either may be nil; if both are, the Admit is nil and
 // admits everything.
@@ -66,7 +100,7 @@ func NewShares(perClient int) *Shares {
 // Take takes one search from the share of the client for the date of now, and reports
 // whether there was one left.
 func (s *Shares) Take(client netip.Addr, now time.Time) bool {
-	key, date := site(client), dateOf(now)
+	key, date := Site(client), dateOf(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if date > s.date { // a clock that is set back renews nothing
@@ -83,7 +117,7 @@ func (s *Shares) Take(client netip.Addr, now time.Time) bool {
 
 // GiveBack gives back a search that Take has taken at taken, because it was not sent.
 func (s *Shares) GiveBack(client netip.Addr, taken time.Time) {
-	key, date := site(client), dateOf(taken)
+	key, date := Site(client), dateOf(taken)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if spent, ok := s.spent.Peek(key); ok && date == s.date {

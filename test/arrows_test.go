@@ -20,9 +20,9 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 // layers are the packages of the module, the lowest first. A package imports those of
 // lower layers only.
 var layers = [][]string{
-	{"internal/certtest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
+	{"internal/certtest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/redistest", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest"},
-	{"updater"},
+	{"updater", "internal/redisshare"},
 	{"internal/protocol", "internal/ownlist"},
 	{"internal/answer", "internal/listfetch"},
 	{"internal/config"},
@@ -114,11 +114,32 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
+// The client of Redis would add 10 MB to the name server, which does not use it.
+func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
+	const library, ours = "github.com/valkey-io/valkey-go", module + "/internal/redis"
+	for _, p := range packages(t) {
+		if p.ImportPath != ours && slices.Contains(p.Imports, library) {
+			t.Errorf("%s imports %s: only %s does", p.ImportPath, library, ours)
+		}
+	}
+	for _, program := range []string{"", "/cmd/coredns"} {
+		out, err := exec.Command("go", "list", "-deps", module+program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for dependency := range strings.Lines(string(out)) {
+			if strings.HasPrefix(dependency, library) || strings.HasPrefix(dependency, ours) {
+				t.Errorf("%s%s is linked with %s", module, program, dependency)
+			}
+		}
+	}
+}
+
 // What is for tests is exported, since it has to be, and is in a file or a package of its
 // own. A program that used it would look into what is not its business.
 func TestNoProgramUsesWhatIsForTests(t *testing.T) {
 	const view = "fortests.go"
-	forTests := []string{module + "/internal/logtest", module + "/internal/programtest"}
+	forTests := []string{module + "/internal/logtest", module + "/internal/programtest", module + "/internal/redistest"}
 	views := 0
 	for _, p := range packages(t) {
 		for _, path := range forTests {

@@ -40,6 +40,9 @@ each line, so that an old and a new one can be valid for a time; clients have th
 in api_key. With -tls-client-ca each client needs a certificate. The relay reads these
 files again when they change.
 
+With -redis, relays share answers and the limits of clients over Redis 6.2 or Valkey 7.2,
+or later ones. While Redis is away each relay goes on by itself.
+
 On the address of -admin are /metrics, /healthz and /readyz. The relay ends with
 SIGTERM or SIGINT, after the requests that are under way.`
 
@@ -54,7 +57,7 @@ func relayCommand() *cli.Command {
 		Name:        "relay",
 		Usage:       "serve lists and confirmations to many CoreDNS servers, as one client of Google",
 		Description: relayHelp,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "`ADDRESS` for clients", Value: relayListen},
 			&cli.StringFlag{Name: "admin", Usage: "`ADDRESS` for metrics and health, or off", Value: relayAdmin},
 			folderFlag("the `FOLDER` for the lists"),
@@ -78,7 +81,7 @@ func relayCommand() *cli.Command {
 			&cli.FloatFlag{Name: "rate", Usage: "the most searches of one client, such as a CoreDNS, in a second, a `NUMBER`; 0 for no limit", Value: relay.DefaultRate},
 			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
-		},
+		}, redisFlags()...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() > 0 {
 				return fmt.Errorf("relay takes no argument such as %q, see safebrowsing relay -h", c.Args().First())
@@ -125,7 +128,8 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 	if cfg.Connections < 1 {
 		return cfg, errors.New("-connections must be at least 1")
 	}
-	return cfg, nil
+	cfg.Redis, err = redisConfig(c)
+	return cfg, err
 }
 
 // engineFlags are the flags that a Corefile stands for.

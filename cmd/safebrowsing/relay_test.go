@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -104,19 +105,25 @@ func TestMisuseOfTheRelay(t *testing.T) {
 		"-corefile " + none:        "no such file",
 		"-corefile x -lists se-4b": "-corefile and -lists are both given: keep one of the two",
 		"-corefile x -realtime":    "-corefile and -realtime are both given",
-		"-db " + none + " -endpoint ENDPOINT -lists se-4c":                                 `safebrowsing: lists: "se-4c" is not the name of a list: did you mean se-4b?`,
-		"-db " + none + " -endpoint ENDPOINT -protocol v6":                                 `"v6" is not a protocol`,
-		"-db " + none + " -endpoint ENDPOINT -protocol webrisk":                            "each search costs money: add budget COUNT",
-		"-db " + none + " -endpoint ENDPOINT -budget x":                                    "budget",
-		"-db " + none + " -endpoint ENDPOINT -protocol v4 -realtime":                       "protocol v4 has no mode realtime",
-		"-db " + none + " -api-key-file " + none:                                           "no such file",
-		"-db " + none + " -endpoint ENDPOINT -listen 0.0.0.0:0":                            "can be reached by other machines",
-		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1":                            "missing port",
-		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1:0 -client-key-file " + none: "no such file",
-		"-db " + none + " -endpoint ENDPOINT -tls-cert x":                                  "give both -tls-cert and -tls-key",
-		"-db " + none + " -endpoint ENDPOINT -connections 0":                               "-connections must be at least 1",
-		"-db " + none + " -endpoint ENDPOINT -rate 1 -burst 0":                             "the burst at least 1",
-		"-db " + none + " -endpoint http://192.0.2.1:1 -api-key-file go.none":              "no such file",
+		"-db " + none + " -endpoint ENDPOINT -lists se-4c":                                          `safebrowsing: lists: "se-4c" is not the name of a list: did you mean se-4b?`,
+		"-db " + none + " -endpoint ENDPOINT -protocol v6":                                          `"v6" is not a protocol`,
+		"-db " + none + " -endpoint ENDPOINT -protocol webrisk":                                     "each search costs money: add budget COUNT",
+		"-db " + none + " -endpoint ENDPOINT -budget x":                                             "budget",
+		"-db " + none + " -endpoint ENDPOINT -protocol v4 -realtime":                                "protocol v4 has no mode realtime",
+		"-db " + none + " -api-key-file " + none:                                                    "no such file",
+		"-db " + none + " -endpoint ENDPOINT -listen 0.0.0.0:0":                                     "can be reached by other machines",
+		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1":                                     "missing port",
+		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1:0 -client-key-file " + none:          "no such file",
+		"-db " + none + " -endpoint ENDPOINT -tls-cert x":                                           "give both -tls-cert and -tls-key",
+		"-db " + none + " -endpoint ENDPOINT -connections 0":                                        "-connections must be at least 1",
+		"-db " + none + " -endpoint ENDPOINT -rate 1 -burst 0":                                      "the burst at least 1",
+		"-db " + none + " -endpoint http://192.0.2.1:1 -api-key-file go.none":                       "no such file",
+		"-db " + none + " -endpoint ENDPOINT -redis cache:6379":                                     "must begin with redis://",
+		"-db " + none + " -endpoint ENDPOINT -redis-ca x":                                           "-redis-ca is given without -redis",
+		"-db " + none + " -endpoint ENDPOINT -redis redis://a -redis-ca x":                          "-redis-ca needs TLS",
+		"-db " + none + " -endpoint ENDPOINT -redis rediss://a -redis-ca " + none:                   "no such file",
+		"-db " + none + " -endpoint ENDPOINT -redis redis://a -redis-password-file " + none:         "no such file",
+		"-db " + none + " -endpoint ENDPOINT -redis redis://:s3cret@a -redis-password-file " + none: "keep one of the two",
 	} {
 		status, _, errOut := invoke(t, append([]string{"relay", "-admin", "off", "-listen", "127.0.0.1:0"}, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
 		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
@@ -137,6 +144,39 @@ func TestTheHelpOfTheRelayHasItsLimits(t *testing.T) {
 		if !strings.Contains(line, fmt.Sprintf("(default: %g)", want)) {
 			t.Errorf("%s: %q, want the default %g", flag, line, want)
 		}
+	}
+}
+
+// The password of Redis comes from a file or from the environment, and the relay tells it
+// to Redis only.
+func TestTheRelayFindsThePasswordOfRedis(t *testing.T) {
+	s := redistest.Start(t, "--requirepass", "s3cret")
+	key := filepath.Join(t.TempDir(), "password")
+	write(t, key, "s3cret\n")
+	for _, tt := range []struct {
+		name, variable string
+		args           []string
+	}{
+		{"a file", "", []string{"-redis", s.URL(), "-redis-password-file", key}},
+		{"the environment", "s3cret", []string{"-redis", s.URL()}},
+		{"the file comes first", "wr0ng", []string{"-redis", s.URL(), "-redis-password-file", key}},
+		{"the URL", "", []string{"-redis", strings.Replace(s.URL(), "//", "//:s3cret@", 1)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv(relay.RedisPasswordVariable, tt.variable)
+			w := filled(t)
+			_, errOut := startRelay(t, append([]string{"-db", w.dir, "-endpoint", w.endpoint, "-lists", "se-4b,mw-4b,uws-4b"}, tt.args...)...)
+			said := false
+			for range 4000 {
+				if said = strings.Contains(errOut.String(), "shares answers and limits over Redis at "+s.Addr); said {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			if !said || strings.Contains(errOut.String(), "s3cret") || strings.Contains(errOut.String(), "in the list of processes") != (tt.name == "the URL") {
+				t.Errorf("the log is %s", errOut)
+			}
+		})
 	}
 }
 

@@ -42,6 +42,14 @@ var engineWords = []string{"endpoint_ca", "endpoint_cert", "protocol", "mode", "
 // ask the same server with the same key.
 func EngineWords() []string { return slices.Clone(engineWords) }
 
+// ClientBudget returns how many searches one client may cause on one day; 0: no limit.
+func (s Settings) ClientBudget() int {
+	if s.Budget == 0 {
+		return 0
+	}
+	return max(1, s.Budget*s.Share/100)
+}
+
 // Stored returns the lists that the updater keeps.
 func (s Settings) Stored() []string {
 	switch s.Mode {

@@ -80,6 +80,9 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 	if s.Budget > 0 {
 		searcher = e.limit(searcher, before.ledgers.next(s.Identity(), store, e.reporter.report))
 	}
+	if edge.Searcher != nil { // before the budget: what is known costs nothing
+		searcher = edge.Searcher(searcher)
+	}
 	e.Checker, err = lookup.NewChecker(s.CheckerConfig(database, searcher))
 	if err != nil {
 		return nil, err
@@ -95,7 +98,7 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 func (e *Engine) limit(s lookup.Searcher, ledger *updater.Ledger) lookup.Searcher {
 	budget := e.settings.Budget
 	e.ledger, e.reporter.ledger = ledger, ledger
-	e.Shares = lookup.NewShares(budget * e.settings.Share / 100)
+	e.Shares = lookup.NewShares(e.settings.ClientBudget())
 	return ledger.Limit(s, budget, e.reporter.report)
 }
 

@@ -10,13 +10,17 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Edge is what tests replace of the world. The zero Edge is the real one.
+// Edge is what tests and relays replace of the world. The zero Edge is the one of a CoreDNS.
 type Edge struct {
 	FirstContact func() time.Duration // see updater.Config
 	Transport    http.RoundTripper    // see protocol.Config
+	// Searcher returns what stands between the engine and its server, as a cache that
+	// relays share. Nil: nothing.
+	Searcher func(lookup.Searcher) lookup.Searcher
 }
 
 // past is what engines leave to their successors.

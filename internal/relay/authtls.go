@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 )
 
@@ -86,6 +87,12 @@ func (c *Config) warnings() (all []string) {
 		all = append(all, fmt.Sprintf("The relay on %s has no TLS: the network can read the keys of clients and the prefixes. Give -tls-cert and -tls-key", c.Listen))
 	case c.ClientCAFile == "" && c.ClientKeyFile == "":
 		all = append(all, fmt.Sprintf("The relay on %s serves every client that can reach it. Give -client-key-file or -tls-client-ca", c.Listen))
+	}
+	if c.Redis != nil && c.Redis.Target.Password != "" {
+		all = append(all, "Other users of this machine can read the password of Redis in -redis, in the list of processes. Give -redis-password-file or $"+RedisPasswordVariable)
+	}
+	if c.Redis != nil && !c.Redis.Target.TLS && slices.ContainsFunc(c.Redis.Target.Addresses, func(a string) bool { return !isLoopback(a) }) {
+		all = append(all, "The connection to Redis has no TLS: the network can read and change what relays share. Write rediss in place of redis in -redis")
 	}
 	if c.Admin != "" && !isLoopback(c.Admin) {
 		all = append(all, fmt.Sprintf("Other machines can read the metrics on %s", c.Admin))

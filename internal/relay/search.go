@@ -27,7 +27,7 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 	for _, p := range q.prefixes {
 		prefixes = append(prefixes, lookup.Prefix(p))
 	}
-	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), lookup.AdmitBy(h.limiter, h.shares, client))
+	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(client))
 	if err != nil {
 		return reply{}, h.unanswered(r, err)
 	}
@@ -35,6 +35,14 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 		h.metrics.searches.WithLabelValues(a.From.String()).Inc()
 	}
 	return encoded(searchResponse(answers))
+}
+
+// admission returns what decides whether a client may cause searches.
+func (h *handler) admission(client netip.Addr) lookup.AdmitAll {
+	if h.limits != nil {
+		return h.limits.Admit(client)
+	}
+	return lookup.AdmitBy(h.limiter, h.shares, client).All()
 }
 
 // searchResponse puts answers about prefixes into one message. Its TTL is for all of them,

@@ -12,6 +12,8 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -34,6 +36,8 @@ type Config struct {
 	ClientCAFile          string // of those who sign certificates of clients; "": none is needed
 	ClientKeyFile         string // with the keys that clients may send, one on each line; "": none is needed
 
+	Redis *redis.Config // that relays share, without its Prefix and its Observer; nil: none
+
 	Rate, Burst float64 // searches of one client: Rate a second, after Burst at once; Rate 0: no limit
 }
 
@@ -55,12 +59,14 @@ const shutdownTimeout = 5 * time.Second
 // Relay serves version 5 of Safe Browsing to a network, from one engine.
 //
 //	client ──HTTP──▶ handler ─┬─ lists ◀── Publish ── engine ──▶ server
-//	                          └─ searches ──▶ lookup.Checker ──▶ server
+//	                          └─ searches ──▶ lookup.Checker ─┬▶ server
+//	                                                          └▶ Redis, if relays share one
 type Relay struct {
 	cfg     Config
 	handler *handler
 	engine  *engine.Engine
 	release func()
+	redis   *redis.Client // that relays share; nil: none
 	certs   *certificates
 	files   []*watched
 
@@ -78,7 +84,8 @@ type handler struct {
 	first      chan struct{} // closed when the first contact has ended and its lists can be served
 	stopping   chan struct{} // closed when the relay stops
 	checker    *lookup.Checker
-	limiter    lookup.Limiter // nil: no limit
+	limiter    lookup.Limiter     // nil: no limit
+	limits     *redisshare.Limits // of all relays on one Redis, in place of limiter and shares; nil: there are none
 	rate       float64
 	shares     *lookup.Shares
 	searchHold func() updater.Hold
@@ -123,6 +130,9 @@ func (r *Relay) watchFiles() {
 
 // start starts the engine and what follows it.
 func (r *Relay) start() (err error) {
+	if err = r.openRedis(); err != nil {
+		return err
+	}
 	dir := ""
 	if r.cfg.Settings.DB != "" {
 		dir = filepath.Join(r.cfg.Settings.DB, "relay")
@@ -133,6 +143,7 @@ func (r *Relay) start() (err error) {
 	}
 	registry := engine.NewRegistry(r.cfg.Edge)
 	if r.engine, r.release, err = registry.Acquire(r.cfg.Settings, r.cfg.Key); err != nil {
+		r.closeRedis()
 		return err
 	}
 	h := r.handler
@@ -187,4 +198,5 @@ func (r *Relay) Close() {
 	r.cancel()
 	r.wg.Wait()
 	r.release()
+	r.closeRedis()
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 )
 
 func unzip(t testing.TB, r io.Reader) io.Reader {
@@ -229,6 +231,9 @@ func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 	go func() {
 		defer close(descs)
 		newMetrics().registry.Describe(descs)
+		for _, c := range newRedisMetrics(redis.Target{}).all() {
+			c.Describe(descs)
+		}
 	}()
 	want := make(map[string]bool)
 	for desc := range descs {

@@ -1,0 +1,369 @@
+package redisshare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// open opens a client that a busy machine does not make late, and waits for Redis.
+func open(t testing.TB, url string) *redis.Client {
+	t.Helper()
+	up := make(chan struct{}, 100)
+	c := dialled(t, url, func(err error) {
+		if err == nil {
+			up <- struct{}{}
+		}
+	})
+	select {
+	case <-up:
+	case <-time.After(40 * time.Second):
+		t.Fatal("Expected a Redis that is up")
+	}
+	return c
+}
+
+// states calls a function with the states of a client.
+type states func(error)
+
+func (states) Done(string, time.Duration, error) {}
+func (states) Dropped(string)                    {}
+func (s states) State(err error)                 { s(err) }
+
+func dialled(t testing.TB, url string, state func(error)) *redis.Client {
+	t.Helper()
+	target, err := redis.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := redis.Open(redis.Config{Target: target, Prefix: "safebrowsing:1:{test}:", Deadline: 2 * time.Second, Observer: states(state)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// server is a Searcher that counts what it is asked.
+type server struct {
+	mu     sync.Mutex
+	asked  int
+	took   time.Duration
+	answer lookup.Answer
+	err    error
+	during func() // called in each search, unless nil
+}
+
+// Search implements lookup.Searcher.
+func (s *server) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
+	s.mu.Lock()
+	s.asked++
+	took, answer, err := s.took, s.answer, s.err
+	s.mu.Unlock()
+	if s.during != nil {
+		s.during()
+	}
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+	}
+	return answer, err
+}
+
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+// threatening returns a server that knows one threat.
+func threatening(ttl time.Duration) (*server, lookup.Prefix) {
+	hash := hashOf("bad.example/")
+	return &server{answer: lookup.Answer{TTL: ttl, Threats: []lookup.ThreatHash{{Hash: hash, Threats: lookup.AllThreats, TTL: ttl}}}}, hash.Prefix(4)
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("Expected %s", what)
+		}
+	}
+}
+
+// stored waits until Redis has a value about a prefix, and returns its key.
+func stored(t testing.TB, s *redistest.Server, p lookup.Prefix) string {
+	t.Helper()
+	key := fmt.Sprintf("safebrowsing:1:{test}:answer:%x", string(p))
+	eventually(t, "a value in Redis", func() bool { return s.Do("EXISTS", key) == ":1" })
+	return key
+}
+
+func search(t testing.TB, a *Answers, prefixes ...lookup.Prefix) lookup.Answer {
+	t.Helper()
+	answer, err := a.Search(t.Context(), prefixes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(5 * time.Minute)
+	good := hashOf("good.example/").Prefix(4)
+	first, second := NewAnswers(open(t, s.URL()), srv), NewAnswers(open(t, s.URL()), srv)
+	before := time.Now()
+	if got := search(t, first, bad, good); len(got.Earlier) != 0 || len(got.Threats) != 1 {
+		t.Fatalf("Expected an answer of the server, got %+v", got)
+	}
+	after := time.Now()
+	key := stored(t, s, bad)
+	got := search(t, second, bad, good)
+	for p, threats := range map[lookup.Prefix]int{bad: 1, good: 0} {
+		e, ok := got.Earlier[p]
+		// The clocks of Redis and of a value are in whole milliseconds.
+		if !ok || e.TTL != 5*time.Minute || len(e.Threats) != threats || e.Received.Before(before.Add(-time.Second)) || e.Received.After(after.Add(2*time.Millisecond)) {
+			t.Errorf("%x: expected an answer of between %s and %s, got %+v", p, before, after, e)
+		}
+	}
+	if srv.count() != 1 {
+		t.Errorf("Expected one search, got %d", srv.count())
+	}
+	var left int
+	if _, err := fmt.Sscanf(s.Do("PTTL", key), ":%d", &left); err != nil || left > 300_000 || left < 240_000 {
+		t.Errorf("Expected that Redis forgets the answer within 5 minutes, got %d ms", left)
+	}
+	if got := s.Do("KEYS", "*:claim:*"); got != "*0" {
+		t.Errorf("Expected no claim that has outlived its search, got %q", got)
+	}
+}
+
+func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p, content := sample()
+	now := time.Now()
+	content.byRedis, content.byWriter = now, now
+	old := content
+	old.byRedis = now.Add(-time.Minute) // the shorter one of its threats lasts a minute
+	foreign := content.encode("abcd")
+	newer := []byte{format + 1, 'x'}
+	newer = append(newer, sumOf(p, newer)...)
+	for _, tt := range []struct {
+		name, value string
+		asked       int
+		kept        bool
+	}{
+		{"valid", string(content.encode(p)), 0, true},
+		{"garbage", "garbage", 1, false},
+		{"empty", "", 1, false},
+		{"about another prefix", string(foreign), 1, false},
+		{"too old", string(old.encode(p)), 1, true},
+		{"of a newer format", string(newer), 1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := &server{} // its answers have no TTL, and so are not stored
+			a := NewAnswers(open(t, s.URL()), srv)
+			key := a.keysOf([]lookup.Prefix{p})[0]
+			s.Do("SET", key, tt.value)
+			search(t, a, p)
+			if srv.count() != tt.asked {
+				t.Errorf("Expected %d searches, got %d", tt.asked, srv.count())
+			}
+			if !tt.kept {
+				eventually(t, "that the value is deleted", func() bool { return s.Do("EXISTS", key) == ":0" })
+			} else if got := s.Do("EXISTS", key); got != ":1" {
+				t.Errorf("Expected that the value stays, got %s", got)
+			}
+		})
+	}
+}
+
+func TestAnAnswerToUseOnceIsNotStored(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(0)
+	a := NewAnswers(open(t, s.URL()), srv)
+	search(t, a, bad)
+	search(t, a, bad)
+	eventually(t, "no key of an answer or a claim", func() bool { return s.Do("KEYS", "*:answer:*")+s.Do("KEYS", "*:claim:*") == "*0*0" })
+	if srv.count() != 2 {
+		t.Errorf("Expected two searches, got %d", srv.count())
+	}
+}
+
+func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(time.Minute)
+	a := NewAnswers(open(t, s.URL()), srv)
+	now := time.Now()
+	a.store([]lookup.Prefix{bad}, srv.answer, now, now)
+	key := stored(t, s, bad)
+	young := s.Do("GET", key)
+	a.store([]lookup.Prefix{bad}, lookup.Answer{TTL: time.Hour}, now.Add(-time.Second), now)
+	a.store([]lookup.Prefix{"done"}, lookup.Answer{TTL: time.Hour}, now, now) // written after the one before
+	stored(t, s, "done")
+	if got := s.Do("GET", key); got != young {
+		t.Errorf("Expected the younger answer, got %q", got)
+	}
+}
+
+// Relays that want the same at the same time cause one search.
+func TestSearchesAreMergedAcrossRelays(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(5 * time.Minute)
+	srv.took = 50 * time.Millisecond
+	var relays []*Answers
+	for range 4 {
+		relays = append(relays, NewAnswers(open(t, s.URL()), srv))
+	}
+	var wg sync.WaitGroup
+	for _, a := range relays {
+		wg.Go(func() {
+			answer, err := a.Search(t.Context(), []lookup.Prefix{bad})
+			if err != nil || len(answer.Threats)+len(answer.Earlier[bad].Threats) != 1 {
+				t.Errorf("Expected the threat, got %+v, %v", answer, err)
+			}
+		})
+	}
+	wg.Wait()
+	if srv.count() != 1 {
+		t.Errorf("Expected one search, got %d", srv.count())
+	}
+}
+
+// A relay whose search fails tells the others, and they ask at once.
+func TestASearchThatFailedIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	broken, bad := threatening(time.Minute)
+	broken.err = errors.New("broken")
+	broken.during = func() { // the claim does not end by itself
+		if got := s.Do("PEXPIRE", fmt.Sprintf("safebrowsing:1:{test}:claim:%x", string(bad)), "3600000"); got != ":1" {
+			t.Errorf("Expected a claim during the search, got %s", got)
+		}
+	}
+	if _, err := NewAnswers(open(t, s.URL()), broken).Search(t.Context(), []lookup.Prefix{bad}); !errors.Is(err, broken.err) {
+		t.Fatalf("Expected %v, got %v", broken.err, err)
+	}
+	eventually(t, "that the claim has ended", func() bool { return s.Do("KEYS", "*:claim:*") == "*0" })
+}
+
+// A relay that has died costs others no more than a search takes.
+func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(time.Minute)
+	good := hashOf("good.example/").Prefix(4)
+	c := open(t, s.URL())
+	dead, a := NewAnswers(c, srv), NewAnswers(c, srv)
+	dead.look([]lookup.Prefix{bad}) // it has the claim, and never asks
+	answer := search(t, a, bad, good)
+	if srv.count() != 2 || len(answer.Threats) == 0 || len(answer.Earlier) != 0 {
+		t.Errorf("Expected two searches, one of them late, got %d with %+v", srv.count(), answer)
+	}
+	for _, p := range []lookup.Prefix{bad, good} {
+		stored(t, s, p)
+	}
+}
+
+func TestPatienceIsThatOfASearch(t *testing.T) {
+	a := NewAnswers(nil, nil)
+	for _, tt := range []struct{ took, want time.Duration }{
+		{time.Millisecond, minPatience}, {150 * time.Millisecond, 300 * time.Millisecond}, {10 * time.Second, maxPatience},
+	} {
+		for range 100 {
+			a.learn(tt.took)
+		}
+		if got := a.patience(); got < tt.want-tt.want/100 || got > tt.want+tt.want/100 {
+			t.Errorf("Expected a patience of %s after searches of %s, got %s", tt.want, tt.took, got)
+		}
+	}
+}
+
+func TestWithoutRedisARelayAsksTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	srv, bad := threatening(time.Minute)
+	a := NewAnswers(dialled(t, s.URL(), func(error) {}), srv)
+	if got := search(t, a, bad); len(got.Threats) != 1 || srv.count() != 1 {
+		t.Errorf("Expected an answer of the server, got %+v", got)
+	}
+}
+
+func TestAClusterKeepsAnswersToo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster takes seconds to come up")
+	}
+	t.Parallel()
+	nodes := redistest.Cluster(t)
+	srv, bad := threatening(time.Minute)
+	a := NewAnswers(open(t, "redis+cluster://"+nodes[2].Addr), srv)
+	search(t, a, bad)
+	eventually(t, "the answer", func() bool { return len(search(t, a, bad).Earlier) == 1 })
+	l := NewLimits(open(t, "redis+cluster://"+nodes[1].Addr), lookup.LeakyBucket{Rate: 0.001, Capacity: 1}, 1)
+	client := addr("192.0.2.1")
+	if _, err := l.Admit(client)(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewLimits(a.client, l.bucket, 1).Admit(client)(1); !errors.Is(err, lookup.ErrLimited) {
+		t.Errorf("Expected %v, got %v", lookup.ErrLimited, err)
+	}
+}
+
+// However old an answer in Redis is, a threat ends 30 minutes after the server told it, and
+// a client has 10 seconds to get it.
+func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(24 * time.Hour)
+	a := NewAnswers(open(t, s.URL()), srv)
+	checker, err := lookup.NewChecker(lookup.Config{Database: new(lookup.Database), Searcher: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checker.Close()
+	const left = time.Minute
+	received := time.Now().Add(left - maxAge)
+	a.store([]lookup.Prefix{bad}, srv.answer, received, received.Add(time.Hour)) // the writer's clock was ahead
+	stored(t, s, bad)
+	answers, err := checker.Search(t.Context(), []lookup.Prefix{bad}, true, nil)
+	if err != nil || answers[0].From != lookup.FromShared || answers[0].TTL > left || answers[0].TTL < left/2 || srv.count() != 0 {
+		t.Errorf("Expected a threat of Redis for less than %s, got %+v, %v and %d searches", left, answers, err, srv.count())
+	}
+}
+
+// No key and no value tells a name or the address of a client.
+func TestWhatRedisLearns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(time.Minute)
+	c := open(t, s.URL())
+	search(t, NewAnswers(c, srv), bad)
+	if _, err := NewLimits(c, lookup.LeakyBucket{Rate: 1, Capacity: 2}, 3).Admit(addr("192.0.2.77"))(1); err != nil {
+		t.Fatal(err)
+	}
+	stored(t, s, bad)
+	keys := s.Do("KEYS", "*")
+	for _, want := range []string{":answer:", ":bucket:", ":share:"} {
+		if !strings.Contains(keys, want) {
+			t.Errorf("Expected a key with %s, got %q", want, keys)
+		}
+	}
+	if strings.Contains(keys, "192.0.2.77") || strings.Contains(keys, "example") {
+		t.Errorf("Expected no address and no name, got %q", keys)
+	}
+}

@@ -1,0 +1,170 @@
+package redisshare
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// The script decides as lookup does, about any sequence. Its clock is set by the test.
+func TestTheScriptDecidesAsLookup(t *testing.T) {
+	t.Parallel()
+	c := open(t, redistest.Start(t).URL())
+	script := redis.NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[6], ARGV[7]}", 1))
+	const seed = 7
+	rng := rand.New(rand.NewPCG(seed, seed))
+	decisions := make(map[string]int)
+	for sequence := range 60 {
+		bucket := lookup.LeakyBucket{Rate: []float64{0.1, 1, 3, 20}[rng.IntN(4)], Capacity: []float64{1, 5, 20.5}[rng.IntN(3)]}
+		perClient := []int{0, 1, 10, 1000}[rng.IntN(4)]
+		var shares *lookup.Shares
+		if perClient > 0 {
+			shares = lookup.NewShares(perClient)
+		}
+		now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.Local)
+		admitAt := lookup.PerClient(bucket.Admit)
+		keys := []string{c.Key(fmt.Sprint("b", sequence)), c.Key(fmt.Sprint("s", sequence))}
+		for step := range 40 {
+			switch rng.IntN(5) {
+			case 0: // at once
+			case 1:
+				now = now.Add(time.Duration(float64(time.Second) / bucket.Rate).Truncate(time.Microsecond)) // one leaks out, to the microsecond
+			case 2:
+				now = now.Add(-time.Second) // the clock is set back
+			default:
+				now = now.Add(time.Duration(rng.Int64N(int64(3 * time.Second))).Truncate(time.Microsecond))
+			}
+			n := 1 + rng.IntN(3)
+			want := decide(admitAt, shares, now, n)
+			v, err := c.Eval(t.Context(), "admit", script, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000",
+				strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond()/1000))
+			got, ok := v.Int()
+			if err != nil || !ok || got != want {
+				t.Fatalf("Seed %d, sequence %d, step %d, %+v, share %d, %d searches: expected %d, got %d, %v", seed, sequence, step, bucket, perClient, n, want, got, err)
+			}
+			decisions[fmt.Sprint(want)]++
+		}
+	}
+	if decisions["0"] < 100 || decisions["1"] < 100 || decisions["2"] < 100 {
+		t.Errorf("Expected many decisions of each kind, got %v", decisions)
+	}
+}
+
+// decide decides as lookup.AdmitBy, at a time of the test.
+func decide(bucket lookup.Limiter, shares *lookup.Shares, now time.Time, n int) int64 {
+	client := addr("192.0.2.1")
+	for i := range n {
+		if !bucket.Admit(client, now) {
+			for range i {
+				giveBack(shares, client, now)
+			}
+			return limited
+		}
+		if shares != nil && !shares.Take(client, now) {
+			for range i {
+				giveBack(shares, client, now)
+			}
+			return shareSpent
+		}
+	}
+	return admitted
+}
+
+func giveBack(shares *lookup.Shares, client netip.Addr, now time.Time) {
+	if shares != nil {
+		shares.GiveBack(client, now)
+	}
+}
+
+func TestLimitsHoldOverAllRelays(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	slow := lookup.LeakyBucket{Rate: 0.001, Capacity: 4}
+	for _, tt := range []struct {
+		name   string
+		bucket lookup.LeakyBucket
+		shares int
+		want   error
+	}{
+		{"the rate", slow, 0, lookup.ErrLimited},
+		{"the share", lookup.LeakyBucket{}, 4, lookup.ErrShare},
+		{"both", slow, 4, lookup.ErrLimited},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s.Do("FLUSHALL")
+			one, two := NewLimits(open(t, s.URL()), tt.bucket, tt.shares), NewLimits(open(t, s.URL()), tt.bucket, tt.shares)
+			client := addr("2001:db8::1")
+			for i, l := range []*Limits{one, two, one, two} {
+				if _, err := l.Admit(client)(1); err != nil {
+					t.Fatalf("Search %d: expected that it is admitted, got %v", i, err)
+				}
+			}
+			for _, l := range []*Limits{one, two} {
+				if _, err := l.Admit(addr("2001:db8:0:ff::9"))(1); !errors.Is(err, tt.want) { // of the same site
+					t.Errorf("Expected %v, got %v", tt.want, err)
+				}
+				if _, err := l.Admit(addr("192.0.2.1"))(1); err != nil {
+					t.Errorf("Expected that another client is admitted, got %v", err)
+				}
+			}
+		})
+	}
+	if NewLimits(nil, lookup.LeakyBucket{}, 0).Admit(addr("192.0.2.1")) != nil {
+		t.Error("Expected no admission where there is no limit")
+	}
+}
+
+func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, two := NewLimits(open(t, s.URL()), lookup.LeakyBucket{}, 2), NewLimits(open(t, s.URL()), lookup.LeakyBucket{}, 2)
+	client := addr("192.0.2.1")
+	refund, err := one.Admit(client)(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
+		t.Fatalf("Expected %v, got %v", lookup.ErrShare, err)
+	}
+	refund()
+	eventually(t, "one search more", func() bool { _, err := two.Admit(client)(1); return err == nil })
+	if _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
+		t.Errorf("Expected one search more only, got %v", err)
+	}
+}
+
+// Without Redis a relay goes on from what it has admitted itself.
+func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, two := NewLimits(open(t, s.URL()), lookup.LeakyBucket{}, 3), NewLimits(open(t, s.URL()), lookup.LeakyBucket{}, 3)
+	client := addr("192.0.2.1")
+	for _, l := range []*Limits{one, one, two} {
+		if _, err := l.Admit(client)(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Kill()
+	admits := func(l *Limits) (n int) {
+		for range 5 {
+			if _, err := l.Admit(client)(1); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if a, b := admits(one), admits(two); a != 1 || b != 2 {
+		t.Errorf("Expected 1 and 2 searches more, got %d and %d", a, b)
+	}
+}

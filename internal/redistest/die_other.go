@@ -1,0 +1,8 @@
+//go:build !linux
+
+package redistest
+
+import "syscall"
+
+// dieWithTest can do nothing here.
+func dieWithTest() *syscall.SysProcAttr { return nil }

@@ -1,0 +1,280 @@
+// Package redistest runs real Redis servers for tests, on free ports of the loopback
+// address. Only tests import it.
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is one redis-server. Its methods are for one goroutine.
+type Server struct {
+	Addr string // "host:port"
+
+	t       testing.TB
+	program string
+	args    []string
+	cmd     *exec.Cmd
+	ended   chan struct{} // closed when the process has ended
+	logged  *lines
+}
+
+// Binary returns the path of redis-server, or of $SAFEBROWSING_REDIS_SERVER. A test is
+// skipped where there is none, but not where $CI is set.
+func Binary(t testing.TB) string {
+	t.Helper()
+	name := "redis-server"
+	if other := os.Getenv("SAFEBROWSING_REDIS_SERVER"); other != "" {
+		name = other
+	}
+	path, err := exec.LookPath(name)
+	switch {
+	case err != nil && os.Getenv("CI") != "":
+		t.Fatalf("This test needs %s: %v", name, err)
+	case err != nil:
+		t.Skipf("This test needs %s: install the package redis-server", name)
+	}
+	return path
+}
+
+// Start starts a server that keeps everything in memory, with more options such as
+// "--requirepass", "secret". It ends with the test.
+func Start(t testing.TB, options ...string) *Server {
+	t.Helper()
+	return StartAt(t, FreeAddr(t), options...)
+}
+
+// StartAt is Start at an address that is free.
+func StartAt(t testing.TB, addr string, options ...string) *Server {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(addr)
+	args := append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--repl-diskless-sync-delay", "0"}, options...)
+	return start(t, addr, args)
+}
+
+// start starts a server and waits until it listens.
+func start(t testing.TB, addr string, args []string) *Server {
+	t.Helper()
+	s := &Server{Addr: addr, t: t, program: Binary(t), args: args}
+	s.Restart()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Restart starts the server again, empty, after Kill. It waits until it listens.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.cmd, s.ended, s.logged = exec.Command(s.program, s.args...), make(chan struct{}), new(lines)
+	s.cmd.Stdout, s.cmd.SysProcAttr = s.logged, dieWithTest()
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func(cmd *exec.Cmd, ended chan struct{}) { // ends with the process, which Kill ends
+		_ = cmd.Wait() // it is killed
+		close(ended)
+	}(s.cmd, s.ended)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if c, err := net.Dial("tcp", s.Addr); err == nil {
+			c.Close()
+			return
+		}
+		select {
+		case <-s.ended:
+			s.t.Fatalf("%s has ended: %s", s.program, s.logged)
+		default:
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%s does not listen: %s", s.program, s.logged)
+		}
+	}
+}
+
+// URL returns the URL of the server.
+func (s *Server) URL() string { return "redis://" + s.Addr }
+
+// Kill ends the process at once. It may be called more than once.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill() // it may have ended
+	<-s.ended
+}
+
+// Stop makes the process hang until Continue: connections stay, and nothing is answered.
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Continue ends Stop.
+func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(signal syscall.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(signal); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Do runs one command on a connection of its own and returns the answer as Redis writes
+// it, such as "+OK", ":1", "$3 abc" and "-ERR ...".
+func (s *Server) Do(words ...string) string {
+	s.t.Helper()
+	c, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close()
+	var text strings.Builder
+	fmt.Fprintf(&text, "*%d\r\n", len(words))
+	for _, w := range words {
+		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(w), w)
+	}
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := c.Write([]byte(text.String())); err != nil {
+		s.t.Fatal(err)
+	}
+	answer, err := read(bufio.NewReader(c))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer
+}
+
+// read reads one answer; the elements of an array are separated by spaces.
+func read(r *bufio.Reader) (string, error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	line = strings.TrimRight(line, "\r\n")
+	var n int
+	switch _, err := fmt.Sscanf(line[1:], "%d", &n); {
+	case err != nil || n < 0 || !strings.ContainsAny(line[:1], "$*"):
+		return line, nil
+	case line[0] == '$':
+		text := make([]byte, n+2)
+		for got := 0; got < len(text); {
+			m, err := r.Read(text[got:])
+			if err != nil {
+				return "", err
+			}
+			got += m
+		}
+		return line + " " + string(text[:n]), nil
+	}
+	words := []string{line}
+	for range n {
+		word, err := read(r)
+		if err != nil {
+			return "", err
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " "), nil
+}
+
+// Sentinels starts n Sentinels that watch over a master under the name "main", with a
+// quorum for a failover. More lines of their configuration may follow.
+func Sentinels(t testing.TB, master *Server, n int, more ...string) (all []*Server) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(master.Addr)
+	for range n {
+		addr := FreeAddr(t)
+		_, own, _ := net.SplitHostPort(addr)
+		dir := t.TempDir()
+		file := filepath.Join(dir, "sentinel.conf")
+		text := fmt.Sprintf("bind 127.0.0.1\nport %s\ndir %s\nsentinel monitor main %s %s %d\nsentinel down-after-milliseconds main 500\nsentinel failover-timeout main 2000\n%s\n",
+			own, dir, host, port, n/2+1, strings.Join(more, "\n"))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, start(t, addr, []string{file, "--sentinel"}))
+	}
+	return all
+}
+
+// Cluster starts a Redis Cluster of three masters.
+func Cluster(t testing.TB, options ...string) []*Server {
+	t.Helper()
+	const nodes, slots = 3, 16384
+	var all []*Server
+	for i := range nodes {
+		// Redis listens for the other nodes at its port + 10000 unless told otherwise.
+		_, bus, _ := net.SplitHostPort(FreeAddr(t))
+		s := Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, options...)...)
+		if got := s.Do("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(i*slots/nodes), fmt.Sprint((i+1)*slots/nodes-1)); got != "+OK" {
+			t.Fatalf("Expected slots for node %d, got %q", i, got)
+		}
+		s.Do("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
+		for _, other := range all {
+			host, port, _ := net.SplitHostPort(other.Addr)
+			if got := s.Do("CLUSTER", "MEET", host, port, other.bus()); got != "+OK" {
+				t.Fatalf("Expected that the nodes meet, got %q", got)
+			}
+		}
+		all = append(all, s)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		ready := 0
+		for _, s := range all {
+			info := s.Do("CLUSTER", "INFO")
+			if strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3") {
+				ready++
+			}
+		}
+		if ready == nodes {
+			return all
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("The cluster does not come up: %s", all[0].Do("CLUSTER", "INFO"))
+		}
+	}
+}
+
+// bus returns the port for other nodes of a cluster.
+func (s *Server) bus() string {
+	for i, arg := range s.args {
+		if arg == "--cluster-port" {
+			return s.args[i+1]
+		}
+	}
+	return ""
+}
+
+// FreeAddr returns an address of the loopback interface that nothing listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// lines keeps what a process writes. It is safe for concurrent use.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String returns what was written.
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

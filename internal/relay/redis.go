@@ -1,0 +1,102 @@
+package relay
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// RedisPasswordVariable is the environment variable with the password of Redis, and
+// SentinelPasswordVariable the one with that of its Sentinels.
+const (
+	RedisPasswordVariable    = "SAFEBROWSING_REDIS_PASSWORD"
+	SentinelPasswordVariable = "SAFEBROWSING_REDIS_SENTINEL_PASSWORD"
+)
+
+// openRedis opens the Redis that relays share, if the configuration names one. It does not
+// wait for Redis.
+func (r *Relay) openRedis() error {
+	if r.cfg.Redis == nil {
+		return nil
+	}
+	cfg := *r.cfg.Redis
+	m := newRedisMetrics(cfg.Target)
+	r.handler.metrics.registry.MustRegister(m.all()...)
+	cfg.Observer = m
+	cfg.Prefix = redisPrefix(r.cfg.Settings.Origin(r.cfg.Key))
+	cfg.Resolver = protocol.Resolver(strings.Fields(r.cfg.Settings.Resolvers))
+	var err error
+	if r.redis, err = redis.Open(cfg); err != nil {
+		return err
+	}
+	r.handler.limits = redisshare.NewLimits(r.redis, lookup.LeakyBucket{Rate: r.cfg.Rate, Capacity: r.cfg.Burst}, r.cfg.Settings.ClientBudget())
+	r.cfg.Edge.Searcher = func(next lookup.Searcher) lookup.Searcher { return redisshare.NewAnswers(r.redis, next) }
+	return nil
+}
+
+// closeRedis ends what openRedis has opened, after the engine.
+func (r *Relay) closeRedis() {
+	if r.redis != nil {
+		r.redis.Close()
+	}
+}
+
+// redisPrefix returns the prefix of all keys that relays of one origin and key share. The
+// number is that of the format. Redis Cluster keeps keys with the same text in braces on
+// one node, and scripts need that.
+func redisPrefix(o updater.Origin) string {
+	return "safebrowsing:1:{" + updater.Asker(o.Name, o.Asker) + "}:"
+}
+
+// redisMetrics counts and logs what happens to Redis. It implements redis.Observer.
+type redisMetrics struct {
+	target   redis.Target
+	up       prometheus.Gauge
+	errors   *prometheus.CounterVec
+	dropped  *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+func newRedisMetrics(target redis.Target) *redisMetrics {
+	return &redisMetrics{
+		target:   target,
+		up:       prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsPrefix, Name: "redis_up", Help: "Gauge that is 1 while Redis is used for requests of clients, and 0 while it is left alone because it failed."}),
+		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricsPrefix, Name: "redis_errors_total", Help: "Counter of calls of Redis that failed, by operation."}, []string{"operation"}),
+		dropped:  prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricsPrefix, Name: "redis_dropped_total", Help: "Counter of writes to Redis that were not made, because Redis was away or slow, by operation."}, []string{"operation"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: metricsPrefix, Name: "redis_call_seconds", Help: "Histogram of the time that calls of Redis took, by operation.", Buckets: []float64{.0002, .0005, .001, .002, .003, .01, .1, 1}}, []string{"operation"}),
+	}
+}
+
+// all returns what is to be registered.
+func (m *redisMetrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.up, m.errors, m.dropped, m.duration}
+}
+
+// Done implements redis.Observer.
+func (m *redisMetrics) Done(operation string, took time.Duration, err error) {
+	m.duration.WithLabelValues(operation).Observe(took.Seconds())
+	if err != nil {
+		m.errors.WithLabelValues(operation).Inc()
+	}
+}
+
+// Dropped implements redis.Observer.
+func (m *redisMetrics) Dropped(operation string) { m.dropped.WithLabelValues(operation).Inc() }
+
+// State implements redis.Observer.
+func (m *redisMetrics) State(err error) {
+	if err != nil {
+		m.up.Set(0)
+		log.Errorf("Cannot use Redis at %s for requests of clients: %v. Until that works, this relay has answers and limits of its own. It tries again within 30 seconds", m.target, err)
+		return
+	}
+	m.up.Set(1)
+	log.Infof("This relay shares answers and limits over Redis at %s", m.target)
+}
