@@ -79,6 +79,7 @@ func relayCommand() *cli.Command {
 			&cli.StringFlag{Name: "client-key-file", Usage: "serve only clients that send one of the keys in `FILE`"},
 			&cli.BoolFlag{Name: "insecure-listen", Usage: "let all other machines use the relay, without TLS and keys"},
 			&cli.FloatFlag{Name: "rate", Usage: "the most searches of one client, such as a CoreDNS, in a second, a `NUMBER`; 0 for no limit", Value: relay.DefaultRate},
+			&cli.FloatFlag{Name: "ema", Usage: "in place of -rate: refuse searches of one client that come faster than it used to ask, by a `NUMBER` of deviations"},
 			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
 		}, redisFlags()...),
@@ -120,7 +121,7 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 		Settings: engine.Settings, Key: engine.Secret,
 		Listen: c.String("listen"), Admin: c.String("admin"), Connections: c.Int("connections"), Insecure: c.Bool("insecure-listen"),
 		CertFile: c.String("tls-cert"), CertKeyFile: c.String("tls-key"), ClientCAFile: c.String("tls-client-ca"), ClientKeyFile: c.String("client-key-file"),
-		Rate: c.Float("rate"), Burst: c.Float("burst"),
+		Rate: c.Float("rate"), Burst: c.Float("burst"), EMA: c.Float("ema"),
 	}
 	if cfg.Admin == "off" {
 		cfg.Admin = ""

@@ -41,7 +41,7 @@ func BenchmarkAddedLatency(b *testing.B) {
 				}
 				c := impatient(b, url)
 				searcher = NewAnswers(c, searcher)
-				admit = NewLimits(c, lookup.LeakyBucket{Rate: 1e6, Capacity: 1e6}, 1e9).Admit(addr("192.0.2.1"))
+				admit = NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1e6, Capacity: 1e6}}, 1e9).Admit(addr("192.0.2.1"))
 				if state.breakIt != nil {
 					state.breakIt(s)
 				}

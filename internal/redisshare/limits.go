@@ -11,24 +11,47 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// Limits are the rules for one client that hold over all relays: a leaky bucket, and a
-// share of the day's budget. While Redis is away each relay applies them by itself. It is
+// Rule limits how many searches one client may cause: a leaky bucket, or an EMA. The zero
+// Rule is no limit.
+type Rule struct {
+	Bucket lookup.LeakyBucket // Rate 0: none
+	EMA    lookup.EMA         // Threshold 0: none; else the bucket does not count
+}
+
+// Limiter returns a limiter that applies the rule to each client, or nil without a rule.
+func (r Rule) Limiter() lookup.Limiter {
+	switch {
+	case r.EMA.Threshold > 0:
+		return lookup.PerClient(r.EMA.Admit)
+	case r.Bucket.Rate > 0:
+		return lookup.PerClient(r.Bucket.Admit)
+	}
+	return nil
+}
+
+// kind begins the key of a client's state: relays with different rules do not share it.
+func (r Rule) kind() string {
+	if r.EMA.Threshold > 0 {
+		return "ema:"
+	}
+	return "bucket:"
+}
+
+// Limits are the rules for one client that hold over all relays: a Rule, and a share of the
+// day's budget. While Redis is away each relay applies them by itself. It is
 // safe for concurrent use.
 type Limits struct {
 	client *redis.Client
-	bucket lookup.LeakyBucket // Rate 0: none
-	shares int                // searches of one client a day; 0: no limit
+	rule   Rule
+	shares int // searches of one client a day; 0: no limit
 
 	own    lookup.Limiter // of this relay; nil: none
 	ownDay *lookup.Shares // nil: none
 }
 
-// NewLimits returns Limits. A bucket of rate 0 and 0 shares are no limits.
-func NewLimits(client *redis.Client, bucket lookup.LeakyBucket, shares int) *Limits {
-	l := &Limits{client: client, bucket: bucket, shares: shares}
-	if bucket.Rate > 0 {
-		l.own = lookup.PerClient(bucket.Admit)
-	}
+// NewLimits returns Limits. The zero Rule and 0 shares are no limits.
+func NewLimits(client *redis.Client, rule Rule, shares int) *Limits {
+	l := &Limits{client: client, rule: rule, shares: shares, own: rule.Limiter()}
 	if shares > 0 {
 		l.ownDay = lookup.NewShares(shares)
 	}
@@ -45,36 +68,74 @@ const (
 // admit decides as lookup.AdmitBy does about ARGV[3] searches in a row, by the clock of
 // Redis. Numbers are computed as Go computes them, to the last bit.
 //
-//	KEYS[1]  bucket: level in searches, and when, in microseconds
+//	KEYS[1]  state of the rule: of a bucket the level in searches; of an EMA the gaps
+//	         learnt, mean and variance; of both when, in microseconds
 //	KEYS[2]  searches of the day
-//	ARGV     rate a second (0: no bucket), capacity, searches, share (0: none),
-//	         life of the share in milliseconds
+//	ARGV     rate a second (0: no bucket), capacity, searches, share (0: none), life of the
+//	         share in milliseconds, threshold (0: no EMA)
 var admit = redis.NewScript(admitText)
 
 const admitText = `
 local rate, capacity, searches, share = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local threshold = tonumber(ARGV[6])
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local state = redis.call('HMGET', KEYS[1], 'level', 'at')
-local level, at = tonumber(state[1] or 0), tonumber(state[2] or now)
-if now > at then
-  local passed = now - at
-  level = math.max(0, level - rate * (math.floor(passed / 1000000) + (passed % 1000000) * 1000 / 1e9))
-else
-  now = at
+
+local function seconds(passed)
+  return math.floor(passed / 1000000) + (passed % 1000000) * 1000 / 1e9
 end
+local function exact(number) return string.format('%.17g', number) end
+
+local function bucket()
+  local state = redis.call('HMGET', KEYS[1], 'level', 'at')
+  local level, at = tonumber(state[1] or 0), tonumber(state[2] or now)
+  local at_last = math.max(now, at)
+  level = math.max(0, level - rate * seconds(at_last - at))
+  return function()
+    if level + 1 > capacity then return false end
+    level = level + 1
+    return true
+  end, function()
+    redis.call('HSET', KEYS[1], 'level', exact(level), 'at', exact(at_last))
+    return math.ceil(level / rate * 1000) + 1000
+  end
+end
+
+local function ema()
+  local state = redis.call('HMGET', KEYS[1], 'seen', 'mean', 'variance', 'last')
+  local seen, mean, variance = tonumber(state[1] or 0), tonumber(state[2] or 0), tonumber(state[3] or 0)
+  local last = tonumber(state[4])
+  return function()
+    if not last then last = now return true end
+    local gap = seconds(math.max(0, now - last))
+    local deviation = math.max(math.sqrt(variance), 0.1 * mean)
+    local admitted = seen < 10 or mean - gap <= threshold * deviation
+    last = now
+    if seen == 0 then
+      mean = gap
+    else
+      local difference = gap - mean
+      mean = mean + 0.1 * difference
+      variance = (1 - 0.1) * (variance + 0.1 * difference * difference)
+    end
+    seen = math.min(seen + 1, 10)
+    return admitted
+  end, function()
+    redis.call('HSET', KEYS[1], 'seen', seen, 'mean', exact(mean), 'variance', exact(variance), 'last', exact(last))
+    return 86400000
+  end
+end
+
+local allows, save
+if threshold > 0 then allows, save = ema() elseif rate > 0 then allows, save = bucket() end
 local spent = tonumber(redis.call('GET', KEYS[2]) or 0)
 local answer, taken = 0, 0
 for i = 1, searches do
-  if rate > 0 and level + 1 > capacity then answer = 1 break end
-  level = level + 1
+  if allows and not allows() then answer = 1 break end
   if share > 0 and spent + taken >= share then answer = 2 break end
   taken = taken + 1
 end
-if rate > 0 then
-  redis.call('HSET', KEYS[1], 'level', string.format('%.17g', level), 'at', string.format('%.0f', now))
-  redis.call('PEXPIRE', KEYS[1], math.ceil(level / rate * 1000) + 1000)
-end
+if save then redis.call('PEXPIRE', KEYS[1], save()) end
 if share > 0 and answer == 0 then
   redis.call('SET', KEYS[2], spent + taken, 'PX', ARGV[5])
 end
@@ -90,7 +151,7 @@ if spent > 0 then redis.call('SET', KEYS[1], spent - 1, 'KEEPTTL') end`)
 func (l *Limits) keys(client netip.Addr, now time.Time) (keys []string, life time.Duration) {
 	sum := sha256.Sum256([]byte(l.client.Key(lookup.Site(client).String())))
 	id := hex.EncodeToString(sum[:8])
-	return []string{l.client.Key("bucket:" + id), l.client.Key("share:" + now.Local().Format(time.DateOnly) + ":" + id)}, 25 * time.Hour
+	return []string{l.client.Key(l.rule.kind() + id), l.client.Key("share:" + now.Local().Format(time.DateOnly) + ":" + id)}, 25 * time.Hour
 }
 
 // Admit returns the admission of a client, for lookup.Checker.Search.
@@ -101,8 +162,8 @@ func (l *Limits) Admit(client netip.Addr) lookup.AdmitAll {
 	return func(n int) (func(), error) {
 		keys, life := l.keys(client, time.Now())
 		number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
-		v, err := l.client.Fast(opAdmit, admit, keys, number(l.bucket.Rate), number(l.bucket.Capacity), strconv.Itoa(n),
-			strconv.Itoa(l.shares), strconv.FormatInt(life.Milliseconds(), 10))
+		v, err := l.client.Fast(opAdmit, admit, keys, number(l.rule.Bucket.Rate), number(l.rule.Bucket.Capacity), strconv.Itoa(n),
+			strconv.Itoa(l.shares), strconv.FormatInt(life.Milliseconds(), 10), number(l.rule.EMA.Threshold))
 		answer, ok := v.Int()
 		own := lookup.AdmitBy(l.own, l.ownDay, client).All()
 		switch {

@@ -21,19 +21,23 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 func TestTheScriptDecidesAsLookup(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).URL())
-	script := redis.NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[6], ARGV[7]}", 1))
+	script := redis.NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[7], ARGV[8]}", 1))
 	const seed = 7
 	rng := rand.New(rand.NewPCG(seed, seed))
 	decisions := make(map[string]int)
-	for sequence := range 60 {
+	for sequence := range 120 {
 		bucket := lookup.LeakyBucket{Rate: []float64{0.1, 1, 3, 20}[rng.IntN(4)], Capacity: []float64{1, 5, 20.5}[rng.IntN(3)]}
+		rule := Rule{Bucket: bucket}
+		if sequence%2 == 1 {
+			rule.EMA.Threshold = []float64{0.1, 0.5, 1, 3}[rng.IntN(4)]
+		}
 		perClient := []int{0, 1, 10, 1000}[rng.IntN(4)]
 		var shares *lookup.Shares
 		if perClient > 0 {
 			shares = lookup.NewShares(perClient)
 		}
 		now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.Local)
-		admitAt := lookup.PerClient(bucket.Admit)
+		admitAt := rule.Limiter()
 		keys := []string{c.Key(fmt.Sprint("b", sequence)), c.Key(fmt.Sprint("s", sequence))}
 		for step := range 40 {
 			switch rng.IntN(5) {
@@ -47,17 +51,21 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 			}
 			n := 1 + rng.IntN(3)
 			want := decide(admitAt, shares, now, n)
-			v, err := c.Eval(t.Context(), "admit", script, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000",
+			v, err := c.Eval(t.Context(), "admit", script, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000", fmt.Sprint(rule.EMA.Threshold),
 				strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond()/1000))
 			got, ok := v.Int()
 			if err != nil || !ok || got != want {
-				t.Fatalf("Seed %d, sequence %d, step %d, %+v, share %d, %d searches: expected %d, got %d, %v", seed, sequence, step, bucket, perClient, n, want, got, err)
+				t.Fatalf("Seed %d, sequence %d, step %d, %+v, share %d, %d searches: expected %d, got %d, %v", seed, sequence, step, rule, perClient, n, want, got, err)
 			}
-			decisions[fmt.Sprint(want)]++
+			decisions[fmt.Sprint(rule.kind(), want)]++
 		}
 	}
-	if decisions["0"] < 100 || decisions["1"] < 100 || decisions["2"] < 100 {
-		t.Errorf("Expected many decisions of each kind, got %v", decisions)
+	for _, kind := range []string{"bucket:", "ema:"} {
+		for answer := range 3 {
+			if decisions[fmt.Sprint(kind, answer)] < 100 {
+				t.Errorf("Expected many decisions of each kind, got %v", decisions)
+			}
+		}
 	}
 }
 
@@ -90,20 +98,20 @@ func giveBack(shares *lookup.Shares, client netip.Addr, now time.Time) {
 func TestLimitsHoldOverAllRelays(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	slow := lookup.LeakyBucket{Rate: 0.001, Capacity: 4}
+	slow := Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 4}}
 	for _, tt := range []struct {
 		name   string
-		bucket lookup.LeakyBucket
+		rule   Rule
 		shares int
 		want   error
 	}{
 		{"the rate", slow, 0, lookup.ErrLimited},
-		{"the share", lookup.LeakyBucket{}, 4, lookup.ErrShare},
+		{"the share", Rule{}, 4, lookup.ErrShare},
 		{"both", slow, 4, lookup.ErrLimited},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s.Do("FLUSHALL")
-			one, two := NewLimits(open(t, s.URL()), tt.bucket, tt.shares), NewLimits(open(t, s.URL()), tt.bucket, tt.shares)
+			one, two := NewLimits(open(t, s.URL()), tt.rule, tt.shares), NewLimits(open(t, s.URL()), tt.rule, tt.shares)
 			client := addr("2001:db8::1")
 			for i, l := range []*Limits{one, two, one, two} {
 				if _, err := l.Admit(client)(1); err != nil {
@@ -120,7 +128,7 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 			}
 		})
 	}
-	if NewLimits(nil, lookup.LeakyBucket{}, 0).Admit(addr("192.0.2.1")) != nil {
+	if NewLimits(nil, Rule{}, 0).Admit(addr("192.0.2.1")) != nil {
 		t.Error("Expected no admission where there is no limit")
 	}
 }
@@ -128,7 +136,7 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	one, two := NewLimits(open(t, s.URL()), lookup.LeakyBucket{}, 2), NewLimits(open(t, s.URL()), lookup.LeakyBucket{}, 2)
+	one, two := NewLimits(open(t, s.URL()), Rule{}, 2), NewLimits(open(t, s.URL()), Rule{}, 2)
 	client := addr("192.0.2.1")
 	refund, err := one.Admit(client)(2)
 	if err != nil {
@@ -148,7 +156,7 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	one, two := NewLimits(open(t, s.URL()), lookup.LeakyBucket{}, 3), NewLimits(open(t, s.URL()), lookup.LeakyBucket{}, 3)
+	one, two := NewLimits(open(t, s.URL()), Rule{}, 3), NewLimits(open(t, s.URL()), Rule{}, 3)
 	client := addr("192.0.2.1")
 	for _, l := range []*Limits{one, one, two} {
 		if _, err := l.Admit(client)(1); err != nil {

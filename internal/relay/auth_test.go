@@ -160,6 +160,7 @@ func TestWhereTheRelayListens(t *testing.T) {
 		{"half of TLS", "give both", Config{Listen: "127.0.0.1:0", CertFile: cert}, 0},
 		{"a CA without TLS", "certificates of clients need TLS", Config{Listen: "127.0.0.1:0", ClientCAFile: ca.file}, 0},
 		{"a negative rate", "rate of searches", Config{Listen: "127.0.0.1:0", Rate: -1}, 0},
+		{"a negative threshold", "threshold of -ema", Config{Listen: "127.0.0.1:0", EMA: -1}, 0},
 		{"a small burst", "burst at least 1", Config{Listen: "127.0.0.1:0", Rate: 1, Burst: 0.5}, 0},
 	} {
 		err := tc.cfg.check()

@@ -66,6 +66,8 @@ func (c *Config) check() error {
 		return errors.New("certificates of clients need TLS: give -tls-cert and -tls-key, too")
 	case c.Rate < 0 || c.Rate > 0 && c.Burst < 1:
 		return errors.New("the rate of searches must be 0, for no limit, or more, and the burst at least 1")
+	case c.EMA < 0:
+		return errors.New("the threshold of -ema must be more than 0 deviations, or 0 for none")
 	case c.Connections < 0:
 		return errors.New("the number of connections must be at least 1")
 	case c.CertFile == "" && c.ClientKeyFile == "" && !c.Insecure && !isLoopback(c.Listen):

@@ -36,7 +36,7 @@ func (r *Relay) openRedis() error {
 	if r.redis, err = redis.Open(cfg); err != nil {
 		return err
 	}
-	r.handler.limits = redisshare.NewLimits(r.redis, lookup.LeakyBucket{Rate: r.cfg.Rate, Capacity: r.cfg.Burst}, r.cfg.Settings.ClientBudget())
+	r.handler.limits = redisshare.NewLimits(r.redis, r.cfg.rule(), r.cfg.Settings.ClientBudget())
 	r.cfg.Edge.Searcher = func(next lookup.Searcher) lookup.Searcher { return redisshare.NewAnswers(r.redis, next) }
 	return nil
 }

@@ -127,8 +127,12 @@ func heldFor(err error, hold updater.Hold) time.Duration {
 	return max(time.Until(until), time.Second)
 }
 
-// limitedFor returns after what time the limiter admits one more search.
+// limitedFor returns after what time the limiter admits one more search. An EMA, for which
+// there may be no rate, admits the next one that is not a burst.
 func (h *handler) limitedFor() time.Duration {
+	if h.rate == 0 {
+		return time.Second
+	}
 	return max(time.Second, time.Duration(float64(time.Second)/h.rate))
 }
 

@@ -39,6 +39,12 @@ type Config struct {
 	Redis *redis.Config // that relays share, without its Prefix and its Observer; nil: none
 
 	Rate, Burst float64 // searches of one client: Rate a second, after Burst at once; Rate 0: no limit
+	EMA         float64 // threshold of a lookup.EMA, in place of Rate and Burst; 0: none
+}
+
+// rule returns the limit of one client.
+func (c *Config) rule() redisshare.Rule {
+	return redisshare.Rule{Bucket: lookup.LeakyBucket{Rate: c.Rate, Capacity: c.Burst}, EMA: lookup.EMA{Threshold: c.EMA}}
 }
 
 // DefaultConnections is the most connections of clients at once.
@@ -106,9 +112,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := openAll(r.files); err != nil {
 		return nil, err
 	}
-	if cfg.Rate > 0 {
-		r.handler.limiter = lookup.PerClient(lookup.LeakyBucket{Rate: cfg.Rate, Capacity: cfg.Burst}.Admit)
-	}
+	r.handler.limiter = cfg.rule().Limiter()
 	return r, r.start()
 }
 

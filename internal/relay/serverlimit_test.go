@@ -11,15 +11,16 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// limitedWorld starts a relay with the default limits, whose lists have n hosts, and a client.
-func limitedWorld(t *testing.T, n int) (*world, *replica) {
+// limitedWorld starts a relay with the default limits, or an EMA if threshold is not 0, whose
+// lists have n hosts, and a client.
+func limitedWorld(t *testing.T, n int, threshold float64) (*world, *replica) {
 	w := newWorld(t)
 	var all []string
 	for i := range n {
 		all = append(all, hostName(i)+"/")
 	}
 	w.suspect(all...)
-	w.cfg.Rate, w.cfg.Burst = DefaultRate, DefaultBurst
+	w.cfg.Rate, w.cfg.Burst, w.cfg.EMA = DefaultRate, DefaultBurst, threshold
 	w.start()
 	synctest.Wait()
 	c := w.replica(1)
@@ -41,7 +42,7 @@ func (w *world) limited() int {
 func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
 	const perSecond, seconds, atOnce = 30, 60, 150
 	synctest.Test(t, func(t *testing.T) {
-		w, c := limitedWorld(t, atOnce+perSecond*seconds)
+		w, c := limitedWorld(t, atOnce+perSecond*seconds, 0)
 		defer w.relay.Close()
 		defer c.close()
 		for i := range atOnce + perSecond*seconds {
@@ -67,7 +68,7 @@ func TestANameServerWithManyUsersIsNotLimited(t *testing.T) {
 func TestAClientOverTheLimitWaitsForASecond(t *testing.T) {
 	const names = 4000
 	synctest.Test(t, func(t *testing.T) {
-		w, c := limitedWorld(t, names)
+		w, c := limitedWorld(t, names, 0)
 		defer w.relay.Close()
 		defer c.close()
 		failed := 0
@@ -98,12 +99,35 @@ func TestAClientOverTheLimitWaitsForASecond(t *testing.T) {
 	})
 }
 
+// With -ema a client that asked regularly and suddenly asks faster is refused, but not for a
+// steady rate, however high.
+func TestABurstIsRefusedByEMA(t *testing.T) {
+	const names = 500
+	synctest.Test(t, func(t *testing.T) {
+		w, c := limitedWorld(t, names, 3)
+		defer w.relay.Close()
+		defer c.close()
+		for i := range names - 10 {
+			if d := c.decide(hostName(i) + "."); d.Err != nil {
+				t.Fatalf("name %d, at a steady rate above -rate: %v", i, d.Err)
+			}
+			time.Sleep(time.Second / 200)
+		}
+		for i := names - 10; i < names; i++ {
+			c.decide(hostName(i) + ".")
+		}
+		if n := w.limited(); n != 1 {
+			t.Errorf("%d searches of a burst were limited, want 1, after which the client waits", n)
+		}
+	})
+}
+
 // Retry-After says when the next search is allowed, in whole seconds.
 func TestRetryAfterOfTheLimit(t *testing.T) {
 	for _, tc := range []struct {
 		rate float64
 		want time.Duration
-	}{{100, time.Second}, {1, time.Second}, {0.5, 2 * time.Second}, {0.01, 100 * time.Second}} {
+	}{{100, time.Second}, {1, time.Second}, {0.5, 2 * time.Second}, {0.01, 100 * time.Second}, {0, time.Second}} {
 		if got := (&handler{rate: tc.rate}).limitedFor(); got != tc.want {
 			t.Errorf("%s: %s, want %s", fmt.Sprint(tc.rate, " a second"), got, tc.want)
 		}
