@@ -17,9 +17,13 @@ type attempt struct {
 }
 
 // begin records a fetch as failed before it is sent, so that a process that crashes
-// on the answer backs off after its restart.
+// on the answer backs off after its restart. An error that is errNotHeld says that the fetch
+// must not be sent; then nothing is recorded.
 func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 	a.schedule = s
+	if err := s.agree(lists, now); err != nil {
+		return a, err
+	}
 	err = s.change(func(state *scheduleState) {
 		a.before = state.Fetch
 		// A crash loses the answer, and with it a minimum wait that it may have had. The last
@@ -33,6 +37,10 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 		state.Fetch = state.Fetch.failed(now, wait, 0)
 		state.Fetch.Asking, state.Fetch.Failed = true, now
 	})
+	if notHeld := s.confirmed(); notHeld != nil {
+		_ = s.change(func(state *scheduleState) { state.Fetch = a.before })
+		return a, notHeld
+	}
 	return a, err
 }
 

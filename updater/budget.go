@@ -40,6 +40,7 @@ type Ledger struct {
 	saving    chan struct{} // closed when the save under way ends; nil: none is
 	late      bool          // that save takes longer than searchLockTimeout
 	trouble   bool          // the last save failed or was late
+	part      int           // searches of the day without a Shared that cannot be reached; 0: the whole budget
 	lookAgain time.Time     // no save before, unless there is something to reserve
 }
 
@@ -168,7 +169,7 @@ func (l *Ledger) spent() int { return l.file.spent() + l.unsaved - l.reserved }
 
 // may reports whether a budget allows one more search. The caller holds mu.
 func (l *Ledger) may(perDay int) bool {
-	return perDay <= 0 || l.unknown == nil && l.spent() < perDay
+	return perDay <= 0 || l.unknown == nil && l.spent() < l.allowed(perDay)
 }
 
 // Spent returns how many searches were spent on the date of now, of all processes as

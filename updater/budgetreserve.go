@@ -170,7 +170,9 @@ func (l *Ledger) exchange(c *budgetChange, perDay int, reserve bool) (events []E
 	if unknown != nil && perDay <= 0 { // a count to replace it needs a budget
 		return events, false, unknown
 	}
-	l.plan(c, found, unknown, perDay, reserve)
+	if err := l.share(c, found, unknown, perDay, reserve); err != nil {
+		l.plan(c, found, unknown, perDay, reserve)
+	}
 	if damaged == "" && c.next.Day == found.Day && maps.Equal(c.next.Spent, found.Spent) {
 		return events, true, nil
 	}
@@ -194,6 +196,7 @@ type budgetChange struct {
 	next    budgetDays
 	granted int // searches that it reserves
 	unsaved int // searches that it counts for the first time
+	back    int // reservations that it returns
 }
 
 // plan says what to write after found was read. The caller has the lock of the file.
@@ -213,10 +216,11 @@ func (l *Ledger) plan(c *budgetChange, found budgetDays, unknown error, perDay i
 	}
 	c.unsaved = l.unsaved
 	if !reserve { // if the file cannot be written, they count as spent
-		spent -= l.reserved
+		c.back += l.reserved // plan may be called again
 		l.reserved = 0
+		spent -= c.back
 	} else if perDay > 0 {
-		c.granted = chunk(perDay, spent)
+		c.granted = chunk(l.allowed(perDay), spent)
 		spent += c.granted
 	}
 	c.next = next.with(spent)

@@ -11,6 +11,7 @@ const (
 	LoadFailed                // List, or the schedule (List is ""), could not be read from disk: Err
 	LockBusy                  // another process or engine has locked the folder and fetches; its lists are loaded
 	Followed                  // List is as the process that has the lock fetched it last
+	FollowFailed              // lists that another process has fetched could not be taken over: Err
 	Started                   // after a Loaded or ListWaiting for each list; Due is the time of the first request
 	StartsAnew                // List is the predecessor's, see Origin, and serves until it has been fetched in full
 	Fetched                   // a request for lists has ended, with Err or without; List names them all, with commas

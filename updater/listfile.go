@@ -26,7 +26,18 @@ import (
 func (s *Store) SaveList(l List) error {
 	return s.replace(l.Name+listSuffix, func(w io.Writer) error {
 		sum := sha256.New()
-		out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<16)
+		if err := s.listFile(l)(io.MultiWriter(w, sum)); err != nil {
+			return err
+		}
+		_, err := w.Write(sum.Sum(nil))
+		return err
+	})
+}
+
+// listFile returns what writes the file of a list, without the SHA-256 at its end.
+func (s *Store) listFile(l List) func(io.Writer) error {
+	return func(w io.Writer) error {
+		out := bufio.NewWriterSize(w, 1<<16)
 		head := []byte(listMagic)
 		head = appendBytes(head, []byte(s.origin.Name))
 		head = appendBytes(head, []byte(l.Name))
@@ -36,12 +47,8 @@ func (s *Store) SaveList(l List) error {
 		if _, err := l.Set.WriteTo(&pausing{to: out}); err != nil {
 			return err
 		}
-		if err := out.Flush(); err != nil {
-			return err
-		}
-		_, err := w.Write(sum.Sum(nil))
-		return err
-	})
+		return out.Flush()
+	}
 }
 
 // pausing writes in pieces and lets other goroutines run in between: with one core,

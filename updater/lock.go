@@ -38,6 +38,7 @@ func (u *Updater) acquire(ctx context.Context) error {
 	if stale {
 		u.Load()
 	}
+	u.takeOver()
 	// Only now: Load may take lists from the schedule before.
 	schedule.hand.unfollow()
 	return nil
@@ -56,7 +57,7 @@ func (u *Updater) acquireNow() error {
 	if store == nil {
 		return nil
 	}
-	locked, err := store.lock.TryLock()
+	locked, err := store.tryLock()
 	if err == nil && locked {
 		store.clean()
 		var loadErr error
@@ -82,7 +83,7 @@ const lockRetry = time.Second
 func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 	store := u.cfg.Store
 	for tries := 0; ; tries++ {
-		locked, err := store.lock.TryLock()
+		locked, err := store.tryLock()
 		if locked {
 			return waited, nil
 		}
@@ -93,9 +94,12 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 			return waited, nil
 		}
 		if tries == 0 {
+			if store.shared != nil { // before a start without lists
+				u.follow()
+			}
 			u.cfg.Report(Event{Kind: LockBusy})
 		}
-		if tries%lookEvery == 0 {
+		if tries%lookEvery == 0 || store.shared != nil { // a look at a Shared costs nothing
 			u.follow()
 		}
 		waited = true
@@ -112,7 +116,12 @@ const lookEvery = 30
 // follow loads what the process that has the lock has saved since the last look. A
 // changed schedule is the sign: that process saves its lists first.
 func (u *Updater) follow() {
-	if !u.cfg.Schedule.look() {
+	looked := u.cfg.Schedule.look()
+	if u.cfg.Store.shared != nil && u.cfg.Store.locked() {
+		u.followShared(looked)
+		return
+	}
+	if !looked {
 		return
 	}
 	if u.cfg.Store.changed(u.cfg.Lists) {
@@ -129,7 +138,7 @@ func (u *Updater) release() {
 	// this one must not replace it.
 	u.cfg.Schedule.disown()
 	if u.cfg.Store != nil {
-		u.cfg.Store.lock.Close()
+		u.cfg.Store.unlock()
 	}
 	<-u.cfg.Schedule.hand.baton
 }

@@ -3,7 +3,9 @@ package updater
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -37,6 +39,10 @@ func (u *Updater) update(ctx context.Context) {
 func (u *Updater) request(ctx context.Context, names []string) bool {
 	begun := time.Now()
 	attempt, err := u.cfg.Schedule.begin(names, begun)
+	if errors.Is(err, errNotHeld) {
+		_ = u.sleep(ctx, lockRetry) // the caller asks again, unless ctx has ended
+		return false
+	}
 	// The request is sent even if that failed: fresh lists are worth more than a wait that a
 	// crash may lose.
 	u.reportSave("", err)
@@ -56,6 +62,7 @@ func (u *Updater) request(ctx context.Context, names []string) bool {
 	default:
 		u.reportSave("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(names, err), names, err))
 	}
+	u.shareLists()
 	u.reportRequest(names, results, refused, Event{Err: err, Took: now.Sub(begun)})
 	u.reportLongWaits(names, results, wait)
 	return err == nil || refused
@@ -218,7 +225,12 @@ func (u *Updater) save(l List) error {
 	if u.cfg.Store == nil {
 		return nil
 	}
-	return u.cfg.Store.SaveList(l)
+	err := u.cfg.Store.SaveList(l)
+	if shared := u.cfg.Schedule.sharer(); shared != nil && err == nil {
+		now := shared.Now()
+		err = os.Chtimes(u.cfg.Store.listPath(l.Name), now, now)
+	}
+	return err
 }
 
 // clocks returns the new clock of each list of an answer that arrived at now.

@@ -35,6 +35,7 @@ type Schedule struct {
 	changes uint64      // counts changes of state
 	owned   bool        // the file may be written
 	search  searchClock // state.Search on its way to and from its file
+	common  common      // the document of the schedule in a Shared
 }
 
 // NewSchedule returns the schedule saved in store, or an empty one. If the saved
@@ -99,6 +100,9 @@ var errUnreadable = errors.New("the saved schedule was unreadable")
 // look reads the file that the owner of the folder writes, and reports whether it
 // has changed. If the file cannot be read now the next look will do.
 func (s *Schedule) look() (changed bool) {
+	if s.sharer() != nil {
+		return s.lookShared()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.store == nil {
@@ -130,7 +134,11 @@ func (s *Schedule) Rekey(asker string) error {
 	s.mu.Lock()
 	s.asker = asker
 	s.askers++
+	s.common, s.search.common, s.search.commonSaved = common{}, nil, time.Time{} // the new asker has documents of its own
 	s.mu.Unlock()
+	if shared := s.sharer(); shared != nil {
+		shared.Rekey(asker)
+	}
 	return s.change(func(state *scheduleState) { state.askedBy(asker, time.Now()) })
 }
 
@@ -142,12 +150,10 @@ func (s *Schedule) own() (loadErr, saveErr error) {
 	// Kept aside, because reload replaces the state in memory.
 	inMemory := s.state.clone()
 	s.mu.Unlock()
-	loadErr = s.reload(true)
+	loadErr = errors.Join(s.reload(true), s.reloadShared())
 	s.mu.Lock()
 	s.owned = true
-	if fetch := &s.state.Fetch; fetch.Asking { // the asking process has lost the lock, so it died: the fetch failed
-		fetch.Asking, fetch.Cause = false, "the process ended before the answer came"
-	}
+	s.state.endRequest() // the asking process has lost the lock, so it died: the fetch failed
 	s.mu.Unlock()
 	saveErr = s.change(func(state *scheduleState) { state.adopt(inMemory) })
 	s.keepSearch()
@@ -166,6 +172,9 @@ func (s *Schedule) disown() {
 func (s *Schedule) change(alter func(*scheduleState)) error {
 	s.mu.Lock()
 	alter(&s.state)
+	s.mu.Unlock()
+	_ = s.share() // the next change tries again, and the folder has it
+	s.mu.Lock()
 	s.changes++
 	number, save := s.changes, s.store != nil && s.owned
 	state := s.state

@@ -25,13 +25,18 @@ type savedSchedule struct {
 // the monotonic clock. The file gets them relative to the wall clock at now, which may
 // have been set since.
 func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
+	return encodeScheduleAt(state, now, now.Round(0))
+}
+
+// encodeScheduleAt is encodeSchedule with another wall clock, which shows wall at now.
+func encodeScheduleAt(state scheduleState, now, wall time.Time) ([]byte, error) {
 	state = state.clone()
-	state.Saved = now.Round(0)
+	state.Saved = wall
 	state.move(func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
 		}
-		return now.Round(0).Add(t.Sub(now))
+		return wall.Add(t.Sub(now))
 	})
 	raw, err := json.Marshal(state)
 	if err != nil {
@@ -46,6 +51,11 @@ func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
 // not cut a wait short. If the wall clock was set back since the file was saved, the
 // full wait starts at now; otherwise it could last forever.
 func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
+	return parseScheduleAt(raw, now, now)
+}
+
+// parseScheduleAt is parseSchedule with another wall clock, which shows wall at now.
+func parseScheduleAt(raw []byte, now, wall time.Time) (state scheduleState, err error) {
 	var saved savedSchedule
 	if err := json.Unmarshal(raw, &saved); err != nil {
 		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -56,8 +66,8 @@ func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
 	if err := json.Unmarshal(saved.Schedule, &state); err != nil {
 		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	from := now
-	if now.Before(state.Saved) {
+	from := wall
+	if wall.Before(state.Saved) {
 		from = state.Saved
 	}
 	state.move(func(t time.Time) time.Time {

@@ -29,6 +29,11 @@ type searchClock struct {
 	// Of this process only, not saved: it finds searches that were under way together.
 	failed time.Time // when a search failed last; zero: never
 
+	// Of the document in a Shared.
+	common      []byte    // as last read or written; nil: never
+	commonSaved time.Time // when it was written, as last read
+	lacks       bool      // it could not be written
+
 	running sync.WaitGroup // goroutines that write and read the file; not guarded
 }
 
@@ -77,9 +82,15 @@ func (s *Schedule) saveSearches(failed func(error)) {
 	}
 }
 
-// saveSearch applies the pending changes to the file. What another process has
-// written comes first.
+// saveSearch applies the pending changes to the document and to the file.
 func (s *Schedule) saveSearch() error {
+	applied := s.shareSearch()
+	return s.saveSearchFile(applied)
+}
+
+// saveSearchFile applies the first pending changes to the file. What another process has
+// written comes first.
+func (s *Schedule) saveSearchFile(applied int) error {
 	// The lock of the file comes before mu, and mu is free while the disk works.
 	unlock, _ := s.store.lockSearches()
 	defer unlock()
@@ -89,10 +100,12 @@ func (s *Schedule) saveSearch() error {
 	// The clock in memory has all pending changes already. It is what to write unless
 	// another process has written the file since.
 	state := scheduleState{Asker: s.state.Asker, clockSet: clockSet{Search: s.state.Search}, Others: searchesOf(s.state.Others)}
-	applied := len(s.search.pending)
+	if s.sharer() == nil {
+		applied = len(s.search.pending)
+	}
 	if err == nil && saved != nil && s.isNew(info) {
 		saved.askedBy(s.asker, now)
-		for _, alter := range s.search.pending {
+		for _, alter := range s.search.pending[:applied] {
 			alter(&saved.Search)
 		}
 		state = *saved
@@ -141,6 +154,7 @@ const lookTimeout = 100 * time.Millisecond
 // lookAtSearches reads what other processes have saved about searches. If the disk
 // hangs, the search goes on without it.
 func (s *Schedule) lookAtSearches() {
+	s.lookAtSharedSearches()
 	s.mu.Lock()
 	busy := s.store == nil || s.search.saving != nil || s.search.looking
 	s.search.looking = s.search.looking || !busy

@@ -24,6 +24,8 @@ type Store struct {
 	// Not guarded: only the goroutine of the Updater uses it.
 	seen   map[string]time.Time // modification times of lists, as changed found them
 	spared atomic.Bool          // a spare folder has a schedule
+	shared Shared               // nil: the folder is all; set before use
+	alone  atomic.Bool          // tryLock has the lock of the folder
 	disk   disk
 }
 

@@ -36,6 +36,9 @@ const DefaultMaxEntries = 1 << 24
 type Updater struct {
 	cfg   Config
 	lists map[string]List // lists in memory, by name; written by Load, Run and Once
+	// What others have of each list, for the difference to the next content; with a Shared only.
+	published   map[string]List
+	pullTrouble string // why lists of others could not be taken over, as reported; "": they could
 
 	// sleep waits, at most slice at a time. Tests replace both to simulate a suspend,
 	// or a year.
@@ -51,7 +54,7 @@ func New(cfg Config) (*Updater, error) {
 	if cfg.Source == nil || cfg.Database == nil || cfg.Schedule == nil {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
 	}
-	u := &Updater{cfg: cfg, lists: make(map[string]List), sleep: sleep, slice: sleepSlice, sinceBoot: sinceBoot}
+	u := &Updater{cfg: cfg, lists: make(map[string]List), published: make(map[string]List), sleep: sleep, slice: sleepSlice, sinceBoot: sinceBoot}
 	u.cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
 	u.cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
 	if u.cfg.Report == nil {
@@ -149,12 +152,35 @@ func (u *Updater) event(kind Kind, name string, err error) Event {
 // Run fetches the lists whenever they are due. It returns the error of ctx when that
 // ends. It sends nothing for up to a minute after a start or a wake-up. With a Store
 // it first waits for the lock, so that of all processes and engines with the same
-// folder only one asks the server for lists.
+// folder only one asks the server for lists. With a Shared it goes back to waiting when it
+// loses the right to fetch.
 func (u *Updater) Run(ctx context.Context) error {
+	for {
+		if err := u.turn(ctx); ctx.Err() != nil || !errors.Is(err, errTurnEnded) {
+			return err
+		}
+	}
+}
+
+// errTurnEnded says that another process may fetch now.
+var errTurnEnded = errors.New("the right to fetch lists has ended")
+
+// turn waits for the right to fetch and uses it until it ends.
+func (u *Updater) turn(ctx context.Context) error {
 	if err := u.acquire(ctx); err != nil {
 		return err
 	}
 	defer u.release()
+	held, cancel, settled := u.cfg.Store.held(ctx)
+	defer cancel()
+	if err := u.fetchWhenDue(held, settled); held.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	return errTurnEnded
+}
+
+// fetchWhenDue fetches the lists whenever they are due, but not before settled, until ctx ends.
+func (u *Updater) fetchWhenDue(ctx context.Context, settled time.Time) error {
 	if len(u.cfg.Lists) == 0 {
 		u.cfg.Report(Event{Kind: Started})
 		u.cfg.Report(Event{Kind: FirstContact})
@@ -162,7 +188,7 @@ func (u *Updater) Run(ctx context.Context) error {
 		return ctx.Err()
 	}
 	// The later of both applies: neither a first contact nor a saved wait replaces the other.
-	contact := time.Now().Add(u.cfg.FirstContact())
+	contact := latest(time.Now().Add(u.cfg.FirstContact()), settled)
 	u.cfg.Report(Event{Kind: Started, Due: latest(contact, u.cfg.Schedule.due(u.cfg.Lists))})
 	for first := true; ; {
 		due := u.cfg.Schedule.due(u.cfg.Lists)

@@ -1,0 +1,111 @@
+package updater
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// Shared is what the Stores of several machines have in common, in addition to the folder of
+// each: the right to fetch lists, documents with clocks and counts, and lists. The folder stays
+// the second memory of all of it. A Shared is safe for concurrent use.
+type Shared interface {
+	// TryLock asks for the right to fetch lists, and reports whether this process has it. It
+	// may wait for the first answer of the medium, for a few seconds at most. Unlock returns
+	// the right.
+	TryLock() bool
+	Unlock()
+	// Held returns a context that ends with ctx, or before the right can have passed to
+	// another process. Nothing may be sent before settled: until then other processes may
+	// report later clocks.
+	Held(ctx context.Context) (held context.Context, cancel context.CancelFunc, settled time.Time)
+
+	// Now is the wall clock that all processes agree on.
+	Now() time.Time
+	// Read returns the last known content of a document, nil if there is none. It never waits.
+	// known is false if the medium cannot be reached.
+	Read(document string) (raw []byte, known bool)
+	// Update replaces a document by what change makes of it. change may be called several
+	// times, if other processes write at the same time. Update waits for a second at most.
+	Update(document string, change func(raw []byte) ([]byte, error)) error
+	// Own is Update for the process that has the right to fetch. The medium itself refuses it
+	// for others, even if they still believe that they have the right. The error is ErrAlone
+	// if this process may fetch without the medium.
+	Own(document string, change func(raw []byte) ([]byte, error)) error
+
+	// Head returns the newest content of a list that others have published. It never waits.
+	Head(list string) (h Head, ok bool)
+	// Publish makes a content of a list known, if this process has the right to fetch. file
+	// writes the content and is called twice. change is nil or leads from h.From to h.
+	Publish(h Head, file func(io.Writer) error, change []byte) error
+	// File and Change return what Publish got, after a check of its SHA-256.
+	File(h Head) ([]byte, error)
+	Change(h Head) ([]byte, error)
+
+	// Rekey continues with another asker, see Origin.
+	Rekey(asker string)
+}
+
+// ErrAlone says that a process may fetch lists although the medium of a Shared has been away
+// for long: it had the right last.
+var ErrAlone = errors.New("the shared store has been away for long")
+
+// errNotHeld says that a request was not sent: the shared store does not confirm that this
+// process may send it now.
+var errNotHeld = errors.New("the shared store does not confirm the right to fetch lists")
+
+// A Head describes the content of a list in a Shared. It is a value.
+type Head struct {
+	List     string    `json:"list"`
+	Version  []byte    `json:"version"`  // as the server sent it
+	Checksum []byte    `json:"checksum"` // SHA-256 of all entries
+	Entries  int       `json:"entries"`
+	Received time.Time `json:"received"` // when the server sent the content
+	From     []byte    `json:"from"`     // checksum of the content that the change leads from; nil: there is no change
+}
+
+// same reports whether l is the content that h describes.
+func (h Head) same(l List) bool {
+	return l.held() && bytes.Equal(h.Checksum, l.Checksum[:]) && bytes.Equal(h.Version, l.Version)
+}
+
+// Share makes the store share the right to fetch, clocks, counts and lists. Call it before the
+// store is used.
+func (s *Store) Share(shared Shared) { s.shared = shared }
+
+// tryLock takes the lock of the folder, then the shared right to fetch. It keeps the first one
+// while it waits for the second. An error says that the folder has no locks.
+func (s *Store) tryLock() (locked bool, err error) {
+	if s.shared == nil {
+		return s.lock.TryLock()
+	}
+	if locked, err = s.lock.TryLock(); err == nil && !locked {
+		return false, nil
+	}
+	s.alone.Store(true)
+	return s.shared.TryLock(), nil
+}
+
+// locked reports whether this process is the only one with the folder, so that it may write
+// lists and the schedule there.
+func (s *Store) locked() bool { return s.alone.Load() }
+
+// unlock ends what tryLock began.
+func (s *Store) unlock() {
+	if s.shared != nil {
+		s.shared.Unlock()
+	}
+	s.lock.Close()
+	s.alone.Store(false)
+}
+
+// held returns a context that ends before another process may fetch, and the time before which
+// nothing may be sent.
+func (s *Store) held(ctx context.Context) (context.Context, context.CancelFunc, time.Time) {
+	if s == nil || s.shared == nil {
+		return ctx, func() {}, time.Time{}
+	}
+	return s.shared.Held(ctx)
+}

@@ -1,0 +1,178 @@
+package updater
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Lists on their way to and from a Shared. What is shared is the file of a list as it is in the
+// folder, and the difference from the content before. The modification time of the file in the
+// folder is when the server sent the content: a process never goes back to an older one.
+
+// shareLists publishes those lists that the others do not have, as the process that may fetch.
+func (u *Updater) shareLists() {
+	shared := u.cfg.Schedule.sharer()
+	if shared == nil {
+		return
+	}
+	for _, name := range u.cfg.Lists {
+		l := u.lists[name]
+		head, ok := shared.Head(name)
+		if !l.held() || l.TakenOver || ok && head.same(l) {
+			continue
+		}
+		head = Head{List: name, Version: l.Version, Checksum: l.Checksum[:], Entries: l.Set.Len(), Received: u.received(name)}
+		before := u.published[name]
+		var change []byte
+		if before.held() && before.Checksum != l.Checksum {
+			change = difference(before.Set, l.Set, l.Set.Bytes()/4)
+		}
+		if change != nil {
+			head.From = before.Checksum[:]
+		}
+		if shared.Publish(head, u.cfg.Store.listFile(l), change) == nil {
+			u.published[name] = l
+		}
+	}
+}
+
+// received returns when the server sent the content of a list that is in memory.
+func (u *Updater) received(name string) time.Time {
+	info, err := os.Stat(u.cfg.Store.listPath(name))
+	if err != nil {
+		return u.cfg.Schedule.list(name).Updated
+	}
+	return info.ModTime()
+}
+
+// pull takes over the newer contents that others have published, and reports whether there
+// were any. An error of one list does not delay the others.
+func (u *Updater) pull() (changed bool, err error) {
+	shared := u.cfg.Schedule.sharer()
+	if shared == nil {
+		return false, nil
+	}
+	for _, name := range u.cfg.Lists {
+		head, ok := shared.Head(name)
+		have := u.lists[name]
+		if !ok || head.same(have) || have.held() && head.Received.Before(u.received(name)) {
+			continue
+		}
+		l, pullErr := u.pullList(shared, head, have)
+		if pullErr == nil {
+			pullErr = u.cfg.Store.SaveList(l)
+			u.lists[name], changed = l, true
+			u.published[name] = l
+			_ = os.Chtimes(u.cfg.Store.listPath(name), time.Time{}, head.Received)
+			u.cfg.Schedule.hand.remember(l)
+		}
+		if pullErr != nil {
+			err = errors.Join(err, fmt.Errorf("list %s: %w", name, pullErr))
+		}
+	}
+	if changed {
+		u.publish()
+	}
+	return changed, err
+}
+
+// pullList returns the content that head describes: from the difference, if it leads from the
+// content here, or else from the whole file.
+func (u *Updater) pullList(shared Shared, head Head, have List) (List, error) {
+	if have.held() && len(head.From) > 0 && bytes.Equal(head.From, have.Checksum[:]) {
+		if l, err := u.pullChange(shared, head, have); err == nil {
+			return l, nil
+		}
+	}
+	raw, err := shared.File(head)
+	if err != nil {
+		return List{}, err
+	}
+	l, origin, err := readList(bufio.NewReader(bytes.NewReader(raw)), int64(len(raw)))
+	switch {
+	case err != nil:
+		return List{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	case l.Name != head.List || origin != u.cfg.Store.origin.Name || !head.same(l):
+		return List{}, fmt.Errorf("%w: it is another list than its description says", ErrDamaged)
+	case l.Set.Len() > u.cfg.MaxEntries:
+		return List{}, fmt.Errorf("%w: %d entries, at most %d are allowed", ErrMalformed, l.Set.Len(), u.cfg.MaxEntries)
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, l.Set.Reader()); err != nil || !bytes.Equal(sum.Sum(nil), head.Checksum) {
+		return List{}, ErrChecksum
+	}
+	return l, nil
+}
+
+// pullChange returns the content that the difference of head leads to. Apply checks it.
+func (u *Updater) pullChange(shared Shared, head Head, have List) (List, error) {
+	raw, err := shared.Change(head)
+	if err != nil {
+		return List{}, err
+	}
+	update, err := parseDifference(raw, head)
+	if err != nil {
+		return List{}, err
+	}
+	l, _, err := applyCaught(have, update, u.cfg.MaxEntries)
+	return l, err
+}
+
+// listPath returns the path of the file of a list.
+func (s *Store) listPath(name string) string { return filepath.Join(s.dir, name+listSuffix) }
+
+// followShared takes over newer lists while another process has the right to fetch. Looked says
+// that the schedule has changed.
+func (u *Updater) followShared(looked bool) {
+	before := make(map[string]List, len(u.lists))
+	for name, l := range u.lists {
+		before[name] = l
+	}
+	changed, err := u.pull()
+	u.reportPull(err)
+	if !changed && !looked {
+		return
+	}
+	for _, name := range u.cfg.Lists {
+		kind := Followed
+		if l := u.lists[name]; l.Set != before[name].Set {
+			kind = Loaded
+		}
+		u.report(kind, name, nil)
+	}
+}
+
+// takeOver begins to share as the process that may fetch: it takes over newer lists, and
+// publishes those that the others do not have.
+func (u *Updater) takeOver() {
+	if u.cfg.Schedule.sharer() == nil {
+		return
+	}
+	changed, err := u.pull()
+	u.reportPull(err)
+	if changed {
+		for _, name := range u.cfg.Lists {
+			u.report(Followed, name, nil)
+		}
+	}
+	u.shareLists()
+}
+
+// reportPull reports an error of pull, once until another one comes.
+func (u *Updater) reportPull(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != u.pullTrouble && err != nil {
+		u.cfg.Report(Event{Kind: FollowFailed, Err: err})
+	}
+	u.pullTrouble = text
+}
