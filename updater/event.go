@@ -10,6 +10,7 @@ const (
 	Loaded        Kind = iota // List was read from disk, or handed over, and serves now
 	LoadFailed                // List, or the schedule (List is ""), could not be read from disk: Err
 	LockBusy                  // another process or engine has locked the folder and fetches; its lists are loaded
+	LeaseBusy                 // another machine has the shared right to fetch; its lists are taken over
 	Followed                  // List is as the process that has the lock fetched it last
 	FollowFailed              // lists that another process has fetched could not be taken over: Err
 	Started                   // after a Loaded or ListWaiting for each list; Due is the time of the first request
@@ -24,7 +25,7 @@ const (
 	StoreFailed               // List, or the schedule (List is ""), could not be saved: Err
 	Stored                    // List, or the schedule, has been saved
 	WokeUp                    // the machine was suspended
-	FirstContact              // the first request for lists has ended with any result, or is not due yet
+	FirstContact              // the first request for lists has ended with any result, or is not due yet; or another machine fetches, and its lists have been taken over or do not come
 	Searched                  // a search for full hashes has ended, with Err or without
 	BudgetLow                 // 80 % of the day's budget of searches are spent; Due is the next day
 	BudgetSpent               // the day's budget of searches is spent, or, with Err, its count is unknown; Due is the next day

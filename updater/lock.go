@@ -97,7 +97,10 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 			if store.shared != nil { // before a start without lists
 				u.follow()
 			}
-			u.cfg.Report(Event{Kind: LockBusy})
+			u.cfg.Report(Event{Kind: store.busy()})
+		}
+		if store.shared != nil && (u.complete() || tries == followPatience) {
+			u.contacted()
 		}
 		if tries%lookEvery == 0 || store.shared != nil { // a look at a Shared costs nothing
 			u.follow()
@@ -108,6 +111,10 @@ func (u *Updater) lock(ctx context.Context) (waited bool, err error) {
 		}
 	}
 }
+
+// followPatience is after how many attempts a process without lists no longer waits for those of
+// the one that may fetch: by then that one has had its first contact.
+const followPatience = 120
 
 // lookEvery is the number of attempts to lock between two looks at the lists of the
 // process that has the lock.

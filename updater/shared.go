@@ -92,6 +92,14 @@ func (s *Store) tryLock() (locked bool, err error) {
 // lists and the schedule there.
 func (s *Store) locked() bool { return s.alone.Load() }
 
+// busy returns why tryLock has failed.
+func (s *Store) busy() Kind {
+	if s.locked() {
+		return LeaseBusy
+	}
+	return LockBusy
+}
+
 // unlock ends what tryLock began.
 func (s *Store) unlock() {
 	if s.shared != nil {
@@ -108,4 +116,10 @@ func (s *Store) held(ctx context.Context) (context.Context, context.CancelFunc, 
 		return ctx, func() {}, time.Time{}
 	}
 	return s.shared.Held(ctx)
+}
+
+// Documents returns the names of the documents that a Shared has for the origin: the schedule,
+// the clock of searches, and the count of searches.
+func (o Origin) Documents() []string {
+	return []string{o.scheduleFile(), o.searchFile(), o.budgetFile()}
 }

@@ -176,3 +176,21 @@ func (u *Updater) reportPull(err error) {
 	}
 	u.pullTrouble = text
 }
+
+// complete reports whether all lists have content.
+func (u *Updater) complete() bool {
+	for _, name := range u.cfg.Lists {
+		if !u.lists[name].held() {
+			return false
+		}
+	}
+	return true
+}
+
+// contacted reports, once, that there is nothing more to wait for.
+func (u *Updater) contacted() {
+	if !u.contact {
+		u.contact = true
+		u.cfg.Report(Event{Kind: FirstContact})
+	}
+}

@@ -56,7 +56,7 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 	if several, ok := client.(*protocol.Failover); ok {
 		several.Report = e.reporter.endpointChanged
 	}
-	store := e.openStore(key)
+	store := e.openStore(key, edge.Share)
 	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
 	e.client, e.Schedule, e.reporter.schedule = client, schedule, schedule
 	if s.Token {
@@ -137,14 +137,18 @@ func (e *Engine) becomeReady() {
 	}
 }
 
-// openStore returns nil if no store is wanted.
-func (e *Engine) openStore(key string) *updater.Store {
+// openStore returns nil if no store is wanted. share may be nil.
+func (e *Engine) openStore(key string, share func(updater.Origin) updater.Shared) *updater.Store {
 	if e.settings.DB == "" {
 		return nil
 	}
 	store, err := updater.OpenStore(e.settings.DB, e.settings.Origin(key))
 	if err != nil {
 		e.reporter.report(updater.Event{Kind: updater.StoreFailed, Err: err})
+	}
+	if share != nil {
+		e.reporter.shares = true
+		store.Share(share(e.settings.Origin(key)))
 	}
 	return store
 }

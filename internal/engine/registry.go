@@ -21,6 +21,8 @@ type Edge struct {
 	// Searcher returns what stands between the engine and its server, as a cache that
 	// relays share. Nil: nothing.
 	Searcher func(lookup.Searcher) lookup.Searcher
+	// Share returns what an engine shares with those of other machines. Nil: nothing.
+	Share func(updater.Origin) updater.Shared
 }
 
 // past is what engines leave to their successors.

@@ -24,6 +24,7 @@ type reporter struct {
 	schedule *updater.Schedule // set before all events but those of opening the store
 	ledger   *updater.Ledger   // nil: no budget; set with schedule
 	ready    func()            // called when the engine becomes ready
+	shares   bool              // other machines share the lists; set before all events
 	changed  func()            // called when lists may have changed; set before all events
 
 	mu           sync.Mutex
@@ -66,6 +67,12 @@ func (r *reporter) report(e updater.Event) {
 	case updater.LockBusy:
 		r.start(e.Kind)
 		r.ready()
+	case updater.LeaseBusy:
+		if !r.started { // later the relay says who fetches
+			r.start(e.Kind)
+		}
+	case updater.FollowFailed:
+		log.Warningf("Cannot take over lists that another relay has fetched: %v. The lists in force stay in force; it is tried again", e.Err)
 	case updater.Started:
 		r.start(e.Kind)
 	case updater.Fetched:
@@ -121,7 +128,10 @@ func (r *reporter) loadFailed(e updater.Event) {
 // loaded logs a list that another process has fetched. The line of the start has the
 // lists that were loaded before it.
 func (r *reporter) loaded(e updater.Event) {
-	if r.started {
+	switch {
+	case r.started && r.shares:
+		log.Infof("List %s now has %s, fetched by another relay at %s", e.List, entries(e.Entries), moment(e.Updated))
+	case r.started:
 		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, entries(e.Entries), r.settings.DB, moment(e.Updated))
 	}
 }
@@ -260,7 +270,7 @@ func (r *reporter) measure(e updater.Event) {
 	case updater.Searched:
 		r.request("search", e)
 		r.measureSearches()
-	case updater.Started, updater.LockBusy, updater.BudgetSpent, updater.BudgetRenewed:
+	case updater.Started, updater.LockBusy, updater.LeaseBusy, updater.BudgetSpent, updater.BudgetRenewed:
 		r.measureSearches()
 	case updater.Loaded, updater.Followed, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting:
 		r.measureList(e)

@@ -129,6 +129,8 @@ func (r *reporter) next(kind updater.Kind, names []string, now time.Time) string
 		return "the server is asked about each name"
 	case kind == updater.LockBusy:
 		return "another process uses db and fetches the lists; this one reads them from there"
+	case kind == updater.LeaseBusy:
+		return "another relay fetches the lists, or is about to; this one takes them over"
 	case hold.Until.After(now.Add(time.Minute)):
 		return fmt.Sprintf("next request not before %s (%v)", moment(hold.Until), hold)
 	}

@@ -68,6 +68,8 @@ func (c *Config) check() error {
 		return errors.New("the rate of searches must be 0, for no limit, or more, and the burst at least 1")
 	case c.EMA < 0:
 		return errors.New("the threshold of -ema must be more than 0 deviations, or 0 for none")
+	case c.Redis != nil && c.Settings.DB == "":
+		return errors.New("-redis needs a folder for lists and clocks: Redis may be away. Give -db")
 	case c.Connections < 0:
 		return errors.New("the number of connections must be at least 1")
 	case c.CertFile == "" && c.ClientKeyFile == "" && !c.Insecure && !isLoopback(c.Listen):

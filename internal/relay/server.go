@@ -14,6 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -37,6 +38,8 @@ type Config struct {
 	ClientKeyFile         string // with the keys that clients may send, one on each line; "": none is needed
 
 	Redis *redis.Config // that relays share, without its Prefix and its Observer; nil: none
+
+	fleetTimes redisstore.Config // of tests: only its times count
 
 	Rate, Burst float64 // searches of one client: Rate a second, after Burst at once; Rate 0: no limit
 	EMA         float64 // threshold of a lookup.EMA, in place of Rate and Burst; 0: none
@@ -74,6 +77,7 @@ type Relay struct {
 	release func()
 	redis   *redis.Client // that relays share; nil: none
 	certs   *certificates
+	fleet   *sharing // nil: this relay shares nothing
 	files   []*watched
 
 	cancel context.CancelFunc // ends the goroutines below
@@ -145,8 +149,10 @@ func (r *Relay) start() (err error) {
 	if err != nil {
 		log.Errorf("%v", err)
 	}
+	r.openFleet()
 	registry := engine.NewRegistry(r.cfg.Edge)
 	if r.engine, r.release, err = registry.Acquire(r.cfg.Settings, r.cfg.Key); err != nil {
+		r.fleet.close()
 		r.closeRedis()
 		return err
 	}
@@ -202,5 +208,6 @@ func (r *Relay) Close() {
 	r.cancel()
 	r.wg.Wait()
 	r.release()
+	r.fleet.close()
 	r.closeRedis()
 }

@@ -1,0 +1,68 @@
+package redisstore
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// When Redis stays away, lists would grow old everywhere. So after Config.Alone one relay goes on
+// without it: the one that had the lease last, as it noted in its folder. It keeps its own clocks,
+// which are at least as late as those in Redis, so the server sees one polite client. Only in a
+// partition, where Redis works for others, may it see two.
+
+// noteFile is the name of the file in the folder of a relay.
+const noteFile = "redis-lease.json"
+
+// note is what a relay remembers over a restart.
+type note struct {
+	HeldLast bool      `json:"held_last"` // no other relay was seen with the lease since
+	Asker    string    `json:"asker"`
+	Away     time.Time `json:"away,omitzero"` // since when Redis cannot be used; zero: it can
+}
+
+// readNote reads the note of a folder. Without one, another relay may have had the lease last.
+func readNote(folder string) (n note) {
+	raw, err := os.ReadFile(filepath.Join(folder, noteFile))
+	if err != nil || json.Unmarshal(raw, &n) != nil {
+		return note{}
+	}
+	return n
+}
+
+// write replaces the note of a folder. A note that is lost has this relay wait for Redis.
+func (n note) write(folder string) {
+	raw, err := json.Marshal(n)
+	if err != nil {
+		return
+	}
+	path := filepath.Join(folder, noteFile)
+	if os.WriteFile(path+".tmp", append(raw, '\n'), 0o600) == nil {
+		_ = os.Rename(path+".tmp", path)
+	}
+}
+
+// remember changes the note, and returns what writes it, or nil. The caller holds mu.
+func (s *Store) remember(heldLast bool, away time.Time) (write func()) {
+	next := note{HeldLast: heldLast, Asker: s.asker, Away: away}
+	if next.HeldLast == s.note.HeldLast && next.Asker == s.note.Asker && next.Away.Equal(s.note.Away) {
+		return nil
+	}
+	s.note = next
+	return func() { next.write(s.cfg.Folder) }
+}
+
+// goAlone begins to fetch without Redis, if it has been away for long and this process had the
+// lease last. The caller holds mu.
+func (s *Store) goAlone(now time.Time) (events []Event) {
+	away := s.downAt
+	if before := s.note.Away; s.note.Asker == s.asker && !before.IsZero() && before.Before(away) {
+		away = before // this process was restarted meanwhile
+	}
+	if s.alone || !s.want || !s.note.HeldLast || s.note.Asker != s.asker || now.Sub(away) < s.cfg.Alone {
+		return nil
+	}
+	s.alone, s.since = true, now
+	return []Event{{Kind: Alone, Since: away}}
+}

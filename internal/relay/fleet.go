@@ -1,0 +1,120 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+	program "github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// sharing is what a relay shares with others over Redis.
+type sharing struct {
+	cfg     Config
+	client  *redis.Client
+	store   *redisstore.Store
+	times   redisstore.Config // for tests: only its times are used
+	metrics *fleetMetrics
+}
+
+// openFleet has the engine share lists, clocks and counts over the Redis of openRedis, if there is
+// one.
+func (r *Relay) openFleet() {
+	if r.redis == nil {
+		return
+	}
+	m := newFleetMetrics()
+	r.handler.metrics.registry.MustRegister(m.leader, m.changes, m.age)
+	r.fleet = &sharing{cfg: r.cfg, client: r.redis, times: r.cfg.fleetTimes, metrics: m}
+	r.cfg.Edge.Share = r.fleet.share
+}
+
+// share makes what the engine shares.
+func (f *sharing) share(origin updater.Origin) updater.Shared {
+	c := f.times
+	c.Client, c.Origin, c.Folder, c.Writer, c.Report = f.client, origin, f.cfg.Settings.DB, program.Number, f.report
+	f.store = redisstore.Open(c)
+	f.metrics.age.store = f.store
+	return f.store
+}
+
+// close ends the fleet, after the engine. A nil fleet has nothing to end.
+func (f *sharing) close() {
+	if f != nil && f.store != nil {
+		f.store.Close()
+	}
+}
+
+// report logs and counts what happens to the lease and to Redis.
+func (f *sharing) report(e redisstore.Event) {
+	f.metrics.note(e)
+	where := f.cfg.Redis.Target
+	switch e.Kind {
+	case redisstore.Lost:
+		log.Errorf("Cannot share lists and clocks over Redis at %s: %v. This relay serves the lists it has. If it fetches lists now, it stops before its lease ends. %s", where, e.Err, redisstore.Cure(e.Err))
+	case redisstore.Back:
+		log.Infof("This relay shares lists and clocks over Redis at %s", where)
+	case redisstore.Newer:
+		log.Errorf("Redis at %s has data of a newer format, written by version %s. This relay leaves it alone, serves the lists it has and fetches none. Upgrade this relay", where, e.Holder)
+	case redisstore.LeaseTaken:
+		log.Info("This relay fetches lists for all relays on this Redis")
+	case redisstore.LeaseLost:
+		log.Info("This relay no longer fetches lists. It takes over those of the relay that does")
+	case redisstore.Follows:
+		log.Infof("Relay %s fetches lists for all relays on this Redis", e.Holder)
+	case redisstore.Alone:
+		log.Warningf("Redis at %s has been away since %s. This relay fetched lists last, so it goes on by itself, with the clocks in %s, until Redis is back", where, e.Since.UTC().Format(time.RFC3339), f.cfg.Settings.DB)
+	case redisstore.Repaired:
+		log.Warning("Lists were missing or damaged in Redis. This relay publishes them again")
+	}
+}
+
+// fleetMetrics are those of a relay that shares lists.
+type fleetMetrics struct {
+	leader  prometheus.Gauge
+	changes prometheus.Counter
+	age     *headAge
+}
+
+func newFleetMetrics() *fleetMetrics {
+	m := &fleetMetrics{
+		leader:  prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsPrefix, Name: "leader", Help: "Gauge that is 1 while this relay fetches lists for all relays on its Redis, otherwise 0."}),
+		changes: prometheus.NewCounter(prometheus.CounterOpts{Namespace: metricsPrefix, Name: "lease_changes_total", Help: "Counter of how often this relay began or ceased to fetch lists for all relays on its Redis."}),
+		age:     &headAge{desc: prometheus.NewDesc(metricsPrefix+"_redis_list_updated_timestamp_seconds", "Gauge of the Unix time when the content of a list in Redis was fetched, by list.", []string{"list"}, nil)},
+	}
+	return m
+}
+
+// note counts an event.
+func (m *fleetMetrics) note(e redisstore.Event) {
+	switch e.Kind {
+	case redisstore.LeaseTaken, redisstore.Alone:
+		m.leader.Set(1)
+		m.changes.Inc()
+	case redisstore.LeaseLost:
+		m.leader.Set(0)
+		m.changes.Inc()
+	}
+}
+
+// headAge collects when the lists in Redis were fetched.
+type headAge struct {
+	desc  *prometheus.Desc
+	store *redisstore.Store // nil: not opened yet; set before the first collection
+}
+
+// Describe implements prometheus.Collector.
+func (h *headAge) Describe(c chan<- *prometheus.Desc) { c <- h.desc }
+
+// Collect implements prometheus.Collector.
+func (h *headAge) Collect(c chan<- prometheus.Metric) {
+	if h.store == nil {
+		return
+	}
+	for list, received := range h.store.Received() {
+		c <- prometheus.MustNewConstMetric(h.desc, prometheus.GaugeValue, float64(received.Unix()), list)
+	}
+}

@@ -1,0 +1,107 @@
+package relay
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// quick are times that let a test see several leases.
+var quick = redisstore.Config{Lease: 3 * time.Second, Beat: 100 * time.Millisecond, Settle: 600 * time.Millisecond, Spread: 100 * time.Millisecond}
+
+// onRedis starts a relay that shares a Redis with others. Its folder is dir.
+func (w *world) onRedis(url, dir string, transport http.RoundTripper) *Relay {
+	w.t.Helper()
+	target, err := redis.Parse(url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := w.cfg
+	cfg.Settings.DB, cfg.Redis, cfg.fleetTimes = dir, &redis.Config{Target: target}, quick
+	if transport != nil {
+		cfg.Edge.Transport = transport
+	}
+	r, err := New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// inForce returns the number of entries that a relay serves.
+func inForce(r *Relay) (n int) {
+	for _, l := range r.engine.Lists() {
+		n += l.Set.Len()
+	}
+	return n
+}
+
+// Several relays on one Redis cost the server what one client costs, and all have its lists.
+func TestRelaysOnOneRedisAreOneClient(t *testing.T) {
+	const clients, names = 64, 64
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "relays\tclients\trequests for lists\t")
+	for _, n := range []int{1, 2, 4} {
+		w, url := judged(t, names)
+		w.cfg.Settings.Endpoint, w.cfg.Edge.Transport = url, nil
+		server := redistest.Start(t)
+		var relays []*Relay
+		for range n {
+			r := w.onRedis(server.URL(), t.TempDir(), nil)
+			defer r.Close()
+			relays = append(relays, r)
+		}
+		var wg sync.WaitGroup
+		for i := range clients {
+			wg.Go(func() { follow(t, relays[i%n], i, names) })
+		}
+		wg.Wait()
+		for i, r := range relays {
+			until(t, fmt.Sprintf("lists of relay %d", i), func() bool { return inForce(r) == names })
+		}
+		fetches := len(w.google.Requests("update"))
+		fmt.Fprintf(out, "%d\t%d\t%d\t\n", n, clients, fetches)
+		if fetches != 1 {
+			t.Errorf("%d relays made %d requests for lists, want 1", n, fetches)
+		}
+	}
+	if testing.Verbose() {
+		out.Flush()
+	}
+}
+
+// follow runs a client of a relay until it has its lists.
+func follow(t *testing.T, r *Relay, i, names int) {
+	c := &wire{handler: r, remote: fmt.Sprintf("192.0.2.%d:4000", i)}
+	registry := engine.NewRegistry(engine.Edge{Transport: c, FirstContact: atOnce})
+	s := config.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", i), Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
+	e, release, err := registry.Acquire(s, "")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer release()
+	until(t, "lists of a client", func() bool {
+		n := 0
+		for _, l := range e.Lists() {
+			n += l.Set.Len()
+		}
+		return n == names
+	})
+	name := hostName(i % names)
+	if d, candidates := e.Checker.Check(lookup.FromQname(name + ".")); candidates == nil {
+		t.Errorf("client %d: %s is %+v", i, name, d)
+	}
+}
