@@ -19,6 +19,7 @@ const shareSlack = 100 * time.Millisecond
 type common struct {
 	raw   []byte        // as last read or written; nil: there was none
 	state scheduleState // of raw, with a request that is under way
+	own   bool          // this process has written raw, and knows what became of its request
 	// The document may lack clocks that this process has: it was lost, or could not be written.
 	lacks bool
 	err   error // of the last attempt to write it
@@ -61,7 +62,7 @@ func (s *Schedule) share() error {
 	defer s.mu.Unlock()
 	s.common.err = err
 	if s.common.lacks = err != nil; err == nil {
-		s.common.raw, s.common.state = wrote, state
+		s.common.raw, s.common.state, s.common.own = wrote, state, true
 	}
 	return err
 }
@@ -117,6 +118,9 @@ func (s *Schedule) reloadShared() error {
 	raw, _ := shared.Read(s.store.origin.scheduleFile())
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.common.own && bytes.Equal(raw, s.common.raw) {
+		return nil // memory and folder are newer
+	}
 	next, err := s.parseCommon(raw, shared)
 	switch {
 	case err == nil:
@@ -124,7 +128,7 @@ func (s *Schedule) reloadShared() error {
 	default:
 		next = s.common.state.clone()
 	}
-	s.common.raw = raw
+	s.common.raw, s.common.own = raw, false
 	if next.Lists != nil {
 		s.take(next)
 	}
@@ -166,7 +170,7 @@ func (s *Schedule) lookShared() (changed bool) {
 	case err != nil || next.Saved.Before(seen): // lost, damaged, or an older copy
 		s.common.lacks = true
 	case !bytes.Equal(raw, s.common.raw):
-		s.common.raw, s.common.state, changed = raw, next.clone(), !next.Fetch.Asking
+		s.common.raw, s.common.state, s.common.own, changed = raw, next.clone(), false, !next.Fetch.Asking
 	}
 	lacks := s.common.lacks
 	if changed && lacks {
@@ -198,13 +202,18 @@ func (s *Schedule) addClocks(own scheduleState) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		all, err := s.parseCommon(raw, shared)
-		if err != nil {
+		switch {
+		case s.common.own && bytes.Equal(raw, s.common.raw):
+			all = own.clone() // it knows what became of its request
+		case err != nil:
 			all = s.common.state.clone()
 		}
 		if all.Lists == nil {
 			all.Lists = make(map[string]ListClock)
 		}
-		all.later(s.common.state)
+		if !s.common.own {
+			all.later(s.common.state)
+		}
 		all.later(own)
 		all.Asker, all.Token, all.Search = own.Asker, own.Token, Clock{}
 		wrote, err = encodeScheduleAt(all, time.Now(), shared.Now())

@@ -79,7 +79,7 @@ func (s *Store) Head(list string) (updater.Head, bool) {
 	defer s.mu.Unlock()
 	h := s.mirror.heads[list]
 	now := time.Now()
-	if h.head.Format == 0 || now.Before(h.visible) && !s.holds(now) {
+	if h.head.Format == 0 || s.broken[list] == h.raw || now.Before(h.visible) && !s.holds(now) {
 		return updater.Head{}, false
 	}
 	return h.head.Head, true
@@ -352,7 +352,7 @@ func (s *Store) renewParts(ctx context.Context) {
 func (s *Store) forget(list string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mirror.heads[list] = seenHead{}
+	s.broken[list] = s.mirror.heads[list].raw
 	s.heads[list] = "" // damaged finds it
 }
 

@@ -87,6 +87,7 @@ type Store struct {
 	renewed  time.Time         // when the parts were renewed last
 	repaired time.Time         // when a lease was ended to publish again
 	heads    map[string]string // published in this lease, by name of the list
+	broken   map[string]string // heads whose parts are missing, likewise
 }
 
 // Open returns a Store that looks at Redis until Close. It does not wait for Redis.
@@ -100,7 +101,7 @@ func Open(cfg Config) *Store {
 	host, _ := os.Hostname()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Store{cfg: cfg, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8]), cancel: cancel,
-		kicks: make(chan struct{}, 1), first: make(chan struct{}), asker: cfg.Origin.Asker, heads: make(map[string]string)}
+		kicks: make(chan struct{}, 1), first: make(chan struct{}), asker: cfg.Origin.Asker, heads: make(map[string]string), broken: make(map[string]string)}
 	s.mirror.heads = make(map[string]seenHead)
 	s.note = readNote(cfg.Folder)
 	s.timer = time.AfterFunc(time.Hour, s.checkLease)
