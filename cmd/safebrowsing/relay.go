@@ -40,8 +40,9 @@ each line, so that an old and a new one can be valid for a time; clients have th
 in api_key. With -tls-client-ca each client needs a certificate. The relay reads these
 files again when they change.
 
-With -redis, relays share answers and the limits of clients over Redis 6.2 or Valkey 7.2,
-or later ones. While Redis is away each relay goes on by itself.
+With -redis, relays act as one over Redis 6.2 or Valkey 7.2, or later ones: one of them at
+a time fetches lists, and all share lists, clocks, answers and the limits of clients. Each
+has its own folder, and goes on with it while Redis is away.
 
 On the address of -admin are /metrics, /healthz and /readyz. The relay ends with
 SIGTERM or SIGINT, after the requests that are under way.`

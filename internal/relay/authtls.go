@@ -68,8 +68,6 @@ func (c *Config) check() error {
 		return errors.New("the rate of searches must be 0, for no limit, or more, and the burst at least 1")
 	case c.EMA < 0:
 		return errors.New("the threshold of -ema must be more than 0 deviations, or 0 for none")
-	case c.Redis != nil && c.Settings.DB == "":
-		return errors.New("-redis needs a folder for lists and clocks: Redis may be away. Give -db")
 	case c.Connections < 0:
 		return errors.New("the number of connections must be at least 1")
 	case c.CertFile == "" && c.ClientKeyFile == "" && !c.Insecure && !isLoopback(c.Listen):
@@ -97,6 +95,9 @@ func (c *Config) warnings() (all []string) {
 	}
 	if c.Redis != nil && !c.Redis.Target.TLS && slices.ContainsFunc(c.Redis.Target.Addresses, func(a string) bool { return !isLoopback(a) }) {
 		all = append(all, "The connection to Redis has no TLS: the network can read and change what relays share. Write rediss in place of redis in -redis")
+	}
+	if c.Redis != nil && c.Settings.DB == "" {
+		all = append(all, "The relay has no folder, so it shares neither lists nor clocks over Redis, which may be away: it fetches for itself. Give -db")
 	}
 	if c.Admin != "" && !isLoopback(c.Admin) {
 		all = append(all, fmt.Sprintf("Other machines can read the metrics on %s", c.Admin))

@@ -23,7 +23,7 @@ type sharing struct {
 // openFleet has the engine share lists, clocks and counts over the Redis of openRedis, if there is
 // one.
 func (r *Relay) openFleet() {
-	if r.redis == nil {
+	if r.redis == nil || r.cfg.Settings.DB == "" { // Redis may be away: a folder is the second memory
 		return
 	}
 	m := newFleetMetrics()
