@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -23,6 +24,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if child := os.Getenv(childVariable); child != "" {
+		runChild(child)
+		return
+	}
 	clog.Discard()
 	m.Run()
 }

@@ -1,0 +1,292 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+var chaosRounds = flag.Int("chaos", 6, "rounds of TestChaos")
+
+// childVariable has the configuration of a relay that runs in a process of its own.
+const childVariable = "SAFEBROWSING_TEST_RELAY"
+
+// childConfig is what that process is told.
+type childConfig struct{ Endpoint, Redis, Folder string }
+
+// runChild runs a relay until its process ends.
+func runChild(text string) {
+	var c childConfig
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		panic(err)
+	}
+	target, err := redis.Parse(c.Redis)
+	if err != nil {
+		panic(err)
+	}
+	cfg := Config{
+		Settings: config.Settings{Endpoint: c.Endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", DB: c.Folder},
+		Edge:     engine.Edge{FirstContact: atOnce},
+		Listen:   "127.0.0.1:0", Redis: &redis.Config{Target: target},
+		fleetTimes: redisstore.Config{Lease: 1500 * time.Millisecond, Beat: 100 * time.Millisecond, Settle: 500 * time.Millisecond, Spread: 50 * time.Millisecond},
+	}
+	err = Run(context.Background(), cfg, func(listen, _ net.Addr) { fmt.Println("listens", listen) })
+	panic(err)
+}
+
+// child is such a process.
+type child struct {
+	t      *testing.T
+	config string
+	cmd    *exec.Cmd
+	url    string
+	client protocol.Client
+}
+
+func (c *child) start() {
+	c.t.Helper()
+	c.cmd = exec.Command(os.Args[0])
+	c.cmd.Env = append(os.Environ(), childVariable+"="+c.config)
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for c.url = ""; c.url == "" && lines.Scan(); {
+		if addr, ok := strings.CutPrefix(lines.Text(), "listens "); ok {
+			c.url = "http://" + addr
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
+	if c.client, err = protocol.NewV5(protocol.Config{Endpoint: c.url, UserAgent: "test/1"}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *child) kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+	c.client.Close()
+}
+
+func (c *child) signal(s syscall.Signal) { _ = c.cmd.Process.Signal(s) }
+
+// entries returns how many entries of phishing the relay serves, -1 if it does not answer.
+func (c *child) entries() int {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+	defer cancel()
+	n := -1
+	_, err := c.client.Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) {
+		if l, _, err := updater.Apply(updater.List{Name: "se-4b"}, u, 1000); err == nil {
+			n = l.Set.Len()
+		}
+	})
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// chaos is a fleet of relays, a Redis and a judging server.
+type chaos struct {
+	*world
+	server *redistest.Server
+	fleet  []*child
+	names  []string
+	next   int // of the names that were not asked for
+	resets int
+}
+
+// leader returns the relay that has the lease, or nil.
+func (c *chaos) leader() *child {
+	for _, r := range c.fleet {
+		id := "/" + strconv.Itoa(r.cmd.Process.Pid) + "/"
+		if strings.Contains(c.server.Do("GET", redisstore.Prefix(c.asker())+"lease:schedule.json"), id) {
+			return r
+		}
+	}
+	return nil
+}
+
+func (c *chaos) asker() string { return c.cfg.Settings.Origin("").Asker }
+
+// strike does something bad, and returns its name and what ends it.
+func (c *chaos) strike(n int) (what string, end func()) {
+	leader := c.leader()
+	if leader == nil {
+		leader = c.fleet[0]
+	}
+	switch n {
+	case 0:
+		leader.kill()
+		return "SIGKILL of the leader", leader.start
+	case 1:
+		leader.signal(syscall.SIGSTOP)
+		return "SIGSTOP of the leader", func() { leader.signal(syscall.SIGCONT) }
+	case 2:
+		c.server.Kill()
+		return "SIGKILL of Redis", c.server.Restart
+	case 3:
+		c.server.Stop()
+		return "SIGSTOP of Redis", c.server.Continue
+	case 4:
+		c.server.Do("FLUSHALL")
+		return "Redis flushed", func() {}
+	}
+	leader.kill()
+	c.server.Kill()
+	return "SIGKILL of both", func() { c.server.Restart(); leader.start() }
+}
+
+// check asks each relay that answers about a threat and about a name that is none.
+func (c *chaos) check() {
+	for _, r := range c.fleet {
+		evil, clean := lookup.HashExpression(c.names[c.next]+"/"), lookup.HashExpression("clean.example/")
+		c.next++
+		ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+		answer, err := r.client.Search(ctx, []lookup.Prefix{evil.Prefix(4)})
+		if err == nil && (len(answer.Threats) != 1 || answer.Threats[0].Hash != evil) {
+			c.t.Errorf("Expected a threat, got %+v", answer)
+		}
+		answer, err = r.client.Search(ctx, []lookup.Prefix{clean.Prefix(4)})
+		if err == nil && len(answer.Threats) != 0 {
+			c.t.Errorf("Expected no threat, got %+v", answer)
+		}
+		cancel()
+	}
+}
+
+// backsOff reports whether a fetch was cut in two: then the fleet backs off for 15 minutes at
+// least, as it must.
+func (c *chaos) backsOff() bool {
+	raw := c.server.Do("GET", redisstore.Prefix(c.asker())+"schedule.json")
+	_, raw, _ = strings.Cut(raw, " ")
+	var doc struct {
+		Schedule struct {
+			Fetch struct{ Failures int }
+		}
+	}
+	return json.Unmarshal([]byte(raw), &doc) == nil && doc.Schedule.Fetch.Failures > 0
+}
+
+// reset begins again with empty folders.
+func (c *chaos) reset() {
+	c.resets++
+	for _, r := range c.fleet {
+		r.kill()
+	}
+	c.server.Do("FLUSHALL")
+	c.google.ClientLostState()
+	for i, r := range c.fleet {
+		r.config = c.child(c.t.TempDir())
+		c.fleet[i].start()
+	}
+}
+
+func (c *chaos) child(folder string) string {
+	text, err := json.Marshal(childConfig{c.cfg.Settings.Endpoint, c.server.URL(), folder})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// fresh waits until each relay serves n entries, and returns how long that took since begun.
+func (c *chaos) fresh(n int, begun time.Time) time.Duration {
+	for {
+		fresh := 0
+		for _, r := range c.fleet {
+			if r.entries() == n {
+				fresh++
+			}
+		}
+		took := time.Since(begun)
+		switch {
+		case fresh == len(c.fleet):
+			return took
+		case took > 15*time.Second && c.backsOff():
+			c.t.Logf("a fetch was cut in two; the fleet backs off and begins again")
+			c.reset()
+			begun = time.Now()
+		case took > time.Minute:
+			c.t.Fatalf("Expected %d entries at each relay, got them at %d of %d", n, fresh, len(c.fleet))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Whatever dies, hangs or forgets, the server sees one polite client, no name gets a wrong
+// verdict, and all relays get fresh lists again.
+//
+//	go test ./internal/relay -run TestChaos -chaos 200 -timeout 1h -v
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("this test waits for leases to end")
+	}
+	rounds := *chaosRounds
+	w, url := judged(t, 6*(rounds+1))
+	w.cfg.Settings.Endpoint = url
+	w.google.OneOfMany() // who takes over may have an older version
+	for _, list := range []string{"se-4b", "mw-4b"} {
+		w.google.SetMinimumWait(list, time.Second)
+	}
+	c := &chaos{world: w, server: redistest.Start(t)}
+	for i := range 6 * (rounds + 1) {
+		c.names = append(c.names, hostName(i))
+	}
+	for range 3 {
+		r := &child{t: t, config: c.child(t.TempDir())}
+		r.start()
+		t.Cleanup(r.kill)
+		c.fleet = append(c.fleet, r)
+	}
+	c.fresh(len(c.names), time.Now())
+	all := asExpressions(c.names)
+	longest := make(map[string]time.Duration)
+	for round := range rounds {
+		what, end := c.strike((round + rand.IntN(2)*3) % 6)
+		c.check()
+		all = append(all, fmt.Sprintf("extra%d.example/", round))
+		w.suspect(all...)
+		published := time.Now()
+		time.Sleep(time.Duration(rand.IntN(2500)) * time.Millisecond)
+		end()
+		longest[what] = max(longest[what], c.fresh(len(all), published))
+		c.check()
+	}
+	t.Logf("%d rounds, %d requests for lists, %d times a fetch was cut in two", rounds, len(w.google.Requests("update")), c.resets)
+	for what, took := range longest {
+		t.Logf("%-22s longest time from a new content until all relays had it: %s", what, took.Round(10*time.Millisecond))
+	}
+}
+
+func asExpressions(names []string) (all []string) {
+	for _, n := range names {
+		all = append(all, n+"/")
+	}
+	return all
+}
