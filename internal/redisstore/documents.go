@@ -15,9 +15,6 @@ import (
 // longer.
 const keepDocuments = 14 * 24 * time.Hour
 
-// maxTries is how often a document is read again because another process has written it.
-const maxTries = 8
-
 // swapScript replaces a document if it is still as it was read, and, if the caller says so, only
 // for the holder of the lease. It returns "ok", "fenced", or "changed" and the document.
 //
@@ -64,6 +61,12 @@ func (s *Store) Own(document string, change func(raw []byte) ([]byte, error)) er
 
 // swap replaces a document by what change makes of it.
 func (s *Store) swap(document string, own bool, change func(raw []byte) ([]byte, error)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	defer cancel()
+	select { // else a start would count as a loss of Redis
+	case <-s.first:
+	case <-ctx.Done():
+	}
 	s.mu.Lock()
 	raw, k, token, down := s.mirror.documents[document], s.keys(), "", s.down
 	if own {
@@ -77,9 +80,7 @@ func (s *Store) swap(document string, own bool, change func(raw []byte) ([]byte,
 	case !known:
 		return errAway
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-	defer cancel()
-	for range maxTries {
+	for ctx.Err() == nil {
 		next, err := change(raw)
 		if err != nil {
 			return err
@@ -104,7 +105,7 @@ func (s *Store) swap(document string, own bool, change func(raw []byte) ([]byte,
 			raw = answer[1].Bytes()
 		}
 	}
-	return fmt.Errorf("%s is written by others all the time", document)
+	return fmt.Errorf("%s is written by others all the time: %w", document, ctx.Err())
 }
 
 // wrote notes in the mirror what this process has written.
