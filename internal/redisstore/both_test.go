@@ -102,7 +102,7 @@ type process struct {
 }
 
 // run starts a process, which ends with the test or with end.
-func run(t *testing.T, store *updater.Store, from *source) *process {
+func run(t *testing.T, store *updater.Store, from updater.Source) *process {
 	t.Helper()
 	p := new(process)
 	var err error
@@ -186,7 +186,6 @@ func TestAWaitOfSearchesHoldsForAllProcesses(t *testing.T) {
 		if _, err := updater.Pace(refused, a.schedule, rules, func(updater.Event) {}).Search(t.Context(), nil); err == nil {
 			t.Fatal("Expected an error")
 		}
-		a.schedule.Flush()
 		other := updater.Pace(&searcher{}, b.schedule, rules, func(updater.Event) {})
 		until(t, "that the second process waits", func() bool {
 			_, err := other.Search(t.Context(), nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// sharing is what a relay shares with others over Redis.
-type sharing struct {
+// sharedLists is what a relay shares with others over Redis.
+type sharedLists struct {
 	cfg     Config
 	client  *redis.Client
 	store   *redisstore.Store
@@ -28,12 +28,12 @@ func (r *Relay) openFleet() {
 	}
 	m := newFleetMetrics()
 	r.handler.metrics.registry.MustRegister(m.leader, m.changes, m.age)
-	r.fleet = &sharing{cfg: r.cfg, client: r.redis, times: r.cfg.fleetTimes, metrics: m}
+	r.fleet = &sharedLists{cfg: r.cfg, client: r.redis, times: r.cfg.fleetTimes, metrics: m}
 	r.cfg.Edge.Share = r.fleet.share
 }
 
 // share makes what the engine shares.
-func (f *sharing) share(origin updater.Origin) updater.Shared {
+func (f *sharedLists) share(origin updater.Origin) updater.Shared {
 	c := f.times
 	c.Client, c.Origin, c.Folder, c.Writer, c.Report = f.client, origin, f.cfg.Settings.DB, program.Number, f.report
 	f.store = redisstore.Open(c)
@@ -42,14 +42,14 @@ func (f *sharing) share(origin updater.Origin) updater.Shared {
 }
 
 // close ends the fleet, after the engine. A nil fleet has nothing to end.
-func (f *sharing) close() {
+func (f *sharedLists) close() {
 	if f != nil && f.store != nil {
 		f.store.Close()
 	}
 }
 
 // report logs and counts what happens to the lease and to Redis.
-func (f *sharing) report(e redisstore.Event) {
+func (f *sharedLists) report(e redisstore.Event) {
 	f.metrics.note(e)
 	where := f.cfg.Redis.Target
 	switch e.Kind {

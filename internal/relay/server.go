@@ -77,7 +77,7 @@ type Relay struct {
 	release func()
 	redis   *redis.Client // that relays share; nil: none
 	certs   *certificates
-	fleet   *sharing // nil: this relay shares nothing
+	fleet   *sharedLists // nil: this relay shares nothing
 	files   []*watched
 
 	cancel context.CancelFunc // ends the goroutines below
