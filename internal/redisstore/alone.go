@@ -8,7 +8,8 @@ import (
 )
 
 // When Redis stays away, lists would grow old everywhere. So after Config.Alone one relay goes on
-// without it: the one that had the lease last, as it noted in its folder. It keeps its own clocks,
+// without it: the one that had the lease last, as it noted in its folder. So does a relay that has
+// never seen Redis work: it cannot know of others. It keeps its own clocks,
 // which are at least as late as those in Redis, so the server sees one polite client. Only in a
 // partition, where Redis works for others, may it see two.
 
@@ -18,6 +19,7 @@ const noteFile = "redis-lease.json"
 // note is what a relay remembers over a restart.
 type note struct {
 	HeldLast bool      `json:"held_last"` // no other relay was seen with the lease since
+	Seen     bool      `json:"seen"`      // Redis has worked with this asker
 	Asker    string    `json:"asker"`
 	Away     time.Time `json:"away,omitzero"` // since when Redis cannot be used; zero: it can
 }
@@ -44,9 +46,9 @@ func (n note) write(folder string) {
 }
 
 // remember changes the note, and returns what writes it, or nil. The caller holds mu.
-func (s *Store) remember(heldLast bool, away time.Time) (write func()) {
-	next := note{HeldLast: heldLast, Asker: s.asker, Away: away}
-	if next.HeldLast == s.note.HeldLast && next.Asker == s.note.Asker && next.Away.Equal(s.note.Away) {
+func (s *Store) remember(next note) (write func()) {
+	next.Asker = s.asker
+	if last := s.note; next.HeldLast == last.HeldLast && next.Seen == last.Seen && next.Asker == last.Asker && next.Away.Equal(last.Away) {
 		return nil
 	}
 	s.note = next
@@ -60,7 +62,8 @@ func (s *Store) goAlone(now time.Time) (events []Event) {
 	if before := s.note.Away; s.note.Asker == s.asker && !before.IsZero() && before.Before(away) {
 		away = before // this process was restarted meanwhile
 	}
-	if s.alone || !s.want || !s.note.HeldLast || s.note.Asker != s.asker || now.Sub(away) < s.cfg.Alone {
+	known := s.note.Asker == s.asker && s.note.Seen
+	if s.alone || !s.want || known && !s.note.HeldLast || now.Sub(away) < s.cfg.Alone {
 		return nil
 	}
 	s.alone, s.since = true, now

@@ -180,11 +180,14 @@ func (s *Store) failed(err error) (events []Event, write func()) {
 		return append(events, s.dropLease("")...), nil
 	}
 	events = append(events, s.goAlone(now)...)
-	away := s.downAt
-	if s.note.Asker == s.asker && !s.note.Away.IsZero() {
-		away = s.note.Away
+	next := note{Away: s.downAt.Round(0)}
+	if s.note.Asker == s.asker {
+		next.HeldLast, next.Seen = s.note.HeldLast, s.note.Seen
+		if !s.note.Away.IsZero() {
+			next.Away = s.note.Away
+		}
 	}
-	return events, s.remember(s.note.HeldLast && s.note.Asker == s.asker, away.Round(0))
+	return events, s.remember(next)
 }
 
 // saw takes over the answer of a beat. The caller holds mu.
@@ -211,8 +214,8 @@ func (s *Store) saw(answer []redis.Value, k keys, want bool, begun time.Time) (e
 		}
 	}
 	s.holder = holder
-	heldLast := holder == s.id || holder == "" && s.note.HeldLast
-	return events, s.remember(heldLast, time.Time{})
+	heldLast := holder == s.id || holder == "" && s.note.HeldLast && s.note.Asker == s.asker
+	return events, s.remember(note{HeldLast: heldLast, Seen: true})
 }
 
 // extend notes that the lease lasts from begun. The caller holds mu.

@@ -166,6 +166,16 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	}
 }
 
+// A relay that has never seen its Redis work knows no other that could fetch.
+func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
+	t.Parallel()
+	r := open(t, "redis://"+redistest.FreeAddr(t), func(c *Config) { c.Alone = 100 * time.Millisecond })
+	until(t, "that it goes on alone", r.TryLock)
+	if r.events.count(Alone) != 1 || r.events.count(Lost) != 1 {
+		t.Errorf("Expected one event of each kind, got %v", r.events.all)
+	}
+}
+
 // leadAgain has the relay take the lease again.
 func (r *relay) leadAgain(server *redistest.Server, schedule string) {
 	server.Do("DEL", key("lease:"+schedule))
@@ -441,7 +451,7 @@ func TestNoteOfTheLastLease(t *testing.T) {
 	}{
 		"none":    {"", note{}},
 		"damaged": {"{", note{}},
-		"a note":  {`{"held_last":true,"asker":"a"}`, note{HeldLast: true, Asker: "a"}},
+		"a note":  {`{"held_last":true,"seen":true,"asker":"a"}`, note{HeldLast: true, Seen: true, Asker: "a"}},
 	} {
 		dir := t.TempDir()
 		if test.text != "" {

@@ -1,0 +1,392 @@
+package updater
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// medium is a Shared in memory. Each process has a view of its own on it.
+type medium struct {
+	mu        sync.Mutex
+	documents map[string][]byte
+	heads     map[string]Head
+	files     map[string][]byte
+	changes   map[string][]byte
+	holder    *view
+	pulled    int // files, not changes
+}
+
+func newMedium() *medium {
+	return &medium{documents: make(map[string][]byte), heads: make(map[string]Head), files: make(map[string][]byte), changes: make(map[string][]byte)}
+}
+
+// view is one process with a medium.
+type view struct {
+	*medium
+	away error // of all calls
+	own  error // of Own
+}
+
+func (v *view) TryLock() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.holder == nil && v.away == nil {
+		v.holder = v
+	}
+	return v.holder == v
+}
+
+func (v *view) Unlock() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.holder == v {
+		v.holder = nil
+	}
+}
+
+func (v *view) Held(ctx context.Context) (context.Context, context.CancelFunc, time.Time) {
+	held, cancel := context.WithCancel(ctx)
+	return held, cancel, time.Time{}
+}
+
+func (v *view) Now() time.Time { return time.Now().Round(0) }
+
+func (v *view) Read(name string) ([]byte, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.documents[name], v.away == nil
+}
+
+func (v *view) Update(name string, change func([]byte) ([]byte, error)) error {
+	if v.away != nil {
+		return v.away
+	}
+	v.mu.Lock()
+	raw := v.documents[name]
+	v.mu.Unlock()
+	next, err := change(raw)
+	if err == nil {
+		v.mu.Lock()
+		v.documents[name] = next
+		v.mu.Unlock()
+	}
+	return err
+}
+
+func (v *view) Own(name string, change func([]byte) ([]byte, error)) error {
+	if v.own != nil {
+		return v.own
+	}
+	return v.Update(name, change)
+}
+
+func (v *view) Head(list string) (Head, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	h, ok := v.heads[list]
+	return h, ok
+}
+
+func (v *view) Publish(h Head, file func(io.Writer) error, change []byte) error {
+	var all bytes.Buffer
+	if err := file(&all); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.heads[h.List], v.files[h.List], v.changes[h.List] = h, all.Bytes(), change
+	return nil
+}
+
+func (v *view) File(h Head) ([]byte, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pulled++
+	return v.files[h.List], nil
+}
+
+func (v *view) Change(h Head) ([]byte, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.changes[h.List], nil
+}
+
+func (v *view) Rekey(string) {}
+
+// sharing returns an Updater of one list with a folder of its own, and its view.
+func sharing(t *testing.T, m *medium, fetch func() (*Update, error)) (*Updater, *view) {
+	t.Helper()
+	store := openStore(t, t.TempDir())
+	v := &view{medium: m}
+	store.Share(v)
+	schedule, err := NewSchedule(store)
+	must(t, err)
+	t.Cleanup(schedule.Flush)
+	u, err := New(Config{Source: single(fetch), Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se}})
+	must(t, err)
+	return u, v
+}
+
+// single is a Source with one list.
+type single func() (*Update, error)
+
+func (f single) Fetch(_ context.Context, _ []Want, take func(int, *Update)) (time.Duration, error) {
+	update, err := f()
+	if err == nil {
+		take(0, update)
+	}
+	return 0, err
+}
+
+// fullOf returns an update to a content.
+func fullOf(version string, values ...uint32) *Update {
+	raw := entriesFrom(values)
+	sum := sha256.Sum256(raw)
+	return &Update{Version: []byte(version), Checksum: sum[:], MinimumWait: time.Hour, Additions: []Entries{{Width: 4, Count: len(values), Reader: bytes.NewReader(raw)}}}
+}
+
+func entriesFrom(values []uint32) (raw []byte) {
+	for _, v := range values {
+		raw = binary.BigEndian.AppendUint32(raw, v)
+	}
+	return raw
+}
+
+func TestNoRequestThatTheSharedStoreDoesNotConfirm(t *testing.T) {
+	fenced := errors.New("fenced")
+	for name, test := range map[string]struct {
+		own  error
+		want int
+	}{
+		"confirmed": {nil, 1},
+		"refused":   {fenced, 0},
+		"alone":     {ErrAlone, 1},
+	} {
+		asked := 0
+		u, v := sharing(t, newMedium(), func() (*Update, error) { asked++; return fullOf("1", 1, 2), nil })
+		u.sleep = func(context.Context, time.Duration) error { return nil }
+		must(t, u.acquire(t.Context()))
+		v.own = test.own
+		before := u.cfg.Schedule.list(se)
+		u.update(t.Context())
+		if asked != test.want {
+			t.Errorf("%s: %d requests, want %d", name, asked, test.want)
+		}
+		if hold := u.cfg.Schedule.FetchHold([]string{se}); test.want == 0 && (hold.Failures != 0 || u.cfg.Schedule.list(se) != before) {
+			t.Errorf("%s: it counts as a failure: %v", name, hold)
+		}
+		u.release()
+	}
+}
+
+func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
+	m, next := newMedium(), fullOf("1", 1, 2, 3)
+	leader, _ := sharing(t, m, func() (*Update, error) { return next, nil })
+	follower, _ := sharing(t, m, func() (*Update, error) { t.Error("the follower asks"); return nil, errTest })
+	must(t, leader.acquire(t.Context()))
+	defer leader.release()
+	if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
+		t.Fatal("two have the right to fetch")
+	}
+	for i, content := range []*Update{next, fullOf("2", 1, 3, 4, 9)} {
+		next = content
+		leader.cfg.Schedule.forward(2 * time.Hour) // the wait is over
+		leader.update(t.Context())
+		follower.follow()
+		got, want := follower.lists[se], leader.lists[se]
+		if got.Checksum != want.Checksum || !bytes.Equal(got.Version, want.Version) || !want.held() {
+			t.Errorf("content %d: got version %q, want %q", i, got.Version, want.Version)
+		}
+		saved, err := follower.cfg.Store.ReadList(se)
+		if err != nil || saved.Checksum != want.Checksum {
+			t.Errorf("content %d: the folder has %q, %v", i, saved.Version, err)
+		}
+		due, wantDue := follower.cfg.Schedule.due([]string{se}), leader.cfg.Schedule.due([]string{se})
+		if d := due.Sub(wantDue); d < 0 || d > time.Second {
+			t.Errorf("content %d: the follower would ask %s after the leader", i, d)
+		}
+	}
+	if m.pulled != 1 {
+		t.Errorf("%d whole files were read, want the first only: then the difference", m.pulled)
+	}
+	again, err := NewSchedule(follower.cfg.Store)
+	must(t, err)
+	if wait := time.Until(again.due([]string{se})); wait < 59*time.Minute {
+		t.Errorf("the folder of the follower has a wait of %s, want an hour", wait)
+	}
+}
+
+func TestAFollowerRefuses(t *testing.T) {
+	good := func() *medium {
+		m := newMedium()
+		leader, _ := sharing(t, m, func() (*Update, error) { return fullOf("2", 1, 2, 3), nil })
+		must(t, leader.acquire(t.Context()))
+		leader.update(t.Context())
+		leader.release()
+		return m
+	}
+	for name, spoil := range map[string]func(m *medium){
+		"a damaged file":       func(m *medium) { m.files[se][len(m.files[se])/2] ^= 1 },
+		"half a file":          func(m *medium) { m.files[se] = m.files[se][:len(m.files[se])/2] },
+		"another checksum":     func(m *medium) { h := m.heads[se]; h.Checksum = make([]byte, 32); m.heads[se] = h },
+		"the file of another":  func(m *medium) { h := m.heads[se]; h.Version = []byte("x"); m.heads[se] = h },
+		"an older content":     func(m *medium) { h := m.heads[se]; h.Received = time.Now().Add(-time.Hour); m.heads[se] = h },
+		"a damaged difference": func(m *medium) { m.changes[se] = []byte("garbage"); m.files[se] = nil },
+	} {
+		m := good()
+		spoil(m)
+		follower, _ := sharing(t, m, nil)
+		have, _, err := Apply(List{Name: se}, fullOf("1", 7, 8), 100)
+		must(t, err)
+		follower.lists[se] = have
+		must(t, follower.save(have))
+		if name == "a damaged difference" {
+			h := m.heads[se]
+			h.From = have.Checksum[:]
+			m.heads[se] = h
+		}
+		if changed, _ := follower.pull(); changed || !bytes.Equal(follower.lists[se].Version, []byte("1")) {
+			t.Errorf("%s: it is taken over", name)
+		}
+	}
+	follower, _ := sharing(t, good(), nil)
+	if changed, err := follower.pull(); !changed || err != nil {
+		t.Errorf("a good content is refused: %v", err)
+	}
+}
+
+// Redis was emptied, or restored from an old copy: who knows later clocks reports them.
+func TestClocksThatTheSharedStoreHasLostComeBack(t *testing.T) {
+	for name, lose := range map[string]func(m *medium, old []byte){
+		"lost":    func(m *medium, _ []byte) { clear(m.documents) },
+		"damaged": func(m *medium, _ []byte) { m.documents["schedule.json"] = []byte("garbage") },
+		"old":     func(m *medium, old []byte) { m.documents["schedule.json"] = old },
+	} {
+		m := newMedium()
+		leader, _ := sharing(t, m, func() (*Update, error) { return fullOf("1", 1), nil })
+		follower, _ := sharing(t, m, nil)
+		must(t, leader.acquire(t.Context()))
+		old := m.documents["schedule.json"]
+		leader.update(t.Context())
+		follower.cfg.Schedule.look()
+		must(t, searched(follower.cfg.Schedule, time.Now(), &StatusError{Code: 429, RetryAfter: time.Hour}))
+		leader.release()
+		lose(m, old)
+		follower.cfg.Schedule.look()
+		follower.cfg.Schedule.Flush()
+		third, _ := sharing(t, m, func() (*Update, error) { t.Errorf("%s: the third process asks too early", name); return nil, errTest })
+		must(t, third.acquire(t.Context()))
+		third.update(t.Context())
+		if wait := time.Until(third.cfg.Schedule.due([]string{se})); wait < 59*time.Minute {
+			t.Errorf("%s: a wait of %s, want an hour", name, wait)
+		}
+		third.cfg.Schedule.lookAtSharedSearches()
+		if wait := third.cfg.Schedule.searchWait(time.Now()); wait < 59*time.Minute {
+			t.Errorf("%s: searches wait for %s, want an hour", name, wait)
+		}
+		third.release()
+	}
+}
+
+func TestAPartOfTheBudgetWithoutTheSharedStore(t *testing.T) {
+	store := openStore(t, t.TempDir())
+	v := &view{medium: newMedium()}
+	store.Share(v)
+	l, err := NewLedger(store)
+	must(t, err)
+	spend := func(n int) (spent int) {
+		for range n {
+			if _, err := l.take(t.Context(), 100, func(Event) {}); err == nil {
+				spent++
+			}
+		}
+		return spent
+	}
+	if got := spend(20); got != 20 {
+		t.Fatalf("%d searches, want 20", got)
+	}
+	v.away = errTest
+	known, err := parseBudget(v.documents["budget.json"])
+	must(t, err)
+	want := known.spent() + (100-known.spent())/partAlone
+	if got := 20 + spend(100); got > want || got < 20 {
+		t.Errorf("%d searches, want at most %d", got, want)
+	}
+	v.away = nil
+	l.mu.Lock()
+	l.lookAgain = time.Time{}
+	l.mu.Unlock()
+	if spend(100); l.Spent(time.Now()) != 100 {
+		t.Errorf("%d searches when it is back, want all 100", l.Spent(time.Now()))
+	}
+}
+
+func TestTheDifferenceLeadsFromOneContentToTheOther(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	content := func() []uint32 {
+		values := make([]uint32, random.IntN(300))
+		for i := range values {
+			values[i] = random.Uint32N(600) // many are in both
+		}
+		slices.Sort(values)
+		return slices.Compact(values)
+	}
+	for range 300 {
+		from, to := content(), content()
+		base, _, err := Apply(List{Name: se}, fullOf("1", from...), 1000)
+		must(t, err)
+		target, _, err := Apply(List{Name: se}, fullOf("2", to...), 1000)
+		must(t, err)
+		raw := difference(base.Set, target.Set, 1<<20)
+		if raw == nil {
+			if len(from)+len(to) > 0 {
+				t.Fatalf("no difference from %v to %v", from, to)
+			}
+			continue
+		}
+		update, err := parseDifference(raw, Head{Version: []byte("2"), Checksum: target.Checksum[:]})
+		must(t, err)
+		got, _, err := Apply(base, update, 1000)
+		if err != nil || got.Checksum != target.Checksum {
+			t.Fatalf("from %v to %v: %v", from, to, err)
+		}
+	}
+	wide := prefixset.NewBuilder(0)
+	must(t, wide.Add(make([]byte, 8), 8))
+	narrow := prefixset.NewBuilder(0)
+	must(t, narrow.Add(make([]byte, 4), 4))
+	if difference(wide.Set(), narrow.Set(), 1<<20) != nil {
+		t.Error("a difference of entries of several widths")
+	}
+}
+
+func FuzzParseDifference(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(difference(&prefixset.Set{}, &prefixset.Set{}, 10))
+	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4})
+	base, _, err := Apply(List{Name: se}, fullOf("1", 1, 2, 3), 1000)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		u, err := parseDifference(raw, Head{Version: []byte("2"), Checksum: make([]byte, 32)})
+		if err != nil {
+			return
+		}
+		if _, _, err := Apply(base, u, 1000); err == nil {
+			t.Error("a content with another checksum is taken over")
+		}
+	})
+}
