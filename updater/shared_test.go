@@ -35,8 +35,9 @@ func newMedium() *medium {
 // view is one process with a medium.
 type view struct {
 	*medium
-	away error // of all calls
-	own  error // of Own
+	away error                 // of all calls
+	own  func(calls int) error // of Own; nil: none
+	n    int                   // calls of Own
 }
 
 func (v *view) TryLock() bool {
@@ -86,8 +87,10 @@ func (v *view) Update(name string, change func([]byte) ([]byte, error)) error {
 }
 
 func (v *view) Own(name string, change func([]byte) ([]byte, error)) error {
-	if v.own != nil {
-		return v.own
+	if v.n++; v.own != nil {
+		if err := v.own(v.n); err != nil {
+			return err
+		}
 	}
 	return v.Update(name, change)
 }
@@ -167,18 +170,24 @@ func entriesFrom(values []uint32) (raw []byte) {
 func TestNoRequestThatTheSharedStoreDoesNotConfirm(t *testing.T) {
 	fenced := errors.New("fenced")
 	for name, test := range map[string]struct {
-		own  error
+		own  func(calls int) error
 		want int
 	}{
 		"confirmed": {nil, 1},
-		"refused":   {fenced, 0},
-		"alone":     {ErrAlone, 1},
+		"refused":   {func(int) error { return fenced }, 0},
+		"alone":     {func(int) error { return ErrAlone }, 1},
+		"refused as the request is noted": {func(calls int) error {
+			if calls > 1 {
+				return fenced
+			}
+			return nil
+		}, 0},
 	} {
 		asked := 0
 		u, v := sharing(t, newMedium(), func() (*Update, error) { asked++; return fullOf("1", 1, 2), nil })
 		u.sleep = func(context.Context, time.Duration) error { return nil }
 		must(t, u.acquire(t.Context()))
-		v.own = test.own
+		v.own, v.n = test.own, 0
 		before := u.cfg.Schedule.list(se)
 		u.update(t.Context())
 		if asked != test.want {
@@ -188,6 +197,25 @@ func TestNoRequestThatTheSharedStoreDoesNotConfirm(t *testing.T) {
 			t.Errorf("%s: it counts as a failure: %v", name, hold)
 		}
 		u.release()
+	}
+}
+
+// A process that was cut off reports a later clock just before the request.
+func TestALaterClockOfAnotherProcessStopsARequest(t *testing.T) {
+	m := newMedium()
+	u, _ := sharing(t, m, func() (*Update, error) { t.Error("a request is sent"); return nil, errTest })
+	u.sleep = func(context.Context, time.Duration) error { return nil }
+	other, _ := sharing(t, m, nil)
+	must(t, u.acquire(t.Context()))
+	defer u.release()
+	other.cfg.Schedule.mu.Lock()
+	other.cfg.Schedule.state.Fetch = Clock{NotBefore: time.Now().Add(time.Hour), Wait: time.Hour}
+	other.cfg.Schedule.common.lacks = true
+	other.cfg.Schedule.mu.Unlock()
+	other.cfg.Schedule.look()
+	u.update(t.Context())
+	if wait := time.Until(u.cfg.Schedule.due([]string{se})); wait < 59*time.Minute {
+		t.Errorf("a wait of %s, want an hour", wait)
 	}
 }
 
@@ -238,10 +266,18 @@ func TestAFollowerRefuses(t *testing.T) {
 		return m
 	}
 	for name, spoil := range map[string]func(m *medium){
-		"a damaged file":       func(m *medium) { m.files[se][len(m.files[se])/2] ^= 1 },
-		"half a file":          func(m *medium) { m.files[se] = m.files[se][:len(m.files[se])/2] },
-		"another checksum":     func(m *medium) { h := m.heads[se]; h.Checksum = make([]byte, 32); m.heads[se] = h },
-		"the file of another":  func(m *medium) { h := m.heads[se]; h.Version = []byte("x"); m.heads[se] = h },
+		"a damaged file":      func(m *medium) { m.files[se][len(m.files[se])/2] ^= 1 },
+		"half a file":         func(m *medium) { m.files[se] = m.files[se][:len(m.files[se])/2] },
+		"another checksum":    func(m *medium) { h := m.heads[se]; h.Checksum = make([]byte, 32); m.heads[se] = h },
+		"the file of another": func(m *medium) { h := m.heads[se]; h.Version = []byte("x"); m.heads[se] = h },
+		"entries of another sum": func(m *medium) {
+			l, _, err := Apply(List{Name: se}, fullOf("2", 5, 6), 100)
+			must(t, err)
+			l.Checksum = [32]byte(m.heads[se].Checksum)
+			var file bytes.Buffer
+			must(t, openStore(t, t.TempDir()).listFile(l)(&file))
+			m.files[se] = file.Bytes()
+		},
 		"an older content":     func(m *medium) { h := m.heads[se]; h.Received = time.Now().Add(-time.Hour); m.heads[se] = h },
 		"a damaged difference": func(m *medium) { m.changes[se] = []byte("garbage"); m.files[se] = nil },
 	} {
