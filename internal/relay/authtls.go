@@ -96,9 +96,6 @@ func (c *Config) warnings() (all []string) {
 	if c.Redis != nil && !c.Redis.Target.TLS && slices.ContainsFunc(c.Redis.Target.Addresses, func(a string) bool { return !isLoopback(a) }) {
 		all = append(all, "The connection to Redis has no TLS: the network can read and change what relays share. Write rediss in place of redis in -redis")
 	}
-	if c.Redis != nil && c.Settings.DB == "" {
-		all = append(all, "The relay has no folder, so it shares neither lists nor clocks over Redis, which may be away: it fetches for itself. Give -db")
-	}
 	if c.Admin != "" && !isLoopback(c.Admin) {
 		all = append(all, fmt.Sprintf("Other machines can read the metrics on %s", c.Admin))
 	}

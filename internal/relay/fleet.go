@@ -23,7 +23,11 @@ type sharedLists struct {
 // openFleet has the engine share lists, clocks and counts over the Redis of openRedis, if there is
 // one.
 func (r *Relay) openFleet() {
-	if r.redis == nil || r.cfg.Settings.DB == "" { // Redis may be away: a folder is the second memory
+	switch {
+	case r.redis == nil:
+		return
+	case r.cfg.Settings.DB == "": // Redis may be away: a folder is the second memory
+		log.Warning("This relay fetches its lists for itself, since it has no folder. Give -db to share lists and clocks with other relays")
 		return
 	}
 	m := newFleetMetrics()
