@@ -184,7 +184,7 @@ func (s *Schedule) lookShared() (changed bool) {
 	if lacks {
 		s.addClocks(own)
 	}
-	if changed {
+	if changed && s.store.locked() { // otherwise another process writes the folder
 		own.Search = Clock{}
 		if raw, err := encodeSchedule(own, time.Now()); err == nil {
 			_ = s.store.writeSchedule(append(raw, '\n')) // the next change tries again

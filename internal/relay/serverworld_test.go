@@ -53,9 +53,10 @@ func newWorld(t testing.TB) *world {
 	}
 	w.threaten("evil.example/")
 	w.cfg = Config{
-		Settings: config.Settings{Endpoint: "http://google.internal", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"},
-		Edge:     engine.Edge{Transport: w.google, FirstContact: atOnce},
-		Listen:   "127.0.0.1:0",
+		Settings:   config.Settings{Endpoint: "http://google.internal", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"},
+		Edge:       engine.Edge{Transport: w.google, FirstContact: atOnce},
+		Listen:     "127.0.0.1:0",
+		fleetTimes: quick,
 	}
 	return w
 }
