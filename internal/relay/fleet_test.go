@@ -3,6 +3,7 @@ package relay
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"sync"
 	"testing"
@@ -38,6 +39,19 @@ func (w *world) onRedis(url, dir string, transport http.RoundTripper) *Relay {
 		w.t.Fatal(err)
 	}
 	return r
+}
+
+// judged returns a judging server on a socket whose list has names.
+func judged(t *testing.T, names int) (*world, string) {
+	w := newWorld(t)
+	var all []string
+	for i := range names {
+		all = append(all, hostName(i)+"/")
+	}
+	w.threaten(all...)
+	s := httptest.NewServer(w.google)
+	t.Cleanup(s.Close)
+	return w, s.URL
 }
 
 // inForce returns the number of entries that a relay serves.
