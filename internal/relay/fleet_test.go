@@ -12,11 +12,13 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // quick are times that let a test see several leases.
@@ -117,5 +119,40 @@ func follow(t *testing.T, r *Relay, i, names int) {
 	name := hostName(i % names)
 	if d, candidates := e.Checker.Check(lookup.FromQname(name + ".")); candidates == nil {
 		t.Errorf("client %d: %s is %+v", i, name, d)
+	}
+}
+
+// A relay starts without Redis, serves the lists of its folder, and asks for none. When Redis is
+// there, it has one leader again. The log has one line for each state.
+func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
+	lines := logtest.Capture(t)
+	w, url := judged(t, 20)
+	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Admin = url, nil, "127.0.0.1:0"
+	w.cfg.Settings.DB = t.TempDir()
+	alone := run(t, w.cfg)
+	until(t, "lists in the folder", func() bool {
+		l, err := updater.Status(w.cfg.Settings.DB)
+		return err == nil && len(l) == 2 && l[0].Err == nil && l[1].Err == nil
+	})
+	if err := alone.stop(); err != nil {
+		t.Fatal(err)
+	}
+	s := redistest.Start(t)
+	s.Kill()
+	w.cfg.Redis = redisOf(t, s)
+	r := run(t, w.cfg)
+	until(t, "the loss of Redis", func() bool { return len(lines.About("Cannot share lists and clocks over Redis")) == 1 })
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
+	until(t, "lists in force", func() bool { code, _ := status(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+	redistest.StartAt(t, s.Addr)
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 1\n")
+	shows(t, r.admin+"/metrics", `safebrowsing_relay_redis_list_updated_timestamp_seconds{list="se-4b"} `)
+	if got := len(w.google.Requests("update")); got != 1 {
+		t.Errorf("Expected that a wait in the folder holds, got %d requests for lists", got)
+	}
+	for line, want := range map[string]int{"Cannot share lists and clocks": 1, "This relay shares lists and clocks": 1, "This relay fetches lists for all": 1} {
+		if got := lines.About(line); len(got) != want {
+			t.Errorf("Expected %d line with %q, got %q", want, line, got)
+		}
 	}
 }
