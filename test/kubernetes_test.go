@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -86,7 +87,7 @@ func objects(t *testing.T) map[string]any {
 // documentsOf decodes a file. An unknown field is an error.
 func documentsOf(t *testing.T, name string) (all []any) {
 	t.Helper()
-	raw, err := fs.ReadFile(repository, manifests+name)
+	raw, err := fs.ReadFile(repository, path.Join(manifests, name))
 	if err != nil {
 		t.Fatal(err)
 	}
