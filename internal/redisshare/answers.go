@@ -24,6 +24,10 @@ import (
 // Answers asks a server only about prefixes that no relay knows. It is safe for
 // concurrent use.
 type Answers struct {
+	// LeastPatience is how long a search of another relay may take at least until this one
+	// asks by itself; zero: 250 ms. A test on a busy machine needs more.
+	LeastPatience time.Duration
+
 	client  *redis.Client
 	next    lookup.Searcher
 	id      string       // of this relay, in claims

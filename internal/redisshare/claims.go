@@ -1,6 +1,7 @@
 package redisshare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -33,7 +34,8 @@ func (a *Answers) learn(took time.Duration) {
 // itself: twice the time that searches take. It is waited in vain only if a relay dies
 // during a search, or if the server is late.
 func (a *Answers) patience() time.Duration {
-	return min(max(time.Duration(a.typical.Load())*2, minPatience), maxPatience)
+	least := cmp.Or(a.LeastPatience, minPatience)
+	return min(max(time.Duration(a.typical.Load())*2, least), max(least, maxPatience))
 }
 
 // errLate says that another relay has not answered in time.

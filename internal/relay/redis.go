@@ -37,7 +37,11 @@ func (r *Relay) openRedis() error {
 		return err
 	}
 	r.handler.limits = redisshare.NewLimits(r.redis, r.cfg.rule(), r.cfg.Settings.ClientBudget())
-	r.cfg.Edge.Searcher = func(next lookup.Searcher) lookup.Searcher { return redisshare.NewAnswers(r.redis, next) }
+	r.cfg.Edge.Searcher = func(next lookup.Searcher) lookup.Searcher {
+		a := redisshare.NewAnswers(r.redis, next)
+		a.LeastPatience = r.cfg.patience
+		return a
+	}
 	return nil
 }
 

@@ -71,7 +71,7 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 		t.Cleanup(server.Close)
 		w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
 		if n > 1 {
-			w.cfg.Redis = redisOf(t, redistest.Start(t))
+			w.cfg.Redis, w.cfg.patience = redisOf(t, redistest.Start(t)), time.Second // less than the life of a claim
 		}
 		relays := w.relays(n)
 		begin := time.Now()

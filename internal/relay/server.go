@@ -37,6 +37,8 @@ type Config struct {
 	ClientCAFile          string // of those who sign certificates of clients; "": none is needed
 	ClientKeyFile         string // with the keys that clients may send, one on each line; "": none is needed
 
+	patience time.Duration // of redisshare.Answers, for tests
+
 	Redis *redis.Config // that relays share, without its Prefix and its Observer; nil: none
 
 	fleetTimes redisstore.Config // of tests: only its times count
