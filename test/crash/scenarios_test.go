@@ -219,7 +219,7 @@ func once(p place, s updater.Source, report func(updater.Event)) (*updater.Store
 	}
 	schedule, err := updater.NewSchedule(store)
 	if err != nil {
-		return nil, err
+		report(updater.Event{Kind: updater.LoadFailed, Err: err}) // it waits, see NewSchedule
 	}
 	u, err := updater.New(updater.Config{
 		Source: s, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{large, small},
