@@ -56,6 +56,10 @@ func status(code int, retryAfter string) http.HandlerFunc {
 	}
 }
 
+func unavailableForAnHour(w http.ResponseWriter, r *http.Request) {
+	status(503, time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))(w, r)
+}
+
 // reply answers with status 200.
 func reply(contentType, encoding string, body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -74,7 +78,6 @@ func transportFaults() map[string]transportFault {
 	z := gzip.NewWriter(&bomb)
 	z.Write(make([]byte, 64<<20))
 	z.Close()
-	inAnHour := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
 	return map[string]transportFault{
 		"connection refused":   {outcome: "unreachable", refused: true},
 		"connection reset":     {outcome: "unreachable", answer: reset},
@@ -87,7 +90,7 @@ func transportFaults() map[string]transportFault {
 		"status 429, seconds":  {outcome: "quota", answer: status(429, "7200"), longest: 2 * time.Hour},
 		"status 429, absurd":   {outcome: "quota", answer: status(429, "99999999999999999999"), longest: 24 * time.Hour},
 		"status 500":           {outcome: "server_error", answer: status(500, "")},
-		"status 503, date":     {outcome: "server_error", answer: status(503, inAnHour), longest: time.Hour},
+		"status 503, date":     {outcome: "server_error", answer: unavailableForAnHour, longest: time.Hour},
 		"status 503, negative": {outcome: "server_error", answer: status(503, "-5")},
 		"status 503, words":    {outcome: "server_error", answer: status(503, "soon")},
 		"cut":                  {outcome: "unreachable", answer: cut},
