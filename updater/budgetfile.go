@@ -47,7 +47,7 @@ func (s *Store) readBudget(today string) (days budgetDays, damaged string, err e
 }
 
 func readBudgetFile(file string) (budgetDays, error) {
-	raw, err := os.ReadFile(file)
+	raw, err := readSmall(file)
 	if err != nil {
 		return budgetDays{}, err
 	}
@@ -77,7 +77,7 @@ func (s *Store) writeBudget(days budgetDays) (saved bool, err error) {
 // keepDamaged copies a damaged file, so that it can be inspected. The file itself
 // stays until it is replaced: without it the next start would count from 0.
 func keepDamaged(file string) {
-	if raw, err := os.ReadFile(file); err == nil {
+	if raw, err := readSmall(file); err == nil {
 		_ = os.WriteFile(file+damagedSuffix, raw, 0o600)
 	}
 }

@@ -2,8 +2,13 @@ package updater
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 )
 
 // The right to ask has two parts. The baton passes between the Updaters of a chain in this
@@ -73,6 +78,15 @@ func (u *Updater) acquireNow() error {
 		u.release()
 	}
 	return err
+}
+
+// tryLock takes a lock, or reports that another one has it. In the place of the file there may
+// be something else, which could block for ever when it is opened.
+func tryLock(lock *flock.Flock) (locked bool, err error) {
+	if err := regular.Check(lock.Path()); errors.Is(err, regular.Err) {
+		return false, fmt.Errorf("%w; remove it", err)
+	}
+	return lock.TryLock()
 }
 
 // lockRetry is the time between attempts to lock a busy folder.

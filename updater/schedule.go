@@ -40,11 +40,16 @@ type Schedule struct {
 
 // NewSchedule returns the schedule saved in store, or an empty one. If the saved
 // schedule cannot be read, NewSchedule renames its file and returns an error
-// together with a Schedule that sends nothing for half an hour. With a nil store
-// the schedule lives in memory.
+// together with a Schedule that sends nothing for half an hour. If the clock of searches
+// cannot be read, it replaces that file, and sends no search for a quarter of an hour.
+// With a nil store the schedule lives in memory.
 func NewSchedule(store *Store) (*Schedule, error) {
 	s := newSchedule(store)
-	return s, s.reload(true)
+	err := s.reload(true)
+	if errors.Is(err, errUnreadableSearches) {
+		s.keepSearch() // in place of the damaged file: a restart must not wait once more
+	}
+	return s, err
 }
 
 // ReadSchedule is NewSchedule for programs that only look: it changes no file.
@@ -91,8 +96,7 @@ func (s *Schedule) reload(setAside bool) error {
 	state.askedBy(s.asker, now)
 	state.renewedBy(s.token)
 	s.state = state
-	s.reloadSearch(now)
-	return err
+	return errors.Join(err, s.reloadSearch(now))
 }
 
 var errUnreadable = errors.New("the saved schedule was unreadable")

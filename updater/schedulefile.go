@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 )
@@ -89,7 +88,7 @@ func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
 		}
 	}
 	for i, file := range files {
-		raw, err := os.ReadFile(file)
+		raw, err := readSmall(file)
 		// A spare file that cannot be read counts as absent. An unreadable file in the folder
 		// of the lists is an error: its waits may still last.
 		if errors.Is(err, fs.ErrNotExist) || i > 0 && err != nil || noFolder(err) {

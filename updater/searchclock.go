@@ -2,6 +2,8 @@ package updater
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -215,17 +217,28 @@ func (s *Schedule) takeSearch(saved scheduleState, info os.FileInfo, now time.Ti
 
 // reloadSearch replaces the clock by that of the file, unless changes are pending.
 // Without a file the clock of the schedule's file stays, where older versions kept
-// it. The caller holds mu.
-func (s *Schedule) reloadSearch(now time.Time) {
+// it. A damaged file may have had a wait: then searches wait as after a first failure.
+// The caller holds mu.
+func (s *Schedule) reloadSearch(now time.Time) error {
 	if s.store == nil || len(s.search.pending) > 0 {
-		return
+		return nil
 	}
-	if saved, info, err := s.store.readSearches(now); err == nil && saved != nil {
+	saved, info, err := s.store.readSearches(now)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		if until := now.Add(backoffUnit); s.state.Search.NotBefore.Before(until) {
+			s.state.Search = Clock{NotBefore: until}.because(now, errUnreadableSearches)
+		}
+		return fmt.Errorf("%w, waiting %s before the first search: %w", errUnreadableSearches, backoffUnit, err)
+	case err == nil && saved != nil:
 		saved.askedBy(s.asker, now)
 		saved.renewedBy(s.token)
 		s.takeSearch(*saved, info, now)
 	}
+	return nil
 }
+
+var errUnreadableSearches = errors.New("the saved clock of searches is unreadable")
 
 // keepSearch saves the clock if it ends later than that of the file: it may come
 // from another folder, or have been in memory only.

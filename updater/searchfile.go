@@ -34,7 +34,7 @@ func (s *Store) statSearches() (info os.FileInfo, err error) {
 func (s *Store) readSearches(now time.Time) (newest *scheduleState, info os.FileInfo, err error) {
 	for _, file := range s.searchFiles() {
 		found, statErr := os.Stat(file)
-		raw, readErr := os.ReadFile(file)
+		raw, readErr := readSmall(file)
 		if errors.Is(statErr, fs.ErrNotExist) || errors.Is(readErr, fs.ErrNotExist) || noFolder(readErr) {
 			continue
 		}
@@ -86,7 +86,7 @@ func (s *Store) lockSearches() (unlock func(), locked bool) {
 func lockFileAt(path string) (unlock func(), locked bool, err error) {
 	lock := flock.New(path)
 	for begun := time.Now(); time.Since(begun) < searchLockTimeout; time.Sleep(5 * time.Millisecond) {
-		locked, err := lock.TryLock()
+		locked, err := tryLock(lock)
 		if err != nil {
 			return nil, false, err
 		}

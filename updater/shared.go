@@ -79,9 +79,9 @@ func (s *Store) Share(shared Shared) { s.shared = shared }
 // while it waits for the second. An error says that the folder has no locks.
 func (s *Store) tryLock() (locked bool, err error) {
 	if s.shared == nil {
-		return s.lock.TryLock()
+		return tryLock(s.lock)
 	}
-	if locked, err = s.lock.TryLock(); err == nil && !locked {
+	if locked, err = tryLock(s.lock); err == nil && !locked {
 		return false, nil
 	}
 	s.alone.Store(true)

@@ -88,7 +88,7 @@ func readState(dir string, files []os.DirEntry) (newest scheduleState, damaged e
 			continue
 		}
 		file := filepath.Join(dir, f.Name())
-		raw, err := os.ReadFile(file)
+		raw, err := readSmall(file)
 		if err != nil {
 			return scheduleState{}, err
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 )
 
 // Store keeps lists and the schedule in a folder, one file each. A file is replaced
@@ -39,7 +41,14 @@ const (
 
 	// listMagic is the first line of a list file. It names the format.
 	listMagic = "safebrowsing list 2\n"
+
+	// maxSmall limits what is read of a file other than a list, in bytes. It has a few
+	// hundred of them for each key and each list.
+	maxSmall = 4 << 20
 )
+
+// readSmall reads a file other than a list.
+func readSmall(path string) ([]byte, error) { return regular.Read(path, maxSmall) }
 
 // OpenStore opens the folder and creates it if it does not exist. It returns a Store
 // even with an error: its lists cannot be saved, and its schedule goes to a spare

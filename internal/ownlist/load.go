@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -59,28 +60,18 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 	return nil
 }
 
-// openRegular opens a regular file and returns its version too. It refuses other files:
-// to open a named pipe can block for ever.
+// openRegular opens a regular file and returns its version too.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	version, err := os.Stat(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !version.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("opening %s: %w", path, errNotRegular)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	version, err = f.Stat()
+	version, err := f.Stat()
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	return f, version, nil
 }
-
-var errNotRegular = errors.New("it is not a regular file")
 
 // load reads a file. It returns the version that it opened. steady is false if the file
 // changed while it was read: the content may be a mixture. A file that has not been

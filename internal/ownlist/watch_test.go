@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 )
 
 // events collects the reported events.
@@ -48,7 +50,7 @@ func word(event Event) string {
 		return "vanished"
 	case errors.Is(failed.Err, ErrEmpty):
 		return "empty"
-	case errors.Is(failed.Err, errNotRegular):
+	case errors.Is(failed.Err, regular.Err):
 		return "irregular"
 	case errors.Is(failed.Err, fs.ErrPermission):
 		return "forbidden"
@@ -295,7 +297,7 @@ func TestAFileThatIsWrittenToIsReadAgain(t *testing.T) {
 func TestOpenReturnsWhyNot(t *testing.T) {
 	dir := t.TempDir()
 	var e events
-	for path, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, dir: errNotRegular} {
+	for path, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, dir: regular.Err} {
 		if f, err := Open(Config{Path: path}, e.report); f != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%v: %v", path, err)
 		}

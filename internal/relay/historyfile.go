@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 )
 
 const (
@@ -76,15 +77,10 @@ func replaceFile(path string, content []byte) error {
 // not exist or tells of other contents. An error says that the file cannot be used.
 func loadHistory(dir string, s *state) ([]step, error) {
 	path := filepath.Join(dir, s.name+historySuffix)
-	f, err := os.Open(path)
+	raw, err := regular.Read(path, maxHistoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxHistoryFile+1))
 	if err != nil {
 		return nil, err
 	}

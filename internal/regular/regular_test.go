@@ -1,0 +1,37 @@
+package regular
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
+	dir := t.TempDir()
+	content := bytes.Repeat([]byte("x"), 100)
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		path string
+		most int
+		want error
+	}{
+		"a file":         {path, 100, nil},
+		"a longer file":  {path, 99, ErrSize},
+		"a folder":       {dir, 100, Err},
+		"a device":       {os.DevNull, 100, Err},
+		"nothing at all": {path + "x", 100, fs.ErrNotExist},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := Read(tc.path, tc.most)
+			if !errors.Is(err, tc.want) || (err == nil) != bytes.Equal(raw, content) {
+				t.Errorf("got %d bytes and %v, want %v", len(raw), err, tc.want)
+			}
+		})
+	}
+}

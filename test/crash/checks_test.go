@@ -1,0 +1,194 @@
+//go:build linux && amd64
+
+package crash
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// What must hold at the start after a crash.
+
+// soonest is how long after a request that was not answered the next one may follow: the
+// shortest first back-off ("Request Frequency", back-off mode).
+const soonest = 15 * time.Minute
+
+// slack is what the clock of a note may be ahead of the clock of the schedule.
+const slack = 10 * time.Second
+
+// patience is how long a start may take. A start takes milliseconds; the test machine may be
+// busy.
+const patience = 5 * time.Second
+
+// earliest returns when the next request is allowed, zero if at once.
+func earliest(said []note) (at time.Time) {
+	for _, s := range said {
+		switch s.what {
+		case "asked":
+			at = s.at.Add(soonest - slack)
+		case "done":
+			at = s.at.Add(wait - slack)
+		}
+	}
+	return at
+}
+
+// checkUpdate says that each list in force is the old or the new one, as its checksum says,
+// that no request comes too early, and that the next update works and tidies up.
+func checkUpdate(t *testing.T, p place, said []note, _ bool) {
+	t.Helper()
+	begun := time.Now()
+	for _, list := range []string{large, small} {
+		version := inForce(t, p, list)
+		if count(said, "done") > 0 && version != "new" {
+			t.Errorf("%s: the update had ended, and version %q is in force", list, version)
+		}
+	}
+	if took := time.Since(begun); took > patience {
+		t.Errorf("the lists took %s", took)
+	}
+	allowed, asked := earliest(said), false
+	_, err := once(p, source{asked: func() error { asked = true; return nil }}, func(e updater.Event) {
+		// A list that was damaged before the crash is told at the start after it, too.
+		if e.Err != nil && !errors.Is(e.Err, updater.ErrDamaged) {
+			t.Errorf("event %d of %s: %v", e.Kind, e.List, e.Err)
+		}
+	})
+	if notDue, ok := errors.AsType[*updater.NotDueError](err); ok && !notDue.Until.Before(allowed) {
+		return
+	}
+	switch {
+	case err != nil:
+		t.Errorf("the next update: %v, want one at %s", err, allowed)
+	case !asked:
+		t.Error("the next update asks for nothing")
+	case !allowed.IsZero():
+		t.Errorf("the next update asks at once, want %s", allowed)
+	}
+	for _, list := range []string{large, small} {
+		if version := inForce(t, p, list); version != "new" {
+			t.Errorf("%s: after the next update version %q is in force", list, version)
+		}
+	}
+	wantTidy(t, p.db())
+}
+
+// inForce returns the version of a list that a start finds, "" if there is none. It is an
+// error if its entries are not those of this version.
+func inForce(t *testing.T, p place, list string) string {
+	t.Helper()
+	store, err := updater.OpenStore(p.db(), origin)
+	must(t, err)
+	l, err := store.LoadList(list)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) && !errors.Is(err, syscall.ELOOP) {
+			t.Errorf("%s: %v", list, err)
+		}
+		return ""
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, l.Set.Reader()); err != nil {
+		t.Error(err)
+	}
+	if [sha256.Size]byte(sum.Sum(nil)) != sha256.Sum256(entries(list, string(l.Version))) {
+		t.Errorf("%s: the entries are not those of version %q", list, l.Version)
+	}
+	return string(l.Version)
+}
+
+// wantTidy says that no unfinished file is left.
+func wantTidy(t *testing.T, folder string) {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	must(t, err)
+	for _, f := range files {
+		if strings.HasSuffix(f.Name(), ".tmp") {
+			t.Errorf("%s is left", f.Name())
+		}
+	}
+}
+
+// checkSearch says that no search follows too early on one that was not answered.
+func checkSearch(t *testing.T, p place, said []note, _ bool) {
+	t.Helper()
+	asked := false
+	s, schedule, err := paced(p, searcher{func() error { asked = true; return nil }, nil}, func(e updater.Event) {
+		if e.Err != nil {
+			t.Errorf("event %d: %v", e.Kind, e.Err)
+		}
+	})
+	if err != nil {
+		t.Errorf("the schedule: %v", err)
+	}
+	_, err = s.Search(t.Context(), nil)
+	schedule.Flush()
+	allowed := earliest(said)
+	held, ok := errors.AsType[*updater.HeldError](err)
+	switch {
+	case ok && held.Until.Before(allowed):
+		t.Errorf("the next search comes at %s, want %s", held.Until, allowed)
+	case asked && !allowed.IsZero():
+		t.Errorf("the next search comes at once, want %s", allowed)
+	case !ok && !asked:
+		t.Errorf("the next search: %v", err)
+	}
+}
+
+// checkBudget says that no search is forgotten, and that a crash costs one reservation of each
+// folder at most.
+func checkBudget(t *testing.T, p place, said []note, _ bool) {
+	t.Helper()
+	const reserved = 50 // see maxReserved of the updater
+	most := 0
+	for _, folder := range []string{p.db(), p.other()} {
+		store, err := updater.OpenStore(folder, origin)
+		must(t, err)
+		ledger, err := updater.NewLedger(store)
+		if err != nil {
+			t.Errorf("the budget: %v", err)
+		}
+		most = max(most, ledger.Spent(time.Now()))
+		// The next search works, and tidies up.
+		if _, err := ledger.Limit(searcher{func() error { return nil }, nil}, budget, func(updater.Event) {}).Search(t.Context(), []lookup.Prefix{"evil"}); err != nil {
+			t.Errorf("the next search: %v", err)
+		}
+		must(t, ledger.Flush())
+		wantTidy(t, folder)
+	}
+	if spent := count(said, "spent"); most < spent || most > spent+1+reserved {
+		t.Errorf("%d searches count, %d were sent", most, spent)
+	}
+}
+
+// checkHistory says that the relay serves its list, whatever happened to the history. Its
+// file is not synced: only a power failure may cost it.
+func checkHistory(t *testing.T, p place, said []note, lost bool) {
+	t.Helper()
+	lists, err := relay.NewLists(filepath.Dir(p.history()))
+	must(t, err)
+	if err := publish(lists, "new"); err != nil && !lost {
+		t.Errorf("the history: %v", err)
+	}
+	for _, version := range []string{"new", "old"} {
+		must(t, errors.Join(ignored(publish(lists, version))))
+		if a, err := lists.Get(context.Background(), large, nil, 0, 0); err != nil || len(a.Message) < len(entries(large, version))/4 {
+			t.Errorf("version %s: %d bytes, %v", version, len(a.Message), err)
+		}
+	}
+	wantTidy(t, p.history())
+}
+
+func ignored(error) error { return nil }

@@ -1,0 +1,237 @@
+//go:build linux && amd64
+
+// Package crash ends programs at each of their writes, and looks at what the next start
+// finds. It runs this test binary again as the program, under ptrace, so that no moment is
+// left out: each system call that changes a file of the store, or makes a change durable, is
+// a point.
+package crash
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var all = flag.Bool("crash.all", false, "try every point and every kind of failure; without it a sample")
+
+const (
+	scenarioVariable = "CRASH_SCENARIO"
+	placeVariable    = "CRASH_PLACE"
+)
+
+func TestMain(m *testing.M) {
+	if i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == os.Getenv(scenarioVariable) }); i >= 0 {
+		if err := scenarios[i].act(place{os.Getenv(placeVariable)}); err != nil {
+			fmt.Println(err)
+		}
+		return
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// program returns the command that acts out a scenario.
+func (s scenario) program(p place) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), scenarioVariable+"="+s.name, placeVariable+"="+p.root, "GOMAXPROCS=2", "GODEBUG=asyncpreemptoff=1", "RUNTIME_DIRECTORY="+p.spare())
+	return cmd
+}
+
+// said returns what the program has said.
+func (p place) said(t *testing.T) []note {
+	t.Helper()
+	raw, err := os.ReadFile(p.notes())
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return parseNotes(t, raw)
+}
+
+// stride returns the distance of two points that are tried.
+func stride() int {
+	if *all {
+		return 1
+	}
+	return 11
+}
+
+// trouble decides what happens to a call: see tracer.point. It is asked about the call at which
+// the trouble begins, and about all that follow.
+type trouble func(p place, c call, first bool) error
+
+// eachPoint runs a scenario again and again. The nth time, the trouble begins at the nth call;
+// check looks at what is left. It returns the number of points that were tried.
+func (s scenario) eachPoint(t *testing.T, at trouble, check func(t *testing.T, p place)) (tried int) {
+	t.Helper()
+	// The first point varies with the scenario, so that the samples of all are not alike.
+	for n := 1 + len(s.name)%stride(); ; n += stride() {
+		p := s.newPlace(t)
+		var reached *call
+		tr := &tracer{folders: p.folders(), notes: p.notes(), point: func(i int, c call) error {
+			if i < n {
+				return nil
+			}
+			if i == n {
+				reached = &c
+			}
+			return at(p, c, i == n)
+		}}
+		killed, err := tr.run(t, s.program(p))
+		if err != nil {
+			t.Errorf("point %d, %v: %v", n, reached, err)
+		}
+		failed := t.Failed()
+		check(t, p)
+		if t.Failed() && !failed {
+			t.Errorf("that was point %d, %v; killed: %t; %v", n, reached, killed, p.said(t))
+		}
+		if reached == nil {
+			return tried
+		}
+		tried++
+	}
+}
+
+// A program that is killed at any of its writes leaves the old or the new list, keeps all
+// waits, and the next start works.
+func TestAKilledProgramLosesNothing(t *testing.T) {
+	skipUnlessTraced(t)
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			begun := time.Now()
+			tried := s.eachPoint(t, func(place, call, bool) error { return errKill }, func(t *testing.T, p place) {
+				s.check(t, p, p.said(t), false)
+			})
+			if *all && tried < 6 {
+				t.Errorf("%d points are too few", tried)
+			}
+			t.Logf("%d points, %s", tried, time.Since(begun).Round(time.Millisecond))
+		})
+	}
+}
+
+// A call that fails, because the disk is full or broken, stops no program and loses no wait.
+func TestAWriteThatFailsLosesNothing(t *testing.T) {
+	skipUnlessTraced(t)
+	for name, at := range map[string]trouble{
+		"one call, disk full":        oneCall(syscall.ENOSPC),
+		"one call, input error":      oneCall(syscall.EIO),
+		"one call, not permitted":    oneCall(syscall.EACCES),
+		"from then on, disk full":    fromThenOn(syscall.ENOSPC),
+		"from then on, read-only":    fromThenOn(syscall.EROFS),
+		"from then on, input errors": fromThenOn(syscall.EIO),
+	} {
+		if !*all && !strings.HasSuffix(name, "disk full") {
+			continue
+		}
+		for _, s := range scenarios {
+			t.Run(s.name+"/"+name, func(t *testing.T) {
+				tried := s.eachPoint(t, at, func(t *testing.T, p place) {
+					said := p.said(t)
+					// A list that could not be saved is fetched again after a restart.
+					if count(said, "store failed") > 0 {
+						said = slices.DeleteFunc(said, func(n note) bool { return n.what == "done" })
+					}
+					s.check(t, p, said, true)
+				})
+				t.Logf("%d points", tried)
+			})
+		}
+	}
+}
+
+// oneCall is a single call that fails.
+func oneCall(errno syscall.Errno) trouble {
+	return func(_ place, _ call, first bool) error {
+		if first {
+			return errno
+		}
+		return nil
+	}
+}
+
+// fromThenOn is a disk on which every call fails. The spare folder is on another one.
+func fromThenOn(errno syscall.Errno) trouble {
+	return func(p place, c call, _ bool) error {
+		if strings.HasPrefix(c.path, p.spare()) {
+			return nil
+		}
+		return errno
+	}
+}
+
+// A power failure loses what was not synced, in any combination: see disk.
+func TestAPowerFailureLosesNothing(t *testing.T) {
+	skipUnlessTraced(t)
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			p := s.newPlace(t)
+			d := newDisk(t, p.folders())
+			seen := make(map[[32]byte]bool)
+			var said []note
+			points, tried := 0, 0
+			try := func() {
+				points++
+				for _, left := range d.afterPowerFailure(t) {
+					sum := left.sum()
+					sum[0] ^= byte(len(said)) // the same files after a request are another case
+					if seen[sum] {
+						continue
+					}
+					seen[sum] = true
+					if len(seen)%stride() != 0 && !*all {
+						continue
+					}
+					tried++
+					s.afterPowerFailure(t, p, left, said)
+				}
+			}
+			tr := &tracer{folders: p.folders(), notes: p.notes(), point: func(int, call) error { return nil }, done: func(c call) {
+				if c.path == p.notes() {
+					said = parseNotes(t, c.content)
+				} else {
+					d.do(t, c)
+				}
+				try()
+			}}
+			if _, err := tr.run(t, s.program(p)); err != nil {
+				t.Error(err)
+			}
+			t.Logf("%d points, %d states, %d tried", points, len(seen), tried)
+		})
+	}
+}
+
+// afterPowerFailure checks what is left, in a place of its own.
+func (s scenario) afterPowerFailure(t *testing.T, p place, left state, said []note) {
+	t.Helper()
+	after := place{t.TempDir()}
+	moved := make(map[string]string)
+	for i, folder := range after.folders() {
+		must(t, os.MkdirAll(folder, 0o700))
+		moved[p.folders()[i]] = folder
+	}
+	left.write(t, moved)
+	after.enter()
+	failed := t.Failed()
+	s.check(t, after, said, true)
+	if t.Failed() && !failed {
+		sizes := make(map[string]int)
+		for path, content := range left {
+			sizes[path] = len(content)
+		}
+		t.Errorf("that was after %v with %v", said, sizes)
+	}
+}
+
+func skipUnlessTraced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: starts a process for each point")
+	}
+}
