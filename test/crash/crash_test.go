@@ -211,7 +211,7 @@ func TestAPowerFailureLosesNothing(t *testing.T) {
 // afterPowerFailure checks what is left, in a place of its own.
 func (s scenario) afterPowerFailure(t *testing.T, p place, left state, said []note) {
 	t.Helper()
-	after := place{t.TempDir()}
+	after := newPlace(t)
 	moved := make(map[string]string)
 	for i, folder := range after.folders() {
 		must(t, os.MkdirAll(folder, 0o700))

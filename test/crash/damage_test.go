@@ -39,7 +39,7 @@ func damages(raw []byte, page int) map[string][]byte {
 // complete does an update, a search and a publication, so that each file exists.
 func complete(t *testing.T) place {
 	t.Helper()
-	p := place{t.TempDir()}
+	p := newPlace(t)
 	for _, folder := range p.folders() {
 		must(t, os.MkdirAll(folder, 0o700))
 	}

@@ -54,7 +54,7 @@ func TestSomethingElseInThePlaceOfAFile(t *testing.T) {
 	for kind, put := range kinds {
 		for _, name := range storeFiles {
 			t.Run(kind+"/"+name, func(t *testing.T) {
-				p := place{t.TempDir()}
+				p := newPlace(t)
 				for _, folder := range append(p.folders(), filepath.Join(p.db(), "relay", "history")) {
 					must(t, os.MkdirAll(folder, 0o700))
 				}

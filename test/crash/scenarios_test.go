@@ -63,7 +63,7 @@ func (p place) folders() []string {
 // newPlace returns a new place in which a scenario has been prepared.
 func (s scenario) newPlace(t *testing.T) place {
 	t.Helper()
-	p := place{t.TempDir()}
+	p := newPlace(t)
 	for _, folder := range p.folders() {
 		must(t, os.MkdirAll(folder, 0o700))
 	}
@@ -350,4 +350,22 @@ func publishHistory(p place) error {
 		return err
 	}
 	return errors.Join(publish(lists, "old"), publish(lists, "new"))
+}
+
+// newPlace returns an empty place. A write that a schedule has given up waiting for may
+// still go on when the test ends: the folder is removed when nothing writes any more.
+func newPlace(t *testing.T) place {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "crash")
+	must(t, err)
+	t.Cleanup(func() {
+		for range 1000 {
+			if os.RemoveAll(dir) == nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("something writes into %s for ever", dir)
+	})
+	return place{dir}
 }
