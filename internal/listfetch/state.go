@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -75,12 +76,7 @@ func Saved(db string) (all []State) {
 // an error. A name of "" leaves the one in the file.
 func readState(name, path string) (State, error) {
 	none := State{Name: name}
-	f, err := os.Open(stateOf(path))
-	if err != nil {
-		return none, err
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxState+1))
+	raw, err := regular.Read(stateOf(path), maxState)
 	if err != nil {
 		return none, err
 	}

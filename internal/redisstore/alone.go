@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 )
 
 // When Redis stays away, lists would grow old everywhere. So after Config.Alone one relay goes on
@@ -16,6 +18,9 @@ import (
 // noteFile is the name of the file in the folder of a relay.
 const noteFile = "redis-lease.json"
 
+// maxNote is the most bytes of that file.
+const maxNote = 64 << 10
+
 // note is what a relay remembers over a restart.
 type note struct {
 	HeldLast bool      `json:"held_last"` // no other relay was seen with the lease since
@@ -26,7 +31,7 @@ type note struct {
 
 // readNote reads the note of a folder. Without one, another relay may have had the lease last.
 func readNote(folder string) (n note) {
-	raw, err := os.ReadFile(filepath.Join(folder, noteFile))
+	raw, err := regular.Read(filepath.Join(folder, noteFile), maxNote)
 	if err != nil || json.Unmarshal(raw, &n) != nil {
 		return note{}
 	}
