@@ -1,0 +1,243 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+)
+
+// promtool runs promtool in a folder of deploy. The test is skipped if it is not installed.
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	program, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %q: %v\n%s", args, err, out)
+	}
+}
+
+func TestAlertsFireForTroubleAndNotOnHealthyServers(t *testing.T) {
+	promtool(t, "check", "rules", "../deploy/prometheus/rules.yml")
+	promtool(t, "test", "rules", "../deploy/prometheus/rules_test.yml")
+}
+
+// promtool reads an expression only in a file of rules.
+func TestQueriesOfTheDashboardAreValid(t *testing.T) {
+	rules := map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": func() (all []any) {
+		for i, expr := range dashboardQueries(t) {
+			expr = strings.NewReplacer("$instance", "a", "$__rate_interval", "5m").Replace(expr)
+			all = append(all, map[string]string{"record": fmt.Sprintf("query:%d", i), "expr": expr})
+		}
+		return all
+	}()}}}
+	text, err := json.Marshal(rules) // JSON is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "rules", writeFile(t, t.TempDir(), "queries.yml", string(text)))
+}
+
+// dashboardQueries returns the queries of the dashboard, of variables too.
+func dashboardQueries(t *testing.T) (all []string) {
+	t.Helper()
+	raw, err := fs.ReadFile(repository, "deploy/grafana/safebrowsing.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title, Description, Type string
+			Targets                  []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(raw, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range dashboard.Panels {
+		if p.Type != "row" && (len(p.Targets) == 0 || p.Description == "") {
+			t.Errorf("Expected the panel %q to have queries and a description", p.Title)
+		}
+		for _, target := range p.Targets {
+			all = append(all, target.Expr)
+		}
+	}
+	if len(all) < 20 {
+		t.Fatalf("Expected the queries of the dashboard, got %q", all)
+	}
+	return all
+}
+
+// exposed returns the metrics of the plugin and of a relay, each with its labels. The
+// relay's are read from its own address.
+func exposed(t *testing.T) map[string][]string {
+	t.Helper()
+	all := described(t)
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	listens, ended := make(chan [2]net.Addr, 1), make(chan error, 1)
+	settings := config.Settings{Endpoint: w.endpoint, Protocol: protocol.DialectV5, Lists: config.DefaultLists, Cache: 1000}
+	go func() {
+		ended <- relay.Run(ctx, relay.Config{Settings: settings, Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0"},
+			func(listen, admin net.Addr) { listens <- [2]net.Addr{listen, admin} })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	at := <-listens
+	get(t, "http://"+at[0].String()+"/v5/hashList/se-4b") // counts a request
+	metrics := "http://" + at[1].String() + "/metrics"
+	w.eventually("a metric of a request to the relay", func() bool {
+		for _, m := range regexp.MustCompile(`(?m)^(safebrowsing_relay_[a-z_]+)(?:{([^}]*)})? `).FindAllStringSubmatch(get(t, metrics), -1) {
+			all[m[1]] = regexp.MustCompile(`[a-z_]+=`).FindAllString(m[2], -1)
+			for i, label := range all[m[1]] {
+				all[m[1]][i] = strings.TrimSuffix(label, "=")
+			}
+		}
+		return all["safebrowsing_relay_requests_total"] != nil
+	})
+	return all
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
+	metrics := exposed(t)
+	rules, err := fs.ReadFile(repository, "deploy/prometheus/rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	series, err := fs.ReadFile(repository, "deploy/prometheus/rules_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(dashboardQueries(t), "\n") + string(rules) + string(series)
+	used := make(map[string]bool)
+	for _, m := range regexp.MustCompile(`\b((?:coredns_safebrowsing|safebrowsing_relay)_[a-z_]+)(?:{([^}]*)})?`).FindAllStringSubmatch(text, -1) {
+		name := strings.TrimSuffix(m[1], "_bucket") // of the one histogram
+		labels, ok := metrics[name]
+		if !ok {
+			t.Errorf("Expected a metric %s, there are %v", name, slices.Sorted(maps.Keys(metrics)))
+		}
+		used[name] = true
+		for _, l := range regexp.MustCompile(`([a-z_]+)(?:=~|=)"([^"]*)"`).FindAllStringSubmatch(m[2], -1) {
+			if l[1] != "instance" && !slices.Contains(labels, l[1]) {
+				t.Errorf("%s: Expected a label %s, there are %q", m[0], l[1], labels)
+			}
+			wantDocumentedValues(t, name, l[1], l[2])
+		}
+	}
+	for _, m := range regexp.MustCompile(`by \(([a-z_, ]+)\) \([a-z]+\(([a-z_]+)`).FindAllStringSubmatch(text, -1) {
+		for label := range strings.SplitSeq(m[1], ", ") {
+			if name := strings.TrimSuffix(m[2], "_bucket"); label != "instance" && label != "le" && !slices.Contains(metrics[name], label) {
+				t.Errorf("%s: Expected a label %s, there are %q", m[0], label, metrics[name])
+			}
+		}
+	}
+	for name := range metrics {
+		if !used[name] && name != "coredns_safebrowsing_own_list_last_change_timestamp_seconds" {
+			t.Errorf("Expected %s in the dashboard or in an alert", name)
+		}
+	}
+}
+
+// wantDocumentedValues checks the values of a label against the documents, which other
+// tests check against the code.
+func wantDocumentedValues(t *testing.T, metric, label, values string) {
+	t.Helper()
+	text := section(t, "Metrics")
+	switch {
+	case label != "verdict" && label != "decided_by" && label != "outcome" && (label != "method" || metric == "safebrowsing_relay_requests_total"):
+		return
+	case strings.HasPrefix(metric, "safebrowsing_relay_"):
+		text = documents(t)["docs/command-line.md"]
+	}
+	for value := range strings.SplitSeq(values, "|") {
+		if !strings.Contains(text, "`"+value+"`") {
+			t.Errorf("%s: Expected %s=%q to be documented", metric, label, value)
+		}
+	}
+}
+
+// The alert of a missing list needs two series, of a server that was never reached.
+func TestAListThatWasNeverFetchedHasTheSeriesOfItsAlert(t *testing.T) {
+	w := newWorld(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.endpoint = "http://" + listener.Addr().String()
+	listener.Close()
+	w.start(w.corefile())
+	w.eventually("the first contact to fail", w.ready)
+	for _, name := range []string{"list_entries", "list_last_success_timestamp_seconds"} {
+		w.eventually(name+" of three lists", func() bool { return logtest.Count(t, name, "endpoint", w.endpoint) == 3 })
+		if got := logtest.Metric(t, name, "endpoint", w.endpoint); got != 0 {
+			t.Errorf("Expected %s to be 0, got %v", name, got)
+		}
+	}
+}
+
+// Each alert has a row in the table of the document, a test in which it fires, and a
+// severity.
+func TestAlertsAreDocumentedAndTested(t *testing.T) {
+	var texts []string
+	for _, path := range []string{"prometheus/rules.yml", "prometheus/rules_test.yml"} {
+		text, err := os.ReadFile(filepath.Join("../deploy", path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	alerts := regexp.MustCompile(`(?m)^ +- alert: (\w+)$`).FindAllStringSubmatch(texts[0], -1)
+	if len(alerts) < 7 || len(alerts) != strings.Count(texts[0], "labels: {severity: ") {
+		t.Errorf("Expected at least 7 alerts, each with a severity, got %q", alerts)
+	}
+	for _, m := range alerts {
+		if !strings.Contains(documents(t)["docs/status.md"], "| `"+m[1]+"` |") {
+			t.Errorf("Expected %s in the table of docs/status.md", m[1])
+		}
+		if !regexp.MustCompile(`alertname(=|: )"?` + m[1] + `\b`).MatchString(texts[1]) {
+			t.Errorf("Expected a test in which %s fires", m[1])
+		}
+	}
+}
