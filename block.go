@@ -18,26 +18,40 @@ func (s *SafeBrowsing) start() error {
 		return err
 	}
 	s.release = s.watchPauses()
-	if !s.cfg.Online {
-		return nil
+	if s.cfg.Online {
+		if err := s.startEngine(); err != nil {
+			return err
+		}
 	}
+	s.endAlso(s.openStatus())
+	return nil
+}
+
+// startEngine gives a server block its engine.
+func (s *SafeBrowsing) startEngine() error {
 	e, release, err := engine.Default.Acquire(s.cfg.Settings, s.cfg.Secret)
 	if err != nil {
 		s.policy.Close()
 		s.release()
 		return err
 	}
-	endPauses := s.release
-	s.release = func() {
-		endPauses()
-		release()
-	}
+	s.endAlso(release)
 	s.use(e)
 	return nil
 }
 
+// endAlso has the end of the server block call end too.
+func (s *SafeBrowsing) endAlso(end func()) {
+	before := s.release
+	s.release = func() {
+		before()
+		end()
+	}
+}
+
 // use has the server block decide by an engine too.
 func (s *SafeBrowsing) use(e *engine.Engine) {
+	s.engine.Store(e)
 	s.policy.Use(policy.Source{Checker: e.Checker, Shares: e.Shares, FetchHold: e.FetchHold, SearchHold: e.SearchHold})
 }
 

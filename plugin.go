@@ -41,9 +41,10 @@ type SafeBrowsing struct {
 	Next plugin.Handler
 
 	cfg         config.Config
-	policy      *policy.Policy               // by cfg
-	release     func()                       // lets go of the engine; set by OnStartup
-	pauses      atomic.Pointer[pause.Folder] // nil: not watched
+	policy      *policy.Policy                // by cfg
+	release     func()                        // lets go of the engine; set by OnStartup
+	pauses      atomic.Pointer[pause.Folder]  // nil: not watched
+	engine      atomic.Pointer[engine.Engine] // nil: no service is asked
 	metrics     blockMetrics
 	names       nameLog
 	shares      shareLog
@@ -163,6 +164,7 @@ func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.
 	if !s.cfg.Monitor {
 		s.metrics.countBlocked(ctx, d)
 		loud.blocked(q, d, time.Now())
+		pages.blocked(d.List, q.Name, s.cfg.StatusNames)
 	}
 	if s.cfg.Monitor || s.cfg.LogBlocked {
 		s.names.log(client, q, d, s.cfg.Cause(d), time.Now())

@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"internal/certtest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/redistest", "internal/regular", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest"},
 	{"updater", "internal/redisshare"},
-	{"internal/protocol", "internal/ownlist", "internal/redisstore"},
+	{"internal/protocol", "internal/ownlist", "internal/redisstore", "internal/status"},
 	{"internal/answer", "internal/listfetch"},
 	{"internal/config"},
 	{"internal/engine", "internal/policy"},

@@ -224,7 +224,7 @@ func nameServer(t *testing.T) string {
 func TestPropertiesThatARelayDoesNotUse(t *testing.T) {
 	values := map[string]string{
 		"block": "own.txt", "allow": "www.example", "except": "corp.example", "respond": "nodata", "ttl": "1m", "confirm_timeout": "1s", "unsure": "pass",
-		"frames": "pass", "limit": "off", "inspect": "cname", "log": "", "monitor": "", "test": "blocked.example", "explain": "", "structured": "65001",
+		"frames": "pass", "limit": "off", "inspect": "cname", "log": "", "monitor": "", "test": "blocked.example", "explain": "", "status": "127.0.0.1:0", "structured": "65001",
 	}
 	var used []string
 	for word := range config.Usages() {

@@ -50,6 +50,8 @@ type Block struct {
 	LogJSON        bool           // as JSON, one object a line
 	Monitor        bool           // decide, but never block
 	Explain        bool           // answer why
+	Status         string         // "address:port" of the status page; "": none
+	StatusNames    bool           // it shows the names that this server block has blocked
 	Tests          *ownlist.File  // names that are treated as confirmed threats, with all names below; nil: none
 }
 

@@ -64,6 +64,7 @@ var properties = map[string]struct {
 	"monitor":         {0, 0, false, "", func(p *parser, _ []string) error { p.Monitor = true; return nil }},
 	"test":            {1, -1, true, "HOST...", (*parser).testHosts},
 	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.Explain = true; return nil }},
+	"status":          {1, 3, false, "ADDRESS [names] [public]", (*parser).statusPage},
 	"structured":      {1, -1, false, "OPTIONCODE [CONTACT...]", (*parser).structuredErrors},
 	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
 }

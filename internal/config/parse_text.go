@@ -39,6 +39,7 @@ var examples = map[string]string{
 	"confirm_timeout": "500ms or 1s",
 	"max_entries":     "500000",
 	"cache":           "100000",
+	"status":          "127.0.0.1:8053",
 	"allow":           "good.example.org until 2027-01-31",
 }
 

@@ -30,6 +30,7 @@ type reporter struct {
 	mu           sync.Mutex
 	started      bool                     // the line of the start has been written
 	again        bool                     // the next start is only that of the updater with another token
+	follows      bool                     // another process keeps the lists fresh
 	lists        map[string]updater.Event // the last event of each
 	unsaved      map[string]bool          // lists that could not be saved; "" is the schedule
 	fetchTrouble string                   // why lists are not updated, as logged; "": they are
@@ -65,6 +66,7 @@ func (r *reporter) report(e updater.Event) {
 	case updater.StartsAnew:
 		log.Infof("List %s was fetched by another protocol. It stays in force until it has been fetched in full", e.List)
 	case updater.LockBusy:
+		r.follows = true
 		r.start(e.Kind)
 		r.ready()
 	case updater.LeaseBusy:
@@ -74,6 +76,7 @@ func (r *reporter) report(e updater.Event) {
 	case updater.FollowFailed:
 		log.Warningf("Cannot take over lists that another relay has fetched: %v. The lists in force stay in force; it is tried again", e.Err)
 	case updater.Started:
+		r.follows = false
 		r.start(e.Kind)
 	case updater.Fetched:
 		r.fetched(e)

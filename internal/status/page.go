@@ -1,0 +1,147 @@
+package status
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"html/template"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// Source is where a page gets what it shows. Its methods are called at the same time.
+type Source interface {
+	Report() Report
+	// Explain says what the server blocks decide about a host. It asks no server.
+	Explain(h lookup.Host) []Answer
+}
+
+// Answer is what one server block decides about a host.
+type Answer struct {
+	Zones   string
+	Blocked bool
+	Text    string   // the decision, in a few words
+	Reasons []string // each "word: value"
+}
+
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+
+	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+		"moment": Moment, "base": filepath.Base,
+		"since":  func(t, now time.Time) string { return Age(now.Sub(t)) },
+		"until":  func(t, now time.Time) string { return Age(t.Sub(now)) },
+		"lately": func(t, now time.Time) bool { return now.Sub(t) < hour*time.Minute },
+		"plural": plural,
+	}).Parse(pageHTML))
+
+	// policy lets the page load nothing, and be framed by nobody. The hash is that of its
+	// one style.
+	policy = "default-src 'none'; style-src 'sha256-" + styleHash() + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+func styleHash() string {
+	sum := sha256.Sum256([]byte(pageCSS))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// maxHost is the most bytes of what the form takes, and maxName of a host in it: the
+// most of a name of the DNS (RFC 1035, section 2.3.4).
+const (
+	maxHost = 1000
+	maxName = 255
+)
+
+// page is what the template shows.
+type page struct {
+	Report
+	Findings
+	CSS     template.CSS
+	Asked   string // in the form
+	Invalid bool   // it is no host
+	Answers []Answer
+}
+
+// handler serves the page of a source.
+func handler(source Source) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
+		switch {
+		case !ownHost(r.Host):
+			http.Error(w, "Use the IP address of this machine in the URL: another name could be that of a foreign page", http.StatusMisdirectedRequest)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "This page can only be read", http.StatusMethodNotAllowed)
+		case r.URL.Path != "/":
+			http.NotFound(w, r)
+		default:
+			show(w, source, r.URL.Query().Get("host"))
+		}
+	})
+}
+
+// secure sets the headers of all answers.
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// ownHost reports whether the Host of a request is an address, localhost, or the name of
+// this machine. Any other name may be that of an attacker, who has it resolve to this
+// address and then reads the page in a browser of the network (DNS rebinding).
+func ownHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
+		return true
+	}
+	own, err := os.Hostname()
+	return err == nil && host == strings.ToLower(own)
+}
+
+func show(w http.ResponseWriter, source Source, asked string) {
+	r := source.Report()
+	p := page{Report: r, Findings: Find(r), CSS: template.CSS(pageCSS), Asked: asked[:min(len(asked), maxHost)]}
+	if asked != "" {
+		h, ok := hostOf(p.Asked)
+		ok = ok && len(h.String()) <= maxName
+		if p.Invalid = !ok; ok {
+			p.Answers = source.Explain(h)
+		}
+	}
+	var body bytes.Buffer
+	if err := pageTemplate.Execute(&body, p); err != nil {
+		http.Error(w, "The page cannot be made: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write(body.Bytes())
+}
+
+// hostOf returns the host of what was typed: a name or a URL.
+func hostOf(text string) (lookup.Host, bool) {
+	text = strings.TrimSpace(text)
+	if strings.Contains(text, "/") {
+		u, err := lookup.ParseURL(text)
+		return u.Host(), err == nil && u.Host() != lookup.Host{}
+	}
+	return lookup.ParseHost(text)
+}

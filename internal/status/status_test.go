@@ -1,0 +1,235 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+
+// healthy is the report of a server that protects.
+func healthy() Report {
+	return Report{
+		At: now,
+		Services: []Service{{Title: "Safe Browsing v5", Address: "https://sb.example", Mode: "local", Folder: "/db", Lists: []List{
+			{Name: "se-4b", Entries: 3, Updated: now.Add(-time.Hour), Due: now.Add(20 * time.Minute)},
+			{Name: "mw-4b", Updated: now.Add(-time.Hour)},
+		}, Fetch: updater.Hold{Until: now.Add(20 * time.Minute)}}},
+		Blocks: []Block{{Zones: ".", Own: []OwnList{{Name: "own.txt", Entries: 2}}}},
+	}
+}
+
+func TestFind(t *testing.T) {
+	backoff := updater.Hold{Until: now.Add(time.Hour), Failures: 2, Cause: "status 503"}
+	for _, tc := range []struct {
+		name     string
+		change   func(*Report)
+		state    State
+		headline string
+		says     string // a problem, or for Protected a note
+	}{
+		{"healthy", func(*Report) {}, Protected, "Protected by Safe Browsing v5 and own lists", ""},
+		{"no own list", func(r *Report) { r.Blocks[0].Own = nil }, Protected, "Protected by Safe Browsing v5", ""},
+		{"an allow list protects from nothing", func(r *Report) { r.Blocks[0].Own[0].Allow = true }, Protected, "Protected by Safe Browsing v5", ""},
+		{"own lists only", func(r *Report) { r.Services, r.Blocks[0].Service = nil, -1 }, Protected, "Protected by own lists", "has own lists only"},
+		{"follows", func(r *Report) { r.Services[0].Follows = true }, Protected, "Protected by Safe Browsing v5 and own lists", "Another process fetches the lists into /db"},
+		{"back-off", func(r *Report) { r.Services[0].Fetch = backoff }, Protected, "Protected by Safe Browsing v5 and own lists", "not fetched before 2026-11-22 13:00 UTC (back-off after 2 failures"},
+		{"own list fails", func(r *Report) { r.Blocks[0].Own[0].Trouble = "no such file" }, Protected, "Protected by Safe Browsing v5 and own lists", "The 2 entries read before stay in force"},
+		{"list missing", func(r *Report) { r.Services[0].Lists[1].Missing = true }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "List mw-4b is not in force"},
+		{"list old", func(r *Report) { r.Services[0].Lists[0].Updated = now.Add(-72 * time.Hour) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "it was last fetched 3 days ago. The server is not asked before 2026-11-22 12:20 UTC"},
+		{"confirmations paused", func(r *Report) { r.Services[0].Search = backoff }, InPart, "Protected in part, by own lists", "suspected names pass"},
+		{"nothing left", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own = nil }, NotProtected, "NOT protected", "blocks nothing for now"},
+		{"paused", func(r *Report) { r.Blocks[0].Paused = now.Add(time.Minute) }, NotProtected, "NOT protected", "safebrowsing pause off"},
+		{"a pause that has ended", func(r *Report) { r.Blocks[0].Paused = now.Add(-time.Minute) }, Protected, "Protected by Safe Browsing v5 and own lists", ""},
+		{"monitor", func(r *Report) { r.Blocks[0].Monitor = true }, NotProtected, "NOT protected", "has monitor"},
+		{"one of two monitors", func(r *Report) { r.Blocks = append(r.Blocks, Block{Zones: "lan.", Monitor: true}) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "server block for lan. has monitor"},
+		{"no list yet", func(r *Report) {
+			r.Services[0].Lists = []List{{Name: "se-4b", Missing: true}}
+			r.Services[0].Fetch = updater.Hold{}
+			r.Blocks[0].Own = nil
+		}, NotProtected, "NOT protected", "It is fetched within a minute while CoreDNS runs"},
+		{"keeps no lists", func(r *Report) { r.Services[0].Lists = nil }, Protected, "Protected by Safe Browsing v5 and own lists", ""},
+		{"unknown", func(r *Report) { r.Services[0].Unknown = true; r.Blocks[0].Own = nil }, NotProtected, "NOT protected", "only in the memory of CoreDNS"},
+		{"no server block", func(r *Report) { r.Blocks = nil }, NotProtected, "NOT protected", "No server block has safebrowsing"},
+	} {
+		r := healthy()
+		tc.change(&r)
+		f := Find(r)
+		where := f.Problems
+		if tc.state == Protected {
+			where = f.Notes
+		}
+		if f.State != tc.state || f.Headline != tc.headline || !strings.Contains(strings.Join(where, "\n"), tc.says) || (tc.state == Protected) != (len(f.Problems) == 0) {
+			t.Errorf("%s: Expected %v %q and a sentence with %q, got %+v", tc.name, tc.state, tc.headline, tc.says, f)
+		}
+	}
+}
+
+func TestBlockedIsCountedForAnHour(t *testing.T) {
+	var r Recent
+	r.Blocked("se-4b", "old.example", now)
+	r.Blocked("se-4b", "a.example", now.Add(30*time.Minute))
+	r.Blocked("se-4b", "a.example", now.Add(31*time.Minute))
+	r.Blocked("own.txt", "", now.Add(59*time.Minute))
+	for _, tc := range []struct {
+		after  time.Duration
+		counts string
+		names  string
+	}{
+		{59 * time.Minute, "[{se-4b 3} {own.txt 1}]", "a.example 2, old.example 1, "},
+		{60 * time.Minute, "[{se-4b 2} {own.txt 1}]", "a.example 2, "},
+		{100 * time.Minute, "[{own.txt 1}]", ""},
+		{5 * time.Hour, "[]", ""},
+	} {
+		counts, names := r.Hour(now.Add(tc.after))
+		got := ""
+		for _, n := range names {
+			got += fmt.Sprintf("%s %d, ", n.Name, n.N)
+		}
+		if fmt.Sprint(counts) != tc.counts || got != tc.names {
+			t.Errorf("After %s: Expected %s and %q, got %v and %q", tc.after, tc.counts, tc.names, counts, got)
+		}
+	}
+	later := now.Add(10 * time.Hour)
+	for i := range 3 * maxNames {
+		r.Blocked("se-4b", fmt.Sprintf("%d.example", i), later)
+	}
+	counts, names := r.Hour(later)
+	if len(names) != maxNames || names[0].Name != "299.example" || names[maxNames-1].Name != "200.example" || counts[0].N != 300 {
+		t.Errorf("Expected the last %d names of 300, got %d: %v", maxNames, len(names), counts)
+	}
+	r.Forget()
+	if counts, names = r.Hour(later); len(counts)+len(names) != 0 {
+		t.Errorf("Expected nothing, got %v %v", counts, names)
+	}
+}
+
+// fixed is a source whose report does not change.
+type fixed struct{ report Report }
+
+func (f fixed) Report() Report { return f.report }
+
+func (f fixed) Explain(h lookup.Host) []Answer {
+	return []Answer{{Zones: ".", Blocked: true, Text: h.String() + " is blocked", Reasons: []string{"List: <b>list</b>"}}}
+}
+
+func request(h http.Handler, method, host, target string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, nil)
+	r.Host = host
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestThePageIsReadOnlyAndForThisMachine(t *testing.T) {
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := handler(fixed{healthy()})
+	for _, tc := range []struct {
+		method, host, target string
+		status               int
+	}{
+		{"GET", "127.0.0.1:8053", "/", 200},
+		{"HEAD", "[::1]:8053", "/", 200},
+		{"GET", "192.0.2.1", "/", 200},
+		{"GET", "LOCALHOST:8053", "/?host=evil.example", 200},
+		{"GET", own + ":8053", "/", 200},
+		{"GET", "attacker.example:8053", "/", 421},
+		{"GET", "127.0.0.1.attacker.example", "/", 421},
+		{"GET", "localhost.attacker.example:8053", "/", 421},
+		{"GET", "", "/", 421},
+		{"POST", "127.0.0.1:8053", "/", 405},
+		{"DELETE", "127.0.0.1:8053", "/", 405},
+		{"GET", "127.0.0.1:8053", "/favicon.ico", 404},
+	} {
+		w := request(h, tc.method, tc.host, tc.target)
+		if w.Code != tc.status {
+			t.Errorf("%s %s %s: Expected %d, got %d", tc.method, tc.host, tc.target, tc.status, w.Code)
+		}
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; style-src 'sha256-", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := w.Header().Get(name); !strings.HasPrefix(got, want) {
+				t.Errorf("%s %s: Expected the header %s: %s, got %q", tc.method, tc.host, name, want, got)
+			}
+		}
+		if got := w.Header().Get("Access-Control-Allow-Origin"); got != "" {
+			t.Errorf("Expected no page of another origin to read this one, got %q", got)
+		}
+	}
+}
+
+func TestThePageShowsAndEscapes(t *testing.T) {
+	r := healthy()
+	r.Named, r.Names = true, []Name{{Name: "<script>alert(1)</script>.example", List: "/etc/coredns/own.txt", N: 2, Last: now.Add(-3 * time.Minute)}}
+	r.Hour = []Count{{"/etc/coredns/own.txt", 17}}
+	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/?host=%22%3E%3Cscript%3Ealert(2)%3C/script%3E").Body.String()
+	for _, want := range []string{
+		"Protected by Safe Browsing v5 and own lists", "se-4b", "1h0m ago", "in 20m", "&lt;script&gt;alert(1)", "17", "own.txt", "3m ago", "own.txt blocks 2 entries", "<style>" + pageCSS + "</style>",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("Expected %q in\n%s", want, body)
+		}
+	}
+	for _, not := range []string{"<script", "/etc/coredns", "http-equiv", "src=", "style="} {
+		if strings.Contains(body, not) {
+			t.Errorf("Expected no %q in\n%s", not, body)
+		}
+	}
+	for host, want := range map[string]string{
+		"https://www.evil.example/login?x=1": "www.evil.example is blocked", "Evil.Example.": "evil.example is blocked",
+		strings.Repeat("a", 5000): "This is not a host name.",
+	} {
+		body := request(handler(fixed{r}), "GET", "127.0.0.1", "/?host="+strings.ReplaceAll(host, "?", "%3F")).Body.String()
+		if !strings.Contains(body, want) || len(body) > 20000 {
+			t.Errorf("%.50s: Expected %q in\n%s", host, want, body)
+		}
+		if strings.Contains(want, "is blocked") && !strings.Contains(body, "&lt;b&gt;list") {
+			t.Errorf("%s: Expected the reasons, escaped", host)
+		}
+	}
+}
+
+func TestAPageIsSharedAndEndsWithItsLastHolder(t *testing.T) {
+	var p Pages
+	at, first, err := p.Open("127.0.0.1:0", fixed{healthy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, second, err := p.Open("127.0.0.1:0", fixed{})
+	if err != nil || other != nil {
+		t.Fatalf("Expected the page that is open, got %v, %v", other, err)
+	}
+	first()
+	first() // counts once
+	response, err := http.Get("http://" + at.String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	if err != nil || !strings.Contains(string(body), "Protected by") {
+		t.Errorf("Expected the page of the first source, got %v %s", err, body)
+	}
+	if _, _, err := new(Pages).Open(at.String(), fixed{}); err == nil {
+		t.Error("Expected an address in use to be an error")
+	}
+	second()
+	if conn, err := net.Dial("tcp", at.String()); err == nil {
+		conn.Close()
+		t.Error("Expected the page to have ended")
+	}
+}

@@ -1,0 +1,97 @@
+package test
+
+import (
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+)
+
+// pageURL returns where the log says that the status page is.
+func (w *world) pageURL(lines *logtest.Lines) string {
+	w.t.Helper()
+	const form = `The status page is at (http://\S+/)`
+	w.eventually("the line of the status page", func() bool { return len(lines.About("The status page is at ")) > 0 })
+	return regexp.MustCompile(form).FindStringSubmatch(lines.About("The status page is at ")[0])[1]
+}
+
+func wantPage(t *testing.T, page string, parts, not []string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(page, part) {
+			t.Errorf("Expected the page to have %q, got\n%s", part, page)
+		}
+	}
+	for _, part := range not {
+		if strings.Contains(page, part) {
+			t.Errorf("Expected the page not to have %q, got\n%s", part, page)
+		}
+	}
+}
+
+func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
+	lines := logtest.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
+	silent := strings.Replace(w.corefile("status 127.0.0.1:0"), ".:0 {", "example.com:0 {", 1)
+	w.start(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100") + strings.Replace(silent, "status", "budget 100\n\t\tstatus", 1))
+	w.updated(1)
+	url := w.pageURL(lines)
+	wantPage(t, get(t, url), []string{"Protected by Safe Browsing v5 and own lists", "se-4b", "No query.", "own.txt blocks 1 entry", "Searches left today: 100 of 100", "minimum wait of the server"}, []string{"NOT", own, "secret"})
+
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // of the server block without names
+	w.wantBlocked("BLOCKED.example.org.", dns.TypeA, "blocklist own.txt")
+	w.wantBlocked("blocked.example.org.", dns.TypeA, "blocklist own.txt")
+	w.wantPassed("fine.example.org.", dns.TypeA)
+	searches := len(w.searches())
+	wantPage(t, get(t, url), []string{"<th scope=\"row\">own.txt</th><td class=\"number\">2</td>", "<th scope=\"row\">se-4b</th><td class=\"number\">1</td>", "<th scope=\"row\">blocked.example.org</th>"},
+		[]string{"evil.example.com", "fine.example.org", "127.0.0.1<"})
+	for host, want := range map[string][]string{
+		"evil.example.com":                   {"evil.example.com is blocked", "Threat: social engineering", "List: se-4b", "To let it pass: allow evil.example.com"},
+		"https://blocked.example.org/x":      {"blocked.example.org is blocked", "List: own.txt"},
+		"unknown.evil.example.com.":          {"unknown.evil.example.com is blocked", "Decided by: cache"},
+		"fine.example.org":                   {"fine.example.org passes", "It is in no list."},
+		"not a host":                         {"This is not a host name."},
+		"%3Cscript%3Ealert(1)%3C/script%3E.": nil,
+	} {
+		wantPage(t, get(t, url+"?host="+strings.ReplaceAll(host, " ", "+")), want, []string{"<script"})
+	}
+	if got := len(w.searches()); got != searches {
+		t.Errorf("Expected the page to ask no server, got %d more searches", got-searches)
+	}
+
+	if err := w.reload(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100", "monitor")); err != nil {
+		t.Fatal(err)
+	}
+	wantPage(t, get(t, url), []string{"NOT protected", "The server block for . has monitor", "blocked.example.org"}, []string{"in part"})
+	if got := lines.About("The status page is at "); len(got) != 1 {
+		t.Errorf("Expected one page over the reload, got %q", got)
+	}
+	if err := w.reload(w.corefile("budget 100")); err != nil {
+		t.Fatal(err)
+	}
+	if response, err := http.Get(url); err == nil {
+		response.Body.Close()
+		t.Error("Expected the page to end with the property status")
+	}
+}
+
+func TestAStatusPageThatCannotBeServedIsAnErrorAndNamesAreChecked(t *testing.T) {
+	lines := logtest.Capture(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	w := newWorld(t)
+	w.start(w.corefile("status "+taken.Addr().String(), "test sb-test.example"))
+	w.updated(1)
+	w.wantBlocked("sb-test.example.", dns.TypeA, "test")
+	logtest.WantParts(t, lines.Only(t, "There is no status page at "+taken.Addr().String()), "[ERROR]", "address already in use", "Choose another address")
+}
