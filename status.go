@@ -78,7 +78,7 @@ func (p *statusPages) Report() status.Report {
 
 // standing returns what a server block protects by. It adds its engine to the report once.
 func (s *SafeBrowsing) standing(services map[*engine.Engine]int, r *status.Report) status.Block {
-	b := status.Block{Zones: strings.Join(s.cfg.Zones, " "), Service: -1, Tests: s.cfg.Tests != nil, Monitor: s.cfg.Monitor}
+	b := status.Block{Zones: strings.Join(s.cfg.Zones, " "), Service: -1, Monitor: s.cfg.Monitor}
 	b.Paused, _ = s.pausedUntil()
 	if e := s.engine.Load(); e != nil {
 		i, ok := services[e]
@@ -141,9 +141,9 @@ func (s *SafeBrowsing) answerAbout(h lookup.Host, qname string) status.Answer {
 	add("Threat: %s", e.Threat)
 	add("List: %s", filepath.Base(e.List))
 	add("Entry: %s", strings.TrimSuffix(e.Expression, "/"))
-	switch e.By {
-	case lookup.ByNobody:
-	case lookup.ByList:
+	switch {
+	case e.By == lookup.ByNobody || e.Suspected && e.By == lookup.ByList: // the note says why
+	case e.By == lookup.ByList:
 		add("%s", "It is in no list.")
 	default:
 		add("Decided by: %s", e.By)

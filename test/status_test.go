@@ -37,7 +37,7 @@ func wantPage(t *testing.T, page string, parts, not []string) {
 func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	lines := logtest.Capture(t)
 	w := newWorld(t)
-	w.threaten("evil.example.com/")
+	w.threaten("evil.example.com/", "suspected.example.net/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
 	silent := strings.Replace(w.corefile("status 127.0.0.1:0"), ".:0 {", "example.com:0 {", 1)
 	w.start(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100") + strings.Replace(silent, "status", "budget 100\n\t\tstatus", 1))
@@ -56,11 +56,12 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 		"evil.example.com":                   {"evil.example.com is blocked", "Threat: social engineering", "List: se-4b", "To let it pass: allow evil.example.com"},
 		"https://blocked.example.org/x":      {"blocked.example.org is blocked", "List: own.txt"},
 		"unknown.evil.example.com.":          {"unknown.evil.example.com is blocked", "Decided by: cache"},
+		"suspected.example.net":              {"suspected.example.net is suspected", "a query would have it confirmed by the server", "List: se-4b"},
 		"fine.example.org":                   {"fine.example.org passes", "It is in no list."},
 		"not a host":                         {"This is not a host name."},
 		"%3Cscript%3Ealert(1)%3C/script%3E.": nil,
 	} {
-		wantPage(t, get(t, url+"?host="+strings.ReplaceAll(host, " ", "+")), want, []string{"<script"})
+		wantPage(t, get(t, url+"?host="+strings.ReplaceAll(host, " ", "+")), want, []string{"<script", map[bool]string{true: "in no list", false: "<script"}[host == "suspected.example.net"]})
 	}
 	if got := len(w.searches()); got != searches {
 		t.Errorf("Expected the page to ask no server, got %d more searches", got-searches)

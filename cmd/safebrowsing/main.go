@@ -5,6 +5,7 @@
 //	allow, block       ──▶ the operator's own lists
 //	lists, update      ──▶ the folder in which lists are kept
 //	pause              ──▶ a file in that folder, at which a running plugin looks
+//	status             ──▶ what protects, since when, and what is next
 //	doctor             ──▶ why a configuration does not work
 //	relay              ──▶ one client of Google for many CoreDNS servers
 //	testserver         ──▶ lists of your own, served like Google's
@@ -99,7 +100,7 @@ func command() *cli.Command {
 		Name:        "safebrowsing",
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
-		Commands:    []*cli.Command{check(), allowCommand(), blockCommand(), pauseCommand(), expressions(), lists(), update(), doctor(), relayCommand(), testserver(), versionCommand(), completion(), complete()},
+		Commands:    []*cli.Command{check(), allowCommand(), blockCommand(), pauseCommand(), expressions(), lists(), update(), statusCommand(), doctor(), relayCommand(), testserver(), versionCommand(), completion(), complete()},
 		// run prints errors and sets the exit status; the library must not exit itself.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 		Flags:          []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},

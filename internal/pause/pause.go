@@ -11,6 +11,7 @@ package pause
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,6 +41,17 @@ func (p Pause) Active(now time.Time) bool {
 
 // fileName is the name of the file in the folder of the lists.
 const fileName = "paused"
+
+// Until returns when the longest pause of a server block with these zones ends, and whether
+// there is one at now.
+func Until(all []Pause, zones []string, now time.Time) (until time.Time, paused bool) {
+	for _, p := range all {
+		if (p.Zone == All || slices.Contains(zones, p.Zone)) && p.Active(now) && p.Until.After(until) {
+			until, paused = p.Until, true
+		}
+	}
+	return until, paused
+}
 
 // FileIn returns the path of the file in a folder.
 func FileIn(folder string) string { return filepath.Join(folder, fileName) }

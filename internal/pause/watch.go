@@ -133,13 +133,7 @@ func (f *Folder) Until(zones []string) (until time.Time, paused bool) {
 	if active == nil {
 		return until, false
 	}
-	now := time.Now()
-	for _, p := range *active {
-		if (p.Zone == All || slices.Contains(zones, p.Zone)) && p.Active(now) && p.Until.After(until) {
-			until, paused = p.Until, true
-		}
-	}
-	return until, paused
+	return Until(*active, zones, time.Now())
 }
 
 // watch polls the file until ctx ends.

@@ -56,7 +56,6 @@ type Block struct {
 	Zones   string    // joined by a space
 	Service int       // index into Report.Services; -1: none
 	Own     []OwnList // of the operator
-	Tests   bool      // it blocks test names
 	Monitor bool      // it blocks nothing
 	Paused  time.Time // until when it blocks nothing; zero: it is not paused
 }
