@@ -215,7 +215,7 @@ func (o *console) service(s status.Service, now time.Time) {
 		o.printf("  no name is confirmed before %s: %s\n", status.Moment(s.Search.Until), shown(s.Search.String()))
 	}
 	if s.Budget > 0 {
-		o.printf("  searches left today: %d of %d\n", s.Left, s.Budget)
+		o.printf("  searches left today: at least %d of %d\n", s.Left, s.Budget)
 	}
 }
 

@@ -23,8 +23,8 @@ func TestStatusSaysWhetherTheNetworkIsProtected(t *testing.T) {
 		says             []string
 	}{
 		{"protected", "endpoint ENDPOINT\ndb DB\nblock " + own, 0, []string{
-			"Protected by Safe Browsing v5 and own lists\n", "mode local, ENDPOINT, db DB\n", "se-4b   2 entries  fetched less than a minute ago  next fetch in ", "mw-4b   1 entry ", "own.txt blocks 1 entry, for the zones .\n", "minimum wait of the server"}},
-		{"budget", "endpoint ENDPOINT\ndb DB\nbudget 100", 0, []string{"searches left today: 100 of 100\n"}},
+			"Protected by Safe Browsing v5 and own lists\n", "mode local, ENDPOINT, db DB\n", "se-4b   2 entries  fetched under a minute ago  next fetch in ", "mw-4b   1 entry ", "own.txt blocks 1 entry, for the zones .\n", "minimum wait of the server"}},
+		{"budget", "endpoint ENDPOINT\ndb DB\nbudget 100", 0, []string{"searches left today: at least 100 of 100\n"}},
 		{"never fetched", "endpoint ENDPOINT\ndb " + empty, 1, []string{"NOT protected\n", "problem  List se-4b is not in force", "se-4b   not in force"}},
 		{"never fetched, own list", "endpoint ENDPOINT\ndb " + empty + "\nblock " + own, 1, []string{"Protected in part, by own lists\n"}},
 		{"a list is missing", "endpoint ENDPOINT\ndb DB\nlists se-4b pha-4b", 1, []string{"Protected in part, by Safe Browsing v5\n", "problem  List pha-4b is not in force"}},

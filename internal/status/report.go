@@ -238,7 +238,7 @@ func Moment(t time.Time) string {
 func Age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
-		return "less than a minute"
+		return "under a minute"
 	case d < 48*time.Hour:
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
