@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// The page says which of several processes with one folder fetches, and which lists are in
+// force.
+func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
+	logtest.Capture(t)
+	s := config.Settings{Endpoint: "http://service.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: "/db"}
+	schedule, err := updater.NewSchedule(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newReporter(s, func() {})
+	r.schedule = schedule
+	e := &Engine{settings: s, Schedule: schedule, reporter: r}
+	now := time.Now()
+	r.report(updater.Event{Kind: updater.Loaded, List: "se-4b", Entries: 7, Updated: now, Due: now.Add(time.Hour)})
+	r.report(updater.Event{Kind: updater.Loaded, List: "mw-4b", Updated: now}) // empty, and in force
+	for _, step := range []struct {
+		kind    updater.Kind
+		follows bool
+	}{{updater.LockBusy, true}, {updater.Started, false}} {
+		r.report(updater.Event{Kind: step.kind})
+		got := e.Service()
+		if got.Follows != step.follows || got.Title != "Safe Browsing v5" || got.Folder != "/db" {
+			t.Errorf("%v: Expected follows %v, got %+v", step.kind, step.follows, got)
+		}
+		if l := got.Lists; len(l) != 3 || l[0].Entries != 7 || l[0].Missing || l[1].Missing || !l[2].Missing || !l[0].Due.After(now) {
+			t.Errorf("Expected two lists in force and one that is missing, got %+v", l)
+		}
+	}
+}
