@@ -100,7 +100,7 @@ names.txt
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                        "check allow block pause expressions lists update doctor relay testserver version completion",
+		"":                        "check allow block pause expressions lists update status doctor relay testserver version completion",
 		"e":                       "expressions",
 		"__":                      "", // for the scripts only
 		"-":                       "-version -help",
