@@ -156,3 +156,18 @@ func TestAnAnswerEndsByEitherClock(t *testing.T) {
 		}
 	}
 }
+
+// An answer that may be used once leaves nothing behind, and takes the place of the one before.
+func TestAnAnswerToBeUsedOnceIsNotKept(t *testing.T) {
+	c, err := newCache(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, now := HashExpression("example.com/").Prefix(4), time.Now()
+	for _, ttl := range []time.Duration{0, time.Hour, 0} {
+		c.put(p, serverAnswer{received: now, ttl: ttl})
+		if got, want := c.answers.Len(), min(1, int(ttl)); got != want {
+			t.Errorf("with a TTL of %s the cache has %d answers, want %d", ttl, got, want)
+		}
+	}
+}
