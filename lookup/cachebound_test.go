@@ -171,3 +171,24 @@ func TestAnAnswerToBeUsedOnceIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// When every threat has expired no bit is left in either word: a bit that stays makes
+// queries slow.
+func TestNoBitOutlivesTheThreats(t *testing.T) {
+	c, err := newCache(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, now := HashExpression("example.com/"), time.Now()
+	for range 2 { // the second is in the other word
+		now = now.Add(maxVerdictAge + 1)
+		c.put(hash.Prefix(4), serverAnswer{received: now, ttl: time.Hour, threats: []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Minute}}})
+		if !c.mayThreaten(&hash) {
+			t.Error("the cache does not know of its threat")
+		}
+		c.sweep(now.Add(time.Minute + 1))
+		if c.mayThreaten(&hash) || c.anyThreat.Load() {
+			t.Error("a bit of an expired threat is left")
+		}
+	}
+}
