@@ -24,7 +24,13 @@ import (
 
 // oneListed returns a plugin with a name that its own list blocks, one that it allows,
 // and one that it suspects.
-func oneListed(t *testing.T, block config.Block) *SafeBrowsing {
+func oneListed(t testing.TB, block config.Block) *SafeBrowsing {
+	t.Helper()
+	return oneListedBy(t, block, noSearcher{})
+}
+
+// oneListedBy is oneListed with a server that is asked about suspected names.
+func oneListedBy(t testing.TB, block config.Block, searcher lookup.Searcher) *SafeBrowsing {
 	t.Helper()
 	dir := t.TempDir()
 	for name, own := range map[string]config.OwnFile{"blocked.example\nblocked.lan\n": {Path: "block.txt"}, "allowed.example\n": {Path: "allow.txt", Allow: true}} {
@@ -40,7 +46,7 @@ func oneListed(t *testing.T, block config.Block) *SafeBrowsing {
 	builder.Add(hash[:4], 4)
 	database := new(lookup.Database)
 	database.Publish([]lookup.List{{Name: "se-4b", Set: builder.Set()}})
-	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: noSearcher{}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: searcher})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -156,3 +156,39 @@ func TestAnAnswerEndsByEitherClock(t *testing.T) {
 		}
 	}
 }
+
+// An answer that may be used once leaves nothing behind, and takes the place of the one before.
+func TestAnAnswerToBeUsedOnceIsNotKept(t *testing.T) {
+	c, err := newCache(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, now := HashExpression("example.com/").Prefix(4), time.Now()
+	for _, ttl := range []time.Duration{0, time.Hour, 0} {
+		c.put(p, serverAnswer{received: now, ttl: ttl})
+		if got, want := c.answers.Len(), min(1, int(ttl)); got != want {
+			t.Errorf("with a TTL of %s the cache has %d answers, want %d", ttl, got, want)
+		}
+	}
+}
+
+// When every threat has expired no bit is left in either word: a bit that stays makes
+// queries slow.
+func TestNoBitOutlivesTheThreats(t *testing.T) {
+	c, err := newCache(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, now := HashExpression("example.com/"), time.Now()
+	for range 2 { // the second is in the other word
+		now = now.Add(maxVerdictAge + 1)
+		c.put(hash.Prefix(4), serverAnswer{received: now, ttl: time.Hour, threats: []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Minute}}})
+		if !c.mayThreaten(&hash) {
+			t.Error("the cache does not know of its threat")
+		}
+		c.sweep(now.Add(time.Minute + 1))
+		if c.mayThreaten(&hash) || c.anyThreat.Load() {
+			t.Error("a bit of an expired threat is left")
+		}
+	}
+}

@@ -246,6 +246,7 @@ func TestCheckDecidesByTheListsAlone(t *testing.T) {
 		{"the suffix itself is a host", "github.io.", []string{"github.io/"}, []string{"github.io/"}, ByList},
 		{"an expression with a path does not count", "example.com.", []string{"example.com/path"}, nil, ByList},
 		{"a hidden label leaves the parents", `a\.b.example.com.`, []string{"example.com/"}, []string{"example.com/"}, ByList},
+		{"a hidden label may be part of a public suffix", `a\032b.kobe.jp.`, []string{"kobe.jp/"}, nil, ByList},
 		{"the skipped label does not count", "a.b.c.d.e.f.com.", []string{"b.c.d.e.f.com/"}, nil, ByList},
 		{"an address", "1.2.3.4.", []string{"1.2.3.4/"}, []string{"1.2.3.4/"}, ByList},
 		{"an address has no parent", "1.2.3.4.", []string{"3.4/"}, nil, ByList},

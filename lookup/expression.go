@@ -100,8 +100,12 @@ func (h Host) shortestParent(r Rule) (start int, ok bool) {
 		last := h.labelBefore(len(h.name) + 1)
 		return h.labelBefore(last), last > 0
 	}
-	domain, err := publicsuffix.EffectiveTLDPlusOne(h.name)
-	return len(h.name) - len(domain), err == nil
+	name := h.name
+	if h.truncated { // a label before it decides whether a rule such as *.kobe.jp applies
+		name = "[." + name
+	}
+	domain, err := publicsuffix.EffectiveTLDPlusOne(name)
+	return len(h.name) - len(domain), err == nil && len(domain) <= len(h.name)
 }
 
 // labelBefore returns the start of the label that ends before start, or 0.

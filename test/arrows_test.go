@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"internal/engine", "internal/policy"},
 	{"internal/relay"},
 	{""}, // the plugin
-	{"cmd/coredns", "cmd/safebrowsing", "bench", "test", "test/crash", "test/fleet", "test/story"},
+	{"cmd/coredns", "cmd/safebrowsing", "bench", "test", "test/crash", "test/fleet", "test/mutate", "test/story"},
 }
 
 // forbidden are imports that a layer would allow.

@@ -209,3 +209,35 @@ type failing func() error
 func (f failing) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 	return lookup.Answer{}, f()
 }
+
+// Of two clocks of fetches the later one counts, but one whose request is under way gives
+// way to one whose request has ended. Of searches the later one counts, unless it is under
+// way.
+func TestAdoptTakesTheClockThatMayBeTrusted(t *testing.T) {
+	now := time.Now()
+	for _, own := range []bool{false, true} { // asking
+		for _, other := range []bool{false, true} {
+			for _, later := range []bool{false, true} {
+				s := scheduleState{clockSet: clockSet{
+					Fetch: Clock{NotBefore: now, Asking: own, Failures: 1}, Search: Clock{NotBefore: now, Asking: own, Failures: 1},
+				}}
+				wait := -time.Minute
+				if later {
+					wait = time.Minute
+				}
+				clock := Clock{NotBefore: now.Add(wait), Asking: other, Failures: 2}
+				s.adopt(scheduleState{clockSet: clockSet{Fetch: clock, Search: clock}})
+				want := 1
+				if own && !other || own == other && later {
+					want = 2
+				}
+				if s.Fetch.Failures != want {
+					t.Errorf("asking: own %v, other %v; the other ends later: %v; got clock %d, want %d", own, other, later, s.Fetch.Failures, want)
+				}
+				if got := s.Search.Failures == 2; got != (later && !other) {
+					t.Errorf("asking: own %v, other %v; the other ends later: %v; its clock of searches is taken: %v", own, other, later, got)
+				}
+			}
+		}
+	}
+}

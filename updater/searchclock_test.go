@@ -454,3 +454,34 @@ func TestAMinimumWaitOfSearchesAboveADayIsTold(t *testing.T) {
 		}
 	})
 }
+
+// A process with another key writes the file, too. That must not hide the wait of this key
+// from the other processes that have it.
+func TestAnotherKeyInTheFolderHidesNoWait(t *testing.T) {
+	inBubble(t, "of searches", func(t *testing.T) {
+		dir := t.TempDir()
+		ofKey := func(asker string, s *script) *process {
+			p := newProcess(t, dir, v4Rules, s)
+			store, err := OpenStore(dir, Origin{Name: testOrigin, Asker: asker})
+			must(t, err)
+			schedule, err := NewSchedule(store)
+			must(t, err)
+			schedule.random = p.schedule.random
+			t.Cleanup(schedule.Flush)
+			p.schedule = schedule
+			p.searcher = Pace(s, schedule, SearchRules{Backoff: Strict, Published: true, FirstContact: func() time.Duration { return 0 }}, func(Event) {})
+			return p
+		}
+		ours := ofKey("ours", good())
+		must(t, ours.search(t))
+		refused, other := ofKey("ours", &script{errs: []error{errLimited}}), ofKey("other", &script{errs: []error{errLimited}})
+		if err := refused.search(t); err != errLimited {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if err := other.search(t); err != errLimited {
+			t.Fatal(err)
+		}
+		ours.backsOff(t, "the process that has the key, too", 14*time.Minute)
+	})
+}

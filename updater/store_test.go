@@ -43,7 +43,7 @@ func files(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-func equal(t *testing.T, got, want List) bool {
+func equal(t testing.TB, got, want List) bool {
 	t.Helper()
 	return got.Name == want.Name && bytes.Equal(got.Version, want.Version) && got.Checksum == want.Checksum &&
 		slices.Equal(got.Set.Widths(), want.Set.Widths()) && bytes.Equal(content(t, got), content(t, want))

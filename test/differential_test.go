@@ -1,0 +1,319 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+
+	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go"
+)
+
+var differentialQueries = flag.Int("differential.queries", 1_500, "how many queries TestAnswersForSafeNamesAreThoseOfCoreDNSAlone compares, over all transports together")
+
+// differentialTypes are the types of queries: all that have a name but transfers of zones,
+// which the server treats as streams, and some without.
+var differentialTypes = func() []uint16 {
+	all := slices.DeleteFunc(slices.Sorted(maps.Keys(dns.TypeToString)), func(t uint16) bool {
+		return t == dns.TypeAXFR || t == dns.TypeIXFR
+	})
+	return append(all, 999, 65_280, 65_535)
+}()
+
+// safeQuery returns a query: of any type, class and EDNS, for a name that is clean,
+// listed by collision only, not public, or odd.
+func safeQuery(r *rand.Rand) *dns.Msg {
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	name := pick("www.", "a.b.c.d.e.f.", "MiXeD.", "_sip._tcp.", `a\.b.`, `\000\255.`, "xn--bcher-kva.", "*.", "nx.", "fail.", "refuse.", "big.", "") +
+		pick("example.org.", "example.co.uk.", "shared.example.com.", "x.shared.example.com.", "github.io.", "nas.local.", "1.2.3.4.", "2.0.192.in-addr.arpa.", "com.", ".")
+	name = strings.ReplaceAll(name, "..", ".")
+	m := new(dns.Msg).SetQuestion(name, differentialTypes[r.IntN(len(differentialTypes))])
+	if r.IntN(3) == 0 { // these are what the plugin looks at
+		m.Question[0].Qtype = []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS, dns.TypeSVCB, dns.TypeCNAME, dns.TypeANY}[r.IntN(6)]
+	}
+	m.Id = uint16(r.Uint32())
+	m.RecursionDesired, m.CheckingDisabled, m.AuthenticatedData = r.IntN(8) > 0, r.IntN(8) == 0, r.IntN(8) == 0
+	if r.IntN(20) == 0 {
+		m.Question[0].Qclass = []uint16{dns.ClassCHAOS, dns.ClassHESIOD, dns.ClassANY, 4_711}[r.IntN(4)]
+	}
+	if r.IntN(4) == 0 {
+		return m
+	}
+	m.SetEdns0([]uint16{0, 512, 1232, 4096}[r.IntN(4)], r.IntN(2) == 0)
+	switch opt := m.IsEdns0(); r.IntN(8) {
+	case 0:
+		opt.Option = append(opt.Option, &dns.EDNS0_COOKIE{Code: dns.EDNS0COOKIE, Cookie: "0123456789abcdef"})
+	case 1:
+		opt.Option = append(opt.Option, &dns.EDNS0_NSID{Code: dns.EDNS0NSID})
+	case 2:
+		opt.Option = append(opt.Option, &dns.EDNS0_LOCAL{Code: 65_001, Data: []byte("x")})
+	case 3:
+		opt.SetVersion(1)
+	case 4:
+		opt.SetZ(0x0101)
+	}
+	return m
+}
+
+// constantUpstream starts a name server whose answer depends on the question alone.
+func constantUpstream(t *testing.T) string {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: conn, UDPSize: 4096, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		m := new(dns.Msg).SetReply(r)
+		q := m.Question[0]
+		header := dns.RR_Header{Name: q.Name, Class: q.Qclass, Ttl: 300}
+		sum := fnv.New32()
+		sum.Write([]byte(strings.ToLower(q.Name)))
+		records := 1
+		switch {
+		case strings.HasPrefix(q.Name, "nx."):
+			m.Rcode, records = dns.RcodeNameError, 0
+		case strings.HasPrefix(q.Name, "fail."):
+			m.Rcode, records = dns.RcodeServerFailure, 0
+		case strings.HasPrefix(q.Name, "refuse."):
+			m.Rcode, records = dns.RcodeRefused, 0
+		case strings.HasPrefix(q.Name, "big."):
+			records = 30 // more than 512 bytes
+		}
+		for i := range records {
+			address := binary.BigEndian.AppendUint32(nil, sum.Sum32()+uint32(i))
+			switch header.Rrtype = q.Qtype; q.Qtype {
+			case dns.TypeA, dns.TypeANY:
+				header.Rrtype = dns.TypeA
+				m.Answer = append(m.Answer, &dns.A{Hdr: header, A: address})
+			case dns.TypeCNAME, dns.TypeAAAA:
+				header.Rrtype = dns.TypeCNAME
+				m.Answer = append(m.Answer, &dns.CNAME{Hdr: header, Target: fmt.Sprintf("t%d.example.net.", i)})
+			case dns.TypeHTTPS:
+				m.Answer = append(m.Answer, &dns.HTTPS{SVCB: dns.SVCB{Hdr: header, Priority: 1, Target: "."}})
+			case dns.TypeTXT:
+				m.Answer = append(m.Answer, &dns.TXT{Hdr: header, Txt: []string{fmt.Sprint(i)}})
+			}
+		}
+		if opt := r.IsEdns0(); opt != nil {
+			m.SetEdns0(1232, opt.Do())
+		}
+		w.WriteMsg(m)
+	})}
+	go server.ActivateAndServe()
+	t.Cleanup(func() { server.Shutdown() })
+	return conn.LocalAddr().String()
+}
+
+// exchange sends a packed query and returns the bytes of the answer.
+type exchange func(query []byte) (answer []byte, err error)
+
+// transport is a way to ask a host; dial is called once by each goroutine that asks.
+type transport struct {
+	name, scheme string
+	port         int
+	dial         func(ctx context.Context, address string, trust *tls.Config) (exchange, io.Closer, error)
+}
+
+var differentialTransports = []transport{
+	{"UDP", "", 5301, func(ctx context.Context, address string, _ *tls.Config) (exchange, io.Closer, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "udp", address)
+		return func(query []byte) ([]byte, error) {
+			answer := make([]byte, 1<<16)
+			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			if _, err := conn.Write(query); err != nil {
+				return nil, err
+			}
+			n, err := conn.Read(answer)
+			return answer[:n], err
+		}, conn, err
+	}},
+	{"TCP", "", 5301, func(ctx context.Context, address string, _ *tls.Config) (exchange, io.Closer, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		return func(query []byte) ([]byte, error) {
+			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			return framed(conn, query)
+		}, conn, err
+	}},
+	{"TLS", "tls://", 5302, func(ctx context.Context, address string, trust *tls.Config) (exchange, io.Closer, error) {
+		conn, err := (&tls.Dialer{Config: trust}).DialContext(ctx, "tcp", address)
+		return func(query []byte) ([]byte, error) {
+			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			return framed(conn, query)
+		}, conn, err
+	}},
+	{"HTTPS", "https://", 5303, func(_ context.Context, address string, trust *tls.Config) (exchange, io.Closer, error) {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
+		return func(query []byte) ([]byte, error) {
+			r, err := client.Post("https://"+address+"/dns-query", "application/dns-message", bytes.NewReader(query))
+			if err != nil {
+				return nil, err
+			}
+			defer r.Body.Close()
+			body, err := io.ReadAll(r.Body)
+			head := fmt.Sprintln(r.StatusCode, r.Header["Content-Type"], r.Header["Cache-Control"])
+			return append([]byte(head), body...), err
+		}, closer(client.CloseIdleConnections), nil
+	}},
+	{"QUIC", "quic://", 5304, func(ctx context.Context, address string, trust *tls.Config) (exchange, io.Closer, error) {
+		trust = trust.Clone()
+		trust.NextProtos = []string{"doq"}
+		conn, err := quic.DialAddr(ctx, address, trust, nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(query []byte) ([]byte, error) {
+			query[0], query[1] = 0, 0 // RFC 9250 section 4.2.1
+			stream, err := conn.OpenStreamSync(ctx)
+			if err != nil {
+				return nil, err
+			}
+			stream.SetDeadline(time.Now().Add(10 * time.Second))
+			return framed(struct {
+				io.Reader
+				io.Writer
+			}{stream, finishing{stream}}, query)
+		}, closer(func() { conn.CloseWithError(0, "") }), nil
+	}},
+}
+
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
+
+// finishing ends a stream after the one write of a query.
+type finishing struct{ *quic.Stream }
+
+func (f finishing) Write(p []byte) (n int, err error) {
+	n, err = f.Stream.Write(p)
+	f.Stream.Close()
+	return n, err
+}
+
+// framed exchanges messages that have their length in front (RFC 1035 section 4.2.2).
+func framed(rw io.ReadWriter, query []byte) ([]byte, error) {
+	if _, err := rw.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(query))), query...)); err != nil {
+		return nil, err
+	}
+	var size [2]byte
+	if _, err := io.ReadFull(rw, size[:]); err != nil {
+		return nil, err
+	}
+	answer := make([]byte, binary.BigEndian.Uint16(size[:]))
+	_, err := io.ReadFull(rw, answer)
+	return answer, err
+}
+
+// overAll is a Corefile that serves every transport.
+func overAll(t *testing.T, host, upstream, stanza string) string {
+	certificate, key := selfSigned(t)
+	var corefile strings.Builder
+	served := map[int]bool{}
+	for _, tr := range differentialTransports {
+		if served[tr.port] {
+			continue
+		}
+		served[tr.port] = true
+		secure := ""
+		if tr.scheme != "" {
+			secure = "tls " + certificate + " " + key
+		}
+		fmt.Fprintf(&corefile, "%s.:%d {\nbind %s\n%s\n%s\nforward . %s\n}\n", tr.scheme, tr.port, host, secure, stanza, upstream)
+	}
+	return corefile.String()
+}
+
+// The answer for a safe name is that of the same CoreDNS without the plugin, to the byte.
+func TestAnswersForSafeNamesAreThoseOfCoreDNSAlone(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs loopback addresses of its own")
+	}
+	for _, property := range []string{"", "inspect cname"} {
+		w := newWorld(t)
+		w.publish("se-4b", "shared.example.com/") // suspected; the server does not confirm it
+		upstream := constantUpstream(t)
+		with := fmt.Sprintf("safebrowsing {\nendpoint %s\ndb %s\nlimit off\nconfirm_timeout 9s\n%s\n}", w.endpoint, w.db, property)
+		hosts := []string{ownHost(), ownHost()}
+		startBoth(t, hosts, upstream, with)
+		w.eventually("the lists", func() bool { return len(w.fetches()) > 0 && w.ready() })
+		for _, tr := range differentialTransports {
+			t.Run(strings.TrimSpace(tr.name+" "+property), func(t *testing.T) {
+				compare(t, tr, hosts, *differentialQueries/2/len(differentialTransports))
+			})
+		}
+		if len(w.searches()) == 0 {
+			t.Error("no name was suspected: the test tries too little")
+		}
+	}
+}
+
+// startBoth starts a CoreDNS alone at the first host and one with the plugin at the second.
+func startBoth(t *testing.T, hosts []string, upstream, with string) {
+	t.Helper()
+	for i, stanza := range []string{"", with} {
+		caddyMu.Lock()
+		instance, err := caddy.Start(input(overAll(t, hosts[i], upstream, stanza)))
+		caddyMu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			caddyMu.Lock()
+			defer caddyMu.Unlock()
+			instance.ShutdownCallbacks()
+			instance.Stop()
+		})
+	}
+}
+
+// compare asks both hosts the same over one transport, from several goroutines.
+func compare(t *testing.T, tr transport, hosts []string, queries int) {
+	const askers = 4
+	trust := &tls.Config{InsecureSkipVerify: true} // the certificate is our own
+	var wg sync.WaitGroup
+	for asker := range askers {
+		wg.Go(func() {
+			var ask []exchange
+			for _, host := range hosts {
+				exchange, conn, err := tr.dial(t.Context(), fmt.Sprintf("%s:%d", host, tr.port), trust)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				ask = append(ask, exchange)
+			}
+			r := rand.New(rand.NewPCG(uint64(asker), uint64(tr.port)))
+			for range queries / askers {
+				m := safeQuery(r)
+				query, err := m.Pack()
+				if err != nil {
+					t.Errorf("%v of\n%v", err, m)
+					return
+				}
+				alone, aloneErr := ask[0](bytes.Clone(query))
+				with, withErr := ask[1](bytes.Clone(query))
+				if !bytes.Equal(alone, with) || aloneErr != nil || withErr != nil {
+					t.Errorf("%v\nalone:       %q %v\nwith plugin: %q %v", m, alone, aloneErr, with, withErr)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,278 @@
+package story
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// markedKey is a key that nothing else looks like.
+const markedKey = "AIzaMARKED0123456789-_abcdefghijklmnopq"
+
+// traces are all that a run leaves, by where it is. It is safe for concurrent use.
+type traces struct {
+	mu  sync.Mutex
+	all map[string][]byte
+}
+
+func (l *traces) add(where string, raw []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.all == nil {
+		l.all = make(map[string][]byte)
+	}
+	l.all[where] = append(l.all[where], raw...)
+}
+
+// wantNoKey fails if the key is anywhere, in any usual spelling.
+func (l *traces) wantNoKey(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	spellings := []string{markedKey, markedKey[4:20], hex.EncodeToString([]byte(markedKey))}
+	for skip := range 3 { // base64 of a longer text depends on where in it the key is
+		inner := base64.RawStdEncoding.EncodeToString([]byte(markedKey[skip : skip+30]))
+		spellings = append(spellings, inner, base64.RawURLEncoding.EncodeToString([]byte(markedKey[skip:skip+30])))
+	}
+	for where, raw := range l.all {
+		if packed, err := gzip.NewReader(bytes.NewReader(raw)); err == nil {
+			unpacked, _ := io.ReadAll(packed)
+			raw = append(raw, unpacked...)
+		}
+		for _, spelling := range spellings {
+			if bytes.Contains(raw, []byte(spelling)) {
+				t.Errorf("the key is in %s, as %s", where, spelling)
+			}
+		}
+		t.Logf("%s: %d bytes without the key", where, len(raw))
+	}
+}
+
+// keyInHeader serves google and keeps every request but the header of the key. Searches
+// after the first fail, and the answer repeats the key.
+func keyInHeader(t *testing.T, google http.Handler, kept *traces) string {
+	searches := 0
+	var mu sync.Mutex
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header["X-Goog-Api-Key"]; len(got) != 1 || got[0] != markedKey {
+			t.Errorf("%s %s has the keys %q", r.Method, r.URL.Path, got)
+		}
+		rest := r.Clone(r.Context())
+		rest.Header.Del("X-Goog-Api-Key")
+		raw, err := httputil.DumpRequest(rest, true)
+		if err != nil {
+			t.Error(err)
+		}
+		kept.add("requests without the header of the key", raw)
+		if strings.Contains(r.URL.Path, "hashes:search") {
+			mu.Lock()
+			defer mu.Unlock()
+			if searches++; searches > 1 {
+				w.Header().Set("Content-Type", "text/"+markedKey)
+				http.Error(w, "API key "+markedKey+" is not valid", http.StatusForbidden)
+				return
+			}
+		}
+		google.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// recordingUpstream is a name server that keeps every packet it gets.
+func recordingUpstream(t *testing.T, kept *traces) string {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		raw := make([]byte, 1<<16)
+		for {
+			n, from, err := conn.ReadFrom(raw)
+			if err != nil {
+				return
+			}
+			kept.add("packets to the name server", raw[:n])
+			m := new(dns.Msg)
+			if m.Unpack(raw[:n]) == nil {
+				answer, _ := new(dns.Msg).SetReply(m).Pack()
+				conn.WriteTo(answer, from)
+			}
+		}
+	}()
+	return conn.LocalAddr().String()
+}
+
+// The key is in no log, error, metric, profile, stack, file, output or packet of a run but in
+// the header that is made for it, even if the server repeats it. And a name from a client
+// cannot forge a line of the log.
+func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a first contact, up to a minute")
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("reads /proc")
+	}
+	t.Parallel()
+	programs := build(t, "coredns", "safebrowsing")
+	kept := new(traces)
+	google := protocoltest.New(t)
+	google.SetKey(markedKey)
+	google.SetMinimumWait("", 30*time.Minute)
+	var entries [][]byte
+	for _, name := range []string{"malware.example.net/", "later.example.net/"} {
+		hash := sha256.Sum256([]byte(name))
+		entries = append(entries, hash[:4])
+	}
+	google.Publish("se-4b", entries)
+	google.Publish("mw-4b", nil)
+	google.Publish("uws-4b", nil)
+	google.AddThreat("malware.example.net/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+
+	dir := t.TempDir()
+	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: programtest.FreePort(t), ready: programtest.FreePort(t)}
+	db, keyFile := filepath.Join(dir, "db"), filepath.Join(t.TempDir(), "key")
+	block := filepath.Join(dir, "block.txt")
+	for file, text := range map[string]string{keyFile: markedKey + "\n", block: "||blocked.example^\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	metrics, pprof := programtest.FreePort(t), programtest.FreePort(t)
+	c.configure(fmt.Sprintf(`.:%s {
+	bind 127.0.0.1
+	debug
+	log
+	errors
+	ready 127.0.0.1:%s
+	prometheus 127.0.0.1:%s
+	pprof 127.0.0.1:%s
+	safebrowsing {
+		endpoint %s
+		api_key_file %s
+		db %s
+		block %s
+		log
+		explain
+	}
+	forward . %s
+}
+`, c.dns, c.ready, metrics, pprof, keyInHeader(t, google, kept), keyFile, db, block, recordingUpstream(t, kept)))
+	c.start()
+	c.waitFor("List se-4b now has 2 entries", firstContact, "[INFO]")
+	c.want("malware.example.net.", dns.RcodeNameError)
+	c.want("later.example.net.", dns.RcodeSuccess) // the server refuses, with the key in its words
+	c.waitFor("status 403", 20*time.Second)
+	const forged = `\027\010ERROR\013forged\127\255\"%s.blocked.example.`
+	c.want(forged, dns.RcodeNameError)
+	c.want(forged[:len(forged)-len("blocked.example.")]+"clean.example.", dns.RcodeSuccess)
+
+	for _, name := range []string{"later.example.net", "malware.example.net"} {
+		m := new(dns.Msg).SetQuestion(name+".why.safebrowsing.", dns.TypeTXT)
+		m.Question[0].Qclass = dns.ClassCHAOS
+		answer, err := dns.Exchange(m, "127.0.0.1:"+c.dns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept.add("explain", []byte(answer.String()))
+	}
+	kept.addURL(t, "metrics", "http://127.0.0.1:"+metrics+"/metrics")
+	for _, profile := range []string{"goroutine?debug=2", "goroutine", "heap", "heap?debug=1", "allocs", "block", "mutex", "threadcreate", "cmdline", "trace?seconds=0.2", "profile?seconds=1"} {
+		kept.addURL(t, "profile "+profile, "http://127.0.0.1:"+pprof+"/debug/pprof/"+profile)
+	}
+	for _, of := range []string{"cmdline", "environ"} {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", c.process.Pid(), of))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept.add("process list, "+of, raw)
+	}
+	for _, args := range [][]string{{"doctor", "-corefile", c.file}, {"doctor", "-json", "-corefile", c.file}, {"lists", "-db", db}, {"check", "-corefile", c.file, "later.example.net"}} {
+		_, out := programtest.Run(t, programs["safebrowsing"], args...)
+		kept.add("output of safebrowsing "+args[0], []byte(out))
+	}
+	c.process.Signal(syscall.SIGABRT) // prints the stacks of all goroutines
+	c.process.Wait()
+	if out := c.process.Output(); !strings.Contains(out, "goroutine 1 ") || !strings.Contains(out, "forged") {
+		t.Errorf("the output has no stacks or no name:\n%s", out)
+	}
+	wantOneLineEach(t, c.process.Output())
+	kept.add("log and stacks", []byte(c.process.Output()))
+	kept.addFiles(t, dir)
+	kept.wantNoKey(t)
+	if len(kept.all) < 20 {
+		t.Errorf("only %d kinds of traces", len(kept.all))
+	}
+}
+
+// wantOneLineEach fails if the log has a control character, or a line that a name began.
+func wantOneLineEach(t *testing.T, log string) {
+	t.Helper()
+	log, _, _ = strings.Cut(log, "SIGABRT")
+	for line := range strings.Lines(log) {
+		if strings.HasPrefix(line, "ERROR") && strings.Contains(line, "forged") {
+			t.Errorf("a name begins the line %q", line)
+		}
+		for _, b := range []byte(strings.TrimSuffix(line, "\n")) {
+			if b < ' ' && b != '\t' || b >= 0x7f {
+				t.Errorf("the byte %#x is in the line %q", b, line)
+				break
+			}
+		}
+	}
+}
+
+// addURL adds what a URL serves.
+func (l *traces) addURL(t *testing.T, where, url string) {
+	t.Helper()
+	r, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	raw, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK || len(raw) == 0 {
+		t.Fatalf("%s: %s, %d bytes, %v", url, r.Status, len(raw), err)
+	}
+	l.add(where, raw)
+}
+
+// addFiles adds all files below a folder, with their names.
+func (l *traces) addFiles(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		l.add("file "+d.Name(), append([]byte(path), raw...))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

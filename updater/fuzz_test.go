@@ -1,0 +1,238 @@
+package updater
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Targets for what the updater reads: updates, and the files of its folder.
+
+// FuzzApply compares Apply with a model, for removals and additions of any kind.
+func FuzzApply(f *testing.F) {
+	f.Add([]byte("aaaabbbbcccc"), []byte{1}, []byte("abbbdddd"), byte(0), true)
+	f.Add([]byte("aaaabbbbcccc"), []byte{0, 1, 2}, []byte("aaaa"), byte(4), true)
+	f.Add([]byte("aaaabbbb"), []byte(nil), []byte("aaaabbbbbccccc"), byte(1), false)
+	f.Fuzz(func(t *testing.T, old, removed, added []byte, cut byte, partial bool) {
+		held := newModel(pieces(old, 4))
+		u := &Update{Version: []byte("new"), Partial: partial}
+		var kept model
+		if partial {
+			var all []uint32
+			for _, i := range removed {
+				all = append(all, uint32(i))
+			}
+			u.Removals = indices(all...)
+			for i, e := range held {
+				if !bytes.Contains(removed, []byte{byte(i)}) || i > 255 {
+					kept = append(kept, e)
+				}
+			}
+		}
+		split := min(int(cut), len(added))
+		var all []string
+		for i, part := range [][]byte{added[:split], added[split:]} {
+			if entries := pieces(part, 4+i); len(entries) > 0 {
+				u.Additions = append(u.Additions, streamOf(entries...))
+				all = append(all, entries...)
+			}
+		}
+		want := newModel(append(slices.Clone(kept), all...))
+		sum := want.checksum()
+		u.Checksum = sum[:]
+		l, changed, err := Apply(held.list(t), u, 1000)
+		switch {
+		case err == nil:
+			checkModel(t, l, want)
+			if changed != !slices.Equal(want, held) || string(l.Version) != "new" {
+				t.Errorf("changed %v, version %q", changed, l.Version)
+			}
+		case !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrChecksum) || l.Set != nil || changed:
+			t.Errorf("list %v, changed %v, error %v", l, changed, err)
+		case isClean(held, u, removed, kept, all):
+			t.Errorf("a sound update is refused: %v", err)
+		}
+	})
+}
+
+// isClean reports whether an update is one that Apply must accept.
+func isClean(held model, u *Update, removed []byte, kept model, added []string) bool {
+	ascending := func(all []string) bool { return slices.Equal(all, newModel(slices.Clone(all))) }
+	distinct := len(newModel(append(slices.Clone(kept), added...))) == len(kept)+len(added)
+	if u.Partial {
+		ordered := slices.IsSorted(removed) && len(slices.Compact(slices.Clone(removed))) == len(removed)
+		if !ordered || len(removed) > 0 && int(slices.Max(removed)) >= len(held) {
+			return false
+		}
+	}
+	first := slices.IndexFunc(added, func(e string) bool { return len(e) == 5 })
+	if first < 0 {
+		first = len(added)
+	}
+	return distinct && ascending(added[:first]) && ascending(added[first:]) && len(kept)+len(added) <= 1000
+}
+
+func pieces(raw []byte, width int) (all []string) {
+	for piece := range slices.Chunk(raw, width) {
+		if len(piece) == width {
+			all = append(all, string(piece))
+		}
+	}
+	return all
+}
+
+// FuzzListFile: no file behind a right checksum makes the reader panic, and what it reads
+// is the same after it is saved again.
+func FuzzListFile(f *testing.F) {
+	s := openStore(f, f.TempDir())
+	path := filepath.Join(s.dir, "se-4b"+listSuffix)
+	for _, l := range []List{heldList(f, "se-4b"), heldList(f, "se-4b", 1, 2, 255), newModel([]string{"aaaa", "aaaab", "bbbbb", strings.Repeat("c", 32)}).list(f)} {
+		if err := s.SaveList(l); err != nil {
+			f.Fatal(err)
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw[:len(raw)-sha256.Size])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		sum := sha256.Sum256(raw)
+		if err := os.WriteFile(path, append(slices.Clone(raw), sum[:]...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, origin, err := readFile(s.dir, "se-4b")
+		if err != nil {
+			if !errors.Is(err, ErrDamaged) {
+				t.Error(err)
+			}
+			return
+		}
+		if origin != testOrigin {
+			if _, err := s.ReadList("se-4b"); err == nil {
+				t.Errorf("the list of %q is read", origin)
+			}
+		}
+		if err := s.SaveList(l); err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.ReadList("se-4b")
+		if err != nil || !equal(t, again, l) {
+			t.Errorf("got %+v, %v, want %+v", again, err, l)
+		}
+	})
+}
+
+// FuzzSchedule: no state makes the schedule panic, no wait is shorter after a restart, and
+// a clock that was set back costs no more than the wait itself.
+func FuzzSchedule(f *testing.F) {
+	now := time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
+	clock := Clock{NotBefore: now.Add(time.Hour), Failures: 2, Wait: time.Minute, Cause: "status 503", Failed: now}
+	set := clockSet{Fetch: clock, Search: clock, Lists: map[string]ListClock{"se-4b": {Clock: clock, AtOnce: 3, Rejected: true, Updated: now, Alone: true}}}
+	for _, state := range []scheduleState{{}, {Saved: now, clockSet: set}, {Saved: now.Add(time.Hour), Asker: "a", Token: "b", clockSet: set, Others: map[string]clockSet{"c": set, "d": {}}}} {
+		raw, err := json.Marshal(state)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw, "a", "b")
+	}
+	f.Add([]byte(`{"saved":"2027-01-31T12:00:00Z","fetch":{"failures":1}}`), "", "")
+	f.Fuzz(func(t *testing.T, raw []byte, asker, token string) {
+		state, err := parseSchedule(withSum(t, raw), now)
+		if err != nil {
+			if !errors.Is(err, ErrDamaged) {
+				t.Error(err)
+			}
+			return
+		}
+		if encoded, err := encodeSchedule(state, now); err == nil { // JSON has no years after 9999
+			again, err := parseSchedule(encoded, now)
+			if again.Saved = state.Saved; err != nil || !reflect.DeepEqual(utc(again), utc(state)) {
+				t.Errorf("got %+v, %v, want %+v", again, err, state)
+			}
+		}
+		if state.Lists == nil {
+			state.Lists = make(map[string]ListClock)
+		}
+		before := state.Fetch.NotBefore
+		state.renewedBy(token)
+		state.askedBy(asker, now)
+		state.adopt(state.clone())
+		hold := state.fetchHold([]string{"se-4b"})
+		if due := state.listDue("se-4b"); due.Before(state.Fetch.NotBefore) || !hold.Until.IsZero() && hold.Until.Before(state.Fetch.NotBefore) {
+			t.Errorf("due at %v, held until %v, all wait until %v, before %v", due, hold.Until, state.Fetch.NotBefore, before)
+		}
+		if len(state.Others) > maxOthers+1 {
+			t.Errorf("%d other askers", len(state.Others))
+		}
+	})
+}
+
+func withSum(t testing.TB, raw []byte) []byte {
+	sum := sha256.Sum256(raw)
+	whole := append([]byte(`{"sha256":"`+hex.EncodeToString(sum[:])+`","schedule":`), raw...)
+	if !json.Valid(raw) {
+		t.SkipNow()
+	}
+	var saved savedSchedule
+	whole = append(whole, '}')
+	if err := json.Unmarshal(whole, &saved); err != nil || !bytes.Equal(saved.Schedule, raw) {
+		t.SkipNow() // white space around it: the sum is of the bytes without
+	}
+	return whole
+}
+
+// utc returns a state whose times can be compared: without monotonic readings and zones.
+func utc(s scheduleState) scheduleState {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return s
+	}
+	var again scheduleState
+	_ = json.Unmarshal(raw, &again)
+	return again
+}
+
+// FuzzBudget: no file makes the count negative, and days that pass do not lose it.
+func FuzzBudget(f *testing.F) {
+	f.Add([]byte(`{"day":"2027-01-31","spent":{"2027-01-31":5,"2027-01-30":7}}`), "2027-02-01")
+	f.Add([]byte(`{"day":"2027-01-31","spent":{"2027-01-31":5}}`), "1970-01-01")
+	f.Fuzz(func(t *testing.T, raw []byte, today string) {
+		d, err := parseBudget(raw)
+		if err != nil {
+			if !errors.Is(err, ErrDamaged) {
+				t.Error(err)
+			}
+			return
+		}
+		if _, err := time.Parse(time.DateOnly, today); err != nil {
+			return
+		}
+		next, fresh := d.on(today)
+		if next.spent() < 0 || len(next.Spent) > max(maxDates, len(d.Spent)) || fresh && next.spent() != 0 {
+			t.Errorf("%s on %s: got %+v, fresh %v", raw, today, next, fresh)
+		}
+		if today < d.Day && next.spent() < d.spent() {
+			t.Errorf("%s: the clock was set back to %s, and %d searches are forgotten", raw, today, d.spent()-next.spent())
+		}
+		if both := d.merged(next); both.spent() < next.spent() && both.Day == next.Day {
+			t.Errorf("%+v and %+v: got %+v", d, next, both)
+		}
+		text, err := json.Marshal(next)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := parseBudget(text); err != nil || again.spent() != next.spent() || again.Day != next.Day {
+			t.Errorf("got %+v, %v, want %+v", again, err, next)
+		}
+	})
+}
