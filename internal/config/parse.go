@@ -154,8 +154,9 @@ func (p *parser) property(word string, args []string) error {
 // finish fills in what the stanza leaves out and checks the whole.
 func (p *parser) finish() error {
 	if p.Secret == "" {
-		p.APIKey = os.Getenv(KeyVariable)
-		p.Secret = p.APIKey
+		if err := p.keyOfProcess(); err != nil {
+			return p.begin.errorf("%v", err)
+		}
 	}
 	p.Online = p.Secret != "" || p.Endpoint != ""
 	p.Service = p.Settings.Protocol.Service
@@ -187,6 +188,15 @@ func (p *parser) finish() error {
 	return p.checkServer()
 }
 
+// keyOfProcess takes the key that is not in the Corefile.
+func (p *parser) keyOfProcess() (err error) {
+	p.Secret, p.KeyFile, err = KeyOfProcess()
+	if p.KeyFile == "" {
+		p.APIKey = p.Secret
+	}
+	return err
+}
+
 // orToken returns the property that names a token, if the protocol takes one.
 func (p *parser) orToken(usage string) string {
 	if !p.Settings.Protocol.Tokens {
@@ -199,6 +209,9 @@ func (p *parser) orToken(usage string) string {
 // are for the service only.
 func (p *parser) off() {
 	cure := "set api_key, api_key_file" + p.orToken("") + " or $" + KeyVariable
+	if os.Getenv("CREDENTIALS_DIRECTORY") != "" {
+		cure = "put the key into the file of the credential " + Credential + " and restart the service, or " + cure
+	}
 	p.Settings = Settings{}
 	var unused []string
 	for _, word := range onlySafeBrowsing {
