@@ -62,3 +62,13 @@ func TestACredentialThatCannotBeReadIsAnError(t *testing.T) {
 		t.Errorf("Expected an error with the place and the directory, got %v", err)
 	}
 }
+
+// A pause is written into db, which therefore has an effect without a key, too.
+func TestDBOfOwnListsIsWhereAPauseIsWritten(t *testing.T) {
+	t.Setenv(KeyVariable, "")
+	db := t.TempDir()
+	c, err := stanza(t, "safebrowsing {\nblock ../../testdata/blocklist.txt\ndb "+db+"\n}")
+	if err != nil || len(c.Warnings) > 0 || c.PauseFolder() != db {
+		t.Errorf("Got the error %v, the warnings %q and the folder %s", err, c.Warnings, c.PauseFolder())
+	}
+}

@@ -80,7 +80,7 @@ func Usages() map[string]string {
 
 // onlySafeBrowsing are the properties that have no effect on the operator's own lists.
 var onlySafeBrowsing = []string{
-	"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
+	"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
 
 // forURLs are those of onlySafeBrowsing that have an effect on lists by URL too.
@@ -212,7 +212,7 @@ func (p *parser) off() {
 	if os.Getenv("CREDENTIALS_DIRECTORY") != "" {
 		cure = "put the key into the file of the credential " + Credential + " and restart the service, or " + cure
 	}
-	p.Settings = Settings{}
+	p.Settings = Settings{DB: p.DB} // where a pause is written
 	var unused []string
 	for _, word := range onlySafeBrowsing {
 		if _, ok := p.given[word]; ok && !(p.hasURLs() && slices.Contains(forURLs, word)) {
