@@ -251,7 +251,7 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow bücher.example", ""},
 	{"except lan 10.0.0.0/8 1.168.192.in-addr.arpa", ""},
 	{"endpoint http://127.0.0.1:1\n\t\tdb off\n\t\tttl 0\n\t\tconfirm_timeout 10s", ""},
-	{"lists se-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, db"},
+	{"lists se-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists. Set"},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing test. Example.ORG 10.0.0.0/8 {\ntest x.example.org\ninspect cname\nexcept example.net\n}\nwhoami\n}", "in the zone test., which is not public"},
 }
 

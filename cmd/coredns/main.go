@@ -56,6 +56,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/whoami"
 
 	_ "github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
 )
 
 // directives is the order in which plugins see a query: CoreDNS's order (its plugin.cfg),
@@ -75,5 +76,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	// coredns -version prints it after the versions of CoreDNS and of Go.
+	coremain.GitCommit = "safebrowsing " + version.Number
 	coremain.Run()
 }

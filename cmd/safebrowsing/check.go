@@ -132,7 +132,11 @@ func openFolder(dir string) (*Offline, error) {
 			names = append(names, s.Name)
 		}
 	}
-	return openOffline(dir, endpoint, by, os.Getenv(config.KeyVariable), names)
+	key, _, err := config.KeyOfProcess()
+	if err != nil {
+		return nil, err
+	}
+	return openOffline(dir, endpoint, by, key, names)
 }
 
 // originsOf returns the endpoints that lists came from, sorted, and the protocol that can use

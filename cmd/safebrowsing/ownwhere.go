@@ -17,12 +17,12 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// usualCorefiles are where a Corefile is looked for: where CoreDNS does so without -conf, and
-// where packages put it.
-var usualCorefiles = []string{"Corefile", "/etc/coredns/Corefile"}
+// usualCorefiles are where a Corefile is looked for: where CoreDNS does so without -conf,
+// where this project's packages put it, and where others do.
+var usualCorefiles = []string{"Corefile", "/etc/coredns-safebrowsing/Corefile", "/etc/coredns/Corefile"}
 
 func corefileFlag() cli.Flag {
-	return &cli.StringFlag{Name: "corefile", Usage: "the `COREFILE` of the server (default: Corefile, else /etc/coredns/Corefile)"}
+	return &cli.StringFlag{Name: "corefile", Usage: "the `COREFILE` of the server (default: Corefile, else the one of /etc/coredns-safebrowsing or /etc/coredns)"}
 }
 
 // corefileOf returns the Corefile of a command line, or "" if there is none.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log"
 	"net"
-	"os"
 	"slices"
 	"strings"
 
@@ -195,8 +194,8 @@ func unusedByRelay(path string, blocks []serverBlock) []string {
 
 // relayStanza returns what the relay fetches, from flags.
 func relayStanza(c *cli.Command) (config.Config, error) {
-	if !c.IsSet("api-key-file") && !c.IsSet("token-file") && os.Getenv(config.KeyVariable) == "" && protocol.IsGoogle(c.String("endpoint")) {
-		return config.Config{}, errors.New("no API key: set -api-key-file or $" + config.KeyVariable + ", or -endpoint for a server of your own")
+	if err := needKey(c); err != nil {
+		return config.Config{}, err
 	}
 	folder, err := folderOf(c)
 	if err != nil {
@@ -207,4 +206,17 @@ func relayStanza(c *cli.Command) (config.Config, error) {
 		log.Printf("[WARNING] %s", warning)
 	}
 	return cfg, err
+}
+
+// needKey returns an error if neither a flag nor the process has a key, and the server is
+// Google's.
+func needKey(c *cli.Command) error {
+	if c.IsSet("api-key-file") || c.IsSet("token-file") || !protocol.IsGoogle(c.String("endpoint")) {
+		return nil
+	}
+	key, _, err := config.KeyOfProcess()
+	if key == "" && err == nil {
+		err = errors.New("no API key: set -api-key-file or $" + config.KeyVariable + ", or the systemd credential " + config.Credential + ", or -endpoint for a server of your own")
+	}
+	return err
 }

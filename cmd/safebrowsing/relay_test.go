@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/urfave/cli/v3"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
@@ -93,6 +95,42 @@ func TestRelayServesTheFolderOfACorefileOrOfFlags(t *testing.T) {
 				t.Errorf("the log is %s", errOut)
 			}
 		})
+	}
+}
+
+// The commands that make a stanza of flags take the key of a systemd credential, too.
+func TestCommandsTakeTheKeyOfACredential(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, config.Credential), []byte("FROMCRED\n"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	t.Setenv(config.KeyVariable, "FROMENV")
+	var relay config.Config
+	var updateKey string
+	for _, c := range []*cli.Command{relayCommand(), update()} {
+		c.Action = func(_ context.Context, c *cli.Command) (err error) {
+			if c.Name == "relay" {
+				relay, err = relayStanza(c)
+				return err
+			}
+			u := new(fetching)
+			o, err := u.fromFlags(c)
+			if err == nil {
+				updateKey = o.Key()
+				o.Close()
+			}
+			return err
+		}
+		if err := c.Run(t.Context(), []string{c.Name, "-db", t.TempDir()}); err != nil {
+			t.Errorf("%s: %v", c.Name, err)
+		}
+	}
+	if relay.Secret != "FROMCRED" || relay.KeyFile != filepath.Join(dir, config.Credential) {
+		t.Errorf("The relay has the key %q of the file %q", relay.Secret, relay.KeyFile)
+	}
+	if updateKey != "FROMCRED" {
+		t.Errorf("update has the key %q", updateKey)
 	}
 }
 

@@ -86,7 +86,11 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 			return nil, fmt.Errorf("-lists: %w", err)
 		}
 	}
-	return openOffline("", endpoint, dialect, os.Getenv(config.KeyVariable), names)
+	key, _, err := config.KeyOfProcess()
+	if err != nil {
+		return nil, err
+	}
+	return openOffline("", endpoint, dialect, key, names)
 }
 
 // endpointOf returns the URL in -endpoint, or several of them in one order, since the

@@ -80,7 +80,7 @@ func Usages() map[string]string {
 
 // onlySafeBrowsing are the properties that have no effect on the operator's own lists.
 var onlySafeBrowsing = []string{
-	"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
+	"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
 }
 
 // forURLs are those of onlySafeBrowsing that have an effect on lists by URL too.
@@ -154,8 +154,9 @@ func (p *parser) property(word string, args []string) error {
 // finish fills in what the stanza leaves out and checks the whole.
 func (p *parser) finish() error {
 	if p.Secret == "" {
-		p.APIKey = os.Getenv(KeyVariable)
-		p.Secret = p.APIKey
+		if err := p.keyOfProcess(); err != nil {
+			return p.begin.errorf("%v", err)
+		}
 	}
 	p.Online = p.Secret != "" || p.Endpoint != ""
 	p.Service = p.Settings.Protocol.Service
@@ -187,6 +188,15 @@ func (p *parser) finish() error {
 	return p.checkServer()
 }
 
+// keyOfProcess takes the key that is not in the Corefile.
+func (p *parser) keyOfProcess() (err error) {
+	p.Secret, p.KeyFile, err = KeyOfProcess()
+	if p.KeyFile == "" {
+		p.APIKey = p.Secret
+	}
+	return err
+}
+
 // orToken returns the property that names a token, if the protocol takes one.
 func (p *parser) orToken(usage string) string {
 	if !p.Settings.Protocol.Tokens {
@@ -199,7 +209,10 @@ func (p *parser) orToken(usage string) string {
 // are for the service only.
 func (p *parser) off() {
 	cure := "set api_key, api_key_file" + p.orToken("") + " or $" + KeyVariable
-	p.Settings = Settings{}
+	if os.Getenv("CREDENTIALS_DIRECTORY") != "" {
+		cure = "put the key into the file of the credential " + Credential + " and restart the service, or " + cure
+	}
+	p.Settings = Settings{DB: p.DB} // where a pause is written
 	var unused []string
 	for _, word := range onlySafeBrowsing {
 		if _, ok := p.given[word]; ok && !(p.hasURLs() && slices.Contains(forURLs, word)) {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -52,7 +53,18 @@ var budgetRemaining = &budgetGauge{
 	engines: make(map[*Engine]bool),
 }
 
-func init() { prometheus.MustRegister(budgetRemaining) }
+// buildInfo tells which version a machine of a fleet runs.
+var buildInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
+	Namespace: plugin.Namespace,
+	Subsystem: config.Plugin,
+	Name:      "build_info",
+	Help:      "Gauge that is always 1, with the version of the plugin.",
+}, []string{"version"})
+
+func init() {
+	prometheus.MustRegister(budgetRemaining)
+	buildInfo.WithLabelValues(version.Number).Set(1)
+}
 
 // budgetGauge implements prometheus.Collector. It is safe for concurrent use.
 type budgetGauge struct {

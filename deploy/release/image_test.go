@@ -1,0 +1,153 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// images returns the images of a release by their platforms, read from its archive.
+func images(t *testing.T, r *release) map[string]v1.Image {
+	t.Helper()
+	if err := r.image(); err != nil {
+		t.Fatal(err)
+	}
+	archive, err := os.Open(filepath.Join(r.out, "coredns-safebrowsing_1.2.3_image.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	folder := t.TempDir()
+	for in := tar.NewReader(archive); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(folder, h.Name), string(content))
+	}
+	top, err := layout.ImageIndexFromPath(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(top); err != nil {
+		t.Errorf("The layout is not valid: %v", err)
+	}
+	all := make(map[string]v1.Image)
+	for _, m := range manifests(t, top) {
+		index, err := top.ImageIndex(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range manifests(t, index) {
+			if all[m.Platform.String()], err = index.Image(m.Digest); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return all
+}
+
+func manifests(t *testing.T, index v1.ImageIndex) []v1.Descriptor {
+	t.Helper()
+	m, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.Manifests
+}
+
+// What deploy/kubernetes relies on: a numeric user, no need to write outside the volume, and
+// the programs in the top folder.
+func TestTheImageIsForEachPlatform(t *testing.T) {
+	all := images(t, unbuilt(t, "linux/amd64,linux/arm64,linux/arm/6,linux/mipsle"))
+	for _, platform := range []string{"linux/amd64", "linux/arm64", "linux/arm/v6", "linux/arm/v7"} {
+		img := all[platform]
+		if img == nil || len(all) != 4 {
+			t.Fatalf("Expected 4 platforms, with %s, got %v", platform, all)
+		}
+		file, err := img.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := file.Config; file.Platform().String() != platform || c.User != "65532:65532" || c.Labels["org.opencontainers.image.version"] != "1.2.3" {
+			t.Errorf("%s: got %s with the configuration %+v", platform, file.Platform(), c)
+		}
+		if !slices.Contains(file.Config.Env, "STATE_DIRECTORY=/var/lib/coredns-safebrowsing") {
+			t.Errorf("%s: expected the volume to be the default of db, got %v", platform, file.Config.Env)
+		}
+		files := contents(t, mutate.Extract(img))
+		for name, mode := range map[string]int64{
+			"coredns": 0o755, "safebrowsing": 0o755, "etc/coredns/Corefile": 0o644, "etc/coredns/block.txt": 0o644, "etc/passwd": 0o644,
+			"etc/ssl/certs/ca-certificates.crt": 0o644, "usr/share/zoneinfo.zip": 0o644, "tmp": 0o1777, "var/lib/coredns-safebrowsing": 0o700,
+		} {
+			h := files[name]
+			if h == nil {
+				h = files[name+"/"]
+			}
+			if h == nil || h.Mode&0o7777 != mode {
+				t.Errorf("%s: expected %s with mode %o, got %+v", platform, name, mode, h)
+			}
+		}
+		if h := files["coredns"]; h != nil && h.PAXRecords["SCHILY.xattr.security.capability"] != netBindService {
+			t.Errorf("%s: coredns has the capability %q", platform, h.PAXRecords)
+		}
+	}
+}
+
+func TestTheImageTrustsTheAuthoritiesOfMozilla(t *testing.T) {
+	all := authorities()
+	if !x509.NewCertPool().AppendCertsFromPEM(all) || bytes.Count(all, []byte("BEGIN CERTIFICATE")) < 100 {
+		t.Errorf("Expected more than 100 authorities, got %d", bytes.Count(all, []byte("BEGIN CERTIFICATE")))
+	}
+	for _, root := range []string{"GTS Root R1", "GTS Root R4"} { // of googleapis.com
+		if !hasRoot(all, root) {
+			t.Errorf("Expected %s", root)
+		}
+	}
+}
+
+// The Dockerfile and the release must make the same image.
+func TestTheDockerfileSaysTheSame(t *testing.T) {
+	text, err := os.ReadFile("../image/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := func(words []string) string { return `["` + strings.Join(words, `", "`) + `"]` }
+	for _, line := range []string{
+		"USER " + imageConfig.User, "WORKDIR " + imageConfig.WorkingDir, "VOLUME " + stateDirectory,
+		"ENTRYPOINT " + quoted(imageConfig.Entrypoint), "CMD " + quoted(imageConfig.Cmd), "EXPOSE 53/udp 53/tcp",
+		"ENV " + strings.Join(imageConfig.Env[:2], " "), "setcap cap_net_bind_service=+ep /out/coredns",
+	} {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("Expected the line %q in the Dockerfile", line)
+		}
+	}
+}
+
+func hasRoot(bundle []byte, name string) bool {
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil && c.Subject.CommonName == name {
+			return true
+		}
+	}
+	return false
+}

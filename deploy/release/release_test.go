@@ -1,0 +1,333 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"aead.dev/minisign"
+	"github.com/blakesmith/ar"
+)
+
+// sources returns a folder like the repository, with what is not built of it: the files of
+// deploy, and pages in place of the manual.
+func sources(t *testing.T) string {
+	t.Helper()
+	top := t.TempDir()
+	for _, name := range []string{"deploy/package", "deploy/systemd", "deploy/image", ".ci/sizes", "LICENSE", "CHANGELOG.md", "README.md", "Corefile.example", "testdata/blocklist.txt"} {
+		copyAll(t, filepath.Join("../..", name), filepath.Join(top, name))
+	}
+	for _, page := range []string{"man1/safebrowsing.1", "man7/coredns-safebrowsing.7"} {
+		write(t, filepath.Join(top, "deploy/man", page), ".TH PAGE\n")
+	}
+	return top
+}
+
+func copyAll(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err == nil {
+			write(t, filepath.Join(to, name), string(content))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unbuilt returns a release whose programs are there, without a build.
+func unbuilt(t *testing.T, only string) *release {
+	t.Helper()
+	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
+	r, err := newRelease("v1.2.3", sources(t), filepath.Join(t.TempDir(), "dist"), only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(r.work) })
+	for _, target := range r.targets {
+		for _, program := range programs {
+			write(t, r.binary(target, program), "program")
+		}
+	}
+	return r
+}
+
+// contents returns the files of an archive by their names.
+func contents(t *testing.T, r io.Reader) map[string]*tar.Header {
+	t.Helper()
+	all := make(map[string]*tar.Header)
+	for in := tar.NewReader(r); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimPrefix(h.Name, "./")] = h
+	}
+}
+
+func TestWhatIsNoVersionOrTargetIsRefused(t *testing.T) {
+	source := sources(t)
+	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
+	for _, tc := range []struct{ tag, only, want string }{
+		{"1.2", "", "not a version such as"},
+		{"latest", "", "not a version such as"},
+		{"v1.2.3", "plan9/amd64", `"plan9/amd64" is none of the targets linux/amd64, `},
+	} {
+		if _, err := newRelease(tc.tag, source, t.TempDir(), tc.only); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s for %q: expected an error with %q, got %v", tc.tag, tc.only, tc.want, err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(source, "deploy/man")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newRelease("v1.2.3", source, t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "make man") {
+		t.Errorf("Expected that a release without manual pages is refused, got %v", err)
+	}
+}
+
+func TestAnArchiveHasProgramsPagesAndExamples(t *testing.T) {
+	r := unbuilt(t, "linux/arm/6,darwin/arm64")
+	for _, tc := range []struct {
+		target target
+		units  bool
+	}{{r.targets[0], true}, {r.targets[1], false}} {
+		if err := r.archive(tc.target); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(r.name(tc.target, ".tar.gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		zip, err := gzip.NewReader(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := contents(t, zip)
+		top := strings.TrimSuffix(filepath.Base(r.name(tc.target, ".tar.gz")), ".tar.gz") + "/"
+		for name, mode := range map[string]int64{"coredns": 0o755, "safebrowsing": 0o755, "man/man1/safebrowsing.1": 0o644, "Corefile.example": 0o644, "testdata/blocklist.txt": 0o644, "LICENSE": 0o644} {
+			if h := files[top+name]; h == nil || h.Mode != mode || !h.ModTime.Equal(r.time) || h.Uid != 0 || h.Uname != "" {
+				t.Errorf("%s: expected %s with mode %o and the time of the release, got %+v", tc.target, name, mode, h)
+			}
+		}
+		if got := files[top+"systemd/coredns-safebrowsing.service"] != nil; got != tc.units {
+			t.Errorf("%s: it has units of systemd: %v", tc.target, got)
+		}
+	}
+}
+
+func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
+	r := unbuilt(t, "linux/arm/6,linux/mipsle")
+	for _, target := range r.targets {
+		if err := r.packages(target); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made, _ := filepath.Glob(filepath.Join(r.out, "*")); len(made) != 2 {
+		t.Errorf("Expected a .deb and an .rpm of the first target only, got %v", made)
+	}
+	deb, err := os.Open(r.name(r.targets[0], ".deb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deb.Close()
+	parts := make(map[string][]byte)
+	for in := ar.NewReader(deb); ; {
+		h, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		zipped, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if zip, err := gzip.NewReader(bytes.NewReader(zipped)); err == nil {
+			if parts[strings.TrimSuffix(h.Name, "/")], err = io.ReadAll(zip); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	control := string(parts["control.tar.gz"])
+	for _, want := range []string{"Package: coredns-safebrowsing\n", "Architecture: armhf\n", "Version: 1.2.3-1\n", "/etc/coredns-safebrowsing/Corefile\n", "/etc/coredns-safebrowsing/allow.txt\n"} {
+		if !strings.Contains(control, want) {
+			t.Errorf("Expected %q in the control files", want)
+		}
+	}
+	scripts := contents(t, bytes.NewReader(parts["control.tar.gz"]))
+	for _, name := range []string{"conffiles", "postinst", "prerm", "postrm"} {
+		if scripts[name] == nil {
+			t.Errorf("Expected %s in the control files", name)
+		}
+	}
+	files := contents(t, bytes.NewReader(parts["data.tar.gz"]))
+	for name, mode := range map[string]int64{
+		"usr/bin/coredns-safebrowsing": 0o755, "usr/bin/safebrowsing": 0o755, "etc/coredns-safebrowsing/Corefile": 0o644,
+		"lib/systemd/system/coredns-safebrowsing.service": 0o644, "lib/systemd/system/safebrowsing-relay.service": 0o644, "usr/share/man/man1/safebrowsing.1": 0o644,
+	} {
+		if h := files[name]; h == nil || h.Mode&0o7777 != mode {
+			t.Errorf("Expected %s with mode %o, got %+v", name, mode, h)
+		}
+	}
+	if files["usr/bin/coredns"] != nil {
+		t.Error("The package has the file of another package of CoreDNS")
+	}
+}
+
+// The program tells its modules; here it is this test, which has those of this module.
+func TestTheBillNamesEachModuleOnce(t *testing.T) {
+	r := unbuilt(t, "linux/amd64")
+	for _, program := range programs {
+		if err := os.Remove(r.binary(r.targets[0], program)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("/proc/self/exe", r.binary(r.targets[0], program)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.bill(r.targets[0]); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(r.name(r.targets[0], ".spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc spdxDocument
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]bool)
+	for _, p := range doc.Packages {
+		if seen[p.ID] {
+			t.Errorf("%s is in the bill twice", p.ID)
+		}
+		seen[p.ID] = true
+	}
+	for _, rel := range doc.Relationships {
+		if !seen[rel.Related] || rel.Type == "CONTAINS" && !seen[rel.Element] {
+			t.Errorf("The bill relates %s and %s, which it does not have", rel.Element, rel.Related)
+		}
+	}
+	for _, name := range []string{"stdlib", "aead.dev/minisign"} {
+		if !slices.ContainsFunc(doc.Packages, func(p spdxPackage) bool { return p.Name == name && p.Version != "" }) {
+			t.Errorf("Expected %s with its version in the bill", name)
+		}
+	}
+}
+
+func TestChecksumsAreSigned(t *testing.T) {
+	r := unbuilt(t, "linux/amd64")
+	public, private, err := minisign.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := minisign.EncryptKey("secret", private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key")
+	write(t, file, string(key))
+	t.Setenv("MINISIGN_KEY_FILE", file)
+	write(t, filepath.Join(r.out, "a.deb"), "package")
+	t.Setenv("MINISIGN_PASSWORD", "wrong")
+	if err := r.checksums(); err == nil || !strings.Contains(err.Error(), "MINISIGN_KEY_FILE") {
+		t.Errorf("Expected an error about the key, got %v", err)
+	}
+	if err := os.Remove(filepath.Join(r.out, "SHA256SUMS")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MINISIGN_PASSWORD", "secret")
+	if err := r.checksums(); err != nil {
+		t.Fatal(err)
+	}
+	sums, _ := os.ReadFile(filepath.Join(r.out, "SHA256SUMS"))
+	if want := fmt.Sprintf("%x  a.deb\n", sha256.Sum256([]byte("package"))); string(sums) != want {
+		t.Errorf("Expected %q, got %q", want, sums)
+	}
+	signature, _ := os.ReadFile(filepath.Join(r.out, "SHA256SUMS.minisig"))
+	if !minisign.Verify(public, sums, signature) || minisign.Verify(public, append(sums, '\n'), signature) {
+		t.Errorf("The signature does not hold for the checksums alone: %s", signature)
+	}
+}
+
+// Two people who build a version get the same bytes: from two folders, in two time zones and
+// with two umasks of their files.
+func TestTwoReleasesAreEqualByteForByte(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the programs twice")
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
+	var sums []string
+	for i, zone := range []string{"UTC", "Asia/Tokyo"} {
+		t.Setenv("TZ", zone)
+		top := checkout(t, os.FileMode(0o644-i*0o040))
+		write(t, filepath.Join(top, "deploy/man/man1/safebrowsing.1"), ".TH PAGE\n")
+		out := filepath.Join(t.TempDir(), "dist")
+		if err := run("v1.2.3", top, out, "linux/amd64"); err != nil {
+			t.Fatal(err)
+		}
+		all, err := os.ReadFile(filepath.Join(out, "SHA256SUMS"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums = append(sums, string(all))
+	}
+	if strings.Count(sums[0], "\n") != 5 || sums[0] != sums[1] {
+		t.Errorf("Expected two equal releases of 5 files, got\n%s\n%s", sums[0], sums[1])
+	}
+}
+
+// checkout copies the files that git knows, with a mode of their own.
+func checkout(t *testing.T, mode os.FileMode) string {
+	t.Helper()
+	top := t.TempDir()
+	list, err := exec.Command("git", "-C", "../..", "ls-files", "-co", "--exclude-standard").Output()
+	if err != nil {
+		t.Skipf("this is no checkout of git: %v", err)
+	}
+	for name := range strings.Lines(string(list)) {
+		name = strings.TrimSpace(name)
+		content, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			continue // deleted
+		}
+		write(t, filepath.Join(top, name), string(content))
+		if err := os.Chmod(filepath.Join(top, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return top
+}
