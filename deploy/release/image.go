@@ -67,7 +67,7 @@ func (r *release) image() error {
 	}
 	folder := filepath.Join(r.work, "image")
 	top := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{
-		Annotations: map[string]string{"org.opencontainers.image.ref.name": r.version, "io.containerd.image.name": "docker.io/library/coredns-safebrowsing:" + r.version}}})
+		Annotations: map[string]string{"org.opencontainers.image.ref.name": r.version, "io.containerd.image.name": "localhost/coredns-safebrowsing:" + r.version}}})
 	if _, err := layout.Write(folder, top); err != nil {
 		return err
 	}
