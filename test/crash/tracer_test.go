@@ -42,8 +42,7 @@ type tracer struct {
 
 // pending is a call between its entry and its exit.
 type pending struct {
-	call  *call // nil: not watched
-	note  bool
+	call  *call         // nil: not watched
 	errno syscall.Errno // given to the program; 0: none
 }
 
