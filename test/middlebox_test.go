@@ -79,11 +79,13 @@ func transportFaults() map[string]transportFault {
 	z.Write(make([]byte, 64<<20))
 	z.Close()
 	return map[string]transportFault{
-		"connection refused":   {outcome: "unreachable", refused: true},
-		"connection reset":     {outcome: "unreachable", answer: reset},
-		"expired certificate":  {outcome: "unreachable", expired: true},
-		"status 204":           {outcome: "refused", answer: status(204, "")},
-		"status 301":           {outcome: "refused", answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://192.0.2.1/", http.StatusMovedPermanently) }},
+		"connection refused":  {outcome: "unreachable", refused: true},
+		"connection reset":    {outcome: "unreachable", answer: reset},
+		"expired certificate": {outcome: "unreachable", expired: true},
+		"status 204":          {outcome: "refused", answer: status(204, "")},
+		"status 301": {outcome: "refused", answer: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://192.0.2.1/", http.StatusMovedPermanently)
+		}},
 		"status 400":           {outcome: "refused", answer: status(400, "")},
 		"status 403":           {outcome: "refused", answer: status(403, "")},
 		"status 404":           {outcome: "refused", answer: status(404, "")},
