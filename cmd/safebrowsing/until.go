@@ -31,8 +31,8 @@ func endOf(length, until string, now time.Time) (time.Time, error) {
 func durationOf(written string, longest time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(written)
 	if days, ok := strings.CutSuffix(written, "d"); ok {
-		var n int
-		n, err = strconv.Atoi(days)
+		var n int64 // an int has 32 bits on some machines
+		n, err = strconv.ParseInt(days, 10, 64)
 		d = time.Duration(min(n, 1<<16)) * 24 * time.Hour
 	}
 	switch {
