@@ -213,3 +213,13 @@ func (c *cache) mayThreatenAny(hashes []FullHash) bool {
 	}
 	return false
 }
+
+// Confirmed returns when the server answered about an expression, such as "example.com/".
+// It is the zero time if no such answer is cached and may still be used.
+func (c *Checker) Confirmed(expression string) time.Time {
+	answer, ok := c.cache.get(HashExpression(expression), time.Now())
+	if !ok {
+		return time.Time{}
+	}
+	return answer.received
+}

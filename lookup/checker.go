@@ -339,13 +339,3 @@ func (c *Checker) threatIn(answer serverAnswer, hash FullHash) (best ThreatHash,
 	}
 	return best, known
 }
-
-// Confirmed returns when the server answered about an expression, such as "example.com/".
-// It is the zero time if no such answer is cached and may still be used.
-func (c *Checker) Confirmed(expression string) time.Time {
-	answer, ok := c.cache.get(HashExpression(expression), time.Now())
-	if !ok {
-		return time.Time{}
-	}
-	return answer.received
-}
