@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
 	"net/http"
 	"path"
 	"slices"
@@ -20,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	k8sjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/reload"
@@ -273,7 +274,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 	free := map[string]string{}
 	for _, p := range c.Ports {
 		if p.Name != "dns" && p.Name != "dns-tcp" {
-			free[p.Name] = freePort(t, w.host)
+			free[p.Name] = programtest.FreeAddress(t, w.host)
 		}
 	}
 	replaced := []string{
@@ -316,15 +317,4 @@ func mountOf(t *testing.T, c corev1.Container, volume string) string {
 		t.Fatalf("Expected the volume %s to be mounted", volume)
 	}
 	return c.VolumeMounts[i].MountPath
-}
-
-// freePort returns an address that is free.
-func freePort(t *testing.T, host string) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
@@ -141,7 +142,7 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.google.Break("update", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
-			address := freeAddress(t, w.host)
+			address := programtest.FreeAddress(t, w.host)
 			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
 			ready := func() int {
 				response, err := http.Get("http://" + address + "/ready")
@@ -160,24 +161,6 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 				t.Errorf("Expected readiness after the first answer, got %+v", r)
 			}
 		})
-	}
-}
-
-// freeAddress returns an address that was free a moment ago, for TCP and UDP.
-func freeAddress(t *testing.T, host string) string {
-	t.Helper()
-	for {
-		listener, err := net.Listen("tcp", host+":0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		address := listener.Addr().String()
-		packets, err := net.ListenPacket("udp", address)
-		listener.Close()
-		if err == nil {
-			packets.Close()
-			return address
-		}
 	}
 }
 

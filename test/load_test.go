@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
@@ -38,7 +39,7 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 		// A port that is free for UDP and TCP: with port 0 each has its own, and the
 		// reloads would need that of UDP for TCP.
 		other.host = w.host
-		w.start(w.loadCorefile(strings.TrimPrefix(freeAddress(t, w.host), w.host)))
+		w.start(w.loadCorefile(strings.TrimPrefix(programtest.FreeAddress(t, w.host), w.host)))
 		w.updated(1)
 
 		address := w.address("udp")

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
 // forwarder is a resolver that runs in front of ours.
@@ -100,12 +102,7 @@ func documentedConfig(t *testing.T, heading string) string {
 // runForwarder runs a resolver until the test ends, and returns its address.
 func runForwarder(t *testing.T, f forwarder, program, documented string) string {
 	dir := t.TempDir()
-	free, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.LocalAddr().String())
-	free.Close()
+	port := programtest.FreePort(t)
 	file := filepath.Join(dir, "config")
 	if err := os.WriteFile(file, []byte(f.config(documented, dir, port)), 0o600); err != nil {
 		t.Fatal(err)

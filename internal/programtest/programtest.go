@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -49,24 +51,46 @@ func noteSources() error {
 	})
 }
 
-// FreePort returns a port of TCP and UDP on 127.0.0.1 that was free a moment ago.
-func FreePort(t testing.TB) string {
+// Ports that FreeAddress may return. Linux gives the ports from 32768 on to outgoing
+// connections (ip_local_port_range), which other tests make all the time.
+const firstPort, lastPort = 10000, 32767
+
+// given has the addresses that this process has been given.
+var given sync.Map // of string to nothing
+
+// FreeAddress returns an address of a host that nothing listens on, for TCP and UDP. It does
+// so once for each address.
+func FreeAddress(t testing.TB, host string) string {
 	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := net.ListenPacket("udp", l.Addr().String())
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		l.Close()
-		if err == nil {
-			u.Close()
-			return port
+	for range 1000 {
+		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort+1)))
+		if _, known := given.LoadOrStore(address, nil); !known && free(address) {
+			return address
 		}
 	}
-	t.Fatal("no port is free")
+	t.Fatalf("no port of %s is free", host)
 	return ""
+}
+
+func free(address string) bool {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return false
+	}
+	defer l.Close()
+	u, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return false
+	}
+	u.Close()
+	return true
+}
+
+// FreePort returns the port of a FreeAddress of 127.0.0.1.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(FreeAddress(t, "127.0.0.1"))
+	return port
 }
 
 // Run runs a command to its end. It returns the exit status and what the command wrote.

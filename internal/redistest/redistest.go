@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
 // Server is one redis-server. Its methods are for one goroutine.
@@ -251,12 +253,7 @@ func (s *Server) bus() string {
 // FreeAddr returns an address of the loopback interface that nothing listens on.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return programtest.FreeAddress(t, "127.0.0.1")
 }
 
 // lines keeps what a process writes. It is safe for concurrent use.
