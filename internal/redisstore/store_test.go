@@ -128,6 +128,76 @@ func TestOneRelayAtATimeHasTheLease(t *testing.T) {
 	a.lead(t) // at once: the lease was returned
 }
 
+// The scripts and keys work in a Cluster, and behind a Sentinel also after a failover to the
+// replica: there is one holder, and what is published is found.
+func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
+	t.Parallel()
+	skipIfShort(t)
+	for name, start := range map[string]func(t *testing.T) (url string, failover func()){
+		"cluster": func(t *testing.T) (string, func()) {
+			nodes := redistest.Cluster(t)
+			return "redis+cluster://" + nodes[0].Addr + "," + nodes[1].Addr, func() {}
+		},
+		"sentinel": func(t *testing.T) (string, func()) {
+			master := redistest.Start(t)
+			host, port, _ := strings.Cut(master.Addr, ":")
+			replica := redistest.Start(t, "--replicaof", host+" "+port)
+			until(t, "a replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+			sentinels := redistest.Sentinels(t, master, 1)
+			until(t, "a Sentinel that knows the replica", func() bool {
+				return strings.Contains(sentinels[0].Do("SENTINEL", "master", "main"), "num-slaves $1 1")
+			})
+			return "redis+sentinel://" + sentinels[0].Addr + "/main", func() {
+				master.Kill()
+				until(t, "a new master", func() bool { return strings.Contains(replica.Do("ROLE"), "master") })
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, failover := start(t)
+			a, b := open(t, url, nil), open(t, url, nil)
+			a.lead(t)
+			publish := func(from *relay, version string) {
+				t.Helper()
+				h := updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte("sum " + version), Received: time.Now().Round(0)}
+				until(t, "that version "+version+" is published", func() bool {
+					from.TryLock()
+					return from.Publish(h, func(w io.Writer) error { _, err := io.WriteString(w, "content "+version); return err }, nil) == nil
+				})
+			}
+			found := func(by *relay, version string) {
+				t.Helper()
+				until(t, "version "+version, func() bool {
+					by.TryLock()
+					h, ok := by.Head("se-4b")
+					if !ok || string(h.Version) != version {
+						return false
+					}
+					raw, err := by.File(h)
+					return err == nil && string(raw) == "content "+version
+				})
+			}
+			publish(a, "1")
+			found(b, "1")
+			failover()
+			if a.TryLock() && b.TryLock() {
+				t.Error("Expected one holder")
+			}
+			var holder, other *relay
+			until(t, "a holder", func() bool {
+				first, second := a.TryLock(), b.TryLock()
+				if holder, other = a, b; second {
+					holder, other = b, a
+				}
+				return first != second
+			})
+			publish(holder, "2")
+			found(other, "2")
+		})
+	}
+}
+
 // A holder that was suspended believes in its lease when it wakes up. Redis does not.
 func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	t.Parallel()

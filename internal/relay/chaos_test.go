@@ -19,6 +19,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/linktest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
@@ -59,6 +60,8 @@ func runChild(text string) {
 type child struct {
 	t      *testing.T
 	config string
+	link   *linktest.Link // to Redis
+	off    bool           // it is dead or hangs
 	cmd    *exec.Cmd
 	url    string
 	client protocol.Client
@@ -85,12 +88,14 @@ func (c *child) start() {
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }() // ends with the process
+	c.off = false
 	if c.client, err = protocol.NewV5(protocol.Config{Endpoint: c.url, UserAgent: "test/1"}); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 func (c *child) kill() {
+	c.off = true
 	_ = c.cmd.Process.Kill()
 	_ = c.cmd.Wait()
 	c.client.Close()
@@ -137,6 +142,9 @@ func (c *chaos) leader() *child {
 
 func (c *chaos) asker() string { return c.cfg.Settings.Origin("").Asker }
 
+// strikes is how many kinds there are.
+const strikes = 9
+
 // strike does something bad, and returns its name and what ends it.
 func (c *chaos) strike(n int) (what string, end func()) {
 	leader := c.leader()
@@ -149,7 +157,8 @@ func (c *chaos) strike(n int) (what string, end func()) {
 		return "SIGKILL of the leader", leader.start
 	case 1:
 		leader.signal(syscall.SIGSTOP)
-		return "SIGSTOP of the leader", func() { leader.signal(syscall.SIGCONT) }
+		leader.off = true
+		return "SIGSTOP of the leader", func() { leader.signal(syscall.SIGCONT); leader.off = false }
 	case 2:
 		c.server.Kill()
 		return "SIGKILL of Redis", c.server.Restart
@@ -159,28 +168,59 @@ func (c *chaos) strike(n int) (what string, end func()) {
 	case 4:
 		c.server.Do("FLUSHALL")
 		return "Redis flushed", func() {}
+	case 5:
+		leader.link.Set(false, true)
+		return "the leader is refused by Redis", func() { leader.link.Set(false, false) }
+	case 6:
+		leader.link.Set(true, false)
+		return "the leader is cut off from Redis", func() { leader.link.Set(false, false) }
+	case 7:
+		for _, r := range c.fleet {
+			r.link.Set(true, false)
+		}
+		return "all are cut off from Redis", func() {
+			for _, r := range c.fleet {
+				r.link.Set(false, false)
+			}
+		}
 	}
 	leader.kill()
 	c.server.Kill()
 	return "SIGKILL of both", func() { c.server.Restart(); leader.start() }
 }
 
-// check asks each relay that answers about a threat and about a name that is none.
-func (c *chaos) check() {
+// check asks each relay that runs about a threat and about a name that is none, until it
+// answers. It returns how long that took since begun, at the slowest relay.
+func (c *chaos) check(begun time.Time) (took time.Duration) {
 	for _, r := range c.fleet {
 		evil, clean := lookup.HashExpression(c.names[c.next]+"/"), lookup.HashExpression("clean.example/")
 		c.next++
-		ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
-		answer, err := r.client.Search(ctx, []lookup.Prefix{evil.Prefix(4)})
-		if err == nil && (len(answer.Threats) != 1 || answer.Threats[0].Hash != evil) {
-			c.t.Errorf("Expected a threat, got %+v", answer)
+		if r.off {
+			continue
 		}
-		answer, err = r.client.Search(ctx, []lookup.Prefix{clean.Prefix(4)})
-		if err == nil && len(answer.Threats) != 0 {
-			c.t.Errorf("Expected no threat, got %+v", answer)
+		for answered := false; !answered; {
+			answered = c.confirms(r, evil, 1) && c.confirms(r, clean, 0)
+			if took = time.Since(begun); took > time.Minute {
+				c.t.Fatal("Expected that a relay that runs confirms names")
+			}
 		}
-		cancel()
 	}
+	return took
+}
+
+// confirms has a relay confirm a name. It reports whether the relay answers; threats is how
+// many it must know.
+func (c *chaos) confirms(r *child, hash lookup.FullHash, threats int) bool {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
+	defer cancel()
+	answer, err := r.client.Search(ctx, []lookup.Prefix{hash.Prefix(4)})
+	if err == nil && (len(answer.Threats) != threats || threats > 0 && answer.Threats[0].Hash != hash) {
+		c.t.Errorf("Expected %d threats, got %+v", threats, answer)
+	}
+	if err != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return err == nil
 }
 
 // backsOff reports whether a fetch was cut in two: then the fleet backs off for 15 minutes at
@@ -204,14 +244,15 @@ func (c *chaos) reset() {
 	}
 	c.server.Do("FLUSHALL")
 	c.google.ClientLostState()
-	for i, r := range c.fleet {
-		r.config = c.child(c.t.TempDir())
-		c.fleet[i].start()
+	for _, r := range c.fleet {
+		r.link.Set(false, false)
+		r.config = c.child(r.link, c.t.TempDir())
+		r.start()
 	}
 }
 
-func (c *chaos) child(folder string) string {
-	text, err := json.Marshal(childConfig{c.cfg.Settings.Endpoint, c.server.URL(), folder})
+func (c *chaos) child(link *linktest.Link, folder string) string {
+	text, err := json.Marshal(childConfig{c.cfg.Settings.Endpoint, "redis://" + link.Addr, folder})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -262,28 +303,31 @@ func TestChaos(t *testing.T) {
 		c.names = append(c.names, hostName(i))
 	}
 	for range 3 {
-		r := &child{t: t, config: c.child(t.TempDir())}
+		link := linktest.New(t, c.server.Addr)
+		r := &child{t: t, link: link, config: c.child(link, t.TempDir())}
 		r.start()
 		t.Cleanup(r.kill)
 		c.fleet = append(c.fleet, r)
 	}
 	c.fresh(len(c.names), time.Now())
 	all := asExpressions(c.names)
-	longest := make(map[string]time.Duration)
+	longest, unconfirmed := make(map[string]time.Duration), make(map[string]time.Duration)
 	for round := range rounds {
-		what, end := c.strike((round + rand.IntN(2)*3) % 6)
-		c.check()
+		struck := time.Now()
+		what, end := c.strike((round + rand.IntN(2)*4) % strikes)
+		unconfirmed[what] = max(unconfirmed[what], c.check(struck))
 		all = append(all, fmt.Sprintf("extra%d.example/", round))
 		w.suspect(all...)
 		published := time.Now()
 		time.Sleep(time.Duration(rand.IntN(2500)) * time.Millisecond)
 		end()
 		longest[what] = max(longest[what], c.fresh(len(all), published))
-		c.check()
+		unconfirmed[what] = max(unconfirmed[what], c.check(time.Now()))
 	}
 	t.Logf("%d rounds, %d requests for lists, %d times a fetch was cut in two", rounds, len(w.google.Requests("update")), c.resets)
+	t.Logf("%-32s  %-34s  %s", "", "longest until all had a new content", "longest without confirmations at a relay that runs")
 	for what, took := range longest {
-		t.Logf("%-22s longest time from a new content until all relays had it: %s", what, took.Round(10*time.Millisecond))
+		t.Logf("%-32s  %-34s  %s", what, took.Round(10*time.Millisecond), unconfirmed[what].Round(time.Millisecond))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/linktest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -20,9 +21,9 @@ import (
 type scene struct {
 	t        *testing.T
 	google   *judged
-	upstream *link // between the relay and its server
+	upstream *linktest.Link // between the relay and its server
 	relay    *relay
-	network  *link // between the clients and the relay
+	network  *linktest.Link // between the clients and the relay
 	clients  []*embedded
 	known    []name // that all clients have asked for before the fault
 	fresh    []name // that none has
@@ -45,9 +46,9 @@ var faults = []fault{
 	{name: "killed", begin: func(s *scene) { s.relay.Kill() }, end: func(s *scene) { s.google.ClientStarted(); s.relay.start() }},
 	{name: "stopped by SIGTERM", begin: func(s *scene) { s.relay.Signal(syscall.SIGTERM); s.relay.Wait() }, end: func(s *scene) { s.google.ClientStarted(); s.relay.start() }},
 	{name: "paused", begin: func(s *scene) { s.relay.Signal(syscall.SIGSTOP) }, end: func(s *scene) { s.relay.Signal(syscall.SIGCONT) }, delays: true},
-	{name: "network loses all", begin: func(s *scene) { s.network.set(true, false) }, end: func(s *scene) { s.network.set(false, false) }, delays: true},
-	{name: "network refuses all", begin: func(s *scene) { s.network.set(false, true) }, end: func(s *scene) { s.network.set(false, false) }},
-	{name: "relay cut from its server", begin: func(s *scene) { s.upstream.set(true, false) }, end: func(s *scene) { s.upstream.set(false, false) }, delays: true},
+	{name: "network loses all", begin: func(s *scene) { s.network.Set(true, false) }, end: func(s *scene) { s.network.Set(false, false) }, delays: true},
+	{name: "network refuses all", begin: func(s *scene) { s.network.Set(false, true) }, end: func(s *scene) { s.network.Set(false, false) }},
+	{name: "relay cut from its server", begin: func(s *scene) { s.upstream.Set(true, false) }, end: func(s *scene) { s.upstream.Set(false, false) }, delays: true},
 	{name: "given other lists", begin: func(s *scene) { s.relay.Kill() }, end: func(s *scene) {
 		s.google.ClientStarted()
 		s.google.ClientLostState()
@@ -99,10 +100,10 @@ func TestFaultsOfARelay(t *testing.T) {
 func newScene(t *testing.T) *scene {
 	names := population(96)
 	s := &scene{t: t, google: judge(t, names), known: names[:48], fresh: names[48:]}
-	s.upstream = newLink(t, strings.TrimPrefix(s.google.url, "http://"))
-	s.relay = startRelay(t, s.upstream.url)
-	s.network = newLink(t, strings.TrimPrefix(s.relay.url, "http://"))
-	s.clients = startEmbedded(t, slices.Repeat([]string{s.network.url}, faultClients))
+	s.upstream = linktest.New(t, strings.TrimPrefix(s.google.url, "http://"))
+	s.relay = startRelay(t, s.upstream.URL)
+	s.network = linktest.New(t, strings.TrimPrefix(s.relay.url, "http://"))
+	s.clients = startEmbedded(t, slices.Repeat([]string{s.network.URL}, faultClients))
 	s.decideAll(s.known)
 	return s
 }
