@@ -194,15 +194,17 @@ func startForwarder(t *testing.T, program string, args ...string) {
 }
 
 // askForwarder asks until the resolver answers. One that has just started may fail to: it
-// does not know its network yet.
+// does not know its network yet. The timeout is long because dnsmasq would count a repeated
+// query as the second one.
 func askForwarder(t *testing.T, address, name string) *dns.Msg {
 	t.Helper()
 	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
 	m.SetEdns0(1232, false)
+	c := &dns.Client{Timeout: 15 * time.Second}
 	var r *dns.Msg
 	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if r, err = dns.Exchange(m, address); err == nil && r.Rcode != dns.RcodeServerFailure {
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if r, _, err = c.Exchange(m, address); err == nil && r.Rcode != dns.RcodeServerFailure {
 			return r
 		}
 	}
