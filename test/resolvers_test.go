@@ -1,11 +1,13 @@
 package test
 
 import (
-	"fmt"
+	"cmp"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,14 +19,18 @@ import (
 
 // forwarder is a resolver that runs in front of ours.
 type forwarder struct {
-	program, heading string                                    // of the section of the document
-	config           func(documented, dir, port string) string // completes the documented lines
-	args             func(file string) []string
-	keepsError       bool
+	heading     string // of the section of the document, and of its row in the table
+	row         string // of the table, if it is another one
+	program     string
+	notInDebian bool   // .ci/run cannot install it
+	at          string // between a server's address and its port
+	config      func(documented, dir, port string) string
+	args        func(file string) []string
 }
 
+// forwarders have what completes the documented lines, so that they run for a test.
 var forwarders = []forwarder{
-	{"unbound", "Unbound", func(documented, dir, port string) string {
+	{heading: "Unbound", program: "unbound", at: "@", config: func(documented, dir, port string) string {
 		return strings.Replace(documented, "server:", "server:\n    interface: 127.0.0.1\n    port: "+port+`
     username: ""
     chroot: ""
@@ -32,22 +38,52 @@ var forwarders = []forwarder{
     use-syslog: no
     do-not-query-localhost: no
     directory: "`+dir+`"`, 1)
-	}, func(file string) []string { return []string{"-d", "-c", file} }, false},
-	{"named", "BIND", func(documented, dir, port string) string {
+	}, args: func(file string) []string { return []string{"-d", "-c", file} }},
+	{heading: "BIND", program: "named", at: " port ", config: func(documented, dir, port string) string {
 		return strings.Replace(documented, "options {", `options {
     directory "`+dir+`";
     pid-file none;
     session-keyfile none;
     listen-on-v6 { none; };
     listen-on port `+port+` { 127.0.0.1; };`, 1) + "controls { };\n"
-	}, func(file string) []string { return []string{"-g", "-c", file} }, false},
-	{"dnsmasq", "dnsmasq", func(documented, _, port string) string {
-		return documented + "port=" + port + "\nlisten-address=127.0.0.1\nbind-interfaces\nno-hosts\nuser=" + os.Getenv("USER") + "\n"
-	}, func(file string) []string { return []string{"--no-daemon", "--conf-file=" + file} }, true},
+	}, args: func(file string) []string { return []string{"-g", "-c", file} }},
+	{heading: "dnsmasq", program: "dnsmasq", at: "#", config: dnsmasqConfig, args: dnsmasqArgs},
+	{heading: "Pi-hole", row: "dnsmasq", program: "dnsmasq", at: "#", config: func(documented, dir, port string) string {
+		return dnsmasqConfig(pihole(documented), dir, port)
+	}, args: dnsmasqArgs},
+	{heading: "AdGuard Home", program: "AdGuardHome", notInDebian: true, at: ":", config: func(documented, _, port string) string {
+		return strings.Replace(documented, "dns:", "http:\n  address: 127.0.0.1:0\ndns:\n  bind_hosts: [127.0.0.1]\n  port: "+port, 1) + "schema_version: 29\n"
+	}, args: func(file string) []string {
+		return []string{"--no-check-update", "--config", file, "--work-dir", filepath.Dir(file)}
+	}},
 }
 
+func dnsmasqConfig(documented, _, port string) string {
+	return documented + "port=" + port + "\nlisten-address=127.0.0.1\nbind-interfaces\nno-hosts\nuser=" + os.Getenv("USER") + "\n"
+}
+
+// pihole returns what Pi-hole 6.4 writes for its dnsmasq from the settings of the document, and
+// from the defaults for all others: write_dnsmasq_config in src/config/dnsmasq_config.c of
+// pi-hole/FTL, without its port, its log file and the names of its own domain.
+func pihole(settings string) string {
+	lines := []string{"no-resolv"}
+	for _, m := range regexp.MustCompile(`(?m)^ *upstreams = \[ "(.*)" \]$`).FindAllStringSubmatch(settings, -1) {
+		lines = append(lines, "server="+m[1])
+	}
+	lines = append(lines, "cache-size=10000", "localise-queries", "log-queries", "log-async", "bogus-priv")
+	if !strings.Contains(settings, "dnssec = false") {
+		lines = append(lines, "dnssec", "trust-anchor=.,20326,8,2,E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D")
+	}
+	lines = append(lines, "use-stale-cache=3600", "local-service", "local=/home.arpa/", "local=/internal/",
+		"server=/test/", "server=/invalid/", "address=/localhost/127.0.0.1", "address=/localhost/::1",
+		"server=/bind/", "server=/onion/", "cache-rr=ANY", "filter-rr=ANY")
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func dnsmasqArgs(file string) []string { return []string{"--no-daemon", "--conf-file=" + file} }
+
 // TestResolversInFront runs the resolvers of docs/resolvers.md with the lines that are
-// there.
+// there. systemd-resolved has a test of its own.
 func TestResolversInFront(t *testing.T) {
 	skipIfShort(t, "starts other resolvers")
 	w := newWorld(t)
@@ -58,33 +94,68 @@ func TestResolversInFront(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range forwarders {
-		t.Run(f.program, func(t *testing.T) {
+		t.Run(f.heading, func(t *testing.T) {
 			program, err := exec.LookPath(f.program)
 			if err != nil {
-				if os.Getenv("CI") != "" {
+				if os.Getenv("CI") != "" && !f.notInDebian {
 					t.Fatal(err)
 				}
 				t.Skip(err)
 			}
-			at := map[string]string{"unbound": host + "@" + port, "named": host + " port " + port, "dnsmasq": host + "#" + port}[f.program]
-			documented := strings.ReplaceAll(documentedConfig(t, f.heading), "192.0.2.53", at)
-			address := runForwarder(t, f, program, documented)
-			for _, tc := range []struct {
-				name  string
-				rcode int
-			}{{"blocked.example.", dns.RcodeNameError}, {"clean.example.org.", dns.RcodeSuccess}} {
-				m := askForwarder(t, address, tc.name)
-				if m.Rcode != tc.rcode {
-					t.Errorf("%s: expected %s, got\n%v", tc.name, dns.RcodeToString[tc.rcode], m)
-				}
-				if tc.rcode != dns.RcodeNameError {
-					continue
-				}
-				if _, kept := ede(m); kept != f.keepsError {
-					t.Errorf("the document says whether the Extended DNS Error is passed on: %t, got %t\n%v", f.keepsError, kept, m)
-				}
-			}
+			documented := strings.ReplaceAll(documentedConfig(t, f.heading), "192.0.2.53", host+f.at+port)
+			checkForwarder(t, cmp.Or(f.row, f.heading), runForwarder(t, f, program, documented))
 		})
+	}
+}
+
+// checkForwarder asks a resolver twice for each name, and so for an answer that it may have
+// cached. The answers must be those of the table of the document.
+func checkForwarder(t *testing.T, row, address string) {
+	t.Helper()
+	rcodes, keepsError := documentedAnswers(t, row)
+	for i, want := range rcodes {
+		if m := askForwarder(t, address, "clean.example.org."); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 {
+			t.Errorf("answer %d for a clean name: expected an address, got\n%v", i+1, m)
+		}
+		m := askForwarder(t, address, "blocked.example.")
+		if m.Rcode != want || len(m.Answer) != 0 {
+			t.Errorf("answer %d for a blocked name: expected %s, got\n%v", i+1, dns.RcodeToString[want], m)
+		}
+		if _, kept := ede(m); kept != keepsError {
+			t.Errorf("answer %d: the document says whether the Extended DNS Error is passed on: %t, got %t\n%v", i+1, keepsError, kept, m)
+		}
+	}
+}
+
+// documentedAnswers returns what a row of docs/resolvers.md says: the first and the second answer
+// for a blocked name, and whether they have the error of ours.
+func documentedAnswers(t *testing.T, row string) (rcodes [2]int, keepsError bool) {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) + ` [0-9.]+ \| NXDOMAIN(, then NODATA)? \| (not )?passed on \|$`)
+	m := line.FindStringSubmatch(documents(t)["docs/resolvers.md"])
+	if m == nil {
+		t.Fatalf("Expected a row of the table for %s", row)
+	}
+	rcodes = [2]int{dns.RcodeNameError, dns.RcodeNameError}
+	if m[1] != "" {
+		rcodes[1] = dns.RcodeSuccess
+	}
+	return rcodes, m[2] == ""
+}
+
+func TestEachResolverOfTheDocumentIsRun(t *testing.T) {
+	want := []string{"systemd-resolved"} // TestSystemdResolvedInFront
+	for _, f := range forwarders {
+		want = append(want, f.heading)
+	}
+	var got []string
+	for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(documents(t)["docs/resolvers.md"], -1) {
+		got = append(got, m[1])
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("Expected a section for each of %q, got %q", want, got)
 	}
 }
 
@@ -107,38 +178,36 @@ func runForwarder(t *testing.T, f forwarder, program, documented string) string 
 	if err := os.WriteFile(file, []byte(f.config(documented, dir, port)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, f.args(file)...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		log.Close()
-		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-			t.Logf("%s", text)
-		}
-	})
+	startForwarder(t, program, f.args(file)...)
 	return "127.0.0.1:" + port
 }
 
-// askForwarder asks until the resolver runs.
+// startForwarder starts a program that runs until the test ends, and logs what it has written if
+// the test has failed.
+func startForwarder(t *testing.T, program string, args ...string) {
+	p := programtest.Start(t, program, args...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(p.Output())
+		}
+	})
+}
+
+// askForwarder asks until the resolver answers. One that has just started may fail to: it
+// does not know its network yet. The timeout is long because dnsmasq would count a repeated
+// query as the second one.
 func askForwarder(t *testing.T, address, name string) *dns.Msg {
+	t.Helper()
 	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
 	m.SetEdns0(1232, false)
+	c := &dns.Client{Timeout: 15 * time.Second}
+	var r *dns.Msg
 	var err error
-	for range 100 {
-		var r *dns.Msg
-		if r, err = dns.Exchange(m, address); err == nil {
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if r, _, err = c.Exchange(m, address); err == nil && r.Rcode != dns.RcodeServerFailure {
 			return r
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
-	t.Fatal(fmt.Errorf("%s: %w", name, err))
+	t.Fatalf("%s: expected an answer, got %v\n%v", name, err, r)
 	return nil
 }

@@ -52,7 +52,7 @@ func (r *release) packageInfo(t target, arch string) *nfpm.Info {
 	in := func(name string) string { return filepath.Join(r.source, "deploy/package", name) }
 	info := &nfpm.Info{
 		Name: "coredns-safebrowsing", Arch: arch, Platform: "linux", Version: r.version, Release: "1",
-		Section: "net", Priority: "optional", Maintainer: "The authors of coredns-safebrowsing <safebrowsing@example.invalid>",
+		Section: "net", Priority: "optional", Maintainer: "The maintainers of coredns-safebrowsing <coredns-safebrowsing@users.noreply.github.com>",
 		Homepage: "https://github.com/coredns-safebrowsing/safebrowsing", License: "Apache-2.0",
 		Description: "CoreDNS that protects a network with Google Safe Browsing\n" +
 			"A DNS server that blocks phishing, malware and unwanted software. The\ncommand safebrowsing examines it, and runs a relay for many servers.",

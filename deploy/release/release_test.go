@@ -182,7 +182,7 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 		}
 	}
 	control := string(parts["control.tar.gz"])
-	for _, want := range []string{"Package: coredns-safebrowsing\n", "Architecture: armhf\n", "Version: 1.2.3-1\n", "/etc/coredns-safebrowsing/Corefile\n", "/etc/coredns-safebrowsing/allow.txt\n"} {
+	for _, want := range []string{"Package: coredns-safebrowsing\n", "Architecture: armhf\n", "Version: 1.2.3-1\n", "<coredns-safebrowsing@users.noreply.github.com>\n", "/etc/coredns-safebrowsing/Corefile\n", "/etc/coredns-safebrowsing/allow.txt\n"} {
 		if !strings.Contains(control, want) {
 			t.Errorf("Expected %q in the control files", want)
 		}

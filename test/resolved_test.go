@@ -1,0 +1,88 @@
+package test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// ownNetwork says that this process is in the namespaces that enterOwnNetwork makes.
+const ownNetwork = "SAFEBROWSING_TEST_OWN_NETWORK"
+
+// enterOwnNetwork gives a command namespaces with the network of the documents: this machine
+// has 192.0.2.1, and our server 192.0.2.53. Its arguments are the folder that becomes
+// /etc/systemd, and the command. systemd-resolved asks no server until an interface has a
+// carrier and an address, so there is a pair of interfaces. It gives up root for its own user.
+const enterOwnNetwork = `set -e
+ip link set lo up
+ip link add lan type veth peer name wire
+ip address add 192.0.2.1/24 dev lan
+ip address add 192.0.2.53/32 dev lo
+ip link set wire up
+ip link set lan up
+mount -t tmpfs -o mode=755 tmpfs /run
+mkdir /run/systemd
+{ cat /etc/passwd; echo systemd-resolve:x:65534:65534::/:/usr/sbin/nologin; } >/run/passwd
+mount --bind /run/passwd /etc/passwd
+mount --bind "$1" /etc/systemd
+shift
+exec "$@"`
+
+// TestSystemdResolvedInFront runs systemd-resolved with the lines of docs/resolvers.md, where
+// it cannot disturb the DNS of this machine.
+func TestSystemdResolvedInFront(t *testing.T) {
+	skipIfShort(t, "starts another resolver")
+	program, err := findResolved()
+	if err == nil && os.Geteuid() != 0 {
+		err = errors.New("namespaces need root")
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	if os.Getenv(ownNetwork) == "" {
+		againInOwnNetwork(t)
+		return
+	}
+	w := newWorld(t)
+	w.host = "192.0.2.53"
+	w.start(strings.Replace(w.corefile("test blocked.example"), ".:0 {", ".:53 {", 1))
+	w.updated(1)
+	startForwarder(t, program)
+	checkForwarder(t, "systemd-resolved", "127.0.0.53:53")
+}
+
+// findResolved returns the path of systemd-resolved. .ci/run unpacks it into a folder of PATH.
+func findResolved() (string, error) {
+	const installed = "/lib/systemd/systemd-resolved"
+	if _, err := os.Stat(installed); err == nil {
+		return installed, nil
+	}
+	return exec.LookPath("systemd-resolved")
+}
+
+// againInOwnNetwork runs the calling test in new namespaces, as process 1 of them: its end is
+// that of all that it has started.
+func againInOwnNetwork(t *testing.T) {
+	t.Helper()
+	etc := t.TempDir()
+	drop := filepath.Join(etc, "resolved.conf.d")
+	if err := os.Mkdir(drop, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(drop, "safebrowsing.conf"), []byte(documentedConfig(t, "systemd-resolved")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("unshare", "--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child",
+		"sh", "-c", enterOwnNetwork, "sh", etc, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")
+	c.Env = append(os.Environ(), ownNetwork+"=true")
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("in its own network: %v\n%s", err, out)
+	}
+}
