@@ -3,7 +3,7 @@
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 TIME ?= 30s
 
-.PHONY: help build test short lint fuzz bench demo man release ci
+.PHONY: help build test short lint fuzz bench demo man site release ci
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 8
@@ -34,6 +34,9 @@ demo: ## the whole path without network and key, with dig; a minute
 
 man: ## the manual pages of README and docs, into deploy/man; needs pandoc
 	deploy/man/build
+
+site: ## the web site of README and docs, into site; needs pandoc
+	deploy/site/build
 
 release: ## all files of a release, into dist; needs pandoc: make release VERSION=v1.2.3
 	deploy/man/build

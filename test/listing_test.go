@@ -1,0 +1,95 @@
+package test
+
+import (
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// listing is the plugin's page for https://coredns.io/explugins.
+const listing = "deploy/coredns.io/safebrowsing.md"
+
+// frontMatter returns the fields of a page of coredns.io as they are written, without the
+// quotes of a string, and the text after them.
+func frontMatter(t *testing.T, page string) (fields map[string]string, text string) {
+	t.Helper()
+	head, text, ok := strings.Cut(strings.TrimPrefix(page, "+++\n"), "\n+++\n")
+	if !ok || !strings.HasPrefix(page, "+++\n") {
+		t.Fatal("Expected the page to begin with fields between two lines of +++")
+	}
+	fields = make(map[string]string)
+	for line := range strings.Lines(head) {
+		key, value, ok := strings.Cut(line, " = ")
+		if !ok {
+			t.Errorf("Expected KEY = VALUE, got %q", line)
+		}
+		fields[key] = strings.Trim(strings.TrimSpace(value), `"`)
+	}
+	return fields, text
+}
+
+// The fields are those of coredns/coredns.io, content/explugins. Its theme makes the line of
+// plugin.cfg of title and repo (explugin-enable.html).
+func TestThePageForCoreDNSHasItsFields(t *testing.T) {
+	fields, _ := frontMatter(t, documents(t)[listing])
+	mod, err := fs.ReadFile(repository, "go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	module := regexp.MustCompile(`(?m)^module (\S+)$`).FindStringSubmatch(string(mod))[1]
+	want := map[string]string{
+		"title":       "safebrowsing",
+		"description": strings.TrimSpace(section(t, "Name")),
+		"weight":      "10",
+		"categories":  `[ "plugin", "external" ]`,
+		"repo":        "https://" + module,
+		"home":        "https://" + module + "/blob/main/README.md",
+	}
+	for key, value := range want {
+		if fields[key] != value {
+			t.Errorf("%s: Expected %q, got %q", key, value, fields[key])
+		}
+	}
+	if !strings.Contains(fields["tags"], `"plugin", "safebrowsing"`) {
+		t.Errorf("Expected the tags plugin and safebrowsing, got %s", fields["tags"])
+	}
+	if _, err := time.Parse(time.RFC3339, fields["date"]); err != nil {
+		t.Error(err)
+	}
+	if len(fields) != len(want)+2 {
+		t.Errorf("Expected the fields of a plugin, got %q", fields)
+	}
+}
+
+// The page is read at another place: its links are whole URLs. What it says of properties and
+// metrics is what the README says.
+func TestThePageForCoreDNSAgreesWithTheReadme(t *testing.T) {
+	fields, text := frontMatter(t, documents(t)[listing])
+	syntax := strings.Split(section(t, "Syntax"), "\n")
+	for line := range strings.SplitSeq(blocks(text, "txt")[0], "\n") {
+		if !slices.Contains(syntax, line) {
+			t.Errorf("Expected the line %q in the syntax of the README", line)
+		}
+	}
+	for _, metric := range regexp.MustCompile("`coredns_[^`]+`").FindAllString(text, -1) {
+		if !strings.Contains(section(t, "Metrics"), metric) {
+			t.Errorf("Expected %s in the README", metric)
+		}
+	}
+	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1)
+	for _, m := range links {
+		target, ok := strings.CutPrefix(m[1], fields["repo"]+"/blob/main/")
+		file, anchor, _ := strings.Cut(target, "#")
+		page := documents(t)[path.Clean(file)]
+		if !ok || page == "" || anchor != "" && !slices.Contains(anchors(page), anchor) {
+			t.Errorf("Expected a URL of a document of the repository, got %s", m[1])
+		}
+	}
+	if len(links) < 3 || !strings.Contains(text, "\nsafebrowsing:"+strings.TrimPrefix(fields["repo"], "https://")+"\ncache:cache\n") {
+		t.Error("Expected links to the documents, and the line of plugin.cfg before cache")
+	}
+}
