@@ -1,34 +1,25 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
-
-	"github.com/miekg/dns"
 )
 
 // stock is the order of CoreDNS, before main sets ours.
 var stock = slices.Clone(dnsserver.Directives)
 
 func TestOrderIsThatOfCoreDNSWithSafebrowsingBeforeCache(t *testing.T) {
-	i := slices.Index(directives, "safebrowsing")
-	if i < 1 || directives[i-1] != "acl" || directives[i+1] != "cache" {
-		t.Fatalf("Expected safebrowsing between acl and cache, got %v", directives)
+	i := slices.Index(order, "safebrowsing")
+	if i < 1 || order[i-1] != "acl" || order[i+1] != "cache" {
+		t.Fatalf("Expected safebrowsing between acl and cache, got %v", order)
 	}
 	last := -1
-	for _, d := range slices.Delete(slices.Clone(directives), i, i+1) {
+	for _, d := range slices.Delete(slices.Clone(order), i, i+1) {
 		at := slices.Index(stock, d)
 		if at <= last {
 			t.Errorf("%s is in another place than in CoreDNS, or not in it", d)
@@ -37,168 +28,54 @@ func TestOrderIsThatOfCoreDNSWithSafebrowsingBeforeCache(t *testing.T) {
 	}
 }
 
-func TestEveryDirectiveIsCompiledInAndThereforeUsable(t *testing.T) {
-	if err := dnsserver.SetDirectives(directives); err != nil {
-		t.Fatal(err)
+// Plugins that only builds with a tag have, and those that the build with the tag router
+// leaves out.
+var (
+	ofClusters   = []string{"autopath", "dnssec", "k8s_external", "kubernetes"}
+	notOnRouters = []string{"auto", "chaos", "file", "https", "https3", "pprof", "proxyproto", "quic", "root", "secondary", "template", "tls", "transfer"}
+)
+
+// TestEachBuildHasItsPlugins runs for the build tags of the test itself: .ci/builds runs it
+// with each.
+func TestEachBuildHasItsPlugins(t *testing.T) {
+	absent := map[string][]string{"": ofClusters, "router": slices.Concat(ofClusters, notOnRouters), "cluster": nil}
+	tags := buildTags(t)
+	missing, known := absent[tags]
+	if !known {
+		t.Fatalf("Expected the build tag router or cluster or none, got %q", tags)
 	}
-	for _, d := range directives {
-		if _, err := caddy.DirectiveAction("dns", d); err != nil {
-			t.Errorf("%s: %v", d, err)
+	have := directives()
+	for _, name := range order {
+		if got, want := slices.Contains(have, name), !slices.Contains(missing, name); got != want {
+			t.Errorf("%s is in this build: %v, expected %v", name, got, want)
 		}
 	}
 }
 
-// resolver is a Corefile with the plugins that a resolver for a network uses.
-const resolver = `.:0 {
-	bind 127.0.0.1
-	metadata
-	errors
-	log . {
-		class error
-	}
-	reload 1h 1m
-	health 127.0.0.1:0
-	ready 127.0.0.1:0
-	prometheus 127.0.0.1:0
-	view all {
-		expr true
-	}
-	rewrite name old.example new.example
-	acl {
-		block net 192.0.2.0/24
-	}
-	safebrowsing {
-		test blocked.example
-	}
-	cache
-	template IN A template.example {
-		answer "{{ .Name }} 60 IN A 192.0.2.2"
-	}
-	hosts {
-		192.0.2.1 new.example
-		fallthrough
-	}
-	file HERE/zone zone.example
-	forward . 127.0.0.1:1
-}
-https://.:0 {
-	bind 127.0.0.1
-	tls HERE/cert.pem HERE/key.pem
-	https {
-		max_connections 10
-	}
-	safebrowsing {
-		test blocked.example
-	}
-}
-tls://.:0 {
-	bind 127.0.0.1
-	tls HERE/cert.pem HERE/key.pem
-	safebrowsing {
-		test blocked.example
-	}
-}
-quic://.:0 {
-	bind 127.0.0.1
-	tls HERE/cert.pem HERE/key.pem
-	quic {
-		max_streams 10
-	}
-	safebrowsing {
-		test blocked.example
-	}
-}
-`
-
-func TestAResolverWithEachOfThesePluginsAnswers(t *testing.T) {
-	if err := dnsserver.SetDirectives(directives); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("SAFEBROWSING_API_KEY", "")
-	here := t.TempDir()
-	writeFile(t, filepath.Join(here, "zone"), "@ 60 IN SOA ns.zone.example. a.zone.example. 1 60 60 60 60\n@ 60 IN NS ns.zone.example.\n@ 60 IN A 192.0.2.3\n")
-	pair := certificate(t, here)
-	corefile := strings.ReplaceAll(resolver, "HERE", here)
-	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := errors.Join(errors.Join(instance.ShutdownCallbacks()...), instance.Stop()); err != nil {
-			t.Error(err)
-		}
-	}()
-	servers := instance.Servers()
-	if len(servers) != 4 {
-		t.Fatalf("Expected 4 servers, got %d", len(servers))
-	}
-	answered := 0
-	for _, server := range servers { // in any order
-		switch {
-		case server.LocalAddr() != nil && server.Addr() != nil:
-			askInPlain(t, server.LocalAddr().String())
-			answered++
-		case server.Addr() != nil && overTLS(server.Addr().String(), pair) == "NXDOMAIN": // the one of HTTPS does not understand
-			answered++
-		}
-	}
-	if answered != 2 {
-		t.Errorf("Expected answers of the server for plain DNS and of the one for TLS, got %d", answered)
-	}
-}
-
-func askInPlain(t *testing.T, server string) {
+// buildTags returns the tags with which this test was built.
+func buildTags(t *testing.T) string {
 	t.Helper()
-	for name, want := range map[string]string{
-		"blocked.example.": "NXDOMAIN", "old.example.": "192.0.2.1", "template.example.": "192.0.2.2", "zone.example.": "192.0.2.3", "other.example.": "SERVFAIL",
-	} {
-		m := new(dns.Msg).SetQuestion(name, dns.TypeA)
-		if got := answerOf(&dns.Client{Timeout: 10 * time.Second}, m, server); got != want {
-			t.Errorf("%s: Expected %s, got %s", name, want, got)
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		t.Fatal("This test does not know how it was built")
+	}
+	for _, s := range info.Settings {
+		if s.Key == "-tags" {
+			return s.Value
 		}
 	}
+	return ""
 }
 
-func overTLS(server string, roots *x509.CertPool) string {
-	client := &dns.Client{Net: "tcp-tls", Timeout: 10 * time.Second, TLSConfig: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}}
-	return answerOf(client, new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA), server)
-}
-
-// answerOf returns the address in the answer to a query, or else the rcode or the error.
-func answerOf(client *dns.Client, m *dns.Msg, server string) string {
-	r, _, err := client.Exchange(m, server)
-	if err != nil {
-		return err.Error()
+// CoreDNS does not know a word of a Corefile that is not in the order.
+func TestEachPluginOfThisBuildIsUsable(t *testing.T) {
+	registered := caddy.ListPlugins()["others"]
+	if len(registered) < 30 {
+		t.Fatalf("Expected the plugins of this build, got %v", registered)
 	}
-	for _, rr := range r.Answer {
-		if a, ok := rr.(*dns.A); ok {
-			return a.A.String()
+	for _, name := range registered {
+		if name, ours := strings.CutPrefix(name, "dns."); ours && !slices.Contains(order, name) {
+			t.Errorf("%s is linked, but has no place in the order", name)
 		}
 	}
-	return dns.RcodeToString[r.Rcode]
-}
-
-func writeFile(t *testing.T, path, content string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// certificate writes a certificate for 127.0.0.1 and its key to a folder. It returns a pool
-// that trusts the certificate.
-func certificate(t *testing.T, dir string) *x509.CertPool {
-	t.Helper()
-	server := httptest.NewUnstartedServer(nil)
-	server.StartTLS()
-	defer server.Close()
-	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	writeFile(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	return roots
 }

@@ -23,7 +23,8 @@ func (t target) String() string {
 	return t.os + "/" + t.arch + "/" + t.arm
 }
 
-// readTargets returns the targets of a file such as .ci/sizes: the first word of each line.
+// readTargets returns the targets of a file such as .ci/sizes: the first word of each line,
+// but for those with a build tag, such as linux/mipsle+router: archives have the whole server.
 // only are those to return, separated by commas; "" are all.
 func readTargets(path, only string) (all []target, err error) {
 	text, err := os.ReadFile(path)
@@ -33,7 +34,9 @@ func readTargets(path, only string) (all []target, err error) {
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		name, _, _ := strings.Cut(line, " ")
-		names = append(names, name)
+		if !strings.Contains(name, "+") {
+			names = append(names, name)
+		}
 	}
 	wanted := names
 	if only != "" {
