@@ -1,7 +1,6 @@
 package safebrowsing
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -18,7 +17,8 @@ const maxTargets = 16
 // connect to the hosts that the name is an alias of.
 type inspector struct {
 	dns.ResponseWriter
-	query *query
+	query    *query
+	decision lookup.Decision // about the name itself
 }
 
 // inspected returns w, or a writer that inspects answers before it writes them to w.
@@ -39,7 +39,7 @@ func (i *inspector) write(a written) error {
 	q := i.query
 	targets := q.targetsIn(a)
 	if len(targets) == 0 {
-		return a.writeTo(i.ResponseWriter)
+		return q.write(i.ResponseWriter, a, i.decision)
 	}
 	if q.plugin.cfg.Monitor { // nothing will be held back: the client comes first
 		err := a.writeTo(i.ResponseWriter)
@@ -47,7 +47,7 @@ func (i *inspector) write(a written) error {
 		return err
 	}
 	a.decision = q.checkTargets(targets)
-	return q.write(i.ResponseWriter, a, lookup.Decision{})
+	return q.write(i.ResponseWriter, a, i.decision)
 }
 
 // targetsIn returns the targets in an answer if they are to be checked.
@@ -80,10 +80,9 @@ func targetsOf(m *dns.Msg) (targets []string) {
 }
 
 // checkTargets returns the decision about the first target that is unsafe, else
-// about one that is unsure, and observes it unless it is Safe. Confirmations run in
-// parallel, until the query's deadline.
+// about one that is unsure, and observes it unless it is Safe.
 func (q *query) checkTargets(targets []string) lookup.Decision {
-	var waiting []*lookup.Confirmation
+	var suspects []*lookup.Candidates
 	decision, framePasses := lookup.Decision{}, false
 	for _, target := range targets {
 		if q.plugin.cfg.Except.Contains(strings.ToLower(target)) {
@@ -95,18 +94,15 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 			continue
 		}
 		if candidates != nil {
-			waiting = append(waiting, q.plugin.policy.Confirm(candidates, q.client))
+			suspects = append(suspects, candidates)
 		} else if d.Verdict == lookup.Unsafe {
-			decision, waiting = d, nil
+			decision, suspects = d, nil
 			break
 		} else if d.FrameOnly {
 			framePasses = true
 		}
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
-	defer cancel()
-	for _, confirmation := range waiting {
-		d := confirmation.Wait(ctx)
+	for _, d := range q.confirmTargets(suspects) {
 		if d.Graver(decision) {
 			decision = d
 		}
@@ -118,4 +114,28 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 		q.plugin.metrics.countFrameOnly(q.ctx, false)
 	}
 	return decision
+}
+
+// confirmTargets returns the decisions about targets. Confirmations run in parallel, until
+// the query's deadline.
+func (q *query) confirmTargets(suspects []*lookup.Candidates) (decisions []lookup.Decision) {
+	if len(suspects) == 0 {
+		return nil
+	}
+	leave, ok := q.plugin.waiting.Take(q.client)
+	if !ok {
+		for _, candidates := range suspects {
+			decisions = append(decisions, candidates.Limited())
+		}
+		return decisions
+	}
+	defer leave()
+	var waiting []*confirmation
+	for _, candidates := range suspects {
+		waiting = append(waiting, q.begin(candidates))
+	}
+	for _, confirmation := range waiting {
+		decisions = append(decisions, q.wait(confirmation))
+	}
+	return decisions
 }

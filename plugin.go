@@ -48,13 +48,24 @@ type SafeBrowsing struct {
 	metrics     blockMetrics
 	names       nameLog
 	shares      shareLog
-	sparedNames dayLog   // needed names that were not blocked
-	detached    detached // next plugins and confirmations that outlive their query; ended with the server block
+	sparedNames dayLog         // needed names that were not blocked
+	waiting     *lookup.Places // of queries that wait for a confirmation
+	searching   *lookup.Places // of those that wait for a search which they have caused
+	detached    detached       // next plugins and confirmations that outlive their query; ended with the server block
 }
+
+// The first places, see lookup.NewPlaces. Many clients may wait for one search. Each search
+// that one of them has caused delays those of others, and the queue of searches has no more
+// than 960 prefixes: one network must not fill it.
+const (
+	mostWaiting   = 2048
+	mostSearching = 512
+)
 
 // newPlugin returns the plugin of one server block, which has not started.
 func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
 	s := &SafeBrowsing{Next: next, cfg: cfg, names: nameLog{monitor: cfg.Monitor, json: cfg.LogJSON}}
+	s.waiting, s.searching = lookup.NewPlaces(mostWaiting), lookup.NewPlaces(mostSearching)
 	s.policy = policy.New(&s.cfg.Block)
 	return s
 }

@@ -49,9 +49,14 @@ func (q *query) inspect(w dns.ResponseWriter) (int, error) {
 // confirm_timeout after the query came. A host that is blocked is answered at once,
 // even if its own servers do not answer.
 func (q *query) confirm(w dns.ResponseWriter) (int, error) {
-	confirmation := q.plugin.policy.Confirm(q.candidates, q.client)
+	leave, ok := q.plugin.waiting.Take(q.client)
+	if !ok {
+		return q.limited(w)
+	}
+	confirmation := q.begin(q.candidates)
 	next := q.hold(w)
 	d := q.wait(confirmation)
+	leave()
 	q.observe(d)
 	if q.replace(w, d) {
 		next.abandon()
@@ -60,10 +65,29 @@ func (q *query) confirm(w dns.ResponseWriter) (int, error) {
 	return next.deliver(w, d)
 }
 
+// limited answers without a confirmation, because too many queries wait for one. Nothing
+// waits then, so the next plugin runs in the goroutine of the query.
+func (q *query) limited(w dns.ResponseWriter) (int, error) {
+	d := q.candidates.Limited()
+	q.observe(d)
+	if q.replace(w, d) {
+		return dns.RcodeSuccess, nil
+	}
+	return plugin.NextOrFailure(q.plugin.Name(), q.plugin.Next, q.ctx, &inspector{w, q, d}, q.msg.Copy())
+}
+
 // watch confirms in monitor mode and for a needed name: no answer is held back.
 func (q *query) watch(w dns.ResponseWriter) (int, error) {
-	confirmation := q.plugin.policy.Confirm(q.candidates, q.client)
-	join := q.detach(func() { q.observe(q.wait(confirmation)) })
+	leave, ok := q.plugin.waiting.Take(q.client)
+	if !ok {
+		q.observe(q.candidates.Limited())
+		return q.inspect(w)
+	}
+	confirmation := q.begin(q.candidates)
+	join := q.detach(func() {
+		defer leave()
+		q.observe(q.wait(confirmation))
+	})
 	rcode, err := q.inspect(w)
 	join()
 	return rcode, err
@@ -90,11 +114,35 @@ func (q *query) detach(f func()) (join func()) {
 	return func() { <-done }
 }
 
+// confirmation is a confirmation that the query waits for.
+type confirmation struct {
+	*lookup.Confirmation
+	leaves []func() // of the places of its searches
+}
+
+// begin asks the server about candidates. Call wait once.
+func (q *query) begin(candidates *lookup.Candidates) *confirmation {
+	c := new(confirmation)
+	c.Confirmation = q.plugin.policy.Confirm(candidates, q.client, func() error {
+		leave, ok := q.plugin.searching.Take(q.client)
+		if !ok {
+			return lookup.ErrLimited
+		}
+		c.leaves = append(c.leaves, leave)
+		return nil
+	})
+	return c
+}
+
 // wait returns the decision, at the query's deadline at the latest.
-func (q *query) wait(confirmation *lookup.Confirmation) lookup.Decision {
+func (q *query) wait(c *confirmation) lookup.Decision {
 	ctx, cancel := context.WithDeadline(context.Background(), q.deadline)
 	defer cancel()
-	return confirmation.Wait(ctx)
+	d := c.Wait(ctx)
+	for _, leave := range c.leaves {
+		leave()
+	}
+	return d
 }
 
 // observe is called with each decision about the query or about a target in its

@@ -301,6 +301,19 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 	return decision
 }
 
+// Limited returns the decision if too many queries wait for a confirmation already, so
+// that none is asked for: as Wait returns it if no search was admitted.
+func (c *Candidates) Limited() Decision {
+	decision := Decision{Verdict: Safe, By: ByLimiter, Err: ErrLimited}
+	for _, candidate := range c.all {
+		if candidate.list != "" {
+			decision.Verdict, decision.List = Unsure, candidate.list
+			break
+		}
+	}
+	return decision
+}
+
 // unsafe returns the decision for a threat that the server has confirmed for
 // candidate i.
 func (w *Confirmation) unsafe(i int, threat ThreatHash) Decision {

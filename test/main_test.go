@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	caddy.Quiet = true
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
-		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "acl",
+		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "acl", manyClients,
 		config.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
 	}
 	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious

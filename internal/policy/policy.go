@@ -154,9 +154,16 @@ func (p *Policy) Check(h lookup.Host) (lookup.Decision, *lookup.Candidates) {
 
 // Confirm asks the server about candidates that Check has returned, within the limit and
 // the share of the client, see lookup.Checker. Clients without an address count as one.
-func (p *Policy) Confirm(candidates *lookup.Candidates, client netip.Addr) *lookup.Confirmation {
+// Before each search it calls room, and asks for nothing if that returns an error.
+func (p *Policy) Confirm(candidates *lookup.Candidates, client netip.Addr, room func() error) *lookup.Confirmation {
 	s := p.source.Load()
-	return s.Checker.Confirm(candidates, lookup.AdmitBy(p.block.Limiter, s.Shares, client))
+	admit := lookup.AdmitBy(p.block.Limiter, s.Shares, client)
+	return s.Checker.Confirm(candidates, func() (refund func(), err error) {
+		if err := room(); err != nil || admit == nil {
+			return nil, err
+		}
+		return admit()
+	})
 }
 
 // checkOwn decides on a host by the operator's own lists and by test names. Of the

@@ -1,0 +1,165 @@
+package safebrowsing
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// crowdWriter is the writer of one client of many.
+type crowdWriter struct {
+	recorder
+	client netip.Addr
+}
+
+// RemoteAddr implements dns.ResponseWriter.
+func (w *crowdWriter) RemoteAddr() net.Addr { return &net.UDPAddr{IP: w.client.AsSlice(), Port: 53053} }
+
+// crowd is a plugin whose next plugin answers at once, and clients that ask it. Its server
+// takes a second.
+type crowd struct {
+	plugin  *SafeBrowsing
+	all     sync.WaitGroup
+	waiting atomic.Int32 // queries that are not answered yet
+	short   atomic.Int32 // answers with a TTL of at most 5
+}
+
+func newCrowd(t *testing.T) *crowd {
+	c := new(crowd)
+	c.plugin = suspecting(t, true, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
+		return dns.RcodeSuccess, w.WriteMsg(reply300(r))
+	})
+	return c
+}
+
+func (c *crowd) ask(client netip.Addr, name string) {
+	c.waiting.Add(1)
+	c.all.Go(func() {
+		defer c.waiting.Add(-1)
+		w := &crowdWriter{client: client}
+		c.plugin.ServeDNS(context.Background(), w, new(dns.Msg).SetQuestion(name, dns.TypeA))
+		if len(w.msgs) == 1 && len(w.msgs[0].Answer) == 1 && w.msgs[0].Answer[0].Header().Ttl <= maxUnsureTTL {
+			c.short.Add(1)
+		}
+	})
+}
+
+// While the server is slow, queries for any subdomain of a suspected name wait: for one
+// search, which no limit of a client bounds.
+func TestQueriesThatWaitAreBounded(t *testing.T) {
+	logtest.Capture(t)
+	network := netip.MustParsePrefix("2001:db8::/32")
+	for _, tc := range []struct {
+		name      string
+		client    func(n int) netip.Addr
+		monitor   bool
+		waiting   int32 // queries that wait at most
+		shortened int32 // answers to the others
+	}{
+		{"one client", func(int) netip.Addr { return network.Addr() }, false, 2_048, 5_000 - 2_048},
+		{"an IPv6 /32", func(n int) netip.Addr { return siteOf(network.Addr(), n) }, false, 2_048, 5_000 - 2_048},
+		{"many networks", func(n int) netip.Addr { return siteOf(netip.MustParseAddr("2a00::"), n<<24) }, false, 4_096, 5_000 - 4_096},
+		{"nothing waits in monitor mode", func(int) netip.Addr { return network.Addr() }, true, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, before := newCrowd(t), runtime.NumGoroutine()
+				c.plugin.cfg.Monitor = tc.monitor
+				for n := range 5_000 {
+					c.ask(tc.client(n), fmt.Sprintf("n%d.evil.example.com.", n))
+				}
+				synctest.Wait()
+				if waiting, short := c.waiting.Load(), c.short.Load(); waiting != tc.waiting || short != tc.shortened {
+					t.Errorf("Expected %d queries to wait, and %d to pass with a short TTL, got %d and %d", tc.waiting, tc.shortened, waiting, short)
+				}
+				if got := runtime.NumGoroutine() - before; got > 4_096+100 {
+					t.Errorf("Expected a goroutine for each query that waits, got %d", got)
+				}
+				c.all.Wait()
+				c.plugin.detached.end()
+				if _, ok := c.plugin.waiting.Take(network.Addr()); !ok {
+					t.Error("Expected places to be free again")
+				}
+			})
+		})
+	}
+}
+
+// siteOf returns the nth site of a network.
+func siteOf(network netip.Addr, n int) netip.Addr {
+	a := network.As16()
+	for i := range 4 {
+		a[6-i] |= byte(n >> (8 * i))
+	}
+	return netip.AddrFrom16(a)
+}
+
+// A flood of one network, of names that all need a search of their own, does not fill the
+// queue of searches.
+func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(t)
+		hashes := []lookup.FullHash{lookup.HashExpression("evil.example.com/")}
+		for n := range 3_000 {
+			hashes = append(hashes, lookup.HashExpression(fmt.Sprintf("c%d.example/", n)))
+		}
+		database := new(lookup.Database)
+		database.Publish([]lookup.List{{Name: "mw-4b", Set: setOf(t, hashes)}})
+		checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: searched{true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer checker.Close()
+		c.plugin.policy.Use(policy.Source{Checker: checker})
+		for n := range 3_000 {
+			c.ask(siteOf(netip.MustParseAddr("2001:db8::"), n), fmt.Sprintf("c%d.example.", n))
+		}
+		synctest.Wait()
+		if got := c.waiting.Load(); got != 512 {
+			t.Errorf("Expected 512 queries of the flood to wait, got %d", got)
+		}
+		w := &crowdWriter{client: netip.MustParseAddr("192.0.2.1")}
+		begun := time.Now()
+		c.plugin.ServeDNS(t.Context(), w, aboutEvil.Copy())
+		if len(w.msgs) != 1 || w.msgs[0].Rcode != dns.RcodeNameError {
+			t.Errorf("Expected another client's threat to be blocked, got %v", w.msgs)
+		}
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("Expected the search to begin after at most two others, took %s", took)
+		}
+		c.all.Wait()
+		for n := range 512 { // again as before
+			if _, ok := c.plugin.searching.Take(siteOf(netip.MustParseAddr("2001:db8::"), 0)); !ok {
+				t.Fatalf("Expected places to be free again, got %d", n)
+			}
+		}
+	})
+}
+
+func setOf(t *testing.T, hashes []lookup.FullHash) *prefixset.Set {
+	t.Helper()
+	slices.SortFunc(hashes, func(a, b lookup.FullHash) int { return bytes.Compare(a[:], b[:]) })
+	builder := prefixset.NewBuilder(len(hashes))
+	for _, hash := range hashes {
+		if err := builder.Add(hash[:4], 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return builder.Set()
+}

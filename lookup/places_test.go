@@ -1,0 +1,99 @@
+package lookup
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+)
+
+const firstPlaces = 512
+
+// Clients of a network, each with a site of its own.
+func clientsOf(n, network int) netip.Addr {
+	return netip.AddrFrom16([16]byte{0x2a, 0, byte(network >> 8), byte(network), byte(n >> 16), byte(n >> 8), byte(n), 15: 1})
+}
+
+func TestPlacesAreShared(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		flood func(n int) netip.Addr
+		want  int // places that the flood gets
+	}{
+		{"one client", func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, firstPlaces},
+		{"a client without an address", func(int) netip.Addr { return netip.Addr{} }, firstPlaces},
+		{"one IPv6 site", func(n int) netip.Addr {
+			return netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 14: byte(n >> 8), 15: byte(n)})
+		}, firstPlaces},
+		{"one IPv6 /32", func(n int) netip.Addr { return clientsOf(n, 0) }, firstPlaces},
+		{"one IPv4 /16", func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}) }, firstPlaces},
+		{"one IPv4 /16, mapped", func(n int) netip.Addr {
+			return netip.AddrFrom16(netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}).As16())
+		}, firstPlaces},
+		{"many networks", func(n int) netip.Addr { return clientsOf(0, n) }, maxPlaces},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := NewPlaces(firstPlaces)
+			var leaves []func()
+			for n := range 2 * maxPlaces {
+				if leave, ok := p.Take(test.flood(n)); ok {
+					leaves = append(leaves, leave)
+				}
+			}
+			if len(leaves) != test.want {
+				t.Errorf("Expected the flood to get %d places, got %d", test.want, len(leaves))
+			}
+			if _, ok := p.Take(netip.MustParseAddr("203.0.113.9")); ok != (test.want < maxPlaces) {
+				t.Errorf("Expected a place for another client: %v, got %v", test.want < maxPlaces, ok)
+			}
+			for _, leave := range leaves {
+				leave()
+			}
+			if p.taken > 1 || len(p.by) > 1 || len(p.in) > 1 {
+				t.Errorf("Expected nothing to be remembered of the flood, got %d places, %d clients and %d networks", p.taken, len(p.by), len(p.in))
+			}
+		})
+	}
+}
+
+// Other clients have a share each, though a network has taken all that it may.
+func TestShareOfAClientAndOfANetwork(t *testing.T) {
+	p := NewPlaces(firstPlaces)
+	for n := range firstPlaces {
+		p.Take(clientsOf(n, 0))
+	}
+	got := 0
+	for range clientPlaces + 1 {
+		if _, ok := p.Take(clientsOf(0, 1)); ok {
+			got++
+		}
+	}
+	for n := range networkPlaces {
+		if _, ok := p.Take(clientsOf(1+n, 1)); ok {
+			got++
+		}
+	}
+	if got != networkPlaces {
+		t.Errorf("Expected %d places for a second network, %d of them for one client, got %d", networkPlaces, clientPlaces, got)
+	}
+}
+
+func TestPlacesOfManyAtOnce(t *testing.T) {
+	p := NewPlaces(firstPlaces)
+	var all sync.WaitGroup
+	for network := range 8 {
+		all.Go(func() {
+			for n := range 2000 {
+				if leave, ok := p.Take(clientsOf(n, network)); ok {
+					leave()
+				} else {
+					t.Error("Expected a place: at most 8 are taken")
+				}
+			}
+		})
+	}
+	all.Wait()
+	if p.taken != 0 || len(p.by) != 0 || len(p.in) != 0 {
+		t.Error(fmt.Sprintf("Expected no place to be taken, got %d", p.taken))
+	}
+}
