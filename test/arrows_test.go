@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"internal/certtest", "internal/linktest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/regular", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest", "internal/redistest"},
 	{"updater", "internal/redisshare"},
-	{"internal/protocol", "internal/ownlist", "internal/redisstore", "internal/status"},
+	{"internal/protocol", "internal/ownlist", "internal/redisstore", "internal/status", "internal/storetest"},
 	{"internal/answer", "internal/listfetch"},
 	{"internal/config"},
 	{"internal/engine", "internal/policy"},
@@ -139,7 +139,7 @@ func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
 // own. A program that used it would look into what is not its business.
 func TestNoProgramUsesWhatIsForTests(t *testing.T) {
 	const view = "fortests.go"
-	forTests := []string{module + "/internal/logtest", module + "/internal/programtest", module + "/internal/redistest"}
+	forTests := []string{module + "/internal/logtest", module + "/internal/programtest", module + "/internal/redistest", module + "/internal/storetest"}
 	views := 0
 	for _, p := range packages(t) {
 		for _, path := range forTests {
