@@ -122,14 +122,23 @@ func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
 			t.Errorf("%s imports %s: only %s does", p.ImportPath, library, ours)
 		}
 	}
-	for _, program := range []string{"", "/cmd/coredns"} {
-		out, err := exec.Command("go", "list", "-deps", module+program).Output()
+	for _, program := range []struct {
+		path, tags string
+		forbidden  []string
+	}{
+		{"", "", []string{library, ours}},
+		{"/cmd/coredns", "", []string{library, ours}},
+		{"/cmd/safebrowsing", "noredis", []string{library}},
+	} {
+		out, err := exec.Command("go", "list", "-deps", "-tags", program.tags, module+program.path).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for dependency := range strings.Lines(string(out)) {
-			if strings.HasPrefix(dependency, library) || strings.HasPrefix(dependency, ours) {
-				t.Errorf("%s%s is linked with %s", module, program, dependency)
+			for _, f := range program.forbidden {
+				if strings.HasPrefix(dependency, f) {
+					t.Errorf("%s%s with tags %q is linked with %s", module, program.path, program.tags, dependency)
+				}
 			}
 		}
 	}

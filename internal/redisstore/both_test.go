@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
@@ -16,13 +17,16 @@ func TestStoresOnOneRedis(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Medium {
 		server, machines := redistest.Start(t), t.TempDir()
+		var late atomic.Bool
 		return storetest.Medium{
 			Process: func(machine int) *updater.Store {
 				dir := filepath.Join(machines, strconv.Itoa(machine))
 				store := openFolder(t, dir)
-				store.Share(open(t, server.URL(), func(c *Config) { c.Folder = dir }).Store)
+				r := open(t, server.URL(), func(c *Config) { c.Folder, c.Lease = dir, DefaultLease })
+				store.Share(&noting{r.Store, &late})
 				return store
 			},
+			Late:   late.Load,
 			Lose:   func() { server.Do("FLUSHALL") },
 			Damage: func(document string) { server.Do("SET", key(document), "\xff garbage") },
 			DamageList: func() {
@@ -35,6 +39,21 @@ func TestStoresOnOneRedis(t *testing.T) {
 			},
 		}
 	})
+}
+
+// noting notes errors of Update.
+type noting struct {
+	updater.Shared
+	late *atomic.Bool
+}
+
+// Update implements updater.Shared.
+func (n *noting) Update(document string, change func([]byte) ([]byte, error)) error {
+	err := n.Shared.Update(document, change)
+	if err != nil {
+		n.late.Store(true)
+	}
+	return err
 }
 
 func openFolder(t *testing.T, dir string) *updater.Store {

@@ -34,6 +34,9 @@ type Medium struct {
 	Damage func(document string)
 	// DamageList changes the last content of List that was shared.
 	DamageList func()
+	// Late reports whether the medium, other than the disk, has refused a write or not answered
+	// in time. nil: there is only the disk.
+	Late func() bool
 }
 
 // Run tests the stores on a medium. open makes an empty one.

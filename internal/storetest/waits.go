@@ -21,7 +21,7 @@ func minimumWait(t *testing.T, m Medium) {
 	b := Start(t, m.Process(2), s)
 	until(t, "that the second process may fetch", b.leads)
 	h := b.schedule.FetchHold([]string{List})
-	if wait := time.Until(h.Until); wait < 59*time.Minute || wait > time.Hour+time.Minute || h.Failures != 0 {
+	if wait := time.Until(h.Until); wait < 50*time.Minute || wait > time.Hour+time.Minute || h.Failures != 0 {
 		t.Errorf("Expected the wait of an hour and no failure, got %s and %+v", wait, h)
 	}
 	if asked := s.requests(); len(asked) != 1 {
@@ -38,7 +38,7 @@ func backOff(t *testing.T, m Medium) {
 	b := Start(t, m.Process(2), s)
 	until(t, "that the second process knows it", func() bool {
 		h := b.schedule.FetchHold([]string{List})
-		return h.Failures == 1 && strings.Contains(h.Cause, "503") && time.Until(h.Until) > 14*time.Minute
+		return h.Failures == 1 && strings.Contains(h.Cause, "503") && time.Until(h.Until) > 10*time.Minute
 	})
 	if asked := s.requests(); len(asked) != 1 {
 		t.Errorf("Expected 1 request, got %d", len(asked))
@@ -54,7 +54,7 @@ func damagedSchedule(t *testing.T, m Medium) {
 	m.Damage(Origin.Documents()[0])
 	again := Start(t, m.Process(1), s)
 	until(t, "that it may fetch after a restart", again.leads)
-	if wait := time.Until(again.schedule.FetchHold([]string{List}).Until); wait < 29*time.Minute {
+	if wait := time.Until(again.schedule.FetchHold([]string{List}).Until); wait < 25*time.Minute {
 		t.Errorf("Expected a wait of half an hour at least, got %s", wait)
 	}
 	if asked := s.requests(); len(asked) != 1 {
@@ -70,7 +70,7 @@ func damagedSchedule(t *testing.T, m Medium) {
 func lost(t *testing.T, m Medium) {
 	s := &source{wait: time.Hour, answer: 200}
 	held := func(p *Process) bool {
-		return p.entries() == 200 && time.Until(p.schedule.FetchHold([]string{List}).Until) > 59*time.Minute
+		return p.entries() == 200 && time.Until(p.schedule.FetchHold([]string{List}).Until) > 50*time.Minute
 	}
 	a := Start(t, m.Process(1), s)
 	until(t, "the list and its wait", func() bool { return held(a) })
@@ -80,7 +80,7 @@ func lost(t *testing.T, m Medium) {
 	a.end()
 	until(t, "that the other one may fetch", b.leads)
 	c := Start(t, m.Process(3), s)
-	until(t, "that a third one knows the wait", func() bool { return time.Until(c.schedule.FetchHold([]string{List}).Until) > 58*time.Minute })
+	until(t, "that a third one knows the wait", func() bool { return time.Until(c.schedule.FetchHold([]string{List}).Until) > 50*time.Minute })
 	if asked := s.requests(); len(asked) != 1 || !held(b) {
 		t.Errorf("Expected 1 request, got %d; %d entries", len(asked), b.entries())
 	}
@@ -108,7 +108,7 @@ func waitOfSearches(t *testing.T, m Medium) {
 		_, err := other.Search(t.Context(), nil)
 		return errors.Is(err, lookup.ErrBackoff)
 	})
-	if wait := time.Until(b.schedule.SearchHold().Until); wait < 59*time.Minute || wait > time.Hour+time.Minute {
+	if wait := time.Until(b.schedule.SearchHold().Until); wait < 50*time.Minute || wait > time.Hour+time.Minute {
 		t.Errorf("Expected the wait of an hour, got %s", wait)
 	}
 	c := Start(t, m.Process(3), quiet)
