@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"internal/certtest", "internal/linktest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/regular", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest", "internal/redistest"},
 	{"updater", "internal/redisshare"},
-	{"internal/protocol", "internal/ownlist", "internal/redisstore", "internal/status"},
+	{"internal/protocol", "internal/ownlist", "internal/redisstore", "internal/status", "internal/storetest"},
 	{"internal/answer", "internal/listfetch"},
 	{"internal/config"},
 	{"internal/engine", "internal/policy"},
@@ -122,14 +122,23 @@ func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
 			t.Errorf("%s imports %s: only %s does", p.ImportPath, library, ours)
 		}
 	}
-	for _, program := range []string{"", "/cmd/coredns"} {
-		out, err := exec.Command("go", "list", "-deps", module+program).Output()
+	for _, program := range []struct {
+		path, tags string
+		forbidden  []string
+	}{
+		{"", "", []string{library, ours}},
+		{"/cmd/coredns", "", []string{library, ours}},
+		{"/cmd/safebrowsing", "noredis", []string{library}},
+	} {
+		out, err := exec.Command("go", "list", "-deps", "-tags", program.tags, module+program.path).Output()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for dependency := range strings.Lines(string(out)) {
-			if strings.HasPrefix(dependency, library) || strings.HasPrefix(dependency, ours) {
-				t.Errorf("%s%s is linked with %s", module, program, dependency)
+			for _, f := range program.forbidden {
+				if strings.HasPrefix(dependency, f) {
+					t.Errorf("%s%s with tags %q is linked with %s", module, program.path, program.tags, dependency)
+				}
 			}
 		}
 	}
@@ -139,7 +148,7 @@ func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
 // own. A program that used it would look into what is not its business.
 func TestNoProgramUsesWhatIsForTests(t *testing.T) {
 	const view = "fortests.go"
-	forTests := []string{module + "/internal/logtest", module + "/internal/programtest", module + "/internal/redistest"}
+	forTests := []string{module + "/internal/logtest", module + "/internal/programtest", module + "/internal/redistest", module + "/internal/storetest"}
 	views := 0
 	for _, p := range packages(t) {
 		for _, path := range forTests {

@@ -206,7 +206,7 @@ func TestTheRelayFindsThePasswordOfRedis(t *testing.T) {
 			_, errOut := startRelay(t, append([]string{"-db", w.dir, "-endpoint", w.endpoint, "-lists", "se-4b,mw-4b,uws-4b"}, tt.args...)...)
 			said := false
 			for range 4000 {
-				if said = strings.Contains(errOut.String(), "shares answers and limits over Redis at "+s.Addr); said {
+				if said = strings.Contains(errOut.String(), "answers and limits over Redis at "+s.Addr); said {
 					break
 				}
 				time.Sleep(5 * time.Millisecond)

@@ -57,6 +57,14 @@ func (r *release) binary(t target, program string) string {
 	return filepath.Join(r.work, strings.ReplaceAll(t.String(), "/", "_"), program)
 }
 
+// tags returns the build tags of a target. Routers have little flash, and no Redis.
+func (t target) tags() string {
+	if t.arch == "mipsle" {
+		return "noredis"
+	}
+	return ""
+}
+
 // build builds the programs: static, stripped, and without the path of this machine.
 func (r *release) build(t target) error {
 	out, err := filepath.Abs(r.binary(t, ""))
@@ -67,7 +75,7 @@ func (r *release) build(t target) error {
 		return err
 	}
 	const stamp = "-X github.com/coredns-safebrowsing/safebrowsing/internal/version.stamped="
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w "+stamp+r.version, "-o", out+"/", "./cmd/...")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", t.tags(), "-ldflags", "-s -w "+stamp+r.version, "-o", out+"/", "./cmd/...")
 	build.Dir = r.source
 	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOMIPS=softfloat",
 		"GOOS="+t.os, "GOARCH="+t.arch, "GOARM="+cmp.Or(t.arm, "7"))

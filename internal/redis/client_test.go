@@ -1,3 +1,5 @@
+//go:build !noredis
+
 package redis
 
 import (

@@ -235,6 +235,7 @@ func (s *Store) extend(token string, begun time.Time) (events []Event) {
 	if s.damaged() && time.Since(s.repaired) > s.cfg.Lease {
 		s.repaired = time.Now()
 		clear(s.heads)
+		clear(s.mirror.missing)
 		s.endTurn() // the next one publishes what is missing
 		events = append(events, Event{Kind: Repaired})
 	}
@@ -283,6 +284,7 @@ type mirror struct {
 	beats     int
 	documents map[string][]byte
 	heads     map[string]seenHead
+	missing   map[string]bool // lists whose head was removed, and not published again since
 }
 
 // take replaces the mirror by what a beat saw: three documents, then names and heads in turn.
@@ -312,5 +314,14 @@ func (m *mirror) take(answer []redis.Value, k keys, spread time.Duration) {
 			h.visible = time.Now().Add(time.Duration(rand.Float64() * float64(spread)))
 		}
 		m.heads[name] = h
+	}
+	if m.missing == nil {
+		m.missing = make(map[string]bool)
+	}
+	for name := range before {
+		m.missing[name] = true
+	}
+	for name := range m.heads {
+		delete(m.missing, name)
 	}
 }

@@ -105,7 +105,7 @@ func (s *Store) File(h updater.Head) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.fetch(prefix, found.File)
+	return s.fetch(prefix, found, found.File)
 }
 
 // Change implements updater.Shared.
@@ -114,11 +114,12 @@ func (s *Store) Change(h updater.Head) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.fetch(prefix, found.Change)
+	return s.fetch(prefix, found, found.Change)
 }
 
-// fetch reads the parts of a blob, one after the other, and checks them.
-func (s *Store) fetch(prefix string, b blob) ([]byte, error) {
+// fetch reads the parts of a blob of a head, one after the other, and checks them. A head whose
+// parts are missing or damaged is discarded.
+func (s *Store) fetch(prefix string, h head, b blob) ([]byte, error) {
 	if b.Bytes <= 0 || b.Bytes > maxContent {
 		return nil, fmt.Errorf("a content of %d bytes", b.Bytes)
 	}
@@ -131,11 +132,13 @@ func (s *Store) fetch(prefix string, b blob) ([]byte, error) {
 			return nil, err
 		}
 		if v.IsNil() || len(raw)+len(v.Bytes()) > b.Bytes {
+			s.discard(ctx, prefix, h)
 			return nil, fmt.Errorf("part %d of %d is missing or damaged in redis", i+1, b.parts())
 		}
 		raw = append(raw, v.Bytes()...)
 	}
 	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != b.SHA256 {
+		s.discard(ctx, prefix, h)
 		return nil, errors.New("the parts in redis have another checksum")
 	}
 	return raw, nil
@@ -200,6 +203,7 @@ func (s *Store) flip(ctx context.Context, k keys, next head, token string) error
 	}
 	s.mu.Lock()
 	s.heads[next.List] = string(raw)
+	delete(s.broken, next.List)
 	s.mirror.heads[next.List] = seenHead{raw: string(raw), head: next}
 	s.mu.Unlock()
 	var last head
@@ -222,75 +226,6 @@ func (s *Store) expire(ctx context.Context, prefix string, last, next head) {
 		}
 	}
 	_, _ = s.keep(ctx, old, keepOld) // else they expire later
-}
-
-// keepScript sets the time to live of keys, and returns how many of them exist.
-var keepScript = redis.NewScript(`
-local n = 0
-for _, key in ipairs(KEYS) do n = n + redis.call('PEXPIRE', key, ARGV[1]) end
-return n`)
-
-// keep sets the time to live of keys, and reports whether all exist.
-func (s *Store) keep(ctx context.Context, names []string, d time.Duration) (all bool, err error) {
-	const atOnce = 500
-	for len(names) > 0 {
-		some := names[:min(len(names), atOnce)]
-		v, err := s.cfg.Client.Eval(ctx, "renew", keepScript, some, strconv.FormatInt(d.Milliseconds(), 10))
-		if err != nil {
-			return false, err
-		}
-		if n, _ := v.Int(); int(n) < len(some) {
-			return false, nil
-		}
-		names = names[len(some):]
-	}
-	return true, nil
-}
-
-// damaged reports whether Redis lacks a head that this process has published. The caller holds
-// mu.
-func (s *Store) damaged() bool {
-	for list, raw := range s.heads {
-		if s.mirror.heads[list].raw != raw {
-			return true
-		}
-	}
-	return false
-}
-
-// renewParts keeps the contents of all heads from expiring, from time to time and as the holder
-// of the lease. A content that has lost a part is published again.
-func (s *Store) renewParts(ctx context.Context) {
-	s.mu.Lock()
-	due := s.token != "" && time.Since(s.renewed) >= renewEvery
-	prefix := Prefix(s.asker)
-	heads := make(map[string]head, len(s.mirror.heads))
-	for list, h := range s.mirror.heads {
-		heads[list] = h.head
-	}
-	if due {
-		s.renewed = time.Now()
-	}
-	s.mu.Unlock()
-	if !due {
-		return
-	}
-	for list, h := range heads {
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
-		all, err := s.keep(limited, h.keys(prefix), keepParts)
-		cancel()
-		if err == nil && !all {
-			s.forget(list)
-		}
-	}
-}
-
-// forget makes a head unusable, so that its list is published again.
-func (s *Store) forget(list string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.broken[list] = s.mirror.heads[list].raw
-	s.heads[list] = "" // damaged finds it
 }
 
 // Received returns when the contents of the lists in Redis were fetched, as last seen.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -70,11 +71,11 @@ func TestTrafficOfLists(t *testing.T) {
 	const relays = 4
 	server := redistest.Start(t)
 	s := &scaled{entries: *scaleEntries}
-	var all []*process
+	var all []*storetest.Process
 	have := func(content int) func() bool {
 		return func() bool {
 			for _, p := range all {
-				lists := p.database.Lists()
+				lists := p.Lists()
 				if len(lists) == 0 || int(lists[0].Version[0]) < content {
 					return false
 				}
@@ -84,15 +85,15 @@ func TestTrafficOfLists(t *testing.T) {
 	}
 	for range relays {
 		r := open(t, server.URL(), nil)
-		store := folder(t, r.folder)
+		store := openFolder(t, r.folder)
 		store.Share(r.Store)
-		all = append(all, run(t, store, s))
+		all = append(all, storetest.Start(t, store, s))
 	}
 	until(t, "the first content at all relays", have(1))
 	full := info(t, server, "stats", "total_net_output_bytes")
 	until(t, "the second content at all relays", have(2))
 	change := info(t, server, "stats", "total_net_output_bytes") - full
-	size := all[0].database.Lists()[0].Set.Bytes()
+	size := all[0].Lists()[0].Set.Bytes()
 	t.Logf("%d relays, %d entries (%d bytes): Redis sent %d bytes for the first content, %d bytes for the second; peak of its memory %d bytes",
 		relays, s.entries, size, full, change, info(t, server, "memory", "used_memory_peak"))
 	if full < (relays-1)*size {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -49,7 +50,7 @@ type relay struct {
 	folder string
 }
 
-var origin = updater.Origin{Name: "http://google.test", Asker: "0badcafe"}
+var origin = storetest.Origin
 
 // open opens a Store with short times on a Redis.
 func open(t *testing.T, url string, change func(*Config)) *relay {
@@ -461,27 +462,49 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	if got := server.Do("STRLEN", parts); got != fmt.Sprintf(":%d", partBytes) {
 		t.Errorf("Expected a part of %d bytes, got %s", partBytes, got)
 	}
-	server.Do("SETRANGE", parts, "100", "damaged")
-	if _, err := b.File(got); err == nil || !strings.Contains(err.Error(), "checksum") {
-		t.Errorf("Expected that a damaged part is found, got %v", err)
+	// Who finds damage has the holder publish again.
+	for _, test := range []struct {
+		damage func()
+		want   string
+	}{
+		{func() { server.Do("SETRANGE", parts, "100", "damaged") }, "checksum"},
+		{func() { server.Do("DEL", parts) }, "part 1 of 2 is missing"},
+	} {
+		held, cancel, _ := a.Held(t.Context())
+		test.damage()
+		if _, err := b.File(got); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Expected %q, got %v", test.want, err)
+		}
+		ends(t, held)
+		if _, ok := a.Head("se-4b"); ok {
+			t.Error("Expected that the damaged head is not used")
+		}
+		cancel()
+		if err := a.Publish(h, write, []byte("change")); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == string(content) })
 	}
-	server.Do("DEL", parts)
-	if _, err := b.File(got); err == nil || !strings.Contains(err.Error(), "part 1 of 2 is missing") {
-		t.Errorf("Expected that a missing part is found, got %v", err)
-	}
-	// The holder finds out, and ends its turn so that the updater publishes again.
+	// The holder finds a missing part by itself.
 	held, cancel, _ := a.Held(t.Context())
 	defer cancel()
+	server.Do("DEL", parts)
 	a.mu.Lock()
 	a.renewed = time.Time{}
 	a.mu.Unlock()
+	ends(t, held)
+	if _, ok := a.Head("se-4b"); ok {
+		t.Error("Expected that the damaged head is not used")
+	}
+}
+
+// ends waits until a process may no longer fetch.
+func ends(t *testing.T, held context.Context) {
+	t.Helper()
 	select {
 	case <-held.Done():
 	case <-time.After(20 * time.Second):
 		t.Error("Expected that the holder publishes again")
-	}
-	if _, ok := a.Head("se-4b"); ok {
-		t.Error("Expected that the damaged head is not used")
 	}
 }
 

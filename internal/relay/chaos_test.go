@@ -109,7 +109,7 @@ func (c *child) entries() int {
 	defer cancel()
 	n := -1
 	_, err := c.client.Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) {
-		if l, _, err := updater.Apply(updater.List{Name: "se-4b"}, u, 1000); err == nil {
+		if l, _, err := updater.Apply(updater.List{Name: "se-4b"}, u, 1<<20); err == nil {
 			n = l.Set.Len()
 		}
 	})
@@ -230,10 +230,13 @@ func (c *chaos) backsOff() bool {
 	_, raw, _ = strings.Cut(raw, " ")
 	var doc struct {
 		Schedule struct {
-			Fetch struct{ Failures int }
+			Fetch struct {
+				Failures int
+				Asking   bool // a request that is under way counts as failed
+			}
 		}
 	}
-	return json.Unmarshal([]byte(raw), &doc) == nil && doc.Schedule.Fetch.Failures > 0
+	return json.Unmarshal([]byte(raw), &doc) == nil && doc.Schedule.Fetch.Failures > 0 && !doc.Schedule.Fetch.Asking
 }
 
 // reset begins again with empty folders.
@@ -259,9 +262,13 @@ func (c *chaos) child(link *linktest.Link, folder string) string {
 	return string(text)
 }
 
+// maxResets is how often a fetch may be cut in two before one content is everywhere. Nothing bad
+// happens after a reset, so more of them are a fault.
+const maxResets = 3
+
 // fresh waits until each relay serves n entries, and returns how long that took since begun.
 func (c *chaos) fresh(n int, begun time.Time) time.Duration {
-	for {
+	for resets := c.resets; ; {
 		fresh := 0
 		for _, r := range c.fleet {
 			if r.entries() == n {
@@ -273,6 +280,9 @@ func (c *chaos) fresh(n int, begun time.Time) time.Duration {
 		case fresh == len(c.fleet):
 			return took
 		case took > 15*time.Second && c.backsOff():
+			if c.resets-resets == maxResets {
+				c.t.Fatalf("Expected %d entries at each relay after %d resets", n, maxResets)
+			}
 			c.t.Logf("a fetch was cut in two; the fleet backs off and begins again")
 			c.reset()
 			begun = time.Now()

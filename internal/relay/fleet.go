@@ -18,6 +18,7 @@ type sharedLists struct {
 	store   *redisstore.Store
 	times   redisstore.Config // for tests: only its times are used
 	metrics *fleetMetrics
+	log     *redisLog
 }
 
 // openFleet has the engine share lists, clocks and counts over the Redis of openRedis, if there is
@@ -32,7 +33,7 @@ func (r *Relay) openFleet() {
 	}
 	m := newFleetMetrics()
 	r.handler.metrics.registry.MustRegister(m.leader, m.changes, m.age)
-	r.fleet = &sharedLists{cfg: r.cfg, client: r.redis, times: r.cfg.fleetTimes, metrics: m}
+	r.fleet = &sharedLists{cfg: r.cfg, client: r.redis, times: r.cfg.fleetTimes, metrics: m, log: r.redisLog}
 	r.cfg.Edge.Share = r.fleet.share
 }
 
@@ -57,12 +58,8 @@ func (f *sharedLists) report(e redisstore.Event) {
 	f.metrics.note(e)
 	where := f.cfg.Redis.Target
 	switch e.Kind {
-	case redisstore.Lost:
-		log.Errorf("Cannot share lists and clocks over Redis at %s: %v. This relay serves the lists it has. If it fetches lists now, it stops before its lease ends. %s", where, e.Err, redisstore.Cure(e.Err))
-	case redisstore.Back:
-		log.Infof("This relay shares lists and clocks over Redis at %s", where)
-	case redisstore.Newer:
-		log.Errorf("Redis at %s has data of a newer format, written by version %s. This relay leaves it alone, serves the lists it has and fetches none. Upgrade this relay", where, e.Holder)
+	case redisstore.Lost, redisstore.Back, redisstore.Newer:
+		f.log.report(e)
 	case redisstore.LeaseTaken:
 		log.Info("This relay fetches lists for all relays on this Redis")
 	case redisstore.LeaseLost:

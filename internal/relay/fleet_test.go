@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"text/tabwriter"
@@ -141,7 +142,7 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	s.Kill()
 	w.cfg.Redis = redisOf(t, s)
 	r := run(t, w.cfg)
-	until(t, "the loss of Redis", func() bool { return len(lines.About("Cannot share lists and clocks over Redis")) == 1 })
+	until(t, "the loss of Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
 	until(t, "lists in force", func() bool { code, _ := status(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
 	redistest.StartAt(t, s.Addr)
@@ -150,9 +151,40 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	if got := len(w.google.Requests("update")); got != 1 {
 		t.Errorf("Expected that a wait in the folder holds, got %d requests for lists", got)
 	}
-	for line, want := range map[string]int{"Cannot share lists and clocks": 1, "This relay shares lists and clocks": 1, "This relay fetches lists for all": 1} {
+	for line, want := range map[string]int{"Cannot use Redis": 1, "This relay shares lists, clocks, answers and limits": 1, "This relay fetches lists for all": 1} {
 		if got := lines.About(line); len(got) != want {
 			t.Errorf("Expected %d line with %q, got %q", want, line, got)
+		}
+	}
+}
+
+// When Redis dies, requests of clients and the lists both find out. That is one state.
+func TestTheLogHasOneLineWhenRedisDies(t *testing.T) {
+	lines := logtest.Capture(t)
+	w, url := judged(t, 1)
+	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Admin = url, nil, "127.0.0.1:0"
+	w.cfg.Settings.DB, w.cfg.fleetTimes = t.TempDir(), quick
+	s := redistest.Start(t)
+	w.cfg.Redis = redisOf(t, s)
+	r := run(t, w.cfg)
+	works := func() int { return len(lines.About("This relay shares")) }
+	until(t, "a line that Redis works", func() bool { return works() > 0 })
+	s.Kill()
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
+	until(t, "a line that Redis is lost", func() bool { return len(lines.About("Cannot")) > 0 })
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
+	before := works()
+	s.Restart()
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 1\n")
+	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 1\n")
+	until(t, "a line that Redis works again", func() bool { return works() > before })
+	told := 0 // losses since Redis has worked; a busy machine may have lost it more than once
+	for _, line := range lines.About(s.Addr) {
+		if told++; !strings.Contains(line, "Cannot") {
+			told = 0
+		}
+		if told > 1 {
+			t.Errorf("Expected 1 line for a loss, got %q", lines.About(s.Addr))
 		}
 	}
 }

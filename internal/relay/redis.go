@@ -27,7 +27,8 @@ func (r *Relay) openRedis() error {
 		return nil
 	}
 	cfg := *r.cfg.Redis
-	m := newRedisMetrics(cfg.Target)
+	r.redisLog = &redisLog{target: cfg.Target, fleet: r.cfg.Settings.DB != "", beat: r.cfg.fleetTimes.Beat}
+	m := newRedisMetrics(r.redisLog)
 	r.handler.metrics.registry.MustRegister(m.all()...)
 	cfg.Observer = m
 	cfg.Prefix = redisPrefix(r.cfg.Settings.Origin(r.cfg.Key))
@@ -49,6 +50,7 @@ func (r *Relay) openRedis() error {
 func (r *Relay) closeRedis() {
 	if r.redis != nil {
 		r.redis.Close()
+		r.redisLog.close()
 	}
 }
 
@@ -59,18 +61,19 @@ func redisPrefix(o updater.Origin) string {
 	return "safebrowsing:1:{" + updater.Asker(o.Name, o.Asker) + "}:"
 }
 
-// redisMetrics counts and logs what happens to Redis. It implements redis.Observer.
+// redisMetrics counts what happens to Redis, and tells the log of its state. It implements
+// redis.Observer.
 type redisMetrics struct {
-	target   redis.Target
+	log      *redisLog
 	up       prometheus.Gauge
 	errors   *prometheus.CounterVec
 	dropped  *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
-func newRedisMetrics(target redis.Target) *redisMetrics {
+func newRedisMetrics(l *redisLog) *redisMetrics {
 	return &redisMetrics{
-		target:   target,
+		log:      l,
 		up:       prometheus.NewGauge(prometheus.GaugeOpts{Namespace: metricsPrefix, Name: "redis_up", Help: "Gauge that is 1 while Redis is used for requests of clients, and 0 while it is left alone because it failed."}),
 		errors:   prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricsPrefix, Name: "redis_errors_total", Help: "Counter of calls of Redis that failed, by operation."}, []string{"operation"}),
 		dropped:  prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: metricsPrefix, Name: "redis_dropped_total", Help: "Counter of writes to Redis that were not made, because Redis was away or slow, by operation."}, []string{"operation"}),
@@ -96,11 +99,10 @@ func (m *redisMetrics) Dropped(operation string) { m.dropped.WithLabelValues(ope
 
 // State implements redis.Observer.
 func (m *redisMetrics) State(err error) {
+	up := 1.0
 	if err != nil {
-		m.up.Set(0)
-		log.Errorf("Cannot use Redis at %s for requests of clients: %v. Until that works, this relay has answers and limits of its own. It tries again within 30 seconds", m.target, err)
-		return
+		up = 0
 	}
-	m.up.Set(1)
-	log.Infof("This relay shares answers and limits over Redis at %s", m.target)
+	m.up.Set(up)
+	m.log.State(err)
 }

@@ -174,7 +174,7 @@ func TestTheLogAndMetricsTellOfRedis(t *testing.T) {
 	if code, _ := status(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4))); code != 200 {
 		t.Errorf("Expected an answer with Redis, got %d", code)
 	}
-	if got := lines.About("Redis"); len(got) != 2 || !strings.Contains(got[1], "shares answers and limits over Redis at "+s.Addr) {
+	if got := lines.About("Redis"); len(got) != 2 || !strings.Contains(got[1], "answers and limits over Redis at "+s.Addr) {
 		t.Errorf("Expected one line when Redis is lost and one when it is back, got %q", got)
 	}
 }

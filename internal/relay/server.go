@@ -82,6 +82,8 @@ type Relay struct {
 	fleet   *sharedLists // nil: this relay shares nothing
 	files   []*watched
 
+	redisLog *redisLog // nil without redis
+
 	cancel context.CancelFunc // ends the goroutines below
 	wg     sync.WaitGroup     // one publishes lists, one watches files
 }
