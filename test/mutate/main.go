@@ -16,6 +16,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"go/parser"
+	"go/token"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -141,26 +144,77 @@ type tester struct {
 	full    bool
 }
 
-// try returns the result of a change.
+// try returns the result of a change. The tests that are in the package itself come first:
+// they build in a third of the time, and find most changes.
 func (t tester) try(ctx context.Context, c change) (result string, err error) {
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	changed, overlay := filepath.Join(dir, filepath.Base(c.file)), filepath.Join(dir, "overlay.json")
-	original, err := filepath.Abs(c.file)
+	changed := filepath.Join(dir, filepath.Base(c.file))
+	if err := os.WriteFile(changed, c.source(), 0o600); err != nil {
+		return "", err
+	}
+	replace := make(map[string]string)
+	if err := overlay(replace, changed, c.file); err != nil {
+		return "", err
+	}
+	outside, err := outsideTests(filepath.Dir(c.file))
 	if err != nil {
 		return "", err
 	}
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
-	if err != nil {
-		return "", err
-	}
-	for path, content := range map[string][]byte{changed: c.source(), overlay: replace} {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
+	if len(outside) > 0 {
+		inside := maps.Clone(replace)
+		if err := overlay(inside, "", outside...); err != nil { // leaves the files out
 			return "", err
 		}
+		if result, err = t.test(ctx, dir, c, inside); err != nil || result != missed {
+			return result, err
+		}
+	}
+	return t.test(ctx, dir, c, replace)
+}
+
+// overlay puts content, the path of a file, in the place of files.
+func overlay(replace map[string]string, content string, files ...string) error {
+	for _, file := range files {
+		path, err := filepath.Abs(file)
+		if err != nil {
+			return err
+		}
+		replace[path] = content
+	}
+	return nil
+}
+
+// outsideTests returns the test files of a folder that are in a package of their own.
+func outsideTests(dir string) (outside []string, err error) {
+	tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, test := range tests {
+		tree, err := parser.ParseFile(token.NewFileSet(), test, nil, parser.PackageClauseOnly)
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(tree.Name.Name, "_test") {
+			outside = append(outside, test)
+		}
+	}
+	return outside, nil
+}
+
+// test runs the tests with some files replaced. dir is for files of its own.
+func (t tester) test(ctx context.Context, dir string, c change, replace map[string]string) (result string, err error) {
+	raw, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlay, raw, 0o600); err != nil {
+		return "", err
 	}
 	// A change may make a test take all memory, or loop: both have an end.
 	args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", t.timeout.String()}
