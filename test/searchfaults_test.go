@@ -7,46 +7,12 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
-// Each fault of the answer to a search: the name passes, the log has one line, and names
-// that were confirmed before stay blocked.
-func TestNoFaultOfASearchTakesProtectionOrDNSAway(t *testing.T) {
-	lines := logtest.Capture(t)
-	for d, faults := range map[*protocol.Dialect]map[string]protocoltest.Fault{
-		protocol.DialectV5:      protocoltest.SearchFaults(),
-		protocol.DialectV4:      protocoltest.SearchFaultsV4(),
-		protocol.DialectWebRisk: protocoltest.SearchFaultsWebRisk(),
-	} {
-		for name, fault := range bearable(t, faults, 12) {
-			t.Run(d.String()+"/"+name, func(t *testing.T) {
-				lines.Forget()
-				w := newWorld(t)
-				w.protocol = d
-				w.threaten("known.example.com/", "evil.example.com/", "worse.example.com/")
-				w.start(w.corefile())
-				w.updated(w.perUpdate(3))
-				w.wantBlocked("known.example.com.", dns.TypeA, w.blames("social engineering"))
-				w.google.Break("", 1000, fault)
-				w.wantPassed("evil.example.com.", dns.TypeA)
-				w.wantBlocked("known.example.com.", dns.TypeA, w.blames("social engineering"))
-				w.eventually("the log line", func() bool { return len(lines.About("Suspected names pass until")) == 1 })
-				if d == protocol.DialectV5 {
-					return // its back-off begins with the third failure, or with status 403 or 429
-				}
-				w.wantPassed("worse.example.com.", dns.TypeA)
-				if n := len(w.searches()); n != 2 {
-					t.Errorf("Expected no search during the back-off, got %d", n-2)
-				}
-			})
-		}
-	}
-}
-
-// See TestOddTimesOfListsTakeNoProtectionAway.
+// Web Risk answers with moments, not with durations. One that is absent or past takes no
+// protection away, and costs searches only: see TestFaultMatrix too.
 func TestOddTimesOfSearchesTakeNoProtectionAway(t *testing.T) {
 	for name, tc := range map[string]struct {
 		searches int // for a threat and for a name that is none, three queries each

@@ -64,6 +64,8 @@ type world struct {
 	protocol *protocol.Dialect // for a paid one the Corefile has budget unlimited, unless given
 	host     string            // where CoreDNS listens
 	instance *caddy.Instance
+
+	elsewhere string // address of a CoreDNS in another process, which is asked in place of the instance; "": none
 }
 
 var worlds atomic.Uint32
@@ -79,8 +81,11 @@ func ownHost() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+pid%254, pid/254%254, 1+n%254)
 }
 
-func newWorld(t testing.TB) *world {
-	w := &world{t: t, google: protocoltest.New(t), db: t.TempDir(), host: ownHost(), protocol: protocol.DialectV5}
+func newWorld(t testing.TB) *world { return newWorldJudged(t, t) }
+
+// newWorldJudged is newWorld with another reporter of rules that a client breaks.
+func newWorldJudged(t testing.TB, judge protocoltest.Reporter) *world {
+	w := &world{t: t, google: protocoltest.New(judge), db: t.TempDir(), host: ownHost(), protocol: protocol.DialectV5}
 	server := httptest.NewServer(w.google)
 	t.Cleanup(server.Close)
 	w.endpoint = server.URL
@@ -245,6 +250,9 @@ func (w *world) takeOver() {
 
 // address is where CoreDNS answers: a "udp" or "tcp" one.
 func (w *world) address(network string) string {
+	if w.elsewhere != "" {
+		return w.elsewhere
+	}
 	s := w.instance.Servers()[0]
 	if network == "udp" {
 		return s.LocalAddr().String()

@@ -145,8 +145,11 @@ func (c *caller) Close() { c.http.CloseIdleConnections() }
 func Transport(resolvers []string, secured *tls.Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: Resolver(resolvers)}
 	return &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dialer.DialContext,
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			return conn, askedOf(err, resolvers)
+		},
 		ForceAttemptHTTP2:      true,
 		TLSClientConfig:        secured,
 		TLSHandshakeTimeout:    10 * time.Second,
@@ -175,6 +178,20 @@ func Resolver(servers []string) *net.Resolver {
 			return d.DialContext(ctx, network, servers[int(next.Add(1)-1)%len(servers)])
 		},
 	}
+}
+
+// askedOf corrects the name server in an error. The resolver of package net says the first of
+// the system, even if it was not asked.
+func askedOf(err error, servers []string) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	lookup, isLookup := errors.AsType[*net.DNSError](err)
+	if !ok || !isLookup || len(servers) == 0 {
+		return err
+	}
+	named, corrected := *lookup, *op // copies: other goroutines may have the same error
+	named.Server = strings.Join(servers, " or ")
+	corrected.Err = &named
+	return &corrected
 }
 
 // get asks for path and decodes the answer, within b, into m.

@@ -1,0 +1,253 @@
+package test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// cell is one fault in one phase, on one way to the server.
+type cell struct {
+	column, phase string
+	fault         fault
+	lines         *logtest.Lines
+
+	t       *testing.T
+	w       *world
+	box     *middlebox
+	names   *nameServer // of the endpoint
+	relayDB string      // "": no relay has started
+	extra   []string    // of the Corefile
+	seen    seen
+}
+
+// seen is what was seen in a cell.
+type seen struct {
+	queries, lost int
+	slowest       time.Duration
+	peak, left    int // MiB of memory, in addition to those before
+	line          string
+}
+
+func (s seen) String() string {
+	return fmt.Sprintf("clean names in %3d ms, %3d MiB; %s", s.slowest.Milliseconds(), s.peak, s.line)
+}
+
+func (c *cell) run(t *testing.T) seen {
+	c.t, c.w = t, newWorld(t)
+	if c.fault.clock != nil {
+		c.w = newWorldJudged(t, forgiving{t})
+	}
+	c.lines.Forget()
+	memory := measureMemory(t)
+	var ca string
+	c.box, ca = newMiddlebox(t, c.w.google, c.fault.expired)
+	c.w.endpoint = c.box.URL
+	if ca != "" {
+		c.extra = append(c.extra, "endpoint_ca "+ca)
+	}
+	if c.fault.name != nil {
+		c.names = newNameServer(t)
+		c.w.endpoint = strings.Replace(c.box.URL, "127.0.0.1", "server.example", 1)
+		c.extra = append(c.extra, "resolver "+c.names.address)
+	}
+	if c.column != throughRelay {
+		c.w.protocol = map[string]*protocol.Dialect{"v5": protocol.DialectV5, "v4": protocol.DialectV4, "webrisk": protocol.DialectWebRisk}[c.column]
+	}
+	if c.phase == partialUpdate {
+		for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+			c.w.google.SetMinimumWait(list, time.Second)
+		}
+	}
+	c.w.threaten("known.example.com/", "evil.example.com/")
+	if c.fault.clock != nil {
+		c.withWrongClock()
+		return c.seen
+	}
+	switch c.phase {
+	case firstLoad:
+		c.firstLoad()
+	case partialUpdate:
+		c.partialUpdate()
+	default:
+		c.search()
+	}
+	c.seen.line = c.said()
+	c.seen.peak, c.seen.left = memory.grown()
+	return c.seen
+}
+
+// start starts CoreDNS, and a relay in between if there is to be one.
+func (c *cell) start() {
+	c.t.Helper()
+	if c.column == throughRelay {
+		c.startRelay()
+	}
+	c.w.start(c.w.corefile(append(c.extra, "confirm_timeout 1s")...))
+}
+
+func (c *cell) startRelay() {
+	c.t.Helper()
+	c.relayDB = c.t.TempDir()
+	settings := config.Settings{Endpoint: c.w.endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: c.relayDB}
+	for _, e := range c.extra {
+		word, value, _ := strings.Cut(e, " ")
+		if word == "resolver" {
+			settings.Resolvers = value
+			continue
+		}
+		pem, err := os.ReadFile(value)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		settings.CA = string(pem)
+	}
+	r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(r.Close)
+	server := httptest.NewServer(r)
+	c.t.Cleanup(server.Close)
+	c.w.endpoint, c.extra = server.URL, nil
+}
+
+// breaks begins the fault, in searches or in all other requests.
+func (c *cell) breaks(search bool) {
+	if f, ok := c.fault.spoils[c.column]; ok {
+		method := "update"
+		if search {
+			method = "search"
+			c.w.google.Break("find", 1000, f)
+		}
+		c.w.google.Break(method, 1000, f)
+	}
+	if c.fault.odd != nil {
+		c.fault.odd(c.w.google)
+	}
+	if c.names != nil {
+		c.names.breaks(c.fault.name)
+		c.box.CloseClientConnections() // a connection that is open needs no name
+	}
+	c.box.breaks(c.fault.transportFault, search)
+}
+
+func (c *cell) firstLoad() {
+	c.breaks(false)
+	before := c.counted()
+	c.start()
+	defer c.askAllTheTime()()
+	if c.fault.good {
+		c.eventuallyBlocked("evil.example.com.")
+	} else {
+		c.wantTold(before)
+		c.w.wantPassed("evil.example.com.", dns.TypeA)
+	}
+	c.wantNext()
+}
+
+func (c *cell) partialUpdate() {
+	c.startWithLists()
+	before := c.counted()
+	defer c.askAllTheTime()()
+	c.breaks(false)
+	c.w.threaten("known.example.com/", "evil.example.com/", "new.example.com/")
+	if c.fault.good {
+		c.eventuallyNew()
+	} else {
+		c.wantTold(before)
+	}
+	c.w.wantBlocked("known.example.com.", dns.TypeA, c.w.blames("social engineering"))
+	if c.fault.sparesSearches() {
+		c.w.wantBlocked("evil.example.com.", dns.TypeA, c.w.blames("social engineering"))
+	}
+	c.wantNext()
+}
+
+func (c *cell) search() {
+	c.startWithLists()
+	before := c.counted()
+	defer c.askAllTheTime()()
+	c.breaks(true)
+	switch {
+	case c.fault.good:
+		c.w.wantBlocked("evil.example.com.", dns.TypeA, c.w.blames("social engineering"))
+	default:
+		c.w.wantPassed("evil.example.com.", dns.TypeA)
+	}
+	c.w.wantBlocked("known.example.com.", dns.TypeA, c.w.blames("social engineering"))
+	if !c.fault.endless && !c.fault.good {
+		c.wantTold(before)
+		c.wantNextSearch()
+	}
+}
+
+// startWithLists starts CoreDNS and waits until a name has been confirmed.
+func (c *cell) startWithLists() {
+	c.t.Helper()
+	c.start()
+	c.w.updated(c.w.perUpdate(3))
+	c.eventuallyBlocked("known.example.com.")
+}
+
+func (c *cell) eventuallyBlocked(name string) {
+	c.t.Helper()
+	c.w.eventually("the lists with "+name, func() bool { return isBlocked(c.w.ask(name, dns.TypeA)) })
+}
+
+// eventuallyNew waits for the new version of the list. A client of a relay has it a minute
+// later: then that of the relay counts.
+func (c *cell) eventuallyNew() {
+	c.t.Helper()
+	if c.relayDB == "" {
+		c.eventuallyBlocked("new.example.com.")
+		return
+	}
+	c.w.eventually("the new list of the relay", func() bool {
+		lists, _ := updater.Status(c.relayDB)
+		return slices.ContainsFunc(lists, func(l updater.ListStatus) bool { return l.Name == "se-4b" && l.Entries == 3 })
+	})
+}
+
+// askAllTheTime asks for clean names until end is called.
+func (c *cell) askAllTheTime() (end func()) {
+	stop, address := make(chan struct{}), c.w.address("udp")
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		client := &dns.Client{Timeout: 5 * time.Second}
+		for c.seen.queries = 1; ; c.seen.queries++ {
+			m, took, err := client.Exchange(new(dns.Msg).SetQuestion(fmt.Sprintf("clean%d.example.net.", c.seen.queries), dns.TypeA), address)
+			if err != nil || m.Rcode != dns.RcodeSuccess {
+				c.seen.lost++
+				c.t.Errorf("Expected an answer for a clean name, got %v and\n%v", err, m)
+			}
+			c.seen.slowest = max(c.seen.slowest, took)
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+	return func() {
+		close(stop)
+		wg.Wait()
+		if c.seen.slowest > 3*time.Second {
+			c.t.Errorf("Expected clean names to be answered at once, the slowest took %s", c.seen.slowest)
+		}
+	}
+}

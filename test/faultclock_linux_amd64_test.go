@@ -1,0 +1,325 @@
+package test
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	golog "log"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// A process whose wall clock is wrong: a CoreDNS, and a relay if there is to be one, in a
+// process of their own. Its tracer changes what the system tells it about the time. Timers and
+// the monotonic clock go on as they are, as when somebody sets the clock of a machine.
+
+// Variables of such a process.
+const (
+	clockCorefile = "FAULT_CLOCK_COREFILE"
+	clockRelay    = "FAULT_CLOCK_RELAY" // addresses to listen on and to ask, and the folder; "": no relay
+)
+
+// clockFaults are the rows about clocks: what the clock is ahead of the time, in turn.
+func clockFaults() map[string]fault {
+	return map[string]fault{
+		"clock a day ahead": {clock: []time.Duration{24 * time.Hour}, good: true},
+		"clock a day back":  {clock: []time.Duration{-24 * time.Hour}, good: true},
+		"clock jumps":       {clock: []time.Duration{24 * time.Hour, 0, -24 * time.Hour, 48 * time.Hour}, good: true},
+	}
+}
+
+// shiftEach is how long a clock that jumps stays.
+const shiftEach = 100 * time.Millisecond
+
+// serveWithWrongClock is the main function of the process. It returns false in all others.
+func serveWithWrongClock() bool {
+	corefile := os.Getenv(clockCorefile)
+	if corefile == "" {
+		return false
+	}
+	golog.SetOutput(os.Stderr)
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	if words := strings.Fields(os.Getenv(clockRelay)); len(words) == 3 {
+		settings := config.Settings{Endpoint: words[1], Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: words[2]}
+		r, err := relay.New(relay.Config{Settings: settings, Listen: words[0], Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}})
+		if err != nil {
+			golog.Fatal(err)
+		}
+		defer r.Close()
+		l, err := net.Listen("tcp", words[0])
+		if err != nil {
+			golog.Fatal(err)
+		}
+		go http.Serve(l, r)
+	}
+	instance, err := caddy.Start(input(corefile))
+	if err != nil {
+		golog.Fatal(err)
+	}
+	<-stop
+	if err := errors.Join(errors.Join(instance.ShutdownCallbacks()...), instance.Stop()); err != nil {
+		golog.Print(err)
+	}
+	return true
+}
+
+// wrongClock is the tracer of a process whose clock is wrong.
+type wrongClock struct {
+	shifts  []time.Duration
+	begun   time.Time
+	wrong   atomic.Bool // else the clock is right
+	shifted atomic.Int64
+	pid     int
+	log     string
+	done    chan struct{} // closed when the process has ended
+}
+
+// startWrong starts the process of a cell.
+func (c *cell) startWrong(wrong bool) *wrongClock {
+	c.t.Helper()
+	k := &wrongClock{shifts: c.fault.clock, begun: time.Now(), log: filepath.Join(c.t.TempDir(), "log"), done: make(chan struct{})}
+	k.wrong.Store(wrong)
+	output, err := os.Create(k.log)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer output.Close()
+	c.w.elsewhere = programtest.FreeAddress(c.t, c.w.host)
+	_, port, _ := net.SplitHostPort(c.w.elsewhere)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1")
+	cmd.Stdout, cmd.Stderr = output, output
+	if c.column == throughRelay {
+		if c.relayDB == "" {
+			c.relayDB = c.t.TempDir()
+		}
+		address := programtest.FreeAddress(c.t, c.w.host)
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s %s %s", clockRelay, address, c.box.URL, c.relayDB))
+		c.w.endpoint = "http://" + address
+	}
+	corefile := strings.Replace(c.w.corefile(append(c.extra, "confirm_timeout 4s")...), ".:0", ".:"+port, 1)
+	cmd.Env = append(cmd.Env, clockCorefile+"="+corefile)
+	started := make(chan error)
+	go k.trace(cmd, started)
+	if err := <-started; err != nil {
+		c.t.Skipf("Programs cannot be traced here: %v", err)
+	}
+	c.t.Cleanup(k.stop)
+	client := &dns.Client{Timeout: time.Second}
+	c.w.eventually("an answer of the process", func() bool {
+		select {
+		case <-k.done:
+			text, _ := os.ReadFile(k.log)
+			c.t.Fatalf("The process has ended: %s", text)
+		default:
+		}
+		_, _, err := client.Exchange(new(dns.Msg).SetQuestion("started.example.", dns.TypeA), c.w.elsewhere)
+		return err == nil
+	})
+	return k
+}
+
+// stop ends the process and waits for it. It may be called more than once.
+func (k *wrongClock) stop() {
+	select {
+	case <-k.done:
+		return
+	default:
+	}
+	_ = syscall.Kill(k.pid, syscall.SIGTERM)
+	select {
+	case <-k.done:
+	case <-time.After(20 * time.Second):
+		_ = syscall.Kill(k.pid, syscall.SIGKILL)
+		<-k.done
+	}
+}
+
+const (
+	wall     = 0x40000000 // __WALL: threads too
+	noThread = 0x20000000 // __WNOTHREAD: only what this thread of the test has started
+	exitKill = 0x100000   // PTRACE_O_EXITKILL
+)
+
+// trace starts the process and traces it to its end.
+func (k *wrongClock) trace(cmd *exec.Cmd, started chan<- error) {
+	runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+	defer close(k.done)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true}
+	if err := cmd.Start(); err != nil {
+		started <- err
+		return
+	}
+	defer cmd.Process.Release()
+	k.pid = cmd.Process.Pid
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(k.pid, &status, wall, nil)
+	if err == nil {
+		err = errors.Join(hideClock(k.pid), syscall.PtraceSetOptions(k.pid, syscall.PTRACE_O_TRACESYSGOOD|syscall.PTRACE_O_TRACECLONE|exitKill))
+	}
+	started <- err
+	if err != nil {
+		_ = syscall.Kill(k.pid, syscall.SIGKILL)
+	}
+	_ = syscall.PtraceSyscall(k.pid, 0)
+	for {
+		tid, err := syscall.Wait4(-1, &status, wall|noThread, nil)
+		signal := 0
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil, (status.Exited() || status.Signaled()) && tid == k.pid:
+			return
+		case !status.Stopped():
+			continue
+		case status.StopSignal() == syscall.SIGTRAP|0x80:
+			k.shift(tid)
+		case status.StopSignal() != syscall.SIGTRAP && status.StopSignal() != syscall.SIGSTOP:
+			signal = int(status.StopSignal())
+		}
+		_ = syscall.PtraceSyscall(tid, signal) // an error means that the thread has ended
+	}
+}
+
+// hideClock has a process that has just begun not find the vDSO, by which it would read the
+// clock without a system call: see vdso(7) and getauxval(3).
+func hideClock(pid int) error {
+	var regs syscall.PtraceRegs
+	if err := syscall.PtraceGetRegs(pid, &regs); err != nil {
+		return err
+	}
+	const wordBytes, systemInfo, ignore = 8, 33, 1 // AT_SYSINFO_EHDR, AT_IGNORE
+	var raw [wordBytes]byte
+	zeros, at := 0, uintptr(regs.Rsp)+wordBytes // of the arguments
+	for ; zeros < 2; at += wordBytes {          // behind them and behind the environment
+		if _, err := syscall.PtracePeekData(pid, at, raw[:]); err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint64(raw[:]) == 0 {
+			zeros++
+		}
+	}
+	for ; ; at += 2 * wordBytes {
+		if _, err := syscall.PtracePeekData(pid, at, raw[:]); err != nil {
+			return err
+		}
+		switch binary.LittleEndian.Uint64(raw[:]) {
+		case 0:
+			return nil // it has no vDSO
+		case systemInfo:
+			binary.LittleEndian.PutUint64(raw[:], ignore)
+			_, err := syscall.PtracePokeData(pid, at, raw[:])
+			return err
+		}
+	}
+}
+
+// shift changes the answer of clock_gettime(2) at its end, if it is about the wall clock.
+func (k *wrongClock) shift(tid int) {
+	var regs syscall.PtraceRegs
+	const realTime, realTimeCoarse = 0, 5
+	if syscall.PtraceGetRegs(tid, &regs) != nil || regs.Orig_rax != syscall.SYS_CLOCK_GETTIME || regs.Rax != 0 || !k.wrong.Load() {
+		return // at the entry of the call Rax is -ENOSYS
+	}
+	if regs.Rdi != realTime && regs.Rdi != realTimeCoarse {
+		return
+	}
+	shift := k.shifts[int(time.Since(k.begun)/shiftEach)%len(k.shifts)]
+	var raw [8]byte
+	if _, err := syscall.PtracePeekData(tid, uintptr(regs.Rsi), raw[:]); err != nil {
+		return
+	}
+	seconds := binary.LittleEndian.Uint64(raw[:]) + uint64(int64(shift/time.Second))
+	binary.LittleEndian.PutUint64(raw[:], seconds)
+	if _, err := syscall.PtracePokeData(tid, uintptr(regs.Rsi), raw[:]); err == nil && shift != 0 {
+		k.shifted.Add(1)
+	}
+}
+
+// forgiving lets a client confirm a name again. A cached answer ends when either clock says so,
+// and one that jumps ahead ends all: see lookup/cache.go. All other rules hold.
+type forgiving struct{ *testing.T }
+
+// Errorf implements protocoltest.Reporter.
+func (f forgiving) Errorf(format string, args ...any) {
+	f.Helper()
+	if text := fmt.Sprintf(format, args...); protocoltest.Excuse(text) != "the client was restarted" {
+		f.T.Error(text)
+	}
+}
+
+// withWrongClock runs a cell about a clock.
+func (c *cell) withWrongClock() {
+	k := c.startWrong(c.phase == firstLoad)
+	c.useWrongClock(k)
+	c.seen.peak = residentOf(k.pid, "VmHWM:")
+	k.stop()
+	c.afterWrongClock(k)
+}
+
+func (c *cell) useWrongClock(k *wrongClock) {
+	defer c.askAllTheTime()()
+	c.eventuallyBlocked("known.example.com.")
+	k.wrong.Store(true)
+	switch c.phase {
+	case firstLoad:
+		c.eventuallyBlocked("evil.example.com.")
+	case partialUpdate:
+		c.w.threaten("known.example.com/", "evil.example.com/", "new.example.com/")
+		c.eventuallyNew()
+	default:
+		time.Sleep(2 * shiftEach)
+		c.w.wantBlocked("evil.example.com.", dns.TypeA, c.w.blames("social engineering"))
+	}
+	c.w.wantBlocked("known.example.com.", dns.TypeA, c.w.blames("social engineering"))
+	c.w.eventually("the process reads its clock", func() bool {
+		c.w.wantPassed("other.example.com.", dns.TypeA)
+		return k.shifted.Load() > 0
+	})
+}
+
+// afterWrongClock starts the process again, with the same clock: the lists are in force at
+// once, and the server is asked for none. One that jumps may have cut the waits short that
+// were saved, and so may one that went ahead after the last save.
+func (c *cell) afterWrongClock(k *wrongClock) {
+	if c.phase != firstLoad || len(k.shifts) > 1 {
+		return
+	}
+	before := len(c.w.fetches())
+	c.startWrong(true)
+	c.eventuallyBlocked("known.example.com.")
+	if n := len(c.w.fetches()) - before; n > 0 && c.column != throughRelay {
+		c.t.Errorf("Expected no request for lists after the start, got %d", n)
+	}
+	for _, db := range []string{c.w.db, c.relayDB} {
+		lists, _ := updater.Status(cmp.Or(db, c.w.db))
+		for _, l := range lists {
+			if wait := time.Until(l.NotBefore); wait > longest {
+				c.t.Errorf("Expected list %s to be requested within a day, got %s", l.Name, wait)
+			}
+		}
+	}
+}
