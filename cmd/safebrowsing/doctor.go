@@ -31,16 +31,19 @@ own, as a new client on this machine would: it fetches each list and confirms on
 its entries, which may cost the relay one search. It sends Google's servers the
 request for the names of the lists only.
 
+With -redis it examines the Redis or Valkey that relays share: version, memory, TLS, which
+relay fetches lists, and how old the lists are. It writes one key, which expires.
 
    safebrowsing doctor -corefile /etc/coredns/Corefile
    sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
    safebrowsing doctor -endpoint http://127.0.0.1:8099 -api-key-file client.key
+   safebrowsing doctor -redis redis://redis.internal:6379
    safebrowsing doctor -json -corefile Corefile | jq -r 'select(.status == "problem").advice'
 
 The JSON of a check is {"check","status","text","advice"}; status is ok, warning,
 problem or skipped. The exit status is 1 if there is a problem; warnings leave it
 at 0.`,
-		Flags: []cli.Flag{
+		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "corefile", Usage: "the `FILE` to examine"},
 			&cli.StringFlag{Name: "endpoint", Usage: "examine the server at this `URL`, or several separated by commas, without a Corefile"},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read the key for -endpoint from `FILE` (default: $" + config.KeyVariable + ")"},
@@ -50,15 +53,20 @@ at 0.`,
 			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the name in -endpoint, separated by commas"},
 			&cli.BoolFlag{Name: "offline", Usage: "send nothing, neither to the server nor to a resolver"},
 			jsonFlag(),
-		},
+		}, redisFlags("examine")...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() > 0 {
 				return fmt.Errorf("doctor takes no argument such as %q, see safebrowsing doctor -h", c.Args().First())
 			}
 			d := &examination{console: newConsole(c), offline: c.Bool("offline"), resolvConf: "/etc/resolv.conf", secrets: []string{os.Getenv(config.KeyVariable)}}
+			if _, err := redisConfig(c); err != nil {
+				return err
+			}
 			switch {
-			case c.IsSet("corefile") == c.IsSet("endpoint"):
-				return errors.New("doctor needs one of -corefile and -endpoint")
+			case onlyOne(c, "corefile", "endpoint", "redis") == "":
+				return errors.New("doctor needs one of -corefile, -endpoint and -redis")
+			case c.IsSet("redis"):
+				return d.onlyRedis(ctx, c)
 			case c.IsSet("endpoint"):
 				return d.endpoints(ctx, c)
 			}
@@ -70,6 +78,29 @@ at 0.`,
 			return d.corefile(ctx, c.String("corefile"))
 		},
 	}
+}
+
+// onlyOne returns the one flag of several that is given, or "".
+func onlyOne(c *cli.Command, flags ...string) (only string) {
+	for _, flag := range flags {
+		switch {
+		case c.IsSet(flag) && only != "":
+			return ""
+		case c.IsSet(flag):
+			only = flag
+		}
+	}
+	return only
+}
+
+// onlyRedis examines a Redis. It refuses flags that belong to something else.
+func (e *examination) onlyRedis(ctx context.Context, c *cli.Command) error {
+	for _, flag := range append(endpointFlags, "offline") {
+		if c.IsSet(flag) {
+			return fmt.Errorf("-%s does not go with -redis", flag)
+		}
+	}
+	return e.redis(ctx, c)
 }
 
 // endpointFlags are the flags that only go with -endpoint.

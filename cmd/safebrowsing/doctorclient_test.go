@@ -140,8 +140,8 @@ func TestDoctorDoesNotFetchFromGoogle(t *testing.T) {
 func TestMisuseOfTheDoctor(t *testing.T) {
 	w := newWorld(t)
 	for args, want := range map[string]string{
-		"":                               "doctor needs one of -corefile and -endpoint",
-		"-corefile x -endpoint http://x": "doctor needs one of -corefile and -endpoint",
+		"":                               "doctor needs one of -corefile, -endpoint and -redis",
+		"-corefile x -endpoint http://x": "doctor needs one of -corefile, -endpoint and -redis",
 		"-corefile x -lists se-4b":       "-lists goes with -endpoint",
 		"-corefile x -api-key-file k":    "-api-key-file goes with -endpoint",
 		"-endpoint nonsense":             "endpoint: the endpoint must be a URL such as",

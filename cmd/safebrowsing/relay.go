@@ -82,7 +82,7 @@ func relayCommand() *cli.Command {
 			&cli.FloatFlag{Name: "ema", Usage: "in place of -rate: refuse searches of one client that come faster than it used to ask, by a `NUMBER` of deviations"},
 			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
-		}, redisFlags()...),
+		}, redisFlags("act as one with other relays over")...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() > 0 {
 				return fmt.Errorf("relay takes no argument such as %q, see safebrowsing relay -h", c.Args().First())

@@ -11,10 +11,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 )
 
-// redisFlags are the flags of a Redis that relays share.
-func redisFlags() []cli.Flag {
+// redisFlags are the flags of a Redis that relays share. use says what it is for.
+func redisFlags(use string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "redis", Usage: "act as one with other relays over the Redis or Valkey at `URL`: redis, rediss, redis+sentinel or redis+cluster"},
+		&cli.StringFlag{Name: "redis", Usage: use + " the Redis or Valkey at `URL`: redis, rediss, redis+sentinel or redis+cluster"},
 		&cli.StringFlag{Name: "redis-password-file", Usage: "read the password of Redis from `FILE`, again for each connection (default: $" + relay.RedisPasswordVariable + ")"},
 		&cli.StringFlag{Name: "redis-ca", Usage: "believe certificates of Redis that a CA in `FILE` has signed (default: the system's)"},
 	}

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+)
+
+const (
+	// redisTimeout bounds the examination of a Redis.
+	redisTimeout = 15 * time.Second
+	// redisDeadline is how long one of its answers may take.
+	redisDeadline = 2 * time.Second
+	// lateList is the age of a list that no relay seems to update: servers let clients wait for
+	// minutes or hours.
+	lateList = 24 * time.Hour
+)
+
+// redisStates tells the first state of a connection.
+type redisStates chan error
+
+// Done implements redis.Observer.
+func (redisStates) Done(string, time.Duration, error) {}
+
+// Dropped implements redis.Observer.
+func (redisStates) Dropped(string) {}
+
+// State implements redis.Observer.
+func (s redisStates) State(err error) {
+	select {
+	case s <- err:
+	default:
+	}
+}
+
+// redis examines the Redis that relays share.
+func (e *examination) redis(ctx context.Context, c *cli.Command) error {
+	cfg, err := redisConfig(c)
+	if err != nil {
+		return err
+	}
+	e.secrets = append(e.secrets, cfg.Password, cfg.Sentinels, cfg.Target.Password)
+	states := make(redisStates, 1)
+	cfg.Observer, cfg.Deadline, cfg.Prefix = states, redisDeadline, redisstore.Prefix("doctor")
+	client, err := redis.Open(*cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	e.tell(redisTLS(cfg.Target))
+	limited, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	select {
+	case err = <-states:
+	case <-limited.Done():
+		err = limited.Err()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		e.tell(diagnosis{"redis", isProblem, text(fmt.Sprintf("%s cannot be used: %v", cfg.Target, err)), text(redisstore.Cure(err))})
+		return e.end(e.bad)
+	}
+	e.redisServer(limited, client, cfg.Target)
+	e.fleets(limited, client, cfg.Target.Kind)
+	return e.end(e.bad)
+}
+
+// redisTLS says whether others can read along.
+func redisTLS(t redis.Target) diagnosis {
+	remote := slices.ContainsFunc(t.Addresses, func(address string) bool {
+		host, _, _ := net.SplitHostPort(address)
+		addr, err := netip.ParseAddr(host)
+		return host != "localhost" && (err != nil || !addr.Unmap().IsLoopback())
+	})
+	switch {
+	case t.TLS:
+		return diagnosis{"tls", isOK, "the connection to Redis uses TLS", ""}
+	case remote:
+		return diagnosis{"tls", isWarning, "the connection to Redis has no TLS: the network can read and change what relays share", "write rediss in place of redis in -redis"}
+	}
+	return diagnosis{"tls", isOK, "not used: Redis is on this machine", ""}
+}
+
+// redisServer examines the version and the memory.
+func (e *examination) redisServer(ctx context.Context, client *redis.Client, target redis.Target) {
+	v, err := client.Do(ctx, "examine", "INFO", nil)
+	if err != nil {
+		e.tell(diagnosis{"redis", isWarning, text(fmt.Sprintf("%s can be used, but does not tell about itself: %v", target, err)), "give the user of Redis the right to run INFO"})
+		return
+	}
+	info := make(map[string]string)
+	for lines := bufio.NewScanner(strings.NewReader(string(v.Bytes()))); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok {
+			info[name] = value
+		}
+	}
+	e.tell(redisVersion(target.String(), info))
+	e.tell(redisMemory(info))
+}
+
+// redisVersion says whether relays can use a server.
+func redisVersion(where string, info map[string]string) diagnosis {
+	product, version, oldest := "Redis", info["redis_version"], [2]int{6, 2}
+	if info["server_name"] == "valkey" {
+		product, version, oldest = "Valkey", info["valkey_version"], [2]int{7, 2}
+	}
+	var found [2]int
+	_, err := fmt.Sscanf(version, "%d.%d", &found[0], &found[1])
+	d := diagnosis{"redis", isOK, text(fmt.Sprintf("%s is %s %s and can be written", where, product, version)), ""}
+	if err == nil && slices.Compare(found[:], oldest[:]) < 0 {
+		d.Status, d.Advice = isProblem, "upgrade it: relays need Redis 6.2 or Valkey 7.2"
+	}
+	return d
+}
+
+// redisMemory says whether Redis may drop what relays share.
+func redisMemory(info map[string]string) diagnosis {
+	used, _ := strconv.ParseUint(info["used_memory"], 10, 64)
+	most, _ := strconv.ParseUint(info["maxmemory"], 10, 64)
+	policy := info["maxmemory_policy"]
+	if most == 0 {
+		return diagnosis{"memory", isOK, text(megabytes(used) + " are used, without a limit"), ""}
+	}
+	d := diagnosis{"memory", isOK, text(fmt.Sprintf("%s of %s are used, maxmemory-policy is %s", megabytes(used), megabytes(most), policy)), ""}
+	if policy != "noeviction" {
+		d.Status, d.Advice = isWarning, "set maxmemory-policy to noeviction: Redis may drop parts of lists, which relays then publish again"
+	}
+	return d
+}
+
+// fleets examines what relays share.
+func (e *examination) fleets(ctx context.Context, client *redis.Client, kind redis.Kind) {
+	if kind == redis.Cluster {
+		e.tell(diagnosis{"lease", isSkipped, "a cluster is not searched for relays: see the metrics of a relay", ""})
+		return
+	}
+	all, now, err := redisstore.Fleets(ctx, client)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		e.tell(diagnosis{"lease", isSkipped, text(fmt.Sprintf("this Redis has too many keys to look for relays within %s", redisTimeout)), ""})
+	case err != nil:
+		e.tell(diagnosis{"lease", isWarning, text(fmt.Sprintf("what relays share cannot be read: %v", err)), text(redisstore.Cure(err))})
+	case len(all) == 0:
+		e.tell(diagnosis{"lease", isWarning, "no relay uses this Redis", "start safebrowsing relay with the same -redis, and with -db"})
+	default:
+		for _, f := range all {
+			e.fleet(f, now)
+		}
+	}
+}
+
+// fleet tells of the relays that share one server and one key. now is the time of Redis.
+func (e *examination) fleet(f redisstore.Fleet, now time.Time) {
+	who := "relays of " + f.Asker
+	if f.Newer != "" {
+		e.tell(diagnosis{"format", isProblem, text(fmt.Sprintf("%s share data of a newer format: %s", who, f.Newer)), "upgrade the relays of this version: they fetch nothing"})
+		return
+	}
+	if f.Holder == "" {
+		e.tell(diagnosis{"lease", isWarning, text(who + ": none of them fetches lists"), "look at the logs of the relays: after the death of one another takes over within 40 seconds"})
+	} else {
+		e.tell(diagnosis{"lease", isOK, text(fmt.Sprintf("%s: %s fetches lists, until %s unless it renews that", who, f.Holder, stamp(now.Add(f.Left)))), ""})
+	}
+	for _, l := range f.Lists {
+		e.tell(sharedList(who, l, now))
+	}
+}
+
+// sharedList tells of one list.
+func sharedList(who string, l redisstore.SharedList, now time.Time) diagnosis {
+	age := max(0, now.Sub(l.Received)).Round(time.Second)
+	d := diagnosis{"lists", isOK, text(fmt.Sprintf("%s: %s has %s, fetched %s ago", who, l.Name, count(l.Entries, "entry", "entries"), age)), ""}
+	switch {
+	case l.Name == "":
+		return diagnosis{"lists", isWarning, text(who + ": the description of a list is damaged"), "nothing: the relay that fetches publishes it again"}
+	case age > lateList:
+		d.Status, d.Advice = isWarning, "look at the log of the relay that fetches lists: it says why it does not get new ones"
+	}
+	return d
+}
