@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -253,6 +254,29 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 	must(t, err)
 	if wait := time.Until(again.due([]string{se})); wait < 59*time.Minute {
 		t.Errorf("the folder of the follower has a wait of %s, want an hour", wait)
+	}
+}
+
+// A folder that was used without a shared store has times of a clock that may have been wrong.
+func TestAContentFromTheFutureGivesWay(t *testing.T) {
+	for _, saved := range []time.Duration{-time.Hour, 0, time.Hour} {
+		m := newMedium()
+		leader, _ := sharing(t, m, func() (*Update, error) { return fullOf("2", 1, 2), nil })
+		follower, _ := sharing(t, m, nil)
+		must(t, follower.cfg.Store.SaveList(heldList(t, se, 1, 2, 3)))
+		at := time.Now().Add(saved)
+		must(t, os.Chtimes(follower.cfg.Store.listPath(se), at, at))
+		follower.Load()
+		must(t, leader.acquire(t.Context()))
+		if locked, err := follower.cfg.Store.tryLock(); locked || err != nil {
+			t.Fatal("two have the right to fetch")
+		}
+		leader.update(t.Context())
+		follower.follow()
+		if got := follower.lists[se]; string(got.Version) != "2" {
+			t.Errorf("saved %s from now: version %q, want 2", saved, got.Version)
+		}
+		leader.release()
 	}
 }
 

@@ -52,6 +52,13 @@ func (u *Updater) received(name string) time.Time {
 	return info.ModTime()
 }
 
+// outdated reports whether a head is older than the content that is in memory. A content that seems
+// to come from the future was saved before it was shared, by a machine whose clock was wrong.
+func (u *Updater) outdated(head Head, shared Shared) bool {
+	received := u.received(head.List)
+	return head.Received.Before(received) && !received.After(shared.Now().Add(shareSlack))
+}
+
 // pull takes over the newer contents that others have published, and reports whether there
 // were any. An error of one list does not delay the others.
 func (u *Updater) pull() (changed bool, err error) {
@@ -62,7 +69,7 @@ func (u *Updater) pull() (changed bool, err error) {
 	for _, name := range u.cfg.Lists {
 		head, ok := shared.Head(name)
 		have := u.lists[name]
-		if !ok || head.same(have) || have.held() && head.Received.Before(u.received(name)) {
+		if !ok || head.same(have) || have.held() && u.outdated(head, shared) {
 			continue
 		}
 		l, pullErr := u.pullList(shared, head, have)

@@ -247,7 +247,7 @@ func (s *Store) setClock(seconds, micros redis.Value) {
 	sec, ok := seconds.Int()
 	usec, alsoOK := micros.Int()
 	if ok && alsoOK {
-		s.offset = time.Unix(sec, usec*1000).Sub(time.Now().Round(0))
+		s.offset = time.Unix(sec, usec*1000).Sub(s.cfg.clock().Round(0))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
@@ -15,14 +16,34 @@ import (
 // Processes with a folder each share over Redis what processes with one folder share.
 func TestStoresOnOneRedis(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Medium {
+	storetest.Run(t, onRedis(func(int) time.Duration { return 0 }))
+}
+
+// The clocks of machines that follow each other differ by two hours, and each from that of Redis by
+// one: a process that believed its own clock would wait for too long, or ask too early.
+func TestWaitsHoldWhateverTheClocksShow(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]time.Duration{"the first one is fast": time.Hour, "the first one is slow": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, onRedis(func(machine int) time.Duration { return first * time.Duration(machine%2*2-1) }), storetest.Waits...)
+		})
+	}
+}
+
+// onRedis returns what opens a Redis for machines whose clocks are wrong by skew.
+func onRedis(skew func(machine int) time.Duration) func(t *testing.T) storetest.Medium {
+	return func(t *testing.T) storetest.Medium {
 		server, machines := redistest.Start(t), t.TempDir()
 		var late atomic.Bool
 		return storetest.Medium{
 			Process: func(machine int) *updater.Store {
 				dir := filepath.Join(machines, strconv.Itoa(machine))
 				store := openFolder(t, dir)
-				r := open(t, server.URL(), func(c *Config) { c.Folder, c.Lease = dir, DefaultLease })
+				r := open(t, server.URL(), func(c *Config) {
+					c.Folder, c.Lease = dir, DefaultLease
+					c.clock = func() time.Time { return time.Now().Add(skew(machine)) }
+				})
 				store.Share(&noting{r.Store, &late})
 				return store
 			},
@@ -38,7 +59,7 @@ func TestStoresOnOneRedis(t *testing.T) {
 				}
 			},
 		}
-	})
+	}
 }
 
 // noting notes errors of Update.

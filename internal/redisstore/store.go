@@ -58,6 +58,8 @@ type Config struct {
 	Settle time.Duration // from the begin of a lease to its first request, so that others can report their clocks
 	Spread time.Duration // followers fetch new lists within this time, each at a random moment
 	Alone  time.Duration // from the loss of Redis until the last holder goes on without it
+
+	clock func() time.Time // of this machine; nil: time.Now. Tests replace it
 }
 
 // Store shares over Redis. Make one with Open. It is safe for concurrent use.
@@ -97,6 +99,9 @@ func Open(cfg Config) *Store {
 	cfg.Alone = cmp.Or(cfg.Alone, DefaultAlone)
 	if cfg.Report == nil {
 		cfg.Report = func(Event) {}
+	}
+	if cfg.clock == nil {
+		cfg.clock = time.Now
 	}
 	host, _ := os.Hostname()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -215,7 +220,7 @@ func (s *Store) dropLease(holder string) (events []Event) {
 func (s *Store) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return time.Now().Add(s.offset).Round(0)
+	return s.cfg.clock().Add(s.offset).Round(0)
 }
 
 // Rekey implements updater.Shared. The lease of the old asker expires.

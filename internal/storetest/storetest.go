@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,8 +40,13 @@ type Medium struct {
 	Late func() bool
 }
 
-// Run tests the stores on a medium. open makes an empty one.
-func Run(t *testing.T, open func(t *testing.T) Medium) {
+// Waits are the tests in which a machine keeps times that another one has written.
+var Waits = []string{"one fetches and another takes over", "of several one fetches", "a minimum wait holds for another",
+	"a back-off holds for another", "what is lost comes back from those that run", "a wait of searches holds for all"}
+
+// Run tests the stores on a medium. open makes an empty one. With names it runs those tests only.
+func Run(t *testing.T, open func(t *testing.T) Medium, only ...string) {
+	ran := 0
 	for name, test := range map[string]struct {
 		test func(t *testing.T, m Medium)
 		slow bool // it waits for seconds
@@ -59,6 +65,10 @@ func Run(t *testing.T, open func(t *testing.T) Medium) {
 		"a count that is lost renews no budget":       {lostCount, false},
 		"a damaged count renews no budget":            {damagedCount, false},
 	} {
+		if len(only) > 0 && !slices.Contains(only, name) {
+			continue
+		}
+		ran++
 		t.Run(name, func(t *testing.T) {
 			if test.slow && testing.Short() {
 				t.Skip("this test waits for seconds")
@@ -66,6 +76,9 @@ func Run(t *testing.T, open func(t *testing.T) Medium) {
 			t.Parallel()
 			test.test(t, open(t))
 		})
+	}
+	if len(only) > 0 && ran != len(only) {
+		t.Errorf("Expected tests %q, %d of them exist", only, ran)
 	}
 }
 
