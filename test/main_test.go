@@ -34,5 +34,6 @@ func TestMain(m *testing.M) {
 		config.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
 	}
 	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious
+	runChild()
 	m.Run()
 }
