@@ -195,8 +195,9 @@ func (d *detached) run(f func()) {
 }
 
 // shutdownGrace is how long a server block waits for next plugins that outlive their
-// queries. CoreDNS waits as long for the queries themselves.
-const shutdownGrace = 5 * time.Second
+// queries. No client waits for their answers, and *forward* cannot be interrupted: it tries for
+// up to 5 seconds.
+const shutdownGrace = time.Second
 
 // end waits until all functions of run have returned, at most for shutdownGrace.
 func (d *detached) end() {

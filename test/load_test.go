@@ -33,13 +33,13 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 			w.threaten("always.example.com/")
 		}
 		// The other server's lists have to be on disk before it takes over.
-		other.start(other.loadCorefile(":0"))
+		other.start(other.loadCorefile(":0", "lists se-4b"))
 		other.updated(1)
 		other.stop()
 		// A port that is free for UDP and TCP: with port 0 each has its own, and the
 		// reloads would need that of UDP for TCP.
 		other.host = w.host
-		w.start(w.loadCorefile(strings.TrimPrefix(programtest.FreeAddress(t, w.host), w.host)))
+		w.start(w.loadCorefile(strings.TrimPrefix(programtest.FreeAddress(t, w.host), w.host), "lists se-4b"))
 		w.updated(1)
 
 		address := w.address("udp")
@@ -62,7 +62,7 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 			if now.engine() == nil {
 				now.google.ClientStarted() // its cache ended with the engine
 			}
-			if err := w.reload(now.loadCorefile(strings.TrimPrefix(address, w.host))); err != nil {
+			if err := w.reload(now.loadCorefile(strings.TrimPrefix(address, w.host), "lists se-4b")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -83,9 +83,9 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 
 // loadCorefile answers by template in place of forward, some of whose goroutines
 // outlive a reload.
-func (w *world) loadCorefile(port string) string {
+func (w *world) loadCorefile(port string, properties ...string) string {
 	template := "template IN A {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}"
-	return strings.NewReplacer(":0", port, "forward . "+w.upstream, template).Replace(w.corefile("lists se-4b", "limit off"))
+	return strings.NewReplacer(":0", port, "forward . "+w.upstream, template).Replace(w.corefile(append([]string{"limit off"}, properties...)...))
 }
 
 // load asks for a threat and for names that are none. A query may be lost where a

@@ -37,5 +37,6 @@ func TestMain(m *testing.M) {
 	if serveWithWrongClock() {
 		return
 	}
+	runChild()
 	m.Run()
 }

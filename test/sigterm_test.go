@@ -1,0 +1,196 @@
+package test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+var sigtermAll = flag.Bool("sigterm.all", false, "have TestSIGTERM try every moment; otherwise a sample")
+
+// stops are moments at which CoreDNS is told to end.
+var stops = []struct {
+	name    string
+	sample  bool
+	prepare func(w *world) // before the start
+	moment  func(w *world, c *child)
+}{
+	{name: "as it starts", moment: func(*world, *child) {}},
+	{name: "5 ms after the start", moment: after(5 * time.Millisecond)},
+	{name: "20 ms after the start", moment: after(20 * time.Millisecond)},
+	{name: "50 ms after the start", moment: after(50 * time.Millisecond)},
+	{name: "100 ms after the start", moment: after(100 * time.Millisecond)},
+	{name: "200 ms after the start", moment: after(200 * time.Millisecond)},
+	{name: "400 ms after the start", moment: after(400 * time.Millisecond)},
+	{name: "at rest", moment: rests},
+	{name: "before the answer with lists", sample: true, prepare: breaks("update", protocoltest.Fault{Delay: time.Minute}), moment: asked("update")},
+	{name: "in an endless answer", prepare: breaks("update", protocoltest.Fault{EndlessBody: true}), moment: asked("update")},
+	{name: "while lists are decoded", prepare: bigList, moment: loading(0)},
+	{name: "10 ms later", prepare: bigList, moment: loading(10 * time.Millisecond)},
+	{name: "30 ms later", prepare: bigList, moment: loading(30 * time.Millisecond)},
+	{name: "100 ms later", prepare: bigList, moment: loading(100 * time.Millisecond)},
+	{name: "300 ms later", prepare: bigList, moment: loading(300 * time.Millisecond)},
+	{name: "in a back-off", prepare: breaks("update", protocoltest.Fault{Status: 503}), moment: counts("coredns_safebrowsing_requests_total")},
+	{name: "while a query waits for a search", sample: true, moment: func(w *world, c *child) { searching(w, c, "evil.example.com.") }},
+	{name: "while 200 queries wait for a search", moment: func(w *world, c *child) {
+		for n := range 200 {
+			searching(w, c, fmt.Sprintf("n%d.evil.example.com.", n))
+		}
+	}},
+	{name: "while a blocked query's upstream is silent", sample: true, prepare: silentUpstream, moment: func(w *world, c *child) {
+		rests(w, c)
+		c.ask("evil.example.com.")
+	}},
+	{name: "as a reload begins", moment: whileReloading(0)},
+	{name: "5 ms into a reload", moment: whileReloading(5 * time.Millisecond)},
+	{name: "30 ms into a reload", sample: true, moment: whileReloading(30 * time.Millisecond)},
+	{name: "100 ms into a reload", moment: whileReloading(100 * time.Millisecond)},
+	{name: "after a reload that fails", moment: func(w *world, c *child) {
+		rests(w, c)
+		c.configure("no Corefile {")
+		c.Signal(syscall.SIGUSR1)
+		c.Line("[ERROR]", 20*time.Second)
+	}},
+	{name: "during the last of ten reloads", moment: func(w *world, c *child) {
+		// One after the other: CoreDNS loses a signal that comes while one of another kind
+		// waits for the end of a reload (caddy, trapSignalsPosix: a channel for one signal).
+		rests(w, c)
+		for n := range 10 {
+			w.eventually("the reload before", func() bool { return strings.Count(c.Output(), "Reloading complete") == n })
+			c.configure(w.sigtermCorefile(fmt.Sprint("cache ", 100+n)))
+			c.Signal(syscall.SIGUSR1)
+		}
+	}},
+}
+
+// SIGTERM ends CoreDNS in less than two seconds, whatever is under way. Without -sigterm.all
+// the bound is a wide one: other tests use the processors.
+func TestSIGTERM(t *testing.T) {
+	skipIfShort(t, "starts a process for each moment, see -sigterm.all")
+	most := 10 * time.Second
+	if *sigtermAll {
+		most = 2 * time.Second
+	}
+	for _, stop := range stops {
+		if !stop.sample && !*sigtermAll {
+			continue
+		}
+		t.Run(stop.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.threaten("evil.example.com/")
+			if stop.prepare != nil {
+				stop.prepare(w)
+			}
+			c := newChild(t, w)
+			c.configure(w.sigtermCorefile())
+			c.start()
+			stop.moment(w, c)
+			w.google.ClientCancelled() // the process ends with its request
+			begun := time.Now()
+			c.Signal(syscall.SIGTERM)
+			c.Wait()
+			took := time.Since(begun)
+			t.Logf("%-45s %s", stop.name, took.Round(time.Millisecond))
+			if took > most {
+				t.Errorf("Expected an end within %s, took %s:\n%s", most, took, c.Output())
+			}
+			if strings.Contains(c.Output(), "panic") {
+				t.Errorf("Expected no panic:\n%s", c.Output())
+			}
+		})
+	}
+}
+
+func (w *world) sigtermCorefile(properties ...string) string {
+	text := w.corefile(properties...)
+	return strings.Replace(text, "\tcache\n", "", 1)
+}
+
+func after(d time.Duration) func(*world, *child) {
+	return func(*world, *child) { time.Sleep(d) }
+}
+
+// rests waits until the server answers and its lists are in force.
+func rests(w *world, c *child) {
+	w.eventually("the first answer", c.answers)
+	counts("coredns_safebrowsing_list_entries")(w, c)
+}
+
+// counts waits until a metric is more than 0.
+func counts(metric string) func(*world, *child) {
+	return func(w *world, c *child) {
+		w.eventually(metric, func() bool { return c.metric(metric) > 0 })
+	}
+}
+
+func breaks(method string, f protocoltest.Fault) func(*world) {
+	return func(w *world) { w.google.Break(method, 1<<30, f) }
+}
+
+func asked(method string) func(*world, *child) {
+	return func(w *world, _ *child) {
+		w.eventually("a request", func() bool { return len(w.google.Requests(method)) > 0 })
+	}
+}
+
+// bigList publishes a list that takes some time to be decoded and written.
+func bigList(w *world) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var entries [][]byte
+	for range 1_000_000 {
+		n := r.Uint32()
+		entries = append(entries, []byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	}
+	w.google.Publish("mw-4b", entries)
+}
+
+func loading(later time.Duration) func(*world, *child) {
+	return func(w *world, c *child) {
+		asked("update")(w, c)
+		w.eventually("the answer", func() bool { return !w.fetches()[0].Answered.IsZero() })
+		time.Sleep(later)
+	}
+}
+
+// searching has a query wait for a search that does not end.
+func searching(w *world, c *child, name string) {
+	if len(w.searches()) == 0 {
+		rests(w, c)
+		w.google.Break("search", 1<<30, protocoltest.Fault{Delay: time.Minute})
+	}
+	go c.ask(name)
+	asked("search")(w, c)
+}
+
+// ask asks over UDP, and does not care for the answer.
+func (c *child) ask(name string) {
+	_, _, _ = (&dns.Client{Timeout: 5 * time.Second}).Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), c.address)
+}
+
+func silentUpstream(w *world) {
+	silent := make(chan struct{})
+	defer w.t.Cleanup(func() { close(silent) }) // before the name server is stopped, which waits for its answers
+	w.upstream = startUpstreamWith(w.t, func(q dns.Question) []dns.RR {
+		if q.Name != "started.example.org." {
+			<-silent
+		}
+		return nil
+	})
+}
+
+func whileReloading(later time.Duration) func(*world, *child) {
+	return func(w *world, c *child) {
+		rests(w, c)
+		c.configure(w.sigtermCorefile("cache 77"))
+		c.Signal(syscall.SIGUSR1)
+		time.Sleep(later)
+	}
+}
