@@ -52,6 +52,26 @@ func TestAFamiliarNameThatIsBlockedIsLoudOnceADay(t *testing.T) {
 	}
 }
 
+// An operator may copy the command into a shell.
+func TestTheLineAboutAFamiliarNameHasNoCommandsOfAClient(t *testing.T) {
+	for name, want := range map[string]string{
+		"www.familiar.example":      "safebrowsing allow -for 1d www.familiar.example",
+		"_dmarc.Familiar-1.example": "safebrowsing allow -for 1d _dmarc.Familiar-1.example",
+		"$`reboot`.example":         "add the host to a file of allow",
+		"|reboot|x.example":         "add the host to a file of allow",
+		"x>y.example":               "add the host to a file of allow",
+		"-list.example":             "add the host to a file of allow",
+	} {
+		lines := logtest.Capture(t)
+		l := &loudness{familiar: newFamiliarity(time.Now())}
+		l.familiar.add(lookup.FromQname(name+"."), 10000)
+		l.blocked(question(name+"."), phished, time.Now().Add(time.Hour))
+		if got := lines.About("times an hour"); len(got) != 1 || !strings.Contains(got[0], "If this is a mistake: "+want+"\n") {
+			t.Errorf("%s: expected %q, got %q", name, want, got)
+		}
+	}
+}
+
 func TestFamiliarityIsAMeanOfAboutADay(t *testing.T) {
 	begin := time.Now()
 	f := newFamiliarity(begin)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -119,9 +120,10 @@ func ownHost(host string) bool {
 
 func show(w http.ResponseWriter, source Source, asked string) {
 	r := source.Report()
-	p := page{Report: r, Findings: Find(r), CSS: template.CSS(pageCSS), Asked: asked[:min(len(asked), maxHost)]}
+	asked = asked[:min(len(asked), maxHost)]
+	p := page{Report: r, Findings: Find(r), CSS: template.CSS(pageCSS), Asked: graphic(asked)}
 	if asked != "" {
-		h, ok := hostOf(p.Asked)
+		h, ok := hostOf(asked)
 		ok = ok && len(h.String()) <= maxName
 		if p.Invalid = !ok; ok {
 			p.Answers = source.Explain(h)
@@ -134,6 +136,18 @@ func show(w http.ResponseWriter, source Source, asked string) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Write(body.Bytes())
+}
+
+// graphic returns a text with a replacement character for each control character, such as
+// one that turns the direction of what follows, and for each byte that is no UTF-8: template
+// escapes markup only, and the page may be read in a terminal.
+func graphic(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 // hostOf returns the host of what was typed: a name or a URL.

@@ -47,15 +47,15 @@ func (l *traces) add(where string, raw []byte) {
 	l.all[where] = append(l.all[where], raw...)
 }
 
-// wantNoKey fails if the key is anywhere, in any usual spelling.
-func (l *traces) wantNoKey(t *testing.T) {
+// wantNo fails if a secret of at least 35 characters is anywhere, in any usual spelling.
+func (l *traces) wantNo(t *testing.T, secret string) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	spellings := []string{markedKey, markedKey[4:20], hex.EncodeToString([]byte(markedKey))}
-	for skip := range 3 { // base64 of a longer text depends on where in it the key is
-		inner := base64.RawStdEncoding.EncodeToString([]byte(markedKey[skip : skip+30]))
-		spellings = append(spellings, inner, base64.RawURLEncoding.EncodeToString([]byte(markedKey[skip:skip+30])))
+	spellings := []string{secret, secret[4:20], hex.EncodeToString([]byte(secret))}
+	for skip := range 3 { // base64 of a longer text depends on where in it the secret is
+		inner := base64.RawStdEncoding.EncodeToString([]byte(secret[skip : skip+30]))
+		spellings = append(spellings, inner, base64.RawURLEncoding.EncodeToString([]byte(secret[skip:skip+30])))
 	}
 	for where, raw := range l.all {
 		if packed, err := gzip.NewReader(bytes.NewReader(raw)); err == nil {
@@ -64,10 +64,10 @@ func (l *traces) wantNoKey(t *testing.T) {
 		}
 		for _, spelling := range spellings {
 			if bytes.Contains(raw, []byte(spelling)) {
-				t.Errorf("the key is in %s, as %s", where, spelling)
+				t.Errorf("%s is in %s, as %s", secret, where, spelling)
 			}
 		}
-		t.Logf("%s: %d bytes without the key", where, len(raw))
+		t.Logf("%s: %d bytes without %s", where, len(raw), secret)
 	}
 }
 
@@ -204,13 +204,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	for _, profile := range []string{"goroutine?debug=2", "goroutine", "heap", "heap?debug=1", "allocs", "block", "mutex", "threadcreate", "cmdline", "trace?seconds=0.2", "profile?seconds=1"} {
 		kept.addURL(t, "profile "+profile, "http://127.0.0.1:"+pprof+"/debug/pprof/"+profile)
 	}
-	for _, of := range []string{"cmdline", "environ"} {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", c.process.Pid(), of))
-		if err != nil {
-			t.Fatal(err)
-		}
-		kept.add("process list, "+of, raw)
-	}
+	kept.addProcess(t, c.process)
 	for _, args := range [][]string{{"doctor", "-corefile", c.file}, {"doctor", "-json", "-corefile", c.file}, {"lists", "-db", db}, {"check", "-corefile", c.file, "later.example.net"}} {
 		_, out := programtest.Run(t, programs["safebrowsing"], args...)
 		kept.add("output of safebrowsing "+args[0], []byte(out))
@@ -223,7 +217,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	wantOneLineEach(t, c.process.Output())
 	kept.add("log and stacks", []byte(c.process.Output()))
 	kept.addFiles(t, dir)
-	kept.wantNoKey(t)
+	kept.wantNo(t, markedKey)
 	if len(kept.all) < 20 {
 		t.Errorf("only %d kinds of traces", len(kept.all))
 	}
@@ -259,6 +253,18 @@ func (l *traces) addURL(t *testing.T, where, url string) {
 		t.Fatalf("%s: %s, %d bytes, %v", url, r.Status, len(raw), err)
 	}
 	l.add(where, raw)
+}
+
+// addProcess adds what the process list says about a process.
+func (l *traces) addProcess(t *testing.T, p *programtest.Process) {
+	t.Helper()
+	for _, of := range []string{"cmdline", "environ"} {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Pid(), of))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.add("process list, "+of, raw)
+	}
 }
 
 // addFiles adds all files below a folder, with their names.

@@ -1,0 +1,246 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	tap "github.com/dnstap/golang-dnstap"
+	fs "github.com/farsightsec/golang-framestream"
+	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+)
+
+// marked is a label of each hostile name, by which its traces are found.
+const marked = "mark7z"
+
+// hostileLabels are first labels of names that clients may ask for (RFC 2181, section 11:
+// a label may have any bytes).
+var hostileLabels = map[string]string{
+	"control characters": "\x00\x07\x08\x0b\x0c\x7f",
+	"a new line":         "x\n[ERROR] forged",
+	"a carriage return":  "x\r\n[ERROR] forged",
+	"colours":            "\x1b[31m\x1b[2J\x1b]0;forged\x07",
+	"quotes":             `"'` + "`" + `\"\\`,
+	"a script":           "<script>forged()</script>",
+	"an attribute":       `"><img src=x onerror=forged()>`,
+	"an entity":          "&lt;&#60;&amp;",
+	"JSON":               `","verdict":"forged","x":"`,
+	"a metric":           "\"} 1\nforged{x=\"",
+	"a template":         "{{.}}{name}${x}%s%n%!d(MISSING)",
+	"no UTF-8":           "\xff\xfe\xc0\x80\xed\xa0\x80",
+	"right to left":      "\u202eforged\u2028\u0085",
+	"a dot":              "forged.example",
+	// With the mark, the zone and why.safebrowsing this has nearly 255 bytes, the most of a
+	// name (RFC 1035, section 2.3.4).
+	"a long name": strings.Repeat("\xff", 189),
+}
+
+// hostileName returns the name in presentation form, below a mark and a zone.
+func hostileName(label, mark, zone string) string {
+	var escaped strings.Builder
+	for i, b := range []byte(label) {
+		if i > 0 && i%63 == 0 {
+			escaped.WriteByte('.')
+		}
+		fmt.Fprintf(&escaped, `\%03d`, b)
+	}
+	return escaped.String() + "." + mark + "." + zone
+}
+
+// A name from a client is escaped wherever it appears. It begins no line, no field and no
+// element of its own.
+func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
+	skipIfShort(t, "the log takes ten lines a second")
+	for _, form := range []string{"log", "log json"} {
+		t.Run(form, func(t *testing.T) {
+			lines := logtest.Capture(t)
+			extras := dnstapExtras(t)
+			w := newWorld(t)
+			w.threaten("evil.example.com/")
+			own := writeFile(t, t.TempDir(), "own.txt", "||blocked.example.org^\n")
+			w.start(strings.Replace(w.corefile(form, "explain", "status 127.0.0.1:0 names", "structured 65010 mailto:help@example.org", "block "+own),
+				"errors", "errors\n\tmetadata\n\tdnstap tcp://"+extras.address+" full {\n\t\textra \"{/safebrowsing/expression} {/safebrowsing/list}\"\n\t}", 1))
+			w.updated(1)
+			page := w.pageURL(lines)
+			n := 0
+			try := func(kind, label string) {
+				n++
+				mark := fmt.Sprintf("%s%dz", marked, n)
+				zone := []string{"evil.example.com.", "blocked.example.org."}[n%2]
+				w.askHostile(t, kind, hostileName(label, mark, zone))
+				w.wantLogged(t, lines, form, mark, hostileName(label, mark, zone))
+				wantEscaped(t, "the status page about "+kind, get(t, page+"?host="+url.QueryEscape(label+"."+mark+"."+zone)), true)
+			}
+			for kind, label := range hostileLabels {
+				try(kind, label)
+			}
+			wantEscaped(t, "the status page", get(t, page), true)
+			wantNoNamesInMetrics(t)
+			for range n {
+				wantEscaped(t, "dnstap", extras.next(t), false)
+			}
+			for _, line := range lines.About("") {
+				wantEscaped(t, "the log", strings.TrimSuffix(line, "\n"), false)
+			}
+		})
+	}
+}
+
+// askHostile asks for a name that is blocked, with a structured error and without, and why.
+func (w *world) askHostile(t *testing.T, kind, name string) {
+	t.Helper()
+	for _, structured := range []bool{false, true} {
+		m := new(dns.Msg).SetQuestion(name, dns.TypeA)
+		m.SetEdns0(1232, false)
+		if structured {
+			m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
+		}
+		answer, err := dns.Exchange(m, w.address("udp"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, blocked := ede(answer)
+		if !blocked {
+			t.Errorf("%s: %s is not blocked: %v", kind, name, answer)
+		}
+		wantEscaped(t, "the Extended DNS Error for "+kind, text, false)
+		if structured && !json.Valid([]byte(text)) {
+			t.Errorf("%s: the structured error is no JSON: %s", kind, text)
+		}
+	}
+	m := new(dns.Msg).SetQuestion(name+"why.safebrowsing.", dns.TypeTXT)
+	m.Question[0].Qclass = dns.ClassCHAOS
+	answer, err := dns.Exchange(m, w.address("udp"))
+	if err != nil || len(answer.Answer) == 0 {
+		t.Fatalf("%s: no explanation: %v\n%v", kind, err, answer)
+	}
+	for _, record := range answer.Answer {
+		for _, text := range record.(*dns.TXT).Txt {
+			wantEscaped(t, "the explanation of "+kind, text, false)
+		}
+	}
+}
+
+// wantEscaped fails if a text has something that only a name of hostileLabels can have
+// brought there: control characters, bytes that are no UTF-8, markup. Only pages have more
+// than ASCII, and lines.
+func wantEscaped(t *testing.T, where, text string, page bool) {
+	t.Helper()
+	if !utf8.ValidString(text) {
+		t.Errorf("%s is no UTF-8: %q", where, text)
+	}
+	for _, r := range text {
+		if !unicode.IsGraphic(r) && !(page && r == '\n') || r > unicode.MaxASCII && !page {
+			t.Errorf("%s has %q: %q", where, r, text)
+			return
+		}
+	}
+	for _, markup := range []string{"<script", "<img", "onerror=forged()>"} {
+		if page && strings.Contains(text, markup) {
+			t.Errorf("%s has %s: %s", where, markup, text)
+		}
+	}
+}
+
+// ownLine is how each line of ours begins.
+var ownLine = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[(INFO|WARNING)\] plugin/safebrowsing: `)
+
+// wantLogged waits for a line about a name. The log takes ten lines a second, so the name is
+// asked for until it is one of them.
+func (w *world) wantLogged(t *testing.T, lines *logtest.Lines, form, mark, name string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); len(lines.About(mark)) == 0 && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+		w.ask(name, dns.TypeA)
+	}
+	about := lines.About(mark)
+	if len(about) == 0 {
+		t.Errorf("Expected a line about %s", name)
+	}
+	for _, line := range about {
+		var fields map[string]any
+		switch {
+		case strings.Contains(line, "] plugin/safebrowsing: "): // in json, a WARNING about a name that is asked for often
+			if !ownLine.MatchString(line) {
+				t.Errorf("A name began the line %q", line)
+			}
+		case json.Unmarshal([]byte(line), &fields) != nil || fields["event"] != "blocked" || fields["verdict"] == "forged" || fields["x"] != nil:
+			t.Errorf("Expected JSON with our fields only, got %q", line)
+		}
+	}
+}
+
+// wantNoNamesInMetrics fails if a metric knows the name of a client's query.
+func wantNoNamesInMetrics(t *testing.T) {
+	t.Helper()
+	all, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range all {
+		if text := family.String(); strings.Contains(text, marked) || strings.Contains(text, "forged") {
+			t.Errorf("A name is in a metric: %s", text)
+		}
+	}
+}
+
+// taps are the extra fields of the answers with which a CoreDNS blocks.
+type taps struct {
+	address string
+	extras  chan string
+}
+
+func (s *taps) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case got := <-s.extras:
+		return got
+	case <-time.After(20 * time.Second):
+		t.Fatal("Expected a frame")
+		return ""
+	}
+}
+
+// dnstapExtras listens for dnstap.
+func dnstapExtras(t *testing.T) *taps {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	s := &taps{listener.Addr().String(), make(chan string, 1000)}
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		decoder, err := fs.NewDecoder(conn, &fs.DecoderOptions{ContentType: []byte("protobuf:dnstap.Dnstap"), Bidirectional: true})
+		if err != nil {
+			return
+		}
+		for {
+			raw, err := decoder.Decode()
+			if err != nil {
+				return
+			}
+			var frame tap.Dnstap
+			answer := new(dns.Msg)
+			if proto.Unmarshal(raw, &frame) == nil && answer.Unpack(frame.GetMessage().GetResponseMessage()) == nil && isBlocked(answer) {
+				s.extras <- string(frame.GetExtra())
+			}
+		}
+	}()
+	return s
+}
