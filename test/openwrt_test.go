@@ -212,3 +212,26 @@ func TestOpenWrtRecipeInstallsItsFiles(t *testing.T) {
 		}
 	}
 }
+
+// The fix for OpenWrt's own coredns, run on the plugin.cfg of CoreDNS.
+func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
+	document, err := fs.ReadFile(repository, "docs/routers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fix := regexp.MustCompile(`\$\(SED\) '([^']+)'`).FindSubmatch(document)
+	if fix == nil {
+		t.Fatal("Expected the fix in docs/routers.md")
+	}
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed, err := exec.Command("sed", "-e", string(fix[1]), filepath.Join(strings.TrimSpace(string(dir)), "plugin.cfg")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(fixed), "\nsafebrowsing:"+module+"\ncache:cache\n"); n != 1 {
+		t.Errorf("Expected the plugin directly before cache, found that %d times", n)
+	}
+}
