@@ -46,14 +46,9 @@ func (x *box) command(conf string) *exec.Cmd {
 // update that replaces lists of the same size. All sizes are measured at once, since it takes up
 // to a minute until a server asks for lists.
 func (b *bench) routers(ctx context.Context) error {
-	program := filepath.Join(b.dir, "coredns-router")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "router", "-ldflags", "-s -w", "-o", program, "./cmd/coredns")
-	var err error
-	if build.Dir, err = moduleDir(ctx); err != nil {
+	program, err := b.buildRouter(ctx)
+	if err != nil {
 		return err
-	}
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building: %w\n%s", err, out)
 	}
 	var specs []spec
 	var catalogs []*catalog
@@ -88,6 +83,19 @@ func (b *bench) routers(ctx context.Context) error {
 	}
 	b.note("Routers: a memory cgroup of %d MiB, GOMEMLIMIT=%dMiB. Both columns are with the plugin: idle, peak.", routerMemory, routerLimit)
 	return nil
+}
+
+// buildRouter builds the server as the package of OpenWrt has it, and returns its path.
+func (b *bench) buildRouter(ctx context.Context) (program string, err error) {
+	program = filepath.Join(b.dir, "coredns-router")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "router", "-ldflags", "-s -w", "-o", program, "./cmd/coredns")
+	if build.Dir, err = moduleDir(ctx); err != nil {
+		return "", err
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building: %w\n%s", err, out)
+	}
+	return program, nil
 }
 
 // routerSpec has lists of entries in all that are due soon, once.
