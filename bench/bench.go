@@ -66,11 +66,15 @@ func measurements() []measurement {
 		{"pause", nil}, // by latency, whose servers it uses
 		{"memory", (*bench).memory},
 		{"scale", (*bench).scale},
+		{"router", (*bench).routers},
 	}
 }
 
 // wants reports whether a measurement is to be run.
-func (o *options) wants(name string) bool { return len(o.only) == 0 || slices.Contains(o.only, name) }
+// That of routers needs root, and is run only if it is named.
+func (o *options) wants(name string) bool {
+	return len(o.only) == 0 && name != "router" || slices.Contains(o.only, name)
+}
 
 // say prints progress.
 func (b *bench) say(format string, args ...any) {

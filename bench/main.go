@@ -97,7 +97,7 @@ func (o *options) quicken(given map[string]bool, all []string) {
 		o.names = 20_000
 	}
 	if len(o.only) == 0 {
-		o.only = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "pause" })
+		o.only = slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == "pause" || name == "router" })
 	}
 }
 

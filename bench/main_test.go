@@ -22,6 +22,14 @@ func TestFlagsWinOverQuick(t *testing.T) {
 	if err != nil || !o.wants("pause") || o.limit > 5*time.Minute {
 		t.Errorf("%+v, %v", o, err)
 	}
+	for _, args := range [][]string{nil, {"-quick"}, {"-only", "memory"}} {
+		if o, err = parse(args); err != nil || o.wants("router") {
+			t.Errorf("%q: it wants root for a cgroup, which was not asked for: %v", args, err)
+		}
+	}
+	if o, err = parse([]string{"-only", "router"}); err != nil || !o.wants("router") || o.wants("clean") {
+		t.Errorf("%+v, %v", o, err)
+	}
 	for _, bad := range [][]string{{"-only", "speed"}, {"-rounds", "0"}, {"x"}, {"-entries", "17000000"}} {
 		if _, err := parse(bad); err == nil {
 			t.Errorf("no error about %q", bad)

@@ -23,6 +23,7 @@ type spec struct {
 	folder *folder // of the lists; nil: without the plugin
 	tail   string  // the plugins that answer
 	cores  string  // for taskset
+	box    *box    // nil: as much memory as there is
 }
 
 // The plugins that answer. Those of forwarding hold %s for the upstream.
@@ -78,6 +79,9 @@ func (b *bench) start(ctx context.Context, s spec) (*server, error) {
 		v.cmd = exec.Command("taskset", "-c", s.cores, b.coredns, "-conf", conf)
 	}
 	v.cmd.Env = environment()
+	if s.box != nil {
+		v.cmd = s.box.command(conf)
+	}
 	v.cmd.Dir, v.cmd.Stdout, v.cmd.Stderr = dir, output, output
 	begun := time.Now()
 	if err := v.cmd.Start(); err != nil {

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+const (
+	routerMemory = 64 // MiB, of the memory cgroup
+	routerLimit  = 40 // MiB, of GOMEMLIMIT, as in deploy/openwrt
+	routerSettle = time.Second
+)
+
+// routerSizes are the entries of all lists together.
+var routerSizes = []int{100_000, 500_000, 1_000_000, 2_000_000, 4_000_000}
+
+// box is a memory cgroup for one server.
+type box struct{ program, dir string }
+
+// newBox makes a cgroup of version 1 or 2, for which the bench has to be root.
+func newBox(program, name string) (*box, error) {
+	top, limit := "/sys/fs/cgroup", "memory.max"
+	if _, err := os.Stat(filepath.Join(top, "memory")); err == nil {
+		top, limit = filepath.Join(top, "memory"), "memory.limit_in_bytes"
+	}
+	x := &box{program, filepath.Join(top, name)}
+	if err := os.Mkdir(x.dir, 0o755); err != nil {
+		return nil, err
+	}
+	return x, os.WriteFile(filepath.Join(x.dir, limit), fmt.Append(nil, routerMemory<<20), 0o644)
+}
+
+// command starts the server in the cgroup: the shell enters it and becomes the server.
+func (x *box) command(conf string) *exec.Cmd {
+	c := exec.Command("sh", "-c", `echo $$ >"$1/cgroup.procs" && exec "$2" -conf "$3"`, "sh", x.dir, x.program, conf)
+	c.Env = append(environment(), fmt.Sprintf("GOMEMLIMIT=%dMiB", routerLimit))
+	return c
+}
+
+// routers measures the server for routers in a memory cgroup: idle, and at the peak of a full
+// update that replaces lists of the same size. All sizes are measured at once, since it takes up
+// to a minute until a server asks for lists.
+func (b *bench) routers(ctx context.Context) error {
+	program, err := b.buildRouter(ctx)
+	if err != nil {
+		return err
+	}
+	var specs []spec
+	var catalogs []*catalog
+	for _, entries := range routerSizes {
+		c, s, err := b.routerSpec(ctx, program, entries)
+		if err != nil {
+			return err
+		}
+		defer os.Remove(s.box.dir) // after the end of the server
+		catalogs, specs = append(catalogs, c), append(specs, s)
+	}
+	servers, stop, err := b.startAll(ctx, specs...)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	time.Sleep(settle)
+	for i, v := range servers {
+		idle, err := memoryOf(v.proc)
+		if err != nil {
+			return err
+		}
+		if err := awaitReplaced(ctx, v, catalogs[i]); err != nil {
+			return fmt.Errorf("%s: %w\n%s", v.name, err, v.output())
+		}
+		m, err := memoryOf(v.proc)
+		if err != nil {
+			return fmt.Errorf("%s: %w: was it killed for its memory?\n%s", v.name, err, v.output())
+		}
+		b.add(row{fmt.Sprintf("router, %s entries, resident idle, and at the peak of a full update, MiB", count(routerSizes[i])),
+			fmt.Sprintf("%.1f", idle.now), fmt.Sprintf("%.1f", m.peak), "", fmt.Sprintf("< %d", routerMemory)})
+	}
+	b.note("Routers: a memory cgroup of %d MiB, GOMEMLIMIT=%dMiB. Both columns are with the plugin: idle, peak.", routerMemory, routerLimit)
+	return nil
+}
+
+// buildRouter builds the server as the package of OpenWrt has it, and returns its path.
+func (b *bench) buildRouter(ctx context.Context) (program string, err error) {
+	program = filepath.Join(b.dir, "coredns-router")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "router", "-ldflags", "-s -w", "-o", program, "./cmd/coredns")
+	if build.Dir, err = moduleDir(ctx); err != nil {
+		return "", err
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// routerSpec has lists of entries in all that are due soon, once.
+func (b *bench) routerSpec(ctx context.Context, program string, entries int) (*catalog, spec, error) {
+	c := &catalog{waits: []time.Duration{time.Second, neverDue}, news: make(chan time.Time, 16)}
+	for _, seed := range []uint64{firstSeed, secondSeed} {
+		g, err := b.generation(entries, seed)
+		if err != nil {
+			return nil, spec{}, err
+		}
+		c.generations = append(c.generations, g)
+	}
+	name := fmt.Sprintf("router-%d", entries)
+	f, err := b.fill(ctx, name, entries, c)
+	if err != nil {
+		return nil, spec{}, err
+	}
+	<-c.news // that of fill
+	x, err := newBox(program, fmt.Sprintf("safebrowsing-bench-%d-%d", os.Getpid(), entries))
+	if err != nil {
+		return nil, spec{}, fmt.Errorf("a memory cgroup: %w", err)
+	}
+	return c, spec{name: name, folder: f, tail: "hosts {\n\t\t192.0.2.1 www.example.net\n\t}", box: x}, nil
+}
+
+// awaitReplaced waits until a server has asked for lists, and has written each to its folder,
+// which it does before it publishes them.
+func awaitReplaced(ctx context.Context, v *server, c *catalog) error {
+	var asked time.Time
+	select {
+	case asked = <-c.news:
+	case <-v.ended:
+		return errors.New("it has ended")
+	case <-time.After(untilContact + startLimit):
+		return errors.New("it has not asked for lists")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for end := time.Now().Add(startLimit); time.Now().Before(end); time.Sleep(routerSettle) {
+		if written, err := writtenSince(v.folder.dir, asked); err != nil || written == len(listNames()) {
+			time.Sleep(routerSettle)
+			return err
+		}
+	}
+	return errors.New("it has not taken the lists")
+}
+
+// writtenSince counts the files of lists that are newer than a moment.
+func writtenSince(dir string, asked time.Time) (n int, err error) {
+	for _, name := range listNames() {
+		info, err := os.Stat(filepath.Join(dir, name+".list"))
+		if err != nil {
+			return 0, err
+		}
+		if info.ModTime().After(asked) {
+			n++
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+	"github.com/coredns/coredns/core/dnsserver"
+
+	"github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// chartValues are those of CoreDNS's chart that deploy/helm sets, see
+// https://github.com/coredns/helm/blob/master/charts/coredns/values.yaml.
+type chartValues struct {
+	Image struct {
+		Repository string `json:"repository"`
+		Tag        string `json:"tag"`
+	} `json:"image"`
+	ReplicaCount        int                              `json:"replicaCount"`
+	Resources           corev1.ResourceRequirements      `json:"resources"`
+	SecurityContext     corev1.SecurityContext           `json:"securityContext"`
+	Servers             []chartServer                    `json:"servers"`
+	ExtraVolumes        []corev1.Volume                  `json:"extraVolumes"`
+	ExtraVolumeMounts   []corev1.VolumeMount             `json:"extraVolumeMounts"`
+	PodDisruptionBudget policyv1.PodDisruptionBudgetSpec `json:"podDisruptionBudget"`
+}
+
+type chartServer struct {
+	Zones []struct {
+		Zone   string `json:"zone"`
+		UseTCP bool   `json:"use_tcp"`
+	} `json:"zones"`
+	Port    int           `json:"port"`
+	Plugins []chartPlugin `json:"plugins"`
+}
+
+type chartPlugin struct {
+	Name        string `json:"name"`
+	Parameters  any    `json:"parameters"` // a number, too
+	ConfigBlock string `json:"configBlock"`
+}
+
+func helmValues(t *testing.T) (v chartValues) {
+	t.Helper()
+	raw, err := os.ReadFile("../../deploy/helm/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// corefile writes the Corefile as templates/configmap.yaml of the chart does, without the
+// plugins that are left out.
+func (v chartValues) corefile(without ...string) string {
+	var text strings.Builder
+	for _, s := range v.Servers {
+		for _, z := range s.Zones {
+			text.WriteString(z.Zone)
+		}
+		fmt.Fprintf(&text, ":%d {\n", s.Port)
+		for _, p := range s.Plugins {
+			if slices.Contains(without, p.Name) {
+				continue
+			}
+			text.WriteString("    " + p.Name)
+			if p.Parameters != nil {
+				fmt.Fprint(&text, " ", p.Parameters)
+			}
+			if p.ConfigBlock != "" {
+				text.WriteString(" {\n" + p.ConfigBlock + "\n    }")
+			}
+			text.WriteString("\n")
+		}
+		text.WriteString("}\n")
+	}
+	return text.String()
+}
+
+func TestValuesOfTheChartFitTogether(t *testing.T) {
+	v := helmValues(t)
+	if len(v.Servers) != 1 || v.Servers[0].Port != 53 || !v.Servers[0].Zones[0].UseTCP {
+		t.Errorf("Expected one server on port 53 for UDP and TCP, got %+v", v.Servers)
+	}
+	for i, volume := range v.ExtraVolumes {
+		if v.ExtraVolumeMounts[i].Name != volume.Name || !strings.Contains(v.corefile(), v.ExtraVolumeMounts[i].MountPath) {
+			t.Errorf("Expected the volume %s to be mounted where the Corefile looks, got %+v", volume.Name, v.ExtraVolumeMounts)
+		}
+	}
+	if c := v.SecurityContext.Capabilities; c == nil || !slices.Contains(c.Add, "NET_BIND_SERVICE") {
+		t.Errorf("Expected the capability of the image's program, got %+v", c)
+	}
+	// The chart does not set the ports of its probes and of its monitor.
+	for _, needed := range []string{"health {", "ready\n", "prometheus 0.0.0.0:9153\n"} {
+		if !strings.Contains(v.corefile(), "    "+needed) {
+			t.Errorf("Expected %q in the Corefile of the chart", needed)
+		}
+	}
+}
+
+// The Corefile starts with this build, in a cluster whose API does not answer; in a build
+// without the plugin kubernetes it starts without that.
+func TestTheCorefileOfTheChartStarts(t *testing.T) {
+	if err := dnsserver.SetDirectives(directives()); err != nil {
+		t.Fatal(err)
+	}
+	api := httptest.NewServer(nil) // everything is not found
+	defer api.Close()
+	v, here := helmValues(t), t.TempDir()
+	var without []string
+	if !slices.Contains(directives(), "kubernetes") {
+		without = []string{"kubernetes"}
+	}
+	corefile := v.corefile(without...)
+	for old, replaced := range map[string]string{
+		".:53 {": ".:0 {\n bind 127.0.0.1", "health {": "health 127.0.0.1:0 {", "lameduck 5s": "lameduck 1ms", "ready\n": "ready 127.0.0.1:0\n", "0.0.0.0:9153": "127.0.0.1:0",
+		"/etc/safebrowsing/safebrowsing.key": filepath.Join(here, "key"), "/var/lib/coredns-safebrowsing": filepath.Join(here, "db"), "/etc/resolv.conf": "127.0.0.1:1",
+		"pods insecure": "pods insecure\n endpoint " + api.URL, "test blocked": "endpoint " + api.URL + "\n test blocked", // and not Google
+	} {
+		if !strings.Contains(corefile, old) && !(old == "pods insecure" && without != nil) {
+			t.Errorf("Expected %q in\n%s", old, corefile)
+		}
+		corefile = strings.Replace(corefile, old, replaced, 1)
+	}
+	writeKey(t, filepath.Join(here, "key"))
+	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"})
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, corefile)
+	}
+	defer func() {
+		for _, err := range append(instance.ShutdownCallbacks(), instance.Stop()) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	m, _, err := (&dns.Client{Timeout: 10 * time.Second}).Exchange(new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA), instance.Servers()[0].LocalAddr().String())
+	if err != nil || m.Rcode != dns.RcodeNameError {
+		t.Errorf("Expected NXDOMAIN, got %v, %v", m, err)
+	}
+}
+
+func writeKey(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte("KEY\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,237 @@
+package test
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+)
+
+const openwrt = "deploy/openwrt/files/"
+
+// router is what the init script of OpenWrt works on: the functions of testdata/openwrt, whose
+// state is a folder.
+type router struct {
+	t          *testing.T
+	state, run string
+}
+
+// newRouter has the configuration that the package installs, and a dnsmasq with a server of the
+// operator's and one for a domain.
+func newRouter(t *testing.T, options map[string][]string) *router {
+	t.Helper()
+	r := &router{t, t.TempDir(), t.TempDir()}
+	installed, err := fs.ReadFile(repository, openwrt+"safebrowsing.config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\t(?:option|list) (\w+) '(.*)'$`).FindAllStringSubmatch(string(installed), -1) {
+		if m[2] != "" {
+			r.set("safebrowsing.main."+m[1], m[2])
+		}
+	}
+	for option, values := range options {
+		r.set("safebrowsing.main."+option, values...)
+	}
+	r.set("dhcp.@dnsmasq[0].server", "192.0.2.1", "/lan/192.0.2.2")
+	return r
+}
+
+func (r *router) set(option string, values ...string) {
+	writeFile(r.t, r.state, option, strings.Join(values, "\n")+"\n")
+}
+
+// do runs commands after the init script, in a new shell, as each call of it on a router is. It
+// returns what they have called.
+func (r *router) do(commands string) (called string) {
+	r.t.Helper()
+	log := filepath.Join(r.state, "log")
+	_ = os.Remove(log)
+	shell := []string{"sh"}
+	if busybox, err := exec.LookPath("busybox"); err == nil {
+		shell = []string{busybox, "sh"}
+	}
+	script := ". ../" + openwrt + "safebrowsing.init; . ../testdata/openwrt/rc.sh; RUN=" + r.run + " PAUSE=0.01 RESOLV=/dev/null; " + commands
+	c := exec.Command(shell[0], append(shell[1:], "-c", script)...)
+	c.Env = append(os.Environ(), "STATE="+r.state)
+	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
+		r.t.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	raw, _ := os.ReadFile(log)
+	return string(raw)
+}
+
+// servers returns what dnsmasq is told: its servers, and whether it has no others.
+func (r *router) servers() string {
+	all := map[string]string{}
+	for _, option := range []string{"server", "noresolv"} {
+		raw, _ := os.ReadFile(filepath.Join(r.state, "dhcp.@dnsmasq[0]."+option))
+		all[option] = strings.Join(strings.Fields(string(raw)), " ")
+	}
+	return strings.TrimSpace(all["server"] + " " + all["noresolv"])
+}
+
+const before = "192.0.2.1 /lan/192.0.2.2"
+
+// The configuration of a router becomes a Corefile with which the program of the package blocks,
+// and dnsmasq forwards to it as long as it runs.
+func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
+	skipIfShort(t, "builds the server for routers")
+	built, err := programtest.BuildWithTag(t.TempDir(), "router", "coredns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	port, db, lists := programtest.FreePort(t), t.TempDir(), t.TempDir()
+	r := newRouter(t, map[string][]string{
+		"enabled": {"1"}, "port": {port}, "db": {db}, "upstream": {w.upstream},
+		"block": {writeFile(t, lists, "block.txt", "blocked.example\n")}, "allow": {"good.blocked.example"},
+	})
+	called := r.do("start_service")
+	for _, want := range []string{"procd set_param env GOMEMLIMIT=40MiB", "procd set_param user safebrowsing", "procd add_jail safebrowsing", "procd add_jail_mount_rw " + db, "procd add_jail_mount " + lists, "procd set_param respawn 3600 5 0"} {
+		if !strings.Contains(called, want+"\n") && !strings.Contains(called, want+" ") {
+			t.Errorf("Expected %q in\n%s", want, called)
+		}
+	}
+	command := regexp.MustCompile(`procd set_param command \S+ (.*)\n`).FindStringSubmatch(called)
+	if command == nil {
+		t.Fatalf("Expected a command in\n%s", called)
+	}
+	if r.servers() != before {
+		t.Errorf("Expected dnsmasq to keep its servers until the service listens, got %q", r.servers())
+	}
+	server := programtest.Start(t, built["coredns"], strings.Fields(command[1])...)
+	server.Line("CoreDNS-", 30*time.Second)
+	for name, want := range map[string]int{"blocked.example.": dns.RcodeNameError, "good.blocked.example.": dns.RcodeSuccess, "clean.example.org.": dns.RcodeSuccess} {
+		m, _, err := (&dns.Client{Timeout: 10 * time.Second}).Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), "127.0.0.1:"+port)
+		if err != nil || m.Rcode != want {
+			t.Errorf("%s: expected %s, got %v, %v", name, dns.RcodeToString[want], m, err)
+		}
+	}
+	ours := "/lan/192.0.2.2 127.0.0.1#" + port + " 1"
+	for range 2 { // a reload changes nothing
+		called = r.do("RUNNING=1; service_started")
+		if r.servers() != ours {
+			t.Fatalf("Expected dnsmasq to have %q, got %q", ours, r.servers())
+		}
+	}
+	if called != "" {
+		t.Errorf("Expected the reload to leave flash and dnsmasq alone, got\n%s", called)
+	}
+	if called = r.do("shutdown"); called != "kill safebrowsing\n" || r.servers() != ours {
+		t.Errorf("Expected a shutdown of the router to change nothing, got %q after\n%s", r.servers(), called)
+	}
+	called = r.do("service_stopped")
+	if r.servers() != "/lan/192.0.2.2 192.0.2.1" || !strings.Contains(called, "dnsmasq restart\n") || !strings.Contains(called, "commit dhcp\n") {
+		t.Errorf("Expected dnsmasq to have its servers back, got %q after\n%s", r.servers(), called)
+	}
+}
+
+// What cannot work leaves the router with the DNS that it had, and says why.
+func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
+	some := map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "port": {"5335"}}
+	for _, tc := range []struct {
+		name    string
+		options map[string][]string
+		says    string
+	}{
+		{"not enabled", map[string][]string{"enabled": {"0"}}, ""},
+		{"neither key nor list", map[string][]string{"api_key": nil}, "neither an api_key nor a list"},
+		{"no resolvers yet", map[string][]string{"upstream": nil}, "starts when an interface is up"},
+		{"a value that ends the stanza", map[string][]string{"db": {"/tmp/x}"}}, "letter that is not allowed"},
+		{"it does not listen", nil, "does not listen on port 5335"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			options := maps.Clone(some)
+			maps.Copy(options, map[string][]string{"db": {t.TempDir()}})
+			maps.Copy(options, tc.options)
+			maps.DeleteFunc(options, func(_ string, values []string) bool { return values == nil })
+			r := newRouter(t, options)
+			called := r.do("UDP=/nowhere; start_service; service_started")
+			if r.servers() != before || !strings.Contains(called, tc.says) {
+				t.Errorf("Expected dnsmasq to keep its servers and %q to be said, got %q after\n%s", tc.says, r.servers(), called)
+			}
+			if started := strings.Contains(called, "open_instance"); started != (tc.options == nil) {
+				t.Errorf("It started: %v", started)
+			}
+			if strings.Contains(called, "SECRET") {
+				t.Errorf("The key is in an argument or the log:\n%s", called)
+			}
+		})
+	}
+}
+
+// Only the user of the service may read the key.
+func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
+	r := newRouter(t, map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "db": {t.TempDir()}})
+	r.do("start_service")
+	key, corefile := filepath.Join(r.run, "api.key"), filepath.Join(r.run, "Corefile")
+	text, err := os.ReadFile(corefile)
+	if err != nil || strings.Contains(string(text), "SECRET") || !strings.Contains(string(text), "api_key_file "+key+"\n") {
+		t.Errorf("Expected the name of the file of the key in the Corefile, got %v\n%s", err, text)
+	}
+	if raw, err := os.ReadFile(key); err != nil || string(raw) != "SECRET\n" {
+		t.Errorf("Expected the key in its file, got %q, %v", raw, err)
+	}
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("Expected mode 600, got %v, %v", info, err)
+	}
+}
+
+// The package installs each file, and all that is written in a Corefile is a property.
+func TestOpenWrtRecipeInstallsItsFiles(t *testing.T) {
+	recipe, err := fs.ReadFile(repository, "deploy/openwrt/Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := fs.Glob(repository, openwrt+"*")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("Expected three files, got %q, %v", files, err)
+	}
+	for _, name := range files {
+		if !strings.Contains(string(recipe), " ./files/"+filepath.Base(name)+" ") {
+			t.Errorf("Expected the recipe to install %s", name)
+		}
+	}
+	if program, err := exec.LookPath("shellcheck"); err == nil {
+		scripts := slices.DeleteFunc(files, func(name string) bool { return !strings.HasSuffix(name, ".init") })
+		out, err := exec.Command(program, "-s", "dash", "../"+scripts[0], "../testdata/openwrt/rc.sh").CombinedOutput()
+		if err != nil {
+			t.Errorf("%s", fmt.Sprint(err, "\n", string(out)))
+		}
+	}
+}
+
+// The fix for OpenWrt's own coredns, run on the plugin.cfg of CoreDNS.
+func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
+	document, err := fs.ReadFile(repository, "docs/routers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fix := regexp.MustCompile(`\$\(SED\) '([^']+)'`).FindSubmatch(document)
+	if fix == nil {
+		t.Fatal("Expected the fix in docs/routers.md")
+	}
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed, err := exec.Command("sed", "-e", string(fix[1]), filepath.Join(strings.TrimSpace(string(dir)), "plugin.cfg")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(fixed), "\nsafebrowsing:"+module+"\ncache:cache\n"); n != 1 {
+		t.Errorf("Expected the plugin directly before cache, found that %d times", n)
+	}
+}
