@@ -63,57 +63,6 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 	promtool(t, "check", "rules", writeFile(t, t.TempDir(), "queries.yml", string(text)))
 }
 
-// A dashboardPanel is what Grafana calls a panel.
-type dashboardPanel struct {
-	Title, Description, Type string
-	Targets                  []struct{ Expr, LegendFormat string }
-	Options                  struct{ TextMode string }
-	FieldConfig              struct{ Defaults struct{ Unit string } }
-}
-
-func dashboardPanels(t *testing.T) []dashboardPanel {
-	t.Helper()
-	raw, err := fs.ReadFile(repository, "deploy/grafana/safebrowsing.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dashboard struct{ Panels []dashboardPanel }
-	if err := json.Unmarshal(raw, &dashboard); err != nil {
-		t.Fatal(err)
-	}
-	return dashboard.Panels
-}
-
-// Grafana shows a stat of one series without its name, unless textMode asks for it: a version
-// would be a number without a version.
-func TestStatsOfTheDashboardNameTheirSeries(t *testing.T) {
-	for _, p := range dashboardPanels(t) {
-		if p.Type == "stat" && p.Targets[0].LegendFormat != "" && p.Options.TextMode != "value_and_name" {
-			t.Errorf("%s: Expected textMode value_and_name, got %q", p.Title, p.Options.TextMode)
-		}
-	}
-}
-
-// One axis has one unit. Counters and gauges have their unit in their names.
-func TestQueriesOfAPanelHaveItsUnit(t *testing.T) {
-	metrics := map[string]string{"s": "_seconds", "Bps": "_bytes_total", "reqps": "_total"}
-	tried := 0
-	for _, p := range dashboardPanels(t) {
-		unit := p.FieldConfig.Defaults.Unit
-		for _, target := range p.Targets {
-			if !strings.Contains(target.Expr, metrics[unit]) {
-				t.Errorf("%s: Expected a metric in %s, got %s", p.Title, unit, target.Expr)
-			}
-			if metrics[unit] != "" {
-				tried++
-			}
-		}
-	}
-	if tried < 10 {
-		t.Errorf("Expected panels with units, got %d queries", tried)
-	}
-}
-
 // dashboardQueries returns the queries of the dashboard, of variables too.
 func dashboardQueries(t *testing.T) (all []string) {
 	t.Helper()
