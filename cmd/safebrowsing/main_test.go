@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 )
 
 func TestMisuseHasStatus2AndAHint(t *testing.T) {
@@ -41,7 +42,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists bad":         "is not the name of a list",
 		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists se-4b,se-4b": "list se-4b is given more than once",
 		"update -db " + none + " -endpoint nonsense":                              "the endpoint must be a URL",
-		"doctor":                     "doctor needs one of -corefile and -endpoint",
+		"doctor":                     "doctor needs one of -corefile, -endpoint and -redis",
 		"doctor -corefile " + none:   "no such file",
 		"doctor -corefile x y":       `no argument such as "y"`,
 		"help tcsh":                  "No help topic for 'tcsh'",
@@ -107,6 +108,9 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 			}
 			if strings.Contains(line, "-confirm") || strings.Contains(line, "-now") || strings.Contains(line, "doctor -endpoint") {
 				w.ClientLostState()
+			}
+			if url := "redis://redis.internal:6379"; strings.Contains(line, url) {
+				line = strings.Replace(line, url, redistest.Start(t).URL(), 1)
 			}
 			status, out, errOut := invoke(t, strings.Fields(line)[1:]...)
 			if status != want {
