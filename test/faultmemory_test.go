@@ -18,9 +18,9 @@ type memory struct {
 
 // What a cell may add: an answer takes at most 150 MiB in addition to the lists, see
 // docs/reliability.md. CoreDNS, the relay, the server and the client of a cell are all in this
-// process, and so is what the race detector adds.
+// process. The race detector takes several times as much.
 const (
-	mostPeak = 250
+	mostPeak = 250 * raceFactor
 	mostLeft = 32
 )
 
