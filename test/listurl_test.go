@@ -7,12 +7,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
@@ -63,10 +65,11 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 			t.Errorf("Expected no secret of the URL in the log, got %q", got)
 		}
 	}
-	files, _ := filepath.Glob(filepath.Join(w.db, "own", "*"))
-	if len(files) != 4 {
-		t.Errorf("Expected two lists and two states in the db, got %q", files)
-	}
+	var files []string
+	w.eventually("two lists and two states in the db", func() bool { // a state is saved after its list
+		files, _ = filepath.Glob(filepath.Join(w.db, "own", "*"))
+		return len(files) == 4 && len(listfetch.Saved(w.db)) == 2 && !slices.ContainsFunc(listfetch.Saved(w.db), func(s listfetch.State) bool { return s.Checked.IsZero() })
+	})
 	for _, file := range files {
 		if raw, err := os.ReadFile(file); err != nil || strings.Contains(file+string(raw), "s3cret") {
 			t.Errorf("%s: Expected no secret, got %v\n%s", file, err, raw)

@@ -69,6 +69,9 @@ func targetOf(path string) (string, error) {
 		}
 		return path, nil
 	}
+	if _, named := errors.AsType[*fs.PathError](err); err != nil && !named {
+		return "", fmt.Errorf("following the symlink %s: %w", path, err)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -94,10 +97,13 @@ func lockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// replaceFile writes a new file beside path, and renames it to path.
+// replaceFile writes a new file beside path, and renames it to path. The caller has locked the
+// folder.
 func replaceFile(path string, content []byte) error {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
+	unfinished := "." + filepath.Base(path) + ".*.tmp"
+	removeUnfinished(dir, unfinished)
+	f, err := os.CreateTemp(dir, unfinished)
 	if err != nil {
 		return err
 	}
@@ -114,6 +120,17 @@ func replaceFile(path string, content []byte) error {
 	}
 	d.Sync() // some file systems cannot sync a folder
 	return d.Close()
+}
+
+// removeUnfinished removes the files of edits that did not come to an end, as when the power
+// failed. While the folder is locked no other edit is under way.
+func removeUnfinished(dir, pattern string) {
+	files, _ := os.ReadDir(dir)
+	for _, f := range files {
+		if ok, _ := filepath.Match(pattern, f.Name()); ok && f.Type().IsRegular() {
+			_ = os.Remove(filepath.Join(dir, f.Name()))
+		}
+	}
 }
 
 // writeLike writes a file with the mode and the owner of another one, if that exists.

@@ -75,6 +75,7 @@ func (s *source) attempt(ctx context.Context, client *http.Client) {
 	before.recall(s.path)
 	o := s.fetch(ctx, client, c, before)
 	if ctx.Err() != nil {
+		s.giveUp(before)
 		return
 	}
 	state := before.after(o, c, time.Now(), rand.Float64())
@@ -83,6 +84,16 @@ func (s *source) attempt(ctx context.Context, client *http.Client) {
 		state = before.after(o, c, time.Now(), rand.Float64())
 	}
 	s.publish(state, s.changes(before, state, o.err)...)
+}
+
+// giveUp takes back the note of an attempt that this process ended itself: it is not crashing,
+// and the next start may ask at once.
+func (s *source) giveUp(before State) {
+	if before.Tried.IsZero() {
+		os.Remove(stateOf(s.path))
+		return
+	}
+	_ = before.save(s.path) // else the next start waits for a minute
 }
 
 // outcome is what one attempt brought.
@@ -117,6 +128,12 @@ func (s *source) fetch(ctx context.Context, client *http.Client, c Config, befor
 		return o
 	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o750); err != nil {
+		o.err = err
+		return o
+	}
+	// Noted before it is sent: a crash while the list comes must not lead to the next request
+	// at once. Without the note, the list could not be saved either.
+	if err := before.begun(time.Now()).save(s.path); err != nil {
 		o.err = err
 		return o
 	}
@@ -183,6 +200,13 @@ func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.to.Write(p)
 	c.bytes += int64(n)
 	return n, err
+}
+
+// begun is the state while an attempt is under way. If it never ends, the next one comes after
+// minPause.
+func (s State) begun(now time.Time) State {
+	s.Tried, s.Next = now, now.Add(minPause)
+	return s
 }
 
 // after returns the state after an attempt. r is uniform in [0, 1).

@@ -60,7 +60,7 @@ func due(s State, refresh time.Duration, now time.Time) time.Time {
 	}
 	if s.Failures == 0 {
 		if latest := s.Checked.Add(refreshAfter(refresh, 1)); s.Next.After(latest) {
-			return latest
+			return earlier(s.Next, later(latest, s.Tried.Add(minPause))) // an attempt may be under way
 		}
 	}
 	if latest := s.Tried.Add(maxRetryAfter); s.Failures > 0 && s.Next.After(latest) {

@@ -83,7 +83,7 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 		t.Errorf("%s and %s", path, b.Path())
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(stateOf(path)); err == nil {
+		if s, err := readState("", path); err == nil && !s.Checked.IsZero() {
 			break
 		}
 		if time.Now().After(end) {

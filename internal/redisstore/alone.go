@@ -2,11 +2,15 @@ package redisstore
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // When Redis stays away, lists would grow old everywhere. So after Config.Alone one relay goes on
@@ -29,35 +33,53 @@ type note struct {
 	Away     time.Time `json:"away,omitzero"` // since when Redis cannot be used; zero: it can
 }
 
-// readNote reads the note of a folder. Without one, another relay may have had the lease last.
-func readNote(folder string) (n note) {
+// readNote reads the note of a folder. Without one, this asker has never used Redis. A note that
+// cannot be read may have said that another relay had the lease last: then this one waits for
+// Redis.
+func readNote(folder, asker string) (n note) {
 	raw, err := regular.Read(filepath.Join(folder, noteFile), maxNote)
-	if err != nil || json.Unmarshal(raw, &n) != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return note{}
+	}
+	if err != nil || json.Unmarshal(raw, &n) != nil {
+		return note{Seen: true, Asker: asker}
 	}
 	return n
 }
 
-// write replaces the note of a folder. A note that is lost has this relay wait for Redis.
-func (n note) write(folder string) {
-	raw, err := json.Marshal(n)
-	if err != nil {
-		return
-	}
-	path := filepath.Join(folder, noteFile)
-	if os.WriteFile(path+".tmp", append(raw, '\n'), 0o600) == nil {
-		_ = os.Rename(path+".tmp", path)
+// removeUnfinished removes the notes of processes that ended while they wrote one.
+func removeUnfinished(folder string) {
+	files, _ := os.ReadDir(folder)
+	for _, f := range files {
+		if ok, _ := filepath.Match(noteFile+".*.tmp", f.Name()); ok && f.Type().IsRegular() {
+			_ = os.Remove(filepath.Join(folder, f.Name()))
+		}
 	}
 }
 
-// remember changes the note, and returns what writes it, or nil. The caller holds mu.
+// write replaces the note of a folder, durably.
+func (n note) write(folder string) error {
+	raw, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	return updater.ReplaceFile(filepath.Join(folder, noteFile), func(w io.Writer) error {
+		_, err := w.Write(append(raw, '\n'))
+		return err
+	})
+}
+
+// remember changes the note, and returns what writes it, or nil. What could not be written is
+// written at the next beat. The caller holds mu.
 func (s *Store) remember(next note) (write func()) {
 	next.Asker = s.asker
-	if last := s.note; next.HeldLast == last.HeldLast && next.Seen == last.Seen && next.Asker == last.Asker && next.Away.Equal(last.Away) {
+	last := s.note
+	same := next.HeldLast == last.HeldLast && next.Seen == last.Seen && next.Asker == last.Asker && next.Away.Equal(last.Away)
+	if same && !s.unwritten.Load() {
 		return nil
 	}
 	s.note = next
-	return func() { next.write(s.cfg.Folder) }
+	return func() { s.unwritten.Store(next.write(s.cfg.Folder) != nil) }
 }
 
 // goAlone begins to fetch without Redis, if it has been away for long and this process had the

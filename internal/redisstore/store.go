@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
@@ -71,6 +72,8 @@ type Store struct {
 	kicks  chan struct{}  // has one element when the next beat must come at once
 	first  chan struct{}  // closed when the first beat has ended
 
+	unwritten atomic.Bool // the note could not be written
+
 	mu       sync.Mutex // guards the rest; never held during a call of Redis
 	asker    string
 	want     bool
@@ -108,7 +111,8 @@ func Open(cfg Config) *Store {
 	s := &Store{cfg: cfg, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8]), cancel: cancel,
 		kicks: make(chan struct{}, 1), first: make(chan struct{}), asker: cfg.Origin.Asker, heads: make(map[string]string), broken: make(map[string]string)}
 	s.mirror.heads = make(map[string]seenHead)
-	s.note = readNote(cfg.Folder)
+	removeUnfinished(cfg.Folder)
+	s.note = readNote(cfg.Folder, s.asker)
 	s.timer = time.AfterFunc(time.Hour, s.checkLease)
 	s.wg.Go(func() { s.run(ctx) })
 	s.wg.Go(func() { s.listen(ctx) })

@@ -538,22 +538,48 @@ func TestPartsOfOldContentsExpire(t *testing.T) {
 
 func TestNoteOfTheLastLease(t *testing.T) {
 	t.Parallel()
+	const text = `{"held_last":true,"seen":true,"asker":"a"}`
+	waits := note{Seen: true, Asker: "a"} // for Redis: another relay may have had the lease last
 	for name, test := range map[string]struct {
-		text string
+		put  func(path string) error
 		want note
 	}{
-		"none":    {"", note{}},
-		"damaged": {"{", note{}},
-		"a note":  {`{"held_last":true,"seen":true,"asker":"a"}`, note{HeldLast: true, Seen: true, Asker: "a"}},
+		"none":             {func(string) error { return nil }, note{}},
+		"a note":           {putText(text), note{HeldLast: true, Seen: true, Asker: "a"}},
+		"cut":              {putText(text[:len(text)/2]), waits},
+		"empty":            {putText(""), waits},
+		"zeros":            {putText(strings.Repeat("\x00", len(text))), waits},
+		"a folder":         {func(path string) error { return os.Mkdir(path, 0o700) }, waits},
+		"a link to itself": {func(path string) error { return os.Symlink(path, path) }, waits},
+		"too large":        {putText(text + strings.Repeat(" ", maxNote)), waits},
 	} {
 		dir := t.TempDir()
-		if test.text != "" {
-			if err := os.WriteFile(filepath.Join(dir, noteFile), []byte(test.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+		if err := test.put(filepath.Join(dir, noteFile)); err != nil {
+			t.Fatal(err)
 		}
-		if got := readNote(dir); got != test.want {
+		if got := readNote(dir, "a"); got != test.want {
 			t.Errorf("%s: Expected %+v, got %+v", name, test.want, got)
+		}
+	}
+}
+
+func putText(text string) func(path string) error {
+	return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
+}
+
+// A note that could not be written is written as soon as the folder can be.
+func TestNoteIsWrittenWhenTheFolderCanBe(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	folder := filepath.Join(t.TempDir(), "not", "yet")
+	a := open(t, server.URL(), func(c *Config) { c.Folder = folder })
+	a.lead(t)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); !readNote(folder, origin.Asker).HeldLast; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("Expected a note of the lease")
 		}
 	}
 }

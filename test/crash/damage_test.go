@@ -156,6 +156,9 @@ func TestAStoppedProgramHoldsUpNoOther(t *testing.T) {
 		"partial update":    updateBesides,
 		"clock of searches": searchBesides,
 		"budget":            spendBesides,
+
+		"first fetch of a list by URL": fetchBesides,
+		"an exception is added":        editBesides,
 	} {
 		if name != "partial update" && !*all {
 			continue // they wait for the lock, two seconds at each point

@@ -76,7 +76,7 @@ func within(t *testing.T, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(2 * patience):
+	case <-time.After(4 * patience): // an edit waits for a lock for 10 seconds
 		t.Fatal("it hangs")
 	}
 }

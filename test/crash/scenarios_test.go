@@ -28,21 +28,30 @@ import (
 type scenario struct {
 	name    string
 	prepare func(t *testing.T, p place)
-	act     func(p place) error // in a process of its own
+	act     func(p place) error    // in a process of its own
+	command func(p place) []string // arguments of the program safebrowsing; nil: act
 	// check looks at the folders as the next start finds them. lost says that the power
 	// failed: what was not synced may be gone.
 	check func(t *testing.T, p place, said []note, lost bool)
+	slow  bool // a point takes seconds: only with -crash.all
 }
 
 var scenarios = []scenario{
-	{"first update", nothing, update, checkUpdate},
-	{"partial update", oldLists, update, checkUpdate},
-	{"update after a damaged list", damagedList, update, checkUpdate},
-	{"failed update", oldLists, failedUpdate, checkUpdate},
-	{"clock of searches", nothing, search, checkSearch},
-	{"budget", nothing, spend, checkBudget},
-	{"move of a budget", nothing, moveBudget, checkBudget},
-	{"history of a relay", oldHistory, publishHistory, checkHistory},
+	{"first update", nothing, update, nil, checkUpdate, false},
+	{"partial update", oldLists, update, nil, checkUpdate, false},
+	{"update after a damaged list", damagedList, update, nil, checkUpdate, false},
+	{"failed update", oldLists, failedUpdate, nil, checkUpdate, false},
+	{"clock of searches", nothing, search, nil, checkSearch, false},
+	{"budget", nothing, spend, nil, checkBudget, false},
+	{"move of a budget", nothing, moveBudget, nil, checkBudget, false},
+	{"history of a relay", oldHistory, publishHistory, nil, checkHistory, false},
+	{"first fetch of a list by URL", nothing, fetchList, nil, checkOwnList, false},
+	{"next fetch of a list by URL", oldOwnList, fetchList, nil, checkOwnList, false},
+	{"an exception is added", ownFile, nil, allowNew, checkFile(withNew), false},
+	{"an exception is removed", ownFile, nil, removeOld, checkFile(withoutOld), false},
+	{"a pause", writeCorefile, nil, pauseAll, checkPaused, false},
+	{"a relay that follows loses Redis", followed, loseRedis, nil, checkLease(false), true},
+	{"a relay that leads loses Redis", led, loseRedis, nil, checkLease(true), true},
 }
 
 // place is where a scenario happens. Each folder exists before it begins.
@@ -57,7 +66,7 @@ func (p place) notes() string   { return filepath.Join(p.root, "notes") }
 // folders returns the folders that a tracer watches.
 func (p place) folders() []string {
 	spare := filepath.Join(p.spare(), fmt.Sprintf("coredns-safebrowsing-%d", os.Getuid()))
-	return []string{p.db(), p.other(), p.history(), spare}
+	return []string{p.db(), p.other(), p.history(), spare, p.ownFiles(), p.etc(), p.lease()}
 }
 
 // newPlace returns a new place in which a scenario has been prepared.

@@ -18,7 +18,7 @@ import (
 // A call is one system call of a traced program that changes a watched folder, or that
 // makes a change durable.
 type call struct {
-	name    string // create, write, sync, rename, unlink, mkdir, truncate
+	name    string // create, write, sync, rename, unlink, mkdir, truncate, mode
 	path    string
 	to      string // of rename
 	content []byte // of the file after a write or a truncate
@@ -187,6 +187,8 @@ func (tr *tracer) parse(tid int, regs *syscall.PtraceRegs) *call {
 		c = call{name: "truncate", path: opened(tid, regs.Rdi)}
 	case syscall.SYS_FSYNC, syscall.SYS_FDATASYNC:
 		c = call{name: "sync", path: opened(tid, regs.Rdi)}
+	case syscall.SYS_FCHMOD, syscall.SYS_FCHOWN:
+		c = call{name: "mode", path: opened(tid, regs.Rdi)}
 	case syscall.SYS_RENAME:
 		c = call{name: "rename", path: text(tid, regs.Rdi), to: text(tid, regs.Rsi)}
 	case syscall.SYS_RENAMEAT, sysRenameat2:

@@ -1,0 +1,144 @@
+//go:build linux && amd64
+
+package crash
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+)
+
+// Lists by URL.
+
+// ownDB is the folder of the db, ownFiles that of its lists by URL.
+func (p place) ownDB() string    { return filepath.Join(p.root, "listdb") }
+func (p place) ownFiles() string { return filepath.Join(p.ownDB(), listfetch.Folder) }
+
+// byURL is the list. Its name leads to whatever HTTP_PROXY says.
+func (p place) byURL() listfetch.Config {
+	return listfetch.Config{URL: "http://lists.example/hosts.txt", DB: p.ownDB()}
+}
+
+// ownText is a version of the list.
+func ownText(version string) []byte {
+	var b bytes.Buffer
+	for n := range 2000 {
+		fmt.Fprintf(&b, "%s%d.example\n", version, n)
+	}
+	return b.Bytes()
+}
+
+// serveList has requests of this process for the list answered. asked is called for each.
+func serveList(asked func() error) (err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	os.Setenv("HTTP_PROXY", "http://"+l.Addr().String()) // read once, at the first request of a process
+	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked() == nil {
+			w.Write(ownText("new"))
+		}
+	}))
+	return nil
+}
+
+// oldOwnList saves the old content without a state: the list is due, and has a content in
+// force.
+func oldOwnList(t *testing.T, p place) {
+	must(t, os.WriteFile(p.byURL().Path(), ownText("old"), 0o600))
+}
+
+// fetchList fetches the list as CoreDNS does.
+func fetchList(p place) error {
+	if err := serveList(func() error { return p.say("asked") }); err != nil {
+		return err
+	}
+	list := listfetch.Open(p.byURL(), ownlist.Config{}, nil)
+	defer list.Close()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if s := listfetch.States()[0]; !s.Checked.IsZero() {
+			return p.say("done")
+		} else if s.Failing() {
+			return errors.New(s.Error)
+		}
+		if time.Now().After(end) {
+			return errors.New("the list does not come")
+		}
+	}
+}
+
+// askedNow counts the requests of this process, by all places.
+var askedNow = make(chan struct{}, 1000)
+
+// checkOwnList says that the list is the old or the new one, and that the next request comes a
+// minute after the one before at the earliest.
+func checkOwnList(t *testing.T, p place, said []note, _ bool) {
+	t.Helper()
+	c := p.byURL()
+	raw, err := os.ReadFile(c.Path())
+	isNew := bytes.Equal(raw, ownText("new"))
+	if !isNew && !bytes.Equal(raw, ownText("old")) && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("The list has %d bytes, %v", len(raw), err)
+	}
+	if count(said, "done") > 0 && !isNew {
+		t.Error("the fetch had ended, and the list is not the new one")
+	}
+	drain(askedNow)
+	asked := count(said, "asked") > 0
+	list := listfetch.Open(c, ownlist.Config{}, nil)
+	defer list.Close()
+	if asked {
+		wantNoFetch(t, c)
+		return
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		s, err := listfetch.ReadState(c)
+		if err == nil && !s.Checked.IsZero() {
+			break
+		}
+		if err == nil && len(askedNow) == 0 && time.Until(s.Next) > 10*time.Second {
+			return // noted, and then the program ended before it asked; or the disk failed
+		}
+		if time.Now().After(end) {
+			t.Fatalf("The list does not come: %+v, %v", s, err)
+		}
+	}
+	if raw, err := os.ReadFile(c.Path()); !bytes.Equal(raw, ownText("new")) {
+		t.Errorf("After the next fetch the list has %d bytes, %v", len(raw), err)
+	}
+}
+
+// wantNoFetch says that the list is not asked for. The state on disk says until when.
+func wantNoFetch(t *testing.T, c listfetch.Config) {
+	t.Helper()
+	s, err := listfetch.ReadState(c)
+	if err != nil || time.Until(s.Next) < 30*time.Second {
+		t.Errorf("The next fetch comes at %s, %v", s.Next, err)
+	}
+	select {
+	case <-askedNow:
+		t.Error("the list is fetched again at once")
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+func drain(c chan struct{}) {
+	for len(c) > 0 {
+		<-c
+	}
+}
+
+// fetchBesides is a fetch while another program is stopped in one: it asks only if that one has
+// not.
+func fetchBesides(t *testing.T, p place) { checkOwnList(t, p, p.said(t), false) }

@@ -1,0 +1,108 @@
+//go:build linux && amd64
+
+package crash
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+)
+
+// otherKinds are kinds, and a file that another user owns.
+func otherKinds() map[string]func(*testing.T, string) {
+	all := map[string]func(*testing.T, string){
+		"file of another user": func(t *testing.T, path string) {
+			must(t, os.WriteFile(path, []byte("{}"), 0o600))
+			if err := os.Chown(path, 12345, 12345); err != nil {
+				t.Skip(err) // only root can
+			}
+		},
+	}
+	for name, put := range kinds {
+		all[name] = put
+	}
+	return all
+}
+
+// Something else in the place of a file of a list by URL keeps nobody waiting: the list comes,
+// or the state says why not.
+func TestSomethingElseInThePlaceOfAListByURL(t *testing.T) {
+	for kind, put := range otherKinds() {
+		for _, suffix := range []string{".list", ".json"} {
+			t.Run(kind+"/"+suffix, func(t *testing.T) {
+				p := scenario{prepare: nothing}.newPlace(t)
+				path := p.byURL().Path()
+				put(t, strings.TrimSuffix(path, ".list")+suffix)
+				within(t, func() { useList(t, p) })
+			})
+		}
+	}
+}
+
+func useList(t *testing.T, p place) {
+	list := listfetch.Open(p.byURL(), ownlist.Config{}, nil)
+	defer list.Close()
+	for {
+		s := listfetch.States()[0]
+		raw := readIfRegular(p.byURL().Path())
+		switch {
+		case !s.Checked.IsZero() && raw != string(ownText("new")):
+			t.Errorf("The list has %d bytes", len(raw))
+			return
+		case !s.Checked.IsZero(), s.Failing() && strings.Contains(s.Error, p.ownFiles()):
+			return
+		case s.Failing():
+			t.Errorf("The state does not name the file: %s", s.Error)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Something else in the place of a file that commands edit ends in an error that names the
+// file, or the command writes what it should. A file of which a line cannot be kept is never
+// replaced.
+func TestSomethingElseInThePlaceOfAFileThatIsEdited(t *testing.T) {
+	skipUnlessTraced(t)
+	program() // it takes longer than an edit may
+	for kind, put := range otherKinds() {
+		t.Run(kind, func(t *testing.T) {
+			p := scenario{prepare: writeCorefile}.newPlace(t)
+			file, paused := p.own(), filepath.Join(p.etc(), "paused")
+			put(t, file)
+			put(t, paused)
+			within(t, func() {
+				out, err := safebrowsing(allowNew(p))
+				raw := readIfRegular(file)
+				if named := strings.Contains(out, file); err != nil && !named || err == nil && !strings.Contains(raw, "new.example") {
+					t.Errorf("%v: %s; the file is %.100q", err, out, raw)
+				}
+				if kind == "file of another user" && !strings.HasPrefix(raw, "{}") {
+					t.Errorf("A line is lost: %q", raw)
+				}
+				out, err = safebrowsing(pauseAll(p))
+				r := pause.NewRegistry(func(pause.Event) {})
+				f := r.Open(p.etc())
+				defer r.Close(f)
+				_, is := f.Until([]string{"."})
+				if named := strings.Contains(out, paused); err != nil && !named || is != (err == nil) {
+					t.Errorf("%v: %s; paused: %t", err, out, is)
+				}
+			})
+		})
+	}
+}
+
+func readIfRegular(path string) string {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	raw, _ := os.ReadFile(path)
+	return string(raw)
+}

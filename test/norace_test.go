@@ -1,0 +1,5 @@
+//go:build !race
+
+package test
+
+const raceFactor = 1
