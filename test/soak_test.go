@@ -92,7 +92,7 @@ func soak(t *testing.T) {
 		load.Go(func() { w.load(worker, address, &stop) })
 	}
 	load.Go(func() { churn(all, &stop) })
-	curve, done := new(memory), 0
+	curve, done := new(heapCurve), 0
 	load.Go(func() { curve.watch(&stop) })
 	for end := time.Now().Add(*soakTime); time.Now().Before(end); done++ {
 		time.Sleep(400 * time.Millisecond)
@@ -151,10 +151,10 @@ func churn(all []soaked, stop *atomic.Bool) {
 	}
 }
 
-// memory is the live heap of this process, each second.
-type memory struct{ mib []float64 }
+// heapCurve is the live heap of this process, each second.
+type heapCurve struct{ mib []float64 }
 
-func (m *memory) watch(stop *atomic.Bool) {
+func (m *heapCurve) watch(stop *atomic.Bool) {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	for !stop.Load() {
 		time.Sleep(time.Second)
@@ -165,7 +165,7 @@ func (m *memory) watch(stop *atomic.Bool) {
 
 // slope returns by how many MiB it grows each minute: the mean of the last third against
 // that of the third before.
-func (m *memory) slope() float64 {
+func (m *heapCurve) slope() float64 {
 	third := len(m.mib) / 3
 	if third < 5 {
 		return 0
@@ -180,7 +180,7 @@ func (m *memory) slope() float64 {
 	return (mean(last) - mean(before)) * 60 / float64(third)
 }
 
-func (m *memory) String() string {
+func (m *heapCurve) String() string {
 	if len(m.mib) == 0 {
 		return "not measured"
 	}
