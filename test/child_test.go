@@ -110,9 +110,9 @@ func (r resources) String() string {
 }
 
 // mostly reports whether r is at most as much as was before, with room for what comes and
-// goes: connections, and memory of Go's own.
+// goes: connections, threads, and memory of Go's own.
 func (r resources) mostly(before resources) bool {
-	return r.goroutines <= before.goroutines+8 && r.files <= before.files+8 && r.maps <= before.maps+12
+	return r.goroutines <= before.goroutines+8 && r.files <= before.files+8 && r.maps <= before.maps+30
 }
 
 func (c *child) resources() resources {

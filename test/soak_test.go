@@ -1,0 +1,188 @@
+package test
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+var soakTime = flag.Duration("soak", 0, "how long TestSoak goes on; 0: it is skipped")
+
+// TestSoak has all at once, for as long as it is told to: queries, new versions of lists,
+// faults of the servers, reloads with other settings, and two relays of which one dies and
+// the other takes over. No verdict may be wrong, and memory and goroutines stay the same.
+func TestSoak(t *testing.T) {
+	if *soakTime == 0 {
+		t.Skip("lasts for as long as -soak says, such as -soak 60s")
+	}
+	before := runtime.NumGoroutine()
+	t.Run("soak", soak)
+	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("Expected %d goroutines as before, got %d:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}
+
+// soaked are servers that an engine asks: one, or two relays.
+type soaked struct {
+	world   *world
+	servers []*protocoltest.Server
+	relays  []*mortal // of the servers, if they are relays
+}
+
+// mortal is a relay that can die: its server hears nothing then.
+type mortal struct {
+	http.Handler
+	dead atomic.Bool
+}
+
+// ServeHTTP implements http.Handler.
+func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if m.dead.Load() {
+		panic(http.ErrAbortHandler) // closes the connection
+	}
+	m.Handler.ServeHTTP(w, r)
+}
+
+func soak(t *testing.T) {
+	w, other := newWorld(t), newWorld(t)
+	relays, second, sockets := newRelays(t, "always.example.com/")
+	all := []soaked{
+		{world: w, servers: []*protocoltest.Server{w.google}},
+		{world: other, servers: []*protocoltest.Server{other.google}},
+		{world: relays, servers: []*protocoltest.Server{relays.google, second}},
+	}
+	for _, socket := range sockets {
+		relay := &mortal{Handler: socket.Config.Handler}
+		socket.Config.Handler, all[2].relays = relay, append(all[2].relays, relay)
+	}
+	for _, s := range all {
+		s.world.host = w.host
+		for _, server := range s.servers {
+			server.SetMinimumWait("se-4b", time.Second)
+			server.SetCacheDuration(100 * time.Millisecond)
+		}
+		if len(s.servers) == 1 {
+			s.world.threaten("always.example.com/")
+		}
+	}
+	for _, s := range all[1:] { // their lists have to be on disk before they take over
+		s.world.start(s.world.soakCorefile(":0"))
+		s.world.updated(1)
+		s.world.stop()
+	}
+	w.start(w.soakCorefile(strings.TrimPrefix(programtest.FreeAddress(t, w.host), w.host)))
+	w.updated(1)
+	address := w.address("udp")
+	var stop atomic.Bool
+	var load sync.WaitGroup
+	for worker := range 8 {
+		load.Go(func() { w.load(worker, address, &stop) })
+	}
+	load.Go(func() { churn(all, &stop) })
+	curve, done := new(heapCurve), 0
+	load.Go(func() { curve.watch(&stop) })
+	for end := time.Now().Add(*soakTime); time.Now().Before(end); done++ {
+		time.Sleep(400 * time.Millisecond)
+		now := all[done/2%len(all)]
+		if now.world.engine() == nil {
+			for _, server := range now.servers {
+				server.ClientStarted() // its cache ended with the engine
+			}
+		}
+		if err := w.reload(now.world.soakCorefile(strings.TrimPrefix(address, w.host), []string{"ttl 50s", "ttl 60s"}[done%2])); err != nil {
+			t.Error(err)
+		}
+	}
+	stop.Store(true)
+	load.Wait()
+	w.stop()
+	var requests []int
+	for _, s := range all {
+		for _, server := range s.servers {
+			requests = append(requests, len(server.Requests("")))
+		}
+	}
+	t.Logf("%s: %d reloads; %d requests to each server and relay; live memory %s", *soakTime, done, requests, curve)
+	if done > 50 && requests[3] == 0 {
+		t.Error("Expected the second relay to take over from the first one")
+	}
+	if slope := curve.slope(); slope > 16 {
+		t.Errorf("Expected flat memory, got %.1f MiB more each minute", slope)
+	}
+}
+
+func (w *world) soakCorefile(port string, properties ...string) string {
+	return w.loadCorefile(port, append(properties, "lists se-4b")...)
+}
+
+// churn makes new versions of lists, and has servers be slow, fail searches, and die.
+func churn(all []soaked, stop *atomic.Bool) {
+	for n := 0; !stop.Load(); n++ {
+		for _, s := range all {
+			for _, server := range s.servers {
+				(&world{google: server}).publish("se-4b", "always.example.com/", fmt.Sprintf("new%d.example.com/", n))
+				switch {
+				case n%20 == 5:
+					server.Break("search", 1, protocoltest.Fault{Delay: 300 * time.Millisecond})
+				case n%20 == 10:
+					server.Break("update", 1, protocoltest.Fault{Delay: 500 * time.Millisecond})
+				case n%40 == 15 && s.relays == nil:
+					server.Break("search", 1, protocoltest.Fault{Status: 500})
+				}
+			}
+			for i, relay := range s.relays { // each in turn, and both are well in between
+				relay.dead.Store(n/20%4 == 2*i)
+			}
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+// heapCurve is the live heap of this process, each second.
+type heapCurve struct{ mib []float64 }
+
+func (m *heapCurve) watch(stop *atomic.Bool) {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	for !stop.Load() {
+		time.Sleep(time.Second)
+		metrics.Read(sample)
+		m.mib = append(m.mib, float64(sample[0].Value.Uint64())/(1<<20))
+	}
+}
+
+// slope returns by how many MiB it grows each minute: the mean of the last third against
+// that of the third before.
+func (m *heapCurve) slope() float64 {
+	third := len(m.mib) / 3
+	if third < 5 {
+		return 0
+	}
+	mean := func(part []float64) (sum float64) {
+		for _, v := range part {
+			sum += v / float64(len(part))
+		}
+		return sum
+	}
+	last, before := m.mib[len(m.mib)-third:], m.mib[len(m.mib)-2*third:len(m.mib)-third]
+	return (mean(last) - mean(before)) * 60 / float64(third)
+}
+
+func (m *heapCurve) String() string {
+	if len(m.mib) == 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("%.1f MiB at first, %.1f MiB in the end, %+.2f MiB a minute", m.mib[0], m.mib[len(m.mib)-1], m.slope())
+}
