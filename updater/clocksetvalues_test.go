@@ -45,10 +45,11 @@ func TestAnAskerThatComesBackHasItsClocksOfLists(t *testing.T) {
 // A wait of another asker is moved to the clock of this start, as the own ones are.
 func TestTheClocksOfOtherAskersMoveWithTheWallClock(t *testing.T) {
 	now := time.Now()
-	s := waiting("a", now, map[string]time.Duration{"x-4b": 3 * time.Hour})
-	s.Fetch.NotBefore = now.Add(2 * time.Hour)
-	s.askedBy("b", now)
-	raw, err := encodeScheduleAt(s, now, now.Round(0).Add(1000*time.Hour)) // the clock is set back after that
+	before := now.Round(0).Add(1000 * time.Hour) // the clock is set back after that
+	s := waiting("a", before, map[string]time.Duration{"x-4b": 3 * time.Hour})
+	s.Fetch.NotBefore = before.Add(2 * time.Hour)
+	s.askedBy("b", before)
+	raw, err := encodeSchedule(s, before)
 	must(t, err)
 	again, err := parseSchedule(raw, now)
 	must(t, err)
