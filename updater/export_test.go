@@ -2,6 +2,10 @@ package updater
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -18,3 +22,30 @@ var Sleep = sleep
 
 // SetRandom replaces the random numbers of the back-off.
 func (s *Schedule) SetRandom(random func() float64) { s.random = random }
+
+// SetClockBack changes the files of clocks in a folder to what they would be had the wall
+// clock been set back by d since they were written.
+func SetClockBack(dir string, d time.Duration) error {
+	for _, name := range (Origin{}).Documents() {
+		file := filepath.Join(dir, name)
+		raw, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) || name == (Origin{}).budgetFile() {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		state, err := parseSchedule(raw, now)
+		if err != nil {
+			return err
+		}
+		if raw, err = encodeScheduleAt(state, now, now.Round(0).Add(d)); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, raw, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -94,7 +94,7 @@ var versions = map[string]spoken{
 // TestAYearWithoutViolation lets an updater live through a year of simulated
 // time for each seed: new versions, faults of every kind, minimum waits of all
 // lengths and none, servers that refuse batches or lists, restarts, reloads, crashes
-// in the middle of whatever goes on, and suspends. Meanwhile full hashes are searched for. The server is the
+// in the middle of whatever goes on, suspends, and clocks that are set back. Meanwhile full hashes are searched for. The server is the
 // referee. At the end, when the server is well again, the updater must have caught
 // up.
 func TestAYearWithoutViolation(t *testing.T) {
@@ -132,8 +132,13 @@ type year struct {
 	chance *rand.Rand // of the script; not for the client's goroutines
 	server *protocoltest.Server
 	dir    string // holds one folder for each crash
-	folder int
+	folder int    // of the current process
 	end    time.Time
+
+	folders   int          // how many there are, but the first one
+	other     int          // the folder of the relay that does not run
+	shared    *commonStore // of relays; nil: a single process
+	takeovers int
 
 	content map[string]map[string]bool // what the server published, by list
 	current *life
@@ -163,7 +168,7 @@ func (y *year) live() {
 	y.start()
 	for time.Now().Before(y.end) {
 		time.Sleep(time.Duration(y.chance.Int64N(int64(72 * time.Hour))))
-		switch y.chance.IntN(13) {
+		switch y.chance.IntN(14) {
 		case 0, 1, 2, 3:
 			y.publish(y.list())
 		case 4:
@@ -174,6 +179,10 @@ func (y *year) live() {
 		case 8:
 			y.restart(time.Duration(y.chance.Int64N(int64(time.Hour))))
 		case 9:
+			if y.shared != nil {
+				y.takeOver()
+				break
+			}
 			y.reload()
 		case 10:
 			y.crash()
@@ -181,6 +190,8 @@ func (y *year) live() {
 			y.crashLoop()
 		case 12:
 			y.refuse()
+		case 13:
+			y.setClockBack()
 		}
 	}
 	y.server.Repair()
@@ -322,9 +333,13 @@ func (y *year) reload() {
 // crash ends the client at once, whatever it does: nothing that it does
 // afterwards reaches the disk or the server.
 func (y *year) crash() {
-	y.folder++
-	copyFolder(y.t, y.current.dir, y.nextDir())
+	y.folders++
+	y.folder = y.folders
+	copyFolder(y.t, y.current.dir, y.folderDir(y.folder))
 	y.current.dead.Store(true)
+	if y.current.view != nil {
+		y.current.view.cut()
+	}
 	y.current.stop()
 	y.server.ClientStarted()
 	y.start()
@@ -338,7 +353,19 @@ func (y *year) crashLoop() {
 	}
 }
 
-func (y *year) nextDir() string { return filepath.Join(y.dir, fmt.Sprint(y.folder)) }
+// setClockBack restarts the client while the wall clock of the machine is set back: it
+// finds files from the future. Then the whole wait begins again. A clock that is set
+// forward while no client runs is the same as time that passes.
+func (y *year) setClockBack() {
+	y.current.stop()
+	if err := updater.SetClockBack(y.current.dir, time.Duration(y.chance.Int64N(int64(1000*time.Hour)))); err != nil {
+		y.t.Fatal(err)
+	}
+	y.server.ClientStarted()
+	y.start()
+}
+
+func (y *year) folderDir(n int) string { return filepath.Join(y.dir, fmt.Sprint(n)) }
 
 func copyFolder(t *testing.T, from, to string) {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
@@ -372,8 +399,11 @@ type life struct {
 	dir      string
 	database *lookup.Database
 	schedule *updater.Schedule
-	dead     atomic.Bool // crashed: no request leaves it any more
+	dead     atomic.Bool     // crashed: no request leaves it any more
+	view     *commonView     // of a relay; nil: a single process
+	ctx      context.Context // ends with cancel
 	cancel   context.CancelFunc
+	client   protocol.Client
 	wg       sync.WaitGroup
 
 	contact time.Time // of the first search, at the earliest
@@ -445,10 +475,20 @@ func locked(random func() float64) func() float64 {
 }
 
 func (y *year) start() {
-	l := &life{dir: y.nextDir(), database: new(lookup.Database)}
+	y.startProcess()
+	y.beginSearching()
+}
+
+// startProcess starts a process that searches for nothing yet.
+func (y *year) startProcess() {
+	l := &life{dir: y.folderDir(y.folder), database: new(lookup.Database), stopSearching: func() {}}
 	store, err := updater.OpenStore(l.dir, updater.Origin{Name: "test"})
 	if err != nil {
 		y.t.Fatal(err)
+	}
+	if y.shared != nil {
+		l.view = &commonView{commonStore: y.shared}
+		store.Share(l.view)
 	}
 	schedule, err := updater.NewSchedule(store)
 	if err != nil {
@@ -478,7 +518,14 @@ func (y *year) start() {
 	ctx, cancel := context.WithCancel(y.t.Context())
 	l.cancel = cancel
 	l.wg.Go(func() { u.Run(ctx) })
-	searching, stop := context.WithCancel(ctx)
+	l.ctx, l.client = ctx, client
+	y.current = l
+}
+
+// beginSearching has the current process search now and then.
+func (y *year) beginSearching() {
+	l := y.current
+	searching, stop := context.WithCancel(l.ctx)
 	l.stopSearching = stop
 	asking := rand.New(rand.NewPCG(y.chance.Uint64(), 3))
 	rules := y.search
@@ -487,9 +534,8 @@ func (y *year) start() {
 		l.contact = time.Now().Add(delay)
 		return delay
 	}
-	searcher := updater.Pace(client, schedule, rules, l.report(y.t))
+	searcher := updater.Pace(l.client, l.schedule, rules, l.report(y.t))
 	l.wg.Go(func() { l.search(searching, y.spoken, searcher, asking) })
-	y.current = l
 }
 
 // report fails the test for trouble with the disk: there is none in this world.
