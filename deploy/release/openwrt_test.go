@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTargetsWithABuildTagAreOtherOnes(t *testing.T) {
@@ -92,5 +93,36 @@ func unpacked(t *testing.T, raw []byte) map[string][]byte {
 		if all[strings.TrimPrefix(h.Name, "./")], err = io.ReadAll(in); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Neither the time zone, nor the clock, nor the modes of the files it is made of change a package.
+func TestTwoPackagesOfOpenWrtAreEqual(t *testing.T) {
+	var packages [2]string
+	for i, zone := range []string{"UTC", "Asia/Tokyo"} {
+		t.Setenv("TZ", zone)
+		r := unbuilt(t, "linux/amd64")
+		write(t, r.binary(r.routers[0], routerTag), "program")
+		err := filepath.WalkDir(r.source, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			return os.Chmod(path, os.FileMode(0o644-i*0o040))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.openwrt(r.routers[0]); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(r.name(r.routers[0], "_openwrt.ipk"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages[i] = string(raw)
+		time.Sleep(1100 * time.Millisecond * time.Duration(1-i)) // a time in a file has seconds
+	}
+	if packages[0] != packages[1] {
+		t.Error("Expected two equal packages")
 	}
 }
