@@ -23,31 +23,31 @@ func (t target) String() string {
 	return t.os + "/" + t.arch + "/" + t.arm
 }
 
-// readTargets returns the targets of a file such as .ci/sizes: the first word of each line,
-// but for those with a build tag, such as linux/mipsle+router: archives have the whole server.
-// only are those to return, separated by commas; "" are all.
-func readTargets(path, only string) (all []target, err error) {
+// readTargets returns the targets of a file such as .ci/sizes, which have a build tag there, as
+// linux/mipsle+router has, or none: the first word of each line, without the tag. only are those
+// to return, separated by commas; "" are all.
+func readTargets(path, only, tag string) (all []target, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	var known []string
 	for line := range strings.Lines(string(text)) {
 		name, _, _ := strings.Cut(line, " ")
-		if !strings.Contains(name, "+") {
-			names = append(names, name)
+		name, tagged, _ := strings.Cut(name, "+")
+		if !slices.Contains(known, name) {
+			known = append(known, name)
 		}
-	}
-	wanted := names
-	if only != "" {
-		wanted = strings.Split(only, ",")
-	}
-	for _, name := range wanted {
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("%q is none of the targets %s", name, strings.Join(names, ", "))
+		if tagged != tag || only != "" && !slices.Contains(strings.Split(only, ","), name) {
+			continue
 		}
 		parts := append(strings.Split(name, "/"), "")
 		all = append(all, target{parts[0], parts[1], parts[2]})
+	}
+	for name := range strings.SplitSeq(only, ",") {
+		if only != "" && !slices.Contains(known, name) {
+			return nil, fmt.Errorf("%q is none of the targets %s", name, strings.Join(known, ", "))
+		}
 	}
 	return all, nil
 }
@@ -65,17 +65,26 @@ func (t target) tags() string {
 	return ""
 }
 
-// build builds the programs: static, stripped, and without the path of this machine.
+// build builds the programs.
 func (r *release) build(t target) error {
-	out, err := filepath.Abs(r.binary(t, ""))
+	folder := r.binary(t, "")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	return r.goBuild(t, t.tags(), folder+"/", "./cmd/...")
+}
+
+// goBuild builds packages: static, stripped, and without the path of this machine.
+func (r *release) goBuild(t target, tags, to, packages string) error {
+	out, err := filepath.Abs(to)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return err
+	if strings.HasSuffix(to, "/") {
+		out += "/"
 	}
 	const stamp = "-X github.com/coredns-safebrowsing/safebrowsing/internal/version.stamped="
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", t.tags(), "-ldflags", "-s -w "+stamp+r.version, "-o", out+"/", "./cmd/...")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w "+stamp+r.version, "-o", out, packages)
 	build.Dir = r.source
 	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOMIPS=softfloat",
 		"GOOS="+t.os, "GOARCH="+t.arch, "GOARM="+cmp.Or(t.arm, "7"))

@@ -1,12 +1,12 @@
 // Command release makes all that a release is made of, in the folder dist: the programs for each
-// target with the manual pages in an archive, packages for Debian and RPM, an image, a list of
+// target with the manual pages in an archive, packages for Debian, RPM and OpenWrt, an image, a list of
 // what the programs were built from (SPDX), and the checksums. It needs no network, except for
 // modules that are not yet on the machine, and no daemon. Two releases of one version from one
 // commit are equal, byte for byte.
 //
 //	make man && go -C deploy/release run . v1.2.3
 //
-//	build ──▶ archive, deb, rpm, image, SPDX ──▶ SHA256SUMS ──▶ SHA256SUMS.minisig
+//	build ──▶ archive, deb, rpm, ipk, image, SPDX ──▶ SHA256SUMS ──▶ SHA256SUMS.minisig
 //
 // SOURCE_DATE_EPOCH is the time in all files, by default the time of the last commit. With
 // MINISIGN_KEY_FILE, the file of a minisign key, the checksums are signed;
@@ -35,6 +35,7 @@ type release struct {
 	work    string    // where the programs are built
 	time    time.Time // of all files
 	targets []target
+	routers []target // those of the package of OpenWrt
 }
 
 func main() {
@@ -69,6 +70,12 @@ func run(tag, source, out, only string) error {
 			return fmt.Errorf("%s: %w", t, err)
 		}
 	}
+	for _, t := range r.routers {
+		fmt.Println(t, "OpenWrt")
+		if err := r.forRouter(t); err != nil {
+			return fmt.Errorf("%s: OpenWrt: %w", t, err)
+		}
+	}
 	if err := r.image(); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
@@ -84,7 +91,11 @@ func newRelease(tag, source, out, only string) (*release, error) {
 		return nil, errors.New("there are no manual pages in deploy/man: run make man first")
 	}
 	r := &release{version: v.String(), source: source, out: out}
-	if r.targets, err = readTargets(filepath.Join(source, ".ci/sizes"), only); err != nil {
+	sizes := filepath.Join(source, ".ci/sizes")
+	if r.targets, err = readTargets(sizes, only, ""); err != nil {
+		return nil, err
+	}
+	if r.routers, err = readTargets(sizes, only, routerTag); err != nil {
 		return nil, err
 	}
 	if r.time, err = releaseTime(source); err != nil {

@@ -24,7 +24,7 @@ import (
 func sources(t *testing.T) string {
 	t.Helper()
 	top := t.TempDir()
-	for _, name := range []string{"deploy/package", "deploy/systemd", "deploy/image", ".ci/sizes", "LICENSE", "CHANGELOG.md", "README.md", "Corefile.example", "testdata/blocklist.txt"} {
+	for _, name := range []string{"deploy/package", "deploy/systemd", "deploy/image", "deploy/openwrt", ".ci/sizes", "LICENSE", "CHANGELOG.md", "README.md", "Corefile.example", "testdata/blocklist.txt"} {
 		copyAll(t, filepath.Join("../..", name), filepath.Join(top, name))
 	}
 	for _, page := range []string{"man1/safebrowsing.1", "man7/coredns-safebrowsing.7"} {
@@ -305,8 +305,8 @@ func TestTwoReleasesAreEqualByteForByte(t *testing.T) {
 		}
 		sums = append(sums, string(all))
 	}
-	if strings.Count(sums[0], "\n") != 5 || sums[0] != sums[1] {
-		t.Errorf("Expected two equal releases of 5 files, got\n%s\n%s", sums[0], sums[1])
+	if strings.Count(sums[0], "\n") != 6 || sums[0] != sums[1] {
+		t.Errorf("Expected two equal releases of 6 files, got\n%s\n%s", sums[0], sums[1])
 	}
 }
 

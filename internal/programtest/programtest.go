@@ -21,18 +21,13 @@ import (
 
 // Build builds programs, the folders below cmd, into dir. It returns their paths by name.
 func Build(dir string, names ...string) (map[string]string, error) {
-	return BuildWithTag(dir, "", names...)
-}
-
-// BuildWithTag is Build with a build tag.
-func BuildWithTag(dir, tag string, names ...string) (map[string]string, error) {
 	if err := noteSources(); err != nil {
 		return nil, err
 	}
 	built := make(map[string]string)
 	for _, name := range names {
 		built[name] = filepath.Join(dir, name)
-		c := exec.Command("go", "build", "-tags", tag, "-o", built[name], "github.com/coredns-safebrowsing/safebrowsing/cmd/"+name)
+		c := exec.Command("go", "build", "-o", built[name], "github.com/coredns-safebrowsing/safebrowsing/cmd/"+name)
 		if out, err := c.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("building %s: %w\n%s", name, err, out)
 		}
