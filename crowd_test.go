@@ -92,6 +92,7 @@ func TestQueriesThatWaitAreBounded(t *testing.T) {
 					t.Errorf("Expected a goroutine for each query that waits, got %d", got)
 				}
 				c.all.Wait()
+				time.Sleep(2 * time.Second) // confirmations in monitor mode outlive their queries
 				c.plugin.detached.end()
 				if _, ok := c.plugin.waiting.Take(network.Addr()); !ok {
 					t.Error("Expected places to be free again")

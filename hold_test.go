@@ -206,7 +206,7 @@ func TestPanicOfTheNextPluginIsThatOfTheQuery(t *testing.T) {
 }
 
 func TestPanicOfAnAbandonedPluginIsLogged(t *testing.T) {
-	for name, after := range map[string]time.Duration{"before the verdict": 0, "after it": 5 * time.Second} {
+	for name, after := range map[string]time.Duration{"before the verdict": 0, "after it": 1500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			lines := logtest.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestMetadataOfTheNextPluginIsReadWhenItIsBack(t *testing.T) {
 					if metadata.ValueFunc(ctx, "client/group")() != "kids" {
 						t.Error("Expected the metadata of the plugins before")
 					}
-					for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+					for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
 						metadata.SetValueFunc(ctx, "next/upstream", func() string { return "192.0.2.53" })
 						writes.Add(1)
 					}
@@ -299,7 +299,7 @@ func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
 	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
-			time.Sleep(3 * time.Second)
+			time.Sleep(900 * time.Millisecond)
 			return dns.RcodeSuccess, w.WriteMsg(aliasOf(r, "test-host.example."))
 		})
 		s.cfg.ConfirmTimeout, s.cfg.UnsureFails, s.cfg.Inspect, s.cfg.LogBlocked = time.Millisecond, true, true, true
