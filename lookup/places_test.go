@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -94,6 +93,6 @@ func TestPlacesOfManyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	if p.taken != 0 || len(p.by) != 0 || len(p.in) != 0 {
-		t.Error(fmt.Sprintf("Expected no place to be taken, got %d", p.taken))
+		t.Errorf("Expected no place to be taken, got %d", p.taken)
 	}
 }

@@ -126,9 +126,18 @@ func (s *Server) signal(signal syscall.Signal) {
 // it, such as "+OK", ":1", "$3 abc" and "-ERR ...".
 func (s *Server) Do(words ...string) string {
 	s.t.Helper()
-	c, err := net.Dial("tcp", s.Addr)
+	answer, err := s.Try(words...)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	return answer
+}
+
+// Try is Do for a server that may cut the connection, as a replica does that becomes a master.
+func (s *Server) Try(words ...string) (string, error) {
+	c, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		return "", err
 	}
 	defer c.Close()
 	var text strings.Builder
@@ -137,16 +146,12 @@ func (s *Server) Do(words ...string) string {
 		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(w), w)
 	}
 	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		s.t.Fatal(err)
+		return "", err
 	}
 	if _, err := c.Write([]byte(text.String())); err != nil {
-		s.t.Fatal(err)
+		return "", err
 	}
-	answer, err := read(bufio.NewReader(c))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return answer
+	return read(bufio.NewReader(c))
 }
 
 // read reads one answer; the elements of an array are separated by spaces.
