@@ -98,7 +98,10 @@ func TestNoAnswerTakesMuchMemoryOrTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: each attack has a process of its own, 20 s in all")
 	}
-	for _, a := range attacks {
+	for i, a := range attacks {
+		if !*attackAll && i%4 != 0 {
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) {
 			wire, server := a.serve(t)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

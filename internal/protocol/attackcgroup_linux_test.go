@@ -24,7 +24,7 @@ const (
 	boundOfSearch = (idleMiB + 30) << 20
 )
 
-var attackAll = flag.Bool("attack.all", false, "try each attack in a memory cgroup, and not only some")
+var attackAll = flag.Bool("attack.all", false, "try each attack, and not only some")
 
 // The process of a client outlives each attack in a cgroup of the size that is stated,
 // without $GOMEMLIMIT. The test needs root and a memory cgroup of version 1 or 2.
