@@ -3,7 +3,6 @@ package protocoltest
 import (
 	"bytes"
 	"crypto/sha256"
-	"maps"
 	"slices"
 	"time"
 
@@ -70,11 +69,15 @@ func (s *Server) SetCacheDuration(d time.Duration) { s.locked(func() { s.cacheFo
 // and foreign hashes last.
 func (s *Server) search(prefixes [][]byte) *sbv5.SearchHashesResponse {
 	m := &sbv5.SearchHashesResponse{}
-	for _, hash := range slices.Sorted(maps.Keys(s.threats)) {
-		asked := func(prefix []byte) bool { return matches([]byte(hash), prefix) }
-		if slices.ContainsFunc(prefixes, asked) {
-			m.FullHashes = append(m.FullHashes, s.threats[hash])
+	var found []string
+	for hash := range s.threats {
+		if slices.ContainsFunc(prefixes, func(prefix []byte) bool { return matches([]byte(hash), prefix) }) {
+			found = append(found, hash)
 		}
+	}
+	slices.Sort(found) // after the search: a flood makes thousands of them a second
+	for _, hash := range found {
+		m.FullHashes = append(m.FullHashes, s.threats[hash])
 	}
 	m.FullHashes = append(m.FullHashes, s.foreign...)
 	if s.cacheFor >= 0 {
