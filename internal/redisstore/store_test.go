@@ -420,7 +420,10 @@ func TestTheLastHolderGoesOnAlone(t *testing.T) {
 
 	// A restart of the last holder does not make it wait from the beginning.
 	again := open(t, server.URL(), func(c *Config) { c.Folder, c.Alone = a.folder, time.Hour })
-	if n := again.note; !n.HeldLast || n.Away.IsZero() {
+	again.mu.Lock()
+	n := again.note
+	again.mu.Unlock()
+	if !n.HeldLast || n.Away.IsZero() {
 		t.Errorf("Expected a note of the last lease, got %+v", n)
 	}
 	time.Sleep(time.Second)
