@@ -3,9 +3,9 @@ package test
 import (
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
 var reloads = flag.Int("reloads", 20, "how many times TestReloads reloads")
@@ -26,26 +27,23 @@ var reloads = flag.Int("reloads", 20, "how many times TestReloads reloads")
 // are refused. No query may be lost, nothing leaked, and the servers judge the requests.
 func TestReloads(t *testing.T) {
 	skipIfShort(t, "lasts some seconds, see -reloads")
-	w, other := newWorld(t), newWorld(t)
-	for _, w := range []*world{w, other} {
-		w.threaten("always.example.com/")
-		w.google.AddThreat("always.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+	w, other, secure := newWorld(t), newWorld(t), newWorld(t)
+	secure.overTLS()
+	worlds := []*world{w, other, secure}
+	for _, each := range worlds {
+		each.threaten("always.example.com/")
+		each.google.AddThreat("always.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+		each.host = w.host
 	}
 	c := newChild(t, w)
-	other.host = w.host
-	variants := w.reloadVariants(t, other)
+	variants := w.reloadVariants(t, other, secure)
 	c.configure(variants[0].corefile)
 	c.start()
 	rests(w, c)
-	r := &reloading{child: c, worlds: []*world{w, other}}
-	for range 2 { // all that is made once, such as the lists of the other server, is there from here on
-		for _, v := range variants {
-			r.reload(v)
-			w.eventually(fmt.Sprint("updates after reload ", r.done), func() bool { return len(w.fetches()) >= v.updates })
-		}
-	}
+	r := &reloading{child: c, worlds: worlds}
+	r.visit(variants)
 	refused := r.refused
-	before, updates := r.settled(resources{}), len(w.fetches())+len(other.fetches())
+	before, updates := r.settled(resources{}), len(r.fetches())
 	r.begin()
 	for n := range *reloads {
 		r.reload(variants[n%len(variants)])
@@ -54,8 +52,8 @@ func TestReloads(t *testing.T) {
 	r.end()
 	after := r.settled(before)
 	t.Logf("%d reloads, %d of them refused: %d queries, %d asked again, %d lost; %d updates and %d searches; before %s, after %s",
-		*reloads, r.refused-refused, r.asked.Load(), r.again.Load(), r.lost.Load(), len(w.fetches())+len(other.fetches()), len(w.searches())+len(other.searches()), before, after)
-	if got := append(w.fetches(), other.fetches()...); len(got) > updates {
+		*reloads, r.refused-refused, r.asked.Load(), r.again.Load(), r.lost.Load(), len(r.fetches()), r.searches(), before, after)
+	if got := r.fetches(); len(got) > updates {
 		t.Errorf("Expected no update but the %d from before, got %+v", updates, got)
 	}
 	if r.lost.Load() > 0 || r.wrong.Load() > 0 || r.asked.Load() == 0 {
@@ -66,44 +64,6 @@ func TestReloads(t *testing.T) {
 	}
 	c.Signal(syscall.SIGTERM)
 	c.Wait()
-}
-
-// reloadVariant is a Corefile to reload with.
-type reloadVariant struct {
-	corefile string
-	refused  bool
-	updates  int // that the first server has seen then, at least
-}
-
-func (w *world) reloadVariants(t *testing.T, other *world) []reloadVariant {
-	taken, err := net.Listen("tcp", w.host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { taken.Close() })
-	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	elsewhere := *w
-	elsewhere.db = t.TempDir()
-	nowhere := *w
-	nowhere.db = "off"
-	accepted := func(corefile string) reloadVariant { return reloadVariant{corefile: corefile} }
-	return []reloadVariant{
-		accepted(w.plain()),
-		accepted(w.plain()),
-		accepted(w.plain("ttl 50s", "confirm_timeout 3s")),
-		accepted(w.plain("cache 777")),
-		{corefile: w.plain("no_such_property"), refused: true},
-		accepted(other.plain()),
-		{corefile: "not a Corefile {", refused: true},
-		accepted(w.plain("lists se-4b")),
-		{corefile: w.plain() + "other.example:" + port + " {\n\tbind " + w.host + "\n\ttemplate IN A\n}\n", refused: true},
-		accepted(elsewhere.plain()),
-		accepted(nowhere.plain()),
-		accepted(w.plain("mode nostorage")), // without lists: those of the next one are on disk
-		accepted(w.plain("resolver " + w.upstream)),
-		{corefile: w.plain("api_key another"), updates: 2}, // a new key is asked with at once
-		accepted(w.plain("budget 100000")),
-	}
 }
 
 // plain answers by template in place of forward and cache.
@@ -122,6 +82,45 @@ type reloading struct {
 
 	asked, again, lost, wrong atomic.Int64 // queries
 	at                        atomic.Int64 // done, for the clients
+}
+
+// visit reloads with each Corefile twice: all that is made once, such as the lists of other
+// servers, is there from then on. The first visit causes the requests that the variant says,
+// and no others. Queries are asked as soon as each server has lists: from there on lists stay
+// in force, also while those of another protocol are fetched.
+func (r *reloading) visit(variants []reloadVariant) {
+	r.child.t.Helper()
+	want := map[*world]int{variants[0].world: variants[0].requests}
+	for n, v := range slices.Concat(variants[1:], variants) {
+		if n == newServers {
+			r.begin()
+		}
+		if n < len(variants)-1 {
+			want[v.world] += v.requests
+		}
+		r.reload(v)
+		v.world.eventually(fmt.Sprint("the requests after reload ", r.done), func() bool { return len(v.world.fetches()) >= want[v.world] })
+		if got := v.world.fetches(); len(got) > want[v.world] {
+			r.child.t.Errorf("Expected %d requests for lists after reload %d with\n%s\ngot %+v", want[v.world], r.done, v.corefile, got)
+		}
+	}
+	r.end()
+}
+
+// fetches returns the requests for lists of all servers.
+func (r *reloading) fetches() (all []protocoltest.Request) {
+	for _, w := range r.worlds {
+		all = append(all, w.fetches()...)
+	}
+	return all
+}
+
+// searches returns how many searches there were of all servers.
+func (r *reloading) searches() (n int) {
+	for _, w := range r.worlds {
+		n += len(w.searches())
+	}
+	return n
 }
 
 func (r *reloading) begin() {

@@ -6,6 +6,7 @@ package test
 
 import (
 	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -64,6 +65,8 @@ type world struct {
 	protocol *protocol.Dialect // for a paid one the Corefile has budget unlimited, unless given
 	host     string            // where CoreDNS listens
 	instance *caddy.Instance
+
+	certificate *x509.Certificate // of the server, if it has one, see overTLS
 
 	elsewhere string // address of a CoreDNS in another process, which is asked in place of the instance; "": none
 }

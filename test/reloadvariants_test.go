@@ -1,0 +1,132 @@
+package test
+
+import (
+	"encoding/pem"
+	"net"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/coredns/caddy"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+)
+
+// reloadVariant is a Corefile to reload with.
+type reloadVariant struct {
+	world    *world // whose server is asked
+	corefile string
+	refused  bool
+	requests int // for lists, that the first reload with it causes
+}
+
+// newServers is how many variants come after the first one until each server has been asked.
+const newServers = 4
+
+// reloadVariants returns the cycle of TestReloads. TestTheCycleOfReloadsChangesEachSetting
+// says which settings it has to change.
+func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVariant {
+	taken, err := net.Listen("tcp", w.host+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	elsewhere, nowhere, v4, webrisk := *w, *w, *w, *w
+	elsewhere.db, nowhere.db = t.TempDir(), "off"
+	v4.protocol, webrisk.protocol = protocol.DialectV4, protocol.DialectWebRisk
+	dir := t.TempDir()
+	ca := "endpoint_ca " + secure.authority(t, dir)
+	cert, certKey := certtest.Pair(t, dir)
+	key := writeFile(t, dir, "api.key", "another\n")
+	causes := func(requests int, at *world, corefile string) reloadVariant {
+		return reloadVariant{world: at, corefile: corefile, requests: requests}
+	}
+	accepted := func(corefile string) reloadVariant { return causes(0, w, corefile) }
+	refused := func(corefile string) reloadVariant { return reloadVariant{world: w, corefile: corefile, refused: true} }
+	return []reloadVariant{
+		causes(1, w, w.plain()),
+		accepted(w.plain()),
+		causes(1, other, other.plain()),
+		causes(1, secure, secure.plain(ca)),
+		causes(0, secure, secure.plain(ca, "endpoint_cert "+cert+" "+certKey)),
+		accepted(w.plain("ttl 50s", "confirm_timeout 3s")),
+		accepted(w.plain("cache 777")),
+		refused(w.plain("no_such_property")),
+		accepted(w.plain("max_entries 4096")),
+		refused("not a Corefile {"),
+		accepted(w.plain("lists se-4b")),
+		causes(1, w, w.plain("mode realtime")), // the list of likely safe hosts
+		refused(w.plain() + "other.example:" + port + " {\n\tbind " + w.host + "\n\ttemplate IN A\n}\n"),
+		accepted(elsewhere.plain()),
+		accepted(nowhere.plain()),
+		accepted(w.plain("mode nostorage")), // without lists: those of the next one are on disk
+		accepted(w.plain("resolver " + w.upstream)),
+		causes(1, w, w.plain("api_key another")), // a new key is asked with at once
+		accepted(w.plain("api_key_file " + key)), // which has the same key
+		accepted(w.plain("budget 100000")),
+		accepted(w.plain("budget 100000 20%")),
+		causes(1, w, v4.plain()), // another protocol has other lists
+		accepted(v4.plain("max_entries 4096")),
+		causes(3, w, webrisk.plain()), // which has a request for each list
+		accepted(webrisk.plain("prefixes stored")),
+		accepted(webrisk.plain("token_file " + key)), // a token is no other asker
+	}
+}
+
+// overTLS has the server listen by TLS too, at an endpoint that replaces the other one.
+func (w *world) overTLS() {
+	server := httptest.NewTLSServer(w.google)
+	w.t.Cleanup(server.Close)
+	w.endpoint, w.certificate = server.URL, server.Certificate()
+}
+
+// authority writes the certificate of the server into a file, which it returns.
+func (w *world) authority(t *testing.T, dir string) string {
+	return writeFile(t, dir, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.certificate.Raw})))
+}
+
+// TestReloads has to change each setting of an engine. This fails when there is a new one.
+func TestTheCycleOfReloadsChangesEachSetting(t *testing.T) {
+	w, other, secure := newWorld(t), newWorld(t), newWorld(t)
+	secure.overTLS()
+	variants := w.reloadVariants(t, other, secure)
+	first := settingsOf(t, variants[0].corefile)
+	changed := make(map[string]bool)
+	for _, v := range variants {
+		if v.refused {
+			continue
+		}
+		got := settingsOf(t, v.corefile)
+		for i := range got.NumField() {
+			if !got.Field(i).Equal(first.Field(i)) {
+				changed[got.Type().Field(i).Name] = true
+			}
+		}
+	}
+	for i := range first.NumField() {
+		if name := first.Type().Field(i).Name; !changed[name] {
+			t.Errorf("Expected a reload that changes %s of config.Settings: add one to reloadVariants", name)
+		}
+	}
+}
+
+// settingsOf returns the config.Settings that the stanza in a Corefile gives.
+func settingsOf(t *testing.T, corefile string) reflect.Value {
+	t.Helper()
+	_, rest, _ := strings.Cut(corefile, "\tsafebrowsing {\n")
+	properties, _, ok := strings.Cut(rest, "\n\t}\n")
+	if !ok {
+		t.Fatalf("Expected a stanza in\n%s", corefile)
+	}
+	c := caddy.NewTestController("dns", "safebrowsing {\n"+properties+"\n}")
+	c.ServerBlockKeys = []string{"."}
+	cfg, err := config.Parse(c, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reflect.ValueOf(cfg.Settings)
+}
