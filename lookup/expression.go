@@ -82,7 +82,7 @@ func (h Host) starts(r Rule) []int {
 		return starts
 	}
 	for range maxParents {
-		if start > 0 || h.truncated {
+		if start != 0 || h.truncated {
 			starts = append(starts, start)
 		}
 		if start == 0 {
@@ -97,8 +97,8 @@ func (h Host) starts(r Rule) []int {
 // registrable domain, or with RuleV4 the last two labels. ok is false if there is none.
 func (h Host) shortestParent(r Rule) (start int, ok bool) {
 	if r == RuleV4 {
-		last := h.labelBefore(len(h.name) + 1)
-		return h.labelBefore(last), last > 0
+		last := h.labelBefore(len(h.name))
+		return h.labelBefore(last), last != 0
 	}
 	name := h.name
 	if h.truncated { // a label before it decides whether a rule such as *.kobe.jp applies
@@ -110,7 +110,7 @@ func (h Host) shortestParent(r Rule) (start int, ok bool) {
 
 // labelBefore returns the start of the label that ends before start, or 0.
 func (h Host) labelBefore(start int) int {
-	return strings.LastIndexByte(h.name[:max(0, start-1)], '.') + 1
+	return strings.LastIndexByte(strings.TrimSuffix(h.name[:start], "."), '.') + 1
 }
 
 // maxLabelsWithoutPSL: a name with at most this many labels skips the Public Suffix
@@ -118,9 +118,10 @@ func (h Host) labelBefore(start int) int {
 // expressions.
 const maxLabelsWithoutPSL = 10
 
-// suffixStarts appends to dst where each expression begins, and perhaps where some
-// suffixes begin that are not expressions. The Public Suffix List would take most of
-// the time for a clean name, so only a name that matches a list is checked with it.
+// suffixStarts returns where each expression begins, and perhaps where some suffixes
+// begin that are not expressions. The result is in dst, an empty buffer, if the name has
+// few labels. The Public Suffix List would take most of the time for a clean name, so
+// only a name that matches a list is checked with it.
 func (h Host) suffixStarts(dst []int, r Rule) []int {
 	if h.ip {
 		return append(dst, 0)
@@ -131,7 +132,7 @@ func (h Host) suffixStarts(dst []int, r Rule) []int {
 			continue
 		}
 		if labels++; labels == maxLabelsWithoutPSL {
-			return append(dst[:0], h.starts(r)...)
+			return h.starts(r)
 		}
 		if labels > 1 {
 			dst = append(dst, i)
@@ -149,7 +150,7 @@ func (h Host) Public() bool {
 		return true
 	}
 	dot := strings.LastIndexByte(h.name, '.')
-	if dot < 0 {
+	if dot == -1 {
 		return false
 	}
 	switch h.name[dot+1:] {

@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,22 +11,25 @@ import (
 
 // change replaces a few bytes of a file.
 type change struct {
-	file     string
-	line     int
-	whole    []byte // of the file, unchanged
-	from, to int    // of the bytes that are replaced
-	text     string // in their place
+	file         *file
+	line, column int
+	span         // the bytes that are replaced
+	text         string
+	where        scope // where a switch can choose between the change and the original
 }
+
+// span is a range of bytes of a file.
+type span struct{ from, to int }
 
 // String returns the place and both texts, in one line.
 func (c change) String() string {
 	one := func(text string) string { return strings.Join(strings.Fields(text), " ") }
-	return fmt.Sprintf("%s:%d: %s becomes %s", c.file, c.line, one(string(c.whole[c.from:c.to])), one(c.text))
+	return fmt.Sprintf("%s:%d:%d: %s becomes %s", c.file.path, c.line, c.column, one(string(c.file.text[c.from:c.to])), one(c.text))
 }
 
-// source returns the changed file.
-func (c change) source() []byte {
-	return slices.Concat(c.whole[:c.from], []byte(c.text), c.whole[c.to:])
+// source returns a part of the changed file. The part holds the change.
+func (c change) source(part span) string {
+	return string(slices.Concat(c.file.text[part.from:c.from], []byte(c.text), c.file.text[c.to:part.to]))
 }
 
 // operators are replaced by their neighbours.
@@ -41,52 +42,41 @@ var operators = map[token.Token]token.Token{
 // words are replaced by their opposites.
 var words = map[string]string{"min": "max", "max": "min", "true": "false", "false": "true", "Before": "After", "After": "Before"}
 
-// changesOf returns all changes of a file, in its order.
-func changesOf(file string) (all []change, err error) {
-	whole, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	set := token.NewFileSet()
-	tree, err := parser.ParseFile(set, file, whole, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	replace := func(from, to token.Pos, text string) {
-		place := set.Position(from)
-		all = append(all, change{file, place.Line, whole, place.Offset, set.Position(to).Offset, text})
-	}
-	text := func(n ast.Node) string {
-		return string(whole[set.Position(n.Pos()).Offset:set.Position(n.End()).Offset])
-	}
-	ast.Inspect(tree, func(n ast.Node) bool {
+// changes returns all changes of the file, in its order.
+func (f *file) changes() (all []change) {
+	ast.PreorderStack(f.tree, nil, func(n ast.Node, parents []ast.Node) bool {
+		replace := func(from, to token.Pos, text string, path ...ast.Node) {
+			place := f.set.Position(from)
+			all = append(all, change{f, place.Line, place.Column, f.span(from, to), text, f.scopeOf(slices.Concat(parents, path))})
+		}
 		switch n := n.(type) {
 		case *ast.ImportSpec:
 			return false
 		case *ast.BinaryExpr:
 			if other, ok := operators[n.Op]; ok {
-				replace(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), other.String())
+				replace(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), other.String(), n)
 			}
 		case *ast.IfStmt:
-			replace(n.Cond.Pos(), n.Cond.End(), "!("+text(n.Cond)+")")
+			cond := f.span(n.Cond.Pos(), n.Cond.End())
+			replace(n.Cond.Pos(), n.Cond.End(), "!("+string(f.text[cond.from:cond.to])+")", n, n.Cond)
 		case *ast.BasicLit:
 			if number, err := strconv.ParseInt(n.Value, 0, 64); n.Kind == token.INT && err == nil {
-				replace(n.Pos(), n.End(), strconv.FormatInt(number+1, 10))
+				replace(n.Pos(), n.End(), strconv.FormatInt(number+1, 10), n)
 			}
 		case *ast.Ident:
 			if other, ok := words[n.Name]; ok {
-				replace(n.Pos(), n.End(), other)
+				replace(n.Pos(), n.End(), other, n)
 			}
 		case *ast.BlockStmt:
 			for _, s := range n.List {
 				if removable(s) {
-					replace(s.Pos(), s.End(), "_ = 0")
+					replace(s.Pos(), s.End(), "_ = 0", n, s)
 				}
 			}
 		}
 		return true
 	})
-	return all, nil
+	return all
 }
 
 // removable reports whether a block may do without a statement and still compile.

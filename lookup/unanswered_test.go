@@ -1,0 +1,63 @@
+package lookup
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// A host in no list is safe if the server does not answer, and the decision says why.
+func TestAHostInNoListIsSafeIfTheServerDoesNotAnswer(t *testing.T) {
+	srv := &server{t: t}
+	broken := errors.New("status 500")
+	srv.always(Answer{}, broken)
+	c := checkerOf(t, Config{Mode: NoStorage, Searcher: srv, PerSearch: 1}, "other.example/")
+	if got, want := decide(t, c, "www.example.com."), (Decision{Verdict: Safe, By: ByError, Err: broken}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// Limited says what Wait says if no search is admitted.
+func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
+	tests := []struct {
+		name    string
+		lists   []List
+		verdict Verdict
+		list    string
+	}{
+		{"the host is in a list", []List{listOf("host", "www.example.com/")}, Unsure, "host"},
+		{"its domain is", []List{listOf("domain", "example.com/")}, Unsure, "domain"},
+		{"both are, in two lists", []List{listOf("domain", "example.com/"), listOf("host", "www.example.com/")}, Unsure, "host"},
+		{"none is", []List{listOf("list", "other.example/")}, Safe, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			database := new(Database)
+			database.Publish(tt.lists)
+			c := checkerOf(t, Config{Mode: NoStorage, Database: database})
+			candidates := suspect(t, c, "www.example.com.")
+			want := Decision{Verdict: tt.verdict, By: ByLimiter, List: tt.list, Err: ErrLimited}
+			if got := candidates.Limited(); got != want {
+				t.Errorf("Limited: %+v, want %+v", got, want)
+			}
+			refuse := func() (func(), error) { return nil, ErrLimited }
+			if got := c.Confirm(candidates, refuse).Wait(t.Context()); got != want {
+				t.Errorf("Wait: %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// If one search can ask about all candidates, the exact host comes first. Otherwise the
+// domain does: its threat saves the other searches.
+func TestTheFirstOfSeveralThreatsIsNamed(t *testing.T) {
+	all := []string{"www.example.com/", "example.com/"}
+	for perSearch, want := range map[int]string{0: all[0], 3: all[0], 2: all[0], 1: all[1]} {
+		srv := &server{t: t}
+		srv.knows(time.Hour, isThreat(all[0], Malware), isThreat(all[1], Malware))
+		c := checkerOf(t, Config{Searcher: srv, PerSearch: perSearch}, all...)
+		if got := decide(t, c, "www.example.com."); got.Verdict != Unsafe || got.Expression != want {
+			t.Errorf("%d prefixes a search: %+v, want unsafe for %s", perSearch, got, want)
+		}
+	}
+}
