@@ -1,0 +1,171 @@
+package updater_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// life is one run of a client process.
+type life struct {
+	dir      string
+	database *lookup.Database
+	schedule *updater.Schedule
+	dead     atomic.Bool     // crashed: no request leaves it any more
+	view     *commonView     // of a relay; nil: a single process
+	ctx      context.Context // ends with cancel
+	cancel   context.CancelFunc
+	client   protocol.Client
+	wg       sync.WaitGroup
+
+	contact time.Time // of the first search, at the earliest
+
+	stopSearching func()
+}
+
+func (l *life) stop() {
+	l.stopSearching()
+	l.cancel()
+	l.wg.Wait()
+	l.schedule.Flush()
+}
+
+// search asks for prefixes that are in the lists, now and then, until ctx ends.
+func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Searcher, chance *rand.Rand) {
+	pause := time.Duration(chance.Int64N(int64(2 * time.Minute))) // the first one comes soon after the start
+	for ; updater.Sleep(ctx, pause) == nil; pause = 6*time.Minute + time.Duration(chance.Int64N(int64(10*time.Hour))) {
+		var prefixes []lookup.Prefix
+		for _, list := range l.database.Lists() {
+			if list.Set.Len() == 0 || chance.IntN(2) == 0 {
+				continue
+			}
+			entries, width := list.Set.Runs().Next()
+			prefix := speaks.prefix(entries[:width])
+			if !slices.Contains(prefixes, prefix) {
+				prefixes = append(prefixes, prefix)
+			}
+		}
+		if len(prefixes) == 0 {
+			continue
+		}
+		if speaks.single {
+			prefixes = prefixes[:1]
+		}
+		searchCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
+		searcher.Search(searchCtx, prefixes)
+		cancel()
+	}
+}
+
+var errDead = errors.New("this process has crashed")
+
+// RoundTrip implements http.RoundTripper.
+func (l *life) roundTripper(t *testing.T, server *protocoltest.Server) http.RoundTripper {
+	return roundTrip(func(r *http.Request) (*http.Response, error) {
+		if l.dead.Load() {
+			return nil, errDead
+		}
+		if r.URL.Path == "/v4/fullHashes:find" && time.Now().Before(l.contact) {
+			t.Errorf("the first search is sent %s before the first contact", time.Until(l.contact))
+		}
+		return server.RoundTrip(r)
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// locked makes a source of numbers safe for concurrent use.
+func locked(random func() float64) func() float64 {
+	var mu sync.Mutex
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return random()
+	}
+}
+
+func (y *year) start() {
+	y.startProcess()
+	y.beginSearching()
+}
+
+// startProcess starts a process that searches for nothing yet.
+func (y *year) startProcess() {
+	l := &life{dir: y.folderDir(y.folder), database: new(lookup.Database), stopSearching: func() {}}
+	store, err := updater.OpenStore(l.dir, updater.Origin{Name: "test"})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	if y.shared != nil {
+		l.view = &commonView{commonStore: y.shared}
+		store.Share(l.view)
+	}
+	schedule, err := updater.NewSchedule(store)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	l.schedule = schedule
+	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
+	schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
+	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y.t, y.server)}, l.database)
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	u, err := updater.New(updater.Config{
+		Source: client, Database: l.database, Schedule: schedule, Store: store, Lists: y.lists, Report: l.report(y.t),
+		FirstContact: func() time.Duration { return time.Duration(chance.Float64() * float64(time.Minute)) },
+	})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	u.SetSleep(func(ctx context.Context, d time.Duration) error {
+		if chance.IntN(300) == 0 { // the machine is suspended
+			d += time.Duration(chance.Int64N(int64(20 * time.Hour)))
+		}
+		return updater.Sleep(ctx, d)
+	}, time.Hour)
+	u.Load()
+	ctx, cancel := context.WithCancel(y.t.Context())
+	l.cancel = cancel
+	l.wg.Go(func() { u.Run(ctx) })
+	l.ctx, l.client = ctx, client
+	y.current = l
+}
+
+// beginSearching has the current process search now and then.
+func (y *year) beginSearching() {
+	l := y.current
+	searching, stop := context.WithCancel(l.ctx)
+	l.stopSearching = stop
+	asking := rand.New(rand.NewPCG(y.chance.Uint64(), 3))
+	rules := y.search
+	rules.FirstContact = func() time.Duration {
+		delay := time.Duration(asking.Float64() * float64(time.Minute))
+		l.contact = time.Now().Add(delay)
+		return delay
+	}
+	searcher := updater.Pace(l.client, l.schedule, rules, l.report(y.t))
+	l.wg.Go(func() { l.search(searching, y.spoken, searcher, asking) })
+}
+
+// report fails the test for trouble with the disk: there is none in this world.
+func (l *life) report(t *testing.T) func(updater.Event) {
+	return func(e updater.Event) {
+		if e.Kind == updater.StoreFailed || e.Kind == updater.LoadFailed {
+			t.Errorf("event %d of list %q: %v", e.Kind, e.List, e.Err)
+		}
+	}
+}
