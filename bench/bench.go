@@ -26,6 +26,7 @@ type options struct {
 	only    []string // measurements; none: all
 	hosts   bool
 	limit   time.Duration // of all measurements together
+	profile string        // file for a CPU profile; "": measure
 }
 
 // bench is one run.
@@ -67,13 +68,17 @@ func measurements() []measurement {
 		{"memory", (*bench).memory},
 		{"scale", (*bench).scale},
 		{"router", (*bench).routers},
+		{"upstream", (*bench).upstream},
 	}
 }
 
+// onRequest are the measurements that run only if they are named: that of routers needs
+// root, and that against upstream's CoreDNS its modules, which come from the network.
+var onRequest = []string{"router", "upstream"}
+
 // wants reports whether a measurement is to be run.
-// That of routers needs root, and is run only if it is named.
 func (o *options) wants(name string) bool {
-	return len(o.only) == 0 && name != "router" || slices.Contains(o.only, name)
+	return len(o.only) == 0 && !slices.Contains(onRequest, name) || slices.Contains(o.only, name)
 }
 
 // say prints progress.
@@ -88,7 +93,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	b.say("building cmd/coredns and cmd/safebrowsing")
-	if err := buildPrograms(ctx, b.dir); err != nil {
+	if err := buildPrograms(ctx, b.dir, "./cmd/coredns", "./cmd/safebrowsing"); err != nil {
 		return err
 	}
 	b.coredns, b.safebrowsing = filepath.Join(b.dir, "coredns"), filepath.Join(b.dir, "safebrowsing")
@@ -110,13 +115,15 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 
 const module = "github.com/coredns-safebrowsing/safebrowsing"
 
-// buildPrograms builds both programs into dir, with the dependencies of their own
-// module and not with those of the bench.
-func buildPrograms(ctx context.Context, dir string) (err error) {
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir+string(filepath.Separator), "./cmd/coredns", "./cmd/safebrowsing")
+// buildPrograms builds into dir, with the dependencies of their own module and not with
+// those of the bench, and as a release is built. args are flags of go build and packages.
+func buildPrograms(ctx context.Context, dir string, args ...string) (err error) {
+	common := []string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + string(filepath.Separator)}
+	build := exec.CommandContext(ctx, "go", append(common, args...)...)
 	if build.Dir, err = moduleDir(ctx); err != nil {
 		return err
 	}
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building: %w\n%s", err, out)
 	}

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/coredns-safebrowsing/safebrowsing v0.0.0
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/miekg/dns v1.1.73
 	github.com/prometheus/procfs v0.21.1
 	golang.org/x/sys v0.49.0

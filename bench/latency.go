@@ -47,7 +47,7 @@ func (b *bench) latency(ctx context.Context) error {
 		}
 	}
 	if b.wants("latency") {
-		if err := b.percentiles(ctx, servers); err != nil {
+		if err := b.percentiles(ctx, "template", servers); err != nil {
 			return err
 		}
 	}
@@ -71,8 +71,8 @@ func (b *bench) latencyTime() time.Duration {
 // 20,000 queries, of which 200 are beyond the 99th percentile.
 func (b *bench) latencyLength() time.Duration { return b.length * 8 / 5 }
 
-// percentiles lets servers take turns at a load of clean names.
-func (b *bench) percentiles(ctx context.Context, servers []*server) error {
+// percentiles lets servers take turns at a load of clean names. What answers is in the rows.
+func (b *bench) percentiles(ctx context.Context, answers string, servers []*server) error {
 	b.say("latency at %d queries a second: %d rounds", loadRate, b.rounds)
 	names := b.clean()
 	p50, p99 := make([]sample, len(servers)), make([]sample, len(servers))
@@ -91,7 +91,7 @@ func (b *bench) percentiles(ctx context.Context, servers []*server) error {
 	if ctx.Err() != nil { // some rounds are cut short
 		return ctx.Err()
 	}
-	what := fmt.Sprintf("template at %s queries a second", count(loadRate))
+	what := fmt.Sprintf("%s at %s queries a second", answers, count(loadRate))
 	b.add(row{what + ": p50, ms", p50[0].spread("%.3f"), p50[1].spread("%.3f"), p50[1].ratios(p50[0]).times(), ""})
 	b.add(row{what + ": p99, ms", p99[0].spread("%.3f"), p99[1].spread("%.3f"), p99[1].ratios(p99[0]).times(), "× 1.05"})
 	return nil

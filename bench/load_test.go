@@ -6,7 +6,7 @@ import (
 )
 
 func TestTheLoadKeepsItsRateAndMissesNothing(t *testing.T) {
-	u, err := newUpstream()
+	u, err := newNameServer()
 	if err != nil {
 		t.Fatal(err)
 	}

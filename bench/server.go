@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,14 @@ import (
 
 // spec is a server to start.
 type spec struct {
-	name   string
-	folder *folder // of the lists; nil: without the plugin
-	tail   string  // the plugins that answer
-	cores  string  // for taskset
-	box    *box    // nil: as much memory as there is
+	name    string
+	program string   // path of the CoreDNS; "": ours
+	folder  *folder  // of the lists; nil: without the plugin
+	head    string   // lines of the server block before all plugins
+	tail    string   // the plugins that answer
+	cores   string   // for taskset
+	env     []string // variables in addition to those of the bench
+	box     *box     // nil: as much memory as there is
 }
 
 // The plugins that answer. Those of forwarding hold %s for the upstream.
@@ -40,7 +44,7 @@ func (s spec) corefile(dnsPort, readyPort int) string {
 		plugin = fmt.Sprintf("safebrowsing {\n\t\tendpoint %s\n\t\tdb %s\n\t\tlists %s\n\t\tlimit off\n\t}\n\t",
 			s.folder.endpoint, s.folder.dir, strings.Join(listNames(), " "))
 	}
-	return fmt.Sprintf(".:%d {\n\tbind 127.0.0.1\n\tready 127.0.0.1:%d\n\t%s%s\n}\n", dnsPort, readyPort, plugin, s.tail)
+	return fmt.Sprintf(".:%d {\n\tbind 127.0.0.1\n\tready 127.0.0.1:%d\n\t%s%s%s\n}\n", dnsPort, readyPort, s.head, plugin, s.tail)
 }
 
 // server is a CoreDNS that runs.
@@ -74,11 +78,8 @@ func (b *bench) start(ctx context.Context, s spec) (*server, error) {
 	}
 	defer output.Close()
 	v := &server{spec: s, port: ports[0], dir: dir, ended: make(chan struct{})}
-	v.cmd = exec.Command(b.coredns, "-conf", conf)
-	if s.cores != "" {
-		v.cmd = exec.Command("taskset", "-c", s.cores, b.coredns, "-conf", conf)
-	}
-	v.cmd.Env = environment()
+	v.cmd = onCores(s.cores, cmp.Or(s.program, b.coredns), "-conf", conf)
+	v.cmd.Env = append(environment(), s.env...)
 	if s.box != nil {
 		v.cmd = s.box.command(conf)
 	}
@@ -95,6 +96,14 @@ func (b *bench) start(ctx context.Context, s spec) (*server, error) {
 	}
 	v.startup = time.Since(begun)
 	return v, nil
+}
+
+// onCores returns the command of a program that may use these cores; "": all.
+func onCores(cores, program string, args ...string) *exec.Cmd {
+	if cores == "" {
+		return exec.Command(program, args...)
+	}
+	return exec.Command("taskset", append([]string{"-c", cores, program}, args...)...)
 }
 
 // environment is that of the bench but for what would change a server.

@@ -22,6 +22,11 @@ func (b *bench) flood(ctx context.Context, clientCores string, rounds int, specs
 		return nil, err
 	}
 	defer stop()
+	return b.floodServers(ctx, clientCores, rounds, servers)
+}
+
+// floodServers is flood with servers that run already.
+func (b *bench) floodServers(ctx context.Context, clientCores string, rounds int, servers []*server) (*contest, error) {
 	c := &contest{servers: servers, cpu: make([]sample, len(servers)), rate: make([]sample, len(servers))}
 	for _, v := range servers {
 		if _, err := b.dnsperf(ctx, clientCores, v, 0); err != nil {
@@ -89,12 +94,12 @@ func (b *bench) forwarding(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u, err := newUpstream()
+	ns, err := newNameServer()
 	if err != nil {
 		return err
 	}
-	defer u.close()
-	tail := fmt.Sprintf(forwarding, u.address)
+	defer ns.close()
+	tail := fmt.Sprintf(forwarding, ns.address)
 	specs := b.contestants(f, tail)
 	if b.hosts {
 		file := filepath.Join(b.dir, "hosts")

@@ -1,36 +1,119 @@
 package main
 
 import (
-	"net"
-
-	"github.com/miekg/dns"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 )
 
-// upstream is a name server that has the same address for every name.
-type upstream struct {
-	server  *dns.Server
-	address string
-}
+const coreDNS = "github.com/coredns/coredns"
 
-func newUpstream() (*upstream, error) {
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+// buildUpstream builds the release of CoreDNS that ours is built on, as upstream builds it, and
+// returns its path and version: all plugins of its plugin.cfg, the versions of its own go.mod,
+// and the flags of its Makefile. Its modules come from the network, if they are not there yet.
+// The toolchain is that of ours: what differs is not Go.
+func (b *bench) buildUpstream(ctx context.Context) (program, version string, err error) {
+	dir, err := moduleDir(ctx)
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	u := &upstream{address: conn.LocalAddr().String()}
-	u.server = &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(static)}
-	go u.server.ActivateAndServe() // ends with close
-	return u, nil
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Version}}", coreDNS)
+	list.Dir = dir
+	out, err := list.Output()
+	if err != nil {
+		return "", "", fmt.Errorf("finding the version of CoreDNS: %w", err)
+	}
+	version = strings.TrimSpace(string(out))
+	b.say("building CoreDNS %s as upstream does, which takes minutes the first time", version)
+	build := exec.CommandContext(ctx, "go", "install", "-tags", "grpcnotrace",
+		"-ldflags", "-s -w -X "+coreDNS+"/coremain.GitCommit="+version, coreDNS+"@"+version)
+	build.Dir = b.dir
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOBIN="+filepath.Join(b.dir, "upstream"))
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", "", fmt.Errorf("building CoreDNS %s: %w\n%s", version, err, out)
+	}
+	return filepath.Join(b.dir, "upstream", "coredns"), version, nil
 }
 
-func (u *upstream) close() { u.server.Shutdown() }
+// step is what the server gains by, and what turns it off.
+type step struct {
+	name      string
+	noProfile bool // built with -pgo=off
+	env       []string
+}
 
-func static(w dns.ResponseWriter, r *dns.Msg) {
-	m := new(dns.Msg).SetReply(r)
-	m.RecursionAvailable = true
-	m.Answer = []dns.RR{&dns.A{
-		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300},
-		A:   net.IPv4(192, 0, 2, 1),
-	}}
-	w.WriteMsg(m)
+// steps are held against upstream's CoreDNS one by one. GOGC has the server leave the pace of the
+// collector alone.
+var steps = []step{
+	{name: "all"},
+	{name: "without the profile", noProfile: true},
+	{name: "without the pace", env: []string{"GOGC=100"}},
+	{name: "without both", noProfile: true, env: []string{"GOGC=100"}},
+}
+
+// upstream holds our server with the plugin, and with 10 million entries, against upstream's
+// CoreDNS without it: the goal is to be the faster one.
+func (b *bench) upstream(ctx context.Context) error {
+	program, version, err := b.buildUpstream(ctx)
+	if err != nil {
+		return err
+	}
+	plain := filepath.Join(b.dir, "no-profile")
+	if err := buildPrograms(ctx, plain, "-pgo=off", "./cmd/coredns"); err != nil {
+		return err
+	}
+	f, err := b.folder(ctx, b.entries)
+	if err != nil {
+		return err
+	}
+	ns, err := newNameServer()
+	if err != nil {
+		return err
+	}
+	defer ns.close()
+	for _, load := range []struct{ what, tail string }{
+		{"template", template}, {"cache, forward", fmt.Sprintf(forwarding, ns.address)},
+	} {
+		specs := []spec{{name: "upstream's", program: program, tail: load.tail, cores: b.serverCore}}
+		for _, s := range steps {
+			p := ""
+			if s.noProfile {
+				p = filepath.Join(plain, "coredns")
+			}
+			specs = append(specs, spec{name: s.name, program: p, env: s.env, folder: f, tail: load.tail, cores: b.serverCore})
+		}
+		b.say("against upstream's CoreDNS, %s: %d rounds", load.what, b.rounds)
+		if err := b.against(ctx, fmt.Sprintf("CoreDNS %s, %s", version, load.what), specs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// against measures the steps under one load. The first of the specs is upstream's.
+func (b *bench) against(ctx context.Context, what string, specs []spec) error {
+	servers, stop, err := b.startAll(ctx, specs...)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	c, err := b.floodServers(ctx, b.clientCore, b.rounds, servers)
+	if err != nil {
+		return err
+	}
+	b.floodRows(what, c, 1, "CPU × 0.85")
+	for i := 2; i < len(specs); i++ {
+		b.add(row{what + "; " + specs[i].name + ": CPU a query, µs", c.cpu[0].spread("%.2f"), c.cpu[i].spread("%.2f"), c.cpu[i].ratios(c.cpu[0]).times(), ""})
+	}
+	theirs, err := memoryOf(servers[0].proc)
+	ours, failed := memoryOf(servers[1].proc)
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	b.add(row{what + ": resident after the flood, MiB", fmt.Sprintf("%.1f", theirs.now), fmt.Sprintf("%.1f", ours.now), fmt.Sprintf("%+.1f", ours.now-theirs.now), ""})
+	return b.percentiles(ctx, what, servers[:2])
 }
