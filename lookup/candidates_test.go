@@ -61,3 +61,17 @@ func TestTheFirstOfSeveralThreatsIsNamed(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstIsThatOfTheFirstCandidate(t *testing.T) {
+	database := new(Database)
+	database.Publish([]List{listOf("domain", "example.com/"), listOf("host", "www.example.com/")})
+	for name, want := range map[string][2]string{
+		"www.example.com.":  {"host", "www.example.com/"},
+		"mail.example.com.": {"domain", "example.com/"},
+	} {
+		c := checkerOf(t, Config{Database: database})
+		if list, expression := suspect(t, c, name).First(); list != want[0] || expression != want[1] {
+			t.Errorf("%s: list %q, expression %q, want %q", name, list, expression, want)
+		}
+	}
+}
