@@ -172,6 +172,16 @@ func TestAnAnswerToBeUsedOnceIsNotKept(t *testing.T) {
 	}
 }
 
+// The cache shortens the TTL of a threat in its own copy of the answer.
+func TestPutLeavesTheAnswerAsItIs(t *testing.T) {
+	c, hash := newTestCache(t), HashExpression("example.com/")
+	threats := []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Hour}}
+	c.put(hash.Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour, threats: threats})
+	if threats[0].TTL != time.Hour {
+		t.Errorf("the TTL is %s", threats[0].TTL)
+	}
+}
+
 // When every threat has expired no bit is left in either word: a bit that stays makes
 // queries slow.
 func TestNoBitOutlivesTheThreats(t *testing.T) {
