@@ -96,7 +96,7 @@ func newCache(capacity int) (*cache, error) {
 // get returns the cached answer about a full hash. If there are several, about
 // prefixes of different lengths, the youngest counts, even if it has expired.
 func (c *cache) get(hash FullHash, now time.Time) (answer serverAnswer, ok bool) {
-	for sizes := c.sizes.Load(); sizes != 0; sizes &= sizes - 1 {
+	for sizes := c.sizes.Load(); sizes != 0; sizes &^= 1 << bits.TrailingZeros64(sizes) {
 		a, found := c.answers.Get(hash.Prefix(bits.TrailingZeros64(sizes)))
 		if found && (!ok || a.received.After(answer.received)) {
 			answer, ok = a, true

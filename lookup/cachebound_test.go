@@ -172,6 +172,16 @@ func TestAnAnswerToBeUsedOnceIsNotKept(t *testing.T) {
 	}
 }
 
+// The cache shortens the TTL of a threat in its own copy of the answer.
+func TestPutLeavesTheAnswerAsItIs(t *testing.T) {
+	c, hash := newTestCache(t), HashExpression("example.com/")
+	threats := []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Hour}}
+	c.put(hash.Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour, threats: threats})
+	if threats[0].TTL != time.Hour {
+		t.Errorf("the TTL is %s", threats[0].TTL)
+	}
+}
+
 // When every threat has expired no bit is left in either word: a bit that stays makes
 // queries slow.
 func TestNoBitOutlivesTheThreats(t *testing.T) {
@@ -187,8 +197,54 @@ func TestNoBitOutlivesTheThreats(t *testing.T) {
 			t.Error("the cache does not know of its threat")
 		}
 		c.sweep(now.Add(time.Minute + 1))
-		if c.mayThreaten(&hash) || c.anyThreat.Load() {
-			t.Error("a bit of an expired threat is left")
+		if n := len(bitsOf(c)); n != 0 || c.anyThreat.Load() {
+			t.Errorf("%d bits of expired threats are left", n)
+		}
+	}
+}
+
+// bitsOf returns the words of threatBits that have a bit set.
+func bitsOf(c *cache) (words []uint64) {
+	for i := range c.threatBits {
+		for j := range c.threatBits[i] {
+			if word := c.threatBits[i][j].Load(); word != 0 {
+				words = append(words, word)
+			}
+		}
+	}
+	return words
+}
+
+// While some threat is cached, the bits of older ones are cleared with their word.
+func TestTheWordThatBecomesCurrentIsEmpty(t *testing.T) {
+	c, now := newTestCache(t), time.Now()
+	for i, want := range []int{1, 2, 3, 4, 3, 4} { // two puts in each word, 20 minutes apart
+		hash := FullHash{byte(i)}
+		c.put(hash.Prefix(4), serverAnswer{received: now, threats: []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Hour}}})
+		if got := bitsOf(c); len(got) != want {
+			t.Errorf("put %d: the words are %x, want %d", i, got, want)
+		}
+		now = now.Add(20 * time.Minute)
+	}
+}
+
+func TestEachBitOfThreatsIsUsed(t *testing.T) {
+	var c cache
+	if got := unsafe.Sizeof(c.threatBits); got != 2*(1<<16)/8 {
+		t.Errorf("%d bytes for two times 65,536 bits", got)
+	}
+	for _, test := range []struct {
+		hash FullHash
+		word int
+		bit  uint64
+	}{
+		{FullHash{0, 0, 255}, 0, 1},
+		{FullHash{0, 63}, 0, 1 << 63},
+		{FullHash{0, 64}, 1, 1},
+		{FullHash{255, 255}, 1023, 1 << 63},
+	} {
+		if word, bit := threatBit(&test.hash); word != test.word || bit != test.bit {
+			t.Errorf("%x: word %d, bit %x, want %d and %x", test.hash[:3], word, bit, test.word, test.bit)
 		}
 	}
 }

@@ -312,7 +312,7 @@ func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decisi
 func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) {
 	size := len(hash)
 	for i := range lists {
-		if n := lists[i].Set.Match((*[32]byte)(&hash)); n > 0 && !lists[i].LikelySafe {
+		if n := lists[i].Set.Match((*[32]byte)(&hash)); n != 0 && !lists[i].LikelySafe {
 			list, size = cmp.Or(list, lists[i].Name), min(size, n)
 		}
 	}

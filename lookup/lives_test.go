@@ -215,3 +215,30 @@ func TestAYoungerAnswerForOnceSupersedesAnOlderOne(t *testing.T) {
 		t.Errorf("the older answer, without a threat, is used: %+v", answer)
 	}
 }
+
+// Confirmed is the time of an answer with or without a threat, while it may be used.
+func TestConfirmedIsTheTimeOfACachedAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		srv.knows(time.Minute, isThreat("bad.example/", Malware))
+		c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "good.example/")
+		asked := time.Now()
+		decide(t, c, "bad.example.")
+		decide(t, c, "good.example.")
+		for _, after := range []time.Duration{0, time.Minute, 1} {
+			time.Sleep(after)
+			want := asked
+			if after == 1 { // the TTL has ended
+				want = time.Time{}
+			}
+			for _, expression := range []string{"bad.example/", "good.example/"} {
+				if got := c.Confirmed(expression); !got.Equal(want) {
+					t.Errorf("%s, after %s: confirmed at %s, want %s", expression, time.Since(asked), got, want)
+				}
+			}
+			if got := c.Confirmed("other.example/"); !got.IsZero() {
+				t.Errorf("a host that was not asked about is confirmed at %s", got)
+			}
+		}
+	})
+}

@@ -20,6 +20,7 @@ func askedWith(t *testing.T, dir, key string) *Schedule {
 	must(t, err)
 	s, err := NewSchedule(store)
 	must(t, err)
+	t.Cleanup(s.Flush)
 	s.random = func() float64 { return 0 }
 	loadErr, saveErr := s.own()
 	must(t, errors.Join(loadErr, saveErr))

@@ -95,6 +95,7 @@ func askedWithToken(t *testing.T, dir, token string) *Schedule {
 	must(t, err)
 	s, err := NewSchedule(store)
 	must(t, err)
+	t.Cleanup(s.Flush)
 	s.random = func() float64 { return 0 }
 	loadErr, saveErr := s.own()
 	must(t, errors.Join(loadErr, saveErr))

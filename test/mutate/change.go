@@ -57,8 +57,7 @@ func (f *file) changes() (all []change) {
 				replace(n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), other.String(), n)
 			}
 		case *ast.IfStmt:
-			cond := f.span(n.Cond.Pos(), n.Cond.End())
-			replace(n.Cond.Pos(), n.Cond.End(), "!("+string(f.text[cond.from:cond.to])+")", n, n.Cond)
+			replace(n.Cond.Pos(), n.Cond.End(), "!("+f.source(n.Cond)+")", n, n.Cond)
 		case *ast.BasicLit:
 			if number, err := strconv.ParseInt(n.Value, 0, 64); n.Kind == token.INT && err == nil {
 				replace(n.Pos(), n.End(), strconv.FormatInt(number+1, 10), n)
@@ -69,8 +68,8 @@ func (f *file) changes() (all []change) {
 			}
 		case *ast.BlockStmt:
 			for _, s := range n.List {
-				if removable(s) {
-					replace(s.Pos(), s.End(), "_ = 0", n, s)
+				if removable(s) { // the variables in it stay used
+					replace(s.Pos(), s.End(), "if false { "+f.source(s)+" }", n, s)
 				}
 			}
 		}
@@ -79,7 +78,7 @@ func (f *file) changes() (all []change) {
 	return all
 }
 
-// removable reports whether a block may do without a statement and still compile.
+// removable reports whether a block may do without a statement.
 func removable(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.ExprStmt, *ast.IncDecStmt:

@@ -36,7 +36,8 @@ var files = []string{
 
 // The results of a change.
 const (
-	found   = "found"    // a test failed, or took too long
+	found   = "found"    // a test failed
+	endless = "timeout"  // a test took too long, or all memory
 	missed  = "MISSED"   // all tests passed
 	invalid = "no build" // the change does not compile
 )
@@ -103,7 +104,8 @@ func (o options) run(ctx context.Context) (missedOnes []string, err error) {
 			missedOnes = append(missedOnes, c.String())
 		}
 	}
-	fmt.Fprintf(os.Stderr, "%d changes: %d found, %d missed, %d do not compile\n", len(all), counts[found], counts[missed], counts[invalid])
+	fmt.Fprintf(os.Stderr, "%d changes: %d found, %d by the timeout, %d missed, %d do not compile\n",
+		len(all), counts[found], counts[endless], counts[missed], counts[invalid])
 	slices.Sort(missedOnes)
 	return missedOnes, nil
 }

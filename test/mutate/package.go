@@ -91,6 +91,12 @@ func (f *file) span(from, to token.Pos) span {
 	return span{f.set.Position(from).Offset, f.set.Position(to).Offset}
 }
 
+// source returns the text of a node.
+func (f *file) source(n ast.Node) string {
+	part := f.span(n.Pos(), n.End())
+	return string(f.text[part.from:part.to])
+}
+
 // goList returns the lines that go list prints.
 func goList(args ...string) ([]string, error) {
 	command := exec.Command("go", append([]string{"list"}, args...)...)

@@ -111,10 +111,12 @@ func (s *suite) try(ctx context.Context, c change) (result string, err error) {
 		rounds = append(rounds, nil)
 	}
 	for _, args := range rounds {
-		_, err := s.test(ctx, binary, number, args...)
+		output, err := s.test(ctx, binary, number, args...)
 		switch {
 		case ctx.Err() != nil:
 			return "", ctx.Err()
+		case bytes.Contains(output, []byte("panic: test timed out")), bytes.Contains(output, []byte("out of memory")):
+			return endless, nil
 		case errors.As(err, new(*exec.ExitError)):
 			return found, nil
 		case err != nil:

@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -58,6 +59,38 @@ func TestTheFirstOfSeveralThreatsIsNamed(t *testing.T) {
 		c := checkerOf(t, Config{Searcher: srv, PerSearch: perSearch}, all...)
 		if got := decide(t, c, "www.example.com."); got.Verdict != Unsafe || got.Expression != want {
 			t.Errorf("%d prefixes a search: %+v, want unsafe for %s", perSearch, got, want)
+		}
+	}
+}
+
+func TestFirstIsThatOfTheFirstCandidate(t *testing.T) {
+	database := new(Database)
+	database.Publish([]List{listOf("domain", "example.com/"), listOf("host", "www.example.com/")})
+	for name, want := range map[string][2]string{
+		"www.example.com.":  {"host", "www.example.com/"},
+		"mail.example.com.": {"domain", "example.com/"},
+	} {
+		c := checkerOf(t, Config{Database: database})
+		if list, expression := suspect(t, c, name).First(); list != want[0] || expression != want[1] {
+			t.Errorf("%s: list %q, expression %q, want %q", name, list, expression, want)
+		}
+	}
+}
+
+// The versions of the protocol write an IPv6 address in different ways.
+func TestAnIPv6AddressIsCheckedAsItsRuleWritesIt(t *testing.T) {
+	h, ok := ParseHost("[64:ff9b::1.2.3.4]")
+	if !ok {
+		t.Fatal("not a host")
+	}
+	written := map[Rule]string{RuleV5: h.ExpressionsBy(RuleV5)[0], RuleV4: h.ExpressionsBy(RuleV4)[0]}
+	if written[RuleV5] == written[RuleV4] {
+		t.Fatalf("both are %s", written[RuleV4])
+	}
+	for rule, want := range written {
+		c := checkerOf(t, Config{Rule: rule}, want)
+		if _, candidates := c.Check(h); candidates == nil || !slices.Equal(expressionsOf(candidates), []string{want}) {
+			t.Errorf("rule %d: candidates %q, want %q", rule, expressionsOf(candidates), want)
 		}
 	}
 }
