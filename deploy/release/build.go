@@ -25,7 +25,7 @@ func (t target) String() string {
 
 // readTargets returns the targets of a file such as .ci/sizes, which have a build tag there, as
 // linux/mipsle+router has, or none: the first word of each line, without the tag. only are those
-// to return, separated by commas; "" are all.
+// to return, separated by commas, with the tag or, for both kinds, without; "" are all.
 func readTargets(path, only, tag string) (all []target, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -33,12 +33,11 @@ func readTargets(path, only, tag string) (all []target, err error) {
 	}
 	var known []string
 	for line := range strings.Lines(string(text)) {
-		name, _, _ := strings.Cut(line, " ")
-		name, tagged, _ := strings.Cut(name, "+")
-		if !slices.Contains(known, name) {
-			known = append(known, name)
-		}
-		if tagged != tag || only != "" && !slices.Contains(strings.Split(only, ","), name) {
+		whole, _, _ := strings.Cut(line, " ")
+		name, tagged, _ := strings.Cut(whole, "+")
+		known = append(known, name, whole)
+		wanted := func(one string) bool { return one == name || one == whole }
+		if tagged != tag || only != "" && !slices.ContainsFunc(strings.Split(only, ","), wanted) {
 			continue
 		}
 		parts := append(strings.Split(name, "/"), "")
@@ -46,7 +45,8 @@ func readTargets(path, only, tag string) (all []target, err error) {
 	}
 	for name := range strings.SplitSeq(only, ",") {
 		if only != "" && !slices.Contains(known, name) {
-			return nil, fmt.Errorf("%q is none of the targets %s", name, strings.Join(known, ", "))
+			slices.Sort(known)
+			return nil, fmt.Errorf("%q is none of the targets %s", name, strings.Join(slices.Compact(known), ", "))
 		}
 	}
 	return all, nil

@@ -40,7 +40,7 @@ type release struct {
 
 func main() {
 	out := flag.String("out", "../../dist", "the `FOLDER` for the files of the release, which is replaced")
-	only := flag.String("targets", "", "build only these, such as linux/amd64,linux/arm/6 (default: those in .ci/sizes)")
+	only := flag.String("targets", "", "build only these, such as linux/amd64,linux/mips+router (default: those in .ci/sizes)")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: make man && go -C deploy/release run . [-out FOLDER] [-targets TARGETS] VERSION")
 		flag.PrintDefaults()
@@ -86,6 +86,9 @@ func newRelease(tag, source, out, only string) (*release, error) {
 	v, err := semver.StrictNewVersion(strings.TrimPrefix(tag, "v"))
 	if err != nil {
 		return nil, fmt.Errorf("%s is not a version such as v1.2.3 or v1.2.3-rc.1: %w", tag, err)
+	}
+	if v.Metadata() != "" {
+		return nil, fmt.Errorf("%s has build metadata, which packages cannot have", tag)
 	}
 	if pages, err := manualPages(source); err != nil || len(pages) == 0 {
 		return nil, errors.New("there are no manual pages in deploy/man: run make man first")

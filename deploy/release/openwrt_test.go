@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,8 @@ func TestTargetsWithABuildTagAreOtherOnes(t *testing.T) {
 		{"", "router", "[linux/amd64 linux/mips]"},
 		{"linux/amd64", "router", "[linux/amd64]"},
 		{"linux/arm/6", "router", "[]"},
+		{"linux/amd64+router", "router", "[linux/amd64]"},
+		{"linux/amd64+router", "", "[]"},
 	} {
 		got, err := readTargets(path, tc.only, tc.tag)
 		if err != nil || fmt.Sprint(got) != tc.want {
@@ -29,38 +32,62 @@ func TestTargetsWithABuildTagAreOtherOnes(t *testing.T) {
 	}
 }
 
-// Each target of routers has an architecture of OpenWrt, and its package has what the init
-// script needs: the program, the user, and scripts that start and stop it.
-func TestAPackageOfOpenWrtHasTheService(t *testing.T) {
-	r := unbuilt(t, "")
-	if len(r.routers) == 0 {
-		t.Fatal("Expected targets with the tag router")
-	}
+// What the init script needs: the program, the user, scripts that start and stop it, and a folder
+// for own lists that an upgrade of the firmware keeps.
+var openwrtFiles = []string{"usr/bin/coredns-safebrowsing", "etc/init.d/safebrowsing", "etc/config/safebrowsing", "etc/capabilities/safebrowsing.json", "lib/upgrade/keep.d/coredns-safebrowsing"}
+
+// routerPackages writes the packages of all targets, of programs that are only names, and returns
+// their architectures.
+func routerPackages(t *testing.T, r *release) (archs []string) {
+	t.Helper()
 	for _, target := range r.routers {
-		write(t, r.binary(target, routerTag), "program")
+		write(t, r.binary(target, routerTag), target.String())
 		if err := r.openwrt(target); err != nil {
 			t.Fatal(err)
 		}
-		parts := texts(t, r.name(target, "_openwrt.ipk"))
+		if len(openwrtArchs[target.String()]) == 0 {
+			t.Errorf("%s has no architecture of OpenWrt", target)
+		}
+		archs = append(archs, openwrtArchs[target.String()]...)
+	}
+	slices.Sort(archs)
+	if len(slices.Compact(slices.Clone(archs))) != len(archs) {
+		t.Errorf("Two programs are for one architecture: %s", archs)
+	}
+	return archs
+}
+
+func TestAPackageOfOpenWrtHasTheService(t *testing.T) {
+	r := unbuilt(t, "")
+	archs := routerPackages(t, r)
+	for _, arch := range []string{"aarch64_cortex-a53", "arm_cortex-a7_neon-vfpv4", "arm_cortex-a15_neon-vfpv4", "arm_cortex-a9", "mips_24kc", "mipsel_24kc", "x86_64"} {
+		if !slices.Contains(archs, arch) {
+			t.Errorf("Expected a package for %s", arch)
+		}
+	}
+	for _, arch := range archs {
+		parts := texts(t, r.openwrtName(arch, ".ipk"))
 		control, data := unpacked(t, parts["control.tar.gz"]), unpacked(t, parts["data.tar.gz"])
-		arch, known := opkgArch[target.String()]
 		for _, want := range []string{"Package: coredns-safebrowsing\n", "Architecture: " + arch + "\n", "Version: 1.2.3", "Depends: ca-bundle\n", "Require-User: safebrowsing=8530:safebrowsing=8530\n"} {
-			if !known || !strings.Contains(string(control["control"]), want) {
-				t.Errorf("%s: expected %q in\n%s", target, want, control["control"])
+			if !strings.Contains(string(control["control"]), want) {
+				t.Errorf("%s: expected %q in\n%s", arch, want, control["control"])
 			}
 		}
 		if !strings.Contains(string(control["conffiles"]), "/etc/config/safebrowsing") {
-			t.Errorf("%s: expected the configuration to be kept, got %s", target, control["conffiles"])
+			t.Errorf("%s: expected the configuration to be kept, got %s", arch, control["conffiles"])
 		}
 		for script, calls := range map[string]string{"postinst": "default_postinst", "prerm": "default_prerm"} {
 			if !strings.Contains(string(control[script]), calls) {
-				t.Errorf("%s: expected %s to call %s", target, script, calls)
+				t.Errorf("%s: expected %s to call %s", arch, script, calls)
 			}
 		}
-		for _, name := range []string{"usr/bin/coredns-safebrowsing", "etc/init.d/safebrowsing", "etc/config/safebrowsing", "etc/capabilities/safebrowsing.json"} {
+		for _, name := range openwrtFiles {
 			if len(data[name]) == 0 {
-				t.Errorf("%s: expected %s in the package", target, name)
+				t.Errorf("%s: expected %s in the package", arch, name)
 			}
+		}
+		if _, there := data["etc/safebrowsing/"]; !there {
+			t.Errorf("%s: expected the folder for own lists", arch)
 		}
 	}
 }
@@ -101,8 +128,7 @@ func TestTwoPackagesOfOpenWrtAreEqual(t *testing.T) {
 	var packages [2]string
 	for i, zone := range []string{"UTC", "Asia/Tokyo"} {
 		t.Setenv("TZ", zone)
-		r := unbuilt(t, "linux/amd64")
-		write(t, r.binary(r.routers[0], routerTag), "program")
+		r := unbuilt(t, "linux/amd64+router")
 		err := filepath.WalkDir(r.source, func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
@@ -112,17 +138,17 @@ func TestTwoPackagesOfOpenWrtAreEqual(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.openwrt(r.routers[0]); err != nil {
-			t.Fatal(err)
+		routerPackages(t, r)
+		for _, ending := range []string{".ipk", ".apk"} {
+			raw, err := os.ReadFile(r.openwrtName("x86_64", ending))
+			if err != nil {
+				t.Fatal(err)
+			}
+			packages[i] += string(raw)
 		}
-		raw, err := os.ReadFile(r.name(r.routers[0], "_openwrt.ipk"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		packages[i] = string(raw)
 		time.Sleep(1100 * time.Millisecond * time.Duration(1-i)) // a time in a file has seconds
 	}
 	if packages[0] != packages[1] {
-		t.Error("Expected two equal packages")
+		t.Error("Expected equal packages")
 	}
 }

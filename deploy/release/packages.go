@@ -1,9 +1,9 @@
 package main
 
 import (
-	"io"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
 	_ "github.com/goreleaser/nfpm/v2/deb" // registers the packager
@@ -31,15 +31,7 @@ func (r *release) packages(t target) error {
 		return nil
 	}
 	for _, format := range []string{"deb", "rpm"} {
-		info := r.packageInfo(t, arch)
-		packager, err := nfpm.Get(format)
-		if err != nil {
-			return err
-		}
-		if err := nfpm.PrepareForPackager(info, format); err != nil {
-			return err
-		}
-		if err := writeFile(r.name(t, "."+format), func(w io.Writer) error { return packager.Package(info, w) }); err != nil {
+		if err := writePackage(r.packageInfo(t, arch), format, r.name(t, "."+format)); err != nil {
 			return err
 		}
 	}
@@ -50,8 +42,10 @@ func (r *release) packages(t target) error {
 // package fits beside another one of CoreDNS.
 func (r *release) packageInfo(t target, arch string) *nfpm.Info {
 	in := func(name string) string { return filepath.Join(r.source, "deploy/package", name) }
+	// Each format has its own way to write that 1.2.3-rc.1 is older than 1.2.3.
+	number, prerelease, _ := strings.Cut(r.version, "-")
 	info := &nfpm.Info{
-		Name: "coredns-safebrowsing", Arch: arch, Platform: "linux", Version: r.version, Release: "1",
+		Name: "coredns-safebrowsing", Arch: arch, Platform: "linux", Version: number, Prerelease: prerelease, Release: "1",
 		Section: "net", Priority: "optional", Maintainer: "The maintainers of coredns-safebrowsing <coredns-safebrowsing@users.noreply.github.com>",
 		Homepage: "https://github.com/coredns-safebrowsing/safebrowsing", License: "Apache-2.0",
 		Description: "CoreDNS that protects a network with Google Safe Browsing\n" +

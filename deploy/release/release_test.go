@@ -103,7 +103,8 @@ func TestWhatIsNoVersionOrTargetIsRefused(t *testing.T) {
 	for _, tc := range []struct{ tag, only, want string }{
 		{"1.2", "", "not a version such as"},
 		{"latest", "", "not a version such as"},
-		{"v1.2.3", "plan9/amd64", `"plan9/amd64" is none of the targets linux/amd64, `},
+		{"v1.2.3+build", "", "has build metadata"},
+		{"v1.2.3", "plan9/amd64", `"plan9/amd64" is none of the targets darwin/arm64, `},
 	} {
 		if _, err := newRelease(tc.tag, source, t.TempDir(), tc.only); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s for %q: expected an error with %q, got %v", tc.tag, tc.only, tc.want, err)
@@ -305,8 +306,8 @@ func TestTwoReleasesAreEqualByteForByte(t *testing.T) {
 		}
 		sums = append(sums, string(all))
 	}
-	if strings.Count(sums[0], "\n") != 6 || sums[0] != sums[1] {
-		t.Errorf("Expected two equal releases of 6 files, got\n%s\n%s", sums[0], sums[1])
+	if strings.Count(sums[0], "\n") != 7 || sums[0] != sums[1] {
+		t.Errorf("Expected two equal releases of 7 files, got\n%s\n%s", sums[0], sums[1])
 	}
 }
 
