@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"crypto/sha256"
+	"math/bits"
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
@@ -127,18 +128,39 @@ func (h Host) suffixStarts(dst []int, r Rule) []int {
 		return append(dst, 0)
 	}
 	labels := 0
-	for i := len(h.name); i > 0; i-- {
-		if h.name[i-1] != '.' {
-			continue
-		}
-		if labels++; labels == maxLabelsWithoutPSL {
-			return h.starts(r)
-		}
-		if labels > 1 {
-			dst = append(dst, i)
+	for end := len(h.name); end > 0; end -= 8 {
+		for dots := dotsBefore(h.name, end); dots != 0; {
+			last := bits.Len64(dots) - 1
+			dots ^= 1 << last
+			if labels++; labels == maxLabelsWithoutPSL {
+				return h.starts(r)
+			}
+			if labels > 1 {
+				dst = append(dst, end-8+last/8+1)
+			}
 		}
 	}
 	return append(dst, 0)
+}
+
+// dotsBefore returns which of the eight bytes of name before end are dots: the high bit of
+// byte k of the result, the lowest being byte 0, is for name[end-8+k]. Fewer bytes count if
+// end is less than 8. end is 1 to len(name).
+func dotsBefore(name string, end int) uint64 {
+	const each, low = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
+	var w uint64
+	switch {
+	case end >= 8:
+		w = word(name[end-8 : end])
+	case len(name) >= 8:
+		w = word(name[:8]) << (64 - 8*end)
+	default:
+		for i := range end {
+			w |= uint64(name[i]) << (64 - 8*(end-i))
+		}
+	}
+	w ^= '.' * each
+	return ^(w&low + low | w | low) // the sum of a byte reaches the high bit unless it is 0
 }
 
 // Public reports whether Safe Browsing can know the host at all. It cannot know single

@@ -118,6 +118,32 @@ func TestQuickStartsAreASupersetOfTheExpressions(t *testing.T) {
 	}
 }
 
+// Names of each length, with dots and bytes that differ from a dot in one bit at each place.
+func TestQuickStartsFollowTheDots(t *testing.T) {
+	random := rand.New(rand.NewPCG(13, 14))
+	for range 100_000 {
+		name := make([]byte, 1+random.IntN(40))
+		for i := range name {
+			name[i] = ".\x2f\x2c\x2a\x26\x3e\x0e\x6e\xaea-"[random.IntN(11)]
+		}
+		h := Host{name: string(name)}
+		var want []int
+		for i := len(name) - 1; i >= 0; i-- {
+			if name[i] == '.' {
+				want = append(want, i+1)
+			}
+		}
+		if len(want) >= maxLabelsWithoutPSL {
+			want = h.starts(RuleV4)
+		} else {
+			want = append(want[min(1, len(want)):], 0)
+		}
+		if got := h.suffixStarts(nil, RuleV4); !slices.Equal(got, want) {
+			t.Fatalf("%q: got %v, want %v", name, got, want)
+		}
+	}
+}
+
 // TestCandidatesAreTheListedExpressions compares Check with the rule in its plainest
 // form. The lists hold every kind of suffix, including those that are not expressions.
 func TestCandidatesAreTheListedExpressions(t *testing.T) {
