@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -105,10 +106,10 @@ func onlyUnknown(err error) error {
 }
 
 // Flush returns reservations that are not spent, and saves what the file does not count
-// yet. It waits for the disk for at most searchLockTimeout. The Ledger can be used
+// yet. It waits for the disk for at most patience.Limit. The Ledger can be used
 // afterwards.
 func (l *Ledger) Flush() error {
-	timeout := time.NewTimer(searchLockTimeout)
+	timeout := time.NewTimer(patience.Limit)
 	defer timeout.Stop()
 	for {
 		saving, failed := l.flush()
@@ -118,7 +119,7 @@ func (l *Ledger) Flush() error {
 		select {
 		case <-saving:
 		case <-timeout.C:
-			return errHungDisk
+			return hungDisk(patience.Limit)
 		}
 		if failed != nil { // this was our own save
 			return *failed

@@ -102,7 +102,9 @@ func (l *Ledger) giveBack(t taken) {
 	l.reserved++
 }
 
-var errHungDisk = fmt.Errorf("the disk has not answered within %s", searchLockTimeout)
+func hungDisk(limit time.Duration) error {
+	return fmt.Errorf("the disk has not answered within %s", limit)
+}
 
 // isLate has searches counted in memory until a save that takes too long has ended.
 func (l *Ledger) isLate(saving <-chan struct{}, report func(Event)) {
@@ -113,7 +115,7 @@ func (l *Ledger) isLate(saving <-chan struct{}, report func(Event)) {
 	}
 	l.mu.Unlock()
 	if began {
-		report(Event{Kind: StoreFailed, List: BudgetFile, Err: errHungDisk})
+		report(Event{Kind: StoreFailed, List: BudgetFile, Err: hungDisk(searchLockTimeout)})
 	}
 }
 

@@ -167,18 +167,3 @@ func (e *Engine) start(key string) {
 	}
 	e.wg.Go(func() { e.runWithKeys(ctx, key) })
 }
-
-// stop ends everything that the engine does and waits for it.
-func (e *Engine) stop() {
-	e.Checker.Close() // before the schedule is let go of: a search may end with a wait
-	e.cancel()
-	e.wg.Wait()
-	e.Schedule.Flush() // an answer does not wait for the disk
-	if e.ledger != nil {
-		budgetRemaining.remove(e)
-		if err := e.ledger.Flush(); err != nil {
-			e.reporter.report(updater.Event{Kind: updater.StoreFailed, List: updater.BudgetFile, Err: err})
-		}
-	}
-	e.client.Close()
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
@@ -38,6 +39,8 @@ type reporter struct {
 	searching    searchState
 	refusedLists map[string]bool // as logged
 	left         map[string]bool // endpoints that others stand in for
+
+	abandoned atomic.Bool // nothing is reported any more
 }
 
 // searchState is how confirmations are doing, as it has been logged.
@@ -55,6 +58,9 @@ func newReporter(s config.Settings, ready func()) *reporter {
 
 // report implements what updater.Config.Report asks for.
 func (r *reporter) report(e updater.Event) {
+	if r.abandoned.Load() {
+		return
+	}
 	r.measure(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 )
 
 // registry holds one source for each list that is open.
@@ -35,7 +36,7 @@ func newRegistry(l limits, transport http.RoundTripper) *registry {
 var fetched = newRegistry(limits{whole: 15 * time.Minute, stall: time.Minute}, nil)
 
 // source is a list that is kept fresh. The first Open starts the goroutine run; the last
-// Close stops it and waits for it.
+// Close stops it and waits for it, see patience.
 type source struct {
 	registry  *registry
 	name      string
@@ -125,17 +126,19 @@ func (r *registry) release(key id, s *source, l *List) {
 		return
 	}
 	s.stop()
-	s.wg.Wait()
-	if s.temporary != "" {
-		os.RemoveAll(s.temporary)
-	}
+	patience.Wait(func() {
+		s.wg.Wait()
+		if s.temporary != "" {
+			os.RemoveAll(s.temporary)
+		}
+	})
 }
 
 // Path returns the file of the list, which may not exist yet.
 func (l *List) Path() string { return l.source.path }
 
 // Close ends the fetches of the list. The last Close of a shared list waits until a
-// download has been given up. It may be called more than once.
+// download has been given up, but not for a write that hangs, see patience. It may be called more than once.
 func (l *List) Close() { l.close() }
 
 // States returns the states of all open lists, sorted by name. It is safe for concurrent

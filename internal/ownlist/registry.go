@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 )
 
 // pollInterval is how often watch checks a file for changes. Polling also notices renames,
@@ -176,7 +178,7 @@ func (r *registry) release(s *source, o *opener) {
 		return
 	}
 	s.stop()
-	s.wg.Wait()
+	patience.Wait(s.wg.Wait)
 }
 
 // forget removes one opener and reports whether it was the last. Then it removes the
@@ -200,6 +202,6 @@ func (r *registry) forget(s *source, o *opener) (last bool) {
 }
 
 // Close ends the updates of the list. The last Close of a shared file stops its goroutine
-// and waits for it. Match continues with the last content. Close may be called more than
+// and waits for it, but not for a disk that hangs, see patience. Match continues with the last content. Close may be called more than
 // once.
 func (f *File) Close() { f.close() }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 )
 
 // Event is what a caller may want to log: Began, Ended, Dropped or Failed.
@@ -71,7 +73,7 @@ type Folder struct {
 
 	opened int // calls of Open without a Close; guarded by Registry.mu
 	stop   context.CancelFunc
-	wg     sync.WaitGroup // counts watch
+	ended  chan struct{} // closed when watch has ended; nil: it has never begun
 
 	// Used only by watch, and before its start:
 	version fs.FileInfo // of pauses; nil: there is no file
@@ -92,6 +94,9 @@ func (r *Registry) Open(folder string) *Folder {
 	if f.opened++; f.opened > 1 {
 		return f
 	}
+	if f.ended != nil { // Close may have given up waiting for it
+		<-f.ended
+	}
 	now := time.Now()
 	if f.read(); !known {
 		f.drop(now)
@@ -99,7 +104,12 @@ func (r *Registry) Open(folder string) *Folder {
 	f.update(now)
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
-	f.wg.Go(func() { f.watch(ctx) })
+	ended := make(chan struct{})
+	f.ended = ended
+	go func() {
+		defer close(ended)
+		f.watch(ctx)
+	}()
 	return f
 }
 
@@ -113,13 +123,15 @@ func (f *Folder) drop(now time.Time) {
 	}
 }
 
-// Close undoes one Open. The last one stops the goroutine and waits for it.
+// Close undoes one Open. The last one stops the goroutine and waits for it, but not for a
+// disk that hangs, see patience.
 func (r *Registry) Close(f *Folder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.opened--; f.opened == 0 {
 		f.stop()
-		f.wg.Wait()
+		ended := f.ended
+		patience.Wait(func() { <-ended })
 	}
 }
 

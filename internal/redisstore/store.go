@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -119,11 +120,12 @@ func Open(cfg Config) *Store {
 	return s
 }
 
-// Close returns the lease and ends the Store. It waits for Redis for at most a second.
+// Close returns the lease and ends the Store. It waits for Redis for at most a second, and not
+// for a write that hangs, see patience.
 func (s *Store) Close() {
 	s.Unlock()
 	s.cancel()
-	s.wg.Wait()
+	patience.Wait(s.wg.Wait)
 	s.timer.Stop()
 	s.mu.Lock()
 	token, keys := s.token, s.keys()

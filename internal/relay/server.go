@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
@@ -207,10 +208,11 @@ func (r *Relay) Ready() bool {
 	}
 }
 
-// Close ends the relay and its engine, and waits for both.
+// Close ends the relay and its engine, and waits for both, but not for a write that hangs,
+// see patience.
 func (r *Relay) Close() {
 	r.cancel()
-	r.wg.Wait()
+	patience.Wait(r.wg.Wait)
 	r.release()
 	r.fleet.close()
 	r.closeRedis()

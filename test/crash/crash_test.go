@@ -26,6 +26,9 @@ const (
 )
 
 func TestMain(m *testing.M) {
+	if runServer() {
+		return
+	}
 	if i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == os.Getenv(scenarioVariable) }); i >= 0 {
 		if err := scenarios[i].act(place{os.Getenv(placeVariable)}); err != nil {
 			fmt.Println(err)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -32,12 +33,20 @@ type tracer struct {
 	notes   string // a file whose writes are reported but are no points
 
 	// point is told the number of each call, from 1, before the kernel executes it. It
-	// returns an error to give to the program in place of executing the call, or errKill.
+	// returns an error to give to the program in place of executing the call, or errKill, or
+	// errHang.
 	point func(n int, c call) error
 	done  func(c call) // is told each call that the kernel has executed without an error; may be nil
 
+	output string       // file of what the program prints; set by run, before any call
+	pid    atomic.Int32 // of the program; 0: it does not run
+
+	// released has calls that hang go on, soon: at the next call of another thread.
+	released atomic.Bool
+
 	points  int
 	waiting map[int]*pending // calls under way, by thread
+	hanging map[int]bool     // threads in a call that hangs
 }
 
 // pending is a call between its entry and its exit.
@@ -48,6 +57,9 @@ type pending struct {
 
 // errKill tells the tracer to end the program before the call.
 var errKill = errors.New("killed")
+
+// errHang tells the tracer to leave the thread in the call, as a disk does that does not answer.
+var errHang = errors.New("hangs")
 
 const (
 	wall     = 0x40000000 // __WALL: threads too
@@ -67,12 +79,15 @@ func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 	}
 	defer output.Close()
 	cmd.Stdout, cmd.Stderr = output, output
+	tr.output = output.Name()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Skipf("Programs cannot be traced here: %v", err)
 	}
 	defer cmd.Process.Release()
 	pid := cmd.Process.Pid
+	tr.pid.Store(int32(pid))
+	defer tr.pid.Store(0)
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, wall, nil); err != nil || !status.Stopped() {
 		t.Skipf("Programs cannot be traced here: %v", err)
@@ -82,10 +97,11 @@ func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 	if err := syscall.PtraceSetOptions(pid, options); err != nil {
 		t.Fatal(err)
 	}
-	tr.points, tr.waiting = 0, make(map[int]*pending)
+	tr.points, tr.waiting, tr.hanging = 0, make(map[int]*pending), make(map[int]bool)
 	tr.resume(pid, 0)
 	for {
 		tid, err := syscall.Wait4(-1, &status, wall|noThread, nil)
+		tr.letGo()
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
@@ -101,7 +117,9 @@ func (tr *tracer) run(t *testing.T, cmd *exec.Cmd) (killed bool, err error) {
 				syscall.Kill(pid, syscall.SIGKILL)
 				continue
 			}
-			tr.resume(tid, 0)
+			if !tr.hanging[tid] {
+				tr.resume(tid, 0)
+			}
 		case status.StopSignal() == syscall.SIGTRAP || status.StopSignal() == syscall.SIGSTOP: // a new thread
 			tr.resume(tid, 0)
 		default:
@@ -117,6 +135,17 @@ func ended(status syscall.WaitStatus, killed bool, output string) error {
 	}
 	text, _ := os.ReadFile(output)
 	return fmt.Errorf("it ended with %#x: %s", int(status), text)
+}
+
+// letGo resumes what hangs, if it is released.
+func (tr *tracer) letGo() {
+	if !tr.released.Load() {
+		return
+	}
+	for tid := range tr.hanging {
+		delete(tr.hanging, tid)
+		tr.resume(tid, 0)
+	}
 }
 
 // resume lets a thread run to its next entry or exit. An error means that it has ended.
@@ -161,6 +190,9 @@ func (tr *tracer) entered(t *testing.T, tid int, regs *syscall.PtraceRegs) (kill
 	err := tr.point(tr.points, *p.call)
 	if errors.Is(err, errKill) {
 		return true
+	}
+	if errors.Is(err, errHang) {
+		tr.hanging[tid] = true
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		p.errno = errno

@@ -1,0 +1,38 @@
+package listfetch
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+)
+
+type transport func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// The end of a list does not wait for what hangs. A request that ignores its context stands in
+// for the disk.
+func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan struct{})
+		r := newRegistry(patient, transport(func(*http.Request) (*http.Response, error) {
+			<-hung
+			return nil, errors.New("it was given up")
+		}))
+		l := r.open(Config{URL: "https://lists.example/list.txt", DB: t.TempDir(), Refresh: DefaultRefresh}, ownlist.Config{}, nil)
+		time.Sleep(time.Minute)
+		begun := time.Now()
+		l.Close()
+		if took := time.Since(begun); took != patience.Limit {
+			t.Errorf("got %s, want %s", took, patience.Limit)
+		}
+		close(hung)
+		synctest.Wait() // it writes its state
+	})
+}

@@ -1,0 +1,41 @@
+package ownlist
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+)
+
+// A watcher that hangs, as on a network drive that does not answer, delays no end for long. A
+// report that does not return stands in for the disk.
+func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(path, []byte("one.example\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		hung := make(chan struct{})
+		f, err := newRegistry(pollInterval).open(Config{Path: path}, func(e Event) {
+			if loaded, ok := e.(Loaded); !ok || loaded.Again {
+				<-hung
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * pollInterval)
+		begun := time.Now()
+		f.Close()
+		if took := time.Since(begun); took != patience.Limit {
+			t.Errorf("got %s, want %s", took, patience.Limit)
+		}
+		close(hung)
+	})
+}

@@ -1,0 +1,230 @@
+//go:build linux && amd64
+
+package crash
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+)
+
+// hang is the call at which the disk ceases to answer: this one never ends, nor does any sync
+// after it.
+type hang struct {
+	name       string
+	sample     bool
+	relay      bool // else a CoreDNS
+	at         func(c call) bool
+	after      string // the file, as a pattern, that has been renamed before; "": none
+	properties []string
+	prepare    func(s *served)
+}
+
+func calls(name, pattern string) func(call) bool {
+	return func(c call) bool {
+		matches, _ := filepath.Match(pattern, filepath.Base(c.path))
+		return c.name == name && matches
+	}
+}
+
+var hangs = []hang{
+	{name: "the schedule before the first request", at: calls("sync", "schedule.json.*")},
+	{name: "a list as it is written", at: calls("write", "se-4b.list.*")},
+	{name: "a list as it is synced", sample: true, at: calls("sync", "se-4b.list.*")},
+	{name: "a list as it is renamed", at: calls("rename", "se-4b.list.*")},
+	{name: "the folder", at: calls("sync", "db")},
+	answeredHang,
+	{name: "the count of searches", after: "uws-4b.list.*", at: calls("sync", "budget.json.*"), properties: []string{"budget 100"}},
+	{name: "the clock of searches", after: "uws-4b.list.*", at: calls("sync", "searches.json.*"), prepare: func(s *served) {
+		s.google.Break("search", 1, protocoltest.Fault{Status: 503})
+	}},
+	{name: "a relay's list", relay: true, at: calls("sync", "se-4b.list.*")},
+	{name: "a relay's history", relay: true, at: calls("rename", "*.history.*")},
+}
+
+// answeredHang comes when the lists are in force.
+var answeredHang = hang{name: "the schedule after an answer", after: "uws-4b.list.*", at: calls("sync", "schedule.json.*")}
+
+// run runs the server until it has ended. act is called when the disk hangs, in a goroutine of
+// its own; then the server gets SIGTERM. run returns how long it took to end after that.
+func (h hang) run(t *testing.T, act func(s *served)) time.Duration {
+	t.Helper()
+	s := newServed(t)
+	if h.prepare != nil {
+		h.prepare(s)
+	}
+	cmd := s.coredns()
+	if h.relay {
+		cmd = s.relay()
+	}
+	s.configure(s.corefile(h.properties...))
+	hung, ended, told := make(chan struct{}), make(chan struct{}), make(chan time.Time, 1)
+	s.tracer.folders, s.tracer.point = append(s.place.folders(), filepath.Join(s.place.db(), "relay")), h.point(s.tracer, hung)
+	go func() { told <- s.drive(act, h.relay, hung, ended) }()
+	s.trace(cmd)
+	close(ended)
+	return time.Since(<-told)
+}
+
+// point returns the function of a tracer that has the disk hang until it is released.
+func (h hang) point(tr *tracer, hung chan struct{}) func(int, call) error {
+	after, begun := h.after == "", false
+	return func(_ int, c call) error {
+		after = after || calls("rename", h.after)(c)
+		first := !begun && after && h.at(c)
+		if first {
+			begun = true
+			close(hung)
+		}
+		if first || begun && c.name == "sync" && !tr.released.Load() {
+			return errHang
+		}
+		return nil
+	}
+}
+
+func (s *served) trace(cmd *exec.Cmd) {
+	if _, err := s.tracer.run(s.t, cmd); err != nil {
+		s.t.Error(err)
+	}
+	if text := s.output(); strings.Contains(text, "panic") {
+		s.t.Errorf("Expected no panic:\n%s", text)
+	}
+}
+
+// drive acts when the disk hangs, ends the server and returns when it has told it to. A server
+// that does not end is killed.
+func (s *served) drive(act func(s *served), relay bool, hung, ended <-chan struct{}) (told time.Time) {
+	defer func() {
+		select {
+		case <-ended:
+		case <-time.After(20 * time.Second):
+			s.t.Errorf("Expected an end after SIGTERM:\n%s", s.output())
+			syscall.Kill(int(s.tracer.pid.Load()), syscall.SIGKILL)
+		}
+	}()
+	for end := time.Now().Add(30 * time.Second); ; {
+		select {
+		case <-hung:
+			act(s)
+			syscall.Kill(int(s.tracer.pid.Load()), syscall.SIGTERM)
+			return time.Now()
+		case <-ended:
+			s.t.Error("Expected the disk to hang before the end")
+			return time.Now()
+		case <-time.After(50 * time.Millisecond):
+		}
+		if !relay { // which searches
+			_, _ = s.blocks("evil.example.")
+		}
+		if time.Now().After(end) {
+			s.t.Errorf("Expected the disk to hang:\n%s", s.output())
+			syscall.Kill(int(s.tracer.pid.Load()), syscall.SIGKILL)
+			return time.Now()
+		}
+	}
+}
+
+// most is the longest that an end may take. Without -crash.all other tests use the processors.
+func most() time.Duration {
+	if *all {
+		return 2 * time.Second
+	}
+	return 10 * time.Second
+}
+
+// SIGTERM ends a CoreDNS and a relay whose disk hangs.
+func TestSIGTERMDoesNotWaitForADiskThatHangs(t *testing.T) {
+	skipUnlessTraced(t)
+	for _, h := range hangs {
+		if !h.sample && !*all {
+			continue
+		}
+		t.Run(h.name, func(t *testing.T) {
+			took := h.run(t, func(s *served) {
+				if h.relay {
+					return
+				}
+				if _, err := s.blocksAtLast("clean.example."); err != nil {
+					t.Errorf("Expected an answer while the disk hangs, got %v", err)
+				}
+			})
+			t.Logf("%-40s %s", h.name, took.Round(time.Millisecond))
+			if took > most() {
+				t.Errorf("Expected an end within %s, took %s", most(), took)
+			}
+		})
+	}
+}
+
+// A reload while the disk hangs loses no query, keeps the lists in force, and sends no request.
+// When the disk answers again, the new instance keeps the schedule.
+func TestAReloadDoesNotWaitForADiskThatHangs(t *testing.T) {
+	skipUnlessTraced(t)
+	var s *served
+	took := answeredHang.run(t, func(at *served) {
+		s = at
+		_, _ = s.blocksAtLast("evil.example.") // a search, after which there are none in this engine
+		var stop, lost atomic.Int64
+		asked := make(chan int, 1)
+		go func() {
+			n := 0
+			for ; stop.Load() == 0; n++ {
+				if blocked, err := s.blocksAtLast("evil.example."); err != nil || !blocked {
+					lost.Add(1)
+				}
+			}
+			asked <- n
+		}()
+		for n := range 3 {
+			// The cache of answers ends with an engine: the one that ends must not ask after that.
+			if blocked, err := s.blocksAtLast("evil.example."); err != nil || !blocked {
+				t.Errorf("Expected the list to be in force after %d reloads, got %v, %v", n, blocked, err)
+			}
+			s.google.ClientStarted()
+			s.configure(s.corefile(fmt.Sprint("cache ", 100+n)))
+			syscall.Kill(int(s.tracer.pid.Load()), syscall.SIGUSR1)
+			s.awaits("[INFO] Reloading complete", n+1)
+		}
+		if stop.Store(1); <-asked == 0 || lost.Load() > 0 {
+			t.Errorf("Expected all queries to be blocked, got %d that were not", lost.Load())
+		}
+		s.tracer.released.Store(true)
+		s.awaits("next request not before", 1) // the last instance has the schedule
+	})
+	if requests := s.google.Requests("update"); len(requests) != 1 {
+		t.Errorf("Expected no request for lists but the first, got %+v", requests)
+	}
+	if took > most() {
+		t.Errorf("Expected an end within %s, took %s", most(), took)
+	}
+	t.Logf("ended %s after SIGTERM", took.Round(time.Millisecond))
+}
+
+// blocksAtLast is blocks for a stub resolver, which asks again.
+func (s *served) blocksAtLast(name string) (blocked bool, err error) {
+	for range 3 {
+		if blocked, err = s.blocks(name); err == nil {
+			return blocked, nil
+		}
+	}
+	return blocked, err
+}
+
+// awaits waits for the nth line with a text.
+func (s *served) awaits(text string, n int) {
+	s.t.Helper()
+	for end := time.Now().Add(20 * time.Second); strings.Count(s.output(), text) < n; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Errorf("Expected %q %d times:\n%s", text, n, s.output())
+			return
+		}
+	}
+}
