@@ -79,7 +79,7 @@ var passed = regexp.MustCompile(`(?m)^--- PASS: (\w+) \(([\d.]+)s\)$`)
 
 // time runs the tests without a change. They must pass.
 func (s *suite) time(ctx context.Context) error {
-	output, err := s.test(ctx, s.binary, 0, "-test.short", "-test.v")
+	output, err := s.test(ctx, s.binary, 0, "-test.short", "-test.v", "-test.timeout=0")
 	if err != nil {
 		return fmt.Errorf("the tests of %s fail without a change: %w\n%s", s.p.dir, err, output)
 	}
@@ -129,7 +129,7 @@ func (s *suite) try(ctx context.Context, c change) (result string, err error) {
 // test runs tests with one change. The change may make a test loop or take all memory:
 // both have an end.
 func (s *suite) test(ctx context.Context, binary string, number int, args ...string) (output []byte, err error) {
-	command := exec.CommandContext(ctx, binary, append(args, "-test.failfast", "-test.timeout", s.timeout.String())...)
+	command := exec.CommandContext(ctx, binary, append([]string{"-test.failfast", "-test.timeout=" + s.timeout.String()}, args...)...)
 	command.Dir = s.p.dir
 	command.Env = append(os.Environ(), "GOMEMLIMIT=1GiB", fmt.Sprintf("%s=%d", changedVariable, number))
 	return command.CombinedOutput()
