@@ -12,6 +12,7 @@ import (
 	"github.com/coredns/coredns/plugin"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 )
 
 // failing is a plugin whose shutdown fails when a reload would end it.
@@ -38,5 +39,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	runChild()
+	patience.Limit = time.Minute // temporary folders are removed after an end
 	m.Run()
 }

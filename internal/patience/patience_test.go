@@ -43,7 +43,7 @@ func TestOnlyTheFirstOfManyWaitsHasTheWholeLimit(t *testing.T) {
 				t.Error("Expected a wait to be given up")
 			}
 		}
-		if got, want := time.Since(begun), Limit+4*hurried; got != want {
+		if got, want := time.Since(begun), Limit+4*hurried(); got != want {
 			t.Errorf("got %s for 5 waits, want %s", got, want)
 		}
 		time.Sleep(time.Hour)

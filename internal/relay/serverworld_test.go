@@ -17,6 +17,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	clog.Discard()
+	patience.Limit = time.Minute // temporary folders are removed after an end
 	m.Run()
 }
 
