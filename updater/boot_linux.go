@@ -35,6 +35,7 @@ func thisBoot() (id string, since time.Duration) {
 		raw, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // random(4)
 		id = strings.TrimSpace(string(raw))
 	}
+	id = strings.ReplaceAll(id, "-", "") // systemd has none, see %b in systemd.unit(5)
 	if id == "" {
 		return "", 0
 	}
