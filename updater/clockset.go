@@ -21,11 +21,9 @@ type clockSet struct {
 
 // scheduleState is what the file of the schedule holds. It knows no lock and no file.
 type scheduleState struct {
-	// Saved is when the file was written, by the wall clock. It shows the newest of several
-	// files, and whether the clock has been set back since.
-	Saved time.Time `json:"saved"`
-	Asker string    `json:"asker,omitempty"` // owner of the clocks, see Origin
-	Token string    `json:"token,omitempty"` // that the asker has, see Origin
+	moment        // when the file was written
+	Asker  string `json:"asker,omitempty"` // owner of the clocks, see Origin
+	Token  string `json:"token,omitempty"` // that the asker has, see Origin
 	clockSet
 	Others map[string]clockSet `json:"others,omitempty"` // of other askers, until their clocks end
 }

@@ -49,9 +49,9 @@ func TestTheClocksOfOtherAskersMoveWithTheWallClock(t *testing.T) {
 	s := waiting("a", before, map[string]time.Duration{"x-4b": 3 * time.Hour})
 	s.Fetch.NotBefore = before.Add(2 * time.Hour)
 	s.askedBy("b", before)
-	raw, err := encodeSchedule(s, before)
+	raw, err := encodeSchedule(s, before, moment{Saved: before})
 	must(t, err)
-	again, err := parseSchedule(raw, now)
+	again, err := parseSchedule(raw, now, moment{Saved: now})
 	must(t, err)
 	again.askedBy("a", now)
 	if fetch, list := again.Fetch.NotBefore.Sub(now), again.listDue("x-4b").Sub(now); fetch != 2*time.Hour || list != 3*time.Hour {

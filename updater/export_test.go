@@ -23,9 +23,12 @@ var Sleep = sleep
 // SetRandom replaces the random numbers of the back-off.
 func (s *Schedule) SetRandom(random func() float64) { s.random = random }
 
-// SetClockBack changes the files of clocks in a folder to what they would be had the wall
-// clock been set back by d since they were written.
-func SetClockBack(dir string, d time.Duration) error {
+// SetBoot replaces the clock since boot.
+func (s *Store) SetBoot(boot func() (id string, since time.Duration)) { s.boot = boot }
+
+// SetClock changes the files of clocks in a folder to what they would be had the wall clock
+// been set forward by d since they were written, or back if d is negative.
+func SetClock(dir string, d time.Duration) error {
 	for _, name := range (Origin{}).Documents() {
 		file := filepath.Join(dir, name)
 		raw, err := os.ReadFile(file)
@@ -36,11 +39,13 @@ func SetClockBack(dir string, d time.Duration) error {
 			return err
 		}
 		now := time.Now()
-		state, err := parseSchedule(raw, now)
+		state, err := parseSchedule(raw, now, moment{}) // now is when the file was saved
 		if err != nil {
 			return err
 		}
-		if raw, err = encodeScheduleAt(state, now, now.Round(0).Add(d)); err != nil {
+		at := state.moment
+		at.Saved = at.Saved.Add(-d)
+		if raw, err = encodeSchedule(state, now, at); err != nil {
 			return err
 		}
 		if err := os.WriteFile(file, raw, 0o600); err != nil {

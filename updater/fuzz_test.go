@@ -138,7 +138,7 @@ func FuzzSchedule(f *testing.F) {
 	now := time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
 	clock := Clock{NotBefore: now.Add(time.Hour), Failures: 2, Wait: time.Minute, Cause: "status 503", Failed: now}
 	set := clockSet{Fetch: clock, Search: clock, Lists: map[string]ListClock{"se-4b": {Clock: clock, AtOnce: 3, Rejected: true, Updated: now, Alone: true}}}
-	for _, state := range []scheduleState{{}, {Saved: now, clockSet: set}, {Saved: now.Add(time.Hour), Asker: "a", Token: "b", clockSet: set, Others: map[string]clockSet{"c": set, "d": {}}}} {
+	for _, state := range []scheduleState{{}, {moment: moment{Saved: now}, clockSet: set}, {moment: moment{now.Add(time.Hour), "boot", time.Hour}, Asker: "a", Token: "b", clockSet: set, Others: map[string]clockSet{"c": set, "d": {}}}} {
 		raw, err := json.Marshal(state)
 		if err != nil {
 			f.Fatal(err)
@@ -147,16 +147,16 @@ func FuzzSchedule(f *testing.F) {
 	}
 	f.Add([]byte(`{"saved":"2027-01-31T12:00:00Z","fetch":{"failures":1}}`), "", "")
 	f.Fuzz(func(t *testing.T, raw []byte, asker, token string) {
-		state, err := parseSchedule(withSum(t, raw), now)
+		state, err := parseSchedule(withSum(t, raw), now, moment{Saved: now})
 		if err != nil {
 			if !errors.Is(err, ErrDamaged) {
 				t.Error(err)
 			}
 			return
 		}
-		if encoded, err := encodeSchedule(state, now); err == nil { // JSON has no years after 9999
-			again, err := parseSchedule(encoded, now)
-			if again.Saved = state.Saved; err != nil || !reflect.DeepEqual(utc(again), utc(state)) {
+		if encoded, err := encodeSchedule(state, now, moment{Saved: now}); err == nil { // JSON has no years after 9999
+			again, err := parseSchedule(encoded, now, moment{Saved: now})
+			if again.moment = state.moment; err != nil || !reflect.DeepEqual(utc(again), utc(state)) {
 				t.Errorf("got %+v, %v, want %+v", again, err, state)
 			}
 		}

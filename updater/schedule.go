@@ -181,13 +181,14 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 	s.mu.Lock()
 	s.changes++
 	number, save := s.changes, s.store != nil && s.owned
-	state := s.state
+	state := s.state.clone()
 	state.Search = Clock{} // which has a file of its own
-	raw, err := encodeSchedule(state, time.Now())
 	s.mu.Unlock()
 	if !save {
 		return nil
 	}
+	now := time.Now()
+	raw, err := encodeSchedule(state, now, s.store.moment(now))
 	if err != nil {
 		return fmt.Errorf("saving the schedule: %w", err)
 	}

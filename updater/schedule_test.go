@@ -228,7 +228,7 @@ func TestAWallClockThatWasSet(t *testing.T) {
 		Fetch:  Clock{NotBefore: saved.Add(time.Hour), Failures: 1},
 		Search: Clock{NotBefore: saved.Add(2 * time.Hour), Failures: 2},
 		Lists:  map[string]ListClock{se: {Clock: Clock{NotBefore: saved.Add(3 * time.Hour)}}},
-	}}, saved)
+	}}, saved, moment{Saved: saved})
 	must(t, err)
 	for name, test := range map[string]struct{ by, rest time.Duration }{
 		"not at all":          {0, time.Hour},
@@ -239,7 +239,7 @@ func TestAWallClockThatWasSet(t *testing.T) {
 		"back to 1970":        {-saved.Sub(time.Unix(0, 0)), time.Hour},
 	} {
 		now := saved.Add(test.by)
-		state, err := parseSchedule(raw, now)
+		state, err := parseSchedule(raw, now, moment{Saved: now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +250,7 @@ func TestAWallClockThatWasSet(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	state, err := parseSchedule(raw, now)
+	state, err := parseSchedule(raw, now, moment{Saved: now})
 	must(t, err)
 	if !strings.Contains(state.Fetch.NotBefore.String(), "m=") || !strings.Contains(state.Lists[se].NotBefore.String(), "m=") {
 		t.Error("the times follow the wall clock, and setting it forward cuts the waits short")
@@ -352,9 +352,9 @@ func TestAClockThatIsSetForwardDoesNotCutAWaitOverTheNextRestart(t *testing.T) {
 	if set.Equal(state.Fetch.NotBefore.Round(0)) {
 		t.Fatal("the clock was not behind")
 	}
-	raw, err := encodeSchedule(state, now)
+	raw, err := encodeSchedule(state, now, moment{Saved: now})
 	must(t, err)
-	again, err := parseSchedule(raw, now.Round(0))
+	again, err := parseSchedule(raw, now.Round(0), moment{Saved: now.Round(0)})
 	must(t, err)
 	if wait := again.Fetch.NotBefore.Sub(now); wait < 5*time.Hour-time.Second || wait > 5*time.Hour+time.Second {
 		t.Errorf("%s to wait after the restart, want the 5 h that were left", wait)

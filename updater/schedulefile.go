@@ -21,40 +21,30 @@ type savedSchedule struct {
 }
 
 // encodeSchedule returns the content of the file for a state. In memory, times follow
-// the monotonic clock. The file gets them relative to the wall clock at now, which may
-// have been set since.
-func encodeSchedule(state scheduleState, now time.Time) ([]byte, error) {
-	return encodeScheduleAt(state, now, now.Round(0))
-}
-
-// encodeScheduleAt is encodeSchedule with another wall clock, which shows wall at now.
-func encodeScheduleAt(state scheduleState, now, wall time.Time) ([]byte, error) {
+// the monotonic clock of now. The file gets them relative to the wall clock, which may
+// have been set since: it shows at.Saved at now.
+func encodeSchedule(state scheduleState, now time.Time, at moment) ([]byte, error) {
 	state = state.clone()
-	state.Saved = wall
+	state.moment = at
 	state.move(func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
 		}
-		return wall.Add(t.Sub(now))
+		return at.Saved.Add(t.Sub(now))
 	})
 	raw, err := json.Marshal(state)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(raw)
-	return json.Marshal(savedSchedule{SHA256: hex.EncodeToString(sum[:]), Schedule: raw})
+	return fmt.Appendf(nil, `{"sha256":"%x","schedule":%s}`, sum, raw), nil
 }
 
 // parseSchedule reads the content of the file and moves its times onto the clock of
 // now, which includes a monotonic reading: setting the wall clock forward later must
-// not cut a wait short. If the wall clock was set back since the file was saved, the
-// full wait starts at now; otherwise it could last forever.
-func parseSchedule(raw []byte, now time.Time) (state scheduleState, err error) {
-	return parseScheduleAt(raw, now, now)
-}
-
-// parseScheduleAt is parseSchedule with another wall clock, which shows wall at now.
-func parseScheduleAt(raw []byte, now, wall time.Time) (state scheduleState, err error) {
+// not cut a wait short. At is the same moment as now. If the wall clock was set since the
+// file was saved, the waits are kept, see moment.
+func parseSchedule(raw []byte, now time.Time, at moment) (state scheduleState, err error) {
 	var saved savedSchedule
 	if err := json.Unmarshal(raw, &saved); err != nil {
 		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -65,10 +55,7 @@ func parseScheduleAt(raw []byte, now, wall time.Time) (state scheduleState, err 
 	if err := json.Unmarshal(saved.Schedule, &state); err != nil {
 		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	from := wall
-	if wall.Before(state.Saved) {
-		from = state.Saved
-	}
+	from := state.unset(at)
 	state.move(func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
@@ -81,6 +68,7 @@ func parseScheduleAt(raw []byte, now, wall time.Time) (state scheduleState, err 
 // readSchedule returns what writeSchedule wrote last, its times on the clock of now. It
 // returns nil if there is no file.
 func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
+	at := s.moment(now) // before the disk is read, which may take long
 	files := []string{filepath.Join(s.dir, s.origin.scheduleFile())}
 	for _, dir := range spareFolders() {
 		if isOurs(dir) {
@@ -97,11 +85,11 @@ func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
 		if err != nil {
 			return nil, err
 		}
-		state, err := parseSchedule(raw, now)
+		state, err := parseSchedule(raw, now, at)
 		switch {
 		case err != nil && i == 0:
 			return nil, err
-		case err == nil && (newest == nil || state.Saved.After(newest.Saved)):
+		case err == nil && (newest == nil || state.after(newest.moment)):
 			newest = &state
 		}
 		if i > 0 {

@@ -114,7 +114,7 @@ func (s *Schedule) saveSearchFile(applied int) error {
 	}
 	state.Token = cmp.Or(s.token, state.Token)
 	s.mu.Unlock()
-	raw, err := encodeSchedule(state, now)
+	raw, err := encodeSchedule(state, now, s.store.moment(now))
 	if err == nil {
 		info, err = s.store.writeSearches(raw)
 	}

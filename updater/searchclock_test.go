@@ -424,7 +424,7 @@ func TestADamagedClockOfSearchesIsReplaced(t *testing.T) {
 	})
 	inBubble(t, "a version before this file was", func(t *testing.T) {
 		dir := t.TempDir()
-		raw, err := encodeSchedule(scheduleState{clockSet: clockSet{Search: Clock{NotBefore: time.Now().Add(time.Hour), Failures: 2}}}, time.Now())
+		raw, err := encodeSchedule(scheduleState{clockSet: clockSet{Search: Clock{NotBefore: time.Now().Add(time.Hour), Failures: 2}}}, time.Now(), moment{Saved: time.Now()})
 		must(t, err)
 		must(t, openStore(t, dir).writeSchedule(raw))
 		p := newProcess(t, dir, v5Rules, good())

@@ -32,18 +32,19 @@ func (s *Store) statSearches() (info os.FileInfo, err error) {
 // readSearches reads the newest file with the clock of searches; nil: there is none.
 // An unreadable file counts only if no other can be read.
 func (s *Store) readSearches(now time.Time) (newest *scheduleState, info os.FileInfo, err error) {
+	at := s.moment(now) // before the disk is read, which may take long
 	for _, file := range s.searchFiles() {
 		found, statErr := os.Stat(file)
 		raw, readErr := readSmall(file)
 		if errors.Is(statErr, fs.ErrNotExist) || errors.Is(readErr, fs.ErrNotExist) || noFolder(readErr) {
 			continue
 		}
-		state, parseErr := parseSchedule(raw, now)
+		state, parseErr := parseSchedule(raw, now, at)
 		if readErr := errors.Join(statErr, readErr, parseErr); readErr != nil {
 			err = errors.Join(err, readErr)
 			continue
 		}
-		if newest == nil || state.Saved.After(newest.Saved) {
+		if newest == nil || state.after(newest.moment) {
 			newest, info = &state, found
 		}
 	}

@@ -55,7 +55,7 @@ func (s *Schedule) share() error {
 		}
 		state = s.state.clone()
 		state.Search = Clock{} // which has a document of its own
-		wrote, err = encodeScheduleAt(state, time.Now(), shared.Now())
+		wrote, err = encodeSchedule(state, time.Now(), moment{Saved: shared.Now()})
 		return wrote, err
 	})
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func (s *Schedule) share() error {
 // parseCommon reads a document of the schedule. The caller holds mu.
 func (s *Schedule) parseCommon(raw []byte, shared Shared) (scheduleState, error) {
 	now := time.Now()
-	state, err := parseScheduleAt(raw, now, shared.Now().Add(-shareSlack))
+	state, err := parseSchedule(raw, now, moment{Saved: shared.Now().Add(-shareSlack)})
 	if err != nil {
 		return scheduleState{}, err
 	}
@@ -186,7 +186,8 @@ func (s *Schedule) lookShared() (changed bool) {
 	}
 	if changed && s.store.locked() { // otherwise another process writes the folder
 		own.Search = Clock{}
-		if raw, err := encodeSchedule(own, time.Now()); err == nil {
+		now := time.Now()
+		if raw, err := encodeSchedule(own, now, s.store.moment(now)); err == nil {
 			_ = s.store.writeSchedule(append(raw, '\n')) // the next change tries again
 		}
 	}
@@ -216,7 +217,7 @@ func (s *Schedule) addClocks(own scheduleState) {
 		}
 		all.later(own)
 		all.Asker, all.Token, all.Search = own.Asker, own.Token, Clock{}
-		wrote, err = encodeScheduleAt(all, time.Now(), shared.Now())
+		wrote, err = encodeSchedule(all, time.Now(), moment{Saved: shared.Now()})
 		return wrote, err
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *Schedule) shareSearch() (applied int) {
 			}
 		}
 		clock = state.Search
-		wrote, err = encodeScheduleAt(state, now, shared.Now())
+		wrote, err = encodeSchedule(state, now, moment{Saved: shared.Now()})
 		return wrote, err
 	})
 	s.mu.Lock()

@@ -18,6 +18,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	os.Setenv("RUNTIME_DIRECTORY", dir)
+	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

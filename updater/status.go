@@ -83,6 +83,8 @@ func Status(dir string) ([]ListStatus, error) {
 // readState reads the schedule among the files of a folder; of several, the one saved
 // last.
 func readState(dir string, files []os.DirEntry) (newest scheduleState, damaged error) {
+	now := time.Now()
+	at := newStore(dir, Origin{}).moment(now)
 	for _, f := range files {
 		if ok, _ := filepath.Match("schedule*.json", f.Name()); !ok {
 			continue
@@ -92,10 +94,10 @@ func readState(dir string, files []os.DirEntry) (newest scheduleState, damaged e
 		if err != nil {
 			return scheduleState{}, err
 		}
-		state, err := parseSchedule(raw, time.Now())
+		state, err := parseSchedule(raw, now, at)
 		if err != nil {
 			damaged = fmt.Errorf("the schedule %s: %w", file, err)
-		} else if !state.Saved.Before(newest.Saved) {
+		} else if !newest.after(state.moment) {
 			newest = state
 		}
 	}

@@ -29,6 +29,7 @@ type Store struct {
 	shared Shared               // nil: the folder is all; set before use
 	alone  atomic.Bool          // tryLock has the lock of the folder
 	disk   disk
+	boot   func() (id string, since time.Duration) // thisBoot; tests replace it
 }
 
 const (
@@ -68,7 +69,14 @@ func newStore(dir string, origin Origin) *Store {
 		lock:   flock.New(filepath.Join(dir, lockFile)),
 		seen:   make(map[string]time.Time),
 		disk:   disk{syncFile: syncFile, rename: os.Rename, syncDir: syncDir},
+		boot:   thisBoot,
 	}
+}
+
+// moment returns the moment that is now.
+func (s *Store) moment(now time.Time) moment {
+	boot, since := s.boot()
+	return moment{Saved: now.Round(0), Boot: boot, SinceBoot: since}
 }
 
 // changed reports whether the file of any list has changed since the last call.

@@ -34,9 +34,9 @@ func seedsOfYears(n int) (seeds []uint64) {
 // TestAYearWithoutViolation lets an updater live through a year of simulated
 // time for each seed: new versions, faults of every kind, minimum waits of all
 // lengths and none, servers that refuse batches or lists, restarts, reloads, crashes
-// in the middle of whatever goes on, suspends, and clocks that are set back. Meanwhile full hashes are searched for. The server is the
-// referee. At the end, when the server is well again, the updater must have caught
-// up.
+// in the middle of whatever goes on, reboots, suspends, and clocks that are set back or forward
+// while nothing runs. Meanwhile full hashes are searched for. The server is the referee. At the
+// end, when the server is well again, the updater must have caught up.
 func TestAYearWithoutViolation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -71,6 +71,8 @@ type year struct {
 	dir    string // holds one folder for each crash
 	folder int    // of the current process
 	end    time.Time
+	boots  int       // of the machine
+	booted time.Time // last; both change only while no process runs
 
 	folders   int          // how many there are, but the first one
 	other     int          // the folder of the relay that does not run
@@ -89,6 +91,7 @@ func newYear(t *testing.T, speaks spoken, dir string, seed uint64) *year {
 		server:  protocoltest.New(t),
 		dir:     dir,
 		end:     time.Now().AddDate(1, 0, 0),
+		booted:  time.Now(),
 		content: make(map[string]map[string]bool),
 	}
 	y.server.JudgeSearchBackoff(true)
@@ -128,7 +131,7 @@ func (y *year) live() {
 		case 12:
 			y.refuse()
 		case 13:
-			y.setClockBack()
+			y.setClock()
 		}
 	}
 	y.server.Repair()

@@ -11,10 +11,13 @@ import (
 )
 
 // restart stops the client as a service manager does, and starts it after a
-// while.
+// while, in which the machine may boot.
 func (y *year) restart(pause time.Duration) {
 	y.current.stop()
 	time.Sleep(pause)
+	if y.chance.IntN(3) == 0 {
+		y.reboot()
+	}
 	y.server.ClientStarted()
 	y.start()
 }
@@ -34,6 +37,13 @@ func (y *year) reload() {
 // crash ends the client at once, whatever it does: nothing that it does
 // afterwards reaches the disk or the server.
 func (y *year) crash() {
+	y.die()
+	y.server.ClientStarted()
+	y.start()
+}
+
+// die ends the client as crash does. The folder is what it had on the disk then.
+func (y *year) die() {
 	y.folders++
 	y.folder = y.folders
 	copyFolder(y.t, y.current.dir, y.folderDir(y.folder))
@@ -42,8 +52,6 @@ func (y *year) crash() {
 		y.current.view.cut()
 	}
 	y.current.stop()
-	y.server.ClientStarted()
-	y.start()
 }
 
 // crashLoop is a client that dies again and again soon after its start.
@@ -54,16 +62,30 @@ func (y *year) crashLoop() {
 	}
 }
 
-// setClockBack restarts the client while the wall clock of the machine is set back: it
-// finds files from the future. Then the whole wait begins again. A clock that is set
-// forward while no client runs is the same as time that passes.
-func (y *year) setClockBack() {
-	y.current.stop()
-	if err := updater.SetClockBack(y.current.dir, time.Duration(y.chance.Int64N(int64(1000*time.Hour)))); err != nil {
+// setClock sets the wall clock of the machine while no client runs, after a stop or a crash.
+// Set back, the next client finds files from the future. Set forward, it finds files whose
+// waits have ended, and only the clock since boot tells otherwise.
+func (y *year) setClock() {
+	if y.chance.IntN(2) == 0 {
+		y.current.stop()
+	} else {
+		y.die()
+	}
+	forward := time.Duration(y.chance.Int64N(int64(2000*time.Hour))) - 1000*time.Hour
+	if err := updater.SetClock(y.folderDir(y.folder), forward); err != nil {
 		y.t.Fatal(err)
 	}
 	y.server.ClientStarted()
 	y.start()
+}
+
+// reboot begins another boot of the machine. Its wall clock is right then: a clock that is set
+// forward over a reboot looks like time that has passed.
+func (y *year) reboot() { y.boots, y.booted = y.boots+1, time.Now() }
+
+// boot is what the machine knows of its boot.
+func (y *year) boot() (id string, since time.Duration) {
+	return fmt.Sprint("boot ", y.boots), time.Since(y.booted)
 }
 
 func (y *year) folderDir(n int) string { return filepath.Join(y.dir, fmt.Sprint(n)) }

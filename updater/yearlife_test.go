@@ -109,6 +109,7 @@ func (y *year) startProcess() {
 	if err != nil {
 		y.t.Fatal(err)
 	}
+	store.SetBoot(y.boot)
 	if y.shared != nil {
 		l.view = &commonView{commonStore: y.shared}
 		store.Share(l.view)

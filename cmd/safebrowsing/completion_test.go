@@ -13,6 +13,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "safebrowsing" {
 		main()
 	}
+	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,244 @@
+package updater
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// No wait is shorter after a restart than what was left of it, whatever became of the wall
+// clock, and none is longer than it was when it was saved.
+func TestAWaitOutlivesAWallClockThatWasSet(t *testing.T) {
+	const day = 24 * time.Hour
+	saved := moment{Saved: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC), Boot: "a", SinceBoot: 5 * day}
+	for name, test := range map[string]struct {
+		from   moment
+		set    time.Duration // the wall clock, while nothing ran
+		passed time.Duration
+		boot   string        // at the restart
+		offset time.Duration // of the clock since boot
+		rest   time.Duration // of a wait of 3 hours
+	}{
+		"nothing was set":                  {saved, 0, time.Hour, "a", 0, 2 * time.Hour},
+		"the wait is over":                 {saved, 0, 4 * time.Hour, "a", 0, -time.Hour},
+		"forward by 10 minutes":            {saved, 10 * time.Minute, time.Hour, "a", 0, 2 * time.Hour},
+		"forward by a day":                 {saved, day, time.Hour, "a", 0, 2 * time.Hour},
+		"forward by 56 years":              {saved, 56 * 365 * day, time.Minute, "a", 0, 3*time.Hour - time.Minute},
+		"forward, and at once":             {saved, day, 0, "a", 0, 3 * time.Hour},
+		"back by 10 minutes":               {saved, -10 * time.Minute, time.Hour, "a", 0, 2*time.Hour + 10*time.Minute},
+		"back by a day":                    {saved, -day, time.Hour, "a", 0, 3 * time.Hour},
+		"back by a day, long ago":          {saved, -day, 2 * day, "a", 0, 3*time.Hour - day},
+		"another boot":                     {saved, 0, time.Hour, "b", -5 * day, 2 * time.Hour},
+		"another boot, forward":            {saved, 2 * time.Hour, time.Hour, "b", -5 * day, 0},
+		"another boot, back":               {saved, -day, time.Hour, "b", -5 * day, 3 * time.Hour},
+		"no boot is known any more":        {saved, 0, time.Hour, "", 0, 2 * time.Hour},
+		"no boot was known":                {moment{Saved: saved.Saved}, 0, time.Hour, "a", 0, 2 * time.Hour},
+		"never was a boot known":           {moment{Saved: saved.Saved}, 2 * time.Hour, time.Hour, "", 0, 0},
+		"a container with a later offset":  {saved, 0, time.Hour, "a", 1000 * day, 2 * time.Hour},
+		"a container, slightly earlier":    {saved, 0, time.Hour, "a", -30 * time.Minute, 2*time.Hour + 30*time.Minute},
+		"a container, much earlier":        {saved, 0, time.Hour, "a", -4 * day, 2 * time.Hour},
+		"a snapshot of the machine":        {saved, 0, time.Hour, "a", -time.Hour, 3 * time.Hour},
+		"a snapshot, and the clock behind": {saved, -day, time.Hour, "a", -2 * time.Hour, 3 * time.Hour},
+		"a time since boot that is absurd": {moment{saved.Saved, "a", -1 << 63}, 0, time.Hour, "a", 0, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			written := saved.Saved
+			clock := Clock{NotBefore: written.Add(3 * time.Hour)}
+			set := clockSet{Fetch: clock, Search: clock, Lists: map[string]ListClock{se: {Clock: clock}}}
+			raw, err := encodeSchedule(scheduleState{clockSet: set, Others: map[string]clockSet{"other": set}}, written, test.from)
+			must(t, err)
+			now := time.Now()
+			at := moment{Saved: written.Add(test.passed + test.set), Boot: test.boot, SinceBoot: saved.SinceBoot + test.passed + test.offset}
+			state, err := parseSchedule(raw, now, at)
+			must(t, err)
+			for _, set := range []clockSet{state.clockSet, state.Others["other"]} {
+				for _, c := range []Clock{set.Fetch, set.Search, set.Lists[se].Clock} {
+					if rest := c.NotBefore.Sub(now); rest != test.rest {
+						t.Errorf("a wait of %s, want %s", rest, test.rest)
+					}
+				}
+			}
+		})
+	}
+}
+
+// machine is a machine with a wall clock that may be set: files on it change as if it had been.
+type machine struct {
+	dir  string
+	boot func() (string, time.Duration)
+}
+
+// process opens the schedule of the machine.
+func (m machine) process(t *testing.T) *Schedule {
+	t.Helper()
+	store := openStore(t, m.dir)
+	store.boot = m.boot
+	s, err := NewSchedule(store)
+	must(t, err)
+	s.random = func() float64 { return 0 }
+	return s
+}
+
+// start is process, which then may fetch.
+func (m machine) start(t *testing.T) *Schedule {
+	t.Helper()
+	s := m.process(t)
+	loadErr, saveErr := s.own()
+	must(t, loadErr)
+	must(t, saveErr)
+	return s
+}
+
+// setClock sets the wall clock, for the files in the folder.
+func (m machine) setClock(t *testing.T, forward time.Duration) {
+	t.Helper()
+	must(t, SetClock(m.dir, forward))
+}
+
+func TestAClockThatIsSetForwardWhileNothingRunsAllowsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		m := machine{t.TempDir(), func() (string, time.Duration) { return "a", time.Since(begun) + time.Hour }}
+		s := m.start(t)
+		success(t, s, begin(t, s, se), 6*time.Hour)
+		must(t, searched(s, time.Now(), &StatusError{Code: 429, RetryAfter: 5 * time.Hour}))
+		s.disown()
+		for i := range 3 { // each process saves the schedule again
+			time.Sleep(time.Hour)
+			m.setClock(t, 30*24*time.Hour)
+			passed := time.Duration(i+1) * time.Hour
+			s = m.start(t)
+			wantDueIn(t, s, 6*time.Hour-passed)
+			if wait := s.searchWait(time.Now()); wait != 5*time.Hour-passed {
+				t.Errorf("searches wait for %s, want %s", wait, 5*time.Hour-passed)
+			}
+			s.Flush()
+			s.disown()
+		}
+	})
+}
+
+// A clock that is set while a process runs changes nothing for it, nor for the next one.
+func TestAClockThatIsSetForwardAfterTheLastSaveAllowsNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		m := machine{t.TempDir(), func() (string, time.Duration) { return "a", time.Since(begun) + time.Hour }}
+		s := m.start(t)
+		success(t, s, begin(t, s, se), 6*time.Hour)
+		m.setClock(t, 24*time.Hour)
+		time.Sleep(time.Minute)
+		wantDueIn(t, s, 6*time.Hour-time.Minute)
+		wantDueIn(t, m.process(t), 6*time.Hour-time.Minute) // it looks while the first one runs
+		s.disown()
+		wantDueIn(t, m.start(t), 6*time.Hour-time.Minute)
+	})
+}
+
+// Of a file in the folder and one in a spare folder the newer one counts, even if the wall
+// clock was set back in between.
+func TestTheNewerOfTwoFilesIsFoundAfterAClockWasSetBack(t *testing.T) {
+	spare := t.TempDir()
+	t.Setenv("RUNTIME_DIRECTORY", spare)
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		m := machine{t.TempDir(), func() (string, time.Duration) { return "a", time.Since(begun) + time.Hour }}
+		s := m.start(t)
+		success(t, s, begin(t, s, se), time.Hour)
+		time.Sleep(2 * time.Hour)
+		s.store.disk.rename = func(from, to string) error { // the folder cannot be written from now on
+			if strings.HasPrefix(to, m.dir) {
+				return errTest
+			}
+			return os.Rename(from, to)
+		}
+		m.setClock(t, -24*time.Hour) // the file in the folder is from the future
+		attempt, err := s.begin([]string{se}, time.Now())
+		if err == nil {
+			t.Fatal("the folder was written")
+		}
+		_ = attempt.failed(time.Now(), 0, nil, nil, errTest) // the same error
+		s.disown()
+		again, err := NewSchedule(s.store)
+		must(t, err)
+		if again.FetchHold([]string{se}).Failures != 1 {
+			t.Error("the older file counts: the failure is forgotten")
+		}
+	})
+}
+
+func TestVersionsThatKnowNoBootReadTheFileAndWriteIt(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	at := moment{Saved: now, Boot: "a", SinceBoot: time.Hour}
+	state := scheduleState{Asker: "x", clockSet: clockSet{Fetch: Clock{NotBefore: now.Add(time.Hour)}, Lists: map[string]ListClock{}}}
+	raw, err := encodeSchedule(state, now, at)
+	must(t, err)
+	var saved savedSchedule
+	must(t, json.Unmarshal(raw, &saved))
+	var old struct { // what such a version has
+		Saved time.Time `json:"saved"`
+		Asker string    `json:"asker,omitempty"`
+		clockSet
+	}
+	must(t, json.Unmarshal(saved.Schedule, &old))
+	if !old.Saved.Equal(now) || old.Asker != "x" || !old.Fetch.NotBefore.Equal(now.Add(time.Hour)) {
+		t.Errorf("it reads %+v", old)
+	}
+	written, err := json.Marshal(old)
+	must(t, err)
+	back, err := parseSchedule(withSum(t, written), now, at)
+	if err != nil || back.Boot != "" || back.SinceBoot != 0 || !back.Fetch.NotBefore.Equal(now.Add(time.Hour)) {
+		t.Errorf("it wrote %+v, %v", back, err)
+	}
+	if bytes.Contains(written, []byte("boot")) {
+		t.Errorf("it wrote %s", written)
+	}
+}
+
+func TestTheIdentityOfTheBoot(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("no identity of a boot is known for this system")
+	}
+	const variable = "SAFEBROWSING_BOOT_ID"
+	t.Setenv(variable, "0123ab")
+	id, since := thisBoot()
+	_, later := thisBoot()
+	if id != "0123ab" || since <= 0 || later < since {
+		t.Errorf("boot %q since %s, then %s", id, since, later)
+	}
+	t.Setenv(variable, "")
+	if id, since := thisBoot(); id != "" || since != 0 {
+		t.Errorf("boot %q since %s without an identity", id, since)
+	}
+	os.Unsetenv(variable) // Setenv restores it
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Skip("the identity of the boot cannot be read here")
+	}
+	id, _ = thisBoot()
+	t.Setenv(variable, strings.TrimSpace(string(raw)))
+	if again, _ := thisBoot(); len(id) != 32 || strings.Contains(id, "-") || id != again {
+		t.Errorf("boot %q, and %q by the variable; the system says %q", id, again, raw)
+	}
+}
+
+// Our units hide the identity of the boot, and so must hand it over.
+func TestUnitsThatHideTheIdentityOfTheBootHandItOver(t *testing.T) {
+	units, err := filepath.Glob("../deploy/systemd/*.service")
+	if err != nil || len(units) < 2 {
+		t.Fatal(units, err)
+	}
+	for _, unit := range units {
+		raw, err := os.ReadFile(unit)
+		must(t, err)
+		text := string(raw)
+		if strings.Contains(text, "ProcSubset=pid") && !strings.Contains(text, "\nEnvironment=SAFEBROWSING_BOOT_ID=%b\n") {
+			t.Errorf("%s does not set SAFEBROWSING_BOOT_ID", unit)
+		}
+	}
+}
