@@ -46,7 +46,8 @@ func TestAFileOfSearchesThatHasNotChangedIsNotReadAgain(t *testing.T) {
 			state, _, err := reader.schedule.store.readSearches(time.Now())
 			must(t, err)
 			state.Search.Failures = 7
-			raw, err := encodeSchedule(*state, time.Now())
+			now := time.Now()
+			raw, err := encodeSchedule(*state, now, reader.schedule.store.moment(now))
 			must(t, err)
 			tt.change(t, file, append(raw, '\n'), info.ModTime())
 			if after, err := os.Stat(file); err != nil || (after.Size() != info.Size()) != (tt.name == "another size") {
