@@ -39,5 +39,5 @@ func thisBoot() (id string, since time.Duration) {
 	if id == "" {
 		return "", 0
 	}
-	return strings.ReplaceAll(id, "-", ""), since // systemd writes it without
+	return id, since
 }
