@@ -67,7 +67,7 @@ func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
 		}
 		oneAnswer(t, c, "bad.example/") // another query has the same wish
 		return func() { refunded++ }, nil
-	})
+	}, nil)
 	if err != nil || answers[0].From != FromCache || refunded != 1 || len(srv.searches()) != 1 {
 		t.Errorf("Expected the answer to the other query and a refund, got %+v, %v, %d refunds, %d searches", answers, err, refunded, len(srv.searches()))
 	}

@@ -64,7 +64,10 @@ const (
 // Search calls admit, unless that is nil, at most once: with one search for each
 // Config.PerSearch prefixes that the server must be asked about. If admit returns an error,
 // none of them is sent.
-func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit AdmitAll) ([]PrefixAnswer, error) {
+//
+// Search calls wait, unless that is nil, at most once: if it has to wait for the server. If wait
+// returns false, Search returns ErrLimited at once; else it calls leave when it no longer waits.
+func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit AdmitAll, wait func() (leave func(), ok bool)) ([]PrefixAnswer, error) {
 	lists := c.database.Lists()
 	all := make([]prefixSearch, 0, len(prefixes))
 	for _, p := range prefixes {
@@ -72,6 +75,13 @@ func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, 
 	}
 	if err := c.askFor(all, admit); err != nil {
 		return nil, err
+	}
+	if wait != nil && slices.ContainsFunc(all, prefixSearch.underWay) {
+		leave, ok := wait()
+		if !ok {
+			return nil, ErrLimited
+		}
+		defer leave()
 	}
 	answers := make([]PrefixAnswer, 0, len(all))
 	for _, s := range all {
@@ -212,6 +222,21 @@ func (c *Checker) enqueueAll(s *prefixSearch, admitted *int, refund func()) {
 		}
 		s.from = FromServer
 	}
+}
+
+// underWay reports whether a search has not ended.
+func (s prefixSearch) underWay() bool {
+	return slices.ContainsFunc(s.searches, func(search *search) bool {
+		if search == nil {
+			return false
+		}
+		select {
+		case <-search.done:
+			return false
+		default:
+			return true
+		}
+	})
 }
 
 // wait returns the answer when all searches have ended.

@@ -18,7 +18,7 @@ func searchOf(t testing.TB, c *Checker, admit Admit, expressions ...string) ([]P
 	for _, e := range expressions {
 		prefixes = append(prefixes, HashExpression(e).Prefix(4))
 	}
-	return c.Search(context.Background(), prefixes, false, admit.All())
+	return c.Search(context.Background(), prefixes, false, admit.All(), nil)
 }
 
 // oneAnswer asks about one expression.
@@ -174,7 +174,7 @@ func TestWhichPrefixesAPrefixSearchAsksAbout(t *testing.T) {
 func TestAPrefixSearchAsksAboutUnlistedPrefixesIfToldTo(t *testing.T) {
 	srv := &server{t: t}
 	srv.knows(time.Minute, isThreat("bad.example/", Malware))
-	answers, err := checkerOf(t, Config{Searcher: srv}).Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4)}, true, nil)
+	answers, err := checkerOf(t, Config{Searcher: srv}).Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4)}, true, nil, nil)
 	if err != nil || len(answers) != 1 || len(answers[0].Threats) != 1 || answers[0].From != FromServer {
 		t.Errorf("got %+v, %v", answers, err)
 	}
@@ -198,11 +198,11 @@ func TestAPrefixSearchFailsAsAWhole(t *testing.T) {
 		<-ctx.Done()
 		return Answer{}, ctx.Err()
 	})}, expressed(0))
-	if _, err := blocked.Search(ctx, []Prefix{prefixOf(0)}, false, nil); !errors.Is(err, context.Canceled) {
+	if _, err := blocked.Search(ctx, []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended: %v", err)
 	}
 	blocked.Close()
-	if _, err := blocked.Search(t.Context(), []Prefix{prefixOf(0)}, false, nil); !errors.Is(err, ErrClosed) {
+	if _, err := blocked.Search(t.Context(), []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }

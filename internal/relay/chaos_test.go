@@ -9,8 +9,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,7 +36,11 @@ var chaosRounds = flag.Int("chaos", 6, "rounds of TestChaos")
 const childVariable = "SAFEBROWSING_TEST_RELAY"
 
 // childConfig is what that process is told.
-type childConfig struct{ Endpoint, Redis, Folder string }
+type childConfig struct {
+	Endpoint, Redis, Folder string
+	Counts                  string // "address:port" where it tells its goroutines; "": none
+	Connections             int    // see Config
+}
 
 // runChild runs a relay until its process ends.
 func runChild(text string) {
@@ -42,17 +48,24 @@ func runChild(text string) {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		panic(err)
 	}
-	target, err := redis.Parse(c.Redis)
-	if err != nil {
-		panic(err)
+	var shared *redis.Config
+	if c.Redis != "" {
+		target, err := redis.Parse(c.Redis)
+		if err != nil {
+			panic(err)
+		}
+		shared = &redis.Config{Target: target}
 	}
 	cfg := Config{
 		Settings: config.Settings{Endpoint: c.Endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", DB: c.Folder},
 		Edge:     engine.Edge{FirstContact: atOnce},
-		Listen:   "127.0.0.1:0", Redis: &redis.Config{Target: target},
+		Listen:   "127.0.0.1:0", Redis: shared, Connections: c.Connections,
 		fleetTimes: redisstore.Config{Lease: 1500 * time.Millisecond, Beat: 100 * time.Millisecond, Settle: 500 * time.Millisecond, Spread: 50 * time.Millisecond},
 	}
-	err = Run(context.Background(), cfg, func(listen, _ net.Addr) { fmt.Println("listens", listen) })
+	if c.Counts != "" {
+		go http.ListenAndServe(c.Counts, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "go_goroutines", runtime.NumGoroutine()) }))
+	}
+	err := Run(context.Background(), cfg, func(listen, _ net.Addr) { fmt.Println("listens", listen) })
 	panic(err)
 }
 
@@ -255,7 +268,7 @@ func (c *chaos) reset() {
 }
 
 func (c *chaos) child(link *linktest.Link, folder string) string {
-	text, err := json.Marshal(childConfig{c.cfg.Settings.Endpoint, "redis://" + link.Addr, folder})
+	text, err := json.Marshal(childConfig{Endpoint: c.cfg.Settings.Endpoint, Redis: "redis://" + link.Addr, Folder: folder})
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func newMetrics() *metrics {
 		requests: prometheus.NewCounterVec(counter("requests_total", "Counter of requests of clients, by method and outcome."), []string{"method", "outcome"}),
 		searches: prometheus.NewCounterVec(counter("prefixes_total", "Counter of prefixes that clients asked about, by where the answer came from."), []string{"from"}),
 		bytes:    prometheus.NewCounter(counter("sent_bytes_total", "Counter of the bytes of answers, without headers.")),
-		broken:   prometheus.NewCounter(counter("connection_errors_total", "Counter of connections that broke the rules of HTTP or TLS.")),
+		broken:   prometheus.NewCounter(counter("connection_errors_total", "Counter of connections that broke the rules of HTTP or TLS, or were too many for one address.")),
 		clients:  newClients(),
 	}
 	for _, o := range lookup.Origins() {

@@ -27,7 +27,7 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 	for _, p := range q.prefixes {
 		prefixes = append(prefixes, lookup.Prefix(p))
 	}
-	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(client))
+	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(client), func() (func(), bool) { return h.searching.take(client) })
 	if err != nil {
 		return reply{}, h.unanswered(r, err)
 	}

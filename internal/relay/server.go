@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -56,6 +57,9 @@ func (c *Config) rule() redisshare.Rule {
 // DefaultConnections is the most connections of clients at once.
 const DefaultConnections = 4096
 
+// connections returns the most connections of clients at once.
+func (c *Config) connections() int { return cmp.Or(c.Connections, DefaultConnections) }
+
 // DefaultRate and DefaultBurst limit the searches of one client: DefaultRate a second, after
 // DefaultBurst at once. A client is a name server, with all users of a network behind it, so
 // they are ten times the plugin's limit for one DNS client. They stop a client that is broken;
@@ -99,6 +103,8 @@ type handler struct {
 	first      chan struct{} // closed when the first contact has ended and its lists can be served
 	stopping   chan struct{} // closed when the relay stops
 	checker    *lookup.Checker
+	searching  *places            // of requests that wait for a search; so few that connections are left
+	starting   *places            // of requests that wait for the first lists
 	limiter    lookup.Limiter     // nil: no limit
 	limits     *redisshare.Limits // of all relays on one Redis, in place of limiter and shares; nil: there are none
 	rate       float64
@@ -113,7 +119,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{cfg: cfg, handler: &handler{auth: new(auth), metrics: newMetrics(), rate: cfg.Rate,
-		configured: cfg.Settings.Stored(), first: make(chan struct{}), stopping: make(chan struct{})}}
+		searching: newPlaces(max(1, cfg.connections()/2)), starting: newPlaces(cfg.connections()), configured: cfg.Settings.Stored(), first: make(chan struct{}), stopping: make(chan struct{})}}
 	if len(r.handler.configured) == 0 {
 		return nil, errors.New("a relay needs lists: mode nostorage keeps none")
 	}

@@ -134,7 +134,7 @@ func (h *handler) answer(m method, found bool, w *countingWriter, r *http.Reques
 	if bad != nil {
 		return reply{}, bad
 	}
-	q.begin = w.begin
+	q.begin, q.client = w.begin, client
 	return m.answer(h, r, client, q)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -33,6 +34,7 @@ type query struct {
 	prefixes    [][]byte // distinct
 	pageSize    int      // most lists of a page; 0: no limit
 	pageToken   string
+	client      netip.Addr
 	begin       func() // sends the header of a good answer, before the answer is there
 }
 

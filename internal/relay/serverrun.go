@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	golog "log"
@@ -66,7 +65,8 @@ func (r *Relay) serve(ctx context.Context, listener, admin net.Listener) error {
 	clients := r.server(r)
 	servers := []*http.Server{clients}
 	ended := make(chan error, 2) // told by the goroutines below, which end with shutdown
-	limited := netutil.LimitListener(listener, cmp.Or(r.cfg.Connections, DefaultConnections))
+	most := r.cfg.connections()
+	limited := &fairListener{netutil.LimitListener(listener, most), newPlaces(most), r.handler.metrics.broken}
 	if r.certs != nil {
 		clients.TLSConfig = r.certs.config()
 		go func() { ended <- clients.ServeTLS(limited, "", "") }()
