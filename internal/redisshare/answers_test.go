@@ -340,7 +340,7 @@ func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 	received := time.Now().Add(left - maxAge)
 	a.store([]lookup.Prefix{bad}, srv.answer, received, received.Add(time.Hour)) // the writer's clock was ahead
 	stored(t, s, bad)
-	answers, err := checker.Search(t.Context(), []lookup.Prefix{bad}, true, nil)
+	answers, err := checker.Search(t.Context(), []lookup.Prefix{bad}, true, nil, nil)
 	if err != nil || answers[0].From != lookup.FromShared || answers[0].TTL > left || answers[0].TTL < left/2 || srv.count() != 0 {
 		t.Errorf("Expected a threat of Redis for less than %s, got %+v, %v and %d searches", left, answers, err, srv.count())
 	}
