@@ -68,6 +68,25 @@ func TestAWaitOutlivesAWallClockThatWasSet(t *testing.T) {
 	}
 }
 
+func TestTheLaterOfTwoMoments(t *testing.T) {
+	noon := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		earlier, later moment
+	}{
+		"of one boot":                  {moment{noon, "a", time.Hour}, moment{noon.Add(time.Hour), "a", 2 * time.Hour}},
+		"of one boot, the clock back":  {moment{noon, "a", time.Hour}, moment{noon.Add(-time.Hour), "a", 2 * time.Hour}},
+		"of two boots":                 {moment{noon, "a", 2 * time.Hour}, moment{noon.Add(time.Hour), "b", time.Hour}},
+		"of a boot that is not known":  {moment{noon, "a", time.Hour}, moment{Saved: noon.Add(time.Hour)}},
+		"of boots that are not known":  {moment{Saved: noon}, moment{Saved: noon.Add(time.Hour)}},
+		"the first one is of no file":  {moment{}, moment{noon, "a", time.Hour}},
+		"the clock of one boot stands": {moment{noon, "a", time.Hour}, moment{noon, "a", time.Hour + 1}},
+	} {
+		if !test.later.after(test.earlier) || test.earlier.after(test.later) || test.later.after(test.later) {
+			t.Errorf("%s: %+v is not told from %+v", name, test.earlier, test.later)
+		}
+	}
+}
+
 // machine is a machine with a wall clock that may be set: files on it change as if it had been.
 type machine struct {
 	dir  string

@@ -28,7 +28,7 @@ import (
 
 // files decide when a server may be asked and whether a name is unsafe.
 var files = []string{
-	"updater/backoff.go", "updater/clock.go", "updater/clockset.go", "updater/schedule.go", "updater/schedulefile.go",
+	"updater/backoff.go", "updater/clock.go", "updater/clockset.go", "updater/moment.go", "updater/schedule.go", "updater/schedulefile.go",
 	"updater/searchclock.go", "updater/attempt.go", "updater/hold.go", "updater/renew.go", "updater/budgetdays.go",
 	"lookup/verdict.go", "lookup/cache.go", "lookup/confirm.go", "lookup/checker.go", "lookup/expression.go", "lookup/host.go",
 	"lookup/limiter.go", "lookup/share.go",
