@@ -305,6 +305,9 @@ func TestTwoReleasesAreEqualByteForByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		sums = append(sums, string(all))
+		if i == 0 {
+			checkPrograms(t, filepath.Join(out, "coredns-safebrowsing_1.2.3_linux_amd64.tar.gz"), "1.2.3")
+		}
 	}
 	if strings.Count(sums[0], "\n") != 7 || sums[0] != sums[1] {
 		t.Errorf("Expected two equal releases of 7 files, got\n%s\n%s", sums[0], sums[1])
