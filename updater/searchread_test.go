@@ -80,3 +80,25 @@ func TestTheLaterWaitOfSearchesIsKept(t *testing.T) {
 		})
 	}
 }
+
+// While two schedules of one asker live, in a reload, the later of their waits holds.
+func TestTheLaterWaitHoldsInTheOverlapOfAReload(t *testing.T) {
+	for _, waits := range [][2]time.Duration{{time.Hour, 2 * time.Hour}, {2 * time.Hour, time.Hour}, {2 * time.Hour, 0}, {0, 2 * time.Hour}} {
+		inBubble(t, waits[0].String()+" and "+waits[1].String(), func(t *testing.T) {
+			now := time.Now()
+			first, err := NewSchedule(nil)
+			must(t, err)
+			second, err := NewSchedule(nil)
+			must(t, err)
+			second.Follow(first)
+			first.state.Search = Clock{NotBefore: now.Add(waits[0])}
+			second.state.Search = Clock{NotBefore: now.Add(waits[1])}
+			if hold := second.SearchHold(); !hold.Until.Equal(now.Add(2 * time.Hour)) {
+				t.Errorf("held until %s, want 2 hours", hold.Until.Sub(now))
+			}
+			if wait := second.searchWait(now); wait != 2*time.Hour {
+				t.Errorf("%s to wait, want 2 hours", wait)
+			}
+		})
+	}
+}
