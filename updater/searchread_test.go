@@ -31,6 +31,10 @@ func TestAFileOfSearchesThatHasNotChangedIsNotReadAgain(t *testing.T) {
 			must(t, os.Chtimes(file+".new", modified, modified))
 			must(t, os.Rename(file+".new", file))
 		}, 7},
+		{"it is damaged", func(t *testing.T, file string, raw []byte, modified time.Time) {
+			must(t, os.WriteFile(file, append([]byte("{"), raw[:len(raw)-1]...), 0o600))
+			must(t, os.Chtimes(file, modified, modified.Add(time.Second)))
+		}, 1},
 	} {
 		inBubble(t, tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -62,6 +66,26 @@ func TestAFileOfSearchesThatHasNotChangedIsNotReadAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is not in the file yet is newer than the file.
+func TestAFileOfSearchesIsNotReadBeforeAChangeIsInIt(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		dir := t.TempDir()
+		reader, writer := newProcess(t, dir, v5Rules, good()), newProcess(t, dir, v5Rules, &script{errs: []error{errLimited}})
+		if err := writer.search(t); err != errLimited {
+			t.Fatal(err)
+		}
+		s := reader.schedule
+		s.search.pending = []func(*Clock){func(*Clock) {}}
+		if s.readSearch(); s.SearchHold().Failures != 0 {
+			t.Error("the file has replaced a change that is pending")
+		}
+		s.search.pending = nil
+		if s.readSearch(); s.SearchHold().Failures != 1 {
+			t.Error("the file is not read afterwards")
+		}
+	})
 }
 
 // When a process takes over, the later of two waits holds: its own or that of the file.
