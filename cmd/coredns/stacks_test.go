@@ -19,14 +19,15 @@ func TestNewGoroutinesHaveRoomForAQuery(t *testing.T) {
 	const enough = 8 << 10
 	end := make(chan struct{})
 	warmStacks(end)
-	if got := startOfStacks(); got < enough {
-		t.Errorf("Expected at least %d bytes, got %d", enough, got)
+	with := startOfStacks()
+	if with < enough {
+		t.Errorf("Expected at least %d bytes, got %d", enough, with)
 	}
 	close(end)
-	for stop := time.Now().Add(30 * time.Second); startOfStacks() >= enough && time.Now().Before(stop); time.Sleep(time.Millisecond) {
+	for stop := time.Now().Add(30 * time.Second); startOfStacks() >= with && time.Now().Before(stop); time.Sleep(time.Millisecond) {
 		runtime.GC()
 	}
-	if got := startOfStacks(); got >= enough {
-		t.Errorf("Expected less than %d bytes without them, got %d", enough, got)
+	if without := startOfStacks(); without >= with {
+		t.Errorf("Expected less than %d bytes without them, got %d", with, without)
 	}
 }
