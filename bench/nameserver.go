@@ -10,6 +10,7 @@ import (
 type nameServer struct {
 	server  *dns.Server
 	address string
+	port    int
 }
 
 func newNameServer() (*nameServer, error) {
@@ -17,7 +18,7 @@ func newNameServer() (*nameServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &nameServer{address: conn.LocalAddr().String()}
+	u := &nameServer{address: conn.LocalAddr().String(), port: conn.LocalAddr().(*net.UDPAddr).Port}
 	u.server = &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(static)}
 	go u.server.ActivateAndServe() // ends with close
 	return u, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -72,30 +73,41 @@ func (b *bench) start(ctx context.Context, s spec) (*server, error) {
 	if err := os.WriteFile(conf, []byte(s.corefile(ports[0], ports[1])), 0o600); err != nil {
 		return nil, err
 	}
-	output, err := os.Create(filepath.Join(dir, "output"))
-	if err != nil {
-		return nil, err
-	}
-	defer output.Close()
-	v := &server{spec: s, port: ports[0], dir: dir, ended: make(chan struct{})}
+	v := &server{spec: s, port: ports[0], dir: dir}
 	v.cmd = onCores(s.cores, cmp.Or(s.program, b.coredns), "-conf", conf)
 	v.cmd.Env = append(environment(), s.env...)
 	if s.box != nil {
 		v.cmd = s.box.command(conf)
 	}
-	v.cmd.Dir, v.cmd.Stdout, v.cmd.Stderr = dir, output, output
 	begun := time.Now()
-	if err := v.cmd.Start(); err != nil {
+	if err := v.launch(); err != nil {
 		return nil, err
 	}
-	v.proc, err = procfs.NewProc(v.cmd.Process.Pid) // taskset becomes the server
-	go func() { v.cmd.Wait(); close(v.ended) }()
-	if err = errors.Join(err, v.await(ctx, ports[1])); err != nil {
+	if err := v.await(ctx, ports[1]); err != nil {
 		v.stop()
 		return nil, fmt.Errorf("starting CoreDNS %s: %w\n%s", s.name, err, v.output())
 	}
 	v.startup = time.Since(begun)
 	return v, nil
+}
+
+// launch starts the command of a server in the server's folder.
+func (v *server) launch() error {
+	output, err := os.Create(filepath.Join(v.dir, "output"))
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	v.cmd.Dir, v.cmd.Stdout, v.cmd.Stderr = v.dir, output, output
+	if err := v.cmd.Start(); err != nil {
+		return err
+	}
+	v.ended = make(chan struct{})
+	go func() { v.cmd.Wait(); close(v.ended) }()
+	if v.proc, err = procfs.NewProc(v.cmd.Process.Pid); err != nil { // taskset becomes the server
+		v.stop()
+	}
+	return err
 }
 
 // onCores returns the command of a program that may use these cores; "": all.
@@ -117,17 +129,30 @@ func environment() (env []string) {
 	return env
 }
 
-// freePorts returns ports that are free for TCP, and in all likelihood for UDP.
+// Ports that servers get. Linux gives those from 32768 on to clients (ip_local_port_range), which
+// the bench has many of while a server loads its list.
+const firstPort, lastPort = 10000, 32767
+
+// freePorts returns ports that are free for TCP and UDP.
 func freePorts(n int) (ports []int, err error) {
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 1000 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		l, err := net.Listen("tcp", address)
 		if err != nil {
-			return nil, err
+			continue
 		}
 		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		p, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		defer p.Close()
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
 	}
-	return ports, nil
+	return nil, errors.New("no free ports")
 }
 
 const (

@@ -17,15 +17,23 @@ func (b *bench) note(format string, args ...any) {
 }
 
 func (b *bench) print(w io.Writer) {
+	printPeers(w, b.compared)
+	b.printRows(w)
+	for _, note := range b.notes {
+		fmt.Fprintf(w, "- %s\n", note)
+	}
+}
+
+func (b *bench) printRows(w io.Writer) {
+	if len(b.rows) == 0 {
+		return
+	}
 	fmt.Fprintln(w, "| what | without | with the plugin | change | bar |")
 	fmt.Fprintln(w, "| --- | ---: | ---: | ---: | --- |")
 	for _, r := range b.rows {
 		fmt.Fprintf(w, "| %s |\n", strings.Join([]string{r.what, r.without, r.with, r.change, r.bar}, " | "))
 	}
 	fmt.Fprintln(w)
-	for _, note := range b.notes {
-		fmt.Fprintf(w, "- %s\n", note)
-	}
 }
 
 // spread prints the median and, in brackets, the least and the greatest.

@@ -103,7 +103,7 @@ func (b *bench) forwarding(ctx context.Context) error {
 	specs := b.contestants(f, tail)
 	if b.hosts {
 		file := filepath.Join(b.dir, "hosts")
-		if err := writeLines(file, names(hostsEntries, hostsSeed), "0.0.0.0 blocked-", ""); err != nil {
+		if err := writeLines(file, "", names(hostsEntries, hostsSeed), "0.0.0.0 blocked-", ""); err != nil {
 			return err
 		}
 		hosts := fmt.Sprintf("hosts %s {\n\t\tfallthrough\n\t}\n\t", file)

@@ -41,18 +41,17 @@ func (b *bench) buildUpstream(ctx context.Context) (program, version string, err
 
 // step is what the server gains by, and what turns it off.
 type step struct {
-	name      string
-	noProfile bool // built with -pgo=off
-	env       []string
+	name string
+	env  []string
 }
 
 // steps are held against upstream's CoreDNS one by one. GOGC has the server leave the pace of the
-// collector alone.
+// collector alone, and GODEBUG the size of new stacks.
 var steps = []step{
 	{name: "all"},
-	{name: "without the profile", noProfile: true},
 	{name: "without the pace", env: []string{"GOGC=100"}},
-	{name: "without both", noProfile: true, env: []string{"GOGC=100"}},
+	{name: "without the stacks", env: []string{"GODEBUG=adaptivestackstart=0"}},
+	{name: "without both", env: []string{"GOGC=100", "GODEBUG=adaptivestackstart=0"}},
 }
 
 // upstream holds our server with the plugin, and with 10 million entries, against upstream's
@@ -60,10 +59,6 @@ var steps = []step{
 func (b *bench) upstream(ctx context.Context) error {
 	program, version, err := b.buildUpstream(ctx)
 	if err != nil {
-		return err
-	}
-	plain := filepath.Join(b.dir, "no-profile")
-	if err := buildPrograms(ctx, plain, "-pgo=off", "./cmd/coredns"); err != nil {
 		return err
 	}
 	f, err := b.folder(ctx, b.entries)
@@ -80,11 +75,7 @@ func (b *bench) upstream(ctx context.Context) error {
 	} {
 		specs := []spec{{name: "upstream's", program: program, tail: load.tail, cores: b.serverCore}}
 		for _, s := range steps {
-			p := ""
-			if s.noProfile {
-				p = filepath.Join(plain, "coredns")
-			}
-			specs = append(specs, spec{name: s.name, program: p, env: s.env, folder: f, tail: load.tail, cores: b.serverCore})
+			specs = append(specs, spec{name: s.name, env: s.env, folder: f, tail: load.tail, cores: b.serverCore})
 		}
 		b.say("against upstream's CoreDNS, %s: %d rounds", load.what, b.rounds)
 		if err := b.against(ctx, fmt.Sprintf("CoreDNS %s, %s", version, load.what), specs); err != nil {

@@ -78,6 +78,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	tune()
 	// coredns -version prints it after the versions of CoreDNS and of Go.
 	coremain.GitCommit = "safebrowsing " + version.Number
 	coremain.Run()

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+// startOfStacks returns how large the stack of a new goroutine is.
+func startOfStacks() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/stack/starting-size:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
+
+// It is not what the runtime promises: this test says when another version of Go behaves otherwise.
+func TestNewGoroutinesHaveRoomForAQuery(t *testing.T) {
+	const enough = 8 << 10
+	end := make(chan struct{})
+	warmStacks(end)
+	with := startOfStacks()
+	if with < enough {
+		t.Errorf("Expected at least %d bytes, got %d", enough, with)
+	}
+	close(end)
+	for stop := time.Now().Add(30 * time.Second); startOfStacks() >= with && time.Now().Before(stop); time.Sleep(time.Millisecond) {
+		runtime.GC()
+	}
+	if without := startOfStacks(); without >= with {
+		t.Errorf("Expected less than %d bytes without them, got %d", with, without)
+	}
+}
