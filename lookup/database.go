@@ -32,34 +32,26 @@ type snapshot struct {
 	group *prefixset.Group // of the lists that are not LikelySafe
 }
 
-// Publish replaces all published lists, which are in force at once, and then calls Join.
-// The caller must not change the slice afterwards, and must not call Publish, PublishApart
-// or Join from two goroutines at once.
+// Publish replaces all published lists. The caller must not change the slice
+// afterwards, and must not call Publish from two goroutines at once. The lists are in
+// force at once. Then, if a Set has changed, Publish joins the sets, see prefixset.Group,
+// which takes some nanoseconds an entry. Until that is done a look-up takes longer.
 func (d *Database) Publish(lists []List) {
-	if d.PublishApart(lists) && d.snapshot().group.Bytes() >= releaseThreshold {
-		runtime.GC() // gives the replaced sets back before memory is needed for the joined ones
-	}
-	d.Join()
-}
-
-// PublishApart is Publish without Join, for a start, which must not wait. Until Join has been
-// called a look-up takes longer, because it asks one list after the other. It reports
-// whether lists were replaced whose sets are not those of lists.
-func (d *Database) PublishApart(lists []List) (replaced bool) {
 	before := d.snapshot()
 	if slices.EqualFunc(before.lists, lists, func(a, b List) bool { return a.Set == b.Set && a.LikelySafe == b.LikelySafe }) {
 		d.current.Store(&snapshot{lists: lists, group: before.group})
-		return false
+		return
 	}
-	d.current.Store(&snapshot{lists: lists, group: groupOf(lists)})
-	return len(before.lists) > 0
-}
-
-// Join joins the sets of the published lists, see prefixset.Group, which takes some
-// nanoseconds an entry. If they are joined already it does nothing.
-func (d *Database) Join() {
-	now := d.snapshot()
-	d.current.Store(&snapshot{lists: now.lists, group: now.group.Join(new(prefixset.Pause))})
+	var pause *prefixset.Pause
+	if len(before.lists) > 0 { // queries are being served: leave them the processor
+		pause = new(prefixset.Pause)
+	}
+	apart := groupOf(lists, pause)
+	d.current.Store(&snapshot{lists: lists, group: apart})
+	if apart.Bytes() >= releaseThreshold && pause != nil {
+		runtime.GC() // gives the replaced sets back before memory is needed for the joined ones
+	}
+	d.current.Store(&snapshot{lists: lists, group: apart.Join(pause)})
 }
 
 // releaseThreshold is a number of bytes. Sets are not in the heap, so the collector does not see
@@ -67,14 +59,14 @@ func (d *Database) Join() {
 const releaseThreshold = 1 << 20
 
 // groupOf returns a group of the lists that are not LikelySafe.
-func groupOf(lists []List) *prefixset.Group {
+func groupOf(lists []List, pause *prefixset.Pause) *prefixset.Group {
 	var sets []*prefixset.Set
 	for _, l := range lists {
 		if !l.LikelySafe {
 			sets = append(sets, l.Set)
 		}
 	}
-	return prefixset.NewGroup(sets, new(prefixset.Pause))
+	return prefixset.NewGroup(sets, pause)
 }
 
 var noLists = new(snapshot)

@@ -271,9 +271,7 @@ func randomModel(t *testing.T, r *rand.Rand) (model, *lookup.Checker) {
 		m.lists = append(m.lists, list)
 		lists = append(lists, lookup.List{Name: fmt.Sprint("list", n), LikelySafe: list.likelySafe, Set: setOf(t, list.entries)})
 	}
-	if m.cfg.Database.PublishApart(lists); r.IntN(2) == 0 {
-		m.cfg.Database.Join()
-	}
+	m.cfg.Database.Publish(lists)
 	m.cfg.Searcher = m.server
 	c, err := lookup.NewChecker(m.cfg)
 	if err != nil {

@@ -2,6 +2,8 @@ package prefixset
 
 import (
 	"cmp"
+	"encoding/binary"
+	"math"
 	"runtime"
 	"slices"
 )
@@ -40,9 +42,6 @@ func NewGroup(sets []*Set, pause *Pause) *Group {
 
 // Bytes returns the bytes of memory that the sets use.
 func (g *Group) Bytes() (n int) {
-	if g == nil {
-		return 0
-	}
 	for _, s := range g.sets {
 		n += s.Bytes()
 	}
@@ -55,7 +54,7 @@ func (g *Group) Bytes() (n int) {
 // them, or entries belong to too many combinations of them. It needs memory for both forms
 // while it works, and calls pause; pause may be nil. Sets may be used while they are joined.
 func (g *Group) Join(pause *Pause) *Group {
-	if g == nil || len(g.four) == 0 || len(g.four) > maxJoined {
+	if len(g.four) == 0 || len(g.four) > maxJoined {
 		return g
 	}
 	joined := &Group{sets: g.sets, wide: g.wide}
@@ -96,10 +95,11 @@ func (g *Group) shared() *blocks {
 // are too many combinations.
 func joinAll(parts []*four, pause *Pause) (*blocks, *members) {
 	sizes, entries := make([]int, len(parts)), 0
+	sources := make([]*joinSource, len(parts))
 	for i, f := range parts {
 		sizes[i], entries = f.n, entries+f.n
+		sources[i] = &joinSource{cursor: f.cursor(), buf: make([]byte, 4*runEntries), number: uint64(i)}
 	}
-	sources := joinSources(parts)
 	j := joiner{blocks: newBlocksBuilder(entries), members: newMembersBuilder(sizes), pause: pause}
 	done := j.merge(sources)
 	runtime.KeepAlive(parts) // the cursors read memory that the collector frees with them
@@ -109,4 +109,94 @@ func joinAll(parts []*four, pause *Pause) (*blocks, *members) {
 	all, of := j.blocks.finish(), j.members.finish()
 	of.sets = len(parts)
 	return all, of
+}
+
+// joinSource reads the entries of one set.
+type joinSource struct {
+	cursor entryReader
+	buf    []byte
+	rest   []byte // the entries at hand
+	number uint64 // of the set: 0 to 255
+}
+
+// head returns the next entry, followed by eight bits with the number of the set, or
+// math.MaxUint64 at the end.
+func (s *joinSource) head() uint64 {
+	if len(s.rest) == 0 {
+		if s.rest = s.buf[:s.cursor.read(s.buf)]; len(s.rest) == 0 {
+			return math.MaxUint64
+		}
+	}
+	return uint64(binary.BigEndian.Uint32(s.rest))<<8 | s.number
+}
+
+// take returns the entries at hand that are less than bound, and moves past them.
+func (s *joinSource) take(bound uint64) (entries []byte) {
+	n := 0
+	for n < len(s.rest) && uint64(binary.BigEndian.Uint32(s.rest[n:])) < bound {
+		n += 4
+	}
+	entries, s.rest = s.rest[:n], s.rest[n:]
+	return entries
+}
+
+// joiner makes blocks and members.
+type joiner struct {
+	blocks  *blocksBuilder
+	members *membersBuilder
+	pause   *Pause
+	entries []byte // on their way to blocks
+}
+
+// merge reads the sources to their ends. It reports false if there are too many combinations.
+func (j *joiner) merge(sources []*joinSource) bool {
+	heads := make([]uint64, len(sources))
+	for i, s := range sources {
+		heads[i] = s.head()
+	}
+	for {
+		first, second := uint64(math.MaxUint64), uint64(math.MaxUint64)
+		for _, h := range heads {
+			first, second = min(first, h), min(second, max(first, h))
+		}
+		if first == math.MaxUint64 {
+			j.blocks.add(j.entries)
+			return true
+		}
+		ok := false
+		if first>>8 == second>>8 {
+			ok = j.addShared(uint32(first>>8), sources, heads)
+		} else {
+			i := first & 0xff
+			ok = j.add(sources[i].take(second>>8), 1<<i)
+			heads[i] = sources[i].head()
+		}
+		if !ok {
+			return false
+		}
+	}
+}
+
+// addShared adds the entry x, which comes next in several sources.
+func (j *joiner) addShared(x uint32, sources []*joinSource, heads []uint64) bool {
+	mask := uint32(0)
+	for i, s := range sources {
+		if heads[i]>>8 == uint64(x) {
+			mask |= 1 << i
+			s.take(uint64(x) + 1)
+			heads[i] = s.head()
+		}
+	}
+	return j.add(binary.BigEndian.AppendUint32(nil, x), mask)
+}
+
+// add adds entries that belong to the sets of mask.
+func (j *joiner) add(entries []byte, mask uint32) bool {
+	if len(j.entries)+len(entries) > 4*runEntries {
+		j.blocks.add(j.entries)
+		j.pause.After(len(j.entries))
+		j.entries = j.entries[:0]
+	}
+	j.entries = append(j.entries, entries...)
+	return j.members.add(mask, len(entries)/4)
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 )
 
 // joinSets are sets of all kinds, to be joined: they share some entries, and one has wide ones.
@@ -142,4 +144,185 @@ func TestGroupAsksLongerEntriesToo(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Two equal sets have all entries in common, and three sets may have them in seven combinations.
+func TestEntriesOfSeveralSetsAreInEachOfThem(t *testing.T) {
+	r := rand.New(rand.NewPCG(35, 36))
+	all := randomEntries(r, 4, 5000, false)
+	some := [3][][]byte{}
+	for _, e := range all {
+		for i, in := 0, 1+r.IntN(7); i < 3; i++ {
+			if in>>i&1 != 0 {
+				some[i] = append(some[i], e)
+			}
+		}
+	}
+	var sets []*Set
+	for _, entries := range [][][]byte{all, some[0], all, some[1], some[2]} {
+		sets = append(sets, buildSet(t, 4, len(entries), entries))
+	}
+	if g := NewGroup(sets, nil).Join(nil); g.four[0].blocks.len() != len(all) {
+		t.Errorf("%d entries in all, want each once: %d", g.four[0].blocks.len(), len(all))
+	}
+	for i, want := range [][][]byte{all, some[0], all, some[1], some[2]} {
+		got := entriesIn(t, sets[i])
+		if same := slices.EqualFunc(got, want, func(s string, b []byte) bool { return s == string(b) }); !same {
+			t.Errorf("set %d has %d entries, want %d", i, len(got), len(want))
+		}
+	}
+}
+
+// A server may send lists that cannot be joined. They stay as they are.
+func TestSetsWithTooManyCombinationsStayApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(37, 38))
+	builders := make([]*Builder, maxJoined)
+	for i := range builders {
+		builders[i] = NewBuilder(0)
+	}
+	for _, e := range randomEntries(r, 4, 3000, false) {
+		for in, i := 1+r.IntN(1<<maxJoined-1), 0; i < maxJoined; i++ {
+			if in>>i&1 != 0 {
+				builders[i].Add(e, 4)
+			}
+		}
+	}
+	var sets []*Set
+	for _, b := range builders {
+		sets = append(sets, b.Set())
+	}
+	g := NewGroup(sets, nil)
+	if g.Join(nil) != g {
+		t.Fatal("the sets are joined")
+	}
+	for _, s := range sets {
+		for _, e := range entriesIn(t, s) {
+			if Suspects(g, [][32]byte{*padded([]byte(e), 1)}) != 1 {
+				t.Fatalf("%x is not found", e)
+			}
+		}
+	}
+}
+
+// While sets are joined, queries use them, and an updater reads them.
+func TestSetsAreUsedWhileTheyAreJoined(t *testing.T) {
+	r := rand.New(rand.NewPCG(39, 40))
+	sets, entries := joinSets(t, r, 20_000, 5000, 300)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			n := i % len(sets)
+			e := entries[n][i%len(entries[n])]
+			if !sets[n].Contains(padded([]byte(e), 7)) {
+				t.Errorf("set %d does not hold %x", n, e)
+				return
+			}
+			if i%1000 == 0 && !slices.Equal(entriesIn(t, sets[n]), entries[n]) {
+				t.Errorf("set %d has other entries", n)
+				return
+			}
+		}
+	}()
+	for _, some := range [][]*Set{sets, sets[:2], sets[1:], {sets[2]}, sets} {
+		NewGroup(some, nil).Join(nil)
+		runtime.GC() // memory that only the sets before used is given back
+	}
+	close(stop)
+	<-done
+}
+
+func TestJoinedSetsTakeNoMoreMemory(t *testing.T) {
+	r := rand.New(rand.NewPCG(41, 42))
+	var sets []*Set
+	for _, n := range []int{140_000, 30_000, 20_000, 10_000} {
+		sets = append(sets, buildSet(t, 4, n, randomEntries(r, 4, n, false)))
+	}
+	apart := NewGroup(sets, nil)
+	before := apart.Bytes()
+	apart.Join(nil)
+	if after := apart.Bytes(); after > before*26/25 {
+		t.Errorf("%d bytes apart, %d joined", before, after)
+	}
+}
+
+func TestSuspectsDoesNotAllocate(t *testing.T) {
+	sets, _ := joinSets(t, rand.New(rand.NewPCG(43, 44)), 1000, 1000)
+	hashes := make([][32]byte, AtOnce)
+	apart := NewGroup(sets, nil)
+	for _, g := range []*Group{nil, {}, apart, apart.Join(nil)} {
+		if n := testing.AllocsPerRun(100, func() { Suspects(g, hashes) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+// FuzzJoin joins three sets made of bytes, two for each entry, and asks about all entries.
+func FuzzJoin(f *testing.F) {
+	f.Add([]byte{}, []byte{1, 2}, []byte{1, 2, 3, 4})
+	f.Add([]byte("abcdefgh"), []byte("abcd"), []byte("efgh"))
+	f.Fuzz(func(t *testing.T, a, b, c []byte) {
+		var sets []*Set
+		var want [][]string
+		for _, raw := range [][]byte{a, b, c} {
+			var entries [][]byte
+			for ; len(raw) >= 2; raw = raw[2:] {
+				entries = append(entries, []byte{raw[0], raw[0] % 2, raw[1] % 4, raw[1]})
+			}
+			slices.SortFunc(entries, bytes.Compare)
+			entries = slices.CompactFunc(entries, bytes.Equal)
+			sets = append(sets, buildSet(t, 4, len(entries), entries))
+			var texts []string
+			for _, e := range entries {
+				texts = append(texts, string(e))
+			}
+			want = append(want, texts)
+		}
+		apart := NewGroup(sets, nil)
+		joined := apart.Join(nil)
+		for i, s := range sets {
+			if got := entriesIn(t, s); !slices.Equal(got, want[i]) {
+				t.Fatalf("set %d: got %x, want %x", i, got, want[i])
+			}
+		}
+		for x := range uint32(1 << 10) {
+			e := []byte{byte(x), byte(x) % 2, byte(x >> 8), byte(x>>8) * 5}
+			for _, g := range []*Group{apart, joined} {
+				held := slices.ContainsFunc(want, func(s []string) bool { return slices.Contains(s, string(e)) })
+				if got := Suspects(g, [][32]byte{*padded(e, 9)}); (got == 1) != held {
+					t.Fatalf("%x: got %b, want %v", e, got, held)
+				}
+			}
+		}
+	})
+}
+
+// The forms that the sets had before are given back: otherwise joined sets would take twice their
+// memory.
+func TestJoinGivesBackWhatTheSetsTook(t *testing.T) {
+	r := rand.New(rand.NewPCG(45, 46))
+	outside := func() int64 {
+		limitOfMemory.mu.Lock()
+		defer limitOfMemory.mu.Unlock()
+		return limitOfMemory.outside
+	}
+	var sets []*Set
+	for range 4 {
+		sets = append(sets, buildSet(t, 4, 100_000, randomEntries(r, 4, 100_000, false)))
+	}
+	collect()
+	before := outside()
+	joined := NewGroup(sets, nil).Join(nil)
+	most := before + int64(joined.Bytes())/10
+	for deadline := time.Now().Add(20 * time.Second); outside() > most; collect() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes outside of the heap, want at most %d", outside(), most)
+		}
+	}
+	runtime.KeepAlive(sets)
 }
