@@ -2,7 +2,6 @@ package lookup
 
 import (
 	"math/bits"
-	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -26,47 +25,46 @@ type Database struct {
 	current atomic.Pointer[snapshot]
 }
 
-// snapshot is an immutable set of lists.
+// snapshot is an immutable set of lists with a filter, which finds quickly that no
+// list holds a hash.
 type snapshot struct {
-	lists []List
-	group *prefixset.Group // of the lists that are not LikelySafe
+	lists  []List
+	filter *prefixset.Filter // over the lists that are not LikelySafe
 }
 
 // Publish replaces all published lists. The caller must not change the slice
-// afterwards, and must not call Publish from two goroutines at once. The lists are in
-// force at once. Then, if a Set has changed, Publish joins the sets, see prefixset.Group,
-// which takes some nanoseconds an entry. Until that is done a look-up takes longer.
+// afterwards, and must not call Publish from two goroutines at once. It builds a new
+// filter, which takes a few nanoseconds an entry. If no Set has changed it keeps the
+// filter.
 func (d *Database) Publish(lists []List) {
 	before := d.snapshot()
-	if slices.EqualFunc(before.lists, lists, func(a, b List) bool { return a.Set == b.Set && a.LikelySafe == b.LikelySafe }) {
-		d.current.Store(&snapshot{lists: lists, group: before.group})
-		return
+	next := &snapshot{lists: lists, filter: before.filter}
+	if !slices.EqualFunc(before.lists, lists, func(a, b List) bool { return a.Set == b.Set && a.LikelySafe == b.LikelySafe }) {
+		var pause *prefixset.Pause
+		if len(before.lists) > 0 { // queries are being served: leave them the processor
+			pause = new(prefixset.Pause)
+		}
+		next.filter = filterOver(lists, pause)
 	}
-	var pause *prefixset.Pause
-	if len(before.lists) > 0 { // queries are being served: leave them the processor
-		pause = new(prefixset.Pause)
-	}
-	apart := groupOf(lists, pause)
-	d.current.Store(&snapshot{lists: lists, group: apart})
-	if apart.Bytes() >= releaseThreshold && pause != nil {
-		runtime.GC() // gives the replaced sets back before memory is needed for the joined ones
-	}
-	d.current.Store(&snapshot{lists: lists, group: apart.Join(pause)})
+	d.current.Store(next)
 }
 
-// releaseThreshold is a number of bytes. Sets are not in the heap, so the collector does not see
-// how large they are.
-const releaseThreshold = 1 << 20
-
-// groupOf returns a group of the lists that are not LikelySafe.
-func groupOf(lists []List, pause *prefixset.Pause) *prefixset.Group {
-	var sets []*prefixset.Set
+// filterOver returns a filter over the lists that are not LikelySafe. A nil pause
+// builds it without pauses.
+func filterOver(lists []List, pause *prefixset.Pause) *prefixset.Filter {
+	entries := 0
 	for _, l := range lists {
 		if !l.LikelySafe {
-			sets = append(sets, l.Set)
+			entries += l.Set.Len()
 		}
 	}
-	return prefixset.NewGroup(sets, pause)
+	f := prefixset.NewFilter(entries)
+	for _, l := range lists {
+		if !l.LikelySafe {
+			f.Add(l.Set, pause)
+		}
+	}
+	return f
 }
 
 var noLists = new(snapshot)
@@ -94,14 +92,14 @@ func (d *Database) Versions() (all [][]byte) {
 	return all
 }
 
-// holdsAny calls Suspects once, which must be enough for all suffixes of a host:
+// holdsAny calls the filter once, which must be enough for all suffixes of a host:
 // this constant does not compile if it is negative.
 const _ = uint(prefixset.AtOnce - maxLabelsWithoutPSL)
 
 // holdsAny reports whether a list that is not LikelySafe holds one of the hashes.
 // There are at most maxLabelsWithoutPSL of them.
 func (s *snapshot) holdsAny(hashes []FullHash) bool {
-	for found := prefixset.Suspects(s.group, hashes); found != 0; found &= found - 1 {
+	for found := prefixset.Suspects(s.filter, hashes); found != 0; found &= found - 1 {
 		if match(s.lists, &hashes[bits.TrailingZeros(found)], false) != nil {
 			return true
 		}

@@ -88,9 +88,8 @@ func (r *record) rank(bucket uint32) int {
 
 // span is the place of a block's entries in the stream.
 type span struct {
-	at    uint64 // the first bit, from the beginning of buf
-	n     uint64 // entries
-	first uint64 // entries of all blocks before
+	at uint64 // the first bit, from the beginning of buf
+	n  uint64 // entries
 }
 
 // span returns the place of a block's entries, from its record and the one after it.
@@ -99,8 +98,6 @@ func (p *blocks) span(r *record) span {
 	return span{
 		at: 8*uint64(streamStart(p.low)) + uint64(first)*uint64(p.low+1),
 		n:  uint64(binary.LittleEndian.Uint32(r[recordBytes:]) - first),
-
-		first: uint64(first),
 	}
 }
 
@@ -110,34 +107,25 @@ func (p *blocks) lowAt(s span, i uint64) uint32 {
 }
 
 // contains reports whether x is an entry.
-func (p *blocks) contains(x uint32) bool { return p.find(x) >= 0 }
-
-// find returns the number of the entry x, counted from the least, or -1.
-func (p *blocks) find(x uint32) int {
+func (p *blocks) contains(x uint32) bool {
 	r := p.record(int(x >> (p.low&31 + bucketBits)))
 	bucket := x >> (p.low & 31) % (1 << bucketBits)
 	if r.used(bucket/64)>>(bucket%64)&1 == 0 {
-		return -1
+		return false
 	}
-	return p.findIn(p.span(r), r.rank(bucket), x)
-}
-
-// findIn is find for a bucket in use, with rank used buckets before it in the block at s.
-func (p *blocks) findIn(s span, rank int, x uint32) int {
 	want := x & (1<<(p.low&31) - 1)
-	i := p.firstOf(s, rank)
+	s := p.span(r)
+	i := p.firstOf(s, r.rank(bucket))
 	for range 16 {
-		if got := p.lowAt(s, i); got == want {
-			return int(s.first + i)
-		} else if got > want {
-			return -1
+		if got := p.lowAt(s, i); got >= want {
+			return got == want
 		}
 		i++
 		if i == s.n || bitsAt(p.buf, s.at+i)&1 != 0 {
-			return -1
+			return false
 		}
 	}
-	return p.findFrom(s, i, want)
+	return p.containsFrom(s, i, want)
 }
 
 // firstOf returns the first entry, counted within its block, of the bucket with rank used
@@ -153,9 +141,9 @@ func (p *blocks) firstOf(s span, rank int) uint64 {
 	}
 }
 
-// findFrom is find from entry i of a bucket to the bucket's end. Only buckets that are much
-// longer than usual need it.
-func (p *blocks) findFrom(s span, i uint64, want uint32) int {
+// containsFrom searches a bucket from entry i to its end. Only buckets that are much longer
+// than usual need it.
+func (p *blocks) containsFrom(s span, i uint64, want uint32) bool {
 	end := i + 1
 	for end < s.n {
 		zeros := bits.TrailingZeros64(wordAt(p.buf, s.at+end))
@@ -166,8 +154,5 @@ func (p *blocks) findFrom(s span, i uint64, want uint32) int {
 	}
 	count := int(min(end, s.n) - i)
 	found := sort.Search(count, func(j int) bool { return p.lowAt(s, i+uint64(j)) >= want })
-	if found == count || p.lowAt(s, i+uint64(found)) != want {
-		return -1
-	}
-	return int(s.first + i + uint64(found))
+	return found < count && p.lowAt(s, i+uint64(found)) == want
 }
