@@ -51,7 +51,7 @@ func tune() {
 	}
 	caddy.RegisterEventHook("pace", func(event caddy.EventName, _ any) error {
 		if event == caddy.InstanceStartupEvent { // from here on it is known whether debug is set
-			logPace(memory, headroom)
+			logPace(memory, int64(len(ballast)))
 		}
 		return nil
 	})

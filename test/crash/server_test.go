@@ -76,7 +76,6 @@ type served struct {
 	endpoint string
 	address  string
 	tracer   *tracer
-	cmd      *exec.Cmd
 }
 
 func newServed(t *testing.T) *served {
