@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -708,7 +707,7 @@ func TestWithoutALimitSearchesAreCountedAndNeverWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 0)
-		s.ledger.store.disk.syncFile = func(*os.File) error { time.Sleep(patience.Limit / 4); return nil } // Flush waits for longer
+		s.ledger.store.disk.syncFile = func(*os.File) error { time.Sleep(200 * time.Millisecond); return nil }
 		begun := time.Now()
 		for range 120 {
 			must(t, s.search(t))
