@@ -69,6 +69,7 @@ func TestChangesAreSwitched(t *testing.T) {
 		{"condition", "func f(b bool) { if b { return } }", "func f(b bool) { if func() bool { if chosenChange == 1 { return !(b) } else { return b } }() { return } }", 0},
 		{"statement", "func f(n int) { n = 2 }", "func f(n int) { if chosenChange == 1 { if false { n = 2 } } else if chosenChange == 2 { n = 3 } else { n = 2 } }", 0},
 		{"declaration", "func f() int { n := 2; return n }", "func f() int { n := func() int { if chosenChange == 1 { return 3 } else { return 2 } }(); return n }", 0},
+		{"length of an array", "var a = func() (a [2]int) { return a }()", "var a = func() (a [2]int) { return a }()", 1},
 		{"constant", "const c = 2", "const c = 2", 1},
 		{"place whose address counts", "func f(a *[2]struct{ n int }) *int { return &a[0].n }",
 			"func f(a *[2]struct{ n int }) *int { if chosenChange == 1 { return &a[1].n } else { return &a[0].n } }", 1},
@@ -98,6 +99,29 @@ func TestTheFilesExist(t *testing.T) {
 	for _, file := range files {
 		if _, err := os.Stat(filepath.Join("..", "..", file)); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestTestsThatReachAChange(t *testing.T) {
+	const profile = "mode: set\nexample.com/p/a.go:3.10,5.20 2 1\nexample.com/p/a.go:5.20,7.3 1 0\nexample.com/p/b.go:5.20,7.3 1 1\n"
+	test := timedTest{blocks: parseProfile(profile)}
+	for _, tt := range []struct {
+		name, file   string
+		line, column int
+		want         bool
+	}{
+		{"first byte of a block that ran", "p/a.go", 3, 10, true},
+		{"inside it", "p/a.go", 4, 1, true},
+		{"its last byte", "p/a.go", 5, 19, true},
+		{"first byte of a block that did not run", "p/a.go", 5, 20, false},
+		{"its last byte", "p/a.go", 7, 2, false},
+		{"the same place in another file", "p/b.go", 5, 20, true},
+		{"before all blocks", "p/a.go", 3, 9, true},
+		{"behind all blocks", "p/a.go", 7, 3, true},
+	} {
+		if got := test.reaches(change{file: &file{path: tt.file}, line: tt.line, column: tt.column}); got != tt.want {
+			t.Errorf("%s: reaches = %t, want %t", tt.name, got, tt.want)
 		}
 	}
 }

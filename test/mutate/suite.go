@@ -9,9 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -23,7 +21,7 @@ type suite struct {
 	dir     string        // for files of its own
 	binary  string        // has all changes with a number
 	numbers map[string]int
-	quick   string // a pattern of the tests that take no time: they find most changes
+	tests   []timedTest
 }
 
 // newSuite compiles the package with those of the changes that can be switched.
@@ -47,11 +45,14 @@ func newSuite(ctx context.Context, p *pkg, changes []change, timeout time.Durati
 	if output, err := s.build(ctx, s.binary, replace); err != nil {
 		return nil, fmt.Errorf("compiling %s with all changes: %w\n%s", p.dir, err, output)
 	}
-	return s, s.time(ctx)
+	if err := s.time(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.cover(ctx)
 }
 
 // build compiles the tests of the package with some files replaced.
-func (s *suite) build(ctx context.Context, binary string, replace map[string]string) (output []byte, err error) {
+func (s *suite) build(ctx context.Context, binary string, replace map[string]string, flags ...string) (output []byte, err error) {
 	paths := make(map[string]string)
 	for path, text := range replace {
 		changed := filepath.Join(s.dir, filepath.Base(path))
@@ -71,26 +72,8 @@ func (s *suite) build(ctx context.Context, binary string, replace map[string]str
 	if err := os.WriteFile(overlay, raw, 0o600); err != nil {
 		return nil, err
 	}
-	return exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-o", binary, "./"+s.p.dir).CombinedOutput()
-}
-
-// passed is the line of a test that has passed.
-var passed = regexp.MustCompile(`(?m)^--- PASS: (\w+) \(([\d.]+)s\)$`)
-
-// time runs the tests without a change. They must pass.
-func (s *suite) time(ctx context.Context) error {
-	output, err := s.test(ctx, s.binary, 0, "-test.short", "-test.v", "-test.timeout=0")
-	if err != nil {
-		return fmt.Errorf("the tests of %s fail without a change: %w\n%s", s.p.dir, err, output)
-	}
-	var quick []string
-	for _, match := range passed.FindAllSubmatch(output, -1) {
-		if seconds, err := strconv.ParseFloat(string(match[2]), 64); err == nil && seconds < 0.05 {
-			quick = append(quick, string(match[1]))
-		}
-	}
-	s.quick = "^(" + strings.Join(quick, "|") + ")$"
-	return nil
+	args := slices.Concat([]string{"test", "-c", "-vet=off", "-ldflags=-w", "-overlay", overlay, "-o", binary}, flags, []string{"./" + s.p.dir})
+	return exec.CommandContext(ctx, "go", args...).CombinedOutput()
 }
 
 // try returns the result of a change that compiles.
@@ -106,7 +89,10 @@ func (s *suite) try(ctx context.Context, c change) (result string, err error) {
 			return "", fmt.Errorf("%w\n%s", err, output)
 		}
 	}
-	rounds := [][]string{{"-test.short", "-test.run", s.quick}, {"-test.short", "-test.skip", s.quick}}
+	var rounds [][]string
+	for _, tests := range s.reaching(c) {
+		rounds = append(rounds, []string{"-test.short", "-test.run", tests})
+	}
 	if s.full {
 		rounds = append(rounds, nil)
 	}

@@ -38,6 +38,9 @@ type scope struct {
 func (f *file) scopeOf(path []ast.Node) scope {
 	for i := len(path) - 1; i > 0; i-- {
 		n, parent := path[i], path[i-1]
+		if _, ok := parent.(*ast.ArrayType); ok {
+			return scope{} // the length is part of a type
+		}
 		if s, ok := n.(ast.Stmt); ok {
 			if simple(s) && inList(s, parent) {
 				return scope{f.span(n.Pos(), n.End()), ""}
