@@ -1,0 +1,80 @@
+package lookup
+
+import (
+	"strings"
+	"testing"
+)
+
+// isQuick is isSurelyCanonical, byte by byte.
+func isQuick(name string) bool {
+	for _, c := range []byte(name) {
+		if c < '-' || c == '/' || c > '9' && c < '^' || c >= 0x7f {
+			return false
+		}
+	}
+	return len(name) >= 8 && !strings.Contains("."+name+".", "..")
+}
+
+// Each byte is told from all others at each place of a word of eight bytes, and where two of
+// these words overlap.
+func TestQuickNamesHaveTheSameBytesAtEachPlace(t *testing.T) {
+	for length := range 20 {
+		for place := range length {
+			for b := range 256 {
+				name := []byte(strings.Repeat("a", length))
+				name[place] = byte(b)
+				if got, want := isSurelyCanonical(string(name)), isQuick(string(name)); got != want {
+					t.Fatalf("isSurelyCanonical(%q) = %t, want %t", name, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestQuickNamesHaveNoEmptyLabel(t *testing.T) {
+	for _, length := range []int{8, 9, 12, 16} {
+		for dots := range 1 << length {
+			name := []byte(strings.Repeat("a", length))
+			for i := range name {
+				if dots>>i&1 == 1 {
+					name[i] = '.'
+				}
+			}
+			if got, want := isSurelyCanonical(string(name)), isQuick(string(name)); got != want {
+				t.Fatalf("isSurelyCanonical(%q) = %t, want %t", name, got, want)
+			}
+		}
+	}
+}
+
+// FromQname has quick ways for most names. They lead to the host of the slow way.
+func TestEachWayLeadsToTheSameHost(t *testing.T) {
+	for _, format := range []string{"?", "?a", "a?", "a?a", "a.?", "?.a", "a?.", "a.?.", "a.??.a", "a.a?A.a", "some-name?A.example."} {
+		for b := range 256 {
+			name := strings.ReplaceAll(format, "?", string([]byte{byte(b)}))
+			want := fromLabels(name)
+			if name == "." {
+				want = Host{} // the root
+			}
+			if got := FromQname(name); got != want {
+				t.Errorf("FromQname(%q) = %+v, want %+v", name, got, want)
+			}
+		}
+	}
+}
+
+// The URL Standard forbids these in a name that it converts to ASCII (section 3.1, "forbidden
+// domain code point"). Such a name is not converted, so it is another one than without them.
+func TestForbiddenCodePointsEndTheConversion(t *testing.T) {
+	for b := range 0x80 {
+		c := string([]byte{byte(b)})
+		if strings.Contains(notInHost, c) {
+			continue // see TestHostsAreParsedAsTheVectorsSay
+		}
+		want := b < 0x20 || strings.Contains("#%<>^|\x7f", c)
+		h, ok := ParseHost("ü" + c + "a.example")
+		if plain := strings.HasPrefix(h.String(), "%C3%BC"); !ok || plain != want || plain == strings.HasPrefix(h.String(), "xn--") {
+			t.Errorf("%q: host %q, want it not to be converted: %t", c, h, want)
+		}
+	}
+}
