@@ -1,0 +1,219 @@
+package updater
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const mw = "mw-4b"
+
+var errStatus = map[int]error{
+	400: &StatusError{Code: 400}, 401: &StatusError{Code: 401}, 404: &StatusError{Code: 404}, 500: &StatusError{Code: 500},
+}
+
+// The clocks of all fetches and of two lists, whole, when a fetch of them is under way and after
+// each way in which it may end. It begins in the state before, at 0, and ends at a second.
+func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		at := func(d time.Duration) time.Time { return begun.Add(d) }
+		now := at(time.Second)
+		both := []string{se, mw}
+		fetch := Clock{NotBefore: begun, Failures: 1, Wait: 20 * time.Minute, Cause: "before", Failed: begun}
+		list := ListClock{Clock: Clock{NotBefore: begun, Failures: 2, Wait: 2 * time.Hour, Cause: "list"}, AtOnce: 3, Updated: begun}
+		type clocks = map[string]ListClock
+		with := func(change func(c *ListClock)) (c ListClock) {
+			c = list
+			change(&c)
+			return c
+		}
+		// failed is all fetches after a second failure with a cause.
+		failed := func(until time.Duration, err error) Clock {
+			return Clock{NotBefore: at(until), Failures: 2, Wait: fetch.Wait, Failed: now}.because(now, err)
+		}
+		for name, test := range map[string]struct {
+			end   func(a attempt) error
+			fetch Clock
+			lists clocks
+		}{
+			"under way": {
+				nil, Clock{NotBefore: at(2 * time.Hour), Failures: 2, Wait: fetch.Wait, Asking: true, Failed: begun}, clocks{se: list, mw: {}},
+			},
+			"cancelled": {
+				func(a attempt) error { return a.cancelled(both, now) },
+				Clock{NotBefore: now.Add(fetch.Wait), Failures: 1, Wait: fetch.Wait, Cause: "before", Failed: begun},
+				clocks{se: with(func(c *ListClock) { c.NotBefore = now.Add(2 * time.Hour) }), mw: {Clock: Clock{NotBefore: now.Add(time.Minute)}}},
+			},
+			"failed": {
+				func(a attempt) error { return a.failed(now, time.Hour, nil, both, errStatus[500]) },
+				failed(time.Hour+time.Second, errStatus[500]), clocks{se: list, mw: {}},
+			},
+			"failed with a wait that is shorter than the back-off": {
+				func(a attempt) error { return a.failed(now, time.Minute, nil, both, errStatus[401]) },
+				failed(30*time.Minute+time.Second, errStatus[401]), clocks{se: list, mw: {}},
+			},
+			"the batch was refused": {
+				func(a attempt) error { return a.failed(now, 0, []string{mw}, both, errStatus[404]) },
+				failed(30*time.Minute+time.Second, errStatus[404]),
+				clocks{se: with(func(c *ListClock) { c.Alone, c.Failed = true, now }), mw: {Clock: Clock{Failed: now}, Alone: true, Rejected: true}},
+			},
+			"failed alone": {
+				func(a attempt) error { return a.failed(now, 0, []string{mw}, []string{mw}, errStatus[500]) },
+				failed(30*time.Minute+time.Second, errStatus[500]), clocks{se: list, mw: {Clock: Clock{Failed: now}, Rejected: true}},
+			},
+			"refused alone": {
+				func(a attempt) error { return a.refused(se, now, 3*time.Hour, nil, errStatus[404]) },
+				fetch, clocks{se: with(func(c *ListClock) {
+					c.Clock = Clock{NotBefore: now.Add(3 * time.Hour), Failures: 3, Wait: 2 * time.Hour}.because(now, errStatus[404])
+					c.Alone, c.AtOnce = true, 0
+				}), mw: {}},
+			},
+			"refused alone, maybe for its version": {
+				func(a attempt) error { return a.refused(mw, now, 0, []string{mw}, errStatus[400]) },
+				fetch, clocks{se: list, mw: {Clock: Clock{NotBefore: now.Add(15 * time.Minute), Failures: 1}.because(now, errStatus[400]), Alone: true, Rejected: true}},
+			},
+			"answered": {
+				func(a attempt) error { return a.answered(now, 0, clocks{mw: {AtOnce: 7}}) }, Clock{}, clocks{se: list, mw: {AtOnce: 7}},
+			},
+			"answered with a wait": {
+				func(a attempt) error { return a.answered(now, time.Hour, nil) },
+				Clock{NotBefore: now.Add(time.Hour), Wait: time.Hour}, clocks{se: list, mw: {}},
+			},
+			"answered with a wait that is next to nothing": {
+				func(a attempt) error { return a.answered(now, 1, nil) }, Clock{NotBefore: now.Add(time.Second), Wait: 1}, clocks{se: list, mw: {}},
+			},
+		} {
+			s, err := NewSchedule(nil)
+			must(t, err)
+			s.random = func() float64 { return 0 }
+			s.state.Fetch, s.state.Lists[se] = fetch, list
+			a, err := s.begin(both, begun)
+			must(t, err)
+			if test.end != nil {
+				must(t, test.end(a))
+			}
+			if s.state.Fetch != test.fetch {
+				t.Errorf("%s: all fetches have\n%+v, want\n%+v", name, s.state.Fetch, test.fetch)
+			}
+			if !maps.Equal(s.state.Lists, test.lists) {
+				t.Errorf("%s: the lists have\n%+v, want\n%+v", name, s.state.Lists, test.lists)
+			}
+		}
+	})
+}
+
+// A list that is full once because its version is in doubt stays so until it has been fetched.
+func TestADoubtfulListStaysRejected(t *testing.T) {
+	for name, end := range map[string]func(a attempt) error{
+		"failed":  func(a attempt) error { return a.failed(time.Now(), 0, nil, []string{se}, errTest) },
+		"refused": func(a attempt) error { return a.refused(se, time.Now(), 0, nil, errTest) },
+	} {
+		s, err := NewSchedule(nil)
+		must(t, err)
+		s.state.Lists[se] = ListClock{Rejected: true}
+		must(t, end(begin(t, s, se)))
+		if !s.list(se).Rejected {
+			t.Errorf("%s: the next update need not be full", name)
+		}
+	}
+}
+
+// A request that the shared store does not confirm leaves no trace.
+func TestAFetchThatIsNotConfirmedIsTakenBack(t *testing.T) {
+	store := openStore(t, t.TempDir())
+	v := &view{medium: newMedium()}
+	store.Share(v)
+	s, err := NewSchedule(store)
+	must(t, err)
+	loadErr, saveErr := s.own()
+	must(t, errors.Join(loadErr, saveErr))
+	before := s.state.clone()
+	calls := v.n
+	v.own = func(n int) error {
+		if n == calls+2 { // agree is the first one, the note is the second one
+			return errTest
+		}
+		return nil
+	}
+	if _, err := s.begin([]string{se}, time.Now()); !errors.Is(err, errNotHeld) {
+		t.Errorf("got %v, want %v", err, errNotHeld)
+	}
+	if s.state.Fetch != before.Fetch {
+		t.Errorf("all fetches have %+v, want %+v", s.state.Fetch, before.Fetch)
+	}
+}
+
+// Lists that must be asked for alone come first, the one that failed longest ago at the head;
+// after two failures in a row the others come first.
+func TestWhichListsAreAskedForTogether(t *testing.T) {
+	all := []string{"a", "b", "c", "d"}
+	longAgo := time.Now()
+	s, err := NewSchedule(nil)
+	must(t, err)
+	for _, test := range []struct {
+		name     string
+		alone    []string // the later, the longer ago it failed
+		failures int
+		oneByOne bool
+		want     []string
+	}{
+		{"none alone", nil, 0, false, all},
+		{"none alone, after failures", nil, 9, false, all},
+		{"one alone", []string{"c"}, 0, false, []string{"c"}},
+		{"two alone", []string{"b", "d"}, 1, false, []string{"d"}},
+		{"two alone, after two failures", []string{"b", "d"}, 2, false, []string{"a", "c"}},
+		{"two alone, after three failures", []string{"b", "d"}, 3, false, []string{"a", "c"}},
+		{"all alone, after failures", []string{"a", "d", "c", "b"}, 2, false, []string{"b"}},
+		{"one by one", []string{"b"}, 0, true, []string{"a"}}, // which never failed
+		{"one by one, after failures", nil, 5, true, []string{"a"}},
+	} {
+		clear(s.state.Lists)
+		for i, name := range test.alone {
+			s.state.Lists[name] = ListClock{Clock: Clock{Failed: longAgo.Add(-time.Duration(i) * time.Hour)}, Alone: true}
+		}
+		s.state.Fetch.Failures = test.failures
+		if got := s.together(all, test.oneByOne); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// The schedule is due with the first of its lists, and each list with itself and with all fetches.
+func TestWhenListsAreDue(t *testing.T) {
+	s, err := NewSchedule(nil)
+	must(t, err)
+	now := time.Now()
+	s.state.Fetch.NotBefore = now.Add(2 * time.Hour)
+	for i, name := range []string{"c", "a", "b"} {
+		s.state.Lists[name] = ListClock{Clock: Clock{NotBefore: now.Add(time.Duration(1+2*i) * time.Hour)}}
+	}
+	for _, test := range []struct {
+		lists []string
+		want  time.Duration
+	}{
+		{[]string{"c"}, 2 * time.Hour}, {[]string{"b"}, 5 * time.Hour}, {[]string{"b", "a", "b"}, 3 * time.Hour}, {[]string{"a", "b"}, 3 * time.Hour},
+		{[]string{"never asked for"}, 2 * time.Hour},
+	} {
+		if got := s.due(test.lists).Sub(now); got != test.want {
+			t.Errorf("%v: due in %s, want %s", test.lists, got, test.want)
+		}
+		if got := s.FetchHold(test.lists).Until.Sub(now); got != test.want {
+			t.Errorf("%v: held for %s, want %s", test.lists, got, test.want)
+		}
+	}
+	for in, want := range map[time.Duration]string{
+		2*time.Hour - 1: "[]", 2 * time.Hour: "[c]", 3*time.Hour - 1: "[c]", 3 * time.Hour: "[c a]", 5 * time.Hour: "[b c a]",
+	} {
+		if got := fmt.Sprint(s.dueNow([]string{"b", "c", "a"}, now.Add(in))); got != want {
+			t.Errorf("after %s %s are due, want %s", in, got, want)
+		}
+	}
+	if due := s.due(nil); !due.IsZero() {
+		t.Errorf("no list is due at %s", due)
+	}
+}
