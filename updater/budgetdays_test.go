@@ -123,12 +123,31 @@ func TestReservationsShrinkNearTheEnd(t *testing.T) {
 	}
 }
 
-func TestHoldsOfABudgetSayHowMuch(t *testing.T) {
-	for budget, want := range map[int]string{
-		0: "minimum wait of the server", 1: "the day's budget of 1 search is spent", 1000: "the day's budget of 1000 searches is spent",
+// Each date has the higher count of both. Of the dates the latest ones are remembered, and the
+// current one always.
+func TestMergedCountsKeepTheHigherOne(t *testing.T) {
+	type counts = map[string]int
+	for _, test := range []struct {
+		name       string
+		a, b, want budgetDays
+	}{
+		{"nothing", budgetDays{}, budgetDays{}, budgetDays{Spent: counts{}}},
+		{"only one knows a date", budgetDays{"2026-11-22", counts{"2026-11-22": 3}}, budgetDays{}, budgetDays{"2026-11-22", counts{"2026-11-22": 3}}},
+		{"the same date", budgetDays{"2026-11-22", counts{"2026-11-22": 3}}, budgetDays{"2026-11-22", counts{"2026-11-22": 5}}, budgetDays{"2026-11-22", counts{"2026-11-22": 5}}},
+		{
+			"several dates", budgetDays{"2026-11-22", counts{"2026-11-21": 9, "2026-11-22": 3}}, budgetDays{"2026-11-23", counts{"2026-11-21": 2, "2026-11-23": 1}},
+			budgetDays{"2026-11-23", counts{"2026-11-21": 9, "2026-11-22": 3, "2026-11-23": 1}},
+		},
+		{
+			"more dates than are remembered", budgetDays{"2026-11-22", counts{"2026-11-18": 1, "2026-11-20": 2, "2026-11-22": 3}},
+			budgetDays{"2026-11-21", counts{"2026-11-17": 5, "2026-11-19": 6, "2026-11-21": 7}},
+			budgetDays{"2026-11-22", counts{"2026-11-19": 6, "2026-11-20": 2, "2026-11-21": 7, "2026-11-22": 3}},
+		},
 	} {
-		if got := (Hold{Budget: budget}).String(); got != want {
-			t.Errorf("%q, want %q", got, want)
+		for _, got := range []budgetDays{test.a.merged(test.b), test.b.merged(test.a)} {
+			if got.Day != test.want.Day || !maps.Equal(got.Spent, test.want.Spent) {
+				t.Errorf("%s: %v, want %v", test.name, got, test.want)
+			}
 		}
 	}
 }

@@ -43,8 +43,7 @@ func (s *scheduleState) renewedBy(token string) {
 	}
 }
 
-// withdrawn is the clock without the search that was noted as failed before it was sent:
-// its answer is about the last token and is not recorded.
+// withdrawn is the clock without the search that was noted as failed before it was sent.
 func (c Clock) withdrawn() Clock {
 	if c.Asking {
 		c.Asking, c.NotBefore, c.Failures = false, time.Time{}, max(0, c.Failures-1)

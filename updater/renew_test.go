@@ -3,6 +3,7 @@ package updater
 import (
 	"errors"
 	"net/http"
+	"reflect"
 	"testing"
 	"time"
 )
@@ -159,4 +160,85 @@ func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
 		}
 		s.Flush()
 	})
+}
+
+// A new token ends a back-off that the server caused by denying the last one, and nothing else.
+func TestWhatANewTokenEnds(t *testing.T) {
+	now := time.Now()
+	denied := Clock{NotBefore: now, Failures: 3, Wait: time.Hour, Cause: "status 401", Failed: now, Denied: true}
+	failed := Clock{NotBefore: now, Failures: 3, Wait: time.Hour, Cause: "status 500", Failed: now}
+	ended := Clock{Wait: time.Hour}
+	state := func(token string) *scheduleState {
+		return &scheduleState{Token: token, clockSet: clockSet{Fetch: denied, Search: denied, Lists: map[string]ListClock{
+			se: {Clock: denied, AtOnce: 2, Rejected: true, Updated: now, Alone: true}, "mw-4b": {Clock: failed},
+		}}, Others: map[string]clockSet{"other": {Fetch: denied}}}
+	}
+	for _, test := range []struct {
+		name, from, to string
+		ends           bool
+	}{{"another token", "old", "new", true}, {"the first token", "", "new", true}, {"the same token", "new", "new", false}, {"no token", "old", "", false}} {
+		s, want := state(test.from), state(test.from)
+		if test.ends {
+			want = state(test.to)
+			want.Fetch, want.Search = ended, ended
+			want.Lists[se] = ListClock{Clock: ended, AtOnce: 2, Rejected: true, Updated: now, Alone: true}
+		}
+		if s.renewedBy(test.to); !reflect.DeepEqual(s, want) {
+			t.Errorf("%s: %+v, want %+v", test.name, s, want)
+		}
+	}
+	for _, test := range []struct{ clock, want Clock }{
+		{Clock{}, Clock{}},
+		{failed, failed},
+		{Clock{NotBefore: now, Failures: 1, Asking: true}, Clock{}},
+		{Clock{NotBefore: now, Failures: 3, Asking: true, Wait: time.Hour}, Clock{Failures: 2, Wait: time.Hour}},
+		{Clock{NotBefore: now, Asking: true}, Clock{}},
+	} {
+		if got := test.clock.withdrawn(); got != test.want {
+			t.Errorf("%+v without its search is %+v, want %+v", test.clock, got, test.want)
+		}
+	}
+}
+
+// Until a schedule is known to be that of the token, answers that are under way do not count.
+func TestATokenThatIsInForceAlreadyChangesNothing(t *testing.T) {
+	for _, test := range []struct {
+		token, saved string
+		renews       bool
+	}{{"new", "new", false}, {"new", "old", true}, {"old", "new", true}, {"old", "old", true}} {
+		s, err := NewSchedule(nil)
+		must(t, err)
+		s.token, s.state.Token = test.token, test.saved
+		s.state.Fetch = Clock{Failures: 1, Denied: true}
+		asker := s.askerNow()
+		must(t, s.Renew("new"))
+		if renews := s.askerNow() != asker; renews != test.renews || s.token != "new" || s.state.Token != "new" {
+			t.Errorf("from %q, saved %q: renews = %t, want %t; then %q, saved %q", test.token, test.saved, renews, test.renews, s.token, s.state.Token)
+		}
+		if over := s.state.Fetch.Failures == 0; over != (test.saved == "old") {
+			t.Errorf("from %q, saved %q: the back-off is over: %t", test.token, test.saved, over)
+		}
+	}
+}
+
+// Only a clock of searches that the token may change is written.
+func TestARenewalWritesTheClockOfSearchesThatItEnds(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		clock Clock
+		want  bool
+	}{
+		{"nothing to end", Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1}, false},
+		{"denied", Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1, Denied: true}, true},
+		{"under way", Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1, Asking: true}, true},
+	} {
+		s := askedWithToken(t, t.TempDir(), "old")
+		s.state.Search = test.clock
+		must(t, s.Renew("new"))
+		s.Flush()
+		saved, _, err := s.store.readSearches(time.Now())
+		if wrote := saved != nil && err == nil; wrote != test.want || wrote && saved.Search.Failures != 0 {
+			t.Errorf("%s: %+v, %v, want it written: %t", test.name, saved, err, test.want)
+		}
+	}
 }

@@ -190,8 +190,8 @@ func (p *pacedSearcher) cut(now time.Time, noted bool) {
 		return
 	}
 	p.schedule.changeSearch(func(c *Clock) {
-		if noted && c.Asking {
-			c.Asking, c.NotBefore, c.Failures = false, time.Time{}, max(0, c.Failures-1)
+		if noted {
+			*c = c.withdrawn()
 		}
 		if until := now.Add(c.Wait); c.Wait > 0 && until.After(c.NotBefore) {
 			c.NotBefore = until
