@@ -1,0 +1,348 @@
+package updater
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// searchesAfter returns a schedule of a folder, and what a process that starts then knows of
+// searches.
+func searchesAfter(t *testing.T, dir string) (s *Schedule, saved func() Clock) {
+	t.Helper()
+	s, err := NewSchedule(openStore(t, dir))
+	must(t, err)
+	t.Cleanup(s.Flush)
+	return s, func() Clock {
+		t.Helper()
+		s.Flush()
+		again, err := NewSchedule(openStore(t, dir))
+		must(t, err)
+		return again.state.Search
+	}
+}
+
+func noError(t *testing.T) func(error) { return func(err error) { t.Error(err) } }
+
+// fail is one more failure, after which searches wait until then.
+func fail(until time.Time) func(*Clock) {
+	return func(c *Clock) { c.Failures, c.NotBefore = c.Failures+1, until }
+}
+
+// A file is known by what replaces it: another file, another time, another size.
+func TestAFileOfSearchesIsNewIfAnythingDiffers(t *testing.T) {
+	dir := t.TempDir()
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	path := filepath.Join(dir, "a")
+	stat := func(path string) os.FileInfo {
+		info, err := os.Stat(path)
+		must(t, err)
+		return info
+	}
+	write := func(path, content string, at time.Time) {
+		must(t, os.WriteFile(path, []byte(content), 0o600))
+		must(t, os.Chtimes(path, at, at))
+	}
+	write(path, "one", at)
+	s := newSchedule(nil)
+	if !s.isNew(stat(path)) {
+		t.Error("the first file is not new")
+	}
+	s.search.seen = stat(path)
+	for _, test := range []struct {
+		name string
+		do   func() string // returns the path
+		want bool
+	}{
+		{"the same", func() string { return path }, false},
+		{"the same bytes, later", func() string { write(path, "one", at.Add(1)); return path }, true},
+		{"more bytes, the same time", func() string { write(path, "three", at); return path }, true},
+		{"as before", func() string { write(path, "one", at); return path }, false},
+		{"another file, the same bytes and time", func() string { write(path+"2", "one", at); return path + "2" }, true},
+	} {
+		if got := s.isNew(stat(test.do())); got != test.want {
+			t.Errorf("%s: new = %t, want %t", test.name, got, test.want)
+		}
+	}
+}
+
+// What another process wrote comes first, and then the own changes: in memory and in the file.
+func TestAChangeIsOnTopOfThatOfAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		first, _ := searchesAfter(t, dir)
+		second, saved := searchesAfter(t, dir)
+		until := time.Now().Add(time.Hour)
+		first.changeSearch(fail(until), noError(t))
+		first.Flush()
+		for range 2 {
+			second.changeSearch(func(c *Clock) { c.Failures++ }, noError(t))
+		}
+		for name, got := range map[string]Clock{"saved": saved(), "in memory": second.state.Search} {
+			if got.Failures != 3 || !got.NotBefore.Equal(until) {
+				t.Errorf("%s: %+v, want 3 failures, and to wait until %s", name, got, until)
+			}
+		}
+		if info, err := second.store.statSearches(); err != nil || second.isNew(info) {
+			t.Errorf("its own file is new to it: %v", err)
+		}
+	})
+}
+
+// While the disk works, the key may change, and there may be more changes.
+func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
+	for name, test := range map[string]struct {
+		do            func(t *testing.T, s *Schedule)
+		memory, saved int // failures, of the asker at the end
+	}{
+		"nothing":         {func(*testing.T, *Schedule) {}, 1, 1},
+		"another failure": {func(t *testing.T, s *Schedule) { s.changeSearch(func(c *Clock) { c.Failures++ }, noError(t)) }, 2, 2},
+		"another key":     {func(t *testing.T, s *Schedule) { must(t, s.Rekey("new")) }, 0, 1},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s, saved := searchesAfter(t, t.TempDir())
+			must(t, s.Rekey("old"))
+			sync, done := s.store.disk.syncFile, false
+			s.store.disk.syncFile = func(f *os.File) error {
+				if !done {
+					done = true
+					test.do(t, s)
+				}
+				return sync(f)
+			}
+			s.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
+			if got := saved().Failures; got != test.saved || s.state.Search.Failures != test.memory {
+				t.Errorf("%d failures are saved, %d in memory, want %d and %d", got, s.state.Search.Failures, test.saved, test.memory)
+			}
+			if len(s.search.pending) != 0 || s.search.saving != nil {
+				t.Error("it is not over")
+			}
+		})
+	}
+}
+
+// A change that comes between the write of the document and that of the file reaches both.
+func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := openStore(t, t.TempDir())
+		v := &view{medium: newMedium()}
+		late := &lateView{view: v}
+		store.Share(late)
+		s, err := NewSchedule(store)
+		must(t, err)
+		more := func(c *Clock) { c.Failures++ }
+		late.then = func() { s.changeSearch(more, noError(t)) }
+		s.changeSearch(more, noError(t))
+		s.Flush()
+		file, _, err := store.readSearches(time.Now())
+		must(t, err)
+		raw, _ := v.Read("searches.json")
+		document, err := parseSchedule(raw, time.Now(), moment{Saved: v.Now()})
+		must(t, err)
+		if file.Search.Failures != 2 || document.Search.Failures != 2 || s.state.Search.Failures != 2 {
+			t.Errorf("%d failures in the file, %d in the document, %d in memory, want 2", file.Search.Failures, document.Search.Failures, s.state.Search.Failures)
+		}
+	})
+}
+
+// lateView does something once, after an Update.
+type lateView struct {
+	*view
+	then func()
+}
+
+func (v *lateView) Update(name string, change func([]byte) ([]byte, error)) error {
+	err := v.view.Update(name, change)
+	if then := v.then; then != nil {
+		v.then = nil
+		then()
+	}
+	return err
+}
+
+// A damaged file may have had a wait: searches wait for a quarter of an hour, or longer if they
+// do so anyway.
+func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
+	for _, wait := range []time.Duration{0, backoffUnit - 1, backoffUnit, backoffUnit + 1, time.Hour} {
+		s, _ := searchesAfter(t, t.TempDir())
+		must(t, os.WriteFile(filepath.Join(s.store.dir, "searches.json"), []byte("{"), 0o600))
+		now := time.Now()
+		s.state.Search = Clock{NotBefore: now.Add(wait), Failures: 7}
+		err := s.reloadSearch(now)
+		if !errors.Is(err, errUnreadableSearches) || !errors.Is(err, ErrDamaged) {
+			t.Errorf("got %v", err)
+		}
+		if got, want := s.state.Search.NotBefore.Sub(now), max(wait, backoffUnit); got != want {
+			t.Errorf("a wait of %s became one of %s, want %s", wait, got, want)
+		}
+		if kept := s.state.Search.Failures == 7; kept != (wait >= backoffUnit) {
+			t.Errorf("a wait of %s: the clock is kept: %t", wait, kept)
+		}
+	}
+}
+
+// While changes are pending, memory is newer than the file.
+func TestAFileIsNotReadWhileChangesArePending(t *testing.T) {
+	for name, read := range map[string]func(s *Schedule){
+		"look":   func(s *Schedule) { s.readSearch() },
+		"reload": func(s *Schedule) { must(t, s.reloadSearch(time.Now())) },
+	} {
+		for pending := range 3 {
+			s, _ := searchesAfter(t, t.TempDir())
+			other, saved := searchesAfter(t, s.store.dir)
+			other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
+			saved()
+			s.search.pending = make([]func(*Clock), pending)
+			read(s)
+			if took := s.state.Search.Failures == 1; took != (pending == 0) {
+				t.Errorf("%s, %d pending: the file is taken over: %t", name, pending, took)
+			}
+			s.search.pending = nil
+		}
+	}
+}
+
+// Of another asker only the clock of searches is in the file.
+func TestAFileOfSearchesKeepsOtherClocks(t *testing.T) {
+	for _, asker := range []string{"", "a"} {
+		s := newSchedule(nil)
+		s.asker, s.state.Asker = asker, asker
+		s.state.Search.Failures = 9
+		if asker != "" {
+			s.state.Others = map[string]clockSet{"b": {Fetch: Clock{Failures: 1}, Search: Clock{Failures: 1}}}
+		}
+		saved := scheduleState{Asker: "a", clockSet: clockSet{Search: Clock{Failures: 2}}, Others: map[string]clockSet{"b": {Search: Clock{Failures: 3}}}}
+		s.takeSearch(saved, nil, time.Now())
+		other, want := s.state.Others["b"], 0
+		if asker != "" {
+			want = 1
+		}
+		if s.state.Search.Failures != 2 || other.Search.Failures != 3 || other.Fetch.Failures != want {
+			t.Errorf("asker %q: %+v, and of another one %+v", asker, s.state.Search, other)
+		}
+	}
+	s := newSchedule(nil)
+	s.state.Asker, s.state.Search.Failures = "a", 9
+	s.takeSearch(scheduleState{Asker: "b", clockSet: clockSet{Search: Clock{Failures: 2}}}, nil, time.Now())
+	if s.state.Search.Failures != 9 {
+		t.Error("the clock of another asker is taken over")
+	}
+}
+
+// Only a wait that lasts, and ends after that of the file, is worth a write.
+func TestAClockIsKeptIfItEndsLater(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		held, file time.Duration // to wait; 0: no file
+		want       time.Duration
+	}{
+		{"over", -time.Second, 0, 0}, {"over now", 0, 0, 0}, {"no file", time.Hour, 0, time.Hour}, {"longer", time.Hour, time.Minute, time.Hour},
+		{"shorter", time.Minute, time.Hour, time.Hour}, {"as long", time.Hour, time.Hour, time.Hour},
+	} {
+		inBubble(t, test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, saved := searchesAfter(t, dir)
+			now := time.Now()
+			if test.file > 0 {
+				other, flush := searchesAfter(t, dir)
+				other.changeSearch(fail(now.Add(test.file)), noError(t))
+				flush()
+			}
+			s.state.Search = Clock{NotBefore: now.Add(test.held), Failures: 5}
+			s.keepSearch()
+			got := saved()
+			if test.want == 0 && !got.NotBefore.IsZero() || test.want > 0 && got.NotBefore.Sub(now) != test.want {
+				t.Errorf("%+v is saved at %s, want to wait %s", got, now, test.want)
+			}
+			if own := got.Failures == 5; own != (test.held > test.file) {
+				t.Errorf("its own clock is saved: %t", own)
+			}
+		})
+	}
+}
+
+// Which successes change the clock, and which searches came together.
+func TestSearchesThatChangeTheClock(t *testing.T) {
+	now := time.Now()
+	for _, test := range []struct {
+		failures     int
+		wait         time.Duration
+		failed, sent time.Time
+		waits        bool // a success of the search changes the clock
+		together     bool
+		mayWait      bool
+	}{
+		{0, 0, time.Time{}, now, false, false, false},
+		{1, 0, time.Time{}, now, true, false, true}, // it failed in another process
+		{1, 0, now, now, true, false, true},
+		{1, 0, now, now.Add(-1), false, true, true},
+		{1, 0, now, now.Add(1), true, false, true},
+		{0, 0, now, now.Add(-1), false, true, false},
+		{0, 0, now, now.Add(1), false, false, false},
+		{0, 1, time.Time{}, now, true, false, true},
+		{1, time.Hour, now, now.Add(-1), true, true, true},
+	} {
+		s := newSchedule(nil)
+		s.state.Search = Clock{Failures: test.failures, Wait: test.wait}
+		s.search.failed = test.failed
+		if got := s.searchWaits(test.sent); got != test.waits {
+			t.Errorf("%+v: a success changes the clock: %t", test, got)
+		}
+		if got := s.searchMayWait(); got != test.mayWait {
+			t.Errorf("%+v: the next answer may have a wait: %t", test, got)
+		}
+		for _, err := range []error{nil, errTest} {
+			s.search.failed = test.failed
+			want := test.failed
+			if err != nil && !test.together {
+				want = now.Add(time.Hour)
+			}
+			if got := s.failedTogether(test.sent, now.Add(time.Hour), err); got != test.together || !s.search.failed.Equal(want) {
+				t.Errorf("%+v, %v: together: %t, failed last at %s, want %s", test, err, got, s.search.failed, want)
+			}
+		}
+	}
+}
+
+// A search waits for the longer wait of its own clock and that of the schedule before.
+func TestASearchWaitsForTheScheduleBefore(t *testing.T) {
+	now := time.Now()
+	for _, own := range []time.Duration{time.Minute, time.Hour} {
+		for _, last := range []time.Duration{2 * time.Minute, time.Hour, 2 * time.Hour} {
+			before, s := newSchedule(nil), newSchedule(nil)
+			before.state.Search = Clock{NotBefore: now.Add(last), Failures: 2}
+			s.hand.follow(before)
+			s.state.Search = Clock{NotBefore: now.Add(own), Failures: 1}
+			want := max(own, last)
+			if got := s.searchWait(now); got != want {
+				t.Errorf("%s and %s before: a wait of %s", own, last, got)
+			}
+			hold := s.SearchHold()
+			if got := hold.Until.Sub(now); got != want || (hold.Failures == 2) != (last > own) {
+				t.Errorf("%s and %s before: held for %s: %s", own, last, got, hold)
+			}
+		}
+	}
+}
+
+// One search at a time reads the file. The others go on with what is in memory.
+func TestOneSearchAtATimeReadsTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, _ := searchesAfter(t, dir)
+		other, saved := searchesAfter(t, dir)
+		other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
+		saved()
+		s.search.looking = true
+		if s.lookAtSearches(); s.state.Search.Failures != 0 {
+			t.Error("two read the file at once")
+		}
+		s.search.looking = false
+		if s.lookAtSearches(); s.state.Search.Failures != 1 || s.search.looking {
+			t.Errorf("the file is not read, or still being read: %+v", s.state.Search)
+		}
+	})
+}
