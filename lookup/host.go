@@ -256,7 +256,7 @@ func parseIPv4(s string) (string, bool) {
 	if s == "" || !isHex(s[len(s)-1]) {
 		return "", false // most names end here
 	}
-	if last := s[strings.LastIndexByte(s, '.')+1:]; last == "" || !isDigit(last[0]) {
+	if last := s[strings.LastIndexByte(s, '.')+1:]; !isDigit(last[0]) {
 		return "", false
 	}
 	parts := strings.Split(s, ".")

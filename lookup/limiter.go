@@ -113,11 +113,16 @@ type perClient[S any] struct {
 // IPv6 network of 56 bits, because one site has so many addresses. The Limiter remembers
 // the 16,384 clients that it saw last.
 func PerClient[S any](rule func(S, time.Time) (S, bool)) Limiter {
-	states, err := lru.New[netip.Addr, S](maxClients)
+	return &perClient[S]{rule: rule, states: bySite[S]()}
+}
+
+// bySite returns an empty cache with a value for each of maxClients sites.
+func bySite[V any]() *lru.Cache[netip.Addr, V] {
+	values, err := lru.New[netip.Addr, V](maxClients)
 	if err != nil {
 		panic(fmt.Sprintf("lookup: a cache of %d entries: %v", maxClients, err))
 	}
-	return &perClient[S]{rule: rule, states: states}
+	return values
 }
 
 // Admit implements Limiter.

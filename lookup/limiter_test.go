@@ -70,6 +70,23 @@ func TestClockThatGoesBackAdmitsNothingMore(t *testing.T) {
 	}
 }
 
+func TestClockThatGoesBackAndForthLeaksNothing(t *testing.T) {
+	bucket := LeakyBucket{Rate: 10, Capacity: 20}
+	var level Level
+	for range 20 {
+		level, _ = bucket.Admit(level, epoch)
+	}
+	for i, now := range []time.Time{epoch, epoch.Add(-time.Hour), epoch, epoch.Add(-time.Second), epoch.Add(99 * time.Millisecond)} {
+		var admitted bool
+		if level, admitted = bucket.Admit(level, now); admitted {
+			t.Errorf("request %d is admitted, at %s", i+1, now)
+		}
+	}
+	if _, admitted := bucket.Admit(level, epoch.Add(100*time.Millisecond)); !admitted {
+		t.Error("a request is refused after the time in which one leaks out")
+	}
+}
+
 func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
 	for _, threshold := range []float64{2, 3, 4} {
 		t.Run(fmt.Sprint(threshold), func(t *testing.T) {
@@ -149,8 +166,8 @@ func TestClientsThatAreRememberedAreBounded(t *testing.T) {
 	for i := range maxClients + 100 {
 		l.Admit(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), epoch)
 	}
-	if n := l.states.Len(); n != maxClients {
-		t.Errorf("%d clients are remembered, want at most %d", n, maxClients)
+	if n := l.states.Len(); n != 16_384 {
+		t.Errorf("%d clients are remembered, want 16,384, as PerClient says", n)
 	}
 }
 

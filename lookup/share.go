@@ -90,11 +90,7 @@ type Shares struct {
 
 // NewShares returns Shares of perClient searches a day, at least 1.
 func NewShares(perClient int) *Shares {
-	spent, err := lru.New[netip.Addr, int](maxClients)
-	if err != nil {
-		panic(fmt.Sprintf("lookup: a cache of %d entries: %v", maxClients, err))
-	}
-	return &Shares{perClient: max(1, perClient), spent: spent}
+	return &Shares{perClient: max(1, perClient), spent: bySite[int]()}
 }
 
 // Take takes one search from the share of the client for the date of now, and reports

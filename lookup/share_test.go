@@ -76,6 +76,19 @@ func TestAShareIsGivenBackOnTheSameDayOnly(t *testing.T) {
 	take(tomorrow, 2)
 }
 
+func TestAShareIsAtLeastOneSearch(t *testing.T) {
+	client := netip.MustParseAddr("192.0.2.1")
+	for perClient, want := range map[int]int{-1: 1, 0: 1, 1: 1, 2: 2} {
+		s, got := NewShares(perClient), 0
+		for s.Take(client, epoch) && got < 9 {
+			got++
+		}
+		if got != want {
+			t.Errorf("a share of %d: %d searches, want %d", perClient, got, want)
+		}
+	}
+}
+
 func TestSharesForgetClientsThatAreTooMany(t *testing.T) {
 	s := NewShares(1)
 	for i := range maxClients + 1 {

@@ -1,0 +1,225 @@
+package updater
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+)
+
+// scheduleOf is a file of a schedule with so many failures.
+func scheduleOf(t *testing.T, failures int, saved time.Time) []byte {
+	t.Helper()
+	state := scheduleState{clockSet: clockSet{Fetch: Clock{NotBefore: saved.Add(time.Hour), Failures: failures}}}
+	raw, err := encodeSchedule(state, saved, moment{Saved: saved})
+	must(t, err)
+	return raw
+}
+
+// The newer schedule counts. An unreadable file in the folder of the lists is an error, since its
+// waits may last; one in a spare folder is none.
+func TestWhichScheduleIsRead(t *testing.T) {
+	now := time.Now()
+	older, newer := scheduleOf(t, 1, now.Add(-2*time.Minute)), scheduleOf(t, 2, now.Add(-time.Minute))
+	damaged, folder := []byte("{"), []byte(nil)
+	const absent = "absent"
+	type content = any // []byte, or absent
+	for _, test := range []struct {
+		name         string
+		folder       content
+		spare        content
+		failures     int // 0: there is none
+		err          error
+		spareIsKnown bool
+	}{
+		{"none", absent, absent, 0, nil, false},
+		{"one in the folder", older, absent, 1, nil, false},
+		{"a damaged one", damaged, absent, 0, ErrDamaged, false},
+		{"one that cannot be read", folder, absent, 0, regular.Err, false},
+		{"a spare one", absent, older, 1, nil, true},
+		{"a newer spare one", older, newer, 2, nil, true},
+		{"an older spare one", newer, older, 2, nil, true},
+		{"a damaged spare one", older, damaged, 1, nil, true},
+		{"a damaged spare one alone", absent, damaged, 0, nil, true},
+		{"a spare one that cannot be read", older, folder, 1, nil, false},
+		{"a damaged one and a spare one", damaged, older, 0, ErrDamaged, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+			store := openStore(t, t.TempDir())
+			spare := spareFolders()[0]
+			must(t, os.Mkdir(spare, 0o700))
+			for path, content := range map[string]content{
+				filepath.Join(store.dir, scheduleFile): test.folder, filepath.Join(spare, store.spareFile(scheduleFile)): test.spare,
+			} {
+				switch raw, _ := content.([]byte); {
+				case content == absent:
+				case raw == nil:
+					must(t, os.Mkdir(path, 0o700))
+				default:
+					must(t, os.WriteFile(path, raw, 0o600))
+				}
+			}
+			state, err := store.readSchedule(now)
+			if !errors.Is(err, test.err) || err != nil && test.err == nil {
+				t.Errorf("got %v, want %v", err, test.err)
+			}
+			failures := 0
+			if state != nil {
+				failures = state.Fetch.Failures
+			}
+			if failures != test.failures {
+				t.Errorf("got %+v, want the one with %d failures", state, test.failures)
+			}
+			if got := store.spared.Load(); got != test.spareIsKnown {
+				t.Errorf("a spare schedule is known: %t, want %t", got, test.spareIsKnown)
+			}
+		})
+	}
+}
+
+func TestAScheduleIsSavedOrTheErrorSaysWhere(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		origin  Origin
+		folder  bool // of the lists can be written
+		nowhere bool
+	}{
+		{"in the folder", Origin{}, true, false}, {"in a spare folder", Origin{}, false, false},
+		{"nowhere", Origin{Schedule: "missing/schedule.json"}, false, true},
+	} {
+		t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+		dir := t.TempDir()
+		if !test.folder {
+			dir = unwritable(t).dir
+		}
+		store, _ := OpenStore(dir, test.origin)
+		err := store.writeSchedule([]byte("x"))
+		if (err == nil) != test.folder || err != nil && strings.Contains(err.Error(), "nor can the schedule be saved elsewhere") != test.nowhere {
+			t.Errorf("%s: got %v", test.name, err)
+		}
+		if got := store.spared.Load(); got != (!test.folder && !test.nowhere) {
+			t.Errorf("%s: a spare schedule is known: %t", test.name, got)
+		}
+	}
+}
+
+// An unreadable schedule is set aside by who may write, and left alone by who only looks. Both
+// wait for half an hour and say so.
+func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
+	for name, test := range map[string]struct {
+		read  func(store *Store) (*Schedule, error)
+		aside bool
+	}{
+		"start": {NewSchedule, true},
+		"look":  {ReadSchedule, false},
+		"own": {func(store *Store) (*Schedule, error) {
+			s := newSchedule(store)
+			s.state.Lists = make(map[string]ListClock)
+			err, _ := s.own()
+			return s, err
+		}, true},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			store := openStore(t, t.TempDir())
+			path := filepath.Join(store.dir, scheduleFile)
+			must(t, os.WriteFile(path, []byte("{"), 0o600))
+			s, err := test.read(store)
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "waiting 30m0s before the first request") {
+				t.Errorf("got %v", err)
+			}
+			wantDueIn(t, s, 30*time.Minute)
+			if hold := s.FetchHold([]string{se}); hold.Cause != errUnreadable.Error() {
+				t.Errorf("held by %q", hold.Cause)
+			}
+			if _, err := os.Stat(path + damagedSuffix); (err == nil) != test.aside {
+				t.Errorf("set aside: %t, want %t", err == nil, test.aside)
+			}
+		})
+	}
+}
+
+// Who does not own the folder takes over what the owner has saved, unless that is no news.
+func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		saved := time.Now()
+		mine := scheduleState{moment: moment{Saved: saved}, Asker: "a", clockSet: clockSet{Fetch: Clock{Failures: 1}, Search: Clock{Failures: 4}}}
+		time.Sleep(time.Minute)
+		other := scheduleState{Asker: "a", clockSet: clockSet{Fetch: Clock{NotBefore: saved.Add(time.Hour), Failures: 2}}}
+		for _, test := range []struct {
+			name  string
+			write func(t *testing.T, s *Store)
+			news  bool
+		}{
+			{"no file", func(*testing.T, *Store) {}, false},
+			{"a damaged file", func(t *testing.T, s *Store) { must(t, s.writeSchedule([]byte("{"))) }, false},
+			{"the file that it has", written(other, saved), false},
+			{"a request is under way", written(asking(other), time.Now()), false},
+			{"another key", written(scheduleState{Asker: "b"}, time.Now()), false},
+			{"a newer file", written(other, time.Now()), true},
+			{"a file that is older, after the clock was set back", written(other, saved.Add(-time.Hour)), true},
+		} {
+			s := newSchedule(openStore(t, t.TempDir()))
+			test.write(t, s.store)
+			s.state = mine.clone()
+			if got := s.look(); got != test.news {
+				t.Errorf("%s: news: %t, want %t", test.name, got, test.news)
+			}
+			want := 1
+			if test.news {
+				want = 2
+			}
+			if s.state.Fetch.Failures != want || s.state.Search.Failures != 4 || test.news && s.state.Lists == nil {
+				t.Errorf("%s: then %+v", test.name, s.state)
+			}
+		}
+		if newSchedule(nil).look() {
+			t.Error("there is news without a folder")
+		}
+	})
+}
+
+func asking(state scheduleState) scheduleState {
+	state.Fetch.Asking = true
+	return state
+}
+
+// written writes a schedule as if at saved.
+func written(state scheduleState, saved time.Time) func(*testing.T, *Store) {
+	return func(t *testing.T, s *Store) {
+		raw, err := encodeSchedule(state, time.Now(), moment{Saved: saved})
+		must(t, err)
+		must(t, s.writeSchedule(raw))
+	}
+}
+
+// A new key has documents of its own.
+func TestAnotherKeyHasOtherDocuments(t *testing.T) {
+	store := openStore(t, t.TempDir())
+	v := &keyedView{view: &view{medium: newMedium()}}
+	store.Share(v)
+	s, err := NewSchedule(store)
+	must(t, err)
+	s.common = common{raw: []byte("x"), own: true, lacks: true, err: errTest}
+	s.search.common, s.search.commonSaved = []byte("x"), time.Now()
+	asker := s.askerNow()
+	must(t, s.Rekey("new"))
+	if v.key != "new" || s.asker != "new" || s.state.Asker != "new" || s.askerNow() == asker {
+		t.Errorf("the shared store has the key %q, the schedule %q and %q", v.key, s.asker, s.state.Asker)
+	}
+	if s.common.raw != nil || s.common.own || s.common.err != nil || s.search.common != nil || !s.search.commonSaved.IsZero() {
+		t.Errorf("documents of the old key stay: %+v, %q", s.common, s.search.common)
+	}
+}
+
+type keyedView struct {
+	*view
+	key string
+}
+
+func (v *keyedView) Rekey(key string) { v.key = key }
