@@ -39,7 +39,19 @@ func TestSoak(t *testing.T) {
 type soaked struct {
 	world   *world
 	servers []*protocoltest.Server
+	asked   []int     // requests that each server has forgotten
 	relays  []*mortal // of the servers, if they are relays
+}
+
+// kept is how many requests and versions a server remembers, so that memory can be flat: those
+// of half a minute.
+const kept = 100
+
+// forget has the servers forget old requests.
+func (s *soaked) forget() {
+	for i, server := range s.servers {
+		s.asked[i] += server.Forget(kept)
+	}
 }
 
 // mortal is a relay that can die: its server hears nothing then.
@@ -59,7 +71,7 @@ func (m *mortal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func soak(t *testing.T) {
 	w, other := newWorld(t), newWorld(t)
 	relays, second, sockets := newRelays(t, "always.example.com/")
-	all := []soaked{
+	all := []*soaked{
 		{world: w, servers: []*protocoltest.Server{w.google}},
 		{world: other, servers: []*protocoltest.Server{other.google}},
 		{world: relays, servers: []*protocoltest.Server{relays.google, second}},
@@ -70,6 +82,7 @@ func soak(t *testing.T) {
 	}
 	for _, s := range all {
 		s.world.host = w.host
+		s.asked = make([]int, len(s.servers))
 		for _, server := range s.servers {
 			server.SetMinimumWait("se-4b", time.Second)
 			server.SetCacheDuration(100 * time.Millisecond)
@@ -111,8 +124,8 @@ func soak(t *testing.T) {
 	w.stop()
 	var requests []int
 	for _, s := range all {
-		for _, server := range s.servers {
-			requests = append(requests, len(server.Requests("")))
+		for i, server := range s.servers {
+			requests = append(requests, s.asked[i]+len(server.Requests("")))
 		}
 	}
 	t.Logf("%s: %d reloads; %d requests to each server and relay; live memory %s", *soakTime, done, requests, curve)
@@ -129,7 +142,7 @@ func (w *world) soakCorefile(port string, properties ...string) string {
 }
 
 // churn makes new versions of lists, and has servers be slow, fail searches, and die.
-func churn(all []soaked, stop *atomic.Bool) {
+func churn(all []*soaked, stop *atomic.Bool) {
 	for n := 0; !stop.Load(); n++ {
 		for _, s := range all {
 			for _, server := range s.servers {
@@ -143,6 +156,7 @@ func churn(all []soaked, stop *atomic.Bool) {
 					server.Break("search", 1, protocoltest.Fault{Status: 500})
 				}
 			}
+			s.forget()
 			for i, relay := range s.relays { // each in turn, and both are well in between
 				relay.dead.Store(n/20%4 == 2*i)
 			}

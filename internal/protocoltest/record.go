@@ -64,3 +64,17 @@ func (s *Server) Requests(method string) []Request {
 	})
 	return found
 }
+
+// Forget forgets all requests but the last keep, and of each list all versions but the last
+// keep, so that a test can go on for hours. It returns how many requests it has forgotten. A
+// client that sends a forgotten version gets a full update.
+func (s *Server) Forget(keep int) (forgotten int) {
+	s.locked(func() {
+		forgotten = max(0, len(s.requests)-keep)
+		s.requests = slices.Delete(s.requests, 0, forgotten)
+		for _, l := range s.lists {
+			l.versions = slices.Delete(l.versions, 0, max(0, len(l.versions)-keep))
+		}
+	})
+	return forgotten
+}

@@ -73,6 +73,38 @@ func TestUnchangedListHasNoChecksum(t *testing.T) {
 	}
 }
 
+// A client whose version the server has forgotten gets a full update; one with a version that
+// the server knows gets what has changed.
+func TestForgottenVersionsLeadToFullUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(t)
+		copies := map[string]*copyOf{}
+		for i := range 5 {
+			s.Publish("se-4b", [][]byte{{1, 2, 3, byte(i)}})
+			if _, err := fetch(t, s, copies, nil, "se-4b"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(30 * time.Minute)
+		}
+		if got := s.Forget(2); got != 3 || len(s.Requests("")) != 2 || s.Forget(2) != 0 {
+			t.Errorf("%d requests forgotten and %d left, want 3 and 2", got, len(s.Requests("")))
+		}
+		l := s.lists["se-4b"]
+		held := copies["se-4b"].version
+		s.Publish("se-4b", nil)
+		if u := l.updateFrom(held, 0); !u.partial {
+			t.Error("a full update of a version that the server knows")
+		}
+		s.Forget(1)
+		if u := l.updateFrom(held, 0); u.partial {
+			t.Error("a partial update of a version that the server has forgotten")
+		}
+		if bad, err := fetch(t, s, copies, nil, "se-4b"); err != nil || len(bad) > 0 || len(copies["se-4b"].entries) != 0 {
+			t.Errorf("got %v, %v and %d entries, want the newest version", bad, err, len(copies["se-4b"].entries))
+		}
+	})
+}
+
 func TestMaxUpdateEntriesSplitsUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(t)
