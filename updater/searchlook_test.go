@@ -56,6 +56,27 @@ func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
 	})
 }
 
+// The file may be removed, or be replaced by a damaged one, before it is read.
+func TestAFileOfSearchesThatIsLostIsIgnored(t *testing.T) {
+	for name, lose := range map[string]func(path string) error{
+		"removed": os.Remove,
+		"damaged": func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			s, _ := searchesAfter(t, t.TempDir())
+			other, saved := searchesAfter(t, s.store.dir)
+			other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
+			saved()
+			onRead(s.store, func(int) { must(t, lose(filepath.Join(s.store.dir, "searches.json"))) })
+			s.state.Search.Failures = 7
+			s.readSearch()
+			if s.state.Search.Failures != 7 || s.search.looking {
+				t.Errorf("%+v in memory, looking: %t", s.state.Search, s.search.looking)
+			}
+		})
+	}
+}
+
 // Without a file to write, a change is over at once.
 func TestAChangeThatIsNotSavedIsOver(t *testing.T) {
 	onlooker, err := ReadSchedule(openStore(t, t.TempDir()))
@@ -103,6 +124,7 @@ func TestAWriteKeepsTheClockOfAnotherKey(t *testing.T) {
 		ours.Flush()
 		for key, want := range map[string]time.Duration{"ours": time.Minute, "theirs": time.Hour} {
 			again := askedWith(t, dir, key)
+			again.Flush()
 			if wait := again.searchWait(now); wait != want || again.state.Search.Failures != 1 {
 				t.Errorf("%s: %d failures and a wait of %s, want one and %s", key, again.state.Search.Failures, wait, want)
 			}
