@@ -28,13 +28,13 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 		a.before = state.Fetch
 		// A crash loses the answer, and with it a minimum wait that it may have had. The last
 		// known waits stand in for it.
-		wait := max(Backoff(state.Fetch.Failures+1, s.random()), state.Fetch.Wait)
+		wait := state.Fetch.Wait
 		for _, name := range lists {
 			list := state.Lists[name]
 			wait = max(wait, list.Wait)
 			state.Lists[name] = list // Status shows it from now on, even if the fetch fails
 		}
-		state.Fetch = state.Fetch.failed(now, wait, 0)
+		state.Fetch = state.Fetch.failed(now, Backoff(state.Fetch.Failures+1, s.random()), wait)
 		state.Fetch.Asking, state.Fetch.Failed = true, now
 	})
 	if notHeld := s.confirmed(); notHeld != nil {

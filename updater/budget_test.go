@@ -545,6 +545,7 @@ func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
 		unlock()
 		time.Sleep(lookAgainAfter)
 		s.drain(t)
+		synctest.Wait() // for the write
 		if n := saved(t, dir); n != 10 {
 			t.Errorf("later the file says %d, want 10", n)
 		}

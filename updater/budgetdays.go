@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -51,14 +52,10 @@ func (d budgetDays) on(date string) (next budgetDays, fresh bool) {
 
 // forget forgets the earliest dates if there are too many.
 func (d budgetDays) forget() {
-	for len(d.Spent) > maxDates {
-		earliest := ""
-		for date := range d.Spent {
-			if date != d.Day && (earliest == "" || date < earliest) {
-				earliest = date
-			}
+	for _, date := range slices.Sorted(maps.Keys(d.Spent)) {
+		if date != d.Day && len(d.Spent) > maxDates {
+			delete(d.Spent, date)
 		}
-		delete(d.Spent, earliest)
 	}
 }
 

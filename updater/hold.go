@@ -23,10 +23,10 @@ func (h Hold) Active(now time.Time) bool { return h.Until.After(now) }
 // String returns the reason, without the end.
 func (h Hold) String() string {
 	switch {
-	case h.Budget == 1:
-		return "the day's budget of 1 search is spent"
 	case h.Budget > 1:
 		return fmt.Sprintf("the day's budget of %d searches is spent", h.Budget)
+	case h.Budget == 1:
+		return "the day's budget of 1 search is spent"
 	case h.Failures == 0:
 		return "minimum wait of the server"
 	}

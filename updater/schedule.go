@@ -79,7 +79,6 @@ func (s *Schedule) reload(setAside bool) error {
 	if s.store != nil {
 		saved, readErr := s.store.readSchedule(now)
 		if err = readErr; err != nil {
-			state = scheduleState{}
 			if setAside {
 				s.store.setAside(s.store.origin.scheduleFile())
 			}

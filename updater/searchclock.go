@@ -187,13 +187,13 @@ func (s *Schedule) readSearch() {
 	var saved *scheduleState
 	now := time.Now()
 	if changed {
-		saved, info, err = s.store.readSearches(now)
+		saved, info, _ = s.store.readSearches(now)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.search.looking = false
 	// With changes pending the file may be older than memory. saveSearch brings both together.
-	if changed && err == nil && saved != nil && len(s.search.pending) == 0 {
+	if saved != nil && len(s.search.pending) == 0 {
 		s.takeSearch(*saved, info, now)
 	}
 }

@@ -32,43 +32,6 @@ func fail(until time.Time) func(*Clock) {
 	return func(c *Clock) { c.Failures, c.NotBefore = c.Failures+1, until }
 }
 
-// A file is known by what replaces it: another file, another time, another size.
-func TestAFileOfSearchesIsNewIfAnythingDiffers(t *testing.T) {
-	dir := t.TempDir()
-	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
-	path := filepath.Join(dir, "a")
-	stat := func(path string) os.FileInfo {
-		info, err := os.Stat(path)
-		must(t, err)
-		return info
-	}
-	write := func(path, content string, at time.Time) {
-		must(t, os.WriteFile(path, []byte(content), 0o600))
-		must(t, os.Chtimes(path, at, at))
-	}
-	write(path, "one", at)
-	s := newSchedule(nil)
-	if !s.isNew(stat(path)) {
-		t.Error("the first file is not new")
-	}
-	s.search.seen = stat(path)
-	for _, test := range []struct {
-		name string
-		do   func() string // returns the path
-		want bool
-	}{
-		{"the same", func() string { return path }, false},
-		{"the same bytes, later", func() string { write(path, "one", at.Add(1)); return path }, true},
-		{"more bytes, the same time", func() string { write(path, "three", at); return path }, true},
-		{"as before", func() string { write(path, "one", at); return path }, false},
-		{"another file, the same bytes and time", func() string { write(path+"2", "one", at); return path + "2" }, true},
-	} {
-		if got := s.isNew(stat(test.do())); got != test.want {
-			t.Errorf("%s: new = %t, want %t", test.name, got, test.want)
-		}
-	}
-}
-
 // What another process wrote comes first, and then the own changes: in memory and in the file.
 func TestAChangeIsOnTopOfThatOfAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -326,23 +289,4 @@ func TestASearchWaitsForTheScheduleBefore(t *testing.T) {
 			}
 		}
 	}
-}
-
-// One search at a time reads the file. The others go on with what is in memory.
-func TestOneSearchAtATimeReadsTheClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		s, _ := searchesAfter(t, dir)
-		other, saved := searchesAfter(t, dir)
-		other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
-		saved()
-		s.search.looking = true
-		if s.lookAtSearches(); s.state.Search.Failures != 0 {
-			t.Error("two read the file at once")
-		}
-		s.search.looking = false
-		if s.lookAtSearches(); s.state.Search.Failures != 1 || s.search.looking {
-			t.Errorf("the file is not read, or still being read: %+v", s.state.Search)
-		}
-	})
 }
