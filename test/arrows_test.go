@@ -117,6 +117,7 @@ func TestImportsPointOneWay(t *testing.T) {
 
 // The client of Redis would add 10 MB to the name server, which does not use it.
 func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
+	t.Parallel()
 	const library, ours = "github.com/valkey-io/valkey-go", module + "/internal/redis"
 	for _, p := range packages(t) {
 		if p.ImportPath != ours && slices.Contains(p.Imports, library) {

@@ -31,9 +31,7 @@ func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	if got := lines.About("Corefile:"); len(got) != 2 || !strings.Contains(got[0], "[WARNING]") || !strings.Contains(got[1], "[INFO]") {
 		t.Errorf("Expected one warning and one note, got %q", got)
 	}
-	caddyMu.Lock()
 	err := w.reload(corefile)
-	caddyMu.Unlock()
 	if got := lines.About("[WARNING] plugin/safebrowsing: Corefile:4: allow old.example.org"); err != nil || len(got) != 2 {
 		t.Errorf("Expected the warning again after a reload, got %q, %v", got, err)
 	}

@@ -43,6 +43,7 @@ func promtool(t *testing.T, args ...string) {
 
 func TestAlertsFireForTroubleAndNotOnHealthyServers(t *testing.T) {
 	skipIfShort(t, "has promtool evaluate days of series")
+	t.Parallel()
 	promtool(t, "check", "rules", "../deploy/prometheus/rules.yml")
 	promtool(t, "test", "rules", "../deploy/prometheus/rules_test.yml")
 }

@@ -138,6 +138,7 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 // it failed.
 func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 	skipIfShort(t, "waits for two first contacts of 2 s")
+	t.Parallel()
 	for name, status := range map[string]int{"with lists": 0, "with a failure": 503} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)

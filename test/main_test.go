@@ -2,6 +2,9 @@ package test
 
 import (
 	"errors"
+	"flag"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -40,5 +43,14 @@ func TestMain(m *testing.M) {
 	}
 	runChild()
 	patience.Limit = time.Minute // temporary folders are removed after an end
+	sideBySide(4)
 	m.Run()
+}
+
+// sideBySide has at least n tests run at once that call Parallel: those wait more than they work.
+func sideBySide(n int) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		f.Value.Set(strconv.Itoa(max(n, runtime.GOMAXPROCS(0))))
+	}
 }

@@ -55,10 +55,12 @@ func (w *world) v5Fetch(n int) protocoltest.Request {
 
 func TestMigrationKeepsTheLists(t *testing.T) {
 	skipIfShort(t, "waits three times for a minimum wait of 1 s")
+	t.Parallel()
 	for name, test := range map[string]struct{ restart, memory bool }{
 		"by a reload": {}, "by a restart": {restart: true}, "by a reload, lists in memory": {memory: true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t)
 			if test.memory {
 				w.db = "off"
@@ -138,6 +140,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 // when it comes back.
 func TestBackToVersion4StartsAnewAndKeepsItsWait(t *testing.T) {
 	skipIfShort(t, "waits in real seconds")
+	t.Parallel()
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	migrate(t, w, false)

@@ -99,6 +99,7 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 
 func TestATargetThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 	skipIfShort(t, "waits 2 s for an answer that must not come")
+	t.Parallel()
 	zone := writeFile(t, t.TempDir(), "drop.rpz", "tracker.example CNAME rpz-drop.\n")
 	w := newWorld(t)
 	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {

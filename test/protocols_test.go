@@ -92,8 +92,10 @@ func (m move) make(t *testing.T, w *world) {
 }
 
 func TestListsStayInForceUntilTheOtherProtocolHasDelivered(t *testing.T) {
+	t.Parallel()
 	for _, m := range moves() {
 		t.Run(m.String(), func(t *testing.T) {
+			t.Parallel()
 			w := m.begin(t)
 			w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // nothing is delivered
 			m.make(t, w)
@@ -108,8 +110,10 @@ func TestListsStayInForceUntilTheOtherProtocolHasDelivered(t *testing.T) {
 func (m move) requests() int { return (&world{protocol: m.from}).perUpdate(3) }
 
 func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
+	t.Parallel()
 	for _, m := range moves() {
 		t.Run(m.String(), func(t *testing.T) {
+			t.Parallel()
 			w := m.begin(t)
 			w.threaten("evil.example.com/", "new.example.com/")
 			m.make(t, w)
@@ -130,6 +134,7 @@ func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 // Each protocol has waits of its own, which hold when it comes back. By another key the
 // server is asked at once: its waits are those of another client.
 func TestWaitsOfAProtocolHoldWhenItComesBack(t *testing.T) {
+	t.Parallel()
 	for _, m := range moves() {
 		if m.otherKey {
 			continue

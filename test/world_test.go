@@ -235,7 +235,9 @@ func (w *world) stop() {
 
 // reload gives CoreDNS a new Corefile.
 func (w *world) reload(corefile string) error {
+	caddyMu.Lock()
 	instance, err := w.instance.Restart(input(corefile))
+	caddyMu.Unlock()
 	if err == nil {
 		w.instance = instance
 		w.serving()

@@ -26,6 +26,12 @@ func (s *Schedule) SetRandom(random func() float64) { s.random = random }
 // SetBoot replaces the clock since boot.
 func (s *Store) SetBoot(boot func() (id string, since time.Duration)) { s.boot = boot }
 
+// SetSync replaces the syncs of files and folders.
+func (s *Store) SetSync(sync func()) {
+	s.disk.syncFile = func(*os.File) error { sync(); return nil }
+	s.disk.syncDir = func(string) error { sync(); return nil }
+}
+
 // SetClock changes the files of clocks in a folder to what they would be had the wall clock
 // been set forward by d since they were written, or back if d is negative.
 func SetClock(dir string, d time.Duration) error {

@@ -39,14 +39,15 @@ func seedsOfYears(n int) (seeds []uint64) {
 // end, when the server is well again, the updater must have caught up.
 func TestAYearWithoutViolation(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a minute")
+		t.Skip("takes some seconds")
 	}
+	total := sumOfYears(t)
 	for version, speaks := range versions {
 		for _, seed := range seedsOfYears(*yearSeeds) {
 			t.Run(fmt.Sprint(version, "/", seed), func(t *testing.T) {
 				t.Parallel()
 				dir := memoryDir(t)
-				synctest.Test(t, func(t *testing.T) { newYear(t, speaks, dir, seed).live() })
+				synctest.Test(t, func(t *testing.T) { total.live(newYear(t, speaks, dir, seed)) })
 			})
 		}
 	}
@@ -78,6 +79,8 @@ type year struct {
 	other     int          // the folder of the relay that does not run
 	shared    *commonStore // of relays; nil: a single process
 	takeovers int
+	starts    int // of processes
+	published int // versions of lists
 
 	content map[string]map[string]bool // what the server published, by list
 	current *life

@@ -97,6 +97,10 @@ func locked(random func() float64) func() float64 {
 	}
 }
 
+// syncTime is how long a sync lasts in a year. The folder is in memory, which needs none; a
+// crash may come meanwhile, as it may with a disk.
+const syncTime = 20 * time.Millisecond
+
 func (y *year) start() {
 	y.startProcess()
 	y.beginSearching()
@@ -104,12 +108,14 @@ func (y *year) start() {
 
 // startProcess starts a process that searches for nothing yet.
 func (y *year) startProcess() {
+	y.starts++
 	l := &life{dir: y.folderDir(y.folder), database: new(lookup.Database), stopSearching: func() {}}
 	store, err := updater.OpenStore(l.dir, updater.Origin{Name: "test"})
 	if err != nil {
 		y.t.Fatal(err)
 	}
 	store.SetBoot(y.boot)
+	store.SetSync(func() { time.Sleep(syncTime) })
 	if y.shared != nil {
 		l.view = &commonView{commonStore: y.shared}
 		store.Share(l.view)

@@ -28,6 +28,7 @@ func (y *year) publish(list string) {
 		entries = append(entries, []byte(e))
 	}
 	y.server.Publish(list, entries)
+	y.published++
 }
 
 func sorted(set map[string]bool) (all []string) {

@@ -51,7 +51,11 @@ func readBatch(ctx context.Context, body io.Reader, wanted []updater.Want, take 
 // readOne is readBatch for the answer to hashList.get. The answer has length bytes; a negative
 // length is unknown.
 func readOne(ctx context.Context, body io.Reader, length int64, name string, take func(u *updater.Update)) error {
-	return readListMessage(ctx, &message{from: bufio.NewReaderSize(body, 1<<15), left: length}, name, take)
+	size := 1 << 15
+	if length >= 0 { // most answers are short: the list has not changed
+		size = int(min(length, 1<<15))
+	}
+	return readListMessage(ctx, &message{from: bufio.NewReaderSize(body, size), left: length}, name, take)
 }
 
 // readList reads a field with the message of a list. It is an error if the list has another

@@ -20,7 +20,7 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 		t.Skip("builds and starts programs")
 	}
 	t.Parallel()
-	programs := build(t, "coredns", "safebrowsing")
+	programs := programs(t)
 	dir := t.TempDir()
 	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: programtest.FreePort(t), ready: programtest.FreePort(t)}
 	for name, text := range map[string]string{"allow.txt": "# empty on purpose\n", "block.txt": "||shop.example^\n"} {

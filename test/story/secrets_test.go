@@ -138,7 +138,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 		t.Skip("reads /proc")
 	}
 	t.Parallel()
-	programs := build(t, "coredns", "safebrowsing")
+	programs := programs(t)
 	kept := new(traces)
 	google := protocoltest.New(t)
 	google.SetKey(markedKey)

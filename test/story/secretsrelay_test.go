@@ -87,11 +87,10 @@ type secretWorld struct {
 }
 
 func newSecretWorld(t *testing.T) *secretWorld {
-	w := &secretWorld{t: t, kept: new(traces), dir: t.TempDir(), secrets: t.TempDir(), redisFolder: t.TempDir(),
+	w := &secretWorld{t: t, programs: programs(t), kept: new(traces), dir: t.TempDir(), secrets: t.TempDir(), redisFolder: t.TempDir(),
 		admin: programtest.FreePort(t), metrics: programtest.FreePort(t), status: programtest.FreePort(t)}
 	redis := redistest.Start(t, "--requirepass", markedPassword, "--rdbcompression", "no", "--dir", w.redisFolder)
 	w.redisServer, w.toRedis = redis.Addr, newWire(t, redis.Addr)
-	w.programs = build(t, "coredns", "safebrowsing")
 	google := protocoltest.New(t)
 	google.SetKey(markedKey)
 	google.SetMinimumWait("", 30*time.Minute)

@@ -35,7 +35,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	}
 	t.Parallel()
 	const wrong, right = "AIzaWRONG", "AIzaRIGHT"
-	programs := build(t, "coredns", "safebrowsing")
+	programs := programs(t)
 	google := protocoltest.New(t)
 	google.SetKey(right)
 	google.SetMinimumWait("", 30*time.Minute)
@@ -118,16 +118,6 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	if all := c.everything(); strings.Contains(all, wrong) || strings.Contains(all, right) {
 		t.Error("a key is in the log")
 	}
-}
-
-// build builds programs of this module.
-func build(t *testing.T, names ...string) map[string]string {
-	t.Helper()
-	programs, err := programtest.Build(t.TempDir(), names...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return programs
 }
 
 func wantAll(t *testing.T, what, text string, parts ...string) {
