@@ -28,7 +28,8 @@ type options struct {
 	limit   time.Duration // of all measurements together
 	profile string        // file for a CPU profile; "": measure
 
-	peerPaths peerPrograms
+	peerPaths  peerPrograms
+	buildPaths buildPaths
 }
 
 // bench is one run.
@@ -72,14 +73,17 @@ func measurements() []measurement {
 		{"scale", (*bench).scale},
 		{"router", (*bench).routers},
 		{"upstream", (*bench).upstream},
+		{"sockets", (*bench).sockets},
+		{"builds", (*bench).builds},
 		{"peers", (*bench).peers},
 	}
 }
 
 // onRequest are the measurements that run only if they are named: that of routers needs
 // root, that against upstream's CoreDNS its modules, which come from the network, and that of
-// peers their programs.
-var onRequest = []string{"router", "upstream", "peers"}
+// peers their programs. That of sockets is about a server that has all cores, that
+// of builds about programs of which only the caller knows.
+var onRequest = []string{"router", "upstream", "sockets", "builds", "peers"}
 
 // wants reports whether a measurement is to be run.
 func (o *options) wants(name string) bool {

@@ -64,6 +64,8 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.profile, "profile", "", "measure nothing, and write a CPU profile of the server to this file")
 	o.peerPaths = make(peerPrograms)
 	flags.Var(o.peerPaths, "peer", "the program of a server for -only peers, as `NAME=PATH`; those in PATH are found")
+	o.buildPaths = make(buildPaths)
+	flags.Var(o.buildPaths, "build", "another build of cmd/coredns for -only builds, as `NAME=PATH`")
 	quick := flags.Bool("quick", false, "40 s for an automatic check: 1,000,000 entries, 2 short rounds, no pause unless -only asks for it")
 	only := flags.String("only", "", "measure only these, with commas between: "+strings.Join(all, ", "))
 	if err := flags.Parse(args); err != nil {

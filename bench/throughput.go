@@ -139,8 +139,7 @@ func (b *bench) scale(ctx context.Context) error {
 	}
 	cases := []struct{ what, server, client string }{{"1 core", b.serverCore, b.clientCore}}
 	if b.serverCore != "" {
-		both := b.serverCore + "," + b.clientCore
-		cases = append(cases, struct{ what, server, client string }{"2 cores, shared with the load", both, both})
+		cases = append(cases, struct{ what, server, client string }{"2 cores, shared with the load", b.allCores(), b.allCores()})
 	}
 	for _, s := range cases {
 		b.say("template on %s", s.what)

@@ -12,29 +12,35 @@ import (
 // goroutines that wait with next to nothing in use. So there are some that wait with as much in
 // use as a query needs, and the average becomes right. GODEBUG=adaptivestackstart=0 turns it off.
 const (
-	roomyStacks = 64       // goroutines, as many as a server has that wait
+	// roomyStacks is how many goroutines wait with room. The average is right as long as there are no
+	// more others: the queries of a burst that wait for a core, and what a server has that waits.
+	roomyStacks = 256
 	stackOfOne  = 14 << 10 // bytes that each has in use; its stack has 16 KiB
 )
 
-// warmStacks has new goroutines begin with a larger stack, until end is closed. It costs
-// roomyStacks times 16 KiB of memory.
+// warmStacks has new goroutines begin with a larger stack, until end is closed. It reserves
+// roomyStacks times 16 KiB of memory, of which it uses a half: see waitWithRoom.
 func warmStacks(end <-chan struct{}) {
 	var begun sync.WaitGroup
 	begun.Add(roomyStacks)
 	for range roomyStacks {
-		go waitWithRoom(&begun, end)
+		go waitWithRoom(&begun, end, false)
 	}
 	begun.Wait()
 	runtime.GC() // it takes the average
 }
 
+// waitWithRoom has room in its frame, which counts as in use, but never writes to it: the pages
+// between both ends of the stack take no memory.
+//
 //go:noinline
-func waitWithRoom(begun *sync.WaitGroup, end <-chan struct{}) {
-	var room [stackOfOne]byte
-	use(&room)
+func waitWithRoom(begun *sync.WaitGroup, end <-chan struct{}, write bool) {
+	if write {
+		var room [stackOfOne]byte
+		use(&room)
+	}
 	begun.Done()
 	<-end
-	use(&room)
 }
 
 // use keeps the compiler from leaving room out.
