@@ -198,6 +198,10 @@ type candidate struct {
 // if no list holds the expression and the mode asks about every host.
 func (c *Candidates) First() (list, expression string) { return c.all[0].list, c.expression(0) }
 
+// Shortest returns the prefix of the shortest expression. Subdomains of a suspected name
+// have it in common.
+func (c *Candidates) Shortest() Prefix { return c.all[len(c.all)-1].prefix }
+
 func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
 
 // Check is CheckWith with BlockFrames.
