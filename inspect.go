@@ -122,7 +122,7 @@ func (q *query) confirmTargets(suspects []*lookup.Candidates) (decisions []looku
 	if len(suspects) == 0 {
 		return nil
 	}
-	leave, ok := q.plugin.waiting.Take(q.client)
+	leave, ok := q.plugin.waiting.Take(q.client, suspects[0].Shortest())
 	if !ok {
 		for _, candidates := range suspects {
 			decisions = append(decisions, candidates.Limited())

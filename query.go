@@ -49,7 +49,7 @@ func (q *query) inspect(w dns.ResponseWriter) (int, error) {
 // confirm_timeout after the query came. A host that is blocked is answered at once,
 // even if its own servers do not answer.
 func (q *query) confirm(w dns.ResponseWriter) (int, error) {
-	leave, ok := q.plugin.waiting.Take(q.client)
+	leave, ok := q.plugin.waiting.Take(q.client, q.candidates.Shortest())
 	if !ok {
 		return q.limited(w)
 	}
@@ -78,7 +78,7 @@ func (q *query) limited(w dns.ResponseWriter) (int, error) {
 
 // watch confirms in monitor mode and for a needed name: no answer is held back.
 func (q *query) watch(w dns.ResponseWriter) (int, error) {
-	leave, ok := q.plugin.waiting.Take(q.client)
+	leave, ok := q.plugin.waiting.Take(q.client, q.candidates.Shortest())
 	if !ok {
 		q.observe(q.candidates.Limited())
 		return q.inspect(w)
@@ -124,7 +124,7 @@ type confirmation struct {
 func (q *query) begin(candidates *lookup.Candidates) *confirmation {
 	c := new(confirmation)
 	c.Confirmation = q.plugin.policy.Confirm(candidates, q.client, func() error {
-		leave, ok := q.plugin.searching.Take(q.client)
+		leave, ok := q.plugin.searching.Take(q.client, candidates.Shortest())
 		if !ok {
 			return lookup.ErrLimited
 		}

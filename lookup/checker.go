@@ -112,6 +112,7 @@ type Checker struct {
 	cache    *cache
 
 	perSearch int // most prefixes in one search
+	searches  int // most searches under way
 
 	ctx    context.Context // of all searches: a search does not end with its query
 	cancel context.CancelFunc
@@ -121,6 +122,9 @@ type Checker struct {
 	pending map[Prefix]*search // under way or about to be; guarded by mu
 	queue   []*search          // wait for a free slot, the oldest first; guarded by mu
 	slots   int                // how many more searches may begin; guarded by mu
+	begun   time.Time          // when the last search began; guarded by mu
+	took    time.Duration      // how long the search took that ended last; guarded by mu
+	next    *time.Timer        // calls begin; nil: not yet needed; guarded by mu
 	closed  bool               // guarded by mu
 }
 
@@ -141,6 +145,7 @@ func NewChecker(cfg Config) (*Checker, error) {
 		return nil, fmt.Errorf("making a cache for %d prefixes: %w", cfg.Cache, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	searches := cmp.Or(cfg.Searches, 16)
 	return &Checker{
 		mode:     cfg.Mode,
 		rule:     cfg.Rule,
@@ -152,11 +157,12 @@ func NewChecker(cfg Config) (*Checker, error) {
 		cache:    cache,
 
 		perSearch: cmp.Or(cfg.PerSearch, MaxPrefixes),
+		searches:  searches,
 
 		ctx:     ctx,
 		cancel:  cancel,
 		pending: make(map[Prefix]*search),
-		slots:   cmp.Or(cfg.Searches, 16),
+		slots:   searches,
 	}, nil
 }
 
@@ -166,6 +172,7 @@ func NewChecker(cfg Config) (*Checker, error) {
 func (c *Checker) Close() {
 	c.mu.Lock()
 	c.closed = true
+	c.drop()
 	c.mu.Unlock()
 	c.cancel()
 	c.wg.Wait()
@@ -190,6 +197,10 @@ type candidate struct {
 // First returns the list and the expression of the first candidate. The list is ""
 // if no list holds the expression and the mode asks about every host.
 func (c *Candidates) First() (list, expression string) { return c.all[0].list, c.expression(0) }
+
+// Shortest returns the prefix of the shortest expression. Subdomains of a suspected name
+// have it in common.
+func (c *Candidates) Shortest() Prefix { return c.all[len(c.all)-1].prefix }
 
 func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
 

@@ -17,39 +17,46 @@ func TestPlacesAreShared(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		flood func(n int) netip.Addr
+		names int // that the flood asks for; 0: each query has its own
 		want  int // places that the flood gets
 	}{
-		{"one client", func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, firstPlaces},
-		{"a client without an address", func(int) netip.Addr { return netip.Addr{} }, firstPlaces},
+		{"one client", func(int) netip.Addr { return netip.MustParseAddr("192.0.2.1") }, 0, firstPlaces},
+		{"a client without an address", func(int) netip.Addr { return netip.Addr{} }, 0, firstPlaces},
 		{"one IPv6 site", func(n int) netip.Addr {
 			return netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 14: byte(n >> 8), 15: byte(n)})
-		}, firstPlaces},
-		{"one IPv6 /32", func(n int) netip.Addr { return clientsOf(n, 0) }, firstPlaces},
-		{"one IPv4 /16", func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}) }, firstPlaces},
+		}, 0, firstPlaces},
+		{"one IPv6 /32", func(n int) netip.Addr { return clientsOf(n, 0) }, 0, firstPlaces},
+		{"one IPv4 /16", func(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}) }, 0, firstPlaces},
 		{"one IPv4 /16, mapped", func(n int) netip.Addr {
 			return netip.AddrFrom16(netip.AddrFrom4([4]byte{10, 1, byte(n >> 8), byte(n)}).As16())
-		}, firstPlaces},
-		{"many networks", func(n int) netip.Addr { return clientsOf(0, n) }, maxPlaces},
+		}, 0, firstPlaces},
+		{"many networks", func(n int) netip.Addr { return clientsOf(0, n) }, 0, maxPlaces},
+		{"many networks, one name", func(n int) netip.Addr { return clientsOf(0, n) }, 1, firstPlaces},
+		{"many networks, three names", func(n int) netip.Addr { return clientsOf(0, n) }, 3, 3 * namePlaces},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := NewPlaces(firstPlaces)
 			var leaves []func()
 			for n := range 2 * maxPlaces {
-				if leave, ok := p.Take(test.flood(n)); ok {
+				name := n
+				if test.names > 0 {
+					name = n % test.names
+				}
+				if leave, ok := p.Take(test.flood(n), prefixOf(name)); ok {
 					leaves = append(leaves, leave)
 				}
 			}
 			if len(leaves) != test.want {
 				t.Errorf("Expected the flood to get %d places, got %d", test.want, len(leaves))
 			}
-			if _, ok := p.Take(netip.MustParseAddr("203.0.113.9")); ok != (test.want < maxPlaces) {
+			if _, ok := p.Take(netip.MustParseAddr("203.0.113.9"), prefixOf(2*maxPlaces)); ok != (test.want < maxPlaces) {
 				t.Errorf("Expected a place for another client: %v, got %v", test.want < maxPlaces, ok)
 			}
 			for _, leave := range leaves {
 				leave()
 			}
-			if p.taken > 1 || len(p.by) > 1 || len(p.in) > 1 {
-				t.Errorf("Expected nothing to be remembered of the flood, got %d places, %d clients and %d networks", p.taken, len(p.by), len(p.in))
+			if p.taken > 1 || len(p.by) > 1 || len(p.in) > 1 || len(p.of) > 1 {
+				t.Errorf("Expected nothing to be remembered of the flood, got %d places, %d clients, %d networks and %d names", p.taken, len(p.by), len(p.in), len(p.of))
 			}
 		})
 	}
@@ -59,16 +66,16 @@ func TestPlacesAreShared(t *testing.T) {
 func TestShareOfAClientAndOfANetwork(t *testing.T) {
 	p := NewPlaces(firstPlaces)
 	for n := range firstPlaces {
-		p.Take(clientsOf(n, 0))
+		p.Take(clientsOf(n, 0), prefixOf(n))
 	}
 	got := 0
-	for range clientPlaces + 1 {
-		if _, ok := p.Take(clientsOf(0, 1)); ok {
+	for n := range clientPlaces + 1 {
+		if _, ok := p.Take(clientsOf(0, 1), prefixOf(n)); ok {
 			got++
 		}
 	}
 	for n := range networkPlaces {
-		if _, ok := p.Take(clientsOf(1+n, 1)); ok {
+		if _, ok := p.Take(clientsOf(1+n, 1), prefixOf(n)); ok {
 			got++
 		}
 	}
@@ -83,7 +90,7 @@ func TestPlacesOfManyAtOnce(t *testing.T) {
 	for network := range 8 {
 		all.Go(func() {
 			for n := range 2000 {
-				if leave, ok := p.Take(clientsOf(n, network)); ok {
+				if leave, ok := p.Take(clientsOf(n, network), prefixOf(n)); ok {
 					leave()
 				} else {
 					t.Error("Expected a place: at most 8 are taken")
@@ -92,7 +99,7 @@ func TestPlacesOfManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if p.taken != 0 || len(p.by) != 0 || len(p.in) != 0 {
+	if p.taken != 0 || len(p.by) != 0 || len(p.in) != 0 || len(p.of) != 0 {
 		t.Errorf("Expected no place to be taken, got %d", p.taken)
 	}
 }

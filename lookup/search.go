@@ -1,0 +1,205 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// search is one request to the server. Every Confirmation that needs one of its
+// prefixes waits for it.
+type search struct {
+	prefixes []Prefix      // guarded by Checker.mu until the search begins, then immutable
+	done     chan struct{} // closed after answer, earlier and err are written; read them only then
+	answer   serverAnswer
+	earlier  map[Prefix]EarlierAnswer // in place of answer
+	err      error
+	refunds  []func() // call them if the search is not sent; guarded by Checker.mu
+}
+
+// failed returns a search that has ended with err.
+func failed(err error) *search {
+	s := &search{done: make(chan struct{}), err: err}
+	close(s.done)
+	return s
+}
+
+// maxQueued is the most prefixes that wait for a free slot, in searches of at most
+// Config.PerSearch prefixes. One client within its rate limit cannot fill the queue and
+// so cannot lock other clients out.
+const maxQueued = 32 * MaxPrefixes
+
+// enqueue adds a prefix to the last search in the queue, or to a new one if that is
+// full. If the queue is full too, the search fails with ErrLimited. refund, unless nil,
+// is called if the prefix is not sent. The caller holds mu.
+func (c *Checker) enqueue(prefix Prefix, refund func()) *search {
+	last := len(c.queue) - 1
+	if last < 0 || len(c.queue[last].prefixes) == c.perSearch {
+		if len(c.queue) >= maxQueued/c.perSearch {
+			s := &search{done: make(chan struct{}), err: ErrLimited}
+			s.charge(refund)
+			s.end()
+			return s
+		}
+		c.queue = append(c.queue, &search{done: make(chan struct{})})
+		last++
+	}
+	s := c.queue[last]
+	s.prefixes = append(s.prefixes, prefix)
+	s.charge(refund)
+	c.pending[prefix] = s
+	return s
+}
+
+// minSpacing is the least time between the beginnings of two searches that are under way
+// together and not full. It is short for a user. In a flood it makes 200 searches a second
+// out of thousands.
+const minSpacing = 5 * time.Millisecond
+
+// begin starts waiting searches while slots are free. A search that still waits
+// collects the prefixes of later queries. The caller holds mu.
+func (c *Checker) begin() {
+	for len(c.queue) > 0 && c.slots > 0 {
+		now := time.Now()
+		if wait := c.spacing(now); wait > 0 {
+			c.beginAfter(wait)
+			return
+		}
+		s := c.queue[0]
+		c.queue = slices.Delete(c.queue, 0, 1)
+		c.slots--
+		c.begun = now
+		c.wg.Go(func() { c.run(s) })
+	}
+}
+
+// spacing returns how long the next search collects prefixes before it begins. It begins
+// at once if it is full or no other one is under way. Else the slots are spread evenly over
+// the time that a search takes: with many queries, all slots would otherwise be taken by
+// searches for one prefix each. Their answers would come, and wake the queries that wait, at
+// the same time, and queries for clean names would have to wait for the processor. The caller
+// holds mu.
+func (c *Checker) spacing(now time.Time) time.Duration {
+	if c.slots == c.searches || len(c.queue[0].prefixes) == c.perSearch {
+		return 0
+	}
+	return c.begun.Add(max(minSpacing, c.took/time.Duration(c.searches))).Sub(now)
+}
+
+// beginAfter calls begin after a while. A later call replaces the time. The caller holds mu.
+func (c *Checker) beginAfter(wait time.Duration) {
+	if c.next != nil {
+		c.next.Reset(wait)
+		return
+	}
+	c.next = time.AfterFunc(wait, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.begin()
+	})
+}
+
+// drop ends the searches that wait for a free slot. The caller holds mu.
+func (c *Checker) drop() {
+	for _, s := range c.queue {
+		s.err = ErrClosed
+		s.end()
+	}
+	c.queue = nil
+}
+
+// run does one search. It ends when the server answers, at the timeout, or when
+// Close cancels it; Close waits for it.
+func (c *Checker) run(s *search) {
+	begun := time.Now()
+	answer, err := c.ask(s.prefixes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.took = time.Since(begun)
+	s.err = err
+	s.answer = serverAnswer{received: time.Now(), ttl: answer.TTL, threats: answer.Threats}
+	s.earlier = answer.Earlier
+	for _, p := range s.prefixes {
+		if err == nil {
+			c.cache.put(p, s.about(p))
+		}
+		delete(c.pending, p)
+	}
+	s.end()
+	c.slots++
+	c.begin()
+}
+
+// charge adds a refund, unless it is nil. The caller holds Checker.mu.
+func (s *search) charge(refund func()) {
+	if refund != nil {
+		s.refunds = append(s.refunds, refund)
+	}
+}
+
+// end calls the refunds if the search was not sent, and wakes those who wait for it.
+// The caller holds Checker.mu.
+func (s *search) end() {
+	unsent := func(reason error) bool { return errors.Is(s.err, reason) }
+	known := s.err == nil && len(s.earlier) == len(s.prefixes)
+	if known || slices.ContainsFunc([]error{ErrBackoff, ErrLimited, ErrBudget, ErrClosed}, unsent) {
+		for _, refund := range s.refunds {
+			refund()
+		}
+	}
+	close(s.done)
+}
+
+// ask calls the Searcher with the timeout. A panic of the Searcher becomes an error:
+// it must not stop the name server.
+func (c *Checker) ask(prefixes []Prefix) (answer Answer, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("searching full hashes: panic: %v", r)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
+	defer cancel()
+	return c.searcher.Search(ctx, prefixes)
+}
+
+// only returns the answer with the threats behind p. It drops the others: the server
+// sometimes sends full hashes that the client did not ask for.
+func (a serverAnswer) only(p Prefix) serverAnswer {
+	all := a.threats
+	a.threats = nil
+	for _, t := range all {
+		if p.begins(t.Hash) {
+			a.threats = append(a.threats, t)
+		}
+	}
+	return a
+}
+
+// about returns the part of the answer about p. The search has ended without an error.
+func (s *search) about(p Prefix) serverAnswer {
+	answer := s.answer
+	if e, ok := s.earlier[p]; ok {
+		answer = serverAnswer{received: e.Received, ttl: e.TTL, threats: e.Threats}
+	}
+	return answer.only(p)
+}
+
+// finished waits until the search or ctx ends, and reports whether the search has
+// ended. If both have, the search counts: one late search must not hide a threat
+// that another search has found.
+func (s *search) finished(ctx context.Context) bool {
+	select {
+	case <-s.done:
+		return true
+	case <-ctx.Done():
+	}
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,140 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// began is a Searcher that notes when each search began and for how many prefixes.
+type began struct {
+	takes func(n int) time.Duration // the nth search, from 0
+
+	mu    sync.Mutex
+	since time.Time
+	at    []time.Duration
+	sizes []int
+}
+
+func (b *began) Search(ctx context.Context, prefixes []Prefix) (Answer, error) {
+	b.mu.Lock()
+	n := len(b.at)
+	b.at, b.sizes = append(b.at, time.Since(b.since)), append(b.sizes, len(prefixes))
+	b.mu.Unlock()
+	select {
+	case <-time.After(b.takes(n)):
+		return Answer{TTL: time.Hour}, nil
+	case <-ctx.Done():
+		return Answer{}, ctx.Err()
+	}
+}
+
+func TestSearchesBeginOneAfterAnother(t *testing.T) {
+	const ms = time.Millisecond
+	always := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+	tests := []struct {
+		name     string
+		searches int
+		takes    func(n int) time.Duration
+		queries  []time.Duration // when each one comes
+		at       []time.Duration // when each search begins
+		sizes    []int
+	}{
+		{"alone", 16, always(50 * ms), []time.Duration{0}, []time.Duration{0}, []int{1}},
+		{"one after the other has ended", 16, always(ms), []time.Duration{0, 2 * ms, 4 * ms}, []time.Duration{0, 2 * ms, 4 * ms}, []int{1, 1, 1}},
+		{"together", 16, always(50 * ms), []time.Duration{0, 0, ms, 2 * ms, 6 * ms}, []time.Duration{0, 5 * ms, 10 * ms}, []int{1, 3, 1}},
+		{"further apart than that", 16, always(50 * ms), []time.Duration{0, 7 * ms, 13 * ms}, []time.Duration{0, 7 * ms, 13 * ms}, []int{1, 1, 1}},
+		{"a slow server", 10, always(1000 * ms), []time.Duration{0, 1000 * ms, 1001 * ms, 1050 * ms, 1250 * ms}, []time.Duration{0, 1000 * ms, 1100 * ms, 1250 * ms}, []int{1, 1, 2, 1}},
+		{"a server that is fast again", 10, func(n int) time.Duration { return []time.Duration{1000 * ms, 20 * ms, 20 * ms}[n] },
+			[]time.Duration{0, 1000 * ms, 1001 * ms}, []time.Duration{0, 1000 * ms, 1020 * ms}, []int{1, 1, 1}},
+		{"a slot is free before the spacing has passed", 2, always(3 * ms), []time.Duration{0, ms}, []time.Duration{0, 3 * ms}, []int{1, 1}},
+		{"one search at a time", 1, always(50 * ms), []time.Duration{0, ms, 2 * ms}, []time.Duration{0, 50 * ms}, []int{1, 2}},
+		{"a full search", 16, always(50 * ms), append([]time.Duration{0}, slices.Repeat([]time.Duration{ms}, MaxPrefixes+1)...), []time.Duration{0, ms, 6 * ms}, []int{1, MaxPrefixes, 1}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &began{takes: test.takes, since: time.Now()}
+				c := checkerOf(t, Config{Searcher: b, Searches: test.searches}, manyExpressed(len(test.queries))...)
+				for i, at := range test.queries {
+					time.Sleep(time.Until(b.since.Add(at)))
+					synctest.Wait()
+					c.Confirm(suspect(t, c, named(i)), nil)
+				}
+				time.Sleep(10 * time.Second)
+				c.Close()
+				if !slices.Equal(b.at, test.at) || !slices.Equal(b.sizes, test.sizes) {
+					t.Errorf("Expected searches at %v for %v prefixes, got %v and %v", test.at, test.sizes, b.at, b.sizes)
+				}
+			})
+		})
+	}
+}
+
+// Queries that are woken together all want the processor, and those for clean names wait
+// behind them.
+func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const queries, every = 4_000, 250 * time.Microsecond
+		b := &began{takes: func(int) time.Duration { return 50 * time.Millisecond }}
+		c := checkerOf(t, Config{Searcher: b}, manyExpressed(queries)...)
+		var mu sync.Mutex
+		var woken []time.Time
+		var slowest time.Duration
+		var all sync.WaitGroup
+		for i := range queries {
+			all.Go(func() {
+				begun := time.Now()
+				d := c.Confirm(suspect(t, c, named(i)), nil).Wait(t.Context())
+				mu.Lock()
+				defer mu.Unlock()
+				woken, slowest = append(woken, time.Now()), max(slowest, time.Since(begun))
+				if d.By != ByServer {
+					t.Errorf("Expected the server to decide, got %+v", d)
+				}
+			})
+			time.Sleep(every)
+		}
+		all.Wait()
+		slices.SortFunc(woken, time.Time.Compare)
+		most, first := 0, 0
+		for i := range woken {
+			for woken[i].Sub(woken[first]) > 4*time.Millisecond {
+				first++
+			}
+			most = max(most, i-first+1)
+		}
+		if most > 24 { // 20 come in 5 ms
+			t.Errorf("Expected the queries of 5 ms to be woken together, got %d", most)
+		}
+		if slowest > 60*time.Millisecond {
+			t.Errorf("Expected a confirmation to take hardly longer than a search, 50 ms, got %v", slowest)
+		}
+		if n := len(b.sizes); n > 210 { // 1 s
+			t.Errorf("Expected 200 searches, got %d", n)
+		}
+	})
+}
+
+func TestCloseEndsASearchThatStillCollectsPrefixes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &began{takes: func(int) time.Duration { return time.Hour }}
+		c := checkerOf(t, Config{Searcher: b, Timeout: time.Hour}, manyExpressed(2)...)
+		c.Confirm(suspect(t, c, named(0)), nil)
+		refunds := 0
+		collects := c.Confirm(suspect(t, c, named(1)), func() (func(), error) { return func() { refunds++ }, nil })
+		synctest.Wait()
+		c.Close()
+		if d := collects.Wait(t.Context()); !errors.Is(d.Err, ErrClosed) || refunds != 1 {
+			t.Errorf("Expected that the search is not sent and costs nothing, got %+v and %d refunds", d, refunds)
+		}
+		time.Sleep(time.Second)
+		if len(b.at) != 1 {
+			t.Errorf("Expected no search after Close, got %d in all", len(b.at))
+		}
+	})
+}
