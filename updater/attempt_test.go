@@ -123,6 +123,16 @@ func TestADoubtfulListStaysRejected(t *testing.T) {
 	}
 }
 
+// A list that failed its checks waits for longer than fetches at once do, which then begin again.
+func TestARejectedListHasNoFetchesAtOnce(t *testing.T) {
+	now := time.Now()
+	got := ListClock{Clock: Clock{Wait: time.Hour}, AtOnce: 5, Updated: now, Alone: true}.rejected(now, 2*time.Hour, 0, errTest)
+	want := ListClock{Clock: Clock{NotBefore: now.Add(2 * time.Hour), Failures: 1, Wait: time.Hour}.because(now, errTest), Rejected: true, Updated: now, Alone: true}
+	if got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 // A request that the shared store does not confirm leaves no trace.
 func TestAFetchThatIsNotConfirmedIsTakenBack(t *testing.T) {
 	store := openStore(t, t.TempDir())

@@ -8,8 +8,9 @@
 //
 // It changes no file of the repository: the go command gets the changed ones as an overlay.
 // The changes of a package are compiled once, together; only those of constants are
-// compiled one by one. The tests that take no time run first. Results are added to a file,
-// and the next run goes on behind them: remove the file after an edit.
+// compiled one by one. A change is tried with the tests that reach it, first with those that
+// take no time. Results are added to a file, and the next run goes on behind them: remove the
+// file after an edit. With TMPDIR in memory, such as /dev/shm, tests do not wait for the disk.
 package main
 
 import (
