@@ -2,9 +2,6 @@ package test
 
 import (
 	"errors"
-	"flag"
-	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -16,6 +13,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
 // failing is a plugin whose shutdown fails when a reload would end it.
@@ -43,14 +41,6 @@ func TestMain(m *testing.M) {
 	}
 	runChild()
 	patience.Limit = time.Minute // temporary folders are removed after an end
-	sideBySide(4)
+	programtest.SideBySide(4)
 	m.Run()
-}
-
-// sideBySide has at least n tests run at once that call Parallel: those wait more than they work.
-func sideBySide(n int) {
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		f.Value.Set(strconv.Itoa(max(n, runtime.GOMAXPROCS(0))))
-	}
 }

@@ -118,6 +118,29 @@ func TestListsOutliveAChangeOfRelays(t *testing.T) {
 	}
 }
 
+// The system gives a port again that a test before had. A wait that is still remembered for it
+// must not keep the next test from its first request.
+func TestAStartRemembersNothingOfAnotherTest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.endpoint
+	w.start(w.corefile())
+	w.updated(1)
+	server := httptest.NewServer(w.google)
+	t.Cleanup(server.Close)
+	w.endpoint, w.db = server.URL, t.TempDir()
+	w.google.ClientLostState() // who asks other endpoints is another client, as with another key
+	if err := w.reload(w.corefile()); err != nil {
+		t.Fatal(err)
+	}
+	w.updated(2)
+	w.stop()
+	w.endpoint, w.db = first, t.TempDir()
+	w.google.ClientLostState()
+	w.start(w.corefile())
+	w.updated(3)
+}
+
 func TestOnlyTheAuthorityOfEndpointCAVouchesForARelay(t *testing.T) {
 	lines := logtest.Capture(t)
 	w := newWorld(t)

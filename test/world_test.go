@@ -181,6 +181,7 @@ func (w *world) corefile(properties ...string) string {
 // start starts CoreDNS and waits until it has been in touch with the server.
 func (w *world) start(corefile string) {
 	w.t.Helper()
+	engines.Forget(w.endpoint) // the port may have been that of another test, at whose end a wait was left
 	caddyMu.Lock()
 	instance, err := caddy.Start(input(corefile))
 	caddyMu.Unlock()

@@ -1,11 +1,8 @@
 package story
 
 import (
-	"flag"
 	"log"
 	"os"
-	"runtime"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -21,11 +18,7 @@ var built = sync.OnceValues(func() (map[string]string, error) {
 })
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	// All tests run at once, unless -parallel says otherwise: they wait more than they work.
-	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		f.Value.Set(strconv.Itoa(max(8, runtime.GOMAXPROCS(0))))
-	}
+	programtest.SideBySide(8)
 	dir, err := os.MkdirTemp("", "safebrowsing-story")
 	if err != nil {
 		log.Fatal(err)
