@@ -198,9 +198,13 @@ func TestCloseEndsASearchThatStillCollectsPrefixes(t *testing.T) {
 		c.Confirm(suspect(t, c, named(0)), nil)
 		refunds := 0
 		collects := c.Confirm(suspect(t, c, named(1)), func() (func(), error) { return func() { refunds++ }, nil })
+		var d Decision
+		var wait sync.WaitGroup
+		wait.Go(func() { d = collects.Wait(t.Context()) })
 		synctest.Wait()
 		c.Close()
-		if d := collects.Wait(t.Context()); !errors.Is(d.Err, ErrClosed) || refunds != 1 {
+		wait.Wait()
+		if !errors.Is(d.Err, ErrClosed) || refunds != 1 {
 			t.Errorf("Expected that the search is not sent and costs nothing, got %+v and %d refunds", d, refunds)
 		}
 		time.Sleep(time.Second)
