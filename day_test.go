@@ -184,8 +184,8 @@ func TestManyQueriesForOneCollidingNameMakeOneSearch(t *testing.T) {
 		for i := range 1000 {
 			wg.Go(func() {
 				_, took := b.ask(fmt.Sprintf("10.0.%d.%d", i/250, i%250), "shared.example.com.")
-				if took != 100*time.Millisecond {
-					t.Errorf("Expected the time of the search, took %s", took)
+				if took < 100*time.Millisecond || took > 100*time.Millisecond+1000*time.Millisecond/16 {
+					t.Errorf("Expected the time of the search, and at most 1 ms for each 16 queries, took %s", took)
 				}
 			})
 		}

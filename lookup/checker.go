@@ -18,9 +18,10 @@ type Searcher interface {
 	Search(ctx context.Context, prefixes []Prefix) (Answer, error)
 }
 
-// MaxPrefixes is the most prefixes in one search. The server accepts 1,000 and
-// recommends at most 30 (hashes.search, version 5).
-const MaxPrefixes = 30
+// MaxPrefixes is the most prefixes in one search. The server accepts 1,000 (hashes.search,
+// version 5) or 500 (fullHashes.find, version 4). With 240 a URL has 7 kB, and proxies accept
+// 8 kB. A single host has at most 30; there are more when many queries wait.
+const MaxPrefixes = 240
 
 // Answer is what the server knows about the prefixes of one search. The Searcher
 // leaves out threats that the server marks as not to be enforced.

@@ -20,7 +20,7 @@ func (f searchFunc) Search(ctx context.Context, prefixes []Prefix) (Answer, erro
 }
 
 // server is a Searcher that knows the rules of "Local List Mode" and fails the
-// test when the Checker breaks one: it wants 1 to 30 prefixes, each
+// test when the Checker breaks one: it wants 1 to 240 prefixes, each
 // once, and none whose last answer may still be used for every full hash.
 // OnSearch answers; nil means that nothing is known. A threat that has no TTL of
 // its own gets the TTL of the answer.
@@ -52,8 +52,8 @@ func (s *server) Search(ctx context.Context, prefixes []Prefix) (Answer, error) 
 func (s *server) note(prefixes []Prefix) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := len(prefixes); n < 1 || n > 30 {
-		s.t.Errorf("a search for %d prefixes, want 1 to 30", n)
+	if n := len(prefixes); n < 1 || n > 240 {
+		s.t.Errorf("a search for %d prefixes, want 1 to 240", n)
 	}
 	for i, p := range prefixes {
 		if slices.Contains(prefixes[:i], p) {
@@ -230,7 +230,7 @@ func TestCheckerWantsASensibleConfig(t *testing.T) {
 // The defaults are those of Config and of docs/limits.md.
 func TestALimitHasADefault(t *testing.T) {
 	c := checkerOf(t, Config{})
-	if c.cache.maxHashes != 100_000 || c.slots != 16 || c.timeout != 10*time.Second || c.perSearch != 30 || c.threats != AllThreats {
+	if c.cache.maxHashes != 100_000 || c.slots != 16 || c.timeout != 10*time.Second || c.perSearch != 240 || c.threats != AllThreats {
 		t.Errorf("%d prefixes, %d searches, timeout %s, %d prefixes a search, threats %b", c.cache.maxHashes, c.slots, c.timeout, c.perSearch, c.threats)
 	}
 }

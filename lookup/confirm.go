@@ -61,7 +61,7 @@ func (w *Confirmation) ask(i int) {
 		case asked == 0 && w.admit != nil:
 			refund, err = w.admit()
 		}
-		if s = failed(err); err == nil {
+		if s = ended(serverAnswer{}, err); err == nil {
 			s = c.enqueue(candidate.prefix, refund)
 		}
 		w.searches[i], refund = s, nil // one refund for all prefixes of the query
@@ -91,7 +91,7 @@ func (c *Checker) known(candidate candidate) *search {
 		return s
 	}
 	if c.closed {
-		return failed(ErrClosed)
+		return ended(serverAnswer{}, ErrClosed)
 	}
 	return nil
 }
@@ -103,9 +103,7 @@ func (c *Checker) answered(hash FullHash) *search {
 	if !ok {
 		return nil
 	}
-	s := &search{done: make(chan struct{}), answer: answer}
-	close(s.done)
-	return s
+	return ended(answer, nil)
 }
 
 // Wait returns the decision, or an Unsure one if ctx ends first. If a search fails,

@@ -52,6 +52,9 @@ const (
 	// unlistedTTL is the TTL of an answer about a prefix that no list holds. It is short,
 	// because the next update may bring the prefix.
 	unlistedTTL = time.Minute
+	// maxStored is the most entries of the lists that a search sends in place of the 4 bytes
+	// that they begin with.
+	maxStored = 30
 )
 
 // Search returns what the server knows about prefixes of 4 bytes, in their order. Like
@@ -110,13 +113,13 @@ func (c *Checker) prefixSearch(lists []List, p Prefix, unlisted bool) prefixSear
 		if lists[i].LikelySafe {
 			continue
 		}
-		for _, entry := range lists[i].Set.Under([minPrefix]byte([]byte(p)), MaxPrefixes+1) {
+		for _, entry := range lists[i].Set.Under([minPrefix]byte([]byte(p)), maxStored+1) {
 			stored = append(stored, Prefix(entry))
 		}
 	}
 	s := prefixSearch{listed: len(stored) > 0 || unlisted, prefixes: []Prefix{p}}
 	stored = shortest(stored)
-	if c.asStored && len(stored) > 0 && len(stored) <= MaxPrefixes { // more cost less as their common prefix
+	if c.asStored && len(stored) > 0 && len(stored) <= maxStored { // more cost less as their common prefix
 		s.prefixes = stored
 	}
 	s.searches = make([]*search, len(s.prefixes))
@@ -200,9 +203,7 @@ func (c *Checker) about(p Prefix, now time.Time) (*search, Origin) {
 	if !ok || answer.ttlAt(now) < 0 {
 		return nil, FromLists
 	}
-	s := &search{done: make(chan struct{}), answer: answer}
-	close(s.done)
-	return s, FromCache
+	return ended(answer, nil), FromCache
 }
 
 // enqueueAll adds new searches for the prefixes of s that have none. Each takes one of
@@ -227,15 +228,7 @@ func (c *Checker) enqueueAll(s *prefixSearch, admitted *int, refund func()) {
 // underWay reports whether a search has not ended.
 func (s prefixSearch) underWay() bool {
 	return slices.ContainsFunc(s.searches, func(search *search) bool {
-		if search == nil {
-			return false
-		}
-		select {
-		case <-search.done:
-			return false
-		default:
-			return true
-		}
+		return search != nil && !search.over.Load()
 	})
 }
 

@@ -112,7 +112,7 @@ func TestPrefixSearchesShareSearchesWithConfirmations(t *testing.T) {
 				answer := oneAnswer(t, c, "bad.example/")
 				mu.Lock()
 				defer mu.Unlock()
-				if from[answer.From]++; len(answer.Threats) != 1 || answer.TTL != 50*time.Second {
+				if from[answer.From]++; len(answer.Threats) != 1 || (50*time.Second-answer.TTL).Round(100*time.Millisecond) != 0 { // they wake one after another
 					t.Errorf("got %+v", answer)
 				}
 			})
@@ -212,7 +212,7 @@ func TestAPrefixSearchIsAdmittedForEachRequest(t *testing.T) {
 	for _, tc := range []struct {
 		prefixes, perSearch int
 		want                int // calls of admit
-	}{{1, 0, 1}, {30, 0, 1}, {31, 0, 2}, {200, 0, 7}, {3, 1, 3}} {
+	}{{1, 0, 1}, {240, 0, 1}, {241, 0, 2}, {1000, 0, 5}, {3, 1, 3}} {
 		t.Run(fmt.Sprint(tc.prefixes, " by ", tc.perSearch), func(t *testing.T) {
 			for allowed := tc.want; allowed >= tc.want-1; allowed-- {
 				calls, refunds := 0, 0

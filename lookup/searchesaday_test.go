@@ -163,7 +163,7 @@ func TestSearchesADay(t *testing.T) {
 		cfg  Config
 		cost float64 // of a search, in US$
 	}{
-		{"v5, 30 prefixes a search", Config{}, 0},
+		{"v5, 240 prefixes a search", Config{}, 0},
 		{"v4, one search at a time", Config{Searches: 1, Rule: RuleV4, AsStored: true}, 0},
 		{"Web Risk, 1 prefix a search", Config{PerSearch: 1, Rule: RuleV4, AsStored: true}, 0.05},
 	}

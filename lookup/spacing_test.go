@@ -120,6 +120,77 @@ func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
 	})
 }
 
+// asking has n queries ask for the same prefix, each with a timeout, and returns when each one
+// went on and by what it was decided.
+func asking(t *testing.T, c *Checker, n int, timeout time.Duration) (after []time.Duration, by map[Decider]int) {
+	by = make(map[Decider]int)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	begun := time.Now()
+	for range n {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			d := c.Confirm(suspect(t, c, named(0)), nil).Wait(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			after = append(after, time.Since(begun))
+			by[d.By]++
+		})
+	}
+	all.Wait()
+	return after, by
+}
+
+func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
+	const ms, queries = time.Millisecond, 1_000
+	tests := []struct {
+		name    string
+		timeout time.Duration
+		last    time.Duration // when the last query goes on
+		most    int           // that go on together
+	}{
+		{"all have time", time.Second, (50 + queries/16) * ms, 16},
+		// A search that has ended counts, though not all that wait for it have been woken.
+		{"the timeout comes meanwhile", 60*ms + ms/2, 60*ms + ms/2, queries - 11*16},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &began{takes: func(int) time.Duration { return 50 * ms }}
+				c := checkerOf(t, Config{Searcher: b}, expressed(0))
+				after, by := asking(t, c, queries, test.timeout)
+				together := make(map[time.Duration]int)
+				most := 0
+				for _, d := range after {
+					together[d]++
+					most = max(most, together[d])
+				}
+				if last := slices.Max(after); last != test.last || slices.Min(after) != 50*ms || most != test.most {
+					t.Errorf("Expected the queries to go on from 50ms to %v, %d together, got %v to %v, %d together", test.last, test.most, slices.Min(after), last, most)
+				}
+				if by[ByServer] != queries || len(b.at) != 1 {
+					t.Errorf("Expected the answer of one search to decide, got %v by %d searches", by, len(b.at))
+				}
+			})
+		})
+	}
+}
+
+// Close does not wait until all queries have been woken in their turn.
+func TestCloseWakesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &began{takes: func(int) time.Duration { return time.Hour }}
+		c := checkerOf(t, Config{Searcher: b, Timeout: time.Hour}, expressed(0))
+		begun := time.Now()
+		time.AfterFunc(time.Second, c.Close)
+		after, by := asking(t, c, 1_000, time.Minute)
+		if by[ByError] != 1_000 || slices.Max(after) != time.Second || time.Since(begun) != time.Second {
+			t.Errorf("Expected Close to end all confirmations at once, got %v until %v", by, slices.Max(after))
+		}
+	})
+}
+
 func TestCloseEndsASearchThatStillCollectsPrefixes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &began{takes: func(int) time.Duration { return time.Hour }}
@@ -127,9 +198,13 @@ func TestCloseEndsASearchThatStillCollectsPrefixes(t *testing.T) {
 		c.Confirm(suspect(t, c, named(0)), nil)
 		refunds := 0
 		collects := c.Confirm(suspect(t, c, named(1)), func() (func(), error) { return func() { refunds++ }, nil })
+		var d Decision
+		var wait sync.WaitGroup
+		wait.Go(func() { d = collects.Wait(t.Context()) })
 		synctest.Wait()
 		c.Close()
-		if d := collects.Wait(t.Context()); !errors.Is(d.Err, ErrClosed) || refunds != 1 {
+		wait.Wait()
+		if !errors.Is(d.Err, ErrClosed) || refunds != 1 {
 			t.Errorf("Expected that the search is not sent and costs nothing, got %+v and %d refunds", d, refunds)
 		}
 		time.Sleep(time.Second)

@@ -127,7 +127,7 @@ func manyFullHashes(n int) *sbv5.SearchHashesResponse {
 // An answer to a search that needs much memory for each of its bytes is refused
 // before it is decoded, and one that is long for good reasons is not.
 func TestStructuresOfAnAnswerAreBounded(t *testing.T) {
-	good := manyFullHashes(16 * 30)
+	good := manyFullHashes(2 * lookup.MaxPrefixes)
 	goodText, err := protojson.Marshal(good)
 	if err != nil {
 		t.Fatal(err)
@@ -138,9 +138,9 @@ func TestStructuresOfAnAnswerAreBounded(t *testing.T) {
 		body              []byte
 		good              bool
 	}{
-		{"16 full hashes of four details behind each of 30 prefixes", binaryForm, marshal(t, good), true},
+		{"two full hashes of four details behind each of 240 prefixes", binaryForm, marshal(t, good), true},
 		{"the same in JSON", jsonForm, goodText, true},
-		{"50 of them", binaryForm, marshal(t, tooMany), false},
+		{"six of them", binaryForm, marshal(t, tooMany), false},
 		{"empty full hashes", binaryForm, bytes.Repeat([]byte{0x0a, 0}, 20_000), false},
 		{"empty full hashes in JSON", jsonForm, []byte(`{"fullHashes":[{}` + strings.Repeat(",{}", 20_000) + `]}`), false},
 	} {

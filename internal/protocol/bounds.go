@@ -17,8 +17,8 @@ type bound struct {
 }
 
 var (
-	// An answer about lookup.MaxPrefixes prefixes, with 16 full hashes for each prefix and
-	// four details for each hash, has 35 kB; in JSON 180 kB.
+	// An answer about lookup.MaxPrefixes prefixes, with two full hashes for each prefix and
+	// four details for each hash, has 35 kB; in JSON 180 kB. Nearly all prefixes have one.
 	boundSearch = bound{256 << 10, 1 << 20}
 	// Google's list of lists has some ten entries.
 	boundLists = bound{1 << 20, 1 << 20}
