@@ -14,12 +14,12 @@ import (
 const (
 	// roomyStacks is how many goroutines wait with room. The average is right as long as there are no
 	// more others: the queries of a burst that wait for a core, and what a server has that waits.
-	roomyStacks = 256
+	roomyStacks = 128
 	stackOfOne  = 14 << 10 // bytes that each has in use; its stack has 16 KiB
 )
 
 // warmStacks has new goroutines begin with a larger stack, until end is closed. It reserves
-// roomyStacks times 16 KiB of memory, of which it uses a half: see waitWithRoom.
+// roomyStacks times 16 KiB of memory, of which it uses some 10 KiB each: see waitWithRoom.
 func warmStacks(end <-chan struct{}) {
 	var begun sync.WaitGroup
 	begun.Add(roomyStacks)

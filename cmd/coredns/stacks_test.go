@@ -25,7 +25,7 @@ func wait(goroutines int, end <-chan struct{}) {
 func TestNewGoroutinesHaveRoomForAQuery(t *testing.T) {
 	const (
 		enough = 16 << 10 // a query of template, with prometheus, grows a stack of 8 KiB
-		burst  = 200      // queries that have come, and wait for a core
+		burst  = 100      // queries that have come, and wait for a core
 	)
 	end := make(chan struct{})
 	wait(burst, end)
