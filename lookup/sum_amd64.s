@@ -131,9 +131,9 @@ TEXT ·sumOne(SB), NOSPLIT, $64-24
 	MOVL  AX, DX
 	ANDL  $0x00000fff, DX
 	CMPL  DX, $0x00000fc0
-	JHI   copy0
+	JHI   copy_suffix0
 
-found0:
+found_suffix0:
 	LEAQ        sumPadding<>+64(SB), DX
 	SUBQ        CX, DX
 	MOVOU       (AX), X4
@@ -318,21 +318,20 @@ found0:
 	MOVOU       X2, 16(AX)
 	RET
 
-copy0:
+copy_suffix0:
 	MOVQ AX, DX
 	MOVQ CX, BX
 	LEAQ (SP), AX
 	MOVQ AX, SI
 
-copyByte0:
-	TESTQ BX, BX
-	JEQ   found0
-	MOVB  (DX), DI
-	MOVB  DI, (SI)
-	INCQ  DX
-	INCQ  SI
-	DECQ  BX
-	JMP   copyByte0
+byte_suffix0:
+	MOVB (DX), DI
+	MOVB DI, (SI)
+	INCQ DX
+	INCQ SI
+	DECQ BX
+	JNE  byte_suffix0
+	JMP  found_suffix0
 
 // func sumTwo(dst0 *[32]byte, dst1 *[32]byte, suffix0 string, suffix1 string)
 // Requires: SHA, SSE2, SSE4.1, SSSE3
@@ -343,17 +342,17 @@ TEXT ·sumTwo(SB), NOSPLIT, $128-48
 	MOVL  AX, DX
 	ANDL  $0x00000fff, DX
 	CMPL  DX, $0x00000fc0
-	JHI   copy0
+	JHI   copy_suffix0
 
-found0:
+found_suffix0:
 	MOVQ suffix1_base+32(FP), DX
 	MOVQ suffix1_len+40(FP), BX
 	MOVL DX, SI
 	ANDL $0x00000fff, SI
 	CMPL SI, $0x00000fc0
-	JHI  copy1
+	JHI  copy_suffix1
 
-found1:
+found_suffix1:
 	LEAQ        sumPadding<>+64(SB), SI
 	SUBQ        CX, SI
 	MOVOU       (AX), X4
@@ -719,34 +718,217 @@ found1:
 	MOVOU       X8, 16(AX)
 	RET
 
-copy0:
+copy_suffix0:
 	MOVQ AX, DX
 	MOVQ CX, BX
 	LEAQ (SP), AX
 	MOVQ AX, SI
 
-copyByte0:
-	TESTQ BX, BX
-	JEQ   found0
-	MOVB  (DX), DI
-	MOVB  DI, (SI)
-	INCQ  DX
-	INCQ  SI
-	DECQ  BX
-	JMP   copyByte0
+byte_suffix0:
+	MOVB (DX), DI
+	MOVB DI, (SI)
+	INCQ DX
+	INCQ SI
+	DECQ BX
+	JNE  byte_suffix0
+	JMP  found_suffix0
 
-copy1:
+copy_suffix1:
 	MOVQ DX, SI
 	MOVQ BX, DI
 	LEAQ 64(SP), DX
 	MOVQ DX, R8
 
-copyByte1:
-	TESTQ DI, DI
-	JEQ   found1
-	MOVB  (SI), R9
-	MOVB  R9, (R8)
-	INCQ  SI
-	INCQ  R8
-	DECQ  DI
-	JMP   copyByte1
+byte_suffix1:
+	MOVB (SI), R9
+	MOVB R9, (R8)
+	INCQ SI
+	INCQ R8
+	DECQ DI
+	JNE  byte_suffix1
+	JMP  found_suffix1
+
+DATA scanLow<>+0(SB)/1, $0x1a
+DATA scanLow<>+1(SB)/1, $0x1a
+DATA scanLow<>+2(SB)/1, $0x1a
+DATA scanLow<>+3(SB)/1, $0x1a
+DATA scanLow<>+4(SB)/1, $0x1a
+DATA scanLow<>+5(SB)/1, $0x1a
+DATA scanLow<>+6(SB)/1, $0x1a
+DATA scanLow<>+7(SB)/1, $0x1a
+DATA scanLow<>+8(SB)/1, $0x1a
+DATA scanLow<>+9(SB)/1, $0x1a
+DATA scanLow<>+10(SB)/1, $0x18
+DATA scanLow<>+11(SB)/1, $0x18
+DATA scanLow<>+12(SB)/1, $0x18
+DATA scanLow<>+13(SB)/1, $0x19
+DATA scanLow<>+14(SB)/1, $0x1d
+DATA scanLow<>+15(SB)/1, $0x0c
+GLOBL scanLow<>(SB), RODATA|NOPTR, $16
+
+DATA scanHigh<>+0(SB)/1, $0x00
+DATA scanHigh<>+1(SB)/1, $0x00
+DATA scanHigh<>+2(SB)/1, $0x01
+DATA scanHigh<>+3(SB)/1, $0x02
+DATA scanHigh<>+4(SB)/1, $0x00
+DATA scanHigh<>+5(SB)/1, $0x04
+DATA scanHigh<>+6(SB)/1, $0x08
+DATA scanHigh<>+7(SB)/1, $0x10
+DATA scanHigh<>+8(SB)/1, $0x00
+DATA scanHigh<>+9(SB)/1, $0x00
+DATA scanHigh<>+10(SB)/1, $0x00
+DATA scanHigh<>+11(SB)/1, $0x00
+DATA scanHigh<>+12(SB)/1, $0x00
+DATA scanHigh<>+13(SB)/1, $0x00
+DATA scanHigh<>+14(SB)/1, $0x00
+DATA scanHigh<>+15(SB)/1, $0x00
+GLOBL scanHigh<>(SB), RODATA|NOPTR, $16
+
+// func scan(name string) (dots uint64, others uint64)
+// Requires: SSE2, SSSE3
+TEXT ·scan(SB), NOSPLIT, $64-32
+	MOVQ name_base+0(FP), CX
+	MOVQ name_len+8(FP), BX
+	MOVL CX, AX
+	ANDL $0x00000fff, AX
+	CMPL AX, $0x00000fc0
+	JHI  copy_name
+
+found_name:
+	MOVOU    scanLow<>+0(SB), X0
+	MOVOU    scanHigh<>+0(SB), X1
+	MOVOU    scanNibble<>+0(SB), X2
+	MOVOU    scanDot<>+0(SB), X3
+	PXOR     X4, X4
+	MOVOU    48(CX), X5
+	MOVOU    X5, X6
+	MOVOU    X5, X7
+	PCMPEQB  X3, X7
+	PSRLW    $0x04, X6
+	PAND     X2, X6
+	MOVOU    X1, X8
+	PSHUFB   X6, X8
+	PAND     X2, X5
+	MOVOU    X0, X6
+	PSHUFB   X5, X6
+	PAND     X6, X8
+	PCMPEQB  X4, X8
+	PMOVMSKB X7, AX
+	PMOVMSKB X8, DX
+	MOVOU    32(CX), X5
+	MOVOU    X5, X6
+	MOVOU    X5, X7
+	PCMPEQB  X3, X7
+	PSRLW    $0x04, X6
+	PAND     X2, X6
+	MOVOU    X1, X8
+	PSHUFB   X6, X8
+	PAND     X2, X5
+	MOVOU    X0, X6
+	PSHUFB   X5, X6
+	PAND     X6, X8
+	PCMPEQB  X4, X8
+	PMOVMSKB X7, SI
+	SHLQ     $0x10, AX
+	ORQ      SI, AX
+	PMOVMSKB X8, SI
+	SHLQ     $0x10, DX
+	ORQ      SI, DX
+	MOVOU    16(CX), X5
+	MOVOU    X5, X6
+	MOVOU    X5, X7
+	PCMPEQB  X3, X7
+	PSRLW    $0x04, X6
+	PAND     X2, X6
+	MOVOU    X1, X8
+	PSHUFB   X6, X8
+	PAND     X2, X5
+	MOVOU    X0, X6
+	PSHUFB   X5, X6
+	PAND     X6, X8
+	PCMPEQB  X4, X8
+	PMOVMSKB X7, SI
+	SHLQ     $0x10, AX
+	ORQ      SI, AX
+	PMOVMSKB X8, SI
+	SHLQ     $0x10, DX
+	ORQ      SI, DX
+	MOVOU    (CX), X5
+	MOVOU    X5, X6
+	MOVOU    X5, X7
+	PCMPEQB  X3, X7
+	PSRLW    $0x04, X6
+	PAND     X2, X6
+	MOVOU    X1, X1
+	PSHUFB   X6, X1
+	PAND     X2, X5
+	MOVOU    X0, X0
+	PSHUFB   X5, X0
+	PAND     X0, X1
+	PCMPEQB  X4, X1
+	PMOVMSKB X7, CX
+	SHLQ     $0x10, AX
+	ORQ      CX, AX
+	PMOVMSKB X1, CX
+	SHLQ     $0x10, DX
+	ORQ      CX, DX
+	MOVQ     BX, CX
+	NEGQ     CX
+	MOVQ     $-1, BX
+	SHRQ     CL, BX
+	ANDQ     BX, AX
+	ANDQ     BX, DX
+	MOVQ     AX, dots+16(FP)
+	MOVQ     DX, others+24(FP)
+	RET
+
+copy_name:
+	MOVQ CX, AX
+	MOVQ BX, DX
+	LEAQ (SP), CX
+	MOVQ CX, SI
+
+byte_name:
+	MOVB (AX), DI
+	MOVB DI, (SI)
+	INCQ AX
+	INCQ SI
+	DECQ DX
+	JNE  byte_name
+	JMP  found_name
+
+DATA scanNibble<>+0(SB)/1, $0x0f
+DATA scanNibble<>+1(SB)/1, $0x0f
+DATA scanNibble<>+2(SB)/1, $0x0f
+DATA scanNibble<>+3(SB)/1, $0x0f
+DATA scanNibble<>+4(SB)/1, $0x0f
+DATA scanNibble<>+5(SB)/1, $0x0f
+DATA scanNibble<>+6(SB)/1, $0x0f
+DATA scanNibble<>+7(SB)/1, $0x0f
+DATA scanNibble<>+8(SB)/1, $0x0f
+DATA scanNibble<>+9(SB)/1, $0x0f
+DATA scanNibble<>+10(SB)/1, $0x0f
+DATA scanNibble<>+11(SB)/1, $0x0f
+DATA scanNibble<>+12(SB)/1, $0x0f
+DATA scanNibble<>+13(SB)/1, $0x0f
+DATA scanNibble<>+14(SB)/1, $0x0f
+DATA scanNibble<>+15(SB)/1, $0x0f
+GLOBL scanNibble<>(SB), RODATA|NOPTR, $16
+
+DATA scanDot<>+0(SB)/1, $0x2e
+DATA scanDot<>+1(SB)/1, $0x2e
+DATA scanDot<>+2(SB)/1, $0x2e
+DATA scanDot<>+3(SB)/1, $0x2e
+DATA scanDot<>+4(SB)/1, $0x2e
+DATA scanDot<>+5(SB)/1, $0x2e
+DATA scanDot<>+6(SB)/1, $0x2e
+DATA scanDot<>+7(SB)/1, $0x2e
+DATA scanDot<>+8(SB)/1, $0x2e
+DATA scanDot<>+9(SB)/1, $0x2e
+DATA scanDot<>+10(SB)/1, $0x2e
+DATA scanDot<>+11(SB)/1, $0x2e
+DATA scanDot<>+12(SB)/1, $0x2e
+DATA scanDot<>+13(SB)/1, $0x2e
+DATA scanDot<>+14(SB)/1, $0x2e
+DATA scanDot<>+15(SB)/1, $0x2e
+GLOBL scanDot<>(SB), RODATA|NOPTR, $16

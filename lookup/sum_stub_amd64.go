@@ -15,3 +15,10 @@ func sumOne(dst0 *[32]byte, suffix0 string)
 //
 //go:noescape
 func sumTwo(dst0 *[32]byte, dst1 *[32]byte, suffix0 string, suffix1 string)
+
+// scan returns which bytes of a name are dots, and which are neither dots nor lower-case
+// letters, digits, hyphens or another byte from 0x5e to 0x7e. Bit i is for name[i]. The
+// name has 1 to 64 bytes.
+//
+//go:noescape
+func scan(name string) (dots uint64, others uint64)

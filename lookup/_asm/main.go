@@ -15,6 +15,7 @@ func main() {
 	constants := newTables()
 	sum("sumOne", 1, constants)
 	sum("sumTwo", 2, constants)
+	scan()
 	Generate()
 }
 
@@ -59,11 +60,10 @@ func newTables() tables {
 
 // lane is one of the messages that are hashed side by side.
 type lane struct {
-	text, size reg.GPVirtual     // the suffix
-	copied     Mem               // a copy of the suffix, if it is at the end of a page
-	abef       reg.VecVirtual    // the state as the instructions want it, A and
-	cdgh       reg.VecVirtual    // C being the highest words
-	w          [4]reg.VecVirtual // the sixteen latest words of the schedule
+	suffix near
+	abef   reg.VecVirtual    // the state as the instructions want it, A and
+	cdgh   reg.VecVirtual    // C being the highest words
+	w      [4]reg.VecVirtual // the sixteen latest words of the schedule
 }
 
 // sum writes a function that hashes n messages of one block each. Each round waits
@@ -85,7 +85,7 @@ func sum(name string, n int, t tables) {
 	MOVOU(t.swap, swap)
 	lanes := make([]lane, n)
 	for i := range lanes {
-		lanes[i] = find(i)
+		lanes[i].suffix = find(fmt.Sprintf("suffix%d", i))
 	}
 	for i := range lanes {
 		lanes[i].begin(swap, t)
@@ -102,7 +102,7 @@ func sum(name string, n int, t tables) {
 	}
 	RET()
 	for i := range lanes {
-		lanes[i].copySuffix(i)
+		lanes[i].suffix.copyText()
 	}
 }
 
@@ -110,42 +110,48 @@ func sum(name string, n int, t tables) {
 // is not.
 const pageSize = 4096
 
-// find finds suffix i. begin reads 64 bytes of it, with bytes behind it, which it
-// leaves out. If these may be in another page, it finds a copy.
-func find(i int) lane {
-	l := lane{
-		text:   Load(Param(fmt.Sprintf("suffix%d", i)).Base(), GP64()).(reg.GPVirtual),
-		size:   Load(Param(fmt.Sprintf("suffix%d", i)).Len(), GP64()).(reg.GPVirtual),
+// near is a string of which the assembly reads 64 bytes, with bytes behind it, which it
+// leaves out. If these may be in another page, it reads a copy.
+type near struct {
+	param      string
+	text, size reg.GPVirtual
+	copied     Mem
+}
+
+// find finds the string of a parameter.
+func find(param string) near {
+	s := near{
+		param:  param,
+		text:   Load(Param(param).Base(), GP64()).(reg.GPVirtual),
+		size:   Load(Param(param).Len(), GP64()).(reg.GPVirtual),
 		copied: AllocLocal(64),
 	}
 	inPage := GP32()
-	MOVL(l.text.As32(), inPage)
+	MOVL(s.text.As32(), inPage)
 	ANDL(U32(pageSize-1), inPage)
 	CMPL(inPage, U32(pageSize-64))
-	JHI(LabelRef(fmt.Sprintf("copy%d", i)))
-	Label(fmt.Sprintf("found%d", i))
-	return l
+	JHI(LabelRef("copy_" + param))
+	Label("found_" + param)
+	return s
 }
 
-// copySuffix writes the way of a suffix at the end of a page.
-func (l *lane) copySuffix(i int) {
-	Label(fmt.Sprintf("copy%d", i))
-	from, n, to := GP64(), GP64(), GP64()
-	MOVQ(l.text, from)
-	MOVQ(l.size, n)
-	LEAQ(l.copied, l.text)
-	MOVQ(l.text, to)
-	loop := fmt.Sprintf("copyByte%d", i)
-	b := GP8()
-	Label(loop)
-	TESTQ(n, n)
-	JEQ(LabelRef(fmt.Sprintf("found%d", i)))
+// copyText writes the way of a string at the end of a page. It belongs behind the end
+// of the function.
+func (s near) copyText() {
+	Label("copy_" + s.param)
+	from, n, to, b := GP64(), GP64(), GP64(), GP8()
+	MOVQ(s.text, from)
+	MOVQ(s.size, n)
+	LEAQ(s.copied, s.text)
+	MOVQ(s.text, to)
+	Label("byte_" + s.param)
 	MOVB(Mem{Base: from}, b)
 	MOVB(b, Mem{Base: to})
 	INCQ(from)
 	INCQ(to)
 	DECQ(n)
-	JMP(LabelRef(loop))
+	JNE(LabelRef("byte_" + s.param))
+	JMP(LabelRef("found_" + s.param))
 }
 
 // begin loads the block of a message and the initial state.
@@ -154,10 +160,10 @@ func (l *lane) begin(swap reg.Register, t tables) {
 	l.w = [4]reg.VecVirtual{XMM(), XMM(), XMM(), XMM()}
 	padding := GP64()
 	LEAQ(t.padding.Offset(64), padding)
-	SUBQ(l.size, padding)
+	SUBQ(l.suffix.size, padding)
 	for j, w := range l.w {
 		part := reg.X0
-		MOVOU(Mem{Base: l.text, Disp: 16 * j}, w)
+		MOVOU(Mem{Base: l.suffix.text, Disp: 16 * j}, w)
 		MOVOU(Mem{Base: padding, Disp: 16 * j}, part)
 		PAND(part, w)
 		MOVOU(Mem{Base: padding, Disp: 128 + 16*j}, part)
@@ -165,7 +171,7 @@ func (l *lane) begin(swap reg.Register, t tables) {
 		PSHUFB(swap, w)
 	}
 	bits := GP64()
-	LEAQ(Mem{Base: l.size, Disp: 1}, bits)
+	LEAQ(Mem{Base: l.suffix.size, Disp: 1}, bits)
 	SHLL(Imm(3), bits.As32())
 	PINSRD(Imm(3), bits.As32(), l.w[3])
 	MOVOU(t.initial, l.abef)
