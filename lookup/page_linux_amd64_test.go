@@ -52,8 +52,8 @@ func TestSumsOfSuffixesAtTheEndOfAPage(t *testing.T) {
 }
 
 func TestScanOfNamesAtTheEndOfAPage(t *testing.T) {
-	if !shaUnit {
-		t.Skip("no SHA unit")
+	if !byteShuffle {
+		t.Skip("no SSSE3")
 	}
 	at := endOfPage(t)
 	for behind := range 128 {
