@@ -127,6 +127,9 @@ func (h Host) suffixStarts(dst []int, r Rule) []int {
 	if h.ip {
 		return append(dst, 0)
 	}
+	if dots, _, ok := scanName(h.name); ok {
+		return h.startsAfter(dst, dots, r)
+	}
 	labels := 0
 	for end := len(h.name); end > 0; end -= 8 {
 		for dots := dotsBefore(h.name, end); dots != 0; {
@@ -143,24 +146,17 @@ func (h Host) suffixStarts(dst []int, r Rule) []int {
 	return append(dst, 0)
 }
 
-// dotsBefore returns which of the eight bytes of name before end are dots: the high bit of
-// byte k of the result, the lowest being byte 0, is for name[end-8+k]. Fewer bytes count if
-// end is less than 8. end is 1 to len(name).
-func dotsBefore(name string, end int) uint64 {
-	const each, low = 0x0101010101010101, 0x7f7f7f7f7f7f7f7f
-	var w uint64
-	switch {
-	case end >= 8:
-		w = word(name[end-8 : end])
-	case len(name) >= 8:
-		w = word(name[:8]) << (64 - 8*end)
-	default:
-		for i := range end {
-			w |= uint64(name[i]) << (64 - 8*(end-i))
-		}
+// startsAfter is suffixStarts with the dots of the name: bit i is for name[i].
+func (h Host) startsAfter(dst []int, dots uint64, r Rule) []int {
+	if bits.OnesCount64(dots) >= maxLabelsWithoutPSL {
+		return h.starts(r)
 	}
-	w ^= '.' * each
-	return ^(w&low + low | w | low) // the sum of a byte reaches the high bit unless it is 0
+	for dots &^= 1 << 63 >> bits.LeadingZeros64(dots); dots != 0; {
+		last := bits.Len64(dots) - 1
+		dots ^= 1 << last
+		dst = append(dst, last+1)
+	}
+	return append(dst, 0)
 }
 
 // Public reports whether Safe Browsing can know the host at all. It cannot know single

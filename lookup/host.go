@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+	"unique"
 
 	"golang.org/x/net/idna"
 )
@@ -12,19 +13,22 @@ import (
 // Host is a host in canonical form: lower case, no dot at either end, no empty
 // label ("URLs and Hashing"). The zero Host has no name and is always Safe. A Host is
 // an immutable value and safe for concurrent use.
+//
+// It has four words and four fields: the compiler keeps no larger structure in
+// registers, and a copy in memory costs a query more than the rest of FromQname.
 type Host struct {
 	name      string
-	truncated bool   // name is only the end of what was asked: the labels before it cannot be part of a URL
-	ip        bool   // name is an IP literal: it has no parent
-	ipv6      string // the same literal in the canonical form of version 4, if that differs
+	ipv6      unique.Handle[string] // the IPv6 literal in the canonical form of version 4; zero: name is none
+	truncated bool                  // name is only the end of what was asked: the labels before it cannot be part of a URL
+	ip        bool                  // name is an IP literal: it has no parent
 }
 
 // by returns the host in the canonical form of the protocol version of r. The versions
 // differ only in IPv6 literals: version 4 turns them into lower case and leaves an
 // embedded IPv4 address as it is.
 func (h Host) by(r Rule) Host {
-	if r == RuleV4 && h.ipv6 != "" {
-		return Host{name: h.ipv6, ip: true}
+	if r == RuleV4 && h.ipv6 != (unique.Handle[string]{}) {
+		return Host{name: h.ipv6.Value(), ip: true}
 	}
 	return h
 }
@@ -58,44 +62,6 @@ func FromQname(qname string) Host {
 		name = strings.ToLower(name)
 	}
 	return fromName(name, false)
-}
-
-// isSurelyCanonical reports whether a name of eight bytes or more is canonical, as
-// nearly all names are. It compares eight bytes at a time. It may return false for a
-// canonical name with bytes other than lower-case letters, digits, hyphens and
-// underscores; the caller then takes the slower way.
-func isSurelyCanonical(name string) bool {
-	const each, high = 0x0101010101010101, 0x8080808080808080
-	if len(name) < 8 || name[len(name)-1] == '.' {
-		return false
-	}
-	for i := 0; ; i += 8 {
-		i = min(i, len(name)-8) // the last eight bytes may overlap the eight before
-		w := word(name[i : i+8])
-		if w&high != 0 {
-			return false
-		}
-		// w has no high bit, so the high bit of each byte of a sum says: at least this.
-		from2d, from2e, from2f := w+(0x80-'-')*each, w+(0x80-'.')*each, w+(0x80-'/')*each
-		dots := from2e &^ from2f & high
-		other := ^from2d | from2f&^(w+(0x80-'0')*each) | (w+(0x80-':')*each)&^(w+(0x80-'^')*each) | (w + (0x80-0x7f)*each)
-		before := uint64(0)
-		if i == 0 || name[i-1] == '.' {
-			before = 0x80
-		}
-		if other&high|dots&(dots<<8|before) != 0 {
-			return false
-		}
-		if i == len(name)-8 {
-			return true
-		}
-	}
-}
-
-// word returns eight bytes as a number, the first one lowest.
-func word(s string) uint64 {
-	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // Classes of bytes in a name. A canonical host holds a byte without a class unchanged.
@@ -246,7 +212,7 @@ func parseIPv6(text string) (Host, bool) {
 	if !addr.Unmap().Is4() {
 		name = "[" + name + "]"
 	}
-	return Host{name: name, ip: true, ipv6: "[" + strings.ToLower(text) + "]"}, true
+	return Host{name: name, ip: true, ipv6: unique.Make("[" + strings.ToLower(text) + "]")}, true
 }
 
 // parseIPv4 reads an IPv4 address of one to four numbers and returns it as four decimal

@@ -3,6 +3,7 @@ package lookup
 import (
 	"bytes"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -208,5 +209,13 @@ func TestQuickNamesAreCanonical(t *testing.T) {
 	}
 	if quick < 10_000 || !isSurelyCanonical("static.cdn.example.com") || !isSurelyCanonical("a_b-c.de") {
 		t.Errorf("%d names are quick, want the usual ones", quick)
+	}
+}
+
+// The compiler keeps a structure of at most four words and four fields in registers.
+func TestAHostFitsIntoRegisters(t *testing.T) {
+	host := reflect.TypeFor[Host]()
+	if words := host.Size() / reflect.TypeFor[uintptr]().Size(); words > 4 || host.NumField() > 4 {
+		t.Errorf("a Host has %d words and %d fields", words, host.NumField())
 	}
 }

@@ -6,14 +6,27 @@ import (
 	"testing"
 )
 
-// isQuick is isSurelyCanonical, byte by byte.
+// isQuick is isSurelyCanonical, byte by byte, for names of any length but none.
 func isQuick(name string) bool {
 	for _, c := range []byte(name) {
 		if c < '-' || c == '/' || c > '9' && c < '^' || c >= 0x7f {
 			return false
 		}
 	}
-	return len(name) >= 8 && !strings.Contains("."+name+".", "..")
+	return name != "" && !strings.Contains("."+name+".", "..")
+}
+
+// checkQuick compares both ways to find names that are surely canonical with isQuick. A way
+// may leave out names of fewer than eight bytes.
+func checkQuick(t *testing.T, name string) {
+	t.Helper()
+	want := isQuick(name)
+	if got := isSurelyCanonical(name); got != want && (got || len(name) >= 8) {
+		t.Fatalf("isSurelyCanonical(%q) = %t, want %t", name, got, want)
+	}
+	if got := isCanonicalByWords(name); got != (want && len(name) >= 8) {
+		t.Fatalf("isCanonicalByWords(%q) = %t", name, got)
+	}
 }
 
 // Each byte is told from all others at each place of a word of eight bytes, and where two of
@@ -24,9 +37,7 @@ func TestQuickNamesHaveTheSameBytesAtEachPlace(t *testing.T) {
 			for b := range 256 {
 				name := []byte(strings.Repeat("a", length))
 				name[place] = byte(b)
-				if got, want := isSurelyCanonical(string(name)), isQuick(string(name)); got != want {
-					t.Fatalf("isSurelyCanonical(%q) = %t, want %t", name, got, want)
-				}
+				checkQuick(t, string(name))
 			}
 		}
 	}
@@ -41,9 +52,7 @@ func TestQuickNamesHaveNoEmptyLabel(t *testing.T) {
 					name[i] = '.'
 				}
 			}
-			if got, want := isSurelyCanonical(string(name)), isQuick(string(name)); got != want {
-				t.Fatalf("isSurelyCanonical(%q) = %t, want %t", name, got, want)
-			}
+			checkQuick(t, string(name))
 		}
 	}
 }

@@ -18,37 +18,28 @@ var shaUnit = cpuid.CPU.Supports(cpuid.SSSE3, cpuid.SSE4, cpuid.SHA) // SSE4 is 
 const maxOneBlock = sha256.BlockSize - 1 - 8
 
 // sumSuffixes writes to dst[i] the SHA-256 of the expression of host[starts[i]:]: that
-// suffix and a slash. It computes two sums at a time if both fit into one block.
+// suffix and a slash. It computes two sums at a time if both fit into one block. The
+// assembly reads the host where it is: a copy would have to wait until its bytes have
+// reached the cache.
 func sumSuffixes(dst []FullHash, host string, starts []int) {
 	if !shaUnit {
 		sumEach(dst, host, starts)
 		return
 	}
-	// All expressions end with the same bytes, so one padded copy of the host serves
-	// them all: an expression of n bytes begins n bytes before the byte 0x80. sumOne
-	// and sumTwo add the length at the end of the block themselves.
-	const most = maxOneBlock - 1 // bytes of a host, without the slash
-	var padded [maxOneBlock + sha256.BlockSize]byte
-	copy(padded[max(0, most-len(host)):], host[max(0, len(host)-most):])
-	padded[most] = '/'
-	end := &padded[maxOneBlock]
-	*end = 0x80
-
-	var waiting *[sha256.Size]byte // where the first sum of a pair goes; nil: no pair begun
-	var waitingSize int
+	waiting, first := (*FullHash)(nil), "" // the first sum of a pair; nil: no pair begun
 	for i, start := range starts {
-		sum, suffix := (*[sha256.Size]byte)(&dst[i]), host[start:]
+		sum, suffix := &dst[i], host[start:]
 		switch {
-		case len(suffix) > most:
+		case suffix == "" || len(suffix) >= maxOneBlock:
 			*sum = sumExpression(suffix)
 		case waiting == nil:
-			waiting, waitingSize = sum, len(suffix)+1
+			waiting, first = sum, suffix
 		default:
-			sumTwo(waiting, sum, end, waitingSize, len(suffix)+1)
+			sumTwo((*[sha256.Size]byte)(waiting), (*[sha256.Size]byte)(sum), first, suffix)
 			waiting = nil
 		}
 	}
 	if waiting != nil {
-		sumOne(waiting, end, waitingSize)
+		sumOne((*[sha256.Size]byte)(waiting), first)
 	}
 }

@@ -88,511 +88,847 @@ DATA sumReverse<>+0(SB)/8, $0x08090a0b0c0d0e0f
 DATA sumReverse<>+8(SB)/8, $0x0001020304050607
 GLOBL sumReverse<>(SB), RODATA|NOPTR, $16
 
-// func sumOne(dst0 *[32]byte, end *byte, n0 int)
+DATA sumPadding<>+0(SB)/8, $0xffffffffffffffff
+DATA sumPadding<>+8(SB)/8, $0xffffffffffffffff
+DATA sumPadding<>+16(SB)/8, $0xffffffffffffffff
+DATA sumPadding<>+24(SB)/8, $0xffffffffffffffff
+DATA sumPadding<>+32(SB)/8, $0xffffffffffffffff
+DATA sumPadding<>+40(SB)/8, $0xffffffffffffffff
+DATA sumPadding<>+48(SB)/8, $0xffffffffffffffff
+DATA sumPadding<>+56(SB)/8, $0xffffffffffffffff
+DATA sumPadding<>+64(SB)/8, $0x0000000000000000
+DATA sumPadding<>+72(SB)/8, $0x0000000000000000
+DATA sumPadding<>+80(SB)/8, $0x0000000000000000
+DATA sumPadding<>+88(SB)/8, $0x0000000000000000
+DATA sumPadding<>+96(SB)/8, $0x0000000000000000
+DATA sumPadding<>+104(SB)/8, $0x0000000000000000
+DATA sumPadding<>+112(SB)/8, $0x0000000000000000
+DATA sumPadding<>+120(SB)/8, $0x0000000000000000
+DATA sumPadding<>+128(SB)/8, $0x0000000000000000
+DATA sumPadding<>+136(SB)/8, $0x0000000000000000
+DATA sumPadding<>+144(SB)/8, $0x0000000000000000
+DATA sumPadding<>+152(SB)/8, $0x0000000000000000
+DATA sumPadding<>+160(SB)/8, $0x0000000000000000
+DATA sumPadding<>+168(SB)/8, $0x0000000000000000
+DATA sumPadding<>+176(SB)/8, $0x0000000000000000
+DATA sumPadding<>+184(SB)/8, $0x0000000000000000
+DATA sumPadding<>+192(SB)/8, $0x000000000000802f
+DATA sumPadding<>+200(SB)/8, $0x0000000000000000
+DATA sumPadding<>+208(SB)/8, $0x0000000000000000
+DATA sumPadding<>+216(SB)/8, $0x0000000000000000
+DATA sumPadding<>+224(SB)/8, $0x0000000000000000
+DATA sumPadding<>+232(SB)/8, $0x0000000000000000
+DATA sumPadding<>+240(SB)/8, $0x0000000000000000
+DATA sumPadding<>+248(SB)/8, $0x0000000000000000
+GLOBL sumPadding<>(SB), RODATA|NOPTR, $256
+
+// func sumOne(dst0 *[32]byte, suffix0 string)
 // Requires: SHA, SSE2, SSE4.1, SSSE3
-TEXT ·sumOne(SB), NOSPLIT, $0-24
-	MOVQ        end+8(FP), AX
-	MOVOU       sumSwap<>+0(SB), X0
-	MOVQ        n0+16(FP), CX
-	SUBQ        CX, AX
-	MOVOU       (AX), X3
-	PSHUFB      X0, X3
-	MOVOU       16(AX), X4
-	PSHUFB      X0, X4
-	MOVOU       32(AX), X5
-	PSHUFB      X0, X5
-	MOVOU       48(AX), X6
-	PSHUFB      X0, X6
-	SHLL        $0x03, CX
-	PINSRD      $0x03, CX, X6
-	MOVOU       sumInitial<>+0(SB), X1
-	MOVOU       sumInitial<>+16(SB), X2
-	MOVQ        dst0+0(FP), AX
-	MOVO        X3, X0
+TEXT ·sumOne(SB), NOSPLIT, $64-24
+	MOVOU sumSwap<>+0(SB), X1
+	MOVQ  suffix0_base+8(FP), AX
+	MOVQ  suffix0_len+16(FP), CX
+	MOVL  AX, DX
+	ANDL  $0x00000fff, DX
+	CMPL  DX, $0x00000fc0
+	JHI   copy_suffix0
+
+found_suffix0:
+	LEAQ        sumPadding<>+64(SB), DX
+	SUBQ        CX, DX
+	MOVOU       (AX), X4
+	MOVOU       (DX), X0
+	PAND        X0, X4
+	MOVOU       128(DX), X0
+	POR         X0, X4
+	PSHUFB      X1, X4
+	MOVOU       16(AX), X5
+	MOVOU       16(DX), X0
+	PAND        X0, X5
+	MOVOU       144(DX), X0
+	POR         X0, X5
+	PSHUFB      X1, X5
+	MOVOU       32(AX), X6
+	MOVOU       32(DX), X0
+	PAND        X0, X6
+	MOVOU       160(DX), X0
+	POR         X0, X6
+	PSHUFB      X1, X6
+	MOVOU       48(AX), X7
+	MOVOU       48(DX), X0
+	PAND        X0, X7
+	MOVOU       176(DX), X0
+	POR         X0, X7
+	PSHUFB      X1, X7
+	LEAQ        1(CX), AX
+	SHLL        $0x03, AX
+	PINSRD      $0x03, AX, X7
+	MOVOU       sumInitial<>+0(SB), X2
+	MOVOU       sumInitial<>+16(SB), X3
+	MOVO        X4, X0
 	PADDD       sumRounds<>+0(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	MOVO        X4, X0
+	SHA256RNDS2 X0, X3, X2
+	MOVO        X5, X0
 	PADDD       sumRounds<>+16(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	MOVO        X5, X0
+	SHA256RNDS2 X0, X3, X2
+	MOVO        X6, X0
 	PADDD       sumRounds<>+32(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	MOVO        X6, X0
+	SHA256RNDS2 X0, X3, X2
+	MOVO        X7, X0
 	PADDD       sumRounds<>+48(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X4, X3
-	MOVO        X6, X0
-	PALIGNR     $0x04, X5, X0
-	PADDD       X0, X3
-	SHA256MSG2  X6, X3
-	MOVO        X3, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X5, X4
+	MOVO        X7, X0
+	PALIGNR     $0x04, X6, X0
+	PADDD       X0, X4
+	SHA256MSG2  X7, X4
+	MOVO        X4, X0
 	PADDD       sumRounds<>+64(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X5, X4
-	MOVO        X3, X0
-	PALIGNR     $0x04, X6, X0
-	PADDD       X0, X4
-	SHA256MSG2  X3, X4
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X6, X5
 	MOVO        X4, X0
+	PALIGNR     $0x04, X7, X0
+	PADDD       X0, X5
+	SHA256MSG2  X4, X5
+	MOVO        X5, X0
 	PADDD       sumRounds<>+80(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X6, X5
-	MOVO        X4, X0
-	PALIGNR     $0x04, X3, X0
-	PADDD       X0, X5
-	SHA256MSG2  X4, X5
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X7, X6
 	MOVO        X5, X0
+	PALIGNR     $0x04, X4, X0
+	PADDD       X0, X6
+	SHA256MSG2  X5, X6
+	MOVO        X6, X0
 	PADDD       sumRounds<>+96(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X3, X6
-	MOVO        X5, X0
-	PALIGNR     $0x04, X4, X0
-	PADDD       X0, X6
-	SHA256MSG2  X5, X6
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X4, X7
 	MOVO        X6, X0
+	PALIGNR     $0x04, X5, X0
+	PADDD       X0, X7
+	SHA256MSG2  X6, X7
+	MOVO        X7, X0
 	PADDD       sumRounds<>+112(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X4, X3
-	MOVO        X6, X0
-	PALIGNR     $0x04, X5, X0
-	PADDD       X0, X3
-	SHA256MSG2  X6, X3
-	MOVO        X3, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X5, X4
+	MOVO        X7, X0
+	PALIGNR     $0x04, X6, X0
+	PADDD       X0, X4
+	SHA256MSG2  X7, X4
+	MOVO        X4, X0
 	PADDD       sumRounds<>+128(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X5, X4
-	MOVO        X3, X0
-	PALIGNR     $0x04, X6, X0
-	PADDD       X0, X4
-	SHA256MSG2  X3, X4
-	MOVO        X4, X0
-	PADDD       sumRounds<>+144(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
+	SHA256RNDS2 X0, X3, X2
 	SHA256MSG1  X6, X5
 	MOVO        X4, X0
-	PALIGNR     $0x04, X3, X0
+	PALIGNR     $0x04, X7, X0
 	PADDD       X0, X5
 	SHA256MSG2  X4, X5
 	MOVO        X5, X0
-	PADDD       sumRounds<>+160(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	PADDD       sumRounds<>+144(SB), X0
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X3, X6
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X7, X6
 	MOVO        X5, X0
 	PALIGNR     $0x04, X4, X0
 	PADDD       X0, X6
 	SHA256MSG2  X5, X6
 	MOVO        X6, X0
-	PADDD       sumRounds<>+176(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	PADDD       sumRounds<>+160(SB), X0
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X4, X3
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X4, X7
 	MOVO        X6, X0
 	PALIGNR     $0x04, X5, X0
-	PADDD       X0, X3
-	SHA256MSG2  X6, X3
-	MOVO        X3, X0
-	PADDD       sumRounds<>+192(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	PADDD       X0, X7
+	SHA256MSG2  X6, X7
+	MOVO        X7, X0
+	PADDD       sumRounds<>+176(SB), X0
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
+	SHA256RNDS2 X0, X3, X2
 	SHA256MSG1  X5, X4
-	MOVO        X3, X0
+	MOVO        X7, X0
 	PALIGNR     $0x04, X6, X0
 	PADDD       X0, X4
-	SHA256MSG2  X3, X4
+	SHA256MSG2  X7, X4
 	MOVO        X4, X0
-	PADDD       sumRounds<>+208(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	PADDD       sumRounds<>+192(SB), X0
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
+	SHA256RNDS2 X0, X3, X2
 	SHA256MSG1  X6, X5
 	MOVO        X4, X0
-	PALIGNR     $0x04, X3, X0
+	PALIGNR     $0x04, X7, X0
 	PADDD       X0, X5
 	SHA256MSG2  X4, X5
 	MOVO        X5, X0
-	PADDD       sumRounds<>+224(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	PADDD       sumRounds<>+208(SB), X0
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X3, X6
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X7, X6
 	MOVO        X5, X0
 	PALIGNR     $0x04, X4, X0
 	PADDD       X0, X6
 	SHA256MSG2  X5, X6
 	MOVO        X6, X0
-	PADDD       sumRounds<>+240(SB), X0
-	SHA256RNDS2 X0, X1, X2
+	PADDD       sumRounds<>+224(SB), X0
+	SHA256RNDS2 X0, X2, X3
 	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	MOVOU       sumReverse<>+0(SB), X0
-	PADDD       sumInitial<>+0(SB), X1
-	PADDD       sumInitial<>+16(SB), X2
-	PSHUFB      X0, X1
-	PSHUFB      X0, X2
-	MOVO        X1, X3
-	PUNPCKLQDQ  X2, X3
-	PUNPCKHQDQ  X2, X1
-	MOVOU       X3, (AX)
-	MOVOU       X1, 16(AX)
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X4, X7
+	MOVO        X6, X0
+	PALIGNR     $0x04, X5, X0
+	PADDD       X0, X7
+	SHA256MSG2  X6, X7
+	MOVO        X7, X0
+	PADDD       sumRounds<>+240(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	MOVOU       sumReverse<>+0(SB), X1
+	PADDD       sumInitial<>+0(SB), X2
+	PADDD       sumInitial<>+16(SB), X3
+	PSHUFB      X1, X2
+	PSHUFB      X1, X3
+	MOVO        X2, X4
+	PUNPCKLQDQ  X3, X4
+	PUNPCKHQDQ  X3, X2
+	MOVQ        dst0+0(FP), AX
+	MOVOU       X4, (AX)
+	MOVOU       X2, 16(AX)
 	RET
 
-// func sumTwo(dst0 *[32]byte, dst1 *[32]byte, end *byte, n0 int, n1 int)
+copy_suffix0:
+	MOVQ AX, DX
+	MOVQ CX, BX
+	LEAQ (SP), AX
+	MOVQ AX, SI
+
+byte_suffix0:
+	MOVB (DX), DI
+	MOVB DI, (SI)
+	INCQ DX
+	INCQ SI
+	DECQ BX
+	JNE  byte_suffix0
+	JMP  found_suffix0
+
+// func sumTwo(dst0 *[32]byte, dst1 *[32]byte, suffix0 string, suffix1 string)
 // Requires: SHA, SSE2, SSE4.1, SSSE3
-TEXT ·sumTwo(SB), NOSPLIT, $0-40
-	MOVQ        end+16(FP), AX
-	MOVOU       sumSwap<>+0(SB), X0
-	MOVQ        n0+24(FP), CX
-	MOVQ        AX, DX
-	SUBQ        CX, DX
-	MOVOU       (DX), X3
-	PSHUFB      X0, X3
-	MOVOU       16(DX), X4
-	PSHUFB      X0, X4
-	MOVOU       32(DX), X5
-	PSHUFB      X0, X5
-	MOVOU       48(DX), X6
-	PSHUFB      X0, X6
-	SHLL        $0x03, CX
-	PINSRD      $0x03, CX, X6
-	MOVOU       sumInitial<>+0(SB), X1
-	MOVOU       sumInitial<>+16(SB), X2
-	MOVQ        dst0+0(FP), CX
-	MOVQ        n1+32(FP), DX
-	SUBQ        DX, AX
-	MOVOU       (AX), X9
-	PSHUFB      X0, X9
-	MOVOU       16(AX), X10
-	PSHUFB      X0, X10
-	MOVOU       32(AX), X11
-	PSHUFB      X0, X11
-	MOVOU       48(AX), X12
-	PSHUFB      X0, X12
-	SHLL        $0x03, DX
-	PINSRD      $0x03, DX, X12
-	MOVOU       sumInitial<>+0(SB), X7
-	MOVOU       sumInitial<>+16(SB), X8
+TEXT ·sumTwo(SB), NOSPLIT, $128-48
+	MOVOU sumSwap<>+0(SB), X1
+	MOVQ  suffix0_base+16(FP), AX
+	MOVQ  suffix0_len+24(FP), CX
+	MOVL  AX, DX
+	ANDL  $0x00000fff, DX
+	CMPL  DX, $0x00000fc0
+	JHI   copy_suffix0
+
+found_suffix0:
+	MOVQ suffix1_base+32(FP), DX
+	MOVQ suffix1_len+40(FP), BX
+	MOVL DX, SI
+	ANDL $0x00000fff, SI
+	CMPL SI, $0x00000fc0
+	JHI  copy_suffix1
+
+found_suffix1:
+	LEAQ        sumPadding<>+64(SB), SI
+	SUBQ        CX, SI
+	MOVOU       (AX), X4
+	MOVOU       (SI), X0
+	PAND        X0, X4
+	MOVOU       128(SI), X0
+	POR         X0, X4
+	PSHUFB      X1, X4
+	MOVOU       16(AX), X5
+	MOVOU       16(SI), X0
+	PAND        X0, X5
+	MOVOU       144(SI), X0
+	POR         X0, X5
+	PSHUFB      X1, X5
+	MOVOU       32(AX), X6
+	MOVOU       32(SI), X0
+	PAND        X0, X6
+	MOVOU       160(SI), X0
+	POR         X0, X6
+	PSHUFB      X1, X6
+	MOVOU       48(AX), X7
+	MOVOU       48(SI), X0
+	PAND        X0, X7
+	MOVOU       176(SI), X0
+	POR         X0, X7
+	PSHUFB      X1, X7
+	LEAQ        1(CX), AX
+	SHLL        $0x03, AX
+	PINSRD      $0x03, AX, X7
+	MOVOU       sumInitial<>+0(SB), X2
+	MOVOU       sumInitial<>+16(SB), X3
+	LEAQ        sumPadding<>+64(SB), AX
+	SUBQ        BX, AX
+	MOVOU       (DX), X10
+	MOVOU       (AX), X0
+	PAND        X0, X10
+	MOVOU       128(AX), X0
+	POR         X0, X10
+	PSHUFB      X1, X10
+	MOVOU       16(DX), X11
+	MOVOU       16(AX), X0
+	PAND        X0, X11
+	MOVOU       144(AX), X0
+	POR         X0, X11
+	PSHUFB      X1, X11
+	MOVOU       32(DX), X12
+	MOVOU       32(AX), X0
+	PAND        X0, X12
+	MOVOU       160(AX), X0
+	POR         X0, X12
+	PSHUFB      X1, X12
+	MOVOU       48(DX), X13
+	MOVOU       48(AX), X0
+	PAND        X0, X13
+	MOVOU       176(AX), X0
+	POR         X0, X13
+	PSHUFB      X1, X13
+	LEAQ        1(BX), AX
+	SHLL        $0x03, AX
+	PINSRD      $0x03, AX, X13
+	MOVOU       sumInitial<>+0(SB), X8
+	MOVOU       sumInitial<>+16(SB), X9
+	MOVO        X4, X0
+	PADDD       sumRounds<>+0(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	MOVO        X10, X0
+	PADDD       sumRounds<>+0(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	MOVO        X5, X0
+	PADDD       sumRounds<>+16(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	MOVO        X11, X0
+	PADDD       sumRounds<>+16(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	MOVO        X6, X0
+	PADDD       sumRounds<>+32(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	MOVO        X12, X0
+	PADDD       sumRounds<>+32(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	MOVO        X7, X0
+	PADDD       sumRounds<>+48(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	MOVO        X13, X0
+	PADDD       sumRounds<>+48(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X5, X4
+	MOVO        X7, X0
+	PALIGNR     $0x04, X6, X0
+	PADDD       X0, X4
+	SHA256MSG2  X7, X4
+	MOVO        X4, X0
+	PADDD       sumRounds<>+64(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X11, X10
+	MOVO        X13, X0
+	PALIGNR     $0x04, X12, X0
+	PADDD       X0, X10
+	SHA256MSG2  X13, X10
+	MOVO        X10, X0
+	PADDD       sumRounds<>+64(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X6, X5
+	MOVO        X4, X0
+	PALIGNR     $0x04, X7, X0
+	PADDD       X0, X5
+	SHA256MSG2  X4, X5
+	MOVO        X5, X0
+	PADDD       sumRounds<>+80(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X12, X11
+	MOVO        X10, X0
+	PALIGNR     $0x04, X13, X0
+	PADDD       X0, X11
+	SHA256MSG2  X10, X11
+	MOVO        X11, X0
+	PADDD       sumRounds<>+80(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X7, X6
+	MOVO        X5, X0
+	PALIGNR     $0x04, X4, X0
+	PADDD       X0, X6
+	SHA256MSG2  X5, X6
+	MOVO        X6, X0
+	PADDD       sumRounds<>+96(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X13, X12
+	MOVO        X11, X0
+	PALIGNR     $0x04, X10, X0
+	PADDD       X0, X12
+	SHA256MSG2  X11, X12
+	MOVO        X12, X0
+	PADDD       sumRounds<>+96(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X4, X7
+	MOVO        X6, X0
+	PALIGNR     $0x04, X5, X0
+	PADDD       X0, X7
+	SHA256MSG2  X6, X7
+	MOVO        X7, X0
+	PADDD       sumRounds<>+112(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X10, X13
+	MOVO        X12, X0
+	PALIGNR     $0x04, X11, X0
+	PADDD       X0, X13
+	SHA256MSG2  X12, X13
+	MOVO        X13, X0
+	PADDD       sumRounds<>+112(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X5, X4
+	MOVO        X7, X0
+	PALIGNR     $0x04, X6, X0
+	PADDD       X0, X4
+	SHA256MSG2  X7, X4
+	MOVO        X4, X0
+	PADDD       sumRounds<>+128(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X11, X10
+	MOVO        X13, X0
+	PALIGNR     $0x04, X12, X0
+	PADDD       X0, X10
+	SHA256MSG2  X13, X10
+	MOVO        X10, X0
+	PADDD       sumRounds<>+128(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X6, X5
+	MOVO        X4, X0
+	PALIGNR     $0x04, X7, X0
+	PADDD       X0, X5
+	SHA256MSG2  X4, X5
+	MOVO        X5, X0
+	PADDD       sumRounds<>+144(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X12, X11
+	MOVO        X10, X0
+	PALIGNR     $0x04, X13, X0
+	PADDD       X0, X11
+	SHA256MSG2  X10, X11
+	MOVO        X11, X0
+	PADDD       sumRounds<>+144(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X7, X6
+	MOVO        X5, X0
+	PALIGNR     $0x04, X4, X0
+	PADDD       X0, X6
+	SHA256MSG2  X5, X6
+	MOVO        X6, X0
+	PADDD       sumRounds<>+160(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X13, X12
+	MOVO        X11, X0
+	PALIGNR     $0x04, X10, X0
+	PADDD       X0, X12
+	SHA256MSG2  X11, X12
+	MOVO        X12, X0
+	PADDD       sumRounds<>+160(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X4, X7
+	MOVO        X6, X0
+	PALIGNR     $0x04, X5, X0
+	PADDD       X0, X7
+	SHA256MSG2  X6, X7
+	MOVO        X7, X0
+	PADDD       sumRounds<>+176(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X10, X13
+	MOVO        X12, X0
+	PALIGNR     $0x04, X11, X0
+	PADDD       X0, X13
+	SHA256MSG2  X12, X13
+	MOVO        X13, X0
+	PADDD       sumRounds<>+176(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X5, X4
+	MOVO        X7, X0
+	PALIGNR     $0x04, X6, X0
+	PADDD       X0, X4
+	SHA256MSG2  X7, X4
+	MOVO        X4, X0
+	PADDD       sumRounds<>+192(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X11, X10
+	MOVO        X13, X0
+	PALIGNR     $0x04, X12, X0
+	PADDD       X0, X10
+	SHA256MSG2  X13, X10
+	MOVO        X10, X0
+	PADDD       sumRounds<>+192(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X6, X5
+	MOVO        X4, X0
+	PALIGNR     $0x04, X7, X0
+	PADDD       X0, X5
+	SHA256MSG2  X4, X5
+	MOVO        X5, X0
+	PADDD       sumRounds<>+208(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X12, X11
+	MOVO        X10, X0
+	PALIGNR     $0x04, X13, X0
+	PADDD       X0, X11
+	SHA256MSG2  X10, X11
+	MOVO        X11, X0
+	PADDD       sumRounds<>+208(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X7, X6
+	MOVO        X5, X0
+	PALIGNR     $0x04, X4, X0
+	PADDD       X0, X6
+	SHA256MSG2  X5, X6
+	MOVO        X6, X0
+	PADDD       sumRounds<>+224(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X13, X12
+	MOVO        X11, X0
+	PALIGNR     $0x04, X10, X0
+	PADDD       X0, X12
+	SHA256MSG2  X11, X12
+	MOVO        X12, X0
+	PADDD       sumRounds<>+224(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	SHA256MSG1  X4, X7
+	MOVO        X6, X0
+	PALIGNR     $0x04, X5, X0
+	PADDD       X0, X7
+	SHA256MSG2  X6, X7
+	MOVO        X7, X0
+	PADDD       sumRounds<>+240(SB), X0
+	SHA256RNDS2 X0, X2, X3
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X3, X2
+	SHA256MSG1  X10, X13
+	MOVO        X12, X0
+	PALIGNR     $0x04, X11, X0
+	PADDD       X0, X13
+	SHA256MSG2  X12, X13
+	MOVO        X13, X0
+	PADDD       sumRounds<>+240(SB), X0
+	SHA256RNDS2 X0, X8, X9
+	PSHUFD      $0x0e, X0, X0
+	SHA256RNDS2 X0, X9, X8
+	MOVOU       sumReverse<>+0(SB), X1
+	PADDD       sumInitial<>+0(SB), X2
+	PADDD       sumInitial<>+16(SB), X3
+	PSHUFB      X1, X2
+	PSHUFB      X1, X3
+	MOVO        X2, X4
+	PUNPCKLQDQ  X3, X4
+	PUNPCKHQDQ  X3, X2
+	MOVQ        dst0+0(FP), AX
+	MOVOU       X4, (AX)
+	MOVOU       X2, 16(AX)
+	PADDD       sumInitial<>+0(SB), X8
+	PADDD       sumInitial<>+16(SB), X9
+	PSHUFB      X1, X8
+	PSHUFB      X1, X9
+	MOVO        X8, X10
+	PUNPCKLQDQ  X9, X10
+	PUNPCKHQDQ  X9, X8
 	MOVQ        dst1+8(FP), AX
-	MOVO        X3, X0
-	PADDD       sumRounds<>+0(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	MOVO        X9, X0
-	PADDD       sumRounds<>+0(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	MOVO        X4, X0
-	PADDD       sumRounds<>+16(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	MOVO        X10, X0
-	PADDD       sumRounds<>+16(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	MOVO        X5, X0
-	PADDD       sumRounds<>+32(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	MOVO        X11, X0
-	PADDD       sumRounds<>+32(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	MOVO        X6, X0
-	PADDD       sumRounds<>+48(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	MOVO        X12, X0
-	PADDD       sumRounds<>+48(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X4, X3
-	MOVO        X6, X0
-	PALIGNR     $0x04, X5, X0
-	PADDD       X0, X3
-	SHA256MSG2  X6, X3
-	MOVO        X3, X0
-	PADDD       sumRounds<>+64(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X10, X9
-	MOVO        X12, X0
-	PALIGNR     $0x04, X11, X0
-	PADDD       X0, X9
-	SHA256MSG2  X12, X9
-	MOVO        X9, X0
-	PADDD       sumRounds<>+64(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X5, X4
-	MOVO        X3, X0
-	PALIGNR     $0x04, X6, X0
-	PADDD       X0, X4
-	SHA256MSG2  X3, X4
-	MOVO        X4, X0
-	PADDD       sumRounds<>+80(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X11, X10
-	MOVO        X9, X0
-	PALIGNR     $0x04, X12, X0
-	PADDD       X0, X10
-	SHA256MSG2  X9, X10
-	MOVO        X10, X0
-	PADDD       sumRounds<>+80(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X6, X5
-	MOVO        X4, X0
-	PALIGNR     $0x04, X3, X0
-	PADDD       X0, X5
-	SHA256MSG2  X4, X5
-	MOVO        X5, X0
-	PADDD       sumRounds<>+96(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X12, X11
-	MOVO        X10, X0
-	PALIGNR     $0x04, X9, X0
-	PADDD       X0, X11
-	SHA256MSG2  X10, X11
-	MOVO        X11, X0
-	PADDD       sumRounds<>+96(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X3, X6
-	MOVO        X5, X0
-	PALIGNR     $0x04, X4, X0
-	PADDD       X0, X6
-	SHA256MSG2  X5, X6
-	MOVO        X6, X0
-	PADDD       sumRounds<>+112(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X9, X12
-	MOVO        X11, X0
-	PALIGNR     $0x04, X10, X0
-	PADDD       X0, X12
-	SHA256MSG2  X11, X12
-	MOVO        X12, X0
-	PADDD       sumRounds<>+112(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X4, X3
-	MOVO        X6, X0
-	PALIGNR     $0x04, X5, X0
-	PADDD       X0, X3
-	SHA256MSG2  X6, X3
-	MOVO        X3, X0
-	PADDD       sumRounds<>+128(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X10, X9
-	MOVO        X12, X0
-	PALIGNR     $0x04, X11, X0
-	PADDD       X0, X9
-	SHA256MSG2  X12, X9
-	MOVO        X9, X0
-	PADDD       sumRounds<>+128(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X5, X4
-	MOVO        X3, X0
-	PALIGNR     $0x04, X6, X0
-	PADDD       X0, X4
-	SHA256MSG2  X3, X4
-	MOVO        X4, X0
-	PADDD       sumRounds<>+144(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X11, X10
-	MOVO        X9, X0
-	PALIGNR     $0x04, X12, X0
-	PADDD       X0, X10
-	SHA256MSG2  X9, X10
-	MOVO        X10, X0
-	PADDD       sumRounds<>+144(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X6, X5
-	MOVO        X4, X0
-	PALIGNR     $0x04, X3, X0
-	PADDD       X0, X5
-	SHA256MSG2  X4, X5
-	MOVO        X5, X0
-	PADDD       sumRounds<>+160(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X12, X11
-	MOVO        X10, X0
-	PALIGNR     $0x04, X9, X0
-	PADDD       X0, X11
-	SHA256MSG2  X10, X11
-	MOVO        X11, X0
-	PADDD       sumRounds<>+160(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X3, X6
-	MOVO        X5, X0
-	PALIGNR     $0x04, X4, X0
-	PADDD       X0, X6
-	SHA256MSG2  X5, X6
-	MOVO        X6, X0
-	PADDD       sumRounds<>+176(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X9, X12
-	MOVO        X11, X0
-	PALIGNR     $0x04, X10, X0
-	PADDD       X0, X12
-	SHA256MSG2  X11, X12
-	MOVO        X12, X0
-	PADDD       sumRounds<>+176(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X4, X3
-	MOVO        X6, X0
-	PALIGNR     $0x04, X5, X0
-	PADDD       X0, X3
-	SHA256MSG2  X6, X3
-	MOVO        X3, X0
-	PADDD       sumRounds<>+192(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X10, X9
-	MOVO        X12, X0
-	PALIGNR     $0x04, X11, X0
-	PADDD       X0, X9
-	SHA256MSG2  X12, X9
-	MOVO        X9, X0
-	PADDD       sumRounds<>+192(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X5, X4
-	MOVO        X3, X0
-	PALIGNR     $0x04, X6, X0
-	PADDD       X0, X4
-	SHA256MSG2  X3, X4
-	MOVO        X4, X0
-	PADDD       sumRounds<>+208(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X11, X10
-	MOVO        X9, X0
-	PALIGNR     $0x04, X12, X0
-	PADDD       X0, X10
-	SHA256MSG2  X9, X10
-	MOVO        X10, X0
-	PADDD       sumRounds<>+208(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X6, X5
-	MOVO        X4, X0
-	PALIGNR     $0x04, X3, X0
-	PADDD       X0, X5
-	SHA256MSG2  X4, X5
-	MOVO        X5, X0
-	PADDD       sumRounds<>+224(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X12, X11
-	MOVO        X10, X0
-	PALIGNR     $0x04, X9, X0
-	PADDD       X0, X11
-	SHA256MSG2  X10, X11
-	MOVO        X11, X0
-	PADDD       sumRounds<>+224(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	SHA256MSG1  X3, X6
-	MOVO        X5, X0
-	PALIGNR     $0x04, X4, X0
-	PADDD       X0, X6
-	SHA256MSG2  X5, X6
-	MOVO        X6, X0
-	PADDD       sumRounds<>+240(SB), X0
-	SHA256RNDS2 X0, X1, X2
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X2, X1
-	SHA256MSG1  X9, X12
-	MOVO        X11, X0
-	PALIGNR     $0x04, X10, X0
-	PADDD       X0, X12
-	SHA256MSG2  X11, X12
-	MOVO        X12, X0
-	PADDD       sumRounds<>+240(SB), X0
-	SHA256RNDS2 X0, X7, X8
-	PSHUFD      $0x0e, X0, X0
-	SHA256RNDS2 X0, X8, X7
-	MOVOU       sumReverse<>+0(SB), X0
-	PADDD       sumInitial<>+0(SB), X1
-	PADDD       sumInitial<>+16(SB), X2
-	PSHUFB      X0, X1
-	PSHUFB      X0, X2
-	MOVO        X1, X3
-	PUNPCKLQDQ  X2, X3
-	PUNPCKHQDQ  X2, X1
-	MOVOU       X3, (CX)
-	MOVOU       X1, 16(CX)
-	PADDD       sumInitial<>+0(SB), X7
-	PADDD       sumInitial<>+16(SB), X8
-	PSHUFB      X0, X7
-	PSHUFB      X0, X8
-	MOVO        X7, X9
-	PUNPCKLQDQ  X8, X9
-	PUNPCKHQDQ  X8, X7
-	MOVOU       X9, (AX)
-	MOVOU       X7, 16(AX)
+	MOVOU       X10, (AX)
+	MOVOU       X8, 16(AX)
 	RET
+
+copy_suffix0:
+	MOVQ AX, DX
+	MOVQ CX, BX
+	LEAQ (SP), AX
+	MOVQ AX, SI
+
+byte_suffix0:
+	MOVB (DX), DI
+	MOVB DI, (SI)
+	INCQ DX
+	INCQ SI
+	DECQ BX
+	JNE  byte_suffix0
+	JMP  found_suffix0
+
+copy_suffix1:
+	MOVQ DX, SI
+	MOVQ BX, DI
+	LEAQ 64(SP), DX
+	MOVQ DX, R8
+
+byte_suffix1:
+	MOVB (SI), R9
+	MOVB R9, (R8)
+	INCQ SI
+	INCQ R8
+	DECQ DI
+	JNE  byte_suffix1
+	JMP  found_suffix1
+
+DATA scanLow<>+0(SB)/1, $0x1a
+DATA scanLow<>+1(SB)/1, $0x1a
+DATA scanLow<>+2(SB)/1, $0x1a
+DATA scanLow<>+3(SB)/1, $0x1a
+DATA scanLow<>+4(SB)/1, $0x1a
+DATA scanLow<>+5(SB)/1, $0x1a
+DATA scanLow<>+6(SB)/1, $0x1a
+DATA scanLow<>+7(SB)/1, $0x1a
+DATA scanLow<>+8(SB)/1, $0x1a
+DATA scanLow<>+9(SB)/1, $0x1a
+DATA scanLow<>+10(SB)/1, $0x18
+DATA scanLow<>+11(SB)/1, $0x18
+DATA scanLow<>+12(SB)/1, $0x18
+DATA scanLow<>+13(SB)/1, $0x19
+DATA scanLow<>+14(SB)/1, $0x1d
+DATA scanLow<>+15(SB)/1, $0x0c
+GLOBL scanLow<>(SB), RODATA|NOPTR, $16
+
+DATA scanHigh<>+0(SB)/1, $0x00
+DATA scanHigh<>+1(SB)/1, $0x00
+DATA scanHigh<>+2(SB)/1, $0x01
+DATA scanHigh<>+3(SB)/1, $0x02
+DATA scanHigh<>+4(SB)/1, $0x00
+DATA scanHigh<>+5(SB)/1, $0x04
+DATA scanHigh<>+6(SB)/1, $0x08
+DATA scanHigh<>+7(SB)/1, $0x10
+DATA scanHigh<>+8(SB)/1, $0x00
+DATA scanHigh<>+9(SB)/1, $0x00
+DATA scanHigh<>+10(SB)/1, $0x00
+DATA scanHigh<>+11(SB)/1, $0x00
+DATA scanHigh<>+12(SB)/1, $0x00
+DATA scanHigh<>+13(SB)/1, $0x00
+DATA scanHigh<>+14(SB)/1, $0x00
+DATA scanHigh<>+15(SB)/1, $0x00
+GLOBL scanHigh<>(SB), RODATA|NOPTR, $16
+
+// func scan(name string) (dots uint64, others uint64)
+// Requires: SSE2, SSSE3
+TEXT ·scan(SB), NOSPLIT, $64-32
+	MOVQ name_base+0(FP), CX
+	MOVQ name_len+8(FP), BX
+	MOVL CX, AX
+	ANDL $0x00000fff, AX
+	CMPL AX, $0x00000fc0
+	JHI  copy_name
+
+found_name:
+	MOVOU    scanLow<>+0(SB), X0
+	MOVOU    scanHigh<>+0(SB), X1
+	MOVOU    scanNibble<>+0(SB), X2
+	MOVOU    scanDot<>+0(SB), X3
+	PXOR     X4, X4
+	MOVOU    48(CX), X5
+	MOVOU    X5, X6
+	MOVOU    X5, X7
+	PCMPEQB  X3, X7
+	PSRLW    $0x04, X6
+	PAND     X2, X6
+	MOVOU    X1, X8
+	PSHUFB   X6, X8
+	PAND     X2, X5
+	MOVOU    X0, X6
+	PSHUFB   X5, X6
+	PAND     X6, X8
+	PCMPEQB  X4, X8
+	PMOVMSKB X7, AX
+	PMOVMSKB X8, DX
+	MOVOU    32(CX), X5
+	MOVOU    X5, X6
+	MOVOU    X5, X7
+	PCMPEQB  X3, X7
+	PSRLW    $0x04, X6
+	PAND     X2, X6
+	MOVOU    X1, X8
+	PSHUFB   X6, X8
+	PAND     X2, X5
+	MOVOU    X0, X6
+	PSHUFB   X5, X6
+	PAND     X6, X8
+	PCMPEQB  X4, X8
+	PMOVMSKB X7, SI
+	SHLQ     $0x10, AX
+	ORQ      SI, AX
+	PMOVMSKB X8, SI
+	SHLQ     $0x10, DX
+	ORQ      SI, DX
+	MOVOU    16(CX), X5
+	MOVOU    X5, X6
+	MOVOU    X5, X7
+	PCMPEQB  X3, X7
+	PSRLW    $0x04, X6
+	PAND     X2, X6
+	MOVOU    X1, X8
+	PSHUFB   X6, X8
+	PAND     X2, X5
+	MOVOU    X0, X6
+	PSHUFB   X5, X6
+	PAND     X6, X8
+	PCMPEQB  X4, X8
+	PMOVMSKB X7, SI
+	SHLQ     $0x10, AX
+	ORQ      SI, AX
+	PMOVMSKB X8, SI
+	SHLQ     $0x10, DX
+	ORQ      SI, DX
+	MOVOU    (CX), X5
+	MOVOU    X5, X6
+	MOVOU    X5, X7
+	PCMPEQB  X3, X7
+	PSRLW    $0x04, X6
+	PAND     X2, X6
+	MOVOU    X1, X1
+	PSHUFB   X6, X1
+	PAND     X2, X5
+	MOVOU    X0, X0
+	PSHUFB   X5, X0
+	PAND     X0, X1
+	PCMPEQB  X4, X1
+	PMOVMSKB X7, CX
+	SHLQ     $0x10, AX
+	ORQ      CX, AX
+	PMOVMSKB X1, CX
+	SHLQ     $0x10, DX
+	ORQ      CX, DX
+	MOVQ     BX, CX
+	NEGQ     CX
+	MOVQ     $-1, BX
+	SHRQ     CL, BX
+	ANDQ     BX, AX
+	ANDQ     BX, DX
+	MOVQ     AX, dots+16(FP)
+	MOVQ     DX, others+24(FP)
+	RET
+
+copy_name:
+	MOVQ CX, AX
+	MOVQ BX, DX
+	LEAQ (SP), CX
+	MOVQ CX, SI
+
+byte_name:
+	MOVB (AX), DI
+	MOVB DI, (SI)
+	INCQ AX
+	INCQ SI
+	DECQ DX
+	JNE  byte_name
+	JMP  found_name
+
+DATA scanNibble<>+0(SB)/1, $0x0f
+DATA scanNibble<>+1(SB)/1, $0x0f
+DATA scanNibble<>+2(SB)/1, $0x0f
+DATA scanNibble<>+3(SB)/1, $0x0f
+DATA scanNibble<>+4(SB)/1, $0x0f
+DATA scanNibble<>+5(SB)/1, $0x0f
+DATA scanNibble<>+6(SB)/1, $0x0f
+DATA scanNibble<>+7(SB)/1, $0x0f
+DATA scanNibble<>+8(SB)/1, $0x0f
+DATA scanNibble<>+9(SB)/1, $0x0f
+DATA scanNibble<>+10(SB)/1, $0x0f
+DATA scanNibble<>+11(SB)/1, $0x0f
+DATA scanNibble<>+12(SB)/1, $0x0f
+DATA scanNibble<>+13(SB)/1, $0x0f
+DATA scanNibble<>+14(SB)/1, $0x0f
+DATA scanNibble<>+15(SB)/1, $0x0f
+GLOBL scanNibble<>(SB), RODATA|NOPTR, $16
+
+DATA scanDot<>+0(SB)/1, $0x2e
+DATA scanDot<>+1(SB)/1, $0x2e
+DATA scanDot<>+2(SB)/1, $0x2e
+DATA scanDot<>+3(SB)/1, $0x2e
+DATA scanDot<>+4(SB)/1, $0x2e
+DATA scanDot<>+5(SB)/1, $0x2e
+DATA scanDot<>+6(SB)/1, $0x2e
+DATA scanDot<>+7(SB)/1, $0x2e
+DATA scanDot<>+8(SB)/1, $0x2e
+DATA scanDot<>+9(SB)/1, $0x2e
+DATA scanDot<>+10(SB)/1, $0x2e
+DATA scanDot<>+11(SB)/1, $0x2e
+DATA scanDot<>+12(SB)/1, $0x2e
+DATA scanDot<>+13(SB)/1, $0x2e
+DATA scanDot<>+14(SB)/1, $0x2e
+DATA scanDot<>+15(SB)/1, $0x2e
+GLOBL scanDot<>(SB), RODATA|NOPTR, $16

@@ -4,14 +4,21 @@
 
 package lookup
 
-// sumOne writes to each dst the SHA-256 of the n bytes before end, 0 to 55, of
-// which n0 belongs to dst0. From end on there are the byte 0x80 and 63 zeros.
+// sumOne writes to each dst the SHA-256 of a suffix and a slash. A suffix has 1 to 54
+// bytes.
 //
 //go:noescape
-func sumOne(dst0 *[32]byte, end *byte, n0 int)
+func sumOne(dst0 *[32]byte, suffix0 string)
 
-// sumTwo writes to each dst the SHA-256 of the n bytes before end, 0 to 55, of
-// which n0 belongs to dst0. From end on there are the byte 0x80 and 63 zeros.
+// sumTwo writes to each dst the SHA-256 of a suffix and a slash. A suffix has 1 to 54
+// bytes.
 //
 //go:noescape
-func sumTwo(dst0 *[32]byte, dst1 *[32]byte, end *byte, n0 int, n1 int)
+func sumTwo(dst0 *[32]byte, dst1 *[32]byte, suffix0 string, suffix1 string)
+
+// scan returns which bytes of a name are dots, and which are neither dots nor lower-case
+// letters, digits, hyphens or another byte from 0x5e to 0x7e. Bit i is for name[i]. The
+// name has 1 to 64 bytes.
+//
+//go:noescape
+func scan(name string) (dots uint64, others uint64)

@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -14,6 +15,7 @@ func main() {
 	constants := newTables()
 	sum("sumOne", 1, constants)
 	sum("sumTwo", 2, constants)
+	scan()
 	Generate()
 }
 
@@ -24,6 +26,7 @@ type tables struct {
 	initial Mem // the state that every sum begins with: words FEBA, then HGDC
 	swap    Mem // shuffle that turns big-endian words into little-endian ones
 	reverse Mem // shuffle that reverses 16 bytes
+	padding Mem // 64 bytes of ones and 64 zeros, then 64 zeros, a slash, 0x80 and 62 zeros
 }
 
 func newTables() tables {
@@ -41,40 +44,51 @@ func newTables() tables {
 	t.reverse = GLOBL("sumReverse", RODATA|NOPTR)
 	DATA(0, U64(0x08090a0b0c0d0e0f))
 	DATA(8, U64(0x0001020304050607))
+	t.padding = GLOBL("sumPadding", RODATA|NOPTR)
+	for i := range 32 {
+		word := uint64(0)
+		switch {
+		case i < 8:
+			word = 1<<64 - 1
+		case i == 24:
+			word = '/' | 0x80<<8
+		}
+		DATA(8*i, U64(word))
+	}
 	return t
 }
 
 // lane is one of the messages that are hashed side by side.
 type lane struct {
-	dst  reg.GPVirtual
-	abef reg.VecVirtual    // the state as the instructions want it, A and
-	cdgh reg.VecVirtual    // C being the highest words
-	w    [4]reg.VecVirtual // the sixteen latest words of the schedule
+	suffix near
+	abef   reg.VecVirtual    // the state as the instructions want it, A and
+	cdgh   reg.VecVirtual    // C being the highest words
+	w      [4]reg.VecVirtual // the sixteen latest words of the schedule
 }
 
-// sum writes a function that hashes n messages of one block each, all of which
-// end at the same byte. Each round waits for the one before it, but the SHA unit
-// can begin one before another has ended: two messages keep it busy, and the
-// registers are no more than enough for two.
+// sum writes a function that hashes n messages of one block each. Each round waits
+// for the one before it, but the SHA unit can begin one before another has ended:
+// two messages keep it busy, and the registers are no more than enough for two.
 func sum(name string, n int, t tables) {
 	signature := "func("
 	for i := range n {
 		signature += fmt.Sprintf("dst%d *[32]byte, ", i)
 	}
-	signature += "end *byte"
 	for i := range n {
-		signature += fmt.Sprintf(", n%d int", i)
+		signature += fmt.Sprintf("suffix%d string, ", i)
 	}
-	TEXT(name, NOSPLIT, signature+")")
+	TEXT(name, NOSPLIT, strings.TrimSuffix(signature, ", ")+")")
 	Pragma("noescape")
-	Doc(name+" writes to each dst the SHA-256 of the n bytes before end, 0 to 55, of",
-		"which n0 belongs to dst0. From end on there are the byte 0x80 and 63 zeros.")
-	end := Load(Param("end"), GP64())
+	Doc(name+" writes to each dst the SHA-256 of a suffix and a slash. A suffix has 1 to 54",
+		"bytes.")
 	swap := XMM()
 	MOVOU(t.swap, swap)
 	lanes := make([]lane, n)
 	for i := range lanes {
-		lanes[i] = begin(i, end, swap, t)
+		lanes[i].suffix = find(fmt.Sprintf("suffix%d", i))
+	}
+	for i := range lanes {
+		lanes[i].begin(swap, t)
 	}
 	for group := range 16 {
 		for i := range lanes {
@@ -84,31 +98,84 @@ func sum(name string, n int, t tables) {
 	reverse := swap
 	MOVOU(t.reverse, reverse)
 	for i := range lanes {
-		lanes[i].finish(reverse, t)
+		lanes[i].finish(i, reverse, t)
 	}
 	RET()
+	for i := range lanes {
+		lanes[i].suffix.copyText()
+	}
 }
 
-// begin loads the block of message i and the initial state.
-func begin(i int, end reg.Register, swap reg.Register, t tables) lane {
-	l := lane{
-		abef: XMM(), cdgh: XMM(),
-		w: [4]reg.VecVirtual{XMM(), XMM(), XMM(), XMM()},
+// pageSize is the smallest unit of memory that may be readable while the next one
+// is not.
+const pageSize = 4096
+
+// near is a string of which the assembly reads 64 bytes, with bytes behind it, which it
+// leaves out. If these may be in another page, it reads a copy.
+type near struct {
+	param      string
+	text, size reg.GPVirtual
+	copied     Mem
+}
+
+// find finds the string of a parameter.
+func find(param string) near {
+	s := near{
+		param:  param,
+		text:   Load(Param(param).Base(), GP64()).(reg.GPVirtual),
+		size:   Load(Param(param).Len(), GP64()).(reg.GPVirtual),
+		copied: AllocLocal(64),
 	}
-	size := Load(Param(fmt.Sprintf("n%d", i)), GP64())
-	block := GP64()
-	MOVQ(end, block)
-	SUBQ(size, block)
+	inPage := GP32()
+	MOVL(s.text.As32(), inPage)
+	ANDL(U32(pageSize-1), inPage)
+	CMPL(inPage, U32(pageSize-64))
+	JHI(LabelRef("copy_" + param))
+	Label("found_" + param)
+	return s
+}
+
+// copyText writes the way of a string at the end of a page. It belongs behind the end
+// of the function.
+func (s near) copyText() {
+	Label("copy_" + s.param)
+	from, n, to, b := GP64(), GP64(), GP64(), GP8()
+	MOVQ(s.text, from)
+	MOVQ(s.size, n)
+	LEAQ(s.copied, s.text)
+	MOVQ(s.text, to)
+	Label("byte_" + s.param)
+	MOVB(Mem{Base: from}, b)
+	MOVB(b, Mem{Base: to})
+	INCQ(from)
+	INCQ(to)
+	DECQ(n)
+	JNE(LabelRef("byte_" + s.param))
+	JMP(LabelRef("found_" + s.param))
+}
+
+// begin loads the block of a message and the initial state.
+func (l *lane) begin(swap reg.Register, t tables) {
+	l.abef, l.cdgh = XMM(), XMM()
+	l.w = [4]reg.VecVirtual{XMM(), XMM(), XMM(), XMM()}
+	padding := GP64()
+	LEAQ(t.padding.Offset(64), padding)
+	SUBQ(l.suffix.size, padding)
 	for j, w := range l.w {
-		MOVOU(Mem{Base: block, Disp: 16 * j}, w)
+		part := reg.X0
+		MOVOU(Mem{Base: l.suffix.text, Disp: 16 * j}, w)
+		MOVOU(Mem{Base: padding, Disp: 16 * j}, part)
+		PAND(part, w)
+		MOVOU(Mem{Base: padding, Disp: 128 + 16*j}, part)
+		POR(part, w)
 		PSHUFB(swap, w)
 	}
-	SHLL(Imm(3), size.(reg.GP).As32())
-	PINSRD(Imm(3), size.(reg.GP).As32(), l.w[3])
+	bits := GP64()
+	LEAQ(Mem{Base: l.suffix.size, Disp: 1}, bits)
+	SHLL(Imm(3), bits.As32())
+	PINSRD(Imm(3), bits.As32(), l.w[3])
 	MOVOU(t.initial, l.abef)
 	MOVOU(t.initial.Offset(16), l.cdgh)
-	l.dst = Load(Param(fmt.Sprintf("dst%d", i)), GP64()).(reg.GPVirtual)
-	return l
 }
 
 // fourRounds does rounds 4*group to 4*group+3. After the first two of them the
@@ -138,7 +205,7 @@ func (l *lane) schedule(group int) {
 }
 
 // finish adds the initial state and stores the sum.
-func (l *lane) finish(reverse reg.Register, t tables) {
+func (l *lane) finish(i int, reverse reg.Register, t tables) {
 	PADDD(t.initial, l.abef)
 	PADDD(t.initial.Offset(16), l.cdgh)
 	PSHUFB(reverse, l.abef)
@@ -147,8 +214,9 @@ func (l *lane) finish(reverse reg.Register, t tables) {
 	MOVO(l.abef, low)
 	PUNPCKLQDQ(l.cdgh, low)
 	PUNPCKHQDQ(l.cdgh, l.abef)
-	MOVOU(low, Mem{Base: l.dst})
-	MOVOU(l.abef, Mem{Base: l.dst, Disp: 16})
+	dst := Load(Param(fmt.Sprintf("dst%d", i)), GP64())
+	MOVOU(low, Mem{Base: dst})
+	MOVOU(l.abef, Mem{Base: dst, Disp: 16})
 }
 
 // initial is the state before the first block (FIPS 180-4, section 5.3.3).
