@@ -33,8 +33,16 @@ func newMemoryFrom(size int, mapped func(size int) ([]byte, error)) *memory {
 }
 
 // giveBack releases bytes that newMemoryFrom mapped. If that fails, the memory is lost: that
-// is better than to stop the name server.
+// is better than to stop the name server. It releases the pages in pieces before it
+// releases the mapping: the system takes milliseconds for all pages of a large list.
 func giveBack(b []byte) {
+	var pause Pause
+	for rest := b; len(rest) > 0; {
+		piece := rest[:min(len(rest), 1<<20)]
+		dropPages(piece)
+		rest = rest[len(piece):]
+		pause.After(lookEvery)
+	}
 	if unmapBytes(b) == nil {
 		limitOfMemory.add(-len(b))
 	}
@@ -46,7 +54,7 @@ func fitted(m *memory) *memory {
 		return m
 	}
 	f := newMemory(len(m.bytes))
-	copy(f.bytes, m.bytes)
+	new(Pause).copy(f.bytes, m.bytes)
 	runtime.KeepAlive(m)
 	return f
 }
