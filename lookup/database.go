@@ -1,7 +1,9 @@
 package lookup
 
 import (
+	"cmp"
 	"math/bits"
+	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -22,49 +24,75 @@ type List struct {
 // goroutines read. A reader loads one pointer per query, keeps that snapshot and never
 // waits. The zero Database holds no list and finds every host Safe.
 type Database struct {
+	// MaxFiltered is the most prefixes of four bytes that have a filter in front of them, which
+	// takes six bits each. More are joined, see prefixset.Group: that takes less memory, but an
+	// update takes longer. Zero: DefaultMaxFiltered; negative: none has a filter. It must not
+	// be changed after the first Publish.
+	MaxFiltered int
+
 	current atomic.Pointer[snapshot]
 }
 
-// snapshot is an immutable set of lists with a filter, which finds quickly that no
-// list holds a hash.
+// DefaultMaxFiltered is the limit of a filter unless Database sets another.
+const DefaultMaxFiltered = 2_000_000
+
+// snapshot is an immutable set of lists.
 type snapshot struct {
-	lists  []List
-	filter *prefixset.Filter // over the lists that are not LikelySafe
+	lists []List
+	group *prefixset.Group // of the lists that are not LikelySafe
 }
 
-// Publish replaces all published lists. The caller must not change the slice
-// afterwards, and must not call Publish from two goroutines at once. It builds a new
-// filter, which takes a few nanoseconds an entry. If no Set has changed it keeps the
-// filter.
+// Publish replaces all published lists, which are in force at once, and then calls Join.
+// The caller must not change the slice afterwards, and must not call Publish, PublishApart
+// or Join from two goroutines at once.
 func (d *Database) Publish(lists []List) {
-	before := d.snapshot()
-	next := &snapshot{lists: lists, filter: before.filter}
-	if !slices.EqualFunc(before.lists, lists, func(a, b List) bool { return a.Set == b.Set && a.LikelySafe == b.LikelySafe }) {
-		var pause *prefixset.Pause
-		if len(before.lists) > 0 { // queries are being served: leave them the processor
-			pause = new(prefixset.Pause)
-		}
-		next.filter = filterOver(lists, pause)
+	if d.PublishApart(lists) && d.snapshot().group.Joins() && d.snapshot().group.Bytes() >= releaseThreshold {
+		runtime.GC() // gives the replaced sets back before memory is needed for the joined ones
 	}
-	d.current.Store(next)
+	d.Join()
 }
 
-// filterOver returns a filter over the lists that are not LikelySafe. A nil pause
-// builds it without pauses.
-func filterOver(lists []List, pause *prefixset.Pause) *prefixset.Filter {
-	entries := 0
+// PublishApart is Publish without Join, for a start, which must not wait. Until Join has been
+// called a look-up in more than MaxFiltered entries takes longer, because it asks one list after
+// the other. It reports whether lists were replaced whose sets are not those of lists.
+func (d *Database) PublishApart(lists []List) (replaced bool) {
+	before := d.snapshot()
+	if slices.EqualFunc(before.lists, lists, func(a, b List) bool { return a.Set == b.Set && a.LikelySafe == b.LikelySafe }) {
+		d.current.Store(&snapshot{lists: lists, group: before.group})
+		return false
+	}
+	var pause *prefixset.Pause
+	if len(before.lists) > 0 { // queries are being served: leave them the processor
+		pause = new(prefixset.Pause)
+	}
+	d.current.Store(&snapshot{lists: lists, group: prefixset.NewGroup(setsOf(lists), cmp.Or(d.MaxFiltered, DefaultMaxFiltered), pause)})
+	return len(before.lists) > 0
+}
+
+// Join joins the sets of the published lists, see prefixset.Group, which takes some
+// nanoseconds an entry, unless they have a filter. It reports whether they are joined.
+func (d *Database) Join() bool {
+	now := d.snapshot()
+	group := now.group.Join(new(prefixset.Pause))
+	if group == now.group {
+		return false
+	}
+	d.current.Store(&snapshot{lists: now.lists, group: group})
+	return true
+}
+
+// releaseThreshold is a number of bytes. Sets are not in the heap, so the collector does not see
+// how large they are.
+const releaseThreshold = 1 << 20
+
+// setsOf returns the sets of the lists that are not LikelySafe.
+func setsOf(lists []List) (sets []*prefixset.Set) {
 	for _, l := range lists {
 		if !l.LikelySafe {
-			entries += l.Set.Len()
+			sets = append(sets, l.Set)
 		}
 	}
-	f := prefixset.NewFilter(entries)
-	for _, l := range lists {
-		if !l.LikelySafe {
-			f.Add(l.Set, pause)
-		}
-	}
-	return f
+	return sets
 }
 
 var noLists = new(snapshot)
@@ -92,14 +120,14 @@ func (d *Database) Versions() (all [][]byte) {
 	return all
 }
 
-// holdsAny calls the filter once, which must be enough for all suffixes of a host:
+// holdsAny calls Suspects once, which must be enough for all suffixes of a host:
 // this constant does not compile if it is negative.
 const _ = uint(prefixset.AtOnce - maxLabelsWithoutPSL)
 
 // holdsAny reports whether a list that is not LikelySafe holds one of the hashes.
 // There are at most maxLabelsWithoutPSL of them.
 func (s *snapshot) holdsAny(hashes []FullHash) bool {
-	for found := prefixset.Suspects(s.filter, hashes); found != 0; found &= found - 1 {
+	for found := prefixset.Suspects(s.group, hashes); found != 0; found &= found - 1 {
 		if match(s.lists, &hashes[bits.TrailingZeros(found)], false) != nil {
 			return true
 		}

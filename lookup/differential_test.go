@@ -237,7 +237,7 @@ func randomModel(t *testing.T, r *rand.Rand) (model, *lookup.Checker) {
 		Threats:  []lookup.Threats{lookup.AllThreats, lookup.Threats(0).With(lookup.Malware)}[r.IntN(2)],
 		AsStored: r.IntN(2) == 0,
 		Cache:    1 + r.IntN(200),
-		Database: new(lookup.Database),
+		Database: &lookup.Database{MaxFiltered: r.IntN(2) - 1},
 	}}
 	m.cfg.PerSearch = 1 + r.IntN(lookup.MaxPrefixes)
 	var lists []lookup.List
@@ -271,7 +271,9 @@ func randomModel(t *testing.T, r *rand.Rand) (model, *lookup.Checker) {
 		m.lists = append(m.lists, list)
 		lists = append(lists, lookup.List{Name: fmt.Sprint("list", n), LikelySafe: list.likelySafe, Set: setOf(t, list.entries)})
 	}
-	m.cfg.Database.Publish(lists)
+	if m.cfg.Database.PublishApart(lists); r.IntN(2) == 0 {
+		m.cfg.Database.Join()
+	}
 	m.cfg.Searcher = m.server
 	c, err := lookup.NewChecker(m.cfg)
 	if err != nil {

@@ -61,7 +61,7 @@ func newRunOf(t *testing.T, source updater.Source, dir string, origin updater.Or
 			t.Fatal(err)
 		}
 	}
-	r := &run{t: t, database: new(lookup.Database)}
+	r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}}
 	schedule, err := updater.NewSchedule(store)
 	if err != nil {
 		r.report(updater.Event{Kind: updater.LoadFailed, Err: err})

@@ -276,7 +276,7 @@ func successor(t *testing.T, last *updater.Schedule, source updater.Source, list
 	if last != nil {
 		schedule.Succeed(last, nil, true)
 	}
-	r := &run{t: t, database: new(lookup.Database)}
+	r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}}
 	r.use(source, schedule, nil, lists...)
 	return r, schedule
 }

@@ -98,11 +98,22 @@ func (u *Updater) Load() bool {
 			u.report(StartsAnew, name, nil)
 		}
 	}
-	u.publish()
+	u.cfg.Database.PublishApart(u.inForce()) // Run joins them: a start must not wait
 	if loaded >= releaseThreshold {
 		debug.FreeOSMemory()
 	}
 	return all
+}
+
+// join joins the sets of the lists that Load has published.
+func (u *Updater) join() {
+	held := 0
+	for _, l := range u.inForce() {
+		held += l.Set.Bytes()
+	}
+	if u.cfg.Database.Join() && held >= releaseThreshold {
+		debug.FreeOSMemory()
+	}
 }
 
 // load reads a list from disk, or else takes it from the schedule before.
@@ -124,14 +135,16 @@ func (u *Updater) load(name string) (List, error) {
 }
 
 // publish makes the lists in memory those that are looked up.
-func (u *Updater) publish() {
-	var lists []lookup.List
+func (u *Updater) publish() { u.cfg.Database.Publish(u.inForce()) }
+
+// inForce returns the lists in memory as they are published.
+func (u *Updater) inForce() (lists []lookup.List) {
 	for _, name := range u.cfg.Lists {
 		if l := u.lists[name]; l.held() {
 			lists = append(lists, lookup.List{Name: name, Version: l.Version, Set: l.Set, LikelySafe: name == u.cfg.LikelySafe})
 		}
 	}
-	u.cfg.Database.Publish(lists)
+	return lists
 }
 
 // report reports an event with the present state of the list.
@@ -156,6 +169,7 @@ func (u *Updater) event(kind Kind, name string, err error) Event {
 // folder only one asks the server for lists. With a Shared it goes back to waiting when it
 // loses the right to fetch.
 func (u *Updater) Run(ctx context.Context) error {
+	u.join()
 	for {
 		if err := u.turn(ctx); ctx.Err() != nil || !errors.Is(err, errTurnEnded) {
 			return err

@@ -109,7 +109,7 @@ func (y *year) start() {
 // startProcess starts a process that searches for nothing yet.
 func (y *year) startProcess() {
 	y.starts++
-	l := &life{dir: y.folderDir(y.folder), database: new(lookup.Database), stopSearching: func() {}}
+	l := &life{dir: y.folderDir(y.folder), database: &lookup.Database{MaxFiltered: -1}, stopSearching: func() {}}
 	store, err := updater.OpenStore(l.dir, updater.Origin{Name: "test"})
 	if err != nil {
 		y.t.Fatal(err)

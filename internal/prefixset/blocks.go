@@ -88,8 +88,9 @@ func (r *record) rank(bucket uint32) int {
 
 // span is the place of a block's entries in the stream.
 type span struct {
-	at uint64 // the first bit, from the beginning of buf
-	n  uint64 // entries
+	at    uint64 // the first bit, from the beginning of buf
+	n     uint64 // entries
+	first uint64 // entries of all blocks before
 }
 
 // span returns the place of a block's entries, from its record and the one after it.
@@ -98,6 +99,8 @@ func (p *blocks) span(r *record) span {
 	return span{
 		at: 8*uint64(streamStart(p.low)) + uint64(first)*uint64(p.low+1),
 		n:  uint64(binary.LittleEndian.Uint32(r[recordBytes:]) - first),
+
+		first: uint64(first),
 	}
 }
 
@@ -107,25 +110,34 @@ func (p *blocks) lowAt(s span, i uint64) uint32 {
 }
 
 // contains reports whether x is an entry.
-func (p *blocks) contains(x uint32) bool {
+func (p *blocks) contains(x uint32) bool { return p.find(x) >= 0 }
+
+// find returns the number of the entry x, counted from the least, or -1.
+func (p *blocks) find(x uint32) int {
 	r := p.record(int(x >> (p.low&31 + bucketBits)))
 	bucket := x >> (p.low & 31) % (1 << bucketBits)
 	if r.used(bucket/64)>>(bucket%64)&1 == 0 {
-		return false
+		return -1
 	}
+	return p.findIn(p.span(r), r.rank(bucket), x)
+}
+
+// findIn is find for a bucket in use, with rank used buckets before it in the block at s.
+func (p *blocks) findIn(s span, rank int, x uint32) int {
 	want := x & (1<<(p.low&31) - 1)
-	s := p.span(r)
-	i := p.firstOf(s, r.rank(bucket))
+	i := p.firstOf(s, rank)
 	for range 16 {
-		if got := p.lowAt(s, i); got >= want {
-			return got == want
+		if got := p.lowAt(s, i); got == want {
+			return int(s.first + i)
+		} else if got > want {
+			return -1
 		}
 		i++
 		if i == s.n || bitsAt(p.buf, s.at+i)&1 != 0 {
-			return false
+			return -1
 		}
 	}
-	return p.containsFrom(s, i, want)
+	return p.findFrom(s, i, want)
 }
 
 // firstOf returns the first entry, counted within its block, of the bucket with rank used
@@ -141,9 +153,9 @@ func (p *blocks) firstOf(s span, rank int) uint64 {
 	}
 }
 
-// containsFrom searches a bucket from entry i to its end. Only buckets that are much longer
-// than usual need it.
-func (p *blocks) containsFrom(s span, i uint64, want uint32) bool {
+// findFrom is find from entry i of a bucket to the bucket's end. Only buckets that are much
+// longer than usual need it.
+func (p *blocks) findFrom(s span, i uint64, want uint32) int {
 	end := i + 1
 	for end < s.n {
 		zeros := bits.TrailingZeros64(wordAt(p.buf, s.at+end))
@@ -154,5 +166,8 @@ func (p *blocks) containsFrom(s span, i uint64, want uint32) bool {
 	}
 	count := int(min(end, s.n) - i)
 	found := sort.Search(count, func(j int) bool { return p.lowAt(s, i+uint64(j)) >= want })
-	return found < count && p.lowAt(s, i+uint64(found)) == want
+	if found == count || p.lowAt(s, i+uint64(found)) != want {
+		return -1
+	}
+	return int(s.first + i + uint64(found))
 }

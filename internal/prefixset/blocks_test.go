@@ -91,8 +91,8 @@ func TestBlocksYieldWhatWasAdded(t *testing.T) {
 func TestBlocksAreSmallWhateverTheHint(t *testing.T) {
 	eachNumbers(t, func(t *testing.T, set *Set, all []uint32) {
 		n := len(all)
-		if most := blocksBytes(lowBits(n), n)*5/4 + 64; set.Bytes() > most || cap(set.four.buf) > most {
-			t.Errorf("%d entries in %d bytes, of %d; want at most %d", n, set.Bytes(), cap(set.four.buf), most)
+		if most := blocksBytes(lowBits(n), n)*5/4 + 64; set.Bytes() > most || cap(set.four.Load().buf) > most {
+			t.Errorf("%d entries in %d bytes, of %d; want at most %d", n, set.Bytes(), cap(set.four.Load().buf), most)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestBytesAPrefix(t *testing.T) {
 	}{{4_000_000, 1.6}, {8_000_000, 1.5}} {
 		set := setOfPacked(strides(41, tt.n), tt.n)
 		got := float64(set.Bytes()) / float64(tt.n)
-		if held := float64(cap(set.four.buf)) / float64(tt.n); got > tt.most || held > 1.01*tt.most {
+		if held := float64(cap(set.four.Load().buf)) / float64(tt.n); got > tt.most || held > 1.01*tt.most {
 			t.Errorf("%d prefixes: %.3f bytes each, %.3f with what is reserved, want %.1f", tt.n, got, held, tt.most)
 		}
 	}

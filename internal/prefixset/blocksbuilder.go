@@ -17,11 +17,14 @@ type blocksBuilder struct {
 	block    uint32    // of the last number
 	pending  []uint32  // entries of that block, not in the stream yet
 	begins   []uint64  // used by writeBlock: which of pending begin a bucket, as bits
+	pause    Pause     // while entries are moved
 }
 
 // newBlocksBuilder returns a builder with memory for n entries. It can hold more.
-func newBlocksBuilder(n int) *blocksBuilder {
-	low := lowBits(n)
+func newBlocksBuilder(n int) *blocksBuilder { return newBlocksBuilderWith(lowBits(n), n) }
+
+// newBlocksBuilderWith is newBlocksBuilder with another number of low bits than the best.
+func newBlocksBuilderWith(low uint, n int) *blocksBuilder {
 	mem := newMemory(blocksBytes(low, n) + slack)
 	return &blocksBuilder{low: low, mem: mem, stream: bitWriter{buf: mem.bytes, at: streamStart(low)}}
 }
@@ -55,7 +58,7 @@ func (b *blocksBuilder) reserve(more int) {
 	}
 	if size := blocksBytes(b.low, n) + slack; size > len(b.stream.buf) {
 		mem := newMemory(blocksBytes(b.low, n+n/4) + slack)
-		copy(mem.bytes, b.stream.buf)
+		b.pause.copy(mem.bytes, b.stream.buf)
 		b.mem, b.stream.buf = mem, mem.bytes
 	}
 }
@@ -67,6 +70,7 @@ func (b *blocksBuilder) recode(n int) {
 	entries := make([]byte, 4*runEntries)
 	for filled := cursor.read(entries); filled > 0; filled = cursor.read(entries) {
 		to.add(entries[:filled])
+		b.pause.After(filled)
 	}
 	runtime.KeepAlive(cursor.blocks)
 	*b = *to

@@ -73,7 +73,7 @@ func (b *Builder) add(entries []byte, width int) (taken int) {
 func (b *Builder) Set() *Set {
 	s := new(Set)
 	if b.four != nil {
-		s.four = b.four.finish()
+		s.four.Store(fourOf(b.four.finish()))
 	}
 	for _, p := range b.wide {
 		if p != nil {

@@ -5,15 +5,20 @@
 //	                file ──Read─────▶  │  ──WriteTo──▶ file
 //	                                   │  ──Runs, Reader──▶ entries, ascending
 //	                                   ▼
-//	              Filter, of several Sets ──Suspects──▶ which hashes one may hold
+//	               Group, of several Sets ──Suspects──▶ which hashes one may hold
+//	                                   │
+//	                                   ▼
+//	                Join: one Group of blocks and members, which the Sets share
 //
-//	Set     entries of 4 bytes: blocks; of each other width: wide
-//	blocks  a directory of buckets, then the low bits of each entry
-//	wide    an index of the leading bytes, then the tails of the entries
-//	memory  holds blocks, wide and Filter, outside the collector's heap
+//	Set      entries of 4 bytes: blocks; of each other width: wide
+//	blocks   a directory of buckets, then the low bits of each entry
+//	members  of joined sets: to which of them each entry belongs
+//	wide     an index of the leading bytes, then the tails of the entries
+//	Filter   of a Group: over all entries if there are few, else over the wide ones
+//	memory   holds all these, outside the collector's heap
 //
-// A Set is exact. A Filter is not: for most hashes that no Set holds it says so, faster
-// than a Set.
+// A Set is exact, and so is a Group of entries of 4 bytes without a filter. A Filter is not: for most hashes that no
+// Set holds it says so, faster than a Set.
 //
 // blocks are a form of Elias-Fano coding (P. Elias, "Efficient storage and
 // retrieval by content and address of static files", 1974; S. Vigna,

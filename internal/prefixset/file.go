@@ -30,9 +30,11 @@ func (s *Set) WriteTo(w io.Writer) (written int64, err error) {
 		}
 	}
 	put([]byte{byte(len(s.Widths()))})
-	if p := s.four; p != nil {
+	if f := s.four.Load(); f != nil {
+		p := f.alone(new(Pause))
 		put(appendPartHead(nil, 4, p.low, p.n))
 		put(p.buf[:len(p.buf)-slack])
+		runtime.KeepAlive(p)
 	}
 	for _, p := range s.wide {
 		head := appendPartHead(nil, p.width, uint(p.lead), p.len())
@@ -91,7 +93,10 @@ func (s *Set) readPart(r io.Reader, maxEntries int) (width, n int, err error) {
 	case width < minWidth || width > maxWidth:
 		return 0, 0, fmt.Errorf("entries of %d bytes, must be %d to %d", width, minWidth, maxWidth)
 	case width == 4:
-		s.four, err = readBlocks(r, uint(head[1]), n)
+		var p *blocks
+		if p, err = readBlocks(r, uint(head[1]), n); err == nil {
+			s.four.Store(fourOf(p))
+		}
 	default:
 		var p *wide
 		p, err = readWide(r, width, int(head[1]), n)

@@ -198,7 +198,8 @@ func writtenForm(t testing.TB, set *Set) []byte {
 
 // sameSet reports whether two sets are the same down to their form.
 func sameSet(a, b *Set) bool {
-	if (a.four == nil) != (b.four == nil) || a.four != nil && (a.four.low != b.four.low || !bytes.Equal(a.four.buf, b.four.buf)) {
+	p, q := a.four.Load(), b.four.Load()
+	if (p == nil) != (q == nil) || p != nil && (p.low != q.low || !bytes.Equal(p.buf, q.buf)) {
 		return false
 	}
 	return slices.EqualFunc(a.wide, b.wide, func(a, b *wide) bool {

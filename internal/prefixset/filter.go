@@ -49,13 +49,10 @@ func (f *Filter) Add(s *Set, pause *Pause) {
 	}
 }
 
-// AtOnce is the most hashes for one call of Suspects.
-const AtOnce = 10
-
-// Suspects reports which of at most AtOnce hashes may begin with an entry of f: bit i of found
+// filtered reports which of at most AtOnce hashes may begin with an entry of f: bit i of found
 // is for hashes[i]. It does not allocate. It loads all words before it uses the first one: a
 // simple processor stops where a loaded word is used, and the loads then overlap.
-func Suspects[H ~[32]byte](f *Filter, hashes []H) (found uint) {
+func filtered[H ~[32]byte](f *Filter, hashes []H) (found uint) {
 	if f == nil || f.words == 0 {
 		return 0
 	}

@@ -14,7 +14,7 @@ import (
 func (f *Filter) mayHold(prefix uint32) bool {
 	var hash [32]byte
 	binary.BigEndian.PutUint32(hash[:], prefix)
-	return Suspects(f, [][32]byte{hash}) != 0
+	return filtered(f, [][32]byte{hash}) != 0
 }
 
 func filterOf(entries int, prefixes []uint32) *Filter {
@@ -84,7 +84,7 @@ func hashesOf(prefixes ...uint32) [][32]byte {
 	return hashes
 }
 
-func TestSuspectsAreThoseThatTheFilterMayHold(t *testing.T) {
+func TestFilteredAreThoseThatTheFilterMayHold(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 5))
 	prefixes := randomPrefixes(6, 1000)
 	f := filterOf(len(prefixes), prefixes)
@@ -101,7 +101,7 @@ func TestSuspectsAreThoseThatTheFilterMayHold(t *testing.T) {
 				want |= 1 << i
 			}
 		}
-		got := Suspects(f, hashesOf(asked...))
+		got := filtered(f, hashesOf(asked...))
 		if got != want {
 			t.Fatalf("%08x: got %b, want %b", asked, got, want)
 		}
@@ -112,13 +112,13 @@ func TestSuspectsAreThoseThatTheFilterMayHold(t *testing.T) {
 	}
 }
 
-func TestSuspectsTakesAtOnceHashes(t *testing.T) {
+func TestFilteredTakesAtOnceHashes(t *testing.T) {
 	prefixes := randomPrefixes(11, AtOnce)
 	f := filterOf(1, prefixes[:1])
 	for place := range prefixes {
 		asked := slices.Repeat([]uint32{^prefixes[0]}, AtOnce)
 		asked[place] = prefixes[0]
-		if found := Suspects(f, hashesOf(asked...)); found != 1<<place {
+		if found := filtered(f, hashesOf(asked...)); found != 1<<place {
 			t.Errorf("hash %d of %d: found %b", place, AtOnce, found)
 		}
 	}
@@ -127,7 +127,7 @@ func TestSuspectsTakesAtOnceHashes(t *testing.T) {
 func TestFilterOfNothingHoldsNothing(t *testing.T) {
 	for name, f := range map[string]*Filter{"nil": nil, "zero": {}, "no entries": NewFilter(0), "empty": NewFilter(1000)} {
 		for _, p := range []uint32{0, 1, 1 << 31, math.MaxUint32} {
-			if f.mayHold(p) || Suspects(f, hashesOf(p, p, p, p, p)) != 0 {
+			if f.mayHold(p) || filtered(f, hashesOf(p, p, p, p, p)) != 0 {
 				t.Errorf("%s: holds %08x", name, p)
 			}
 		}
@@ -211,7 +211,7 @@ func BenchmarkFilter(b *testing.B) {
 				for j, p := range &names[i] {
 					binary.BigEndian.PutUint32(hashes[j][:], p)
 				}
-				found := Suspects(f, hashes[:])
+				found := filtered(f, hashes[:])
 				for rest := found; rest != 0; rest &= rest - 1 {
 					through++
 				}

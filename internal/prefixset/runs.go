@@ -47,8 +47,8 @@ func (s *runSource) below(bound []byte) int {
 // Runs returns a reader of all entries, the least first.
 func (s *Set) Runs() *Runs {
 	r := new(Runs)
-	if p := s.four; p != nil {
-		r.add(&runSource{cursor: &blocksCursor{blocks: p}, width: 4}, p.len())
+	if p := s.four.Load(); p != nil {
+		r.add(&runSource{cursor: p.cursor(), width: 4}, p.n)
 	}
 	for _, p := range s.wide {
 		r.add(&runSource{cursor: &wideCursor{wide: p}, width: p.width}, p.len())

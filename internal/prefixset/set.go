@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"sync/atomic"
 )
 
 // Set is an immutable, exact set of entries: beginnings of hashes, of 4 to 32 bytes each.
@@ -16,8 +17,8 @@ import (
 // collection that finds the set unreachable. A set outside the heap does not cause a
 // collection, so a caller that replaces large sets may want to call runtime.GC.
 type Set struct {
-	four *blocks // entries of four bytes; nil: none
-	wide []*wide // the others, one for each width, the narrowest first
+	four atomic.Pointer[four] // entries of four bytes; nil: none. Group.Join replaces it by an equal one
+	wide []*wide              // the others, one for each width, the narrowest first
 }
 
 // The least and the most bytes of an entry.
@@ -29,8 +30,8 @@ const (
 // Len returns the number of entries.
 func (s *Set) Len() int {
 	n := 0
-	if s.four != nil {
-		n = s.four.len()
+	if p := s.four.Load(); p != nil {
+		n = p.n
 	}
 	for _, p := range s.wide {
 		n += p.len()
@@ -42,7 +43,7 @@ func (s *Set) Len() int {
 // returns nil for an empty set.
 func (s *Set) Widths() []int {
 	var widths []int
-	if s.four != nil {
+	if s.four.Load() != nil {
 		widths = append(widths, 4)
 	}
 	for _, p := range s.wide {
@@ -51,11 +52,12 @@ func (s *Set) Widths() []int {
 	return widths
 }
 
-// Bytes returns the bytes of memory that the set uses.
+// Bytes returns the bytes of memory that the set uses. Of memory that it shares with other sets
+// its part counts.
 func (s *Set) Bytes() int {
 	n := 0
-	if s.four != nil {
-		n = s.four.bytes()
+	if p := s.four.Load(); p != nil {
+		n = p.bytes()
 	}
 	for _, p := range s.wide {
 		n += p.bytes()
@@ -66,12 +68,14 @@ func (s *Set) Bytes() int {
 // Match returns the width in bytes of the shortest entry with which hash begins, or 0 if there
 // is none. It does not allocate.
 func (s *Set) Match(hash *[32]byte) (width int) {
-	if s.four != nil && s.four.contains(binary.BigEndian.Uint32(hash[:])) {
+	p := s.four.Load()
+	if p != nil && p.contains(binary.BigEndian.Uint32(hash[:])) {
 		width = 4
 	} else if i := slices.IndexFunc(s.wide, func(p *wide) bool { return p.contains(hash) }); i >= 0 {
 		width = s.wide[i].width
 	}
-	runtime.KeepAlive(s) // its parts use memory that the collector frees with s
+	runtime.KeepAlive(p) // its parts use memory that the collector frees with them
+	runtime.KeepAlive(s)
 	return width
 }
 

@@ -12,8 +12,10 @@ import (
 // limit of them. It returns the prefix itself alone if that is an entry: each of the other
 // entries begins with it.
 func (s *Set) Under(prefix [4]byte, limit int) (entries [][]byte) {
-	defer runtime.KeepAlive(s) // its parts use memory that the collector frees with s
-	if s.four != nil && s.four.contains(binary.BigEndian.Uint32(prefix[:])) {
+	p := s.four.Load()
+	defer runtime.KeepAlive(p) // its parts use memory that the collector frees with them
+	defer runtime.KeepAlive(s)
+	if p != nil && p.contains(binary.BigEndian.Uint32(prefix[:])) {
 		return [][]byte{prefix[:]}
 	}
 	for _, p := range s.wide {

@@ -1,0 +1,170 @@
+package prefixset
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// joinSets are sets of all kinds, to be joined: they share some entries, and one has wide ones.
+func joinSets(t testing.TB, r *rand.Rand, sizes ...int) (sets []*Set, entries [][]string) {
+	t.Helper()
+	var pool [][]byte
+	for _, n := range sizes {
+		of := randomEntries(r, 4, n, len(sets)%3 == 2)
+		for _, e := range pool {
+			if r.IntN(20) == 0 {
+				of = append(of, e)
+			}
+		}
+		slices.SortFunc(of, bytes.Compare)
+		of = slices.CompactFunc(of, bytes.Equal)
+		pool = append(pool, of...)
+		sets = append(sets, buildSet(t, 4, len(of), of))
+		var texts []string
+		for _, e := range of {
+			texts = append(texts, string(e))
+		}
+		entries = append(entries, texts)
+	}
+	return sets, entries
+}
+
+func entriesIn(t testing.TB, s *Set) []string {
+	t.Helper()
+	raw, err := io.ReadAll(s.Reader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for ; len(raw) > 0; raw = raw[4:] {
+		all = append(all, string(raw[:4]))
+	}
+	return all
+}
+
+func TestJoinedSetsAreTheSame(t *testing.T) {
+	r := rand.New(rand.NewPCG(31, 32))
+	for name, sizes := range map[string][]int{
+		"one": {1000}, "two": {3000, 10}, "four": {7000, 1500, 1000, 500}, "the largest last": {10, 200, 20_000},
+		"six": {100, 100, 100, 100, 100, 100}, "an empty one": {500, 0, 200}, "all empty": {0, 0}, "none": {},
+		"more than can be joined": slices.Repeat([]int{50}, maxJoined+1), "many": slices.Repeat([]int{2}, maxJoined),
+	} {
+		t.Run(name, func(t *testing.T) {
+			sets, entries := joinSets(t, r, sizes...)
+			apart := NewGroup(sets, -1, nil)
+			var written []string
+			for _, s := range sets {
+				var b bytes.Buffer
+				s.WriteTo(&b)
+				written = append(written, b.String())
+			}
+			joined := apart.Join(nil)
+			if again := NewGroup(sets, -1, nil).Join(nil); len(again.four) != len(joined.four) || len(again.four) == 1 && again.four[0].blocks != joined.four[0].blocks {
+				t.Error("joined sets are joined once more")
+			}
+			for i, s := range sets {
+				if got := entriesIn(t, s); !slices.Equal(got, entries[i]) || s.Len() != len(got) {
+					t.Errorf("set %d: %d entries of length %d, want %d", i, len(got), s.Len(), len(entries[i]))
+				}
+				var b bytes.Buffer
+				if _, err := s.WriteTo(&b); err != nil || b.String() != written[i] {
+					t.Errorf("set %d: another file than before, %v", i, err)
+				}
+			}
+			checkGroups(t, r, sets, entries, apart, joined)
+		})
+	}
+}
+
+// checkGroups asks groups of sets, and each set, about entries, neighbours and others.
+func checkGroups(t *testing.T, r *rand.Rand, sets []*Set, entries [][]string, groups ...*Group) {
+	t.Helper()
+	all := slices.Concat(entries...)
+	slices.Sort(all)
+	for range 2_000 {
+		hashes := make([][32]byte, r.IntN(AtOnce+1))
+		var want uint
+		for i := range hashes {
+			x := r.Uint32()
+			if kind := r.IntN(3); kind > 0 && len(all) > 0 {
+				x = binary.BigEndian.Uint32([]byte(all[r.IntN(len(all))])) + uint32(kind-1)
+			}
+			binary.BigEndian.PutUint32(hashes[i][:], x)
+			if _, ok := slices.BinarySearch(all, string(hashes[i][:4])); ok {
+				want |= 1 << i
+			}
+			for j, s := range sets {
+				if _, ok := slices.BinarySearch(entries[j], string(hashes[i][:4])); s.Contains(&hashes[i]) != ok {
+					t.Fatalf("set %d: %x: got %v, want %v", j, hashes[i][:4], !ok, ok)
+				}
+			}
+		}
+		for i, g := range groups {
+			if got := Suspects(g, hashes); got != want {
+				t.Fatalf("group %d: %x: got %b, want %b", i, hashes, got, want)
+			}
+		}
+	}
+}
+
+// The filter takes six bits an entry.
+func TestOnlyFewEntriesHaveAFilter(t *testing.T) {
+	four, wide := buildSet(t, 4, 0, randomEntries(rand.New(rand.NewPCG(51, 52)), 4, 640, false)), buildSet(t, 8, 0, randomEntries(rand.New(rand.NewPCG(53, 54)), 8, 64, false))
+	for _, test := range []struct {
+		name        string
+		sets        []*Set
+		maxFiltered int
+		words       int
+	}{
+		{"as many as have one", []*Set{four}, 640, 60},
+		{"one more", []*Set{four}, 639, 0},
+		{"longer entries, too", []*Set{four, wide}, 640, 66},
+		{"longer entries only", []*Set{four, wide}, 639, 6},
+		{"none", nil, 0, 0},
+	} {
+		g := NewGroup(test.sets, test.maxFiltered, nil)
+		if joined := g.Join(nil); g.filter.words != test.words || joined.filter != g.filter {
+			t.Errorf("%s: %d words, want %d; joined %v", test.name, g.filter.words, test.words, joined.filter)
+		}
+	}
+}
+
+func TestGroupAsksLongerEntriesToo(t *testing.T) {
+	r := rand.New(rand.NewPCG(33, 34))
+	long := randomEntries(r, 8, 2000, false)
+	mixed := NewBuilder(0)
+	for _, e := range long {
+		width := 4
+		if e[7]%2 == 0 {
+			width = 8
+		}
+		if err := mixed.Add(e[:width], width); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sets := []*Set{mixed.Set(), buildSet(t, 4, 500, randomEntries(r, 4, 500, false)), buildSet(t, 32, 0, randomEntries(r, 32, 100, false))}
+	filtered, apart := NewGroup(sets, 10_000, new(Pause)), NewGroup(sets, 0, new(Pause))
+	if filtered.Join(nil) != filtered {
+		t.Error("sets with a filter are joined")
+	}
+	joined := apart.Join(new(Pause))
+	if joined == apart || len(joined.four) != 1 {
+		t.Fatal("the sets are not joined")
+	}
+	for name, g := range map[string]*Group{"filtered": filtered, "apart": apart, "joined": joined} {
+		for _, s := range sets {
+			runs := s.Runs()
+			for entries, width := runs.Next(); width > 0; entries, width = runs.Next() {
+				for ; len(entries) > 0; entries = entries[width:] {
+					if hash := padded(entries[:width], 0x5a); Suspects(g, [][32]byte{*hash}) != 1 || !s.Contains(hash) {
+						t.Fatalf("%s: %x is not found", name, entries[:width])
+					}
+				}
+			}
+		}
+	}
+}

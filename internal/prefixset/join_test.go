@@ -1,0 +1,259 @@
+package prefixset
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Two equal sets have all entries in common, and three sets may have them in seven combinations.
+func TestEntriesOfSeveralSetsAreInEachOfThem(t *testing.T) {
+	r := rand.New(rand.NewPCG(35, 36))
+	all := randomEntries(r, 4, 5000, false)
+	some := [3][][]byte{}
+	for _, e := range all {
+		for i, in := 0, 1+r.IntN(7); i < 3; i++ {
+			if in>>i&1 != 0 {
+				some[i] = append(some[i], e)
+			}
+		}
+	}
+	var sets []*Set
+	for _, entries := range [][][]byte{all, some[0], all, some[1], some[2]} {
+		sets = append(sets, buildSet(t, 4, len(entries), entries))
+	}
+	if g := NewGroup(sets, -1, nil).Join(nil); g.four[0].blocks.len() != len(all) {
+		t.Errorf("%d entries in all, want each once: %d", g.four[0].blocks.len(), len(all))
+	}
+	for i, want := range [][][]byte{all, some[0], all, some[1], some[2]} {
+		got := entriesIn(t, sets[i])
+		if same := slices.EqualFunc(got, want, func(s string, b []byte) bool { return s == string(b) }); !same {
+			t.Errorf("set %d has %d entries, want %d", i, len(got), len(want))
+		}
+	}
+}
+
+// A server may send lists that cannot be joined. They stay as they are.
+func TestSetsWithTooManyCombinationsStayApart(t *testing.T) {
+	r := rand.New(rand.NewPCG(37, 38))
+	builders := make([]*Builder, maxJoined)
+	for i := range builders {
+		builders[i] = NewBuilder(0)
+	}
+	for _, e := range randomEntries(r, 4, 3000, false) {
+		for in, i := 1+r.IntN(1<<maxJoined-1), 0; i < maxJoined; i++ {
+			if in>>i&1 != 0 {
+				builders[i].Add(e, 4)
+			}
+		}
+	}
+	var sets []*Set
+	for _, b := range builders {
+		sets = append(sets, b.Set())
+	}
+	g := NewGroup(sets, -1, nil)
+	if g.Join(nil) != g {
+		t.Fatal("the sets are joined")
+	}
+	for _, s := range sets {
+		for _, e := range entriesIn(t, s) {
+			if Suspects(g, [][32]byte{*padded([]byte(e), 1)}) != 1 {
+				t.Fatalf("%x is not found", e)
+			}
+		}
+	}
+}
+
+// An update replaces one list. The others are read from the form that they share.
+func TestSetsAreJoinedAgainWithAnother(t *testing.T) {
+	r := rand.New(rand.NewPCG(47, 48))
+	sets, entries := joinSets(t, r, 5000, 3000, 800, 700, 30)
+	NewGroup(sets, -1, nil).Join(nil)
+	for _, of := range [][]int{{0, 1, 2, 3}, {3, 4, 1}, {4}, {0, 4, 2}, {0, 1, 2, 3, 4}} {
+		fresh, texts := joinSets(t, r, 2000)
+		some, want := fresh, texts
+		for _, i := range of {
+			some, want = append(some, sets[i]), append(want, entries[i])
+		}
+		apart := NewGroup(some, -1, nil)
+		joined := apart.Join(nil)
+		if len(joined.four) != 1 || joined.four[0].n >= joinedLen(want) {
+			t.Errorf("%v: %d parts, the first of %d entries, want fewer than %d", of, len(joined.four), joined.four[0].n, joinedLen(want))
+		}
+		for i, s := range some {
+			if got := entriesIn(t, s); !slices.Equal(got, want[i]) {
+				t.Fatalf("%v: set %d has %d entries, want %d", of, i, len(got), len(want[i]))
+			}
+		}
+		checkGroups(t, r, some, want, joined)
+	}
+}
+
+// joinedLen returns one more than the number of different entries.
+func joinedLen(entries [][]string) int {
+	all := slices.Concat(entries...)
+	slices.Sort(all)
+	return len(slices.Compact(all)) + 1
+}
+
+// Lists may shrink until a filter is worth its memory. Then those that an update leaves alone must not
+// keep the entries of all in memory.
+func TestSetsPartAgain(t *testing.T) {
+	sets, entries := joinSets(t, rand.New(rand.NewPCG(55, 56)), 5000, 300, 0)
+	NewGroup(sets, -1, nil).Join(nil)
+	few := NewGroup(sets[1:], 1000, nil)
+	if few.Join(nil) != few || few.Joins() {
+		t.Error("sets with a filter are joined")
+	}
+	if f := sets[1].four.Load(); f.of != nil || f.blocks.len() != len(entries[1]) {
+		t.Errorf("a set of %d entries keeps %d in memory", len(entries[1]), f.blocks.len())
+	}
+	for i, s := range sets {
+		if got := entriesIn(t, s); !slices.Equal(got, entries[i]) {
+			t.Errorf("set %d: %d entries, want %d", i, len(got), len(entries[i]))
+		}
+	}
+	for _, e := range entries[1] {
+		if Suspects(few, [][32]byte{*padded([]byte(e), 1)}) != 1 {
+			t.Fatalf("%x is not found", e)
+		}
+	}
+}
+
+// While sets are joined, queries use them, and an updater reads them.
+func TestSetsAreUsedWhileTheyAreJoined(t *testing.T) {
+	r := rand.New(rand.NewPCG(39, 40))
+	sets, entries := joinSets(t, r, 20_000, 5000, 300)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			n := i % len(sets)
+			e := entries[n][i%len(entries[n])]
+			if !sets[n].Contains(padded([]byte(e), 7)) {
+				t.Errorf("set %d does not hold %x", n, e)
+				return
+			}
+			if i%1000 == 0 && !slices.Equal(entriesIn(t, sets[n]), entries[n]) {
+				t.Errorf("set %d has other entries", n)
+				return
+			}
+		}
+	}()
+	for _, some := range [][]*Set{sets, sets[:2], sets[1:], {sets[2]}, sets} {
+		NewGroup(some, -1, nil).Join(nil)
+		runtime.GC() // memory that only the sets before used is given back
+	}
+	close(stop)
+	<-done
+}
+
+// docs/performance.md, "Memory": these are the bytes of four lists, the largest with 70 % of all.
+func TestJoinedSetsTakeFewBytes(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		n           int
+		maxFiltered int
+		most        float64 // bytes an entry
+	}{
+		{"with a filter", 160_000, 1_000_000, 3.09},
+		{"joined", 160_000, 0, 2.47},
+		{"few with a filter", 10_000, 1_000_000, 3.6},
+		{"few joined", 10_000, 0, 2.98},
+	} {
+		r := rand.New(rand.NewPCG(41, 42))
+		var sets []*Set
+		for _, percent := range []int{70, 15, 10, 5} {
+			n := test.n / 100 * percent
+			sets = append(sets, buildSet(t, 4, n, randomEntries(r, 4, n, false)))
+		}
+		g := NewGroup(sets, test.maxFiltered, nil).Join(nil)
+		if got := float64(g.Bytes()+8*g.filter.words) / float64(test.n); got > test.most {
+			t.Errorf("%s: %.3f bytes an entry, want at most %.2f", test.name, got, test.most)
+		}
+	}
+}
+
+func TestSuspectsDoesNotAllocate(t *testing.T) {
+	sets, _ := joinSets(t, rand.New(rand.NewPCG(43, 44)), 1000, 1000)
+	hashes := make([][32]byte, AtOnce)
+	apart := NewGroup(sets, -1, nil)
+	for _, g := range []*Group{nil, {}, NewGroup(sets, 5000, nil), apart, apart.Join(nil)} {
+		if n := testing.AllocsPerRun(100, func() { Suspects(g, hashes) }); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
+	}
+}
+
+// FuzzJoin joins three sets made of bytes, two for each entry, and asks about all entries.
+func FuzzJoin(f *testing.F) {
+	f.Add([]byte{}, []byte{1, 2}, []byte{1, 2, 3, 4})
+	f.Add([]byte("abcdefgh"), []byte("abcd"), []byte("efgh"))
+	f.Fuzz(func(t *testing.T, a, b, c []byte) {
+		var sets []*Set
+		var want [][]string
+		for _, raw := range [][]byte{a, b, c} {
+			var entries [][]byte
+			for ; len(raw) >= 2; raw = raw[2:] {
+				entries = append(entries, []byte{raw[0], raw[0] % 2, raw[1] % 4, raw[1]})
+			}
+			slices.SortFunc(entries, bytes.Compare)
+			entries = slices.CompactFunc(entries, bytes.Equal)
+			sets = append(sets, buildSet(t, 4, len(entries), entries))
+			var texts []string
+			for _, e := range entries {
+				texts = append(texts, string(e))
+			}
+			want = append(want, texts)
+		}
+		apart := NewGroup(sets, -1, nil)
+		joined := apart.Join(nil)
+		for i, s := range sets {
+			if got := entriesIn(t, s); !slices.Equal(got, want[i]) {
+				t.Fatalf("set %d: got %x, want %x", i, got, want[i])
+			}
+		}
+		for x := range uint32(1 << 10) {
+			e := []byte{byte(x), byte(x) % 2, byte(x >> 8), byte(x>>8) * 5}
+			for _, g := range []*Group{apart, joined} {
+				held := slices.ContainsFunc(want, func(s []string) bool { return slices.Contains(s, string(e)) })
+				if got := Suspects(g, [][32]byte{*padded(e, 9)}); (got == 1) != held {
+					t.Fatalf("%x: got %b, want %v", e, got, held)
+				}
+			}
+		}
+	})
+}
+
+// The forms that the sets had before are given back: otherwise joined sets would take twice their
+// memory.
+func TestJoinGivesBackWhatTheSetsTook(t *testing.T) {
+	r := rand.New(rand.NewPCG(45, 46))
+	outside := func() int64 {
+		limitOfMemory.mu.Lock()
+		defer limitOfMemory.mu.Unlock()
+		return limitOfMemory.outside
+	}
+	var sets []*Set
+	for range 4 {
+		sets = append(sets, buildSet(t, 4, 100_000, randomEntries(r, 4, 100_000, false)))
+	}
+	collect()
+	before := outside()
+	joined := NewGroup(sets, -1, nil).Join(nil)
+	most := before + int64(joined.Bytes())/10
+	for deadline := time.Now().Add(20 * time.Second); outside() > most; collect() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes outside of the heap, want at most %d", outside(), most)
+		}
+	}
+	runtime.KeepAlive(sets)
+}
