@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
 		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "acl", manyClients,
-		config.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view",
+		config.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view", "multisocket",
 	}
 	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious
 	if serveWithWrongClock() {

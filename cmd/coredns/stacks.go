@@ -14,7 +14,7 @@ import (
 const (
 	// roomyStacks is how many goroutines wait with room. The average is right as long as there are no
 	// more others: the queries of a burst that wait for a core, and what a server has that waits.
-	roomyStacks = 128
+	roomyStacks = 192
 	stackOfOne  = 14 << 10 // bytes that each has in use; its stack has 16 KiB
 )
 
