@@ -94,3 +94,14 @@ func TestAnIPv6AddressIsCheckedAsItsRuleWritesIt(t *testing.T) {
 		}
 	}
 }
+
+// A name and its subdomains have the prefix of the shortest listed expression in common.
+func TestSubdomainsHaveTheShortestExpressionInCommon(t *testing.T) {
+	c := checkerOf(t, Config{}, "example.com/", "a.example.com/", "b.a.example.com/")
+	want := HashExpression("example.com/").Prefix(4)
+	for _, name := range []string{"example.com.", "a.example.com.", "b.a.example.com.", "other.example.com."} {
+		if got := suspect(t, c, name).Shortest(); got != want {
+			t.Errorf("%s: %x, want %x", name, got, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -201,7 +202,9 @@ func (c *Candidates) First() (list, expression string) { return c.all[0].list, c
 
 // Shortest returns the prefix of the shortest expression. Subdomains of a suspected name
 // have it in common.
-func (c *Candidates) Shortest() Prefix { return c.all[len(c.all)-1].prefix }
+func (c *Candidates) Shortest() Prefix {
+	return slices.MaxFunc(c.all, func(a, b candidate) int { return cmp.Compare(a.start, b.start) }).prefix
+}
 
 func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
 

@@ -32,7 +32,7 @@ var files = []string{
 	"updater/backoff.go", "updater/clock.go", "updater/clockset.go", "updater/moment.go", "updater/schedule.go", "updater/schedulefile.go",
 	"updater/searchclock.go", "updater/attempt.go", "updater/hold.go", "updater/renew.go", "updater/budgetdays.go",
 	"lookup/verdict.go", "lookup/cache.go", "lookup/confirm.go", "lookup/search.go", "lookup/checker.go", "lookup/expression.go", "lookup/host.go",
-	"lookup/limiter.go", "lookup/share.go",
+	"lookup/scan.go", "lookup/limiter.go", "lookup/share.go",
 }
 
 // The results of a change.
