@@ -109,9 +109,6 @@ func (p *blocks) lowAt(s span, i uint64) uint32 {
 	return uint32(bitsAt(p.buf, s.at+s.n+i*uint64(p.low))) & (1<<(p.low&31) - 1)
 }
 
-// contains reports whether x is an entry.
-func (p *blocks) contains(x uint32) bool { return p.find(x) >= 0 }
-
 // find returns the number of the entry x, counted from the least, or -1.
 func (p *blocks) find(x uint32) int {
 	r := p.record(int(x >> (p.low&31 + bucketBits)))
