@@ -62,10 +62,12 @@ func (g *Group) Bytes() (n int) {
 
 // Join moves the entries of four bytes of all sets into one set of blocks that they share: an
 // entry takes hardly more memory there than alone, and a look-up asks one set in place of all. It
-// returns a Group that asks that one. It returns g if a filter is over all entries, and then parts
-// sets that have been joined. It also returns g if the sets cannot be joined: there are more than 16
-// of them, or entries belong to too many combinations of them. It needs memory for both forms while it works, and calls pause; pause may be nil. Sets may
-// be used while they are joined.
+// returns a Group that asks that one.
+//
+// Join returns g if a filter is over all entries, and then parts sets that have been joined. It
+// also returns g if the sets cannot be joined: there are more than 16 of them, or entries belong to
+// too many combinations of them. Join needs memory for both forms while it works, and calls pause;
+// pause may be nil. Sets may be used while they are joined.
 func (g *Group) Join(pause *Pause) *Group {
 	if g != nil && g.filtered {
 		part(g.sets, pause)

@@ -13,9 +13,9 @@ const AtOnce = 10
 // for hashes[i]. It never leaves out one that does. Of the others it finds those that share four
 // bytes with a longer entry, and 7 % if there is a filter. It does not allocate.
 //
-// Without a filter it loads from all sets what it needs for all hashes before it uses the first of it: a processor
-// waits where a loaded word is used, and the loads then overlap. First come the directories, where
-// more than half of the hashes without an entry end, then the entries.
+// Without a filter it loads from all sets what it needs for all hashes before it uses the first
+// of it: a processor waits where a loaded word is used, and the loads then overlap. First come the
+// directories, where more than half of the hashes without an entry end, then the entries.
 func Suspects[H ~[32]byte](g *Group, hashes []H) (found uint) {
 	if g == nil {
 		return 0
