@@ -11,11 +11,7 @@ import (
 // builds holds ours against other builds of cmd/coredns, under each of the loads of a profile. It
 // tells what a change gains that is not in this repository, such as one of CoreDNS.
 func (b *bench) builds(ctx context.Context) error {
-	f, err := b.folder(ctx, b.entries)
-	if err != nil {
-		return err
-	}
-	ns, err := newNameServer()
+	f, ns, err := b.scene(ctx)
 	if err != nil {
 		return err
 	}

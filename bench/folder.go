@@ -24,6 +24,16 @@ const (
 	secondSeed = 2
 )
 
+// scene returns the folder with all entries, and a name server that the caller closes.
+func (b *bench) scene(ctx context.Context) (*folder, *nameServer, error) {
+	f, err := b.folder(ctx, b.entries)
+	if err != nil {
+		return nil, nil, err
+	}
+	ns, err := newNameServer()
+	return f, ns, err
+}
+
 // folder returns the folder with lists of entries in all that are not due. It is
 // filled when it is first asked for.
 func (b *bench) folder(ctx context.Context, entries int) (*folder, error) {

@@ -27,11 +27,7 @@ const minSamples = 500
 // writeProfileOf floods the server under each of the loads, and writes one CPU profile of all,
 // as the compiler reads it, to the file.
 func (b *bench) writeProfileOf(ctx context.Context, file string) error {
-	f, err := b.folder(ctx, b.entries)
-	if err != nil {
-		return err
-	}
-	ns, err := newNameServer()
+	f, ns, err := b.scene(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,11 +14,7 @@ var socketCounts = []string{"multisocket", "multisocket 4"}
 // servers have all cores, which they share with the load: what more sockets are for does not
 // happen on one core.
 func (b *bench) sockets(ctx context.Context) error {
-	f, err := b.folder(ctx, b.entries)
-	if err != nil {
-		return err
-	}
-	ns, err := newNameServer()
+	f, ns, err := b.scene(ctx)
 	if err != nil {
 		return err
 	}

@@ -90,11 +90,7 @@ func (b *bench) cleanPath(ctx context.Context) error {
 
 // forwarding measures names in no list, with cache and forward behind the plugin.
 func (b *bench) forwarding(ctx context.Context) error {
-	f, err := b.folder(ctx, b.entries)
-	if err != nil {
-		return err
-	}
-	ns, err := newNameServer()
+	f, ns, err := b.scene(ctx)
 	if err != nil {
 		return err
 	}

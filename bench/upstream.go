@@ -61,11 +61,7 @@ func (b *bench) upstream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f, err := b.folder(ctx, b.entries)
-	if err != nil {
-		return err
-	}
-	ns, err := newNameServer()
+	f, ns, err := b.scene(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,76 +10,10 @@ import (
 	"time"
 )
 
-// Searcher asks the server for the full hashes behind prefixes.
-type Searcher interface {
-	// Search returns what the server knows about the prefixes: 1 to MaxPrefixes,
-	// all different. It returns ErrBackoff or ErrBudget, wrapped or not, if it must
-	// not ask now.
-	// The Checker calls it from several goroutines at once.
-	Search(ctx context.Context, prefixes []Prefix) (Answer, error)
-}
-
 // MaxPrefixes is the most prefixes in one search. The server accepts 1,000 (hashes.search,
 // version 5) or 500 (fullHashes.find, version 4). With 240 a URL has 7 kB, and proxies accept
 // 8 kB. A single host has at most 30; there are more when many queries wait.
 const MaxPrefixes = 240
-
-// Answer is what the server knows about the prefixes of one search. The Searcher
-// leaves out threats that the server marks as not to be enforced.
-type Answer struct {
-	Threats []ThreatHash
-	// TTL is how long the answer may be cached, for every prefix in the search.
-	// Entries of Threats have a TTL of their own. Zero: use it once, do not cache it.
-	TTL time.Duration
-	// MinimumWait is the time before the next request to the server; zero: the
-	// server gave none.
-	MinimumWait time.Duration
-	// Earlier are answers about single prefixes that the Searcher had without asking the
-	// server, from a cache that several programs share. They hold in place of the above.
-	Earlier map[Prefix]EarlierAnswer
-}
-
-// EarlierAnswer is an answer about one prefix that was received before the search.
-type EarlierAnswer struct {
-	Received time.Time     // with the monotonic clock of this process; not in the future
-	TTL      time.Duration // from Received; that of Threats, too
-	Threats  []ThreatHash
-}
-
-// ThreatHash is a full hash that the server lists. An answer may hold one full hash
-// several times, each time with different threats.
-type ThreatHash struct {
-	Hash      FullHash
-	Threats   Threats
-	TTL       time.Duration // how long it may be cached; zero: use it once
-	FrameOnly bool          // the threats are for content in frames, see Frames
-}
-
-// ErrBackoff says that the server must not be asked now.
-var ErrBackoff = errors.New("waiting before the server may be asked again")
-
-// ErrLimited says that too many searches are under way already.
-var ErrLimited = errors.New("too many confirmations at once")
-
-// ErrClosed says that the Checker is closed.
-var ErrClosed = errors.New("shutting down")
-
-// Mode says about which hosts a Checker asks the server.
-type Mode uint8
-
-const (
-	// Local asks about a host that is in a threat list ("Local List Mode").
-	Local Mode = iota
-	// RealTime asks about every host that is not in a list of likely safe hosts.
-	// Those it treats as Local does ("Real-Time Mode"). Without such lists, or while
-	// they have fewer than 100 entries, it treats every host as Local does.
-	RealTime
-	// NoStorage asks about every host ("No-Storage Real-Time Mode").
-	NoStorage
-)
-
-// String returns the mode as the Corefile spells it.
-func (m Mode) String() string { return [...]string{"local", "realtime", "nostorage"}[m] }
 
 // Config says how a Checker works.
 type Config struct {
