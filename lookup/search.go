@@ -60,6 +60,10 @@ func (c *Checker) enqueue(prefix Prefix, refund func()) *search {
 // out of thousands.
 const minSpacing = 5 * time.Millisecond
 
+// maxSpacing is the most time between them, while a server takes seconds: a query waits for its
+// answer for only half a second by default, and the server may be fast again.
+const maxSpacing = 50 * time.Millisecond
+
 // begin starts waiting searches while slots are free. A search that still waits
 // collects the prefixes of later queries. The caller holds mu.
 func (c *Checker) begin() {
@@ -87,7 +91,7 @@ func (c *Checker) spacing(now time.Time) time.Duration {
 	if c.slots == c.searches || len(c.queue[0].prefixes) == c.perSearch {
 		return 0
 	}
-	return c.begun.Add(max(minSpacing, c.took/time.Duration(c.searches))).Sub(now)
+	return c.begun.Add(min(max(minSpacing, c.took/time.Duration(c.searches)), maxSpacing)).Sub(now)
 }
 
 // beginAfter calls begin after a while. A later call replaces the time. The caller holds mu.
