@@ -539,6 +539,7 @@ func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
 		if got := s.drain(t); got != 10 {
 			t.Errorf("%d searches, want 10", got)
 		}
+		synctest.Wait() // for the report
 		if n := len(s.told(StoreFailed)); n != 1 {
 			t.Errorf("told %d times", n)
 		}
@@ -548,6 +549,29 @@ func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
 		synctest.Wait() // for the write
 		if n := saved(t, dir); n != 10 {
 			t.Errorf("later the file says %d, want 10", n)
+		}
+	})
+}
+
+// Between the end of a save and its report a search may find that it has waited too long.
+func TestASaveThatIsLateAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		unlock, err := openStore(t, dir).lockBudget()
+		must(t, err)
+		s := newSpender(t, dir, 10)
+		ended := make(chan struct{})
+		saving, _, _ := s.ledger.tryTake(10, func(Event) { <-ended })
+		time.Sleep(searchLockTimeout + time.Second) // for the report
+		s.ledger.isLate(saving, s.report)
+		close(ended)
+		<-saving
+		unlock()
+		time.Sleep(lookAgainAfter)
+		must(t, s.search(t))
+		synctest.Wait() // for the write
+		if n := saved(t, dir); n == 0 {
+			t.Error("Expected the file to be written after the trouble")
 		}
 	})
 }

@@ -257,15 +257,16 @@ func (l *Ledger) settle(c budgetChange, saved bool, err error) (events []Event) 
 	case err == nil && l.trouble:
 		events = []Event{{Kind: Stored, List: BudgetFile}}
 	}
-	l.trouble, l.late = err != nil, false
+	l.trouble = err != nil
 	return events
 }
 
 // saved wakes those who wait for a save. It forgets the channel under the same lock, so
-// that the next search begins a save of its own.
+// that the next search begins a save of its own. Only now is no save late: isLate may be
+// called between settle and saved.
 func (l *Ledger) saved() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.saving)
-	l.saving = nil
+	l.saving, l.late = nil, false
 }
