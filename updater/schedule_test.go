@@ -36,6 +36,13 @@ func ownedSchedule(t *testing.T, dir string, r float64) *Schedule {
 	return s
 }
 
+// heldSearch returns the clock of searches, which a save that is under way may change.
+func heldSearch(s *Schedule) Clock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Search
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -394,8 +401,8 @@ func TestASuccessThatWasUnderWayDoesNotEndAWait(t *testing.T) {
 		for range 10 { // failures that were under way too count once
 			must(t, searched(s, sent, errors.New("time-out")))
 		}
-		if wait := s.searchWait(time.Now()); wait != time.Hour || s.state.Search.Failures != 1 {
-			t.Errorf("%s to wait after %d failures, want an hour after one", wait, s.state.Search.Failures)
+		if wait := s.searchWait(time.Now()); wait != time.Hour || heldSearch(s).Failures != 1 {
+			t.Errorf("%s to wait after %d failures, want an hour after one", wait, heldSearch(s).Failures)
 		}
 		time.Sleep(time.Hour)
 		must(t, searched(s, time.Now(), nil))

@@ -45,7 +45,7 @@ func TestWhatTheFileOfAScheduleHas(t *testing.T) {
 		s.state.Search = Clock{Failures: 9}
 		count := func(state *scheduleState) { state.Fetch.Failures++ }
 		must(t, s.change(count))
-		if state, err := s.store.readSchedule(time.Now()); err != nil || state.Search != (Clock{}) || s.state.Search.Failures != 9 {
+		if state, err := s.store.readSchedule(time.Now()); err != nil || state.Search != (Clock{}) || heldSearch(s).Failures != 9 {
 			t.Errorf("the file has %+v of searches, %v", state.Search, err)
 		}
 		s.disown()

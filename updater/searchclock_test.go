@@ -129,7 +129,7 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 		t.Helper()
 		schedule, err := NewSchedule(openStore(t, dir))
 		must(t, err)
-		return schedule.state.Search
+		return heldSearch(schedule)
 	}
 	inBubble(t, "a loop of crashes", func(t *testing.T) {
 		dir := t.TempDir()
@@ -342,7 +342,7 @@ func TestChangesOfTheClockReachTheDiskInOrder(t *testing.T) {
 		}
 		again, err := NewSchedule(openStore(t, dir))
 		must(t, err)
-		if got := again.state.Search.Failures; got != want || p.schedule.state.Search.Failures != want {
+		if got := heldSearch(again).Failures; got != want || heldSearch(p.schedule).Failures != want {
 			t.Errorf("%d is saved, %d is held, want %d", got, p.schedule.state.Search.Failures, want)
 		}
 		if writes > 3 {
@@ -371,7 +371,7 @@ func TestNoChangeOfTheClockIsLostBetweenProcesses(t *testing.T) {
 	}
 	again, err := NewSchedule(openStore(t, dir))
 	must(t, err)
-	if got := again.state.Search.Failures; got != processes*changes {
+	if got := heldSearch(again).Failures; got != processes*changes {
 		t.Errorf("%d changes are saved, want %d", got, processes*changes)
 	}
 }

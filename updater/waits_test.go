@@ -210,7 +210,7 @@ func TestAMinimumWaitForSearches(t *testing.T) {
 			for i, want := range []time.Duration{15 * time.Minute, 30 * time.Minute, 5 * time.Minute, 15 * time.Minute} {
 				p.Search(t.Context(), nil)
 				synctest.Wait()
-				if got := ownedSchedule(t, dir, 0).state.Search.Failures; got != []int{1, 2, 0, 1}[i] {
+				if got := heldSearch(ownedSchedule(t, dir, 0)).Failures; got != []int{1, 2, 0, 1}[i] {
 					t.Errorf("search %d: %d failures are saved", i+1, got)
 				}
 				checkPause(t, p, s, want)
