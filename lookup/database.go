@@ -3,7 +3,6 @@ package lookup
 import (
 	"cmp"
 	"math/bits"
-	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -46,8 +45,8 @@ type snapshot struct {
 // The caller must not change the slice afterwards, and must not call Publish, PublishApart
 // or Join from two goroutines at once.
 func (d *Database) Publish(lists []List) {
-	if d.PublishApart(lists) && d.snapshot().group.Joins() && d.snapshot().group.Bytes() >= releaseThreshold {
-		runtime.GC() // gives the replaced sets back before memory is needed for the joined ones
+	if d.PublishApart(lists) && d.snapshot().group.Joins() {
+		prefixset.GiveBack(d.snapshot().group.Bytes()) // before memory is needed for the joined sets
 	}
 	d.Join()
 }
@@ -80,10 +79,6 @@ func (d *Database) Join() bool {
 	d.current.Store(&snapshot{lists: now.lists, group: group})
 	return true
 }
-
-// releaseThreshold is a number of bytes. Sets are not in the heap, so the collector does not see
-// how large they are.
-const releaseThreshold = 1 << 20
 
 // setsOf returns the sets of the lists that are not LikelySafe.
 func setsOf(lists []List) (sets []*prefixset.Set) {

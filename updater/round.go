@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
 // The order in a round matters. The schedule is saved before the request is sent, so that a
@@ -204,15 +205,8 @@ func (u *Updater) accept(results []result) {
 	}
 	// All lists of an answer at once: a query sees all of it or nothing.
 	u.publish()
-	if replaced >= releaseThreshold {
-		debug.FreeOSMemory()
-	}
+	prefixset.GiveBack(replaced)
 }
-
-// releaseThreshold is a number of bytes. After replacing or loading lists of at least
-// this size, memory returns to the system at once. The collector would take its time:
-// lists are not in its heap.
-const releaseThreshold = 1 << 20
 
 // applyCaught is Apply that returns a panic as an error.
 func applyCaught(old List, update *Update, maxEntries int) (l List, changed bool, err error) {

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime/debug"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -99,9 +99,7 @@ func (u *Updater) Load() bool {
 		}
 	}
 	u.cfg.Database.PublishApart(u.inForce()) // Run joins them: a start must not wait
-	if loaded >= releaseThreshold {
-		debug.FreeOSMemory()
-	}
+	prefixset.GiveBack(loaded)
 	return all
 }
 
@@ -111,8 +109,8 @@ func (u *Updater) join() {
 	for _, l := range u.inForce() {
 		held += l.Set.Bytes()
 	}
-	if u.cfg.Database.Join() && held >= releaseThreshold {
-		debug.FreeOSMemory()
+	if u.cfg.Database.Join() {
+		prefixset.GiveBack(held)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -109,15 +108,9 @@ func (l *Lists) Publish(lists []lookup.List) error {
 			errs = append(errs, fmt.Errorf("list %s: saving its history: %w; after a restart its clients get full updates", s.name, err))
 		}
 	}
-	if replaced >= releaseThreshold {
-		debug.FreeOSMemory()
-	}
+	prefixset.GiveBack(replaced)
 	return errors.Join(errs...)
 }
-
-// releaseThreshold is a number of bytes. After replacing lists of at least this size, memory
-// returns to the system at once: sets are not in the collector's heap.
-const releaseThreshold = 1 << 20
 
 // next returns the state of a list that is published after old, or old if nothing has changed.
 // It returns old and an error if the list cannot be served, and a new state and an error if
