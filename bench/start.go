@@ -83,7 +83,7 @@ func (b *bench) footprintRows(sizes []int, prints []footprint) {
 		p, size := prints[i], count(sizes[i])
 		goal, bar := "", ""
 		if sizes[i] == fullSize {
-			goal, bar = "goal + 20 MiB", "+ 0.1 s"
+			goal, bar = "goal + 16 MiB", "+ 0.1 s"
 		}
 		memory := func(what string, without, with sample, goal string) {
 			b.add(row{fmt.Sprintf("%s entries, resident %s, MiB", size, what), without.spread("%.1f"), with.spread("%.1f"),
