@@ -94,8 +94,9 @@ func (s *Schedule) reload(setAside bool) error {
 	// The asker first: a new token ends back-offs of this asker, not of the one before.
 	state.askedBy(s.asker, now)
 	state.renewedBy(s.token)
+	held := s.searches()
 	s.state = state
-	return errors.Join(err, s.reloadSearch(now))
+	return errors.Join(err, s.reloadSearch(held, now))
 }
 
 var errUnreadable = errors.New("the saved schedule was unreadable")

@@ -101,7 +101,7 @@ func (s *Schedule) saveSearchFile(applied int) error {
 	s.mu.Lock()
 	// The clock in memory has all pending changes already. It is what to write unless
 	// another process has written the file since.
-	state := scheduleState{Asker: s.state.Asker, clockSet: clockSet{Search: s.state.Search}, Others: searchesOf(s.state.Others)}
+	state, before := s.searches(), s.state.Search
 	if s.sharer() == nil {
 		applied = len(s.search.pending)
 	}
@@ -128,10 +128,15 @@ func (s *Schedule) saveSearchFile(applied int) error {
 		return err
 	}
 	s.search.seen = info
-	if len(s.search.pending) == 0 && state.Asker == s.state.Asker {
+	if len(s.search.pending) == 0 && state.Asker == s.state.Asker && s.state.Search == before {
 		s.state.Search = state.Search
 	}
 	return nil
+}
+
+// searches returns the clocks of searches in memory. The caller holds mu.
+func (s *Schedule) searches() scheduleState {
+	return scheduleState{Asker: s.state.Asker, clockSet: clockSet{Search: s.state.Search}, Others: searchesOf(s.state.Others)}
 }
 
 // searchesOf returns the clocks of searches of other askers.
@@ -215,12 +220,16 @@ func (s *Schedule) takeSearch(saved scheduleState, info os.FileInfo, now time.Ti
 	}
 }
 
-// reloadSearch replaces the clock by that of the file, unless changes are pending.
-// Without a file the clock of the schedule's file stays, where older versions kept
+// reloadSearch replaces the clock by that of the file. If changes are pending, held is newer: what
+// was in memory before the schedule was read. Without a file the clock of the schedule's file stays, where older versions kept
 // it. A damaged file may have had a wait: then searches wait as after a first failure.
 // The caller holds mu.
-func (s *Schedule) reloadSearch(now time.Time) error {
-	if s.store == nil || len(s.search.pending) > 0 {
+func (s *Schedule) reloadSearch(held scheduleState, now time.Time) error {
+	if len(s.search.pending) > 0 {
+		s.takeSearch(held, s.search.seen, now)
+		return nil
+	}
+	if s.store == nil {
 		return nil
 	}
 	saved, info, err := s.store.readSearches(now)

@@ -134,7 +134,7 @@ func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(s.store.dir, "searches.json"), []byte("{"), 0o600))
 		now := time.Now()
 		s.state.Search = Clock{NotBefore: now.Add(wait), Failures: 7}
-		err := s.reloadSearch(now)
+		err := s.reloadSearch(s.searches(), now)
 		if !errors.Is(err, errUnreadableSearches) || !errors.Is(err, ErrDamaged) {
 			t.Errorf("got %v", err)
 		}
@@ -151,7 +151,7 @@ func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
 func TestAFileIsNotReadWhileChangesArePending(t *testing.T) {
 	for name, read := range map[string]func(s *Schedule){
 		"look":   func(s *Schedule) { s.readSearch() },
-		"reload": func(s *Schedule) { must(t, s.reloadSearch(time.Now())) },
+		"reload": func(s *Schedule) { must(t, s.reloadSearch(s.searches(), time.Now())) },
 	} {
 		for pending := range 3 {
 			s, _ := searchesAfter(t, t.TempDir())
