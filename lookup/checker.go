@@ -168,12 +168,21 @@ func (c *Checker) CheckWith(h Host, frames Frames) (Decision, *Candidates) {
 // suspected reports whether a list holds a suffix of the host, or the cache may hold
 // a threat for one.
 func (c *Checker) suspected(h Host, current *snapshot) bool {
-	var startBuf [maxLabelsWithoutPSL]int
 	var hashBuf [maxLabelsWithoutPSL]FullHash
-	starts := h.suffixStarts(startBuf[:0], c.rule)
-	sumSuffixes(hashBuf[:], h.name, starts)
-	hashes := hashBuf[:len(starts)]
+	n := sumDotted(&hashBuf, h.name, h.dots())
+	if n == 0 {
+		n = h.sumAny(&hashBuf, c.rule)
+	}
+	hashes := hashBuf[:n]
 	return current.holdsAny(hashes) || c.cache.mayThreatenAny(hashes)
+}
+
+// sumAny is sumDotted for any host, and returns the number of sums.
+func (h Host) sumAny(dst *[maxLabelsWithoutPSL]FullHash, r Rule) (n int) {
+	var startBuf [maxLabelsWithoutPSL]int
+	starts := h.suffixStarts(startBuf[:0], r)
+	sumSuffixes(dst[:], h.name, starts)
+	return len(starts)
 }
 
 // unlisted decides on a host while no list is loaded. Unless a cached threat matches,
