@@ -168,21 +168,25 @@ func (c *Checker) CheckWith(h Host, frames Frames) (Decision, *Candidates) {
 // suspected reports whether a list holds a suffix of the host, or the cache may hold
 // a threat for one.
 func (c *Checker) suspected(h Host, current *snapshot) bool {
-	var hashBuf [maxLabelsWithoutPSL]FullHash
-	n := sumDotted(&hashBuf, h.name, h.dots())
-	if n == 0 {
-		n = h.sumAny(&hashBuf, c.rule)
+	var hashes [maxDottedSums]FullHash
+	if n := sumDotted(&hashes, h.name, h.dots()); n > 0 {
+		return c.suspectedOf(hashes[:n], current)
 	}
-	hashes := hashBuf[:n]
-	return current.holdsAny(hashes) || c.cache.mayThreatenAny(hashes)
+	return c.suspectedAny(h, current)
 }
 
-// sumAny is sumDotted for any host, and returns the number of sums.
-func (h Host) sumAny(dst *[maxLabelsWithoutPSL]FullHash, r Rule) (n int) {
+// suspectedAny is suspected for any host.
+func (c *Checker) suspectedAny(h Host, current *snapshot) bool {
 	var startBuf [maxLabelsWithoutPSL]int
-	starts := h.suffixStarts(startBuf[:0], r)
-	sumSuffixes(dst[:], h.name, starts)
-	return len(starts)
+	var hashes [maxLabelsWithoutPSL]FullHash
+	starts := h.suffixStarts(startBuf[:0], c.rule)
+	sumSuffixes(hashes[:], h.name, starts)
+	return c.suspectedOf(hashes[:len(starts)], current)
+}
+
+// suspectedOf is suspected for the hashes of a host.
+func (c *Checker) suspectedOf(hashes []FullHash, current *snapshot) bool {
+	return current.holdsAny(hashes) || c.cache.mayThreatenAny(hashes)
 }
 
 // unlisted decides on a host while no list is loaded. Unless a cached threat matches,

@@ -21,22 +21,28 @@ const maxOneBlock = sha256.BlockSize - 1 - 8
 // sumDotted is sumSuffixes for all suffixes of two or more labels of a name. dots is of the
 // name, see Host. It returns their number, or 0 if the name is too long, has too many labels,
 // or the processor does not have the instructions.
-func sumDotted(dst *[maxLabelsWithoutPSL]FullHash, name string, dots uint64) (n int) {
-	if dots == 0 || len(name) >= maxOneBlock || !shaUnit || bits.OnesCount64(dots) > maxLabelsWithoutPSL-1 {
+func sumDotted(dst *[maxDottedSums]FullHash, name string, dots uint64) (n int) {
+	if dots == 0 || len(name) >= maxOneBlock || !shaUnit || bits.OnesCount64(dots) > maxDottedSums {
 		return 0
 	}
 	dots &^= 1 << 63 >> bits.LeadingZeros64(dots) // no suffix of one label
-	for start := 0; ; dots &= dots - 1 {
+	start := 0
+	if bits.OnesCount64(dots)%2 == 0 {
+		sumOne((*[sha256.Size]byte)(&dst[0]), name)
 		if dots == 0 {
-			sumOne((*[sha256.Size]byte)(&dst[n]), name[start:])
-			return n + 1
+			return 1
 		}
+		n, start = 1, bits.TrailingZeros64(dots)+1
+		dots &= dots - 1
+	}
+	for {
 		sumTwo((*[sha256.Size]byte)(&dst[n]), (*[sha256.Size]byte)(&dst[n+1]), name[start:], name[bits.TrailingZeros64(dots)+1:])
 		n += 2
 		if dots &= dots - 1; dots == 0 {
 			return n
 		}
 		start = bits.TrailingZeros64(dots) + 1
+		dots &= dots - 1
 	}
 }
 

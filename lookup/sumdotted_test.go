@@ -14,21 +14,21 @@ func TestSumDottedSumsTheSameSuffixes(t *testing.T) {
 	for range 20_000 {
 		name := strings.Repeat("l", random.IntN(30)) + randomName(random)
 		h := FromQname(name)
-		var got, want [maxLabelsWithoutPSL]FullHash
+		var got [maxDottedSums]FullHash
 		n := sumDotted(&got, h.name, h.dots())
 		if n == 0 {
 			continue
 		}
 		dotted++
-		all := want[:Host{name: h.name}.sumAny(&want, RuleV5)]
-		if n != len(all) || !equalSets(got[:n], all) {
-			t.Fatalf("%q: %d sums %x, want %x", name, n, got[:n], all)
+		var want []FullHash
+		for _, start := range (Host{name: h.name}).suffixStarts(nil, RuleV5) {
+			want = append(want, HashExpression(h.name[start:]+"/"))
+		}
+		if !equalSets(got[:n], want) {
+			t.Fatalf("%q: %d sums %x, want %x", name, n, got[:n], want)
 		}
 	}
-	if _, _, ok := scanName("a.example"); ok && formOf("a.example") != 1<<1 {
-		t.Errorf("the dot of a.example: %x", formOf("a.example"))
-	}
-	if n := sumDotted(new([maxLabelsWithoutPSL]FullHash), "www.a.example", 1<<3|1<<5); n != 0 && dotted < 10_000 {
+	if n := sumDotted(new([maxDottedSums]FullHash), "www.a.example", 1<<3|1<<5); n > 0 && dotted < 5_000 {
 		t.Errorf("%d names were summed by their dots, want the usual ones", dotted)
 	}
 }
