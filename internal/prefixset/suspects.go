@@ -24,27 +24,23 @@ func Suspects[H ~[32]byte](g *Group, hashes []H) (found uint) {
 	if g.filtered {
 		return found
 	}
-	var numbers [AtOnce]uint32
-	for i := range hashes {
-		numbers[i] = binary.BigEndian.Uint32(hashes[i][:])
-	}
 	for _, f := range g.four {
-		found |= f.holding(numbers[:len(hashes)])
+		found |= holding(f.blocks, hashes)
 	}
 	runtime.KeepAlive(g) // its parts use memory that the collector frees with g
 	return found
 }
 
-// holding reports which of at most AtOnce numbers are entries.
-func (p *blocks) holding(numbers []uint32) (found uint) {
+// holding reports which of at most AtOnce hashes begin with an entry.
+func holding[H ~[32]byte](p *blocks, hashes []H) (found uint) {
 	used := uint(0)
-	for i, x := range numbers {
-		bucket := x >> (p.low & 31)
+	for i := range hashes {
+		bucket := binary.BigEndian.Uint32(hashes[i][:]) >> (p.low & 31)
 		used |= uint(p.record(int(bucket>>bucketBits)).used(bucket/64)>>(bucket%64)&1) << i
 	}
 	for ; used != 0; used &= used - 1 {
-		i := bits.TrailingZeros(used) % AtOnce
-		if p.holdsUsed(numbers[i]) {
+		i := bits.TrailingZeros(used)
+		if p.holdsUsed(binary.BigEndian.Uint32(hashes[i][:])) {
 			found |= 1 << i
 		}
 	}
