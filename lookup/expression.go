@@ -173,7 +173,7 @@ func (h Host) Public() bool {
 			return false
 		}
 	}
-	if n := len(h.name); n >= 2 && (lastButOne>>(h.name[n-2]%32))&(last>>(h.name[n-1]%32))&1 == 0 {
+	if !endsPrivate(h.name) {
 		return true
 	}
 	switch h.name[tld:] {
@@ -185,11 +185,17 @@ func (h Host) Public() bool {
 	return true
 }
 
-// lastButOne and last are the last two letters of the names that Public knows, as bits.
-const (
-	lastButOne = 1<<('a'%32) | 1<<('o'%32) | 1<<('i'%32) | 1<<('s'%32) | 1<<('l'%32) | 1<<('p'%32)
-	last       = 1<<('l'%32) | 1<<('n'%32) | 1<<('d'%32) | 1<<('t'%32) | 1<<('a'%32)
-)
+// endsPrivate reports whether the last two letters of a name may be those of a top-level domain
+// that Public knows. For most names it is false, which a processor can predict; how long the
+// top-level domain is it cannot.
+func endsPrivate(name string) bool {
+	const (
+		lastButOne = uint32(1<<('a'%32) | 1<<('o'%32) | 1<<('i'%32) | 1<<('s'%32) | 1<<('l'%32) | 1<<('p'%32))
+		last       = uint32(1<<('l'%32) | 1<<('n'%32) | 1<<('d'%32) | 1<<('t'%32) | 1<<('a'%32))
+	)
+	n := len(name)
+	return n < 2 || (lastButOne>>(name[n-2]%32))&(last>>(name[n-1]%32))&1 != 0
+}
 
 // below reports whether name is zone or a name below it.
 func below(name, zone string) bool {

@@ -1,17 +1,21 @@
 package lookup
 
-import "unique"
+import (
+	"math/bits"
+	"unique"
+)
 
 // hostForm says what kind of name a Host has. The bits below isTruncated are for the bytes of
 // the name, the lowest for the first: they are set for dots. None is set if the name has
-// more bytes than there are bits, if it is an IP literal, or if scanName does not know it.
-type hostForm uint64
+// more bytes than there are bits, if it is an IP literal, or if scanName does not know it. It
+// is one word, see Host.
+type hostForm uint
 
 const (
-	isIP        hostForm = 1 << 63 // an IP literal: it has no parent
-	isTruncated hostForm = 1 << 62 // only the end of what was asked: the labels before it cannot be part of a URL
+	isIP        hostForm = 1 << (bits.UintSize - 1) // an IP literal: it has no parent
+	isTruncated hostForm = 1 << (bits.UintSize - 2) // only the end of what was asked: the labels before it cannot be part of a URL
 
-	maxDotted = 62 // bytes
+	maxDotted = bits.UintSize - 2 // bytes
 )
 
 // formOf returns the form of a name that is no IP literal.

@@ -19,8 +19,9 @@ var shaUnit = cpuid.CPU.Supports(cpuid.SSSE3, cpuid.SSE4, cpuid.SHA) // SSE4 is 
 const maxOneBlock = sha256.BlockSize - 1 - 8
 
 // sumDotted is sumSuffixes for all suffixes of two or more labels of a name. dots is of the
-// name, see Host. It returns their number, or 0 if the name is too long, has too many labels,
-// or the processor does not have the instructions.
+// name, see hostForm. It returns their number, or 0 if the name is too long, has too many
+// labels, or the processor does not have the instructions. The odd one comes first: it leaves
+// a part of the SHA unit idle, where the pairs can begin.
 func sumDotted(dst *[maxDottedSums]FullHash, name string, dots uint64) (n int) {
 	if dots == 0 || len(name) >= maxOneBlock || !shaUnit || bits.OnesCount64(dots) > maxDottedSums {
 		return 0
