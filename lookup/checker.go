@@ -165,17 +165,6 @@ func (c *Checker) CheckWith(h Host, frames Frames) (Decision, *Candidates) {
 	return c.suspect(h, current.lists, frames, false)
 }
 
-// suspected reports whether a list holds a suffix of the host, or the cache may hold
-// a threat for one.
-func (c *Checker) suspected(h Host, current *snapshot) bool {
-	var startBuf [maxLabelsWithoutPSL]int
-	var hashBuf [maxLabelsWithoutPSL]FullHash
-	starts := h.suffixStarts(startBuf[:0], c.rule)
-	sumSuffixes(hashBuf[:], h.name, starts)
-	hashes := hashBuf[:len(starts)]
-	return current.holdsAny(hashes) || c.cache.mayThreatenAny(hashes)
-}
-
 // unlisted decides on a host while no list is loaded. Unless a cached threat matches,
 // the result is ByNobody.
 func (c *Checker) unlisted(h Host, frames Frames) Decision {

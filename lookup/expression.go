@@ -72,10 +72,10 @@ func (h Host) starts(r Rule) []int {
 		return nil
 	}
 	starts := make([]int, 0, maxExpressions)
-	if !h.truncated {
+	if !h.truncated() {
 		starts = append(starts, 0)
 	}
-	if h.ip {
+	if h.ip() {
 		return starts
 	}
 	start, ok := h.shortestParent(r)
@@ -83,7 +83,7 @@ func (h Host) starts(r Rule) []int {
 		return starts
 	}
 	for range maxParents {
-		if start != 0 || h.truncated {
+		if start != 0 || h.truncated() {
 			starts = append(starts, start)
 		}
 		if start == 0 {
@@ -102,7 +102,7 @@ func (h Host) shortestParent(r Rule) (start int, ok bool) {
 		return h.labelBefore(last), last != 0
 	}
 	name := h.name
-	if h.truncated { // a label before it decides whether a rule such as *.kobe.jp applies
+	if h.truncated() { // a label before it decides whether a rule such as *.kobe.jp applies
 		name = "[." + name
 	}
 	domain, err := publicsuffix.EffectiveTLDPlusOne(name)
@@ -124,10 +124,10 @@ const maxLabelsWithoutPSL = 10
 // few labels. The Public Suffix List would take most of the time for a clean name, so
 // only a name that matches a list is checked with it.
 func (h Host) suffixStarts(dst []int, r Rule) []int {
-	if h.ip {
+	if h.ip() {
 		return append(dst, 0)
 	}
-	if dots, _, ok := scanName(h.name); ok {
+	if dots := h.dots(); dots != 0 {
 		return h.startsAfter(dst, dots, r)
 	}
 	labels := 0
@@ -164,20 +164,37 @@ func (h Host) startsAfter(dst []int, dots uint64, r Rule) []int {
 // .onion; RFC 8375 home.arpa; RFC 9476 .alt; ICANN's .internal). Such a host is neither
 // looked up nor sent.
 func (h Host) Public() bool {
-	if h.ip {
+	if h.ip() {
 		return true
 	}
-	dot := strings.LastIndexByte(h.name, '.')
-	if dot == -1 {
-		return false
+	tld := bits.Len64(h.dots())
+	if tld == 0 {
+		if tld = strings.LastIndexByte(h.name, '.') + 1; tld == 0 {
+			return false
+		}
 	}
-	switch h.name[dot+1:] {
+	if !endsPrivate(h.name) {
+		return true
+	}
+	switch h.name[tld:] {
 	case "local", "internal", "onion", "invalid", "test", "localhost", "alt":
 		return false
 	case "arpa":
 		return !below(h.name, "in-addr.arpa") && !below(h.name, "ip6.arpa") && !below(h.name, "home.arpa")
 	}
 	return true
+}
+
+// endsPrivate reports whether the last two letters of a name may be those of a top-level domain
+// that Public knows. For most names it is false, which a processor can predict; how long the
+// top-level domain is it cannot.
+func endsPrivate(name string) bool {
+	const (
+		lastButOne = uint32(1<<('a'%32) | 1<<('o'%32) | 1<<('i'%32) | 1<<('s'%32) | 1<<('l'%32) | 1<<('p'%32))
+		last       = uint32(1<<('l'%32) | 1<<('n'%32) | 1<<('d'%32) | 1<<('t'%32) | 1<<('a'%32))
+	)
+	n := len(name)
+	return n < 2 || (lastButOne>>(name[n-2]%32))&(last>>(name[n-1]%32))&1 != 0
 }
 
 // below reports whether name is zone or a name below it.

@@ -126,7 +126,7 @@ func TestQuickStartsFollowTheDots(t *testing.T) {
 		for i := range name {
 			name[i] = ".\x2f\x2c\x2a\x26\x3e\x0e\x6e\xaea-"[random.IntN(11)]
 		}
-		h := Host{name: string(name)}
+		h := Host{name: string(name), form: formOf(string(name))}
 		var want []int
 		for i := len(name) - 1; i >= 0; i-- {
 			if name[i] == '.' {

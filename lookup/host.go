@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"math/bits"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -14,23 +15,12 @@ import (
 // label ("URLs and Hashing"). The zero Host has no name and is always Safe. A Host is
 // an immutable value and safe for concurrent use.
 //
-// It has four words and four fields: the compiler keeps no larger structure in
-// registers, and a copy in memory costs a query more than the rest of FromQname.
+// It has four words and three fields: the compiler keeps no structure of more than four
+// in registers, and a copy in memory costs a query more than the rest of FromQname.
 type Host struct {
-	name      string
-	ipv6      unique.Handle[string] // the IPv6 literal in the canonical form of version 4; zero: name is none
-	truncated bool                  // name is only the end of what was asked: the labels before it cannot be part of a URL
-	ip        bool                  // name is an IP literal: it has no parent
-}
-
-// by returns the host in the canonical form of the protocol version of r. The versions
-// differ only in IPv6 literals: version 4 turns them into lower case and leaves an
-// embedded IPv4 address as it is.
-func (h Host) by(r Rule) Host {
-	if r == RuleV4 && h.ipv6 != (unique.Handle[string]{}) {
-		return Host{name: h.ipv6.Value(), ip: true}
-	}
-	return h
+	name string
+	ipv6 unique.Handle[string] // the IPv6 literal in the canonical form of version 4; zero: name is none
+	form hostForm
 }
 
 // String returns the canonical host, or "" for the zero Host.
@@ -45,8 +35,11 @@ func (h Host) String() string { return h.name }
 // leads to the full name, but a list may hold its parents.
 func FromQname(qname string) Host {
 	name := strings.TrimSuffix(qname, ".")
-	if isSurelyCanonical(name) {
-		return fromName(name, false)
+	if dots, ok := isSurelyCanonical(name); ok {
+		if dots == 0 || isDigit(name[bits.Len64(dots)]) || len(name) > maxDotted {
+			return fromName(name, false)
+		}
+		return Host{name: name, form: hostForm(dots)}
 	}
 	all, both, last := byte(0), byte(0), byte(dotByte)
 	for i := range len(name) {
@@ -92,9 +85,13 @@ const notInHost = `./?\:@[] `
 // fromName returns the Host of a canonical name, which may be an IPv4 address.
 func fromName(name string, truncated bool) Host {
 	if ip, ok := parseIPv4(name); ok && !truncated {
-		return Host{name: ip, ip: true}
+		return Host{name: ip, form: isIP}
 	}
-	return Host{name: name, truncated: truncated}
+	form := formOf(name)
+	if truncated {
+		form |= isTruncated
+	}
+	return Host{name: name, form: form}
 }
 
 // fromLabels is FromQname for any name: it is general and slower.
@@ -212,7 +209,7 @@ func parseIPv6(text string) (Host, bool) {
 	if !addr.Unmap().Is4() {
 		name = "[" + name + "]"
 	}
-	return Host{name: name, ip: true, ipv6: unique.Make("[" + strings.ToLower(text) + "]")}, true
+	return Host{name: name, form: isIP, ipv6: unique.Make("[" + strings.ToLower(text) + "]")}, true
 }
 
 // parseIPv4 reads an IPv4 address of one to four numbers and returns it as four decimal

@@ -3,13 +3,13 @@ package lookup
 // isSurelyCanonical reports whether a name of eight bytes or more is canonical, as
 // nearly all names are. It may return false for a canonical name with bytes other than
 // lower-case letters, digits, hyphens and underscores; the caller then takes the slower
-// way.
-func isSurelyCanonical(name string) bool {
+// way. It also returns which bytes are dots, bit i for name[i], or 0 if it does not know.
+func isSurelyCanonical(name string) (dots uint64, ok bool) {
 	if dots, others, ok := scanName(name); ok {
 		first, last := uint64(1), uint64(1)<<(len(name)-1)
-		return others == 0 && dots&(dots<<1|first|last) == 0
+		return dots, others == 0 && dots&(dots<<1|first|last) == 0
 	}
-	return isCanonicalByWords(name)
+	return 0, isCanonicalByWords(name)
 }
 
 // isCanonicalByWords is isSurelyCanonical, eight bytes at a time.

@@ -2,6 +2,9 @@ package lookup
 
 import "crypto/sha256"
 
+// maxDottedSums is the most sums of sumDotted. Few names have more.
+const maxDottedSums = 6
+
 // sumEach is sumSuffixes with the standard library, one sum after the other.
 func sumEach(dst []FullHash, host string, starts []int) {
 	for i, start := range starts {

@@ -111,7 +111,7 @@ func TestRuleV4IsTheRuleInItsPlainestForm(t *testing.T) {
 	for range 5_000 {
 		h := FromQname(randomName(random))
 		var want []string
-		if !h.truncated && h.name != "" {
+		if !h.truncated() && h.name != "" {
 			want = append(want, h.name+"/")
 		}
 		labels := strings.Split(h.name, ".")

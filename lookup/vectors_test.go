@@ -63,8 +63,8 @@ func TestHostsAreParsedAsTheVectorsSay(t *testing.T) {
 func TestSpellingsOfIPv4AddressesAreOneHost(t *testing.T) {
 	vectors(t, "ipv4.txt", 3, func(t *testing.T, f []string) {
 		parsed, ok := ParseHost(f[0])
-		if !ok || parsed.String() != f[1] || parsed.ip != (f[2] == "ip") {
-			t.Errorf("ParseHost = %q, ip %v, want %q, %s", parsed, parsed.ip, f[1], f[2])
+		if !ok || parsed.String() != f[1] || parsed.ip() != (f[2] == "ip") {
+			t.Errorf("ParseHost = %q, ip %v, want %q, %s", parsed, parsed.ip(), f[1], f[2])
 		}
 		if asked := FromQname(f[0]); asked != parsed {
 			t.Errorf("FromQname = %+v, want %+v as of ParseHost", asked, parsed)
@@ -85,7 +85,7 @@ func TestQnamesBecomeTheHostsOfTheVectors(t *testing.T) {
 		switch {
 		case h.name == "":
 			got = "none"
-		case h.truncated:
+		case h.truncated():
 			got = "parents"
 		}
 		if got != f[2] {

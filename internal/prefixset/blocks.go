@@ -124,13 +124,14 @@ func (p *blocks) findIn(s span, rank int, x uint32) int {
 	want := x & (1<<(p.low&31) - 1)
 	i := p.firstOf(s, rank)
 	for range 16 {
-		if got := p.lowAt(s, i); got == want {
+		got := p.lowAt(s, i)
+		if got == want {
 			return int(s.first + i)
-		} else if got > want {
-			return -1
 		}
 		i++
-		if i == s.n || bitsAt(p.buf, s.at+i)&1 != 0 {
+		// Most buckets in use have one entry: a processor can predict that. Whether the entry is
+		// greater it cannot.
+		if i == s.n || bitsAt(p.buf, s.at+i)&1 != 0 || got > want {
 			return -1
 		}
 	}

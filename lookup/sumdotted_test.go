@@ -1,0 +1,53 @@
+package lookup
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A look-up asks about the same sums whether the dots of a name are known or not.
+func TestSumDottedSumsTheSameSuffixes(t *testing.T) {
+	random := rand.New(rand.NewPCG(21, 22))
+	dotted := 0
+	for range 20_000 {
+		name := strings.Repeat("l", random.IntN(30)) + randomName(random)
+		h := FromQname(name)
+		var got [maxDottedSums]FullHash
+		n := sumDotted(&got, h.name, h.dots())
+		if n == 0 {
+			continue
+		}
+		dotted++
+		var want []FullHash
+		for _, start := range (Host{name: h.name}).suffixStarts(nil, RuleV5) {
+			want = append(want, HashExpression(h.name[start:]+"/"))
+		}
+		if !equalSets(got[:n], want) {
+			t.Fatalf("%q: %d sums %x, want %x", name, n, got[:n], want)
+		}
+	}
+	if n := sumDotted(new([maxDottedSums]FullHash), "www.a.example", 1<<3|1<<5); n > 0 && dotted < 5_000 {
+		t.Errorf("%d names were summed by their dots, want the usual ones", dotted)
+	}
+}
+
+func equalSets(a, b []FullHash) bool {
+	compare := func(a, b FullHash) int { return slices.Compare(a[:], b[:]) }
+	return slices.Equal(slices.SortedFunc(slices.Values(a), compare), slices.SortedFunc(slices.Values(b), compare))
+}
+
+// Public has a short way for most names.
+func TestPublicKnowsEveryPrivateZone(t *testing.T) {
+	for _, zone := range []string{"local", "internal", "onion", "invalid", "test", "localhost", "alt", "10.in-addr.arpa", "8.ip6.arpa", "home.arpa"} {
+		for _, below := range []string{"a.", "www.a.", strings.Repeat("long.", 20)} {
+			if h := FromQname(below + zone + "."); h.Public() {
+				t.Errorf("%s is public", h)
+			}
+			if h := FromQname(below + "x" + zone + "."); !h.Public() && !strings.HasSuffix(zone, ".arpa") {
+				t.Errorf("%s is not public", h)
+			}
+		}
+	}
+}
