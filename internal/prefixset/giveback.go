@@ -10,9 +10,9 @@ const (
 	// manyBytes are worth a collection.
 	manyBytes = 1 << 20
 
-	// smallHeap is a size in bytes. The collector returns the unused pages of such a heap to the
-	// system in a millisecond. It does nothing else meanwhile: with one core no query is answered.
-	smallHeap = 16 << 20
+	// fewUnused are bytes of the heap. The collector returns so many to the system in a
+	// millisecond. It does nothing else meanwhile: with one core no query is answered.
+	fewUnused = 16 << 20
 )
 
 // GiveBack releases the memory of sets that have been replaced, if they had 1 MiB or more. It also
@@ -22,19 +22,19 @@ const (
 func GiveBack(replaced int) {
 	switch {
 	case replaced < manyBytes:
-	case heapBytes() <= smallHeap:
+	case unusedBytes() <= fewUnused:
 		debug.FreeOSMemory()
 	default:
 		runtime.GC()
 	}
 }
 
-// heapBytes returns the bytes of the heap that are in use or could be returned to the system.
-func heapBytes() (n uint64) {
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
-	metrics.Read(samples)
-	for _, s := range samples {
-		n += s.Value.Uint64()
+// unusedBytes returns the bytes of the heap that could be returned to the system, or a little more.
+func unusedBytes() uint64 {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"},
 	}
-	return n
+	metrics.Read(samples)
+	free, objects, live := samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()
+	return free + objects - min(objects, live)
 }
