@@ -121,9 +121,12 @@ func (m *merger) undisturbed(addition *cursor) int {
 		return n
 	}
 	next := addition.entry(0)
+	if bytes.Compare(m.held.entry(n-1), next) <= 0 { // so it is for most
+		return n
+	}
 	// An addition that equals an old entry comes after it. The builder refuses the
 	// second of the two.
-	return sort.Search(n, func(i int) bool { return bytes.Compare(m.held.entry(i), next) > 0 })
+	return sort.Search(n-1, func(i int) bool { return bytes.Compare(m.held.entry(i), next) > 0 })
 }
 
 // cursor reads a stream of entries. While ok it has entries at hand.

@@ -47,22 +47,56 @@ var selectInByte = func() (places [8][256]uint8) {
 // more, because put writes whole words.
 type bitWriter struct {
 	buf  []byte
-	at   int    // bytes written
-	last uint64 // bits that are not written yet
-	n    uint   // how many: 0 to 63
+	at   int    // whole bytes written
+	last uint64 // the bits after them
+	n    uint   // how many: 0 to 7
 }
 
-// put appends the n low bits of v; all bits above must be zero. n is 0 to 64.
+// put appends the n low bits of v; all bits above must be zero. n is 0 to maxPut. It has no
+// branches: the processor could not predict them.
 func (w *bitWriter) put(v uint64, n uint) {
-	w.last |= v << (w.n & 63)
+	w.last |= v << (w.n & 7)
+	binary.LittleEndian.PutUint64(w.buf[w.at:], w.last)
 	w.n += n
-	if w.n >= 64 {
-		binary.LittleEndian.PutUint64(w.buf[w.at:], w.last)
-		w.at += 8
-		w.n -= 64
-		w.last = v >> (n - w.n)
+	w.at += int(w.n / 8)
+	w.last >>= w.n &^ 7 & 63
+	w.n %= 8
+}
+
+// maxPut is the most bits for put.
+const maxPut = 56
+
+// putLow appends the low bits of packed big-endian entries. low is 0 to 31.
+func (w *bitWriter) putLow(entries []byte, low uint) {
+	low &= 31
+	if 4*low <= maxPut {
+		w.putFours(entries, low)
+		entries = entries[len(entries)&^15:]
+	}
+	for ; len(entries) >= 4; entries = entries[4:] {
+		w.put(uint64(binary.BigEndian.Uint32(entries)&(1<<low-1)), low)
 	}
 }
 
-// flush writes the bits that do not fill a word.
+// putFours is putLow for as many entries as are a multiple of four. low is at most maxPut/4.
+func (w *bitWriter) putFours(entries []byte, low uint) {
+	buf, at, last, n := w.buf, w.at, w.last, w.n
+	mask := uint64(1)<<low - 1
+	both, join := mask<<32|mask, uint64(1)<<(32+low&63)+1
+	for i := 0; i <= len(entries)-16; i += 16 {
+		// The product has, in its upper half, the low bits of the first entry and above these
+		// the low bits of the second.
+		first := binary.BigEndian.Uint64(entries[i:]) & both * join >> 32
+		second := binary.BigEndian.Uint64(entries[i+8:]) & both * join >> 32
+		last |= (first | second<<(2*low&63)) << (n & 7)
+		binary.LittleEndian.PutUint64(buf[at:], last)
+		n += 4 * low
+		at += int(n / 8)
+		last >>= n &^ 7 & 63
+		n %= 8
+	}
+	w.at, w.last, w.n = at, last, n
+}
+
+// flush writes the bits that do not fill a byte.
 func (w *bitWriter) flush() { binary.LittleEndian.PutUint64(w.buf[w.at:], w.last) }

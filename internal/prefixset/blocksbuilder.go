@@ -2,22 +2,22 @@ package prefixset
 
 import (
 	"encoding/binary"
+	"math"
 	"runtime"
-	"slices"
 )
 
 // blocksBuilder makes blocks from ascending numbers in one pass.
 type blocksBuilder struct {
 	low      uint
 	mem      *memory
-	stream   bitWriter // into mem, behind the directory
-	written  int       // entries in the stream
-	recorded int       // blocks whose record is complete
-	least    uint64    // the least number that may come next
-	block    uint32    // of the last number
-	pending  []uint32  // entries of that block, not in the stream yet
-	begins   []uint64  // used by writeBlock: which of pending begin a bucket, as bits
-	pause    Pause     // while entries are moved
+	stream   bitWriter  // into mem, behind the directory
+	written  int        // entries in the stream
+	recorded int        // blocks whose record is complete
+	last     int64      // the last number; -1: there is none yet
+	block    uint32     // of the last number
+	marks    blockMarks // of the entries of that block
+	pending  []byte     // these entries, packed; they are not in the stream yet
+	pause    Pause      // while entries are moved
 }
 
 // newBlocksBuilder returns a builder with memory for n entries. It can hold more.
@@ -26,7 +26,7 @@ func newBlocksBuilder(n int) *blocksBuilder { return newBlocksBuilderWith(lowBit
 // newBlocksBuilderWith is newBlocksBuilder with another number of low bits than the best.
 func newBlocksBuilderWith(low uint, n int) *blocksBuilder {
 	mem := newMemory(blocksBytes(low, n) + slack)
-	return &blocksBuilder{low: low, mem: mem, stream: bitWriter{buf: mem.bytes, at: streamStart(low)}}
+	return &blocksBuilder{low: low, mem: mem, stream: bitWriter{buf: mem.bytes, at: streamStart(low)}, last: -1}
 }
 
 // add appends packed big-endian entries. It stops at the first that is not greater than the
@@ -34,25 +34,26 @@ func newBlocksBuilderWith(low uint, n int) *blocksBuilder {
 func (b *blocksBuilder) add(entries []byte) (taken int) {
 	b.reserve(len(entries) / 4)
 	shift := b.low&31 + bucketBits
-	for ; taken < len(entries); taken += 4 {
+	from := 0 // the first of entries that is neither in the stream nor pending
+	for taken < len(entries) {
 		x := binary.BigEndian.Uint32(entries[taken:])
-		if uint64(x) < b.least {
+		if int64(x) <= b.last {
 			break
 		}
-		b.least = uint64(x) + 1
 		if block := x >> shift; block != b.block {
-			b.writeBlock()
-			b.block = block
+			b.writeBlock(entries[from:taken])
+			from, b.block = taken, block
 		}
-		b.pending = append(b.pending, x)
+		taken += b.mark(entries[taken:])
 	}
+	b.pending = append(b.pending, entries[from:taken]...)
 	return taken
 }
 
 // reserve makes room for more entries. If there are too many entries per bucket, it makes
 // the buckets smaller.
 func (b *blocksBuilder) reserve(more int) {
-	n := b.written + len(b.pending) + more
+	n := b.written + b.marks.n + more
 	if b.low > lowBits(n)+1 {
 		b.recode(n + n/2)
 	}
@@ -76,47 +77,64 @@ func (b *blocksBuilder) recode(n int) {
 	*b = *to
 }
 
-// writeBlock moves the pending entries into the stream.
-func (b *blocksBuilder) writeBlock() {
-	used := b.markBegins()
-	b.record(int(b.block))
-	at := recordBytes*int(b.block) + 4
-	binary.LittleEndian.PutUint64(b.stream.buf[at:], used[0])
-	binary.LittleEndian.PutUint64(b.stream.buf[at+8:], used[1])
-	left := uint(len(b.pending))
-	for _, w := range b.begins {
-		b.stream.put(w, min(left, 64))
-		left -= min(left, 64)
-	}
-	stream, mask := b.stream, uint32(1)<<(b.low&31)-1
-	for _, x := range b.pending {
-		stream.put(uint64(x&mask), b.low)
-	}
-	b.stream = stream
-	b.written += len(b.pending)
-	b.pending = b.pending[:0]
+// blockMarks says of the entries of one block which buckets they use, and which entries are
+// the first of their bucket.
+type blockMarks struct {
+	n      int       // entries
+	used   [2]uint64 // as in the directory
+	begins []uint64  // of 64 entries each
+	word   uint64    // of the entries after these; the last entry has the highest bit
 }
 
-// markBegins returns which buckets the pending entries use, and sets in begins the bit of
-// each entry that begins a bucket. It has no branches: the processor could not predict them.
-func (b *blocksBuilder) markBegins() (used [2]uint64) {
-	words := (len(b.pending) + 63) / 64
-	b.begins = slices.Grow(b.begins[:0], words)[:words]
-	before := uint32(1 << bucketBits) // the number of no bucket
-	for i := range b.begins {
-		word, pending := uint64(0), b.pending[64*i:min(64*i+64, len(b.pending))]
-		for j, x := range pending {
-			bucket := x >> (b.low & 31) % (1 << bucketBits)
-			begin := min(bucket^before, 1)
-			before = bucket
-			bit, last := uint64(1)<<(bucket%64), -uint64(bucket/64)
-			used[0] |= bit &^ last
-			used[1] |= bit & last
-			word |= uint64(begin) << (j & 63)
+// mark marks the first entries: up to the end of half a block, up to the end of a word of
+// begins, or up to the first that is out of order. It returns their bytes. The first entry
+// must be in order.
+func (b *blocksBuilder) mark(entries []byte) (marked int) {
+	low, m := b.low&31, &b.marks
+	last := b.last
+	before := last >> low // the last bucket
+	half := int64(binary.BigEndian.Uint32(entries)) >> (low + 6)
+	limit := (half + 1) << (low + 6)
+	used, word := m.used[half&1], m.word
+	some := entries[:min(len(entries), 4*(64-m.n&63))]
+	for ; marked <= len(some)-4; marked += 4 {
+		x := int64(binary.BigEndian.Uint32(some[marked:]))
+		if x <= last || x >= limit {
+			break
 		}
-		b.begins[i] = word
+		bucket := x >> low
+		used |= 1 << (bucket & 63)
+		word = word>>1 | uint64(before-bucket)&(1<<63)
+		last, before = x, bucket
 	}
-	return used
+	b.last = last
+	m.used[half&1], m.word = used, word
+	if m.n += marked / 4; m.n%64 == 0 {
+		m.begins = append(m.begins, word)
+	}
+	return marked
+}
+
+// writeBlock moves the entries of a block into the stream: those that are pending, and more.
+func (b *blocksBuilder) writeBlock(more []byte) {
+	b.record(int(b.block))
+	m, at := &b.marks, recordBytes*int(b.block)+4
+	binary.LittleEndian.PutUint64(b.stream.buf[at:], m.used[0])
+	binary.LittleEndian.PutUint64(b.stream.buf[at+8:], m.used[1])
+	for _, w := range m.begins {
+		b.stream.put(w&math.MaxUint32, 32)
+		b.stream.put(w>>32, 32)
+	}
+	if rest := uint(m.n % 64); rest > 0 {
+		w := m.word >> (64 - rest)
+		b.stream.put(w&math.MaxUint32, min(rest, 32))
+		b.stream.put(w>>32, rest-min(rest, 32))
+	}
+	b.stream.putLow(b.pending, b.low)
+	b.stream.putLow(more, b.low)
+	b.written += m.n
+	b.pending = b.pending[:0]
+	*m = blockMarks{begins: m.begins[:0]}
 }
 
 // record writes the number of entries before each block, up to the given block.
@@ -129,7 +147,7 @@ func (b *blocksBuilder) record(block int) {
 // finish returns the set of all entries. There must be at least one. The builder must not be
 // used afterwards.
 func (b *blocksBuilder) finish() *blocks {
-	if n := b.written + len(b.pending); !fits(b.low, n) {
+	if n := b.written + b.marks.n; !fits(b.low, n) {
 		b.recode(n)
 	}
 	return b.close()
@@ -137,7 +155,7 @@ func (b *blocksBuilder) finish() *blocks {
 
 // close is finish without a change of memory or of low bits.
 func (b *blocksBuilder) close() *blocks {
-	b.writeBlock()
+	b.writeBlock(nil)
 	b.record(blockCount(b.low))
 	b.stream.flush()
 	b.mem.bytes = b.mem.bytes[:blocksBytes(b.low, b.written)+slack]

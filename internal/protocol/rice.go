@@ -254,28 +254,3 @@ func (r *riceReader) more() {
 		r.source = nil
 	}
 }
-
-// readQuick is the fast loop for integers of four bytes. It stops at the first integer that
-// needs advance: its difference is not wholly in the window, or the sum exceeds 32 bits.
-func (r *riceReader) readQuick(p []byte) (n int) {
-	if !r.begun {
-		return 0
-	}
-	k, window, filled, data, value := uint(r.parameter)&31, r.window, r.filled, r.data, r.value[0]
-	for ; r.left > 0 && len(p) >= 4 && len(data) >= 8; r.left-- {
-		more := window | binary.LittleEndian.Uint64(data)<<(filled&63)
-		taken := (63 - filled) / 8
-		quotient := uint(bits.TrailingZeros64(^more))
-		used := quotient + 1 + k
-		next := value + uint64(quotient)<<k + more>>((quotient+1)&63)&(1<<k-1)
-		if used > filled+8*taken || next>>32 != 0 {
-			break
-		}
-		data = data[taken:]
-		window, filled, value = more>>used, filled+8*taken-used, next
-		binary.BigEndian.PutUint32(p, uint32(value))
-		p, n = p[4:], n+4
-	}
-	r.window, r.filled, r.data, r.value[0] = window&(1<<filled-1), filled, data, value
-	return n
-}
