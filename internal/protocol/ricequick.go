@@ -23,11 +23,12 @@ func (r *riceReader) readQuick(p []byte) (n int) {
 // readFours reads four integers of four bytes at a time. It stops at the first four whose
 // differences are not wholly in the window, or whose sum exceeds 32 bits.
 func (r *riceReader) readFours(p []byte) (n int) {
-	k, filled, data, value := uint(r.parameter)&31, r.filled, r.data, r.value[0]
+	k, filled, data, value := r.quickParameter(), r.filled, r.data, r.value[0]
 	window := ^r.window & (1<<filled - 1)
-	for ; r.left >= 4 && len(p)-n >= 16 && len(data) >= 8; r.left -= 4 {
+	at := 0 // in data
+	for ; r.left >= 4 && len(p)-n >= 16 && len(data)-at >= 8; r.left -= 4 {
 		taken := (63 - filled) / 8
-		first, rest, used1 := difference(window|^binary.LittleEndian.Uint64(data)<<(filled&63), k)
+		first, rest, used1 := difference(window|^binary.LittleEndian.Uint64(data[at:])<<(filled&63), k)
 		second, rest, used2 := difference(rest, k)
 		third, rest, used3 := difference(rest, k)
 		fourth, rest, used4 := difference(rest, k)
@@ -39,13 +40,13 @@ func (r *riceReader) readFours(p []byte) (n int) {
 		if used > filled+8*taken || fourth>>32 != 0 {
 			break
 		}
-		data = data[taken:]
+		at += int(taken)
 		window, filled, value = rest, filled+8*taken-used, fourth
 		binary.BigEndian.PutUint64(p[n:], first<<32|second)
 		binary.BigEndian.PutUint64(p[n+8:], third<<32|fourth)
 		n += 16
 	}
-	r.window, r.filled, r.data, r.value[0] = ^window&(1<<filled-1), filled, data, value
+	r.window, r.filled, r.data, r.value[0] = ^window&(1<<filled-1), filled, data[at:], value
 	return n
 }
 
@@ -55,7 +56,7 @@ func (r *riceReader) readOne(p []byte) (n int) {
 		return 0
 	}
 	r.fill()
-	delta, _, used := difference(^r.window, uint(r.parameter)&31)
+	delta, _, used := difference(^r.window, r.quickParameter())
 	value := r.value[0] + delta
 	if used > r.filled || value>>32 != 0 {
 		return 0
@@ -66,11 +67,24 @@ func (r *riceReader) readOne(p []byte) (n int) {
 	return 4
 }
 
+// quickParameter is the Rice parameter in the forms that difference needs.
+type quickParameter struct {
+	fixed uint   // bits of a difference without the ones of its quotient
+	one   uint64 // the difference that a quotient of one stands for
+}
+
+func (r *riceReader) quickParameter() quickParameter {
+	return quickParameter{fixed: uint(r.parameter+1) & 31, one: 1 << (uint(r.parameter) & 31)}
+}
+
 // difference returns the difference at the beginning of the complement of a window, the bits
 // after it, and how many bits it takes. If it takes more than the window has, the rest is
 // without meaning.
-func difference(window uint64, k uint) (delta, rest uint64, used uint) {
+func difference(window uint64, k quickParameter) (delta, rest uint64, used uint) {
+	if window == 0 {
+		return 0, 0, 64
+	}
 	quotient := uint(bits.TrailingZeros64(window))
-	used = quotient + (k + 1)
-	return uint64(quotient)<<k | ^(window>>((quotient+1)&63))&(1<<k-1), window >> (used & 63), used
+	used = quotient + k.fixed
+	return uint64(quotient)*k.one + ^(window>>quotient>>1)&(k.one-1), window >> (used & 63), used
 }
