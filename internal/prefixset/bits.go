@@ -5,6 +5,16 @@ import (
 	"math/bits"
 )
 
+// uint32At returns the big-endian number at b[i]. It takes fewer instructions than a slice of b.
+func uint32At(b []byte, i int) uint32 {
+	return uint32(b[i+3]) | uint32(b[i+2])<<8 | uint32(b[i+1])<<16 | uint32(b[i])<<24
+}
+
+// putUint32At writes v, big-endian, at b[i].
+func putUint32At(b []byte, i int, v uint32) {
+	b[i+3], b[i+2], b[i+1], b[i] = byte(v), byte(v>>8), byte(v>>16), byte(v>>24)
+}
+
 // bitsAt returns at least 57 bits, from the given one on.
 func bitsAt(buf []byte, at uint64) uint64 {
 	return binary.LittleEndian.Uint64(buf[at>>3:]) >> (at & 7)
@@ -69,26 +79,20 @@ const maxPut = 56
 // putLow appends the low bits of packed big-endian entries. low is 0 to 31.
 func (w *bitWriter) putLow(entries []byte, low uint) {
 	low &= 31
-	if 4*low <= maxPut {
+	if 4*low <= maxPut && len(entries) >= 16 {
 		w.putFours(entries, low)
-		entries = entries[len(entries)&^15:]
+		return
 	}
 	for ; len(entries) >= 4; entries = entries[4:] {
 		w.put(uint64(binary.BigEndian.Uint32(entries)&(1<<low-1)), low)
 	}
 }
 
-// putFours is putLow for as many entries as are a multiple of four. low is at most maxPut/4.
+// putFours is putLow for four entries or more. low is at most maxPut/4.
 func (w *bitWriter) putFours(entries []byte, low uint) {
 	buf, at, last, n := w.buf, w.at, w.last, w.n
-	mask := uint64(1)<<low - 1
-	both, join := mask<<32|mask, uint64(1)<<(32+low&63)+1
 	for i := 0; i <= len(entries)-16; i += 16 {
-		// The product has, in its upper half, the low bits of the first entry and above these
-		// the low bits of the second.
-		first := binary.BigEndian.Uint64(entries[i:]) & both * join >> 32
-		second := binary.BigEndian.Uint64(entries[i+8:]) & both * join >> 32
-		last |= (first | second<<(2*low&63)) << (n & 7)
+		last |= lowOfFour(entries[i:], low) << (n & 7)
 		binary.LittleEndian.PutUint64(buf[at:], last)
 		n += 4 * low
 		at += int(n / 8)
@@ -96,6 +100,19 @@ func (w *bitWriter) putFours(entries []byte, low uint) {
 		n %= 8
 	}
 	w.at, w.last, w.n = at, last, n
+	rest := uint(len(entries)) / 4 % 4 // the last entries; those before them are shifted out
+	w.put(lowOfFour(entries[len(entries)-16:], low)>>((4-rest)*low&63), rest*low)
+}
+
+// lowOfFour returns the low bits of the first four packed entries, those of the first lowest.
+func lowOfFour(entries []byte, low uint) uint64 {
+	mask := uint64(1)<<(low&31) - 1
+	both, join := mask<<32|mask, uint64(1)<<(32+low&63)+1
+	// A product has, in its upper half, the low bits of one entry and above these the low bits
+	// of the next.
+	first := binary.BigEndian.Uint64(entries) & both * join >> 32
+	second := binary.BigEndian.Uint64(entries[8:]) & both * join >> 32
+	return first | second<<(2*low&63)
 }
 
 // flush writes the bits that do not fill a byte.

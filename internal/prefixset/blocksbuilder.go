@@ -97,8 +97,8 @@ func (b *blocksBuilder) mark(entries []byte) (marked int) {
 	limit := (half + 1) << (low + 6)
 	used, word := m.used[half&1], m.word
 	some := entries[:min(len(entries), 4*(64-m.n&63))]
-	for ; marked <= len(some)-4; marked += 4 {
-		x := int64(binary.BigEndian.Uint32(some[marked:]))
+	for ; marked < len(some)-3; marked += 4 {
+		x := int64(uint32At(some, marked))
 		if x <= last || x >= limit {
 			break
 		}

@@ -1,9 +1,6 @@
 package prefixset
 
-import (
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
 // blocksCursor reads the entries of blocks in order.
 type blocksCursor struct {
@@ -35,29 +32,28 @@ func (c *blocksCursor) read(entries []byte) (filled int) {
 
 // decode fills entries. The block must have enough entries left.
 func (c *blocksCursor) decode(entries []byte, r *record, s span) {
-	p, half, used := c.blocks, c.half, c.used
-	shift := p.low & 31
-	mask := uint32(1)<<shift - 1
-	block := uint32(c.block) << bucketBits
-	low := s.at + s.n + c.next*uint64(p.low)
+	buf, shift, used := c.blocks.buf, c.blocks.low&31, c.used
+	base := (uint32(c.block)<<bucketBits | 64*c.half) << shift
+	step, mask := uint64(shift), uint32(1)<<shift-1
+	low := s.at + s.n + c.next*step
 	// The bit that marks the first entry of a bucket counts after the entry before it:
 	// that entry ends its bucket.
 	begin := s.at + c.next + 1
 	for ; len(entries) > 0; begin += 64 {
-		begins := wordAt(p.buf, begin)
+		begins := wordAt(buf, begin)
 		some := entries[:min(len(entries), 4*64)]
 		entries = entries[len(some):]
-		for ; len(some) >= 4; some = some[4:] {
+		for i := 0; i < len(some)-3; i += 4 {
 			if used == 0 {
-				half, used = 1, r.used(1)
+				c.half, used = 1, r.used(1)
+				base |= 64 << shift
 			}
-			bucket := 64*half + uint32(bits.TrailingZeros64(used))
-			x := (block|bucket)<<shift | uint32(bitsAt(p.buf, low))&mask
-			binary.BigEndian.PutUint32(some, x)
+			x := base | uint32(bits.TrailingZeros64(used))<<shift | uint32(bitsAt(buf, low))&mask
+			putUint32At(some, i, x)
 			used &= used - begins&1
 			begins >>= 1
-			low += uint64(p.low)
+			low += step
 		}
 	}
-	c.half, c.used = half, used
+	c.used = used
 }
