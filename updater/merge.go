@@ -120,13 +120,9 @@ func (m *merger) undisturbed(addition *cursor) int {
 	if addition == nil {
 		return n
 	}
-	next := addition.entry(0)
-	if bytes.Compare(m.held.entry(n-1), next) <= 0 { // so it is for most
-		return n
-	}
 	// An addition that equals an old entry comes after it. The builder refuses the
 	// second of the two.
-	return sort.Search(n-1, func(i int) bool { return bytes.Compare(m.held.entry(i), next) > 0 })
+	return m.held.upTo(n, addition.entry(0))
 }
 
 // cursor reads a stream of entries. While ok it has entries at hand.
@@ -176,6 +172,26 @@ func (c *cursor) count() int { return len(c.rest) / c.width }
 
 // entry returns entry i of those at hand.
 func (c *cursor) entry(i int) []byte { return c.rest[i*c.width : (i+1)*c.width] }
+
+// upTo returns how many of the first n entries at hand are not greater than the given one.
+// n is 1 or more.
+func (c *cursor) upTo(n int, entry []byte) int {
+	if bytes.Compare(c.entry(n-1), entry) <= 0 { // so it is most times
+		return n
+	}
+	if c.width != 4 || len(entry) != 4 {
+		return sort.Search(n-1, func(i int) bool { return bytes.Compare(c.entry(i), entry) > 0 })
+	}
+	// The same without branches: the processor could not predict them.
+	found, most := 0, int64(binary.BigEndian.Uint32(entry))
+	for n > 1 {
+		half := n / 2
+		greater := (most - int64(binary.BigEndian.Uint32(c.rest[4*(found+half-1):]))) >> 63 // 0 or -1
+		found += half &^ int(greater)
+		n -= half
+	}
+	return found
+}
 
 // take returns the first n entries at hand and moves past them. They are valid until
 // the next call of ok.
