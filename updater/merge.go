@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
@@ -21,6 +22,7 @@ import (
 // everything once and uses buffers of bounded size.
 func merge(base *prefixset.Set, u *Update) (*prefixset.Set, [sha256.Size]byte, error) {
 	m := &merger{
+		base: base,
 		held: &cursor{next: base.Runs().Next},
 		out:  newCollector(expected(base, u)),
 	}
@@ -61,6 +63,7 @@ func expected(base *prefixset.Set, u *Update) (n int) {
 
 // merger walks through the old entries, the removals and the additions in step.
 type merger struct {
+	base *prefixset.Set
 	// Removals are indices into the old list: held alone advances index.
 	held, removals *cursor
 	additions      []*cursor
@@ -88,8 +91,9 @@ func (m *merger) run() {
 			m.index++
 		default:
 			if n := m.undisturbed(addition); n > 0 {
+				entries, width := m.held.take(n)
+				m.out.addOf(m.base, m.index, entries, width)
 				m.index += n
-				m.out.add(m.held.take(n))
 			} else {
 				m.out.add(addition.take(1))
 			}
@@ -205,14 +209,17 @@ func (c *cursor) take(n int) (entries []byte, width int) {
 type collector struct {
 	builder *prefixset.Builder
 	hash    hash.Hash
-	buf     []byte // entries of one width on their way to both
+	hashing *bufio.Writer // to hash
+	buf     []byte        // entries of one width on their way to builder
 	width   int
 	pause   prefixset.Pause
 	err     error
 }
 
 func newCollector(capacity int) *collector {
-	return &collector{builder: prefixset.NewBuilder(capacity), hash: sha256.New(), buf: make([]byte, 0, 4*manyBytes)}
+	c := &collector{builder: prefixset.NewBuilder(capacity), hash: sha256.New(), buf: make([]byte, 0, 4*manyBytes)}
+	c.hashing = bufio.NewWriterSize(c.hash, 4*manyBytes)
+	return c
 }
 
 // add appends entries. Small runs are buffered: both receivers are fast with large ones.
@@ -221,11 +228,21 @@ func (c *collector) add(entries []byte, width int) {
 		c.flush()
 	}
 	if len(c.buf) == 0 && len(entries) >= manyBytes {
-		c.pass(entries, width)
+		c.pass(entries, width, nil, 0)
 		return
 	}
 	c.width = width
 	c.buf = append(c.buf, entries...)
+}
+
+// addOf is add for entries that are, from number first on, those of old.
+func (c *collector) addOf(old *prefixset.Set, first int, entries []byte, width int) {
+	if len(entries) < manyBytes {
+		c.add(entries, width)
+		return
+	}
+	c.flush()
+	c.pass(entries, width, old, first)
 }
 
 // manyBytes is the size from which entries bypass the buffer.
@@ -234,20 +251,27 @@ const manyBytes = 512
 // flush passes the buffered entries on.
 func (c *collector) flush() {
 	if len(c.buf) > 0 {
-		c.pass(c.buf, c.width)
+		c.pass(c.buf, c.width, nil, 0)
 		c.buf = c.buf[:0]
 	}
 }
 
-// pass adds entries to the set and to the checksum. After an error it does nothing.
-func (c *collector) pass(entries []byte, width int) {
-	if c.err == nil {
-		c.err = c.builder.Add(entries, width)
-		c.hash.Write(entries)
-		c.pause.After(len(entries))
+// pass adds entries to the set and to the checksum. They are, from number first on, those of
+// old, unless that is nil. After an error pass does nothing.
+func (c *collector) pass(entries []byte, width int, old *prefixset.Set, first int) {
+	if c.err != nil {
+		return
 	}
+	if old == nil {
+		c.err = c.builder.Add(entries, width)
+	} else {
+		c.err = c.builder.AddOf(old, first, entries, width)
+	}
+	c.hashing.Write(entries) // without an error: hashes have none
+	c.pause.After(len(entries))
 }
 
 func (c *collector) finish() (*prefixset.Set, [sha256.Size]byte) {
+	c.hashing.Flush()
 	return c.builder.Set(), [sha256.Size]byte(c.hash.Sum(nil))
 }

@@ -117,8 +117,11 @@ func (b *blocksBuilder) mark(entries []byte) (marked int) {
 
 // writeBlock moves the entries of a block into the stream: those that are pending, and more.
 func (b *blocksBuilder) writeBlock(more []byte) {
-	b.record(int(b.block))
 	m, at := &b.marks, recordBytes*int(b.block)+4
+	if m.n == 0 {
+		return
+	}
+	b.record(int(b.block))
 	binary.LittleEndian.PutUint64(b.stream.buf[at:], m.used[0])
 	binary.LittleEndian.PutUint64(b.stream.buf[at+8:], m.used[1])
 	for _, w := range m.begins {
