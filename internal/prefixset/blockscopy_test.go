@@ -41,7 +41,11 @@ func change(r *rand.Rand, old []uint32, every int) (pieces [][]uint32, firsts []
 
 func TestAddOfMakesTheSetThatAddMakes(t *testing.T) {
 	r := rand.New(rand.NewPCG(71, 72))
-	for _, n := range []int{1, 300, 5000, 60_000} {
+	sizes := []int{1, 300, 5000, 60_000}
+	if testing.Short() {
+		sizes = sizes[:3]
+	}
+	for _, n := range sizes {
 		for name, old := range map[string][]uint32{"spread": randomPrefixes(73, n), "clustered": clustered(r, n)} {
 			for _, every := range []int{10, 100, 1000, 1 << 30} {
 				for _, capacity := range []int{0, n / 4, n, 20 * n} {
