@@ -128,7 +128,8 @@ func (s *Schedule) saveSearchFile(applied int) error {
 		return err
 	}
 	s.search.seen = info
-	if len(s.search.pending) == 0 && state.Asker == s.state.Asker && s.state.Search == before {
+	longer := s.state.Search == before || state.Search.NotBefore.After(s.state.Search.NotBefore)
+	if len(s.search.pending) == 0 && state.Asker == s.state.Asker && longer {
 		s.state.Search = state.Search
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 )
 
 // slowSearches returns a schedule whose file of searches is not written before write is closed.
-func slowSearches(t *testing.T) (s *Schedule, write chan struct{}) {
-	s, write = ownedSchedule(t, t.TempDir(), 0), make(chan struct{})
+func slowSearches(t *testing.T, dir string) (s *Schedule, write chan struct{}) {
+	s, write = ownedSchedule(t, dir, 0), make(chan struct{})
 	s.store.disk.syncFile = func(f *os.File) error {
 		if strings.Contains(f.Name(), "search") {
 			<-write
@@ -23,7 +23,7 @@ func slowSearches(t *testing.T) (s *Schedule, write chan struct{}) {
 // A folder changes hands while a back-off of searches is on its way to the disk.
 func TestABackoffOutlastsAReloadWhileItIsSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, write := slowSearches(t)
+		s, write := slowSearches(t, t.TempDir())
 		now := time.Now()
 		s.mu.Lock()
 		s.state.Others = map[string]clockSet{"other": {Search: Clock{NotBefore: now.Add(2 * time.Hour)}}}
@@ -50,20 +50,32 @@ func TestABackoffOutlastsAReloadWhileItIsSaved(t *testing.T) {
 	})
 }
 
-// What has come from an earlier schedule meanwhile is not in the file.
-func TestTheEndOfASaveDoesNotShortenAWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, write := slowSearches(t)
-		now := time.Now()
-		s.changeSearch(func(c *Clock) { *c = c.failed(now, time.Hour, 0) }, func(err error) { t.Error(err) })
-		synctest.Wait()
-		must(t, s.change(func(state *scheduleState) {
-			state.adopt(scheduleState{clockSet: clockSet{Search: Clock{NotBefore: now.Add(2 * time.Hour)}}})
-		}))
-		close(write)
-		s.Flush()
-		if left := s.SearchHold().Until.Sub(now); left != 2*time.Hour {
-			t.Errorf("searches pause for %s, want two hours", left)
-		}
-	})
+// While a wait is saved, another one comes from an earlier schedule, and is not in the file.
+func TestTheEndOfASaveShortensNoWait(t *testing.T) {
+	for name, test := range map[string]struct{ other, want time.Duration }{
+		"no other process":              {0, 2 * time.Hour},
+		"another process waits less":    {time.Hour, 2 * time.Hour},
+		"another process waits longest": {3 * time.Hour, 3 * time.Hour},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			dir, now := t.TempDir(), time.Now()
+			s, write := slowSearches(t, dir)
+			if test.other > 0 {
+				other, err := NewSchedule(openStore(t, dir))
+				must(t, err)
+				other.changeSearch(func(c *Clock) { *c = c.failed(now, test.other, 0) }, func(err error) { t.Error(err) })
+				other.Flush()
+			}
+			s.changeSearch(func(c *Clock) { c.Failures++ }, func(err error) { t.Error(err) })
+			synctest.Wait()
+			must(t, s.change(func(state *scheduleState) {
+				state.adopt(scheduleState{clockSet: clockSet{Search: Clock{NotBefore: now.Add(2 * time.Hour)}}})
+			}))
+			close(write)
+			s.Flush()
+			if left := s.SearchHold().Until.Sub(now); left != test.want {
+				t.Errorf("searches pause for %s, want %s", left, test.want)
+			}
+		})
+	}
 }
