@@ -67,15 +67,15 @@ func parseDifference(raw []byte, h Head) (*Update, error) {
 	if len(raw) < differenceHead {
 		return nil, errors.New("a difference without its head")
 	}
-	n := func(i int) int { return int(binary.BigEndian.Uint32(raw[4*i:])) }
+	n := func(i int) uint64 { return uint64(binary.BigEndian.Uint32(raw[4*i:])) } // an int of 32 bits may not hold them
 	width, removals, additions, rest := n(0), n(1), n(2), raw[differenceHead:]
-	if width < 4 || width > 32 || removals > len(rest)/4 || 4*removals+width*additions != len(rest) {
+	if width < 4 || width > 32 || 4*removals+width*additions != uint64(len(rest)) {
 		return nil, fmt.Errorf("a difference of %d bytes with %d removals and %d additions of %d bytes", len(raw), removals, additions, width)
 	}
 	u := &Update{Version: h.Version, Partial: true, Checksum: h.Checksum}
-	u.Removals = Entries{Width: 4, Count: removals, Reader: bytes.NewReader(rest[:4*removals])}
+	u.Removals = Entries{Width: 4, Count: int(removals), Reader: bytes.NewReader(rest[:4*removals])}
 	if additions > 0 {
-		u.Additions = []Entries{{Width: width, Count: additions, Reader: bytes.NewReader(rest[4*removals:])}}
+		u.Additions = []Entries{{Width: int(width), Count: int(additions), Reader: bytes.NewReader(rest[4*removals:])}}
 	}
 	return u, nil
 }

@@ -432,10 +432,34 @@ func TestTheDifferenceLeadsFromOneContentToTheOther(t *testing.T) {
 	}
 }
 
+// Counts of a damaged difference may be as large as four bytes allow, and on 32 bits so is an int.
+func TestADifferenceWithAbsurdCountsIsRefused(t *testing.T) {
+	for name, counts := range map[string][3]uint32{
+		"removals beyond 31 bits":         {4, 1 << 31, 0},
+		"removals that are -1 in 32 bits": {4, 1<<32 - 1, 1},
+		"additions beyond 31 bits":        {4, 0, 1<<32 - 1},
+		"bytes that are 0 in 32 bits":     {4, 0, 1 << 30},
+		"both are 0 in 32 bits":           {32, 1 << 30, 1 << 27},
+		"a width beyond 31 bits":          {1<<32 - 4, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var raw []byte
+			for _, n := range counts {
+				raw = binary.BigEndian.AppendUint32(raw, n)
+			}
+			if u, err := parseDifference(raw, Head{}); err == nil {
+				t.Errorf("%d removals and %d bytes of additions are taken over", u.Removals.Count, u.added())
+			}
+		})
+	}
+}
+
 func FuzzParseDifference(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(difference(&prefixset.Set{}, &prefixset.Set{}, 10))
 	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4})
+	f.Add([]byte{0, 0, 0, 4, 255, 255, 255, 255, 0, 0, 0, 1})
+	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 0, 64, 0, 0, 0})
 	base, _, err := Apply(List{Name: se}, fullOf("1", 1, 2, 3), 1000)
 	if err != nil {
 		f.Fatal(err)
