@@ -10,14 +10,13 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// forwardTargets returns the hosts that the Corefile of a generation forwards to by name.
+// corefileOf returns the Corefile of a generation and its server blocks, or nil if there is none.
 // In setup a plugin sees its own stanza only.
-func forwardTargets(generation uint64) []string {
+func corefileOf(generation uint64) (file string, blocks []caddyfile.ServerBlock) {
 	for _, i := range caddy.Instances() {
 		i.StorageMu.RLock()
 		ours, ok := i.Storage[instanceKey{}].(*instance)
@@ -28,11 +27,11 @@ func forwardTargets(generation uint64) []string {
 		}
 		blocks, err := caddyfile.Parse(input.Path(), bytes.NewReader(input.Body()), nil)
 		if err != nil { // CoreDNS has read it already
-			return nil
+			return "", nil
 		}
-		return config.ForwardTargets(blocks)
+		return input.Path(), blocks
 	}
-	return nil
+	return "", nil
 }
 
 // needed has a query for a needed name pass. It is confirmed all the same, but nothing

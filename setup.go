@@ -45,8 +45,10 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	generation := generationOf(c)
 	said := saidOf(c)
 	c.OnStartup(func() error {
-		say(&s.cfg, said)
-		s.policy.Need(s.cfg.NeededBy(forwardTargets(generation)))
+		file, blocks := corefileOf(generation)
+		loop := s.cfg.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
+		say(&s.cfg, append(config.HiddenViews(file, blocks), loop), said)
+		s.policy.Need(s.cfg.NeededBy(config.ForwardTargets(blocks)))
 		if err := serving.start(s, generation); err != nil {
 			return plugin.Error(config.Plugin, err)
 		}
@@ -111,19 +113,19 @@ func saidOf(c *caddy.Controller) map[string]bool {
 	return said
 }
 
-// say logs the warnings and notes of the Corefile that are not in said.
-// It is not safe for concurrent use of said: functions of OnStartup run one after
-// the other.
-func say(c *config.Config, said map[string]bool) {
-	for _, text := range c.Warnings {
-		if !said[text] {
-			log.Warning(text)
-		}
-		said[text] = true
-	}
-	for _, text := range c.Notes {
-		if !said[text] {
-			log.Info(text)
+// say logs the warnings and notes of the stanza, and warnings about the whole Corefile, that
+// are not in said. It is not safe for concurrent use of said: functions of OnStartup run one
+// after the other.
+func say(c *config.Config, whole []string, said map[string]bool) {
+	sayOnce(slices.Concat(c.Warnings, whole), said, func(text string) { log.Warning(text) })
+	sayOnce(c.Notes, said, func(text string) { log.Info(text) })
+}
+
+// sayOnce logs texts that are not in said. "" is no text.
+func sayOnce(texts []string, said map[string]bool, log func(string)) {
+	for _, text := range texts {
+		if text != "" && !said[text] {
+			log(text)
 		}
 		said[text] = true
 	}

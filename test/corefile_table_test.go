@@ -34,6 +34,9 @@ func corefileFolder(t *testing.T) {
 	} {
 		writeFile(t, ".", name, text)
 	}
+	if err := os.Symlink("names.txt", "linked"); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Mkdir("adir", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +94,7 @@ var wrongCorefiles = []struct {
 	{"blacklist names.txt", 5, []string{"did you mean block?"}},
 	{"denylist names.txt", 5, []string{"did you mean block?"}},
 	{"resovler 9.9.9.9", 5, []string{"did you mean resolver?"}},
-	{"nonsense", 5, []string{`unknown property "nonsense": the properties are allow, api_key, `}},
+	{"nonsense", 5, []string{`unknown property "nonsense": README.md and "man coredns-safebrowsing" have the properties`}},
 	{"AIzaSyA-SECRET", 5, []string{"write api_key before it"}},
 	{"ttl 5\nttl 6", 6, []string{"ttl is given more than once: it is at Corefile:5 already"}},
 	{"monitor x", 5, []string{"monitor takes no argument"}},
@@ -143,7 +146,27 @@ var wrongCorefiles = []struct {
 	{"except a.example, b.example", 5, []string{"except: separate the arguments by spaces, without commas"}},
 	{"except *.lan", 5, []string{`"*.lan" is not a zone: write lan`}},
 	{"except foo..bar", 5, []string{`"foo..bar" is not a zone`}},
+	{"except 192.168.0.0/16", 5, []string{"except: 192.168.0.0/16 is a network: except takes names that are asked for; for clients use the plugin view, for their reverse names write 168.192.in-addr.arpa"}},
+	{"except 10.0.0.0/7", 5, []string{"for their reverse names write 10.in-addr.arpa 11.in-addr.arpa"}},
+	{"except lan fd00::/8", 5, []string{"fd00::/8 is a network", "write d.f.ip6.arpa"}},
+	{"allow 192.168.1.0/24", 5, []string{"allow: 192.168.1.0/24 is a network: lists hold names that are asked for; for clients use the plugins view or acl"}},
+	{"block 192.168.1.0/24", 5, []string{"block: 192.168.1.0/24 is a network"}},
+	// One list for both.
+	{"block names.txt\nallow names.txt", 6, []string{"allow: names.txt is a list of block at Corefile:5, too: allow wins, so it would block nothing; remove one of the two"}},
+	{"allow ./names.txt\nblock names.txt", 6, []string{"block: names.txt is a list of allow at Corefile:5, too"}},
+	{"block names.txt\nallow ./linked", 6, []string{"allow: ./linked is a list of block at Corefile:5, too"}},
 	// Values.
+	{"db ~/lists", 5, []string{`db: "~/lists": a Corefile knows no ~: write the whole path, or {$HOME}/lists`}},
+	{"db $HOME/lists", 5, []string{`db: "$HOME/lists": a Corefile spells variables {$HOME}`}},
+	{"respond sinkhole ::1", 5, []string{"respond: sinkhole takes an IPv4 address, and may take an IPv6 address after it: write respond sinkhole 0.0.0.0 ::1"}},
+	{"respond sinkhole :: 0.0.0.0", 5, []string{"write respond sinkhole 0.0.0.0 ::"}},
+	{"respond sinkhole 0.0.0.0 0.0.0.0", 5, []string{"sinkhole takes one IPv4 and one IPv6 address"}},
+	{"respond 0.0.0.0", 5, []string{`"0.0.0.0" is not one of nxdomain, `, "did you mean respond sinkhole 0.0.0.0?"}},
+	{"respond 0.0.0.0 ::", 5, []string{"did you mean respond sinkhole 0.0.0.0 ::?"}},
+	{"log on", 5, []string{`log: "on": log takes json or nothing, and writes to where CoreDNS logs`}},
+	{"limit 10", 5, []string{`limit: "10" is not one of`, "did you mean limit leaky_bucket 10?"}},
+	{"api_key K\nprotocol webrisk\nbudget 10$", 7, []string{`budget: "10$": a budget counts searches: 10 US-$ are 200`}},
+	{"block https://example.org/hosts refresh daily", 5, []string{`refresh: "daily" is not a duration such as 12h`}},
 	{`db ""`, 5, []string{"db: an argument is empty"}},
 	{"db OFF", 5, []string{`db: "OFF": did you mean off? (write ./OFF for a directory of that name)`}},
 	{"db none", 5, []string{"did you mean off?"}},
@@ -169,6 +192,7 @@ var wrongCorefiles = []struct {
 	{"resolver 9.9.9.9:0", 5, []string{`the port "0"`}},
 	{"resolver tls://9.9.9.9", 5, []string{`resolver: "tls://9.9.9.9": resolvers are asked by plain DNS, not by tls: write 9.9.9.9`}},
 	{"resolver dns.quad9.net", 5, []string{`"dns.quad9.net" is not an IP address: write one such as 9.9.9.9 or 9.9.9.9:53`}},
+	{"resolver https://dns.google/dns-query", 5, []string{`resolver: "https://dns.google/dns-query": resolvers are asked by plain DNS, not by https: write an IP address such as 8.8.8.8`}},
 	{"endpoint http://127.0.0.1:99999", 5, []string{`endpoint: the port "99999" is not a number from 1 to 65535`}},
 	{"endpoint https://safebrowsing.googleapis.com/v5", 5, []string{"takes no path: write https://safebrowsing.googleapis.com"}},
 	{"api_key SECRET\nendpoint http://safebrowsing.googleapis.com", 6, []string{"endpoint: http would send the API key in clear text: use https"}},
@@ -243,13 +267,20 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow nas. example.org.", ""},
 	{"allow names.txt", ""},
 	{"allow ./example.org", ""},
-	{"allow ./a,b.txt\n\t\tblock ./a,b.txt", ""},
+	{"allow ./a,b.txt", ""},
+	{"block ./a,b.txt", ""},
 	{"allow *.example.net", ""},
 	{"allow .example.net", ""},
 	{"allow allow.txt.", ""},
 	{"allow my_host.example.org", ""},
 	{"allow bücher.example", ""},
-	{"except lan 10.0.0.0/8 1.168.192.in-addr.arpa", ""},
+	{"except lan 10.in-addr.arpa 1.168.192.in-addr.arpa", ""},
+	{".:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest a.example\n}\nwhoami\n}\n.:0 {\nbind 127.0.0.1\nview kids {\nexpr true\n}\nsafebrowsing {\ntest b.example\n}\nwhoami\n}",
+		"[WARNING] plugin/safebrowsing: Corefile:10: view kids never matches for the zone .: a server block without a view is before it and answers all clients; move that block to the end"},
+	{".:0 {\nbind 127.0.0.1\nview kids {\nexpr true\n}\nsafebrowsing {\ntest a.example\n}\nwhoami\n}\n.:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest b.example\n}\nwhoami\n}", ""},
+	{"monitor", "[WARNING] plugin/safebrowsing: Corefile:5: the server block for . has monitor: nothing is blocked, names that would be are only logged"},
+	{"endpoint http://127.0.0.1:1\n\t\tmax_entries 99999\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: max_entries 99999: the server leaves out the rest of a longer list, and names in it pass; write 100000 or more"},
+	{"endpoint http://127.0.0.1:1\n\t\tmax_entries 100000\n\t\tdb off", ""},
 	{"endpoint http://127.0.0.1:1\n\t\tdb off\n\t\tttl 0\n\t\tconfirm_timeout 10s", ""},
 	{"lists se-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists. Set"},
 	{".:0 {\nbind 127.0.0.1\nsafebrowsing test. Example.ORG 10.0.0.0/8 {\ntest x.example.org\ninspect cname\nexcept example.net\n}\nwhoami\n}", "in the zone test., which is not public"},

@@ -107,7 +107,7 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 	if k.confirm && o.WhyNoConfirm() == nil && o.Key() == "" && o.Settings().Google() {
 		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or leave out -confirm")
 	}
-	k.blocks = []serverBlock{{Offline: o, listeners: []listener{{zone: "."}}}}
+	k.blocks = []serverBlock{{Offline: o, Listening: config.Listening{Listeners: []config.Listener{{Zone: "."}}}}}
 	return k, nil
 }
 

@@ -10,8 +10,6 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/plugin"
-	"github.com/coredns/coredns/plugin/pkg/parse"
-	"github.com/coredns/coredns/plugin/pkg/transport"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -19,17 +17,14 @@ import (
 
 // serverBlock is a server block of a Corefile.
 type serverBlock struct {
-	*Offline         // the plugin; nil: the block does not have it
-	file      string // the Corefile
-	number    int    // position of the block in the Corefile, from 1; 0: made for a folder
-	listeners []listener
-	bind      []string // addresses and interfaces; none: all
-	view      view
-	tokens    []caddyfile.Token // of the plugin's stanza
+	*Offline // the plugin; nil: the block does not have it
+	config.Listening
+	file   string // the Corefile
+	number int    // position of the block in the Corefile, from 1; 0: made for a folder
+	view   view
+	hidden string            // warning that no client gets to the view; "": none
+	tokens []caddyfile.Token // of the plugin's stanza
 }
-
-// listener is one zone of a server block, with the transport and port where it listens.
-type listener struct{ zone, transport, port string }
 
 // readCorefile returns all server blocks of a Corefile. It is an error if none has the
 // plugin. The caller must close the blocks with closeBlocks.
@@ -46,8 +41,8 @@ func readCorefile(path string) (all []serverBlock, err error) {
 	found := false
 	for i, b := range blocks {
 		block := serverBlock{
-			file: path, number: i + 1, listeners: listenersOf(b.Keys),
-			bind: words(b.Tokens["bind"]), view: viewOf(b.Tokens["view"]), tokens: b.Tokens[config.Plugin],
+			Listening: config.ListeningOf(b), file: path, number: i + 1,
+			view: viewOf(b.Tokens["view"]), hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[config.Plugin],
 		}
 		if _, has := b.Tokens[config.Plugin]; has {
 			if block.Offline, err = offlineOf(path, b); err != nil {
@@ -120,8 +115,8 @@ func warningsOf(blocks []serverBlock) (all []string) {
 		if b.Offline == nil {
 			continue
 		}
-		for _, warning := range b.Warnings() {
-			if !slices.Contains(all, warning) {
+		for _, warning := range slices.Concat(b.Warnings(), []string{b.hidden}) {
+			if warning != "" && !slices.Contains(all, warning) {
 				all = append(all, warning)
 			}
 		}
@@ -148,36 +143,6 @@ func propertiesOf(tokens []caddyfile.Token) (all []string) {
 	return all
 }
 
-// words returns the arguments of a directive. Its first token, the name, is not one.
-func words(tokens []caddyfile.Token) (all []string) {
-	for _, t := range tokens[min(1, len(tokens)):] {
-		all = append(all, t.Text)
-	}
-	return all
-}
-
-// listenersOf returns the listeners that the keys of a server block make.
-func listenersOf(keys []string) (all []listener) {
-	ports := map[string]string{
-		transport.DNS: transport.Port, transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
-		transport.GRPC: transport.GRPCPort, transport.HTTPS: transport.HTTPSPort, transport.HTTPS3: transport.HTTPSPort,
-	}
-	for _, key := range keys {
-		scheme, rest := parse.Transport(key)
-		_, port, err := plugin.SplitHostPort(rest)
-		if err != nil {
-			continue
-		}
-		if port == "" {
-			port = ports[scheme]
-		}
-		for _, zone := range plugin.Host(key).NormalizeExact() {
-			all = append(all, listener{zone, scheme, port})
-		}
-	}
-	return all
-}
-
 // answering returns the block with the plugin that answers for a name, or nil: the block
 // with the longest zone that holds the name. A block does not count if at the same port
 // another block answers in its place, see outdone.
@@ -188,8 +153,8 @@ func answering(blocks []serverBlock, qname string) *serverBlock {
 		if blocks[i].Offline == nil {
 			continue
 		}
-		for _, l := range blocks[i].listeners {
-			if n := l.matches(qname); n > longest && !outdone(blocks, i, l, qname) {
+		for _, l := range blocks[i].Listeners {
+			if n := matching(l, qname); n > longest && !outdone(blocks, i, l, qname) {
 				best, longest = &blocks[i], n
 			}
 		}
@@ -197,23 +162,23 @@ func answering(blocks []serverBlock, qname string) *serverBlock {
 	return best
 }
 
-// matches returns the length of the zone if it holds the name, and 0 otherwise.
-func (l listener) matches(qname string) int {
-	if !plugin.Name(l.zone).Matches(qname) {
+// matching returns the length of the listener's zone if it holds the name, and 0 otherwise.
+func matching(l config.Listener, qname string) int {
+	if !plugin.Name(l.Zone).Matches(qname) {
 		return 0
 	}
-	return len(l.zone)
+	return len(l.Zone)
 }
 
 // outdone reports whether another listener at the port of l gets the queries for a name.
 // l belongs to block i. The longer zone wins; of equal zones the earlier block does.
-func outdone(blocks []serverBlock, i int, l listener, qname string) bool {
+func outdone(blocks []serverBlock, i int, l config.Listener, qname string) bool {
 	for j, b := range blocks {
-		for _, other := range b.listeners {
-			if other.transport != l.transport || other.port != l.port {
+		for _, other := range b.Listeners {
+			if other.Transport != l.Transport || other.Port != l.Port {
 				continue
 			}
-			if n := other.matches(qname) - l.matches(qname); n > 0 || n == 0 && j < i {
+			if n := matching(other, qname) - matching(l, qname); n > 0 || n == 0 && j < i {
 				return true
 			}
 		}

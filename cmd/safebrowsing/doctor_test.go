@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns/caddy/caddyfile"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
@@ -192,7 +195,9 @@ func TestDoctorOfSeveralServerBlocks(t *testing.T) {
 func TestLoops(t *testing.T) {
 	machine := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 	block := func(bind []string, keys ...string) []serverBlock {
-		return []serverBlock{{listeners: listenersOf(keys), bind: bind}}
+		b := serverBlock{Listening: config.ListeningOf(caddyfile.ServerBlock{Keys: keys})}
+		b.Bind = bind
+		return []serverBlock{b}
 	}
 	for name, test := range map[string]struct {
 		configured, system []string
@@ -224,13 +229,13 @@ func TestLoops(t *testing.T) {
 func TestSystemResolvers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	write(t, file, "nameserver 192.0.2.53\nnameserver ::1\n")
-	if got := strings.Join(systemResolvers(file), " "); got != "192.0.2.53:53 [::1]:53" {
+	if got := strings.Join(config.SystemResolvers(file), " "); got != "192.0.2.53:53 [::1]:53" {
 		t.Errorf("got %s", got)
 	}
-	if got := systemResolvers(file + "none"); got != nil {
+	if got := config.SystemResolvers(file + "none"); got != nil {
 		t.Errorf("got %q without a file", got)
 	}
-	if len(machineAddresses()) == 0 {
+	if len(config.MachineAddresses()) == 0 {
 		t.Error("this machine has no address")
 	}
 }

@@ -2,38 +2,11 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 
-	"github.com/coredns/coredns/plugin/pkg/transport"
-
-	"github.com/miekg/dns"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
-
-// systemResolvers returns the system's resolvers as "address:port". It returns none if it
-// cannot read the file.
-func systemResolvers(resolvConf string) (all []string) {
-	conf, err := dns.ClientConfigFromFile(resolvConf)
-	if err != nil {
-		return nil
-	}
-	for _, server := range conf.Servers {
-		all = append(all, net.JoinHostPort(server, conf.Port))
-	}
-	return all
-}
-
-// machineAddresses returns the addresses of this machine.
-func machineAddresses() (all []netip.Addr) {
-	addresses, _ := net.InterfaceAddrs()
-	for _, a := range addresses {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
-			all = append(all, prefix.Addr())
-		}
-	}
-	return all
-}
 
 // loop examines whether CoreDNS would resolve the names of servers through itself: once,
 // since the same resolvers know all of them.
@@ -43,7 +16,7 @@ func (e *examination) loop(o *Offline) {
 	}
 	endpoint := e.endpoint
 	e.looked, e.endpoint = true, ""
-	e.tell(loopDiagnosis(o.Resolvers(), systemResolvers(e.resolvConf), machineAddresses(), e.blocks))
+	e.tell(loopDiagnosis(o.Resolvers(), config.SystemResolvers(e.resolvConf), config.MachineAddresses(), e.blocks))
 	e.endpoint = endpoint
 }
 
@@ -57,17 +30,12 @@ func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []s
 		resolvers = system
 	}
 	for _, r := range resolvers {
-		server, err := netip.ParseAddrPort(r)
-		if err != nil {
-			continue
-		}
-		address := server.Addr().Unmap().WithZone("")
-		local := address.IsLoopback() || address.IsUnspecified() || slices.Contains(machine, address)
+		at, local := config.LocalResolver(r, machine)
 		switch {
-		case local && listensAt(blocks, address, server.Port()):
+		case local && listensAt(blocks, at):
 			return diagnosis{"loop", isWarning, text(fmt.Sprintf("the server's name is resolved by %s, where this Corefile listens: "+
 				"to fetch lists, CoreDNS would first need its own answer", r)), advice}
-		case len(configured) == 0 && address.IsLoopback():
+		case len(configured) == 0 && at.Addr().IsLoopback():
 			return diagnosis{"loop", isWarning, text(fmt.Sprintf("the server's name is resolved by the system's resolver %s on this machine: "+
 				"it may ask this CoreDNS in turn", r)), advice}
 		}
@@ -76,22 +44,6 @@ func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []s
 }
 
 // listensAt reports whether a Corefile listens for plain DNS at an address of this machine.
-// It assumes that a block bound to interfaces does.
-func listensAt(blocks []serverBlock, address netip.Addr, port uint16) bool {
-	for _, b := range blocks {
-		for _, l := range b.listeners {
-			if l.transport == transport.DNS && l.port == fmt.Sprint(port) && b.boundTo(address) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// boundTo reports whether the block may listen at an address.
-func (b *serverBlock) boundTo(address netip.Addr) bool {
-	return len(b.bind) == 0 || slices.ContainsFunc(b.bind, func(word string) bool {
-		bound, err := netip.ParseAddr(word)
-		return err != nil || bound.IsUnspecified() || bound.Unmap() == address
-	})
+func listensAt(blocks []serverBlock, at netip.AddrPort) bool {
+	return slices.ContainsFunc(blocks, func(b serverBlock) bool { return b.At(at.Addr(), at.Port()) })
 }

@@ -102,7 +102,9 @@ const (
 	defaultThreshold  = 3 // deviations
 	maxLimit          = 1e6
 	minMaxEntries     = 1024 // the least that the server takes
-	maxBudget         = 1e9  // searches a day
+	fewEntries        = 100_000
+	maxBudget         = 1e9 // searches a day
+	searchesPerDollar = 20  // of Web Risk: 50 US-$ for 1,000 (https://cloud.google.com/web-risk/pricing)
 )
 
 // DefaultFolder returns where lists are kept unless the Corefile says otherwise:

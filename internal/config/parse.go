@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ type parser struct {
 	begin     place            // of the word safebrowsing
 	given     map[string]place // properties that were there; of several the last one
 	exceptAt  []place          // of each zone in except
+	ownAt     []place          // of each list in Own
 	testNames []ownlist.HostEntry
 }
 
@@ -61,7 +63,7 @@ var properties = map[string]struct {
 	"limit":           {1, 3, false, "leaky_bucket [RATE [BURST]] | ema [THRESHOLD] | off", (*parser).limit},
 	"inspect":         {1, 1, false, "cname", (*parser).inspectWhat},
 	"log":             {0, 1, false, "[json]", (*parser).logNames},
-	"monitor":         {0, 0, false, "", func(p *parser, _ []string) error { p.Monitor = true; return nil }},
+	"monitor":         {0, 0, false, "", (*parser).monitorOnly},
 	"test":            {1, -1, true, "HOST...", (*parser).testHosts},
 	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.Explain = true; return nil }},
 	"status":          {1, 3, false, "ADDRESS [names] [public]", (*parser).statusPage},
@@ -254,14 +256,19 @@ func (p *parser) inspectWhat(args []string) error {
 	return err
 }
 
+func (p *parser) monitorOnly([]string) error {
+	p.Monitor = true
+	p.here().warn(p, "the server block for %s has monitor: nothing is blocked, names that would be are only logged", strings.Join(p.Zones, ", "))
+	return nil
+}
+
 func (p *parser) logNames(args []string) error {
 	p.LogBlocked = true
-	if len(args) == 0 {
-		return nil
+	p.LogJSON = len(args) == 1 && args[0] == "json"
+	if len(args) == 1 && !p.LogJSON {
+		return fmt.Errorf("%q: log takes json or nothing, and writes to where CoreDNS logs", args[0])
 	}
-	_, err := choice(args[0], "json")
-	p.LogJSON = err == nil
-	return err
+	return nil
 }
 
 func (p *parser) testHosts(args []string) error {
@@ -288,6 +295,9 @@ func (p *parser) unsure(args []string) error {
 func (p *parser) limit(args []string) error {
 	numbers := map[string][]float64{"leaky_bucket": {DefaultRate, DefaultBurst}, "ema": {defaultThreshold}, "off": {}}
 	if _, err := choice(args[0], "leaky_bucket", "ema", "off"); err != nil {
+		if _, notNumber := strconv.ParseFloat(args[0], 64); notNumber == nil {
+			err = fmt.Errorf("%w: did you mean limit leaky_bucket %s?", err, strings.Join(args, " "))
+		}
 		return err
 	}
 	n := numbers[args[0]]

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -14,16 +15,25 @@ import (
 func (p *parser) respondWith(args []string) error {
 	i, err := choice(args[0], answer.ModeWords()...)
 	mode := answer.Mode(i)
-	switch {
+	switch _, notAddress := netip.ParseAddr(args[0]); {
+	case err != nil && notAddress == nil:
+		return fmt.Errorf("%w: did you mean respond sinkhole %s?", err, strings.Join(args, " "))
 	case err != nil:
 		return err
-	case mode == answer.Sinkhole && len(args) == 1:
-		return errors.New("sinkhole takes an IPv4 address, and may take an IPv6 address after it")
 	case mode != answer.Sinkhole && len(args) > 1:
 		return errors.New(args[0] + " takes no address")
 	}
 	p.Respond, p.Overrides = mode, true
-	for _, arg := range args[1:] {
+	if mode == answer.Sinkhole {
+		return p.sinkhole(args[1:])
+	}
+	return nil
+}
+
+// sinkhole reads an IPv4 address, and an IPv6 address after it if there is one. Without an
+// IPv4 address all queries for one would be answered with no address at all.
+func (p *parser) sinkhole(args []string) error {
+	for _, arg := range args {
 		addr, err := netip.ParseAddr(arg)
 		if err != nil || addr.Zone() != "" {
 			return errors.New(strconv.Quote(arg) + " is not an IP address")
@@ -36,7 +46,23 @@ func (p *parser) respondWith(args []string) error {
 			return errors.New("sinkhole takes one IPv4 and one IPv6 address")
 		}
 	}
-	return nil
+	const usage = "sinkhole takes an IPv4 address, and may take an IPv6 address after it"
+	switch ipv4First := len(args) > 0 && p.IPv4.IsValid() && (len(args) == 1 || p.IPv6.IsValid() && !isIPv6(args[0])); {
+	case ipv4First:
+		return nil
+	case p.IPv6.IsValid():
+		write := "0.0.0.0"
+		if p.IPv4.IsValid() {
+			write = p.IPv4.String()
+		}
+		return fmt.Errorf("%s: write respond sinkhole %s %s", usage, write, p.IPv6)
+	}
+	return errors.New(usage)
+}
+
+func isIPv6(text string) bool {
+	addr, err := netip.ParseAddr(text)
+	return err == nil && addr.Unmap().Is6()
 }
 
 func (p *parser) framesWhat(args []string) error {

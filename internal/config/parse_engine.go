@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -60,6 +61,8 @@ func (p *parser) budget(args []string) (err error) {
 		}
 	}
 	switch {
+	case strings.Contains(args[0], "$"):
+		return moneyBudget(args[0])
 	case args[0] != "unlimited":
 		p.Budget, err = number(args[0], 1, maxBudget)
 	case len(args) == 2:
@@ -68,6 +71,15 @@ func (p *parser) budget(args []string) (err error) {
 		p.Share = 0
 	}
 	return err
+}
+
+// moneyBudget returns the error about a budget in dollars.
+func moneyBudget(text string) error {
+	dollars, err := strconv.ParseFloat(strings.Trim(text, "$"), 64)
+	if err != nil || !(dollars > 0 && dollars*searchesPerDollar <= maxBudget) {
+		return fmt.Errorf("%q: a budget counts searches, and %d of Web Risk cost 1 US-$", text, searchesPerDollar)
+	}
+	return fmt.Errorf("%q: a budget counts searches: %v US-$ are %d", text, dollars, int(dollars*searchesPerDollar))
 }
 
 func (p *parser) prefixes(args []string) error {
@@ -174,6 +186,9 @@ func (p *parser) checkDialect() error {
 
 func (p *parser) maxEntriesOf(args []string) (err error) {
 	p.MaxEntries, err = number(args[0], minMaxEntries, updater.DefaultMaxEntries)
+	if err == nil && p.MaxEntries < fewEntries {
+		p.here().warn(p, "max_entries %s: the server leaves out the rest of a longer list, and names in it pass; write %d or more, or remove the line", args[0], fewEntries)
+	}
 	return err
 }
 
@@ -191,7 +206,13 @@ func (p *parser) folder(args []string) error {
 		p.DB = ""
 		return nil
 	}
-	if slices.Contains(notOff, strings.ToLower(word)) {
+	switch {
+	case strings.HasPrefix(word, "~"):
+		return fmt.Errorf("%q: a Corefile knows no ~: write the whole path, or {$HOME}%s", word, word[1:])
+	case strings.HasPrefix(word, "$"):
+		name, _, _ := strings.Cut(word[1:], "/")
+		return fmt.Errorf("%q: a Corefile spells variables {$%s}", word, strings.Trim(name, "{}"))
+	case slices.Contains(notOff, strings.ToLower(word)):
 		return fmt.Errorf("%q: did you mean off? (write ./%s for a directory of that name)", word, word)
 	}
 	p.DB = filepath.Clean(p.path(word))
@@ -217,6 +238,9 @@ func (p *parser) resolver(args []string) error {
 // resolverAddress returns "address:port" of a name server.
 func resolverAddress(arg string) (string, error) {
 	if scheme, address, ok := strings.Cut(arg, "://"); ok {
+		if _, err := resolverAddress(address); err != nil {
+			address = "an IP address such as 8.8.8.8"
+		}
 		return "", fmt.Errorf("%q: resolvers are asked by plain DNS, not by %s: write %s", arg, scheme, address)
 	}
 	if addr, err := netip.ParseAddr(strings.Trim(arg, "[]")); err == nil {

@@ -38,6 +38,8 @@ func (p *parser) ownFile(name string, allow bool) error {
 	path := p.path(name)
 	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && isNetwork(name):
+		return fmt.Errorf("%s is a network: lists hold names that are asked for; for clients use the plugins view or acl", name)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w %s", errNoFile, path)
 	case err != nil:
@@ -51,8 +53,31 @@ func (p *parser) ownFile(name string, allow bool) error {
 	if err != nil {
 		return err
 	}
-	p.Own = append(p.Own, OwnFile{Path: path, Allow: allow})
-	return f.Close()
+	f.Close()
+	return p.own(OwnFile{Path: path, Allow: allow}, name)
+}
+
+// own adds a list of the operator's own, which the Corefile calls name. It is an error if the
+// same list is there for the opposite: allow wins, and so nothing in it would be blocked.
+func (p *parser) own(f OwnFile, name string) error {
+	words := map[bool]string{false: "block", true: "allow"}
+	for i, other := range p.Own {
+		if other.Allow != f.Allow && other.same(f) {
+			return fmt.Errorf("%s is a list of %s at %s, too: allow wins, so it would block nothing; remove one of the two", name, words[other.Allow], p.ownAt[i])
+		}
+	}
+	p.Own, p.ownAt = append(p.Own, f), append(p.ownAt, p.here())
+	return nil
+}
+
+// same reports whether two lists have one file or one URL.
+func (f OwnFile) same(other OwnFile) bool {
+	if f.Fetch.URL != "" || other.Fetch.URL != "" {
+		return f.Fetch.URL == other.Fetch.URL
+	}
+	a, errA := os.Stat(f.Path)
+	b, errB := os.Stat(other.Path)
+	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
 // allowed reads files and hosts, a host with until when it is allowed.
@@ -102,7 +127,7 @@ func cutUntil(args []string) (arg, until string, rest []string, err error) {
 // allowFile adds a file of allowed names.
 func (p *parser) allowFile(arg string) error {
 	err := p.ownFile(arg, true)
-	if err != nil && !strings.ContainsRune(arg, '/') {
+	if errors.Is(err, errNoFile) && !strings.ContainsRune(arg, '/') {
 		return fmt.Errorf("%w (to allow a host of that name write %s.)", err, arg)
 	}
 	return err

@@ -89,7 +89,7 @@ func unknownProperty(word string, line int) error {
 	if near := meant(word); near != "" {
 		return fmt.Errorf("unknown property %s: did you mean %s?", quote(word), near)
 	}
-	return fmt.Errorf("unknown property %s: the properties are %s", quote(word), strings.Join(slices.Sorted(maps.Keys(properties)), ", "))
+	return fmt.Errorf("unknown property %s: README.md and \"man coredns-safebrowsing\" have the properties", quote(word))
 }
 
 // hasComma reports whether an argument has a comma where a space should be. Inside a

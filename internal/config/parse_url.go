@@ -60,8 +60,7 @@ func (p *parser) listURL(c listfetch.Config, allow bool) error {
 	if InClearText(c.URL) {
 		p.here().warn(p, "%s is fetched by http: whoever is on the way can change the list, and so what is blocked; use https", c.Name())
 	}
-	p.Own = append(p.Own, OwnFile{Fetch: c, Allow: allow})
-	return nil
+	return p.own(OwnFile{Fetch: c, Allow: allow}, c.Name())
 }
 
 func (p *parser) hasURLs() bool {

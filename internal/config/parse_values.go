@@ -14,7 +14,7 @@ import (
 func duration(text string, shortest, longest time.Duration) (time.Duration, error) {
 	d, err := durations.NewDurationFromArg(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration such as %s", text, short(longest))
+		return 0, fmt.Errorf("%q is not a duration such as %s", text, short(min(longest, 12*time.Hour)))
 	}
 	unit := ""
 	if _, err := strconv.Atoi(text); err == nil {
@@ -29,11 +29,14 @@ func duration(text string, shortest, longest time.Duration) (time.Duration, erro
 	return d, nil
 }
 
-// short returns a duration as people write it: 30m, not 30m0s.
+// short returns a duration as people write it: 30m, not 30m0s, and 12h, not 12h0m0s.
 func short(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
 }

@@ -74,8 +74,14 @@ func (p *parser) notMeantAsZone(arg string) error {
 // isReverse reports whether an argument with a slash names a reverse zone
 // (RFC 2317).
 func isReverse(arg string) bool {
+	return isNetwork(arg) || strings.HasSuffix(strings.TrimSuffix(arg, "."), ".arpa")
+}
+
+// isNetwork reports whether an argument is a network in CIDR notation, as plugins that
+// know clients take it.
+func isNetwork(arg string) bool {
 	_, err := netip.ParsePrefix(arg)
-	return err == nil || strings.HasSuffix(strings.TrimSuffix(arg, "."), ".arpa")
+	return err == nil
 }
 
 // zonesOf returns the zones that an argument names, fully qualified and in lower
@@ -105,6 +111,10 @@ func (p *parser) exceptZones(args []string) error {
 		zones, err := zonesOf(arg)
 		if err != nil {
 			return err
+		}
+		if isNetwork(arg) { // zonesOf has its reverse zones, hardly what was meant
+			return fmt.Errorf("%s is a network: except takes names that are asked for; for clients use the plugin view, for their reverse names write %s",
+				arg, strings.ReplaceAll(strings.Join(zones, " ")+" ", ". ", " "))
 		}
 		for _, zone := range zones {
 			p.Except = append(p.Except, zone)

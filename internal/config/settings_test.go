@@ -20,10 +20,10 @@ func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	cert, key := certtest.Pair(t, t.TempDir())
 	ca := "endpoint_ca " + cert + "\nendpoint_cert " + cert + " " + key
-	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 5000\nbudget unlimited\nprefixes short\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nframes pass\nlimit off\ncache 10"
+	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 100000\nbudget unlimited\nprefixes short\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nframes pass\nlimit off\ncache 10"
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
-		{"test x.example\nttl 5\nmonitor", "", note},
+		{"test x.example\nttl 5", "", note},
 		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, resolver. Set api_key", ""},
 		{"test x.example\nprotocol webrisk\nbudget 5", "Testfile:1: Web Risk is OFF: there is no API key, and these properties have no effect: protocol, budget. Set api_key, api_key_file, token_file or $SAFEBROWSING_API_KEY, or remove them", ""},
 		{"test x.example\n" + ca + "\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},

@@ -1,0 +1,196 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/coredns/caddy/caddyfile"
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/pkg/parse"
+	"github.com/coredns/coredns/plugin/pkg/transport"
+
+	"github.com/miekg/dns"
+)
+
+// This file has what only the whole Corefile shows: in setup a plugin sees its own stanza.
+
+// Listening says where a server block listens.
+type Listening struct {
+	Listeners []Listener // one for each zone
+	Bind      []string   // addresses and interfaces; none: all
+}
+
+// Listener is one zone of a server block, with the transport and the port where it listens.
+type Listener struct{ Zone, Transport, Port string }
+
+// ListeningOf returns where a server block listens.
+func ListeningOf(b caddyfile.ServerBlock) Listening {
+	return Listening{listenersOf(b.Keys), wordsOf(b.Tokens["bind"])}
+}
+
+// listenersOf returns the listeners that the keys of a server block make.
+func listenersOf(keys []string) (all []Listener) {
+	ports := map[string]string{
+		transport.DNS: transport.Port, transport.TLS: transport.TLSPort, transport.QUIC: transport.QUICPort,
+		transport.GRPC: transport.GRPCPort, transport.HTTPS: transport.HTTPSPort, transport.HTTPS3: transport.HTTPSPort,
+	}
+	for _, key := range keys {
+		scheme, rest := parse.Transport(key)
+		_, port, err := plugin.SplitHostPort(rest)
+		if err != nil {
+			continue
+		}
+		for _, zone := range plugin.Host(key).NormalizeExact() {
+			all = append(all, Listener{zone, scheme, cmp.Or(port, ports[scheme])})
+		}
+	}
+	return all
+}
+
+// wordsOf returns the arguments of a directive. Its first token, the name, is not one.
+func wordsOf(tokens []caddyfile.Token) (all []string) {
+	for _, t := range tokens[min(1, len(tokens)):] {
+		all = append(all, t.Text)
+	}
+	return all
+}
+
+// At reports whether the block listens for plain DNS at an address of this machine. It
+// assumes that a block bound to interfaces does.
+func (l Listening) At(address netip.Addr, port uint16) bool {
+	listens := slices.ContainsFunc(l.Listeners, func(l Listener) bool {
+		return l.Transport == transport.DNS && l.Port == fmt.Sprint(port)
+	})
+	return listens && (len(l.Bind) == 0 || slices.ContainsFunc(l.Bind, func(word string) bool {
+		bound, err := netip.ParseAddr(word)
+		return err != nil || bound.IsUnspecified() || bound.Unmap() == address
+	}))
+}
+
+// MachineAddresses returns the addresses of this machine.
+func MachineAddresses() (all []netip.Addr) {
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			all = append(all, prefix.Addr())
+		}
+	}
+	return all
+}
+
+// ResolvConf names the system's resolvers.
+const ResolvConf = "/etc/resolv.conf"
+
+// SystemResolvers returns the system's resolvers as "address:port", from a file such as
+// /etc/resolv.conf. It returns none if it cannot read the file.
+func SystemResolvers(resolvConf string) (all []string) {
+	conf, err := dns.ClientConfigFromFile(resolvConf)
+	if err != nil {
+		return nil
+	}
+	for _, server := range conf.Servers {
+		all = append(all, net.JoinHostPort(server, conf.Port))
+	}
+	return all
+}
+
+// LocalResolver returns the address of a resolver, given as "address:port", and whether
+// that is one of this machine.
+func LocalResolver(resolver string, machine []netip.Addr) (at netip.AddrPort, local bool) {
+	at, err := netip.ParseAddrPort(resolver)
+	if err != nil {
+		return at, false
+	}
+	address := at.Addr().Unmap().WithZone("")
+	return netip.AddrPortFrom(address, at.Port()), address.IsLoopback() || address.IsUnspecified() || slices.Contains(machine, address)
+}
+
+// LoopWarning returns a warning if the names of the servers are resolved where this Corefile
+// listens, else "": the server would need its own answers before it gives any. system are
+// the system's resolvers, which are asked unless the stanza has resolver.
+func (c *Config) LoopWarning(blocks []caddyfile.ServerBlock, system []string, machine []netip.Addr) string {
+	resolvers, advice := strings.Fields(c.Resolvers), "name another one"
+	if len(resolvers) == 0 {
+		resolvers, advice = system, "write resolver and an address, such as resolver 9.9.9.9"
+	}
+	if !c.asksByName() {
+		return ""
+	}
+	for _, r := range resolvers {
+		at, local := LocalResolver(r, machine)
+		if local && slices.ContainsFunc(blocks, func(b caddyfile.ServerBlock) bool { return ListeningOf(b).At(at.Addr(), at.Port()) }) {
+			return fmt.Sprintf("The names of the servers that lists come from are resolved by %s, where this Corefile listens: CoreDNS needs its own answer to fetch them. %s", r, strings.ToUpper(advice[:1])+advice[1:])
+		}
+	}
+	return ""
+}
+
+// asksByName reports whether the address of a server has to be resolved.
+func (c *Config) asksByName() bool {
+	var urls []string
+	if c.Online {
+		urls = c.Endpoints()
+	}
+	for _, f := range c.Own {
+		if f.Fetch.URL != "" {
+			urls = append(urls, f.Fetch.URL)
+		}
+	}
+	return slices.ContainsFunc(urls, func(text string) bool {
+		u, err := url.Parse(text)
+		if err != nil {
+			return false
+		}
+		_, notAddress := netip.ParseAddr(u.Hostname())
+		return notAddress != nil
+	})
+}
+
+// HiddenViews returns a warning for each server block with a view and the plugin that no
+// query reaches. file is the Corefile.
+func HiddenViews(file string, blocks []caddyfile.ServerBlock) (warnings []string) {
+	for i := range blocks {
+		if warning := HiddenView(file, blocks, i); warning != "" {
+			warnings = append(warnings, warning)
+		}
+	}
+	return warnings
+}
+
+// HiddenView returns the warning about one of the server blocks, or "": of blocks for one
+// zone CoreDNS asks the first one that has no view or whose view is true.
+func HiddenView(file string, blocks []caddyfile.ServerBlock, i int) string {
+	view, ours := blocks[i].Tokens["view"], blocks[i].Tokens[Plugin]
+	if len(view) < 2 || len(ours) == 0 {
+		return ""
+	}
+	for _, before := range blocks[:i] {
+		if zone, hides := hides(before, blocks[i]); hides {
+			return fmt.Sprintf("%s:%d: view %s never matches for the zone %s: a server block without a view is before it and answers all clients; move that block to the end",
+				cmp.Or(view[0].File, file), view[0].Line, view[1].Text, zone)
+		}
+	}
+	return ""
+}
+
+// hides returns a zone for which a server block without view answers in place of another.
+func hides(before, block caddyfile.ServerBlock) (zone string, ok bool) {
+	if len(before.Tokens["view"]) > 0 {
+		return "", false
+	}
+	first, second := ListeningOf(before), ListeningOf(block)
+	if !slices.Equal(slices.Sorted(slices.Values(first.Bind)), slices.Sorted(slices.Values(second.Bind))) { // other sockets
+		return "", false
+	}
+	for _, l := range second.Listeners {
+		if slices.Contains(first.Listeners, l) {
+			return l.Zone, true
+		}
+	}
+	return "", false
+}
