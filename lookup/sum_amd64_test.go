@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/klauspost/cpuid/v2"
 )
 
 // shaUnit must agree with the flags that the kernel reports.
@@ -28,6 +30,15 @@ func TestAssemblyIsTakenWhereThereIsASHAUnit(t *testing.T) {
 	}
 	if shaUnit != want {
 		t.Errorf("shaUnit: got %v, want %v", shaUnit, want)
+	}
+}
+
+// The tests of the assembly are skipped on a processor without its instructions. .ci/run prints
+// what this one says.
+func TestTheProcessorHasInstructionsOfTheAssembly(t *testing.T) {
+	t.Logf("%s: SHA unit (sums of names): %v; SSSE3 (dots of names): %v", cpuid.CPU.BrandName, shaUnit, byteShuffle)
+	if !shaUnit && !byteShuffle && os.Getenv("CI") != "" {
+		t.Error("no assembly was tested: run CI on a processor with SSSE3 at least")
 	}
 }
 

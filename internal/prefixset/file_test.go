@@ -135,6 +135,33 @@ func TestSetsThatContradictThemselvesAreRefused(t *testing.T) {
 	}
 }
 
+// No block alone has more entries than the set, but the first ones together do: the stream
+// of the last of them would lie behind the end of the file.
+func TestBlocksThatTogetherHaveMoreEntriesThanTheSetAreRefused(t *testing.T) {
+	const n = 1000
+	low := lowBits(n)
+	directory := make([]byte, blocksBytes(low, n))
+	stream := directory[streamStart(low):]
+	first := uint32(0)
+	for block, entries := range []uint32{600, 390, 600} {
+		r := directory[recordBytes*block:]
+		binary.LittleEndian.PutUint32(r, first)
+		r[4] = 1 // one bucket is used, and the first entry begins it
+		begins := first * uint32(low+1)
+		stream[begins/8] |= 1 << (begins % 8)
+		first += entries
+	}
+	for block := 3; block < blockCount(low); block++ {
+		binary.LittleEndian.PutUint32(directory[recordBytes*block:], first)
+	}
+	binary.LittleEndian.PutUint32(directory[recordBytes*blockCount(low):], n)
+	written := append([]byte{1, 4, byte(low)}, binary.LittleEndian.AppendUint32(nil, n)...)
+	written = append(written, directory...)
+	if set, err := Read(bytes.NewReader(written), n); !errors.Is(err, errBlocks) {
+		t.Errorf("got a set %v and the error %v, want %v", set != nil, err, errBlocks)
+	}
+}
+
 func TestDamagedSetsAreRefusedOrHarmless(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for _, width := range []int{4, 32} {

@@ -20,13 +20,32 @@ const (
 // grown under load: it would soon be needed again. The collector would take its time for both,
 // since most of a set is not in its heap.
 func GiveBack(replaced int) {
+	switch release(replaced, unusedBytes()) {
+	case collected:
+		runtime.GC()
+	case returned:
+		debug.FreeOSMemory()
+	}
+}
+
+// released says what becomes of unused memory.
+type released int
+
+const (
+	left      released = iota
+	collected          // the memory of sets is released
+	returned           // and the unused part of the heap goes to the system
+)
+
+// release decides what GiveBack does if unused bytes of the heap could be returned.
+func release(replaced int, unused uint64) released {
 	switch {
 	case replaced < manyBytes:
-	case unusedBytes() <= fewUnused:
-		debug.FreeOSMemory()
-	default:
-		runtime.GC()
+		return left
+	case unused <= fewUnused:
+		return returned
 	}
+	return collected
 }
 
 // unusedBytes returns the bytes of the heap that could be returned to the system, or a little more.

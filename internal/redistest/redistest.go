@@ -20,7 +20,8 @@ import (
 
 // Server is one redis-server. Its methods are for one goroutine.
 type Server struct {
-	Addr string // "host:port"
+	Addr     string // "host:port"
+	Password string // of Do and Try; "": none
 
 	t       testing.TB
 	program string
@@ -141,6 +142,9 @@ func (s *Server) Try(words ...string) (string, error) {
 	}
 	defer c.Close()
 	var text strings.Builder
+	if s.Password != "" {
+		fmt.Fprintf(&text, "AUTH %s\r\n", s.Password)
+	}
 	fmt.Fprintf(&text, "*%d\r\n", len(words))
 	for _, w := range words {
 		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(w), w)
@@ -151,7 +155,13 @@ func (s *Server) Try(words ...string) (string, error) {
 	if _, err := c.Write([]byte(text.String())); err != nil {
 		return "", err
 	}
-	return read(bufio.NewReader(c))
+	r := bufio.NewReader(c)
+	if s.Password != "" {
+		if answer, err := read(r); err != nil || answer != "+OK" {
+			return answer, err
+		}
+	}
+	return read(r)
 }
 
 // read reads one answer; the elements of an array are separated by spaces.
