@@ -224,8 +224,9 @@ func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decisi
 			if known && threat.FrameOnly && frames == PassFrames {
 				decision.FrameOnly, found.frameOnly = true, true
 			} else if known {
+				first, also := threat.Threats.split()
 				return Decision{
-					Verdict: Unsafe, By: ByCache, Threat: threat.Threats.first(), FrameOnly: threat.FrameOnly, List: next.list,
+					Verdict: Unsafe, By: ByCache, Threat: first, Also: also, FrameOnly: threat.FrameOnly, List: next.list,
 					Expression: h.name[start:] + "/", Expires: answer.received.Add(threat.TTL),
 				}, nil
 			}
@@ -260,20 +261,22 @@ func (c *Checker) prefixOf(lists []List, hash FullHash) (list string, p Prefix) 
 	return list, hash.Prefix(size)
 }
 
-// threatIn returns the threat that the answer names for hash, reduced to the threats
-// of the configuration and to maxVerdictAge. A threat without the mark FRAME_ONLY is
-// preferred. The list that matched does not matter: the server may name another
-// threat.
-func (c *Checker) threatIn(answer serverAnswer, hash FullHash) (best ThreatHash, known bool) {
+// threatIn returns the threats that the answer names for hash, reduced to the threats
+// of the configuration and to maxVerdictAge, until the first of them ends. Threats without the
+// mark FRAME_ONLY are preferred: the others then do not count. The list that matched does not
+// matter: the server may name another threat.
+func (c *Checker) threatIn(answer serverAnswer, hash FullHash) (all ThreatHash, known bool) {
 	for _, t := range answer.threats {
-		if t.Hash != hash || t.Threats&c.threats == 0 {
-			continue
-		}
 		t.Threats &= c.threats
 		t.TTL = min(t.TTL, maxVerdictAge)
-		if best, known = t, true; !t.FrameOnly {
-			break
+		switch {
+		case t.Hash != hash || t.Threats == 0 || known && t.FrameOnly && !all.FrameOnly:
+		case !known || all.FrameOnly && !t.FrameOnly:
+			all, known = t, true
+		default:
+			all.Threats |= t.Threats
+			all.TTL = min(all.TTL, t.TTL)
 		}
 	}
-	return best, known
+	return all, known
 }

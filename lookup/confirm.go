@@ -159,8 +159,9 @@ func (c *Candidates) Limited() Decision {
 // unsafe returns the decision for a threat that the server has confirmed for
 // candidate i.
 func (w *Confirmation) unsafe(i int, threat ThreatHash) Decision {
+	first, also := threat.Threats.split()
 	return Decision{
-		Verdict: Unsafe, By: ByServer, Threat: threat.Threats.first(), FrameOnly: threat.FrameOnly,
+		Verdict: Unsafe, By: ByServer, Threat: first, Also: also, FrameOnly: threat.FrameOnly,
 		List: w.candidates.all[i].list, Expression: w.candidates.expression(i),
 		Expires: w.searches[i].about(w.candidates.all[i].prefix).received.Add(threat.TTL),
 	}

@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,6 +67,44 @@ func TestFrameOnlyThreatsBlockUnlessTheyMayPass(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Version 4 and Web Risk name each threat of a full hash in an entry of its own, version 5 all in
+// one.
+func TestADecisionNamesAllThreatsOfItsExpression(t *testing.T) {
+	const name = "www.example.com/"
+	lasting := func(h ThreatHash, ttl time.Duration) ThreatHash {
+		h.TTL = ttl
+		return h
+	}
+	both := isThreat(name, Malware)
+	both.Threats = both.Threats.With(SocialEngineering)
+	for _, tc := range []struct {
+		name    string
+		threats []ThreatHash
+		want    []Threat
+		lasts   time.Duration
+	}{
+		{"one", []ThreatHash{lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
+		{"two in one entry", []ThreatHash{lasting(both, time.Minute)}, []Threat{Malware, SocialEngineering}, time.Minute},
+		{"two in two entries, until the first ends", []ThreatHash{lasting(isThreat(name, SocialEngineering), time.Minute), lasting(isThreat(name, Malware), time.Second)}, []Threat{Malware, SocialEngineering}, time.Second},
+		{"one that is marked FRAME_ONLY, besides another", []ThreatHash{inFrames(isThreat(name, Malware)), lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
+		{"one that is not asked for, besides another", []ThreatHash{isThreat(name, UnwantedSoftware), lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				srv := &server{t: t}
+				srv.knows(time.Hour, tc.threats...)
+				c := checkerOf(t, Config{Searcher: srv, Threats: Threats(0).With(Malware).With(SocialEngineering)}, name)
+				for _, by := range []Decider{ByServer, ByCache} {
+					d := decideWith(t, c, "www.example.com.", BlockFrames)
+					if d.By != by || !slices.Equal(d.Threats(), tc.want) || d.Expires.Sub(time.Now()) != tc.lasts {
+						t.Errorf("Expected %v for %v by %v, got %v for %v in %+v", tc.want, tc.lasts, by, d.Threats(), d.Expires.Sub(time.Now()), d)
+					}
+				}
+			})
+		})
 	}
 }
 

@@ -48,14 +48,15 @@ func (s Threats) With(t Threat) Threats { return s | 1<<t }
 // Contains reports whether t is in the set.
 func (s Threats) Contains(t Threat) bool { return s&(1<<t) != 0 }
 
-// first returns the first threat of the set in the order of the constants, or NoThreat.
-func (s Threats) first() Threat {
+// split returns the first threat of the set in the order of the constants, or NoThreat, and the
+// others.
+func (s Threats) split() (first Threat, others Threats) {
 	for t := Malware; t < numThreats; t++ {
 		if s.Contains(t) {
-			return t
+			return t, s &^ (1 << t)
 		}
 	}
-	return NoThreat
+	return NoThreat, s
 }
 
 // Frames says how to treat threats that the server marks FRAME_ONLY. Such a threat is
@@ -104,12 +105,23 @@ type Decision struct {
 	Verdict    Verdict
 	By         Decider
 	Threat     Threat    // of an Unsafe host; NoThreat if an own list decided
+	Also       Threats   // that the same expression is listed for, besides Threat
 	Answer     uint8     // how an own list wants an Unsafe host answered; this package does not read it
 	List       string    // the list that matched; of an own list the file or URL
 	Expression string    // the expression that matched, or ""
 	Expires    time.Time // when an Unsafe verdict expires; zero: never
 	FrameOnly  bool      // the threat is marked FRAME_ONLY; if not Unsafe, PassFrames ignored one
 	Err        error     // why the confirmation failed, or nil
+}
+
+// Threats returns all threats that an Unsafe host is listed for, in the order of the constants.
+func (d Decision) Threats() (all []Threat) {
+	for t := Malware; t < numThreats; t++ {
+		if t == d.Threat || d.Also.Contains(t) {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // Graver reports whether d outranks other. Unsafe outranks Unsure, and Unsure outranks

@@ -56,7 +56,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			const five = "budget 5 100%"
 			w.start(w.corefile(five, "explain"))
 			w.updated(1)
-			w.wantBlocked("known.example.", dns.TypeA, "social engineering ("+d.Service+")")
+			w.wantBlocked("known.example.", dns.TypeA, "suspected social engineering ("+d.Service+")")
 			for _, name := range names[:4] {
 				w.wantPassed(name, dns.TypeA)
 			}
@@ -69,7 +69,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			if m := w.ask(names[4], dns.TypeA); m.Rcode != dns.RcodeSuccess || m.Answer[0].Header().Ttl > 5 {
 				t.Errorf("Expected to pass with a short TTL, got\n%v", m)
 			}
-			w.wantBlocked("known.example.", dns.TypeA, "social engineering ("+d.Service+")") // the answer is cached
+			w.wantBlocked("known.example.", dns.TypeA, "suspected social engineering ("+d.Service+")") // the answer is cached
 			logtest.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
 			logtest.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "When all are spent, suspected names pass until ", "Raise budget")
 			logtest.WantParts(t, lines.Only(t, "budget of 5 searches is spent"), "[WARNING]", "Suspected names pass until", "Raise budget")

@@ -16,7 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
-const phishing = "social engineering (Safe Browsing)"
+const phishing = "suspected social engineering (Safe Browsing)"
 
 // endToEnd is what must hold whichever protocol is spoken.
 var endToEnd = []struct {

@@ -125,7 +125,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	if err := w.reload(w.corefile()); err != nil {
 		t.Fatal(err)
 	}
-	w.wantBlocked("www.long.example.com.", dns.TypeA, "malware (Safe Browsing)") // until the list is there
+	w.wantBlocked("www.long.example.com.", dns.TypeA, "suspected malware (Safe Browsing)") // until the list is there
 	first := w.v5Fetch(0)
 	if len(first.Versions) != 2 {
 		t.Errorf("Expected the states of the two other lists, got %x", first.Versions)

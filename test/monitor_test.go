@@ -28,7 +28,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 	silent := strings.Replace(w.corefile("test sb-test.example"), ".:0 {", "example:0 {", 1)
 	w.start(w.corefile("log", "inspect cname", "block "+own) + silent)
 	w.updated(1)
-	const threat = ": social engineering (Safe Browsing), expression evil.example.com/, list se-4b, decided by "
+	const threat = ": suspected social engineering (Safe Browsing), expression evil.example.com/, list se-4b, decided by "
 	for _, tc := range []struct {
 		name  string
 		qtype uint16

@@ -95,52 +95,100 @@ func TestResolversInFront(t *testing.T) {
 	}
 	for _, f := range forwarders {
 		t.Run(f.heading, func(t *testing.T) {
-			program, err := exec.LookPath(f.program)
-			if err != nil {
-				if os.Getenv("CI") != "" && !f.notInDebian {
-					t.Fatal(err)
-				}
-				t.Skip(err)
-			}
+			program := findForwarder(t, f)
 			documented := strings.ReplaceAll(documentedConfig(t, f.heading), "192.0.2.53", host+f.at+port)
 			checkForwarder(t, cmp.Or(f.row, f.heading), runForwarder(t, f, program, documented))
 		})
 	}
 }
 
-// checkForwarder asks a resolver twice for each name, and so for an answer that it may have
-// cached. The answers must be those of the table of the document.
-func checkForwarder(t *testing.T, row, address string) {
-	t.Helper()
-	rcodes, keepsError := documentedAnswers(t, row)
-	for i, want := range rcodes {
-		if m := askForwarder(t, address, "clean.example.org."); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 {
-			t.Errorf("answer %d for a clean name: expected an address, got\n%v", i+1, m)
+// TestWhatACacheInFrontMakesOfOtherTypes asks the resolvers of docs/resolvers.md for A, then TXT,
+// then MX of a blocked name, each twice. It makes the rows of the table there: where one differs,
+// the failure has the row to put in its place.
+func TestWhatACacheInFrontMakesOfOtherTypes(t *testing.T) {
+	skipIfShort(t, "starts other resolvers")
+	for _, mode := range []string{"nxdomain", "nodata"} {
+		w := newWorld(t)
+		w.start(w.corefile("test blocked.example", "respond "+mode))
+		w.updated(1)
+		host, port, err := net.SplitHostPort(w.address("udp"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		m := askForwarder(t, address, "blocked.example.")
-		if m.Rcode != want || len(m.Answer) != 0 {
-			t.Errorf("answer %d for a blocked name: expected %s, got\n%v", i+1, dns.RcodeToString[want], m)
-		}
-		if _, kept := ede(m); kept != keepsError {
-			t.Errorf("answer %d: the document says whether the Extended DNS Error is passed on: %t, got %t\n%v", i+1, keepsError, kept, m)
+		for _, f := range forwarders {
+			if f.row != "" || f.notInDebian { // as another one, or not there to make the row
+				continue
+			}
+			t.Run(f.heading+", "+mode, func(t *testing.T) {
+				program := findForwarder(t, f)
+				documented := strings.ReplaceAll(documentedConfig(t, f.heading), "192.0.2.53", host+f.at+port)
+				address := runForwarder(t, f, program, documented)
+				cells := []string{"", f.heading, "`" + mode + "`"}
+				for _, qtype := range []uint16{dns.TypeA, dns.TypeTXT, dns.TypeMX} {
+					first := outcomeOf(askForwarder(t, address, "blocked.example.", qtype))
+					cells = append(cells, first+", "+outcomeOf(askForwarder(t, address, "blocked.example.", qtype)))
+				}
+				if row := strings.TrimSpace(strings.Join(append(cells, ""), " | ")); !strings.Contains(documents(t)["docs/resolvers.md"], "\n"+row+"\n") {
+					t.Errorf("Expected this row in docs/resolvers.md:\n%s", row)
+				}
+			})
 		}
 	}
 }
 
-// documentedAnswers returns what a row of docs/resolvers.md says: the first and the second answer
-// for a blocked name, and whether they have the error of ours.
-func documentedAnswers(t *testing.T, row string) (rcodes [2]int, keepsError bool) {
+// outcomeOf returns what a client gets, as the table of docs/resolvers.md spells it.
+func outcomeOf(m *dns.Msg) string {
+	switch {
+	case m.Rcode != dns.RcodeSuccess:
+		return dns.RcodeToString[m.Rcode]
+	case len(m.Answer) == 0:
+		return "NODATA"
+	}
+	return "passes"
+}
+
+// findForwarder returns the path of a resolver. Without it the test is skipped, but not in CI.
+func findForwarder(t *testing.T, f forwarder) string {
 	t.Helper()
-	line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) + ` [0-9.]+ \| NXDOMAIN(, then NODATA)? \| (not )?passed on \|$`)
+	program, err := exec.LookPath(f.program)
+	if err != nil {
+		if os.Getenv("CI") != "" && !f.notInDebian {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return program
+}
+
+// checkForwarder asks a resolver twice for each name, and so for an answer that it may have
+// cached. The answers must be those of the table of the document.
+func checkForwarder(t *testing.T, row, address string) {
+	t.Helper()
+	keepsError := documentedErrors(t, row)
+	for i, keeps := range keepsError {
+		if m := askForwarder(t, address, "clean.example.org.", dns.TypeA); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 {
+			t.Errorf("answer %d for a clean name: expected an address, got\n%v", i+1, m)
+		}
+		m := askForwarder(t, address, "blocked.example.", dns.TypeA)
+		if m.Rcode != dns.RcodeNameError || len(m.Answer) != 0 {
+			t.Errorf("answer %d for a blocked name: expected NXDOMAIN, got\n%v", i+1, m)
+		}
+		if _, kept := ede(m); kept != keeps {
+			t.Errorf("answer %d: the document says whether the Extended DNS Error is passed on: %t, got %t\n%v", i+1, keeps, kept, m)
+		}
+	}
+}
+
+// documentedErrors returns what a row of docs/resolvers.md says: whether the first and the second
+// answer for a blocked name have the error of ours.
+func documentedErrors(t *testing.T, row string) [2]bool {
+	t.Helper()
+	line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) + ` [0-9.]+ \| NXDOMAIN \| (not )?passed on(, but not from its cache)? \|$`)
 	m := line.FindStringSubmatch(documents(t)["docs/resolvers.md"])
 	if m == nil {
 		t.Fatalf("Expected a row of the table for %s", row)
 	}
-	rcodes = [2]int{dns.RcodeNameError, dns.RcodeNameError}
-	if m[1] != "" {
-		rcodes[1] = dns.RcodeSuccess
-	}
-	return rcodes, m[2] == ""
+	return [2]bool{m[1] == "", m[1] == "" && m[2] == ""}
 }
 
 func TestEachResolverOfTheDocumentIsRun(t *testing.T) {
@@ -196,9 +244,9 @@ func startForwarder(t *testing.T, program string, args ...string) {
 // askForwarder asks until the resolver answers. One that has just started may fail to: it
 // does not know its network yet. The timeout is long because dnsmasq would count a repeated
 // query as the second one.
-func askForwarder(t *testing.T, address, name string) *dns.Msg {
+func askForwarder(t *testing.T, address, name string, qtype uint16) *dns.Msg {
 	t.Helper()
-	m := new(dns.Msg).SetQuestion(name, dns.TypeA)
+	m := new(dns.Msg).SetQuestion(name, qtype)
 	m.SetEdns0(1232, false)
 	c := &dns.Client{Timeout: 15 * time.Second}
 	var r *dns.Msg

@@ -31,7 +31,7 @@ func TestClientsAreToldOfWebRisk(t *testing.T) {
 	corefile := w.corefile("unsure servfail", "structured 65010 mailto:help@example.org")
 	w.start(strings.Replace(corefile, "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
 	w.updated(w.perUpdate(3))
-	w.wantBlocked("evil.example.com.", dns.TypeA, "social engineering (Web Risk)")
+	w.wantBlocked("evil.example.com.", dns.TypeA, "suspected social engineering (Web Risk)")
 	w.eventually("the line of the log", func() bool { return len(lines.About("evil.example.com.")) > 0 })
 	logtest.WantParts(t, lines.Only(t, "evil.example.com."), "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=server")
 
@@ -42,7 +42,7 @@ func TestClientsAreToldOfWebRisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := ede(answer); text != `{"c":["mailto:help@example.org"],"j":"social engineering (Web Risk)","s":2,"l":"en"}` {
+	if text, _ := ede(answer); text != `{"c":["mailto:help@example.org"],"j":"suspected social engineering (Web Risk)","s":2,"l":"en"}` {
 		t.Errorf("Got the structured error %q", text)
 	}
 
@@ -87,7 +87,7 @@ func TestPrefixesAreSentShortOrAsStored(t *testing.T) {
 				w.updated(w.perUpdate(3))
 				for name, width := range widths {
 					before := len(w.searches())
-					w.wantBlocked(name+".example.com.", dns.TypeA, "malware (Web Risk)")
+					w.wantBlocked(name+".example.com.", dns.TypeA, "suspected malware (Web Risk)")
 					hash := sha256.Sum256([]byte(name + ".example.com/"))
 					want := hash[:4]
 					if stored {
@@ -126,7 +126,7 @@ func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
 		w.wantPassed("seven.example.com.", dns.TypeA)
 		for name := range widths {
 			if name != "seven" {
-				w.wantBlocked(name+".example.com.", dns.TypeA, "malware (Web Risk)")
+				w.wantBlocked(name+".example.com.", dns.TypeA, "suspected malware (Web Risk)")
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func TestANameWithTwoPrefixesIsConfirmedByEitherSearch(t *testing.T) {
 			w.google.AddThreat(confirmed, sbv5.ThreatType_SOCIAL_ENGINEERING)
 			w.start(w.corefile())
 			w.updated(w.perUpdate(3))
-			w.wantBlocked("evil.example.com.", dns.TypeA, "social engineering (Web Risk)")
+			w.wantBlocked("evil.example.com.", dns.TypeA, "suspected social engineering (Web Risk)")
 			for _, r := range w.searches() {
 				if len(r.Prefixes) != 1 {
 					t.Errorf("Expected one prefix a search, got %x", r.Prefixes)
@@ -172,9 +172,9 @@ func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
 			w.publish("se-ext-4b", "maybe.example.com/")
 			w.google.SetMinimumWait("se-ext-4b", time.Hour)
 			w.google.AddExtendedThreat("maybe.example.com/")
-			properties, line := []string{"lists se-4b se-ext-4b"}, "Blocked %s A for 127.0.0.1: social engineering (Web Risk)"
+			properties, line := []string{"lists se-4b se-ext-4b"}, "Blocked %s A for 127.0.0.1: suspected social engineering (Web Risk)"
 			if monitor {
-				properties, line = append(properties, "monitor"), "Monitor: %s A for 127.0.0.1 would be blocked: social engineering (Web Risk)"
+				properties, line = append(properties, "monitor"), "Monitor: %s A for 127.0.0.1 would be blocked: suspected social engineering (Web Risk)"
 			} else {
 				properties = append(properties, "log")
 			}
@@ -186,7 +186,7 @@ func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
 				if monitor {
 					w.wantPassed(name, dns.TypeA)
 				} else {
-					w.wantBlocked(name, dns.TypeA, "social engineering (Web Risk)")
+					w.wantBlocked(name, dns.TypeA, "suspected social engineering (Web Risk)")
 				}
 				w.eventually("the line", func() bool { return len(lines.About(fmt.Sprintf(line, name))) == 1 })
 				logtest.WantParts(t, lines.Only(t, fmt.Sprintf(line, name)), ", list "+list+", decided by server")

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -41,15 +42,23 @@ func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 	if drop {
 		return nil
 	}
-	texts := []string{truncate(p.reason(d), maxText)}
-	if p.Structured.asked(r) {
+	texts, structured := []string{truncate(p.Reason(d), maxText)}, p.Structured.asked(r)
+	if structured {
 		texts = p.structured(d)
 	}
 	m := replyTo(r, dns.ExtendedErrorCodeBlocked, texts[0])
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
 	modes[mode].apply(p, m, ttl)
-	if noData := m.Rcode == dns.RcodeSuccess && len(m.Answer) == 0; noData || m.Rcode == dns.RcodeNameError { // RFC 2308 section 2
-		m.Ns = []dns.RR{soa(r.Question[0].Name, ttl)}
+	// RFC 2308 section 2: the SOA is that of the zone that has the name, or would have it. One at
+	// the name itself says that the name exists.
+	switch qname := r.Question[0].Name; {
+	case m.Rcode == dns.RcodeNameError:
+		m.Ns = []dns.RR{soa(parent(qname), ttl)}
+	case m.Rcode == dns.RcodeSuccess && len(m.Answer) == 0:
+		m.Ns = []dns.RR{soa(qname, ttl)}
+	}
+	if len(m.Answer) > 0 && !structured {
+		forged(m)
 	}
 	fit(ctx, w, r, m, texts[1:])
 	return m
@@ -65,21 +74,30 @@ func (p Reply) ttlOf(d lookup.Decision, now time.Time) time.Duration {
 	return max(0, ttl)
 }
 
+// parent returns the name without its first label, "." for a top-level domain.
+func parent(qname string) string {
+	if next, end := dns.NextLabel(qname, 0); !end {
+		return qname[next:]
+	}
+	return "."
+}
+
 // soa makes a negative answer cacheable for ttl seconds (RFC 2308 section 5).
-func soa(qname string, ttl uint32) dns.RR {
+func soa(zone string, ttl uint32) dns.RR {
 	return &dns.SOA{
-		Hdr: dns.RR_Header{Name: qname, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},
+		Hdr: dns.RR_Header{Name: zone, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},
 		Ns:  "ns.safebrowsing.invalid.", Mbox: "hostmaster.safebrowsing.invalid.",
 		Serial: 1, Refresh: 1800, Retry: 900, Expire: 86400, Minttl: ttl,
 	}
 }
 
-// reason says in words why a host is blocked: the threat and its source. Google
-// asks to say with its warnings that they are suspicions, and who provides them (Safe
-// Browsing terms; Web Risk, "User warnings"), and to name it only there.
-func (p Reply) reason(d lookup.Decision) string {
+// Reason says in words why a host is blocked: the threats and their source. Whatever names a
+// verdict to users says it in these words. Google asks to say who provides its warnings, with a
+// link, and to name Google with no others (Safe Browsing terms; Web Risk, "User warnings"). It has
+// at most maxText bytes, but for the name of an own list.
+func (p Reply) Reason(d lookup.Decision) string {
 	if p.saidByGoogle(d) {
-		return "suspected " + p.Cause(d) + "; advisory provided by Google, " + p.Advisory
+		return p.Cause(d) + "; advisory provided by Google, " + p.Advisory
 	}
 	return p.Cause(d)
 }
@@ -89,7 +107,8 @@ func (p Reply) saidByGoogle(d lookup.Decision) bool {
 	return p.Advisory != "" && d.Threat != lookup.NoThreat
 }
 
-// Cause returns the threat and its source, or the list that blocks a host.
+// Cause returns the threats and their source, or the list that blocks a host. What a server says
+// is a suspicion, whoever runs the server: no list is free of errors.
 func (p Reply) Cause(d lookup.Decision) string {
 	switch d.By {
 	case lookup.ByBlock:
@@ -97,7 +116,11 @@ func (p Reply) Cause(d lookup.Decision) string {
 	case lookup.ByTest:
 		return "test"
 	}
-	return fmt.Sprintf("%s (%s)", d.Threat, p.Service)
+	var threats []string
+	for _, t := range d.Threats() {
+		threats = append(threats, t.String())
+	}
+	return fmt.Sprintf("suspected %s (%s)", strings.Join(threats, ", "), p.Service)
 }
 
 // Unconfirmed answers SERVFAIL to a query for a host that is suspected and could not
@@ -107,7 +130,10 @@ func (p Reply) Unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 	code, text := dns.ExtendedErrorCodeNetworkError, "could not ask "+p.Service+" about this name in time"
 	switch d.By {
 	case lookup.ByBackoff, lookup.ByLimiter, lookup.ByBudget:
-		code, text = dns.ExtendedErrorCodeNoReachableAuthority, "may not ask "+p.Service+" about this name now"
+		// RFC 8914 section 4.1, "Other": no other code fits, and the text says the rest. No
+		// Reachable Authority (22) would blame the authority of the name, and Not Ready (14) a
+		// server that works.
+		code, text = dns.ExtendedErrorCodeOther, "may not ask "+p.Service+" about this name now"
 	}
 	m := replyTo(r, code, text)
 	m.Rcode = dns.RcodeServerFailure

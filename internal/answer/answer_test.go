@@ -61,12 +61,20 @@ func (p Reply) by(google bool) Reply {
 
 func TestGoogleIsNamedForWhatGoogleSaysOnly(t *testing.T) {
 	d := lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByServer, Threat: lookup.PotentiallyHarmfulApplication}
-	text := ofGoogle.reason(d)
+	text := ofGoogle.Reason(d)
 	if !strings.HasPrefix(text, "suspected potentially harmful application (Safe Browsing); advisory provided by Google, https://") || len(text) > maxText {
 		t.Errorf("Got %q of %d bytes", text, len(text))
 	}
+	all := d
+	all.Threat, all.Also = lookup.Malware, lookup.AllThreats
+	for _, p := range []Reply{ofGoogle, {Service: "Web Risk", Advisory: adviceOnWebRisk}} {
+		text := p.Reason(all)
+		if !strings.HasPrefix(text, "suspected malware, social engineering, unwanted software, potentially harmful application (") || len(text) > maxText {
+			t.Errorf("Got %q of %d bytes", text, len(text))
+		}
+	}
 	for _, d := range []lookup.Decision{{By: lookup.ByBlock, List: "/a/own.txt"}, {By: lookup.ByTest}} {
-		if text := ofGoogle.reason(d); strings.Contains(text, "Google") || strings.Contains(text, "Safe Browsing") {
+		if text := ofGoogle.Reason(d); strings.Contains(text, "Google") || strings.Contains(text, "Safe Browsing") {
 			t.Errorf("%s: Got %q", d.By, text)
 		}
 	}
@@ -123,7 +131,7 @@ func TestAFailureToConfirmSaysWhetherTheServerMayBeAsked(t *testing.T) {
 		want := dns.ExtendedErrorCodeNetworkError
 		switch by {
 		case lookup.ByBackoff, lookup.ByLimiter, lookup.ByBudget:
-			want = dns.ExtendedErrorCodeNoReachableAuthority
+			want = dns.ExtendedErrorCodeOther
 		}
 		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA).SetEdns0(1232, false)
 		m := Reply{}.Unconfirmed(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsure, By: by})

@@ -27,6 +27,16 @@ func replyTo(r *dns.Msg, code uint16, text string) *dns.Msg {
 	return m
 }
 
+// forged adds that the addresses of an answer are not those of the name (RFC 8914 section 4.5:
+// Forged Answer is for when an answer is still provided, Blocked for other response codes; a
+// message may have several). Blocked stays, and stays first: it has the text. The draft of
+// structured errors takes Blocked, Censored and Filtered only, so its clients get no more.
+func forged(m *dns.Msg) {
+	if opt := m.IsEdns0(); opt != nil {
+		opt.Option = append(opt.Option, &dns.EDNS0_EDE{InfoCode: dns.ExtendedErrorCodeForgedAnswer})
+	}
+}
+
 // truncate returns the first size bytes of a text, or up to 3 bytes less, to end with
 // a whole character.
 func truncate(text string, size int) string {
@@ -34,9 +44,9 @@ func truncate(text string, size int) string {
 }
 
 // fit gives an answer the size that its client wants. If it is too large for UDP, fit
-// shortens its Extended DNS Error: otherwise the server would drop records, and the
-// client would ask again over TCP. fit tries the shorter texts in order, then truncates
-// the last one. The answer to a query with padding is padded to a multiple of 468 bytes (RFC
+// shortens its Extended DNS Errors: otherwise the server would drop records, and the
+// client would ask again over TCP. fit leaves out all errors but the first, then tries the shorter
+// texts in order, then truncates the last one. The answer to a query with padding is padded to a multiple of 468 bytes (RFC
 // 8467 section 4.1), but not over UDP.
 func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg, shorter []string) {
 	opt := m.IsEdns0()
@@ -47,6 +57,10 @@ func fit(ctx context.Context, w dns.ResponseWriter, r, m *dns.Msg, shorter []str
 		state := request.Request{W: w, Req: r}
 		ede := opt.Option[0].(*dns.EDNS0_EDE)
 		over := excess(m, state.Size())
+		if over > 0 && len(opt.Option) > 1 {
+			opt.Option = opt.Option[:1]
+			over = excess(m, state.Size())
+		}
 		for ; over > 0 && len(shorter) > 0; shorter = shorter[1:] {
 			ede.ExtraText = shorter[0]
 			over = excess(m, state.Size())

@@ -28,8 +28,9 @@ func TestEachTextNamesTheServiceAndGoogleOnlyIfItIsGoogles(t *testing.T) {
 		want              string
 	}{
 		{"Web Risk of Google", "Web Risk", adviceOnWebRisk, phishingByGoogle, "suspected social engineering (Web Risk); advisory provided by Google, " + adviceOnWebRisk},
-		{"Web Risk of another server", "Web Risk", "", phishingByGoogle, "social engineering (Web Risk)"},
+		{"Web Risk of another server", "Web Risk", "", phishingByGoogle, "suspected social engineering (Web Risk)"},
 		{"Safe Browsing of Google", "Safe Browsing", adviceOnSafeBrowsing, phishingByGoogle, "suspected social engineering (Safe Browsing); advisory provided by Google, " + adviceOnSafeBrowsing},
+		{"two threats", "Web Risk", adviceOnWebRisk, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByCache, Threat: lookup.Malware, Also: lookup.Threats(0).With(lookup.SocialEngineering)}, "suspected malware, social engineering (Web Risk); advisory provided by Google, " + adviceOnWebRisk},
 		{"an own list, with Web Risk", "Web Risk", adviceOnWebRisk, own, "blocklist own.txt"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

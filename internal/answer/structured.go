@@ -2,6 +2,7 @@ package answer
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/miekg/dns"
 
@@ -34,14 +35,14 @@ type structuredError struct {
 }
 
 // asked reports whether the client asked for a structured error. It does so by an
-// empty option; an option with data is not the one of the draft.
+// option, whose data must be ignored.
 func (s Structured) asked(r *dns.Msg) bool {
 	opt := r.IsEdns0()
 	if s.Code == 0 || opt == nil {
 		return false
 	}
 	for _, o := range opt.Option {
-		if o, ok := o.(*dns.EDNS0_LOCAL); ok && o.Code == s.Code && len(o.Data) == 0 {
+		if o, ok := o.(*dns.EDNS0_LOCAL); ok && o.Code == s.Code {
 			return true
 		}
 	}
@@ -52,17 +53,20 @@ func (s Structured) asked(r *dns.Msg) bool {
 const maxStructured = 512
 
 // structured returns the JSON about a decision, the longest first: what does not fit
-// into an answer gives way to the next one, and the last one is "". Contacts go
-// before the words. What Google says is never told without Google's words (Safe
-// Browsing terms); of a list of the operator's own the code alone is left.
+// into an answer over UDP gives way to the next one, and the last one is "". The draft demands
+// that j is left out before the text as a whole: contacts and sub-error stay. What Google says departs from
+// that: a sub-error without Google's words would be a warning without its attribution, which the
+// Safe Browsing terms forbid. There the contacts go first, then all.
 func (p Reply) structured(d lookup.Decision) (all []string) {
-	full := structuredError{Contacts: p.Structured.Contacts, Justification: p.reason(d), Suberror: suberrorOf(d), Language: "en"}
+	full := structuredError{Contacts: p.Structured.Contacts, Justification: p.Reason(d), Suberror: suberrorOf(d), Language: "en"}
 	variants := []structuredError{full}
-	if len(full.Contacts) > 0 {
+	if p.saidByGoogle(d) {
 		variants = append(variants, structuredError{Justification: full.Justification, Suberror: full.Suberror, Language: full.Language})
+	} else {
+		variants = append(variants, structuredError{Contacts: full.Contacts, Suberror: full.Suberror}, structuredError{Suberror: full.Suberror})
 	}
-	if !p.saidByGoogle(d) {
-		variants = append(variants, structuredError{Suberror: full.Suberror})
+	if len(full.Contacts) == 0 {
+		variants = slices.Delete(variants, 1, 2) // it equals its neighbour
 	}
 	for _, e := range variants {
 		if raw, err := json.Marshal(e); err == nil && len(raw) <= maxStructured {

@@ -34,7 +34,7 @@ func parsed(t *testing.T, text string) (e structuredError) {
 	return e
 }
 
-func TestStructuredTextsLoseContactsBeforeWords(t *testing.T) {
+func TestStructuredTextsLoseWordsFirstButNeverThoseOfGoogle(t *testing.T) {
 	contacts := []string{"mailto:help@example.org", "tel:+1-555-0100"}
 	long := []string{"mailto:" + strings.Repeat("a", 450) + "@example.org"}
 	words := ofGoogle.Cause
@@ -57,12 +57,12 @@ func TestStructuredTextsLoseContactsBeforeWords(t *testing.T) {
 		}},
 		{"another server", contacts, phishingByGoogle, false, []structuredError{
 			{contacts, words(phishingByGoogle), suberrorPhishing, "en"},
-			{nil, words(phishingByGoogle), suberrorPhishing, "en"},
+			{contacts, "", suberrorPhishing, ""},
 			{nil, "", suberrorPhishing, ""},
 		}},
 		{"a list of the operator's own", contacts, blockedByOwn, true, []structuredError{
 			{contacts, "blocklist own.txt", suberrorDNSOperator, "en"},
-			{nil, "blocklist own.txt", suberrorDNSOperator, "en"},
+			{contacts, "", suberrorDNSOperator, ""},
 			{nil, "", suberrorDNSOperator, ""},
 		}},
 	} {
