@@ -3,7 +3,6 @@ package updater
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -11,8 +10,9 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// The budget has four files. This one has what callers use. budgetreserve.go moves searches
-// between memory and the disk. budgetdays.go counts by date, without a lock or a file.
+// The budget has six files. This one has what callers use. budgetleft.go says what is left, and
+// until when nothing is; budgethour.go counts an hour. budgetreserve.go moves searches between
+// memory and the disk. budgetdays.go counts by date, without a lock or a file.
 // budgetfile.go reads and writes the file.
 
 // Ledger counts the searches of each day, for a service that charges for them. The day
@@ -41,7 +41,10 @@ type Ledger struct {
 	saving    chan struct{} // closed when the save under way ends; nil: none is
 	late      bool          // that save takes longer than searchLockTimeout
 	trouble   bool          // the last save failed or was late
-	part      int           // searches of the day without a Shared that cannot be reached; 0: the whole budget
+	alone     bool          // there is a Shared, which cannot be reached
+	common    int           // then: searches of file.Day when it was last reached
+	spread    bool          // an hour has its part of the budget, see Spread
+	hour      recent        // searches of this process; those of all are in file
 	lookAgain time.Time     // no save before, unless there is something to reserve
 }
 
@@ -61,11 +64,11 @@ func NewLedger(store *Store) (*Ledger, error) {
 	return l, l.Move(store)
 }
 
-// ReadLedger is NewLedger for programs that only look: it changes no file, now or
-// later.
+// ReadLedger is NewLedger, with Spread, for programs that only look: it changes no file,
+// now or later.
 func ReadLedger(store *Store) (*Ledger, error) {
 	l, err := NewLedger(store)
-	l.store = nil
+	l.store, l.spread = nil, true
 	return l, err
 }
 
@@ -160,18 +163,13 @@ func (l *Ledger) turn(today string) {
 	next, fresh := l.file.on(today)
 	l.file, l.reserved = next, 0 // a reservation belongs to the date of its count
 	if fresh {
-		l.unsaved, l.own, l.unknown, l.lookAgain = 0, 0, nil, time.Time{}
+		l.unsaved, l.own, l.unknown, l.lookAgain, l.common, l.hour = 0, 0, nil, time.Time{}, 0, nil
 	}
 }
 
 // spent returns the searches of the current date, of all processes. Reservations of
 // other processes count. The caller holds mu.
 func (l *Ledger) spent() int { return l.file.spent() + l.unsaved - l.reserved }
-
-// may reports whether a budget allows one more search. The caller holds mu.
-func (l *Ledger) may(perDay int) bool {
-	return perDay <= 0 || l.unknown == nil && l.spent() < l.allowed(perDay)
-}
 
 // Spent returns how many searches were spent on the date of now, of all processes as
 // far as this one knows: it learns of the others when it reserves searches itself.
@@ -194,26 +192,6 @@ func (l *Ledger) spentOn(now time.Time) int {
 	return next.spent() + l.unsaved
 }
 
-// Remaining returns how many of perDay searches may still be spent on the date of now;
-// at least 0. See Spent.
-func (l *Ledger) Remaining(perDay int, now time.Time) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.unknown != nil && dateOf(now) == l.file.Day {
-		return 0
-	}
-	return max(0, perDay-l.spentOn(now))
-}
-
-// Hold returns until when a budget of perDay searches allows none, or the zero Hold.
-// perDay 0 is no budget.
-func (l *Ledger) Hold(perDay int, now time.Time) Hold {
-	if perDay <= 0 || l.Remaining(perDay, now) > 0 {
-		return Hold{}
-	}
-	return Hold{Until: midnightAfter(now.Local()), Budget: perDay}
-}
-
 // Limit returns a Searcher that asks s, but at most perDay times a day, 0 for no limit:
 // then it sends nothing and returns an error that is lookup.ErrBudget. A search that
 // fails counts, since it may have been charged for, unless its error is
@@ -234,7 +212,8 @@ type budgetedSearcher struct {
 	report   func(Event)
 
 	mu         sync.Mutex
-	low, spent string // dates when BudgetLow and BudgetSpent were reported last; guarded by mu
+	low, spent string    // dates when BudgetLow and BudgetSpent were reported last; guarded by mu
+	paused     time.Time // when BudgetPaused was reported last; guarded by mu
 }
 
 // Search implements lookup.Searcher.
@@ -273,6 +252,11 @@ func (b *budgetedSearcher) tell(t taken, err error) {
 		e.Kind = BudgetLow
 		b.report(e)
 	}
+	refused, _ := errors.AsType[*SpentError](err)
+	if refused != nil && (refused.Hold.Portion == AnHour || refused.Hold.Portion == OneAlone) {
+		b.pause(e, refused.Hold)
+		return
+	}
 	if (err != nil || t.spent >= b.perDay) && b.spent != t.date {
 		b.spent = t.date
 		e.Kind = BudgetSpent
@@ -283,14 +267,14 @@ func (b *budgetedSearcher) tell(t taken, err error) {
 	}
 }
 
+// pause reports that a portion of the budget is spent, once an hour. The caller holds mu.
+func (b *budgetedSearcher) pause(e Event, hold Hold) {
+	if now := time.Now(); b.paused.IsZero() || now.Sub(b.paused) >= time.Hour || now.Before(b.paused) {
+		b.paused = now
+		e.Kind, e.Due, e.Hold = BudgetPaused, hold.Until, hold
+		b.report(e)
+	}
+}
+
 // lowBudget is the part of a budget whose spending is reported.
 const lowBudget = 0.8
-
-// refusal is the error of a search that the budget does not allow. The caller holds
-// mu.
-func (l *Ledger) refusal(perDay int) error {
-	if l.unknown != nil {
-		return fmt.Errorf("%w (%w)", lookup.ErrBudget, l.unknown)
-	}
-	return fmt.Errorf("%w: %d of %d", lookup.ErrBudget, l.spent(), perDay)
-}

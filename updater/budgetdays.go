@@ -15,6 +15,8 @@ import (
 type budgetDays struct {
 	Day   string         `json:"day"`   // the date that is counted now, see dateOf; "": none yet
 	Spent map[string]int `json:"spent"` // searches on that date, and on at most maxDates-1 others
+
+	Recent recent `json:"recent,omitempty"` // of the last hour on the current date, with reservations
 }
 
 // maxDates is the number of dates that are remembered. More than one is needed only
@@ -31,7 +33,7 @@ func dateOf(now time.Time) string { return now.Local().Format(time.DateOnly) }
 // higher count of the two dates applies: a router without a clock of its own starts in
 // 1970 again and again, and must not get a new budget each time.
 func (d budgetDays) on(date string) (next budgetDays, fresh bool) {
-	next = budgetDays{Day: date, Spent: maps.Clone(d.Spent)}
+	next = budgetDays{Day: date, Spent: maps.Clone(d.Spent), Recent: d.Recent}
 	if next.Spent == nil {
 		next.Spent = make(map[string]int)
 	}
@@ -40,6 +42,7 @@ func (d budgetDays) on(date string) (next budgetDays, fresh bool) {
 	}
 	known, counted := d.Spent[date]
 	if fresh = date > d.Day && !counted; fresh {
+		next.Recent = nil
 		// A later date can only be a past mistake of the clock.
 		maps.DeleteFunc(next.Spent, func(other string, _ int) bool { return other > date })
 	} else {
@@ -71,10 +74,15 @@ func (d budgetDays) with(spent int) budgetDays {
 	return d
 }
 
+// same reports whether both count the same. What has expired makes no difference.
+func (d budgetDays) same(other budgetDays) bool {
+	return d.Day == other.Day && maps.Equal(d.Spent, other.Spent)
+}
+
 // merged returns the higher count of both for each date, and the later current date. A
 // count that is too high costs confirmations, one that is too low costs money.
 func (d budgetDays) merged(other budgetDays) budgetDays {
-	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int)}
+	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int), Recent: d.Recent.merged(other.Recent)}
 	maps.Copy(all.Spent, d.Spent)
 	for date, n := range other.Spent {
 		all.Spent[date] = max(all.Spent[date], n)
@@ -90,6 +98,11 @@ func parseBudget(raw []byte) (d budgetDays, err error) {
 	}
 	if _, ok := d.Spent[d.Day]; !ok {
 		return budgetDays{}, fmt.Errorf("%w: it does not say what was spent on the day %q", ErrDamaged, d.Day)
+	}
+	for at, n := range d.Recent { // what is no count of a slot holds nothing up
+		if _, err := time.Parse(slotForm, at); err != nil || n < 0 {
+			delete(d.Recent, at)
+		}
 	}
 	for date, n := range d.Spent {
 		if _, err := time.Parse(time.DateOnly, date); err != nil || n < 0 {

@@ -140,16 +140,16 @@ func TestMergedCountsKeepTheHigherOne(t *testing.T) {
 		a, b, want budgetDays
 	}{
 		{"nothing", budgetDays{}, budgetDays{}, budgetDays{Spent: counts{}}},
-		{"only one knows a date", budgetDays{"2026-11-22", counts{"2026-11-22": 3}}, budgetDays{}, budgetDays{"2026-11-22", counts{"2026-11-22": 3}}},
-		{"the same date", budgetDays{"2026-11-22", counts{"2026-11-22": 3}}, budgetDays{"2026-11-22", counts{"2026-11-22": 5}}, budgetDays{"2026-11-22", counts{"2026-11-22": 5}}},
+		{"only one knows a date", budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 3}}, budgetDays{}, budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 3}}},
+		{"the same date", budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 3}}, budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 5}}, budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-22": 5}}},
 		{
-			"several dates", budgetDays{"2026-11-22", counts{"2026-11-21": 9, "2026-11-22": 3}}, budgetDays{"2026-11-23", counts{"2026-11-21": 2, "2026-11-23": 1}},
-			budgetDays{"2026-11-23", counts{"2026-11-21": 9, "2026-11-22": 3, "2026-11-23": 1}},
+			"several dates", budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-21": 9, "2026-11-22": 3}}, budgetDays{Day: "2026-11-23", Spent: counts{"2026-11-21": 2, "2026-11-23": 1}},
+			budgetDays{Day: "2026-11-23", Spent: counts{"2026-11-21": 9, "2026-11-22": 3, "2026-11-23": 1}},
 		},
 		{
-			"more dates than are remembered", budgetDays{"2026-11-22", counts{"2026-11-18": 1, "2026-11-20": 2, "2026-11-22": 3}},
-			budgetDays{"2026-11-21", counts{"2026-11-17": 5, "2026-11-19": 6, "2026-11-21": 7}},
-			budgetDays{"2026-11-22", counts{"2026-11-19": 6, "2026-11-20": 2, "2026-11-21": 7, "2026-11-22": 3}},
+			"more dates than are remembered", budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-18": 1, "2026-11-20": 2, "2026-11-22": 3}},
+			budgetDays{Day: "2026-11-21", Spent: counts{"2026-11-17": 5, "2026-11-19": 6, "2026-11-21": 7}},
+			budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-19": 6, "2026-11-20": 2, "2026-11-21": 7, "2026-11-22": 3}},
 		},
 	} {
 		for _, got := range []budgetDays{test.a.merged(test.b), test.b.merged(test.a)} {

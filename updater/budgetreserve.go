@@ -3,7 +3,6 @@ package updater
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 )
 
@@ -52,22 +51,23 @@ func (l *Ledger) tryTake(perDay int, report func(Event)) (saved <-chan struct{},
 	defer l.mu.Unlock()
 	now := l.clock()
 	l.turn(dateOf(now))
-	due := !now.Before(l.lookAgain)
+	due, may := !now.Before(l.lookAgain), l.may(perDay, now)
 	// With trouble the disk is tried again once per lookAgainAfter, not for each search.
 	inMemory := l.store == nil || perDay <= 0 || l.late || l.trouble && !due
 	switch {
 	// The file can change the decision: another process may have returned searches to
 	// a spent budget, or this process needs a reservation.
-	case !inMemory && (!l.may(perDay) && due || l.may(perDay) && l.reserved == 0):
+	case !inMemory && (!may && due || may && l.reserved == 0):
 		return l.save(perDay, report), t, nil
-	case !l.may(perDay):
-		return nil, taken{l.file.Day, l.spent()}, l.refusal(perDay)
+	case !may:
+		return nil, taken{l.file.Day, l.spent()}, l.refusal(perDay, now)
 	case l.reserved > 0:
 		l.reserved--
 	default:
 		l.count(1)
 	}
 	l.own++
+	l.hour = l.hour.plus(1, now)
 	// Without a budget no search waits for the disk. The count is saved in batches, at
 	// most one per lookAgainAfter.
 	if l.store != nil && perDay <= 0 && l.unsaved >= maxReserved && due && !l.late {
@@ -93,7 +93,7 @@ func (l *Ledger) giveBack(t taken) {
 	if t.date != l.file.Day {
 		return
 	}
-	l.own = max(0, l.own-1)
+	l.own, l.hour = max(0, l.own-1), l.hour.plus(-1, l.clock())
 	if l.store == nil || l.unsaved > 0 {
 		l.count(-1)
 		return
@@ -106,7 +106,7 @@ func hungDisk(limit time.Duration) error {
 	return fmt.Errorf("the disk has not answered within %s", limit)
 }
 
-// isLate has searches counted in memory until a save that takes too long has ended.
+// isLate makes searches count in memory until a save that takes too long has ended.
 func (l *Ledger) isLate(saving <-chan struct{}, report func(Event)) {
 	l.mu.Lock()
 	began := l.saving == saving && !l.trouble
@@ -175,7 +175,7 @@ func (l *Ledger) exchange(c *budgetChange, perDay int, reserve bool) (events []E
 	if err := l.share(c, found, unknown, perDay, reserve); err != nil {
 		l.plan(c, found, unknown, perDay, reserve)
 	}
-	if damaged == "" && c.next.Day == found.Day && maps.Equal(c.next.Spent, found.Spent) {
+	if damaged == "" && c.next.same(found) {
 		return events, true, nil
 	}
 	c.store.cleanBudget()
@@ -205,7 +205,8 @@ type budgetChange struct {
 func (l *Ledger) plan(c *budgetChange, found budgetDays, unknown error, perDay int, reserve bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turn(dateOf(l.clock())) // under the lock of the file: no process goes back to a date that has ended
+	now := l.clock()
+	l.turn(dateOf(now)) // under the lock of the file: no process goes back to a date that has ended
 	next, _ := found.on(l.file.Day)
 	// The file may have been removed or edited. Then the searches of this process are
 	// the least that was spent.
@@ -222,10 +223,14 @@ func (l *Ledger) plan(c *budgetChange, found budgetDays, unknown error, perDay i
 		l.reserved = 0
 		spent -= c.back
 	} else if perDay > 0 {
-		c.granted = chunk(l.allowed(perDay), spent)
+		c.granted = chunk(allowedOf(perDay, l.common, l.alone), spent)
+		if l.spread {
+			c.granted = min(c.granted, max(0, HourOf(perDay)-next.Recent.plus(l.unsaved, now).sum(now)))
+		}
 		spent += c.granted
 	}
 	c.next = next.with(spent)
+	c.next.Recent = next.Recent.plus(l.unsaved+c.granted-c.back, now)
 }
 
 // chunk returns how many searches to reserve: a hundredth of the budget, and less near

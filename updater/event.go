@@ -29,6 +29,7 @@ const (
 	Searched                  // a search for full hashes has ended, with Err or without
 	BudgetLow                 // 80 % of the day's budget of searches are spent; Due is the next day
 	BudgetSpent               // the day's budget of searches is spent, or, with Err, its count is unknown; Due is the next day
+	BudgetPaused              // a portion of the day's budget is spent, while others are left: Hold; Due is its end
 	BudgetRenewed             // after BudgetSpent, the first search of a new day is made
 )
 
@@ -43,8 +44,9 @@ type Event struct {
 	Due     time.Time     // next request for List; of Fetched: for any list
 	Took    time.Duration // by a request: Fetched, ListRefused, Searched
 	Wait    time.Duration // LongWait only
-	Spent   int           // searches today, of BudgetLow, BudgetSpent and BudgetRenewed
+	Spent   int           // searches today, of BudgetLow, BudgetSpent, BudgetPaused and BudgetRenewed
 	Budget  int           // searches a day, of the same
+	Hold    Hold          // BudgetPaused only
 }
 
 // BudgetFile stands for the file of a Ledger in the List of LoadFailed, StoreFailed and

@@ -14,8 +14,20 @@ type Hold struct {
 	Failures int       // in a row, which caused a back-off; 0: it is the server's minimum wait
 	Cause    string    // of the last failure
 	Failed   time.Time // time of the last failure; zero: unknown
-	Budget   int       // searches a day, all of which are spent; 0: a budget is not the reason
+	Budget   int       // searches a day; 0: a budget is not the reason
+	Portion  Portion   // of the budget, which is spent
 }
+
+// Portion is a portion of a budget that may be spent while others are left.
+type Portion uint8
+
+// The portions. The zero Portion is the whole day's budget.
+const (
+	WholeDay Portion = iota
+	AnHour           // HourOf a budget
+	OneAlone         // what a process may spend that cannot reach the shared count
+	Unknown          // the count of the day cannot be read, so nothing may be spent
+)
 
 // Active reports whether the hold lasts at now.
 func (h Hold) Active(now time.Time) bool { return h.Until.After(now) }
@@ -23,6 +35,12 @@ func (h Hold) Active(now time.Time) bool { return h.Until.After(now) }
 // String returns the reason, without the end.
 func (h Hold) String() string {
 	switch {
+	case h.Budget > 0 && h.Portion == AnHour:
+		return fmt.Sprintf("the %d searches that one hour may take of the day's %d are spent", HourOf(h.Budget), h.Budget)
+	case h.Budget > 0 && h.Portion == OneAlone:
+		return fmt.Sprintf("the part of the day's %d searches that this process may spend without Redis is spent", h.Budget)
+	case h.Budget > 0 && h.Portion == Unknown:
+		return "the number of searches spent today is unknown"
 	case h.Budget > 1:
 		return fmt.Sprintf("the day's budget of %d searches is spent", h.Budget)
 	case h.Budget == 1:

@@ -24,7 +24,7 @@ func (l *Ledger) share(c *budgetChange, found budgetDays, unknown error, perDay 
 			all = all.merged(common)
 		}
 		l.mu.Lock()
-		l.part = 0
+		l.alone = false
 		l.mu.Unlock()
 		l.plan(c, all, unknown, perDay, reserve)
 		return json.Marshal(c.next)
@@ -40,17 +40,17 @@ func (l *Ledger) share(c *budgetChange, found budgetDays, unknown error, perDay 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.part == 0 && perDay > 0 {
-		l.part = spent + max(0, perDay-spent)/partAlone
+	if !l.alone {
+		l.alone, l.common = true, spent
 	}
 	return err
 }
 
-// allowed returns the searches of the current date that this process may know to be spent and
-// still spend another one. The caller holds mu.
-func (l *Ledger) allowed(perDay int) int {
-	if l.part > 0 {
-		return min(perDay, l.part)
+// allowedOf returns how many searches of a day this process may know to be spent and still spend
+// another one, at least one more than common. common are those that all processes had spent when the others were last reached.
+func allowedOf(perDay, common int, alone bool) int {
+	if !alone {
+		return perDay
 	}
-	return perDay
+	return common + (max(0, perDay-common)+partAlone-1)/partAlone
 }

@@ -47,7 +47,7 @@ func (s Settings) ClientBudget() int {
 	if s.Budget == 0 {
 		return 0
 	}
-	return max(1, s.Budget*s.Share/100)
+	return max(1, int(int64(s.Budget)*int64(s.Share)/100))
 }
 
 // Stored returns the lists that the updater keeps.

@@ -96,6 +96,7 @@ func (all ledgers) next(id config.Identity, store *updater.Store, report func(up
 	var err error
 	if ledger == nil {
 		ledger, err = updater.NewLedger(store)
+		ledger.Spread()
 		all[id] = ledger
 	} else {
 		if err := ledger.Flush(); err != nil {

@@ -111,6 +111,8 @@ func (r *reporter) report(e updater.Event) {
 		log.Warningf("%d of the day's %s are spent. When all are spent, suspected names pass until %s. Raise budget if this happens often", e.Spent, numberOfSearches(e.Budget), moment(e.Due))
 	case updater.BudgetSpent:
 		r.budgetSpent(e)
+	case updater.BudgetPaused:
+		r.budgetPaused(e)
 	case updater.BudgetRenewed:
 		log.Infof("Names are confirmed again, with the new day's budget of %s", numberOfSearches(e.Budget))
 	}
@@ -123,6 +125,15 @@ func (r *reporter) budgetSpent(e updater.Event) {
 		why, cure = "No names are confirmed: "+e.Err.Error(), "To begin the day with the whole budget, stop CoreDNS and delete the file"
 	}
 	log.Warningf("%s. Suspected names pass until %s. %s", why, moment(e.Due), cure)
+}
+
+// budgetPaused says that searches end for a while, and why.
+func (r *reporter) budgetPaused(e updater.Event) {
+	cure := "Raise budget if this happens often; find out who asks"
+	if e.Hold.Portion == updater.OneAlone {
+		cure = "Repair the way to Redis: then all of the budget can be spent"
+	}
+	log.Warningf("In part: %v (%d today). Suspected names pass until %s, for all clients. %s", e.Hold, e.Spent, moment(e.Due), cure)
 }
 
 // loadFailed says what could not be read, and what comes of it.
@@ -279,7 +290,7 @@ func (r *reporter) measure(e updater.Event) {
 	case updater.Searched:
 		r.request("search", e)
 		r.measureSearches()
-	case updater.Started, updater.LockBusy, updater.LeaseBusy, updater.BudgetSpent, updater.BudgetRenewed:
+	case updater.Started, updater.LockBusy, updater.LeaseBusy, updater.BudgetSpent, updater.BudgetPaused, updater.BudgetRenewed:
 		r.measureSearches()
 	case updater.Loaded, updater.Followed, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting:
 		r.measureList(e)

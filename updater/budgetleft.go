@@ -1,0 +1,135 @@
+package updater
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// What is left of a budget, and until when nothing is, comes from one function for all who ask:
+// those who spend, those who tell people, and those who tell clients when to ask again.
+
+// account is what allowanceOf needs to know of a Ledger at a time. It is a value.
+type account struct {
+	spent   int    // on the date, by all
+	alone   bool   // see allowedOf
+	common  int    // likewise
+	unknown bool   // spent is not known
+	spread  bool   // an hour has its part
+	hour    recent // searches of the last hour
+	held    int    // of them, reservations that are not spent
+}
+
+// Allowance is what a budget of perDay searches allows at a time. It is a value.
+type Allowance struct {
+	Left int  // searches that may still be spent on the date, at least 0
+	Now  int  // those of Left that may be spent at once
+	Hold Hold // why and until when Now is 0; zero: it is not
+}
+
+// allowanceOf returns what a budget of perDay searches, at least 1, allows at now. It is a pure
+// function.
+func allowanceOf(perDay int, a account, now time.Time) Allowance {
+	midnight := midnightAfter(now.Local())
+	left, portion := allowedOf(perDay, a.common, a.alone)-a.spent, WholeDay
+	switch {
+	case a.unknown:
+		left, portion = 0, Unknown
+	case left <= 0 && a.spent < perDay:
+		portion = OneAlone
+	}
+	if left <= 0 {
+		return Allowance{Hold: Hold{Until: midnight, Budget: perDay, Portion: portion}}
+	}
+	if !a.spread {
+		return Allowance{Left: left, Now: left}
+	}
+	most := HourOf(perDay)
+	if now := most - max(0, a.hour.sum(now)-a.held); now > 0 {
+		return Allowance{Left: left, Now: min(left, now)}
+	}
+	until := a.hour.frees(most, now)
+	if until.After(midnight) {
+		until = midnight
+	}
+	return Allowance{Left: left, Hold: Hold{Until: until, Budget: perDay, Portion: AnHour}}
+}
+
+// Spread makes the Ledger allow no hour more than HourOf a budget, from now on. At midnight an hour begins anew.
+func (l *Ledger) Spread() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spread = true
+}
+
+// Allowance returns what a budget of perDay searches, at least 1, allows at now. See Spent.
+func (l *Ledger) Allowance(perDay int, now time.Time) Allowance {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.allowance(perDay, now)
+}
+
+// allowance is Allowance for callers that hold mu.
+func (l *Ledger) allowance(perDay int, now time.Time) Allowance {
+	a := account{
+		spent: l.spentOn(now), alone: l.alone, common: l.common, unknown: l.unknown != nil, spread: l.spread,
+		hour: l.file.Recent, held: l.reserved,
+	}
+	if l.hour.sum(now) > a.hour.sum(now)-a.held { // the file cannot be written, or was removed
+		a.hour, a.held = l.hour, 0
+	}
+	if date := dateOf(now); date != l.file.Day {
+		a.unknown = false
+		if _, fresh := l.file.on(date); fresh {
+			a.common, a.hour = 0, nil
+		}
+	}
+	return allowanceOf(perDay, a, now)
+}
+
+// may reports whether a budget allows one more search. The caller holds mu.
+func (l *Ledger) may(perDay int, now time.Time) bool {
+	return perDay <= 0 || l.allowance(perDay, now).Now > 0
+}
+
+// Remaining returns how many of perDay searches may still be spent on the date of now;
+// at least 0. See Spent.
+func (l *Ledger) Remaining(perDay int, now time.Time) int { return l.Allowance(perDay, now).Left }
+
+// Hold returns until when a budget of perDay searches allows none, or the zero Hold.
+// perDay 0 is no budget.
+func (l *Ledger) Hold(perDay int, now time.Time) Hold {
+	if perDay <= 0 {
+		return Hold{}
+	}
+	return l.Allowance(perDay, now).Hold
+}
+
+// SpentError says that a budget allows no search now, and why. It is lookup.ErrBudget.
+type SpentError struct {
+	Hold Hold
+	why  error // an error of the file; may be nil
+}
+
+// Error implements error.
+func (e *SpentError) Error() string {
+	if e.why != nil {
+		return fmt.Sprintf("%v (%v)", lookup.ErrBudget, e.why)
+	}
+	return e.Hold.String()
+}
+
+// Unwrap makes it lookup.ErrBudget, and the error of the file.
+func (e *SpentError) Unwrap() []error {
+	if e.why == nil {
+		return []error{lookup.ErrBudget}
+	}
+	return []error{lookup.ErrBudget, e.why}
+}
+
+// refusal is the error of a search that the budget does not allow. The caller holds
+// mu.
+func (l *Ledger) refusal(perDay int, now time.Time) error {
+	return &SpentError{Hold: l.allowance(perDay, now).Hold, why: l.unknown}
+}
