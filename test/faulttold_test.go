@@ -120,16 +120,21 @@ func (c *cell) wantWaits(db string, failed bool) {
 	}
 }
 
-// wantNextSearch says when the next search is sent: within a day, and with protocols that
-// publish the rule, or after a refusal, not before the shortest back-off has ended.
+// wantNextSearch says when the next search is sent: within a day, and in version 4, or after a
+// refusal, not before the shortest back-off has ended. What a server that is down asks for
+// counts for half an hour.
 func (c *cell) wantNextSearch() {
 	c.t.Helper()
 	wait := time.Until(c.w.engine().SearchHold().Until)
 	if wait > longest {
 		c.t.Errorf("Expected confirmations within a day, got %s", wait)
 	}
-	paced := c.w.protocol != protocol.DialectV5 || c.fault.outcome == "quota" && c.column != throughRelay
-	if least := max(shortest, c.fault.longest-time.Minute); paced && wait < least {
+	paced := c.w.protocol == protocol.DialectV4 || c.fault.outcome == "quota" && c.column != throughRelay
+	asked := c.fault.longest
+	if c.fault.outcome == "server_error" {
+		asked = min(asked, 30*time.Minute)
+	}
+	if least := max(shortest, asked-time.Minute); paced && wait < least {
 		c.t.Errorf("Expected the next search after %s, got %s", least, wait)
 	}
 }

@@ -40,20 +40,20 @@ const (
 )
 
 // SearchBackoff returns how long the next search waits after failures in a row, at
-// least one. refused says that the last was a refusal (status 403 or 429). r is
-// uniform in [0, 1). It must be safe for concurrent use.
-type SearchBackoff func(failures int, refused bool, r float64) time.Duration
+// least one. refusals is how many of them were refusals (status 403 or 429) if the last
+// one was, otherwise 0. r is uniform in [0, 1). It must be safe for concurrent use.
+type SearchBackoff func(failures, refusals int, r float64) time.Duration
 
-// Strict is the SearchBackoff of servers that publish a rule for searches: that of
-// list updates ("Request Frequency", back-off mode).
-func Strict(failures int, _ bool, r float64) time.Duration { return Backoff(failures, r) }
+// Strict is the SearchBackoff of version 4: that of list updates ("Request Frequency",
+// back-off mode).
+func Strict(failures, _ int, r float64) time.Duration { return Backoff(failures, r) }
 
 // Strikes is the SearchBackoff of servers that publish no rule for searches, as in
 // version 5. A refusal counts as in list updates. Other failures pause searches as
 // Chromium pauses its real-time look-ups: for 5 minutes after the third in a row,
 // doubling with each further one, to at most 30.
-func Strikes(failures int, refused bool, r float64) time.Duration {
-	if refused {
+func Strikes(failures, refusals int, r float64) time.Duration {
+	if refusals > 0 {
 		return Backoff(failures, r)
 	}
 	if failures < searchStrikes {
@@ -61,6 +61,24 @@ func Strikes(failures int, refused bool, r float64) time.Duration {
 	}
 	runs := min(failures-searchStrikes, cappedSearchRuns)
 	return min(searchPause<<runs, maxSearchPause)
+}
+
+const (
+	serviceLevelUnit   = time.Second
+	cappedServiceLevel = 5 // 2^5 × 1 s is 32 s, where the doubling ends
+)
+
+// ServiceLevel is the SearchBackoff of Web Risk. Its page "Request Frequency" leaves the
+// back-off to Google Cloud's service level agreements ("Back-off Requirements"): at least a
+// second after the first error, doubling up to 32. A quarter at most is added, so that
+// clients do not come back together. Refusals, which do not heal within seconds, count as
+// failures of list updates do, but by themselves: the errors before them came too fast.
+func ServiceLevel(failures, refusals int, r float64) time.Duration {
+	if refusals > 0 {
+		return Backoff(refusals, r)
+	}
+	wait := serviceLevelUnit << min(max(failures, 1)-1, cappedServiceLevel)
+	return wait + time.Duration(float64(wait)*r/4)
 }
 
 // firstContact draws how long the first request after a start or a wake-up waits:

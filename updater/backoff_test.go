@@ -57,7 +57,7 @@ func TestBackoffNeverOverflows(t *testing.T) {
 				t.Errorf("%d failures at %v: %s after %s", n, r, got, last)
 			}
 			last = got
-			if pause := Strikes(n, false, r); pause < 0 || pause > 30*time.Minute {
+			if pause := Strikes(n, 0, r); pause < 0 || pause > 30*time.Minute {
 				t.Errorf("%d searches at %v: %s", n, r, pause)
 			}
 		}
@@ -67,10 +67,10 @@ func TestBackoffNeverOverflows(t *testing.T) {
 func TestSearchBackoffPausesAtTheThirdFailure(t *testing.T) {
 	for failures, want := range []time.Duration{0, 0, 0, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute, 30 * time.Minute, 30 * time.Minute} {
 		for _, r := range []float64{0, 0.99} {
-			if got := Strikes(failures, false, r); got != want {
+			if got := Strikes(failures, 0, r); got != want {
 				t.Errorf("%d failures: %s, want %s", failures, got, want)
 			}
-			if got, want := Strikes(failures, true, r), Backoff(failures, r); got != want {
+			if got, want := Strikes(failures, 1, r), Backoff(failures, r); got != want {
 				t.Errorf("%d failures, refused: %s, want %s", failures, got, want)
 			}
 		}

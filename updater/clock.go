@@ -11,12 +11,13 @@ type Clock struct {
 	// NotBefore is zero if a request is allowed at any time. In memory it follows the
 	// monotonic clock, in a file the wall clock.
 	NotBefore time.Time     `json:"not_before"`
-	Failures  int           `json:"failures"`         // in a row; 0 after a success
-	Wait      time.Duration `json:"wait"`             // the last minimum wait of the server
-	Asking    bool          `json:"asking,omitempty"` // a request has been sent and counts as failed until it is answered
-	Cause     string        `json:"cause,omitempty"`  // of the last failure, without the key; "": none
-	Failed    time.Time     `json:"failed,omitzero"`  // time of the last failure; zero: none
-	Denied    bool          `json:"denied,omitempty"` // the last failure was status 401 or 403
+	Failures  int           `json:"failures"`          // in a row; 0 after a success
+	Refusals  int           `json:"refusals,omitzero"` // of them, with status 403 or 429; of searches only
+	Wait      time.Duration `json:"wait"`              // the last minimum wait of the server
+	Asking    bool          `json:"asking,omitempty"`  // a request has been sent and counts as failed until it is answered
+	Cause     string        `json:"cause,omitempty"`   // of the last failure, without the key; "": none
+	Failed    time.Time     `json:"failed,omitzero"`   // time of the last failure; zero: none
+	Denied    bool          `json:"denied,omitempty"`  // the last failure was status 401 or 403
 }
 
 // ListClock is the clock of one list. It is a value.
@@ -67,7 +68,7 @@ func (c ListClock) rejected(now time.Time, wait time.Duration, r float64, err er
 // failed is the clock after one more failure: it waits for the longer of our back-off
 // and the server's own wait.
 func (c Clock) failed(now time.Time, backoff, serverWait time.Duration) Clock {
-	return Clock{NotBefore: now.Add(max(backoff, serverWait)), Failures: c.Failures + 1, Wait: c.Wait}
+	return Clock{NotBefore: now.Add(max(backoff, serverWait)), Failures: c.Failures + 1, Refusals: c.Refusals, Wait: c.Wait}
 }
 
 // because is the clock with the cause of the failure at now.
@@ -82,7 +83,7 @@ func (c Clock) because(now time.Time, err error) Clock {
 // another one failed, so that it does not end the back-off.
 func (c *Clock) succeeded(now time.Time, wait time.Duration, noted, together bool) {
 	if !together {
-		c.Failures, c.Cause, c.Failed, c.Denied = 0, "", time.Time{}, false
+		c.Failures, c.Refusals, c.Cause, c.Failed, c.Denied = 0, 0, "", time.Time{}, false
 	}
 	if noted {
 		// This is the back-off that was saved before the search was sent.

@@ -74,12 +74,21 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// retryAfter returns the wait of the header Retry-After (RFC 9110, 10.2.3), at most the
-// longest back-off: Safe Browsing does not define this header, and any middlebox can
-// send it.
-func retryAfter(err error) time.Duration {
+// Obeyed returns how long the header Retry-After (RFC 9110, 10.2.3) makes a client wait. It
+// is at most the longest back-off: Safe Browsing does not define this header, and any
+// middlebox can send it. A search waits for 30 minutes at most, unless it was refused: one
+// answer of a server that is down must not end all confirmations of a day.
+func (e *StatusError) Obeyed(search bool) time.Duration {
+	if search && e.Code >= http.StatusInternalServerError {
+		return min(e.RetryAfter, maxSearchPause)
+	}
+	return min(e.RetryAfter, maxBackoff)
+}
+
+// retryAfter returns how long the header Retry-After makes a client wait.
+func retryAfter(err error, search bool) time.Duration {
 	if status, ok := errors.AsType[*StatusError](err); ok {
-		return min(status.RetryAfter, maxBackoff)
+		return status.Obeyed(search)
 	}
 	return 0
 }

@@ -64,7 +64,7 @@ func TestPauseAfterFailedSearches(t *testing.T) {
 			[]wait{0, 0, 0, 0, 0, 5 * time.Minute, 0, 15 * time.Minute, 0, 15 * time.Minute}},
 		{"a cancelled search is no failure", []error{errDown, errDown, context.Canceled, fmt.Errorf("searching: %w", context.Canceled), errDown}, []wait{0, 0, 0, 0, 5 * time.Minute}},
 		{"failures of both kinds count together", []error{errDown, errDown, errLimited}, []wait{0, 0, time.Hour}},
-		{"a longer wait that the server asks for", []error{&StatusError{Code: 503, RetryAfter: 2 * time.Hour}}, []wait{2 * time.Hour}},
+		{"a longer wait that the server asks for", []error{&StatusError{Code: 503, RetryAfter: 20 * time.Minute}}, []wait{20 * time.Minute}},
 		{"a longer wait after status 429", []error{&StatusError{Code: 429, RetryAfter: 20 * time.Minute}}, []wait{20 * time.Minute}},
 		{"a shorter wait after status 429", []error{&StatusError{Code: 429, RetryAfter: time.Minute}}, []wait{15 * time.Minute}},
 	}

@@ -59,9 +59,9 @@ func (u *Updater) request(ctx context.Context, names []string) bool {
 		u.reportSave("", attempt.cancelled(names, now))
 		return false
 	case refused:
-		u.reportSave("", attempt.refused(names[0], now, max(wait, retryAfter(err)), u.doubtful(names, err), err))
+		u.reportSave("", attempt.refused(names[0], now, max(wait, retryAfter(err, false)), u.doubtful(names, err), err))
 	default:
-		u.reportSave("", attempt.failed(now, max(wait, retryAfter(err)), u.doubtful(names, err), names, err))
+		u.reportSave("", attempt.failed(now, max(wait, retryAfter(err, false)), u.doubtful(names, err), names, err))
 	}
 	u.shareLists()
 	u.reportRequest(names, results, refused, Event{Err: err, Took: now.Sub(begun)})

@@ -128,13 +128,19 @@ func (p *pacedSearcher) failedToSave(err error) { p.report(Event{Kind: StoreFail
 func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
 	// Drawn here, since the function below may run twice and must do the same both times.
 	r := p.schedule.random()
+	// Until it must have ended, too: with a short back-off the next one could be sent while
+	// nobody knows what this one brings.
+	var end time.Duration
+	if deadline, ok := ctx.Deadline(); ok {
+		end = deadline.Sub(now)
+	}
 	var late atomic.Bool
 	saved := p.schedule.changeSearch(func(c *Clock) {
 		if c.NotBefore.After(now) {
 			late.Store(true)
 			return
 		}
-		*c = c.failed(now, max(p.rules.Backoff(c.Failures+1, false, r), c.Wait), 0)
+		*c = c.failed(now, max(p.rules.Backoff(c.Failures+1, 0, r), c.Wait), end)
 		c.Asking, c.Failed = true, now
 	}, p.failedToSave)
 	timeout := time.NewTimer(searchLockTimeout)
@@ -170,7 +176,14 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted 
 		if !together && !noted { // note has counted it already
 			c.Failures++
 		}
-		backoff := max(p.rules.Backoff(c.Failures, refused(err), r), retryAfter(err), wait)
+		refusals := 0
+		if refused(err) {
+			if !together || c.Refusals == 0 {
+				c.Refusals++
+			}
+			refusals = c.Refusals
+		}
+		backoff := max(p.rules.Backoff(c.Failures, refusals, r), retryAfter(err, true), wait)
 		*c = c.because(now, err)
 		if noted {
 			c.NotBefore = now

@@ -173,8 +173,23 @@ func TestStrictPausesAreThoseOfTheRule(t *testing.T) {
 		s := &script{errs: []error{&StatusError{Code: 503, RetryAfter: 2 * time.Hour}}}
 		p := strictly(t, t.TempDir(), 0, s)
 		p.Search(t.Context(), nil)
-		checkPause(t, p, s, 2*time.Hour)
+		checkPause(t, p, s, 30*time.Minute)
 	})
+}
+
+// One answer of a server that is down, or of a proxy before it, must not end all confirmations
+// of a day. A refusal is not that.
+func TestASearchObeysTheRetryAfterOfAServerThatIsDownForHalfAnHour(t *testing.T) {
+	for code, want := range map[int]time.Duration{429: 24 * time.Hour, 403: 24 * time.Hour, 500: 30 * time.Minute, 503: 30 * time.Minute, 599: 30 * time.Minute} {
+		for name, rule := range map[string]SearchBackoff{"strict": Strict, "strikes": Strikes} {
+			inBubble(t, fmt.Sprint(name, ", status ", code), func(t *testing.T) {
+				s := &script{errs: []error{&StatusError{Code: code, RetryAfter: math.MaxInt32 * time.Second}}}
+				p := Pace(s, ownedSchedule(t, t.TempDir(), 0), SearchRules{Backoff: rule}, func(Event) {})
+				p.Search(t.Context(), nil)
+				checkPause(t, p, s, want)
+			})
+		}
+	}
 }
 
 func TestAMinimumWaitForSearches(t *testing.T) {

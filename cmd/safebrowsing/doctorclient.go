@@ -171,9 +171,9 @@ func confirmDiagnosis(list string, answer lookup.Answer, err error) diagnosis {
 	status := new(updater.StatusError)
 	switch {
 	case errors.As(err, &status) && status.Code == http.StatusTooManyRequests:
-		return diagnosis{"confirm", isProblem, text(err.Error()), text(afterwards("suspected names pass", status.RetryAfter) + "; raise the server's limit or budget if this happens often")}
+		return diagnosis{"confirm", isProblem, text(err.Error()), text(afterwards("suspected names pass", status.Obeyed(true)) + "; raise the server's limit or budget if this happens often")}
 	case errors.As(err, &status) && status.Code >= 500:
-		return diagnosis{"confirm", isProblem, text(err.Error()), text(afterwards("suspected names pass", status.RetryAfter) + "; the log of the server says why")}
+		return diagnosis{"confirm", isProblem, text(err.Error()), text(afterwards("suspected names pass", status.Obeyed(true)) + "; the log of the server says why")}
 	case err != nil:
 		return diagnosis{"confirm", isProblem, text(err.Error()), "see the log of the server"}
 	}

@@ -92,7 +92,7 @@ var DialectV4 = &Dialect{
 }
 
 // DialectWebRisk is the Web Risk API. Its page "Request Frequency" has the first contact
-// for searches, too, and no rule for a back-off.
+// for searches, too, and leaves their back-off to the service level agreement.
 var DialectWebRisk = &Dialect{
 	Name:        "webrisk",
 	Title:       "Web Risk",
@@ -105,7 +105,7 @@ var DialectWebRisk = &Dialect{
 	PerSearch:   1,
 	Paid:        true,
 	Tokens:      true,
-	SearchRules: updater.SearchRules{Backoff: updater.Strict, Published: true},
+	SearchRules: updater.SearchRules{Backoff: updater.ServiceLevel, Published: true},
 	suffix:      " webrisk",
 	schedule:    "schedule-webrisk.json",
 	lists:       WebRiskLists(),

@@ -139,7 +139,7 @@ func (m *month) searchOnce(n int) {
 // must wait. The pause that follows three failures of any kind is for the service, not
 // for one relay.
 func (m *month) obeyed(relay int, searches []protocoltest.Request) {
-	waits := map[int]time.Duration{429: 15 * time.Minute, 503: retryAfterOf503}
+	waits := map[int]time.Duration{429: 15 * time.Minute, 503: min(retryAfterOf503, 30*time.Minute)}
 	for i, r := range searches[1:] {
 		last := searches[i]
 		if gap := r.Time.Sub(last.Answered); gap < waits[last.Status] {

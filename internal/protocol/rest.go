@@ -28,13 +28,9 @@ type rest struct {
 	err       error     // of the last failure
 }
 
-const (
-	// searchRest is how long an endpoint that has failed is left alone by searches, at
-	// least; at most twice as long.
-	searchRest = time.Minute
-	// maxRetryAfter bounds Retry-After, as updater does: any middlebox can send it.
-	maxRetryAfter = 24 * time.Hour
-)
+// searchRest is how long an endpoint that has failed is left alone by searches, at
+// least; at most twice as long.
+const searchRest = time.Minute
 
 // after returns the rest after a request, sent at sent, has failed at now with err.
 // random is uniform in [0, 1), a new one for each failure.
@@ -53,7 +49,7 @@ func (r rest) after(m method, sent, now time.Time, err error, random float64) re
 	}
 	var wait time.Duration
 	if status != nil {
-		wait = min(status.RetryAfter, maxRetryAfter)
+		wait = status.Obeyed(m == searching)
 	}
 	switch {
 	case m == fetching:

@@ -40,8 +40,8 @@ type backoffs struct {
 	searches searchBackoff
 	fetches  backoff
 	finds    backoff
-	diffs    backoff // computeDiff of Web Risk
-	risks    backoff // hashes.search of Web Risk
+	diffs    backoff     // computeDiff of Web Risk
+	risks    riskBackoff // hashes.search of Web Risk
 }
 
 func newReferee() *referee {

@@ -16,17 +16,22 @@ func TestRefereeReportsSearchesOfWebRiskTooEarly(t *testing.T) {
 	a := func(b *bench) { b.risk(entryA) }
 	m := func(b *bench) { b.risk(entryM) }
 	fail := func(b *bench, prefix string, f Fault) { b.Break("searchOne", 1, f); b.risk(prefix) }
-	notBefore(t, "one failure", "back-off", 15*time.Minute, setUp(func(b *bench) { fail(b, entryA, Fault{ShortHash: true}) }), m)
+	notBefore(t, "one failure", "back-off", time.Second, setUp(func(b *bench) { fail(b, entryA, Fault{ShortHash: true}) }), m)
 	notBefore(t, "failure before a restart", "back-off", 15*time.Minute,
 		setUp(func(b *bench) { fail(b, entryA, Fault{Status: 429}); b.ClientStarted() }), a)
-	notBefore(t, "three failures", "back-off", time.Hour, setUp(func(b *bench) {
-		for n := range 3 {
-			fail(b, entryA, Fault{Status: 500})
-			if n < 2 {
-				time.Sleep(15 * time.Minute << n)
+	failures := func(n, status int, first time.Duration) func(b *bench) {
+		return setUp(func(b *bench) {
+			for i := range n {
+				if i > 0 {
+					time.Sleep(first << (i - 1))
+				}
+				fail(b, entryA, Fault{Status: status})
 			}
-		}
-	}), a)
+		})
+	}
+	notBefore(t, "three failures", "back-off", 4*time.Second, failures(3, 500, time.Second), a)
+	notBefore(t, "seven failures", "back-off", 32*time.Second, failures(7, 500, time.Second), a)
+	notBefore(t, "three refusals", "back-off", time.Hour, failures(3, 403, 15*time.Minute), a)
 	slow := func(b *bench, f Fault) (wait func()) {
 		f.Delay = time.Minute
 		b.Break("searchOne", 1, f)
@@ -36,20 +41,20 @@ func TestRefereeReportsSearchesOfWebRiskTooEarly(t *testing.T) {
 		return func() { <-done }
 	}
 	notBefore(t, "two fail together", "back-off", 14*time.Minute, setUp(func(b *bench) {
-		wait := slow(b, Fault{Status: 500})
-		fail(b, entryA, Fault{Status: 500})
+		wait := slow(b, Fault{Status: 429})
+		fail(b, entryA, Fault{Status: 429})
 		wait()
 	}), a)
 	notBefore(t, "one of three failures cancelled", "back-off", 30*time.Minute, setUp(func(b *bench) {
-		fail(b, entryA, Fault{Status: 500})
+		fail(b, entryA, Fault{Status: 429})
 		time.Sleep(15 * time.Minute)
-		fail(b, entryA, Fault{Status: 500})
+		fail(b, entryA, Fault{Status: 429})
 		b.ClientCancelled() // counts for nothing
-		fail(b, entryA, Fault{Status: 500})
+		fail(b, entryA, Fault{Status: 429})
 	}), a)
 	notBefore(t, "one of two fails", "back-off", 14*time.Minute, setUp(func(b *bench) {
 		wait := slow(b, Fault{})
-		fail(b, entryA, Fault{Status: 500})
+		fail(b, entryA, Fault{Status: 429})
 		wait()
 	}), a)
 	inRiskBubble(t, "after a success", func(b *bench) {

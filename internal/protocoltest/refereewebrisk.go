@@ -41,11 +41,32 @@ func (r *referee) judgeDiff(q *query, now time.Time, owners map[string]string) {
 	}
 }
 
+// riskBackoff is the back-off of hashes.search of Web Risk, of which the least is demanded.
+// Refusals (429, 403) back off as updates do. Other failures follow Google Cloud's service
+// level agreements, "Back-off Requirements": a second after the first error, doubling up to
+// 32 seconds.
+type riskBackoff struct {
+	refused   backoff
+	errors    int // other failures since the last success
+	notBefore time.Time
+}
+
+// fail counts a failure.
+func (b *riskBackoff) fail(status int, at time.Time) {
+	if status == http.StatusTooManyRequests || status == http.StatusForbidden {
+		b.refused.fail(at)
+		b.notBefore = b.refused.notBefore
+		return
+	}
+	b.errors++
+	b.notBefore = at.Add(min(time.Second<<min(b.errors-1, 5), 32*time.Second))
+}
+
 // judgeSearchOne judges a request of Web Risk's hashes.search.
 func (r *referee) judgeSearchOne(q *query, now time.Time) {
 	if b := &r.backoffs.risks; now.Before(b.notBefore) {
 		r.violation(ruleFrequency+", back-off", "hashes.search of Web Risk asked %s, after %d failures in a row",
-			tooEarly(now, b.notBefore), b.failures)
+			tooEarly(now, b.notBefore), b.errors+b.refused.failures)
 	}
 	if q.undecoded == "" {
 		r.judgeOnePrefix(q)
@@ -109,11 +130,11 @@ func (r *referee) learnSearchOne(x *exchange, how outcome, at time.Time) {
 	case how == failed:
 		r.before = r.backoffs
 		if !late {
-			r.backoffs.risks.fail(at)
+			r.backoffs.risks.fail(x.note.Status, at)
 		}
 	case how == received:
 		if !late {
-			r.backoffs.risks = backoff{}
+			r.backoffs.risks = riskBackoff{}
 		}
 		r.risks.learn(asked, at, x.reply.known.negative.Sub(at))
 		for hash, end := range x.reply.known.positive {
