@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // MaxPrefixes is the most prefixes in one search. The server accepts 1,000 (hashes.search,
@@ -56,12 +58,14 @@ type Checker struct {
 
 	mu      sync.Mutex
 	pending map[Prefix]*search // under way or about to be; guarded by mu
-	queue   []*search          // wait for a free slot, the oldest first; guarded by mu
-	slots   int                // how many more searches may begin; guarded by mu
-	begun   time.Time          // when the last search began; guarded by mu
-	took    time.Duration      // how long the search took that ended last; guarded by mu
-	next    *time.Timer        // calls begin; nil: not yet needed; guarded by mu
-	closed  bool               // guarded by mu
+	// unanswered are the prefixes that a relay has not answered about; guarded by mu
+	unanswered *lru.Cache[Prefix, *UnansweredError]
+	queue      []*search     // wait for a free slot, the oldest first; guarded by mu
+	slots      int           // how many more searches may begin; guarded by mu
+	begun      time.Time     // when the last search began; guarded by mu
+	took       time.Duration // how long the search took that ended last; guarded by mu
+	next       *time.Timer   // calls begin; nil: not yet needed; guarded by mu
+	closed     bool          // guarded by mu
 }
 
 // NewChecker returns a Checker, or an error if cfg lacks a required field or has a
@@ -79,6 +83,10 @@ func NewChecker(cfg Config) (*Checker, error) {
 	cache, err := newCache(cmp.Or(cfg.Cache, 100_000))
 	if err != nil {
 		return nil, fmt.Errorf("making a cache for %d prefixes: %w", cfg.Cache, err)
+	}
+	unanswered, err := lru.New[Prefix, *UnansweredError](maxPutOff)
+	if err != nil {
+		return nil, fmt.Errorf("making a cache for %d prefixes: %w", maxPutOff, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	searches := cmp.Or(cfg.Searches, 16)
@@ -98,7 +106,9 @@ func NewChecker(cfg Config) (*Checker, error) {
 		ctx:     ctx,
 		cancel:  cancel,
 		pending: make(map[Prefix]*search),
-		slots:   searches,
+
+		unanswered: unanswered,
+		slots:      searches,
 	}, nil
 }
 

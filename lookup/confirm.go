@@ -93,7 +93,7 @@ func (c *Checker) known(candidate candidate) *search {
 	if c.closed {
 		return ended(serverAnswer{}, ErrClosed)
 	}
-	return nil
+	return c.waiting(candidate.prefix, time.Now())
 }
 
 // answered returns a finished search if the answer about a full hash came in after
@@ -107,7 +107,8 @@ func (c *Checker) answered(hash FullHash) *search {
 }
 
 // Wait returns the decision, or an Unsure one if ctx ends first. If a search fails,
-// the verdict is Unsure for a host that a list holds. A host that no list holds is
+// the verdict is Unsure for a host that a list holds. But one candidate that is known to be a
+// threat decides, whatever fails for the others. A host that no list holds is
 // then Safe ("No-Storage Real-Time Mode"): the modes that ask about every host must
 // not suspect every host while the server is down.
 func (w *Confirmation) Wait(ctx context.Context) Decision {
@@ -122,25 +123,30 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 			}
 			continue
 		}
-		if s.err != nil {
-			unanswered := Decision{By: deciderOf(s.err), List: candidate.list, Err: s.err}
-			if candidate.list != "" {
-				unanswered.Verdict = Unsure
-			}
-			if unanswered.Graver(decision) || decision.Verdict == Safe {
+		answer, err := s.about(candidate.prefix)
+		threat, known := w.checker.threatIn(answer, candidate.hash)
+		switch {
+		case known && threat.FrameOnly && w.candidates.frames == PassFrames:
+			frameOnly = true
+		case known:
+			return w.unsafe(i, threat, answer.received)
+		case err != nil:
+			if unanswered := candidate.unanswered(err); unanswered.Graver(decision) || decision.Verdict == Safe {
 				decision = unanswered
 			}
-			continue
-		}
-		threat, known := w.checker.threatIn(s.about(candidate.prefix), candidate.hash)
-		if known && threat.FrameOnly && w.candidates.frames == PassFrames {
-			frameOnly = true
-		} else if known {
-			return w.unsafe(i, threat)
 		}
 	}
 	decision.FrameOnly = frameOnly
 	return decision
+}
+
+// unanswered returns the decision for a candidate whose search has failed.
+func (c candidate) unanswered(err error) Decision {
+	d := Decision{By: deciderOf(err), List: c.list, Err: err}
+	if c.list != "" {
+		d.Verdict = Unsure
+	}
+	return d
 }
 
 // Limited returns the decision if too many queries wait for a confirmation already, so
@@ -157,13 +163,13 @@ func (c *Candidates) Limited() Decision {
 }
 
 // unsafe returns the decision for a threat that the server has confirmed for
-// candidate i.
-func (w *Confirmation) unsafe(i int, threat ThreatHash) Decision {
+// candidate i, when its answer was received.
+func (w *Confirmation) unsafe(i int, threat ThreatHash, received time.Time) Decision {
 	first, also := threat.Threats.split()
 	return Decision{
 		Verdict: Unsafe, By: ByServer, Threat: first, Also: also, FrameOnly: threat.FrameOnly,
 		List: w.candidates.all[i].list, Expression: w.candidates.expression(i),
-		Expires: w.searches[i].about(w.candidates.all[i].prefix).received.Add(threat.TTL),
+		Expires: received.Add(threat.TTL),
 	}
 }
 

@@ -61,12 +61,12 @@ func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
 	c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
 	refunded := 0
 	prefix := HashExpression("bad.example/").Prefix(4)
-	answers, err := c.Search(t.Context(), []Prefix{prefix}, false, func(n int) (func(), error) {
+	answers, err := c.Search(t.Context(), []Prefix{prefix}, false, func(n int) (int, func(), error) {
 		if n != 1 {
 			t.Errorf("Expected 1 search, got %d", n)
 		}
 		oneAnswer(t, c, "bad.example/") // another query has the same wish
-		return func() { refunded++ }, nil
+		return n, func() { refunded++ }, nil
 	}, nil)
 	if err != nil || answers[0].From != FromCache || refunded != 1 || len(srv.searches()) != 1 {
 		t.Errorf("Expected the answer to the other query and a refund, got %+v, %v, %d refunds, %d searches", answers, err, refunded, len(srv.searches()))

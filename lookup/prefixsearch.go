@@ -1,7 +1,9 @@
 package lookup
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +17,8 @@ type PrefixAnswer struct {
 	Threats []ThreatHash
 	TTL     time.Duration // how long the answer may still be cached; zero: use it once
 	From    Origin
+	// Err says why nothing is known but Threats: the server was not asked, or has failed.
+	Err error
 }
 
 // Origin says where a PrefixAnswer comes from.
@@ -59,42 +63,42 @@ const (
 
 // Search returns what the server knows about prefixes of 4 bytes, in their order. Like
 // Confirm it uses the cache and shares searches. It asks the server only about prefixes
-// that a list holds; with unlisted, or if the mode is not Local, about all. If one search
-// fails, Search returns its error, or that of ctx if that ends first: an answer about
-// some of the prefixes would make the others look safe. The searches run on, and the
-// cache keeps their answers.
+// that a list holds; with unlisted, or if the mode is not Local, about all. If a search
+// fails, or ctx ends first, the answers about its prefixes have an error, and Search returns
+// the first of them: who passes on the other answers must say that these are missing, or they
+// look safe. The searches run on, and the cache keeps their answers.
 //
 // Search calls admit, unless that is nil, at most once: with one search for each
-// Config.PerSearch prefixes that the server must be asked about. If admit returns an error,
-// none of them is sent.
+// Config.PerSearch prefixes that the server must be asked about. Those that admit does not allow
+// are not sent.
 //
 // Search calls wait, unless that is nil, at most once: if it has to wait for the server. If wait
-// returns false, Search returns ErrLimited at once; else it calls leave when it no longer waits.
-func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit AdmitAll, wait func() (leave func(), ok bool)) ([]PrefixAnswer, error) {
+// returns false, Search does not wait: what is not known fails with ErrLimited. Else it calls
+// leave when it no longer waits.
+func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, admit AdmitAll, wait func() (leave func(), ok bool)) (answers []PrefixAnswer, err error) {
 	lists := c.database.Lists()
 	all := make([]prefixSearch, 0, len(prefixes))
 	for _, p := range prefixes {
 		all = append(all, c.prefixSearch(lists, p, unlisted || c.mode != Local))
 	}
-	if err := c.askFor(all, admit); err != nil {
-		return nil, err
-	}
+	c.askFor(all, admit)
 	if wait != nil && slices.ContainsFunc(all, prefixSearch.underWay) {
-		leave, ok := wait()
-		if !ok {
-			return nil, ErrLimited
+		if leave, ok := wait(); ok {
+			defer leave()
+		} else {
+			crowded, cancel := context.WithCancelCause(ctx)
+			cancel(ErrLimited)
+			ctx = crowded
 		}
-		defer leave()
 	}
-	answers := make([]PrefixAnswer, 0, len(all))
 	for _, s := range all {
-		answer, err := s.wait(ctx)
-		if err != nil {
-			return nil, err
+		answer := c.answerOf(ctx, s)
+		if err == nil {
+			err = answer.Err
 		}
 		answers = append(answers, answer)
 	}
-	return answers, nil
+	return answers, err
 }
 
 // prefixSearch is the part of a Search about one prefix.
@@ -137,40 +141,43 @@ func shortest(all []Prefix) (kept []Prefix) {
 	return kept
 }
 
-// askFor sets the searches of all parts, with new ones where none will do.
-func (c *Checker) askFor(all []prefixSearch, admit AdmitAll) error {
+// askFor sets the searches of all parts, with new ones where none will do. Those that may not
+// be sent have failed.
+func (c *Checker) askFor(all []prefixSearch, admit AdmitAll) {
 	c.mu.Lock()
 	missing, closed := c.join(all), c.closed
 	c.mu.Unlock()
-	switch {
-	case missing == 0:
-		return nil
-	case closed:
-		return ErrClosed
+	if missing == 0 {
+		return
 	}
-	searches := (missing + c.perSearch - 1) / c.perSearch
-	refund, err := func() {}, error(nil)
-	if admit != nil {
-		if refund, err = admit(searches); err != nil { // without the lock: it may take its time
-			return err
-		}
+	n := admission{searches: (missing + c.perSearch - 1) / c.perSearch, refund: func() {}, prefixes: math.MaxInt}
+	if admit != nil && !closed {
+		n.searches, n.refund, n.err = admit(n.searches) // without the lock: it may take its time
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.begin()
-	missing, closed = c.join(all), c.closed
+	c.join(all)
+	if n.err != nil {
+		n.prefixes = n.searches * c.perSearch
+	}
+	if c.closed {
+		n.prefixes, n.err = 0, ErrClosed
+	}
 	for i := range all {
-		if !closed {
-			c.enqueueAll(&all[i], &searches, refund)
-		}
+		c.enqueueAll(&all[i], &n)
 	}
-	for range searches { // others have begun them since
-		refund()
+	for range n.searches { // others have begun them since
+		n.refund()
 	}
-	if closed && missing > 0 {
-		return ErrClosed
-	}
-	return nil
+}
+
+// admission is what may be sent.
+type admission struct {
+	searches int    // that were admitted and are not begun
+	refund   func() // of one of them
+	prefixes int    // that may still be asked about
+	err      error  // why no more than that
 }
 
 // join sets the searches of all parts where one has ended or is under way, and returns
@@ -201,25 +208,30 @@ func (c *Checker) about(p Prefix, now time.Time) (*search, Origin) {
 	}
 	answer, ok := c.cache.answers.Get(p)
 	if !ok || answer.ttlAt(now) < 0 {
-		return nil, FromLists
+		return c.waiting(p, now), FromCache
 	}
 	return ended(answer, nil), FromCache
 }
 
 // enqueueAll adds new searches for the prefixes of s that have none. Each takes one of
 // the searches that were admitted, as long as there are some. The caller holds mu.
-func (c *Checker) enqueueAll(s *prefixSearch, admitted *int, refund func()) {
+func (c *Checker) enqueueAll(s *prefixSearch, n *admission) {
 	for j, p := range s.prefixes {
 		switch {
 		case s.searches[j] != nil || !s.listed:
 			continue
 		case c.pending[p] != nil: // an earlier prefix of this Search
 			s.searches[j] = c.pending[p]
-		case *admitted > 0:
-			*admitted--
-			s.searches[j] = c.enqueue(p, refund)
+		case n.prefixes == 0:
+			s.searches[j] = ended(serverAnswer{}, n.err)
+			continue
+		case n.searches > 0:
+			n.searches--
+			s.searches[j] = c.enqueue(p, n.refund)
+			n.prefixes--
 		default:
 			s.searches[j] = c.enqueue(p, nil)
+			n.prefixes--
 		}
 		s.from = FromServer
 	}
@@ -232,23 +244,28 @@ func (s prefixSearch) underWay() bool {
 	})
 }
 
-// wait returns the answer when all searches have ended.
-func (s prefixSearch) wait(ctx context.Context) (PrefixAnswer, error) {
+// answerOf returns the answer about a prefix when all its searches have ended, or ctx has.
+func (c *Checker) answerOf(ctx context.Context, s prefixSearch) PrefixAnswer {
 	answer := PrefixAnswer{TTL: unlistedTTL, From: s.from}
 	known, sent := false, false
 	for i, search := range s.searches {
 		if search == nil {
 			continue
 		}
-		if !search.finished(ctx) {
-			return PrefixAnswer{}, ctx.Err()
+		part, err := serverAnswer{}, error(nil)
+		if search.finished(ctx) {
+			part, err = search.about(s.prefixes[i])
+			_, earlier := search.earlier[s.prefixes[i]]
+			sent = sent || !earlier
+		} else {
+			err = context.Cause(ctx)
 		}
-		if search.err != nil {
-			return PrefixAnswer{}, search.err
+		if err != nil {
+			answer.Err = cmp.Or(answer.Err, err)
+			if part = c.threatsUnder(s.prefixes[i], part); len(part.threats) == 0 {
+				continue
+			}
 		}
-		part := search.about(s.prefixes[i])
-		_, earlier := search.earlier[s.prefixes[i]]
-		sent = sent || !earlier
 		ttl := part.ttlAt(time.Now())
 		if len(part.threats) > 0 {
 			ttl -= transit
@@ -262,7 +279,24 @@ func (s prefixSearch) wait(ctx context.Context) (PrefixAnswer, error) {
 	if s.from == FromServer && !sent {
 		answer.From = FromShared
 	}
-	return answer, nil
+	return answer
+}
+
+// threatsUnder returns the threats under p that are known although a search has failed: those that
+// came with its error, or those in the cache that have not expired while the rest of their answer
+// has.
+func (c *Checker) threatsUnder(p Prefix, answer serverAnswer) serverAnswer {
+	if len(answer.threats) == 0 {
+		answer, _ = c.cache.answers.Peek(p)
+	}
+	now := time.Now()
+	live := serverAnswer{received: answer.received, ttl: maxVerdictAge}
+	for _, t := range answer.threats {
+		if answer.live(min(t.TTL, maxVerdictAge-transit), now) {
+			live.threats = append(live.threats, t)
+		}
+	}
+	return live
 }
 
 // ttlAt returns how long every part of the answer may be used after now, by both clocks,

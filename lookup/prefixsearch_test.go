@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -180,17 +181,24 @@ func TestAPrefixSearchAsksAboutUnlistedPrefixesIfToldTo(t *testing.T) {
 	}
 }
 
-// If one prefix cannot be answered, an answer would make it look safe.
-func TestAPrefixSearchFailsAsAWhole(t *testing.T) {
+// What is known is told, and of the others, why it is not.
+func TestAPrefixSearchTellsWhatItKnowsThoughAnotherPrefixFails(t *testing.T) {
 	trouble := errors.New("trouble")
 	c := checkerOf(t, Config{PerSearch: 1, Searcher: searchFunc(func(_ context.Context, prefixes []Prefix) (Answer, error) {
 		if prefixes[0] == prefixOf(1) {
 			return Answer{}, trouble
 		}
-		return Answer{TTL: time.Minute}, nil
+		return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, isThreat(expressed(2), Malware))}}, nil
 	})}, manyExpressed(3)...)
-	if answers, err := searchOf(t, c, nil, manyExpressed(3)...); !errors.Is(err, trouble) || answers != nil {
-		t.Errorf("got %v, %v, want the error", answers, err)
+	answers, err := searchOf(t, c, nil, manyExpressed(3)...)
+	if !errors.Is(err, trouble) || len(answers) != 3 {
+		t.Fatalf("got %v, %v, want 3 answers and the error", answers, err)
+	}
+	for i, want := range []PrefixAnswer{{TTL: time.Minute}, {Err: trouble}, {TTL: 50 * time.Second, Threats: make([]ThreatHash, 1)}} {
+		got := answers[i]
+		if got.Err != want.Err || want.Err == nil && got.TTL.Round(time.Second) != want.TTL || len(got.Threats) != len(want.Threats) {
+			t.Errorf("prefix %d: %+v, want %+v", i, got, want)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -225,10 +233,17 @@ func TestAPrefixSearchIsAdmittedForEachRequest(t *testing.T) {
 				srv := &server{t: t}
 				srv.always(Answer{}, ErrBackoff)
 				c := checkerOf(t, Config{Searcher: srv, PerSearch: tc.perSearch}, manyExpressed(tc.prefixes)...)
-				_, err := searchOf(t, c, admit, manyExpressed(tc.prefixes)...)
+				answers, err := searchOf(t, c, admit, manyExpressed(tc.prefixes)...)
 				c.Close()
-				if allowed == tc.want && !errors.Is(err, ErrBackoff) || allowed < tc.want && (!errors.Is(err, ErrLimited) || len(srv.searches()) > 0) {
-					t.Errorf("%d allowed: %v and searches: %d", allowed, err, len(srv.searches()))
+				sent, refused := len(slices.Concat(srv.searches()...)), 0
+				for _, a := range answers {
+					if errors.Is(a.Err, ErrLimited) {
+						refused++
+					}
+				}
+				want := min(tc.prefixes, allowed*cmp.Or(tc.perSearch, MaxPrefixes), maxQueued)
+				if err == nil || sent != want || refused != tc.prefixes-want {
+					t.Errorf("%d allowed: %v, %d prefixes sent and %d refused, want %d and %d", allowed, err, sent, refused, want, tc.prefixes-want)
 				}
 				if calls != tc.want || refunds != allowed {
 					t.Errorf("%d allowed: %d calls and %d refunds, want %d and %d", allowed, calls, refunds, tc.want, allowed)

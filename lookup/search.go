@@ -13,10 +13,10 @@ import (
 // prefixes waits for it.
 type search struct {
 	prefixes []Prefix      // guarded by Checker.mu until the search begins, then immutable
-	over     atomic.Bool   // set when answer, earlier and err are written; read them only then
+	over     atomic.Bool   // set when answer, earlier and err are written; read them by about, only then
 	done     chan struct{} // a value wakes one of those who wait; closed when the others may go on
 	answer   serverAnswer
-	earlier  map[Prefix]EarlierAnswer // in place of answer
+	earlier  map[Prefix]EarlierAnswer // in place of answer and err
 	err      error
 	refunds  []func() // call them if the search is not sent; guarded by Checker.mu
 }
@@ -134,9 +134,11 @@ func (c *Checker) finish(s *search, answer Answer, err error, took time.Duration
 	s.answer = serverAnswer{received: time.Now(), ttl: answer.TTL, threats: answer.Threats}
 	s.earlier = answer.Earlier
 	for _, p := range s.prefixes {
-		if err == nil {
-			c.cache.put(p, s.about(p))
+		known, err := s.about(p)
+		if err == nil || len(known.threats) > 0 {
+			c.cache.put(p, known)
 		}
+		c.putOff(p, err)
 		delete(c.pending, p)
 	}
 	s.end()
@@ -178,8 +180,8 @@ func (s *search) charge(refund func()) {
 	}
 }
 
-// end calls the refunds if the search was not sent. The caller holds Checker.mu, and has those
-// who wait go on.
+// end calls the refunds if the search was not sent, or a relay has refused it. The caller holds
+// Checker.mu, and lets those who wait go on.
 func (s *search) end() {
 	unsent := func(reason error) bool { return errors.Is(s.err, reason) }
 	known := s.err == nil && len(s.earlier) == len(s.prefixes)
@@ -217,13 +219,46 @@ func (a serverAnswer) only(p Prefix) serverAnswer {
 	return a
 }
 
-// about returns the part of the answer about p. The search has ended without an error.
-func (s *search) about(p Prefix) serverAnswer {
-	answer := s.answer
+// about returns the part of the answer about p. With an error the threats in the answer are
+// known, and nothing else is. The search has ended.
+func (s *search) about(p Prefix) (answer serverAnswer, err error) {
+	answer, err = s.answer, s.err
 	if e, ok := s.earlier[p]; ok {
 		answer = serverAnswer{received: e.Received, ttl: e.TTL, threats: e.Threats}
+		if e.TTL >= 0 {
+			err = nil
+		}
+	} else if err != nil {
+		answer = serverAnswer{}
 	}
-	return answer.only(p)
+	return answer.only(p), err
+}
+
+// maxPutOff is the most prefixes whose wait is remembered.
+const maxPutOff = maxQueued
+
+// putOff notes until when a relay has no answer about a prefix. Another err is not noted.
+// The caller holds mu.
+func (c *Checker) putOff(p Prefix, err error) {
+	unanswered, ok := errors.AsType[*UnansweredError](err)
+	if !ok {
+		c.unanswered.Remove(p)
+		return
+	}
+	until := time.Now().Add(MaxUnanswered)
+	if unanswered.Until.Before(until) {
+		until = unanswered.Until
+	}
+	c.unanswered.Add(p, &UnansweredError{Until: until, Reason: unanswered.Reason})
+}
+
+// waiting returns a finished search if a prefix waits since a relay has no answer about it, and
+// nil otherwise. The caller holds mu.
+func (c *Checker) waiting(p Prefix, now time.Time) *search {
+	if err, ok := c.unanswered.Get(p); ok && now.Before(err.Until) {
+		return ended(serverAnswer{}, err)
+	}
+	return nil
 }
 
 // finished waits until the search or ctx ends, and reports whether the search has

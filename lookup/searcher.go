@@ -10,7 +10,13 @@ import (
 type Searcher interface {
 	// Search returns what the server knows about the prefixes: 1 to MaxPrefixes,
 	// all different. It returns ErrBackoff or ErrBudget, wrapped or not, if it must
-	// not ask now.
+	// not ask now, and *UnansweredError if a relay of one's own has answered without
+	// an answer about all of them.
+	//
+	// Answer.Earlier holds with an error, too: that is about the other prefixes then, and
+	// the rest of the Answer says nothing. A threat that is known must not pass because
+	// something else is not.
+	//
 	// The Checker calls it from several goroutines at once.
 	Search(ctx context.Context, prefixes []Prefix) (Answer, error)
 }
@@ -26,15 +32,18 @@ type Answer struct {
 	// server gave none.
 	MinimumWait time.Duration
 	// Earlier are answers about single prefixes that the Searcher had without asking the
-	// server, from a cache that several programs share. They hold in place of the above.
+	// server, from a cache that several programs share. They hold in place of the above,
+	// and with an error.
 	Earlier map[Prefix]EarlierAnswer
 }
 
 // EarlierAnswer is an answer about one prefix that was received before the search.
 type EarlierAnswer struct {
-	Received time.Time     // with the monotonic clock of this process; not in the future
-	TTL      time.Duration // from Received; that of Threats, too
-	Threats  []ThreatHash
+	Received time.Time // with the monotonic clock of this process; not in the future
+	// TTL counts from Received, as those of Threats do. Negative: nothing is known but
+	// Threats, and the error of the search is about the rest.
+	TTL     time.Duration
+	Threats []ThreatHash
 }
 
 // ThreatHash is a full hash that the server lists. An answer may hold one full hash
@@ -45,6 +54,26 @@ type ThreatHash struct {
 	TTL       time.Duration // how long it may be cached; zero: use it once
 	FrameOnly bool          // the threats are for content in frames, see Frames
 }
+
+// UnansweredError is the error of a relay of one's own that has answered, but does not know
+// all prefixes and may not ask its server now. The prefixes without an answer wait until
+// Until, each for itself. It is no failure of the relay: other prefixes may be asked about
+// at any time.
+type UnansweredError struct {
+	Until  time.Time // at most MaxUnanswered from the answer; later times count as that
+	Reason error     // wraps ErrBackoff, ErrBudget or ErrLimited, or is another error
+}
+
+// MaxUnanswered is the longest wait of an UnansweredError. To ask a relay of one's own costs
+// nothing, and it may know by then what it did not know: another client has asked, or a wait has
+// ended.
+const MaxUnanswered = time.Minute
+
+// Error implements error.
+func (e *UnansweredError) Error() string { return "the relay has no answer: " + e.Reason.Error() }
+
+// Unwrap returns the reason.
+func (e *UnansweredError) Unwrap() error { return e.Reason }
 
 // ErrBackoff says that the server must not be asked now.
 var ErrBackoff = errors.New("waiting before the server may be asked again")

@@ -21,17 +21,18 @@ var ErrShare = fmt.Errorf("%w for this client", ErrBudget)
 // was not sent; it is called at most once.
 type Admit func() (refund func(), err error)
 
-// AdmitAll is Admit for n searches of one client: all of them, or none. refund, which may
-// be called n times, takes one of them back. Unlike an Admit it may take its time.
-type AdmitAll func(n int) (refund func(), err error)
+// AdmitAll is Admit for n searches of one client. It admits as many as may be sent, 0 to n;
+// with fewer than n err says why. refund, which may be called once for each that was admitted,
+// takes one of them back. Unlike an Admit it may take its time.
+type AdmitAll func(n int) (admitted int, refund func(), err error)
 
-// All returns the AdmitAll that calls a once for each search, or nil if a is nil. Its
-// refunds must not be called at the same time.
+// All returns the AdmitAll that calls a once for each search, until one is refused, or nil if a
+// is nil. Its refunds must not be called at the same time.
 func (a Admit) All() AdmitAll {
 	if a == nil {
 		return nil
 	}
-	return func(n int) (refund func(), err error) {
+	return func(n int) (admitted int, refund func(), err error) {
 		var refunds []func()
 		refund = func() {
 			if len(refunds) > 0 {
@@ -39,19 +40,16 @@ func (a Admit) All() AdmitAll {
 				refunds = refunds[1:]
 			}
 		}
-		for range n {
+		for ; admitted < n; admitted++ {
 			one, err := a()
 			if err != nil {
-				for range n {
-					refund()
-				}
-				return nil, err
+				return admitted, refund, err
 			}
 			if one != nil {
 				refunds = append(refunds, one)
 			}
 		}
-		return refund, nil
+		return n, refund, nil
 	}
 }
 

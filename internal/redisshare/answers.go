@@ -8,10 +8,13 @@
 package redisshare
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -159,7 +162,8 @@ func (a *Answers) believe(p lookup.Prefix, value []byte, redis, now time.Time) (
 	return lookup.EarlierAnswer{Received: now.Add(-age), TTL: content.ttl, Threats: content.threats}, true
 }
 
-// Search implements lookup.Searcher.
+// Search implements lookup.Searcher. What Redis knows holds although the server does not answer
+// about the rest.
 func (a *Answers) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
 	l := a.look(prefixes)
 	if len(l.known) == len(prefixes) {
@@ -170,77 +174,110 @@ func (a *Answers) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.
 	if len(l.claimed) > 0 {
 		wg.Go(func() { others = a.await(ctx, l.claimed) })
 	}
-	answer, err := a.ask(ctx, l.mine, l.clock)
+	found := a.ask(ctx, l.mine, l.clock)
 	wg.Wait()
 	maps.Copy(l.known, others.known)
-	if err == nil && len(others.mine) > 0 {
-		var late lookup.Answer
-		late, err = a.ask(ctx, others.mine, others.clock)
-		answer = joined(answer, late, len(l.mine) > 0)
-	} else if err != nil {
+	if found.allowsMore() {
+		found = joined(found, a.ask(ctx, others.mine, others.clock))
+	} else {
 		a.release(others.mine)
 	}
-	answer.Earlier = l.known
-	return answer, err
+	maps.Copy(l.known, found.answer.Earlier)
+	found.answer.Earlier = l.known
+	return found.answer, found.err
 }
 
-// joined returns what two searches have told. If first is not set, there was only the second.
-func joined(a, b lookup.Answer, first bool) lookup.Answer {
-	if !first {
+// asked is a search of the server that has ended.
+type asked struct {
+	prefixes []lookup.Prefix
+	answer   lookup.Answer
+	err      error
+	received time.Time
+}
+
+// allowsMore reports whether the server may be asked about other prefixes, too: it has answered,
+// or it is a relay that works.
+func (s *asked) allowsMore() bool {
+	_, unanswered := errors.AsType[*lookup.UnansweredError](s.err)
+	return s.err == nil || unanswered
+}
+
+// about returns what the search has told about a prefix.
+func (s *asked) about(p lookup.Prefix) (e lookup.EarlierAnswer, ok bool) {
+	if e, ok = s.answer.Earlier[p]; ok || s.err != nil {
+		return e, ok
+	}
+	e = lookup.EarlierAnswer{Received: s.received, TTL: s.answer.TTL}
+	for _, t := range s.answer.Threats {
+		if h := string(t.Hash[:len(p)]); h == string(p) {
+			e.Threats = append(e.Threats, t)
+		}
+	}
+	return e, true
+}
+
+// joined returns what two searches have told. If one has failed, the other still holds.
+func joined(a, b asked) asked {
+	switch {
+	case len(b.prefixes) == 0:
+		return a
+	case len(a.prefixes) == 0:
 		return b
 	}
-	b.Threats = append(a.Threats, b.Threats...)
-	b.TTL = min(a.TTL, b.TTL)
-	b.MinimumWait = max(a.MinimumWait, b.MinimumWait)
-	return b
+	both := asked{prefixes: slices.Concat(a.prefixes, b.prefixes), err: cmp.Or(a.err, b.err)}
+	both.answer.MinimumWait = max(a.answer.MinimumWait, b.answer.MinimumWait)
+	both.answer.Earlier = make(map[lookup.Prefix]lookup.EarlierAnswer)
+	if both.err == nil {
+		both.answer.Threats = slices.Concat(a.answer.Threats, b.answer.Threats)
+		both.answer.TTL = min(a.answer.TTL, b.answer.TTL)
+	}
+	for _, one := range []asked{a, b} {
+		maps.Copy(both.answer.Earlier, one.answer.Earlier)
+		for _, p := range one.prefixes {
+			if e, ok := one.about(p); ok && both.err != nil {
+				both.answer.Earlier[p] = e
+			}
+		}
+	}
+	return both
 }
 
 // ask asks the server about prefixes, if there are any, and tells the other relays.
-func (a *Answers) ask(ctx context.Context, prefixes []lookup.Prefix, c clock) (lookup.Answer, error) {
+func (a *Answers) ask(ctx context.Context, prefixes []lookup.Prefix, c clock) asked {
 	if len(prefixes) == 0 {
-		return lookup.Answer{}, nil
+		return asked{}
 	}
 	begin := time.Now()
-	found, err := a.next.Search(ctx, prefixes)
-	if err != nil {
-		a.release(prefixes)
-		return found, err
+	s := asked{prefixes: prefixes}
+	s.answer, s.err = a.next.Search(ctx, prefixes)
+	s.received = time.Now()
+	if s.err == nil {
+		a.learn(s.received.Sub(begin))
 	}
-	received := time.Now()
-	a.learn(received.Sub(begin))
-	if c != (clock{}) {
-		a.store(prefixes, found, c.redis.Add(received.Sub(c.at)), received)
+	if s.err != nil || c != (clock{}) {
+		a.store(&s, c)
 	}
-	return found, nil
+	return s
 }
 
-// store writes what the server has told into Redis.
-func (a *Answers) store(prefixes []lookup.Prefix, found lookup.Answer, byRedis, byWriter time.Time) {
+// store writes what the server has told into Redis, and ends the claims of all prefixes.
+func (a *Answers) store(s *asked, c clock) {
 	args := []string{a.id}
-	for _, p := range prefixes {
-		content := answer{byRedis: byRedis, byWriter: byWriter, ttl: found.TTL}
-		for _, t := range found.Threats {
-			if h := string(t.Hash[:len(p)]); h == string(p) {
-				content.threats = append(content.threats, t)
-			}
+	for _, p := range s.prefixes {
+		value, until := "", ""
+		e, ok := s.about(p)
+		content := answer{byRedis: c.redis.Add(e.Received.Sub(c.at)), byWriter: e.Received, ttl: e.TTL, threats: e.Threats}
+		if ok && c != (clock{}) && content.life() > 0 && len(content.threats) <= maxThreats {
+			value, until = string(content.encode(p)), strconv.FormatInt(content.byRedis.Add(content.life()).UnixMilli(), 10)
 		}
-		value := ""
-		if content.life() > 0 && len(content.threats) <= maxThreats {
-			value = string(content.encode(p))
-		}
-		args = append(args, value, strconv.FormatInt(byRedis.Add(content.life()).UnixMilli(), 10))
+		args = append(args, value, until)
 	}
-	a.client.Later(opStore, store, a.keysOf(prefixes), args...)
+	a.client.Later(opStore, store, a.keysOf(s.prefixes), args...)
 }
 
-// release ends the claims of searches that have failed, so that others do not wait.
+// release ends the claims of searches that are not made, so that others do not wait.
 func (a *Answers) release(prefixes []lookup.Prefix) {
-	if len(prefixes) == 0 {
-		return
+	if len(prefixes) > 0 {
+		a.store(&asked{prefixes: prefixes, err: errLate}, clock{})
 	}
-	args := []string{a.id}
-	for range prefixes {
-		args = append(args, "", "")
-	}
-	a.client.Later(opStore, store, a.keysOf(prefixes), args...)
 }

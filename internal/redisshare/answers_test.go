@@ -208,11 +208,11 @@ func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
 	srv, bad := threatening(time.Minute)
 	a := NewAnswers(open(t, s.URL()), srv)
 	now := time.Now()
-	a.store([]lookup.Prefix{bad}, srv.answer, now, now)
+	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: srv.answer, received: now}, clock{redis: now, at: now})
 	key := stored(t, s, bad)
 	young := s.Do("GET", key)
-	a.store([]lookup.Prefix{bad}, lookup.Answer{TTL: time.Hour}, now.Add(-time.Second), now)
-	a.store([]lookup.Prefix{"done"}, lookup.Answer{TTL: time.Hour}, now, now) // written after the one before
+	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: lookup.Answer{TTL: time.Hour}, received: now}, clock{redis: now.Add(-time.Second), at: now})
+	a.store(&asked{prefixes: []lookup.Prefix{"done"}, answer: lookup.Answer{TTL: time.Hour}, received: now}, clock{redis: now, at: now}) // written after the one before
 	stored(t, s, "done")
 	if got := s.Do("GET", key); got != young {
 		t.Errorf("Expected the younger answer, got %q", got)
@@ -316,10 +316,10 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 	eventually(t, "the answer", func() bool { return len(search(t, a, bad).Earlier) == 1 })
 	l := NewLimits(open(t, "redis+cluster://"+nodes[1].Addr), Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 1}}, 1)
 	client := addr("192.0.2.1")
-	if _, err := l.Admit(client)(1); err != nil {
+	if _, _, err := l.Admit(client)(1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewLimits(a.client, l.rule, 1).Admit(client)(1); !errors.Is(err, lookup.ErrLimited) {
+	if _, _, err := NewLimits(a.client, l.rule, 1).Admit(client)(1); !errors.Is(err, lookup.ErrLimited) {
 		t.Errorf("Expected %v, got %v", lookup.ErrLimited, err)
 	}
 }
@@ -338,7 +338,8 @@ func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 	defer checker.Close()
 	const left = time.Minute
 	received := time.Now().Add(left - maxAge)
-	a.store([]lookup.Prefix{bad}, srv.answer, received, received.Add(time.Hour)) // the writer's clock was ahead
+	ahead := received.Add(time.Hour) // the writer's clock
+	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: srv.answer, received: ahead}, clock{redis: received, at: ahead})
 	stored(t, s, bad)
 	answers, err := checker.Search(t.Context(), []lookup.Prefix{bad}, true, nil, nil)
 	if err != nil || answers[0].From != lookup.FromShared || answers[0].TTL > left || answers[0].TTL < left/2 || srv.count() != 0 {
@@ -353,7 +354,7 @@ func TestWhatRedisLearns(t *testing.T) {
 	srv, bad := threatening(time.Minute)
 	c := open(t, s.URL())
 	search(t, NewAnswers(c, srv), bad)
-	if _, err := NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, 3).Admit(addr("192.0.2.77"))(1); err != nil {
+	if _, _, err := NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, 3).Admit(addr("192.0.2.77"))(1); err != nil {
 		t.Fatal(err)
 	}
 	stored(t, s, bad)

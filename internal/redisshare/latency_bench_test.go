@@ -47,7 +47,7 @@ func BenchmarkAddedLatency(b *testing.B) {
 				}
 			}
 			report(b, func(i int) {
-				if _, err := admit(1); err != nil {
+				if _, _, err := admit(1); err != nil {
 					b.Fatal(err)
 				}
 				if _, err := searcher.Search(b.Context(), []lookup.Prefix{lookup.Prefix("p" + strconv.Itoa(i))}); err != nil {

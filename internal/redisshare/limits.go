@@ -58,15 +58,16 @@ func NewLimits(client *redis.Client, rule Rule, shares int) *Limits {
 	return l
 }
 
-// The answers of the script admit.
+// The reasons in an answer of the script admit.
 const (
-	admitted = iota
+	admitted = iota // all
 	limited
 	shareSpent
 )
 
 // admit decides as lookup.AdmitBy does about ARGV[3] searches in a row, by the clock of
-// Redis. Numbers are computed as Go computes them, to the last bit.
+// Redis. It returns how many of them are admitted and why no more. Numbers are computed as Go
+// computes them, to the last bit.
 //
 //	KEYS[1]  state of the rule: of a bucket the level in searches; of an EMA the gaps
 //	         learnt, mean and variance; of both when, in microseconds
@@ -136,10 +137,10 @@ for i = 1, searches do
   taken = taken + 1
 end
 if save then redis.call('PEXPIRE', KEYS[1], save()) end
-if share > 0 and answer == 0 then
+if share > 0 and taken > 0 then
   redis.call('SET', KEYS[2], spent + taken, 'PX', ARGV[5])
 end
-return answer`
+return {taken, answer}`
 
 // refund takes one search back from a share. The bucket keeps it, as in lookup.
 var refund = redis.NewScript(`
@@ -159,31 +160,46 @@ func (l *Limits) Admit(client netip.Addr) lookup.AdmitAll {
 	if l.own == nil && l.ownDay == nil {
 		return nil
 	}
-	return func(n int) (func(), error) {
+	return func(n int) (int, func(), error) {
 		keys, life := l.keys(client, time.Now())
 		number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 		v, err := l.client.Fast(opAdmit, admit, keys, number(l.rule.Bucket.Rate), number(l.rule.Bucket.Capacity), strconv.Itoa(n),
 			strconv.Itoa(l.shares), strconv.FormatInt(life.Milliseconds(), 10), number(l.rule.EMA.Threshold))
-		answer, ok := v.Int()
 		own := lookup.AdmitBy(l.own, l.ownDay, client).All()
-		switch {
-		case err != nil || !ok:
+		taken, why, ok := admittedOf(v.Array())
+		if err != nil || !ok || taken < 0 || taken > n || (taken < n) != (why != nil) {
 			return own(n)
-		case answer == limited:
-			return nil, lookup.ErrLimited
-		case answer == shareSpent:
-			return nil, lookup.ErrShare
 		}
 		// This relay has admitted no more than all have. It counts along, for a time
 		// without Redis.
-		back, err := own(n)
-		return func() {
+		counted, back, _ := own(taken)
+		return taken, func() {
 			if l.ownDay != nil {
 				l.client.Later(opRefund, refund, keys[1:])
 			}
-			if err == nil {
+			if counted > 0 {
+				counted--
 				back()
 			}
-		}, nil
+		}, why
 	}
+}
+
+// admittedOf returns the answer of the script admit: how many searches, and why no more.
+func admittedOf(answer []redis.Value) (n int, why error, ok bool) {
+	if len(answer) != 2 {
+		return 0, nil, false
+	}
+	taken, ok := answer[0].Int()
+	reason, known := answer[1].Int()
+	switch reason {
+	case admitted:
+	case limited:
+		why = lookup.ErrLimited
+	case shareSpent:
+		why = lookup.ErrShare
+	default:
+		known = false
+	}
+	return int(taken), why, ok && known
 }

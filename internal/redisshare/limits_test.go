@@ -50,19 +50,19 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 				now = now.Add(time.Duration(rng.Int64N(int64(3 * time.Second))).Truncate(time.Microsecond))
 			}
 			n := 1 + rng.IntN(3)
-			want := decide(admitAt, shares, now, n)
+			want, refused := decide(admitAt, shares, now, n)
 			v, err := c.Eval(t.Context(), "admit", script, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000", fmt.Sprint(rule.EMA.Threshold),
 				strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond()/1000))
-			got, ok := v.Int()
-			if err != nil || !ok || got != want {
-				t.Fatalf("Seed %d, sequence %d, step %d, %+v, share %d, %d searches: expected %d, got %d, %v", seed, sequence, step, rule, perClient, n, want, got, err)
+			got, why, ok := admittedOf(v.Array())
+			if err != nil || !ok || got != want || why != refused {
+				t.Fatalf("Seed %d, sequence %d, step %d, %+v, share %d, %d searches: expected %d and %v, got %d and %v, %v", seed, sequence, step, rule, perClient, n, want, refused, got, why, err)
 			}
-			decisions[fmt.Sprint(rule.kind(), want)]++
+			decisions[fmt.Sprint(rule.kind(), refused)]++
 		}
 	}
 	for _, kind := range []string{"bucket:", "ema:"} {
-		for answer := range 3 {
-			if decisions[fmt.Sprint(kind, answer)] < 100 {
+		for _, why := range []error{nil, lookup.ErrLimited, lookup.ErrShare} {
+			if decisions[fmt.Sprint(kind, why)] < 100 {
 				t.Errorf("Expected many decisions of each kind, got %v", decisions)
 			}
 		}
@@ -70,29 +70,17 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 }
 
 // decide decides as lookup.AdmitBy, at a time of the test.
-func decide(bucket lookup.Limiter, shares *lookup.Shares, now time.Time, n int) int64 {
+func decide(bucket lookup.Limiter, shares *lookup.Shares, now time.Time, n int) (admitted int, why error) {
 	client := addr("192.0.2.1")
 	for i := range n {
 		if !bucket.Admit(client, now) {
-			for range i {
-				giveBack(shares, client, now)
-			}
-			return limited
+			return i, lookup.ErrLimited
 		}
 		if shares != nil && !shares.Take(client, now) {
-			for range i {
-				giveBack(shares, client, now)
-			}
-			return shareSpent
+			return i, lookup.ErrShare
 		}
 	}
-	return admitted
-}
-
-func giveBack(shares *lookup.Shares, client netip.Addr, now time.Time) {
-	if shares != nil {
-		shares.GiveBack(client, now)
-	}
+	return n, nil
 }
 
 func TestLimitsHoldOverAllRelays(t *testing.T) {
@@ -114,15 +102,15 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 			one, two := NewLimits(open(t, s.URL()), tt.rule, tt.shares), NewLimits(open(t, s.URL()), tt.rule, tt.shares)
 			client := addr("2001:db8::1")
 			for i, l := range []*Limits{one, two, one, two} {
-				if _, err := l.Admit(client)(1); err != nil {
+				if _, _, err := l.Admit(client)(1); err != nil {
 					t.Fatalf("Search %d: expected that it is admitted, got %v", i, err)
 				}
 			}
 			for _, l := range []*Limits{one, two} {
-				if _, err := l.Admit(addr("2001:db8:0:ff::9"))(1); !errors.Is(err, tt.want) { // of the same site
+				if _, _, err := l.Admit(addr("2001:db8:0:ff::9"))(1); !errors.Is(err, tt.want) { // of the same site
 					t.Errorf("Expected %v, got %v", tt.want, err)
 				}
-				if _, err := l.Admit(addr("192.0.2.1"))(1); err != nil {
+				if _, _, err := l.Admit(addr("192.0.2.1"))(1); err != nil {
 					t.Errorf("Expected that another client is admitted, got %v", err)
 				}
 			}
@@ -138,16 +126,16 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	s := redistest.Start(t)
 	one, two := NewLimits(open(t, s.URL()), Rule{}, 2), NewLimits(open(t, s.URL()), Rule{}, 2)
 	client := addr("192.0.2.1")
-	refund, err := one.Admit(client)(2)
+	_, refund, err := one.Admit(client)(2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
+	if _, _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
 		t.Fatalf("Expected %v, got %v", lookup.ErrShare, err)
 	}
 	refund()
-	eventually(t, "one search more", func() bool { _, err := two.Admit(client)(1); return err == nil })
-	if _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
+	eventually(t, "one search more", func() bool { _, _, err := two.Admit(client)(1); return err == nil })
+	if _, _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
 		t.Errorf("Expected one search more only, got %v", err)
 	}
 }
@@ -159,14 +147,14 @@ func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	one, two := NewLimits(open(t, s.URL()), Rule{}, 3), NewLimits(open(t, s.URL()), Rule{}, 3)
 	client := addr("192.0.2.1")
 	for _, l := range []*Limits{one, one, two} {
-		if _, err := l.Admit(client)(1); err != nil {
+		if _, _, err := l.Admit(client)(1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s.Kill()
 	admits := func(l *Limits) (n int) {
 		for range 5 {
-			if _, err := l.Admit(client)(1); err == nil {
+			if _, _, err := l.Admit(client)(1); err == nil {
 				n++
 			}
 		}
