@@ -21,6 +21,7 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 // lower layers only.
 var layers = [][]string{
 	{"internal/patience"},
+	{"internal/boottime"},
 	{"internal/certtest", "internal/linktest", "internal/logtest", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/regular", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest", "internal/redistest"},
 	{"updater", "internal/redisshare"},

@@ -5,19 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/boottime"
 )
-
-// sinceBoot returns the time since boot, suspends included, or 0 if the system does not
-// know (clock_gettime(2), CLOCK_BOOTTIME). Package time cannot tell: on Linux its monotonic
-// clock stops during a suspend.
-func sinceBoot() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		return 0
-	}
-	return time.Duration(t.Nano())
-}
 
 // bootVariable has the identity of the boot where that cannot be read, as in a service with
 // ProcSubset=pid (systemd.exec(5)). Empty, it hides the identity.
@@ -27,7 +16,7 @@ const bootVariable = "SAFEBROWSING_BOOT_ID"
 // identity is "" if it is not known. A container has that of its machine, or one of its own for
 // each of its starts.
 func thisBoot() (id string, since time.Duration) {
-	if since = sinceBoot(); since <= 0 {
+	if since = boottime.Since(); since <= 0 {
 		return "", 0
 	}
 	id, set := os.LookupEnv(bootVariable)

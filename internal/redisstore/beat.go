@@ -202,7 +202,7 @@ func (s *Store) saw(answer []redis.Value, k keys, want bool, begun time.Time) (e
 		s.endTurn()
 		events = append(events, Event{Kind: LeaseLost, Holder: holder})
 	}
-	s.setClock(answer[3], answer[4])
+	s.clock = s.clock.next(answer[3], answer[4], s.cfg.sinceBoot())
 	s.mirror.take(answer[5:], k, s.cfg.Spread)
 	switch mine := holder == s.id && want && s.want; {
 	case mine:
@@ -240,15 +240,6 @@ func (s *Store) extend(token string, begun time.Time) (events []Event) {
 		events = append(events, Event{Kind: Repaired})
 	}
 	return events
-}
-
-// setClock notes the difference to the clock of Redis. The caller holds mu.
-func (s *Store) setClock(seconds, micros redis.Value) {
-	sec, ok := seconds.Int()
-	usec, alsoOK := micros.Int()
-	if ok && alsoOK {
-		s.offset = time.Unix(sec, usec*1000).Sub(s.cfg.clock().Round(0))
-	}
 }
 
 // listen has a beat come at once when another process announces news, until ctx ends. Messages

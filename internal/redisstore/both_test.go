@@ -42,7 +42,7 @@ func onRedis(skew func(machine int) time.Duration) func(t *testing.T) storetest.
 				store := openFolder(t, dir)
 				r := open(t, server.URL(), func(c *Config) {
 					c.Folder, c.Lease = dir, DefaultLease
-					c.clock = func() time.Time { return time.Now().Add(skew(machine)) }
+					c.wall = func() time.Time { return time.Now().Add(skew(machine)) }
 				})
 				store.Share(&noting{r.Store, &late})
 				return store

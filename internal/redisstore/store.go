@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/boottime"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -61,7 +62,8 @@ type Config struct {
 	Spread time.Duration // followers fetch new lists within this time, each at a random moment
 	Alone  time.Duration // from the loss of Redis until the last holder goes on without it
 
-	clock func() time.Time // of this machine; nil: time.Now. Tests replace it
+	wall      func() time.Time     // of this machine; nil: time.Now. Tests replace it
+	sinceBoot func() time.Duration // nil: boottime.Since. Tests replace it to simulate a suspend
 }
 
 // Store shares over Redis. Make one with Open. It is safe for concurrent use.
@@ -87,8 +89,8 @@ type Store struct {
 	down     error     // why Redis cannot be used; nil: it can
 	downAt   time.Time // since when; zero: it can
 	alone    bool
-	offset   time.Duration // what the clock of Redis shows more than ours
-	holder   string        // of the lease, as last seen
+	clock    clock  // of Redis
+	holder   string // of the lease, as last seen
 	note     note
 	renewed  time.Time         // when the parts were renewed last
 	repaired time.Time         // when a lease was ended to publish again
@@ -104,8 +106,11 @@ func Open(cfg Config) *Store {
 	if cfg.Report == nil {
 		cfg.Report = func(Event) {}
 	}
-	if cfg.clock == nil {
-		cfg.clock = time.Now
+	if cfg.wall == nil {
+		cfg.wall = time.Now
+	}
+	if cfg.sinceBoot == nil {
+		cfg.sinceBoot = boottime.Since
 	}
 	host, _ := os.Hostname()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -222,11 +227,15 @@ func (s *Store) dropLease(holder string) (events []Event) {
 	return events
 }
 
-// Now implements updater.Shared: it is the clock of Redis.
+// Now implements updater.Shared: it is the clock of Redis, and that of this machine until Redis
+// has told the time.
 func (s *Store) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cfg.clock().Add(s.offset).Round(0)
+	if now, known := s.clock.now(s.cfg.sinceBoot()); known {
+		return now
+	}
+	return s.cfg.wall().Round(0)
 }
 
 // Rekey implements updater.Shared. The lease of the old asker expires.
