@@ -232,7 +232,11 @@ func problemOfEDNS(q, m *dns.Msg) string {
 	if text, blocked := ede(m); !blocked || text != "test" {
 		return "EDE"
 	}
-	if len(got.Option) != 1 {
+	options := 1
+	if len(m.Answer) > 0 { // Forged Answer, too
+		options = 2
+	}
+	if len(got.Option) != options {
 		return "options"
 	}
 	return ""
