@@ -319,7 +319,9 @@ func (w *world) wantPassed(name string, qtype uint16) {
 }
 
 // blames returns the text about a threat that the server has confirmed.
-func (w *world) blames(threat string) string { return "suspected " + threat + " (" + w.protocol.Service + ")" }
+func (w *world) blames(threat string) string {
+	return "suspected " + threat + " (" + w.protocol.Service + ")"
+}
 
 // eventually waits for something that other goroutines bring about.
 func (w *world) eventually(what string, done func() bool) {
