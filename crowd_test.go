@@ -42,6 +42,7 @@ type crowd struct {
 
 func newCrowd(t *testing.T) *crowd {
 	c := new(crowd)
+	defer func() { c.plugin.waiting, c.plugin.searching = newPlaces(0) }() // whatever memory this machine has
 	c.plugin = suspecting(t, true, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 		return dns.RcodeSuccess, w.WriteMsg(reply300(r))
 	})
@@ -60,27 +61,50 @@ func (c *crowd) ask(client netip.Addr, name string) {
 	})
 }
 
+func TestWhatMayWaitIsSizedByTheMemory(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		memory int64
+		want   int
+	}{
+		{"unknown", 0, 2048},
+		{"a GOMEMLIMIT of 30 MiB", 30 << 20, 128},
+		{"a router of 64 MiB", 64 << 20, 256},
+		{"a router of 128 MiB", 128 << 20, 512},
+		{"a small machine", 512 << 20, 2048},
+		{"a rack", 1 << 40, 2048},
+	} {
+		if got := firstPlaces(tc.memory); got != tc.want {
+			t.Errorf("%s: Expected %d first places, got %d", tc.name, tc.want, got)
+		}
+	}
+}
+
 // While the server is slow, queries for any subdomain of a suspected name wait: for one
 // search, which no limit of a client bounds.
 func TestQueriesThatWaitAreBounded(t *testing.T) {
 	logtest.Capture(t)
 	network := netip.MustParsePrefix("2001:db8::/32")
+	many := func(n int) netip.Addr { return siteOf(netip.MustParseAddr("2a00::"), n<<24) }
 	for _, tc := range []struct {
 		name      string
+		memory    int64
 		client    func(n int) netip.Addr
 		monitor   bool
 		waiting   int32 // queries that wait at most
 		shortened int32 // answers to the others
 	}{
-		{"one client", func(int) netip.Addr { return network.Addr() }, false, 2_048, 5_000 - 2_048},
-		{"an IPv6 /32", func(n int) netip.Addr { return siteOf(network.Addr(), n) }, false, 2_048, 5_000 - 2_048},
-		{"many networks", func(n int) netip.Addr { return siteOf(netip.MustParseAddr("2a00::"), n<<24) }, false, 2_048, 5_000 - 2_048},
-		{"nothing waits in monitor mode", func(int) netip.Addr { return network.Addr() }, true, 0, 0},
+		{"one client", 0, func(int) netip.Addr { return network.Addr() }, false, 32, 5_000 - 32},
+		{"an IPv6 /32", 0, func(n int) netip.Addr { return siteOf(network.Addr(), n) }, false, 2_048, 5_000 - 2_048},
+		{"many networks", 0, many, false, 2_048, 5_000 - 2_048},
+		{"many networks on a router", 64 << 20, many, false, 256, 5_000 - 256},
+		{"nothing waits in monitor mode", 0, func(int) netip.Addr { return network.Addr() }, true, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, before := newCrowd(t), runtime.NumGoroutine()
 				c.plugin.cfg.Monitor = tc.monitor
+				c.plugin.waiting, c.plugin.searching = newPlaces(tc.memory)
 				for n := range 5_000 {
 					c.ask(tc.client(n), fmt.Sprintf("n%d.evil.example.com.", n))
 				}
@@ -151,7 +175,7 @@ func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
 		}
 		c.all.Wait()
 		for n := range 512 { // again as before
-			if _, ok := c.plugin.searching.Take(siteOf(netip.MustParseAddr("2001:db8::"), 0), ""); !ok {
+			if _, ok := c.plugin.searching.Take(siteOf(netip.MustParseAddr("2001:db8::"), n), ""); !ok {
 				t.Fatalf("Expected places to be free again, got %d", n)
 			}
 		}

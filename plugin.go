@@ -28,6 +28,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/memory"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -54,18 +55,34 @@ type SafeBrowsing struct {
 	detached    detached       // next plugins and confirmations that outlive their query; ended with the server block
 }
 
-// The first places, see lookup.NewPlaces. Many clients may wait for one search. Each search
-// that one of them has caused delays those of others, and the queue of searches has no more
-// than 960 prefixes: one network must not fill it.
+// The first places of queries that wait, see lookup.NewPlaces, with much memory and with little.
 const (
-	mostWaiting   = 2048
-	mostSearching = 512
+	mostWaiting  = 2048
+	leastWaiting = 128
+	waitingShare = 256 << 10 // bytes of all memory for each of them; a query that waits takes some 20 KiB
 )
+
+// firstPlaces returns the first places of a process with so much memory: one for each 256 KiB,
+// from 128 to 2,048. 0 means that the memory is unknown.
+func firstPlaces(memory int64) int {
+	if memory <= 0 {
+		return mostWaiting
+	}
+	return int(min(max(memory/waitingShare, leastWaiting), mostWaiting))
+}
+
+// newPlaces returns the places of one server block. Many clients may wait for one search. Each
+// search that one of them has caused delays those of others, and the queue of searches has no
+// more than 960 prefixes: one network must not fill it.
+func newPlaces(memory int64) (waiting, searching *lookup.Places) {
+	first := firstPlaces(memory)
+	return lookup.NewPlaces(first, 2*first), lookup.NewPlaces(first/4, 2*first)
+}
 
 // newPlugin returns the plugin of one server block, which has not started.
 func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
 	s := &SafeBrowsing{Next: next, cfg: cfg, names: nameLog{monitor: cfg.Monitor, json: cfg.LogJSON}}
-	s.waiting, s.searching = lookup.NewPlaces(mostWaiting), lookup.NewPlaces(mostSearching)
+	s.waiting, s.searching = newPlaces(memory.Usable())
 	s.policy = policy.New(&s.cfg.Block)
 	return s
 }

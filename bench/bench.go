@@ -47,8 +47,8 @@ type bench struct {
 	google      *google
 	folders     map[int]*folder // by entries
 	generations map[generationKey]generation
-	collisions  map[generationKey]int // names that collide
-	collides    map[int]bool          // numbers of names that collide with any list
+	collisions  map[generationKey][]int // numbers of names that collide
+	collides    map[int]bool            // numbers of names that collide with any list
 
 	rows     []row
 	compared []peerResult
@@ -72,6 +72,7 @@ func measurements() []measurement {
 		{"memory", (*bench).memory},
 		{"scale", (*bench).scale},
 		{"router", (*bench).routers},
+		{"routerflood", (*bench).routerFloods},
 		{"upstream", (*bench).upstream},
 		{"sockets", (*bench).sockets},
 		{"builds", (*bench).builds},
@@ -79,11 +80,11 @@ func measurements() []measurement {
 	}
 }
 
-// onRequest are the measurements that run only if they are named: that of routers needs
+// onRequest are the measurements that run only if they are named: those of routers need
 // root, that against upstream's CoreDNS its modules, which come from the network, and that of
 // peers their programs. That of sockets is about a server that has all cores, that
 // of builds about programs of which only the caller knows.
-var onRequest = []string{"router", "upstream", "sockets", "builds", "peers"}
+var onRequest = []string{"router", "routerflood", "upstream", "sockets", "builds", "peers"}
 
 // wants reports whether a measurement is to be run.
 func (o *options) wants(name string) bool {
@@ -109,7 +110,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	b.begun = time.Now()
 	b.folders = make(map[int]*folder)
 	b.generations = make(map[generationKey]generation)
-	b.collisions, b.collides = make(map[generationKey]int), make(map[int]bool)
+	b.collisions, b.collides = make(map[generationKey][]int), make(map[int]bool)
 	b.names = names(b.options.names, 1)
 	b.asked = askedPrefixes(b.names)
 	b.queries = filepath.Join(b.dir, "queries")
@@ -214,7 +215,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 
 // conclude notes what a reader has to know about the figures.
 func (b *bench) conclude() {
-	if n, ok := b.collisions[generationKey{b.entries, firstSeed}]; ok {
+	if collided, ok := b.collisions[generationKey{b.entries, firstSeed}]; ok {
+		n := len(collided)
 		b.note("%s of %s names collide with a prefix of %s entries, and are left out where latencies are measured. All servers together asked %s times about such prefixes.",
 			count(n), count(len(b.names)), count(b.entries), count(int(b.google.searches.Load())))
 	}

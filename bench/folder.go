@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -80,7 +82,7 @@ func (b *bench) generation(entries int, seed uint64) (generation, error) {
 		b.collides[a.name] = true
 	})
 	if err == nil {
-		b.generations[key], b.collisions[key] = g, len(collided)
+		b.generations[key], b.collisions[key] = g, slices.Sorted(maps.Keys(collided))
 	}
 	return g, err
 }

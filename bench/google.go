@@ -37,6 +37,7 @@ type catalog struct {
 	generations []generation
 	waits       []time.Duration // minimum waits of the first answers; the last one is for all that follow
 	fetches     int             // how often it was asked for lists
+	hangs       bool            // searches are never answered
 	untaken     int             // how often the client turned out not to hold what it had been sent last
 	news        chan time.Time  // gets the time of each, if there is room; may be nil
 }
@@ -76,6 +77,10 @@ func (g *google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch method {
 	case "v5/hashes:search":
 		g.searches.Add(1)
+		if g.hangs(path) {
+			<-r.Context().Done() // until the client has given up
+			return
+		}
 		w.Write(g.empty)
 	case "v5/hashLists:batchGet":
 		answer, err := g.lists(path, r.URL.Query()["names"], r.URL.Query()["version"])
@@ -94,6 +99,14 @@ func (g *google) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// hangs reports whether searches below a path are never answered.
+func (g *google) hangs(path string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.catalogs[path]
+	return c != nil && c.hangs
 }
 
 // lists returns the next generation of the named lists, in parts: what is large

@@ -13,6 +13,7 @@ import (
 const (
 	routerMemory = 64 // MiB, of the memory cgroup
 	routerLimit  = 40 // MiB, of GOMEMLIMIT, as in deploy/openwrt
+	smallLimit   = 30 // MiB, of GOMEMLIMIT, as docs/routers.md advises for 64 MB
 	routerSettle = time.Second
 )
 
@@ -20,15 +21,18 @@ const (
 var routerSizes = []int{100_000, 500_000, 1_000_000, 2_000_000, 4_000_000}
 
 // box is a memory cgroup for one server.
-type box struct{ program, dir string }
+type box struct {
+	program, dir string
+	limit        int // MiB, of GOMEMLIMIT
+}
 
 // newBox makes a cgroup of version 1 or 2, for which the bench has to be root.
-func newBox(program, name string) (*box, error) {
+func newBox(program, name string, memLimit int) (*box, error) {
 	top, limit := "/sys/fs/cgroup", "memory.max"
 	if _, err := os.Stat(filepath.Join(top, "memory")); err == nil {
 		top, limit = filepath.Join(top, "memory"), "memory.limit_in_bytes"
 	}
-	x := &box{program, filepath.Join(top, name)}
+	x := &box{program, filepath.Join(top, name), memLimit}
 	if err := os.Mkdir(x.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -38,7 +42,7 @@ func newBox(program, name string) (*box, error) {
 // command starts the server in the cgroup: the shell enters it and becomes the server.
 func (x *box) command(conf string) *exec.Cmd {
 	c := exec.Command("sh", "-c", `echo $$ >"$1/cgroup.procs" && exec "$2" -conf "$3"`, "sh", x.dir, x.program, conf)
-	c.Env = append(environment(), fmt.Sprintf("GOMEMLIMIT=%dMiB", routerLimit))
+	c.Env = append(environment(), fmt.Sprintf("GOMEMLIMIT=%dMiB", x.limit))
 	return c
 }
 
@@ -114,7 +118,7 @@ func (b *bench) routerSpec(ctx context.Context, program string, entries int) (*c
 		return nil, spec{}, err
 	}
 	<-c.news // that of fill
-	x, err := newBox(program, fmt.Sprintf("safebrowsing-bench-%d-%d", os.Getpid(), entries))
+	x, err := newBox(program, fmt.Sprintf("safebrowsing-bench-%d-%d", os.Getpid(), entries), routerLimit)
 	if err != nil {
 		return nil, spec{}, fmt.Errorf("a memory cgroup: %w", err)
 	}

@@ -13,27 +13,45 @@ import (
 // provider, or an IPv4 /16. A name is told by a hash prefix: subdomains of a suspected name
 // wait for the same one, and a flood of them can come from many networks.
 type Places struct {
-	first int
+	first, most int
 
 	mu    sync.Mutex
 	taken int                // guarded by mu
 	by    map[netip.Addr]int // places of each client, never 0; guarded by mu
 	in    map[netip.Addr]int // places of each network, never 0; guarded by mu
 	of    map[Prefix]int     // places of each name, never 0; guarded by mu
+	again map[pair]int       // places of each client for each name, never 0; guarded by mu
 }
 
+// pair is a client that waits for a name.
+type pair struct {
+	site netip.Addr
+	name Prefix
+}
+
+// The shares of all places, while the first ones are taken.
 const (
-	maxPlaces     = 4096
-	networkPlaces = 256 // of one network, while the first places are taken
-	namePlaces    = 256 // of one name, likewise
-	clientPlaces  = 64  // of one client, likewise
+	networkShare = 16 // of one network
+	nameShare    = 16 // of one name
+	clientShare  = 64 // of one client
 )
 
-// NewPlaces returns 4,096 free places. Anybody may have the first ones: a network that is
-// alone with its server takes nothing from others. While they are taken, a client may have
-// at most 64, and a network 256, and so may the queries for one name.
-func NewPlaces(first int) *Places {
-	return &Places{first: first, by: make(map[netip.Addr]int), in: make(map[netip.Addr]int), of: make(map[Prefix]int)}
+// samePlaces is what one client may have for one name at any time: several of its queries for
+// a name at once are a page with subdomains, of three types each, or the people behind a
+// forwarder. A thousand of them are a flood, which learns no more from the last than from the
+// first.
+const samePlaces = 32
+
+// NewPlaces returns most free places; first is at most as much. Anybody may have the first
+// ones: a network that is alone with its server takes nothing from others. While they are
+// taken, a client may have at most a 64th of most, and a network a 16th, and so may the queries
+// for one name; each may have one at least. One client may have at most 32 for one name at any
+// time.
+func NewPlaces(first, most int) *Places {
+	return &Places{
+		first: first, most: most,
+		by: make(map[netip.Addr]int), in: make(map[netip.Addr]int), of: make(map[Prefix]int), again: make(map[pair]int),
+	}
 }
 
 // Take takes a place for a query of client, and reports whether there was one. The query waits
@@ -43,8 +61,8 @@ func (p *Places) Take(client netip.Addr, name Prefix) (leave func(), ok bool) {
 	site, network := Site(client), networkOf(client)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	full := p.taken >= maxPlaces
-	shared := p.by[site] >= clientPlaces || p.in[network] >= networkPlaces || p.of[name] >= namePlaces
+	full := p.taken >= p.most || p.again[pair{site, name}] >= samePlaces
+	shared := p.by[site] >= p.share(clientShare) || p.in[network] >= p.share(networkShare) || p.of[name] >= p.share(nameShare)
 	if full || shared && p.taken >= p.first {
 		return nil, false
 	}
@@ -56,12 +74,16 @@ func (p *Places) Take(client netip.Addr, name Prefix) (leave func(), ok bool) {
 	}, true
 }
 
+// share returns one of so many parts of all places.
+func (p *Places) share(parts int) int { return max(1, p.most/parts) }
+
 // add is called with mu locked.
 func (p *Places) add(site, network netip.Addr, name Prefix, n int) {
 	p.taken += n
 	count(p.by, site, n)
 	count(p.in, network, n)
 	count(p.of, name, n)
+	count(p.again, pair{site, name}, n)
 }
 
 func count[K comparable](places map[K]int, k K, n int) {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/coredns/caddy"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/memory"
 )
 
 const (
@@ -41,8 +43,8 @@ var ballast []byte
 // and not to the plugin, since it is for the whole process.
 func tune() {
 	limit := debug.SetMemoryLimit(-1)
-	memory := min(memoryOfMachine(), limit)
-	headroom := headroomOf(memory)
+	usable := memory.Usable()
+	headroom := headroomOf(usable)
 	if headroom > 0 {
 		warmStacks(nil)
 	}
@@ -51,7 +53,7 @@ func tune() {
 	}
 	caddy.RegisterEventHook("pace", func(event caddy.EventName, _ any) error {
 		if event == caddy.InstanceStartupEvent { // from here on it is known whether debug is set
-			logPace(memory, int64(len(ballast)))
+			logPace(usable, int64(len(ballast)))
 		}
 		return nil
 	})

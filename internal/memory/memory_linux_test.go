@@ -1,10 +1,12 @@
-package main
+package memory
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 )
+
+const mib = 1 << 20
 
 func TestTheLeastLimitOfTheCgroupsCounts(t *testing.T) {
 	const machine = 4096 * mib
@@ -45,7 +47,7 @@ func TestTheLeastLimitOfTheCgroupsCounts(t *testing.T) {
 }
 
 func TestThisMachineHasMemory(t *testing.T) {
-	if got := memoryOfMachine(); got < 16*mib {
+	if got := ofMachine(); got < 16*mib {
 		t.Errorf("Expected the memory of this machine, got %d bytes", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"os"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryOfMachine returns how many bytes of memory this process may use: those of the machine, or
-// fewer if a cgroup limits them; 0 if that is unknown.
-func memoryOfMachine() int64 {
+// ofMachine returns the bytes of memory of this machine, or fewer if a cgroup limits them; 0 if
+// that is unknown.
+func ofMachine() int64 {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
 		return 0
