@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,7 +79,7 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 		}
 		publish(t, l, "se-4b", test.set)
 		for i, version := range versions {
-			if a, err := l.Get(t.Context(), "se-4b", version, 0, 0); err != nil || a.Partial != test.partial[i] {
+			if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0, 0); err != nil || a.Partial != test.partial[i] {
 				t.Errorf("%s, version %d: partial: %t, %v, want %t", test.name, i, a.Partial, err, test.partial[i])
 			}
 		}

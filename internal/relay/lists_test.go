@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func sumOfFirst(s *prefixset.Set, width, n int) [sha256.Size]byte {
 	if n == 0 {
 		return sumOf(setRuns(s))
 	}
-	return sumOf(firstRuns(setRuns(s), width, n))
+	return sumOf(firstRuns(setRuns(s), width, int64(n)))
 }
 
 // Whatever is published in whatever order, a client that comes back with any version and any
@@ -179,7 +180,7 @@ func TestGetRefusesWhatTheProtocolDoesNotAllow(t *testing.T) {
 		{"a negative update", "se-4b", -1, 0, ErrConstraint},
 		{"a negative database", "se-4b", 0, -1, ErrConstraint},
 	} {
-		if _, err := l.Get(t.Context(), test.list, nil, test.maxUpdate, test.maxBase); !errors.Is(err, test.want) {
+		if _, err := l.Get(t.Context(), netip.Addr{}, test.list, nil, test.maxUpdate, test.maxBase); !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
 		}
 	}
@@ -196,7 +197,7 @@ func TestMinimumWaitsKeepClientsWithinAMinute(t *testing.T) {
 	}
 	l := newLists(t, "")
 	publish(t, l, "se-4b", setOf(t, "aaaa"))
-	a, err := l.Get(t.Context(), "se-4b", nil, 0, 0)
+	a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +224,7 @@ func FuzzGet(f *testing.F) {
 		if update > 0 {
 			maxUpdate = 1023 + int(update)
 		}
-		a, err := l.Get(t.Context(), "se-4b", raw, maxUpdate, int(base))
+		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", raw, maxUpdate, int(base))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net"
+	"net/netip"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -43,10 +44,11 @@ const minUpdateEntries = 1024
 // different updates are made, the limits are rounded down: the first to a power of two, the
 // second to five significant bits.
 //
-// Clients with equal arguments share the bytes of the answer, also while it is being made. The
-// error is ErrUnknownList or ErrConstraint, wrapped, for what the client did wrong, or that of
-// ctx: nothing is made for clients that have all gone away.
-func (l *Lists) Get(ctx context.Context, name string, version []byte, maxUpdateEntries, maxDatabaseEntries int) (Answer, error) {
+// Clients with equal arguments share the bytes of the answer, also while it is being made. One
+// answer is made at a time, for the clients in turn: client is the address of the one that asks,
+// the zero Addr if that is unknown. The error is ErrUnknownList or ErrConstraint, wrapped, for
+// what the client did wrong, or that of ctx: nothing is made for clients that have all gone away.
+func (l *Lists) Get(ctx context.Context, client netip.Addr, name string, version []byte, maxUpdateEntries, maxDatabaseEntries int) (Answer, error) {
 	s := (*l.current.Load())[name]
 	switch {
 	case s == nil:
@@ -66,9 +68,9 @@ func (l *Lists) Get(ctx context.Context, name string, version []byte, maxUpdateE
 	if u.have.boundary == nil && u.have.target == u.want {
 		return u.notModified(), nil
 	}
-	a, err := l.get(ctx, u)
+	a, err := l.get(ctx, client, u)
 	if errors.Is(err, errHistory) {
-		return l.get(ctx, u.full())
+		return l.get(ctx, client, u.full())
 	}
 	return a, err
 }

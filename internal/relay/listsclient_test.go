@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -85,7 +86,7 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	tr.answers = nil
 	for _, name := range names {
-		a, err := tr.lists.Get(r.Context(), name, versions[name], tr.maxUpdate, tr.maxDB)
+		a, err := tr.lists.Get(r.Context(), netip.Addr{}, name, versions[name], tr.maxUpdate, tr.maxDB)
 		if err != nil {
 			return nil, err
 		}

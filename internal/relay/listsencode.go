@@ -140,7 +140,7 @@ func (e *encoder) encodeFull() (Answer, error) {
 	}
 	whole, sum := all, e.sum
 	if n < e.set.Len() {
-		whole = func() runs { return firstRuns(all(), e.width, n) }
+		whole = func() runs { return firstRuns(all(), e.width, int64(n)) }
 		sum = sumOf(whole())
 	}
 	m, err := e.message(v, false, nil, whole, sum[:])
@@ -177,7 +177,7 @@ func (e *encoder) encodePartial(base, to content, target view) (Answer, error) {
 	if err := c.find(&differ{base: cursor{next: base()}, target: cursor{next: to()}, width: e.width}, e.most); err != nil {
 		return Answer{}, fmt.Errorf("%w: %w", errHistory, err)
 	}
-	if e.room > 0 && c.bytes > e.room*e.width { // a mixture: start again, which grows from nothing
+	if e.room > 0 && c.bytes/e.width > e.room { // a mixture: start again, which grows from nothing
 		return Answer{}, errHistory
 	}
 	v := version{target: target}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"testing"
 )
@@ -19,20 +20,20 @@ func TestNothingIsMadeForClientsThatHaveGoneAway(t *testing.T) {
 		errs := make(chan error, others)
 		alone := make(chan error, 1)
 		ask := func(ctx context.Context, errs chan error) {
-			a, err := l.Get(ctx, "se-4b", nil, 0, 0)
+			a, err := l.Get(ctx, netip.Addr{}, "se-4b", nil, 0, 0)
 			if err == nil && len(a.Message) == 0 {
 				err = errors.New("an empty answer")
 			}
 			errs <- err
 		}
-		l.encoding.Lock() // another encoder's turn
+		l.turns.take(netip.Addr{}, nil, nil) // another encoder's turn
 		go ask(gone, alone)
 		for range others {
 			go ask(t.Context(), errs)
 		}
 		runtime.Gosched() // any of them may be the first
 		leave()
-		l.encoding.Unlock()
+		l.turns.leave()
 		for range others {
 			if err := <-errs; err != nil {
 				t.Errorf("round %d: a client that stays: %v", round, err)

@@ -53,16 +53,17 @@ func cutRuns(s *prefixset.Set, width int) runs {
 	}
 }
 
-// firstRuns reads the first n entries.
-func firstRuns(from runs, width, n int) runs {
-	left := n * width
+// firstRuns reads the first n entries, or all if there are fewer. A client may name more than
+// an int of 32 bits has bytes for.
+func firstRuns(from runs, width int, n int64) runs {
+	left := n * int64(width)
 	return func() []byte {
 		if left == 0 {
 			return nil
 		}
 		run := from()
-		run = run[:min(len(run), left)]
-		left -= len(run)
+		run = run[:min(int64(len(run)), left)]
+		left -= int64(len(run))
 		return run
 	}
 }

@@ -2,11 +2,12 @@ package relay
 
 import (
 	"context"
-	"errors"
+	"net/netip"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"golang.org/x/sync/singleflight"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 const (
@@ -25,23 +26,33 @@ const (
 // encodings keeps encoded updates for the next client that asks the same, the most recently
 // used ones. It is safe for concurrent use.
 type encodings struct {
-	flight singleflight.Group
-
-	// encoding is held while an update is made. Encoders take turns: each one of a large
+	// turns are for those who make an update. Encoders take turns: each one of a large
 	// list keeps a processor busy for some tenths of a second and allocates megabytes.
-	encoding sync.Mutex
-	changes  *simplelru.LRU[string, change] // verified; guarded by encoding
+	turns   turns
+	changes *simplelru.LRU[string, change] // verified; for those whose turn it is
 
 	mu      sync.Mutex // guards the rest
+	making  map[string]*making
 	kept    *simplelru.LRU[string, kept]
 	bytes   int
 	inForce map[string]*state
+}
+
+// making is an answer for which clients wait: each of them for its turn to make it, until one
+// of them has.
+type making struct {
+	clients int           // guarded by encodings.mu
+	done    chan struct{} // closed when answer and err are there
+	answer  Answer
+	err     error
 }
 
 // kept is an encoded update of one content of a list.
 type kept struct {
 	of     *state
 	answer Answer
+	site   netip.Addr // of the client that had it made
+	shared bool       // another site has asked for it, too
 }
 
 func newEncodings() encodings {
@@ -53,49 +64,89 @@ func newEncodings() encodings {
 	if err != nil {
 		panic(err)
 	}
-	return encodings{kept: all, changes: changes}
+	return encodings{kept: all, changes: changes, making: make(map[string]*making)}
 }
 
-// get returns the answer to a request. It makes the answer if no client has asked for it
-// before; clients that ask meanwhile wait for it. If ctx ends before its turn, the next of
-// them makes the answer.
-func (e *encodings) get(ctx context.Context, u request) (Answer, error) {
-	key := u.key()
-	if a, ok := e.find(key); ok {
+// get returns the answer to a request of a client. It makes the answer if no client has asked
+// for it before; clients that ask meanwhile wait for it. A client waits for its own turn, too:
+// the one that asked first may have others before it. The error is that of ctx if it ends
+// before.
+func (e *encodings) get(ctx context.Context, client netip.Addr, u request) (Answer, error) {
+	key, site := u.key(), lookup.Site(client)
+	if a, ok := e.find(key, site); ok {
 		return a, nil
 	}
-	got, err, shared := e.flight.Do(key, func() (any, error) {
-		if a, ok := e.find(key); ok {
-			return a, nil
+	m := e.join(key)
+	defer e.part(key, m)
+	if e.turns.take(site, ctx.Done(), m.done) {
+		defer e.turns.leave()
+		if ctx.Err() == nil {
+			e.finish(key, site, u, m)
 		}
-		e.encoding.Lock()
-		defer e.encoding.Unlock()
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		a, err := (&encoder{u, e.open}).encode()
-		if err == nil {
-			e.keep(key, kept{u.state, a})
-		}
-		return a, err
-	})
-	if shared && err != nil && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-		return e.get(ctx, u) // the client that was to make the answer has gone away
 	}
-	a, _ := got.(Answer)
-	return a, err
+	select {
+	case <-m.done:
+		return m.answer, m.err
+	default:
+		return Answer{}, ctx.Err()
+	}
 }
 
-// find returns a kept answer.
-func (e *encodings) find(key string) (Answer, bool) {
+// join returns the answer that is being made for key.
+func (e *encodings) join(key string) *making {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := e.making[key]
+	if m == nil {
+		m = &making{done: make(chan struct{})}
+		e.making[key] = m
+	}
+	m.clients++
+	return m
+}
+
+// part is called once for each join.
+func (e *encodings) part(key string, m *making) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m.clients--; m.clients == 0 && e.making[key] == m {
+		delete(e.making, key)
+	}
+}
+
+// finish makes an answer, unless that has been done. The caller has the turn.
+func (e *encodings) finish(key string, site netip.Addr, u request, m *making) {
+	select {
+	case <-m.done:
+		return
+	default:
+	}
+	var ok bool
+	if m.answer, ok = e.find(key, site); !ok {
+		if m.answer, m.err = (&encoder{u, e.open}).encode(); m.err == nil {
+			e.keep(key, kept{of: u.state, answer: m.answer, site: site})
+		}
+	}
+	e.mu.Lock()
+	delete(e.making, key)
+	e.mu.Unlock()
+	close(m.done)
+}
+
+// find returns a kept answer for a client of site.
+func (e *encodings) find(key string, site netip.Addr) (Answer, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k, ok := e.kept.Get(key)
+	if ok && !k.shared && k.site != site {
+		k.shared = true
+		e.kept.Add(key, k)
+	}
 	return k.answer, ok
 }
 
-// keep keeps an answer and drops others, the least recently used first. It does not keep an
-// answer about a content that has been replaced meanwhile.
+// keep keeps an answer and drops others, see leastUseful. It does not keep an answer about a
+// content that has been replaced meanwhile.
 func (e *encodings) keep(key string, k kept) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,11 +154,36 @@ func (e *encodings) keep(key string, k kept) {
 		return
 	}
 	for e.kept.Len() > 0 && (e.bytes+len(k.answer.Message) > maxEncodedBytes || e.kept.Len() == maxEncoded) {
-		_, oldest, _ := e.kept.RemoveOldest()
-		e.bytes -= len(oldest.answer.Message)
+		e.drop(e.leastUseful(k.site))
 	}
 	e.kept.Add(key, k)
 	e.bytes += len(k.answer.Message)
+}
+
+// leastUseful returns the key of the answer that is dropped for one of a site: the least
+// recently used one that only this site has asked for; if there is none, that only one site
+// has; else of all. So a client that asks for updates which nobody else wants displaces its
+// own. The caller holds mu.
+func (e *encodings) leastUseful(site netip.Addr) string {
+	keys := e.kept.Keys() // the least recently used first
+	for _, dropped := range []func(kept) bool{
+		func(k kept) bool { return !k.shared && k.site == site },
+		func(k kept) bool { return !k.shared },
+	} {
+		for _, key := range keys {
+			if k, _ := e.kept.Peek(key); dropped(k) {
+				return key
+			}
+		}
+	}
+	return keys[0]
+}
+
+// drop drops a kept answer. The caller holds mu.
+func (e *encodings) drop(key string) {
+	k, _ := e.kept.Peek(key)
+	e.kept.Remove(key)
+	e.bytes -= len(k.answer.Message)
 }
 
 // forget drops the updates of contents that are not in force any more.
@@ -117,13 +193,12 @@ func (e *encodings) forget(inForce map[string]*state) {
 	e.inForce = inForce
 	for _, key := range e.kept.Keys() {
 		if k, _ := e.kept.Peek(key); inForce[k.of.name] != k.of {
-			e.kept.Remove(key)
-			e.bytes -= len(k.answer.Message)
+			e.drop(key)
 		}
 	}
 }
 
-// open returns the content of a view, or errHistory. The caller holds encoding.
+// open returns the content of a view, or errHistory. The caller has the turn.
 func (e *encodings) open(s *state, v view) (content, error) {
 	c := contentOf(s.set)
 	if v.id != s.id {
@@ -136,7 +211,7 @@ func (e *encodings) open(s *state, v view) (content, error) {
 	if v.limit == 0 {
 		return c, nil
 	}
-	return func() runs { return firstRuns(c(), s.width, int(v.limit)) }, nil
+	return func() runs { return firstRuns(c(), s.width, int64(v.limit)) }, nil
 }
 
 // before returns the content that a change led from.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -73,13 +74,13 @@ func TestClientsShareAnUpdate(t *testing.T) {
 	for name, version := range map[string][]byte{"full": nil, "unknown": []byte("unknown"), "partial": c.held["se-4b"].Version} {
 		var wg sync.WaitGroup
 		var others atomic.Int32
-		first, err := l.Get(t.Context(), "se-4b", version, 0, 0)
+		first, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 50 {
 			wg.Go(func() {
-				if a, err := l.Get(t.Context(), "se-4b", version, 0, 0); err != nil || &a.Message[0] != &first.Message[0] {
+				if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0, 0); err != nil || &a.Message[0] != &first.Message[0] {
 					others.Add(1)
 				}
 			})
@@ -88,7 +89,7 @@ func TestClientsShareAnUpdate(t *testing.T) {
 			t.Errorf("%s: %d of 50 clients got bytes of their own", name, others.Load())
 		}
 	}
-	if _, err := l.Get(t.Context(), "se-4b", nil, 1<<30, 1<<30); err != nil { // limits that make no difference
+	if _, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 1<<30, 1<<30); err != nil { // limits that make no difference
 		t.Fatal(err)
 	}
 	if err := l.Publish([]lookup.List{{Name: "se-4b", Set: (*l.current.Load())["se-4b"].source}}); err != nil { // another list has changed
@@ -127,16 +128,16 @@ func TestKeptUpdatesAreBounded(t *testing.T) {
 	e.forget(map[string]*state{"se-4b": s})
 	large := Answer{Message: make([]byte, maxEncodedBytes/3)}
 	for i := range 10 {
-		e.keep(fmt.Sprint(i), kept{s, large})
+		e.keep(fmt.Sprint(i), kept{of: s, answer: large})
 	}
 	if e.bytes > maxEncodedBytes || e.kept.Len() != 3 {
 		t.Errorf("%d updates of %d bytes kept, want 3 of %d at most", e.kept.Len(), e.bytes, maxEncodedBytes)
 	}
-	if _, ok := e.find("9"); !ok {
+	if _, ok := e.find("9", netip.Addr{}); !ok {
 		t.Error("the newest update is not kept")
 	}
 	for i := range maxEncoded + 10 {
-		e.keep(fmt.Sprint("small", i), kept{s, Answer{Message: []byte{1}}})
+		e.keep(fmt.Sprint("small", i), kept{of: s, answer: Answer{Message: []byte{1}}})
 	}
 	if e.kept.Len() != maxEncoded {
 		t.Errorf("%d updates kept, want %d", e.kept.Len(), maxEncoded)
@@ -145,7 +146,7 @@ func TestKeptUpdatesAreBounded(t *testing.T) {
 	if e.kept.Len() != 0 || e.bytes != 0 {
 		t.Errorf("%d updates of %d bytes kept of a content that is not in force", e.kept.Len(), e.bytes)
 	}
-	e.keep("late", kept{s, large})
+	e.keep("late", kept{of: s, answer: large})
 	if e.kept.Len() != 0 {
 		t.Error("an update is kept that was made for a content that has been replaced")
 	}
@@ -161,7 +162,7 @@ func TestGzipSavesNothing(t *testing.T) {
 	c.catchUp(t, "se-4b")
 	publish(t, l, "se-4b", churned(t, set, 3000, 3000, 2))
 	for name, version := range map[string][]byte{"full": nil, "partial": c.held["se-4b"].Version} {
-		a, err := l.Get(t.Context(), "se-4b", version, 0, 0)
+		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +234,7 @@ func timed(f func()) time.Duration {
 }
 
 func get(b *testing.B, l *Lists, version []byte) Answer {
-	a, err := l.Get(b.Context(), "se-4b", version, 0, 0)
+	a, err := l.Get(b.Context(), netip.Addr{}, "se-4b", version, 0, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
