@@ -96,6 +96,19 @@ func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtfu
 	})
 }
 
+// split records that a server of the operator's own refused a batch, which may be due to one
+// list that it does not have. No list has failed: each is asked for alone now.
+func (a attempt) split(lists []string) error {
+	return a.schedule.change(func(state *scheduleState) {
+		state.Fetch = a.before
+		for _, name := range lists {
+			list := state.Lists[name]
+			list.Alone = true
+			state.Lists[name] = list
+		}
+	})
+}
+
 // answered records that the fetch was answered at now. wait is the minimum wait for
 // all lists, 0 if there is none; clocks has the new clock of each list fetched.
 func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]ListClock) error {

@@ -21,6 +21,7 @@ const (
 	ListWaiting               // List was not fetched, or not yet; its next fetch is at Due
 	ListRejected              // the update of List failed its checks: Err; the old content stays
 	ListRefused               // the server refused List, asked for alone: Err; other lists are fetched
+	BatchRefused              // a server of the operator's own refused the request for List, several with commas: Err; each is asked for alone now
 	LongWait                  // the server gave a minimum wait above 24 hours, Wait: nothing for List ("": no search) before Due
 	StoreFailed               // List, or the schedule (List is ""), could not be saved: Err
 	Stored                    // List, or the schedule, has been saved
@@ -42,7 +43,7 @@ type Event struct {
 	Entries int           // of List, now
 	Updated time.Time     // last success of List; zero: never
 	Due     time.Time     // next request for List; of Fetched: for any list
-	Took    time.Duration // by a request: Fetched, ListRefused, Searched
+	Took    time.Duration // by a request: Fetched, ListRefused, BatchRefused, Searched
 	Wait    time.Duration // LongWait only
 	Spent   int           // searches today, of BudgetLow, BudgetSpent, BudgetPaused and BudgetRenewed
 	Budget  int           // searches a day, of the same

@@ -113,6 +113,49 @@ func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
 	})
 }
 
+// A relay may lack a list that its clients have, such as the list of likely safe hosts.
+func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.OfOperator()
+		server.SetMinimumWait("", time.Hour)
+		server.Publish("se-4b", entriesOf(1))
+		server.Publish("mw-4b", entriesOf(2))
+		c, err := protocol.NewV5(protocol.Config{UserAgent: "run/1", Transport: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		schedule, err := updater.NewSchedule(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}, own: true}
+		r.use(c, schedule, nil, "se-4b", "gc-32b", "mw-4b")
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		r.checkHeld("in the first minute", "se-4b", 1)
+		r.checkHeld("in the first minute", "mw-4b", 2)
+		if got := asked(server, 0); !slices.Equal(got, []string{"[se-4b gc-32b mw-4b]", "[se-4b]", "[gc-32b]", "[mw-4b]"}) {
+			t.Errorf("asked for %q", got)
+		}
+		if refused := r.reported(updater.ListRefused); len(refused) != 1 || refused[0].List != "gc-32b" {
+			t.Errorf("refused: %+v, want the one list that the server does not have", refused)
+		}
+		if failed := r.reported(updater.BatchRefused); len(failed) != 1 || failed[0].Err == nil {
+			t.Errorf("the refused batch is reported as %+v", failed)
+		}
+		time.Sleep(14*time.Minute - time.Second)
+		if got := asked(server, 4); len(got) != 0 {
+			t.Errorf("asked in the back-off of the list for %q", got)
+		}
+		server.Publish("mw-4b", entriesOf(2, 3))
+		time.Sleep(3 * time.Hour)
+		r.checkHeld("later", "mw-4b", 2, 3)
+	})
+}
+
 func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {

@@ -26,23 +26,34 @@ func (u *Updater) update(ctx context.Context) {
 	waiting := u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())
 	for len(waiting) > 0 {
 		names := u.cfg.Schedule.together(waiting, oneByOne)
-		if !u.request(ctx, names) {
+		switch u.request(ctx, names) {
+		case askNoMore:
 			return
+		case askAlone: // the same lists
+		case askOthers:
+			waiting = slices.DeleteFunc(waiting, func(name string) bool { return slices.Contains(names, name) })
 		}
-		waiting = slices.DeleteFunc(waiting, func(name string) bool { return slices.Contains(names, name) })
 		waiting = u.cfg.Schedule.dueNow(waiting, time.Now()) // the answer may have told all lists to wait
 	}
 }
 
+// nextRequest is what may be asked for after a request.
+type nextRequest uint8
+
+const (
+	askOthers nextRequest = iota // lists that were not asked for
+	askAlone              // these, too: each by itself
+	askNoMore             // nothing in this round
+)
+
 // request fetches lists in one request, applies the updates, saves and publishes the
-// lists, then saves the schedule and reports. It returns whether other lists may be
-// asked for now.
-func (u *Updater) request(ctx context.Context, names []string) bool {
+// lists, then saves the schedule and reports.
+func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 	begun := time.Now()
 	attempt, err := u.cfg.Schedule.begin(names, begun)
 	if errors.Is(err, errNotHeld) {
 		_ = u.sleep(ctx, lockRetry) // the caller asks again, unless ctx has ended
-		return false
+		return askNoMore
 	}
 	// The request is sent even if that failed: fresh lists are worth more than a wait that a
 	// crash may lose.
@@ -57,7 +68,11 @@ func (u *Updater) request(ctx context.Context, names []string) bool {
 	// Before refused: an error after a shutdown says nothing about the server.
 	case ctx.Err() != nil: // a shutdown is not a failure
 		u.reportSave("", attempt.cancelled(names, now))
-		return false
+		return askNoMore
+	case u.cfg.Own && len(names) > 1 && refusesLists(err):
+		u.reportSave("", attempt.split(names))
+		u.cfg.Report(Event{Kind: BatchRefused, List: strings.Join(names, ", "), Err: err, Took: now.Sub(begun)})
+		return askAlone
 	case refused:
 		u.reportSave("", attempt.refused(names[0], now, max(wait, retryAfter(err, false)), u.doubtful(names, err), err))
 	default:
@@ -66,7 +81,10 @@ func (u *Updater) request(ctx context.Context, names []string) bool {
 	u.shareLists()
 	u.reportRequest(names, results, refused, Event{Err: err, Took: now.Sub(begun)})
 	u.reportLongWaits(names, results, wait)
-	return err == nil || refused
+	if err == nil || refused {
+		return askOthers
+	}
+	return askNoMore
 }
 
 // reportRequest reports the outcome of a request. e has its error and duration.

@@ -123,6 +123,10 @@ func (s Settings) Credential() string {
 // Google reports whether Google runs the server.
 func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
 
+// OfOperator reports whether the server is the operator's own and speaks as a relay does. It may lack
+// what Google's server has.
+func (s Settings) OfOperator() bool { return !s.Google() && s.Protocol == protocol.DialectV5 }
+
 // Origin names the server and the protocol in stored lists, and the key by which it is
 // asked. Several endpoints are one server, whatever their order: they have the same
 // versions. So lists stay in force when endpoints are added or removed.

@@ -11,6 +11,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -25,18 +26,19 @@ type Engine struct {
 	Schedule *updater.Schedule // of requests to the server
 	Shares   *lookup.Shares    // of the budget, for each client; nil: no budget
 
-	settings config.Settings
-	database *lookup.Database
-	updater  *updater.Updater
-	client   protocol.Client
-	reporter *reporter
-	ledger   *updater.Ledger // counts searches; nil: no budget
-	ready    atomic.Bool     // nothing more is to be waited for
-	onReady  func()          // told once
-	changed  chan struct{}   // has one element after a change that Changed has not told yet
+	settings     config.Settings
+	database     *lookup.Database
+	updater      *updater.Updater
+	client       protocol.Client
+	reporter     *reporter
+	ledger       *updater.Ledger      // counts searches; nil: no budget
+	ready        atomic.Bool          // nothing more is to be waited for
+	onReady      func()               // told once
+	firstContact func() time.Duration // see Edge
+	changed      chan struct{}        // has one element after a change that Changed has not told yet
 
 	// The goroutines below end with stop, which waits for them: one that keeps the
-	// lists fresh, and one that watches the file of the key.
+	// lists fresh, one that watches the file of the key, and one that asks a relay what it has.
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -46,7 +48,7 @@ type Engine struct {
 // without. OnReady is called at most once.
 func newEngine(s config.Settings, key string, edge Edge, before past, onReady func()) (*Engine, error) {
 	database := new(lookup.Database)
-	e := &Engine{settings: s, database: database, onReady: onReady, changed: make(chan struct{}, 1)}
+	e := &Engine{settings: s, database: database, onReady: onReady, firstContact: edge.FirstContact, changed: make(chan struct{}, 1)}
 	e.reporter = newReporter(s, e.becomeReady)
 	e.reporter.changed = e.change
 	client, err := s.Client(key, database, edge.Transport)
@@ -72,6 +74,7 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 		MaxEntries:   s.MaxEntries,
 		Report:       e.reporter.report,
 		FirstContact: edge.FirstContact,
+		Own:          s.OfOperator(),
 	})
 	if err != nil {
 		return nil, err
@@ -160,6 +163,9 @@ func (e *Engine) start(key string) {
 	e.reporter.measureEndpoints()
 	if e.ledger != nil {
 		budgetRemaining.add(e)
+	}
+	if e.asksForUnlisted() {
+		e.wg.Go(func() { e.lookForRealtime(ctx, e.firstContact) })
 	}
 	if e.settings.KeyFile == "" {
 		e.wg.Go(func() { e.updater.Run(ctx) })

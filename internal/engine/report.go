@@ -95,6 +95,8 @@ func (r *reporter) report(e updater.Event) {
 		log.Errorf("Update of list %s rejected: %v. The list stays in force as it was, with %s. It is fetched again in full, not before %s", e.List, e.Err, entries(e.Entries), moment(e.Due))
 	case updater.ListRefused:
 		r.refused(e)
+	case updater.BatchRefused:
+		log.Debugf("The server refused the request for %s: %v. Each list is asked for by itself", e.List, e.Err)
 	case updater.LongWait:
 		r.longWait(e)
 	case updater.StoreFailed:
@@ -202,6 +204,9 @@ func (r *reporter) refused(e updater.Event) {
 	if near := protocol.NearestList(e.List); near != "" {
 		meant = fmt.Sprintf(". Did you mean %s?", near)
 	}
+	if e.List == protocol.GlobalCache {
+		meant = ". Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local"
+	}
 	log.Errorf("The server refuses list %s: %v%s. Other lists are updated. This list has %s in force. Next try not before %s%s",
 		e.List, e.Err, meant, entries(e.Entries), moment(e.Due), r.hint(e.Err))
 }
@@ -287,6 +292,8 @@ func (r *reporter) measure(e updater.Event) {
 	case updater.ListRefused:
 		r.request("fetch", e)
 		r.measureList(e)
+	case updater.BatchRefused:
+		r.request("fetch", e)
 	case updater.Searched:
 		r.request("search", e)
 		r.measureSearches()

@@ -143,6 +143,10 @@ func (s *Server) ClientCancelled() {
 	})
 }
 
+// OfOperator says that the server is the operator's own, such as a relay, and not Google's.
+// A client may then ask at once for each list of a batch that was refused.
+func (s *Server) OfOperator() { s.locked(func() { s.referee.own = true }) }
+
 // JudgeSearchBackoff makes the referee judge the back-off of hashes.search too:
 // after status 429 or 403 that of list updates, after three other failures in a row
 // five minutes, doubling up to 30 with each further three. Off at the start.

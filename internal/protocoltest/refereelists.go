@@ -233,7 +233,8 @@ func (r *referee) learnRefusal(x *exchange, at time.Time, of listRequests) {
 		of.clock(x.query.names[0]).refused(at)
 		return
 	}
-	if !of.late(at) {
+	splits := r.own && refusesLists(x.note.Status) && len(x.query.names) > 1
+	if !of.late(at) && !splits {
 		of.backoff.fail(at)
 	}
 	if refusesLists(x.note.Status) {

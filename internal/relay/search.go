@@ -34,6 +34,9 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 	for _, a := range answers {
 		h.metrics.searches.WithLabelValues(a.From.String()).Inc()
 	}
+	if h.onlyLists {
+		h.lacking.noteSearch(answers, client, time.Now())
+	}
 	return encoded(searchResponse(answers))
 }
 

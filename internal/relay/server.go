@@ -97,6 +97,8 @@ type Relay struct {
 type handler struct {
 	auth       *auth
 	denied     denials
+	lacking    lacking
+	onlyLists  bool // prefixes in no list are not asked about
 	metrics    *metrics
 	lists      *Lists
 	configured []string      // lists that the engine keeps
@@ -119,7 +121,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{cfg: cfg, handler: &handler{auth: new(auth), metrics: newMetrics(), rate: cfg.Rate,
-		searching: newPlaces(max(1, cfg.connections()/2)), starting: newPlaces(cfg.connections()), configured: cfg.Settings.Stored(), first: make(chan struct{}), stopping: make(chan struct{})}}
+		searching: newPlaces(max(1, cfg.connections()/2)), starting: newPlaces(cfg.connections()), configured: cfg.Settings.Stored(), onlyLists: cfg.Settings.Mode == lookup.Local, first: make(chan struct{}), stopping: make(chan struct{})}}
 	if len(r.handler.configured) == 0 {
 		return nil, errors.New("a relay needs lists: mode nostorage keeps none")
 	}

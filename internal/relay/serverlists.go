@@ -119,6 +119,7 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 	case kept && !(h.fetched() && h.lists.Ready()):
 		return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay has not fetched list " + name + " yet", retryAfter: notYet}
 	}
+	h.lacking.noteList(name, q.client, h.lists.Names(), time.Now())
 	return Answer{}, &failure{code: http.StatusNotFound, outcome: outcomeInvalid,
 		message: fmt.Sprintf("this relay does not have list %q: it has %s", shorten(name), strings.Join(h.lists.Names(), ", "))}
 }
@@ -170,6 +171,13 @@ func (h *handler) ready() bool { return h.fetched() && h.lists.Ready() }
 // listAll answers hashLists.list: lists without their content, at most pageSize of them. The
 // token of a page is the name of its first list.
 func (h *handler) listAll(_ *http.Request, _ netip.Addr, q query) (reply, *failure) {
+	if !h.ready() { // a client would take it that there are none
+		why := "the relay has no lists yet: it fetches them within a minute of its start"
+		if h.fetched() {
+			why = "the relay has no lists: see its log"
+		}
+		return reply{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: why, retryAfter: notYet}
+	}
 	var answer sbv5.ListHashListsResponse
 	names := h.lists.Names()
 	if q.pageToken != "" {

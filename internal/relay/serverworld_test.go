@@ -168,10 +168,16 @@ func (w *world) replica(n int) *replica { return w.replicaAfter(n, atOnce) }
 // replicaAfter is replica with a first contact.
 func (w *world) replicaAfter(n int, firstContact func() time.Duration) *replica {
 	w.t.Helper()
+	return w.replicaIn(lookup.Local, n, firstContact)
+}
+
+// replicaIn is replicaAfter in a mode.
+func (w *world) replicaIn(mode lookup.Mode, n int, firstContact func() time.Duration) *replica {
+	w.t.Helper()
 	remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 4000)
 	c := &replica{wire: &wire{handler: w.relay, remote: remote.String()}}
 	registry := engine.NewRegistry(engine.Edge{Transport: c.wire, FirstContact: firstContact})
-	s := config.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
+	s := config.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", Mode: mode}
 	var err error
 	if c.Engine, c.close, err = registry.Acquire(s, ""); err != nil {
 		w.t.Fatal(err)
