@@ -42,8 +42,8 @@ type nextRequest uint8
 
 const (
 	askOthers nextRequest = iota // lists that were not asked for
-	askAlone              // these, too: each by itself
-	askNoMore             // nothing in this round
+	askAlone                     // these, too: each by itself
+	askNoMore                    // nothing in this round
 )
 
 // request fetches lists in one request, applies the updates, saves and publishes the
