@@ -7,10 +7,12 @@ import (
 )
 
 // This file takes lists over from a predecessor of a server, in a move from one
-// protocol to another. Support of version 4 ends on 31 March 2027. After that no
-// server continues another's versions, and the following can be deleted with it:
-// Predecessor.Continues; handover.continues; Updater.doubtful, and the parameter
-// doubtful of attempt.failed and attempt.refused.
+// protocol to another. Google ends version 4 on 31 March 2027; servers of one's own may speak
+// it for longer. When this program does not speak it any more, no server continues the versions
+// of another protocol, and the following can be deleted: Predecessor.Continues, handover.continues
+// and the parameter continues of Succeed. What stays is Updater.doubtful, with the parameter
+// doubtful of attempt.failed and attempt.refused: it is also the cure for a version that another
+// endpoint of the same service does not know, see Origin.Related.
 
 // Succeed is Follow for a last schedule of the predecessor, see Origin. The lists
 // of last are taken over, with their versions if continues is set. Its clocks are

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
 func doctor() *cli.Command {
@@ -203,6 +204,9 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 
 // engine examines one engine: key, server, folder and lists.
 func (e *examination) engine(ctx context.Context, o *Offline) {
+	if end := o.Settings().Ending(); o.Endpoint() != "" && !end.At.IsZero() {
+		e.tell(endingDiagnosis(end, time.Now()))
+	}
 	e.tell(keyDiagnosis(o, time.Now()))
 	if o.Key() != "" || !o.Settings().Google() {
 		e.servers(ctx, o)
@@ -212,4 +216,13 @@ func (e *examination) engine(ctx context.Context, o *Offline) {
 		e.protection(o)
 		e.budget(o, time.Now())
 	}
+}
+
+// endingDiagnosis says that Google ends the protocol, or has ended it.
+func endingDiagnosis(end protocol.Ending, now time.Time) diagnosis {
+	status := isWarning
+	if end.Over(now) {
+		status = isProblem
+	}
+	return diagnosis{"protocol", status, text(end.Text(now)), text(end.Advice())}
 }

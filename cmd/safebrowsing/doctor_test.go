@@ -85,6 +85,24 @@ func TestDoctorOffline(t *testing.T) {
 	}
 }
 
+func TestDoctorTellsOfTheEndOfVersion4(t *testing.T) {
+	w := newWorld(t)
+	const v4 = ". {\n safebrowsing {\n  protocol v4\n  api_key K\n  db DB\n%s }\n}\n"
+	_, found, _ := examine(t, w.corefile(t, fmt.Sprintf(v4, "")), "-offline")
+	if d := found["protocol"]; !strings.Contains(string(d.Text), "Safe Browsing v4 on 31 March 2027") || d.Advice != "Change protocol v4 to v5" {
+		t.Errorf("got %+v", d)
+	}
+	if _, found, _ = examine(t, w.corefile(t, fmt.Sprintf(v4, "  endpoint ENDPOINT\n")), "-offline"); found["protocol"].Text != "" {
+		t.Errorf("a server of one's own: %+v", found["protocol"])
+	}
+	end := protocol.DialectV4.EndingAt("")
+	for at, want := range map[time.Time]string{end.At.Add(-time.Second): isWarning, end.At: isProblem} {
+		if d := endingDiagnosis(end, at); d.Status != want {
+			t.Errorf("at %s: %s, want %s", at, d.Status, want)
+		}
+	}
+}
+
 func TestDoctorOfBadConfigurations(t *testing.T) {
 	w := newWorld(t)
 	late := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

@@ -127,6 +127,9 @@ func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
 // what Google's server has.
 func (s Settings) OfOperator() bool { return !s.Google() && s.Protocol == protocol.DialectV5 }
 
+// Ending returns the end of the protocol at the server.
+func (s Settings) Ending() protocol.Ending { return s.Protocol.EndingAt(s.Endpoint) }
+
 // Origin names the server and the protocol in stored lists, and the key by which it is
 // asked. Several endpoints are one server, whatever their order: they have the same
 // versions. So lists stay in force when endpoints are added or removed.

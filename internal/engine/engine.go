@@ -38,7 +38,8 @@ type Engine struct {
 	changed      chan struct{}        // has one element after a change that Changed has not told yet
 
 	// The goroutines below end with stop, which waits for them: one that keeps the
-	// lists fresh, one that watches the file of the key, and one that asks a relay what it has.
+	// lists fresh, one that watches the file of the key, one that asks a relay what it has, and
+	// one that tells of the end of a protocol.
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -163,6 +164,9 @@ func (e *Engine) start(key string) {
 	e.reporter.measureEndpoints()
 	if e.ledger != nil {
 		budgetRemaining.add(e)
+	}
+	if end := e.settings.Ending(); !end.At.IsZero() {
+		e.wg.Go(func() { tellEnding(ctx, end) })
 	}
 	if e.asksForUnlisted() {
 		e.wg.Go(func() { e.lookForRealtime(ctx, e.firstContact) })

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -40,6 +41,7 @@ type Service struct {
 	Search  updater.Hold // why no name is confirmed
 	Budget  int          // searches a day; 0: no limit
 	Left    int          // of them, today
+	Ending  protocol.Ending
 }
 
 // List is a list of a service.
@@ -130,6 +132,11 @@ func (f *Findings) service(s *Service, now time.Time) {
 		case !l.Updated.IsZero() && now.Sub(l.Updated) > oldList:
 			f.problem("List %s is old, so new threats pass: it was last fetched %s ago. %s", l.Name, Age(now.Sub(l.Updated)), s.nextFetch(now))
 		}
+	}
+	if text := s.Ending.Text(now); s.Ending.Over(now) {
+		f.problem("%s.", text)
+	} else if text != "" {
+		f.note("%s.", text)
 	}
 	if s.Unknown {
 		f.problem("The lists of %s are only in the memory of CoreDNS (db off): look at its status page or its metrics.", s.Title)

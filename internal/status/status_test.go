@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -53,6 +54,11 @@ func TestFind(t *testing.T) {
 		{"a pause that has ended", func(r *Report) { r.Blocks[0].Paused = now.Add(-time.Minute) }, Protected, "Protected by Safe Browsing v5 and own lists", ""},
 		{"monitor", func(r *Report) { r.Blocks[0].Monitor = true }, NotProtected, "NOT protected", "has monitor"},
 		{"one of two monitors", func(r *Report) { r.Blocks = append(r.Blocks, Block{Zones: "lan.", Monitor: true}) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "server block for lan. has monitor"},
+		{"version 4 ends", func(r *Report) { r.Services[0].Ending = protocol.DialectV4.EndingAt("") }, Protected, "Protected by Safe Browsing v5 and own lists", "Google ends Safe Browsing v4 on 31 March 2027, in 129 days"},
+		{"version 4 has ended", func(r *Report) {
+			r.Services[0].Ending = protocol.DialectV4.EndingAt("")
+			r.Services[0].Ending.At = now
+		}, InPart, "Protected in part, by Safe Browsing v5 and own lists", "Google has ended Safe Browsing v4"},
 		{"no list yet", func(r *Report) {
 			r.Services[0].Lists = []List{{Name: "se-4b", Missing: true}}
 			r.Services[0].Fetch = updater.Hold{}
