@@ -21,20 +21,20 @@ import (
 	"time"
 
 	"github.com/coredns/coredns/plugin"
-	clog "github.com/coredns/coredns/plugin/pkg/log"
 	"github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/memory"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-var log = clog.NewWithPlugin(config.Plugin)
+var log = mask.NewLog(config.Plugin)
 
 // SafeBrowsing is the plugin in one server block. It is safe for concurrent use
 // once set up.

@@ -22,7 +22,7 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 var layers = [][]string{
 	{"internal/patience"},
 	{"internal/boottime"},
-	{"internal/certtest", "internal/linktest", "internal/logtest", "internal/memory", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/regular", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
+	{"internal/certtest", "internal/linktest", "internal/logtest", "internal/mask", "internal/mask/masktest", "internal/memory", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/regular", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest", "internal/redistest"},
 	{"updater", "internal/redisshare"},
 	{"internal/protocol", "internal/ownlist", "internal/redisstore", "internal/status", "internal/storetest"},

@@ -73,9 +73,9 @@ func TestAConfirmationThatFails(t *testing.T) {
 
 func TestTheKeyOfTheEnvironmentConfirms(t *testing.T) {
 	w := filled(t)
-	w.SetKey("KEY")
+	w.SetKey("OWN")
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-	t.Setenv(config.KeyVariable, "KEY")
+	t.Setenv(config.KeyVariable, "OWN")
 	for _, from := range [][]string{{"-db", w.dir}, {"-corefile", corefile}} {
 		w.ClientStarted()
 		status, out, _ := invoke(t, append(append([]string{"check", "-json", "-confirm"}, from...), "evil.example")...)

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 )
 
 // console prints the findings of a command.
@@ -44,6 +46,9 @@ func (o *console) printf(format string, args ...any) {
 // isTerminal reports whether a person may be reading w. It is also true for /dev/null,
 // which does no harm.
 func isTerminal(w io.Writer) bool {
+	if masked, ok := w.(mask.Writer); ok {
+		w = masked.W
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -130,17 +129,15 @@ type examination struct {
 	resolvConf string   // file with the system's resolvers
 	secrets    []string // tell replaces them
 	blocks     []serverBlock
+	path       string // of the Corefile; "": there is none
 	endpoint   string // of several the one that is examined; else ""
 	looked     bool   // for a loop
 	asClient   bool   // there is no Corefile: lists are fetched and an entry is confirmed
 	bad        bool
 }
 
-// looksLikeKey matches Google's API keys. It finds a key in the wrong place of a Corefile,
-// where the parser does not recognise it.
-var looksLikeKey = regexp.MustCompile(`AIza[0-9A-Za-z_-]{30,}`)
-
-// tell prints a diagnosis without keys.
+// tell prints a diagnosis without the keys that are known. What looks like another one is
+// masked where it is printed.
 func (e *examination) tell(d diagnosis) {
 	if e.endpoint != "" {
 		d.Text = text(e.endpoint+": ") + d.Text
@@ -154,7 +151,6 @@ func (e *examination) tell(d diagnosis) {
 				*t = text(strings.ReplaceAll(string(*t), secret, "(the key)"))
 			}
 		}
-		*t = text(looksLikeKey.ReplaceAllString(string(*t), "(the key)"))
 	}
 	e.bad = e.bad || d.Status == isProblem
 	if e.json {
@@ -169,6 +165,7 @@ func (e *examination) tell(d diagnosis) {
 
 // corefile examines a Corefile, its own lists and its engines.
 func (e *examination) corefile(ctx context.Context, path string) error {
+	e.path = path
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
@@ -208,6 +205,7 @@ func (e *examination) engine(ctx context.Context, o *Offline) {
 		e.tell(endingDiagnosis(end, time.Now()))
 	}
 	e.tell(keyDiagnosis(o, time.Now()))
+	e.secrecy(o, e.path)
 	if o.Key() != "" || !o.Settings().Google() {
 		e.servers(ctx, o)
 	}

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -25,12 +28,50 @@ func keyDiagnosis(o *Offline, now time.Time) diagnosis {
 		return diagnosis{"key", isWarning, text(fmt.Sprintf("there is none: %s is off, and only your own lists are in force", o.Service())), keyAdvice(o)}
 	case o.TokenFile() != "":
 		return tokenDiagnosis(o.TokenFile(), now)
+	case o.cfg.KeyDoubt() != "":
+		return diagnosis{"key", isWarning, "present, but not of the form of Google's keys, which have 39 letters and begin with AIza", "if Google refuses it, " + keyAdvice(o)}
 	case o.Key() != "":
 		return diagnosis{"key", isOK, "present", ""}
 	case o.Settings().Google():
 		return diagnosis{"key", isProblem, "there is none, and Google's server refuses requests without a key", keyAdvice(o)}
 	}
 	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}
+}
+
+// secrecy warns of files with the key that every user of the machine may read. corefile is the
+// path of the Corefile, or "".
+func (e *examination) secrecy(o *Offline, corefile string) {
+	what := o.Settings().Credential()
+	if file := o.cfg.KeyFile; file != "" && othersMayRead(file) {
+		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read the %s in %s", what, file)), text("chmod o= " + file)})
+	}
+	if o.cfg.Stated && corefile != "" && othersMayRead(corefile) {
+		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read %s, which holds the API key", corefile)),
+			text("put the key into a file of its own, name it by api_key_file, and let only CoreDNS read it; or chmod o= " + corefile)})
+	}
+}
+
+// othersMayRead reports whether users who are neither the owner nor in the group of a file may
+// read it: they may enter all folders above it, too.
+func othersMayRead(path string) bool {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil || runtime.GOOS == "windows" {
+		return false
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return false
+	}
+	for need := fs.FileMode(0o004); ; need = 0o001 {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode()&need == 0 {
+			return false
+		}
+		above := filepath.Dir(path)
+		if above == path {
+			return true
+		}
+		path = above
+	}
 }
 
 // tokenDiagnosis says how old the access token in a file is, which has been read.

@@ -25,6 +25,8 @@ import (
 	"syscall"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 )
 
 func main() {
@@ -56,8 +58,10 @@ const (
 // errBadNews ends a command that has printed all its findings: run prints nothing more.
 var errBadNews = errors.New("bad news")
 
-// run executes a command line and returns the exit status.
+// run executes a command line and returns the exit status. What it prints is masked: a key
+// may be in the wrong place of a Corefile or of the command line.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	out, errOut = mask.Writer{W: out}, mask.Writer{W: errOut}
 	c := command()
 	c.Reader, c.Writer, c.ErrWriter = in, out, errOut
 	err := c.Run(ctx, args)

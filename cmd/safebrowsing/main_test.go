@@ -88,7 +88,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	w := filled(t)
 	here := t.TempDir()
 	t.Chdir(here)
-	write(t, "client.key", "KEY\n")
+	write(t, "client.key", "OWN\n")
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
 	replacer := strings.NewReplacer("/etc/coredns/Corefile", corefile, "/var/lib/coredns", w.dir,
 		"./lists", here+"/lists", "http://127.0.0.1:8099", w.endpoint, "sudo -u coredns ", "", "SAFEBROWSING_API_KEY=... ", "", "'", "",

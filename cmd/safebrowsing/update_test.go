@@ -120,8 +120,8 @@ func TestUpdateLeavesListsOfAnotherServerAlone(t *testing.T) {
 
 func TestUpdateSendsTheKeyOfTheEnvironment(t *testing.T) {
 	w := newWorld(t)
-	w.SetKey("KEY")
-	t.Setenv(config.KeyVariable, "KEY")
+	w.SetKey("OWN")
+	t.Setenv(config.KeyVariable, "OWN")
 	if status, _, errOut := w.update(t); status != 0 {
 		t.Errorf("status %d, %s", status, errOut)
 	}
@@ -165,10 +165,10 @@ func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 
 func TestUpdateByACorefile(t *testing.T) {
 	w := newWorld(t)
-	w.SetKey("KEY")
+	w.SetKey("OWN")
 	w.SetMinimumWait("pha-4b", time.Hour)
 	w.Publish("pha-4b", nil)
-	block := " {\n safebrowsing {\n  api_key KEY\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha-4b\n }\n}\n"
+	block := " {\n safebrowsing {\n  api_key OWN\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha-4b\n }\n}\n"
 	corefile := w.corefile(t, "a.example"+block+"b.example"+block+"c.example {\n safebrowsing {\n  test x.example\n }\n}\n")
 	status, out, errOut := invoke(t, "update", "-now", "-corefile", corefile)
 	if status != 0 || errOut != "" || w.plain(out) != "se-4b: updated, 2 entries, next not before TIME\npha-4b: updated, 0 entries, next not before TIME\n" {

@@ -33,8 +33,8 @@ func (w *world) mustUpdate(t *testing.T, want int, corefile string) (out, errOut
 
 func TestUpdateByWebRiskAndOnByVersion5(t *testing.T) {
 	w := newWorld(t)
-	w.SetKey("KEY")
-	t.Setenv(config.KeyVariable, "KEY")
+	w.SetKey("OWN")
+	t.Setenv(config.KeyVariable, "OWN")
 	status, out, errOut := w.update(t, "-protocol", "webrisk")
 	if status != 0 || errOut != "" {
 		t.Errorf("status %d, %s", status, errOut)

@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// ReadKey reads a file that holds an API key and nothing else.
+// ReadKey reads a file that holds an API key or a token and nothing else. Its errors do not
+// quote the file.
 func ReadKey(path string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -19,7 +20,7 @@ func ReadKey(path string) (string, error) {
 	if key == "" {
 		return "", errors.New(path + " is empty")
 	}
-	return key, nil
+	return key, checkKeyIn(path, key)
 }
 
 // Credential is the name of the systemd credential with the API key, see LoadCredential= in
@@ -39,9 +40,10 @@ func KeyOfProcess() (key, file string, err error) {
 			return "", file, fmt.Errorf("the API key in $CREDENTIALS_DIRECTORY: %w", err)
 		default:
 			if key := strings.TrimSpace(string(raw)); key != "" {
-				return key, file, nil
+				return key, file, checkKeyIn("the credential "+Credential, key)
 			}
 		}
 	}
-	return os.Getenv(KeyVariable), "", nil
+	key = os.Getenv(KeyVariable)
+	return key, "", checkKeyIn("$"+KeyVariable, key)
 }

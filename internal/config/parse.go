@@ -13,6 +13,7 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -90,8 +91,19 @@ var forURLs = []string{"db", "resolver"}
 
 // Parse reads the stanza of a server block; a second stanza is an error. Errors name
 // file and line. Files are relative to root, or to the working directory if root is
-// "". Parse writes no log: Warnings and Notes are for the caller to log.
+// "". Parse writes no log: Warnings and Notes are for the caller to log. No text of its
+// result holds what looks like a key: that may stand in any place of a Corefile by mistake.
 func Parse(c *caddy.Controller, root string) (Config, error) {
+	cfg, err := parsed(c, root)
+	for _, texts := range [][]string{cfg.Warnings, cfg.Notes} {
+		for i := range texts {
+			texts[i] = mask.Text(texts[i])
+		}
+	}
+	return cfg, mask.Error(err)
+}
+
+func parsed(c *caddy.Controller, root string) (Config, error) {
 	p := &parser{Controller: c, root: root, given: make(map[string]place)}
 	p.TTL = defaultTTL
 	p.ConfirmTimeout = DefaultConfirmTimeout
@@ -143,6 +155,8 @@ func (p *parser) property(word string, args []string) error {
 		return p.Errf("%s%s", wrongArguments(word), unlessPlugin(word, p.Line()))
 	case slices.Contains(args, ""):
 		return p.Errf("%s: an argument is empty: is it a variable that is not set?", word)
+	case hasSecret(word, args):
+		return p.Errf("%s: this looks like an API key or a token: write it after api_key, or into the file that api_key_file or token_file names", word)
 	case property.maxArgs < 0 && word != "structured" && slices.ContainsFunc(args, hasComma):
 		return p.Errf("%s: separate the arguments by spaces, without commas", word)
 	}

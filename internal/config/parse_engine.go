@@ -30,9 +30,19 @@ func (p *parser) onlyKey(word string) error {
 	return nil
 }
 
+// keyPlace returns where the stanza names the key, or where it begins.
+func (p *parser) keyPlace() place {
+	for _, word := range keyWords {
+		if at, ok := p.given[word]; ok {
+			return at
+		}
+	}
+	return p.begin
+}
+
 func (p *parser) apiKey(args []string) error {
-	p.APIKey, p.Secret = args[0], args[0]
-	return p.onlyKey("api_key")
+	p.APIKey, p.Secret, p.Stated = args[0], args[0], true
+	return cmp.Or(p.onlyKey("api_key"), checkKey(args[0]))
 }
 
 func (p *parser) apiKeyFile(args []string) error {
@@ -156,6 +166,9 @@ func (p *parser) checkServer() error {
 	}
 	if p.Secret == "" && p.Google() {
 		p.given["endpoint"].warn(p, "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")
+	}
+	if doubt := p.KeyDoubt(); doubt != "" {
+		p.keyPlace().warn(p, "%s", doubt)
 	}
 	if _, err := p.Client(p.Secret, new(lookup.Database), nil); err != nil {
 		return p.begin.errorf("%v", err)

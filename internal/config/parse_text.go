@@ -9,6 +9,7 @@ import (
 
 	"github.com/coredns/coredns/core/dnsserver"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/nearest"
 )
 
@@ -83,13 +84,16 @@ func unknownProperty(word string, line int) error {
 	if slices.Contains(dnsserver.Directives, word) {
 		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, Plugin, line)
 	}
-	if isKey(word) {
-		return fmt.Errorf("unknown property %s: write api_key before it", quote(word))
+	switch {
+	case mask.Found(word) && strings.ContainsAny(word, "=,:"):
+		return fmt.Errorf("unknown property %q: write api_key, a space, and the key alone", word)
+	case mask.Found(word):
+		return fmt.Errorf("unknown property %q: write api_key before it", word)
 	}
 	if near := meant(word); near != "" {
-		return fmt.Errorf("unknown property %s: did you mean %s?", quote(word), near)
+		return fmt.Errorf("unknown property %q: did you mean %s?", word, near)
 	}
-	return fmt.Errorf("unknown property %s: README.md and \"man coredns-safebrowsing\" have the properties", quote(word))
+	return fmt.Errorf("unknown property %q: README.md and \"man coredns-safebrowsing\" have the properties", word)
 }
 
 // hasComma reports whether an argument has a comma where a space should be. Inside a
@@ -114,16 +118,16 @@ func (p *parser) secondStanza() error {
 	return p.Errf("%s is given more than once in this server block: put all its properties into one", Plugin)
 }
 
-// isKey reports whether a word looks like an API key of Google.
-func isKey(word string) bool { return strings.HasPrefix(word, "AIza") }
-
-// quote quotes a word of the Corefile, unless it looks like an API key: a key must
-// not reach the log.
-func quote(word string) string {
-	if isKey(word) {
-		return `"(the key)"`
-	}
-	return fmt.Sprintf("%q", word)
+// hasSecret reports whether an argument of a property looks like a key or a token in a wrong
+// place. It would be sent, logged, or become the name of a file. The query of a list by URL
+// may hold one.
+func hasSecret(word string, args []string) bool {
+	return word != "api_key" && slices.ContainsFunc(args, func(arg string) bool {
+		if isURL(arg) && (word == "block" || word == "allow") {
+			arg, _, _ = strings.Cut(arg, "?")
+		}
+		return mask.Found(arg)
+	})
 }
 
 // choice returns the index of a value in words.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -57,7 +58,7 @@ func (p *parser) notMeantAsZone(arg string) error {
 	}
 	_, isProperty := properties[word]
 	switch {
-	case isKey(arg):
+	case mask.Found(arg):
 		return errors.New("an API key is not a zone: put api_key KEY into braces on a line of its own")
 	case strings.HasPrefix(arg, "{") || strings.HasSuffix(arg, "}"):
 		return errors.New("a { must be the last word of its line, after a space, and a } must be on a line of its own")
@@ -66,7 +67,7 @@ func (p *parser) notMeantAsZone(arg string) error {
 	case strings.Contains(arg, ","):
 		return fmt.Errorf("%q is not a zone: separate zones by spaces, without commas", arg)
 	case p.namesFile(arg) && !isReverse(arg):
-		return fmt.Errorf("%s is not a zone: put block or allow before the name of a file, in braces on a line of its own", quote(arg))
+		return fmt.Errorf("%q is not a zone: put block or allow before the name of a file, in braces on a line of its own", arg)
 	}
 	return nil
 }
@@ -96,11 +97,11 @@ func zonesOf(arg string) ([]string, error) {
 	zones := plugin.Host(arg).NormalizeExact()
 	_, err := netip.ParseAddr(arg)
 	if err == nil || len(zones) == 0 {
-		return nil, fmt.Errorf("%s is not a zone: write a domain such as example.org", quote(arg))
+		return nil, fmt.Errorf("%q is not a zone: write a domain such as example.org", arg)
 	}
 	for _, zone := range zones {
 		if strings.Trim(strings.ToLower(zone), nameLetters+"/") != "" || strings.Contains(zone, "/") && !isReverse(zone) {
-			return nil, fmt.Errorf("%s is not a zone: write a domain such as example.org", quote(arg))
+			return nil, fmt.Errorf("%q is not a zone: write a domain such as example.org", arg)
 		}
 	}
 	return zones, nil

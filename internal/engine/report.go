@@ -8,15 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	clog "github.com/coredns/coredns/plugin/pkg/log"
-
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // log writes the lines of engines.
-var log = clog.NewWithPlugin(config.Plugin)
+var log = mask.NewLog(config.Plugin)
 
 // reporter turns the events of an engine into log lines and metrics: one line when
 // a state begins and one when it ends. It is safe for concurrent use.

@@ -6,15 +6,14 @@ import (
 	"strings"
 	"time"
 
-	clog "github.com/coredns/coredns/plugin/pkg/log"
-
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 // log writes the lines about the operator's own lists.
-var log = clog.NewWithPlugin(config.Plugin)
+var log = mask.NewLog(config.Plugin)
 
 // corefileHosts is the name, as a list, of the hosts that the Corefile allows.
 const corefileHosts = "Corefile"

@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
-	clog "github.com/coredns/coredns/plugin/pkg/log"
-
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
@@ -22,7 +21,7 @@ import (
 )
 
 // log writes the lines of relays.
-var log = clog.NewWithPlugin(config.Plugin)
+var log = mask.NewLog(config.Plugin)
 
 // Config says what a relay fetches, and whom it serves.
 type Config struct {
