@@ -44,11 +44,13 @@ func setup(c *caddy.Controller) error {
 func live(c *caddy.Controller, s *SafeBrowsing) {
 	generation := generationOf(c)
 	said := saidOf(c)
+	all := configsOf(c)
+	*all = append(*all, &s.cfg)
 	c.OnStartup(func() error {
 		file, blocks := corefileOf(generation)
 		loop := s.cfg.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
 		say(&s.cfg, append(config.HiddenViews(file, blocks), loop), said)
-		s.policy.Need(s.cfg.NeededBy(config.ForwardTargets(blocks)))
+		s.policy.Need(config.NeededBy(*all, config.ForwardTargets(blocks))) // all blocks have been read by now
 		if err := serving.start(s, generation); err != nil {
 			return plugin.Error(config.Plugin, err)
 		}
@@ -96,6 +98,20 @@ func checkPosition(directives []string) error {
 		}
 	}
 	return nil
+}
+
+// configsKey is where an instance of CoreDNS keeps what its Corefile says in each server block
+// with this plugin.
+type configsKey struct{}
+
+// configsOf returns what the server blocks say that the instance has read so far.
+func configsOf(c *caddy.Controller) *[]*config.Config {
+	all, ok := c.Get(configsKey{}).(*[]*config.Config)
+	if !ok {
+		all = new([]*config.Config)
+		c.Set(configsKey{}, all)
+	}
+	return all
 }
 
 // saidKey is where an instance of CoreDNS keeps what it has logged about its

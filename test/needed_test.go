@@ -38,7 +38,7 @@ func TestWhatTheServerNeedsIsNotBlocked(t *testing.T) {
 				w.wantBlocked("www.google.com.", dns.TypeA, phishing)
 				w.wantBlocked("www.example.com.", dns.TypeA, phishing)
 			}
-			if got := w.why("time.google.com"); !strings.Contains(got, "decided_by=allow") || !strings.Contains(got, "never blocked by Safe Browsing: it is a time server") {
+			if got := w.why("time.google.com"); !strings.Contains(got, "decided_by=allow") || !strings.Contains(got, "never blocked by Safe Browsing or a list by URL: it is a time server") {
 				t.Errorf("Expected explain to say why it passes, got %q", got)
 			}
 			if got := lines.About("Monitor: time.google.com"); len(got) != 0 {

@@ -286,7 +286,7 @@ func TestCheckSaysWhyANeededNamePasses(t *testing.T) {
 		expect(t, "check "+more, out, `evil.example: safe
     list        needed
     decided by  allow
-    note        never blocked by Safe Browsing: it is a server that this server forwards queries to
+    note        never blocked by Safe Browsing or a list by URL: it is a server that this server forwards queries to
 `)
 	}
 	if status, out, _ := invoke(t, "check", "-corefile", corefile, "www.evil.example"); status != 1 || !strings.Contains(out, "unsure") {

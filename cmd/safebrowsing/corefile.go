@@ -38,7 +38,7 @@ func readCorefile(path string) (all []serverBlock, err error) {
 	if err != nil {
 		return nil, err
 	}
-	found := false
+	found, cfgs := false, []*config.Config(nil)
 	for i, b := range blocks {
 		block := serverBlock{
 			Listening: config.ListeningOf(b), file: path, number: i + 1,
@@ -49,13 +49,18 @@ func readCorefile(path string) (all []serverBlock, err error) {
 				closeBlocks(all)
 				return nil, err
 			}
-			block.need(config.ForwardTargets(blocks))
-			found = true
+			found, cfgs = true, append(cfgs, &block.cfg)
 		}
 		all = append(all, block)
 	}
 	if !found {
 		return nil, fmt.Errorf("%s: no server block has %s", path, config.Plugin)
+	}
+	needed := config.NeededBy(cfgs, config.ForwardTargets(blocks))
+	for _, b := range all {
+		if b.Offline != nil {
+			b.policy.Need(needed)
+		}
 	}
 	return all, nil
 }

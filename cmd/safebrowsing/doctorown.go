@@ -36,6 +36,12 @@ func (e *examination) ownList(o *Offline, s ownlist.State) {
 		return
 	}
 	d := ownListDiagnosis(s)
+	if needed := o.BlocksNeeded(s.Named); !s.Allow && len(needed.Names) > 0 {
+		d.Text += text("; " + needed.String())
+		if !needed.Pass && d.Status == isOK {
+			d.Status, d.Advice = isWarning, text(needed.Advice())
+		}
+	}
 	for _, c := range o.Fetches() {
 		if s.Fetched && s.Path == c.Name() {
 			d = byURLDiagnosis(d, c, time.Now())
@@ -69,8 +75,10 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 		}
 		return d
 	}
-	if wide := s.WideRemark(); wide != "" {
-		remarks += "; " + wide
+	for _, remark := range []string{s.WideRemark(), s.LeftOutRemark()} {
+		if remark != "" {
+			remarks += "; " + remark
+		}
 	}
 	d := diagnosis{"own list", isWarning, text(fmt.Sprintf("%s %s %s%s%s", name, does, ownlist.Plural(s.InForce(), "name", "names"), changed, remarks)), ""}
 	switch {

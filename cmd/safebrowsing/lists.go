@@ -14,7 +14,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -51,7 +50,7 @@ func lists() *cli.Command {
 				if err != nil {
 					return err
 				}
-				return printLists(newConsole(c), dir, nil, listfetch.Saved(dir))
+				return printLists(newConsole(c), dir, nil, savedIn(dir))
 			}
 			if c.IsSet("db") {
 				return errBothGiven
@@ -67,7 +66,7 @@ func lists() *cli.Command {
 
 // listsOf returns the folder of a Corefile and the names of the lists for it, and the
 // states of its lists by URL. The folder is "" if it has only these.
-func listsOf(path string) (dir string, wanted []string, own []listfetch.State, err error) {
+func listsOf(path string) (dir string, wanted []string, own []urlList, err error) {
 	blocks, err := readCorefile(path)
 	if err != nil {
 		return "", nil, nil, err
@@ -111,7 +110,7 @@ type listed struct {
 
 // printLists prints the lists of a folder, if it is not "", and lists by URL. It complains
 // about lists that are missing.
-func printLists(out *console, dir string, wanted []string, own []listfetch.State) error {
+func printLists(out *console, dir string, wanted []string, own []urlList) error {
 	bad := out.missing(own)
 	if dir == "" {
 		out.fetched(own)

@@ -4,15 +4,42 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 )
 
-// fetchedBy returns the states of the lists by URL of server blocks, each once. Lists of
-// blocks with db off are left out: only CoreDNS has them.
-func fetchedBy(blocks []serverBlock) (all []listfetch.State) {
+// urlList is an own list by URL.
+type urlList struct {
+	listfetch.State
+	leftOut string // which lines, and which needed names, have no effect; "": none
+}
+
+// savedIn returns the lists by URL of a folder, without a Corefile.
+func savedIn(dir string) (all []urlList) {
+	for _, s := range listfetch.Saved(dir) {
+		all = append(all, urlList{State: s})
+	}
+	return all
+}
+
+// leftOut says which lines of a list by URL, and which names that the server needs, have no
+// effect, or returns "".
+func (o *Offline) leftOut(list string) string {
+	var all []string
+	for _, s := range o.OwnLists() {
+		if s.Fetched && s.Named == list {
+			all = []string{s.LeftOutRemark(), o.BlocksNeeded(list).String()}
+		}
+	}
+	return strings.Join(slices.DeleteFunc(all, func(text string) bool { return text == "" }), "; ")
+}
+
+// fetchedBy returns the lists by URL of server blocks, each once. Lists of blocks with db off
+// are left out: only CoreDNS has them.
+func fetchedBy(blocks []serverBlock) (all []urlList) {
 	type which struct{ url, db string }
 	seen := make(map[which]bool)
 	for _, b := range blocks {
@@ -26,7 +53,7 @@ func fetchedBy(blocks []serverBlock) (all []listfetch.State) {
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					s.Error = err.Error()
 				}
-				all = append(all, s)
+				all = append(all, urlList{s, b.leftOut(c.Name())})
 			}
 		}
 	}
@@ -35,7 +62,7 @@ func fetchedBy(blocks []serverBlock) (all []listfetch.State) {
 
 // missing complains about lists by URL that were never fetched, and reports whether there
 // are any.
-func (o *console) missing(own []listfetch.State) (any bool) {
+func (o *console) missing(own []urlList) (any bool) {
 	for _, s := range own {
 		if s.Changed.IsZero() {
 			any = true
@@ -58,10 +85,11 @@ type urlListed struct {
 	Next     string `json:"not_before"`
 	Failures int    `json:"failures"`
 	Reason   text   `json:"reason"` // of failures
+	LeftOut  text   `json:"left_out"`
 }
 
 // fetched prints lists by URL.
-func (o *console) fetched(own []listfetch.State) {
+func (o *console) fetched(own []urlList) {
 	if len(own) == 0 {
 		return
 	}
@@ -69,7 +97,7 @@ func (o *console) fetched(own []listfetch.State) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "OWN LIST\tENTRIES\tCHANGED\tUPDATED\tNOT BEFORE\tFAILURES")
 	for _, s := range own {
-		l := urlListed{s.Name, s.Entries, stamp(s.Changed), stamp(s.Checked), stamp(s.Next), s.Failures, text(s.Error)}
+		l := urlListed{s.Name, s.Entries, stamp(s.Changed), stamp(s.Checked), stamp(s.Next), s.Failures, text(s.Error), text(s.leftOut)}
 		if o.json {
 			o.object(l)
 		}
@@ -81,6 +109,9 @@ func (o *console) fetched(own []listfetch.State) {
 	w.Flush()
 	o.printf("%s", table.String())
 	for _, s := range own {
+		if s.leftOut != "" {
+			o.printf("%s: %s\n", shown(s.Name), shown(s.leftOut))
+		}
 		if s.Failing() {
 			o.printf("%s: not updated since %s: %s\n", shown(s.Name), stamp(s.Since), shown(s.Error))
 		}

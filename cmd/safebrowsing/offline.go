@@ -280,10 +280,11 @@ func (o *Offline) Confirm(ctx context.Context, h lookup.Host) lookup.Decision {
 	return d
 }
 
-// need notes the names that forwarding needs, and those that are always needed.
-func (o *Offline) need(targets []string) { o.policy.Need(o.cfg.NeededBy(targets)) }
+// BlocksNeeded returns the needed names that an own list has, by its name in OwnLists.
+func (o *Offline) BlocksNeeded(list string) policy.NeededNames { return o.policy.BlocksNeeded(list) }
 
-// Needed returns what a host is needed for, so that Safe Browsing does not block it, or "".
+// Needed returns what a host is needed for, so that neither Safe Browsing nor a list by URL
+// blocks it, or "".
 func (o *Offline) Needed(h lookup.Host) string { return o.policy.Needed(h) }
 
 // Client returns a client of the server, as the plugin would use it. It sends the same user

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -13,8 +14,8 @@ import (
 )
 
 // Needed holds the names that this server or its clients cannot do without, each with what
-// it is. Safe Browsing does not block them, the operator's own lists may. Google's lists have
-// held such names by mistake. The map has canonical names, without a final dot. It must
+// it is. Safe Browsing and lists by URL do not block them, the operator's own files may.
+// Google's lists and published ones have held such names by mistake. The map has canonical names, without a final dot. It must
 // not be changed while it is in use.
 type Needed map[string]string
 
@@ -37,14 +38,25 @@ var timeServers = []string{
 	"time.nist.gov",       // https://www.nist.gov/pml/time-and-frequency-division/time-distribution/internet-time-service-its
 }
 
-// NeededBy returns the needed names of a server block: the hosts of its endpoints, the time
-// servers, and the names of the targets of forwarding.
-func (c *Config) NeededBy(targets []string) Needed {
+// NeededBy returns the needed names of the server blocks of a Corefile: the hosts of their
+// endpoints and of their lists by URL, the proxies on the way to these, the time servers, and
+// the names of the targets of forwarding.
+func NeededBy(all []*Config, targets []string) Needed {
 	n := make(Needed)
 	add := func(name, what string) {
 		if h, ok := lookup.ParseHost(name); ok {
 			n[h.String()] = what
 		}
+	}
+	addURL := func(text, what string) {
+		u, err := url.Parse(text)
+		if err != nil {
+			return
+		}
+		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy != nil {
+			add(proxy.Hostname(), "the proxy")
+		}
+		add(u.Hostname(), what)
 	}
 	for _, name := range timeServers {
 		add(name, timeServer)
@@ -52,11 +64,17 @@ func (c *Config) NeededBy(targets []string) Needed {
 	for _, name := range targets {
 		add(name, "a server that this server forwards queries to")
 	}
-	if c.Online {
+	for _, c := range all {
+		for _, own := range c.Own {
+			addURL(own.Fetch.URL, "the host of a list by URL")
+		}
+	}
+	for _, c := range all {
+		if !c.Online {
+			continue
+		}
 		for _, endpoint := range c.Endpoints() {
-			if u, err := url.Parse(endpoint); err == nil {
-				add(u.Hostname(), "the host of the endpoint")
-			}
+			addURL(endpoint, "the host of the endpoint")
 		}
 	}
 	return n

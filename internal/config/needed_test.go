@@ -7,6 +7,7 @@ import (
 
 	"github.com/coredns/caddy/caddyfile"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -36,12 +37,16 @@ example.net {
 func TestNeededNames(t *testing.T) {
 	var c Config
 	c.Online, c.Endpoint = true, "https://relay.example.org:8099 http://[2001:db8::1]:8099"
-	n := c.NeededBy([]string{"DNS.example.org"})
+	c.Own = []OwnFile{{Path: "own.txt"}, {Fetch: listfetch.Config{URL: "https://Lists.example.org/new.txt"}}}
+	var other Config
+	other.Online, other.Endpoint = true, "https://other.example.org"
+	n := NeededBy([]*Config{&c, &other}, []string{"DNS.example.org"})
 	for name, want := range map[string]string{
 		"time.google.com.": "a time server", "TIME.windows.com.": "a time server",
 		"pool.ntp.org.": "a time server", "2.debian.pool.ntp.org.": "a time server",
 		"xpool.ntp.org.": "", "ntp.org.": "", "www.google.com.": "", "a.time.google.com.": "",
 		"relay.example.org.": "the host of the endpoint", "a.relay.example.org.": "",
+		"lists.example.org.": "the host of a list by URL", "other.example.org.": "the host of the endpoint",
 		"dns.example.org.": "a server that this server forwards queries to", "example.org.": "",
 	} {
 		if got := n.What(lookup.FromQname(name)); want == "" && got != "" || !strings.HasPrefix(got, want) {
@@ -49,7 +54,7 @@ func TestNeededNames(t *testing.T) {
 		}
 	}
 	c.Online = false
-	if got := c.NeededBy(nil).What(lookup.FromQname("relay.example.org.")); got != "" {
+	if got := NeededBy([]*Config{&c}, nil).What(lookup.FromQname("relay.example.org.")); got != "" {
 		t.Errorf("without Safe Browsing: %q", got)
 	}
 }

@@ -53,7 +53,7 @@ var properties = map[string]struct {
 	"prefixes":        {1, 1, false, "short|stored", (*parser).prefixes},
 	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
 	"resolver":        {1, -1, false, "ADDRESS...", (*parser).resolver},
-	"block":           {1, -1, true, "FILE|URL... [refresh DURATION] [max_bytes SIZE]", (*parser).blockFiles},
+	"block":           {1, -1, true, "FILE|URL... [refresh DURATION] [max_bytes SIZE] [wide]", (*parser).blockFiles},
 	"allow":           {1, -1, true, "FILE|URL|HOST [until TIME]...", (*parser).allowed},
 	"except":          {1, -1, true, "ZONES...", (*parser).exceptZones},
 	"respond":         {1, 3, false, answer.ModeUsage(), (*parser).respondWith},

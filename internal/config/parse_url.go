@@ -12,7 +12,7 @@ import (
 )
 
 // urls adds the lists by URL of a line, with what the line says about them, and returns the
-// other arguments. On a line without a URL, refresh and max_bytes are files or hosts.
+// other arguments. On a line without a URL, refresh, max_bytes and wide are files or hosts.
 func (p *parser) urls(args []string, allow bool) (others []string, err error) {
 	if !slices.ContainsFunc(args, isURL) {
 		return args, nil
@@ -23,6 +23,8 @@ func (p *parser) urls(args []string, allow bool) (others []string, err error) {
 		switch word := args[i]; {
 		case isURL(word):
 			urls = append(urls, word)
+		case word == wideWord:
+			c.Wide = true
 		case !isURLWord(word):
 			others = append(others, word)
 		case i+1 == len(args):
@@ -48,7 +50,10 @@ func (p *parser) urls(args []string, allow bool) (others []string, err error) {
 }
 
 // isURLWord reports whether a word says how a list by URL is fetched.
-func isURLWord(arg string) bool { return arg == "refresh" || arg == "max_bytes" }
+func isURLWord(arg string) bool { return arg == "refresh" || arg == "max_bytes" || arg == wideWord }
+
+// wideWord lets a list by URL have lines about every name or whole public suffixes.
+const wideWord = "wide"
 
 func isURL(arg string) bool { return strings.Contains(arg, "://") }
 

@@ -29,6 +29,7 @@ type Config struct {
 	DB        string        // directory whose subdirectory Folder holds the list; "": a temporary one, until the last Close
 	Resolvers string        // "address:port" of name servers, joined by a space; "": the system's
 	Refresh   time.Duration // between fetches, ± 30 %; zero: DefaultRefresh
+	Wide      bool          // lines that match every name or a whole public suffix count, too
 	MaxBytes  int64         // of the list, compressed and decompressed; zero: DefaultMaxBytes
 }
 

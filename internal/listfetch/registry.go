@@ -62,7 +62,7 @@ type List struct {
 }
 
 // Open keeps a list fresh until Close. If the list is open with an equal URL and DB, they
-// share it: the shortest Refresh and the largest MaxBytes hold. reading says how lines are
+// share it: the shortest Refresh and the largest MaxBytes hold, and Wide if one of them has it. reading says how lines are
 // read; its path is not used.
 //
 // Open does not wait for a server. It cannot fail: what goes wrong, also with the disk, is
@@ -174,6 +174,7 @@ func (s *source) settings() Config {
 		}
 		c.Refresh = min(c.Refresh, cmp.Or(l.cfg.Refresh, DefaultRefresh))
 		c.MaxBytes = max(c.MaxBytes, cmp.Or(l.cfg.MaxBytes, DefaultMaxBytes))
+		c.Wide = c.Wide || l.cfg.Wide
 	}
 	return c
 }

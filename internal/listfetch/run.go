@@ -146,7 +146,7 @@ func (s *source) fetch(ctx context.Context, client *http.Client, c Config, befor
 	case d.unchanged:
 		o.unchanged, o.doubt = true, nil
 	default:
-		err = s.take(d, before, &o)
+		err = s.take(d, c, before, &o)
 		d.close()
 	}
 	if err != nil && ctx.Err() != nil {
@@ -158,12 +158,14 @@ func (s *source) fetch(ctx context.Context, client *http.Client, c Config, befor
 
 // take writes the list that comes to a new file, judges it, and puts it in the place of
 // the old one if it is believed.
-func (s *source) take(d *download, before State, o *outcome) error {
+func (s *source) take(d *download, c Config, before State, o *outcome) error {
+	reading := s.reading
+	reading.Fetched, reading.Wide = true, c.Wide
 	o.came = State{ETag: d.etag, LastModified: d.lastModified}
 	var cause error // without the words of ReplaceFile, which would be about the disk
 	err := updater.ReplaceFile(s.path, func(w io.Writer) error {
 		counted := &counter{to: w}
-		sum, names, err := ownlist.Survey(io.TeeReader(d.body, counted), s.reading)
+		sum, names, err := ownlist.Survey(io.TeeReader(d.body, counted), reading)
 		if err != nil {
 			cause = err
 			return err

@@ -35,7 +35,7 @@ func FuzzRead(f *testing.F) {
 		must(t, err)
 		lines := bytes.Count(raw, []byte("\n")) + 1
 		sum := c.summary
-		if sum.Bad.Count+sum.NotSupported()+sum.Elsewhere.Count+sum.LocalData.Count > lines || len(sum.Unsupported) > maxKinds+1 || len(sum.Wide) > maxWide {
+		if sum.Bad.Count+sum.NotSupported()+sum.Elsewhere.Count+sum.LocalData.Count > lines || len(sum.Unsupported) > maxKinds+1 || len(sum.Wide.First) > maxWide {
 			t.Errorf("%d lines: %+v", lines, sum)
 		}
 		if text := fmt.Sprint(sum.Remarks(), sum.Nothing(), sum.WideRemark()); len(text) > 2000 || !utf8.ValidString(text) {

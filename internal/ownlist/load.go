@@ -27,12 +27,18 @@ func read(r io.Reader, k Config, lines int) (*content, error) {
 }
 
 // scan reads a list to its end, passes its entries to emit and counts its other lines in
-// sum. It does not set sum.Entries.
+// sum. It does not set sum.Entries. Lists by URL must not end DNS by one line: such a line
+// does not reach emit unless k has Wide.
 func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 	p := newParser(k, func(e entry) {
+		does := e.wide()
+		if does != "" && e.scope&below != 0 && k.Fetched && !k.Wide {
+			sum.LeftOut.add(sum.lines, does)
+			return
+		}
 		emit(e)
-		if does := e.wide(); does != "" {
-			sum.addWide(sum.lines, does)
+		if does != "" {
+			sum.Wide.add(sum.lines, does)
 		}
 	})
 	err := eachLine(r, func(n int, line []byte, long bool) {

@@ -10,10 +10,11 @@ import (
 
 // Match is the entry of a list that decides on a host.
 type Match struct {
-	Allow  bool   // else it blocks
-	Labels int    // of the matched name, which is the end of the host; 0: every name
-	Answer Answer // of a match that blocks
-	File   string // the name or the path given to Open, or the name given to Hosts
+	Allow   bool   // else it blocks
+	Fetched bool   // the list is, see Config
+	Labels  int    // of the matched name, which is the end of the host; 0: every name
+	Answer  Answer // of a match that blocks
+	File    string // the name or the path given to Open, or the name given to Hosts
 }
 
 // Name returns the matched name. h is the host that was given to File.Match.
@@ -29,6 +30,7 @@ func (m Match) Name(h lookup.Host) string {
 // with Open or Hosts. It is safe for concurrent use.
 type File struct {
 	name    string
+	fetched bool
 	content *atomic.Pointer[content] // shared with other Files of the same source
 	source  *source                  // nil: hosts of the Corefile
 	close   func()                   // has an effect only once
@@ -68,7 +70,7 @@ func (f *File) Match(h lookup.Host, now time.Time) (Match, bool) {
 	if act == none {
 		return Match{}, false
 	}
-	m := Match{Allow: act == allow, Labels: depth, File: f.name}
+	m := Match{Allow: act == allow, Fetched: f.fetched, Labels: depth, File: f.name}
 	if act == block && len(c.answers) > 0 {
 		name := m.Name(h)
 		m.Answer = c.answer(name, !isWhole(h) || name != h.String())

@@ -32,6 +32,7 @@ type Config struct {
 	Path       string     // "" with Fetched: there is no file
 	Name       string     // what a Match and a State call the list; "": Path
 	Fetched    bool       // another goroutine fetches the file: it may not exist yet, and may have no entries any more
+	Wide       bool       // of a Fetched list: lines that match every name or a whole public suffix count, too
 	Allow      bool       // it is an allow list; otherwise it blocks
 	IPv4, IPv6 netip.Addr // sinkhole: lines of hosts files with these addresses block too; zero: none
 }
@@ -123,7 +124,7 @@ func (r *registry) open(c Config, report func(Event)) (*File, error) {
 		s.wg.Go(func() { s.watch(ctx, r.interval) })
 	}
 	release := sync.OnceFunc(func() { r.release(s, o) })
-	return &File{name: c.name(), content: &s.content, source: s, close: release}, nil
+	return &File{name: c.name(), fetched: c.Fetched, content: &s.content, source: s, close: release}, nil
 }
 
 // Changed says that the file at a path has been replaced: lists that are open read it

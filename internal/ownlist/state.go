@@ -69,5 +69,5 @@ func (r *registry) states() (all []State) {
 // Idle reports whether a list allows nothing for now, and nothing is wrong with it: a file
 // for exceptions has none yet, or all have ended.
 func (s State) Idle() bool {
-	return s.Allow && s.InForce() == 0 && s.Seems == "" && s.Bad.Count+s.NotSupported()+s.Elsewhere.Count == 0
+	return s.Allow && s.InForce() == 0 && s.Seems == "" && s.Bad.Count+s.NotSupported()+s.Elsewhere.Count+s.LeftOut.Count() == 0
 }

@@ -17,8 +17,8 @@ type Summary struct {
 	Unsupported []Lines   // well-formed lines that are not supported, by kind, in the order of their first lines
 	Elsewhere   Lines     // lines of hosts files with an address that does not block
 	LocalData   Lines     // RPZ records with an answer of their own: the name is blocked, the answer is not used
-	Wide        []string  // the first lines that match a whole public suffix or every name: "line 3 blocks every name"
-	MoreWide    int       // the number of such lines that are not in Wide
+	Wide        WideLines // lines that match a whole public suffix or every name
+	LeftOut     WideLines // such lines of a fetched list that may not have them: they have no effect
 	Modified    time.Time // modification time of the file; zero: hosts of the Corefile
 
 	lines     int  // read so far
@@ -44,12 +44,38 @@ func (l *Lines) add(number int, raw []byte) {
 	}
 }
 
+// WideLines are lines that match a whole public suffix or every name.
+type WideLines struct {
+	First []string // "line 3 blocks every name"; at most maxWide
+	More  int      // the number of lines that are not in First
+}
+
+func (w *WideLines) add(number int, does string) {
+	if len(w.First) == maxWide {
+		w.More++
+		return
+	}
+	w.First = append(w.First, fmt.Sprintf("line %d %s", number, does))
+}
+
+// Count returns the number of lines.
+func (w WideLines) Count() int { return len(w.First) + w.More }
+
+// String names the lines: "line 3 blocks every name; and 1 more line". It is "" for none.
+func (w WideLines) String() string {
+	text := strings.Join(w.First, "; ")
+	if w.More > 0 {
+		text += fmt.Sprintf("; and %s", Plural(w.More, "more line", "more lines"))
+	}
+	return text
+}
+
 // The bounds of a Summary: a file of any size or content must not fill memory or a log
 // line.
 const (
 	maxText  = 80 // bytes of Line.Text
 	maxKinds = 12 // kinds in Unsupported; the rest is kindOther
-	maxWide  = 5  // lines in Wide
+	maxWide  = 5  // lines in WideLines.First
 )
 
 // lineOf returns a Line with text that a log line can quote.
@@ -70,14 +96,6 @@ func (s *Summary) addUnsupported(k kind, number int, raw []byte) {
 		s.Unsupported = append(s.Unsupported, Lines{kind: k})
 	}
 	s.Unsupported[i].add(number, raw)
-}
-
-func (s *Summary) addWide(number int, does string) {
-	if len(s.Wide) == maxWide {
-		s.MoreWide++
-		return
-	}
-	s.Wide = append(s.Wide, fmt.Sprintf("line %d %s", number, does))
 }
 
 // NotSupported returns the number of unsupported lines of all kinds.
@@ -101,6 +119,8 @@ func (s Summary) Nothing() string {
 		return s.Seems
 	case s.Entries > 0:
 		return "has only entries that have ended"
+	case s.LeftOut.Count() > 0:
+		return "has only lines that are left out: " + s.LeftOut.String()
 	case s.Bad.Count+s.NotSupported()+s.Elsewhere.Count > 0:
 		return "has no usable line"
 	case s.lines == 0:
@@ -136,12 +156,16 @@ func (s Summary) Remarks() (all []string) {
 }
 
 // WideRemark says which lines match a whole public suffix or every name, or returns "".
-func (s Summary) WideRemark() string {
-	text := strings.Join(s.Wide, "; ")
-	if s.MoreWide > 0 {
-		text += fmt.Sprintf("; and %s", Plural(s.MoreWide, "more line", "more lines"))
+func (s Summary) WideRemark() string { return s.Wide.String() }
+
+// LeftOutRemark says which lines are left out because they match a whole public suffix or
+// every name, or returns "".
+func (s Summary) LeftOutRemark() string {
+	n := s.LeftOut.Count()
+	if n == 0 {
+		return ""
 	}
-	return text
+	return fmt.Sprintf("%s left out, which a list by URL may not have unless the word wide follows it in the Corefile: %s", Plural(n, "line is", "lines are"), s.LeftOut)
 }
 
 // Plural returns a count with the words for it: "1 entry", "2 entries".

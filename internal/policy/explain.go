@@ -30,6 +30,8 @@ func (p *Policy) Explain(h lookup.Host, qname string) Explained {
 		return Explained{Decision: lookup.Decision{By: lookup.ByAllow, List: NeededList}, Note: NeededNote(what)}
 	}
 	switch {
+	case d.List == NeededList && d.By == lookup.ByAllow:
+		return Explained{Decision: d, Note: NeededNote(p.Needed(h))}
 	case candidates != nil:
 		d.List, d.Expression = candidates.First()
 		note := "suspected: a query would have it confirmed by the server"
@@ -76,7 +78,9 @@ func (p *Policy) Line(d lookup.Decision, h lookup.Host) int {
 }
 
 // NeededNote says why a needed name passes.
-func NeededNote(what string) string { return "never blocked by Safe Browsing: it is " + what }
+func NeededNote(what string) string {
+	return "never blocked by Safe Browsing or a list by URL: it is " + what
+}
 
 // notAsked says until when and why no lists are fetched; "" if they are.
 func (p *Policy) notAsked() string {

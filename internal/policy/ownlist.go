@@ -21,6 +21,7 @@ const corefileHosts = "Corefile"
 // own is the operator's lists that are open.
 type own struct {
 	files   []*ownlist.File
+	local   []*ownlist.File          // of files those that the operator writes
 	fetched []*listfetch.List        // of those that are fetched
 	configs map[which]ownlist.Config // how files are read
 }
@@ -33,10 +34,11 @@ type which struct {
 
 // openOwn loads the operator's lists, or shares those that are loaded already. It keeps
 // lists by URL fresh if fetch is set; else it loads what a CoreDNS has fetched.
-func openOwn(b *config.Block, fetch bool) (*own, error) {
+func openOwn(b *config.Block, fetch bool, report func(ownlist.Event)) (*own, error) {
 	all := &own{configs: make(map[which]ownlist.Config)}
 	if len(b.Hosts) > 0 {
 		all.files = append(all.files, ownlist.Hosts(corefileHosts, b.Hosts))
+		all.local = append(all.local, all.files[0])
 	}
 	for _, list := range b.Own {
 		c := listOf(b, list)
@@ -45,12 +47,15 @@ func openOwn(b *config.Block, fetch bool) (*own, error) {
 			all.fetched = append(all.fetched, l)
 			c.Path = l.Path()
 		}
-		f, err := ownlist.Open(c, reportOwn)
+		f, err := ownlist.Open(c, report)
 		if err != nil {
 			all.close()
 			return nil, err
 		}
 		all.files = append(all.files, f)
+		if !c.Fetched {
+			all.local = append(all.local, f)
+		}
 		all.configs[which{list.Name(), list.Allow}] = c
 	}
 	return all, nil
@@ -60,7 +65,7 @@ func openOwn(b *config.Block, fetch bool) (*own, error) {
 func listOf(b *config.Block, list config.OwnFile) ownlist.Config {
 	c := ownlist.Config{Path: list.Path, Allow: list.Allow, IPv4: b.IPv4, IPv6: b.IPv6}
 	if list.Fetch.URL != "" {
-		c.Path, c.Name, c.Fetched = list.Fetch.Path(), list.Name(), true
+		c.Path, c.Name, c.Fetched, c.Wide = list.Fetch.Path(), list.Name(), true, list.Fetch.Wide
 	}
 	return c
 }
@@ -108,6 +113,9 @@ func reportLoaded(e ownlist.Loaded) {
 	}
 	if wide := e.WideRemark(); wide != "" {
 		log.Warningf("List %s: %s", e.Path, wide)
+	}
+	if left := e.LeftOutRemark(); left != "" {
+		log.Warningf("List %s: %s", e.Path, left)
 	}
 }
 

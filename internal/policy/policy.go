@@ -51,11 +51,47 @@ func (p *Policy) Open() error { return p.open(true) }
 func (p *Policy) OpenStored() error { return p.open(false) }
 
 func (p *Policy) open(fetch bool) error {
-	lists, err := openOwn(p.block, fetch)
-	if err == nil {
-		p.own.Store(lists)
+	var early opening
+	lists, err := openOwn(p.block, fetch, func(e ownlist.Event) {
+		reportOwn(e)
+		if loaded, ok := e.(ownlist.Loaded); ok && early.ended(loaded.Named) {
+			p.reportNeeded(loaded.Named)
+		}
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	p.own.Store(lists)
+	for _, list := range early.end() {
+		p.reportNeeded(list)
+	}
+	return nil
+}
+
+// opening keeps the names of lists that are loaded while lists are opened. It is safe for
+// concurrent use.
+type opening struct {
+	mu    sync.Mutex
+	over  bool     // guarded by mu
+	lists []string // guarded by mu
+}
+
+// ended reports whether all lists are open; if not, it keeps the name of one.
+func (o *opening) ended(list string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.over {
+		o.lists = append(o.lists, list)
+	}
+	return o.over
+}
+
+// end returns the names that were kept. No more will be.
+func (o *opening) end() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+	return o.lists
 }
 
 // Close closes the operator's own lists, if they are open. They still decide, but are
@@ -72,7 +108,7 @@ func (p *Policy) Use(s Source) { p.source.Store(&s) }
 // NeededList is the name, as a list, of the names that Need names.
 const NeededList = "needed"
 
-// Need has the policy tell which names Safe Browsing must not block.
+// Need has the policy tell which names neither Safe Browsing nor a list by URL may block.
 func (p *Policy) Need(n config.Needed) { p.needed.Store(&n) }
 
 // Needed returns what a host is needed for, or "". Check does not ask this, since few
@@ -167,12 +203,18 @@ func (p *Policy) Confirm(candidates *lookup.Candidates, client netip.Addr, room 
 }
 
 // checkOwn decides on a host by the operator's own lists and by test names. Of the
-// entries of own lists the most specific one wins.
+// entries of own lists the most specific one wins. A list by URL blocks no needed name:
+// others write it, and this server may need the name to get the next version of the list.
 func (p *Policy) checkOwn(h lookup.Host) (lookup.Decision, bool) {
 	var match ownlist.Match
 	var found bool
 	if lists := p.own.Load(); lists != nil && len(lists.files) > 0 {
 		match, found = ownlist.Best(lists.files, h, time.Now())
+	}
+	if found && match.Fetched && !match.Allow && p.Needed(h) != "" {
+		if match, found = ownlist.Best(p.own.Load().local, h, time.Now()); !found && !p.isTest(h) {
+			return lookup.Decision{By: lookup.ByAllow, List: NeededList}, true
+		}
 	}
 	if found && match.Allow {
 		return lookup.Decision{By: lookup.ByAllow, List: match.File}, true

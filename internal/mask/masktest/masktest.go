@@ -13,21 +13,21 @@ var Key = "AIza" + strings.Repeat("Qx7-_", 7)
 // Token has the form of an access token.
 var Token = "ya29." + strings.Repeat("a0Bx_", 30)
 
-// ways are mistakes with a key: WORD is a property, and KEY a key.
+// ways are mistakes with a key: @W is a property, and @K a key.
 var ways = []string{
-	"WORD KEY",
-	"WORD=KEY",
-	"WORD,KEY",
-	"WORD ./KEY.txt",
-	"WORD KEY.",
-	"WORD https://lists.example.org/a?key=KEY",
-	"WORD \"KEY\"",
-	"WORD KEY KEY",
-	"WORD SAFEBROWSING_API_KEY=KEY",
-	"KEY WORD",
-	"WORD <KEY>",
-	"WORD KEY\nWORD KEY",
-	"WORD https://KEY@lists.example.org/KEY",
+	"@W @K",
+	"@W=@K",
+	"@W,@K",
+	"@W ./@K.txt",
+	"@W @K.",
+	"@W https://lists.example.org/a?key=@K",
+	"@W \"@K\"",
+	"@W @K @K",
+	"@W SAFEBROWSING_API_KEY=@K",
+	"@K @W",
+	"@W <@K>",
+	"@W @K\n@W @K",
+	"@W https://@K@lists.example.org/@K",
 }
 
 // Stanzas returns stanzas with a secret in each of these properties, wrongly in each way, and
@@ -35,11 +35,11 @@ var ways = []string{
 func Stanzas(properties map[string]string, secret string) (all []string) {
 	for _, word := range slices.Sorted(maps.Keys(properties)) {
 		for _, way := range ways {
-			all = append(all, "safebrowsing {\n"+strings.NewReplacer("WORD", word, "KEY", secret).Replace(way)+"\n}")
+			all = append(all, "safebrowsing {\n"+strings.NewReplacer("@W", word, "@K", secret).Replace(way)+"\n}")
 		}
 	}
-	for _, way := range []string{"safebrowsing KEY", "safebrowsing KEY. {\ntest x.example\n}", "safebrowsing {\nKEY\n}", "safebrowsing {\ntest x.example\n} KEY", "safebrowsing {\nKEY {\n}\n}"} {
-		all = append(all, strings.ReplaceAll(way, "KEY", secret))
+	for _, way := range []string{"safebrowsing @K", "safebrowsing @K. {\ntest x.example\n}", "safebrowsing {\n@K\n}", "safebrowsing {\ntest x.example\n} @K", "safebrowsing {\n@K {\n}\n}"} {
+		all = append(all, strings.ReplaceAll(way, "@K", secret))
 	}
 	return all
 }
