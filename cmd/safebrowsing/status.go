@@ -94,7 +94,7 @@ func reportOf(blocks []serverBlock, now time.Time) (status.Report, error) {
 func (o *Offline) service(now time.Time) (status.Service, error) {
 	s := status.Service{
 		Title: o.Protocol().Title, Address: o.Endpoint(), Mode: o.Settings().Mode.String(), Folder: o.Folder(),
-		Ending: o.Settings().Ending(), Unknown: o.Folder() == "" && len(o.Lists()) > 0, Fetch: o.FetchHold(), Search: o.SearchHold(),
+		Ending: o.Settings().Ending().Text(now), Ended: o.Settings().Ending().Over(now), Unknown: o.Folder() == "" && len(o.Lists()) > 0, Fetch: o.FetchHold(), Search: o.SearchHold(),
 	}
 	if perDay, ledger, _ := o.Budget(); ledger != nil {
 		s.Budget, s.Left = perDay, ledger.Remaining(perDay, now)

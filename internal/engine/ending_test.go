@@ -21,8 +21,8 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 		e, stop := life(t, s, google, 0)
 		logtest.WantParts(t, lines.Only(t, "Google ends"), "[WARNING]", "Safe Browsing v4 on 31 March 2027, tomorrow", "Change protocol v4 to v5: the lists stay in force")
-		if got := e.Service(); got.Ending != s.Protocol.EndingAt("") {
-			t.Errorf("The page is told of the end %v", got.Ending)
+		if got := e.Service(); got.Ending != s.Ending().Text(time.Now()) || got.Ended {
+			t.Errorf("The page is told of the end %q", got.Ending)
 		}
 		time.Sleep(10*time.Hour - time.Second)
 		if got := lines.ErrorsAbout("ended"); len(got) != 0 {

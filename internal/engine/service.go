@@ -10,7 +10,7 @@ import (
 func (e *Engine) Service() status.Service {
 	now, s := time.Now(), e.settings
 	all := status.Service{
-		Title: s.Protocol.Title, Address: s.Address(), Mode: s.Mode.String(), Folder: s.DB, Ending: s.Ending(),
+		Title: s.Protocol.Title, Address: s.Address(), Mode: s.Mode.String(), Folder: s.DB, Ending: s.Ending().Text(now), Ended: s.Ending().Over(now),
 		Fetch: e.FetchHold(), Search: e.SearchHold(), Budget: s.Budget,
 	}
 	if e.ledger != nil {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -41,7 +40,8 @@ type Service struct {
 	Search  updater.Hold // why no name is confirmed
 	Budget  int          // searches a day; 0: no limit
 	Left    int          // of them, today
-	Ending  protocol.Ending
+	Ending  string       // that the service ends or has ended, and what to do, as a sentence; "": it does not
+	Ended   bool         // it has ended
 }
 
 // List is a list of a service.
@@ -133,10 +133,11 @@ func (f *Findings) service(s *Service, now time.Time) {
 			f.problem("List %s is old, so new threats pass: it was last fetched %s ago. %s", l.Name, Age(now.Sub(l.Updated)), s.nextFetch(now))
 		}
 	}
-	if text := s.Ending.Text(now); s.Ending.Over(now) {
-		f.problem("%s.", text)
-	} else if text != "" {
-		f.note("%s.", text)
+	switch {
+	case s.Ended:
+		f.problem("%s.", s.Ending)
+	case s.Ending != "":
+		f.note("%s.", s.Ending)
 	}
 	if s.Unknown {
 		f.problem("The lists of %s are only in the memory of CoreDNS (db off): look at its status page or its metrics.", s.Title)

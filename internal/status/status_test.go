@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -54,11 +53,8 @@ func TestFind(t *testing.T) {
 		{"a pause that has ended", func(r *Report) { r.Blocks[0].Paused = now.Add(-time.Minute) }, Protected, "Protected by Safe Browsing v5 and own lists", ""},
 		{"monitor", func(r *Report) { r.Blocks[0].Monitor = true }, NotProtected, "NOT protected", "has monitor"},
 		{"one of two monitors", func(r *Report) { r.Blocks = append(r.Blocks, Block{Zones: "lan.", Monitor: true}) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "server block for lan. has monitor"},
-		{"version 4 ends", func(r *Report) { r.Services[0].Ending = protocol.DialectV4.EndingAt("") }, Protected, "Protected by Safe Browsing v5 and own lists", "Google ends Safe Browsing v4 on 31 March 2027, in 129 days"},
-		{"version 4 has ended", func(r *Report) {
-			r.Services[0].Ending = protocol.DialectV4.EndingAt("")
-			r.Services[0].Ending.At = now
-		}, InPart, "Protected in part, by Safe Browsing v5 and own lists", "Google has ended Safe Browsing v4"},
+		{"its protocol ends", func(r *Report) { r.Services[0].Ending = "It ends tomorrow" }, Protected, "Protected by Safe Browsing v5 and own lists", "It ends tomorrow."},
+		{"its protocol has ended", func(r *Report) { r.Services[0].Ending, r.Services[0].Ended = "It has ended", true }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "It has ended."},
 		{"no list yet", func(r *Report) {
 			r.Services[0].Lists = []List{{Name: "se-4b", Missing: true}}
 			r.Services[0].Fetch = updater.Hold{}
