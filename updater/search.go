@@ -94,13 +94,23 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 		p.cut(time.Now(), noted)
 		return answer, err
 	}
-	p.answered.Store(p.answered.Load() || err == nil)
-	p.searched(now, time.Now(), answer.MinimumWait, noted, err)
+	failure := failureOf(err)
+	p.answered.Store(p.answered.Load() || failure == nil)
+	p.searched(now, time.Now(), answer.MinimumWait, noted, failure)
 	p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
 	if wait := answer.MinimumWait; wait > maxBackoff {
 		p.report(Event{Kind: LongWait, Wait: wait, Due: time.Now().Add(wait)})
 	}
 	return answer, err
+}
+
+// failureOf returns err, or nil if it is the answer of a relay that works: other prefixes than
+// those without an answer do not wait, and it does not count as a failure.
+func failureOf(err error) error {
+	if _, ok := errors.AsType[*lookup.UnansweredError](err); ok {
+		return nil
+	}
+	return err
 }
 
 // contactWait returns how long a search must wait for the first contact after a start

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
@@ -27,7 +26,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // relayConfigOf returns what the relay of a command line would run with.
@@ -150,8 +148,8 @@ func TestOptionsOfARelay(t *testing.T) {
 		"budget": {func(*testing.T, *world) string { return "budget 4 25%" }, false, func(t *testing.T, _ *world, client protocol.Client) {
 			wantThreat(t, nil, client)
 			_, err := ask(t, client, "mal.example/")
-			if e, ok := errors.AsType[*updater.StatusError](err); !ok || e.Code != http.StatusServiceUnavailable || !strings.Contains(e.Message, "its share of the day's budget") {
-				t.Errorf("got %v, want 503 since a client gets a quarter of 4 searches", err)
+			if !errors.Is(err, lookup.ErrShare) || !strings.Contains(err.Error(), "its share of the day's budget") {
+				t.Errorf("got %v, want a refusal since a client gets a quarter of 4 searches", err)
 			}
 		}},
 		"prefixes": {func(_ *testing.T, w *world) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -36,6 +37,7 @@ type reporter struct {
 	fetchTrouble string                   // why lists are not updated, as logged; "": they are
 	troubleSince time.Time
 	searching    searchState
+	unanswered   time.Time       // when a relay last had no answer about some names, as logged; zero: it has
 	refusedLists map[string]bool // as logged
 	left         map[string]bool // endpoints that others stand in for
 
@@ -246,6 +248,7 @@ func (r *reporter) searched(err error) {
 	paused := hold.Active(time.Now())
 	was := r.searching
 	switch {
+	case !paused && r.partly(err):
 	case paused && err == nil && was == searchesPaused, // one minimum wait after the other
 		err != nil && !paused && was != searchesWork:
 	case paused && was != searchesPaused:
@@ -258,6 +261,29 @@ func (r *reporter) searched(err error) {
 		r.searching = searchesWork
 		log.Info("Confirmations work again")
 	}
+}
+
+// partlyFor is how long a relay must have answered about all names until it is said to: while it
+// cannot ask its server, it answers about those that it knows.
+const partlyFor = 10 * time.Minute
+
+// partly logs when a relay begins to leave names without an answer, and when it no longer does,
+// and reports whether an outcome belongs to such a time.
+func (r *reporter) partly(err error) bool {
+	now := time.Now()
+	begun := r.unanswered.IsZero()
+	switch {
+	case unanswered(err):
+		if r.unanswered = now; begun {
+			log.Warningf("Names are confirmed in part: %v. Suspected names that the relay does not know pass. They are asked about again, each after %s at most. The relay's log says until when that lasts", err, lookup.MaxUnanswered)
+		}
+		r.searching = searchesWork // the relay is there
+		return true
+	case err == nil && !begun && now.Sub(r.unanswered) > partlyFor:
+		r.unanswered = time.Time{}
+		log.Info("The relay answers about all names again")
+	}
+	return false
 }
 
 // hint says what the operator can do about an error that a retry does not cure.
@@ -329,7 +355,7 @@ func outcomeOf(err error) string {
 		return "success"
 	case ok && status.Code == http.StatusTooManyRequests:
 		return "quota"
-	case ok && status.Code >= 500:
+	case ok && status.Code >= 500, unanswered(err):
 		return "server_error"
 	case ok:
 		return "refused"
@@ -337,6 +363,12 @@ func outcomeOf(err error) string {
 		return "malformed"
 	}
 	return "unreachable"
+}
+
+// unanswered reports whether a relay has answered that it has no answer about some names.
+func unanswered(err error) bool {
+	_, ok := errors.AsType[*lookup.UnansweredError](err)
+	return ok
 }
 
 // moment prints a time for a log line.

@@ -67,6 +67,8 @@ type caller struct {
 	keys atomic.Pointer[keys]
 	base *url.URL
 	http *http.Client
+	// google says that Google runs the server: headers of a relay count for nothing.
+	google bool
 }
 
 // keys are the API key, or access token, in use, and the one before, which answers
@@ -94,7 +96,7 @@ func newCaller(cfg Config, endpoint string) (*caller, error) {
 		}
 		cfg.Transport = Transport(cfg.Resolvers, secured)
 	}
-	c := &caller{cfg: cfg, base: base, http: &http.Client{
+	c := &caller{cfg: cfg, base: base, google: IsGoogle(base.String()), http: &http.Client{
 		Transport: cfg.Transport,
 		// A redirect could carry the key elsewhere: it is an answer like any
 		// other whose status is not 200.
@@ -300,22 +302,39 @@ type reworded struct {
 func (e *reworded) Error() string { return e.text }
 func (e *reworded) Unwrap() error { return e.err }
 
-// statusError reads what the server says about a failure.
+// statusError reads what the server says about a failure. It is a *refusal if a relay says so.
 func (c *caller) statusError(ctx context.Context, answer *http.Response) error {
 	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: RetryAfter(answer.Header.Get("Retry-After"))}
+	e.Message = c.messageOf(ctx, answer)
+	if value := c.relayHeader(answer, UnansweredHeader); value != "" && e.Code == http.StatusServiceUnavailable {
+		return &refusal{e, value}
+	}
+	return e
+}
+
+// messageOf reads the text of a failure, or returns "".
+func (c *caller) messageOf(ctx context.Context, answer *http.Response) string {
 	answer.ContentLength = -1 // of a long text the beginning is enough
 	text, err := newBody(ctx, answer, maxErrorBytes)
 	if err != nil {
-		return e
+		return ""
 	}
 	var body struct {
 		Error struct{ Message string }
 	}
 	raw, _ := io.ReadAll(text) // a cut text is no JSON
-	if json.Unmarshal(raw, &body) == nil {
-		e.Message = c.printable(body.Error.Message)
+	if json.Unmarshal(raw, &body) != nil {
+		return ""
 	}
-	return e
+	return c.printable(body.Error.Message)
+}
+
+// relayHeader returns the value of a header of relays, or "". Google's server sends none.
+func (c *caller) relayHeader(answer *http.Response, name string) string {
+	if c.google {
+		return ""
+	}
+	return answer.Header.Get(name)
 }
 
 // printable makes a server's words fit for a log line.

@@ -1,10 +1,12 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,14 +73,39 @@ func (f *Failover) Fetch(ctx context.Context, wanted []updater.Want, take func(i
 	return max(minimumWait, wait), err
 }
 
-// Search implements lookup.Searcher.
+// Search implements lookup.Searcher. What one endpoint, a relay, knows without an answer about all
+// prefixes is kept, and the next endpoint is asked about the others.
 func (f *Failover) Search(ctx context.Context, prefixes []lookup.Prefix) (answer lookup.Answer, err error) {
+	known, left := make(map[lookup.Prefix]lookup.EarlierAnswer), prefixes
 	wait, err := f.ask(ctx, searching, func(ctx context.Context, c Client) (err error) {
-		answer, err = c.Search(ctx, prefixes)
+		answer, err = c.Search(ctx, left)
+		left = keep(known, answer.Earlier, left)
 		return err
 	})
+	for _, p := range left {
+		if e, ok := known[p]; ok && err == nil { // some of its threats only: the last answer has the rest
+			answer.Threats = append(answer.Threats, e.Threats...)
+			delete(known, p)
+		}
+	}
+	answer.Earlier = known
 	answer.MinimumWait = max(answer.MinimumWait, wait)
 	return answer, err
+}
+
+// keep adds what an endpoint knows, and returns the prefixes that have no answer yet.
+func keep(known, more map[lookup.Prefix]lookup.EarlierAnswer, asked []lookup.Prefix) (left []lookup.Prefix) {
+	for _, p := range asked {
+		e, ok := more[p]
+		if ok {
+			e.Threats = slices.Concat(e.Threats, known[p].Threats)
+			known[p] = e
+		}
+		if !ok || e.TTL < 0 {
+			left = append(left, p)
+		}
+	}
+	return left
 }
 
 // Lists implements Client. It asks one endpoint after the other, whatever their rests.
@@ -120,16 +147,22 @@ func (f *Failover) Close() {
 // failed, or ctx ends. If all have failed it returns how long to wait.
 func (f *Failover) ask(ctx context.Context, m method, request func(context.Context, Client) error) (wait time.Duration, _ error) {
 	var all failures
+	var unanswered error // of an endpoint that works
 	tries := f.order(m, time.Now())
 	for i, e := range tries {
 		if err := ctx.Err(); err != nil { // an endpoint that was not asked has not failed
-			return 0, fmt.Errorf("asking %s: %w", e.url, err)
+			return 0, cmp.Or(unanswered, fmt.Errorf("asking %s: %w", e.url, err))
 		}
 		sent := time.Now()
 		err := f.try(ctx, e, m, len(tries)-i, request)
 		if err == nil {
 			f.answered(e, m, sent, all)
 			return 0, nil
+		}
+		if isUnanswered(err) {
+			f.answered(e, m, sent, all)
+			unanswered = sooner(unanswered, err)
+			continue
 		}
 		if errors.Is(ctx.Err(), context.Canceled) || isOfRequest(err) {
 			return 0, fmt.Errorf("%s: %w", e.url, err)
@@ -138,6 +171,9 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 		if m != fetching || !lacksList(err) {
 			f.failed(m, all[len(all)-1:])
 		}
+	}
+	if unanswered != nil {
+		return 0, unanswered
 	}
 	return f.error(m, time.Now(), all)
 }

@@ -82,6 +82,23 @@ func isOfRequest(err error) bool {
 	return status.Code >= 400 && status.Code < 500
 }
 
+// isUnanswered reports whether an endpoint works, but has no answer about some prefixes. The next
+// one may have.
+func isUnanswered(err error) bool {
+	_, ok := errors.AsType[*lookup.UnansweredError](err)
+	return ok
+}
+
+// sooner returns of two errors that are unanswered the one whose wait ends first. a may be nil.
+func sooner(a, b error) error {
+	first, ok := errors.AsType[*lookup.UnansweredError](a)
+	second, _ := errors.AsType[*lookup.UnansweredError](b)
+	if ok && first.Until.Before(second.Until) {
+		return a
+	}
+	return b
+}
+
 // lacksList reports whether an endpoint may lack one of the lists that it was asked for.
 // If all endpoints say so, that is about the list and not about them.
 func lacksList(err error) bool {

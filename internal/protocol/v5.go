@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -244,7 +245,8 @@ func duration(d *durationpb.Duration) (time.Duration, error) {
 	return d.AsDuration(), nil
 }
 
-// Search implements lookup.Searcher with hashes.search.
+// Search implements lookup.Searcher with hashes.search. A relay may answer in part: then the error
+// is a *lookup.UnansweredError.
 func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result lookup.Answer, err error) {
 	defer c.hideKey(&err)
 	query := url.Values{}
@@ -252,9 +254,39 @@ func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 		query.Add("hashPrefixes", bytesParam.EncodeToString([]byte(p)))
 	}
 	var answer sbv5.SearchHashesResponse
-	if err := c.get(ctx, "/v5/hashes:search", query, boundSearch, &answer); err != nil {
+	unanswered, why, err := c.search(ctx, query, &answer)
+	if err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
+	if result, err = answerOfV5(&answer); err != nil || unanswered == "" {
+		return result, err
+	}
+	u, err := parseUnanswered(unanswered, prefixes)
+	if err != nil {
+		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
+	}
+	if why != "" {
+		u.Reason = &reworded{text: why, err: u.Reason}
+	}
+	return u.answer(prefixes, result.Threats)
+}
+
+// search sends the request. It returns the value of UnansweredHeader. A refusal with that header
+// is an answer without a threat, which says why in words.
+func (c *V5) search(ctx context.Context, query url.Values, answer *sbv5.SearchHashesResponse) (unanswered, why string, err error) {
+	got, err := c.open(ctx, http.MethodGet, "/v5/hashes:search", query, nil, boundSearch.bytes)
+	if err != nil {
+		if r, ok := errors.AsType[*refusal](err); ok {
+			return r.unanswered, r.Message, nil
+		}
+		return "", "", err
+	}
+	defer got.Body.Close()
+	return c.relayHeader(got, UnansweredHeader), "", readWhole(got, boundSearch, answer)
+}
+
+// answerOfV5 reads what was found.
+func answerOfV5(answer *sbv5.SearchHashesResponse) (result lookup.Answer, err error) {
 	ttl, err := duration(answer.GetCacheDuration())
 	if err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -20,24 +21,64 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 	if len(q.prefixes) == 0 {
 		return reply{}, invalid("no parameter hashPrefixes")
 	}
-	if !h.ready() { // it would answer that no list holds the prefixes
-		return reply{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay has no lists yet", retryAfter: notYet}
-	}
 	var prefixes []lookup.Prefix
 	for _, p := range q.prefixes {
 		prefixes = append(prefixes, lookup.Prefix(p))
 	}
-	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(client), func() (func(), bool) { return h.searching.take(client) })
-	if err != nil {
-		return reply{}, h.unanswered(r, err)
+	if !h.ready() { // it would answer that no list holds the prefixes
+		return h.partly(r, prefixes, unknown(prefixes, protocol.ErrNoLists), protocol.ErrNoLists)
 	}
+	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(client), func() (func(), bool) { return h.searching.take(client) })
 	for _, a := range answers {
-		h.metrics.searches.WithLabelValues(a.From.String()).Inc()
+		if a.Err == nil {
+			h.metrics.searches.WithLabelValues(a.From.String()).Inc()
+		}
+	}
+	if err != nil {
+		return h.partly(r, prefixes, answers, err)
 	}
 	if h.onlyLists {
 		h.lacking.noteSearch(answers, client, time.Now())
 	}
 	return encoded(searchResponse(answers))
+}
+
+// unknown returns answers of a relay that knows nothing.
+func unknown(prefixes []lookup.Prefix, err error) (answers []lookup.PrefixAnswer) {
+	for range prefixes {
+		answers = append(answers, lookup.PrefixAnswer{Err: err})
+	}
+	return answers
+}
+
+// partly tells what is known about prefixes while err keeps the relay from answers about some.
+// Version 5 has no such answer. If a threat is known, the client must see it: it is told with a
+// life of 0, so that a client which does not read the header asks again. Else an answer would
+// make all prefixes look safe.
+func (h *handler) partly(r *http.Request, prefixes []lookup.Prefix, answers []lookup.PrefixAnswer, err error) (reply, *failure) {
+	f := h.unanswered(r, err)
+	u := protocol.Unanswered{Wait: f.retryAfter, Life: 24 * time.Hour, Reason: err}
+	if isChained(err) && errors.Is(err, lookup.ErrShare) { // the share of this relay, not of its client
+		u.Reason = lookup.ErrBudget
+	}
+	threats := false
+	for i, a := range answers {
+		if a.Err != nil {
+			u.Prefixes = append(u.Prefixes, prefixes[i])
+		}
+		if threats = threats || len(a.Threats) > 0; a.Err == nil || len(a.Threats) > 0 {
+			u.Life = min(u.Life, a.TTL)
+		}
+	}
+	f.unanswered = u.String()
+	if !threats {
+		return reply{}, f
+	}
+	response := searchResponse(answers)
+	response.CacheDuration = durationpb.New(0)
+	told, bad := encoded(response)
+	told.unanswered, told.outcome = f.unanswered, f.outcome
+	return told, bad
 }
 
 // admission returns what decides whether a client may cause searches.
@@ -96,38 +137,50 @@ func appendThreat(all []*sbv5.FullHash, t lookup.ThreatHash) []*sbv5.FullHash {
 	return all
 }
 
-// unanswered says why there is no answer, and when the client may ask again.
+// unanswered says why there is no answer, and when the client may ask again: within a minute,
+// however long the relay itself must wait. Its answer costs nothing, and it may know by then
+// what it does not know now.
 func (h *handler) unanswered(r *http.Request, err error) *failure {
 	f := &failure{code: http.StatusServiceUnavailable, outcome: outcomeUnavailable, message: "the relay could not ask its server"}
 	hold := h.searchHold()
+	f.retryAfter = time.Until(hold.Until) // the failure may have begun a back-off
 	switch {
 	case r.Context().Err() != nil:
 		f.outcome = outcomeCancelled
+	case errors.Is(err, protocol.ErrNoLists):
+		f.message, f.retryAfter = "the relay has no lists yet", notYet
 	case errors.Is(err, lookup.ErrLimited): // not 429, after which clients wait for 15 minutes at least (updater.Strikes)
 		f.outcome, f.message, f.retryAfter = outcomeLimited, "this client causes too many searches", h.limitedFor()
-	case errors.Is(err, lookup.ErrShare):
-		f.outcome, f.message, f.retryAfter = outcomeBudget, "this client has spent its share of the day's budget", time.Until(midnight(time.Now()))
+	case errors.Is(err, lookup.ErrShare) && !isChained(err):
+		f.outcome, f.message, f.retryAfter = outcomeBudget, "this client has spent its share of the day's budget", lookup.MaxUnanswered
 	case errors.Is(err, lookup.ErrBudget):
-		f.outcome, f.message, f.retryAfter = outcomeBudget, "the relay's budget is spent for today", max(time.Until(hold.Until), time.Second)
+		f.outcome, f.message = outcomeBudget, "the relay's budget is spent for today"
 	case errors.Is(err, lookup.ErrBackoff):
 		f.outcome, f.message, f.retryAfter = outcomeBackoff, "the relay must not ask its server now", heldFor(err, hold)
 	case errors.Is(err, context.DeadlineExceeded):
 		f.message = "the server did not answer the relay in time"
 	}
-	if f.retryAfter == 0 && f.outcome == outcomeUnavailable {
-		f.retryAfter = max(0, time.Until(hold.Until)) // the failure may have begun a back-off
+	if upstream, ok := errors.AsType[*lookup.UnansweredError](err); ok {
+		f.message, f.retryAfter = "the relay that this relay asks has no answer: "+upstream.Reason.Error(), time.Until(upstream.Until)
 	}
+	f.retryAfter = min(max(f.retryAfter, time.Second), lookup.MaxUnanswered)
 	return f
 }
 
-// heldFor returns how long the relay must not ask its server, at least a second: until a first
-// contact or the end of a wait, or until a search that is under way is answered.
+// isChained reports whether an error is the refusal of another relay, which this one asks.
+func isChained(err error) bool {
+	_, ok := errors.AsType[*lookup.UnansweredError](err)
+	return ok
+}
+
+// heldFor returns how long the relay must not ask its server: until a first contact or the end of
+// a wait, or not at all while a search that is under way is not answered.
 func heldFor(err error, hold updater.Hold) time.Duration {
 	until := hold.Until
 	if held, ok := errors.AsType[*updater.HeldError](err); ok {
 		until = held.Until
 	}
-	return max(time.Until(until), time.Second)
+	return time.Until(until)
 }
 
 // limitedFor returns after what time the limiter admits one more search. An EMA, for which
@@ -137,10 +190,4 @@ func (h *handler) limitedFor() time.Duration {
 		return time.Second
 	}
 	return max(time.Second, time.Duration(float64(time.Second)/h.rate))
-}
-
-// midnight returns the begin of the operator's next day, when budgets are renewed.
-func midnight(now time.Time) time.Time {
-	y, m, d := now.Local().Date()
-	return time.Date(y, m, d+1, 0, 0, 0, 0, time.Local)
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 )
 
@@ -63,8 +65,10 @@ func methodOf(path string) (method, bool) {
 // reply is the body of an answer: its parts, one after the other. They may be shared by
 // several replies and must not be changed.
 type reply struct {
-	parts    [][]byte
-	compress bool // gzip makes it shorter
+	parts      [][]byte
+	compress   bool   // gzip makes it shorter
+	unanswered string // value of protocol.UnansweredHeader; "": none
+	outcome    string // in metrics; "": outcomeSuccess
 }
 
 func (p reply) size() (n int) {
@@ -80,6 +84,7 @@ type failure struct {
 	outcome    string // in metrics
 	message    string
 	retryAfter time.Duration // 0: no header
+	unanswered string        // value of protocol.UnansweredHeader; "": none
 }
 
 // statusWords are the canonical words for HTTP statuses (google.rpc.Code).
@@ -106,7 +111,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		failed.write(counted)
 		return
 	}
-	h.metrics.requests.WithLabelValues(m.name, outcomeSuccess).Inc()
+	h.metrics.requests.WithLabelValues(m.name, cmp.Or(answer.outcome, outcomeSuccess)).Inc()
 	answer.write(counted, r)
 }
 
@@ -156,6 +161,9 @@ func (f *failure) write(w http.ResponseWriter) {
 	if f.retryAfter > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(math.Ceil(f.retryAfter.Seconds()))))
 	}
+	if f.unanswered != "" {
+		header.Set(protocol.UnansweredHeader, f.unanswered)
+	}
 	if f.code == http.StatusMethodNotAllowed {
 		header.Set("Allow", http.MethodGet)
 	}
@@ -177,6 +185,9 @@ const minCompressed = 1 << 10
 func (p reply) write(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	setReplyHeader(header)
+	if p.unanswered != "" {
+		header.Set(protocol.UnansweredHeader, p.unanswered)
+	}
 	if p.compress && p.size() >= minCompressed && acceptsGzip(r) {
 		header.Set("Content-Encoding", "gzip")
 		z := gzip.NewWriter(w)

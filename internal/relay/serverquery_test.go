@@ -234,11 +234,11 @@ func TestAnswersAreCompressedWhereItHelps(t *testing.T) {
 		reply         reply
 		want          string // Content-Encoding
 	}{
-		{"text", "br, GZIP;q=0.5", reply{[][]byte{text, text}, true}, "gzip"},
-		{"not accepted", "br", reply{[][]byte{text}, true}, ""},
-		{"refused", "gzip; q=0", reply{[][]byte{text}, true}, ""},
-		{"short", "gzip", reply{[][]byte{[]byte("short")}, true}, ""},
-		{"coded already", "gzip", reply{[][]byte{text}, false}, ""},
+		{"text", "br, GZIP;q=0.5", reply{parts: [][]byte{text, text}, compress: true}, "gzip"},
+		{"not accepted", "br", reply{parts: [][]byte{text}, compress: true}, ""},
+		{"refused", "gzip; q=0", reply{parts: [][]byte{text}, compress: true}, ""},
+		{"short", "gzip", reply{parts: [][]byte{[]byte("short")}, compress: true}, ""},
+		{"coded already", "gzip", reply{parts: [][]byte{text}, compress: false}, ""},
 	} {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("GET", "/", nil)

@@ -1,0 +1,148 @@
+package protocol
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Headers of answers that a relay sends and Google's servers do not. A client reads them only if
+// its endpoint is not Google's.
+const (
+	// UnansweredHeader names the prefixes of hashes.search that have no answer. Version 5 has no
+	// such answer of its own. With status 200 the body has the threats that are known, for use
+	// once, so that other clients see them and keep nothing. With status 503 none is known.
+	UnansweredHeader = "Safebrowsing-Unanswered"
+)
+
+// Unanswered is what UnansweredHeader says, for example (RFC 9651, an item with parameters)
+//
+//	:OIjgUVdXr3E=:;life=290;wait=60;why=budget
+//
+// with the prefixes one after the other in base64, and times in seconds.
+type Unanswered struct {
+	Prefixes []lookup.Prefix // of 4 bytes, sorted, at least one; threats below them may be known
+	Life     time.Duration   // how long what is known may be cached, rounded down to seconds
+	Wait     time.Duration   // after which Prefixes may be asked about again, from 1 s to lookup.MaxUnanswered
+	Reason   error           // why they have no answer
+}
+
+var (
+	// ErrNoLists is the Reason of a relay that has no lists yet.
+	ErrNoLists  = errors.New("it has no lists yet")
+	errNoServer = errors.New("its server has not answered")
+)
+
+// reasons are the words for why there is no answer, the special ones first.
+var reasons = []struct {
+	word string
+	err  error
+}{
+	{"share", lookup.ErrShare}, {"budget", lookup.ErrBudget}, {"limit", lookup.ErrLimited}, {"backoff", lookup.ErrBackoff},
+	{"lists", ErrNoLists}, {"server", errNoServer},
+}
+
+// String returns the value of the header. A reason that has no word becomes that of a server
+// which has not answered.
+func (u Unanswered) String() string {
+	var raw []byte
+	for _, p := range u.Prefixes {
+		raw = append(raw, p...)
+	}
+	word := reasons[len(reasons)-1].word
+	for _, r := range reasons {
+		if errors.Is(u.Reason, r.err) {
+			word = r.word
+			break
+		}
+	}
+	return fmt.Sprintf(":%s:;life=%d;wait=%d;why=%s", base64.StdEncoding.EncodeToString(raw), int(u.Life.Seconds()), seconds(u.Wait), word)
+}
+
+// seconds rounds a wait up, to at least a second and at most the longest.
+func seconds(wait time.Duration) int {
+	return int(min(max(wait+time.Second-1, time.Second), lookup.MaxUnanswered).Seconds())
+}
+
+// parseUnanswered reads the header of an answer about prefixes. It returns
+// updater.ErrMalformed if the header is damaged or names others.
+func parseUnanswered(value string, asked []lookup.Prefix) (u Unanswered, err error) {
+	malformed := fmt.Errorf("%w: header %s", updater.ErrMalformed, UnansweredHeader)
+	item, parameters, _ := strings.Cut(value, ";")
+	item, begins := strings.CutPrefix(strings.TrimSpace(item), ":")
+	encoded, ends := strings.CutSuffix(item, ":")
+	if !begins || !ends {
+		return u, malformed
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || len(raw) == 0 || len(raw)%4 != 0 {
+		return u, malformed
+	}
+	for p := range slices.Chunk(raw, 4) {
+		if !slices.Contains(asked, lookup.Prefix(p)) {
+			return u, malformed
+		}
+		u.Prefixes = append(u.Prefixes, lookup.Prefix(p))
+	}
+	u.Wait, u.Reason = lookup.MaxUnanswered, errNoServer
+	for parameter := range strings.SplitSeq(parameters, ";") {
+		name, text, _ := strings.Cut(strings.TrimSpace(parameter), "=")
+		number, err := strconv.ParseUint(text, 10, 24)
+		switch {
+		case name == "life" && err == nil:
+			u.Life = time.Duration(number) * time.Second
+		case name == "wait" && err == nil:
+			u.Wait = min(max(time.Duration(number)*time.Second, time.Second), lookup.MaxUnanswered)
+		case name == "life" || name == "wait":
+			return u, malformed
+		case name == "why":
+			for _, r := range reasons {
+				if r.word == text {
+					u.Reason = r.err
+				}
+			}
+		}
+	}
+	return u, nil
+}
+
+// refusal is the answer of a relay that knows no threat below the prefixes of a search, and not all
+// of them.
+type refusal struct {
+	*updater.StatusError
+	unanswered string // the value of UnansweredHeader
+}
+
+// Unwrap makes it an updater.StatusError.
+func (r *refusal) Unwrap() error { return r.StatusError }
+
+// answer returns what a relay has told about prefixes: an answer about those that it knows, and the
+// error of the others. threats are all that came with it.
+func (u Unanswered) answer(asked []lookup.Prefix, threats []lookup.ThreatHash) (lookup.Answer, error) {
+	now := time.Now()
+	known := make(map[lookup.Prefix]lookup.EarlierAnswer)
+	for _, p := range asked {
+		e := lookup.EarlierAnswer{Received: now, TTL: u.Life}
+		for _, t := range threats {
+			if string(t.Hash[:len(p)]) == string(p) {
+				t.TTL = u.Life
+				e.Threats = append(e.Threats, t)
+			}
+		}
+		missing := slices.Contains(u.Prefixes, p)
+		if missing {
+			e.TTL = -1
+		}
+		if !missing || len(e.Threats) > 0 {
+			known[p] = e
+		}
+	}
+	return lookup.Answer{Earlier: known}, &lookup.UnansweredError{Until: now.Add(u.Wait), Reason: u.Reason}
+}

@@ -1,0 +1,244 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// relayAnswer is an answer of a server to hashes.search.
+type relayAnswer struct {
+	status     int
+	header     string // UnansweredHeader; "": none
+	retryAfter string
+	threats    []string // expressions
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a relayAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
+	m := &sbv5.SearchHashesResponse{CacheDuration: durationpb.New(0)}
+	for _, e := range a.threats {
+		hash := lookup.HashExpression(e)
+		m.FullHashes = append(m.FullHashes, &sbv5.FullHash{FullHash: hash[:], FullHashDetails: []*sbv5.FullHash_FullHashDetail{{ThreatType: sbv5.ThreatType_MALWARE}}})
+	}
+	raw, err := proto.Marshal(m)
+	if a.status != http.StatusOK {
+		raw = []byte(`{"error": {"message": "the words of the relay"}}`)
+	}
+	header := http.Header{"Content-Type": {"application/x-protobuf"}}
+	if a.header != "" {
+		header.Set(UnansweredHeader, a.header)
+	}
+	if a.retryAfter != "" {
+		header.Set("Retry-After", a.retryAfter)
+	}
+	return &http.Response{StatusCode: a.status, Header: header, Body: io.NopCloser(strings.NewReader(string(raw))), ContentLength: int64(len(raw)), Request: r}, err
+}
+
+// ask searches for the prefixes of expressions at an endpoint.
+func (a relayAnswer) ask(t *testing.T, endpoint string, expressions ...string) (lookup.Answer, error) {
+	t.Helper()
+	c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1", Transport: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Search(t.Context(), prefixesOf(expressions...))
+}
+
+func prefixesOf(expressions ...string) (all []lookup.Prefix) {
+	for _, e := range expressions {
+		all = append(all, lookup.HashExpression(e).Prefix(4))
+	}
+	return all
+}
+
+// without returns the header that names the prefixes of expressions.
+func without(life, wait time.Duration, why error, expressions ...string) string {
+	return Unanswered{prefixesOf(expressions...), life, wait, why}.String()
+}
+
+const ownRelay = "http://relay.internal"
+
+func TestTheKnownPartOfARelaysAnswerHasItsRealLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		header := without(290*time.Second, time.Minute, lookup.ErrShare, "new.example/", "below.example/")
+		answer := relayAnswer{status: 200, header: header, threats: []string{"bad.example/", "below.example/"}}
+		got, err := answer.ask(t, ownRelay, "bad.example/", "good.example/", "new.example/", "below.example/")
+		unanswered, ok := errors.AsType[*lookup.UnansweredError](err)
+		if !ok || !errors.Is(err, lookup.ErrShare) || !unanswered.Until.Equal(time.Now().Add(time.Minute)) {
+			t.Errorf("got %v", err)
+		}
+		if len(got.Earlier) != 3 {
+			t.Fatalf("got %+v, want 3 prefixes", got.Earlier)
+		}
+		for expression, want := range map[string]struct {
+			ttl     time.Duration
+			threats int
+		}{"bad.example/": {290 * time.Second, 1}, "good.example/": {290 * time.Second, 0}, "below.example/": {-1, 1}} {
+			e, ok := got.Earlier[prefixesOf(expression)[0]]
+			if !ok || e.TTL != want.ttl || len(e.Threats) != want.threats || want.threats > 0 && e.Threats[0].TTL != 290*time.Second {
+				t.Errorf("%s: %+v, want %+v", expression, e, want)
+			}
+		}
+	})
+}
+
+func TestARelaysRefusalIsNoFailureOfTheRelay(t *testing.T) {
+	header := without(time.Minute, time.Second, lookup.ErrBackoff, "new.example/")
+	got, err := relayAnswer{status: 503, header: header, retryAfter: "60"}.ask(t, ownRelay, "good.example/", "new.example/")
+	if _, ok := errors.AsType[*lookup.UnansweredError](err); !ok || !errors.Is(err, lookup.ErrBackoff) || !strings.Contains(err.Error(), "the words of the relay") {
+		t.Errorf("got %v", err)
+	}
+	if e, ok := got.Earlier[prefixesOf("good.example/")[0]]; !ok || len(got.Earlier) != 1 || e.TTL != time.Minute || len(e.Threats) != 0 {
+		t.Errorf("got %+v", got.Earlier)
+	}
+}
+
+// Google's server, or what stands between, sends no such header. If it did, a wait of its own must
+// be kept all the same, and its answer is whole.
+func TestHeadersOfARelayCountForNothingFromGoogle(t *testing.T) {
+	header := without(time.Minute, time.Second, lookup.ErrBackoff, "new.example/")
+	for _, endpoint := range []string{"", DefaultEndpoint, "https://SafeBrowsing.googleapis.com.:443/"} {
+		_, err := relayAnswer{status: 503, header: header, retryAfter: "1200"}.ask(t, endpoint, "new.example/")
+		if status, ok := errors.AsType[*updater.StatusError](err); !ok || status.RetryAfter != 20*time.Minute {
+			t.Errorf("%q, status 503: %v", endpoint, err)
+		}
+		got, err := relayAnswer{status: 200, header: header, threats: []string{"new.example/"}}.ask(t, endpoint, "new.example/")
+		if err != nil || len(got.Threats) != 1 || len(got.Earlier) != 0 {
+			t.Errorf("%q, status 200: %+v, %v", endpoint, got, err)
+		}
+	}
+	_, err := relayAnswer{status: 503, retryAfter: "60"}.ask(t, ownRelay, "new.example/")
+	if _, ok := errors.AsType[*updater.StatusError](err); !ok {
+		t.Errorf("a proxy before a relay: %v", err)
+	}
+	_, err = relayAnswer{status: 429, header: header}.ask(t, ownRelay, "new.example/")
+	if status, ok := errors.AsType[*updater.StatusError](err); !ok || status.Code != 429 {
+		t.Errorf("another status: %v", err)
+	}
+}
+
+// A threat is not taken from an answer that cannot be understood, and no prefix for answered.
+func TestADamagedHeaderIsAMalformedAnswer(t *testing.T) {
+	good := without(time.Minute, time.Second, lookup.ErrBackoff, "new.example/")
+	for _, header := range []string{
+		"x", "::", ":;", ":AAAA:", ":!!!!!!!!:", "", good[1:], without(0, 0, nil, "other.example/"),
+		strings.Replace(good, "life=60", "life=-1", 1), strings.Replace(good, "wait=1", "wait=soon", 1), strings.Replace(good, "life=60", "life=99999999999999", 1),
+	} {
+		if u, err := parseUnanswered(header, prefixesOf("new.example/")); !errors.Is(err, updater.ErrMalformed) {
+			t.Errorf("%q: %+v, %v", header, u, err)
+		}
+	}
+	if _, err := (relayAnswer{status: 200, header: "x"}).ask(t, ownRelay, "new.example/"); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// FuzzUnanswered reads headers: whatever a relay sends, a wait has its bounds, and only prefixes
+// that were asked about are named. What a relay writes is read as it was.
+func FuzzUnanswered(f *testing.F) {
+	asked := prefixesOf("a.example/", "b.example/", "c.example/")
+	for _, r := range reasons {
+		f.Add(Unanswered{asked[1:], 5 * time.Minute, time.Minute, r.err}.String())
+	}
+	f.Add(":OIjgUQ==:;life=0;wait=99;why=")
+	f.Fuzz(func(t *testing.T, header string) {
+		u, err := parseUnanswered(header, asked)
+		if err != nil {
+			if !errors.Is(err, updater.ErrMalformed) {
+				t.Errorf("%q: %v", header, err)
+			}
+			return
+		}
+		if u.Wait < time.Second || u.Wait > lookup.MaxUnanswered || u.Life < 0 || u.Reason == nil || len(u.Prefixes) == 0 {
+			t.Errorf("%q: %+v", header, u)
+		}
+		for _, p := range u.Prefixes {
+			if !slices.Contains(asked, p) {
+				t.Errorf("%q names %x", header, p)
+			}
+		}
+		again, err := parseUnanswered(u.String(), asked)
+		if err != nil || !slices.Equal(again.Prefixes, u.Prefixes) || again.Life != u.Life || again.Wait != u.Wait || again.Reason != u.Reason {
+			t.Errorf("%q: %+v became %+v, %v", header, u, again, err)
+		}
+	})
+}
+
+// partlyKnowing is a relay that knows some prefixes.
+type partlyKnowing struct {
+	Client
+	known []lookup.Prefix
+	wait  time.Duration
+	err   error // in place of an answer
+	asked [][]lookup.Prefix
+}
+
+// Search implements Client.
+func (p *partlyKnowing) Search(_ context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+	p.asked = append(p.asked, prefixes)
+	if p.err != nil {
+		return lookup.Answer{}, p.err
+	}
+	u := Unanswered{Life: time.Minute, Wait: p.wait, Reason: lookup.ErrBudget}
+	for _, asked := range prefixes {
+		if !slices.Contains(p.known, asked) {
+			u.Prefixes = append(u.Prefixes, asked)
+		}
+	}
+	if u.Prefixes == nil {
+		return lookup.Answer{TTL: time.Minute}, nil
+	}
+	return u.answer(prefixes, nil)
+}
+
+func (p *partlyKnowing) Close() {}
+
+func TestTheNextEndpointIsAskedAboutWhatARelayDoesNotKnow(t *testing.T) {
+	all := prefixesOf("a.example/", "b.example/", "c.example/")
+	down := errors.New("no route")
+	for _, tc := range []struct {
+		name    string
+		relays  []*partlyKnowing
+		asked   []int // prefixes of each endpoint
+		answers int
+		wait    time.Duration // of the error; 0: none
+	}{
+		{"the second knows all", []*partlyKnowing{{known: all[:1], wait: time.Minute}, {known: all}}, []int{3, 2}, 1, 0},
+		{"none knows the last", []*partlyKnowing{{known: all[:1], wait: time.Second}, {known: all[1:2], wait: time.Minute}}, []int{3, 2}, 2, time.Second},
+		{"the second is down", []*partlyKnowing{{known: all[:1], wait: time.Second}, {err: down}}, []int{3, 2}, 1, time.Second},
+		{"the first is down", []*partlyKnowing{{err: down}, {known: all[:1], wait: time.Second}}, []int{3, 3}, 1, time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := NewFailover([]string{"a", "b"}, []Client{tc.relays[0], tc.relays[1]})
+			f.Report = func(e EndpointEvent) {
+				if e.Endpoint == "a" && tc.relays[0].err == nil || e.Endpoint == "b" && tc.relays[1].err == nil {
+					t.Errorf("%s: %+v", tc.name, e)
+				}
+			}
+			got, err := f.Search(t.Context(), all)
+			for i, r := range tc.relays {
+				if len(r.asked) != 1 || len(r.asked[0]) != tc.asked[i] {
+					t.Errorf("%s: endpoint %d was asked %x", tc.name, i, r.asked)
+				}
+			}
+			unanswered, ok := errors.AsType[*lookup.UnansweredError](err)
+			if ok != (tc.wait > 0) || ok && !unanswered.Until.Equal(time.Now().Add(tc.wait)) || len(got.Earlier) != tc.answers {
+				t.Errorf("%s: %+v, %v", tc.name, got, err)
+			}
+		})
+	}
+}

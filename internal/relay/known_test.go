@@ -1,0 +1,211 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// begin starts the relay and waits for its lists.
+func (w *world) begin() {
+	w.t.Helper()
+	w.start()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}
+
+// twoReplicas returns two clients with lists.
+func (w *world) twoReplicas() (one, other *replica) {
+	w.t.Helper()
+	one, other = w.replica(1), w.replica(2)
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	return one, other
+}
+
+// mustBe fails unless a client decides so about a name.
+func (c *replica) mustBe(t *testing.T, want lookup.Verdict, qname string) {
+	t.Helper()
+	if d := c.decide(qname); d.Verdict != want {
+		t.Errorf("%s is %s by %s (%v), want %s", qname, d.Verdict, d.By, d.Err, want)
+	}
+}
+
+// A relay that must not ask its server tells its clients what it knows.
+func TestARelayTellsWhatItKnowsWhileItMustNotAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.threaten("evil.example/", "bad.example/", "a.bad.example/")
+		w.begin()
+		defer w.relay.Close()
+		c, other := w.twoReplicas()
+		defer c.close()
+		defer other.close()
+		other.mustBe(t, lookup.Unsafe, "evil.example.")
+		other.mustBe(t, lookup.Unsafe, "bad.example.")
+		w.google.Break("search", 1, protocoltest.Fault{Status: 429})
+		c.mustBe(t, lookup.Unsafe, "a.bad.example.") // the relay would have to ask about a.bad.example, and knows bad.example
+		c.mustBe(t, lookup.Unsafe, "evil.example.")
+	})
+}
+
+// A client that has spent its share of the relay's budget still learns what the relay knows.
+func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		names := []string{"evil.example/"}
+		for i := range 20 {
+			names = append(names, hostName(i)+"/")
+		}
+		w.threaten(names...)
+		w.google.SetCacheDuration(30 * time.Minute)
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 100, 2
+		w.begin()
+		defer w.relay.Close()
+		c, other := w.twoReplicas()
+		defer c.close()
+		defer other.close()
+		for i, want := range []lookup.Verdict{lookup.Unsafe, lookup.Unsafe, lookup.Unsure} {
+			c.mustBe(t, want, hostName(i)+".")
+			time.Sleep(time.Second)
+		}
+		for hour := range 6 {
+			third := w.replica(3 + hour) // with a share of its own
+			time.Sleep(time.Minute)
+			third.mustBe(t, lookup.Unsafe, "evil.example.")
+			c.mustBe(t, lookup.Unsafe, "evil.example.")
+			time.Sleep(time.Minute)
+			third.mustBe(t, lookup.Unsafe, hostName(2)+".")
+			c.mustBe(t, lookup.Unsafe, hostName(2)+".")
+			third.close()
+			time.Sleep(58 * time.Minute)
+		}
+	})
+}
+
+// A search with more new prefixes than the burst is answered as far as the limit allows, and the
+// rest a second later. One request of Web Risk is for one prefix, and a client asks about 240.
+func TestASearchWithMoreNewPrefixesThanTheBurstIsAnsweredInParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var names []string
+		query := ""
+		for i := range lookup.MaxPrefixes {
+			names = append(names, hostName(i)+"/")
+			query += "&hashPrefixes=" + param(prefixOf(names[i], 4))
+		}
+		w.threaten(names...)
+		w.cfg.Settings.Protocol = protocol.DialectWebRisk
+		w.cfg.Rate, w.cfg.Burst = DefaultRate, DefaultBurst
+		w.begin()
+		defer w.relay.Close()
+		for _, want := range []int{DefaultBurst, lookup.MaxPrefixes} {
+			got := ask(t, w.relay, "GET", "/v5/hashes:search?"+query[1:])
+			var answer sbv5.SearchHashesResponse
+			answered(t, got, &answer)
+			whole := want == lookup.MaxPrefixes
+			if len(answer.FullHashes) != want || (answer.GetCacheDuration().AsDuration() > 0) != whole || (got.Header().Get(protocol.UnansweredHeader) == "") != whole {
+				t.Errorf("%d threats for %s, %s: %q, want %d", len(answer.FullHashes), answer.GetCacheDuration().AsDuration(), protocol.UnansweredHeader, got.Header().Get(protocol.UnansweredHeader), want)
+			}
+			time.Sleep(time.Second)
+		}
+		c := w.replica(1)
+		defer c.close()
+		time.Sleep(time.Minute)
+		c.mustBe(t, lookup.Unsafe, hostName(lookup.MaxPrefixes-1)+".")
+	})
+}
+
+// A client that does not know the header of a relay sees a threat where there is one, keeps nothing,
+// and takes no prefix for harmless that nobody knows.
+func TestAForeignClientIsToldNothingThatIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.suspect("evil.example/", "good.example/", "new.example/")
+		w.begin()
+		defer w.relay.Close()
+		w.searchOf("evil.example/")
+		w.searchOf("good.example/")
+		w.google.Break("search", 1, protocoltest.Fault{Status: 429})
+		w.searchOf("new.example/")
+		for _, tc := range []struct {
+			names   []string
+			status  int
+			threats int
+		}{
+			{[]string{"new.example/", "evil.example/"}, 200, 1},
+			{[]string{"new.example/", "good.example/"}, 503, 0},
+			{[]string{"new.example/"}, 503, 0},
+			{[]string{"good.example/", "evil.example/"}, 200, 1},
+		} {
+			query := ""
+			for _, e := range tc.names {
+				query += "&hashPrefixes=" + param(prefixOf(e, 4))
+			}
+			got := ask(t, w.relay, "GET", "/v5/hashes:search?"+query[1:])
+			whole := tc.names[0] != "new.example/"
+			if got.Code != tc.status || (got.Header().Get(protocol.UnansweredHeader) == "") != whole {
+				t.Errorf("%q: status %d, header %q", tc.names, got.Code, got.Header().Get(protocol.UnansweredHeader))
+			}
+			if got.Code != 200 {
+				continue
+			}
+			var answer sbv5.SearchHashesResponse
+			answered(t, got, &answer)
+			if len(answer.FullHashes) != tc.threats || (answer.GetCacheDuration().AsDuration() > 0) != whole {
+				t.Errorf("%q: %d threats for %s", tc.names, len(answer.FullHashes), answer.GetCacheDuration().AsDuration())
+			}
+		}
+	})
+}
+
+// Behind two relays a name is asked about again within a minute, too, whatever the first relay waits
+// for; what either of them knows is told for its remaining life; and no refusal is a failure.
+func TestARefusalHoldsForAMinuteBehindTwoRelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.threaten("evil.example/", "bad.example/", "a.bad.example/", "late.example/")
+		w.google.SetCacheDuration(30 * time.Minute)
+		w.begin()
+		defer w.relay.Close()
+		second := w.behind()
+		defer second.relay.Close()
+		near, far := w.replica(1), second.replica(2)
+		defer near.close()
+		defer far.close()
+		time.Sleep(time.Minute)
+		near.mustBe(t, lookup.Unsafe, "evil.example.")
+		near.mustBe(t, lookup.Unsafe, "bad.example.")
+		known := time.Now()
+		w.google.Break("search", 1, protocoltest.Fault{Status: 429})
+		near.mustBe(t, lookup.Unsure, "late.example.")
+		until := w.relay.engine.SearchHold().Until
+		if time.Until(until) < 10*time.Minute {
+			t.Fatalf("the first relay waits for %s", time.Until(until))
+		}
+		far.mustBe(t, lookup.Unsafe, "a.bad.example.")
+		far.mustBe(t, lookup.Unsafe, "evil.example.")
+		if d := far.decide("a.bad.example."); d.Expires.After(known.Add(30 * time.Minute)) {
+			t.Errorf("the threat is blocked until %s, want %s at most", d.Expires, known.Add(30*time.Minute))
+		}
+		for time.Now().Before(until) {
+			if d := far.decide("late.example."); d.Verdict != lookup.Unsure || d.By != lookup.ByBackoff {
+				t.Errorf("during the back-off: %+v", d)
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(time.Minute)
+		far.mustBe(t, lookup.Unsafe, "late.example.")
+		for name, hold := range map[string]updater.Hold{"the second relay": second.relay.engine.SearchHold(), "its client": far.SearchHold(), "the other client": near.SearchHold()} {
+			if hold.Failures != 0 || hold.Active(time.Now()) {
+				t.Errorf("%s: %+v", name, hold)
+			}
+		}
+	})
+}
