@@ -40,9 +40,10 @@ type release struct {
 
 func main() {
 	out := flag.String("out", "../../dist", "the `FOLDER` for the files of the release, which is replaced")
+	onlyNotes := flag.Bool("notes", false, "print what CHANGELOG.md says about the version, and make nothing")
 	only := flag.String("targets", "", "build only these, such as linux/amd64,linux/mips+router (default: those in .ci/sizes)")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: make man && go -C deploy/release run . [-out FOLDER] [-targets TARGETS] VERSION")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: make man && go -C deploy/release run . [-out FOLDER] [-targets TARGETS] VERSION\n       go -C deploy/release run . -notes VERSION")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -50,7 +51,15 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(flag.Arg(0), "../..", *out, *only); err != nil {
+	var err error
+	if *onlyNotes {
+		var text string
+		text, err = notes("../..", flag.Arg(0))
+		fmt.Print(text)
+	} else {
+		err = run(flag.Arg(0), "../..", *out, *only)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

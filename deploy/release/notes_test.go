@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// find returns what a file of the repository has in place of the group of a pattern.
+func find(t *testing.T, name, pattern string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?m)" + pattern).FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("Expected %s to have %s", name, pattern)
+	}
+	return string(m[1])
+}
+
+// The newest release of the changelog is that of OpenWrt's recipe, of a build without a tag, and
+// of the tag of this commit if it has one.
+func TestTheVersionIsTheSameEverywhere(t *testing.T) {
+	newest := find(t, "CHANGELOG.md", `^## (\d+\.\d+\.\d+)$`)
+	for name, pattern := range map[string]string{
+		"deploy/openwrt/Makefile":     `^PKG_VERSION:=(.*)$`,
+		"internal/version/version.go": `^const development = "(.*)"$`,
+	} {
+		if got := find(t, name, pattern); got != newest {
+			t.Errorf("%s has version %s, and the newest release of CHANGELOG.md is %s", name, got, newest)
+		}
+	}
+	out, err := exec.Command("git", "-C", "../..", "tag", "--points-at", "HEAD", "--list", "v*").Output()
+	if err != nil {
+		t.Skip("git does not tell the tags of this commit: ", err)
+	}
+	for _, tag := range strings.Fields(string(out)) {
+		if _, err := notes("../..", tag); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(tag, "-") && tag != "v"+newest {
+			t.Errorf("The tag of this commit is %s, and the newest release of CHANGELOG.md is %s", tag, newest)
+		}
+	}
+}
+
+func TestTheNotesAreThoseOfTheChangelog(t *testing.T) {
+	top := t.TempDir()
+	write(t, filepath.Join(top, "CHANGELOG.md"), "# Changelog\n\n## Unreleased\n\n* Soon.\n\n## 1.2.3\n\n### Lists\n\n* New.\n\n## 1.2.2\n\n* Old.\n\n## 1.2.1\n")
+	for _, tc := range []struct{ tag, want string }{
+		{"v1.2.3", "### Lists\n\n* New.\n"},
+		{"1.2.2", "* Old.\n"},
+		{"v1.3.0-rc.1", "* Soon.\n"},
+		{"v1.3.0", ""},
+		{"v1.2.1", ""},
+		{"Unreleased", ""},
+	} {
+		if got, err := notes(top, tc.tag); got != tc.want || (err == nil) != (tc.want != "") {
+			t.Errorf("%s: Expected %q, got %q and %v", tc.tag, tc.want, got, err)
+		}
+	}
+}
