@@ -82,6 +82,8 @@ const (
 	dialTimeout = 5 * time.Second
 	// answerTimeout is how long a connection may be silent while an answer is due.
 	answerTimeout = 10 * time.Second
+	// maxRedirects is how often the nodes of a cluster may send one call on.
+	maxRedirects = 5
 )
 
 // setOptions sets the options of the library: one connection for each client and node, small
@@ -98,6 +100,8 @@ func (c *Client) setOptions() error {
 		AlwaysPipelining:  true,
 		ConnWriteTimeout:  answerTimeout,
 		ForceSingleClient: t.Kind == Single,
+		// Nodes that announce a wrong address redirect to themselves for ever.
+		ClusterOption: valkey.ClusterOption{MaxMovedRedirections: maxRedirects},
 	}
 	if t.TLS {
 		roots, err := rootsOf(c.cfg.CAFile)
@@ -158,13 +162,38 @@ func (c *Client) dial(ctx context.Context, address string, dialer *net.Dialer, c
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: made, stop: context.AfterFunc(c.ctx, func() { made.Close() })}, nil
+	return &connection{Conn: made, guard: newGuard(), stop: context.AfterFunc(c.ctx, func() { made.Close() })}, nil
 }
 
-// connection is closed with its Client: the library would wait for a server that hangs.
+// connection is closed with its Client, as the library would wait for a server that hangs, and
+// when its guard finds something wrong.
 type connection struct {
 	net.Conn
-	stop func() bool
+	guard *guard
+	wrong error // what the guard has found; of the goroutine that reads
+	stop  func() bool
+}
+
+// Read implements net.Conn.
+func (c *connection) Read(p []byte) (n int, err error) {
+	if c.wrong != nil {
+		return 0, c.wrong
+	}
+	n, err = c.Conn.Read(p)
+	if c.wrong = c.guard.received(p[:n]); c.wrong != nil {
+		_ = c.Close() // the other end is no Redis
+		return 0, c.wrong
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *connection) Write(p []byte) (int, error) {
+	if err := c.guard.sent(p); err != nil {
+		_ = c.Close()
+		return 0, err
+	}
+	return c.Conn.Write(p)
 }
 
 // Close implements net.Conn.

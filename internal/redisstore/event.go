@@ -31,15 +31,25 @@ type Event struct {
 // Cure returns what an operator can do about an error of Redis.
 func Cure(err error) string {
 	text := err.Error()
-	for word, cure := range map[string]string{
-		"NOAUTH": "Give the password of Redis", "WRONGPASS": "Correct the password of Redis",
-		"NOPERM": "Give the user of Redis the rights for these keys", "OOM": "Raise maxmemory of Redis",
-		"READONLY": "Name the master of Redis, or its Sentinels", "LOADING": "Redis is reading its data; wait",
-		"MISCONF": "Make room on the disk of Redis",
-	} {
-		if strings.Contains(text, word) {
-			return cure
+	for _, c := range cures {
+		if strings.Contains(text, c.word) {
+			return c.cure
 		}
 	}
 	return "Check that Redis runs and can be reached"
+}
+
+// cures are what helps against errors with a word. The first one counts.
+var cures = []struct{ word, cure string }{
+	{"does not speak as Redis does", "Check the address of Redis, and who can change what it sends: rediss:// protects it on its way"},
+	{"does not speak RESP3", "Upgrade Redis"},
+	{"NOAUTH", "Give the password of Redis"},
+	{"WRONGPASS", "Correct the password of Redis"},
+	{"NOPERM", "Give the user of Redis the rights for these keys"},
+	{"OOM", "Raise maxmemory of Redis"},
+	{"READONLY", "Name the master of Redis, or its Sentinels"},
+	{"LOADING", "Redis is reading its data; wait"},
+	{"MISCONF", "Make room on the disk of Redis"},
+	{"MOVED", "Name a cluster as redis+cluster://, and let each node announce its own address"},
+	{"ASK ", "Let each node of the cluster announce its own address"},
 }
