@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,49 +75,196 @@ func AdmitBy(limiter Limiter, shares *Shares, client netip.Addr) Admit {
 	}
 }
 
-// Shares bounds how many searches each client may cause on one day, a date of local
-// time, so that no client alone can spend a budget. Clients are told apart as by
-// PerClient, and are kept in memory only: no file tells who has asked for something.
-// It is safe for concurrent use.
+// Shares keep what others need of a budget of searches from each client: a share is a
+// reservation, not a wall. Each client may use its share, and all that is not reserved for the
+// others, see reservedFor. Clients are told apart as by PerClient, and are kept in memory only: no
+// file tells who has asked for something. It is safe for concurrent use.
 type Shares struct {
-	perClient int
+	percent int
+	left    func(now time.Time) (b Budget, known bool)
+	noted   func() // called when the first client of a day is refused; may be nil
 
-	mu    sync.Mutex
-	spent *lru.Cache[netip.Addr, int] // on date, by site; guarded by mu
-	date  string                      // the latest date that was seen; guarded by mu
+	mu    sync.Mutex                       // not held while left or noted is called
+	spent *lru.Cache[netip.Addr, spending] // on the date of today, by site
+	usual *lru.Cache[netip.Addr, int]      // the most of its share that a site took on an earlier date
+	today Use
+	seen  []string // dates that were today before, and may be again if the clock is set back
+	past  []Use    // of earlier dates and of other processes, the earliest first
+	burst burst
 }
 
-// NewShares returns Shares of perClient searches a day, at least 1.
-func NewShares(perClient int) *Shares {
-	return &Shares{perClient: max(1, perClient), spent: bySite[int]()}
+// spending is what one client has taken.
+type spending struct {
+	day     int
+	hour    int
+	at      int64 // the hour, since 1970
+	refused bool  // one more, once
 }
 
-// Take takes one search from the share of the client for the date of now, and reports
-// whether there was one left.
-func (s *Shares) Take(client netip.Addr, now time.Time) bool {
-	key, date := Site(client), dateOf(now)
+// in returns the searches in an hour.
+func (s spending) in(hour int64) int {
+	if s.at != hour {
+		return 0
+	}
+	return s.hour
+}
+
+// burst counts searches that were taken so lately that what is left may not know of them yet.
+type burst struct {
+	n    int
+	at   int64 // when it began, in seconds since 1970
+	left int   // what was left then
+}
+
+// underWay returns the searches that are not counted in what is left. It is a pure function.
+func (u burst) underWay(left int) int { return max(0, u.n-max(0, u.left-left)) }
+
+// NewShares returns Shares of percent, from 1 to 100, of the budget of which left returns what
+// is left; known is false where there is no budget for now, and nothing is reserved. With 100
+// nothing is reserved either. noted, which may be nil, is called when the first client of a day is
+// refused.
+func NewShares(percent int, left func(now time.Time) (b Budget, known bool), noted func()) *Shares {
+	return &Shares{percent: percent, left: left, noted: noted, spent: bySite[spending](), usual: bySite[int]()}
+}
+
+// Remember tells what was used on other days, or by an earlier process.
+func (s *Shares) Remember(past []Use) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if date > s.date { // a clock that is set back renews nothing
-		s.spent.Purge()
-		s.date = date
+	s.past = slices.Clone(past)
+}
+
+// Take takes one search for the client at now, and reports whether it may have one. If nothing at
+// all is left, it may: who counts the budget refuses it.
+func (s *Shares) Take(client netip.Addr, now time.Time) bool {
+	b, known := s.left(now)
+	key, hour := Site(client), now.Unix()/3600
+	s.mu.Lock()
+	s.turn(dateOf(now), b)
+	own, _ := s.spent.Get(key)
+	first := false
+	if second := now.Unix(); second != s.burst.at && second != s.burst.at+1 {
+		s.burst = burst{at: second, left: b.Left}
 	}
-	spent, _ := s.spent.Get(key)
-	if spent >= s.perClient {
+	if known && s.percent < 100 && b.Now > 0 && !s.free(b, key, own, now).any() {
+		if !own.refused {
+			first = s.today.Refused == 0
+			s.today.Refused++
+		}
+		own.refused = true
+		s.spent.Add(key, own)
+		s.mu.Unlock()
+		if first && s.noted != nil {
+			s.noted()
+		}
 		return false
 	}
-	s.spent.Add(key, spent+1)
+	if own.day == 0 {
+		s.today.Clients++
+	}
+	if own.day < b.share(s.percent) {
+		s.today.Kept++
+	}
+	s.burst.n++
+	s.spent.Add(key, spending{day: own.day + 1, hour: own.in(hour) + 1, at: hour, refused: own.refused})
+	s.mu.Unlock()
 	return true
 }
 
 // GiveBack gives back a search that Take has taken at taken, because it was not sent.
 func (s *Shares) GiveBack(client netip.Addr, taken time.Time) {
-	key, date := Site(client), dateOf(taken)
+	b, _ := s.left(taken)
+	key := Site(client)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if spent, ok := s.spent.Peek(key); ok && date == s.date {
-		s.spent.Add(key, max(0, spent-1))
+	own, ok := s.spent.Peek(key)
+	if !ok || own.day == 0 || dateOf(taken) != s.today.Date {
+		return
 	}
+	if own.day--; own.day < b.share(s.percent) {
+		s.today.Kept = max(0, s.today.Kept-1)
+	}
+	if own.day == 0 {
+		s.today.Clients = max(0, s.today.Clients-1)
+	}
+	if own.at == taken.Unix()/3600 {
+		own.hour = max(0, own.hour-1)
+	}
+	s.burst.n = max(0, s.burst.n-1)
+	s.spent.Add(key, own)
+}
+
+// free returns what a client that has taken own may still take. The caller holds mu.
+func (s *Shares) free(b Budget, site netip.Addr, own spending, now time.Time) Budget {
+	soon := s.burst.underWay(b.Left)
+	late := Budget{Day: b.Day, Left: b.Left - soon, Hour: b.Hour, Now: b.Now - soon}
+	share, hourly := b.share(s.percent), max(1, percentOf(b.Hour, s.percent))
+	usual, _ := s.usual.Peek(site)
+	late.Left = max(share-own.day, late.Left-reservedFor(b, s.percent, s.past, s.today, asker{own.day, usual, s.usual.Len() == 0}, now))
+	if b.Hour < b.Day {
+		late.Now = max(hourly-own.in(now.Unix()/3600), late.Now-max(1, b.Hour/hourlyPart))
+	}
+	late.Left = max(0, min(b.Left, late.Left))
+	late.Now = max(0, min(b.Now, late.Now, late.Left))
+	return late
+}
+
+// For returns what is left for a client at now, at most what is left for all; known is that of
+// left.
+func (s *Shares) For(client netip.Addr, now time.Time) (b Budget, known bool) {
+	if b, known = s.left(now); !known || s.percent >= 100 {
+		return b, known
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn(dateOf(now), b)
+	own, _ := s.spent.Peek(Site(client))
+	return s.free(b, Site(client), own, now), true
+}
+
+// Taken returns how many searches a client has taken on the date of now, and the share that is
+// its own at least.
+func (s *Shares) Taken(client netip.Addr, now time.Time) (taken, share int) {
+	b, _ := s.left(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn(dateOf(now), b)
+	own, _ := s.spent.Peek(Site(client))
+	return own.day, b.share(s.percent)
+}
+
+// Uses returns what was used on the last days, the last one, that of now, included.
+func (s *Shares) Uses(now time.Time) []Use {
+	b, _ := s.left(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn(dateOf(now), b)
+	return JoinUses(s.past, []Use{s.today})
+}
+
+// turn continues with another date. A clock that jumped ahead and comes back renews nothing, and
+// does not keep later dates from being new. The caller holds mu.
+func (s *Shares) turn(date string, b Budget) {
+	if date == s.today.Date {
+		return
+	}
+	if date < s.today.Date || slices.Contains(s.seen, date) {
+		s.today.Date = date
+		return
+	}
+	s.seen = slices.DeleteFunc(append(s.seen, s.today.Date), func(other string) bool { return other > date })
+	s.seen = append(s.seen, date)
+	s.seen = s.seen[max(0, len(s.seen)-maxUses):]
+	if s.today.Clients > 0 {
+		s.past = JoinUses(s.past, []Use{s.today})
+	}
+	for _, site := range s.spent.Keys() {
+		own, _ := s.spent.Peek(site)
+		usual, _ := s.usual.Peek(site)
+		s.usual.Add(site, max(usual, min(own.day, b.share(s.percent))))
+	}
+	s.today = Use{Date: date}
+	s.spent.Purge()
 }
 
 // dateOf returns the operator's date.

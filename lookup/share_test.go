@@ -11,8 +11,31 @@ import (
 	"time"
 )
 
+// purse is a budget that counts exactly.
+type purse struct{ day, spent int }
+
+// left is for NewShares. The hour is the day.
+func (p *purse) left(time.Time) (Budget, bool) {
+	left := p.day - p.spent
+	return Budget{Day: p.day, Left: left, Hour: p.day, Now: left}, true
+}
+
+// walled returns Shares of which one client may take n a day, and no more: so many are reserved
+// for others.
+func walled(n int) *Shares {
+	s := NewShares(1, func(time.Time) (Budget, bool) {
+		return Budget{Day: 100 * n, Left: 100 * n, Hour: 100 * n, Now: 100 * n}, true
+	}, nil)
+	var past []Use
+	for _, date := range []string{"1999-12-31", "2025-12-31", "2026-11-21"} {
+		past = append(past, Use{Date: date, Clients: 2, Kept: 1 << 20})
+	}
+	s.Remember(past)
+	return s
+}
+
 func TestAShareIsForASiteAndADay(t *testing.T) {
-	s := NewShares(3)
+	s := walled(3)
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.Local)
 	evening := midnight.Add(-time.Hour)
 	steps := []struct {
@@ -47,8 +70,35 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 	}
 }
 
+// A clock that was ahead for a while must not leave a client without a share until a restart.
+func TestAClientHasItsShareEachDayAfterAClockThatWasAhead(t *testing.T) {
+	client := netip.MustParseAddr("192.0.2.1")
+	for name, ahead := range map[string]time.Duration{"73 years": 73 * 365 * 24 * time.Hour, "a day": 24 * time.Hour, "an hour, over midnight": 11 * time.Hour} {
+		s := walled(3)
+		day := time.Date(2026, 11, 22, 13, 30, 0, 0, time.Local)
+		take := func(now time.Time) (got int) {
+			for range 9 {
+				if s.Take(client, now) {
+					got++
+				}
+			}
+			return got
+		}
+		take(day)
+		take(day.Add(ahead))
+		if got := take(day); got != 0 {
+			t.Errorf("%s: %d searches when the clock is back on the same day, want none", name, got)
+		}
+		for i := range 5 {
+			if got := take(day.AddDate(0, 0, i+1)); got != 3 && !(got == 0 && dateOf(day.Add(ahead)) == dateOf(day.AddDate(0, 0, i+1))) {
+				t.Errorf("%s: %d searches %d days later, want 3", name, got, i+1)
+			}
+		}
+	}
+}
+
 func TestAShareIsGivenBackOnTheSameDayOnly(t *testing.T) {
-	s := NewShares(2)
+	s := walled(2)
 	client := netip.MustParseAddr("192.0.2.1")
 	today := time.Date(2026, 11, 22, 12, 0, 0, 0, time.Local)
 	tomorrow := today.AddDate(0, 0, 1)
@@ -76,21 +126,8 @@ func TestAShareIsGivenBackOnTheSameDayOnly(t *testing.T) {
 	take(tomorrow, 2)
 }
 
-func TestAShareIsAtLeastOneSearch(t *testing.T) {
-	client := netip.MustParseAddr("192.0.2.1")
-	for perClient, want := range map[int]int{-1: 1, 0: 1, 1: 1, 2: 2} {
-		s, got := NewShares(perClient), 0
-		for s.Take(client, epoch) && got < 9 {
-			got++
-		}
-		if got != want {
-			t.Errorf("a share of %d: %d searches, want %d", perClient, got, want)
-		}
-	}
-}
-
 func TestSharesForgetClientsThatAreTooMany(t *testing.T) {
-	s := NewShares(1)
+	s := walled(1)
 	for i := range maxClients + 1 {
 		s.Take(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), epoch)
 	}
@@ -105,7 +142,7 @@ func TestAdmissionAsksTheLimiterFirst(t *testing.T) {
 		t.Error("without limits admission is not nil")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		limiter, shares := PerClient(LeakyBucket{Rate: 1, Capacity: 2}.Admit), NewShares(3)
+		limiter, shares := PerClient(LeakyBucket{Rate: 1, Capacity: 2}.Admit), walled(3)
 		admit := AdmitBy(limiter, shares, client)
 		admits := func(admit Admit, want error) (refund func()) {
 			t.Helper()

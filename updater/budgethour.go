@@ -10,11 +10,11 @@ import (
 // that collide cannot spend in seconds what the others need until midnight.
 
 // HourOf returns the most searches of one hour for a budget of perDay searches a day: a quarter,
-// rounded up, but at least 10, which cost half a US-$, and at most perDay.
+// rounded up, but at least 20, which cost one US-$, and at most perDay.
 func HourOf(perDay int) int { return min(perDay, max(leastHour, perDay/4+min(1, perDay%4))) }
 
 const (
-	leastHour = 10
+	leastHour = 20
 	slot      = 5 * time.Minute // searches are counted by slot
 	slotForm  = "2006-01-02T15:04Z"
 )

@@ -98,7 +98,7 @@ func TestWhoAsksWhatIsLeftLearnsWhatIsRefused(t *testing.T) {
 }
 
 func TestNoHourTakesMoreThanAQuarterOfTheBudget(t *testing.T) {
-	for _, test := range []struct{ perDay, hour int }{{1, 1}, {9, 9}, {11, 10}, {40, 10}, {41, 11}, {100, 25}, {200, 50}, {10_000, 2500}, {1 << 30, 1 << 28}} {
+	for _, test := range []struct{ perDay, hour int }{{1, 1}, {19, 19}, {21, 20}, {80, 20}, {81, 21}, {100, 25}, {200, 50}, {10_000, 2500}, {1 << 30, 1 << 28}} {
 		if got := HourOf(test.perDay); got != test.hour {
 			t.Errorf("of %d an hour takes %d, want %d", test.perDay, got, test.hour)
 		}

@@ -1,0 +1,178 @@
+package lookup
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func at(hour int) time.Time { return time.Date(2026, 11, 23, hour, 0, 0, 0, time.Local) }
+
+func TestWhatIsReservedForOthers(t *testing.T) {
+	day := func(date string, clients, kept int) Use { return Use{Date: date, Clients: clients, Kept: kept} }
+	for _, test := range []struct {
+		name  string
+		past  []Use
+		today Use
+		own   asker
+		hour  int
+		want  int
+	}{
+		{"a forwarder that has always been alone", []Use{day("2026-11-21", 1, 20), day("2026-11-22", 1, 20)}, day("2026-11-23", 1, 20), asker{own: 150, new: true}, 9, 0},
+		{"a forwarder that this process knows", []Use{day("2026-11-22", 1, 20)}, day("2026-11-23", 1, 20), asker{own: 150, usual: 20}, 9, 0},
+		{"another client than the forwarder", []Use{day("2026-11-22", 1, 20)}, day("2026-11-23", 1, 20), asker{own: 150}, 9, 20},
+		{"ten clients that need their shares", []Use{day("2026-11-22", 10, 200)}, day("2026-11-23", 1, 20), asker{own: 20, usual: 20}, 9, 180},
+		{"ten clients, half of whose need is met", []Use{day("2026-11-22", 10, 200)}, day("2026-11-23", 5, 120), asker{own: 20, usual: 20}, 9, 80},
+		{"ten clients that need little", []Use{day("2026-11-22", 10, 30)}, day("2026-11-23", 1, 20), asker{own: 50}, 9, 30},
+		{"the busiest day counts", []Use{day("2026-11-20", 2, 40), day("2026-11-21", 3, 9), day("2026-11-22", 1, 2)}, day("2026-11-23", 0, 0), asker{}, 9, 40},
+		{"a day that is long ago does not", []Use{day("2026-11-15", 10, 200), day("2026-11-22", 1, 2)}, day("2026-11-23", 0, 0), asker{new: true}, 9, 0},
+		{"nor one that has not come", []Use{day("2099-01-01", 10, 200), day("2026-11-22", 1, 2)}, day("2026-11-23", 0, 0), asker{new: true}, 9, 0},
+		{"nothing is known, nobody was here", nil, day("2026-11-23", 0, 0), asker{}, 0, 20},
+		{"nothing is known, one is here at noon", nil, day("2026-11-23", 1, 20), asker{own: 60}, 12, 10},
+		{"nothing is known, one is here late", nil, day("2026-11-23", 1, 20), asker{own: 60}, 23, 1},
+		{"nothing is known, others are here", nil, day("2026-11-23", 5, 24), asker{own: 60}, 0, 96},
+		{"only the day of an earlier process is known", []Use{day("2026-11-23", 10, 200)}, day("2026-11-23", 1, 20), asker{own: 20}, 12, 200},
+	} {
+		b := Budget{Day: 200, Left: 200, Hour: 50, Now: 50}
+		if got := reservedFor(b, 10, test.past, test.today, test.own, at(test.hour)); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// A client that asks alone gets all, sooner or later; with others of the last days it cannot
+// spend what those needed, however many it asks for and whenever.
+func TestNoClientSpendsWhatOthersNeed(t *testing.T) {
+	flooder := netip.MustParseAddr("203.0.113.9")
+	for seed := range uint64(60) {
+		chance := rand.New(rand.NewPCG(seed, 4))
+		p := &purse{day: 20 + chance.IntN(2000)}
+		percent := []int{1, 5, 10, 25}[chance.IntN(4)]
+		s := NewShares(percent, p.left, nil)
+		share := max(1, p.day*percent/100)
+		take := func(client netip.Addr, now time.Time) bool {
+			if !s.Take(client, now) || p.spent == p.day {
+				return false
+			}
+			p.spent++
+			return true
+		}
+		clients := make([]netip.Addr, 1+chance.IntN(min(40, 80/percent)))
+		needs := make([]int, len(clients))
+		for i := range clients {
+			clients[i] = netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})
+			needs[i] = chance.IntN(1 + min(share, p.day/len(clients)*9/10))
+		}
+		// Some days as always.
+		for back := 1 + chance.IntN(5); back > 0; back-- {
+			p.spent = 0
+			for i, c := range clients {
+				for range needs[i] {
+					take(c, at(9).AddDate(0, 0, -back))
+				}
+			}
+		}
+		// Today the flooder asks all the time, also before the others come.
+		p.spent = 0
+		missed, all := 0, 0
+		for hour := range 24 {
+			for range p.day {
+				take(flooder, at(hour))
+			}
+			for i, c := range clients {
+				for n := range needs[i] {
+					if n%24 == hour {
+						all++
+						if !take(c, at(hour)) {
+							missed++
+						}
+					}
+				}
+			}
+		}
+		if missed > 0 {
+			t.Errorf("seed %d: of %d that %d clients needed, %d were refused; budget %d, share %d", seed, all, len(clients), missed, p.day, share)
+		}
+		if p.spent > p.day {
+			t.Errorf("seed %d: %d of %d", seed, p.spent, p.day)
+		}
+	}
+}
+
+// A router that forwards for all may use all of the budget, and at first nearly all.
+func TestALoneClientMayUseTheWholeBudget(t *testing.T) {
+	for _, day := range []int{1, 10, 200, 10_000} {
+		p := &purse{day: day}
+		s := NewShares(10, p.left, nil)
+		client := netip.MustParseAddr("192.0.2.1")
+		for date := range 3 {
+			p.spent = 0
+			for hour := range 24 {
+				for p.spent < p.day && s.Take(client, at(hour).AddDate(0, 0, date)) {
+					p.spent++
+				}
+				switch {
+				case date == 0 && p.spent < p.day*9/10, date > 0 && p.spent < p.day:
+					t.Fatalf("budget %d, day %d, %d o'clock: %d", day, date+1, hour, p.spent)
+				}
+			}
+			if p.spent < p.day-max(1, p.day/200) {
+				t.Errorf("budget %d, day %d: %d at its end", day, date+1, p.spent)
+			}
+		}
+	}
+}
+
+func TestAnHourHasSearchesForThoseWhoComeLater(t *testing.T) {
+	spent := 0
+	s := NewShares(10, func(time.Time) (Budget, bool) {
+		return Budget{Day: 100, Left: 100 - spent, Hour: 25, Now: 25 - spent}, true
+	}, nil)
+	take := func(client string, now time.Time) (got int) {
+		for s.Take(netip.MustParseAddr(client), now) && spent < 25 {
+			got++
+			spent++
+		}
+		return got
+	}
+	if got := take("192.0.2.1", at(12)); got != 20 {
+		t.Errorf("the first client takes %d, want 20", got)
+	}
+	if b, _ := s.For(netip.MustParseAddr("192.0.2.1"), at(12)); b.any() || b.Day != 100 {
+		t.Errorf("for it there are %+v", b)
+	}
+	if b, _ := s.For(netip.MustParseAddr("192.0.2.2"), at(12)); b.Now != 2 {
+		t.Errorf("for another there are %+v", b)
+	}
+	if got := take("192.0.2.2", at(12)); got != 2 {
+		t.Errorf("another takes %d, want 2", got)
+	}
+	if got := take("192.0.2.3", at(12)); got != 2 {
+		t.Errorf("a third takes %d, want 2", got)
+	}
+}
+
+// Searches that are admitted at once count before they are sent.
+func TestABurstTakesNothingThatIsReserved(t *testing.T) {
+	s := NewShares(10, func(time.Time) (Budget, bool) { return Budget{Day: 100, Left: 100, Hour: 25, Now: 25}, true }, nil)
+	got := 0
+	for s.Take(netip.MustParseAddr("192.0.2.1"), at(12)) {
+		got++
+	}
+	if got != 20 {
+		t.Errorf("%d are admitted at once, want 20", got)
+	}
+}
+
+func TestUsesOfTheLastDaysAreJoined(t *testing.T) {
+	var all []Use
+	for i := range 12 {
+		all = JoinUses(all, []Use{{Date: fmt.Sprintf("2026-11-%02d", i+1), Clients: i, Kept: 5}})
+	}
+	all = JoinUses([]Use{{Date: "2026-11-12", Clients: 3, Kept: 9, Refused: 1}}, all)
+	if len(all) != maxUses || all[maxUses-1] != (Use{"2026-11-12", 11, 9, 1}) || all[0].Date != "2026-11-06" {
+		t.Errorf("%+v", all)
+	}
+}
