@@ -15,6 +15,11 @@ type Budget struct {
 	Hour, Now int // searches of an hour at most, and those of them that may be sent now, at most Left
 }
 
+// Least returns the lower numbers of both.
+func (b Budget) Least(other Budget) Budget {
+	return Budget{min(b.Day, other.Day), min(b.Left, other.Left), min(b.Hour, other.Hour), min(b.Now, other.Now)}
+}
+
 // share returns the searches of a day that are a client's own, at least 1.
 func (b Budget) share(percent int) int { return max(1, percentOf(b.Day, percent)) }
 

@@ -194,19 +194,41 @@ func (s *Shares) GiveBack(client netip.Addr, taken time.Time) {
 	s.spent.Add(key, own)
 }
 
+// unreserved returns what is left for a client beyond its share: what is not reserved for others.
+// The caller holds mu.
+func (s *Shares) unreserved(b Budget, site netip.Addr, own spending, now time.Time) Budget {
+	soon := s.burst.underWay(b.Left)
+	usual, _ := s.usual.Peek(site)
+	b.Left -= soon + reservedFor(b, s.percent, s.past, s.today, asker{own.day, usual, s.usual.Len() == 0}, now)
+	b.Now -= soon
+	if b.Hour < b.Day {
+		b.Now -= max(1, b.Hour/hourlyPart)
+	}
+	return b
+}
+
 // free returns what a client that has taken own may still take. The caller holds mu.
 func (s *Shares) free(b Budget, site netip.Addr, own spending, now time.Time) Budget {
-	soon := s.burst.underWay(b.Left)
-	late := Budget{Day: b.Day, Left: b.Left - soon, Hour: b.Hour, Now: b.Now - soon}
-	share, hourly := b.share(s.percent), max(1, percentOf(b.Hour, s.percent))
-	usual, _ := s.usual.Peek(site)
-	late.Left = max(share-own.day, late.Left-reservedFor(b, s.percent, s.past, s.today, asker{own.day, usual, s.usual.Len() == 0}, now))
-	if b.Hour < b.Day {
-		late.Now = max(hourly-own.in(now.Unix()/3600), late.Now-max(1, b.Hour/hourlyPart))
+	free := s.unreserved(b, site, own, now)
+	free.Left = max(0, min(b.Left, max(free.Left, b.share(s.percent)-own.day)))
+	free.Now = max(0, min(b.Now, free.Left, max(free.Now, percentOf(b.Hour, s.percent)-own.in(now.Unix()/3600), 1-own.in(now.Unix()/3600))))
+	return free
+}
+
+// Split returns the searches of a day that are the client's own, and how many it may have at now
+// beyond them. It is for those who count what a client has taken elsewhere, too. Own 0 means that
+// nothing is reserved.
+func (s *Shares) Split(client netip.Addr, now time.Time) (own, beyond int) {
+	b, known := s.left(now)
+	if !known || s.percent >= 100 {
+		return 0, 0
 	}
-	late.Left = max(0, min(b.Left, late.Left))
-	late.Now = max(0, min(b.Now, late.Now, late.Left))
-	return late
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn(dateOf(now), b)
+	taken, _ := s.spent.Peek(Site(client))
+	free := s.unreserved(b, Site(client), taken, now)
+	return b.share(s.percent), max(0, min(free.Left, free.Now))
 }
 
 // For returns what is left for a client at now, at most what is left for all; known is that of

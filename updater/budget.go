@@ -36,16 +36,19 @@ type Ledger struct {
 	unsaved  int        // spent, but not counted in file yet
 	own      int        // spent by this process on file.Day
 
-	unknown   error         // why the count of file.Day is unknown; nil: it is known
-	damaged   string        // the unreadable file that was reported last; "": none
-	saving    chan struct{} // closed when the save under way ends; nil: none is
-	late      bool          // that save takes longer than searchLockTimeout
-	trouble   bool          // the last save failed or was late
-	alone     bool          // there is a Shared, which cannot be reached
-	common    int           // then: searches of file.Day when it was last reached
-	spread    bool          // an hour has its part of the budget, see Spread
-	hour      recent        // searches of this process; those of all are in file
-	lookAgain time.Time     // no save before, unless there is something to reserve
+	unknown error               // why the count of file.Day is unknown; nil: it is known
+	damaged string              // the unreadable file that was reported last; "": none
+	saving  chan struct{}       // closed when the save under way ends; nil: none is
+	late    bool                // that save takes longer than searchLockTimeout
+	trouble bool                // the last save failed or was late
+	uses    func() []lookup.Use // what the clients of this process used; nil: not known
+	changed bool                // that is to be saved now
+
+	alone     bool      // there is a Shared, which cannot be reached
+	common    int       // then: searches of file.Day when it was last reached
+	spread    bool      // an hour has its part of the budget, see Spread
+	hour      recent    // searches of this process; those of all are in file
+	lookAgain time.Time // no save before, unless there is something to reserve
 }
 
 // maxReserved is the most searches that are reserved at once.
@@ -139,9 +142,10 @@ func (l *Ledger) flush() (saving <-chan struct{}, failed *error) {
 	switch {
 	case l.saving != nil:
 		return l.saving, nil
-	case l.store == nil || l.reserved == 0 && l.unsaved <= 0:
+	case l.store == nil || l.reserved == 0 && l.unsaved <= 0 && !l.changed:
 		return nil, nil
 	}
+	l.changed = false
 	done := make(chan struct{})
 	l.saving = make(chan struct{})
 	// The goroutine sets *failed before it closes done. So the receiver needs no lock to

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // Counts by date, as values without a lock, a file or a clock. Dates are compared as text:
@@ -16,7 +18,8 @@ type budgetDays struct {
 	Day   string         `json:"day"`   // the date that is counted now, see dateOf; "": none yet
 	Spent map[string]int `json:"spent"` // searches on that date, and on at most maxDates-1 others
 
-	Recent recent `json:"recent,omitempty"` // of the last hour on the current date, with reservations
+	Recent recent       `json:"recent,omitempty"` // of the last hour on the current date, with reservations
+	Uses   []lookup.Use `json:"uses,omitempty"`   // of the last days
 }
 
 // maxDates is the number of dates that are remembered. More than one is needed only
@@ -33,7 +36,7 @@ func dateOf(now time.Time) string { return now.Local().Format(time.DateOnly) }
 // higher count of the two dates applies: a router without a clock of its own starts in
 // 1970 again and again, and must not get a new budget each time.
 func (d budgetDays) on(date string) (next budgetDays, fresh bool) {
-	next = budgetDays{Day: date, Spent: maps.Clone(d.Spent), Recent: d.Recent}
+	next = budgetDays{Day: date, Spent: maps.Clone(d.Spent), Recent: d.Recent, Uses: d.Uses}
 	if next.Spent == nil {
 		next.Spent = make(map[string]int)
 	}
@@ -76,13 +79,13 @@ func (d budgetDays) with(spent int) budgetDays {
 
 // same reports whether both count the same. What has expired makes no difference.
 func (d budgetDays) same(other budgetDays) bool {
-	return d.Day == other.Day && maps.Equal(d.Spent, other.Spent)
+	return d.Day == other.Day && maps.Equal(d.Spent, other.Spent) && slices.Equal(d.Uses, other.Uses)
 }
 
 // merged returns the higher count of both for each date, and the later current date. A
 // count that is too high costs confirmations, one that is too low costs money.
 func (d budgetDays) merged(other budgetDays) budgetDays {
-	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int), Recent: d.Recent.merged(other.Recent)}
+	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int), Recent: d.Recent.merged(other.Recent), Uses: lookup.JoinUses(d.Uses, other.Uses)}
 	maps.Copy(all.Spent, d.Spent)
 	for date, n := range other.Spent {
 		all.Spent[date] = max(all.Spent[date], n)
@@ -104,6 +107,10 @@ func parseBudget(raw []byte) (d budgetDays, err error) {
 			delete(d.Recent, at)
 		}
 	}
+	d.Uses = slices.DeleteFunc(d.Uses, func(u lookup.Use) bool {
+		_, err := time.Parse(time.DateOnly, u.Date)
+		return err != nil || u.Clients < 0 || u.Kept < 0 || u.Refused < 0
+	})
 	for date, n := range d.Spent {
 		if _, err := time.Parse(time.DateOnly, date); err != nil || n < 0 {
 			return budgetDays{}, fmt.Errorf("%w: it says that %d searches were spent on the day %q", ErrDamaged, n, date)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // How a search gets from memory into the file. While a process has a reservation it counts in
@@ -142,8 +144,11 @@ func (l *Ledger) save(perDay int, report func(Event)) <-chan struct{} {
 func (l *Ledger) update(perDay int, reserve bool) (events []Event, err error) {
 	l.mu.Lock()
 	// Move may replace l.store during the update. settle compares it with this one.
-	c := budgetChange{store: l.store}
+	c, uses := budgetChange{store: l.store}, l.uses
 	l.mu.Unlock()
+	if uses != nil { // without the lock: it asks what is left
+		c.uses = uses()
+	}
 	saved := false
 	if c.store != nil { // not moved meanwhile
 		events, saved, err = l.exchange(&c, perDay, reserve)
@@ -195,6 +200,7 @@ func (l *Ledger) newDamage(damaged string) bool {
 // budgetChange is what an update changes in the file.
 type budgetChange struct {
 	store   *Store
+	uses    []lookup.Use
 	next    budgetDays
 	granted int // searches that it reserves
 	unsaved int // searches that it counts for the first time
@@ -230,6 +236,7 @@ func (l *Ledger) plan(c *budgetChange, found budgetDays, unknown error, perDay i
 		spent += c.granted
 	}
 	c.next = next.with(spent)
+	c.next.Uses = lookup.JoinUses(next.Uses, c.uses)
 	c.next.Recent = next.Recent.plus(l.unsaved+c.granted-c.back, now)
 }
 

@@ -102,7 +102,7 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 func (e *Engine) limit(s lookup.Searcher, ledger *updater.Ledger) lookup.Searcher {
 	budget := e.settings.Budget
 	e.ledger, e.reporter.ledger = ledger, ledger
-	e.Shares = lookup.NewShares(e.settings.ClientBudget())
+	e.Shares = ledger.Shares(budget, e.settings.Share, nil)
 	return ledger.Limit(s, budget, e.reporter.report)
 }
 

@@ -314,12 +314,12 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 	a := NewAnswers(open(t, "redis+cluster://"+nodes[2].Addr), srv)
 	search(t, a, bad)
 	eventually(t, "the answer", func() bool { return len(search(t, a, bad).Earlier) == 1 })
-	l := NewLimits(open(t, "redis+cluster://"+nodes[1].Addr), Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 1}}, 1)
+	l := NewLimits(open(t, "redis+cluster://"+nodes[1].Addr), Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 1}}, walled(1))
 	client := addr("192.0.2.1")
 	if _, _, err := l.Admit(client)(1); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := NewLimits(a.client, l.rule, 1).Admit(client)(1); !errors.Is(err, lookup.ErrLimited) {
+	if _, _, err := NewLimits(a.client, l.rule, walled(1)).Admit(client)(1); !errors.Is(err, lookup.ErrLimited) {
 		t.Errorf("Expected %v, got %v", lookup.ErrLimited, err)
 	}
 }
@@ -354,7 +354,7 @@ func TestWhatRedisLearns(t *testing.T) {
 	srv, bad := threatening(time.Minute)
 	c := open(t, s.URL())
 	search(t, NewAnswers(c, srv), bad)
-	if _, _, err := NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, 3).Admit(addr("192.0.2.77"))(1); err != nil {
+	if _, _, err := NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, walled(3)).Admit(addr("192.0.2.77"))(1); err != nil {
 		t.Fatal(err)
 	}
 	stored(t, s, bad)

@@ -31,7 +31,7 @@ func BenchmarkAddedLatency(b *testing.B) {
 	} {
 		b.Run(state.name, func(b *testing.B) {
 			var searcher lookup.Searcher = &server{answer: lookup.Answer{TTL: time.Minute}}
-			own := lookup.AdmitBy(lookup.PerClient(lookup.LeakyBucket{Rate: 1e6, Capacity: 1e6}.Admit), lookup.NewShares(1e9), addr("192.0.2.1"))
+			own := lookup.AdmitBy(lookup.PerClient(lookup.LeakyBucket{Rate: 1e6, Capacity: 1e6}.Admit), walled(1e6), addr("192.0.2.1"))
 			admit := own.All()
 			if !state.without {
 				s := redistest.Start(b)
@@ -41,7 +41,7 @@ func BenchmarkAddedLatency(b *testing.B) {
 				}
 				c := impatient(b, url)
 				searcher = NewAnswers(c, searcher)
-				admit = NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1e6, Capacity: 1e6}}, 1e9).Admit(addr("192.0.2.1"))
+				admit = NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1e6, Capacity: 1e6}}, walled(1e6)).Admit(addr("192.0.2.1"))
 				if state.breakIt != nil {
 					state.breakIt(s)
 				}

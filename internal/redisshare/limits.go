@@ -38,24 +38,27 @@ func (r Rule) kind() string {
 }
 
 // Limits are the rules for one client that hold over all relays: a Rule, and a share of the
-// day's budget. While Redis is away each relay applies them by itself. It is
+// day's budget, beyond which it may have what no other client of this relay needs. While Redis is away each relay applies them by itself. It is
 // safe for concurrent use.
 type Limits struct {
 	client *redis.Client
 	rule   Rule
-	shares int // searches of one client a day; 0: no limit
 
 	own    lookup.Limiter // of this relay; nil: none
-	ownDay *lookup.Shares // nil: none
+	ownDay *lookup.Shares // of this relay; nil: none
 }
 
-// NewLimits returns Limits. The zero Rule and 0 shares are no limits.
-func NewLimits(client *redis.Client, rule Rule, shares int) *Limits {
-	l := &Limits{client: client, rule: rule, shares: shares, own: rule.Limiter()}
-	if shares > 0 {
-		l.ownDay = lookup.NewShares(shares)
+// NewLimits returns Limits. The zero Rule and nil shares are no limits.
+func NewLimits(client *redis.Client, rule Rule, shares *lookup.Shares) *Limits {
+	return &Limits{client: client, rule: rule, own: rule.Limiter(), ownDay: shares}
+}
+
+// split returns the share of a client, 0 for none, and what it may have beyond it.
+func (l *Limits) split(client netip.Addr, now time.Time) (own, beyond int) {
+	if l.ownDay == nil {
+		return 0, 0
 	}
-	return l
+	return l.ownDay.Split(client, now)
 }
 
 // The reasons in an answer of the script admit.
@@ -73,12 +76,12 @@ const (
 //	         learnt, mean and variance; of both when, in microseconds
 //	KEYS[2]  searches of the day
 //	ARGV     rate a second (0: no bucket), capacity, searches, share (0: none), life of the
-//	         share in milliseconds, threshold (0: no EMA)
+//	         share in milliseconds, threshold (0: no EMA), searches beyond the share
 var admit = redis.NewScript(admitText)
 
 const admitText = `
 local rate, capacity, searches, share = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local threshold = tonumber(ARGV[6])
+local threshold, beyond = tonumber(ARGV[6]), tonumber(ARGV[7])
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 
@@ -133,7 +136,7 @@ local spent = tonumber(redis.call('GET', KEYS[2]) or 0)
 local answer, taken = 0, 0
 for i = 1, searches do
   if allows and not allows() then answer = 1 break end
-  if share > 0 and spent + taken >= share then answer = 2 break end
+  if share > 0 and spent + taken >= share and taken >= beyond then answer = 2 break end
   taken = taken + 1
 end
 if save then redis.call('PEXPIRE', KEYS[1], save()) end
@@ -161,10 +164,12 @@ func (l *Limits) Admit(client netip.Addr) lookup.AdmitAll {
 		return nil
 	}
 	return func(n int) (int, func(), error) {
-		keys, life := l.keys(client, time.Now())
+		now := time.Now()
+		keys, life := l.keys(client, now)
+		share, beyond := l.split(client, now)
 		number := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 		v, err := l.client.Fast(opAdmit, admit, keys, number(l.rule.Bucket.Rate), number(l.rule.Bucket.Capacity), strconv.Itoa(n),
-			strconv.Itoa(l.shares), strconv.FormatInt(life.Milliseconds(), 10), number(l.rule.EMA.Threshold))
+			strconv.Itoa(share), strconv.FormatInt(life.Milliseconds(), 10), number(l.rule.EMA.Threshold), strconv.Itoa(beyond))
 		own := lookup.AdmitBy(l.own, l.ownDay, client).All()
 		taken, why, ok := admittedOf(v.Array())
 		if err != nil || !ok || taken < 0 || taken > n || (taken < n) != (why != nil) {

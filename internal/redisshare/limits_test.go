@@ -17,11 +17,27 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
+// walled returns shares of which one client may take n a day, and no more: the rest is reserved for
+// others. 0: none.
+func walled(n int) *lookup.Shares {
+	if n == 0 {
+		return nil
+	}
+	b := lookup.Budget{Day: 100 * n, Left: 100 * n, Hour: 100 * n, Now: 100 * n}
+	s := lookup.NewShares(1, func(time.Time) (lookup.Budget, bool) { return b, true }, nil)
+	var past []lookup.Use
+	for _, date := range []time.Time{time.Now().AddDate(0, 0, -1), time.Date(2026, 11, 21, 0, 0, 0, 0, time.Local)} {
+		past = append(past, lookup.Use{Date: date.Format(time.DateOnly), Clients: 2, Kept: 1 << 30})
+	}
+	s.Remember(past)
+	return s
+}
+
 // The script decides as lookup does, about any sequence. Its clock is set by the test.
 func TestTheScriptDecidesAsLookup(t *testing.T) {
 	t.Parallel()
 	c := open(t, redistest.Start(t).URL())
-	script := redis.NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[7], ARGV[8]}", 1))
+	script := redis.NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[8], ARGV[9]}", 1))
 	const seed = 7
 	rng := rand.New(rand.NewPCG(seed, seed))
 	decisions := make(map[string]int)
@@ -34,7 +50,7 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 		perClient := []int{0, 1, 10, 1000}[rng.IntN(4)]
 		var shares *lookup.Shares
 		if perClient > 0 {
-			shares = lookup.NewShares(perClient)
+			shares = walled(perClient)
 		}
 		now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.Local)
 		admitAt := rule.Limiter()
@@ -51,7 +67,7 @@ func TestTheScriptDecidesAsLookup(t *testing.T) {
 			}
 			n := 1 + rng.IntN(3)
 			want, refused := decide(admitAt, shares, now, n)
-			v, err := c.Eval(t.Context(), "admit", script, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000", fmt.Sprint(rule.EMA.Threshold),
+			v, err := c.Eval(t.Context(), "admit", script, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000", fmt.Sprint(rule.EMA.Threshold), "0",
 				strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond()/1000))
 			got, why, ok := admittedOf(v.Array())
 			if err != nil || !ok || got != want || why != refused {
@@ -99,7 +115,7 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s.Do("FLUSHALL")
-			one, two := NewLimits(open(t, s.URL()), tt.rule, tt.shares), NewLimits(open(t, s.URL()), tt.rule, tt.shares)
+			one, two := NewLimits(open(t, s.URL()), tt.rule, walled(tt.shares)), NewLimits(open(t, s.URL()), tt.rule, walled(tt.shares))
 			client := addr("2001:db8::1")
 			for i, l := range []*Limits{one, two, one, two} {
 				if _, _, err := l.Admit(client)(1); err != nil {
@@ -116,7 +132,7 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 			}
 		})
 	}
-	if NewLimits(nil, Rule{}, 0).Admit(addr("192.0.2.1")) != nil {
+	if NewLimits(nil, Rule{}, walled(0)).Admit(addr("192.0.2.1")) != nil {
 		t.Error("Expected no admission where there is no limit")
 	}
 }
@@ -124,7 +140,7 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	one, two := NewLimits(open(t, s.URL()), Rule{}, 2), NewLimits(open(t, s.URL()), Rule{}, 2)
+	one, two := NewLimits(open(t, s.URL()), Rule{}, walled(2)), NewLimits(open(t, s.URL()), Rule{}, walled(2))
 	client := addr("192.0.2.1")
 	_, refund, err := one.Admit(client)(2)
 	if err != nil {
@@ -144,7 +160,7 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	one, two := NewLimits(open(t, s.URL()), Rule{}, 3), NewLimits(open(t, s.URL()), Rule{}, 3)
+	one, two := NewLimits(open(t, s.URL()), Rule{}, walled(3)), NewLimits(open(t, s.URL()), Rule{}, walled(3))
 	client := addr("192.0.2.1")
 	for _, l := range []*Limits{one, one, two} {
 		if _, _, err := l.Admit(client)(1); err != nil {

@@ -37,7 +37,6 @@ func (r *Relay) openRedis() error {
 	if r.redis, err = redis.Open(cfg); err != nil {
 		return err
 	}
-	r.handler.limits = redisshare.NewLimits(r.redis, r.cfg.rule(), r.cfg.Settings.ClientBudget())
 	r.cfg.Edge.Searcher = func(next lookup.Searcher) lookup.Searcher {
 		a := redisshare.NewAnswers(r.redis, next)
 		a.LeastPatience = r.cfg.patience

@@ -170,6 +170,9 @@ func (r *Relay) start() (err error) {
 	}
 	h := r.handler
 	h.lists, h.checker, h.shares, h.searchHold = lists, r.engine.Checker, r.engine.Shares, r.engine.SearchHold
+	if r.redis != nil {
+		h.limits = redisshare.NewLimits(r.redis, r.cfg.rule(), h.shares)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.wg.Go(func() { r.publish(ctx, lists) })
