@@ -3,9 +3,7 @@ package safebrowsing
 import (
 	"encoding/json"
 	golog "log"
-	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/miekg/dns"
@@ -109,16 +107,5 @@ func (l *nameLog) logLeft(left int, now time.Time) {
 		log.Infof("Monitor: %d more %s would have been blocked; the log takes ten lines a second", left, names)
 	default:
 		log.Infof("Blocked %d more %s; the log takes ten lines a second", left, names)
-	}
-}
-
-// shareLog logs that a client has spent its share of the budget: the first one of each
-// day. The zero shareLog is ready to use. It is safe for concurrent use.
-type shareLog struct{ day atomic.Value }
-
-func (l *shareLog) log(client netip.Addr, now time.Time) {
-	day := now.Format(time.DateOnly)
-	if last := l.day.Swap(day); last != day {
-		log.Warningf("Client %s has spent its share of the day's budget of searches: its suspected names pass until midnight. The log names the first such client of a day only", client)
 	}
 }

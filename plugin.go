@@ -48,7 +48,7 @@ type SafeBrowsing struct {
 	engine      atomic.Pointer[engine.Engine] // nil: no service is asked
 	metrics     blockMetrics
 	names       nameLog
-	shares      shareLog
+	shares      engine.ShareLog
 	sparedNames dayLog         // needed names that were not blocked
 	waiting     *lookup.Places // of queries that wait for a confirmation
 	searching   *lookup.Places // of those that wait for a search which they have caused

@@ -153,7 +153,10 @@ func (q *query) observe(d lookup.Decision) {
 	}
 	q.plugin.observe(q.ctx, q.shown, d)
 	if errors.Is(d.Err, lookup.ErrShare) {
-		q.plugin.shares.log(q.client, time.Now())
+		e := q.plugin.engine.Load()
+		if _, relayed := errors.AsType[*lookup.UnansweredError](d.Err); e != nil && !relayed { // else it is the share of this server
+			q.plugin.shares.Log(e, q.client, time.Now())
+		}
 	}
 	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {
 		q.plugin.observeBlocked(q.ctx, q.client.String(), q.question, d)

@@ -20,6 +20,17 @@ func (b Budget) Least(other Budget) Budget {
 	return Budget{min(b.Day, other.Day), min(b.Left, other.Left), min(b.Hour, other.Hour), min(b.Now, other.Now)}
 }
 
+// Stale returns the budget once what is left is known no more: one search may be made, to learn it.
+func (b Budget) Stale() Budget { return Budget{b.Day, 2 * b.Day, b.Hour, b.forLater() + 1} }
+
+// forLater returns the searches of an hour that are for those who come later in it.
+func (b Budget) forLater() int {
+	if b.Hour >= b.Day {
+		return 0
+	}
+	return max(1, b.Hour/hourlyPart)
+}
+
 // share returns the searches of a day that are a client's own, at least 1.
 func (b Budget) share(percent int) int { return max(1, percentOf(b.Day, percent)) }
 

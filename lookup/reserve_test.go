@@ -176,3 +176,10 @@ func TestUsesOfTheLastDaysAreJoined(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 }
+
+// On 32 bits, too: GOARCH=386.
+func TestAShareOfALargeBudgetIsThatPercentage(t *testing.T) {
+	if got := (Budget{Day: 100_000_000}).share(25); got != 25_000_000 {
+		t.Errorf("a share has %d searches, want 25000000", got)
+	}
+}

@@ -138,6 +138,9 @@ func (s *Shares) Remember(past []Use) {
 // all is left, it may: who counts the budget refuses it.
 func (s *Shares) Take(client netip.Addr, now time.Time) bool {
 	b, known := s.left(now)
+	if !known {
+		return true
+	}
 	key, hour := Site(client), now.Unix()/3600
 	s.mu.Lock()
 	s.turn(dateOf(now), b)
@@ -146,7 +149,7 @@ func (s *Shares) Take(client netip.Addr, now time.Time) bool {
 	if second := now.Unix(); second != s.burst.at && second != s.burst.at+1 {
 		s.burst = burst{at: second, left: b.Left}
 	}
-	if known && s.percent < 100 && b.Now > 0 && !s.free(b, key, own, now).any() {
+	if s.percent < 100 && b.Now > 0 && !s.free(b, key, own, now).any() {
 		if !own.refused {
 			first = s.today.Refused == 0
 			s.today.Refused++
@@ -200,10 +203,7 @@ func (s *Shares) unreserved(b Budget, site netip.Addr, own spending, now time.Ti
 	soon := s.burst.underWay(b.Left)
 	usual, _ := s.usual.Peek(site)
 	b.Left -= soon + reservedFor(b, s.percent, s.past, s.today, asker{own.day, usual, s.usual.Len() == 0}, now)
-	b.Now -= soon
-	if b.Hour < b.Day {
-		b.Now -= max(1, b.Hour/hourlyPart)
-	}
+	b.Now -= soon + b.forLater()
 	return b
 }
 

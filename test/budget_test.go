@@ -3,6 +3,8 @@ package test
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -100,12 +102,25 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 	}
 }
 
+// usedBefore writes a count of which nothing is spent today, after a day on which clients needed
+// their shares.
+func (w *world) usedBefore(clients, kept int) {
+	w.t.Helper()
+	now := time.Now()
+	today, yesterday := now.Format(time.DateOnly), now.AddDate(0, 0, -1).Format(time.DateOnly)
+	raw := fmt.Sprintf(`{"day":%q,"spent":{%q:0},"uses":[{"date":%q,"clients":%d,"kept":%d}]}`, today, today, yesterday, clients, kept)
+	if err := os.WriteFile(filepath.Join(w.db, "budget-webrisk.json"), []byte(raw), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 // One client cannot spend what the others need.
 func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
 	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.protocol = protocol.DialectWebRisk
 	names := w.suspicious(20)
+	w.usedBefore(10, 30)
 	w.start(w.corefile("budget 20 15%", "limit off"))
 	w.updated(1)
 	before := logtest.Metric(t, "verdicts_total", "decided_by", "budget")
@@ -118,9 +133,25 @@ func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
 	if by := logtest.Metric(t, "verdicts_total", "decided_by", "budget") - before; by != 7 {
 		t.Errorf("Expected 7 names to be decided by the budget, got %v", by)
 	}
-	logtest.WantParts(t, lines.Only(t, "has spent its share"), "[WARNING]", "Client 127.0.0.2 ", "until midnight")
+	logtest.WantParts(t, lines.Only(t, "has spent its share"), "[WARNING]", "In part: client 127.0.0.2 ", "(3 of 20)", "at midnight at the latest", `If it forwards for others, write "budget 20 100%"`)
 	w.askFrom("127.0.0.3", names[10])
 	if got := len(w.searches()); got != 4 || w.left() != 16 {
 		t.Errorf("Expected another client to cause a search, got %d and %d left", got, w.left())
+	}
+}
+
+// A router that forwards for all is one client, and has all of the budget.
+func TestALoneClientSpendsTheWholeBudget(t *testing.T) {
+	w := newWorld(t)
+	w.protocol = protocol.DialectWebRisk
+	names := w.suspicious(20)
+	w.usedBefore(1, 2)
+	w.start(w.corefile("budget 20", "limit off"))
+	w.updated(1)
+	for _, name := range names {
+		w.askFrom("127.0.0.2", name)
+	}
+	if got := len(w.searches()); got != 20 {
+		t.Errorf("Expected all 20 searches for a lone client, got %d", got)
 	}
 }

@@ -25,7 +25,7 @@ func TestDoctorSaysWhatIsLeftOfTheBudget(t *testing.T) {
 		"most are spent":    {"budget 5", spent(4), diagnosis{"", isWarning, "4 of 5 searches of today are spent or reserved; the next day begins at TIME", "raise budget in the Corefile if this happens often"}, ""},
 		"all are spent":     {"budget 5", spent(5), diagnosis{"", isProblem, "all of the 5 searches of today are spent: suspected names pass until TIME", "raise budget in the Corefile, or wait"}, paused},
 		"of another day":    {"budget 5", `{"day":"2026-01-02","spent":{"2026-01-02":5}}`, diagnosis{"", isOK, "0 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}, ""},
-		"unknown":           {"budget 5", "{", diagnosis{"", isProblem, "", "wait; or stop CoreDNS, delete the file, and the day begins with the whole budget"}, paused},
+		"unknown":           {"budget 5", "{", diagnosis{"", isProblem, "", "wait; or stop CoreDNS, delete the file, and the day begins with the whole budget"}, "confirmations are paused until TIME (the number of searches spent today is unknown)"},
 		"unlimited":         {"budget unlimited", spent(5), diagnosis{"", isWarning, "unlimited: each search costs money, and one client that asks for random names causes as many as limit allows", "replace budget unlimited by budget COUNT, the most searches a day"}, ""},
 		"kept in memory":    {"budget 1; db off", "", diagnosis{"", isSkipped, "1 search a day; only CoreDNS knows how many are spent: see the metric coredns_safebrowsing_budget_remaining", ""}, ""},
 		"of Safe Browsing":  {"budget 5; protocol v5", spent(3), diagnosis{"", isOK, "0 of 5 searches of today are spent or reserved; the next day begins at TIME", ""}, ""},

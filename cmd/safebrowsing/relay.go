@@ -71,7 +71,7 @@ func relayCommand() *cli.Command {
 			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the server's name, separated by commas"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the plugin's default)"},
 			&cli.StringFlag{Name: "max-entries", Usage: "the most entries of a list, a `COUNT`"},
-			&cli.StringFlag{Name: "budget", Usage: "the most searches a day, a `COUNT` or unlimited"},
+			&cli.StringFlag{Name: "budget", Usage: "the most searches a day, `COUNT`[,SHARE%] or unlimited, as in a Corefile"},
 			&cli.BoolFlag{Name: "realtime", Usage: "ask the server about prefixes in no list, too, for clients in mode realtime"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "serve https with the certificate in `FILE`"},
 			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the key of the certificate"},
@@ -134,7 +134,7 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 }
 
 // engineFlags are the flags that a Corefile stands for.
-var engineFlags = append(slices.Clone(stanzaFlags), "budget", "realtime")
+var engineFlags = append(slices.Clone(stanzaFlags), "realtime")
 
 // relayEngine returns what the relay fetches, from a Corefile or from flags.
 func relayEngine(c *cli.Command) (config.Config, error) {

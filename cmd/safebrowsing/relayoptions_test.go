@@ -145,11 +145,11 @@ func TestOptionsOfARelay(t *testing.T) {
 				t.Errorf("%d searches, want 3: one answer fits into the cache", n)
 			}
 		}},
-		"budget": {func(*testing.T, *world) string { return "budget 4 25%" }, false, func(t *testing.T, _ *world, client protocol.Client) {
+		"budget": {func(*testing.T, *world) string { return "budget 1 50%" }, true, func(t *testing.T, _ *world, client protocol.Client) {
 			wantThreat(t, nil, client)
 			_, err := ask(t, client, "mal.example/")
-			if !errors.Is(err, lookup.ErrShare) || !strings.Contains(err.Error(), "its share of the day's budget") {
-				t.Errorf("got %v, want a refusal since a client gets a quarter of 4 searches", err)
+			if !errors.Is(err, lookup.ErrBudget) {
+				t.Errorf("got %v, want a refusal since the budget is spent", err)
 			}
 		}},
 		"prefixes": {func(_ *testing.T, w *world) string {
@@ -181,6 +181,18 @@ func TestOptionsOfARelay(t *testing.T) {
 				}
 				test.want(t, w, newRelay(t, relayConfigOf(t, args...)))
 			})
+		}
+	}
+}
+
+// A budget has the same share for one client in both.
+func TestABudgetMeansTheSameInAFlagAndInACorefile(t *testing.T) {
+	for property, want := range map[string][2]int{"budget 20": {20, 10}, "budget 20 100%": {20, 100}, "budget unlimited": {0, 0}} {
+		w := newWorld(t)
+		file := relayConfigOf(t, "-corefile", w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n"+property+"\n }\n}\n")).Settings
+		flags := relayConfigOf(t, "-endpoint", w.endpoint, "-db", w.dir, "-budget", strings.ReplaceAll(strings.TrimPrefix(property, "budget "), " ", ",")).Settings
+		if got := [2]int{file.Budget, file.Share}; got != want || flags != file {
+			t.Errorf("%s: %+v in a Corefile, %+v by flags, want %v", property, file, flags, want)
 		}
 	}
 }

@@ -14,12 +14,12 @@ import (
 
 // stanzaFlags are the flags that have the meaning of a property of the Corefile, which has
 // the same name with an underscore. Their arguments are separated by commas.
-var stanzaFlags = []string{"api-key-file", "token-file", "endpoint", "endpoint-ca", "endpoint-cert", "protocol", "lists", "max-entries", "resolver"}
+var stanzaFlags = []string{"api-key-file", "token-file", "endpoint", "endpoint-ca", "endpoint-cert", "protocol", "lists", "max-entries", "budget", "resolver"}
 
 // propertyOf returns the property that a flag stands for.
 func propertyOf(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 
-// parseFlags has the parser of the Corefile read the flags of a command, so that both allow
+// parseFlags makes the parser of the Corefile read the flags of a command, so that both allow
 // the same. folder is "off" for none.
 func parseFlags(c *cli.Command, folder string) (config.Config, error) {
 	var tokens []caddyfile.Token
@@ -46,13 +46,6 @@ func stanzaLines(c *cli.Command, folder string) [][]string {
 		if c.IsSet(flag) {
 			lines = append(lines, append([]string{propertyOf(flag)}, strings.Split(c.String(flag), ",")...))
 		}
-	}
-	switch budget := c.String("budget"); budget {
-	case "":
-	case "unlimited":
-		lines = append(lines, []string{"budget", budget})
-	default: // the clients are servers, and each may need more than a part
-		lines = append(lines, []string{"budget", budget, "100%"})
 	}
 	if c.Bool("realtime") {
 		lines = append(lines, []string{"mode", "realtime"})

@@ -94,7 +94,8 @@ const (
 	DefaultBurst = 20
 )
 
-// DefaultShare is what part of a budget one client may spend, in percent.
+// DefaultShare is the part of a budget that is each client's own, in percent. A client may use
+// more, if the others do not need it: see lookup.Shares.
 const DefaultShare = 10
 
 const (

@@ -27,7 +27,7 @@ type Settings struct {
 	Lists      string // in mode nostorage they only say which threats block
 	MaxEntries int    // 0: no limit
 	Budget     int    // searches a day; 0: no limit
-	Share      int    // of the budget that one client may spend, in percent; 0: without a budget
+	Share      int    // of the budget that is each client's own, in percent; 0: without a budget
 	AsStored   bool   // prefixes are sent as long as the lists hold them, not cut to 4 bytes
 	DB         string // folder; "": in memory only
 	Resolvers  string
@@ -41,14 +41,6 @@ var engineWords = []string{"endpoint_ca", "endpoint_cert", "protocol", "mode", "
 // EngineWords returns the properties that must be identical in server blocks that
 // ask the same server with the same key.
 func EngineWords() []string { return slices.Clone(engineWords) }
-
-// ClientBudget returns how many searches one client may cause on one day; 0: no limit.
-func (s Settings) ClientBudget() int {
-	if s.Budget == 0 {
-		return 0
-	}
-	return max(1, int(int64(s.Budget)*int64(s.Share)/100))
-}
 
 // Stored returns the lists that the updater keeps.
 func (s Settings) Stored() []string {

@@ -210,11 +210,3 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 		}
 	}
 }
-
-// On 32 bits, too: GOARCH=386.
-func TestAShareOfALargeBudgetIsThatPercentage(t *testing.T) {
-	s := Settings{Budget: 100_000_000, Share: 25}
-	if got := s.ClientBudget(); got != 25_000_000 {
-		t.Errorf("one client may cause %d searches a day, want 25000000", got)
-	}
-}

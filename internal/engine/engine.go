@@ -24,7 +24,7 @@ import (
 type Engine struct {
 	Checker  *lookup.Checker
 	Schedule *updater.Schedule // of requests to the server
-	Shares   *lookup.Shares    // of the budget, for each client; nil: no budget
+	Shares   *lookup.Shares    // of the budget, or of that of a relay, for each client; nil: there is none
 
 	settings     config.Settings
 	database     *lookup.Database
@@ -32,6 +32,7 @@ type Engine struct {
 	client       protocol.Client
 	reporter     *reporter
 	ledger       *updater.Ledger      // counts searches; nil: no budget
+	announced    protocol.Announced   // of a relay's budget
 	ready        atomic.Bool          // nothing more is to be waited for
 	onReady      func()               // told once
 	firstContact func() time.Duration // see Edge
@@ -80,6 +81,7 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 	if err != nil {
 		return nil, err
 	}
+	e.hearRelay()
 	searcher := updater.Pace(client, schedule, s.SearchRules(edge.FirstContact), e.reporter.report)
 	if s.Budget > 0 {
 		searcher = e.limit(searcher, before.ledgers.next(s.Identity(), store, e.reporter.report))
@@ -98,11 +100,19 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 	return e, nil
 }
 
+// hearRelay begins to note what a relay announces of its budget, and keeps shares of it.
+func (e *Engine) hearRelay() {
+	if client, ok := e.client.(protocol.Announcer); ok && !e.settings.Google() {
+		client.Announce(&e.announced)
+		e.Shares = lookup.NewShares(config.DefaultShare, e.announced.Left, nil)
+	}
+}
+
 // limit returns the searcher within the day's budget, which the ledger counts.
 func (e *Engine) limit(s lookup.Searcher, ledger *updater.Ledger) lookup.Searcher {
 	budget := e.settings.Budget
 	e.ledger, e.reporter.ledger = ledger, ledger
-	e.Shares = ledger.Shares(budget, e.settings.Share, nil)
+	e.Shares = ledger.Shares(budget, e.settings.Share, e.announced.Left)
 	return ledger.Limit(s, budget, e.reporter.report)
 }
 

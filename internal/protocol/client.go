@@ -69,6 +69,8 @@ type caller struct {
 	http *http.Client
 	// google says that Google runs the server: headers of a relay count for nothing.
 	google bool
+
+	announced atomic.Pointer[Announced] // nil: nobody wants to know
 }
 
 // keys are the API key, or access token, in use, and the one before, which answers
@@ -248,6 +250,7 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 	if err != nil {
 		return nil, withoutURL(err)
 	}
+	c.listen(path, answer)
 	if answer.StatusCode != http.StatusOK {
 		defer answer.Body.Close()
 		return nil, c.statusError(ctx, answer)

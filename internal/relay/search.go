@@ -84,9 +84,9 @@ func (h *handler) partly(r *http.Request, prefixes []lookup.Prefix, answers []lo
 // admission returns what decides whether a client may cause searches.
 func (h *handler) admission(client netip.Addr) lookup.AdmitAll {
 	if h.limits != nil {
-		return h.limits.Admit(client)
+		return h.told(client, h.limits.Admit(client))
 	}
-	return lookup.AdmitBy(h.limiter, h.shares, client).All()
+	return h.told(client, lookup.AdmitBy(h.limiter, h.shares, client).All())
 }
 
 // searchResponse puts answers about prefixes into one message. Its TTL is for all of them,

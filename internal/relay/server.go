@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -87,6 +88,7 @@ type Relay struct {
 	files   []*watched
 
 	redisLog *redisLog // nil without redis
+	shareLog engine.ShareLog
 
 	cancel context.CancelFunc // ends the goroutines below
 	wg     sync.WaitGroup     // one publishes lists, one watches files
@@ -110,6 +112,7 @@ type handler struct {
 	limits     *redisshare.Limits // of all relays on one Redis, in place of limiter and shares; nil: there are none
 	rate       float64
 	shares     *lookup.Shares
+	shareSpent func(client netip.Addr) // logs it; nil: it is not logged
 	searchHold func() updater.Hold
 }
 
@@ -170,6 +173,7 @@ func (r *Relay) start() (err error) {
 	}
 	h := r.handler
 	h.lists, h.checker, h.shares, h.searchHold = lists, r.engine.Checker, r.engine.Shares, r.engine.SearchHold
+	h.shareSpent = func(client netip.Addr) { r.shareLog.Log(r.engine, client, time.Now()) }
 	if r.redis != nil {
 		h.limits = redisshare.NewLimits(r.redis, r.cfg.rule(), h.shares)
 	}

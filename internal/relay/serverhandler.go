@@ -140,6 +140,9 @@ func (h *handler) answer(m method, found bool, w *countingWriter, r *http.Reques
 		return reply{}, bad
 	}
 	q.begin, q.client = w.begin, client
+	if m.name == search.name {
+		defer h.announce(w.Header(), client) // what is left after it
+	}
 	return m.answer(h, r, client, q)
 }
 
