@@ -10,7 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// maxTargets is how many targets of one answer are checked.
+// maxTargets is how many targets of one answer are checked: the last ones.
 const maxTargets = 16
 
 // inspector is the writer of a query whose answer is checked too: the client will
@@ -59,9 +59,10 @@ func (q *query) targetsIn(a written) []string {
 }
 
 // targetsOf returns the targets of aliases in an answer, each once, at most
-// maxTargets of them.
+// maxTargets of them. It begins with the last: the client connects to the end of a
+// chain of aliases, which is in order in an answer (RFC 1034 section 4.3.2).
 func targetsOf(m *dns.Msg) (targets []string) {
-	for _, rr := range m.Answer {
+	for _, rr := range slices.Backward(m.Answer) {
 		var target string
 		switch rr := rr.(type) {
 		case *dns.CNAME:

@@ -24,7 +24,7 @@ var layers = [][]string{
 	{"internal/boottime"},
 	{"internal/certtest", "internal/linktest", "internal/logtest", "internal/mask", "internal/mask/masktest", "internal/memory", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/redis", "internal/regular", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
 	{"lookup", "internal/protocoltest", "internal/redistest"},
-	{"updater", "internal/redisshare"},
+	{"updater", "internal/places", "internal/redisshare"},
 	{"internal/protocol", "internal/ownlist", "internal/redisstore", "internal/status", "internal/storetest"},
 	{"internal/answer", "internal/listfetch"},
 	{"internal/config"},

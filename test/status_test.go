@@ -20,6 +20,12 @@ func (w *world) pageURL(lines *logtest.Lines) string {
 	return regexp.MustCompile(form).FindStringSubmatch(lines.About("The status page is at ")[0])[1]
 }
 
+// made waits for a page with a part: a page is made once a second.
+func (w *world) made(url, part string) {
+	w.t.Helper()
+	w.eventually("the page to have "+part, func() bool { return strings.Contains(get(w.t, url), part) })
+}
+
 func wantPage(t *testing.T, page string, parts, not []string) {
 	t.Helper()
 	for _, part := range parts {
@@ -50,6 +56,7 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	w.wantBlocked("blocked.example.org.", dns.TypeA, "blocklist own.txt")
 	w.wantPassed("fine.example.org.", dns.TypeA)
 	searches := len(w.searches())
+	w.made(url, "<th scope=\"row\">own.txt")
 	wantPage(t, get(t, url), []string{"<th scope=\"row\">own.txt</th><td class=\"number\">2</td>", "<th scope=\"row\">se-4b</th><td class=\"number\">1</td>", "<th scope=\"row\">blocked.example.org</th>"},
 		[]string{"evil.example.com", "fine.example.org", "127.0.0.1<"})
 	for host, want := range map[string][]string{
@@ -70,6 +77,7 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	if err := w.reload(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100", "monitor")); err != nil {
 		t.Fatal(err)
 	}
+	w.made(url, "NOT protected")
 	wantPage(t, get(t, url), []string{"NOT protected", "The server block for . has monitor", "blocked.example.org"}, []string{"in part"})
 	if got := lines.About("The status page is at "); len(got) != 1 {
 		t.Errorf("Expected one page over the reload, got %q", got)

@@ -47,9 +47,11 @@ func (l *lacking) noteSearch(answers []lookup.PrefixAnswer, client netip.Addr, n
 	defer l.mu.Unlock()
 	l.renew(now)
 	for _, a := range answers {
-		if a.From == lookup.FromLists {
+		switch {
+		case a.Err != nil: // not answered
+		case a.From == lookup.FromLists:
 			l.unlisted++
-		} else {
+		default:
 			l.listed++
 		}
 	}

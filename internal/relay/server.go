@@ -14,6 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/places"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
@@ -106,8 +107,8 @@ type handler struct {
 	first      chan struct{} // closed when the first contact has ended and its lists can be served
 	stopping   chan struct{} // closed when the relay stops
 	checker    *lookup.Checker
-	searching  *places            // of requests that wait for a search; so few that connections are left
-	starting   *places            // of requests that wait for the first lists
+	searching  *places.Places     // of requests that wait for a search; so few that connections are left
+	starting   *places.Places     // of requests that wait for the first lists
 	limiter    lookup.Limiter     // nil: no limit
 	limits     *redisshare.Limits // of all relays on one Redis, in place of limiter and shares; nil: there are none
 	rate       float64
@@ -123,7 +124,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{cfg: cfg, handler: &handler{auth: new(auth), metrics: newMetrics(), rate: cfg.Rate,
-		searching: newPlaces(max(1, cfg.connections()/2)), starting: newPlaces(cfg.connections()), configured: cfg.Settings.Stored(), onlyLists: cfg.Settings.Mode == lookup.Local, first: make(chan struct{}), stopping: make(chan struct{})}}
+		searching: places.New(max(1, cfg.connections()/2)), starting: places.New(cfg.connections()), configured: cfg.Settings.Stored(), onlyLists: cfg.Settings.Mode == lookup.Local, first: make(chan struct{}), stopping: make(chan struct{})}}
 	if len(r.handler.configured) == 0 {
 		return nil, errors.New("a relay needs lists: mode nostorage keeps none")
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -76,6 +77,7 @@ type page struct {
 
 // handler serves the page of a source.
 func handler(source Source) http.Handler {
+	m := &maker{source: source}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
 		switch {
@@ -87,7 +89,7 @@ func handler(source Source) http.Handler {
 		case r.URL.Path != "/":
 			http.NotFound(w, r)
 		default:
-			show(w, source, r.URL.Query().Get("host"))
+			m.show(w, r.URL.Query().Get("host"))
 		}
 	})
 }
@@ -118,24 +120,60 @@ func ownHost(host string) bool {
 	return err == nil && host == strings.ToLower(own)
 }
 
-func show(w http.ResponseWriter, source Source, asked string) {
-	r := source.Report()
-	asked = asked[:min(len(asked), maxHost)]
-	p := page{Report: r, Findings: Find(r), CSS: template.CSS(pageCSS), Asked: graphic(asked)}
-	if asked != "" {
-		h, ok := hostOf(asked)
-		ok = ok && len(h.String()) <= maxName
-		if p.Invalid = !ok; ok {
-			p.Answers = source.Explain(h)
-		}
-	}
-	var body bytes.Buffer
-	if err := pageTemplate.Execute(&body, p); err != nil {
+// fresh is how long a page is shown again. Reports ask each engine and server block.
+const fresh = time.Second
+
+// maker makes pages, one at a time: a flood of requests takes one core at most. It is safe for
+// concurrent use.
+type maker struct {
+	source Source
+
+	mu   sync.Mutex
+	at   time.Time // when the last page was made; zero: never
+	page page      // without an answer
+	body []byte    // of it
+}
+
+func (m *maker) show(w http.ResponseWriter, asked string) {
+	body, err := m.make(asked[:min(len(asked), maxHost)])
+	if err != nil {
 		http.Error(w, "The page cannot be made: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Write(body.Bytes())
+	w.Write(body)
+}
+
+// make returns the page, with an answer about a host if that is asked.
+func (m *maker) make(asked string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if age := time.Since(m.at); m.at.IsZero() || age < 0 || age >= fresh {
+		r := m.source.Report()
+		p := page{Report: r, Findings: Find(r), CSS: template.CSS(pageCSS)}
+		body, err := render(p)
+		if err != nil {
+			return nil, err
+		}
+		m.at, m.page, m.body = time.Now(), p, body
+	}
+	if asked == "" {
+		return m.body, nil
+	}
+	p := m.page
+	p.Asked = graphic(asked)
+	h, ok := hostOf(asked)
+	ok = ok && len(h.String()) <= maxName
+	if p.Invalid = !ok; ok {
+		p.Answers = m.source.Explain(h)
+	}
+	return render(p)
+}
+
+func render(p page) ([]byte, error) {
+	var body bytes.Buffer
+	err := pageTemplate.Execute(&body, p)
+	return body.Bytes(), err
 }
 
 // graphic returns a text with a replacement character for each control character, such as

@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/places"
 )
 
-// maxConnections is the most connections to one page at once.
+// maxConnections is the most connections to one page at once. One client may have half of them,
+// and only a quarter while half are taken.
 const maxConnections = 64
 
 // Pages are the pages of a process: one for each address, however many server blocks name
@@ -71,6 +74,6 @@ func serve(address string, source Source) (*server, error) {
 		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    8 << 10,
 	}}
-	go s.Serve(netutil.LimitListener(listener, maxConnections))
+	go s.Serve(&places.Listener{Listener: netutil.LimitListener(listener, maxConnections), Places: places.New(maxConnections)})
 	return s, nil
 }

@@ -7,8 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -233,5 +236,64 @@ func TestAPageIsSharedAndEndsWithItsLastHolder(t *testing.T) {
 	if conn, err := net.Dial("tcp", at.String()); err == nil {
 		conn.Close()
 		t.Error("Expected the page to have ended")
+	}
+}
+
+// counting counts the reports that a page asks for.
+type counting struct {
+	fixed
+	reports *atomic.Int32
+}
+
+func (c counting) Report() Report { c.reports.Add(1); return c.fixed.Report() }
+
+func TestAPageIsMadeOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := counting{fixed{healthy()}, new(atomic.Int32)}
+		h := handler(source)
+		for range 3 {
+			for n := range 100 {
+				if body := request(h, "GET", "127.0.0.1", "/?host="+strings.Repeat("evil.example", n%2)).Body.String(); !strings.Contains(body, "Protected by") {
+					t.Fatalf("Expected the page, got %s", body)
+				}
+			}
+			time.Sleep(time.Second)
+		}
+		if n := source.reports.Load(); n != 3 {
+			t.Errorf("600 pages in 3 seconds asked for %d reports", n)
+		}
+	})
+}
+
+// Addresses of the loopback network are clients of their own here.
+func TestOneClientCannotTakeAllConnectionsOfAPage(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have 127.0.0.1 only")
+	}
+	var p Pages
+	at, release, err := p.Open("127.0.0.1:0", fixed{healthy()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	from := func(address string) *net.Dialer {
+		return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	}
+	for range 300 {
+		conn, err := from("127.0.0.2").Dial("tcp", at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n") // and no more
+	}
+	client := http.Client{Timeout: 4 * time.Second, Transport: &http.Transport{DialContext: from("127.0.0.3").DialContext}} // less than ReadHeaderTimeout
+	response, err := client.Get("http://" + at.String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("Expected the page, got %s", response.Status)
 	}
 }

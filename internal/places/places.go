@@ -1,11 +1,11 @@
-package relay
+// Package places gives out what a server has few of, such as connections, so that one client
+// leaves room for others.
+package places
 
 import (
 	"net"
 	"net/netip"
 	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -14,10 +14,10 @@ import (
 // searches under way at once.
 const minShare = 16
 
-// places are connections, or requests that wait, of which there may be so many at once. While
+// Places are connections, or requests that wait, of which there may be so many at once. While
 // half of them are taken, one client may have no more than a sixteenth: its flood leaves room
-// for others. Create one with newPlaces. It is safe for concurrent use.
-type places struct {
+// for others. Create one with New. It is safe for concurrent use.
+type Places struct {
 	most int
 
 	mu    sync.Mutex
@@ -25,10 +25,11 @@ type places struct {
 	by    map[netip.Addr]int // of each client, never 0; guarded by mu
 }
 
-func newPlaces(most int) *places { return &places{most: most, by: make(map[netip.Addr]int)} }
+// New returns so many free places, 1 or more.
+func New(most int) *Places { return &Places{most: most, by: make(map[netip.Addr]int)} }
 
-// take takes a place for a client and reports whether there was one. If so, call leave once.
-func (p *places) take(client netip.Addr) (leave func(), ok bool) {
+// Take takes a place for a client and reports whether there was one. If so, call leave once.
+func (p *Places) Take(client netip.Addr) (leave func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken >= p.most || p.taken >= p.most/2 && p.by[client] >= max(minShare, p.most/16) {
@@ -46,26 +47,28 @@ func (p *places) take(client netip.Addr) (leave func(), ok bool) {
 	}, true
 }
 
-// fairListener closes the connections of an address that has its share already. It is for a
+// Listener closes the connections of an address that has its share already. It is for a
 // listener that has as many connections as there are places, or fewer.
-type fairListener struct {
+type Listener struct {
 	net.Listener
-	places *places
-	broken prometheus.Counter // counts those that are closed
+	Places  *Places
+	Refused func() // is told of those that are closed; nil: nobody is
 }
 
 // Accept implements net.Listener.
-func (l *fairListener) Accept() (net.Conn, error) {
+func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 		remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
-		if leave, ok := l.places.take(lookup.Site(remote.Addr())); ok {
+		if leave, ok := l.Places.Take(lookup.Site(remote.Addr())); ok {
 			return &placedConn{Conn: conn, leave: sync.OnceFunc(leave)}, nil
 		}
-		l.broken.Inc()
+		if l.Refused != nil {
+			l.Refused()
+		}
 		conn.Close()
 	}
 }
