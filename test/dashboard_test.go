@@ -115,7 +115,7 @@ func exposed(t *testing.T) map[string][]string {
 	return all
 }
 
-func get(t *testing.T, url string) string {
+func get(t testing.TB, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
 	if err != nil {
