@@ -19,18 +19,33 @@ import (
 // format is the number of the form of all values. A relay leaves values of a higher one alone.
 const format = 1
 
+// keepFormat is how many leases long the format stays after the last beat of its writers: so a
+// fleet can go back to an older version.
+const keepFormat = 10
+
+// maxValue is the most bytes of a document, and of all heads. Redis keeps larger ones to itself: the
+// client would take it for one that lies.
+const maxValue = 512 << 10
+
 // beatScript takes or renews the lease, and returns the holder, its token, the time of Redis, the
-// format, three documents, and the heads. Values of a wrong type are deleted. The write of
+// format, three documents, and the heads. Values of a wrong type or size are deleted. The write of
 // KEYS[8] finds out whether Redis is full or only a replica.
 //
 // KEYS: lease, token, format, three documents, heads, alive. ARGV: id, the milliseconds of a
-// lease, whether it is wanted, format and writer, format.
+// lease, whether it is wanted, format and writer, format, milliseconds of the format, most bytes of
+// a value.
 var beatScript = redis.NewScript(`
 local function get(key, command)
   local value = redis.pcall(command, key)
-  if type(value) == 'table' and value.err then
+  local size = 0
+  if type(value) == 'string' then
+    size = #value
+  elseif type(value) == 'table' then
+    for _, part in ipairs(value) do size = size + #part end
+  end
+  if size > tonumber(ARGV[7]) or type(value) == 'table' and value.err then
     redis.call('DEL', key)
-    return false
+    return command == 'HGETALL' and {}
   end
   return value
 end
@@ -39,7 +54,7 @@ if form and (tonumber(string.match(form, '^%d+')) or 0) > tonumber(ARGV[5]) then
   return {'newer', form}
 end
 redis.call('SET', KEYS[8], '1', 'PX', ARGV[2])
-if not form or form ~= ARGV[4] then redis.call('SET', KEYS[3], ARGV[4]) end
+redis.call('SET', KEYS[3], ARGV[4], 'PX', ARGV[6])
 local holder, token = get(KEYS[1], 'GET'), get(KEYS[2], 'GET')
 if holder == ARGV[1] and token and ARGV[3] == '1' then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
@@ -119,7 +134,8 @@ func (s *Store) beat(ctx context.Context, early bool) (again bool) {
 	}
 	form := strconv.Itoa(format)
 	names := []string{k.lease, k.token, k.format, k.prefix + k.documents[0], k.prefix + k.documents[1], k.prefix + k.documents[2], k.heads, k.alive}
-	v, err := s.cfg.Client.Eval(limited, "lease", beatScript, names, s.id, strconv.FormatInt(s.cfg.Lease.Milliseconds(), 10), wanted, form+" "+s.cfg.Writer, form)
+	v, err := s.cfg.Client.Eval(limited, "lease", beatScript, names, s.id, strconv.FormatInt(s.cfg.Lease.Milliseconds(), 10), wanted, form+" "+s.cfg.Writer, form,
+		strconv.FormatInt((keepFormat*s.cfg.Lease).Milliseconds(), 10), strconv.Itoa(maxValue))
 	if ctx.Err() != nil {
 		return false
 	}
@@ -246,27 +262,23 @@ func (s *Store) extend(token string, begun time.Time) (events []Event) {
 // can be lost, so the beats do not depend on them.
 func (s *Store) listen(ctx context.Context) {
 	for ctx.Err() == nil {
-		s.mu.Lock()
-		channel, asker := s.keys().channel, s.asker
-		s.mu.Unlock()
 		listening, cancel := context.WithCancel(ctx)
+		s.mu.Lock()
+		channel := s.keys().channel
+		s.deafen = cancel
+		s.mu.Unlock()
 		_ = s.cfg.Client.Subscribe(listening, channel, func(from string) {
 			if from != s.id {
 				s.kick()
 			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.asker != asker {
-				cancel()
-			}
 		})
-		cancel()
 		timer := time.NewTimer(s.pause())
 		select {
-		case <-ctx.Done():
+		case <-listening.Done(): // also with ctx
 		case <-timer.C:
 		}
 		timer.Stop()
+		cancel()
 	}
 }
 

@@ -19,12 +19,13 @@ const keepDocuments = 14 * 24 * time.Hour
 // for the holder of the lease. It returns "ok", "fenced", or "changed" and the document.
 //
 // KEYS: document, lease, token. ARGV: what was read, what to write, milliseconds, channel, id,
-// token; the token is "" for those who need no lease.
+// token, most bytes of a document; the token is "" for those who need no lease.
 var swapScript = redis.NewScript(`
 if ARGV[6] ~= '' and (redis.call('GET', KEYS[2]) ~= ARGV[5] or redis.call('GET', KEYS[3]) ~= ARGV[6]) then
   return {'fenced'}
 end
 local now = redis.call('GET', KEYS[1])
+if now and #now > tonumber(ARGV[7]) then now = false end
 if (now or '') ~= ARGV[1] then return {'changed', now} end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 if ARGV[4] ~= '' then redis.pcall('PUBLISH', ARGV[4], ARGV[5]) end
@@ -86,7 +87,7 @@ func (s *Store) swap(document string, own bool, change func(raw []byte) ([]byte,
 			return err
 		}
 		v, err := s.cfg.Client.Eval(ctx, "write", swapScript, []string{k.prefix + document, k.lease, k.token},
-			string(raw), string(next), strconv.FormatInt(keepDocuments.Milliseconds(), 10), k.channel, s.id, token)
+			string(raw), string(next), strconv.FormatInt(keepDocuments.Milliseconds(), 10), k.channel, s.id, token, strconv.Itoa(maxValue))
 		if err != nil {
 			s.kick() // finds out whether Redis can be used
 			return err

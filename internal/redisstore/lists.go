@@ -77,6 +77,7 @@ func (h head) keys(prefix string) (all []string) {
 func (s *Store) Head(list string) (updater.Head, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.kept[list] = true
 	h := s.mirror.heads[list]
 	now := time.Now()
 	if h.head.Format == 0 || s.broken[list] == h.raw || now.Before(h.visible) && !s.holds(now) {
@@ -127,11 +128,12 @@ func (s *Store) fetch(prefix string, h head, b blob) ([]byte, error) {
 	defer cancel()
 	var raw []byte // grows as parts come: a head alone allocates little
 	for i := range b.parts() {
-		v, err := s.cfg.Client.Do(ctx, "read", "GET", []string{b.key(prefix, i)})
+		// Of a part that is too long only so much that this is seen. A missing one is empty.
+		v, err := s.cfg.Client.Do(ctx, "read", "GETRANGE", []string{b.key(prefix, i)}, "0", strconv.Itoa(partBytes))
 		if err != nil {
 			return nil, err
 		}
-		if v.IsNil() || len(raw)+len(v.Bytes()) > b.Bytes {
+		if n := len(v.Bytes()); n == 0 || n > partBytes || len(raw)+len(v.Bytes()) > b.Bytes {
 			s.discard(ctx, prefix, h)
 			return nil, fmt.Errorf("part %d of %d is missing or damaged in redis", i+1, b.parts())
 		}

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"time"
 
@@ -57,10 +58,12 @@ func (s *Store) keep(ctx context.Context, names []string, d time.Duration) (all 
 }
 
 // damaged reports whether Redis lacks a head that this process has published, or has lost one
-// that was there. The caller holds mu.
+// of a list that it keeps. The caller holds mu.
 func (s *Store) damaged() bool {
-	if len(s.mirror.missing) > 0 {
-		return true
+	for list := range s.mirror.missing {
+		if s.kept[list] {
+			return true
+		}
 	}
 	for list, raw := range s.heads {
 		if s.mirror.heads[list].raw != raw {
@@ -71,7 +74,8 @@ func (s *Store) damaged() bool {
 }
 
 // renewParts keeps the contents of all heads from expiring, from time to time and as the holder
-// of the lease. A content that has lost a part is published again.
+// of the lease. A content that has lost a part is published again, or forgotten if nobody here keeps
+// its list.
 func (s *Store) renewParts(ctx context.Context) {
 	s.mu.Lock()
 	due := s.token != "" && time.Since(s.renewed) >= renewEvery
@@ -80,6 +84,7 @@ func (s *Store) renewParts(ctx context.Context) {
 	for list, h := range s.mirror.heads {
 		heads[list] = h.head
 	}
+	kept := maps.Clone(s.kept)
 	if due {
 		s.renewed = time.Now()
 	}
@@ -90,10 +95,14 @@ func (s *Store) renewParts(ctx context.Context) {
 	for list, h := range heads {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
 		all, err := s.keep(limited, h.keys(prefix), keepParts)
-		cancel()
-		if err == nil && !all {
+		switch {
+		case err != nil || all:
+		case kept[list]:
 			s.forget(list)
+		default:
+			s.discard(limited, prefix, h)
 		}
+		cancel()
 	}
 }
 

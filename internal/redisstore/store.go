@@ -92,10 +92,12 @@ type Store struct {
 	clock    clock  // of Redis
 	holder   string // of the lease, as last seen
 	note     note
-	renewed  time.Time         // when the parts were renewed last
-	repaired time.Time         // when a lease was ended to publish again
-	heads    map[string]string // published in this lease, by name of the list
-	broken   map[string]string // heads whose parts are missing, likewise
+	renewed  time.Time          // when the parts were renewed last
+	repaired time.Time          // when a lease was ended to publish again
+	heads    map[string]string  // published in this lease, by name of the list
+	broken   map[string]string  // heads whose parts are missing, likewise
+	kept     map[string]bool    // lists that this process keeps: it has asked for their heads
+	deafen   context.CancelFunc // ends the subscription to news; nil: there is none yet
 }
 
 // Open returns a Store that looks at Redis until Close. It does not wait for Redis.
@@ -115,7 +117,7 @@ func Open(cfg Config) *Store {
 	host, _ := os.Hostname()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Store{cfg: cfg, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8]), cancel: cancel,
-		kicks: make(chan struct{}, 1), first: make(chan struct{}), asker: cfg.Origin.Asker, heads: make(map[string]string), broken: make(map[string]string)}
+		kicks: make(chan struct{}, 1), first: make(chan struct{}), asker: cfg.Origin.Asker, heads: make(map[string]string), broken: make(map[string]string), kept: make(map[string]bool)}
 	s.mirror.heads = make(map[string]seenHead)
 	removeUnfinished(cfg.Folder)
 	s.note = readNote(cfg.Folder, s.asker)
@@ -244,6 +246,9 @@ func (s *Store) Rekey(asker string) {
 	s.asker = asker
 	events := s.dropLease("")
 	s.mirror = mirror{heads: make(map[string]seenHead)}
+	if s.deafen != nil {
+		s.deafen() // the news are on another channel now
+	}
 	s.mu.Unlock()
 	s.report(events)
 	s.kick()
