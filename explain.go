@@ -40,7 +40,7 @@ func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 	e := s.explain(h, host+".")
 	txt := &dns.TXT{
 		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
-		Txt: explanation(e, s.policy.Line(e.Decision, h)),
+		Txt: explanation(e, s.reply().Warning(e.Decision), s.policy.Line(e.Decision, h)),
 	}
 	m.Answer = []dns.RR{txt}
 	return m
@@ -55,13 +55,14 @@ func (s *SafeBrowsing) explain(h lookup.Host, qname string) policy.Explained {
 }
 
 // explanation returns the strings of a TXT record, each "word=value".
-func explanation(e policy.Explained, line int) []string {
+func explanation(e policy.Explained, warning string, line int) []string {
 	all := []string{"verdict=" + e.Verdict.String(), "decided_by=" + e.By.String()}
 	add := func(word, value string) {
 		if value != "" && value != "." {
 			all = append(all, word+"="+value[:min(len(value), 200)])
 		}
 	}
+	add("warning", warning)
 	add("threat", e.Threat.String())
 	add("list", filepath.Base(e.List)) // clients need not know where the operator keeps files
 	if line > 0 {

@@ -44,7 +44,7 @@ func (l *loudness) blocked(q dns.Question, d lookup.Decision, now time.Time) {
 	name := strings.TrimSuffix(q.Name, ".")
 	perHour := l.familiar.perHour(lookup.FromQname(q.Name), now)
 	if perHour >= familiarRate && l.names.first(q.Name, now) {
-		log.Warningf("%s is blocked now (%s, list %s), and was asked for about %d times an hour before. "+
+		log.Warningf("%s is blocked now (suspected %s, list %s), and was asked for about %d times an hour before. "+
 			"If this is a mistake: %s", name, d.Threat, d.List, perHour, allowing(name))
 	}
 	l.mu.Lock()
@@ -52,7 +52,7 @@ func (l *loudness) blocked(q dns.Question, d lookup.Decision, now time.Time) {
 	before := l.rate
 	l.rate = before.blocked(now)
 	if l.rate.jumped && !before.jumped {
-		log.Warningf("Blocking has jumped: %d answers in %v, and a mean of %.1f in the day before; the last name was %s (%s, list %s). "+
+		log.Warningf("Blocking has jumped: %d answers in %v, and a mean of %.1f in the day before; the last name was %s (suspected %s, list %s). "+
 			"If this is a mistake: safebrowsing allow HOST for a name, or safebrowsing pause 10m for all", l.rate.count, rateInterval, l.rate.mean, name, d.Threat, d.List)
 		time.AfterFunc(rateInterval, l.settle)
 	}

@@ -41,7 +41,7 @@ func TestAFamiliarNameThatIsBlockedIsLoudOnceADay(t *testing.T) {
 	for range 3 {
 		l.blocked(question("www.familiar.example."), phished, now)
 	}
-	got := lines.About("[WARNING] plugin/safebrowsing: www.familiar.example is blocked now (social engineering, list se-4b), and was asked for about ")
+	got := lines.About("[WARNING] plugin/safebrowsing: www.familiar.example is blocked now (suspected social engineering, list se-4b), and was asked for about ")
 	if len(got) != 1 || !strings.Contains(got[0], "safebrowsing allow -for 1d www.familiar.example") {
 		t.Errorf("Expected one line, got %q", got)
 	}

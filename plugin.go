@@ -25,6 +25,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
@@ -171,7 +172,7 @@ func (s *SafeBrowsing) block(ctx context.Context, w dns.ResponseWriter, r *dns.M
 	if s.cfg.Monitor {
 		return passed
 	}
-	if m := s.cfg.Blocked(ctx, w, r, d); m != nil { // else an own list has the query dropped
+	if m := s.reply().Blocked(ctx, w, r, d); m != nil { // else an own list has the query dropped
 		w.WriteMsg(m)
 	}
 	return answered
@@ -195,8 +196,16 @@ func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.
 		pages.blocked(d.List, q.Name, s.cfg.StatusNames)
 	}
 	if s.cfg.Monitor || s.cfg.LogBlocked {
-		s.names.log(client, q, d, s.cfg.Cause(d), time.Now())
+		s.names.log(client, q, d, s.reply().Cause(d), time.Now())
 	}
+}
+
+// reply returns how to answer, in the words of who provides what the server says.
+func (s *SafeBrowsing) reply() answer.Reply {
+	if e := s.engine.Load(); e != nil {
+		return s.cfg.Reply.By(e.Provider())
+	}
+	return s.cfg.Reply
 }
 
 // checked reports whether queries of a type are part of browsing. To block

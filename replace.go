@@ -48,9 +48,9 @@ func (q *query) replace(w dns.ResponseWriter, d lookup.Decision) bool {
 	var m *dns.Msg
 	switch {
 	case d.Verdict == lookup.Unsafe:
-		m = q.plugin.cfg.Blocked(q.ctx, w, q.msg, d)
+		m = q.plugin.reply().Blocked(q.ctx, w, q.msg, d)
 	case d.Verdict == lookup.Unsure && d.List != "" && q.plugin.cfg.UnsureFails: // suspected, not just unknown
-		m = q.plugin.cfg.Unconfirmed(q.ctx, w, q.msg, d)
+		m = q.plugin.reply().Unconfirmed(q.ctx, w, q.msg, d)
 	default:
 		return false
 	}

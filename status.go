@@ -137,8 +137,12 @@ func (s *SafeBrowsing) answerAbout(h lookup.Host, qname string) status.Answer {
 			a.Reasons = append(a.Reasons, fmt.Sprintf(format, text))
 		}
 	}
+	reply := s.reply()
+	a.Words.Text = reply.Warning(e.Decision)
+	if strings.HasSuffix(a.Words.Text, reply.Advisory) {
+		a.Words.URL = reply.Advisory
+	}
 	add("%s", e.Note)
-	add("Threat: %s", e.Threat)
 	add("List: %s", filepath.Base(e.List))
 	add("Entry: %s", strings.TrimSuffix(e.Expression, "/"))
 	switch {

@@ -123,7 +123,7 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	w.updated(1)
 	tests := []struct{ name, want string }{
 		{"clean.example.org", "verdict=safe decided_by=list"},
-		{"www.evil.example.com", "verdict=unsure decided_by=list list=se-4b expression=evil.example.com/ note=suspected: a query would have it confirmed by the server"},
+		{"www.evil.example.com", "verdict=unsure decided_by=list warning=suspected, not confirmed (Safe Browsing) list=se-4b expression=evil.example.com/ note=suspected: a query would have it confirmed by the server"},
 		{"www.good.example", "verdict=safe decided_by=allow list=Corefile"},
 		{"blocked.example", "verdict=unsafe decided_by=block list=own.txt line=2 expression=blocked.example/ unblock=remove blocked.example from the list, or add: allow blocked.example"},
 		{"sb-test.example", "verdict=unsafe decided_by=test list=test expression=sb-test.example/ unblock=remove sb-test.example from test in the Corefile"},
@@ -140,7 +140,7 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	got := w.why("www.evil.example.com")
-	if !strings.HasPrefix(got, "verdict=unsafe decided_by=cache threat=social engineering list=se-4b expression=evil.example.com/ confirmed=20") ||
+	if !strings.HasPrefix(got, "verdict=unsafe decided_by=cache warning=suspected social engineering (Safe Browsing) threat=social engineering list=se-4b expression=evil.example.com/ confirmed=20") ||
 		!strings.HasSuffix(got, " unblock=allow evil.example.com in the Corefile") || !strings.Contains(got, " remaining=") {
 		t.Errorf("Expected the confirmed threat, got %q", got)
 	}

@@ -33,7 +33,7 @@ func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
 	w.updated(2)
 	w.wantBlocked("www.familiar.example.net.", dns.TypeA, phishing)
 	w.wantBlocked("www.rare.example.net.", dns.TypeA, phishing)
-	if got := lines.About("is blocked now (social engineering, list se-4b), and was asked for about "); len(got) != 1 || len(lines.About("[WARNING] plugin/safebrowsing: www.familiar.example.net is blocked now")) != 1 {
+	if got := lines.About("is blocked now (suspected social engineering, list se-4b), and was asked for about "); len(got) != 1 || len(lines.About("[WARNING] plugin/safebrowsing: www.familiar.example.net is blocked now")) != 1 {
 		t.Errorf("Expected one WARNING about the familiar name, got %q", got)
 	}
 }

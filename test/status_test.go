@@ -60,7 +60,7 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	wantPage(t, get(t, url), []string{"<th scope=\"row\">own.txt</th><td class=\"number\">2</td>", "<th scope=\"row\">se-4b</th><td class=\"number\">1</td>", "<th scope=\"row\">blocked.example.org</th>"},
 		[]string{"evil.example.com", "fine.example.org", "127.0.0.1<"})
 	for host, want := range map[string][]string{
-		"evil.example.com":                   {"evil.example.com is blocked", "Threat: social engineering", "List: se-4b", "To let it pass: allow evil.example.com"},
+		"evil.example.com":                   {"evil.example.com is blocked", "suspected social engineering (Safe Browsing)</li>", "List: se-4b", "To let it pass: allow evil.example.com"},
 		"https://blocked.example.org/x":      {"blocked.example.org is blocked", "List: own.txt"},
 		"unknown.evil.example.com.":          {"unknown.evil.example.com is blocked", "Decided by: cache"},
 		"suspected.example.net":              {"suspected.example.net is suspected", "a query would have it confirmed by the server", "List: se-4b"},

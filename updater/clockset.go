@@ -24,8 +24,15 @@ type scheduleState struct {
 	moment        // when the file was written
 	Asker  string `json:"asker,omitempty"` // owner of the clocks, see Origin
 	Token  string `json:"token,omitempty"` // that the asker has, see Origin
+	Advice advice `json:"advice,omitzero"` // files of earlier versions do not have it
 	clockSet
 	Others map[string]clockSet `json:"others,omitempty"` // of other askers, until their clocks end
+}
+
+// advice is what an Advised said last.
+type advice struct {
+	Origin string `json:"origin"` // whose words it is about: the folder may be given to another server
+	Text   string `json:"text"`
 }
 
 // listDue returns when the list may be fetched: the later of its own time and that of

@@ -1,6 +1,9 @@
 package updater
 
-import "sync"
+import (
+	"cmp"
+	"sync"
+)
 
 // handover passes two things from one Schedule to the next that asks in its place,
 // in a reload for example: the right to ask the server, and the lists in memory.
@@ -72,6 +75,7 @@ func (s *Schedule) adopt(last *Schedule) {
 	defer s.mu.Unlock()
 	state.renewedBy(s.token)
 	s.state.adopt(state)
+	s.state.Advice = cmp.Or(s.state.Advice, state.Advice)
 }
 
 // catchUp takes over the clocks of the schedule before, whose Updater has ended. It

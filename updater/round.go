@@ -64,6 +64,7 @@ func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 	switch {
 	case err == nil:
 		u.accept(results)
+		u.cfg.Schedule.advise(u.cfg.Source)
 		u.reportSave("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
 	// Before refused: an error after a shutdown says nothing about the server.
 	case ctx.Err() != nil: // a shutdown is not a failure

@@ -280,3 +280,35 @@ func (s *Schedule) FetchHold(lists []string) Hold {
 	defer s.mu.Unlock()
 	return s.state.fetchHold(lists)
 }
+
+// Advisory returns what an Advised said last, as the schedule has it; "": nothing, or it is not
+// known. It is safe for concurrent use.
+func (s *Schedule) Advisory() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Advice.Origin != s.origin() {
+		return ""
+	}
+	return s.state.Advice.Text
+}
+
+// advise notes what an Advised says. The next change saves it.
+func (s *Schedule) advise(source Source) {
+	advised, ok := source.(Advised)
+	if !ok {
+		return
+	}
+	if text, known := advised.Advisory(); known {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.state.Advice = advice{s.origin(), text}
+	}
+}
+
+// origin returns the name of the origin; "" without a store, where there is only one.
+func (s *Schedule) origin() string {
+	if s.store == nil {
+		return ""
+	}
+	return s.store.origin.Name
+}

@@ -31,6 +31,14 @@ type OneByOne interface {
 	OneByOne() // does nothing
 }
 
+// Advised is a Source that is told whose words its lists are, in a text that is saved with the
+// schedule: lists serve before the next contact, and what names their verdicts must know it then.
+type Advised interface {
+	Source
+	// Advisory returns the text of the last answer, or "". known is false before the first one.
+	Advisory() (text string, known bool)
+}
+
 // Want names a list to fetch.
 type Want struct {
 	List    string

@@ -22,11 +22,13 @@ func TestCheckAgainstAFolder(t *testing.T) {
 	expect(t, "text", out, `safe.example: safe
     note        no list has it
 www.evil.example: unsure
+    warning     suspected, not confirmed (Safe Browsing)
     expression  evil.example/
     list        se-4b
     decided by  list
     note        a query would have it confirmed by the server; -confirm does so now
 https://u:p@mal.example:8443/x/y?z: unsure
+    warning     suspected, not confirmed (Safe Browsing)
     expression  mal.example/
     list        mw-4b
     decided by  list
@@ -51,10 +53,10 @@ func TestCheckConfirms(t *testing.T) {
 	if status != 1 || errOut != "" {
 		t.Errorf("status %d, %q", status, errOut)
 	}
-	expect(t, "JSON", out, `{"input":"safe.example","verdict":"safe","threat":"","list":"","expression":"","decided_by":"list","error":"","line":"","path":"","note":"no list has it"}
-{"input":"www.evil.example","verdict":"unsafe","threat":"social engineering","list":"se-4b","expression":"evil.example/","decided_by":"server","error":"","line":"","path":"","note":""}
-{"input":"harmless.example","verdict":"safe","threat":"","list":"","expression":"","decided_by":"server","error":"","line":"","path":"","note":""}
-{"input":"","verdict":"","threat":"","list":"","expression":"","decided_by":"","error":"no host","line":"","path":"","note":""}
+	expect(t, "JSON", out, `{"input":"safe.example","verdict":"safe","threat":"","warning":"","list":"","expression":"","decided_by":"list","error":"","line":"","path":"","note":"no list has it"}
+{"input":"www.evil.example","verdict":"unsafe","threat":"social engineering","warning":"suspected social engineering (Safe Browsing)","list":"se-4b","expression":"evil.example/","decided_by":"server","error":"","line":"","path":"","note":""}
+{"input":"harmless.example","verdict":"safe","threat":"","warning":"","list":"","expression":"","decided_by":"server","error":"","line":"","path":"","note":""}
+{"input":"","verdict":"","threat":"","warning":"","list":"","expression":"","decided_by":"","error":"no host","line":"","path":"","note":""}
 `)
 	if n := len(w.Requests("search")); n != 2 {
 		t.Errorf("%d searches, want one for each suspected name", n)
@@ -129,7 +131,7 @@ try.example: unsafe
     decided by  test
 `)
 	_, out, _ = invoke(t, "check", "-json", "-corefile", corefile, "bad.example")
-	expect(t, "JSON", byName.Replace(w.plain(out, dir)), `{"input":"bad.example","verdict":"unsafe","threat":"","list":"block.txt","expression":"bad.example/","decided_by":"block","error":"","line":"DIR/block.txt:3: Bad.Example # since 2020","path":"","note":""}`+"\n")
+	expect(t, "JSON", byName.Replace(w.plain(out, dir)), `{"input":"bad.example","verdict":"unsafe","threat":"","warning":"","list":"block.txt","expression":"bad.example/","decided_by":"block","error":"","line":"DIR/block.txt:3: Bad.Example # since 2020","path":"","note":""}`+"\n")
 }
 
 func TestTheServerBlockThatAnswersDecides(t *testing.T) {

@@ -18,6 +18,7 @@ type finding struct {
 	lookup.Decision              // Err is set too if the argument is not a name
 	input           string       // the argument
 	path            string       // path and query of a URL, which DNS does not see; "" if it is "/"
+	warning         string       // of the service, with whose words it is; or ""
 	line            string       // the line of an own list that decided, "file:line: text"; or ""
 	note            string       // for the user; the decision does not say it
 	block           *serverBlock // the block that answers; nil if the Corefile has only one
@@ -56,6 +57,7 @@ func (k *checker) check(ctx context.Context, arg string) finding {
 		defer cancel()
 		f.Decision = b.Confirm(ctx, h)
 	}
+	f.warning = b.Reply().Warning(f.Decision)
 	f.line = lineOf(b, f.Decision, h)
 	f.note = noteOf(b, f.Decision, h, suspected && !k.confirm)
 	return f
@@ -119,6 +121,7 @@ type checked struct {
 	Input      text   `json:"input"`
 	Verdict    string `json:"verdict"`
 	Threat     string `json:"threat"`
+	Warning    string `json:"warning"`
 	List       text   `json:"list"`
 	Expression text   `json:"expression"`
 	DecidedBy  string `json:"decided_by"`
@@ -136,7 +139,7 @@ type checked struct {
 // object returns the finding for JSON. An argument that is not a name has no verdict.
 func (f finding) object() checked {
 	c := checked{
-		Input: text(f.input), List: text(f.List), Expression: text(f.Expression), Threat: f.Threat.String(),
+		Input: text(f.input), List: text(f.List), Expression: text(f.Expression), Threat: f.Threat.String(), Warning: f.warning,
 		Line: text(f.line), Path: text(f.path), Note: text(f.note),
 	}
 	if f.Err != nil {
@@ -171,7 +174,7 @@ func (o *console) finding(f finding) {
 		return
 	}
 	o.printf("%s: %s\n", shown(f.input), f.Verdict)
-	o.property("threat", f.Threat.String())
+	o.property("warning", f.warning)
 	o.property("expression", f.Expression)
 	o.property("list", f.List)
 	o.property("line", f.line)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns/caddy/caddyfile"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
@@ -28,6 +29,7 @@ type Offline struct {
 	cfg      config.Config
 	policy   *policy.Policy
 	checker  *lookup.Checker   // nil: the service is off
+	client   protocol.Client   // that checker asks by; nil: the service is off
 	schedule *updater.Schedule // as CoreDNS saved it last; nil: the service is off
 	ledger   *updater.Ledger   // likewise; nil: no budget, or db is off
 	uncount  error             // why the ledger does not know the count; nil: it does
@@ -46,7 +48,7 @@ func rootOf(block caddyfile.ServerBlock) string {
 // were fetched by protocol d. key may be "". An endpoint of "" is the protocol's own. If lists
 // is nil, the default lists are used.
 func openOffline(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*Offline, error) {
-	cfg := config.Config{Block: config.Block{Zones: []string{"."}}, Online: true}
+	cfg := config.Config{Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{Service: d.Service}}, Online: true}
 	cfg.Settings, cfg.Secret = config.Settings{DB: dir, Endpoint: endpoint, Protocol: d, APIKey: key, Lists: config.DefaultLists}, key
 	if lists != nil {
 		cfg.Lists = strings.Join(lists, " ")
@@ -96,7 +98,7 @@ func (o *Offline) openLists() error {
 			schedule = read
 		}
 	}
-	o.schedule = schedule
+	o.client, o.schedule = client, schedule
 	searcher := updater.Pace(client, schedule, o.cfg.SearchRules(nil), func(updater.Event) {})
 	if o.checker, err = lookup.NewChecker(o.cfg.CheckerConfig(database, searcher)); err != nil {
 		return err
@@ -174,6 +176,17 @@ func (o *Offline) Key() string { return o.cfg.Secret }
 
 // Service returns what Google calls the service of the protocol.
 func (o *Offline) Service() string { return o.cfg.Service }
+
+// Provider returns who provides what the server says, see engine.Engine.Provider.
+func (o *Offline) Provider() protocol.Provider {
+	if o.client == nil {
+		return protocol.Provider{}
+	}
+	return o.cfg.ProviderOf(o.client, o.schedule)
+}
+
+// Reply returns how the plugin answers, in the words of who provides what the server says.
+func (o *Offline) Reply() answer.Reply { return o.cfg.Reply.By(o.Provider()) }
 
 // TokenFile returns the file with the access token that Key returns, or "" if Key returns
 // an API key.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
@@ -96,6 +97,7 @@ func (o *Offline) service(now time.Time) (status.Service, error) {
 		Title: o.Protocol().Title, Address: o.Endpoint(), Mode: o.Settings().Mode.String(), Folder: o.Folder(),
 		Ending: o.Settings().Ending().Text(now), Ended: o.Settings().Ending().Over(now), Unknown: o.Folder() == "" && len(o.Lists()) > 0, Fetch: o.FetchHold(), Search: o.SearchHold(),
 	}
+	s.Notice, s.Advisory = answer.Notice(o.Provider()), o.Provider().Advisory
 	if perDay, ledger, _ := o.Budget(); ledger != nil {
 		s.Budget, s.Left = perDay, ledger.Remaining(perDay, now)
 	}
@@ -151,6 +153,7 @@ type serviceStatus struct {
 	SearchWhy text         `json:"search_reason"`
 	Budget    int          `json:"budget"` // 0: no limit
 	Left      int          `json:"budget_remaining"`
+	Advisory  string       `json:"advisory"` // URL of Google's words about warnings; "": Google does not provide them
 }
 
 // listStatus is a list in JSON.
@@ -183,6 +186,9 @@ func printStatus(out *console, r status.Report) error {
 			does := map[bool]string{false: "blocks", true: "allows"}[own.Allow]
 			out.printf("\n%s %s %s, for the zones %s\n", shown(own.Name), does, count(own.Entries, "entry", "entries"), shown(b.Zones))
 		}
+	}
+	for _, notice := range f.Notices {
+		out.printf("\n%s\n%s\n", notice.Text, status.NoGuarantee)
 	}
 	return out.end(f.State != status.Protected)
 }
@@ -232,7 +238,7 @@ func standingOf(r status.Report, f status.Findings) standing {
 	for _, service := range r.Services {
 		one := serviceStatus{
 			Title: service.Title, Endpoint: text(service.Address), Mode: service.Mode, Folder: text(service.Folder),
-			Lists: []listStatus{}, Budget: service.Budget, Left: service.Left,
+			Lists: []listStatus{}, Budget: service.Budget, Left: service.Left, Advisory: service.Advisory,
 		}
 		if service.Fetch.Active(r.At) {
 			one.FetchNot, one.FetchWhy = stamp(service.Fetch.Until), text(service.Fetch.String())

@@ -103,7 +103,7 @@ func TestCheckTellsOfViews(t *testing.T) {
     note        only your own lists are in force
 `)
 	_, out, _ = invoke(t, "check", "-json", "-corefile", corefile, "-view", "kids", "a.example")
-	expect(t, "JSON", w.plain(out, dir), `{"input":"a.example","verdict":"safe","threat":"","list":"","expression":"","decided_by":"nobody","error":"","line":"","path":"","note":"only your own lists are in force",`+
+	expect(t, "JSON", w.plain(out, dir), `{"input":"a.example","verdict":"safe","threat":"","warning":"","list":"","expression":"","decided_by":"nobody","error":"","line":"","path":"","note":"only your own lists are in force",`+
 		`"block":1,"stanza":"DIR/Corefile:6","zones":".","view":"kids","other_views":["staff"]}`+"\n")
 
 	// Without a block for clients in no view, the block of the first view decides, with a note.

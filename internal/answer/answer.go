@@ -6,6 +6,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -29,6 +31,13 @@ type Reply struct {
 	Structured Structured
 	Service    string // that confirms threats, such as Safe Browsing
 	Advisory   string // URL of Google's words about warnings by the service; "": Google does not run the server
+}
+
+// By returns the reply in the words of who provides what the server says. For the zero Provider
+// Google is not named.
+func (p Reply) By(provider protocol.Provider) Reply {
+	p.Service, p.Advisory = cmp.Or(provider.Service, p.Service), provider.Advisory
+	return p
 }
 
 // MaxTTL is the longest TTL of a blocking answer: a verdict must be based on data of
@@ -91,34 +100,60 @@ func soa(zone string, ttl uint32) dns.RR {
 	}
 }
 
-// Reason says in words why a host is blocked: the threats and their source. Whatever names a
-// verdict to users says it in these words. Google asks to say who provides its warnings, with a
-// link, and to name Google with no others (Safe Browsing terms; Web Risk, "User warnings"). It has
-// at most maxText bytes, but for the name of an own list.
+// Reason says in words why a host is blocked, or suspected: the threats and their source. Whatever
+// names a verdict to users says it in these words. Google asks to say who provides its warnings,
+// with a link, and to name Google with no others (Safe Browsing terms; Web Risk, "User warnings").
+// It has at most maxText bytes, but for the name of an own list. It is "" for any other decision.
 func (p Reply) Reason(d lookup.Decision) string {
 	if p.saidByGoogle(d) {
-		return p.Cause(d) + "; advisory provided by Google, " + p.Advisory
+		return p.Cause(d) + "; " + attribution(p.Advisory)
 	}
 	return p.Cause(d)
 }
 
+// Warning returns Reason for what a server says, and "" for what the operator says.
+func (p Reply) Warning(d lookup.Decision) string {
+	if d.By == lookup.ByBlock || d.By == lookup.ByTest {
+		return ""
+	}
+	return p.Reason(d)
+}
+
+// Notice says in whose words a provider's lists name hosts; "" for the zero Provider.
+func Notice(p protocol.Provider) string {
+	if p.Advisory == "" {
+		return ""
+	}
+	return "Hosts in the lists of " + p.Service + " are suspected; " + attribution(p.Advisory)
+}
+
+// attribution says that Google provides an advisory, with the URL of its words about it.
+func attribution(advisory string) string { return "advisory provided by Google, " + advisory }
+
 // saidByGoogle reports whether a decision is based on what Google says.
 func (p Reply) saidByGoogle(d lookup.Decision) bool {
-	return p.Advisory != "" && d.Threat != lookup.NoThreat
+	return p.Advisory != "" && (d.Threat != lookup.NoThreat || isSuspicion(d))
 }
+
+// isSuspicion reports whether a list of the service has a host that is not confirmed.
+func isSuspicion(d lookup.Decision) bool { return d.Verdict == lookup.Unsure && d.List != "" }
 
 // Cause returns the threats and their source, or the list that blocks a host. What a server says
 // is a suspicion, whoever runs the server: no list is free of errors.
 func (p Reply) Cause(d lookup.Decision) string {
-	switch d.By {
-	case lookup.ByBlock:
-		return "blocklist " + filepath.Base(d.List)
-	case lookup.ByTest:
-		return "test"
-	}
 	var threats []string
 	for _, t := range d.Threats() {
 		threats = append(threats, t.String())
+	}
+	switch {
+	case isSuspicion(d):
+		return fmt.Sprintf("suspected, not confirmed (%s)", p.Service)
+	case d.Verdict != lookup.Unsafe:
+		return ""
+	case d.By == lookup.ByBlock:
+		return "blocklist " + filepath.Base(d.List)
+	case d.By == lookup.ByTest:
+		return "test"
 	}
 	return fmt.Sprintf("suspected %s (%s)", strings.Join(threats, ", "), p.Service)
 }

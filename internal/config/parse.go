@@ -176,9 +176,7 @@ func (p *parser) finish() error {
 	}
 	p.Online = p.Secret != "" || p.Endpoint != ""
 	p.Service = p.Settings.Protocol.Service
-	if p.Google() {
-		p.Advisory = p.Settings.Protocol.Advisory
-	}
+	p.Advisory = p.Settings.Protocol.ProviderAt(p.Endpoint).Advisory
 	if len(p.testNames) > 0 {
 		p.Tests = ownlist.Hosts(TestList, p.testNames)
 	}

@@ -16,6 +16,8 @@ func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
 		{"endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Safe Browsing", ""},
 		{webRisk, "https://webrisk.googleapis.com", "Web Risk", onWebRisk},
 		{webRisk + "endpoint https://webrisk.googleapis.com/", "https://webrisk.googleapis.com", "Web Risk", onWebRisk},
+		{"endpoint https://safebrowsing.mtls.googleapis.com", "https://safebrowsing.mtls.googleapis.com", "Safe Browsing", onSafeBrowsing},
+		{webRisk + "endpoint https://webrisk.mtls.googleapis.com", "https://webrisk.mtls.googleapis.com", "Web Risk", onWebRisk},
 		{webRisk + "endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Web Risk", ""},
 	} {
 		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\n"+tc.text+"\n}")

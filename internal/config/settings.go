@@ -112,6 +112,20 @@ func (s Settings) Credential() string {
 	return "API key"
 }
 
+// ProviderOf returns who provides what the server says. If Google does not run the server, a relay
+// may say so with each answer: the last one to the client counts, or before the first one what was
+// saved with the lists.
+func (s Settings) ProviderOf(client protocol.Client, schedule *updater.Schedule) protocol.Provider {
+	if s.Google() {
+		return s.Protocol.ProviderAt(s.Endpoint)
+	}
+	url, known := client.Advisory()
+	if !known {
+		url = schedule.Advisory()
+	}
+	return protocol.ProviderOf(url)
+}
+
 // Google reports whether Google runs the server.
 func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
 

@@ -123,6 +123,9 @@ func (e *Engine) FetchHold() updater.Hold { return e.Schedule.FetchHold(e.settin
 // or of the budget.
 func (e *Engine) SearchHold() updater.Hold { return e.reporter.searchHold() }
 
+// Provider returns who provides what the server says. It is safe for concurrent use.
+func (e *Engine) Provider() protocol.Provider { return e.settings.ProviderOf(e.client, e.Schedule) }
+
 // Lists returns the lists in force. The caller must not change them.
 func (e *Engine) Lists() []lookup.List { return e.database.Lists() }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
@@ -13,6 +14,8 @@ func (e *Engine) Service() status.Service {
 		Title: s.Protocol.Title, Address: s.Address(), Mode: s.Mode.String(), Folder: s.DB, Ending: s.Ending().Text(now), Ended: s.Ending().Over(now),
 		Fetch: e.FetchHold(), Search: e.SearchHold(), Budget: s.Budget,
 	}
+	provider := e.Provider()
+	all.Notice, all.Advisory = answer.Notice(provider), provider.Advisory
 	if e.ledger != nil {
 		all.Left = e.ledger.Remaining(s.Budget, now)
 	}

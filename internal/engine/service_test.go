@@ -7,6 +7,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -19,9 +20,13 @@ func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	client, err := s.Client("", new(lookup.Database), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := newReporter(s, func() {})
 	r.schedule = schedule
-	e := &Engine{settings: s, Schedule: schedule, reporter: r}
+	e := &Engine{settings: s, client: client, Schedule: schedule, reporter: r}
 	now := time.Now()
 	r.report(updater.Event{Kind: updater.Loaded, List: "se-4b", Entries: 7, Updated: now, Due: now.Add(time.Hour)})
 	r.report(updater.Event{Kind: updater.Loaded, List: "mw-4b", Updated: now}) // empty, and in force

@@ -33,6 +33,9 @@ type Client interface {
 	Lists(ctx context.Context) ([]ListInfo, error)
 	// SetKey has requests from now on carry another API key, or access token.
 	SetKey(key string) error
+	// Advisory returns the URL in the AdvisoryHeader of the last good answer, one of a Provider's;
+	// "": it had none. known is false before the first one.
+	Advisory() (url string, known bool)
 	// Close ends idle connections.
 	Close()
 }
@@ -71,6 +74,7 @@ type caller struct {
 	google bool
 
 	announced atomic.Pointer[Announced] // nil: nobody wants to know
+	heard
 }
 
 // keys are the API key, or access token, in use, and the one before, which answers
@@ -255,6 +259,7 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 		defer answer.Body.Close()
 		return nil, c.statusError(ctx, answer)
 	}
+	c.hear(c.relayHeader(answer, AdvisoryHeader))
 	bounded, err := newBody(ctx, answer, maxBytes)
 	if err != nil {
 		answer.Body.Close()

@@ -182,7 +182,8 @@ func (d *Dialect) Origin(address, asker string) updater.Origin {
 // Serves reports whether a server at an endpoint can speak this dialect: of Google's
 // servers one only. "" stands for that.
 func (d *Dialect) Serves(endpoint string) bool {
-	return !IsGoogle(endpoint) || endpoint == "" || hostOf(endpoint) == hostOf(d.Endpoint)
+	by := hosts[hostOf(endpoint)]
+	return by == "" || by == d.Endpoint
 }
 
 // AddressBy returns where the server at an address of this dialect is asked by another

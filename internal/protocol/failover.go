@@ -34,6 +34,7 @@ type Failover struct {
 
 	mu        sync.Mutex
 	endpoints []*endpoint // in the order of preference; mu guards what changes in them
+	last      *endpoint   // that has answered; nil: none has; guarded by mu
 }
 
 // EndpointEvent says that an endpoint is left, or that it answers again.
@@ -134,6 +135,22 @@ func (f *Failover) SetKey(key string) error {
 		e.rests = [methods]rest{}
 	}
 	return nil
+}
+
+// Advisory implements Client, for the endpoint that has answered last.
+func (f *Failover) Advisory() (url string, known bool) {
+	f.mu.Lock()
+	last := f.last
+	f.mu.Unlock()
+	if last != nil {
+		return last.client.Advisory()
+	}
+	for _, e := range f.endpoints { // that has answered in part
+		if url, known = e.client.Advisory(); known {
+			break
+		}
+	}
+	return url, known
 }
 
 // Close implements Client.
@@ -237,6 +254,7 @@ func (f *Failover) answered(by *endpoint, m method, sent time.Time, before failu
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.last = by
 	r := &by.rests[m]
 	if sent.Before(r.failed) { // a later request has failed
 		return

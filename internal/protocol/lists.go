@@ -43,8 +43,7 @@ func IsGoogle(endpoint string) bool {
 	if endpoint == "" {
 		return true
 	}
-	host := hostOf(endpoint)
-	return host == hostOf(DefaultEndpoint) || host == hostOf(WebRiskEndpoint)
+	return hosts[hostOf(endpoint)] != ""
 }
 
 // hostOf returns the host of an endpoint in lower case, "" if it is not a URL.

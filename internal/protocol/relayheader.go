@@ -23,6 +23,10 @@ const (
 	// BudgetHeader is that of answers to hashes.search: what is left of the budget of the relay for
 	// the client that asks, as FormatBudget writes it.
 	BudgetHeader = "Safebrowsing-Budget"
+
+	// AdvisoryHeader has the URL of Google's words about warnings by its service, if Google runs
+	// the server at the end of the chain of relays: one of a Provider's. It is in every answer.
+	AdvisoryHeader = "Safebrowsing-Advisory"
 )
 
 // Unanswered is what UnansweredHeader says, for example (RFC 9651, an item with parameters)

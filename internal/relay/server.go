@@ -15,6 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/places"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
@@ -115,6 +116,7 @@ type handler struct {
 	shares     *lookup.Shares
 	shareSpent func(client netip.Addr) // logs it; nil: it is not logged
 	searchHold func() updater.Hold
+	provider   func() protocol.Provider // of what the server says
 }
 
 // New starts a relay without its sockets: it fetches lists and can answer. The caller must
@@ -178,6 +180,7 @@ func (r *Relay) start() (err error) {
 	if r.redis != nil {
 		h.limits = redisshare.NewLimits(r.redis, r.cfg.rule(), h.shares)
 	}
+	h.provider = r.engine.Provider
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.wg.Go(func() { r.publish(ctx, lists) })

@@ -31,6 +31,7 @@ type Answer struct {
 	Zones   string
 	Blocked bool
 	Text    string   // the decision, in a few words
+	Words   Words    // why; zero: nothing to say
 	Reasons []string // each "word: value"
 }
 
@@ -45,7 +46,7 @@ var (
 		"since":  func(t, now time.Time) string { return Age(now.Sub(t)) },
 		"until":  func(t, now time.Time) string { return Age(t.Sub(now)) },
 		"lately": func(t, now time.Time) bool { return now.Sub(t) < hour*time.Minute },
-		"plural": plural,
+		"plural": plural, "noGuarantee": func() string { return NoGuarantee },
 	}).Parse(pageHTML))
 
 	// policy lets the page load nothing, and be framed by nobody. The hash is that of its

@@ -9,6 +9,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,20 +30,26 @@ type Report struct {
 
 // Service is a service such as Safe Browsing, as one server is asked for it.
 type Service struct {
-	Title   string // of the protocol
-	Address string // of the server, or of several joined by a space
-	Mode    string
-	Folder  string // of the lists; "": they are in memory only
-	Lists   []List
-	Follows bool         // another process fetches the lists into Folder
-	Unknown bool         // the lists are in the memory of another process
-	Fetch   updater.Hold // why no list is fetched
-	Search  updater.Hold // why no name is confirmed
-	Budget  int          // searches a day; 0: no limit
-	Left    int          // of them, today
-	Ending  string       // that the service ends or has ended, and what to do, as a sentence; "": it does not
-	Ended   bool         // it has ended
+	Title    string // of the protocol
+	Address  string // of the server, or of several joined by a space
+	Mode     string
+	Folder   string // of the lists; "": they are in memory only
+	Lists    []List
+	Follows  bool         // another process fetches the lists into Folder
+	Unknown  bool         // the lists are in the memory of another process
+	Fetch    updater.Hold // why no list is fetched
+	Search   updater.Hold // why no name is confirmed
+	Budget   int          // searches a day; 0: no limit
+	Left     int          // of them, today
+	Ending   string       // that the service ends or has ended, and what to do, as a sentence; "": it does not
+	Ended    bool         // it has ended
+	Notice   string       // in whose words its lists name hosts, with Advisory at its end; "": Google does not provide them
+	Advisory string       // URL of Google's words about warnings
 }
+
+// NoGuarantee is to be told wherever Google's verdicts are (Safe Browsing terms, Web Risk "User
+// warnings").
+const NoGuarantee = "Google cannot guarantee that its information is complete and free of errors: it may name harmless sites, and miss dangerous ones."
 
 // List is a list of a service.
 type List struct {
@@ -89,7 +96,14 @@ type Findings struct {
 	Headline string
 	Problems []string // each a sentence: what does not protect, until when, and what to do
 	Notes    []string // each a sentence that one may want to know
+	Notices  []Words  // of the services
 }
+
+// Words are a text that may end with a URL, which is then a link on the page.
+type Words struct{ Text, URL string }
+
+// Before returns the text before the URL.
+func (w Words) Before() string { return strings.TrimSuffix(w.Text, w.URL) }
 
 // oldList is the age from which a list is old: half of all phishing sites live for less than
 // a day.
@@ -124,6 +138,9 @@ func Find(r Report) Findings {
 
 // service adds what there is to say about a service.
 func (f *Findings) service(s *Service, now time.Time) {
+	if notice := (Words{s.Notice, s.Advisory}); s.Notice != "" && !slices.Contains(f.Notices, notice) {
+		f.Notices = append(f.Notices, notice)
+	}
 	for _, l := range s.Lists {
 		switch {
 		case s.Unknown:

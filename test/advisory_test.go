@@ -1,0 +1,176 @@
+package test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+)
+
+const (
+	onSafeBrowsing = "https://developers.google.com/safe-browsing/v4/advisory"
+	onWebRisk      = "https://cloud.google.com/web-risk/docs/advisory"
+)
+
+// atOnce is a first contact without a delay.
+func atOnce() time.Duration { return 0 }
+
+// behindRelays has the world's CoreDNS ask the last of n relays. The first one asks, by a protocol,
+// the server at an endpoint, which is that of the world whatever its name.
+func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint, db string) {
+	w.t.Helper()
+	var transport http.RoundTripper = w.google
+	for range n {
+		settings := config.Settings{Endpoint: endpoint, Protocol: d, Lists: "se-4b mw-4b uws-4b", DB: db}
+		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce, Transport: transport}})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		server := httptest.NewServer(r)
+		w.t.Cleanup(func() { server.Close(); r.Close() })
+		w.eventually("the lists of a relay", r.Ready)
+		w.endpoint, endpoint, d, transport, db = server.URL, server.URL, protocol.DialectV5, nil, ""
+	}
+}
+
+// Google's terms hold for every warning: who provides it, with a link, and that it is a suspicion.
+// A relay stands for its server; a server of somebody else's, and the operator's own lists, never
+// name Google.
+func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		relays   int
+		dialect  *protocol.Dialect
+		endpoint string // of the first relay
+		service  string
+		advisory string
+	}{
+		{"one relay", 1, protocol.DialectV5, "", "Safe Browsing", onSafeBrowsing},
+		{"three relays", 3, protocol.DialectV5, "", "Safe Browsing", onSafeBrowsing},
+		{"version 4", 1, protocol.DialectV4, "", "Safe Browsing", onSafeBrowsing},
+		{"the host name for clients with certificates", 1, protocol.DialectV5, "https://safebrowsing.mtls.googleapis.com", "Safe Browsing", onSafeBrowsing},
+		{"Web Risk, two relays", 2, protocol.DialectWebRisk, "", "Web Risk", onWebRisk},
+		{"a server of somebody else's", 2, protocol.DialectV5, "http://server.example", "Safe Browsing", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			lines := logtest.Capture(t)
+			w := newWorld(t)
+			w.threaten("evil.example.com/", "doubted.example.com/")
+			w.google.RemoveThreat("doubted.example.com/")
+			w.behindRelays(tc.relays, tc.dialect, tc.endpoint, "")
+			own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
+			w.start(w.corefile("explain", "structured 65010", "status 127.0.0.1:0 names", "test tested.example", "block "+own))
+			w.eventually("the lists", func() bool { return strings.Contains(w.why("evil.example.com"), "suspected") })
+			page := w.pageURL(lines)
+			checkWarnings(t, w, page, tc.service, tc.advisory)
+		})
+	}
+}
+
+// checkWarnings looks for the service and its advisory, which may be "", wherever a verdict is told.
+func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
+	t.Helper()
+	named := " (" + service + ")"
+	if advisory != "" {
+		named += "; advisory provided by Google, " + advisory
+	}
+	if why := w.why("doubted.example.com"); !strings.Contains(why, "warning=suspected, not confirmed"+named) {
+		t.Errorf("explain, before it is confirmed: expected %q, got %q", named, why)
+	}
+	w.wantBlocked("evil.example.com.", dns.TypeA, "suspected social engineering"+named)
+	if why := w.why("evil.example.com"); !strings.Contains(why, "warning=suspected social engineering"+named) {
+		t.Errorf("explain: expected %q, got %q", named, why)
+	}
+	m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
+	m.SetEdns0(1232, false)
+	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
+	answer, err := dns.Exchange(m, w.address("udp"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := ede(answer)
+	var structured struct{ J string }
+	if err := json.Unmarshal([]byte(text), &structured); err != nil || structured.J != "suspected social engineering"+named {
+		t.Errorf("structured error: expected %q, got %q, %v", named, text, err)
+	}
+	linked := "suspected social engineering (" + service + ")"
+	guarantee := []string{"Google cannot guarantee"}
+	if advisory != "" {
+		linked += `; advisory provided by Google, <a href="` + advisory + `">` + advisory + "</a>"
+		wantPage(t, get(t, page), slices.Concat(guarantee, []string{"Hosts in the lists of " + service + ` are suspected; advisory provided by Google, <a href="` + advisory}), nil)
+	} else {
+		wantPage(t, get(t, page), nil, []string{"by Google", "Google cannot"})
+	}
+	wantPage(t, get(t, page+"?host="+url.QueryEscape("www.evil.example.com")), []string{linked}, nil)
+	for name, want := range map[string]string{"blocked.example.org": "blocklist own.txt", "tested.example": "test"} {
+		w.wantBlocked(name+".", dns.TypeA, want)
+		if why := w.why(name); strings.Contains(why, "Google") || strings.Contains(why, "suspected") {
+			t.Errorf("%s: expected no word of Google's, got %q", name, why)
+		}
+	}
+}
+
+// Lists on disk are in force before the first contact, of CoreDNS and of a relay behind a relay.
+// Whose words they are is known then, too.
+func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.behindRelays(1, protocol.DialectWebRisk, "", "")
+	var down atomic.Bool
+	up := w.endpoint
+	gate := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			http.Error(rw, "", http.StatusServiceUnavailable)
+			return
+		}
+		r.Host = strings.TrimPrefix(up, "http://")
+		target, _ := url.Parse(up)
+		httputil.NewSingleHostReverseProxy(target).ServeHTTP(rw, r)
+	}))
+	t.Cleanup(gate.Close)
+	w.endpoint = gate.URL
+
+	settings := config.Settings{Endpoint: gate.URL, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: t.TempDir()}
+	second := func() *relay.Relay {
+		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("the lists of the second relay", r.Ready)
+		return r
+	}
+	second().Close()
+	w.start(w.corefile("explain"))
+	const warning = "warning=suspected, not confirmed (Web Risk); advisory provided by Google, " + onWebRisk
+	w.eventually("the lists", func() bool { return strings.Contains(w.why("evil.example.com"), warning) })
+	w.stop()
+	down.Store(true)
+
+	w.start(w.corefile("explain"))
+	if why := w.why("evil.example.com"); !strings.Contains(why, warning) {
+		t.Errorf("Expected %q, got %q", warning, why)
+	}
+	r := second()
+	defer r.Close()
+	for _, path := range []string{"/v5/hashLists", "/v5/hashList/se-4b", "/v5/hashLists:batchGet?names=se-4b", "/v5/hashes:search?hashPrefixes=AAAAAA=="} {
+		answer := httptest.NewRecorder()
+		r.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if got := answer.Header().Get("Safebrowsing-Advisory"); got != onWebRisk {
+			t.Errorf("%s: expected the header of Web Risk, got %q with status %d", path, got, answer.Code)
+		}
+	}
+}
