@@ -136,8 +136,26 @@ func (w *Confirmation) Wait(ctx context.Context) Decision {
 			}
 		}
 	}
+	if decision.Err != nil {
+		if known, ok := w.knownMeanwhile(); ok {
+			return known
+		}
+	}
 	decision.FrameOnly = frameOnly
 	return decision
+}
+
+// knownMeanwhile returns the decision for a threat that another search has found after the one for
+// its candidate had failed or was late.
+func (w *Confirmation) knownMeanwhile() (Decision, bool) {
+	for i, candidate := range w.candidates.all {
+		answer, ok := w.checker.cache.get(candidate.hash, time.Now())
+		threat, known := w.checker.threatIn(answer, candidate.hash)
+		if ok && known && !(threat.FrameOnly && w.candidates.frames == PassFrames) {
+			return w.unsafe(i, threat, answer.received), true
+		}
+	}
+	return Decision{}, false
 }
 
 // unanswered returns the decision for a candidate whose search has failed.

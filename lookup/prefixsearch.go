@@ -92,11 +92,13 @@ func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, 
 		}
 	}
 	for _, s := range all {
-		answer := c.answerOf(ctx, s)
-		if err == nil {
-			err = answer.Err
+		answers = append(answers, c.answerOf(ctx, s))
+	}
+	for i, s := range all {
+		if answers[i].Err != nil { // another search may have found its threat meanwhile
+			answers[i] = c.answerOf(ctx, s)
 		}
-		answers = append(answers, answer)
+		err = cmp.Or(err, answers[i].Err)
 	}
 	return answers, err
 }
