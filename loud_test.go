@@ -45,6 +45,10 @@ func TestAFamiliarNameThatIsBlockedIsLoudOnceADay(t *testing.T) {
 	if len(got) != 1 || !strings.Contains(got[0], "safebrowsing allow -for 1d www.familiar.example") {
 		t.Errorf("Expected one line, got %q", got)
 	}
+	l.blocked(question("wWw.FAMILIAR.eXample."), phished, now) // 0x20
+	if got := lines.About("times an hour"); len(got) != 1 {
+		t.Errorf("Expected one line whatever the case, got %q", got)
+	}
 	l.familiar.add(lookup.FromQname("www.familiar.example."), 1000)
 	l.blocked(question("www.familiar.example."), phished, now.Add(24*time.Hour))
 	if got := lines.About("www.familiar.example is blocked now"); len(got) != 2 {

@@ -3,6 +3,7 @@ package safebrowsing
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,8 +67,10 @@ type dayLog struct {
 // maxDayLog is the most names that a dayLog tells of in a day.
 const maxDayLog = 100
 
-// first reports whether a name is to be logged now.
+// first reports whether a name is to be logged now. Case does not count: clients may choose it
+// at random (draft-vixie-dnsext-dns0x20).
 func (l *dayLog) first(name string, now time.Time) bool {
+	name = strings.ToLower(name)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if day := now.Format(time.DateOnly); l.day != day {

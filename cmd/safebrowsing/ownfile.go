@@ -100,6 +100,12 @@ func lockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 // replaceFile writes a new file beside path, and renames it to path. The caller has locked the
 // folder.
 func replaceFile(path string, content []byte) error {
+	return replaceBy(path, func(f *os.File) error { return writeLike(path, f, content) })
+}
+
+// replaceBy is replaceFile for the content that write writes. A file whose Close fails is not
+// whole: on NFS that is where a full disk is told (close(2)).
+func replaceBy(path string, write func(f *os.File) error) error {
 	dir := filepath.Dir(path)
 	unfinished := "." + filepath.Base(path) + ".*.tmp"
 	removeUnfinished(dir, unfinished)
@@ -107,7 +113,7 @@ func replaceFile(path string, content []byte) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(writeLike(path, f, content), f.Close())
+	err = errors.Join(write(f), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}

@@ -14,6 +14,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -25,7 +27,12 @@ import (
 type limits struct {
 	whole time.Duration // of the download
 	stall time.Duration // without a byte
+	pace  time.Duration // of pace×floor bytes; a slower one gives its place to others
 }
+
+// floor is the bytes a second below which a download is slow: a tenth of the slowest lines
+// that are sold. A list of 14 MiB takes all of the 15 minutes then.
+const floor = 16 << 10
 
 // maxRedirects is the most redirects that are followed.
 const maxRedirects = 5
@@ -36,7 +43,7 @@ func newClient(resolvers string, transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = protocol.Transport(strings.Fields(resolvers), new(tls.Config))
 	}
-	return &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, before []*http.Request) error {
+	return &http.Client{Transport: inwards{transport, isInward}, CheckRedirect: func(next *http.Request, before []*http.Request) error {
 		next.Header.Del("Referer") // it has the query, which may be secret
 		switch {
 		case len(before) > maxRedirects:
@@ -56,9 +63,10 @@ type download struct {
 	close              func()
 }
 
-// get asks for a list. s has the validators, if the list is on disk. alive is called when
-// bytes of the list come.
-func get(ctx context.Context, client *http.Client, c Config, s State, alive func()) (*download, error) {
+// get asks for a list. s has the validators, if the list is on disk. alive is called with the
+// number of bytes of the list that have come.
+func get(ctx context.Context, client *http.Client, c Config, s State, alive func(n int)) (*download, error) {
+	ctx = withRoute(ctx)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
 	if err != nil {
 		return nil, err
@@ -165,27 +173,44 @@ var (
 	errTooSlow = errors.New("the download took too long")
 )
 
-// within returns a context that ends with the limits, and a function to call for each
-// read that brings bytes.
-func (l limits) within(ctx context.Context) (_ context.Context, alive, cancel func()) {
+// within returns a context that ends with the limits, and a function to call with the bytes
+// of each read. It calls slow when the download is slower than floor for l.pace; then no more.
+func (l limits) within(ctx context.Context, slow func()) (_ context.Context, alive func(n int), cancel func()) {
 	ctx, timeout := context.WithTimeoutCause(ctx, l.whole, fmt.Errorf("%w: more than %s", errTooSlow, l.whole))
 	ctx, give := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(l.stall, func() { give(fmt.Errorf("%w for %s", errStalled, l.stall)) })
-	alive = func() { timer.Reset(l.stall) }
-	return ctx, alive, func() { timer.Stop(); give(nil); timeout() }
+	var came atomic.Int64
+	wg := new(sync.WaitGroup)
+	wg.Go(func() {
+		ticker := time.NewTicker(l.pace)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if float64(came.Swap(0)) < floor*l.pace.Seconds() {
+				slow()
+				return
+			}
+		}
+	})
+	alive = func(n int) { came.Add(int64(n)); timer.Reset(l.stall) }
+	return ctx, alive, func() { timer.Stop(); give(nil); timeout(); wg.Wait() }
 }
 
 // lively calls alive after each read that brings bytes.
 type lively struct {
 	io.ReadCloser
-	alive func()
+	alive func(n int)
 }
 
 // Read implements io.Reader.
 func (l lively) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
 	if n > 0 {
-		l.alive()
+		l.alive(n)
 	}
 	return n, err
 }
@@ -194,6 +219,9 @@ func (l lively) Read(p []byte) (int, error) {
 // after the start of a machine without a battery, makes all certificates invalid: it counts
 // too.
 func isUnreached(err error) bool {
+	if errors.Is(err, errInward) {
+		return false
+	}
 	_, network := errors.AsType[*net.OpError](err)
 	_, name := errors.AsType[*net.DNSError](err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
@@ -210,6 +238,9 @@ func wordsOf(err error, c Config) string {
 		return fmt.Sprintf("the list has more than %d bytes, the most that max_bytes allows", cmp.Or(c.MaxBytes, DefaultMaxBytes))
 	}
 	text := strings.TrimPrefix(err.Error(), updater.ErrMalformed.Error()+": ")
+	if before, _, ok := strings.Cut(text, ` "`); ok && (strings.Contains(before, "malformed") || strings.Contains(before, "broken")) {
+		text = before // package net/http quotes what came, which may be of a server that speaks no HTTP
+	}
 	for _, secret := range secrets(c.URL) {
 		if len(secret) > 2 { // a shorter one is in any text
 			text = strings.ReplaceAll(text, secret, "…")

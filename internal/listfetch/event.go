@@ -2,7 +2,7 @@ package listfetch
 
 import "strings"
 
-// Event is a change that a caller may want to log: Failed or Recovered.
+// Event is a change that a caller may want to log: Failed, Recovered or Waiting.
 type Event interface{ event() }
 
 // Failed says that an attempt brought no list that is believed. It is reported for the
@@ -16,7 +16,15 @@ type Failed struct {
 // Recovered says that a fetch has succeeded after failures.
 type Recovered struct{ State }
 
+// Waiting says that a list has waited for a minute to be downloaded, since others are. It is
+// reported once for each wait.
+type Waiting struct {
+	State
+	Others []string // the names of these
+}
+
 func (Failed) event()    {}
+func (Waiting) event()   {}
 func (Recovered) event() {}
 
 // printable makes the words of a server fit for a log line and a state file.

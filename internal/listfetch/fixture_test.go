@@ -33,7 +33,7 @@ func names(n int) string {
 }
 
 // patient is for tests of other things than time.
-var patient = limits{whole: time.Minute, stall: time.Minute}
+var patient = limits{whole: time.Minute, stall: time.Minute, pace: time.Minute}
 
 // fixture is a list at a server, on a real socket. Its attempts are made by the test.
 type fixture struct {
@@ -64,7 +64,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 func (f *fixture) fetch(answer http.HandlerFunc) State {
 	f.t.Helper()
 	f.answer.Store(&answer)
-	f.source.attempt(f.t.Context(), f.client)
+	f.source.attempt(f.t.Context(), f.client, func() {})
 	return f.source.current()
 }
 

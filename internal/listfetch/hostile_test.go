@@ -52,13 +52,13 @@ var hostile = []struct {
 	want   string // in the error
 	limits limits // zero: patient
 }{
-	{"silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "the server stopped sending for 300ms", limits{time.Minute, 300 * time.Millisecond}},
+	{"silent", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "the server stopped sending for 300ms", limits{time.Minute, 300 * time.Millisecond, time.Minute}},
 	{"stops in the middle", func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, names(50))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
-	}, "the server stopped sending for 300ms", limits{time.Minute, 300 * time.Millisecond}},
-	{"slow and endless", endless("a.example\n", 20*time.Millisecond), "the download took too long: more than 500ms", limits{500 * time.Millisecond, time.Minute}},
+	}, "the server stopped sending for 300ms", limits{time.Minute, 300 * time.Millisecond, time.Minute}},
+	{"slow and endless", endless("a.example\n", 20*time.Millisecond), "the download took too long: more than 500ms", limits{500 * time.Millisecond, time.Minute, time.Minute}},
 	{"fast and endless", endless(names(1000), 0), "the list has more than 1048576 bytes, the most that max_bytes allows", limits{}},
 	{"a line without an end", endless(strings.Repeat("a", 64<<10), 0), "the most that max_bytes allows", limits{}},
 	{"shorter than its length", raw("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + names(90)), "unexpected EOF", limits{}},

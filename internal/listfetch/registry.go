@@ -18,25 +18,27 @@ import (
 type registry struct {
 	limits    limits
 	transport http.RoundTripper // nil: the network
-	download  chan struct{}     // has one element while a list is downloaded: one at a time
+	places    *places
 
 	mu      sync.Mutex
-	sources map[id]*source // guarded by mu
+	sources map[id]*source       // guarded by mu
+	ending  map[id]chan struct{} // closed when the last run of a list that nobody has open has ended; guarded by mu
 }
 
 // id tells lists apart that cannot share a file.
 type id struct{ url, db string }
 
 func newRegistry(l limits, transport http.RoundTripper) *registry {
-	return &registry{limits: l, transport: transport, download: make(chan struct{}, 1), sources: make(map[id]*source)}
+	return &registry{limits: l, transport: transport, places: newPlaces(), sources: make(map[id]*source), ending: make(map[id]chan struct{})}
 }
 
 // fetched is the registry of the process. It is a package variable because server blocks
 // do not know each other and must share their lists.
-var fetched = newRegistry(limits{whole: 15 * time.Minute, stall: time.Minute}, nil)
+var fetched = newRegistry(limits{whole: 15 * time.Minute, stall: time.Minute, pace: 30 * time.Second}, nil)
 
 // source is a list that is kept fresh. The first Open starts the goroutine run; the last
-// Close stops it and waits for it, see patience.
+// Close stops it and waits for it, see patience. A run begins when the one before, of the same
+// list, has ended.
 type source struct {
 	registry  *registry
 	name      string
@@ -49,7 +51,8 @@ type source struct {
 	wg        sync.WaitGroup // counts run
 
 	mu      sync.Mutex
-	openers []*List // the oldest first; guarded by mu
+	openers []*List // the oldest first, at least one; guarded by mu
+	closed  bool    // nobody has the list open any more; guarded by mu
 	state   State   // guarded by mu
 }
 
@@ -93,7 +96,15 @@ func (r *registry) open(c Config, reading ownlist.Config, report func(Event)) *L
 	if first {
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
-		s.wg.Go(func() { s.run(ctx) })
+		before, done := r.ending[key], make(chan struct{})
+		r.ending[key] = done
+		s.wg.Go(func() {
+			defer r.ended(key, done)
+			if before != nil { // two runs would write one file
+				<-before
+			}
+			s.run(ctx)
+		})
 	}
 	return l
 }
@@ -111,21 +122,33 @@ func newSource(r *registry, c Config, reading ownlist.Config) *source {
 	return s
 }
 
-// release undoes one open.
+// ended notes that a run has ended.
+func (r *registry) ended(key id, done chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if close(done); r.ending[key] == done {
+		delete(r.ending, key)
+	}
+}
+
+// release undoes one open. The last opener stays that of the source: until run has seen that
+// it is to stop it may ask for the settings.
 func (r *registry) release(key id, s *source, l *List) {
 	r.mu.Lock()
 	s.mu.Lock()
-	s.openers = slices.DeleteFunc(s.openers, func(o *List) bool { return o == l })
-	last := len(s.openers) == 0
+	last := len(s.openers) == 1
 	if last {
+		s.closed = true
+		s.stop()
 		delete(r.sources, key)
+	} else {
+		s.openers = slices.DeleteFunc(s.openers, func(o *List) bool { return o == l })
 	}
 	s.mu.Unlock()
 	r.mu.Unlock()
 	if !last {
 		return
 	}
-	s.stop()
 	patience.Wait(func() {
 		s.wg.Wait()
 		if s.temporary != "" {
@@ -184,7 +207,7 @@ func (s *source) publish(state State, events ...Event) {
 	s.mu.Lock()
 	s.state = state
 	report := func(Event) {}
-	if len(s.openers) > 0 {
+	if !s.closed {
 		report = s.openers[0].report
 	}
 	s.mu.Unlock()

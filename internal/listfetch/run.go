@@ -12,11 +12,16 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // run fetches the list whenever it is due, until ctx ends.
 func (s *source) run(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.adopt() // a run before this one may have saved its state after Open
 	s.clean()
 	c := s.settings()
 	client := newClient(c.Resolvers, s.registry.transport)
@@ -28,13 +33,12 @@ func (s *source) run(ctx context.Context) {
 		if s.adopt() && next().After(time.Now()) {
 			continue
 		}
-		select {
-		case s.registry.download <- struct{}{}:
-		case <-ctx.Done():
+		leave := s.registry.places.take(ctx, s, func(others []string) { s.publish(s.current(), Waiting{s.current(), others}) })
+		if leave == nil {
 			return
 		}
-		s.attempt(ctx, client)
-		<-s.registry.download
+		s.attempt(ctx, client, leave)
+		leave()
 	}
 }
 
@@ -69,11 +73,12 @@ func (s *source) adopt() bool {
 	return true
 }
 
-// attempt fetches the list once, unless ctx ends.
-func (s *source) attempt(ctx context.Context, client *http.Client) {
+// attempt fetches the list once, unless ctx ends. It calls slow if others should not wait for
+// this download.
+func (s *source) attempt(ctx context.Context, client *http.Client, slow func()) {
 	c, before := s.settings(), s.current()
 	before.recall(s.path)
-	o := s.fetch(ctx, client, c, before)
+	o := s.fetch(ctx, client, c, before, slow)
 	if ctx.Err() != nil {
 		s.giveUp(before)
 		return
@@ -116,7 +121,7 @@ func (o outcome) doubted() bool {
 var errKeep = errors.New("the list stays as it is")
 
 // fetch asks for the list and replaces the file by what is believed.
-func (s *source) fetch(ctx context.Context, client *http.Client, c Config, before State) (o outcome) {
+func (s *source) fetch(ctx context.Context, client *http.Client, c Config, before State, slow func()) (o outcome) {
 	defer func() {
 		if o.err != nil {
 			o.words = wordsOf(o.err, c)
@@ -137,7 +142,7 @@ func (s *source) fetch(ctx context.Context, client *http.Client, c Config, befor
 		o.err = err
 		return o
 	}
-	ctx, alive, cancel := s.registry.limits.within(ctx)
+	ctx, alive, cancel := s.registry.limits.within(ctx, slow)
 	defer cancel()
 	d, err := get(ctx, client, c, before, alive)
 	o.answered = !isUnreached(err)
@@ -274,9 +279,8 @@ func (s *source) changes(before, after State, err error) []Event {
 // clean removes unfinished files of a process that died. Those of another process that
 // downloads now are younger.
 func (s *source) clean() {
-	base := strings.TrimSuffix(s.path, listSuffix)
-	files, _ := filepath.Glob(base + ".*.tmp")
-	for _, file := range files {
+	base := strings.TrimSuffix(filepath.Base(s.path), listSuffix)
+	for _, file := range regular.Named(filepath.Dir(s.path), base+".", ".tmp") {
 		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {
 			os.Remove(file)
 		}

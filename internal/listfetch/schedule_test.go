@@ -94,7 +94,7 @@ func withClock(t *testing.T, list string, test func(w *clocked)) {
 	db := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := &clocked{t: t, db: db, list: list}
-		w.registry = newRegistry(limits{15 * time.Minute, time.Minute}, w)
+		w.registry = newRegistry(limits{15 * time.Minute, time.Minute, 30 * time.Second}, w)
 		test(w)
 	})
 }
@@ -201,7 +201,7 @@ func TestALoopOfCrashesIsNoLoopOfRequests(t *testing.T) {
 	})
 }
 
-func TestListsAreFetchedOneAtATimeAndOnceForAllOpeners(t *testing.T) {
+func TestListsAreFetchedFourAtATimeAndOnceForAllOpeners(t *testing.T) {
 	withClock(t, names(10), func(w *clocked) {
 		var lists []*List
 		release := make(chan struct{})
@@ -217,7 +217,7 @@ func TestListsAreFetchedOneAtATimeAndOnceForAllOpeners(t *testing.T) {
 			w.mu.Unlock()
 			return w.RoundTrip(r)
 		})
-		for i := range 3 {
+		for i := range 6 {
 			for range 2 {
 				lists = append(lists, w.start(func(c *Config) { c.URL += fmt.Sprint(i) }))
 			}
@@ -225,7 +225,7 @@ func TestListsAreFetchedOneAtATimeAndOnceForAllOpeners(t *testing.T) {
 		synctest.Wait()
 		close(release)
 		at, _ := w.took(time.Second)
-		if len(at) != 3 || most > 1 || len(w.states()) != 3 {
+		if len(at) != 6 || most != sideBySide || len(w.states()) != 6 {
 			t.Errorf("%d requests, %d at a time, %d states", len(at), most, len(w.states()))
 		}
 		for _, l := range lists {

@@ -62,8 +62,7 @@ func ReadState(c Config) (State, error) {
 // Saved returns the states of all lists by URL that a CoreDNS has saved in a db, sorted by
 // name. It leaves out files that are not readable.
 func Saved(db string) (all []State) {
-	files, _ := filepath.Glob(filepath.Join(db, Folder, "*.json"))
-	for _, file := range files {
+	for _, file := range regular.Named(filepath.Join(db, Folder), "", ".json") {
 		if s, err := readState("", strings.TrimSuffix(file, ".json")+listSuffix); err == nil {
 			all = append(all, s)
 		}

@@ -41,6 +41,12 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 			sum.Wide.add(sum.lines, does)
 		}
 	})
+	quotable := func(line []byte) []byte {
+		if k.Fetched { // by a redirect or a mistake it may be what only this machine may read
+			return nil
+		}
+		return line
+	}
 	err := eachLine(r, func(n int, line []byte, long bool) {
 		result := bad
 		if sum.lines = n; !long {
@@ -51,11 +57,11 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 		case localData:
 			sum.LocalData.add(n, line)
 		case elsewhere:
-			sum.Elsewhere.add(n, line)
+			sum.Elsewhere.add(n, quotable(line))
 		case unsupported:
 			sum.addUnsupported(p.kind, n, line)
 		case bad:
-			sum.Bad.add(n, line)
+			sum.Bad.add(n, quotable(line))
 		}
 	})
 	if e, ok := errors.AsType[notListError](err); ok {

@@ -28,7 +28,15 @@ type Summary struct {
 // Line is one line of a file.
 type Line struct {
 	Number int    // from 1
-	Text   string // at most 80 bytes, valid UTF-8
+	Text   string // at most 80 bytes, valid UTF-8; "" of a fetched list, of which nothing is quoted
+}
+
+// String returns the number and the text: line 3: "the text".
+func (l Line) String() string {
+	if l.Text == "" {
+		return fmt.Sprintf("line %d", l.Number)
+	}
+	return fmt.Sprintf("line %d: %q", l.Number, l.Text)
 }
 
 // Lines counts the lines of a kind and keeps the first one.
@@ -139,15 +147,15 @@ func (s Summary) Remarks() (all []string) {
 		all = append(all, fmt.Sprintf("%s not supported (%s)", Plural(n, "line is", "lines are"), strings.Join(kinds, "; ")))
 	}
 	if l := s.Elsewhere; l.Count > 0 {
-		all = append(all, fmt.Sprintf("%s an address other than 0.0.0.0, 127.0.0.1 or the sinkhole and %s nothing (first at line %d: %q)",
-			Plural(l.Count, "line has", "lines have"), plural(l.Count, "blocks", "block"), l.First.Number, l.First.Text))
+		all = append(all, fmt.Sprintf("%s an address other than 0.0.0.0, 127.0.0.1 or the sinkhole and %s nothing (first at %s)",
+			Plural(l.Count, "line has", "lines have"), plural(l.Count, "blocks", "block"), l.First))
 	}
 	if l := s.LocalData; l.Count > 0 {
 		all = append(all, fmt.Sprintf("%s (first at line %d)", Plural(l.Count,
 			"record with local data is not sent, but its name is blocked", "records with local data are not sent, but their names are blocked"), l.First.Number))
 	}
 	if l := s.Bad; l.Count > 0 {
-		all = append(all, fmt.Sprintf("%s (first at line %d: %q)", Plural(l.Count, "line is not a list entry", "lines are not list entries"), l.First.Number, l.First.Text))
+		all = append(all, fmt.Sprintf("%s (first at %s)", Plural(l.Count, "line is not a list entry", "lines are not list entries"), l.First))
 	}
 	if s.Ended > 0 {
 		all = append(all, Plural(s.Ended, "entry has ended", "entries have ended"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -73,12 +74,49 @@ func (s *source) poll() {
 		s.fail(err)
 		return
 	}
+	if s.big && !reading.take(time.Now()) {
+		return // the next poll tries again
+	}
 	c, version, steady, err := load(s.key)
+	if s.big {
+		reading.give()
+	}
 	if err != nil {
 		s.fail(err)
 		return
 	}
 	s.take(c, version, steady)
+}
+
+// reading lets one big list be read again at a time: each takes the memory of its content in
+// addition to the one before, and several lists by URL may come together.
+var reading turn
+
+// turn is taken by one at a time. One that has had it for longTurn, as when a disk hangs, does
+// not keep it from others. The zero value is free. It is safe for concurrent use.
+type turn struct {
+	mu    sync.Mutex
+	since time.Time // zero: free; guarded by mu
+}
+
+const longTurn = time.Minute
+
+// take reports whether the caller has the turn now.
+func (t *turn) take(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.since.IsZero() && now.Sub(t.since) < longTurn {
+		return false
+	}
+	t.since = now
+	return true
+}
+
+// give ends a turn.
+func (t *turn) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.since = time.Time{}
 }
 
 // missing reports whether the list has not been fetched yet.

@@ -108,6 +108,7 @@ func parseLine(words []string) (p Pause, err error) {
 	if p.Until, err = time.Parse(time.RFC3339, words[2]); err != nil {
 		return p, err
 	}
+	p.From, p.Until = p.From.UTC(), p.Until.UTC() // pauses are compared with ==
 	if p.Until.Sub(p.From) > Max {
 		return p, fmt.Errorf("it is longer than %v", Max)
 	}

@@ -217,3 +217,54 @@ func TestUntilDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// People may write the file by hand, in their time zone.
+func TestAPauseInATimeZoneOfItsOwnStaysTheSameWhenTheFileIsReadAgain(t *testing.T) {
+	zone := time.FixedZone("", 19800) // package time makes a new zone for each that is not of whole hours
+	line := func() string {
+		now := time.Now().In(zone)
+		return "all " + now.Format(time.RFC3339) + " " + now.Add(time.Hour).Format(time.RFC3339) + " once\n"
+	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{t: t, dir: dir}
+		text := line()
+		w.write(text)
+		w.open()
+		time.Sleep(2 * pollInterval)
+		w.want("of before the start", "dropped", false)
+		w.write("# a comment\n" + text)
+		time.Sleep(2 * pollInterval)
+		w.want("of before the start, read again", "", false)
+		text = line()
+		w.write(text)
+		time.Sleep(2 * pollInterval)
+		w.want("a new one", "began", true)
+		w.write("# another comment\n" + text)
+		time.Sleep(2 * pollInterval)
+		w.want("the new one, read again", "", true)
+		w.r.Close(w.f)
+	})
+}
+
+// A chmod changes neither the size nor the time of a file.
+func TestAPauseBeginsWhenItsFileBecomesReadable(t *testing.T) {
+	if os.Geteuid() <= 0 {
+		t.Skip("root may read every file, and Windows has no such modes")
+	}
+	watching(t, "", func(w *watched) {
+		w.pauses(All, time.Hour, false)
+		chmod := func(mode os.FileMode) {
+			if err := os.Chmod(FileIn(w.dir), mode); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * pollInterval)
+		}
+		chmod(0)
+		w.want("unreadable", "failed", false)
+		time.Sleep(time.Minute)
+		w.want("still unreadable", "", false)
+		chmod(0o600)
+		w.want("readable", "began", true)
+	})
+}

@@ -76,7 +76,8 @@ type Folder struct {
 	ended  chan struct{} // closed when watch has ended; nil: it has never begun
 
 	// Used only by watch, and before its start:
-	version fs.FileInfo // of pauses; nil: there is no file
+	version fs.FileInfo // of pauses; nil: there is no file, or it could not be read
+	trouble string      // why it could not be read, as reported; "": it could
 	pauses  []Pause     // of the file
 	stale   []Pause     // of before the process: they do not count
 }
@@ -167,25 +168,28 @@ func (f *Folder) watch(ctx context.Context) {
 func (f *Folder) read() {
 	version, err := os.Stat(f.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		f.version, f.pauses = nil, nil
+		f.version, f.pauses, f.trouble = nil, nil, ""
 		return
 	}
 	if err == nil && f.version != nil && os.SameFile(version, f.version) && version.Size() == f.version.Size() && version.ModTime().Equal(f.version.ModTime()) {
 		return
 	}
-	failing := f.version == nil && f.pauses != nil
-	f.version, f.pauses = version, []Pause{}
+	f.version, f.pauses = version, nil
 	if err == nil {
 		f.pauses, err = readFile(f.file, version)
-	} else {
-		f.version = nil
 	}
-	if err != nil && !failing {
-		if path, ok := errors.AsType[*fs.PathError](err); ok {
-			err = path.Err // the event names the file
-		}
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		err = path.Err  // the event names the file
+		f.version = nil // a chmod, which ends this, changes neither size nor time
+	}
+	trouble := ""
+	if err != nil {
+		trouble = err.Error()
+	}
+	if f.trouble != trouble && err != nil {
 		f.report(Failed{f.file, err})
 	}
+	f.trouble = trouble
 }
 
 // readFile returns the pauses of a regular file: to open a named pipe can block for ever.

@@ -133,6 +133,8 @@ func reportFetched(e listfetch.Event) {
 	switch e := e.(type) {
 	case listfetch.Failed:
 		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.State), stamp(e.Next), fetchAdvice(e.Doubt))
+	case listfetch.Waiting:
+		log.Warningf("List %s has waited for a minute to be fetched: the server fetches %s first. %s", e.Name, strings.Join(e.Others, ", "), inForce(e.State))
 	case listfetch.Recovered:
 		log.Infof("List %s is updated again; next fetch at %s", e.Name, stamp(e.Next))
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 )
 
 // Err says that a path is a folder, a named pipe, a device or a socket.
@@ -46,4 +48,17 @@ func Read(path string, most int) ([]byte, error) {
 		raw, err = nil, fmt.Errorf("reading %s: %w: more than %d bytes", path, ErrSize, most)
 	}
 	return raw, err
+}
+
+// Named returns the paths of what is in a folder by names with this beginning and this end,
+// sorted. Unlike filepath.Glob it takes the folder as it is: [ and * may be part of its name.
+// A folder that cannot be read has none.
+func Named(dir, begin, end string) (paths []string) {
+	all, _ := os.ReadDir(dir)
+	for _, f := range all {
+		if rest, ok := strings.CutPrefix(f.Name(), begin); ok && strings.HasSuffix(rest, end) {
+			paths = append(paths, filepath.Join(dir, f.Name()))
+		}
+	}
+	return paths
 }

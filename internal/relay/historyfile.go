@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
@@ -147,8 +148,9 @@ func readSet(r io.Reader, width int) (*prefixset.Set, error) {
 
 // removeUnfinished removes the files that replaceFile left when its process died.
 func removeUnfinished(dir string) {
-	left, _ := filepath.Glob(filepath.Join(dir, "*"+historySuffix+".*.tmp"))
-	for _, path := range left {
-		os.Remove(path)
+	for _, path := range regular.Named(dir, "", ".tmp") {
+		if strings.Contains(filepath.Base(path), historySuffix+".") {
+			os.Remove(path)
+		}
 	}
 }
