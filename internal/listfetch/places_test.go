@@ -130,7 +130,7 @@ func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 			under++
 			most, urls[r.URL.String()] = max(most, under), true
 			mu.Unlock()
-			time.Sleep(20 * time.Second) // a disk or a server that does not see the end of the context
+			time.Sleep(5 * time.Minute) // a disk or a server that does not see the end of the context
 			mu.Lock()
 			under--
 			mu.Unlock()
@@ -139,10 +139,15 @@ func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 		c := Config{URL: "https://lists.example.org/a.txt", DB: db}
 		for range 3 {
 			l := r.open(c, ownlist.Config{}, func(e Event) {})
-			time.Sleep(time.Second)
+			time.Sleep(2 * time.Minute)
 			l.Close() // waits for some seconds only
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if most != 1 || len(urls) != 1 || len(r.ending) != 0 {
 			t.Errorf("%d runs at a time, asked for %v, %d ends are kept", most, urls, len(r.ending))
 		}
