@@ -99,8 +99,8 @@ func TestADecisionNamesAllThreatsOfItsExpression(t *testing.T) {
 				c := checkerOf(t, Config{Searcher: srv, Threats: Threats(0).With(Malware).With(SocialEngineering)}, name)
 				for _, by := range []Decider{ByServer, ByCache} {
 					d := decideWith(t, c, "www.example.com.", BlockFrames)
-					if d.By != by || !slices.Equal(d.Threats(), tc.want) || d.Expires.Sub(time.Now()) != tc.lasts {
-						t.Errorf("Expected %v for %v by %v, got %v for %v in %+v", tc.want, tc.lasts, by, d.Threats(), d.Expires.Sub(time.Now()), d)
+					if d.By != by || !slices.Equal(d.Threats(), tc.want) || time.Until(d.Expires) != tc.lasts {
+						t.Errorf("Expected %v for %v by %v, got %v for %v in %+v", tc.want, tc.lasts, by, d.Threats(), time.Until(d.Expires), d)
 					}
 				}
 			})

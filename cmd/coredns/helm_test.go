@@ -154,7 +154,7 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 
 func writeKey(t *testing.T, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte("KEY\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("AIza"+strings.Repeat("k", 35)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
