@@ -1,6 +1,6 @@
 // Command coredns is a CoreDNS with the safebrowsing plugin and with the plugins that a
 // resolver for a network needs. It leaves out the plugins for clouds and clusters. Flags
-// and Corefile are CoreDNS's own.
+// and Corefile are CoreDNS's own, but for the flag -check, which only reads the Corefile.
 //
 // Two build tags change the set of plugins. With router it is small: it leaves out what a
 // router at home does not need. With cluster it has, in addition, what the DNS server of a
@@ -8,6 +8,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -78,7 +79,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	checkOnly := flag.Bool("check", false, "Read the Corefile, say whether it can be used, and exit")
+	flag.Parse() // and again in Run
+	if *checkOnly {
+		if err := check(os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	tune()
+	go watchPorts()
 	// coredns -version prints it after the versions of CoreDNS and of Go.
 	coremain.GitCommit = "safebrowsing " + version.Number
 	coremain.Run()

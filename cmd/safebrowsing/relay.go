@@ -21,7 +21,10 @@ To Google all of them are one polite client: one key, one schedule, one cache.
 
    SAFEBROWSING_API_KEY=... safebrowsing relay -db /var/lib/safebrowsing-relay
    safebrowsing relay -db /var/lib/safebrowsing-relay -api-key-file /etc/safebrowsing.key -listen 192.0.2.1:8099 -client-key-file keys.txt
-   Corefile of each server: safebrowsing { endpoint http://192.0.2.1:8099 }
+   Corefile of each server:
+   safebrowsing {
+       endpoint http://192.0.2.1:8099
+   }
 
 The relay speaks v5 to its clients, whatever -protocol it speaks to its server. It
 answers confirmations from its cache. A prefix that is in none of its lists is no
@@ -104,11 +107,23 @@ func runRelay(ctx context.Context, c *cli.Command) error {
 	}
 	out := newConsole(c)
 	return relay.Run(ctx, cfg, func(listen, admin net.Addr) {
-		out.printf("Corefile of each server: safebrowsing { endpoint %s }\n", cfg.URL(listen))
+		out.printf("Corefile of each server:\n\n%s\n", corefileOfClients(cfg, cfg.URL(listen)))
 		if admin != nil {
 			out.printf("Metrics: http://%s/metrics\n", admin)
 		}
 	})
+}
+
+// corefileOfClients returns the stanza of a client of the relay at a URL.
+func corefileOfClients(cfg relay.Config, url string) string {
+	lines := []string{"safebrowsing {", "    endpoint " + url}
+	if cfg.ClientKeyFile != "" {
+		lines = append(lines, "    api_key_file FILE # with one of the keys in "+cfg.ClientKeyFile)
+	}
+	if cfg.ClientCAFile != "" {
+		lines = append(lines, "    endpoint_cert FILE KEYFILE # signed by an authority in "+cfg.ClientCAFile)
+	}
+	return strings.Join(append(lines, "}", ""), "\n")
 }
 
 // relayConfig reads the flags.

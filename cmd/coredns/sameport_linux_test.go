@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// share listens on an address as CoreDNS does, and returns the socket's entry in /proc/self/fd.
+func share(t *testing.T, address netip.AddrPort) (at netip.AddrPort, entry string) {
+	t.Helper()
+	domain := unix.AF_INET6
+	var to unix.Sockaddr = &unix.SockaddrInet6{Port: int(address.Port()), Addr: address.Addr().As16()}
+	if address.Addr().Is4() {
+		domain, to = unix.AF_INET, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}
+	}
+	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		t.Skip(err)
+	}
+	if err := unix.Bind(fd, to); err != nil {
+		t.Skip(err)
+	}
+	file := os.NewFile(uintptr(fd), "")
+	conn, err := net.FilePacketConn(file) // a copy
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	at = netip.MustParseAddrPort(conn.LocalAddr().String())
+	return at, fmt.Sprintf("/proc/self/fd/%d", fd)
+}
+
+// process returns the folder of a process, as in /proc, that has some of our sockets.
+func process(t *testing.T, entries ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"fd", "net"} {
+		if err := os.Mkdir(filepath.Join(folder, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, entry := range entries {
+		target, err := os.Readlink(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, filepath.Join(folder, "fd", fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"udp", "udp6"} {
+		text, err := os.ReadFile("/proc/self/net/" + name)
+		if err != nil {
+			t.Skip(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "net", name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func TestTwoProcessesOnOnePortAreSeenByBoth(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
+		t.Run(address, func(t *testing.T) {
+			at, first := share(t, netip.MustParseAddrPort(address))
+			_, second := share(t, at)
+			want := at
+			if at.Addr().IsUnspecified() {
+				want = netip.AddrPortFrom(netip.IPv4Unspecified(), at.Port())
+			}
+			for _, entry := range []string{first, second} {
+				if got := sharedPorts(process(t, entry)); len(got) != 1 || !got[want] {
+					t.Errorf("Expected the process with %s to see another one on %s, got %v", entry, want, got)
+				}
+			}
+			if got := sharedPorts(process(t, first, second)); len(got) != 0 {
+				t.Errorf("A process with both sockets sees another one: %v", got)
+			}
+			if got := sharedPorts(process(t)); len(got) != 0 {
+				t.Errorf("A process without a socket sees another one: %v", got)
+			}
+		})
+	}
+}
+
+func TestAProcessOnAnotherAddressIsNoneOnTheSamePort(t *testing.T) {
+	at, first := share(t, netip.MustParseAddrPort("127.0.0.1:0"))
+	share(t, netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), at.Port()))
+	if got := sharedPorts(process(t, first)); len(got) != 0 {
+		t.Errorf("Expected none, got %v", got)
+	}
+}
