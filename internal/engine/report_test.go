@@ -283,6 +283,43 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 	})
 }
 
+// A relay that may not ask answers about names that it knows, and not about others, many times a
+// second. That is one state, no pause, and no failure.
+func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
+	lines := logtest.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		schedule, err := updater.NewSchedule(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newReporter(config.Settings{Endpoint: "http://part.example", Protocol: protocol.DialectV5}, func() {})
+		r.schedule = schedule
+		server := new(outcomes)
+		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
+		for i := range 120 {
+			server.err = nil
+			if i%3 > 0 {
+				server.err = &lookup.UnansweredError{Until: time.Now().Add(time.Minute), Reason: lookup.ErrShare}
+			}
+			searches(r, searcher, 1)
+			time.Sleep(10 * time.Second)
+		}
+		logtest.WantParts(t, lines.Only(t, "in part"), "[WARNING]", "budget of searches is spent for this client", "Suspected names that the relay does not know pass", "1m0s at most")
+		if hold := schedule.SearchHold(); hold.Failures != 0 || hold.Active(time.Now()) {
+			t.Errorf("Expected no wait and no failure, got %+v", hold)
+		}
+		server.err = nil
+		for range 3 {
+			time.Sleep(6 * time.Minute)
+			searches(r, searcher, 1)
+		}
+		logtest.WantParts(t, lines.Only(t, "answers about all names again"), "[INFO]")
+		if got := lines.About("onfirmation"); len(got) != 0 {
+			t.Errorf("Expected no other line, got %q", got)
+		}
+	})
+}
+
 func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 	lines := logtest.Capture(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,8 @@ package redisshare
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -72,5 +74,39 @@ func TestAThreatThatRedisKnowsIsBlockedWhateverTheSearchForOthersSays(t *testing
 				t.Errorf("a name that nobody knows is %s (%v), want unsure for %v", d.Verdict, d.Err, reason)
 			}
 		})
+	}
+}
+
+// Two relays share a Redis, and start again with an empty cache in any order. Whatever their servers
+// answer, a threat that is in Redis decides.
+func TestNoOrderOfAnswersOverRedisTurnsAKnownThreatIntoAPass(t *testing.T) {
+	s := redistest.Start(t)
+	hashes := []lookup.FullHash{hashOf("c.b.a.example/"), hashOf("b.a.example/"), hashOf("a.example/")}
+	threat := lookup.ThreatHash{Hash: hashes[2], Threats: lookup.AllThreats, TTL: time.Hour}
+	known := 0
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 25))
+		s.Do("FLUSHALL")
+		srv := new(server)
+		clients := []*Answers{NewAnswers(open(t, s.URL()), srv), NewAnswers(open(t, s.URL()), srv)}
+		for range 12 {
+			srv.answer = lookup.Answer{TTL: time.Hour, Threats: []lookup.ThreatHash{threat}}
+			srv.err = []error{nil, lookup.ErrBackoff, lookup.ErrBudget, errLate, &lookup.UnansweredError{Until: time.Now(), Reason: lookup.ErrShare}}[rng.IntN(5)]
+			if rng.IntN(2) == 0 { // a client of a relay asks about one prefix
+				_, _ = clients[rng.IntN(2)].Search(t.Context(), []lookup.Prefix{hashes[rng.IntN(3)].Prefix(4)})
+				continue
+			}
+			inRedis := s.Do("EXISTS", fmt.Sprintf("safebrowsing:1:{test}:answer:%x", string(hashes[2].Prefix(4)))) == ":1"
+			d := decideOn(t, checkerOf(t, clients[rng.IntN(2)], hashes...), "c.b.a.example.")
+			if inRedis {
+				known++
+			}
+			if inRedis && d.Verdict != lookup.Unsafe || d.Verdict == lookup.Safe {
+				t.Fatalf("seed %d: %s by %s (%v), in Redis: %t", seed, d.Verdict, d.By, d.Err, inRedis)
+			}
+		}
+	}
+	if known < 20 {
+		t.Errorf("%d decisions about a threat in Redis", known)
 	}
 }
