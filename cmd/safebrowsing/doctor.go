@@ -37,7 +37,7 @@ relay fetches lists, and how old the lists are. It writes one key, which expires
    safebrowsing doctor -corefile /etc/coredns/Corefile
    sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
    safebrowsing doctor -endpoint http://127.0.0.1:8099 -api-key-file client.key
-   safebrowsing doctor -redis redis://redis.internal:6379
+   safebrowsing doctor -redis rediss://redis.internal:6379
    safebrowsing doctor -json -corefile Corefile | jq -r 'select(.status == "problem").advice'
 
 The JSON of a check is {"check","status","text","advice"}; status is ok, warning,

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,15 +79,10 @@ func (e *examination) redis(ctx context.Context, c *cli.Command) error {
 
 // redisTLS says whether others can read along.
 func redisTLS(t redis.Target) diagnosis {
-	remote := slices.ContainsFunc(t.Addresses, func(address string) bool {
-		host, _, _ := net.SplitHostPort(address)
-		addr, err := netip.ParseAddr(host)
-		return host != "localhost" && (err != nil || !addr.Unmap().IsLoopback())
-	})
 	switch {
 	case t.TLS:
 		return diagnosis{"tls", isOK, "the connection to Redis uses TLS", ""}
-	case remote:
+	case t.InClear():
 		return diagnosis{"tls", isWarning, "the connection to Redis has no TLS: the network can read and change what relays share", "write rediss in place of redis in -redis"}
 	}
 	return diagnosis{"tls", isOK, "not used: Redis is on this machine", ""}

@@ -109,7 +109,7 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 			if strings.Contains(line, "-confirm") || strings.Contains(line, "-now") || strings.Contains(line, "doctor -endpoint") {
 				w.ClientLostState()
 			}
-			if url := "redis://redis.internal:6379"; strings.Contains(line, url) {
+			if url := "rediss://redis.internal:6379"; strings.Contains(line, url) {
 				line = strings.Replace(line, url, redistest.Start(t).URL(), 1)
 			}
 			status, out, errOut := invoke(t, strings.Fields(line)[1:]...)

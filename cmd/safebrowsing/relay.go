@@ -85,6 +85,7 @@ func relayCommand() *cli.Command {
 			&cli.FloatFlag{Name: "ema", Usage: "in place of -rate: refuse searches of one client that come faster than it used to ask, by a `NUMBER` of deviations"},
 			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
+			&cli.BoolFlag{Name: "insecure-redis", Usage: "use a Redis on another machine without TLS: who is on the way can read and change what relays share"},
 		}, redisFlags("act as one with other relays over")...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.NArg() > 0 {
@@ -136,7 +137,7 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 		Settings: engine.Settings, Key: engine.Secret,
 		Listen: c.String("listen"), Admin: c.String("admin"), Connections: c.Int("connections"), Insecure: c.Bool("insecure-listen"),
 		CertFile: c.String("tls-cert"), CertKeyFile: c.String("tls-key"), ClientCAFile: c.String("tls-client-ca"), ClientKeyFile: c.String("client-key-file"),
-		Rate: c.Float("rate"), Burst: c.Float("burst"), EMA: c.Float("ema"),
+		InsecureRedis: c.Bool("insecure-redis"), Rate: c.Float("rate"), Burst: c.Float("burst"), EMA: c.Float("ema"),
 	}
 	if cfg.Admin == "off" {
 		cfg.Admin = ""

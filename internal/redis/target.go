@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -137,6 +139,16 @@ func (t *Target) path(text string) error {
 	}
 	t.DB = n
 	return nil
+}
+
+// InClear reports whether other machines are on the way to Redis, and could read and change what it
+// sends: it has no TLS, and an address that is not of this machine.
+func (t Target) InClear() bool {
+	return !t.TLS && slices.ContainsFunc(t.Addresses, func(address string) bool {
+		host, _, _ := net.SplitHostPort(address)
+		addr, err := netip.ParseAddr(host)
+		return host != "localhost" && (err != nil || !addr.Unmap().IsLoopback())
+	})
 }
 
 // String returns the target for logs and errors, without user and password.

@@ -30,6 +30,10 @@ type Answers struct {
 	// LeastPatience is how long a search of another relay may take at least until this one
 	// asks by itself; zero: 250 ms. A test on a busy machine needs more.
 	LeastPatience time.Duration
+	// Scope names what the server is asked about a prefix, such as threat types; "": it is asked
+	// about all. Relays share answers with those of the same scope only. It must not have the
+	// letter ":", and not change after the first search.
+	Scope string
 
 	client  *redis.Client
 	next    lookup.Searcher
@@ -62,7 +66,7 @@ type clock struct {
 
 // look returns the clock of Redis, and then for each prefix the value, or nil and since
 // when another relay asks the server (in milliseconds), or -1: this relay has the claim now.
-// A Redis that refuses to note the claim gives it to all.
+// A value of more than ARGV[3] bytes is deleted. A Redis that refuses to note the claim gives it to all.
 var look = redis.NewScript(`
 local n = #KEYS / 2
 local now = redis.call('TIME')
@@ -70,6 +74,10 @@ local out = {now[1] * 1000 + math.floor(now[2] / 1000)}
 local values = redis.call('MGET', unpack(KEYS, 1, n))
 for i = 1, n do
   local value, since = values[i], -1
+  if value and #value > tonumber(ARGV[3]) then
+    redis.call('DEL', KEYS[i])
+    value = false
+  end
   if not value then
     local set = redis.call('SET', KEYS[n + i], ARGV[1], 'NX', 'PX', ARGV[2])
     if not set and redis.call('GET', KEYS[n + i]) ~= ARGV[1] then
@@ -81,13 +89,17 @@ for i = 1, n do
 end
 return out`)
 
-// store writes values, unless there is a younger one, and ends claims.
+// store writes values, unless there is a younger one or one of a newer format, and ends claims.
 var store = redis.NewScript(`
 local n = #KEYS / 2
 for i = 1, n do
   local value, old = ARGV[2 * i], redis.call('GET', KEYS[i])
-  local younger = old and #old > 9 and string.byte(old) == string.byte(value) and string.sub(old, 2, 9) > string.sub(value, 2, 9)
-  if value ~= '' and not younger then
+  local stays = false
+  if value ~= '' and old and #old > 9 then
+    local have, new = string.byte(old), string.byte(value)
+    stays = have > new or have == new and string.sub(old, 2, 9) > string.sub(value, 2, 9)
+  end
+  if value ~= '' and not stays then
     redis.call('SET', KEYS[i], value, 'PXAT', ARGV[2 * i + 1])
   end
   if redis.call('GET', KEYS[n + i]) == ARGV[1] then
@@ -111,9 +123,13 @@ const (
 // hold prefixes, which are 4 bytes of a hash as a rule: no names.
 func (a *Answers) keysOf(prefixes []lookup.Prefix) []string {
 	keys := make([]string, 0, 2*len(prefixes))
+	scope := ""
+	if a.Scope != "" {
+		scope = a.Scope + ":"
+	}
 	for _, kind := range []string{"answer:", "claim:"} {
 		for _, p := range prefixes {
-			keys = append(keys, a.client.Key(kind+hex.EncodeToString([]byte(p))))
+			keys = append(keys, a.client.Key(kind+scope+hex.EncodeToString([]byte(p))))
 		}
 	}
 	return keys
@@ -122,7 +138,7 @@ func (a *Answers) keysOf(prefixes []lookup.Prefix) []string {
 // look asks Redis about prefixes, in one round trip.
 func (a *Answers) look(prefixes []lookup.Prefix) looked {
 	begin := time.Now() // before Redis reads its clock: no answer becomes younger
-	v, err := a.client.Fast(opLook, look, a.keysOf(prefixes), a.id, strconv.FormatInt(claimLife.Milliseconds(), 10))
+	v, err := a.client.Fast(opLook, look, a.keysOf(prefixes), a.id, strconv.FormatInt(claimLife.Milliseconds(), 10), strconv.Itoa(maxSize))
 	l := looked{known: make(map[lookup.Prefix]lookup.EarlierAnswer), claimed: make(map[lookup.Prefix]time.Duration)}
 	parts := v.Array()
 	if err != nil || len(parts) != 1+2*len(prefixes) {

@@ -368,3 +368,63 @@ func TestWhatRedisLearns(t *testing.T) {
 		t.Errorf("Expected no address and no name, got %q", keys)
 	}
 }
+
+// An answer holds for what was asked: relays that search for other threats do not share it, and
+// neither do those that did not name them in the key.
+func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	_, bad := threatening(time.Hour)
+	nothing := &server{answer: lookup.Answer{TTL: time.Hour}}
+	relay := func(scope string, srv *server) *Answers {
+		a := NewAnswers(open(t, s.URL()), srv)
+		a.Scope = scope
+		return a
+	}
+	search(t, relay("malware", nothing), bad)
+	eventually(t, "a value in Redis", func() bool { return s.Do("KEYS", "*:answer:malware:*") != "*0" })
+	for scope, want := range map[string]int{"malware": 0, "all": 1, "": 1} {
+		srv, _ := threatening(0)
+		if got := search(t, relay(scope, srv), bad); srv.count() != want || len(got.Threats) != want {
+			t.Errorf("Scope %q: expected %d searches, got %d with %+v", scope, want, srv.count(), got)
+		}
+	}
+	search(t, relay("", nothing), bad) // as relays of an earlier version do
+	stored(t, s, bad)
+	srv, _ := threatening(0)
+	if got := search(t, relay("all", srv), bad); srv.count() != 1 || len(got.Threats) != 1 {
+		t.Errorf("Expected a search in spite of an old answer, got %d with %+v", srv.count(), got)
+	}
+}
+
+// What relays of a newer version have written stays for them.
+func TestAnOlderFormatDoesNotReplaceANewerOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(time.Minute)
+	a := NewAnswers(open(t, s.URL()), srv)
+	key := a.keysOf([]lookup.Prefix{bad})[0]
+	newer := append([]byte{format + 1}, "a newer value"...)
+	newer = append(newer, sumOf(bad, newer)...)
+	s.Do("SET", key, string(newer), "PX", "60000")
+	search(t, a, bad)
+	search(t, a, "done") // written after the one before
+	stored(t, s, "done")
+	if got := s.Do("GET", key); !strings.HasSuffix(got, string(newer)) {
+		t.Errorf("Expected the newer value, got %q", got)
+	}
+}
+
+// A value that is too large for any relay is removed, and costs no connection.
+func TestAValueThatIsTooLargeIsRemoved(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(0)
+	a := NewAnswers(open(t, s.URL()), srv)
+	key := a.keysOf([]lookup.Prefix{bad})[0]
+	s.Do("SET", key, strings.Repeat("x", 2<<20))
+	search(t, a, bad)
+	if got := s.Do("EXISTS", key); got != ":0" || srv.count() != 1 {
+		t.Errorf("Expected a miss that is removed, got %s and %d searches", got, srv.count())
+	}
+}

@@ -30,6 +30,9 @@ const (
 // maxThreats is the most full hashes in a value. The cache of a relay keeps no more.
 const maxThreats = 256
 
+// maxSize is the most bytes of a value, with room for newer formats.
+const maxSize = 2 * (headSize + maxThreats*threatSize + sumSize)
+
 // frameOnly is the mark of lookup.ThreatHash.FrameOnly.
 const frameOnly = 1
 

@@ -1,11 +1,15 @@
 package relay
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
@@ -39,10 +43,22 @@ func (r *Relay) openRedis() error {
 	}
 	r.cfg.Edge.Searcher = func(next lookup.Searcher) lookup.Searcher {
 		a := redisshare.NewAnswers(r.redis, next)
-		a.LeastPatience = r.cfg.patience
+		a.LeastPatience, a.Scope = r.cfg.patience, searchScope(r.cfg.Settings)
 		return a
 	}
 	return nil
+}
+
+// searchScope names what a search asks about a prefix. Version 5 asks about everything; the others
+// ask about the threat types of their lists, and "nothing" means nothing of these (Web Risk, "Caching").
+func searchScope(s config.Settings) string {
+	if s.Protocol == protocol.DialectV5 {
+		return ""
+	}
+	lists := strings.Fields(s.Lists)
+	slices.Sort(lists)
+	sum := sha256.Sum256([]byte(strings.Join(slices.Compact(lists), " ")))
+	return hex.EncodeToString(sum[:8])
 }
 
 // closeRedis ends what openRedis has opened, after the engine.

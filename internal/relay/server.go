@@ -37,6 +37,8 @@ type Config struct {
 	Connections int    // most connections of clients at once; 0: DefaultConnections
 	Insecure    bool   // serve other machines without TLS and without keys
 
+	InsecureRedis bool // use a Redis on another machine without TLS
+
 	CertFile, CertKeyFile string // of TLS, in PEM form; "": no TLS
 	ClientCAFile          string // of those who sign certificates of clients; "": none is needed
 	ClientKeyFile         string // with the keys that clients may send, one on each line; "": none is needed
