@@ -156,3 +156,26 @@ func TestAListByURLIsNotEdited(t *testing.T) {
 		t.Errorf("status %d, %s%s, %s, %v", status, out, errOut, raw, err)
 	}
 }
+
+// What a list by URL may not do has no effect, and the commands say which lines these are.
+func TestDoctorAndListsNameWhatAListByURLLeavesOut(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now().Truncate(time.Second)
+	saved(t, w.dir, "bad.example\n||org^\n||example.org^\n", listfetch.State{Changed: now, Checked: now, Tried: now, Next: now.Add(time.Hour), Entries: 2})
+	const needs = "that it has pass, because this server needs them: lists.example.org (line 3), the host of a list by URL"
+	for word, want := range map[string]string{
+		"":     "1 line is left out, which a list by URL may not have unless the word wide follows it in the Corefile: line 2 blocks the whole top-level domain org; 1 name " + needs,
+		"wide": "2 names " + needs + "; pool.ntp.org (line 2), a time server: DNSSEC and TLS need the clock",
+	} {
+		corefile := w.corefile(t, ". {\n safebrowsing {\n  block "+listURL+" "+word+"\n  db DB\n }\n}\n")
+		if _, found, out := examine(t, corefile, "-offline"); !strings.Contains(string(found["own list"].Text), want) {
+			t.Errorf("%q: the doctor does not say %q: %s", word, want, out)
+		}
+		if _, out, errOut := invoke(t, "lists", "-corefile", corefile); !strings.Contains(out, ": "+want+"\n") {
+			t.Errorf("%q: lists does not say %q: %s%s", word, want, out, errOut)
+		}
+		if status, out, _ := invoke(t, "check", "-corefile", corefile, "lists.example.org"); status != 0 || !strings.Contains(out, "or a list by URL: it is the host of a list by URL") {
+			t.Errorf("%q: check says %s", word, out)
+		}
+	}
+}
