@@ -65,7 +65,7 @@ func TestAClientThatHasSpentItsShareLearnsWhatTheRelayKnows(t *testing.T) {
 		}
 		w.threaten(names...)
 		w.google.SetCacheDuration(30 * time.Minute)
-		w.cfg.Settings.Budget, w.cfg.Settings.Share = 100, 2
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 100, 10
 		w.begin()
 		defer w.relay.Close()
 		c, other := w.twoReplicas()
