@@ -142,6 +142,9 @@ func (q *query) wait(c *confirmation) lookup.Decision {
 	for _, leave := range c.leaves {
 		leave()
 	}
+	if s := q.plugin.cfg; s.StatusNames && s.Settings.Protocol.Paid && (d.By == lookup.ByServer || d.By == lookup.ByCache) {
+		pages.searched(q.question.Name, len(c.leaves))
+	}
 	return d
 }
 

@@ -23,6 +23,7 @@ var pages statusPages
 type statusPages struct {
 	status.Pages
 	recent status.Recent
+	costs  status.Costs
 	open   atomic.Int32 // holds on pages
 	since  atomic.Int64 // when the first of them was opened, in seconds since 1970
 }
@@ -63,6 +64,13 @@ func (p *statusPages) blocked(list, qname string, named bool) {
 	p.recent.Blocked(list, strings.ToLower(strings.TrimSuffix(qname, ".")), time.Now())
 }
 
+// searched counts searches for a name, while there is a page that may show it.
+func (p *statusPages) searched(qname string, n int) {
+	if p.open.Load() > 0 && n > 0 {
+		p.costs.Searched(strings.ToLower(strings.TrimSuffix(qname, ".")), n, time.Now())
+	}
+}
+
 // Report implements status.Source.
 func (p *statusPages) Report() status.Report {
 	now := time.Now()
@@ -85,7 +93,11 @@ func (s *SafeBrowsing) standing(services map[*engine.Engine]int, r *status.Repor
 		if !ok {
 			i = len(r.Services)
 			services[e] = i
-			r.Services = append(r.Services, e.Service())
+			service := e.Service()
+			if service.Paid && s.cfg.StatusNames {
+				service.Costly = pages.costs.Most(r.At)
+			}
+			r.Services = append(r.Services, service)
 		}
 		b.Service = i
 	}

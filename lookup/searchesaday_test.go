@@ -149,6 +149,48 @@ func dayDatabase() *Database {
 
 var dayRandom = sync.OnceValue(func() *prefixset.Set { return randomSet(7, dayPrefixes) })
 
+// popularNames are harmless names that share a prefix with an entry of the lists, and that machines
+// ask for every minute.
+const popularNames = 100
+
+// A name that is asked for all day costs a search whenever its answer expires. To see the figures:
+//
+//	go test ./lookup -run SearchesADay -v
+func TestPopularNamesCostSearchesADayWheneverTheirAnswersExpire(t *testing.T) {
+	for _, life := range []time.Duration{5 * time.Minute, 30 * time.Minute, time.Hour, 4 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var names, expressions []string
+			for i := range popularNames {
+				names = append(names, fmt.Sprintf("popular%d.example.", i))
+				expressions = append(expressions, fmt.Sprintf("popular%d.example/", i))
+			}
+			database := new(Database)
+			database.Publish([]List{listOf("colliding", expressions...)})
+			srv := &server{t: t}
+			searches := 0
+			srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
+				searches += len(prefixes)
+				return Answer{TTL: life}, nil
+			}
+			c := checkerOf(t, Config{PerSearch: 1, Searches: 1, Rule: RuleV4, Searcher: srv, Database: database})
+			for range 24 * 60 {
+				for _, name := range names {
+					if _, candidates := c.Check(FromQname(name)); candidates != nil {
+						c.Confirm(candidates, nil).Wait(t.Context())
+					}
+				}
+				time.Sleep(time.Minute)
+			}
+			each := int(24 * time.Hour / life)
+			t.Logf("Web Risk, %d names that collide, asked for every minute, answers last %-6s %5d searches, %7.2f US$; of one name %3d, %5.2f US$",
+				popularNames, life, searches, float64(searches)*0.05, searches/popularNames, float64(searches/popularNames)*0.05)
+			if n := searches / popularNames; n > each || n < each*5/6-1 {
+				t.Errorf("%d searches of each name, want about %d", n, each)
+			}
+		})
+	}
+}
+
 // TestSearchesADay prints what 100,000 names cost, and checks that no prefix is asked
 // about while its answer may still be used. The server chooses how long that is; 5 min
 // is what servers are known to give. To see the figures, for other lives too:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -16,6 +17,12 @@ func (e *examination) budget(o *Offline, now time.Time) {
 	switch perDay, ledger, err := o.Budget(); {
 	case perDay > 0:
 		e.tell(budgetDiagnosis(perDay, ledger, err, now))
+		if ledger == nil {
+			break
+		}
+		if told := engine.InPart(ledger.Uses(), perDay, now); told != "" {
+			e.tell(diagnosis{"share", isWarning, text("in part: " + told), text(fmt.Sprintf("write \"budget %d 100%%\" if one client forwards for others", perDay))})
+		}
 	case o.Protocol().Paid:
 		e.tell(diagnosis{"budget", isWarning, "unlimited: each search costs money, and one client that asks for random names causes as many as limit allows",
 			"replace budget unlimited by budget COUNT, the most searches a day"})
@@ -32,7 +39,10 @@ func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Tim
 	spent, left := ledger.Spent(now), ledger.Remaining(perDay, now)
 	switch {
 	case err != nil && left == 0:
-		return diagnosis{"budget", isProblem, text(fmt.Sprintf("%v: no names are confirmed, and suspected names pass until %s", err, next)), "wait; or stop CoreDNS, delete the file, and the day begins with the whole budget"}
+		return diagnosis{"budget", isProblem, text(fmt.Sprintf("%v: no names are confirmed, and suspected names pass until %s", err, next)), "wait; or stop CoreDNS, delete the file and start CoreDNS: then the day begins with the whole budget"}
+	case ledger.Hold(perDay, now).Active(now) && left > 0:
+		hold := ledger.Hold(perDay, now)
+		return diagnosis{"budget", isWarning, text(fmt.Sprintf("in part: %v, and %d are left for later today: suspected names pass until %s", hold, left, stamp(hold.Until))), "raise budget in the Corefile if this happens often"}
 	case left == 0:
 		return diagnosis{"budget", isProblem, text(fmt.Sprintf("all of the %s of today are spent: suspected names pass until %s", each, next)), "raise budget in the Corefile, or wait"}
 	}

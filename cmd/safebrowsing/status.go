@@ -13,6 +13,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -99,7 +100,8 @@ func (o *Offline) service(now time.Time) (status.Service, error) {
 	}
 	s.Notice, s.Advisory = answer.Notice(o.Provider()), o.Provider().Advisory
 	if perDay, ledger, _ := o.Budget(); ledger != nil {
-		s.Budget, s.Left = perDay, ledger.Remaining(perDay, now)
+		s.Budget, s.Left, s.Spent, s.Paid = perDay, ledger.Remaining(perDay, now), ledger.Spent(now), o.Protocol().Paid
+		s.InPart = engine.InPart(ledger.Uses(), perDay, now)
 	}
 	if s.Folder == "" {
 		return s, nil
@@ -153,7 +155,10 @@ type serviceStatus struct {
 	SearchWhy text         `json:"search_reason"`
 	Budget    int          `json:"budget"` // 0: no limit
 	Left      int          `json:"budget_remaining"`
-	Advisory  string       `json:"advisory"` // URL of Google's words about warnings; "": Google does not provide them
+	Advisory  string       `json:"advisory"`       // URL of Google's words about warnings; "": Google does not provide them
+	Spent     int          `json:"searches_today"` // with those that are reserved
+	Cost      string       `json:"cost_today"`     // in US-$; "": nothing
+	MostCost  string       `json:"cost_limit"`     // of a day, in US-$; "": searches cost nothing
 }
 
 // listStatus is a list in JSON.
@@ -223,6 +228,9 @@ func (o *console) service(s status.Service, now time.Time) {
 	if s.Budget > 0 {
 		o.printf("  searches left today: at least %d of %d\n", s.Left, s.Budget)
 	}
+	if cost := s.Cost(); cost != "" {
+		o.printf("  %s\n", cost)
+	}
 }
 
 // nextOf says when a list may be fetched again.
@@ -238,7 +246,10 @@ func standingOf(r status.Report, f status.Findings) standing {
 	for _, service := range r.Services {
 		one := serviceStatus{
 			Title: service.Title, Endpoint: text(service.Address), Mode: service.Mode, Folder: text(service.Folder),
-			Lists: []listStatus{}, Budget: service.Budget, Left: service.Left, Advisory: service.Advisory,
+			Lists: []listStatus{}, Budget: service.Budget, Left: service.Left, Spent: service.Spent, Advisory: service.Advisory,
+		}
+		if service.Cost() != "" {
+			one.Cost, one.MostCost = status.Dollars(service.Spent), status.Dollars(service.Budget)
 		}
 		if service.Fetch.Active(r.At) {
 			one.FetchNot, one.FetchWhy = stamp(service.Fetch.Until), text(service.Fetch.String())

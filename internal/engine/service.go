@@ -17,7 +17,8 @@ func (e *Engine) Service() status.Service {
 	provider := e.Provider()
 	all.Notice, all.Advisory = answer.Notice(provider), provider.Advisory
 	if e.ledger != nil {
-		all.Left = e.ledger.Remaining(s.Budget, now)
+		all.Left, all.Spent, all.Paid = e.ledger.Remaining(s.Budget, now), e.ledger.Spent(now), s.Protocol.Paid
+		all.InPart = InPart(e.ledger.Uses(), s.Budget, now)
 	}
 	e.reporter.mu.Lock()
 	defer e.reporter.mu.Unlock()

@@ -41,6 +41,10 @@ type Service struct {
 	Search   updater.Hold // why no name is confirmed
 	Budget   int          // searches a day; 0: no limit
 	Left     int          // of them, today
+	Spent    int          // searches today, or reserved
+	Paid     bool         // each search costs money
+	InPart   string       // a sentence: which clients have spent their shares; "": none
+	Costly   []Costly     // names that most searches were made for today, as far as names are kept
 	Ending   string       // that the service ends or has ended, and what to do, as a sentence; "": it does not
 	Ended    bool         // it has ended
 	Notice   string       // in whose words its lists name hosts, with Advisory at its end; "": Google does not provide them
@@ -161,6 +165,9 @@ func (f *Findings) service(s *Service, now time.Time) {
 	}
 	if s.Search.Active(now) {
 		f.problem("Confirmations are paused until %s (%v): suspected names pass.", Moment(s.Search.Until), s.Search)
+	}
+	if s.InPart != "" {
+		f.problem("%s", s.InPart)
 	}
 	if s.Fetch.Active(now) && s.Fetch.Failures > 0 {
 		f.note("Lists of %s are not fetched before %s (%v).", s.Title, Moment(s.Fetch.Until), s.Fetch)
