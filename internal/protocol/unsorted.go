@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"sort"
 
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -19,12 +20,39 @@ import (
 // parameters32 are those of version 4 and of Web Risk.
 var parameters32 = parameters{2, 28}
 
-// rawEntries returns the prefixes in raw, each of size bytes.
+// rawEntries returns the prefixes in raw, each of size bytes. It sorts raw if it is not sorted, as
+// Google's client for Web Risk does: the schemas promise the order, and the checksum judges the
+// result.
 func rawEntries(ctx context.Context, size int32, raw []byte) (updater.Entries, error) {
 	if size < 4 || size > 32 || len(raw)%int(size) != 0 {
 		return updater.Entries{}, fmt.Errorf("%w: %d bytes of raw prefixes of %d bytes, must be 4 to 32", updater.ErrMalformed, len(raw), size)
 	}
+	if all := (rows{raw: raw, size: int(size)}); !sort.IsSorted(&all) {
+		sort.Sort(&all)
+	}
 	return updater.Entries{Width: int(size), Count: len(raw) / int(size), Reader: during(ctx, bytes.NewReader(raw))}, nil
+}
+
+// rows are the prefixes in raw, each of size bytes. They implement sort.Interface.
+type rows struct {
+	raw  []byte
+	size int
+	swap [32]byte
+}
+
+func (r *rows) row(i int) []byte { return r.raw[i*r.size : (i+1)*r.size] }
+
+// Len implements sort.Interface.
+func (r *rows) Len() int { return len(r.raw) / r.size }
+
+// Less implements sort.Interface.
+func (r *rows) Less(i, j int) bool { return bytes.Compare(r.row(i), r.row(j)) < 0 }
+
+// Swap implements sort.Interface.
+func (r *rows) Swap(i, j int) {
+	copy(r.swap[:], r.row(i))
+	copy(r.row(i), r.row(j))
+	copy(r.row(j), r.swap[:r.size])
 }
 
 // riceEntries returns the prefixes in a coding that rice32 has checked.

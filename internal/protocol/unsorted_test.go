@@ -2,10 +2,35 @@ package protocol
 
 import (
 	"errors"
+	"io"
+	"strings"
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
+
+// The schemas promise the order. Google's client for Web Risk sorts all the same, and so do we:
+// the checksum says whether the entries are right.
+func TestRawPrefixesAreSorted(t *testing.T) {
+	for _, test := range []struct {
+		size      int32
+		raw, want string
+	}{
+		{4, "aaaabbbbcccc", "aaaabbbbcccc"},
+		{4, "ccccaaaabbbb", "aaaabbbbcccc"},
+		{5, "bbbbbaaaabaaaaa", "aaaaaaaaabbbbbb"},
+		{32, strings.Repeat("b", 32) + strings.Repeat("a", 32), strings.Repeat("a", 32) + strings.Repeat("b", 32)},
+		{4, "", ""},
+	} {
+		entries, err := rawEntries(t.Context(), test.size, []byte(test.raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(entries.Reader); err != nil || string(got) != test.want {
+			t.Errorf("%d bytes each, %q: got %q, %v, want %q", test.size, test.raw, got, err, test.want)
+		}
+	}
+}
 
 func TestRawPrefixesHave4To32Bytes(t *testing.T) {
 	for _, test := range []struct {

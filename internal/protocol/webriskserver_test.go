@@ -24,6 +24,15 @@ func riskServer(t *testing.T) *protocoltest.Server {
 	return s
 }
 
+// A server that breaks the order of its schema breaks nothing else.
+func TestRawHashesOutOfOrderMakeTheSameList(t *testing.T) {
+	s := riskServer(t)
+	s.Break("computeDiff", 1, protocoltest.Fault{UnsortedRaw: true})
+	if err := firstFetchError(t.Context(), newWebRisk(t, s, "se-4b")); err != nil {
+		t.Error(err)
+	}
+}
+
 // riskFaults calls try for each fault of lists and of searches.
 func riskFaults(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *WebRisk) error)) {
 	for name, f := range protocoltest.ListFaultsWebRisk() {

@@ -23,7 +23,6 @@ func ListFaultsV4() map[string]Fault {
 		"no state":                    {NoVersion: true},
 		"duplicate entry":             {Duplicate: true},
 		"ragged raw hashes":           {RaggedRaw: true},
-		"unsorted raw hashes":         {UnsortedRaw: true},
 		"prefixes of 3 bytes":         {ShortPrefix: true},
 		"prefixes of 33 bytes":        {LongPrefix: true},
 		"no response type":            {NoResponseType: true},

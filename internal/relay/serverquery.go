@@ -43,9 +43,39 @@ func invalid(format string, args ...any) *failure {
 	return &failure{code: http.StatusBadRequest, outcome: outcomeInvalid, message: fmt.Sprintf(format, args...)}
 }
 
-// systemParameters are those of every method of Google's servers ("System parameters").
-// The others of them change nothing that a relay sends.
-var systemParameters = []string{"alt", "key", "$req", "$ct"}
+// systemParameters are those of every method of Google's servers ("System parameters"). Those
+// besides alt and $req change nothing that a relay sends in alt=proto, and are ignored. $alt is
+// another name of alt.
+var systemParameters = []string{
+	"alt", "key", "$req", "$ct", "$key", "access_token", "oauth_token", "callback", "$callback", "fields", "$fields",
+	"prettyPrint", "$prettyPrint", "quotaUser", "$quotaUser", "userIp", "$userProject", "$.xgafv", "$xgafv", "$httpHeaders", "$outputDefaults",
+}
+
+// byJSONName returns the values of parameters by the names of fields that JSON has: Google's front
+// end takes hash_prefixes for hashPrefixes, too.
+func (m method) byJSONName(values url.Values) url.Values {
+	all := make(url.Values, len(values))
+	for name, given := range values {
+		if name == "$alt" {
+			name = "alt"
+		} else if json := camelCase(name); slices.Contains(m.parameters, json) {
+			name = json
+		}
+		all[name] = append(all[name], given...)
+	}
+	return all
+}
+
+// camelCase returns a name of fields with underscores as JSON spells it.
+func camelCase(name string) string {
+	words := strings.Split(name, "_")
+	for i, word := range words[1:] {
+		if word != "" {
+			words[i+1] = strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	return strings.Join(words, "")
+}
 
 // parse reads the parameters of a method.
 func (m method) parse(rawQuery string) (query, *failure) {
@@ -53,6 +83,7 @@ func (m method) parse(rawQuery string) (query, *failure) {
 	if err != nil {
 		return query{}, invalid("the query of the URL cannot be parsed")
 	}
+	values = m.byJSONName(values)
 	for name, given := range values {
 		if !slices.Contains(m.parameters, name) && !slices.Contains(systemParameters, name) {
 			return query{}, invalid("unknown parameter %q", name)

@@ -226,6 +226,40 @@ func TestTheRelayRefusesAllElse(t *testing.T) {
 	})
 }
 
+// As Google's front end does: google/webrisk, for one, sends names with underscores.
+func TestTheRelayTakesSystemParametersAndNamesOfFieldsAsGoogleDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.start()
+		defer w.relay.Close()
+		synctest.Wait()
+		prefix := param(prefixOf("evil.example/", 4))
+		want := ask(t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+prefix).Body.String()
+		for _, more := range []string{"$alt=proto", "alt=proto", "fields=*", "$fields=*", "prettyPrint=false", "$prettyPrint=true", "quotaUser=u", "access_token=t", "$.xgafv=2", "callback=f", "$ct=application/x-protobuf", "key=k"} {
+			for _, name := range []string{"hashPrefixes", "hash_prefixes"} {
+				got := ask(t, w.relay, "GET", "/v5/hashes:search?"+name+"="+prefix+"&"+more)
+				if got.Code != 200 || got.Body.String() != want {
+					t.Errorf("%s with %s: status %d, %s", name, more, got.Code, got.Body)
+				}
+			}
+		}
+		for target, code := range map[string]int{
+			"/v5/hashLists?page_size=1&page_token=":                                                            200,
+			"/v5/hashLists:batchGet?names=se-4b&size_constraints.max_update_entries=1024":                      200,
+			"/v5/hashLists:batchGet?names=se-4b&sizeConstraints.max_update_entries=1024":                       200,
+			"/v5/hashList/se-4b?sizeConstraints.max_database_entries=-1":                                       400,
+			"/v5/hashList/se-4b?sizeConstraints.max_update_entries=1024&sizeConstraints.maxUpdateEntries=1024": 400,
+			"/v5/hashes:search?$alt=json&hash_prefixes=" + prefix:                                              400,
+			"/v5/hashes:search?$alt=proto&alt=json&hash_prefixes=" + prefix:                                    400,
+			"/v5/hashes:search?hash__prefixes_x=" + prefix:                                                     400,
+		} {
+			if got := ask(t, w.relay, "GET", target); got.Code != code {
+				t.Errorf("%s: status %d, %s, want %d", target, got.Code, got.Body, code)
+			}
+		}
+	})
+}
+
 // The list of lists of a server with many lists is text, which gzip makes shorter.
 func TestAnswersAreCompressedWhereItHelps(t *testing.T) {
 	text := []byte(strings.Repeat("safebrowsing ", 200))
