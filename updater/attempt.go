@@ -63,6 +63,18 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 	})
 }
 
+// notSent takes the attempt back after a try at now that was not sent.
+func (a attempt) notSent(now time.Time, err error) error {
+	return a.schedule.change(func(state *scheduleState) {
+		state.Fetch = a.before.notSent(now, a.schedule.random(), err)
+	})
+}
+
+// takenBack takes the attempt back after a shutdown before it was sent.
+func (a attempt) takenBack() error {
+	return a.schedule.change(func(state *scheduleState) { state.Fetch = a.before })
+}
+
 // failed records that the whole fetch failed at now with err. wait is the one that the
 // server asked for, 0 if none. The next update of the doubtful lists must be full. If
 // the server refused the batch, each list of it is asked for alone from now on.
@@ -88,6 +100,7 @@ func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []str
 func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtful []string, err error) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = a.before
+		state.Fetch.Away = away{} // it was sent
 		list := state.Lists[name]
 		list.Clock = list.failed(now, Backoff(list.Failures+1, a.schedule.random()), wait).because(now, err)
 		list.Alone, list.AtOnce = true, 0
@@ -101,6 +114,7 @@ func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtfu
 func (a attempt) split(lists []string) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = a.before
+		state.Fetch.Away = away{} // it was sent
 		for _, name := range lists {
 			list := state.Lists[name]
 			list.Alone = true

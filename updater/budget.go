@@ -232,7 +232,7 @@ func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix)
 		return lookup.Answer{}, err
 	}
 	answer, err := b.searcher.Search(ctx, prefixes)
-	if errors.Is(err, lookup.ErrBackoff) || errors.Is(err, lookup.ErrLimited) || errors.Is(err, lookup.ErrBudget) { // the last is that of a relay
+	if errors.Is(err, lookup.ErrBackoff) || errors.Is(err, lookup.ErrLimited) || errors.Is(err, lookup.ErrBudget) || isNotSent(err) { // the last is that of a relay
 		b.ledger.giveBack(t)
 	}
 	return answer, err

@@ -18,6 +18,7 @@ type Clock struct {
 	Cause     string        `json:"cause,omitempty"`   // of the last failure, without the key; "": none
 	Failed    time.Time     `json:"failed,omitzero"`   // time of the last failure; zero: none
 	Denied    bool          `json:"denied,omitempty"`  // the last failure was status 401 or 403
+	Away      away          `json:"away,omitzero"`     // of requests that were not sent
 }
 
 // ListClock is the clock of one list. It is a value.
@@ -68,12 +69,13 @@ func (c ListClock) rejected(now time.Time, wait time.Duration, r float64, err er
 // failed is the clock after one more failure: it waits for the longer of our back-off
 // and the server's own wait.
 func (c Clock) failed(now time.Time, backoff, serverWait time.Duration) Clock {
-	return Clock{NotBefore: now.Add(max(backoff, serverWait)), Failures: c.Failures + 1, Refusals: c.Refusals, Wait: c.Wait}
+	return Clock{NotBefore: now.Add(max(backoff, serverWait)), Failures: c.Failures + 1, Refusals: c.Refusals, Wait: c.Wait, Away: c.Away}
 }
 
 // because is the clock with the cause of the failure at now.
 func (c Clock) because(now time.Time, err error) Clock {
 	c.Cause, c.Failed, c.Denied = causeOf(err), now, denied(err)
+	c.Away = away{} // it was sent
 	return c
 }
 
@@ -85,6 +87,7 @@ func (c *Clock) succeeded(now time.Time, wait time.Duration, noted, together boo
 	if !together {
 		c.Failures, c.Refusals, c.Cause, c.Failed, c.Denied = 0, 0, "", time.Time{}, false
 	}
+	c.Away = away{}
 	if noted {
 		// This is the back-off that was saved before the search was sent.
 		c.NotBefore = time.Time{}
@@ -96,6 +99,9 @@ func (c *Clock) succeeded(now time.Time, wait time.Duration, noted, together boo
 
 // hold returns the clock as a Hold.
 func (c Clock) hold() Hold {
+	if c.Away.Until.After(c.NotBefore) {
+		return c.Away.hold()
+	}
 	if c.NotBefore.IsZero() {
 		return Hold{}
 	}

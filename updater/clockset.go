@@ -38,10 +38,7 @@ type advice struct {
 // listDue returns when the list may be fetched: the later of its own time and that of
 // all fetches.
 func (s *scheduleState) listDue(name string) time.Time {
-	if t := s.Lists[name].NotBefore; t.After(s.Fetch.NotBefore) {
-		return t
-	}
-	return s.Fetch.NotBefore
+	return latest(s.Fetch.end(), s.Lists[name].end())
 }
 
 // fetchHold returns why none of the lists may be fetched: of their holds, the one
@@ -63,6 +60,8 @@ func (s *scheduleState) fetchHold(lists []string) (first Hold) {
 // A clock whose request is
 // still under way gives way to one whose request has ended: it may not have failed.
 func (s *scheduleState) adopt(other scheduleState) {
+	fetch, search := s.Fetch.Away.or(other.Fetch.Away), s.Search.Away.or(other.Search.Away)
+	defer func() { s.Fetch.Away, s.Search.Away = fetch, search }()
 	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
 		s.Fetch = other.Fetch
 	}
@@ -124,13 +123,11 @@ func pruned(others map[string]clockSet, now time.Time) map[string]clockSet {
 
 // latest returns when the last of the clocks ends.
 func (c clockSet) latest() time.Time {
-	latest := c.Fetch.NotBefore
-	for _, t := range append(slices.Collect(maps.Values(c.Lists)), ListClock{Clock: c.Search}) {
-		if t.NotBefore.After(latest) {
-			latest = t.NotBefore
-		}
+	last := latest(c.Fetch.end(), c.Search.end())
+	for _, list := range c.Lists {
+		last = latest(last, list.end())
 	}
-	return latest
+	return last
 }
 
 // move applies by to the end of every clock, those of other askers included. It changes
@@ -145,8 +142,9 @@ func (s *scheduleState) move(by func(time.Time) time.Time) {
 
 // move changes all times before which no request may be sent.
 func (c *clockSet) move(by func(time.Time) time.Time) {
-	c.Fetch.NotBefore = by(c.Fetch.NotBefore)
-	c.Search.NotBefore = by(c.Search.NotBefore)
+	for _, clock := range []*Clock{&c.Fetch, &c.Search} {
+		clock.NotBefore, clock.Away.Until = by(clock.NotBefore), by(clock.Away.Until)
+	}
 	for name, list := range c.Lists {
 		list.NotBefore = by(list.NotBefore)
 		c.Lists[name] = list

@@ -74,6 +74,20 @@ func (e *StatusError) Error() string {
 	return text
 }
 
+// NotSentError says that a request was not sent: there was no connection, since a route, a name
+// server, the name, somebody who listens, or TLS was missing. It is no answer, and so no failure
+// of the server: the rules of the server speak of unsuccessful responses.
+type NotSentError struct {
+	Err     error // what is missing, in words
+	Reached bool  // a machine took the connection, and then TLS or a proxy failed
+}
+
+// Error implements error.
+func (e *NotSentError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *NotSentError) Unwrap() error { return e.Err }
+
 // Obeyed returns how long the header Retry-After (RFC 9110, 10.2.3) makes a client wait. It
 // is at most the longest back-off: Safe Browsing does not define this header, and any
 // middlebox can send it. A search waits for 30 minutes at most, unless it was refused: one

@@ -12,6 +12,7 @@ import (
 type Hold struct {
 	Until    time.Time
 	Failures int       // in a row, which caused a back-off; 0: it is the server's minimum wait
+	Unsent   bool      // they are requests that were not sent, see NotSentError
 	Cause    string    // of the last failure
 	Failed   time.Time // time of the last failure; zero: unknown
 	Budget   int       // searches a day; 0: a budget is not the reason
@@ -49,7 +50,12 @@ func (h Hold) String() string {
 		return "minimum wait of the server"
 	}
 	text := "back-off after a failure"
-	if h.Failures > 1 {
+	switch {
+	case h.Unsent && h.Failures > 1:
+		text = fmt.Sprintf("the server could not be reached %d times in a row, the last", h.Failures)
+	case h.Unsent:
+		text = "the server could not be reached"
+	case h.Failures > 1:
 		text = fmt.Sprintf("back-off after %d failures in a row, the last", h.Failures)
 	}
 	if !h.Failed.IsZero() {

@@ -25,6 +25,9 @@ func (u *Updater) Once(ctx context.Context) error {
 	if len(u.cfg.Lists) == 0 {
 		return nil
 	}
+	if u.cfg.Schedule.seeks(u.cfg.Lists, time.Now()) { // somebody may have repaired the network
+		u.look(ctx)
+	}
 	// Before the first contact: nothing is gained by waiting a minute for this error.
 	if len(u.cfg.Schedule.dueNow(u.cfg.Lists, time.Now())) == 0 {
 		return &NotDueError{Until: u.cfg.Schedule.due(u.cfg.Lists)}

@@ -50,6 +50,9 @@ const (
 // lists, then saves the schedule and reports.
 func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 	begun := time.Now()
+	if u.unreached(ctx, names, begun) {
+		return askNoMore
+	}
 	attempt, err := u.cfg.Schedule.begin(names, begun)
 	if errors.Is(err, errNotHeld) {
 		_ = u.sleep(ctx, lockRetry) // the caller asks again, unless ctx has ended
@@ -66,7 +69,10 @@ func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 		u.accept(results)
 		u.cfg.Schedule.advise(u.cfg.Source)
 		u.reportSave("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
-	// Before refused: an error after a shutdown says nothing about the server.
+	// Before the others: an error after a shutdown says nothing about the server.
+	case ctx.Err() != nil && isNotSent(err):
+		u.reportSave("", attempt.takenBack())
+		return askNoMore
 	case ctx.Err() != nil: // a shutdown is not a failure
 		u.reportSave("", attempt.cancelled(names, now))
 		return askNoMore
@@ -74,6 +80,8 @@ func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 		u.reportSave("", attempt.split(names))
 		u.cfg.Report(Event{Kind: BatchRefused, List: strings.Join(names, ", "), Err: err, Took: now.Sub(begun)})
 		return askAlone
+	case isNotSent(err):
+		u.reportSave("", attempt.notSent(now, err))
 	case refused:
 		u.reportSave("", attempt.refused(names[0], now, max(wait, retryAfter(err, false)), u.doubtful(names, err), err))
 	default:

@@ -36,6 +36,8 @@ type pacedSearcher struct {
 	report   func(Event)
 	answered atomic.Bool  // a search has succeeded since the start
 	underWay atomic.Int32 // searches that were noted as failed and are not answered yet
+	looking  atomic.Bool  // a search looks for a server that could not be reached; it guards seen
+	seen     time.Time    // last look
 
 	contactMu sync.Mutex
 	contact   time.Time // no search before; guarded by contactMu
@@ -71,7 +73,7 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	}
 	// First the file: the server may have told another process to wait.
 	p.schedule.lookAtSearches()
-	if wait := p.schedule.searchWait(now); wait > 0 {
+	if wait := p.schedule.searchWait(now); wait > 0 && !p.arrived(ctx, now) {
 		if p.underWay.Load() > 0 { // the wait is that of a failure, which is noted before the search has failed
 			return lookup.Answer{}, errUnderWay
 		}
@@ -90,8 +92,13 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	if p.schedule.askerNow() != asker { // the clock belongs to the new key
 		return answer, err
 	}
-	if errors.Is(err, context.Canceled) { // a shutdown is not a failure, but the server may have sent a wait
-		p.cut(time.Now(), noted)
+	switch {
+	case errors.Is(err, context.Canceled): // a shutdown is not a failure, but the server may have sent a wait
+		p.cut(time.Now(), noted, !isNotSent(err))
+		return answer, err
+	case isNotSent(err):
+		p.notSent(time.Now(), noted, err)
+		p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
 		return answer, err
 	}
 	failure := failureOf(err)
@@ -207,9 +214,44 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted 
 	}, p.failedToSave)
 }
 
-// cut records that a search was cancelled. The server may have answered already, with a
-// wait that was not read. So the last known wait is kept once more.
-func (p *pacedSearcher) cut(now time.Time, noted bool) {
+// notSent records a search that was not sent. Of those that were under way together one counts.
+func (p *pacedSearcher) notSent(now time.Time, noted bool, err error) {
+	r := p.schedule.random() // drawn here for the same reason as in note
+	p.schedule.changeSearch(func(c *Clock) {
+		if noted {
+			*c = c.withdrawn()
+		}
+		if !c.Away.Until.After(now) {
+			*c = c.notSent(now, r, err)
+		}
+	}, p.failedToSave)
+}
+
+// arrived ends a wait that a search which was not sent has begun, if the server can be reached
+// again. A look is taken at most every 15 seconds, by one search, which waits for it.
+func (p *pacedSearcher) arrived(ctx context.Context, now time.Time) bool {
+	server, ok := p.searcher.(Reacher)
+	if !ok || !p.looking.CompareAndSwap(false, true) {
+		return false
+	}
+	defer p.looking.Store(false)
+	tried, seeks := p.schedule.seeksSearch(now)
+	if !seeks || now.Sub(tried) < seekEvery || now.Sub(p.seen) < seekEvery {
+		return false
+	}
+	p.seen = now
+	ctx, cancel := context.WithTimeout(ctx, seekTimeout)
+	defer cancel()
+	if server.Reach(ctx) != nil {
+		return false
+	}
+	p.schedule.changeSearch(func(c *Clock) { c.Away = away{} }, p.failedToSave)
+	return p.schedule.searchWait(time.Now()) <= 0
+}
+
+// cut records that a search was cancelled. If it was sent, the server may have answered already,
+// with a wait that was not read. So the last known wait is kept once more.
+func (p *pacedSearcher) cut(now time.Time, noted, sent bool) {
 	if !noted && !p.schedule.searchMayWait() {
 		return
 	}
@@ -217,7 +259,7 @@ func (p *pacedSearcher) cut(now time.Time, noted bool) {
 		if noted {
 			*c = c.withdrawn()
 		}
-		if until := now.Add(c.Wait); c.Wait > 0 && until.After(c.NotBefore) {
+		if until := now.Add(c.Wait); sent && c.Wait > 0 && until.After(c.NotBefore) {
 			c.NotBefore = until
 		}
 	}, p.failedToSave)

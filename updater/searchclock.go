@@ -128,7 +128,7 @@ func (s *Schedule) saveSearchFile(applied int) error {
 		return err
 	}
 	s.search.seen = info
-	longer := s.state.Search == before || state.Search.NotBefore.After(s.state.Search.NotBefore)
+	longer := s.state.Search == before || state.Search.end().After(s.state.Search.end())
 	if len(s.search.pending) == 0 && state.Asker == s.state.Asker && longer {
 		s.state.Search = state.Search
 	}
@@ -256,13 +256,15 @@ func (s *Schedule) keepSearch() {
 	s.mu.Lock()
 	held := s.state.Search
 	s.mu.Unlock()
-	if !held.NotBefore.After(time.Now()) {
+	if !held.end().After(time.Now()) {
 		return
 	}
 	s.changeSearch(func(c *Clock) {
+		away := held.Away.or(c.Away)
 		if held.NotBefore.After(c.NotBefore) {
 			*c = held
 		}
+		c.Away = away
 	}, func(error) {}) // saving the schedule, just before, has reported any error
 }
 
@@ -295,14 +297,14 @@ func (s *Schedule) searchWaits(sent time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	together := !s.search.failed.IsZero() && sent.Before(s.search.failed)
-	return s.state.Search.Failures > 0 && !together || s.state.Search.Wait > 0
+	return s.state.Search.Failures > 0 && !together || s.state.Search.Wait > 0 || s.state.Search.Away.Tries > 0
 }
 
 // searchWait returns how long no search may be sent; not above 0: one may be.
 func (s *Schedule) searchWait(now time.Time) time.Duration {
 	last := s.hand.sameServer()
 	s.mu.Lock()
-	wait := s.state.Search.NotBefore.Sub(now)
+	wait := s.state.Search.end().Sub(now)
 	s.mu.Unlock()
 	if last != nil {
 		wait = max(wait, last.searchWait(now))

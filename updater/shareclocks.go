@@ -234,6 +234,8 @@ func (s *Schedule) addClocks(own scheduleState) {
 // later moves each clock to the end of that of other, if that is later. A request that is under
 // way stays under way.
 func (s *scheduleState) later(other scheduleState) {
+	fetch := s.Fetch.Away.or(other.Fetch.Away)
+	defer func() { s.Fetch.Away = fetch }()
 	if other.Fetch.NotBefore.After(s.Fetch.NotBefore) {
 		asking := s.Fetch.Asking || other.Fetch.Asking
 		s.Fetch = other.Fetch

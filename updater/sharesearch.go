@@ -84,7 +84,7 @@ func (s *Schedule) takeSharedSearch(raw []byte, shared Shared) (taken bool) {
 		return false
 	}
 	s.search.common, s.search.commonSaved = raw, state.Saved
-	if s.search.lacks && s.state.Search.NotBefore.After(state.Search.NotBefore) {
+	if s.search.lacks && s.state.Search.end().After(state.Search.end()) {
 		return true // keepSearch adds the own clock
 	}
 	s.state.Search = state.Search

@@ -39,6 +39,14 @@ type Advised interface {
 	Advisory() (text string, known bool)
 }
 
+// Reacher is a Source, or a lookup.Searcher, that can find out without a request whether its
+// server can be reached.
+type Reacher interface {
+	// Reach makes a connection and closes it. The error is a *NotSentError. It is safe for
+	// concurrent use.
+	Reach(ctx context.Context) error
+}
+
 // Want names a list to fetch.
 type Want struct {
 	List    string

@@ -209,12 +209,11 @@ func (u *Updater) fetchWhenDue(ctx context.Context, settled time.Time) error {
 	contact := latest(time.Now().Add(u.cfg.FirstContact()), settled)
 	u.cfg.Report(Event{Kind: Started, Due: latest(contact, u.cfg.Schedule.due(u.cfg.Lists))})
 	for first := true; ; {
-		due := u.cfg.Schedule.due(u.cfg.Lists)
-		if first && due.After(contact) && ctx.Err() == nil { // do not wait for the first request, which may be a day away
+		if first && u.cfg.Schedule.due(u.cfg.Lists).After(contact) && ctx.Err() == nil { // do not wait for the first request, which may be a day away
 			u.cfg.Report(Event{Kind: FirstContact})
 			first = false
 		}
-		woke, err := u.sleepUntil(ctx, latest(due, contact))
+		woke, err := u.await(ctx, contact)
 		if err != nil {
 			return err
 		}

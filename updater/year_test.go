@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +82,10 @@ type year struct {
 	takeovers int
 	starts    int // of processes
 	published int // versions of lists
+	losses    int // of the network
+
+	away  atomic.Int64 // no network before, in nanoseconds since 1970
+	noTLS atomic.Bool  // while it is away machines take connections, and TLS fails
 
 	content map[string]map[string]bool // what the server published, by list
 	current *life
@@ -111,7 +116,7 @@ func (y *year) live() {
 	y.start()
 	for time.Now().Before(y.end) {
 		time.Sleep(time.Duration(y.chance.Int64N(int64(72 * time.Hour))))
-		switch y.chance.IntN(14) {
+		switch y.chance.IntN(15) {
 		case 0, 1, 2, 3:
 			y.publish(y.list())
 		case 4:
@@ -135,9 +140,12 @@ func (y *year) live() {
 			y.refuse()
 		case 13:
 			y.setClock()
+		case 14:
+			y.loseNetwork()
 		}
 	}
 	y.server.Repair()
+	y.away.Store(0)
 	for _, list := range y.lists {
 		y.server.SetMinimumWait(list, time.Hour)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,7 +14,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -70,22 +71,61 @@ func (l *life) search(ctx context.Context, speaks spoken, searcher lookup.Search
 
 var errDead = errors.New("this process has crashed")
 
-// RoundTrip implements http.RoundTripper.
-func (l *life) roundTripper(t *testing.T, server *protocoltest.Server) http.RoundTripper {
-	return roundTrip(func(r *http.Request) (*http.Response, error) {
+// roundTripper returns the way of a process to the server.
+func (l *life) roundTripper(y *year) http.RoundTripper {
+	t, server := y.t, y.server
+	return &yearRoute{roundTrip(func(r *http.Request) (*http.Response, error) {
 		if l.dead.Load() {
 			return nil, errDead
+		}
+		if err := y.network(); err != nil {
+			trace := httptrace.ContextClientTrace(r.Context())
+			trace.GetConn(r.URL.Host)
+			if y.noTLS.Load() {
+				trace.ConnectDone("tcp", r.URL.Host, nil)
+			}
+			return nil, err
 		}
 		if r.URL.Path == "/v4/fullHashes:find" && time.Now().Before(l.contact) {
 			t.Errorf("the first search is sent %s before the first contact", time.Until(l.contact))
 		}
 		return server.RoundTrip(r)
-	})
+	}), y}
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+type yearRoute struct {
+	http.RoundTripper
+	year *year
+}
+
+// Reach makes a connection without a request.
+func (r *yearRoute) Reach(context.Context, *url.URL) error {
+	if r.year.noTLS.Load() {
+		return nil
+	}
+	return r.year.network()
+}
+
+var errAway = errors.New("the network is away")
+
+// network returns an error while the network is away, or TLS cannot be established.
+func (y *year) network() error {
+	if time.Now().UnixNano() < y.away.Load() {
+		return errAway
+	}
+	return nil
+}
+
+// loseNetwork takes the network away for up to two days, or lets TLS fail.
+func (y *year) loseNetwork() {
+	y.losses++
+	y.noTLS.Store(y.chance.IntN(4) == 0)
+	y.away.Store(time.Now().Add(time.Duration(y.chance.Int64N(int64(48 * time.Hour)))).UnixNano())
+}
 
 // locked makes a source of numbers safe for concurrent use.
 func locked(random func() float64) func() float64 {
@@ -127,7 +167,7 @@ func (y *year) startProcess() {
 	l.schedule = schedule
 	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
 	schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
-	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y.t, y.server)}, l.database)
+	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y)}, l.database)
 	if err != nil {
 		y.t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 
 // yearSum counts what happened in the years of a test. It is safe for concurrent use.
 type yearSum struct {
-	mu                                                    sync.Mutex
-	years, starts, takeovers, versions, updates, searches int
+	mu                                                            sync.Mutex
+	years, starts, takeovers, losses, versions, updates, searches int
 }
 
 // sumOfYears returns the sum that is logged when all years of the test are over. Until then
@@ -19,8 +19,8 @@ func sumOfYears(t *testing.T) *yearSum {
 	percent := debug.SetGCPercent(800)
 	t.Cleanup(func() {
 		debug.SetGCPercent(percent)
-		t.Logf("%d years: %d starts, %d takeovers, %d versions of lists, %d requests for updates, %d searches",
-			s.years, s.starts, s.takeovers, s.versions, s.updates, s.searches)
+		t.Logf("%d years: %d starts, %d takeovers, %d losses of the network, %d versions of lists, %d requests for updates, %d searches",
+			s.years, s.starts, s.takeovers, s.losses, s.versions, s.updates, s.searches)
 	})
 	return s
 }
@@ -34,6 +34,7 @@ func (s *yearSum) live(y *year) {
 	s.years++
 	s.starts += y.starts
 	s.takeovers += y.takeovers
+	s.losses += y.losses
 	s.versions += y.published
 	s.updates += updates
 	s.searches += searches

@@ -102,7 +102,7 @@ func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 		{token, 403, ". Check the token, and that the Web Risk API is enabled for it in a project with a billing account; a new one is tried within a minute"},
 		{token, 503, ""},
 	} {
-		if got := newReporter(test.settings, func() {}).hint(&updater.StatusError{Code: test.code}); got != test.want {
+		if got := newReporter(test.settings, func() {}).hint(&updater.StatusError{Code: test.code}, time.Time{}); got != test.want {
 			t.Errorf("%d: got %q, want %q", test.code, got, test.want)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,7 @@ func (r *reporter) report(e updater.Event) {
 			r.start(e.Kind)
 		}
 	case updater.FollowFailed:
-		log.Warningf("Cannot take over lists that another relay has fetched: %v. The lists in force stay in force; it is tried again", e.Err)
+		log.Warningf("Cannot take over lists that another relay has fetched: %v. %s; it is tried again", e.Err, r.stays(nil))
 	case updater.Started:
 		r.follows = false
 		r.start(e.Kind)
@@ -172,6 +173,8 @@ func (r *reporter) fetched(e updater.Event) {
 	kind := outcomeOf(e.Err)
 	if status, ok := errors.AsType[*updater.StatusError](e.Err); ok {
 		kind = status.Error()
+	} else if _, ok := errors.AsType[*updater.NotSentError](e.Err); ok {
+		kind = "not sent"
 	}
 	if kind == r.fetchTrouble {
 		log.Debugf("Lists %s are still not updated, next try not before %s: %v", e.List, moment(e.Due), e.Err)
@@ -181,7 +184,19 @@ func (r *reporter) fetched(e updater.Event) {
 		r.troubleSince = time.Now()
 	}
 	r.fetchTrouble = kind
-	log.Errorf("Cannot update lists %s: %v. The lists in force stay in force. Next try not before %s%s%s", e.List, e.Err, moment(e.Due), apart(e), r.hint(e.Err))
+	log.Errorf("Cannot update lists %s: %v. %s. Next try not before %s%s%s", e.List, e.Err, r.stays(e.Err), moment(e.Due), apart(e), r.hint(e.Err, e.Due))
+}
+
+// stays says what protects while lists are not updated because of err. The caller holds mu.
+func (r *reporter) stays(err error) string {
+	if slices.ContainsFunc(r.settings.Stored(), func(name string) bool { return r.lists[name].Entries > 0 || !r.lists[name].Updated.IsZero() }) {
+		return "The lists in force stay in force"
+	}
+	none := "NO list is in force: " + r.settings.Protocol.Service + " blocks nothing until the first update"
+	if away, ok := errors.AsType[*updater.NotSentError](err); ok && !away.Reached {
+		none += ", which comes soon after the server can be reached"
+	}
+	return none
 }
 
 // apart says what follows when a request for several lists is refused.
@@ -209,7 +224,7 @@ func (r *reporter) refused(e updater.Event) {
 		meant = ". Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local"
 	}
 	log.Errorf("The server refuses list %s: %v%s. Other lists are updated. This list has %s in force. Next try not before %s%s",
-		e.List, e.Err, meant, entries(e.Entries), moment(e.Due), r.hint(e.Err))
+		e.List, e.Err, meant, entries(e.Entries), moment(e.Due), r.hint(e.Err, e.Due))
 }
 
 // longWait logs a minimum wait that is longer than those that servers are known to
@@ -241,11 +256,16 @@ func (r *reporter) stored(list string) {
 	}
 }
 
+// shortPause is more than the longest pause that is told as a failed confirmation: as with requests
+// that were not sent, the next one comes soon.
+const shortPause = 45 * time.Second
+
 // searched logs when confirmations begin to fail, when they pause, and when they work
 // again. It does not log each one.
 func (r *reporter) searched(err error) {
 	hold := r.schedule.SearchHold()
-	paused := hold.Active(time.Now())
+	left := time.Until(hold.Until)
+	paused := left > 0 && (hold.Failures == 0 || left > shortPause && !hold.Unsent)
 	was := r.searching
 	switch {
 	case !paused && r.partly(err):
@@ -253,10 +273,10 @@ func (r *reporter) searched(err error) {
 		err != nil && !paused && was != searchesWork:
 	case paused && was != searchesPaused:
 		r.searching = searchesPaused
-		log.Warningf("Confirmations are paused until %s (%v). Suspected names pass until they work again%s", moment(hold.Until), hold, r.hint(err))
+		log.Warningf("Confirmations are paused until %s (%v). Suspected names pass until they work again%s", moment(hold.Until), hold, r.hint(err, hold.Until))
 	case err != nil && !paused:
 		r.searching = searchesFail
-		log.Warningf("A confirmation failed: %v. Suspected names pass until confirmations work again%s", err, r.hint(err))
+		log.Warningf("A confirmation failed: %v. Suspected names pass until confirmations work again%s", err, r.hint(err, time.Time{}))
 	case err == nil && was != searchesWork:
 		r.searching = searchesWork
 		log.Info("Confirmations work again")
@@ -286,8 +306,9 @@ func (r *reporter) partly(err error) bool {
 	return false
 }
 
-// hint says what the operator can do about an error that a retry does not cure.
-func (r *reporter) hint(err error) string {
+// hint says what the operator can do about an error that a retry does not cure. next is when the
+// next try comes; zero: at any time.
+func (r *reporter) hint(err error, next time.Time) string {
 	status, ok := errors.AsType[*updater.StatusError](err)
 	if !ok {
 		return ""
@@ -303,7 +324,11 @@ func (r *reporter) hint(err error) string {
 		if s.Protocol.Paid {
 			billing = " in a project with a billing account"
 		}
-		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute", s.Credential(), s.Protocol.Service, billing)
+		enabled := ""
+		if wait := time.Until(next).Round(time.Second); wait > 0 {
+			enabled = fmt.Sprintf(". If you have just enabled the API: the next try is at %s, in %s", moment(next), age(wait))
+		}
+		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute%s", s.Credential(), s.Protocol.Service, billing, enabled)
 	case http.StatusTooManyRequests:
 		return fmt.Sprintf(". The quota of the %s is used up", r.settings.Credential())
 	}

@@ -28,6 +28,7 @@ const DefaultEndpoint = "https://safebrowsing.googleapis.com"
 // Client speaks to one Safe Browsing server. It is safe for concurrent use.
 type Client interface {
 	updater.Source
+	updater.Reacher
 	lookup.Searcher
 	// Lists returns the lists that the server offers.
 	Lists(ctx context.Context) ([]ListInfo, error)
@@ -233,7 +234,8 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	query.Set("alt", "proto")
 	u.RawQuery = query.Encode()
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(body))
+	var way connecting
+	r, err := http.NewRequestWithContext(way.watch(ctx), method, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, withoutURL(err)
 	}
@@ -252,7 +254,7 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
-		return nil, withoutURL(err)
+		return nil, way.judge(withoutURL(err), c.base)
 	}
 	c.listen(path, answer)
 	if answer.StatusCode != http.StatusOK {

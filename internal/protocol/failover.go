@@ -122,6 +122,19 @@ func (f *Failover) Lists(ctx context.Context) ([]ListInfo, error) {
 	return nil, errors.Join(all...)
 }
 
+// Reach implements updater.Reacher: one endpoint that can be reached is enough.
+func (f *Failover) Reach(ctx context.Context) error {
+	var all failures
+	for _, e := range f.endpoints {
+		err := e.client.Reach(ctx)
+		if err == nil {
+			return nil
+		}
+		all = append(all, failure{endpoint: e, err: err})
+	}
+	return all.notSent()
+}
+
 // SetKey implements Client. A rest belongs to the key that was asked with, and ends.
 func (f *Failover) SetKey(key string) error {
 	for _, e := range f.endpoints {
@@ -217,7 +230,7 @@ func (f *Failover) try(ctx context.Context, e *endpoint, m method, left int, req
 func (f *Failover) isResting(e *endpoint, m method) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return e.rests[m].failures > 0
+	return !e.rests[m].works()
 }
 
 // order returns the endpoints that may be asked now, in the order in which to ask them.
@@ -231,7 +244,7 @@ func (f *Failover) order(m method, now time.Time) (tries []*endpoint) {
 	for _, e := range f.endpoints {
 		switch r := &e.rests[m]; {
 		case now.Before(r.notBefore):
-		case r.failures == 0:
+		case r.works():
 			tries = append(tries, e)
 		case probes || now.Before(r.until):
 			last = append(last, e)
@@ -259,9 +272,9 @@ func (f *Failover) answered(by *endpoint, m method, sent time.Time, before failu
 	if sent.Before(r.failed) { // a later request has failed
 		return
 	}
-	rested := r.failures > 0
+	rested := !r.works()
 	*r = rest{}
-	if by.left && (rested || by.rests[fetching].failures+by.rests[searching].failures == 0) { // SetKey ends all rests
+	if by.left && (rested || by.rests[fetching].works() && by.rests[searching].works()) { // SetKey ends all rests
 		by.left = false
 		f.report(EndpointEvent{Endpoint: by.url})
 	}
@@ -270,7 +283,7 @@ func (f *Failover) answered(by *endpoint, m method, sent time.Time, before failu
 		if e == by {
 			return
 		}
-		if r := e.rests[m]; r.failures > 0 && !e.left {
+		if r := e.rests[m]; !r.works() && !e.left {
 			e.left = true
 			f.report(EndpointEvent{Endpoint: e.url, Err: r.err, Instead: by.url, Until: later(r.until, now)})
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,20 +38,49 @@ func (f *Failover) error(m method, now time.Time, all failures) (wait time.Durat
 	if len(all) == 0 {
 		return wait, fmt.Errorf("%w: each endpoint has asked to wait", lookup.ErrBackoff)
 	}
-	e := &noEndpointError{err: all[0].err}
-	first := all[0].endpoint.rests[m].notBefore
-	var texts []string
-	for _, one := range all {
-		texts = append(texts, one.endpoint.url+": "+one.err.Error())
+	if err := all.notSent(); err != nil {
+		return wait, err
+	}
+	// An endpoint that was not reached may be asked first, but says nothing about the others.
+	sent := slices.DeleteFunc(slices.Clone(all), func(one failure) bool { return isNotSent(one.err) })
+	e := &noEndpointError{text: all.text(), err: sent[0].err}
+	first := sent[0].endpoint.rests[m].notBefore
+	for _, one := range sent {
 		if r := one.endpoint.rests[m]; r.notBefore.Before(first) {
 			e.err, first = one.err, r.notBefore
 		}
 	}
-	e.text = strings.Join(texts, "; ")
 	if status, ok := errors.AsType[*updater.StatusError](e.err); ok {
 		e.err = &updater.StatusError{Code: status.Code, Message: status.Message}
 	}
 	return wait, e
+}
+
+// text says what each endpoint did.
+func (all failures) text() string {
+	var texts []string
+	for _, one := range all {
+		texts = append(texts, one.endpoint.url+": "+one.err.Error())
+	}
+	return strings.Join(texts, "; ")
+}
+
+// notSent returns an *updater.NotSentError if no endpoint was sent anything, and else nil.
+func (all failures) notSent() error {
+	e := &updater.NotSentError{Err: &noEndpointError{text: all.text(), err: all[0].err}}
+	for _, one := range all {
+		err, ok := errors.AsType[*updater.NotSentError](one.err)
+		if !ok {
+			return nil
+		}
+		e.Reached = e.Reached || err.Reached
+	}
+	return e
+}
+
+func isNotSent(err error) bool {
+	_, ok := errors.AsType[*updater.NotSentError](err)
+	return ok
 }
 
 // noEndpointError says that no endpoint has answered.

@@ -20,7 +20,7 @@ const (
 // rest is how long one endpoint of several is left alone by a method. The zero rest is
 // that of an endpoint that works.
 type rest struct {
-	failures  int       // in a row; requests that were under way together count once
+	failures  int       // in a row; requests that were under way together count once, those that were not sent never
 	refusals  int       // of those, with status 403 or 429
 	failed    time.Time // last
 	notBefore time.Time // the rules allow no request before; zero: they do
@@ -28,8 +28,11 @@ type rest struct {
 	err       error     // of the last failure
 }
 
-// searchRest is how long an endpoint that has failed is left alone by searches, at
-// least; at most twice as long.
+// works reports whether the endpoint answered last.
+func (r rest) works() bool { return r.err == nil }
+
+// searchRest is how long an endpoint that has failed is left alone by searches, and one that was
+// not reached by fetches too, at least; at most twice as long.
 const searchRest = time.Minute
 
 // after returns the rest after a request, sent at sent, has failed at now with err.
@@ -41,7 +44,7 @@ const searchRest = time.Minute
 func (r rest) after(m method, sent, now time.Time, err error, random float64) rest {
 	status, _ := errors.AsType[*updater.StatusError](err)
 	refused := status != nil && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
-	if !sent.Before(r.failed) {
+	if !sent.Before(r.failed) && !isNotSent(err) {
 		r.failures++
 		if refused {
 			r.refusals++
@@ -52,6 +55,7 @@ func (r rest) after(m method, sent, now time.Time, err error, random float64) re
 		wait = status.Obeyed(m == searching)
 	}
 	switch {
+	case isNotSent(err): // no rule speaks of it
 	case m == fetching:
 		wait = max(wait, updater.Backoff(r.failures, 0))
 	case refused:
@@ -62,7 +66,7 @@ func (r rest) after(m method, sent, now time.Time, err error, random float64) re
 		r.notBefore = until
 	}
 	r.until = r.notBefore
-	if until := now.Add(time.Duration(float64(searchRest) * (1 + random))); m == searching && until.After(r.until) {
+	if until := now.Add(time.Duration(float64(searchRest) * (1 + random))); (m == searching || isNotSent(err)) && until.After(r.until) {
 		r.until = until
 	}
 	return r

@@ -1,0 +1,179 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// Here, and nowhere else, it is decided that a request was not sent.
+
+// connecting watches a request on its way to a connection. Its hooks run in goroutines of the
+// transport, also after the request has ended.
+type connecting struct {
+	wanted  atomic.Bool // the transport looks for a connection
+	reached atomic.Bool // a machine, the server's or a proxy's, has taken a connection
+	made    atomic.Bool // there is a connection that the request may have been written to
+}
+
+// watch returns a context that tells c how a request gets its connection.
+func (c *connecting) watch(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { c.wanted.Store(true) },
+		ConnectDone: func(_, _ string, err error) {
+			if err == nil {
+				c.reached.Store(true)
+			}
+		},
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			if err == nil {
+				c.made.Store(true)
+			}
+		},
+		GotConn: func(httptrace.GotConnInfo) { c.made.Store(true) },
+	})
+}
+
+// judge returns err, as an *updater.NotSentError if the request got no connection: neither an
+// old one nor a new one, with TLS if the server has that. A transport that does not say how it
+// connects has sent everything.
+func (c *connecting) judge(err error, server *url.URL) error {
+	if !c.wanted.Load() || c.made.Load() {
+		return err
+	}
+	return notSent(err, server, c.reached.Load())
+}
+
+// notSent says in words why a server could not be reached.
+func notSent(err error, server *url.URL, reached bool) error {
+	return &updater.NotSentError{Reached: reached, Err: &reworded{text: whyNotSent(err, server.Host), err: err}}
+}
+
+// whyNotSent names what is missing: the network, a name server, the name, somebody who listens,
+// or TLS.
+func whyNotSent(err error, host string) string {
+	name, isName := errors.AsType[*net.DNSError](err)
+	switch {
+	case isName && name.IsNotFound:
+		return fmt.Sprintf("the name %s does not exist, says name server %s", name.Name, cmp.Or(name.Server, "of the system"))
+	case isName && isNoNetwork(err):
+		return fmt.Sprintf("there is no network: name server %s cannot be asked for %s (%s)", cmp.Or(name.Server, "of the system"), name.Name, name.Err)
+	case isName:
+		return fmt.Sprintf("no name server tells the address of %s: %s says %s", name.Name, cmp.Or(name.Server, "that of the system"), name.Err)
+	case isNoNetwork(err):
+		return fmt.Sprintf("there is no network: no way to %s (%s)", host, lastOf(err))
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Sprintf("nothing listens at %s (%s)", addressIn(err, host), lastOf(err))
+	case isTLS(err):
+		return fmt.Sprintf("no TLS with %s: %v", host, err)
+	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
+		return fmt.Sprintf("%s does not take the connection (%v)", host, err)
+	}
+	return fmt.Sprintf("no connection to %s: %v", host, err)
+}
+
+// isNoNetwork reports whether this machine has no way to the other one. A name server's error
+// has lost its number, and is told by its text.
+func isNoNetwork(err error) bool {
+	for _, number := range []syscall.Errno{syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, number) {
+			return true
+		}
+		if name, ok := errors.AsType[*net.DNSError](err); ok && endsIn(name.Err, number.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+func endsIn(text, end string) bool {
+	return len(text) >= len(end) && text[len(text)-len(end):] == end
+}
+
+func isTLS(err error) bool {
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	_, alert := errors.AsType[tls.AlertError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	return certificate || record || alert || host || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+func isTimeout(err error) bool {
+	slow, ok := errors.AsType[net.Error](err)
+	return ok && slow.Timeout()
+}
+
+// addressIn returns the address that was dialled, or else the host.
+func addressIn(err error, host string) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
+		return op.Addr.String()
+	}
+	return host
+}
+
+// lastOf returns the innermost error.
+func lastOf(err error) error {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err
+		}
+		err = inner
+	}
+}
+
+// reacher is a transport that can make a connection without a request.
+type reacher interface {
+	Reach(ctx context.Context, server *url.URL) error
+}
+
+// Reach implements updater.Reacher: it resolves the name of the server, or of the proxy, makes a
+// TCP connection, and closes it.
+func (c *caller) Reach(ctx context.Context) error {
+	var err error
+	switch transport := c.cfg.Transport.(type) {
+	case reacher:
+		err = transport.Reach(ctx, c.base)
+	case *http.Transport:
+		err = dial(ctx, transport, c.base)
+	}
+	if err == nil {
+		return nil
+	}
+	err = notSent(err, c.base, false)
+	c.hideKey(&err)
+	return err
+}
+
+// dial makes a connection as a transport does for a request, and closes it.
+func dial(ctx context.Context, transport *http.Transport, server *url.URL) error {
+	to := server
+	if transport.Proxy != nil {
+		if proxy, err := transport.Proxy(&http.Request{URL: server, Header: make(http.Header)}); err == nil && proxy != nil {
+			to = proxy
+		}
+	}
+	if transport.DialContext == nil {
+		return nil // only in tests
+	}
+	port := to.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[to.Scheme]
+	}
+	conn, err := transport.DialContext(ctx, "tcp", net.JoinHostPort(to.Hostname(), port))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

@@ -1,0 +1,219 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// unusedAddress is one where nobody listens.
+func unusedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// tcpServer takes connections, and does to each what handle does.
+func tcpServer(t *testing.T, handle func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go handle(conn)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// nameServer answers each question with a code.
+func nameServer(t *testing.T, code byte) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			answer := append([]byte(nil), buf[:n]...)
+			answer[2], answer[3] = answer[2]|0x80, 0x80|code // QR, RA
+			answer[10], answer[11] = 0, 0
+			end := 12
+			for answer[end] != 0 {
+				end += int(answer[end]) + 1
+			}
+			conn.WriteTo(answer[:end+5], from)
+		}
+	}()
+	return conn.LocalAddr().String()
+}
+
+// A request that got no connection was not sent; the error says what is missing. One that got a
+// connection was sent, whatever became of it.
+func TestARequestWithoutAConnectionWasNotSent(t *testing.T) {
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = nil
+	untrusted.StartTLS()
+	t.Cleanup(untrusted.Close)
+	hang := func(conn net.Conn) { defer conn.Close(); time.Sleep(time.Minute) }
+	status := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+	t.Cleanup(status.Close)
+	reset := tcpServer(t, func(conn net.Conn) { conn.(*net.TCPConn).SetLinger(0); conn.Read(make([]byte, 1)); conn.Close() })
+	for name, test := range map[string]struct {
+		cfg             Config
+		unsent, reached bool
+		say             string
+	}{
+		"nobody listens":         {Config{Endpoint: "http://" + unusedAddress(t)}, true, false, "nothing listens at 127.0.0.1:"},
+		"no network":             {Config{Endpoint: "http://[100::1]"}, true, false, ""},
+		"the name is not found":  {Config{Endpoint: "http://sb.example", Resolvers: []string{nameServer(t, 3)}}, true, false, "the name sb.example does not exist"},
+		"the name server fails":  {Config{Endpoint: "http://sb.example", Resolvers: []string{nameServer(t, 2)}}, true, false, "no name server tells the address of sb.example"},
+		"no name server listens": {Config{Endpoint: "http://sb.example", Resolvers: []string{unusedAddress(t)}}, true, false, "no name server tells the address of sb.example"},
+		"TLS hangs":              {Config{Endpoint: "https://" + tcpServer(t, hang)}, true, true, "does not take the connection"},
+		"no certificate we know": {Config{Endpoint: untrusted.URL}, true, true, "no TLS with 127.0.0.1:"},
+		"no TLS":                 {Config{Endpoint: "https://" + strings.TrimPrefix(status.URL, "http://")}, true, true, "no TLS with 127.0.0.1:"},
+		"a status":               {Config{Endpoint: status.URL}, false, false, ""},
+		"a reset":                {Config{Endpoint: "http://" + reset}, false, false, ""},
+		"no answer":              {Config{Endpoint: "http://" + tcpServer(t, hang)}, false, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.cfg.UserAgent = "test/1"
+			c, err := NewV5(test.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err = c.Search(ctx, []lookup.Prefix{"abcd"})
+			unsent, ok := errors.AsType[*updater.NotSentError](err)
+			if err == nil || ok != test.unsent || ok && unsent.Reached != test.reached || !strings.Contains(err.Error(), test.say) {
+				t.Fatalf("%v, not sent: %t, want %t", err, ok, test.unsent)
+			}
+			if err := c.Reach(ctx); ok && !test.reached && !isNotSent(err) {
+				t.Errorf("without a request: %v", err)
+			}
+		})
+	}
+}
+
+func TestAMadeConnectionIsReachable(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer server.Close()
+	c, err := NewV5(Config{Endpoint: server.URL, UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Reach(t.Context()); err != nil || asked.Load() != 0 {
+		t.Errorf("%v, %d requests", err, asked.Load())
+	}
+}
+
+// A connection that is kept is a connection.
+func TestARequestOnAKeptConnectionWasSent(t *testing.T) {
+	var n atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1) > 1 {
+			conn, _, _ := http.NewResponseController(w).Hijack()
+			conn.Write([]byte("HTTP/1.1"))
+			conn.Close()
+		}
+	}))
+	server.Start()
+	defer server.Close()
+	c, err := NewV5(Config{Endpoint: server.URL, UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Search(t.Context(), []lookup.Prefix{"abcd"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Search(t.Context(), []lookup.Prefix{"efgh"}); err == nil || isNotSent(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// gone is a transport without a network, for the hosts in it.
+type gone map[string]bool
+
+func (g gone) RoundTrip(r *http.Request) (*http.Response, error) {
+	if g[r.URL.Host] {
+		httptrace.ContextClientTrace(r.Context()).GetConn(r.URL.Host)
+		return nil, errors.New("no network")
+	}
+	return &http.Response{StatusCode: 503, Header: make(http.Header), Body: http.NoBody}, nil
+}
+
+// Of several endpoints nothing was sent only if none was sent anything.
+func TestARequestThatOneEndpointGotWasSent(t *testing.T) {
+	for name, test := range map[string]struct {
+		gone   gone
+		unsent bool
+	}{
+		"none":   {gone{"a": true, "b": true}, true},
+		"first":  {gone{"b": true}, false},
+		"second": {gone{"a": true}, false},
+	} {
+		for method, ask := range map[string]func(*Failover) error{
+			"fetch": func(f *Failover) error {
+				_, err := f.Fetch(t.Context(), []updater.Want{{List: "se-4b"}}, nil)
+				return err
+			},
+			"search": func(f *Failover) error { _, err := f.Search(t.Context(), []lookup.Prefix{"abcd"}); return err },
+		} {
+			t.Run(name+", "+method, func(t *testing.T) {
+				var clients []Client
+				for _, host := range []string{"a", "b"} {
+					c, err := NewV5(Config{Endpoint: "http://" + host, UserAgent: "test/1", Transport: test.gone})
+					if err != nil {
+						t.Fatal(err)
+					}
+					clients = append(clients, c)
+				}
+				f := NewFailover([]string{"http://a", "http://b"}, clients)
+				err := ask(f)
+				if isNotSent(err) != test.unsent {
+					t.Fatalf("%v: not sent: %t", err, isNotSent(err))
+				}
+				if _, sent := errors.AsType[*updater.StatusError](err); sent == test.unsent {
+					t.Errorf("%v: a status: %t", err, sent)
+				}
+				if test.unsent { // an endpoint that was not reached has no back-off
+					if err := ask(f); !strings.Contains(err.Error(), "http://a: ") || !strings.Contains(err.Error(), "http://b: ") {
+						t.Errorf("the second time: %v", err)
+					}
+				}
+			})
+		}
+	}
+}

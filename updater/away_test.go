@@ -1,0 +1,314 @@
+package updater
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// route is a way to a server, of a Source and a Searcher.
+type route struct {
+	err     error // of requests; nil: they are answered
+	sent    int   // requests that got through
+	tried   int   // requests that did not
+	looks   int
+	blocked error // of looks, if not err
+}
+
+func (r *route) Fetch(_ context.Context, wanted []Want, take func(int, *Update)) (time.Duration, error) {
+	if r.err != nil {
+		r.tried++
+		return 0, r.err
+	}
+	r.sent++
+	for i := range wanted {
+		take(i, fullOf("version", 1))
+	}
+	return time.Hour, nil
+}
+
+func (r *route) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	if r.err != nil {
+		r.tried++
+		return lookup.Answer{}, r.err
+	}
+	r.sent++
+	return lookup.Answer{}, nil
+}
+
+func (r *route) Reach(context.Context) error {
+	r.looks++
+	if r.blocked != nil {
+		return r.blocked
+	}
+	if e, ok := errors.AsType[*NotSentError](r.err); ok && !e.Reached {
+		return r.err
+	}
+	return nil
+}
+
+var (
+	errGone  error = &NotSentError{Err: errors.New("there is no network")}
+	errNoTLS error = &NotSentError{Err: errors.New("no TLS"), Reached: true}
+)
+
+// steps are the least waits after tries that were not sent.
+var steps = []time.Duration{15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute}
+
+func TestTheWaitAfterARequestThatWasNotSentIsShort(t *testing.T) {
+	for i, least := range steps {
+		if at0, at1 := awayWait(i+1, 0), awayWait(i+1, 0.9999); at0 != least || at1 < least || at1 > min(least+least/4, 5*time.Minute) {
+			t.Errorf("after %d: %s to %s, want at least %s", i+1, at0, at1, least)
+		}
+	}
+	for _, tries := range []int{-1, 0, 1 << 40} {
+		if got := awayWait(tries, 0.5); got < awayUnit || got > maxAway {
+			t.Errorf("after %d: %s", tries, got)
+		}
+	}
+}
+
+// awayUpdater returns an Updater with a folder whose first contact is at once.
+func awayUpdater(t *testing.T, dir string, source Source, report func(Event)) *Updater {
+	t.Helper()
+	store := openStore(t, dir)
+	schedule, err := NewSchedule(store)
+	must(t, err)
+	schedule.random = func() float64 { return 0 }
+	u, err := New(Config{
+		Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se},
+		FirstContact: func() time.Duration { return 0 }, Report: report,
+	})
+	must(t, err)
+	u.Load()
+	return u
+}
+
+// once runs an Updater's round, if it is due.
+func once(t *testing.T, u *Updater) {
+	t.Helper()
+	var notDue *NotDueError
+	if err := u.Once(t.Context()); err != nil && !errors.As(err, &notDue) {
+		t.Fatal(err)
+	}
+}
+
+func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		way := &route{err: errGone}
+		for i, wait := range steps {
+			u := awayUpdater(t, dir, blindSource{way}, nil) // each with a restart, which goes on with the count
+			once(t, u)
+			if way.tried != i+1 {
+				t.Fatalf("%d tries, want %d", way.tried, i+1)
+			}
+			wantDueIn(t, u.cfg.Schedule, wait)
+			if hold := u.cfg.Schedule.FetchHold([]string{se}); !hold.Unsent || hold.Failures != i+1 || !strings.HasPrefix(hold.String(), "the server could not be reached") {
+				t.Errorf("held: %+v: %s", hold, hold)
+			}
+			if got := u.cfg.Schedule.state.Fetch; got.Failures != 0 || !got.NotBefore.IsZero() {
+				t.Errorf("the server's rules have counted it: %+v", got)
+			}
+			time.Sleep(wait - 1)
+			once(t, awayUpdater(t, dir, blindSource{way}, nil))
+			if way.tried != i+1 {
+				t.Fatalf("%d: a restart has ended the wait: %d tries", i, way.tried)
+			}
+			time.Sleep(1)
+		}
+		// A status ends the count, and starts the rules with their first step.
+		way.err = &StatusError{Code: 503}
+		u := awayUpdater(t, dir, blindSource{way}, nil)
+		once(t, u)
+		wantDueIn(t, u.cfg.Schedule, 15*time.Minute)
+		time.Sleep(15 * time.Minute)
+		way.err = errGone
+		once(t, u)
+		wantDueIn(t, u.cfg.Schedule, 15*time.Second)
+		if got := u.cfg.Schedule.state.Fetch; got.Failures != 1 || got.Away.Tries != 1 {
+			t.Errorf("the failure before is forgotten, or the count is not: %+v", got)
+		}
+		time.Sleep(15 * time.Second)
+		way.err = nil
+		once(t, u)
+		if got := u.cfg.Schedule.state.Fetch; got.Away != (away{}) || got.Failures != 0 || way.sent != 1 {
+			t.Errorf("after a success: %+v", got)
+		}
+	})
+}
+
+// blindSource is a Source that cannot look for its server.
+type blindSource struct{ Source }
+
+// An older version reads the file, and asks no earlier than the server allows.
+func TestAWaitForTheNetworkShortensNoBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		server := Clock{NotBefore: now.Add(time.Hour), Failures: 3}
+		gone := Clock{NotBefore: now.Add(time.Minute)}.notSent(now, 0, errGone)
+		for i := range 40 {
+			gone = gone.notSent(now.Add(time.Duration(i)*time.Minute), 0, errGone)
+		}
+		for name, join := range map[string]func(a, b scheduleState) scheduleState{
+			"adopt": func(a, b scheduleState) scheduleState { a.adopt(b); return a },
+			"later": func(a, b scheduleState) scheduleState { a.later(b); return a },
+		} {
+			for order, pair := range map[string][2]Clock{"the server's first": {server, gone}, "the server's last": {gone, server}} {
+				a := scheduleState{clockSet: clockSet{Fetch: pair[0], Lists: map[string]ListClock{}}}
+				b := scheduleState{clockSet: clockSet{Fetch: pair[1], Lists: map[string]ListClock{}}}
+				if got := join(a, b).Fetch; !got.NotBefore.Equal(server.NotBefore) || got.Failures != 3 || got.Away.Tries != 41 {
+					t.Errorf("%s, %s: %+v", name, order, got)
+				}
+			}
+		}
+	})
+}
+
+// A crash while a server is looked for that cannot be reached is no failure of it.
+func TestACrashWithoutANetworkIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		way := &route{err: errGone}
+		u := awayUpdater(t, dir, way, nil)
+		once(t, u)
+		if way.tried != 0 || way.looks == 0 {
+			t.Errorf("%d requests, %d looks", way.tried, way.looks)
+		}
+		raw, err := os.ReadFile(filepath.Join(dir, scheduleFile))
+		must(t, err)
+		if strings.Contains(string(raw), "asking") {
+			t.Errorf("saved as sent: %s", raw)
+		}
+	})
+}
+
+// While nothing protects, the server is looked for every 15 seconds, whatever the step is.
+func TestAServerThatComesIsFoundAtOnceWhileNoListIsInForce(t *testing.T) {
+	for name, err := range map[string]error{"no network": errGone, "refused": errGone} {
+		inBubble(t, name, func(t *testing.T) {
+			way := &route{err: err}
+			u := awayUpdater(t, t.TempDir(), way, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); u.Run(ctx) }()
+			time.Sleep(23*time.Minute + time.Second)
+			synctest.Wait()
+			way.err = nil
+			came := time.Now()
+			for way.sent == 0 && time.Since(came) < time.Hour {
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+			if took := time.Since(came); took > seekEvery+time.Second {
+				t.Errorf("protected %s after the server came", took)
+			}
+			cancel()
+			<-done
+		})
+	}
+	inBubble(t, "TLS fails: only the steps count", func(t *testing.T) {
+		way := &route{err: errNoTLS}
+		u := awayUpdater(t, t.TempDir(), way, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); u.Run(ctx) }()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if way.tried > 18 {
+			t.Errorf("%d tries in an hour", way.tried)
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestASearchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
+	for name, rules := range map[string]SearchRules{"v5": v5Rules, "v4": v4Rules, "webrisk": {Backoff: ServiceLevel, Published: true}} {
+		inBubble(t, name, func(t *testing.T) {
+			dir := t.TempDir()
+			script := &script{errs: []error{errGone}}
+			for i, wait := range steps {
+				p := newProcess(t, dir, rules, script)
+				if err := p.search(t); !isNotSent(err) {
+					t.Fatal(i, err)
+				}
+				p.backsOff(t, "the same process", wait)
+				newProcess(t, dir, rules, script).backsOff(t, "after a restart", wait)
+				if hold := p.schedule.SearchHold(); !hold.Unsent || heldSearch(p.schedule).Failures != 0 {
+					t.Errorf("held: %+v, %+v", hold, heldSearch(p.schedule))
+				}
+				time.Sleep(wait)
+			}
+			script.errs = []error{nil}
+			p := newProcess(t, dir, rules, script)
+			must(t, p.search(t))
+			must(t, p.search(t))
+			if got := heldSearch(newProcess(t, dir, rules, script).schedule); got.Away != (away{}) {
+				t.Errorf("after a success: %+v", got)
+			}
+		})
+	}
+}
+
+// Searches that were under way together count once; a back-off that runs stays.
+func TestSearchesThatWereNotSentTogetherCountOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		p := &pacedSearcher{schedule: s, rules: v5Rules, report: func(Event) {}}
+		until := time.Now().Add(time.Hour)
+		s.state.Search = Clock{NotBefore: until, Failures: 2}
+		for range 5 {
+			p.notSent(time.Now(), false, errGone)
+			time.Sleep(time.Second)
+		}
+		if got := heldSearch(s); got.Away.Tries != 1 || !got.NotBefore.Equal(until) || got.Failures != 2 {
+			t.Errorf("%+v", got)
+		}
+		s.Flush()
+	})
+}
+
+// When the network is back, the next search but few goes out.
+func TestASearchFindsAServerThatIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		way := &route{err: errGone}
+		p := Pace(way, ownedSchedule(t, t.TempDir(), 0), v5Rules, func(Event) {})
+		for range 6 * 60 { // one a second, for some minutes
+			p.Search(t.Context(), nil)
+			time.Sleep(time.Second)
+		}
+		if way.tried > 6 || way.looks > 25 {
+			t.Errorf("%d tries and %d looks in 6 minutes", way.tried, way.looks)
+		}
+		way.err = nil
+		back := time.Now()
+		for way.sent == 0 {
+			p.Search(t.Context(), nil)
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(back); took > 17*time.Second {
+			t.Errorf("the first search is sent after %s", took)
+		}
+	})
+}
+
+func TestAShutdownBeforeARequestWasSentLeavesNoTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := ownedSchedule(t, t.TempDir(), 0)
+		s.state.Lists[se] = ListClock{Clock: Clock{Wait: time.Hour}}
+		before := s.state.Fetch
+		a := begin(t, s, se)
+		must(t, a.takenBack())
+		if s.state.Fetch != before || !s.list(se).NotBefore.IsZero() {
+			t.Errorf("%+v, %+v", s.state.Fetch, s.list(se))
+		}
+	})
+}
