@@ -45,9 +45,9 @@ func matrixFaults(t *testing.T) map[string]fault {
 		all[name] = fault{transportFault: f}
 	}
 	for name, answer := range nameFaults() {
-		all[name] = fault{transportFault: transportFault{outcome: "unreachable"}, name: answer}
+		all[name] = fault{transportFault: transportFault{outcome: "unreachable", unsent: true}, name: answer}
 	}
-	all["name server is silent"] = fault{transportFault: transportFault{outcome: "unreachable", endless: true}, name: func(*dns.Msg) *dns.Msg { return nil }}
+	all["name server is silent"] = fault{transportFault: transportFault{outcome: "unreachable", unsent: true, endless: true}, name: func(*dns.Msg) *dns.Msg { return nil }}
 	addContent(all, listPhases, map[string]map[string]protocoltest.Fault{
 		"v5": protocoltest.ListFaults(), "v4": protocoltest.ListFaultsV4(), "webrisk": protocoltest.ListFaultsWebRisk(),
 	})

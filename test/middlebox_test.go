@@ -42,6 +42,7 @@ type transportFault struct {
 	answer  http.HandlerFunc
 	expired bool          // the certificate has expired
 	refused bool          // no server listens
+	unsent  bool          // no request is sent
 	endless bool          // the answer does not end before the timeout of a fetch, which is minutes
 	longest time.Duration // the wait that the answer asks for; 0: none
 }
@@ -79,9 +80,9 @@ func transportFaults() map[string]transportFault {
 	z.Write(make([]byte, 64<<20))
 	z.Close()
 	return map[string]transportFault{
-		"connection refused":  {outcome: "unreachable", refused: true},
+		"connection refused":  {outcome: "unreachable", refused: true, unsent: true},
 		"connection reset":    {outcome: "unreachable", answer: reset},
-		"expired certificate": {outcome: "unreachable", expired: true},
+		"expired certificate": {outcome: "unreachable", expired: true, unsent: true},
 		"status 204":          {outcome: "refused", answer: status(204, "")},
 		"status 301": {outcome: "refused", answer: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://192.0.2.1/", http.StatusMovedPermanently)

@@ -104,9 +104,14 @@ func (s *Schedule) wasAway() bool {
 	return s.state.Fetch.Away.Tries > 0
 }
 
-// fetchNotSent records a fetch at now that was not sent.
-func (s *Schedule) fetchNotSent(now time.Time, err error) error {
-	return s.change(func(state *scheduleState) { state.Fetch = state.Fetch.notSent(now, s.random(), err) })
+// fetchNotSent records a fetch of lists at now that was not sent.
+func (s *Schedule) fetchNotSent(lists []string, now time.Time, err error) error {
+	return s.change(func(state *scheduleState) {
+		state.Fetch = state.Fetch.notSent(now, s.random(), err)
+		for _, name := range lists {
+			state.Lists[name] = state.Lists[name] // Status shows it from now on
+		}
+	})
 }
 
 // fetchArrived ends the wait of fetches: the server can be reached.
@@ -174,7 +179,7 @@ func (u *Updater) unreached(ctx context.Context, names []string, begun time.Time
 		return true
 	}
 	now := time.Now()
-	u.reportSave("", u.cfg.Schedule.fetchNotSent(now, err))
+	u.reportSave("", u.cfg.Schedule.fetchNotSent(names, now, err))
 	u.reportRequest(names, nil, false, Event{Err: err, Took: now.Sub(begun)})
 	return true
 }

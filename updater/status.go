@@ -35,7 +35,7 @@ type ListStatus struct {
 
 	Updated   time.Time // last success; zero: never
 	NotBefore time.Time // when it may be fetched; zero: at any time
-	Failures  int       // in a row, of the list or of all fetches, whichever is more
+	Failures  int       // in a row, of the list, of all fetches, or of fetches that were not sent, whichever is most
 	Hold      Hold      // why not before that
 }
 
@@ -74,7 +74,7 @@ func Status(dir string) ([]ListStatus, error) {
 		if !errors.Is(s.Err, fs.ErrNotExist) {
 			s.Updated = clock.Updated
 		}
-		s.Failures = max(clock.Failures, state.Fetch.Failures)
+		s.Failures = max(clock.Failures, state.Fetch.Failures, state.Fetch.Away.Tries)
 		all = append(all, s)
 	}
 	return all, scheduleErr

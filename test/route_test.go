@@ -1,0 +1,117 @@
+package test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+var routeAfter = flag.Duration("route.after", 20*time.Second, "how long TestARouterIsProtectedSoonAfterItsRouteIsThere waits before it adds the route")
+
+// routeWithin is how long after the route the first threat must be blocked.
+const routeWithin = time.Minute
+
+// enterWithoutRoute gives a command a network with no more than the loopback interface.
+const enterWithoutRoute = `set -e
+ip link set lo up
+exec "$@"`
+
+// A router: the server starts before there is a route to Google, or to a name server. When the
+// route comes, the first threat is blocked within a minute. The time is logged.
+func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
+	skipIfShort(t, "waits for a route")
+	if os.Getenv(ownNetwork) == "" {
+		withoutRoute(t)
+		return
+	}
+	w := newWorld(t)
+	w.threaten("evil.example.net/")
+	w.endpoint = behindRoute(t, w)
+	names := nameServerBehindRoute(t)
+	w.start(w.corefile("resolver " + names))
+	w.wantPassed("evil.example.net.", dns.TypeA)
+	time.Sleep(*routeAfter)
+	w.wantPassed("evil.example.net.", dns.TypeA)
+	if out, err := exec.Command("ip", "route", "add", "local", "198.51.100.0/24", "dev", "lo").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	came := time.Now()
+	for !isBlocked(w.ask("evil.example.net.", dns.TypeA)) {
+		if time.Since(came) > routeWithin {
+			t.Fatalf("not protected %s after the route", routeWithin)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("time to protection: %s after the route, which came %s after the server", time.Since(came).Round(100*time.Millisecond), *routeAfter)
+}
+
+// withoutRoute runs the calling test in a network without a route.
+func withoutRoute(t *testing.T) {
+	t.Helper()
+	enter := []string{"--net", "sh", "-c", enterWithoutRoute, "sh"}
+	err := errors.New("namespaces need root")
+	var out []byte
+	if os.Geteuid() == 0 {
+		out, err = exec.Command("unshare", append(enter, "true")...).CombinedOutput()
+	}
+	if err != nil {
+		if os.Getenv("CI") != "" && os.Geteuid() == 0 {
+			t.Fatalf("no namespaces: %v\n%s", err, out)
+		}
+		t.Skipf("this test needs root, unshare and ip, and a machine that gives namespaces: %v\n%s", err, out)
+	}
+	timeout := *routeAfter + routeWithin + time.Minute
+	c := exec.Command("unshare", append(enter, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+timeout.String(), "-route.after="+routeAfter.String())...)
+	c.Env = append(os.Environ(), ownNetwork+"=true")
+	out, err = c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Fatalf("in its own network: %v\n%s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		if _, told, ok := strings.Cut(line, "time to protection: "); ok {
+			t.Log("time to protection: " + strings.TrimSpace(told))
+		}
+	}
+}
+
+// behindRoute returns the URL of the world's server at an address to which there is no route yet.
+func behindRoute(t *testing.T, w *world) string {
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: w.google}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	u := url.URL{Scheme: "http", Host: fmt.Sprintf("safebrowsing.example:%d", l.Addr().(*net.TCPAddr).Port)}
+	return u.String()
+}
+
+// nameServerBehindRoute returns the address of a name server to which there is no route yet. It
+// knows that all names are there.
+func nameServerBehindRoute(t *testing.T) string {
+	conn, err := net.ListenPacket("udp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		m := new(dns.Msg).SetReply(r)
+		if q := r.Question[0]; q.Qtype == dns.TypeA {
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: q.Qclass, Ttl: 1}, A: net.IPv4(198, 51, 100, 7)}}
+		}
+		w.WriteMsg(m)
+	})}
+	go server.ActivateAndServe()
+	t.Cleanup(func() { server.Shutdown() })
+	return fmt.Sprintf("198.51.100.53:%d", conn.LocalAddr().(*net.UDPAddr).Port)
+}
