@@ -35,6 +35,7 @@ type bubble struct {
 
 func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), listed ...string) *bubble {
 	b := &bubble{t: t, google: protocoltest.New(t)}
+	b.google.OfOperator() // its address is not that of Google
 	var entries [][]byte
 	for _, e := range listed {
 		hash := sha256.Sum256([]byte(e))

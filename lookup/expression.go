@@ -3,6 +3,8 @@ package lookup
 import (
 	"crypto/sha256"
 	"math/bits"
+	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/publicsuffix"
@@ -160,12 +162,15 @@ func (h Host) startsAfter(dst []int, dots uint64, r Rule) []int {
 }
 
 // Public reports whether Safe Browsing can know the host at all. It cannot know single
-// labels, reverse zones and names for private use (RFC 6761; RFC 6762 .local; RFC 7686
-// .onion; RFC 8375 home.arpa; RFC 9476 .alt; ICANN's .internal). Such a host is neither
-// looked up nor sent.
+// labels, addresses of private networks, and names that never are public: those of IANA's
+// registry of special-use domain names but for example names, which resolve as others do
+// (RFC 6761 section 6.5), all reverse zones, the top-level domains that private networks use
+// (RFC 6762 appendix G), and fritz.box, where AVM's routers answer themselves. Such a host is
+// neither looked up nor sent.
 func (h Host) Public() bool {
 	if h.ip() {
-		return true
+		addr, err := netip.ParseAddr(strings.Trim(h.name, "[]"))
+		return err == nil && addr.IsGlobalUnicast() && !addr.IsPrivate()
 	}
 	tld := bits.Len64(h.dots())
 	if tld == 0 {
@@ -177,12 +182,27 @@ func (h Host) Public() bool {
 		return true
 	}
 	switch h.name[tld:] {
-	case "local", "internal", "onion", "invalid", "test", "localhost", "alt":
+	case "local", "internal", "onion", "invalid", "test", "localhost", "alt",
+		"intranet", "private", "corp", "home", "lan":
 		return false
+	case "box":
+		return !below(h.name, "fritz.box")
 	case "arpa":
-		return !below(h.name, "in-addr.arpa") && !below(h.name, "ip6.arpa") && !below(h.name, "home.arpa")
+		return !slices.ContainsFunc(privateArpa[:], func(zone string) bool { return below(h.name, zone) })
 	}
 	return true
+}
+
+// privateArpa are the special-use zones in arpa, and the reverse zones.
+var privateArpa = [...]string{
+	"in-addr.arpa", "ip6.arpa",
+	"6tisch.arpa",   // RFC 9031
+	"eap.arpa",      // RFC 9965
+	"eap-noob.arpa", // RFC 9140
+	"home.arpa",     // RFC 8375
+	"ipv4only.arpa", // RFC 8880
+	"resolver.arpa", // RFC 9462
+	"service.arpa",  // RFC 9665
 }
 
 // endsPrivate reports whether the last two letters of a name may be those of a top-level domain
@@ -190,8 +210,8 @@ func (h Host) Public() bool {
 // top-level domain is it cannot.
 func endsPrivate(name string) bool {
 	const (
-		lastButOne = uint32(1<<('a'%32) | 1<<('o'%32) | 1<<('i'%32) | 1<<('s'%32) | 1<<('l'%32) | 1<<('p'%32))
-		last       = uint32(1<<('l'%32) | 1<<('n'%32) | 1<<('d'%32) | 1<<('t'%32) | 1<<('a'%32))
+		lastButOne = uint32(1<<('a'%32) | 1<<('o'%32) | 1<<('i'%32) | 1<<('s'%32) | 1<<('l'%32) | 1<<('p'%32) | 1<<('r'%32) | 1<<('t'%32) | 1<<('m'%32) | 1<<('e'%32))
+		last       = uint32(1<<('l'%32) | 1<<('n'%32) | 1<<('d'%32) | 1<<('t'%32) | 1<<('a'%32) | 1<<('p'%32) | 1<<('e'%32) | 1<<('x'%32))
 	)
 	n := len(name)
 	return n < 2 || (lastButOne>>(name[n-2]%32))&(last>>(name[n-1]%32))&1 != 0

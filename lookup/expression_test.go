@@ -35,8 +35,19 @@ func TestPrivateNamesAreNotPublic(t *testing.T) {
 		{"home.arpa", false},
 		{"xhome.arpa", true},
 		{"a.uri.arpa", true},
-		{"127.1", true},
-		{"[::1]", true},
+		{"127.1", false},
+		{"[::1]", false},
+		{"10.0.0.1", false},
+		{"192.168.1.1", false},
+		{"[fd00::1]", false},
+		{"169.254.169.254", false},
+		{"8.8.8.8", true},
+		{"[2001:4860:4860::8888]", true},
+		{"fritz.box", false},
+		{"nas.fritz.box", false},
+		{"xfritz.box", true},
+		{"shop.box", true},
+		{"a.net", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.host, func(t *testing.T) {

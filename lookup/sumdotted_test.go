@@ -40,7 +40,7 @@ func equalSets(a, b []FullHash) bool {
 
 // Public has a short way for most names.
 func TestPublicKnowsEveryPrivateZone(t *testing.T) {
-	for _, zone := range []string{"local", "internal", "onion", "invalid", "test", "localhost", "alt", "10.in-addr.arpa", "8.ip6.arpa", "home.arpa"} {
+	for _, zone := range []string{"local", "internal", "onion", "invalid", "test", "localhost", "alt", "intranet", "private", "corp", "home", "lan", "10.in-addr.arpa", "8.ip6.arpa", "home.arpa"} {
 		for _, below := range []string{"a.", "www.a.", strings.Repeat("long.", 20)} {
 			if h := FromQname(below + zone + "."); h.Public() {
 				t.Errorf("%s is public", h)

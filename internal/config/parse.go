@@ -195,6 +195,9 @@ func (p *parser) finish() error {
 		p.defaultFolder()
 	}
 	p.completeURLs()
+	if trouble := proxyTrouble(); trouble != "" && (p.Online || p.hasURLs()) {
+		p.begin.warn(p, "%s", trouble)
+	}
 	if !p.Online {
 		p.off()
 		return nil
