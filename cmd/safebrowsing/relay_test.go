@@ -37,7 +37,7 @@ func startRelay(t *testing.T, args ...string) (endpoint string, errOut *lockedBu
 	})
 	for range 4000 {
 		if _, rest, ok := strings.Cut(out.String(), "endpoint "); ok && strings.Contains(rest, "Metrics: http://127.0.0.1:") {
-			endpoint, _, _ = strings.Cut(rest, " ")
+			endpoint = strings.Fields(rest)[0]
 			return endpoint, errOut
 		}
 		time.Sleep(5 * time.Millisecond)
