@@ -109,7 +109,8 @@ func (s *Schedule) fetchNotSent(lists []string, now time.Time, err error) error 
 	return s.change(func(state *scheduleState) {
 		state.Fetch = state.Fetch.notSent(now, s.random(), err)
 		for _, name := range lists {
-			state.Lists[name] = state.Lists[name] // Status shows it from now on
+			list := state.Lists[name]
+			state.Lists[name] = list // Status shows it from now on, also if it was not there
 		}
 	})
 }

@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,7 +69,7 @@ func TestTheWaitAfterARequestThatWasNotSentIsShort(t *testing.T) {
 			t.Errorf("after %d: %s to %s, want at least %s", i+1, at0, at1, least)
 		}
 	}
-	for _, tries := range []int{-1, 0, 1 << 40} {
+	for _, tries := range []int{-1, 0, math.MaxInt} {
 		if got := awayWait(tries, 0.5); got < awayUnit || got > maxAway {
 			t.Errorf("after %d: %s", tries, got)
 		}
@@ -122,7 +123,7 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 			if way.tried != i+1 {
 				t.Fatalf("%d: a restart has ended the wait: %d tries", i, way.tried)
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 		}
 		// A status ends the count, and starts the rules with their first step.
 		way.err = &StatusError{Code: 503}

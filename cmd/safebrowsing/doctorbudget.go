@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -20,7 +20,7 @@ func (e *examination) budget(o *Offline, now time.Time) {
 		if ledger == nil {
 			break
 		}
-		if told := engine.InPart(ledger.Uses(), perDay, now); told != "" {
+		if told := status.SpentShares(ledger.Uses(), perDay, now); told != "" {
 			e.tell(diagnosis{"share", isWarning, text("in part: " + told), text(fmt.Sprintf("write \"budget %d 100%%\" if one client forwards for others", perDay))})
 		}
 	case o.Protocol().Paid:

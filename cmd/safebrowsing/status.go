@@ -13,7 +13,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -101,7 +100,7 @@ func (o *Offline) service(now time.Time) (status.Service, error) {
 	s.Notice, s.Advisory = answer.Notice(o.Provider()), o.Provider().Advisory
 	if perDay, ledger, _ := o.Budget(); ledger != nil {
 		s.Budget, s.Left, s.Spent, s.Paid = perDay, ledger.Remaining(perDay, now), ledger.Spent(now), o.Protocol().Paid
-		s.InPart = engine.InPart(ledger.Uses(), perDay, now)
+		s.InPart = status.SpentShares(ledger.Uses(), perDay, now)
 	}
 	if s.Folder == "" {
 		return s, nil

@@ -197,6 +197,7 @@ func TestOnlyCoreDNSSearches(t *testing.T) {
 				t.Errorf("%s, %s: status %d, %s", name, from, status, errOut)
 			}
 			expect(t, name, out, `evil.example: unsure
+    warning     suspected, not confirmed (`+map[string]string{"v4": "Safe Browsing", "webrisk": "Web Risk"}[name]+`)
     expression  evil.example/
     list        se-4b
     decided by  list

@@ -18,7 +18,7 @@ func (e *Engine) Service() status.Service {
 	all.Notice, all.Advisory = answer.Notice(provider), provider.Advisory
 	if e.ledger != nil {
 		all.Left, all.Spent, all.Paid = e.ledger.Remaining(s.Budget, now), e.ledger.Spent(now), s.Protocol.Paid
-		all.InPart = InPart(e.ledger.Uses(), s.Budget, now)
+		all.InPart = status.SpentShares(e.ledger.Uses(), s.Budget, now)
 	}
 	e.reporter.mu.Lock()
 	defer e.reporter.mu.Unlock()

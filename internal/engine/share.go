@@ -1,12 +1,9 @@
 package engine
 
 import (
-	"fmt"
 	"net/netip"
 	"sync/atomic"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // ShareLog logs that a client has spent its share of a budget: the first one of each day. The
@@ -23,21 +20,4 @@ func (l *ShareLog) Log(e *Engine, client netip.Addr, now time.Time) {
 	b, _ := e.Shares.For(client, now)
 	log.Warningf("In part: client %s has spent its share of the day's budget and what others do not need (%d of %d): its suspected names pass until more is free, at midnight at the latest. If it forwards for others, write \"budget %d 100%%\". The log names the first such client of a day only",
 		client, taken, b.Day, b.Day)
-}
-
-// InPart says in a sentence that clients were refused today because what is left is kept for
-// others; "": none was.
-func InPart(uses []lookup.Use, perDay int, now time.Time) string {
-	for _, u := range uses {
-		if u.Date != now.Local().Format(time.DateOnly) || u.Refused == 0 {
-			continue
-		}
-		clients, it := "1 client has", "it forwards"
-		if u.Refused > 1 {
-			clients, it = fmt.Sprintf("%d clients have", u.Refused), "they forward"
-		}
-		return fmt.Sprintf("%s spent %s of the day's %d searches, and what others do not need: suspected names of these clients pass until more is free, at midnight at the latest. If %s for others, write \"budget %d 100%%\".",
-			clients, map[bool]string{true: "its share", false: "their shares"}[u.Refused == 1], perDay, it, perDay)
-	}
-	return ""
 }

@@ -99,11 +99,13 @@ func TestASearchWithMoreNewPrefixesThanTheBurstIsAnsweredInParts(t *testing.T) {
 			names = append(names, hostName(i)+"/")
 			query += "&hashPrefixes=" + param(prefixOf(names[i], 4))
 		}
-		w.threaten(names...)
+		w.threaten(append(names, "first.example/")...)
 		w.cfg.Settings.Protocol = protocol.DialectWebRisk
 		w.cfg.Rate, w.cfg.Burst = DefaultRate, DefaultBurst
 		w.begin()
 		defer w.relay.Close()
+		w.searchOf("first.example/") // the first search after a start goes alone
+		time.Sleep(time.Minute)
 		for _, want := range []int{DefaultBurst, lookup.MaxPrefixes} {
 			got := ask(t, w.relay, "GET", "/v5/hashes:search?"+query[1:])
 			var answer sbv5.SearchHashesResponse
