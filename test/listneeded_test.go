@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
 
@@ -56,7 +57,17 @@ func TestAListByURLThatBlocksItsOwnServerRepairsItself(t *testing.T) {
 	w.endpoint = named(t, w.endpoint, "sb.example.net")
 	list := newListServer(t, "bad.example.org\n")
 	port := freePort(t, w.host)
-	corefile := strings.Replace(w.corefile("block "+named(t, list.URL, "lists.example.net")+"/l.txt", "resolver "+w.host+":"+port), ".:0 {", ".:"+port+" {", 1)
+	// The server is its own resolver. A list that is fetched before it serves would wait for long.
+	resolver := startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		for range 200 {
+			if m, err := dns.Exchange(new(dns.Msg).SetQuestion(q.Name, q.Qtype), w.host+":"+port); err == nil {
+				return m.Answer
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		return nil
+	})
+	corefile := strings.Replace(w.corefile("block "+named(t, list.URL, "lists.example.net")+"/l.txt", "resolver "+resolver), ".:0 {", ".:"+port+" {", 1)
 	corefile = strings.Replace(corefile, "\tcache\n", "", 1)
 	blocked := func(name string) bool { return isBlocked(w.ask(name, dns.TypeA)) }
 	// again has the list fetched at once: its state is gone, and its content stays in force.
