@@ -126,7 +126,11 @@ func TestWhatACacheInFrontMakesOfOtherTypes(t *testing.T) {
 				cells := []string{"", f.heading, "`" + mode + "`"}
 				for _, qtype := range []uint16{dns.TypeA, dns.TypeTXT, dns.TypeMX} {
 					first := outcomeOf(askForwarder(t, address, "blocked.example.", qtype))
-					cells = append(cells, first+", "+outcomeOf(askForwarder(t, address, "blocked.example.", qtype)))
+					cell := first + " twice"
+					if second := outcomeOf(askForwarder(t, address, "blocked.example.", qtype)); second != first {
+						cell = first + ", " + second
+					}
+					cells = append(cells, cell)
 				}
 				if row := strings.TrimSpace(strings.Join(append(cells, ""), " | ")); !strings.Contains(documents(t)["docs/resolvers.md"], "\n"+row+"\n") {
 					t.Errorf("Expected this row in docs/resolvers.md:\n%s", row)
