@@ -126,7 +126,7 @@ func TestWhatACacheInFrontMakesOfOtherTypes(t *testing.T) {
 				cells := []string{"", f.heading, "`" + mode + "`"}
 				for _, qtype := range []uint16{dns.TypeA, dns.TypeTXT, dns.TypeMX} {
 					first := outcomeOf(askForwarder(t, address, "blocked.example.", qtype))
-					cell := first + " twice"
+					cell := first + " ×2"
 					if second := outcomeOf(askForwarder(t, address, "blocked.example.", qtype)); second != first {
 						cell = first + ", " + second
 					}
