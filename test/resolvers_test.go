@@ -187,7 +187,7 @@ func checkForwarder(t *testing.T, row, address string) {
 // answer for a blocked name have the error of ours.
 func documentedErrors(t *testing.T, row string) [2]bool {
 	t.Helper()
-	line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) + ` [0-9.]+ \| NXDOMAIN \| (not )?passed on(, but not from its cache)? \|$`)
+	line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) + ` [0-9.]+ \| NXDOMAIN \| (not )?passed on(, but not from cache)? \|$`)
 	m := line.FindStringSubmatch(documents(t)["docs/resolvers.md"])
 	if m == nil {
 		t.Fatalf("Expected a row of the table for %s", row)
