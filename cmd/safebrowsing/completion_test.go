@@ -20,8 +20,10 @@ func TestMain(m *testing.M) {
 // inShell runs a script with the command in its path and without the user's settings.
 func inShell(t *testing.T, shell string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(shell); err != nil {
-		t.Skip(err)
+	if _, err := exec.LookPath(shell); err != nil && os.Getenv("CI") != "" {
+		t.Fatalf("This test needs %s: %v", shell, err)
+	} else if err != nil {
+		t.Skipf("This test needs %s: install the package of that name", shell)
 	}
 	program, err := os.Executable()
 	if err != nil {
