@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -58,18 +59,36 @@ const firstPort, lastPort = 10000, 32767
 // given has the addresses that this process has been given.
 var given sync.Map // of string to nothing
 
+// claims has the sockets of claim: one that nothing refers to would be closed.
+var claims sync.Map // of string to net.Listener
+
 // FreeAddress returns an address of a host that nothing listens on, for TCP and UDP. It does
-// so once for each address.
+// so once for each address, on Linux also if other test processes ask.
 func FreeAddress(t testing.TB, host string) string {
 	t.Helper()
 	for range 1000 {
 		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort+1)))
-		if _, known := given.LoadOrStore(address, nil); !known && free(address) {
+		if _, known := given.LoadOrStore(address, nil); !known && free(address) && claim(address) {
 			return address
 		}
 	}
 	t.Fatalf("no port of %s is free", host)
 	return ""
+}
+
+// claim keeps an address from other test processes until this one ends. It listens on an abstract
+// socket of its name, see unix(7): packages are tested side by side, and a program under test
+// binds its port only a while after the address was returned.
+func claim(address string) bool {
+	if runtime.GOOS != "linux" {
+		return true
+	}
+	l, err := net.Listen("unix", "@safebrowsing-test-"+address)
+	if err != nil {
+		return false
+	}
+	claims.Store(address, l)
+	return true
 }
 
 func free(address string) bool {
