@@ -35,7 +35,6 @@ type bubble struct {
 
 func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), listed ...string) *bubble {
 	b := &bubble{t: t, google: protocoltest.New(t)}
-	b.google.OfOperator() // its address is not that of Google
 	var entries [][]byte
 	for _, e := range listed {
 		hash := sha256.Sum256([]byte(e))

@@ -109,8 +109,8 @@ func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtfu
 	})
 }
 
-// split records that a server of the operator's own refused a batch, which may be due to one
-// list that it does not have. No list has failed: each is asked for alone now.
+// split records that a relay refused a batch because of one
+// list that it lacks. No list has failed: each is asked for alone now.
 func (a attempt) split(lists []string) error {
 	return a.schedule.change(func(state *scheduleState) {
 		state.Fetch = a.before

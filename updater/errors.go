@@ -63,6 +63,7 @@ type StatusError struct {
 	Code       int
 	Message    string        // the server's explanation; may be empty
 	RetryAfter time.Duration // as the server sent it, without a limit; 0: none
+	LacksList  bool          // a relay lacks a list of the request, and says so: nothing else is wrong
 }
 
 // Error implements error.
@@ -118,6 +119,13 @@ func refused(err error) bool {
 func refusesLists(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && (status.Code == http.StatusBadRequest || status.Code == http.StatusNotFound)
+}
+
+// lacksList reports whether a relay has refused a request only because it lacks one of the lists.
+// Google's server, whose rules demand a back-off, never says that.
+func lacksList(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.LacksList
 }
 
 // maxCause limits the text of a cause, in bytes.

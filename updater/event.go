@@ -21,7 +21,7 @@ const (
 	ListWaiting               // List was not fetched, or not yet; its next fetch is at Due
 	ListRejected              // the update of List failed its checks: Err; the old content stays
 	ListRefused               // the server refused List, asked for alone: Err; other lists are fetched
-	BatchRefused              // a server of the operator's own refused the request for List, several with commas: Err; each is asked for alone now
+	BatchRefused              // a relay lacks one of List, several with commas: Err; each is asked for alone now
 	LongWait                  // the server gave a minimum wait above 24 hours, Wait: nothing for List ("": no search) before Due
 	StoreFailed               // List, or the schedule (List is ""), could not be saved: Err
 	Stored                    // List, or the schedule, has been saved

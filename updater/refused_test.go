@@ -117,11 +117,11 @@ func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
 func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := protocoltest.New(t)
-		server.OfOperator()
+		server.ActAsRelay()
 		server.SetMinimumWait("", time.Hour)
 		server.Publish("se-4b", entriesOf(1))
 		server.Publish("mw-4b", entriesOf(2))
-		c, err := protocol.NewV5(protocol.Config{UserAgent: "run/1", Transport: server})
+		c, err := protocol.NewV5(protocol.Config{Endpoint: "http://relay.example", UserAgent: "run/1", Transport: server})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}, own: true}
+		r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}}
 		r.use(c, schedule, nil, "se-4b", "gc-32b", "mw-4b")
 		r.start()
 		defer r.stop()

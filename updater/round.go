@@ -76,7 +76,7 @@ func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 	case ctx.Err() != nil: // a shutdown is not a failure
 		u.reportSave("", attempt.cancelled(names, now))
 		return askNoMore
-	case u.cfg.Own && len(names) > 1 && refusesLists(err):
+	case len(names) > 1 && lacksList(err):
 		u.reportSave("", attempt.split(names))
 		u.cfg.Report(Event{Kind: BatchRefused, List: strings.Join(names, ", "), Err: err, Took: now.Sub(begun)})
 		return askAlone

@@ -33,7 +33,6 @@ type run struct {
 	t        *testing.T
 	database *lookup.Database
 	updater  *updater.Updater
-	own      bool // Config.Own
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
@@ -76,7 +75,7 @@ func (r *run) use(source updater.Source, schedule *updater.Schedule, store *upda
 	r.t.Helper()
 	var err error
 	r.updater, err = updater.New(updater.Config{
-		Source: source, Database: r.database, Schedule: schedule, Store: store, Lists: lists, Report: r.report, Own: r.own,
+		Source: source, Database: r.database, Schedule: schedule, Store: store, Lists: lists, Report: r.report,
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -24,10 +24,6 @@ type Config struct {
 	MaxEntries int              // limit of one list; zero: DefaultMaxEntries
 	Report     func(Event)      // called from Load, Run and Once, in their goroutine; nil: events are dropped
 	Timeout    time.Duration    // limit of one fetch; zero: 5 minutes
-	// Own says that the server is the operator's own, such as a relay, and so may lack a list
-	// that clients have. When it has refused a batch, each list is asked for alone at once, and
-	// not after a back-off of 15 minutes or more.
-	Own bool
 	// FirstContact draws how long the first request after a start or a wake-up waits.
 	// Nil: uniform in [0, 1 min) ("Request Frequency").
 	FirstContact func() time.Duration

@@ -131,7 +131,6 @@ func (u *fetching) prepare(offline *Offline, now bool) error {
 		Source: source, Database: new(lookup.Database), Schedule: u.schedule, Store: store,
 		Lists: u.names, LikelySafe: protocol.GlobalCache, MaxEntries: offline.MaxEntries(), Report: u.report,
 		FirstContact: func() time.Duration { return u.firstContact(now) },
-		Own:          offline.Settings().OfOperator(),
 	})
 	return err
 }

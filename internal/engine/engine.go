@@ -76,7 +76,6 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 		MaxEntries:   s.MaxEntries,
 		Report:       e.reporter.report,
 		FirstContact: edge.FirstContact,
-		Own:          s.OfOperator(),
 	})
 	if err != nil {
 		return nil, err

@@ -316,6 +316,7 @@ func (e *reworded) Unwrap() error { return e.err }
 func (c *caller) statusError(ctx context.Context, answer *http.Response) error {
 	e := &updater.StatusError{Code: answer.StatusCode, RetryAfter: RetryAfter(answer.Header.Get("Retry-After"))}
 	e.Message = c.messageOf(ctx, answer)
+	e.LacksList = e.Code == http.StatusNotFound && c.relayHeader(answer, ListsHeader) != ""
 	if value := c.relayHeader(answer, UnansweredHeader); value != "" && e.Code == http.StatusServiceUnavailable {
 		return &refusal{e, value}
 	}

@@ -20,6 +20,9 @@ const (
 	// such answer of its own. With status 200 the body has the threats that are known, for use
 	// once, so that other clients see them and keep nothing. With status 503 none is known.
 	UnansweredHeader = "Safebrowsing-Unanswered"
+	// ListsHeader has the names of the relay's lists, separated by spaces. It is in the refusal of
+	// a request for a list that the relay lacks.
+	ListsHeader = "Safebrowsing-Lists"
 	// BudgetHeader is that of answers to hashes.search: what is left of the budget of the relay for
 	// the client that asks, as FormatBudget writes it.
 	BudgetHeader = "Safebrowsing-Budget"

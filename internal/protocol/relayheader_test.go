@@ -121,6 +121,16 @@ func TestHeadersOfARelayCountForNothingFromGoogle(t *testing.T) {
 			t.Errorf("%q, status 200: %+v, %v", endpoint, got, err)
 		}
 	}
+	for endpoint, want := range map[string]bool{"": false, DefaultEndpoint: false, ownRelay: true} {
+		for status, lacks := range map[int]bool{404: want, 400: false, 503: false} {
+			c := &caller{google: IsGoogle(endpoint)}
+			answer := &http.Response{StatusCode: status, Header: http.Header{ListsHeader: {"se-4b"}}, Body: http.NoBody}
+			err, ok := errors.AsType[*updater.StatusError](c.statusError(t.Context(), answer))
+			if !ok || err.LacksList != lacks {
+				t.Errorf("%q, status %d: %+v, want that a list is lacking: %v", endpoint, status, err, lacks)
+			}
+		}
+	}
 	_, err := relayAnswer{status: 503, retryAfter: "60"}.ask(t, ownRelay, "new.example/")
 	if _, ok := errors.AsType[*updater.StatusError](err); !ok {
 		t.Errorf("a proxy before a relay: %v", err)

@@ -6,10 +6,12 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -54,7 +56,11 @@ type served struct {
 // answer returns the reply to a request.
 func (s *Server) answer(q *query, r *http.Request) reply {
 	if status, why := s.refusal(q, r); status != 0 {
-		return errorReply(status, why)
+		a := errorReply(status, why)
+		if status == http.StatusNotFound && s.referee.relay {
+			a.header.Set("Safebrowsing-Lists", strings.Join(slices.Sorted(maps.Keys(s.lists)), " "))
+		}
+		return a
 	}
 	f, broken := s.takeFault(q)
 	a, replaced := f.replacement()
@@ -86,6 +92,9 @@ func (s *Server) refusal(q *query, r *http.Request) (status int, why string) {
 	}
 	for i, name := range q.names {
 		if !s.offers(q, name) || slices.Contains(q.names[:i], name) {
+			if s.referee.relay {
+				return http.StatusNotFound, "the relay lacks a list"
+			}
 			return http.StatusBadRequest, "list unknown or named twice"
 		}
 	}

@@ -143,9 +143,9 @@ func (s *Server) ClientCancelled() {
 	})
 }
 
-// OfOperator says that the server is the operator's own, such as a relay, and not Google's.
-// A client may then ask at once for each list of a batch that was refused.
-func (s *Server) OfOperator() { s.locked(func() { s.referee.own = true }) }
+// ActAsRelay makes the server say, as a relay does, that it lacks a list: with status 404 and the
+// header Safebrowsing-Lists. A client may then ask at once for each list of the batch.
+func (s *Server) ActAsRelay() { s.locked(func() { s.referee.relay = true }) }
 
 // JudgeSearchBackoff makes the referee judge the back-off of hashes.search too:
 // after status 429 or 403 that of list updates, after three other failures in a row

@@ -24,7 +24,7 @@ type referee struct {
 	backoffs backoffs
 	before   backoffs // as they were before the last failure, for undoFailure
 	lenient  bool     // the back-off of hashes.search is not judged
-	own      bool     // the server is the operator's: a batch that it refuses fails no list
+	relay    bool     // the server is a relay: a batch that it refuses with 404 is no failure
 
 	key    string            // that is asked with; see as
 	others map[string]clocks // by the keys that were asked with before

@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"bytes"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -233,7 +234,7 @@ func (r *referee) learnRefusal(x *exchange, at time.Time, of listRequests) {
 		of.clock(x.query.names[0]).refused(at)
 		return
 	}
-	splits := r.own && refusesLists(x.note.Status) && len(x.query.names) > 1
+	splits := r.relay && x.note.Status == http.StatusNotFound && len(x.query.names) > 1
 	if !of.late(at) && !splits {
 		of.backoff.fail(at)
 	}

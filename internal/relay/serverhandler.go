@@ -85,6 +85,7 @@ type failure struct {
 	message    string
 	retryAfter time.Duration // 0: no header
 	unanswered string        // value of protocol.UnansweredHeader; "": none
+	lists      string        // value of protocol.ListsHeader; "": none
 }
 
 // statusWords are the canonical words for HTTP statuses (google.rpc.Code).
@@ -169,6 +170,9 @@ func (f *failure) write(w http.ResponseWriter) {
 	}
 	if f.unanswered != "" {
 		header.Set(protocol.UnansweredHeader, f.unanswered)
+	}
+	if f.lists != "" {
+		header.Set(protocol.ListsHeader, f.lists)
 	}
 	if f.code == http.StatusMethodNotAllowed {
 		header.Set("Allow", http.MethodGet)
