@@ -1,9 +1,12 @@
 package test
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +112,13 @@ func TestANewTokenEndsTheBackoffOfTheOldOne(t *testing.T) {
 				w.ask("evil.example.com.", dns.TypeA)
 				all := refused()
 				return len(all) > 0 && all[len(all)-1].Status == http.StatusUnauthorized
+			})
+			w.eventually("a clock that knows it", func() bool { // a stop before that would be no failure
+				clocks, _ := filepath.Glob(filepath.Join(w.db, "*.json"))
+				return slices.ContainsFunc(clocks, func(name string) bool {
+					text, _ := os.ReadFile(name)
+					return bytes.Contains(text, []byte("status 401"))
+				})
 			})
 			asked := len(refused())
 			w.wantPassed("evil.example.com.", dns.TypeA)

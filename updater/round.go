@@ -69,11 +69,11 @@ func (u *Updater) request(ctx context.Context, names []string) nextRequest {
 		u.accept(results)
 		u.cfg.Schedule.advise(u.cfg.Source)
 		u.reportSave("", attempt.answered(now, wait, clocks(results, now, u.cfg.Schedule)))
-	// Before the others: an error after a shutdown says nothing about the server.
+	// Before the others: after a shutdown only a status says something about the server.
 	case ctx.Err() != nil && isNotSent(err):
 		u.reportSave("", attempt.takenBack())
 		return askNoMore
-	case ctx.Err() != nil: // a shutdown is not a failure
+	case ctx.Err() != nil && !hasStatus(err): // a shutdown is not a failure
 		u.reportSave("", attempt.cancelled(names, now))
 		return askNoMore
 	case len(names) > 1 && lacksList(err):

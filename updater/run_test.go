@@ -499,6 +499,42 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 	})
 }
 
+// A status that was read before the shutdown is one, also if the shutdown has begun meanwhile.
+func TestAStatusThatComesWithAShutdownCallsForABackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := protocoltest.New(t)
+		server.Publish("se-4b", entriesOf(1))
+		server.Break("update", 1, protocoltest.Fault{Status: 503})
+		client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		var r *run
+		r = newRunOf(t, endsAfter{client, func() { r.cancel() }}, dir, updater.Origin{Name: "test"}, "se-4b")
+		r.start()
+		time.Sleep(time.Minute)
+		r.stop()
+		server.ClientStarted()
+		r = newRun(t, server, dir, "se-4b")
+		r.start()
+		time.Sleep(time.Hour) // the server judges when it is asked
+		r.checkHeld("after the back-off", "se-4b", 1)
+		r.stop()
+	})
+}
+
+// endsAfter is a source that begins a shutdown after each answer.
+type endsAfter struct {
+	updater.Source
+	end func()
+}
+
+func (e endsAfter) Fetch(ctx context.Context, wants []updater.Want, take func(int, *updater.Update)) (time.Duration, error) {
+	defer e.end()
+	return e.Source.Fetch(ctx, wants, take)
+}
+
 // An answer must fit the request, whatever the source is.
 func TestASourceThatAnswersAnotherNumberOfListsHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -117,7 +117,7 @@ func (w where) pick(allow bool) (ownlist.Config, error) {
 			w.corefile, word, word, word, config.Plugin, w.stanzas[0].place)
 	}
 	for _, f := range w.files(!allow) {
-		if samePath(f.Path, w.file) {
+		if config.SameFile(f.Path, w.file) {
 			return f, fmt.Errorf("%s is a file of %s in %s: use safebrowsing %s, or another file", w.file, other, w.corefile, other)
 		}
 	}
@@ -160,7 +160,7 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, allow bool, hosts []lookup.
 // uses reports whether a file is one of the stanza's.
 func (s *stanza) uses(path string, allow bool) bool {
 	for _, own := range s.Own {
-		if own.Path != "" && own.Allow == allow && samePath(own.Path, path) {
+		if own.Path != "" && own.Allow == allow && config.SameFile(own.Path, path) {
 			return true
 		}
 	}
@@ -185,13 +185,6 @@ func (s *stanza) otherwise(h lookup.Host, allow bool) string {
 		return fmt.Sprintf("%s still passes: it is allowed by %s", h, d.List)
 	}
 	return ""
-}
-
-// samePath reports whether two paths are of one file.
-func samePath(a, b string) bool {
-	infoA, errA := os.Stat(a)
-	infoB, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 func exists(path string) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -75,9 +76,20 @@ func (f OwnFile) same(other OwnFile) bool {
 	if f.Fetch.URL != "" || other.Fetch.URL != "" {
 		return f.Fetch.URL == other.Fetch.URL
 	}
-	a, errA := os.Stat(f.Path)
-	b, errB := os.Stat(other.Path)
-	return errA == nil && errB == nil && os.SameFile(a, b)
+	return SameFile(f.Path, other.Path)
+}
+
+// SameFile reports whether two paths name one file. Equal paths do, also while another program
+// replaces the file: it would be another one from one look to the next.
+func SameFile(a, b string) bool {
+	wholeA, errA := filepath.Abs(a)
+	wholeB, errB := filepath.Abs(b)
+	if errA == nil && errB == nil && wholeA == wholeB {
+		return true
+	}
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 // allowed reads files and hosts, a host with until when it is allowed.
