@@ -106,7 +106,6 @@ const (
 	minMaxEntries     = 1024 // the least that the server takes
 	fewEntries        = 100_000
 	maxBudget         = 1e9 // searches a day
-	searchesPerDollar = 20  // of Web Risk: 50 US-$ for 1,000 (https://cloud.google.com/web-risk/pricing)
 )
 
 // DefaultFolder returns where lists are kept unless the Corefile says otherwise:

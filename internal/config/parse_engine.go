@@ -86,10 +86,10 @@ func (p *parser) budget(args []string) (err error) {
 // moneyBudget returns the error about a budget in dollars.
 func moneyBudget(text string) error {
 	dollars, err := strconv.ParseFloat(strings.Trim(text, "$"), 64)
-	if err != nil || !(dollars > 0 && dollars*searchesPerDollar <= maxBudget) {
-		return fmt.Errorf("%q: a budget counts searches, and %d of Web Risk cost 1 US-$", text, searchesPerDollar)
+	if err != nil || !(dollars > 0 && dollars*updater.SearchesPerDollar <= maxBudget) {
+		return fmt.Errorf("%q: a budget counts searches, and %d of Web Risk cost 1 US-$", text, updater.SearchesPerDollar)
 	}
-	return fmt.Errorf("%q: a budget counts searches: %v US-$ are %d", text, dollars, int(dollars*searchesPerDollar))
+	return fmt.Errorf("%q: a budget counts searches: %v US-$ are %d", text, dollars, int(dollars*updater.SearchesPerDollar))
 }
 
 func (p *parser) prefixes(args []string) error {

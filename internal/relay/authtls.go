@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync/atomic"
 )
 
@@ -96,7 +95,7 @@ func (c *Config) warnings() (all []string) {
 	if c.Redis != nil && c.Redis.Target.Password != "" {
 		all = append(all, "Other users of this machine can read the password of Redis in -redis, in the list of processes. Give -redis-password-file or $"+RedisPasswordVariable)
 	}
-	if c.Redis != nil && !c.Redis.Target.TLS && slices.ContainsFunc(c.Redis.Target.Addresses, func(a string) bool { return !isLoopback(a) }) {
+	if c.Redis != nil && c.Redis.Target.InClear() {
 		all = append(all, "The connection to Redis has no TLS: the network can read and change what relays share. Write rediss in place of redis in -redis")
 	}
 	if c.Admin != "" && !isLoopback(c.Admin) {

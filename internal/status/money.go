@@ -6,15 +6,13 @@ import (
 	"slices"
 	"sync"
 	"time"
-)
 
-// centsPerSearch is what one search of a paid service costs, in US cents: 1,000 searches of Web
-// Risk cost 50 US-$ (https://cloud.google.com/web-risk/pricing, in 2026).
-const centsPerSearch = 5
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
 
 // Dollars prints what searches cost, without the currency.
 func Dollars(searches int) string {
-	cents := int64(searches) * centsPerSearch
+	cents := int64(searches) * (100 / updater.SearchesPerDollar)
 	return fmt.Sprintf("%d.%02d", cents/100, cents%100)
 }
 
