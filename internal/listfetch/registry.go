@@ -18,7 +18,7 @@ import (
 type registry struct {
 	limits    limits
 	transport http.RoundTripper // nil: the network
-	places    *places
+	downloads *downloads
 
 	mu      sync.Mutex
 	sources map[id]*source       // guarded by mu
@@ -29,7 +29,7 @@ type registry struct {
 type id struct{ url, db string }
 
 func newRegistry(l limits, transport http.RoundTripper) *registry {
-	return &registry{limits: l, transport: transport, places: newPlaces(), sources: make(map[id]*source), ending: make(map[id]chan struct{})}
+	return &registry{limits: l, transport: transport, downloads: newDownloads(), sources: make(map[id]*source), ending: make(map[id]chan struct{})}
 }
 
 // fetched is the registry of the process. It is a package variable because server blocks

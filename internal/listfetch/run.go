@@ -33,7 +33,7 @@ func (s *source) run(ctx context.Context) {
 		if s.adopt() && next().After(time.Now()) {
 			continue
 		}
-		leave := s.registry.places.take(ctx, s, func(others []string) { s.publish(s.current(), Waiting{s.current(), others}) })
+		leave := s.registry.downloads.take(ctx, s, func(others []string) { s.publish(s.current(), Waiting{s.current(), others}) })
 		if leave == nil {
 			return
 		}

@@ -146,7 +146,7 @@ func TestCloseGivesADownloadUp(t *testing.T) {
 	if _, err := ReadState(c); !os.IsNotExist(err) {
 		t.Errorf("A state was saved: %v", err)
 	}
-	if taken := r.places.taken(); len(taken) > 0 {
+	if taken := r.downloads.taken(); len(taken) > 0 {
 		t.Errorf("The next download is kept waiting by %q", taken)
 	}
 }

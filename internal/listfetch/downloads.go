@@ -15,23 +15,23 @@ const sideBySide = 4
 // waitsLong is after what wait for a place a list says so.
 const waitsLong = time.Minute
 
-// places are where lists are downloaded: who has one, and who waits. It is safe for concurrent
+// downloads are places for the downloads under way: a semaphore that knows who has one. It is safe for concurrent
 // use.
-type places struct {
+type downloads struct {
 	free chan struct{} // has one element for each place that is taken
 
 	mu    sync.Mutex
 	names map[*source]string // of those that have a place; guarded by mu
 }
 
-func newPlaces() *places {
-	return &places{free: make(chan struct{}, sideBySide), names: make(map[*source]string)}
+func newDownloads() *downloads {
+	return &downloads{free: make(chan struct{}, sideBySide), names: make(map[*source]string)}
 }
 
 // take waits for a place, and returns a function that gives it back, which may be called more
 // than once. Once, after waitsLong, it tells waiting which lists have the places. If ctx ends
 // before there is one, it returns nil.
-func (p *places) take(ctx context.Context, s *source, waiting func(others []string)) (leave func()) {
+func (p *downloads) take(ctx context.Context, s *source, waiting func(others []string)) (leave func()) {
 	timer := time.NewTimer(waitsLong)
 	defer timer.Stop()
 	for {
@@ -56,7 +56,7 @@ func (p *places) take(ctx context.Context, s *source, waiting func(others []stri
 }
 
 // taken returns the names of the lists that have a place, sorted.
-func (p *places) taken() []string {
+func (p *downloads) taken() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []string
