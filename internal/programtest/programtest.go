@@ -68,7 +68,7 @@ func FreeAddress(t testing.TB, host string) string {
 	t.Helper()
 	for range 1000 {
 		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort+1)))
-		if _, known := given.LoadOrStore(address, nil); !known && free(address) && claim(address) {
+		if _, known := given.LoadOrStore(address, nil); !known && claim(address) && free(address) {
 			return address
 		}
 	}
@@ -78,7 +78,8 @@ func FreeAddress(t testing.TB, host string) string {
 
 // claim keeps an address from other test processes until this one ends. It listens on an abstract
 // socket of its name, see unix(7): packages are tested side by side, and a program under test
-// binds its port only a while after the address was returned.
+// binds its port only a while after the address was returned. It comes before free, whose look at
+// an address is a listener, too.
 func claim(address string) bool {
 	if runtime.GOOS != "linux" {
 		return true
