@@ -8,7 +8,7 @@ TIME ?= 30s
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 8
 
-build: ## both programs, into the working directory
+build: ## the programs, into the working directory
 	go build -o . ./cmd/...
 
 test: ## all tests; some minutes

@@ -16,8 +16,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -103,7 +103,7 @@ func TestQueriesThatWaitAreBounded(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, before := newCrowd(t), runtime.NumGoroutine()
-				c.plugin.cfg.Monitor = tc.monitor
+				c.plugin.block.Config.Monitor = tc.monitor
 				c.plugin.waiting, c.plugin.searching = newPlaces(tc.memory)
 				for n := range 5_000 {
 					c.ask(tc.client(n), fmt.Sprintf("n%d.evil.example.com.", n))
@@ -156,7 +156,7 @@ func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer checker.Close()
-		c.plugin.policy.Use(policy.Source{Checker: checker})
+		c.plugin.block.Use(engine.ServiceForTests(checker))
 		for n := range 3_000 {
 			c.ask(siteOf(netip.MustParseAddr("2001:db8::"), n), fmt.Sprintf("c%d.example.", n))
 		}

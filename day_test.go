@@ -28,9 +28,10 @@ import (
 // bubble is the plugin without sockets, for a bubble of simulated time: the
 // server is reached in-process, and the next plugin takes its time to answer.
 type bubble struct {
-	t      *testing.T
-	google *protocoltest.Server
-	plugin *SafeBrowsing
+	t       *testing.T
+	google  *protocoltest.Server
+	plugin  *SafeBrowsing
+	release func()
 }
 
 func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), listed ...string) *bubble {
@@ -53,12 +54,12 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 		Settings: config.Settings{Endpoint: "http://bubble.example", Protocol: protocol.DialectV5, Lists: "se-4b"},
 	}, next)
 	alter(b.plugin)
-	e, release, err := engine.NewRegistry(engine.Edge{Transport: b.google, FirstContact: func() time.Duration { return 0 }}).Acquire(b.plugin.cfg.Settings, "")
+	e, release, err := engine.NewRegistry(engine.Edge{Transport: b.google, FirstContact: func() time.Duration { return 0 }}).Acquire(b.plugin.block.Config.Settings, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.plugin.use(e)
-	b.plugin.release = release
+	b.plugin.block.Use(&e.Service)
+	b.release = release
 	synctest.Wait()
 	return b
 }
@@ -66,7 +67,7 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 // stop ends the plugin, when what outlives its queries has ended.
 func (b *bubble) stop() {
 	b.plugin.detached.end()
-	b.plugin.release()
+	b.release()
 }
 
 // client is the writer of one query.
@@ -198,18 +199,18 @@ func TestManyQueriesForOneCollidingNameMakeOneSearch(t *testing.T) {
 
 func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
 	limiter := func(s *SafeBrowsing) {
-		s.cfg.Limiter = lookup.PerClient(lookup.LeakyBucket{Rate: config.DefaultRate, Capacity: config.DefaultBurst}.Admit)
+		s.block.Config.Limiter = lookup.PerClient(lookup.LeakyBucket{Rate: config.DefaultRate, Capacity: config.DefaultBurst}.Admit)
 	}
 	for name, alter := range map[string]func(*SafeBrowsing){
 		"answers that may not be kept":     limiter,
-		"each name is a search of its own": func(s *SafeBrowsing) { limiter(s); s.cfg.Mode = lookup.NoStorage },
+		"each name is a search of its own": func(s *SafeBrowsing) { limiter(s); s.block.Config.Mode = lookup.NoStorage },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t, 5*time.Millisecond, alter, "colliding.example.org/", "evil.example.com/")
 				defer b.stop()
 				b.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-				if b.plugin.cfg.Mode == lookup.Local {
+				if b.plugin.block.Config.Mode == lookup.Local {
 					b.google.SetCacheDuration(-1)
 				}
 				b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 400 * time.Millisecond})
@@ -259,7 +260,7 @@ func TestModes(t *testing.T) {
 	}
 	for _, tc := range tests {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.cfg.Mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
+			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Config.Mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
 			defer b.stop()
 			popular := sha256.Sum256([]byte("popular.example.com/"))
 			popularOnes := [][]byte{popular[:]}
@@ -288,7 +289,7 @@ func TestModes(t *testing.T) {
 
 func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.cfg.Mode, s.cfg.UnsureFails = lookup.NoStorage, true })
+		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Config.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true })
 		defer b.stop()
 		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503})
 		for i := range 10 {
@@ -303,7 +304,7 @@ func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
 // Nor does one that is slow: late is not suspected where no list knows the name.
 func TestServerThatIsSlowFailsNoHostWithoutLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.cfg.Mode, s.cfg.UnsureFails = lookup.NoStorage, true })
+		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Config.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true })
 		defer b.stop()
 		b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 3 * time.Second})
 		m, took := b.ask("192.0.2.1", "host.example.com.")

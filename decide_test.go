@@ -17,7 +17,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -54,11 +54,11 @@ func oneListedBy(t testing.TB, block config.Block, searcher lookup.Searcher) *Sa
 	s := newPlugin(config.Config{Block: block}, plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
 		return dns.RcodeSuccess, nil
 	}))
-	if err := s.policy.Open(); err != nil {
+	if err := s.block.ReadOwn(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.policy.Close)
-	s.policy.Use(policy.Source{Checker: checker})
+	t.Cleanup(s.block.End)
+	s.block.Use(engine.ServiceForTests(checker))
 	return s
 }
 
@@ -94,8 +94,8 @@ func TestDecideReturnsTheWayOfAQuery(t *testing.T) {
 				if slow := want == inspect || want == confirm || want == watch; slow != (q != nil) {
 					t.Errorf("Expected a query only if it takes longer, got %v", q)
 				}
-				if q != nil && (want == inspect) != (q.candidates == nil) {
-					t.Errorf("Expected candidates unless the answer is inspected, got %v", q.candidates)
+				if q != nil && (want == inspect) != (q.suspect == nil) {
+					t.Errorf("Expected a suspect unless the answer is inspected, got %v", q.suspect)
 				}
 				if (w.messages == 1) != (want == answered) || w.messages > 1 {
 					t.Errorf("Expected one message only if answered, got %d", w.messages)

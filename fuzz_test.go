@@ -42,8 +42,8 @@ func FuzzServeDNS(f *testing.F) {
 			w.WriteMsg(m)
 			return dns.RcodeSuccess, nil
 		})
-		s.cfg.Structured = answer.Structured{Code: 65_000, Contacts: []string{"mailto:help@example.org"}}
-		s.cfg.Respond, s.cfg.IPv4 = answer.Mode(len(plugins)%4), netip.MustParseAddr("192.0.2.1")
+		s.block.Config.Structured = answer.Structured{Code: 65_000, Contacts: []string{"mailto:help@example.org"}}
+		s.block.Config.Respond, s.block.Config.IPv4 = lookup.Response(len(plugins)%4), netip.MustParseAddr("192.0.2.1")
 		plugins = append(plugins, s)
 	}
 	add := func(name string, qtype uint16, records ...string) {

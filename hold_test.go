@@ -3,6 +3,8 @@ package safebrowsing
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,9 +20,8 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -54,8 +55,22 @@ func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsin
 	}
 	t.Cleanup(func() { checker.Close() })
 	s := newPlugin(config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}, next)
-	s.policy.Use(policy.Source{Checker: checker})
+	s.block.Use(engine.ServiceForTests(checker))
 	return s
+}
+
+// blocking has an own list of s block a name.
+func blocking(t *testing.T, s *SafeBrowsing, name string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "own.txt")
+	if err := os.WriteFile(path, []byte(name+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.block.Config.Own = []config.OwnFile{{Path: path}}
+	if err := s.block.ReadOwn(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.block.End)
 }
 
 // recorder is a writer without a lock, as those of other plugins are.
@@ -302,8 +317,8 @@ func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
 			time.Sleep(900 * time.Millisecond)
 			return dns.RcodeSuccess, w.WriteMsg(aliasOf(r, "test-host.example."))
 		})
-		s.cfg.ConfirmTimeout, s.cfg.UnsureFails, s.cfg.Inspect, s.cfg.LogBlocked = time.Millisecond, true, true, true
-		s.cfg.Tests = ownlist.Hosts(config.TestList, []ownlist.HostEntry{{Host: lookup.FromQname("test-host.example.")}})
+		s.block.Config.ConfirmTimeout, s.block.Config.UnsureFails, s.block.Config.Inspect, s.block.Config.LogBlocked = time.Millisecond, true, true, true
+		blocking(t, s, "test-host.example")
 		w := new(recorder)
 		s.ServeDNS(t.Context(), w, aboutEvil.Copy())
 		s.detached.end()
@@ -358,8 +373,8 @@ func TestRawAnswers(t *testing.T) {
 					clear(b) // they are the plugin's own again
 					return dns.RcodeSuccess, nil
 				})
-				s.cfg.ConfirmTimeout, s.cfg.Inspect, s.cfg.Monitor = tc.timeout, tc.inspect, tc.monitor
-				s.cfg.Tests = ownlist.Hosts(config.TestList, []ownlist.HostEntry{{Host: lookup.FromQname(tested)}})
+				s.block.Config.ConfirmTimeout, s.block.Config.Inspect, s.block.Config.Monitor = tc.timeout, tc.inspect, tc.monitor
+				blocking(t, s, tested)
 				w := new(recorder)
 				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(tc.qname, dns.TypeA))
 				s.detached.end()
@@ -386,7 +401,7 @@ func TestRawBytesThatAreNoMessagePass(t *testing.T) {
 					}
 					return dns.RcodeSuccess, nil
 				})
-				s.cfg.Inspect, s.cfg.ConfirmTimeout = inspect, time.Millisecond
+				s.block.Config.Inspect, s.block.Config.ConfirmTimeout = inspect, time.Millisecond
 				w := new(recorder)
 				s.ServeDNS(t.Context(), w, new(dns.Msg).SetQuestion(qname, dns.TypeA))
 				if !slices.Equal(w.calls, []string{"Write"}) {

@@ -2,22 +2,20 @@
 // malware hosts, as Google Safe Browsing knows them, with NXDOMAIN or the
 // address of a sinkhole, and passes all others on.
 //
-//	query ──▶ SafeBrowsing.ServeDNS ──▶ policy.Policy ─┬─ Safe ──────▶ next plugin
+//	query ──▶ SafeBrowsing.ServeDNS ──▶ block.Block ───┬─ Safe ──────▶ next plugin
 //	                                    (own lists,    ├─ Unsafe ────▶ answer.Reply
 //	                                     then Checker) └─ candidate ─▶ confirm AND next plugin
 //	                                                                   at the same time, see held
-//	Corefile ──▶ config.Config ─┬─ Block ────▶ policy, answer: each server block's own
-//	                            └─ Settings ─▶ engine.Engine: shared by server blocks with
-//	                                           equal settings, also over reloads, see block.go
+//	Corefile ──▶ config.Config ──▶ block.Block ──▶ engine.Engine: shared by server blocks with
+//	                                               equal settings, also over reloads
 //
-// Arrows of import point one way, which a test holds: this package → internal/engine,
-// internal/policy → internal/config → internal/answer → internal/protocol,
+// Arrows of import point one way, which a test holds: this package → internal/block →
+// internal/engine → internal/config → internal/answer → internal/protocol,
 // internal/ownlist → updater → lookup → internal/prefixset.
 package safebrowsing
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -25,13 +23,10 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/memory"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -42,18 +37,12 @@ var log = mask.NewLog(config.Plugin)
 type SafeBrowsing struct {
 	Next plugin.Handler
 
-	cfg         config.Config
-	policy      *policy.Policy                // by cfg
-	release     func()                        // lets go of the engine; set by OnStartup
-	pauses      atomic.Pointer[pause.Folder]  // nil: not watched
-	engine      atomic.Pointer[engine.Engine] // nil: no service is asked
-	metrics     blockMetrics
-	names       nameLog
-	shares      engine.ShareLog
-	sparedNames dayLog         // needed names that were not blocked
-	waiting     *lookup.Places // of queries that wait for a confirmation
-	searching   *lookup.Places // of those that wait for a search which they have caused
-	detached    detached       // next plugins and confirmations that outlive their query; ended with the server block
+	block     *block.Block // what decides; OnStartup starts it
+	metrics   blockMetrics
+	names     nameLog
+	waiting   *lookup.Places // of queries that wait for a confirmation
+	searching *lookup.Places // of those that wait for a search which they have caused
+	detached  detached       // next plugins and confirmations that outlive their query; ended with the server block
 }
 
 // The first places of queries that wait, see lookup.NewPlaces, with much memory and with little.
@@ -82,9 +71,8 @@ func newPlaces(memory int64) (waiting, searching *lookup.Places) {
 
 // newPlugin returns the plugin of one server block, which has not started.
 func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
-	s := &SafeBrowsing{Next: next, cfg: cfg, names: nameLog{monitor: cfg.Monitor, json: cfg.LogJSON}}
+	s := &SafeBrowsing{Next: next, block: block.New(cfg), names: nameLog{monitor: cfg.Monitor, json: cfg.LogJSON}}
 	s.waiting, s.searching = newPlaces(memory.Usable())
-	s.policy = policy.New(&s.cfg.Block)
 	return s
 }
 
@@ -99,7 +87,7 @@ const (
 	answered            // with a blocking answer or an explanation, or dropped
 	inspect             // the next plugin answers, and targets in its answer are checked
 	confirm             // the next plugin resolves while candidates are confirmed, and its answer waits for the decision
-	watch               // as confirm in monitor mode: the answer does not wait
+	watch               // as confirm in monitor mode and for a needed name: the answer does not wait
 )
 
 // ServeDNS implements the plugin.Handler interface.
@@ -131,48 +119,43 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		w.WriteMsg(s.why(r, host))
 		return answered, nil
 	}
-	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.policy.InScope(r.Question[0].Name) {
+	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.block.InScope(r.Question[0].Name) {
 		return passed, nil
 	}
-	if _, paused := s.pausedUntil(); paused {
+	if _, paused := s.block.PausedUntil(); paused {
 		return passed, nil
 	}
 	shown := announce(ctx)
 	host := lookup.FromQname(r.Question[0].Name)
-	decision, candidates := s.policy.Check(host)
-	if candidates != nil || decision.Verdict == lookup.Unsafe || s.cfg.Inspect { // few names
-		if what := s.policy.Needed(host); what != "" && !policy.IsOwn(decision) {
-			return s.needed(ctx, w, r, shown, decision, candidates, what)
-		}
-	}
-	if decision.By == lookup.ByList {
-		loud.familiar.count(host)
+	c := s.block.Check(host)
+	if c.By == lookup.ByList {
+		s.block.Passed(host)
 	}
 	switch {
-	case candidates != nil && s.cfg.Monitor:
-		return watch, s.newQuery(ctx, w, r, shown, candidates)
-	case candidates != nil:
-		return confirm, s.newQuery(ctx, w, r, shown, candidates)
-	case s.cfg.Inspect && decision.Verdict != lookup.Unsafe && decision.By != lookup.ByAllow:
-		q := s.newQuery(ctx, w, r, shown, nil)
-		q.observe(decision)
+	case c.Suspect != nil && (s.block.Config.Monitor || c.Needed != ""):
+		return watch, s.newQuery(ctx, w, r, shown, c)
+	case c.Suspect != nil:
+		return confirm, s.newQuery(ctx, w, r, shown, c)
+	case s.block.Config.Inspect && c.Needed == "" && c.Verdict != lookup.Unsafe && c.By != lookup.ByAllow:
+		q := s.newQuery(ctx, w, r, shown, c)
+		q.observe(c.Decision)
 		return inspect, q
 	}
-	s.observe(ctx, shown, decision)
-	if decision.Verdict == lookup.Unsafe {
-		return s.block(ctx, w, r, decision), nil
+	s.observe(ctx, shown, c.Decision)
+	if c.Verdict == lookup.Unsafe {
+		return s.answer(ctx, w, r, c.Decision), nil
 	}
 	return passed, nil
 }
 
-// block answers a query for an unsafe name, unless in monitor mode.
-func (s *SafeBrowsing) block(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) way {
+// answer answers a query for an unsafe name, unless in monitor mode.
+func (s *SafeBrowsing) answer(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) way {
 	state := request.Request{W: w}
 	s.observeBlocked(ctx, state.IP(), r.Question[0], d)
-	if s.cfg.Monitor {
+	if s.block.Config.Monitor {
 		return passed
 	}
-	if m := s.reply().Blocked(ctx, w, r, d); m != nil { // else an own list has the query dropped
+	if m := s.block.Reply().Blocked(ctx, w, r, d); m != nil { // else an own list has the query dropped
 		w.WriteMsg(m)
 	}
 	return answered
@@ -183,29 +166,20 @@ func (s *SafeBrowsing) observe(ctx context.Context, shown *shownDecision, d look
 	shown.set(d)
 	s.metrics.countVerdict(ctx, d)
 	if d.FrameOnly {
-		s.metrics.countFrameOnly(ctx, d.Verdict == lookup.Unsafe && !s.cfg.Monitor)
+		s.metrics.countFrameOnly(ctx, !s.block.Config.Monitor)
 	}
 }
 
 // observeBlocked counts and logs a query that is blocked, or in monitor mode would
 // be. It is called once for each such query.
 func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.Question, d lookup.Decision) {
-	if !s.cfg.Monitor {
+	if !s.block.Config.Monitor {
 		s.metrics.countBlocked(ctx, d)
-		loud.blocked(q, d, time.Now())
-		pages.blocked(d.List, q.Name, s.cfg.StatusNames)
+		s.block.Blocked(q, d, time.Now())
 	}
-	if s.cfg.Monitor || s.cfg.LogBlocked {
-		s.names.log(client, q, d, s.reply().Cause(d), time.Now())
+	if s.block.Config.Monitor || s.block.Config.LogBlocked {
+		s.names.log(client, q, d, s.block.Reply().Cause(d), time.Now())
 	}
-}
-
-// reply returns how to answer, in the words of who provides what the server says.
-func (s *SafeBrowsing) reply() answer.Reply {
-	if e := s.engine.Load(); e != nil {
-		return s.cfg.Reply.By(e.Provider())
-	}
-	return s.cfg.Reply
 }
 
 // checked reports whether queries of a type are part of browsing. To block
@@ -224,6 +198,4 @@ func checked(qtype uint16) bool {
 // however it ended. A server that is down must not keep a resolver out of
 // service. It speaks for all server blocks, of which the ready plugin asks only
 // one.
-func (s *SafeBrowsing) Ready() bool {
-	return (!s.cfg.Online || s.policy.InUse()) && engine.Default.Ready()
-}
+func (s *SafeBrowsing) Ready() bool { return s.block.Ready() }

@@ -12,30 +12,31 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // query is a query that takes longer than decide: it goes the way of inspect, confirm
 // or watch.
 type query struct {
-	plugin     *SafeBrowsing
-	ctx        context.Context
-	msg        *dns.Msg
-	question   dns.Question       // of msg, which must not be read after the query has ended
-	client     netip.Addr         // zero: it has none
-	shown      *shownDecision     // nil: no plugin reads metadata
-	candidates *lookup.Candidates // to be confirmed; nil on the way of inspect
-	deadline   time.Time          // of confirmations
-	needed     string             // what the name is needed for: then the query passes; ""
-	unsafe     atomic.Bool        // a decision was that it is unsafe
+	plugin   *SafeBrowsing
+	ctx      context.Context
+	msg      *dns.Msg
+	question dns.Question   // of msg, which must not be read after the query has ended
+	client   netip.Addr     // zero: it has none
+	shown    *shownDecision // nil: no plugin reads metadata
+	suspect  *block.Suspect // to be confirmed; nil on the way of inspect
+	deadline time.Time      // of confirmations
+	inspects bool           // the targets in its answer are checked
+	unsafe   atomic.Bool    // a decision was that it is unsafe
 }
 
-func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, shown *shownDecision, candidates *lookup.Candidates) *query {
+func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, shown *shownDecision, c block.Checked) *query {
 	state := request.Request{W: w}
 	client, _ := netip.ParseAddr(state.IP())
 	return &query{
-		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: client, shown: shown, candidates: candidates,
-		deadline: time.Now().Add(s.cfg.ConfirmTimeout),
+		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: client, shown: shown, suspect: c.Suspect,
+		deadline: time.Now().Add(s.block.Config.ConfirmTimeout), inspects: s.block.Config.Inspect && c.Needed == "",
 	}
 }
 
@@ -49,11 +50,11 @@ func (q *query) inspect(w dns.ResponseWriter) (int, error) {
 // confirm_timeout after the query came. A host that is blocked is answered at once,
 // even if its own servers do not answer.
 func (q *query) confirm(w dns.ResponseWriter) (int, error) {
-	leave, ok := q.plugin.waiting.Take(q.client, q.candidates.Shortest())
+	leave, ok := q.plugin.waiting.Take(q.client, q.suspect.Shortest())
 	if !ok {
 		return q.limited(w)
 	}
-	confirmation := q.begin(q.candidates)
+	confirmation := q.begin(q.suspect)
 	next := q.hold(w)
 	d := q.wait(confirmation)
 	leave()
@@ -68,7 +69,7 @@ func (q *query) confirm(w dns.ResponseWriter) (int, error) {
 // limited answers without a confirmation, because too many queries wait for one. Nothing
 // waits then, so the next plugin runs in the goroutine of the query.
 func (q *query) limited(w dns.ResponseWriter) (int, error) {
-	d := q.candidates.Limited()
+	d := q.suspect.Limited()
 	q.observe(d)
 	if q.replace(w, d) {
 		return dns.RcodeSuccess, nil
@@ -78,12 +79,12 @@ func (q *query) limited(w dns.ResponseWriter) (int, error) {
 
 // watch confirms in monitor mode and for a needed name: no answer is held back.
 func (q *query) watch(w dns.ResponseWriter) (int, error) {
-	leave, ok := q.plugin.waiting.Take(q.client, q.candidates.Shortest())
+	leave, ok := q.plugin.waiting.Take(q.client, q.suspect.Shortest())
 	if !ok {
-		q.observe(q.candidates.Limited())
+		q.observe(q.suspect.Limited())
 		return q.inspect(w)
 	}
-	confirmation := q.begin(q.candidates)
+	confirmation := q.begin(q.suspect)
 	join := q.detach(func() {
 		defer leave()
 		q.observe(q.wait(confirmation))
@@ -116,15 +117,15 @@ func (q *query) detach(f func()) (join func()) {
 
 // confirmation is a confirmation that the query waits for.
 type confirmation struct {
-	*lookup.Confirmation
+	*block.Confirmation
 	leaves []func() // of the places of its searches
 }
 
-// begin asks the server about candidates. Call wait once.
-func (q *query) begin(candidates *lookup.Candidates) *confirmation {
+// begin asks the server about a suspect. Call wait once.
+func (q *query) begin(suspect *block.Suspect) *confirmation {
 	c := new(confirmation)
-	c.Confirmation = q.plugin.policy.Confirm(candidates, q.client, func() error {
-		leave, ok := q.plugin.searching.Take(q.client, candidates.Shortest())
+	c.Confirmation = suspect.Confirm(q.client, func() error {
+		leave, ok := q.plugin.searching.Take(q.client, suspect.Shortest())
 		if !ok {
 			return lookup.ErrLimited
 		}
@@ -142,23 +143,17 @@ func (q *query) wait(c *confirmation) lookup.Decision {
 	for _, leave := range c.leaves {
 		leave()
 	}
-	if s := q.plugin.cfg; s.StatusNames && s.Settings.Protocol.Paid && (d.By == lookup.ByServer || d.By == lookup.ByCache) {
-		pages.searched(q.question.Name, len(c.leaves))
-	}
+	q.plugin.block.Searched(q.question.Name, d, len(c.leaves))
 	return d
 }
 
 // observe is called with each decision about the query or about a target in its
 // answer. A query counts as blocked once, however many of them are unsafe.
 func (q *query) observe(d lookup.Decision) {
-	if q.needed != "" {
-		d = q.plugin.spare(q.question.Name, d, q.needed)
-	}
 	q.plugin.observe(q.ctx, q.shown, d)
 	if errors.Is(d.Err, lookup.ErrShare) {
-		e := q.plugin.engine.Load()
-		if _, relayed := errors.AsType[*lookup.UnansweredError](d.Err); e != nil && !relayed { // else it is the share of this server
-			q.plugin.shares.Log(e, q.client, time.Now())
+		if _, relayed := errors.AsType[*lookup.UnansweredError](d.Err); !relayed { // else it is the share of this server
+			q.plugin.block.ShareSpent(q.client, time.Now())
 		}
 	}
 	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {

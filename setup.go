@@ -1,12 +1,15 @@
 package safebrowsing
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coredns/caddy"
+	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 
@@ -45,12 +48,12 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	generation := generationOf(c)
 	said := saidOf(c)
 	all := configsOf(c)
-	*all = append(*all, &s.cfg)
+	*all = append(*all, &s.block.Config)
 	c.OnStartup(func() error {
 		file, blocks := corefileOf(generation)
-		loop := s.cfg.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
-		say(&s.cfg, append(config.HiddenViews(file, blocks), loop), said)
-		s.policy.Need(config.NeededBy(*all, config.ForwardTargets(blocks))) // all blocks have been read by now
+		loop := s.block.Config.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
+		say(&s.block.Config, append(config.HiddenViews(file, blocks), loop), said)
+		s.block.Need(config.NeededBy(*all, config.ForwardTargets(blocks))) // all blocks have been read by now
 		if err := serving.start(s, generation); err != nil {
 			return plugin.Error(config.Plugin, err)
 		}
@@ -145,4 +148,115 @@ func sayOnce(texts []string, said map[string]bool, log func(string)) {
 		}
 		said[text] = true
 	}
+}
+
+// end waits for what outlives its queries, and lets go of what the server block took.
+func (s *SafeBrowsing) end() {
+	s.detached.end()
+	s.block.End()
+}
+
+// started are the server blocks that have started and not ended, each with the
+// generation of the Corefile that it was read from. It is safe for concurrent use.
+type started struct {
+	mu          sync.Mutex // not held while a block starts or ends
+	generations map[*SafeBrowsing]uint64
+}
+
+var serving = started{generations: make(map[*SafeBrowsing]uint64)}
+
+// start starts a server block, after those have ended that do not serve any more.
+func (b *started) start(s *SafeBrowsing, generation uint64) error {
+	b.endDead(generation)
+	if err := s.block.Start(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.generations[s] = generation
+	return nil
+}
+
+// end ends a server block, once.
+func (b *started) end(s *SafeBrowsing) {
+	b.mu.Lock()
+	_, ok := b.generations[s]
+	delete(b.generations, s)
+	b.mu.Unlock()
+	if ok {
+		s.end()
+	}
+}
+
+// endDead ends the server blocks of instances that do not serve, but for those of a
+// generation that is being started; 0 is none. CoreDNS does not shut down a new
+// instance whose listeners could not be bound: it only tells the old one that the
+// restart has failed. It does so too when the new instance serves and the old one
+// could not be shut down in order.
+func (b *started) endDead(spared uint64) {
+	live := liveGenerations()
+	b.mu.Lock()
+	var dead []*SafeBrowsing
+	for s, generation := range b.generations {
+		if generation != spared && !live[generation] {
+			dead = append(dead, s)
+		}
+	}
+	b.mu.Unlock()
+	for _, s := range dead {
+		b.end(s)
+	}
+}
+
+// instanceKey is where this plugin keeps its own in the storage of a CoreDNS
+// instance. Each reading of the Corefile makes an instance.
+type instanceKey struct{}
+
+type instance struct{ generation uint64 }
+
+var generations atomic.Uint64
+
+func instanceOf(c *caddy.Controller) *instance {
+	if i, ok := c.Get(instanceKey{}).(*instance); ok {
+		return i
+	}
+	i := &instance{generation: generations.Add(1)}
+	c.Set(instanceKey{}, i)
+	return i
+}
+
+// generationOf returns a number that grows with each reading of the Corefile.
+func generationOf(c *caddy.Controller) uint64 { return instanceOf(c).generation }
+
+// liveGenerations are those of the instances that serve, or are being started.
+func liveGenerations() map[uint64]bool {
+	live := make(map[uint64]bool)
+	for _, i := range caddy.Instances() {
+		i.StorageMu.RLock()
+		if ours, ok := i.Storage[instanceKey{}].(*instance); ok {
+			live[ours.generation] = true
+		}
+		i.StorageMu.RUnlock()
+	}
+	return live
+}
+
+// corefileOf returns the Corefile of a generation and its server blocks, or nil if there is none.
+// In setup a plugin sees its own stanza only.
+func corefileOf(generation uint64) (file string, blocks []caddyfile.ServerBlock) {
+	for _, i := range caddy.Instances() {
+		i.StorageMu.RLock()
+		ours, ok := i.Storage[instanceKey{}].(*instance)
+		i.StorageMu.RUnlock()
+		input := i.Caddyfile()
+		if !ok || ours.generation != generation || input == nil {
+			continue
+		}
+		blocks, err := caddyfile.Parse(input.Path(), bytes.NewReader(input.Body()), nil)
+		if err != nil { // CoreDNS has read it already
+			return "", nil
+		}
+		return input.Path(), blocks
+	}
+	return "", nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -34,7 +34,7 @@ func BenchmarkServeDNS(b *testing.B) {
 			passed++
 			return dns.RcodeSuccess, nil
 		}))
-	s.policy.Use(policy.Source{Checker: checker})
+	s.block.Use(engine.ServiceForTests(checker))
 	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
 	w := &test.ResponseWriter{}
 	b.ReportAllocs()

@@ -57,7 +57,7 @@ type Checker struct {
 	wg     sync.WaitGroup // counts the goroutines of run
 
 	mu      sync.Mutex
-	pending map[Prefix]*search // under way or about to be; guarded by mu
+	pending map[Prefix]*part // under way or about to be; guarded by mu
 	// unanswered are the prefixes that a relay has not answered about; guarded by mu
 	unanswered *lru.Cache[Prefix, *UnansweredError]
 	queue      []*search     // wait for a free slot, the oldest first; guarded by mu
@@ -105,7 +105,7 @@ func NewChecker(cfg Config) (*Checker, error) {
 
 		ctx:     ctx,
 		cancel:  cancel,
-		pending: make(map[Prefix]*search),
+		pending: make(map[Prefix]*part),
 
 		unanswered: unanswered,
 		slots:      searches,
@@ -127,10 +127,8 @@ func (c *Checker) Close() {
 // Candidates are the prefixes of one host that need a confirmation: the mode asks
 // about them, and the cache has no answer. There is at least one.
 type Candidates struct {
-	host      Host
-	frames    Frames
-	frameOnly bool // a cached threat was passed over, see PassFrames
-	all       []candidate
+	host Host
+	all  []candidate
 }
 
 type candidate struct {
@@ -152,36 +150,33 @@ func (c *Candidates) Shortest() Prefix {
 
 func (c *Candidates) expression(i int) string { return c.host.name[c.all[i].start:] + "/" }
 
-// Check is CheckWith with BlockFrames.
-func (c *Checker) Check(h Host) (Decision, *Candidates) { return c.CheckWith(h, BlockFrames) }
-
-// CheckWith decides on a host from the lists and the cache ("Local List Mode", steps
+// Check decides on a host from the lists and the cache ("Local List Mode", steps
 // 1 to 4). It sends no request. If it returns candidates, the decision is Unsure until
 // Confirm has asked the server. For a host in no list it takes no lock and, up to ten
 // labels, does not allocate.
-func (c *Checker) CheckWith(h Host, frames Frames) (Decision, *Candidates) {
+func (c *Checker) Check(h Host) (Decision, *Candidates) {
 	h = h.by(c.rule)
 	current := c.database.snapshot()
 	switch {
 	case !h.Public():
 		return Decision{}, nil
 	case c.mode == NoStorage || c.mode == RealTime && knowsLikelySafe(current.lists):
-		return c.suspect(h, current.lists, frames, !c.likelySafe(h, current.lists))
+		return c.suspect(h, current.lists, !c.likelySafe(h, current.lists))
 	case len(current.lists) == 0:
-		return c.unlisted(h, frames), nil
+		return c.unlisted(h), nil
 	case !c.suspected(h, current):
 		return Decision{By: ByList}, nil
 	}
-	return c.suspect(h, current.lists, frames, false)
+	return c.suspect(h, current.lists, false)
 }
 
 // unlisted decides on a host while no list is loaded. Unless a cached threat matches,
 // the result is ByNobody.
-func (c *Checker) unlisted(h Host, frames Frames) Decision {
+func (c *Checker) unlisted(h Host) Decision {
 	if !c.cache.anyThreat.Load() {
 		return Decision{}
 	}
-	if decision, _ := c.suspect(h, nil, frames, false); decision.By == ByCache {
+	if decision, _ := c.suspect(h, nil, false); decision.By == ByCache {
 		return decision
 	}
 	return Decision{}
@@ -217,12 +212,12 @@ func (c *Checker) likelySafe(h Host, lists []List) bool {
 	return false
 }
 
-// suspect does the rest of CheckWith, for a host with a suffix that matched. If all is
+// suspect does the rest of Check, for a host with a suffix that matched. If all is
 // set, every expression that the cache cannot answer is a candidate, in a list or not.
-func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decision, *Candidates) {
+func (c *Checker) suspect(h Host, lists []List, all bool) (Decision, *Candidates) {
 	decision := Decision{By: ByList}
 	now := time.Now()
-	found := &Candidates{host: h, frames: frames}
+	found := &Candidates{host: h}
 	for _, start := range h.starts(c.rule) {
 		next := candidate{hash: HashExpression(h.name[start:] + "/"), start: start}
 		next.list, next.prefix = c.prefixOf(lists, next.hash)
@@ -230,10 +225,7 @@ func (c *Checker) suspect(h Host, lists []List, frames Frames, all bool) (Decisi
 		// ago still counts, even if an update has just removed its prefix.
 		if answer, ok := c.cache.get(next.hash, now); ok {
 			decision.By = ByCache
-			threat, known := c.threatIn(answer, next.hash)
-			if known && threat.FrameOnly && frames == PassFrames {
-				decision.FrameOnly, found.frameOnly = true, true
-			} else if known {
+			if threat, known := c.threatIn(answer, next.hash); known {
 				first, also := threat.Threats.split()
 				return Decision{
 					Verdict: Unsafe, By: ByCache, Threat: first, Also: also, FrameOnly: threat.FrameOnly, List: next.list,

@@ -12,8 +12,8 @@ import (
 type Confirmation struct {
 	checker    *Checker
 	candidates *Candidates
-	admit      Admit     // may be nil
-	searches   []*search // searches[i] is for candidate i; nil: not asked about yet
+	admit      Admit   // may be nil
+	parts      []*part // parts[i] is for candidate i; nil: not asked about yet
 }
 
 // Confirm asks the server about the candidates and returns at once. Confirmations
@@ -35,12 +35,12 @@ func (c *Checker) Confirm(candidates *Candidates, admit Admit) *Confirmation {
 		reordered.all = append(slices.Clone(all[1:]), all[0])
 		candidates = &reordered
 	}
-	w := &Confirmation{checker: c, candidates: candidates, admit: admit, searches: make([]*search, len(candidates.all))}
+	w := &Confirmation{checker: c, candidates: candidates, admit: admit, parts: make([]*part, len(candidates.all))}
 	w.ask(0)
 	return w
 }
 
-// ask sets the searches of the candidates from the i-th on, up to the first one that
+// ask sets the parts of the candidates from the i-th on, up to the first one that
 // needs a second new search.
 func (w *Confirmation) ask(i int) {
 	c := w.checker
@@ -49,46 +49,50 @@ func (w *Confirmation) ask(i int) {
 	defer c.begin()
 	var refund func()
 	var err error
-	for asked := 0; i < len(w.searches); i++ {
+	for asked := 0; i < len(w.parts); i++ {
 		candidate := w.candidates.all[i]
-		s := c.known(candidate)
+		p := c.known(candidate)
 		switch {
-		case s != nil:
-			w.searches[i] = s
+		case p != nil:
+			w.parts[i] = p
 			continue
 		case asked == c.perSearch:
 			return
 		case asked == 0 && w.admit != nil:
 			refund, err = w.admit()
 		}
-		if s = ended(serverAnswer{}, err); err == nil {
-			s = c.enqueue(candidate.prefix, refund)
+		if p = ended(serverAnswer{}, err); err == nil {
+			p = c.enqueue(candidate.prefix, refund)
 		}
-		w.searches[i], refund = s, nil // one refund for all prefixes of the query
+		w.parts[i], refund = p, nil // one refund for all prefixes of the query
 		asked++
 	}
 }
 
-// search returns the search of candidate i. If there is none yet it asks, unless ctx
-// has ended.
-func (w *Confirmation) search(ctx context.Context, i int) *search {
-	if w.searches[i] == nil {
-		if ctx.Err() != nil {
-			return new(search) // never ends
-		}
-		w.ask(i)
+// await waits until one more part has ended, or ctx has. If none is under way it asks about the
+// next candidates, and reports false if there are none.
+func (w *Confirmation) await(ctx context.Context) (more bool) {
+	switch next := slices.Index(w.parts, nil); {
+	case ctx.Err() != nil:
+		return false
+	case slices.ContainsFunc(w.parts, (*part).underWay):
+		oneEnds(ctx, w.parts)
+		return true
+	case next >= 0:
+		w.ask(next)
+		return true
 	}
-	return w.searches[i]
+	return false
 }
 
-// known returns the search for a candidate that needs no new one, or nil. The caller
+// known returns the part for a candidate that needs no new search, or nil. The caller
 // holds mu.
-func (c *Checker) known(candidate candidate) *search {
-	if s := c.pending[candidate.prefix]; s != nil {
-		return s
+func (c *Checker) known(candidate candidate) *part {
+	if p := c.pending[candidate.prefix]; p != nil {
+		return p
 	}
-	if s := c.answered(candidate.hash); s != nil {
-		return s
+	if p := c.answered(candidate.hash); p != nil {
+		return p
 	}
 	if c.closed {
 		return ended(serverAnswer{}, ErrClosed)
@@ -96,9 +100,9 @@ func (c *Checker) known(candidate candidate) *search {
 	return c.waiting(candidate.prefix, time.Now())
 }
 
-// answered returns a finished search if the answer about a full hash came in after
+// answered returns a part that has ended if the answer about a full hash came in after
 // Check had looked into the cache, and nil otherwise. The caller holds mu.
-func (c *Checker) answered(hash FullHash) *search {
+func (c *Checker) answered(hash FullHash) *part {
 	answer, ok := c.cache.get(hash, time.Now())
 	if !ok {
 		return nil
@@ -112,36 +116,42 @@ func (c *Checker) answered(hash FullHash) *search {
 // then Safe ("No-Storage Real-Time Mode"): the modes that ask about every host must
 // not suspect every host while the server is down.
 func (w *Confirmation) Wait(ctx context.Context) Decision {
-	decision := Decision{Verdict: Safe, By: ByServer}
-	frameOnly := w.candidates.frameOnly
-	for i, candidate := range w.candidates.all {
-		s := w.search(ctx, i)
-		if !s.finished(ctx) {
-			late := Decision{Verdict: Unsure, By: ByTimeout, List: candidate.list, Err: ctx.Err()}
-			if late.Graver(decision) {
-				decision = late
-			}
-			continue
-		}
-		answer, err := s.about(candidate.prefix)
-		threat, known := w.checker.threatIn(answer, candidate.hash)
-		switch {
-		case known && threat.FrameOnly && w.candidates.frames == PassFrames:
-			frameOnly = true
-		case known:
-			return w.unsafe(i, threat, answer.received)
-		case err != nil:
-			if unanswered := candidate.unanswered(err); unanswered.Graver(decision) || decision.Verdict == Safe {
-				decision = unanswered
-			}
-		}
+	decision := w.decision(ctx)
+	for decision.Verdict != Unsafe && w.await(ctx) { // a threat does not wait for the others
+		decision = w.decision(ctx)
+	}
+	if decision.Verdict != Unsafe { // what has ended together with ctx counts
+		decision = w.decision(ctx)
 	}
 	if decision.Err != nil {
 		if known, ok := w.knownMeanwhile(); ok {
 			return known
 		}
 	}
-	decision.FrameOnly = frameOnly
+	return decision
+}
+
+// decision returns the decision from what has been answered.
+func (w *Confirmation) decision(ctx context.Context) Decision {
+	decision := Decision{Verdict: Safe, By: ByServer}
+	for i, candidate := range w.candidates.all {
+		p := w.parts[i]
+		if p == nil || !p.over.Load() {
+			late := Decision{Verdict: Unsure, By: ByTimeout, List: candidate.list, Err: ctx.Err()}
+			if late.Graver(decision) {
+				decision = late
+			}
+			continue
+		}
+		if threat, known := w.checker.threatIn(p.answer, candidate.hash); known {
+			return w.unsafe(i, threat, p.answer.received)
+		}
+		if p.err != nil {
+			if unanswered := candidate.unanswered(p.err); unanswered.Graver(decision) || decision.Verdict == Safe {
+				decision = unanswered
+			}
+		}
+	}
 	return decision
 }
 
@@ -151,7 +161,7 @@ func (w *Confirmation) knownMeanwhile() (Decision, bool) {
 	for i, candidate := range w.candidates.all {
 		answer, ok := w.checker.cache.get(candidate.hash, time.Now())
 		threat, known := w.checker.threatIn(answer, candidate.hash)
-		if ok && known && !(threat.FrameOnly && w.candidates.frames == PassFrames) {
+		if ok && known {
 			return w.unsafe(i, threat, answer.received), true
 		}
 	}

@@ -68,6 +68,9 @@ const (
 // the first of them: who passes on the other answers must say that these are missing, or they
 // look safe. The searches run on, and the cache keeps their answers.
 //
+// A threat that is known does not wait for a server that hangs: once a quarter of a second is over,
+// Search returns as soon as it knows one, and the answers about the rest have the error ErrSlow.
+//
 // Search calls admit, unless that is nil, at most once: with one search for each
 // Config.PerSearch prefixes that the server must be asked about. Those that admit does not allow
 // are not sent.
@@ -91,6 +94,8 @@ func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, 
 			ctx = crowded
 		}
 	}
+	ctx, over := awaitAll(ctx, all)
+	defer over()
 	for _, s := range all {
 		answers = append(answers, c.answerOf(ctx, s))
 	}
@@ -103,11 +108,39 @@ func (c *Checker) Search(ctx context.Context, prefixes []Prefix, unlisted bool, 
 	return answers, err
 }
 
+// threatPatience is how long a known threat waits for the answers about other prefixes: half of the
+// time that a name server waits for a confirmation.
+const threatPatience = 250 * time.Millisecond
+
+// awaitAll waits until all parts have ended or ctx has; after threatPatience, until a threat is known,
+// too. Then the context that it returns ends with ErrSlow.
+func awaitAll(ctx context.Context, all []prefixSearch) (_ context.Context, over func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	soon, stop := context.WithTimeout(ctx, threatPatience)
+	defer stop()
+	var parts []*part
+	for _, s := range all {
+		parts = append(parts, s.parts...)
+	}
+	threat := func(p *part) bool { return p != nil && p.over.Load() && len(p.answer.threats) > 0 }
+	for ctx.Err() == nil && slices.ContainsFunc(parts, (*part).underWay) {
+		switch {
+		case soon.Err() == nil:
+			oneEnds(soon, parts)
+		case slices.ContainsFunc(parts, threat):
+			cancel(ErrSlow)
+		default:
+			oneEnds(ctx, parts)
+		}
+	}
+	return ctx, func() { cancel(nil) }
+}
+
 // prefixSearch is the part of a Search about one prefix.
 type prefixSearch struct {
-	listed   bool      // the server may be asked
-	prefixes []Prefix  // to ask about; searches[i] is for prefixes[i]
-	searches []*search // nil: none is needed
+	listed   bool     // the server may be asked
+	prefixes []Prefix // to ask about; parts[i] is for prefixes[i]
+	parts    []*part  // nil: none is needed
 	from     Origin
 }
 
@@ -128,7 +161,7 @@ func (c *Checker) prefixSearch(lists []List, p Prefix, unlisted bool) prefixSear
 	if c.asStored && len(stored) > 0 && len(stored) <= maxStored { // more cost less as their common prefix
 		s.prefixes = stored
 	}
-	s.searches = make([]*search, len(s.prefixes))
+	s.parts = make([]*part, len(s.prefixes))
 	return s
 }
 
@@ -189,11 +222,11 @@ func (c *Checker) join(all []prefixSearch) (missing int) {
 	others := make(map[Prefix]bool)
 	for i := range all {
 		for j, p := range all[i].prefixes {
-			if all[i].searches[j] != nil {
+			if all[i].parts[j] != nil {
 				continue
 			}
 			if s, from := c.about(p, now); s != nil {
-				all[i].searches[j], all[i].from = s, max(all[i].from, from)
+				all[i].parts[j], all[i].from = s, max(all[i].from, from)
 			} else if all[i].listed {
 				others[p] = true
 			}
@@ -202,11 +235,11 @@ func (c *Checker) join(all []prefixSearch) (missing int) {
 	return len(others)
 }
 
-// about returns a search that will answer about a prefix, or has, and where the answer
+// about returns a part that will answer about a prefix, or has, and where the answer
 // comes from, or nil. The caller holds mu.
-func (c *Checker) about(p Prefix, now time.Time) (*search, Origin) {
-	if s := c.pending[p]; s != nil {
-		return s, FromMerged
+func (c *Checker) about(p Prefix, now time.Time) (*part, Origin) {
+	if under := c.pending[p]; under != nil {
+		return under, FromMerged
 	}
 	answer, ok := c.cache.answers.Get(p)
 	if !ok || answer.ttlAt(now) < 0 {
@@ -220,19 +253,19 @@ func (c *Checker) about(p Prefix, now time.Time) (*search, Origin) {
 func (c *Checker) enqueueAll(s *prefixSearch, n *admission) {
 	for j, p := range s.prefixes {
 		switch {
-		case s.searches[j] != nil || !s.listed:
+		case s.parts[j] != nil || !s.listed:
 			continue
 		case c.pending[p] != nil: // an earlier prefix of this Search
-			s.searches[j] = c.pending[p]
+			s.parts[j] = c.pending[p]
 		case n.prefixes == 0:
-			s.searches[j] = ended(serverAnswer{}, n.err)
+			s.parts[j] = ended(serverAnswer{}, n.err)
 			continue
 		case n.searches > 0:
 			n.searches--
-			s.searches[j] = c.enqueue(p, n.refund)
+			s.parts[j] = c.enqueue(p, n.refund)
 			n.prefixes--
 		default:
-			s.searches[j] = c.enqueue(p, nil)
+			s.parts[j] = c.enqueue(p, nil)
 			n.prefixes--
 		}
 		s.from = FromServer
@@ -241,24 +274,21 @@ func (c *Checker) enqueueAll(s *prefixSearch, n *admission) {
 
 // underWay reports whether a search has not ended.
 func (s prefixSearch) underWay() bool {
-	return slices.ContainsFunc(s.searches, func(search *search) bool {
-		return search != nil && !search.over.Load()
-	})
+	return slices.ContainsFunc(s.parts, (*part).underWay)
 }
 
 // answerOf returns the answer about a prefix when all its searches have ended, or ctx has.
 func (c *Checker) answerOf(ctx context.Context, s prefixSearch) PrefixAnswer {
 	answer := PrefixAnswer{TTL: unlistedTTL, From: s.from}
 	known, sent := false, false
-	for i, search := range s.searches {
-		if search == nil {
+	for i, of := range s.parts {
+		if of == nil {
 			continue
 		}
 		part, err := serverAnswer{}, error(nil)
-		if search.finished(ctx) {
-			part, err = search.about(s.prefixes[i])
-			_, earlier := search.earlier[s.prefixes[i]]
-			sent = sent || !earlier
+		if of.finished(ctx) {
+			part, err = of.answer, of.err
+			sent = sent || !of.earlier
 		} else {
 			err = context.Cause(ctx)
 		}

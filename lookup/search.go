@@ -4,28 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
 )
 
-// search is one request to the server. Every Confirmation that needs one of its
-// prefixes waits for it.
+// search is one request to the server.
 type search struct {
-	prefixes []Prefix      // guarded by Checker.mu until the search begins, then immutable
-	over     atomic.Bool   // set when answer, earlier and err are written; read them by about, only then
-	done     chan struct{} // a value wakes one of those who wait; closed when the others may go on
-	answer   serverAnswer
-	earlier  map[Prefix]EarlierAnswer // in place of answer and err
-	err      error
+	prefixes []Prefix // guarded by Checker.mu until the search begins, then immutable
+	parts    []*part  // of prefixes
 	refunds  []func() // call them if the search is not sent; guarded by Checker.mu
 }
 
-// ended returns a search that has ended.
-func ended(answer serverAnswer, err error) *search {
-	s := &search{answer: answer, err: err}
-	s.over.Store(true)
-	return s
+// part is the part of a search about one prefix. Every Confirmation that needs the prefix waits for
+// it. It ends with its search, or before, see Tell.
+type part struct {
+	over    atomic.Bool   // set when the answer is written; read the rest only then
+	done    chan struct{} // a value wakes one of those who wait; closed when the others may go on
+	answer  serverAnswer
+	earlier bool  // the answer is an EarlierAnswer
+	err     error // with it the threats in the answer are known, and nothing else is
+}
+
+// ended returns a part that has ended.
+func ended(answer serverAnswer, err error) *part {
+	p := &part{answer: answer, err: err}
+	p.over.Store(true)
+	return p
 }
 
 // maxQueued is the most prefixes that wait for a free slot, in searches of at most
@@ -34,25 +40,27 @@ func ended(answer serverAnswer, err error) *search {
 const maxQueued = 4 * MaxPrefixes
 
 // enqueue adds a prefix to the last search in the queue, or to a new one if that is
-// full. If the queue is full too, the search fails with ErrLimited. refund, unless nil,
+// full. If the queue is full too, the part fails with ErrLimited. refund, unless nil,
 // is called if the prefix is not sent. The caller holds mu.
-func (c *Checker) enqueue(prefix Prefix, refund func()) *search {
+func (c *Checker) enqueue(prefix Prefix, refund func()) *part {
 	last := len(c.queue) - 1
 	if last < 0 || len(c.queue[last].prefixes) == c.perSearch {
 		if len(c.queue) >= maxQueued/c.perSearch {
-			s := &search{err: ErrLimited}
-			s.charge(refund)
-			s.end()
-			return s
+			if refund != nil {
+				refund()
+			}
+			return ended(serverAnswer{}, ErrLimited)
 		}
-		c.queue = append(c.queue, &search{done: make(chan struct{})})
+		c.queue = append(c.queue, new(search))
 		last++
 	}
-	s := c.queue[last]
-	s.prefixes = append(s.prefixes, prefix)
-	s.charge(refund)
-	c.pending[prefix] = s
-	return s
+	s, p := c.queue[last], &part{done: make(chan struct{})}
+	s.prefixes, s.parts = append(s.prefixes, prefix), append(s.parts, p)
+	if refund != nil {
+		s.refunds = append(s.refunds, refund)
+	}
+	c.pending[prefix] = p
+	return p
 }
 
 // minSpacing is the least time between the beginnings of two searches that are under way
@@ -110,9 +118,12 @@ func (c *Checker) beginAfter(wait time.Duration) {
 // drop ends the searches that wait for a free slot. The caller holds mu.
 func (c *Checker) drop() {
 	for _, s := range c.queue {
-		s.err = ErrClosed
-		s.end()
-		close(s.done)
+		s.refund(Answer{}, ErrClosed)
+		for _, p := range s.parts {
+			p.err = ErrClosed
+			p.over.Store(true)
+			close(p.done)
+		}
 	}
 	c.queue = nil
 }
@@ -121,81 +132,109 @@ func (c *Checker) drop() {
 // Close cancels it; Close waits for it.
 func (c *Checker) run(s *search) {
 	begun := time.Now()
-	answer, err := c.ask(s.prefixes)
-	c.finish(s, answer, err, time.Since(begun))
-	c.wake(s)
+	answer, err := c.ask(s)
+	c.wake(c.finish(s, answer, err, time.Since(begun)))
 }
 
-// finish ends a search that took so long. The answer is kept even if no query waits any more.
-func (c *Checker) finish(s *search, answer Answer, err error, took time.Duration) {
+// finish ends a search that took so long, and returns the parts that have ended with it.
+func (c *Checker) finish(s *search, answer Answer, err error, took time.Duration) []*part {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.err = err
-	s.answer = serverAnswer{received: time.Now(), ttl: answer.TTL, threats: answer.Threats}
-	s.earlier = answer.Earlier
-	for _, p := range s.prefixes {
-		known, err := s.about(p)
-		if err == nil || len(known.threats) > 0 {
-			c.cache.put(p, known)
-		}
-		c.putOff(p, err)
-		delete(c.pending, p)
-	}
-	s.end()
+	s.refund(answer, err)
+	over := c.settle(s, nil, answer, err)
 	c.took = took
 	c.slots++
 	c.begin()
+	return over
+}
+
+// settle ends the parts of a search about prefixes, nil for all, unless they have ended, and returns
+// them. The answers are kept even if no query waits any more. The caller holds mu, and then calls wake.
+func (c *Checker) settle(s *search, prefixes map[Prefix]bool, answer Answer, err error) (over []*part) {
+	received := time.Now()
+	for i, prefix := range s.prefixes {
+		p := s.parts[i]
+		if p.over.Load() || prefixes != nil && !prefixes[prefix] {
+			continue
+		}
+		p.answer, p.earlier, p.err = answer.about(prefix, received, err)
+		if p.err == nil || len(p.answer.threats) > 0 {
+			c.cache.put(prefix, p.answer)
+		}
+		c.putOff(prefix, p.err)
+		delete(c.pending, prefix)
+		p.over.Store(true)
+		over = append(over, p)
+	}
+	return over
+}
+
+// tell ends the parts of a search about prefixes before the search ends. Of a prefix about which
+// not all is known the threats are kept, and its part goes on.
+func (c *Checker) tell(s *search, prefixes []Prefix, answer Answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	whole := make(map[Prefix]bool)
+	for _, p := range prefixes {
+		part, _, _ := answer.about(p, time.Now(), nil)
+		if whole[p] = part.ttl >= 0; !whole[p] && len(part.threats) > 0 && c.pending[p] != nil {
+			c.cache.put(p, part)
+		}
+	}
+	if over := c.settle(s, whole, answer, nil); len(over) > 0 { // the search is under way, and so is its run
+		c.wg.Go(func() { c.wake(over) })
+	}
 }
 
 // atOnce is how many queries wake at once. Each of them then writes its answer, which takes
 // some 50 µs of a processor, and a query for a clean name that comes meanwhile runs after them.
 const atOnce = 16
 
-// wake wakes the queries that wait for a search, the first to come first, and only a few in a
-// millisecond. It sleeps in between and does not just yield: while goroutines are ready, Go's
+// wake wakes the queries that wait for parts of a search, the first to come for a part first, and only
+// a few in a millisecond. It sleeps in between and does not just yield: while goroutines are ready, Go's
 // scheduler does not look for packets that have come.
-func (c *Checker) wake(s *search) {
-	defer close(s.done)
-	for n := 1; ; n++ {
-		select {
-		case s.done <- struct{}{}:
-		default: // those who still come see that the search is over
-			return
+func (c *Checker) wake(parts []*part) {
+	n := 0
+	for _, p := range parts {
+		for c.ctx.Err() == nil && p.wakeOne() {
+			if n++; n%atOnce != 0 {
+				continue
+			}
+			select {
+			case <-time.After(time.Millisecond):
+			case <-c.ctx.Done():
+			}
 		}
-		if n%atOnce != 0 {
-			continue
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-c.ctx.Done():
-			return
-		}
+		close(p.done)
 	}
 }
 
-// charge adds a refund, unless it is nil. The caller holds Checker.mu.
-func (s *search) charge(refund func()) {
-	if refund != nil {
-		s.refunds = append(s.refunds, refund)
+// wakeOne wakes one of those who wait for p, and reports whether there was one. Those who still
+// come see that it is over.
+func (p *part) wakeOne() bool {
+	select {
+	case p.done <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 
-// end calls the refunds if the search was not sent, or a relay has refused it. The caller holds
+// refund calls the refunds if the search was not sent, or a relay has refused it. The caller holds
 // Checker.mu, and lets those who wait go on.
-func (s *search) end() {
-	unsent := func(reason error) bool { return errors.Is(s.err, reason) }
-	known := s.err == nil && len(s.earlier) == len(s.prefixes)
+func (s *search) refund(answer Answer, err error) {
+	unsent := func(reason error) bool { return errors.Is(err, reason) }
+	known := err == nil && len(answer.Earlier) == len(s.prefixes)
 	if known || slices.ContainsFunc([]error{ErrBackoff, ErrLimited, ErrBudget, ErrClosed}, unsent) {
 		for _, refund := range s.refunds {
 			refund()
 		}
 	}
-	s.over.Store(true)
 }
 
 // ask calls the Searcher with the timeout. A panic of the Searcher becomes an error:
 // it must not stop the name server.
-func (c *Checker) ask(prefixes []Prefix) (answer Answer, err error) {
+func (c *Checker) ask(s *search) (answer Answer, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("searching full hashes: panic: %v", r)
@@ -203,7 +242,7 @@ func (c *Checker) ask(prefixes []Prefix) (answer Answer, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
 	defer cancel()
-	return c.searcher.Search(ctx, prefixes)
+	return c.searcher.Search(withTell(ctx, func(prefixes []Prefix, answer Answer) { c.tell(s, prefixes, answer) }), s.prefixes)
 }
 
 // only returns the answer with the threats behind p. It drops the others: the server
@@ -219,19 +258,20 @@ func (a serverAnswer) only(p Prefix) serverAnswer {
 	return a
 }
 
-// about returns the part of the answer about p. With an error the threats in the answer are
-// known, and nothing else is. The search has ended.
-func (s *search) about(p Prefix) (answer serverAnswer, err error) {
-	answer, err = s.answer, s.err
-	if e, ok := s.earlier[p]; ok {
-		answer = serverAnswer{received: e.Received, ttl: e.TTL, threats: e.Threats}
+// about returns the part of the answer of a search about p, that was received with err, and whether
+// it is an EarlierAnswer. With an error the threats in the part are known, and nothing else is.
+func (a Answer) about(p Prefix, received time.Time, err error) (part serverAnswer, earlier bool, _ error) {
+	e, earlier := a.Earlier[p]
+	switch {
+	case earlier:
+		part = serverAnswer{received: e.Received, ttl: e.TTL, threats: e.Threats}
 		if e.TTL >= 0 {
 			err = nil
 		}
-	} else if err != nil {
-		answer = serverAnswer{}
+	case err == nil:
+		part = serverAnswer{received: received, ttl: a.TTL, threats: a.Threats}
 	}
-	return answer.only(p), err
+	return part.only(p), earlier, err
 }
 
 // maxPutOff is the most prefixes whose wait is remembered.
@@ -252,25 +292,40 @@ func (c *Checker) putOff(p Prefix, err error) {
 	c.unanswered.Add(p, &UnansweredError{Until: until, Reason: unanswered.Reason})
 }
 
-// waiting returns a finished search if a prefix waits since a relay has no answer about it, and
+// waiting returns a part that has ended if a prefix waits since a relay has no answer about it, and
 // nil otherwise. The caller holds mu.
-func (c *Checker) waiting(p Prefix, now time.Time) *search {
+func (c *Checker) waiting(p Prefix, now time.Time) *part {
 	if err, ok := c.unanswered.Get(p); ok && now.Before(err.Until) {
 		return ended(serverAnswer{}, err)
 	}
 	return nil
 }
 
-// finished waits until the search or ctx ends, and reports whether the search has
-// ended. If both have, the search counts: one late search must not hide a threat
+// finished waits until the part or ctx ends, and reports whether the part has
+// ended. If both have, the part counts: one late search must not hide a threat
 // that another search has found.
-func (s *search) finished(ctx context.Context) bool {
-	if s.over.Load() {
-		return true
+func (p *part) finished(ctx context.Context) bool {
+	if !p.over.Load() {
+		oneEnds(ctx, []*part{p})
 	}
-	select {
-	case <-s.done:
-	case <-ctx.Done():
+	return p.over.Load()
+}
+
+// underWay reports whether a part has not ended.
+func (p *part) underWay() bool { return p != nil && !p.over.Load() }
+
+// oneEnds waits until one of the parts that are under way ends, or ctx does.
+func oneEnds(ctx context.Context, parts []*part) {
+	on := func(c any) reflect.SelectCase {
+		return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}
 	}
-	return s.over.Load()
+	cases := []reflect.SelectCase{on(ctx.Done())}
+	for _, p := range parts {
+		if p.underWay() {
+			cases = append(cases, on(p.done))
+		}
+	}
+	if len(cases) > 1 {
+		reflect.Select(cases)
+	}
 }

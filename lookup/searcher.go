@@ -17,6 +17,8 @@ type Searcher interface {
 	// the rest of the Answer says nothing. A threat that is known must not pass because
 	// something else is not.
 	//
+	// What is known before the rest is answered it tells by Tell.
+	//
 	// The Checker calls it from several goroutines at once.
 	Search(ctx context.Context, prefixes []Prefix) (Answer, error)
 }
@@ -46,13 +48,33 @@ type EarlierAnswer struct {
 	Threats []ThreatHash
 }
 
+// tellKey is the key of the function of Tell in a context.
+type tellKey struct{}
+
+func withTell(ctx context.Context, tell func(prefixes []Prefix, answer Answer)) context.Context {
+	return context.WithValue(ctx, tellKey{}, tell)
+}
+
+// Tell tells the Checker what answer says about prefixes before the rest of a search has been
+// answered: their queries do not wait for a server that hangs. A Searcher calls it with the context
+// of Search, only until Search returns. Search returns all of its Answer in any case. With a context
+// that is not of a Checker nothing happens. It is safe for concurrent use.
+func Tell(ctx context.Context, prefixes []Prefix, answer Answer) {
+	if tell, ok := ctx.Value(tellKey{}).(func([]Prefix, Answer)); ok && len(prefixes) > 0 {
+		tell(prefixes, answer)
+	}
+}
+
 // ThreatHash is a full hash that the server lists. An answer may hold one full hash
 // several times, each time with different threats.
 type ThreatHash struct {
-	Hash      FullHash
-	Threats   Threats
-	TTL       time.Duration // how long it may be cached; zero: use it once
-	FrameOnly bool          // the threats are for content in frames, see Frames
+	Hash    FullHash
+	Threats Threats
+	TTL     time.Duration // how long it may be cached; zero: use it once
+	// FrameOnly is the server's mark FRAME_ONLY: the threats are for the content of frames, the
+	// page itself among them, but not for the other files that a page loads. A name server cannot
+	// know what a query is for, so they count like all others.
+	FrameOnly bool
 }
 
 // UnansweredError is the error of a relay of one's own that has answered, but does not know
@@ -80,6 +102,9 @@ var ErrBackoff = errors.New("waiting before the server may be asked again")
 
 // ErrLimited says that too many searches are under way already.
 var ErrLimited = errors.New("too many confirmations at once")
+
+// ErrSlow says that the server has not answered yet, and is still being asked.
+var ErrSlow = errors.New("the server has not answered yet")
 
 // ErrClosed says that the Checker is closed.
 var ErrClosed = errors.New("shutting down")

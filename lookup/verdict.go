@@ -59,19 +59,6 @@ func (s Threats) split() (first Threat, others Threats) {
 	return NoThreat, s
 }
 
-// Frames says how to treat threats that the server marks FRAME_ONLY. Such a threat is
-// for the content of frames, the page itself among them, but not for the other files
-// that a page loads. A name server cannot know what a query is for. The zero Frames
-// blocks.
-type Frames uint8
-
-const (
-	// BlockFrames treats these threats like all others.
-	BlockFrames Frames = iota
-	// PassFrames ignores these threats.
-	PassFrames
-)
-
 // Decider says which part of the plugin made a decision.
 type Decider uint8
 
@@ -84,7 +71,6 @@ const (
 	ByServer
 	ByBlock
 	ByAllow
-	ByTest      // a test name of the operator
 	ByLimiter   // too many confirmations at once
 	ByBackoff   // the server must not be asked now
 	ByBudget    // the searches of the day are spent
@@ -96,9 +82,22 @@ const (
 // String returns the decider as metrics, metadata and logs spell it.
 func (d Decider) String() string {
 	return [...]string{
-		"nobody", "list", "cache", "server", "block", "allow", "test", "limiter", "backoff", "budget", "timeout", "error",
+		"nobody", "list", "cache", "server", "block", "allow", "limiter", "backoff", "budget", "timeout", "error",
 	}[d]
 }
+
+// Response is how a query for an Unsafe host is answered.
+type Response uint8
+
+// The responses. NXDOMAIN is the default, and in an own list it leaves the response to the
+// Corefile. If a list names a host twice, the greater one counts.
+const (
+	NXDOMAIN Response = iota
+	NODATA
+	Refused
+	Sinkhole // with addresses that the operator gives
+	NoAnswer // the query is dropped; only in an own list
+)
 
 // Decision is a verdict with its reasons. The zero Decision is Safe and ByNobody.
 type Decision struct {
@@ -106,11 +105,11 @@ type Decision struct {
 	By         Decider
 	Threat     Threat    // of an Unsafe host; NoThreat if an own list decided
 	Also       Threats   // that the same expression is listed for, besides Threat
-	Answer     uint8     // how an own list wants an Unsafe host answered; this package does not read it
+	Response   Response  // that an own list wants for an Unsafe host; NXDOMAIN: none
 	List       string    // the list that matched; of an own list the file or URL
 	Expression string    // the expression that matched, or ""
 	Expires    time.Time // when an Unsafe verdict expires; zero: never
-	FrameOnly  bool      // the threat is marked FRAME_ONLY; if not Unsafe, PassFrames ignored one
+	FrameOnly  bool      // the threat of an Unsafe host is marked FRAME_ONLY
 	Err        error     // why the confirmation failed, or nil
 }
 

@@ -47,25 +47,30 @@ func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint, db string) {
 	}
 }
 
+// advised is what clients are told behind a chain of relays.
+type advised struct {
+	name     string
+	relays   int
+	dialect  *protocol.Dialect
+	endpoint string // of the first relay
+	service  string
+	advisory string
+}
+
+// ofLaterProtocols are of protocols in files of their own.
+var ofLaterProtocols []advised
+
 // Google's terms hold for every warning: who provides it, with a link, and that it is a suspicion.
 // A relay stands for its server; a server of somebody else's, and the operator's own lists, never
 // name Google.
 func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		relays   int
-		dialect  *protocol.Dialect
-		endpoint string // of the first relay
-		service  string
-		advisory string
-	}{
+	for _, tc := range append(ofLaterProtocols, []advised{
 		{"one relay", 1, protocol.DialectV5, "", "Safe Browsing", onSafeBrowsing},
 		{"three relays", 3, protocol.DialectV5, "", "Safe Browsing", onSafeBrowsing},
-		{"version 4", 1, protocol.DialectV4, "", "Safe Browsing", onSafeBrowsing},
 		{"the host name for clients with certificates", 1, protocol.DialectV5, "https://safebrowsing.mtls.googleapis.com", "Safe Browsing", onSafeBrowsing},
 		{"Web Risk, two relays", 2, protocol.DialectWebRisk, "", "Web Risk", onWebRisk},
 		{"a server of somebody else's", 2, protocol.DialectV5, "http://server.example", "Safe Browsing", ""},
-	} {
+	}...) {
 		t.Run(tc.name, func(t *testing.T) {
 			lines := logtest.Capture(t)
 			w := newWorld(t)
@@ -73,7 +78,7 @@ func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
 			w.google.RemoveThreat("doubted.example.com/")
 			w.behindRelays(tc.relays, tc.dialect, tc.endpoint, "")
 			own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
-			w.start(w.corefile("explain", "structured 65010", "status 127.0.0.1:0 names", "test tested.example", "block "+own))
+			w.start(w.corefile("explain", "structured 65010", "status 127.0.0.1:0 names", blockList(t, "tested.example"), "block "+own))
 			w.eventually("the lists", func() bool { return strings.Contains(w.why("evil.example.com"), "suspected") })
 			page := w.pageURL(lines)
 			checkWarnings(t, w, page, tc.service, tc.advisory)
@@ -116,7 +121,7 @@ func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
 		wantPage(t, get(t, page), nil, []string{"by Google", "Google cannot"})
 	}
 	wantPage(t, get(t, page+"?host="+url.QueryEscape("www.evil.example.com")), []string{linked}, nil)
-	for name, want := range map[string]string{"blocked.example.org": "blocklist own.txt", "tested.example": "test"} {
+	for name, want := range map[string]string{"blocked.example.org": "blocklist own.txt", "tested.example": byOwn} {
 		w.wantBlocked(name+".", dns.TypeA, want)
 		if why := w.why(name); strings.Contains(why, "Google") || strings.Contains(why, "suspected") {
 			t.Errorf("%s: expected no word of Google's, got %q", name, why)

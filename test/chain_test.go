@@ -94,6 +94,9 @@ var stanzas = []string{"", "inspect cname", "unsure servfail", "monitor", "monit
 // the answer of upstream, after it, and too late.
 func TestChainOfPluginsInEveryOrder(t *testing.T) {
 	skipIfShort(t, "starts a CoreDNS for each order of the plugins, 5 s in all")
+	if !apart(t) {
+		return
+	}
 	w := newWorld(t)
 	w.collide(200)
 	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {

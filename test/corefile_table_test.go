@@ -28,6 +28,7 @@ func corefileFolder(t *testing.T) {
 		"page.html":    "<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head><body>gone</body></html>\n",
 		"packed.gz":    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03packed",
 		"utf16.txt":    "\xff\xfee\x00v\x00i\x00l\x00.\x00x\x00\n\x00",
+		"mine.txt":     "blocked.example\n", // of each Corefile
 		"empty.txt":    "",
 		"comments.txt": "# nothing\n# here\n",
 		"wide.txt":     "com\n*.net\n||de^\n",
@@ -81,8 +82,8 @@ var wrongCorefiles = []struct {
 	{". {\nsafebrowsing {\nblock names.txt\nforward . 192.0.2.53\n}", 4, []string{"forward is a plugin and not a property of safebrowsing: a } is missing before line 4"}},
 	{". {\nsafebrowsing {\nblock names.txt\ncache\nforward . 192.0.2.53\n}", 4, []string{"usage: cache CAPACITY", "if the plugin cache is meant, a } is missing before line 4"}},
 	{". {\nsafebrowsing {\nblock names.txt\ncache {\nsuccess 100\n}\n}\n}", 4, []string{"cache takes no braces; if the plugin cache is meant, a } is missing before line 4"}},
-	{". {\nsafebrowsing {\ntest {\nx.example\n}\n}\n}", 3, []string{"test takes no braces"}},
-	{". {\nsafebrowsing {\ntest x.example\n}\nsafebrowsing {\ntest x.example\n}\n}", 5, []string{"safebrowsing is given more than once in this server block"}},
+	{". {\nsafebrowsing {\nexcept {\nx.example\n}\n}\n}", 3, []string{"except takes no braces"}},
+	{". {\nsafebrowsing {\nblock names.txt\n}\nsafebrowsing {\nblock names.txt\n}\n}", 5, []string{"safebrowsing is given more than once in this server block"}},
 	// Words of properties.
 	{"blok names.txt", 5, []string{`unknown property "blok": did you mean block?`}},
 	{"BLOCK names.txt", 5, []string{`unknown property "BLOCK": did you mean block?`}},
@@ -136,13 +137,10 @@ var wrongCorefiles = []struct {
 	{"allow .", 5, []string{`"." would allow every name`}},
 	{"allow *.*.example", 5, []string{`is not a host`}},
 	{"allow 192.0.2.1", 5, []string{`"192.0.2.1" is an address: write the name that is asked for`}},
-	{"test ex_ample..com", 5, []string{`"ex_ample..com" is not a host`}},
-	{"test *.example.org", 5, []string{"test holds for all names below a host too: write example.org"}},
-	{"test a.example, b.example", 5, []string{"test: separate the arguments by spaces, without commas"}},
 	// Exceptions.
 	{"except .", 5, []string{"except: this leaves no names to check in the zone ."}},
-	{"example.org {\nsafebrowsing {\ntest x.example.org\nexcept example.org\n}\n}", 4, []string{"except: this leaves no names to check in the zone example.org."}},
-	{"example.org {\nsafebrowsing {\ntest x.example.org\nexcept example.net\n}\n}", 4, []string{"except: no names in the zone example.net. are checked here anyway: the zones are example.org."}},
+	{"example.org {\nsafebrowsing {\nblock names.txt\nexcept example.org\n}\n}", 4, []string{"except: this leaves no names to check in the zone example.org."}},
+	{"example.org {\nsafebrowsing {\nblock names.txt\nexcept example.net\n}\n}", 4, []string{"except: no names in the zone example.net. are checked here anyway: the zones are example.org."}},
 	{"except a.example, b.example", 5, []string{"except: separate the arguments by spaces, without commas"}},
 	{"except *.lan", 5, []string{`"*.lan" is not a zone: write lan`}},
 	{"except foo..bar", 5, []string{`"foo..bar" is not a zone`}},
@@ -173,7 +171,7 @@ var wrongCorefiles = []struct {
 	{"db no", 5, []string{"did you mean off?"}},
 	{"db false", 5, []string{"did you mean off?"}},
 	{"db memory", 5, []string{"did you mean off?"}},
-	{"db names.txt", 5, []string{"db: names.txt is not a directory"}},
+	{"db names.txt", 5, []string{"db: names.txt is not a directory: name one, or move it away"}},
 	{"respond NXDOMAIN", 5, []string{`"NXDOMAIN" is not one of nxdomain, nodata, `, ": did you mean nxdomain?"}},
 	{"mode Local", 5, []string{"did you mean local?"}},
 	{"mode real-time", 5, []string{"did you mean realtime?"}},
@@ -208,8 +206,8 @@ var wrongCorefiles = []struct {
 	{"lists gc-32b", 5, []string{"likely safe", "mode realtime uses it"}},
 	{"endpoint http://127.0.0.1:1\nlists gc-32b", 6, []string{"likely safe"}},
 	{"endpoint http://127.0.0.1:1\nlists se-4b csda-32b", 6, []string{"csda-32b lists hosts that are likely safe"}},
-	{"endpoint http://127.0.0.1:1\nprotocol v4\nlists own-4b", 7, []string{`no list "own-4b"`}},
-	{"endpoint http://127.0.0.1:1\nprotocol v4\nmode realtime", 7, []string{"protocol v4 has no mode realtime"}},
+	{"endpoint http://127.0.0.1:1\nprotocol webrisk\nlists own-4b\nbudget 5", 7, []string{`no list "own-4b"`}},
+	{"endpoint http://127.0.0.1:1\nprotocol webrisk\nmode realtime\nbudget 5", 7, []string{"protocol webrisk has no mode realtime"}},
 }
 
 // around puts a text into line 5 of a Corefile, unless it is one.
@@ -217,7 +215,7 @@ func around(text string) string {
 	if strings.Contains(text, "{\n") || strings.Contains(text, "\nwhoami\n") || strings.Contains(text, "\nsafebrowsing {") {
 		return text
 	}
-	return ".:0 {\n\tbind 127.0.0.1\n\tsafebrowsing {\n\t\ttest blocked.example\n\t\t" + text + "\n\t}\n\twhoami\n}\n"
+	return ".:0 {\n\tbind 127.0.0.1\n\tsafebrowsing {\n\t\tblock mine.txt\n\t\t" + text + "\n\t}\n\twhoami\n}\n"
 }
 
 func TestCorefilesThatCannotBeMeantAreRefused(t *testing.T) {
@@ -255,7 +253,7 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow nas", "[WARNING] plugin/safebrowsing: Corefile:5: allow nas is for the host of that name, since there is no file nas: write nas. to say so"},
 	{"allow co.uk", "[WARNING] plugin/safebrowsing: Corefile:5: co.uk is a public suffix: this holds for every name below it"},
 	{"endpoint http://127.0.0.1:1\n\t\tlists se-4b pha4-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: pha4-4b is not one of Google's lists: did you mean pha-4b?"},
-	{".:0 {\nbind 127.0.0.1\nsafebrowsing corp {\ntest x.corp\n}\nwhoami\n}", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing knows no names in the zone corp., which is not public"},
+	{".:0 {\nbind 127.0.0.1\nsafebrowsing corp {\nblock names.txt\n}\nwhoami\n}", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing knows no names in the zone corp., which is not public"},
 	{"block page.html", "page.html blocks nothing"},
 	{"block packed.gz", "packed.gz blocks nothing"},
 	{"block utf16.txt", "utf16.txt blocks nothing"},
@@ -275,15 +273,15 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow my_host.example.org", ""},
 	{"allow bücher.example", ""},
 	{"except lan 10.in-addr.arpa 1.168.192.in-addr.arpa", ""},
-	{".:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest a.example\n}\nwhoami\n}\n.:0 {\nbind 127.0.0.1\nview kids {\nexpr true\n}\nsafebrowsing {\ntest b.example\n}\nwhoami\n}",
+	{".:0 {\nbind 127.0.0.1\nsafebrowsing {\nblock names.txt\n}\nwhoami\n}\n.:0 {\nbind 127.0.0.1\nview kids {\nexpr true\n}\nsafebrowsing {\nblock names.txt\n}\nwhoami\n}",
 		"[WARNING] plugin/safebrowsing: Corefile:10: view kids never matches for the zone .: a server block without a view is before it and answers all clients; move that block to the end"},
-	{".:0 {\nbind 127.0.0.1\nview kids {\nexpr true\n}\nsafebrowsing {\ntest a.example\n}\nwhoami\n}\n.:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest b.example\n}\nwhoami\n}", ""},
+	{".:0 {\nbind 127.0.0.1\nview kids {\nexpr true\n}\nsafebrowsing {\nblock names.txt\n}\nwhoami\n}\n.:0 {\nbind 127.0.0.1\nsafebrowsing {\nblock names.txt\n}\nwhoami\n}", ""},
 	{"monitor", "[WARNING] plugin/safebrowsing: Corefile:5: the server block for . has monitor: nothing is blocked, names that would be are only logged"},
 	{"endpoint http://127.0.0.1:1\n\t\tmax_entries 99999\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:6: max_entries 99999: the server leaves out the rest of a longer list, and names in it pass; write 100000 or more"},
 	{"endpoint http://127.0.0.1:1\n\t\tmax_entries 100000\n\t\tdb off", ""},
 	{"endpoint http://127.0.0.1:1\n\t\tdb off\n\t\tttl 0\n\t\tconfirm_timeout 10s", ""},
 	{"lists se-4b\n\t\tdb off", "[WARNING] plugin/safebrowsing: Corefile:3: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists. Set"},
-	{".:0 {\nbind 127.0.0.1\nsafebrowsing test. Example.ORG 10.0.0.0/8 {\ntest x.example.org\ninspect cname\nexcept example.net\n}\nwhoami\n}", "in the zone test., which is not public"},
+	{".:0 {\nbind 127.0.0.1\nsafebrowsing test. Example.ORG 10.0.0.0/8 {\nblock names.txt\ninspect cname\nexcept example.net\n}\nwhoami\n}", "in the zone test., which is not public"},
 }
 
 func TestDoubtfulCorefilesStartWithAWarning(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	corefileFolder(t)
 	lines := logtest.Capture(t)
-	corefile := "(ours) {\nsafebrowsing {\ntest blocked.example\nallow old.example.org until 2020-01-01\nallow new.example.org until 2097-01-01\n}\nwhoami\n}\n" +
+	corefile := "(ours) {\nsafebrowsing {\n" + blockList(t, "blocked.example") + "\nallow old.example.org until 2020-01-01\nallow new.example.org until 2097-01-01\n}\nwhoami\n}\n" +
 		".:0 {\nbind 127.0.0.1\nimport ours\n}\nexample.org:0 {\nbind 127.0.0.1\nimport ours\n}\n"
 	if err := caddy.ValidateAndExecuteDirectives(input(corefile), nil, true); err != nil {
 		t.Fatal(err)
@@ -42,8 +42,8 @@ func TestSafeBrowsingIsSaidToBeOffOnce(t *testing.T) {
 	t.Setenv(config.KeyVariable, "")
 	lines := logtest.Capture(t)
 	w := &world{t: t}
-	w.start(".:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest x.example\n}\nwhoami\n}\n" +
-		"example.org:0 {\nbind 127.0.0.1\nsafebrowsing {\ntest x.example\n}\nwhoami\n}\n")
+	w.start(".:0 {\nbind 127.0.0.1\nsafebrowsing {\n" + blockList(t, "x.example") + "\n}\nwhoami\n}\n" +
+		"example.org:0 {\nbind 127.0.0.1\nsafebrowsing {\n" + blockList(t, "x.example") + "\n}\nwhoami\n}\n")
 	w.stop()
 	lines.Only(t, "Safe Browsing is off")
 }

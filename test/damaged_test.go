@@ -12,6 +12,9 @@ import (
 
 func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
 	skipIfShort(t, "waits in real seconds")
+	if !apart(t) {
+		return
+	}
 	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.google.SetMinimumWait("se-4b", time.Second)

@@ -58,7 +58,7 @@ func (c *cell) run(t *testing.T) seen {
 	c.box, ca = newMiddlebox(t, c.w.google, c.fault.expired)
 	c.w.endpoint = c.box.URL
 	if ca != "" {
-		c.extra = append(c.extra, "endpoint_ca "+ca)
+		c.extra = append(c.extra, "tls "+ca)
 	}
 	if c.fault.name != nil {
 		c.names = newNameServer(t)
@@ -66,7 +66,7 @@ func (c *cell) run(t *testing.T) seen {
 		c.extra = append(c.extra, "resolver "+c.names.address)
 	}
 	if c.column != throughRelay {
-		c.w.protocol = map[string]*protocol.Dialect{"v5": protocol.DialectV5, "v4": protocol.DialectV4, "webrisk": protocol.DialectWebRisk}[c.column]
+		c.w.protocol, _ = protocol.ParseDialect(c.column)
 	}
 	if c.phase == partialUpdate {
 		for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
@@ -132,7 +132,6 @@ func (c *cell) breaks(search bool) {
 		method := "update"
 		if search {
 			method = "search"
-			c.w.google.Break("find", 1000, f)
 		}
 		c.w.google.Break(method, 1000, f)
 	}

@@ -38,6 +38,12 @@ func (f fault) sparesSearches() bool { return f.answer != nil || f.spoils != nil
 
 var listPhases = []string{firstLoad, partialUpdate}
 
+// listFaults and searchFaults are what answers can be wrong in, by the protocol.
+var (
+	listFaults   = map[string]map[string]protocoltest.Fault{"v5": protocoltest.ListFaults(), "webrisk": protocoltest.ListFaultsWebRisk()}
+	searchFaults = map[string]map[string]protocoltest.Fault{"v5": protocoltest.SearchFaults(), "webrisk": protocoltest.SearchFaultsWebRisk()}
+)
+
 // matrixFaults returns all rows, by name.
 func matrixFaults(t *testing.T) map[string]fault {
 	all := make(map[string]fault)
@@ -48,12 +54,8 @@ func matrixFaults(t *testing.T) map[string]fault {
 		all[name] = fault{transportFault: transportFault{outcome: "unreachable", unsent: true}, name: answer}
 	}
 	all["name server is silent"] = fault{transportFault: transportFault{outcome: "unreachable", unsent: true, endless: true}, name: func(*dns.Msg) *dns.Msg { return nil }}
-	addContent(all, listPhases, map[string]map[string]protocoltest.Fault{
-		"v5": protocoltest.ListFaults(), "v4": protocoltest.ListFaultsV4(), "webrisk": protocoltest.ListFaultsWebRisk(),
-	})
-	addContent(all, []string{inSearch}, map[string]map[string]protocoltest.Fault{
-		"v5": protocoltest.SearchFaults(), "v4": protocoltest.SearchFaultsV4(), "webrisk": protocoltest.SearchFaultsWebRisk(),
-	})
+	addContent(all, listPhases, listFaults)
+	addContent(all, []string{inSearch}, searchFaults)
 	maps.Copy(all, oddValues())
 	maps.Copy(all, clockFaults())
 	if len(all) < 60 {

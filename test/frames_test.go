@@ -30,38 +30,20 @@ func counted(t *testing.T, action string) func() float64 {
 	return func() float64 { return logtest.Metric(t, "frame_only_total", "action", action) - before }
 }
 
-func TestFrameOnlyThreatsAreBlockedByDefault(t *testing.T) {
+func TestFrameOnlyThreatsAreBlocked(t *testing.T) {
 	w := frameWorld(t)
-	w.start(w.corefile())
+	w.start(w.corefile("explain"))
 	w.updated(1)
 	blocked, passed := counted(t, "blocked"), counted(t, "passed")
 	w.wantBlocked("www.frame.example.com.", dns.TypeA, phishing)
 	w.wantBlocked("www.frame.example.com.", dns.TypeA, phishing) // from the cache of answers this time
 	w.wantBlocked("both.example.com.", dns.TypeA, phishing)
 	w.wantPassed("canary.example.com.", dns.TypeA)
+	if m := explainTXT(t, w, "frame.example.com"); !strings.Contains(m, "verdict=unsafe") || !strings.Contains(m, "FRAME_ONLY") {
+		t.Errorf("Expected to be told of the mark, got %s", m)
+	}
 	if blocked() != 2 || passed() != 0 {
 		t.Errorf("Expected 2 names to be counted as blocked and none as passed, got %v and %v", blocked(), passed())
-	}
-}
-
-func TestFrameOnlyThreatsMayPassInOneServerBlock(t *testing.T) {
-	w := frameWorld(t)
-	w.google.AddThreat("frame.example.net/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY)
-	w.publish("mw-4b", "frame.example.net/")
-	enforcing := strings.Replace(w.corefile("frames block"), ".:0 {", "example.net:0 {", 1)
-	w.start(w.corefile("frames pass", "explain") + enforcing)
-	w.updated(1)
-	blocked, passed := counted(t, "blocked"), counted(t, "passed")
-	w.wantPassed("www.frame.example.com.", dns.TypeA)
-	w.wantPassed("frame.example.com.", dns.TypeA)
-	w.wantBlocked("both.example.com.", dns.TypeA, phishing)
-	w.wantBlocked("page.frame.example.com.", dns.TypeA, phishing) // for itself, though its domain passes
-	w.wantBlocked("frame.example.net.", dns.TypeA, phishing)      // another block, with the same engine
-	if blocked() != 1 || passed() != 2 {
-		t.Errorf("Expected one name to be counted as blocked and two as passed, got %v and %v", blocked(), passed())
-	}
-	if m := explainTXT(t, w, "frame.example.com"); !strings.Contains(m, "verdict=safe") || !strings.Contains(m, "FRAME_ONLY") {
-		t.Errorf("Expected to be told why it passes, got %s", m)
 	}
 }
 
@@ -89,20 +71,18 @@ func TestFrameOnlyThreatsPassInMonitorMode(t *testing.T) {
 	}
 }
 
-func TestFrameOnlyTargetsAreBlockedOrPass(t *testing.T) {
-	for frames, names := range map[string][2]float64{"block": {2, 0}, "pass": {0, 2}} {
-		w := frameWorld(t)
-		w.upstream = aliases(t, "@ 60 IN CNAME frame.example.com.", "frame.example.com. 60 IN A 192.0.2.7")
-		w.start(w.corefile("inspect cname", "frames "+frames))
-		w.updated(1)
-		blocked, passed := counted(t, "blocked"), counted(t, "passed")
-		for _, name := range []string{"www.innocent.example.", "two.innocent.example."} { // confirmed, and from the cache of answers
-			if m := w.ask(name, dns.TypeA); isBlocked(m) != (frames == "block") {
-				t.Errorf("frames %s: got\n%v", frames, m)
-			}
+func TestFrameOnlyTargetsAreBlocked(t *testing.T) {
+	w := frameWorld(t)
+	w.upstream = aliases(t, "@ 60 IN CNAME frame.example.com.", "frame.example.com. 60 IN A 192.0.2.7")
+	w.start(w.corefile("inspect cname"))
+	w.updated(1)
+	blocked, passed := counted(t, "blocked"), counted(t, "passed")
+	for _, name := range []string{"www.innocent.example.", "two.innocent.example."} { // confirmed, and from the cache of answers
+		if m := w.ask(name, dns.TypeA); !isBlocked(m) {
+			t.Errorf("Expected %s to be blocked, got\n%v", name, m)
 		}
-		if got := [2]float64{blocked(), passed()}; got != names {
-			t.Errorf("frames %s: Expected %v names to be counted as blocked and passed, got %v", frames, names, got)
-		}
+	}
+	if blocked() != 2 || passed() != 0 {
+		t.Errorf("Expected 2 names to be counted as blocked and none as passed, got %v and %v", blocked(), passed())
 	}
 }

@@ -284,6 +284,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 		"db " + mountOf(t, c, "db"), "db " + w.db,
 		"9.9.9.9 149.112.112.112", w.upstream,
 		"health :8080", "health " + free["health"], "ready :8181", "ready " + free["ready"], "prometheus :9153", "prometheus " + free["metrics"],
+		mountOf(t, c, "corefile") + "/blocklist.txt", writeFile(t, t.TempDir(), "blocklist.txt", of[corev1.ConfigMap](t, all, "safebrowsing-dns").Data["blocklist.txt"]),
 		"limit off", "limit off\n\t\tconfirm_timeout 4s",
 	}
 	for i := 0; i < len(replaced); i += 2 {
@@ -294,7 +295,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 	w.start(strings.NewReplacer(replaced...).Replace(corefile))
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	w.wantBlocked("blocked.example.", dns.TypeA, "test")
+	w.wantBlocked("blocked.example.", dns.TypeA, "blocklist blocklist.txt")
 	w.wantPassed("good.example.com.", dns.TypeA)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		url := "http://" + free[probe.HTTPGet.Port.StrVal] + probe.HTTPGet.Path

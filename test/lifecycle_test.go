@@ -110,6 +110,9 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 // out, it protects as before: also after a reload that failed.
 func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 	skipIfShort(t, "waits for two lameducks of 2 s")
+	if !apart(t) {
+		return
+	}
 	for name, failedReload := range map[string]bool{"without a reload": false, "after a failed reload": true} {
 		t.Run(name, func(t *testing.T) {
 			lines := logtest.Capture(t)
@@ -210,6 +213,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 // The file of a folder that is taken up again may be older than what is known.
 func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
 	skipIfShort(t, "waits in real seconds")
+	t.Parallel()
 	w := newWorld(t)
 	one, other := w.db, t.TempDir()
 	w.google.SetMinimumWait("se-4b", time.Second)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	caddy.Quiet = true
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
-		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "acl", manyClients,
+		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "rewrite", "acl", manyClients,
 		config.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view", "multisocket",
 	}
 	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious
@@ -41,6 +41,6 @@ func TestMain(m *testing.M) {
 	}
 	runChild()
 	patience.Limit = time.Minute // temporary folders are removed after an end
-	programtest.SideBySide(4)
+	programtest.SideBySide(8)
 	m.Run()
 }

@@ -161,7 +161,7 @@ func TestEveryModeTypeClientAndTransport(t *testing.T) {
 	for _, mode := range []string{"nxdomain", "nodata", "refused", "sinkhole 192.0.2.66 2001:db8::66", "sinkhole 192.0.2.66"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			for transport, ask := range transports(t, "test blocked.example\nttl 77s\nrespond "+mode) {
+			for transport, ask := range transports(t, blockList(t, "blocked.example")+"\nttl 77s\nrespond "+mode) {
 				for edns, prepare := range ednses {
 					for _, qtype := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS, dns.TypeSVCB, dns.TypeCNAME, dns.TypeANY} {
 						for _, qname := range []string{"bLocked.example.", long} {
@@ -229,7 +229,7 @@ func problemOfEDNS(q, m *dns.Msg) string {
 	if got == nil || got.Do() != asked.Do() || got.Version() != 0 || got.UDPSize() != asked.UDPSize() {
 		return "EDNS"
 	}
-	if text, blocked := ede(m); !blocked || text != "test" {
+	if text, blocked := ede(m); !blocked || text != byOwn {
 		return "EDE"
 	}
 	options := 1
@@ -272,7 +272,7 @@ func writeOver(t *testing.T, file, text string) {
 }
 
 func TestPaddingIsAnsweredWithPadding(t *testing.T) {
-	asks := transports(t, "test blocked.example")
+	asks := transports(t, blockList(t, "blocked.example"))
 	m := new(dns.Msg).SetQuestion("www.blocked.example.", dns.TypeA)
 	m.SetEdns0(1232, false)
 	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_PADDING{Padding: make([]byte, 20)}}

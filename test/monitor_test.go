@@ -25,7 +25,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 		}
 		return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60}, Target: "evil.example.com."}}
 	})
-	silent := strings.Replace(w.corefile("test sb-test.example"), ".:0 {", "example:0 {", 1)
+	silent := strings.Replace(w.corefile(blockList(t, "sb-test.example")), ".:0 {", "example:0 {", 1)
 	w.start(w.corefile("log", "inspect cname", "block "+own) + silent)
 	w.updated(1)
 	const threat = ": suspected social engineering (Safe Browsing), expression evil.example.com/, list se-4b, decided by "
@@ -47,7 +47,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 			t.Errorf("Expected one line that ends with %q, got %q", tc.want, got)
 		}
 	}
-	w.wantBlocked("sb-test.example.", dns.TypeA, "test")
+	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	w.ask("evil.example.com.", dns.TypeMX)
 	if got := len(lines.About("safebrowsing: Blocked ")); got != 4 {
 		t.Errorf("Expected no line of a server block without log, and none of a name that passes, got %d lines: %q", got, lines.About("safebrowsing: Blocked "))
@@ -59,9 +59,10 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 func TestLogAsJSONIsAsDocumented(t *testing.T) {
 	lines := logtest.Capture(t)
 	w := newWorld(t)
-	w.start(w.corefile("log json", "test blocked.example"))
+	own := writeFile(t, t.TempDir(), "blocklist.txt", "malware.example\n")
+	w.start(w.corefile("log json", "block "+own))
 	w.updated(1)
-	w.wantBlocked("blocked.example.", dns.TypeA, "test")
+	w.wantBlocked("malware.example.", dns.TypeA, "blocklist blocklist.txt")
 	w.eventually("the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
 	logged := lines.Only(t, `{"time"`)
 	if strings.Contains(logged, "[INFO]") {
@@ -76,7 +77,7 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 	if at, err := time.Parse(time.RFC3339, got["time"].(string)); err != nil || time.Since(at).Abs() > time.Minute {
 		t.Errorf("time %v: %v", got["time"], err)
 	}
-	got["time"], want["client"] = want["time"], "127.0.0.1"
+	got["time"], want["client"], want["list"] = want["time"], "127.0.0.1", own
 	if !maps.Equal(got, want) {
 		t.Errorf("Expected what the document says, %v, got %v", want, got)
 	}
@@ -85,10 +86,10 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
 	lines := logtest.Capture(t)
 	w := newWorld(t)
-	w.start(w.corefile("log", "test sb-test.example"))
+	w.start(w.corefile("log", blockList(t, "sb-test.example")))
 	w.updated(1)
 	for range 60 {
-		w.wantBlocked("sb-test.example.", dns.TypeA, "test")
+		w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	}
 	logged := len(lines.About("Blocked sb-test.example."))
 	w.stop()

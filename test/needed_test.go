@@ -66,9 +66,7 @@ func TestATargetThatTheServerNeedsIsNotBlocked(t *testing.T) {
 
 func TestTheOperatorMayBlockWhatTheServerNeeds(t *testing.T) {
 	w := newWorld(t)
-	own := writeFile(t, t.TempDir(), "own.txt", "time.google.com\n")
-	w.start(w.corefile("block "+own, "test time.windows.com"))
+	w.start(w.corefile(blockList(t, "time.google.com")))
 	w.updated(1)
-	w.wantBlocked("time.google.com.", dns.TypeA, "blocklist own.txt")
-	w.wantBlocked("time.windows.com.", dns.TypeA, "test")
+	w.wantBlocked("time.google.com.", dns.TypeA, byOwn)
 }

@@ -2,6 +2,7 @@ package test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+
+	"github.com/coredns/caddy"
 )
 
 // move is a move from one protocol to another one.
@@ -123,7 +126,7 @@ func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 			})
 			w.updated(m.requests() + w.perUpdate(3))
 			for i, r := range w.fetches() {
-				if known := m.from == protocol.DialectV4 && m.to == protocol.DialectV5; !known && len(r.Versions) != 0 {
+				if known := m.to.Continues(m.from); !known && len(r.Versions) != 0 {
 					t.Errorf("Request %d, %s: Expected no version, got %x", i, r.Method, r.Versions)
 				}
 			}
@@ -156,7 +159,7 @@ func TestWaitsOfAProtocolHoldWhenItComesBack(t *testing.T) {
 
 // The rule of version 4 and of Web Risk knows no public suffixes.
 func TestVersion4AndWebRiskHaveTheirOwnRuleForNames(t *testing.T) {
-	for _, d := range []*protocol.Dialect{protocol.DialectV4, protocol.DialectWebRisk} {
+	for _, d := range protocol.Dialects()[1:] {
 		t.Run(d.Name, func(t *testing.T) {
 			w := newWorld(t)
 			w.protocol = d
@@ -192,5 +195,30 @@ func TestVersion4AndWebRiskSearchAfterTheFirstContact(t *testing.T) {
 				t.Errorf("Expected no search, got %d", n)
 			}
 		})
+	}
+}
+
+// firstContact has engines that start from now on wait that long.
+func firstContact(t *testing.T, d time.Duration) {
+	before := engines.SetFirstContact(func() time.Duration { return d })
+	t.Cleanup(func() { engines.SetFirstContact(before) })
+}
+
+// The waits are for a key: one block cannot ask by one version and another one by the
+// other.
+func TestTwoBlocksOfTwoProtocolsAreRefused(t *testing.T) {
+	w := newWorld(t)
+	both := w.corefile()
+	w.db, w.protocol = t.TempDir(), protocol.DialectWebRisk
+	both += strings.Replace(w.corefile(), ".:0", "example.com:0", 1)
+	if err := caddy.ValidateAndExecuteDirectives(input(both), nil, true); err == nil || !strings.Contains(err.Error(), "protocol, mode, lists") {
+		t.Errorf("Expected to be refused, got %v", err)
+	}
+}
+
+func TestAnUnknownProtocolInTheCorefileIsRefused(t *testing.T) {
+	_, err := stanza(t, "safebrowsing {\nendpoint http://127.0.0.1\nprotocol v6\n}")
+	if err == nil || !strings.Contains(err.Error(), `"v6" is not a protocol: the protocols are v5`) {
+		t.Errorf("got %v", err)
 	}
 }

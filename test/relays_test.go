@@ -82,6 +82,7 @@ func TestAFirstRelayThatIsDownDoesNotDelayTheLists(t *testing.T) {
 // another order.
 func TestListsOutliveAChangeOfRelays(t *testing.T) {
 	skipIfShort(t, "waits in real seconds")
+	t.Parallel()
 	for _, tc := range []struct{ name, db string }{{"in a directory", ""}, {"in memory", "db off"}} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, second, sockets := newRelays(t, "evil.example.com/")
@@ -141,7 +142,7 @@ func TestAStartRemembersNothingOfAnotherTest(t *testing.T) {
 	w.updated(3)
 }
 
-func TestOnlyTheAuthorityOfEndpointCAVouchesForARelay(t *testing.T) {
+func TestOnlyTheAuthorityOfTLSVouchesForARelay(t *testing.T) {
 	lines := logtest.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
@@ -149,7 +150,7 @@ func TestOnlyTheAuthorityOfEndpointCAVouchesForARelay(t *testing.T) {
 	t.Cleanup(server.Close)
 	w.endpoint = server.URL
 	ca := writeFile(t, t.TempDir(), "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	w.start(w.corefile("endpoint_ca " + ca))
+	w.start(w.corefile("tls " + ca))
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	if got := lines.About("certificate"); len(got) > 0 {
@@ -157,9 +158,9 @@ func TestOnlyTheAuthorityOfEndpointCAVouchesForARelay(t *testing.T) {
 	}
 }
 
-// A relay with -tls-client-ca sees the certificate of endpoint_cert, and a renewed one
+// A relay with -tls-client-ca sees the certificate of tls, and a renewed one
 // without a reload.
-func TestTheCertificateOfEndpointCertIsShownAndRenewed(t *testing.T) {
+func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/", "evil.example.net/")
 	var mu sync.Mutex
@@ -191,7 +192,7 @@ func TestTheCertificateOfEndpointCertIsShownAndRenewed(t *testing.T) {
 		}
 	}
 	cert, key := certtest.Pair(t, dir)
-	w.start(w.corefile("endpoint_ca "+ca, "endpoint_cert "+cert+" "+key))
+	w.start(w.corefile("tls " + cert + " " + key + " " + ca))
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	last(cert)

@@ -35,11 +35,11 @@ func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVaria
 	}
 	t.Cleanup(func() { taken.Close() })
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	elsewhere, nowhere, v4, webrisk := *w, *w, *w, *w
+	elsewhere, nowhere, webrisk := *w, *w, *w
 	elsewhere.db, nowhere.db = t.TempDir(), "off"
-	v4.protocol, webrisk.protocol = protocol.DialectV4, protocol.DialectWebRisk
+	webrisk.protocol = protocol.DialectWebRisk
 	dir := t.TempDir()
-	ca := "endpoint_ca " + secure.authority(t, dir)
+	ca := secure.authority(t, dir)
 	cert, certKey := certtest.Pair(t, dir)
 	key := writeFile(t, dir, "api.key", "another\n")
 	causes := func(requests int, at *world, corefile string) reloadVariant {
@@ -47,12 +47,12 @@ func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVaria
 	}
 	accepted := func(corefile string) reloadVariant { return causes(0, w, corefile) }
 	refused := func(corefile string) reloadVariant { return reloadVariant{world: w, corefile: corefile, refused: true} }
-	return []reloadVariant{
+	all := []reloadVariant{
 		causes(1, w, w.plain()),
 		accepted(w.plain()),
 		causes(1, other, other.plain()),
-		causes(1, secure, secure.plain(ca)),
-		causes(0, secure, secure.plain(ca, "endpoint_cert "+cert+" "+certKey)),
+		causes(1, secure, secure.plain("tls "+ca)),
+		causes(0, secure, secure.plain("tls "+cert+" "+certKey+" "+ca)),
 		accepted(w.plain("ttl 50s", "confirm_timeout 3s")),
 		accepted(w.plain("cache 777")),
 		refused(w.plain("no_such_property")),
@@ -69,13 +69,17 @@ func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVaria
 		accepted(w.plain("api_key_file " + key)), // which has the same key
 		accepted(w.plain("budget 100000")),
 		accepted(w.plain("budget 100000 20%")),
-		causes(1, w, v4.plain()), // another protocol has other lists
-		accepted(v4.plain("max_entries 4096")),
-		causes(3, w, webrisk.plain()), // which has a request for each list
-		accepted(webrisk.plain("prefixes stored")),
+		causes(3, w, webrisk.plain()),                // another protocol has other lists, and this one a request for each
 		accepted(webrisk.plain("token_file " + key)), // a token is no other asker
 	}
+	for _, more := range moreVariants {
+		all = append(all, more(w)...)
+	}
+	return all
 }
+
+// moreVariants are those of protocols in files of their own.
+var moreVariants []func(w *world) []reloadVariant
 
 // overTLS has the server listen by TLS too, at an endpoint that replaces the other one.
 func (w *world) overTLS() {

@@ -51,7 +51,7 @@ func TestSystemdResolvedInFront(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.host = "192.0.2.53"
-	w.start(strings.Replace(w.corefile("test blocked.example"), ".:0 {", ".:53 {", 1))
+	w.start(strings.Replace(w.corefile(blockList(t, "blocked.example")), ".:0 {", ".:53 {", 1))
 	w.updated(1)
 	startForwarder(t, program)
 	checkForwarder(t, "systemd-resolved", "127.0.0.53:53")

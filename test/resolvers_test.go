@@ -86,8 +86,9 @@ func dnsmasqArgs(file string) []string { return []string{"--no-daemon", "--conf-
 // there. systemd-resolved has a test of its own.
 func TestResolversInFront(t *testing.T) {
 	skipIfShort(t, "starts other resolvers")
+	t.Parallel()
 	w := newWorld(t)
-	w.start(w.corefile("test blocked.example"))
+	w.start(w.corefile(blockList(t, "blocked.example")))
 	w.updated(1)
 	host, port, err := net.SplitHostPort(w.address("udp"))
 	if err != nil {
@@ -107,9 +108,10 @@ func TestResolversInFront(t *testing.T) {
 // the failure has the row to put in its place.
 func TestWhatACacheInFrontMakesOfOtherTypes(t *testing.T) {
 	skipIfShort(t, "starts other resolvers")
+	t.Parallel()
 	for _, mode := range []string{"nxdomain", "nodata"} {
 		w := newWorld(t)
-		w.start(w.corefile("test blocked.example", "respond "+mode))
+		w.start(w.corefile(blockList(t, "blocked.example"), "respond "+mode))
 		w.updated(1)
 		host, port, err := net.SplitHostPort(w.address("udp"))
 		if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-var routeAfter = flag.Duration("route.after", 20*time.Second, "how long TestARouterIsProtectedSoonAfterItsRouteIsThere waits before it adds the route")
+var routeAfter = flag.Duration("route.after", 5*time.Second, "how long TestARouterIsProtectedSoonAfterItsRouteIsThere waits before it adds the route")
 
 // routeWithin is how long after the route the first threat must be blocked.
 const routeWithin = time.Minute
@@ -31,6 +31,7 @@ exec "$@"`
 func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
 	skipIfShort(t, "waits for a route")
 	if os.Getenv(ownNetwork) == "" {
+		t.Parallel()
 		withoutRoute(t)
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 // In the real server, over each transport and for each size that clients take.
 func TestStructuredErrorsOverEveryTransport(t *testing.T) {
-	asks := transports(t, "test blocked.example\nstructured 65010 mailto:help@example.org")
+	asks := transports(t, blockList(t, "blocked.example")+"\nstructured 65010 mailto:help@example.org")
 	for transport, ask := range asks {
 		for _, size := range []uint16{512, 1232} {
 			t.Run(fmt.Sprint(transport, size), func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestStructuredErrorsOverEveryTransport(t *testing.T) {
 					t.Fatal(err)
 				}
 				text, blocked := ede(answer)
-				if want := `{"c":["mailto:help@example.org"],"j":"test","s":6,"l":"en"}`; !blocked || answer.Truncated || text != want {
+				if want := `{"c":["mailto:help@example.org"],"j":"blocklist own.txt","s":6,"l":"en"}`; !blocked || answer.Truncated || text != want {
 					t.Errorf("Got %q in\n%v", text, answer)
 				}
 			})

@@ -95,7 +95,7 @@ func TestRecipesNameWhatExists(t *testing.T) {
 			continue
 		}
 		found := false
-		for _, dir := range []string{".", "internal/answer", "internal/config", "internal/engine", "internal/ownlist", "internal/policy", "test", "updater"} {
+		for _, dir := range []string{".", "internal/answer", "internal/config", "internal/engine", "internal/ownlist", "internal/block", "test", "updater"} {
 			found = found || strings.Contains(testsOf(t, dir), "func "+m[1]+"(")
 		}
 		if !found {

@@ -72,44 +72,35 @@ func (w *world) mixed() map[string]int {
 	return widths
 }
 
-func TestPrefixesAreSentShortOrAsStored(t *testing.T) {
-	for _, stored := range []bool{false, true} {
-		for _, raw := range []bool{false, true} {
-			t.Run(fmt.Sprintf("stored %t, raw %t", stored, raw), func(t *testing.T) {
-				w := newRiskWorld(t)
-				w.google.SetRawAdditions(raw)
-				widths := w.mixed()
-				property := "prefixes short"
-				if stored {
-					property = "prefixes stored"
+func TestFourBytesAreSentHoweverLongAnEntryIs(t *testing.T) {
+	for _, raw := range []bool{false, true} {
+		t.Run(fmt.Sprintf("raw %t", raw), func(t *testing.T) {
+			w := newRiskWorld(t)
+			w.google.SetRawAdditions(raw)
+			widths := w.mixed()
+			w.start(w.corefile())
+			w.updated(w.perUpdate(3))
+			for name := range widths {
+				before := len(w.searches())
+				w.wantBlocked(name+".example.com.", dns.TypeA, "suspected malware (Web Risk)")
+				hash := sha256.Sum256([]byte(name + ".example.com/"))
+				sent := w.searches()[before:]
+				if len(sent) != 1 || len(sent[0].Prefixes) != 1 || !slices.Equal(sent[0].Prefixes[0], hash[:4]) {
+					t.Errorf("%s: Expected one search for %x, got %+v", name, hash[:4], sent)
 				}
-				w.start(w.corefile(property))
-				w.updated(w.perUpdate(3))
-				for name, width := range widths {
-					before := len(w.searches())
-					w.wantBlocked(name+".example.com.", dns.TypeA, "suspected malware (Web Risk)")
-					hash := sha256.Sum256([]byte(name + ".example.com/"))
-					want := hash[:4]
-					if stored {
-						want = hash[:width]
-					}
-					sent := w.searches()[before:]
-					if len(sent) != 1 || len(sent[0].Prefixes) != 1 || !slices.Equal(sent[0].Prefixes[0], want) {
-						t.Errorf("%s: Expected one search for %x, got %+v", name, want, sent)
-					}
-				}
-			})
-		}
+			}
+		})
 	}
 }
 
 // A partial update, and a restart, keep a list of mixed lengths whole.
 func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
 	skipIfShort(t, "waits for a minimum wait of 1 s")
+	t.Parallel()
 	w := newRiskWorld(t)
 	w.google.SetMinimumWait("mw-4b", time.Second)
 	widths := w.mixed()
-	w.start(w.corefile("prefixes stored", "lists mw-4b"))
+	w.start(w.corefile("lists mw-4b"))
 	w.updated(1)
 	var entries [][]byte
 	for name, width := range widths {
@@ -137,7 +128,7 @@ func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
 	check()
 	w.stop()
 	w.google.ClientStarted()
-	w.start(w.corefile("prefixes stored", "lists mw-4b"))
+	w.start(w.corefile("lists mw-4b"))
 	check()
 }
 

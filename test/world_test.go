@@ -356,7 +356,7 @@ func (w *world) fetches() []protocoltest.Request {
 }
 
 func (w *world) searches() []protocoltest.Request {
-	return append(w.google.Requests("search"), w.google.Requests("find")...)
+	return w.google.Requests("search")
 }
 
 // engine returns the engine that asks this world's server, or nil.
@@ -365,6 +365,15 @@ func (w *world) engine() *engine.Engine { return engines.Find(w.endpoint) }
 // ready reports whether there is such an engine, and its lists are in force or its first
 // contact has ended.
 func (w *world) ready() bool { return engines.FindReady(w.endpoint) }
+
+// blockList returns the property of an own list with a name and all below it.
+func blockList(t *testing.T, name string) string {
+	t.Helper()
+	return "block " + writeFile(t, t.TempDir(), "own.txt", name+"\n*."+name+"\n")
+}
+
+// byOwn is the text of the Extended DNS Error about a name in the list of blockList.
+const byOwn = "blocklist own.txt"
 
 func writeFile(t *testing.T, dir, name, text string) string {
 	t.Helper()

@@ -29,7 +29,7 @@ func TestWhatAServerSaysOfItselfIsSavedWithTheSchedule(t *testing.T) {
 		must(t, s.change(func(*scheduleState) {}))
 	}
 	before := at("http://relay", "one")
-	before.state.Fetch = Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1}
+	before.state.Fetch.Clock = Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1}
 	save(before)
 	raw, err := readSmall(dir + "/schedule.json")
 	must(t, err)

@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// A fetch changes the schedule twice. begin saves it as failed before it is sent. When it has
-// ended, exactly one of cancelled, failed, refused and answered replaces that by what really
-// happened. All of them run in the goroutine of the Updater, one attempt at a time.
+// A fetch changes the schedule twice. begin notes it as failed before it is sent. When it has
+// ended, exactly one of the others replaces that by what really happened. All of them run in the
+// goroutine of the Updater, one attempt at a time.
 
 // attempt is a fetch of lists that has been sent and is not answered yet.
 type attempt struct {
 	schedule *Schedule
-	before   Clock // of all fetches, before this one
+	begun    uint64 // the attempt of the clock of all fetches
+	number   uint64 // of the note
 }
 
-// begin records a fetch as failed before it is sent, so that a process that crashes
+// begin notes a fetch as failed before it is sent, so that a process that crashes
 // on the answer backs off after its restart. An error that is errNotHeld says that the fetch
 // must not be sent; then nothing is recorded.
 func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
@@ -25,7 +26,6 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 		return a, err
 	}
 	err = s.change(func(state *scheduleState) {
-		a.before = state.Fetch
 		// A crash loses the answer, and with it a minimum wait that it may have had. The last
 		// known waits stand in for it.
 		wait := state.Fetch.Wait
@@ -34,23 +34,31 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 			wait = max(wait, list.Wait)
 			state.Lists[name] = list // Status shows it from now on, even if the fetch fails
 		}
-		state.Fetch = state.Fetch.failed(now, Backoff(state.Fetch.Failures+1, s.random()), wait)
-		state.Fetch.Asking, state.Fetch.Failed = true, now
+		s.asks++
+		state.Fetch = state.Fetch.noting(s.writer, s.asks, now, func(failures int) time.Duration { return max(Backoff(failures, s.random()), wait) })
+		a.begun, a.number = state.Fetch.Attempt, s.asks
 	})
 	if notHeld := s.confirmed(); notHeld != nil {
-		_ = s.change(func(state *scheduleState) { state.Fetch = a.before })
+		_ = a.takenBack()
 		return a, notHeld
 	}
 	return a, err
+}
+
+// end replaces the note by what alter makes of the clocks.
+func (a attempt) end(alter func(state *scheduleState)) error {
+	return a.schedule.change(func(state *scheduleState) {
+		state.Fetch, _ = state.Fetch.answered(a.schedule.writer, a.number)
+		alter(state)
+	})
 }
 
 // cancelled takes the attempt back: a fetch that ends in a shutdown is not a failure.
 // The server may have answered already, with a wait that was not read. So the last
 // known wait is kept once more.
 func (a attempt) cancelled(lists []string, now time.Time) error {
-	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before
-		if until := now.Add(a.before.Wait); until.After(state.Fetch.NotBefore) {
+	return a.end(func(state *scheduleState) {
+		if until := now.Add(state.Fetch.Wait); until.After(state.Fetch.NotBefore) {
 			state.Fetch.NotBefore = until
 		}
 		for _, name := range lists {
@@ -65,23 +73,18 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 
 // notSent takes the attempt back after a try at now that was not sent.
 func (a attempt) notSent(now time.Time, err error) error {
-	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before.notSent(now, a.schedule.random(), err)
-	})
+	return a.end(func(state *scheduleState) { state.Fetch.Clock = state.Fetch.notSent(now, a.schedule.random(), err) })
 }
 
 // takenBack takes the attempt back after a shutdown before it was sent.
-func (a attempt) takenBack() error {
-	return a.schedule.change(func(state *scheduleState) { state.Fetch = a.before })
-}
+func (a attempt) takenBack() error { return a.end(func(*scheduleState) {}) }
 
 // failed records that the whole fetch failed at now with err. wait is the one that the
 // server asked for, 0 if none. The next update of the doubtful lists must be full. If
 // the server refused the batch, each list of it is asked for alone from now on.
 func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []string, err error) error {
-	return a.schedule.change(func(state *scheduleState) {
-		// From before, not from state.Fetch: begin has counted this failure already.
-		state.Fetch = a.before.failed(now, Backoff(a.before.Failures+1, a.schedule.random()), wait).because(now, err)
+	return a.end(func(state *scheduleState) {
+		state.Fetch.Clock = state.Fetch.failed(now, Backoff(state.Fetch.Failures+1, a.schedule.random()), wait).because(now, err)
 		for _, name := range lists {
 			list := state.Lists[name]
 			list.Alone = list.Alone || refusesLists(err)
@@ -98,8 +101,7 @@ func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []str
 // alone. Only this list has failed: it waits in a back-off of its own, or longer if
 // the server asked for a longer wait (0: it did not).
 func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtful []string, err error) error {
-	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before
+	return a.end(func(state *scheduleState) {
 		state.Fetch.Away = away{} // it was sent
 		list := state.Lists[name]
 		list.Clock = list.failed(now, Backoff(list.Failures+1, a.schedule.random()), wait).because(now, err)
@@ -112,8 +114,7 @@ func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtfu
 // split records that a relay refused a batch because of one
 // list that it lacks. No list has failed: each is asked for alone now.
 func (a attempt) split(lists []string) error {
-	return a.schedule.change(func(state *scheduleState) {
-		state.Fetch = a.before
+	return a.end(func(state *scheduleState) {
 		state.Fetch.Away = away{} // it was sent
 		for _, name := range lists {
 			list := state.Lists[name]
@@ -126,12 +127,18 @@ func (a attempt) split(lists []string) error {
 // answered records that the fetch was answered at now. wait is the minimum wait for
 // all lists, 0 if there is none; clocks has the new clock of each list fetched.
 func (a attempt) answered(now time.Time, wait time.Duration, clocks map[string]ListClock) error {
-	return a.schedule.change(func(state *scheduleState) {
-		// A success ends the back-off ("Request Frequency").
-		state.Fetch = Clock{Wait: wait}
-		if wait > 0 {
-			state.Fetch.NotBefore = now.Add(max(wait, waitFloor))
+	return a.end(func(state *scheduleState) {
+		// A success ends the back-off ("Request Frequency"), but not one that began meanwhile, in
+		// another process that took this one for dead.
+		next := Clock{Wait: wait}
+		if state.Fetch.FailedIn > a.begun {
+			next = state.Fetch.Clock
+			next.Wait = wait
 		}
+		if wait > 0 {
+			next.NotBefore = latest(next.NotBefore, now.Add(max(wait, waitFloor)))
+		}
+		state.Fetch.Clock = next
 		maps.Copy(state.Lists, clocks)
 	})
 }

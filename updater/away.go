@@ -47,14 +47,6 @@ func (c Clock) notSent(now time.Time, r float64, err error) Clock {
 // end returns when something may be asked for again.
 func (c Clock) end() time.Time { return latest(c.NotBefore, c.Away.Until) }
 
-// or returns the one that ends later.
-func (a away) or(other away) away {
-	if other.Until.After(a.Until) {
-		return other
-	}
-	return a
-}
-
 // hold returns a as a Hold.
 func (a away) hold() Hold {
 	return Hold{Until: a.Until, Failures: a.Tries, Unsent: true, Cause: a.Cause, Failed: a.Tried}
@@ -78,7 +70,7 @@ const seekTimeout = 10 * time.Second
 func (s *Schedule) seeks(lists []string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a := s.state.Fetch.Away; !a.Until.After(now) || a.Reached || s.state.Fetch.NotBefore.After(now) {
+	if c := s.state.Fetch.held(); !c.Away.Until.After(now) || c.Away.Reached || c.NotBefore.After(now) {
 		return false
 	}
 	for _, name := range lists {
@@ -93,7 +85,7 @@ func (s *Schedule) seeks(lists []string, now time.Time) bool {
 func (s *Schedule) seeksSearch(now time.Time) (tried time.Time, seeks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.state.Search
+	c := s.state.Search.held()
 	return c.Away.Tried, c.Away.Until.After(now) && !c.Away.Reached && !c.NotBefore.After(now)
 }
 
@@ -107,7 +99,7 @@ func (s *Schedule) wasAway() bool {
 // fetchNotSent records a fetch of lists at now that was not sent.
 func (s *Schedule) fetchNotSent(lists []string, now time.Time, err error) error {
 	return s.change(func(state *scheduleState) {
-		state.Fetch = state.Fetch.notSent(now, s.random(), err)
+		state.Fetch.Clock = state.Fetch.notSent(now, s.random(), err)
 		for _, name := range lists {
 			list := state.Lists[name]
 			state.Lists[name] = list // Status shows it from now on, also if it was not there

@@ -180,16 +180,9 @@ func TestAWaitForTheNetworkShortensNoBackoff(t *testing.T) {
 		for i := range 40 {
 			gone = gone.notSent(now.Add(time.Duration(i)*time.Minute), 0, errGone)
 		}
-		for name, join := range map[string]func(a, b scheduleState) scheduleState{
-			"adopt": func(a, b scheduleState) scheduleState { a.adopt(b); return a },
-			"later": func(a, b scheduleState) scheduleState { a.later(b); return a },
-		} {
-			for order, pair := range map[string][2]Clock{"the server's first": {server, gone}, "the server's last": {gone, server}} {
-				a := scheduleState{clockSet: clockSet{Fetch: pair[0], Lists: map[string]ListClock{}}}
-				b := scheduleState{clockSet: clockSet{Fetch: pair[1], Lists: map[string]ListClock{}}}
-				if got := join(a, b).Fetch; !got.NotBefore.Equal(server.NotBefore) || got.Failures != 3 || got.Away.Tries != 41 {
-					t.Errorf("%s, %s: %+v", name, order, got)
-				}
+		for order, pair := range map[string][2]Clock{"the server's first": {server, gone}, "the server's last": {gone, server}} {
+			if got := pair[0].join(pair[1]); !got.NotBefore.Equal(server.NotBefore) || got.Failures != 3 || got.Away.Tries != 41 {
+				t.Errorf("%s: %+v", order, got)
 			}
 		}
 	})
@@ -285,9 +278,9 @@ func TestSearchesThatWereNotSentTogetherCountOnce(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
 		p := &pacedSearcher{schedule: s, rules: v5Rules, report: func(Event) {}}
 		until := time.Now().Add(time.Hour)
-		s.state.Search = Clock{NotBefore: until, Failures: 2}
+		s.state.Search.Clock = Clock{NotBefore: until, Failures: 2}
 		for range 5 {
-			p.notSent(time.Now(), false, errGone)
+			p.notSent(time.Now(), sentSearch{}, errGone)
 			time.Sleep(time.Second)
 		}
 		if got := heldSearch(s); got.Away.Tries != 1 || !got.NotBefore.Equal(until) || got.Failures != 2 {
@@ -325,10 +318,10 @@ func TestAShutdownBeforeARequestWasSentLeavesNoTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := ownedSchedule(t, t.TempDir(), 0)
 		s.state.Lists[se] = ListClock{Clock: Clock{Wait: time.Hour}}
-		before := s.state.Fetch
+		before := s.state.Fetch.held()
 		a := begin(t, s, se)
 		must(t, a.takenBack())
-		if s.state.Fetch != before || !s.list(se).NotBefore.IsZero() {
+		if s.state.Fetch.held() != before || !s.list(se).NotBefore.IsZero() {
 			t.Errorf("%+v, %+v", s.state.Fetch, s.list(se))
 		}
 	})

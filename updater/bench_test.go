@@ -102,8 +102,8 @@ func riskAnswerWith(tb testing.TB, rice, partial bool, removals, additions []uin
 		m.ResponseType = wrv1.ComputeThreatListDiffResponse_DIFF
 	}
 	if rice {
-		m.Additions.RiceHashes = riskRice(littleEndian(additions))
-		m.Removals.RiceIndices = riskRice(removals)
+		m.Additions.RiceHashes = protocoltest.EncodeRiceWebRisk(littleEndian(additions))
+		m.Removals.RiceIndices = protocoltest.EncodeRiceWebRisk(removals)
 	} else {
 		m.Additions.RawHashes = []*wrv1.RawHashes{{PrefixSize: 4, RawHashes: bytesOf(additions)}}
 		m.Removals.RawIndices = &wrv1.RawIndices{}
@@ -126,15 +126,6 @@ func littleEndian(prefixes []uint32) []uint32 {
 	}
 	slices.Sort(numbers)
 	return numbers
-}
-
-// riskRice codes ascending numbers. Nothing is coded as nil.
-func riskRice(values []uint32) *wrv1.RiceDeltaEncoding {
-	if len(values) == 0 {
-		return nil
-	}
-	m := protocoltest.EncodeRiceV4(values)
-	return &wrv1.RiceDeltaEncoding{FirstValue: m.GetFirstValue(), RiceParameter: m.GetRiceParameter(), EntryCount: m.GetNumEntries(), EncodedData: m.GetEncodedData()}
 }
 
 // answering is a client of a server that always answers the same.

@@ -12,8 +12,8 @@ import (
 
 // The budget has six files. This one has what callers use. budgetleft.go says what is left, and
 // until when nothing is; budgethour.go counts an hour. budgetreserve.go moves searches between
-// memory and the disk. budgetdays.go counts by date, without a lock or a file.
-// budgetfile.go reads and writes the file.
+// memory and the media. budgetdays.go counts by date, without a lock or a file.
+// budgetfile.go reads the file.
 
 // Ledger counts the searches of each day, for a service that charges for them. The day
 // is the operator's: a date of local time. A Ledger outlives engines: keep one for each
@@ -29,14 +29,15 @@ type Ledger struct {
 
 	// The lock of the file may be held when mu is locked, never the other way round: another
 	// process can hold the file for seconds.
-	mu       sync.Mutex // guards the rest; never held during disk access
-	store    *Store     // nil: in memory only
-	file     budgetDays // as last read or written, with all reservations; without a store the count itself
-	reserved int        // counted in file, but not spent yet
-	unsaved  int        // spent, but not counted in file yet
-	own      int        // spent by this process on file.Day
+	mu      sync.Mutex // guards the rest; never held during disk access
+	store   *Store     // nil: in memory only
+	writer  string     // names the part of this process
+	days    budgetDays // all that is known, with the part of this process as it was written last
+	own     int        // searches of this process on days.Day
+	hour    recent     // those of the last hour
+	covered int        // searches of this process that the file counts; more than own are reserved
 
-	unknown error               // why the count of file.Day is unknown; nil: it is known
+	unknown error               // why the count of days.Day is unknown; nil: it is known
 	damaged string              // the unreadable file that was reported last; "": none
 	saving  chan struct{}       // closed when the save under way ends; nil: none is
 	late    bool                // that save takes longer than searchLockTimeout
@@ -45,9 +46,8 @@ type Ledger struct {
 	changed bool                // that is to be saved now
 
 	alone     bool      // there is a Shared, which cannot be reached
-	common    int       // then: searches of file.Day when it was last reached
+	common    int       // then: searches of days.Day when it was last reached
 	spread    bool      // an hour has its part of the budget, see Spread
-	hour      recent    // searches of this process; those of all are in file
 	lookAgain time.Time // no save before, unless there is something to reserve
 }
 
@@ -63,7 +63,7 @@ const lookAgainAfter = time.Minute
 // spend a budget before the next day: the unknown count may be anything up to it, and
 // a search costs money.
 func NewLedger(store *Store) (*Ledger, error) {
-	l := &Ledger{clock: time.Now}
+	l := &Ledger{clock: time.Now, writer: newWriter()}
 	return l, l.Move(store)
 }
 
@@ -91,15 +91,16 @@ func (l *Ledger) Move(store *Store) (err error) {
 	case l.store == nil && store == nil, l.store != nil && store != nil && l.store.budgetPath() == store.budgetPath():
 		return nil
 	case store == nil:
-		l.file, l.reserved, l.unsaved = l.file.with(l.spent()), 0, 0
+		l.days = l.exact()
 	default:
 		// Reservations stay behind, in the file of the old folder, unless Flush has
 		// returned them.
-		l.file, _ = found.on(l.file.Day)
-		l.reserved, l.unsaved, l.lookAgain = 0, l.own, time.Time{}
+		l.days, _ = found.on(l.days.Day)
+		l.days = l.exact()
+		l.lookAgain = time.Time{}
 		l.damaged, l.unknown = damaged, onlyUnknown(err)
 	}
-	l.store = store
+	l.store, l.covered = store, 0
 	return err
 }
 
@@ -142,7 +143,7 @@ func (l *Ledger) flush() (saving <-chan struct{}, failed *error) {
 	switch {
 	case l.saving != nil:
 		return l.saving, nil
-	case l.store == nil || l.reserved == 0 && l.unsaved <= 0 && !l.changed:
+	case l.store == nil || l.covered == l.own && !l.changed:
 		return nil, nil
 	}
 	l.changed = false
@@ -161,19 +162,25 @@ func (l *Ledger) flush() (saving <-chan struct{}, failed *error) {
 
 // turn continues with another date. The caller holds mu.
 func (l *Ledger) turn(today string) {
-	if l.file.Day == today {
+	if l.days.Day == today {
 		return
 	}
-	next, fresh := l.file.on(today)
-	l.file, l.reserved = next, 0 // a reservation belongs to the date of its count
+	// A reservation belongs to the date of its count.
+	next, fresh := l.days.with(l.writer, max(l.own, l.covered), l.hour).on(today)
+	p := next.part(l.writer)
+	l.days, l.own, l.covered, l.hour = next, p.Spent, p.Spent, p.Hour
 	if fresh {
-		l.unsaved, l.own, l.unknown, l.lookAgain, l.common, l.hour = 0, 0, nil, time.Time{}, 0, nil
+		l.unknown, l.lookAgain, l.common = nil, time.Time{}, 0
 	}
 }
 
+// exact returns what is known, with what this process has spent, without reservations. The caller
+// holds mu.
+func (l *Ledger) exact() budgetDays { return l.days.with(l.writer, l.own, l.hour) }
+
 // spent returns the searches of the current date, of all processes. Reservations of
 // other processes count. The caller holds mu.
-func (l *Ledger) spent() int { return l.file.spent() + l.unsaved - l.reserved }
+func (l *Ledger) spent() int { return l.days.spent() - l.days.part(l.writer).Spent + l.own }
 
 // Spent returns how many searches were spent on the date of now, of all processes as
 // far as this one knows: it learns of the others when it reserves searches itself.
@@ -185,15 +192,11 @@ func (l *Ledger) Spent(now time.Time) int {
 
 // spentOn is Spent for callers that hold mu.
 func (l *Ledger) spentOn(now time.Time) int {
-	date := dateOf(now)
-	if date == l.file.Day {
-		return l.spent()
-	}
-	next, fresh := l.file.on(date)
-	if fresh {
+	if date := dateOf(now); date != l.days.Day {
+		next, _ := l.exact().on(date)
 		return next.spent()
 	}
-	return next.spent() + l.unsaved
+	return l.spent()
 }
 
 // Limit returns a Searcher that asks s, but at most perDay times a day, 0 for no limit:

@@ -2,7 +2,9 @@ package updater
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -18,6 +20,8 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
+
+var budgetSeeds = flag.Uint64("budget.seeds", 20, "how many courses of events TestNoCrashAndNoRestartExceedsTheBudget tries")
 
 // spender is one process that spends a budget.
 type spender struct {
@@ -153,69 +157,75 @@ func TestABudgetIsSpentAndRenewedAtMidnight(t *testing.T) {
 // Whatever several processes do, no more is sent on a date than the budget, and what
 // no crash has lost can be spent.
 func TestNoCrashAndNoRestartExceedsTheBudget(t *testing.T) {
-	seeds := uint64(60)
+	seeds := *budgetSeeds
 	if testing.Short() {
-		seeds = 6
+		seeds = min(seeds, 6)
 	}
 	for seed := range seeds {
-		inBubble(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
-			chance := rand.New(rand.NewPCG(seed, 1))
-			dir := t.TempDir()
-			perDay := []int{1, 7, 100, 350, 1200}[chance.IntN(5)]
-			crashing := seed%3 != 0
-			processes := make([]*spender, 1+chance.IntN(3))
-			for i := range processes {
-				processes[i] = newSpender(t, dir, perDay)
-			}
-			sent := make(map[string]int) // by date, what the server would charge for
-			lost := make(map[string]int) // by date, reservations of crashed processes
-			for range 300 {
-				i := chance.IntN(len(processes))
-				p := processes[i]
-				switch what := chance.IntN(100); {
-				case what < 80:
-					p.err = []error{nil, nil, nil, errServer, lookup.ErrBackoff, context.Canceled}[chance.IntN(6)]
-					for range chance.IntN(1 + perDay/8) {
-						if err := p.search(t); err == p.err && err != lookup.ErrBackoff {
-							sent[dateOf(time.Now())]++
-						}
-					}
-				case what < 84 && crashing: // reservations are lost
-					p.ledger.mu.Lock()
-					lost[p.ledger.file.Day] += p.ledger.reserved
-					p.ledger.mu.Unlock()
-					processes[i] = newSpender(t, dir, perDay)
-				case what < 90:
-					must(t, p.ledger.Flush())
-					processes[i] = newSpender(t, dir, perDay)
-				case what < 97:
-					time.Sleep(time.Duration(chance.IntN(40)) * time.Minute)
-				default:
-					date := dateOf(time.Now())
-					p.err = nil
-					for range 3 { // others return what they do not need
-						for _, p := range processes {
-							must(t, p.ledger.Flush())
-							p.err = nil
-							sent[date] += p.drain(t)
-						}
-						time.Sleep(lookAgainAfter)
-					}
-					if dateOf(time.Now()) == date && sent[date] != perDay-lost[date] {
-						t.Errorf("%d of %d could be spent, %d were lost", sent[date], perDay, lost[date])
-					}
-					if n := saved(t, dir); dateOf(time.Now()) == date && n != perDay {
-						t.Errorf("the file says %d of %d", n, perDay)
-					}
-					time.Sleep(time.Until(midnightAfter(time.Now())))
-				}
-			}
-			for date, n := range sent {
-				if n > perDay {
-					t.Errorf("%d were sent on %s, the budget is %d", n, date, perDay)
-				}
-			}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { liveWithinBudget(t, seed) })
 		})
+	}
+}
+
+// liveWithinBudget lets processes search, crash, restart and wait at random for some days.
+func liveWithinBudget(t *testing.T, seed uint64) {
+	chance := rand.New(rand.NewPCG(seed, 1))
+	dir := t.TempDir()
+	perDay := []int{1, 7, 100, 350, 1200}[chance.IntN(5)]
+	crashing := seed%3 != 0
+	processes := make([]*spender, 1+chance.IntN(3))
+	for i := range processes {
+		processes[i] = newSpender(t, dir, perDay)
+	}
+	sent := make(map[string]int) // by date, what the server would charge for
+	lost := make(map[string]int) // by date, reservations of crashed processes
+	for range 300 {
+		i := chance.IntN(len(processes))
+		p := processes[i]
+		switch what := chance.IntN(100); {
+		case what < 80:
+			p.err = []error{nil, nil, nil, errServer, lookup.ErrBackoff, context.Canceled}[chance.IntN(6)]
+			for range chance.IntN(1 + perDay/8) {
+				if err := p.search(t); err == p.err && err != lookup.ErrBackoff {
+					sent[dateOf(time.Now())]++
+				}
+			}
+		case what < 84 && crashing: // reservations are lost
+			p.ledger.mu.Lock()
+			lost[p.ledger.days.Day] += max(0, p.ledger.covered-p.ledger.own)
+			p.ledger.mu.Unlock()
+			processes[i] = newSpender(t, dir, perDay)
+		case what < 90:
+			must(t, p.ledger.Flush())
+			processes[i] = newSpender(t, dir, perDay)
+		case what < 97:
+			time.Sleep(time.Duration(chance.IntN(40)) * time.Minute)
+		default:
+			date := dateOf(time.Now())
+			p.err = nil
+			for range 3 { // others return what they do not need
+				for _, p := range processes {
+					must(t, p.ledger.Flush())
+					p.err = nil
+					sent[date] += p.drain(t)
+				}
+				time.Sleep(lookAgainAfter)
+			}
+			if dateOf(time.Now()) == date && sent[date] != perDay-lost[date] {
+				t.Errorf("%d of %d could be spent, %d were lost", sent[date], perDay, lost[date])
+			}
+			if n := saved(t, dir); dateOf(time.Now()) == date && n != perDay {
+				t.Errorf("the file says %d of %d", n, perDay)
+			}
+			time.Sleep(time.Until(midnightAfter(time.Now())))
+		}
+	}
+	for date, n := range sent {
+		if n > perDay {
+			t.Errorf("%d were sent on %s, the budget is %d", n, date, perDay)
+		}
 	}
 }
 
@@ -345,10 +355,12 @@ func TestMidnightBetweenTwoProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 100)
-		s.drain(t)
+		for range 50 {
+			must(t, s.search(t))
+		}
 		time.Sleep(time.Until(midnightAfter(time.Now())) - time.Second)
 		store := quick(openStore(t, dir))
-		unlock, err := store.lockBudget()
+		unlock, err := store.lockDocument("budget.json")
 		must(t, err)
 		done := make(chan error)
 		go func() { done <- s.search(t) }()
@@ -359,8 +371,9 @@ func TestMidnightBetweenTwoProcesses(t *testing.T) {
 		if !fresh {
 			t.Fatal("no new day")
 		}
-		_, err = store.writeBudget(today.with(3))
+		raw, err := json.Marshal(today.with("other", 3, nil))
 		must(t, err)
+		must(t, os.WriteFile(store.budgetPath(), raw, 0o600))
 		unlock()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -434,6 +447,17 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 		}
 		if events := s.told(LoadFailed); len(events) != 1 || events[0].List != BudgetFile || !errors.Is(events[0].Err, ErrDamaged) {
 			t.Errorf("told %+v", events)
+		}
+	})
+	inBubble(t, "a link to nothing", func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, os.Symlink(filepath.Join(dir, "none"), filepath.Join(dir, "budget.json")))
+		l, err := NewLedger(quick(openStore(t, dir)))
+		if !errors.Is(err, errUnknownCount) {
+			t.Errorf("got %v", err)
+		}
+		if got := spenderOf(l, 10).drain(t); got != 0 {
+			t.Errorf("%d searches", got)
 		}
 	})
 	inBubble(t, "it is of yesterday", func(t *testing.T) {
@@ -533,7 +557,7 @@ func TestADiskThatHangsOverMidnight(t *testing.T) {
 func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		unlock, err := openStore(t, dir).lockBudget()
+		unlock, err := openStore(t, dir).lockDocument("budget.json")
 		must(t, err)
 		s := newSpender(t, dir, 10)
 		if got := s.drain(t); got != 10 {
@@ -557,7 +581,7 @@ func TestAnotherProcessThatKeepsTheLock(t *testing.T) {
 func TestASaveThatIsLateAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		unlock, err := openStore(t, dir).lockBudget()
+		unlock, err := openStore(t, dir).lockDocument("budget.json")
 		must(t, err)
 		s := newSpender(t, dir, 10)
 		ended := make(chan struct{})

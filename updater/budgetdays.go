@@ -14,12 +14,35 @@ import (
 // the form of dateOf sorts like the days do.
 
 // budgetDays counts searches by local date. It is a value: its methods return a copy.
+//
+// Each writer has a part of its own, which nobody else changes. So two copies that were written
+// apart are joined without losing a search of either, or counting one twice. What no part explains
+// is of an earlier version, or an operator wrote it.
 type budgetDays struct {
 	Day   string         `json:"day"`   // the date that is counted now, see dateOf; "": none yet
 	Spent map[string]int `json:"spent"` // searches on that date, and on at most maxDates-1 others
 
-	Recent recent       `json:"recent,omitempty"` // of the last hour on the current date, with reservations
-	Uses   []lookup.Use `json:"uses,omitempty"`   // of the last days
+	Recent recent                     `json:"recent,omitempty"` // of the last hour on the current date, with reservations
+	Uses   []lookup.Use               `json:"uses,omitempty"`   // of the last days
+	Parts  map[string]map[string]part `json:"parts,omitempty"`  // of Spent and Recent, by date and writer
+}
+
+// part is what one writer has spent or reserved on a date. It is a value.
+type part struct {
+	Change uint64 `json:"change"` // grows with each change by the writer
+	Spent  int    `json:"spent"`
+	Hour   recent `json:"hour,omitempty"`
+}
+
+// join returns the later one of two copies of a part.
+func (p part) join(other part) part {
+	switch {
+	case p.Change > other.Change:
+		return p
+	case p.Change < other.Change:
+		return other
+	}
+	return part{p.Change, max(p.Spent, other.Spent), p.Hour.merged(other.Hour)}
 }
 
 // maxDates is the number of dates that are remembered. More than one is needed only
@@ -36,11 +59,12 @@ func dateOf(now time.Time) string { return now.Local().Format(time.DateOnly) }
 // higher count of the two dates applies: a router without a clock of its own starts in
 // 1970 again and again, and must not get a new budget each time.
 func (d budgetDays) on(date string) (next budgetDays, fresh bool) {
-	next = budgetDays{Day: date, Spent: maps.Clone(d.Spent), Recent: d.Recent, Uses: d.Uses}
+	next = budgetDays{Day: date, Spent: maps.Clone(d.Spent), Recent: d.Recent, Uses: d.Uses, Parts: maps.Clone(d.Parts)}
 	if next.Spent == nil {
 		next.Spent = make(map[string]int)
 	}
 	if date == d.Day {
+		next.forget()
 		return next, false
 	}
 	known, counted := d.Spent[date]
@@ -48,6 +72,7 @@ func (d budgetDays) on(date string) (next budgetDays, fresh bool) {
 		next.Recent = nil
 		// A later date can only be a past mistake of the clock.
 		maps.DeleteFunc(next.Spent, func(other string, _ int) bool { return other > date })
+		maps.DeleteFunc(next.Parts, func(other string, _ map[string]part) bool { return other > date })
 	} else {
 		known = max(known, d.Spent[d.Day])
 	}
@@ -61,6 +86,7 @@ func (d budgetDays) forget() {
 	for _, date := range slices.Sorted(maps.Keys(d.Spent)) {
 		if date != d.Day && len(d.Spent) > maxDates {
 			delete(d.Spent, date)
+			delete(d.Parts, date)
 		}
 	}
 }
@@ -68,30 +94,104 @@ func (d budgetDays) forget() {
 // spent returns the searches of the current date.
 func (d budgetDays) spent() int { return d.Spent[d.Day] }
 
-// with returns the count with another number of searches on the current date.
-func (d budgetDays) with(spent int) budgetDays {
-	if d.Spent = maps.Clone(d.Spent); d.Spent == nil {
+// part returns the part of a writer on the current date.
+func (d budgetDays) part(writer string) part { return d.Parts[d.Day][writer] }
+
+// with returns the count with another part of a writer on the current date, as its next change. A
+// part of the same size stays.
+func (d budgetDays) with(writer string, spent int, hour recent) budgetDays {
+	before := d.part(writer)
+	if before.Spent == spent {
+		return d
+	}
+	d.Spent, d.Parts = maps.Clone(d.Spent), maps.Clone(d.Parts)
+	if d.Spent == nil {
 		d.Spent = make(map[string]int)
 	}
-	d.Spent[d.Day] = spent
+	if d.Parts == nil {
+		d.Parts = make(map[string]map[string]part)
+	}
+	parts := maps.Clone(d.Parts[d.Day])
+	if parts == nil {
+		parts = make(map[string]part)
+	}
+	parts[writer] = part{before.Change + 1, spent, maps.Clone(hour)}
+	d.Parts[d.Day] = parts
+	d.Spent[d.Day] += spent - before.Spent
+	d.Recent = d.Recent.less(before.Hour).and(hour)
+	return d
+}
+
+// atLeast returns the count with no fewer searches on the current date.
+func (d budgetDays) atLeast(spent int) budgetDays {
+	d.Spent = maps.Clone(d.Spent)
+	if d.Spent == nil {
+		d.Spent = make(map[string]int)
+	}
+	d.Spent[d.Day] = max(d.Spent[d.Day], spent)
 	return d
 }
 
 // same reports whether both count the same. What has expired makes no difference.
 func (d budgetDays) same(other budgetDays) bool {
-	return d.Day == other.Day && maps.Equal(d.Spent, other.Spent) && slices.Equal(d.Uses, other.Uses)
+	return d.Day == other.Day && maps.Equal(d.Spent, other.Spent) && slices.Equal(d.Uses, other.Uses) &&
+		maps.EqualFunc(d.Parts, other.Parts, func(a, b map[string]part) bool {
+			return maps.EqualFunc(a, b, func(a, b part) bool { return a.Change == b.Change && a.Spent == b.Spent })
+		})
 }
 
-// merged returns the higher count of both for each date, and the later current date. A
+// join returns what both copies know: the later part of each writer, the higher count of what no
+// part explains, and the later current date. It is commutative, associative and idempotent. A
 // count that is too high costs confirmations, one that is too low costs money.
-func (d budgetDays) merged(other budgetDays) budgetDays {
-	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int), Recent: d.Recent.merged(other.Recent), Uses: lookup.JoinUses(d.Uses, other.Uses)}
-	maps.Copy(all.Spent, d.Spent)
-	for date, n := range other.Spent {
-		all.Spent[date] = max(all.Spent[date], n)
+func (d budgetDays) join(other budgetDays) budgetDays {
+	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int), Uses: lookup.JoinUses(d.Uses, other.Uses)}
+	for _, one := range []budgetDays{d, other} {
+		for date := range one.Spent {
+			if _, done := all.Spent[date]; done {
+				continue
+			}
+			parts, spent, hour := maps.Clone(d.Parts[date]), max(d.rest(date), other.rest(date)), recent(nil)
+			for writer, p := range other.Parts[date] {
+				if parts == nil {
+					parts = make(map[string]part)
+				}
+				parts[writer] = parts[writer].join(p)
+			}
+			for _, p := range parts {
+				spent, hour = spent+p.Spent, hour.and(p.Hour)
+			}
+			if all.Spent[date] = spent; len(parts) > 0 {
+				if all.Parts == nil {
+					all.Parts = make(map[string]map[string]part)
+				}
+				all.Parts[date] = parts
+			}
+			if date == all.Day {
+				all.Recent = d.restHour(date).merged(other.restHour(date)).and(hour)
+			}
+		}
 	}
-	all.forget()
 	return all
+}
+
+// rest returns the searches of a date that no part explains.
+func (d budgetDays) rest(date string) int {
+	n := d.Spent[date]
+	for _, p := range d.Parts[date] {
+		n -= p.Spent
+	}
+	return max(0, n)
+}
+
+// restHour returns the searches of the last hour that no part explains, if date is the current one.
+func (d budgetDays) restHour(date string) (left recent) {
+	if date == d.Day {
+		left = d.Recent
+	}
+	for _, p := range d.Parts[d.Day] {
+		left = left.less(p.Hour)
+	}
+	return left
 }
 
 // parseBudget reads the content of the file. An operator may have edited it.
@@ -102,11 +202,16 @@ func parseBudget(raw []byte) (d budgetDays, err error) {
 	if _, ok := d.Spent[d.Day]; !ok {
 		return budgetDays{}, fmt.Errorf("%w: it does not say what was spent on the day %q", ErrDamaged, d.Day)
 	}
-	for at, n := range d.Recent { // what is no count of a slot holds nothing up
-		if _, err := time.Parse(slotForm, at); err != nil || n < 0 {
-			delete(d.Recent, at)
+	d.Recent.sane()
+	maps.DeleteFunc(d.Parts, func(date string, parts map[string]part) bool {
+		sum := 0
+		for _, p := range parts {
+			sum += max(0, p.Spent)
+			p.Hour.sane()
 		}
-	}
+		maps.DeleteFunc(parts, func(_ string, p part) bool { return p.Spent < 0 })
+		return sum > d.Spent[date] // an operator wants fewer, or this is no date
+	})
 	d.Uses = slices.DeleteFunc(d.Uses, func(u lookup.Use) bool {
 		_, err := time.Parse(time.DateOnly, u.Date)
 		return err != nil || u.Clients < 0 || u.Kept < 0 || u.Refused < 0

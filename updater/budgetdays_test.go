@@ -53,7 +53,7 @@ func TestTheCountOfADayFollowsTheClock(t *testing.T) {
 				if len(next.Spent) > maxDates {
 					t.Errorf("step %d: %d dates are remembered", i+1, len(next.Spent))
 				}
-				days = next.with(next.spent() + s.spend)
+				days = next.with("me", next.part("me").Spent+s.spend, nil)
 			}
 		})
 	}
@@ -72,8 +72,8 @@ func TestAMonthOfDaysIsNotRemembered(t *testing.T) {
 
 func TestACountWithAnotherNumberIsACopy(t *testing.T) {
 	var none budgetDays
-	one := none.with(1)
-	if two := one.with(2); none.spent() != 0 || one.spent() != 1 || two.spent() != 2 {
+	one := none.with("me", 1, nil)
+	if two := one.with("me", 2, nil); none.spent() != 0 || one.spent() != 1 || two.spent() != 2 {
 		t.Errorf("%v, %v and %v, want 0, 1 and 2", none, one, two)
 	}
 }
@@ -152,7 +152,8 @@ func TestMergedCountsKeepTheHigherOne(t *testing.T) {
 			budgetDays{Day: "2026-11-22", Spent: counts{"2026-11-19": 6, "2026-11-20": 2, "2026-11-21": 7, "2026-11-22": 3}},
 		},
 	} {
-		for _, got := range []budgetDays{test.a.merged(test.b), test.b.merged(test.a)} {
+		for _, got := range []budgetDays{test.a.join(test.b), test.b.join(test.a)} {
+			got, _ = got.on(got.Day)
 			if got.Day != test.want.Day || !maps.Equal(got.Spent, test.want.Spent) {
 				t.Errorf("%s: %v, want %v", test.name, got, test.want)
 			}

@@ -157,14 +157,17 @@ func TestAFloodSpendsOnlyWhatOthersDoNotNeed(t *testing.T) {
 		{"a budget and shares", floodBudget, true, func(d floodedDay) bool { return d.flooder+d.users <= floodBudget && d.missed == 0 }},
 	}
 	for _, test := range tests {
-		synctest.Test(t, func(t *testing.T) {
-			d := liveFlooded(t, test.budget, test.shares)
-			spent := d.flooder + d.users
-			t.Logf("%-20s %5d searches, %7.2f US$: %5d of the flooder, %3d of %d users; %3d threats blocked, %3d passed",
-				test.name, spent, float64(spent)*searchPrice, d.flooder, d.users, users, d.blocked, d.missed)
-			if !test.check(d) || d.blocked+d.missed != int(24*time.Hour/usersEvery)*users/2 {
-				t.Errorf("%s: %s", test.name, strings.TrimSpace(fmt.Sprintf("%+v", d)))
-			}
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := liveFlooded(t, test.budget, test.shares)
+				spent := d.flooder + d.users
+				t.Logf("%-20s %5d searches, %7.2f US$: %5d of the flooder, %3d of %d users; %3d threats blocked, %3d passed",
+					test.name, spent, float64(spent)*searchPrice, d.flooder, d.users, users, d.blocked, d.missed)
+				if !test.check(d) || d.blocked+d.missed != int(24*time.Hour/usersEvery)*users/2 {
+					t.Errorf("%s: %s", test.name, strings.TrimSpace(fmt.Sprintf("%+v", d)))
+				}
+			})
 		})
 	}
 }

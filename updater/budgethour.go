@@ -43,6 +43,7 @@ func (r recent) plus(n int, now time.Time) recent {
 		back := min(kept[at], -n)
 		kept[at], n = kept[at]-back, n+back
 	}
+	maps.DeleteFunc(kept, func(_ string, n int) bool { return n == 0 })
 	return kept
 }
 
@@ -79,12 +80,36 @@ func (r recent) frees(limit int, now time.Time) time.Time {
 
 // merged returns the higher count of both for each slot.
 func (r recent) merged(other recent) recent {
-	all := maps.Clone(r)
-	if all == nil {
-		all = make(recent)
+	return r.combined(other, func(a, b int) int { return max(a, b) })
+}
+
+// and returns the sum of both for each slot.
+func (r recent) and(other recent) recent {
+	return r.combined(other, func(a, b int) int { return a + b })
+}
+
+// less returns what is left of each slot without other.
+func (r recent) less(other recent) recent {
+	return r.combined(other, func(a, b int) int { return max(0, a-b) })
+}
+
+// combined applies f to both counts of each slot.
+func (r recent) combined(other recent, f func(a, b int) int) recent {
+	all := make(recent)
+	for at, n := range r {
+		all[at] = f(n, other[at])
 	}
 	for at, n := range other {
-		all[at] = max(all[at], n)
+		all[at] = f(r[at], n)
 	}
+	maps.DeleteFunc(all, func(_ string, n int) bool { return n == 0 })
 	return all
+}
+
+// sane removes what is no count of a slot.
+func (r recent) sane() {
+	maps.DeleteFunc(r, func(at string, n int) bool {
+		_, err := time.Parse(slotForm, at)
+		return err != nil || n <= 0
+	})
 }

@@ -18,7 +18,6 @@ type account struct {
 	unknown bool   // spent is not known
 	spread  bool   // an hour has its part
 	hour    recent // searches of the last hour
-	held    int    // of them, reservations that are not spent
 }
 
 // Allowance is what a budget of perDay searches allows at a time. It is a value.
@@ -46,7 +45,7 @@ func allowanceOf(perDay int, a account, now time.Time) Allowance {
 		return Allowance{Left: left, Now: left}
 	}
 	most := HourOf(perDay)
-	if now := most - max(0, a.hour.sum(now)-a.held); now > 0 {
+	if now := most - a.hour.sum(now); now > 0 {
 		return Allowance{Left: left, Now: min(left, now)}
 	}
 	until := a.hour.frees(most, now)
@@ -54,6 +53,19 @@ func allowanceOf(perDay int, a account, now time.Time) Allowance {
 		until = midnight
 	}
 	return Allowance{Left: left, Hold: Hold{Until: until, Budget: perDay, Portion: AnHour}}
+}
+
+// partAlone is the part of the rest of a budget that a process may spend while it cannot reach
+// the others: they may do the same. The relays of a network are few.
+const partAlone = 4
+
+// allowedOf returns how many searches of a day this process may know to be spent and still spend
+// another one, at least one more than common. common are those that all processes had spent when the others were last reached.
+func allowedOf(perDay, common int, alone bool) int {
+	if !alone {
+		return perDay
+	}
+	return common + (max(0, perDay-common)+partAlone-1)/partAlone
 }
 
 // Spread makes the Ledger allow no hour more than HourOf a budget, from now on. At midnight an hour begins anew.
@@ -72,16 +84,13 @@ func (l *Ledger) Allowance(perDay int, now time.Time) Allowance {
 
 // allowance is Allowance for callers that hold mu.
 func (l *Ledger) allowance(perDay int, now time.Time) Allowance {
-	a := account{
-		spent: l.spentOn(now), alone: l.alone, common: l.common, unknown: l.unknown != nil, spread: l.spread,
-		hour: l.file.Recent, held: l.reserved,
+	a := account{spent: l.spentOn(now), alone: l.alone, common: l.common, unknown: l.unknown != nil, spread: l.spread}
+	if l.spread {
+		a.hour = l.days.Recent.less(l.days.part(l.writer).Hour).and(l.hour)
 	}
-	if l.hour.sum(now) > a.hour.sum(now)-a.held { // the file cannot be written, or was removed
-		a.hour, a.held = l.hour, 0
-	}
-	if date := dateOf(now); date != l.file.Day {
+	if date := dateOf(now); date != l.days.Day {
 		a.unknown = false
-		if _, fresh := l.file.on(date); fresh {
+		if _, fresh := l.days.on(date); fresh {
 			a.common, a.hour = 0, nil
 		}
 	}

@@ -2,6 +2,7 @@ package updater
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -9,12 +10,11 @@ import (
 )
 
 // How a search gets from memory into the file. While a process has a reservation it counts in
-// memory, under mu. When it has none, one goroutine exchanges its count with the file, and
-// the searches wait for it. mu is free during that, so Spent and Remaining never wait for
-// the disk.
+// memory, under mu. When it has none, one goroutine joins its count with the file, and the
+// searches wait for it. mu is free during that, so Spent and Remaining never wait for the disk.
 //
-// A search that was spent is counted either in file or in unsaved. A reservation is counted
-// in file and in reserved. So the searches spent are file + unsaved - reserved.
+// The file counts covered searches of this process, which has spent own. If own is less, the others
+// are reserved; if it is more, the others are in memory only.
 
 // taken is one search that was counted.
 type taken struct {
@@ -59,49 +59,29 @@ func (l *Ledger) tryTake(perDay int, report func(Event)) (saved <-chan struct{},
 	switch {
 	// The file can change the decision: another process may have returned searches to
 	// a spent budget, or this process needs a reservation.
-	case !inMemory && (!may && due || may && l.reserved == 0):
+	case !inMemory && (!may && due || may && l.own >= l.covered):
 		return l.save(perDay, report), t, nil
 	case !may:
-		return nil, taken{l.file.Day, l.spent()}, l.refusal(perDay, now)
-	case l.reserved > 0:
-		l.reserved--
-	default:
-		l.count(1)
+		return nil, taken{l.days.Day, l.spent()}, l.refusal(perDay, now)
 	}
 	l.own++
 	l.hour = l.hour.plus(1, now)
 	// Without a budget no search waits for the disk. The count is saved in batches, at
 	// most one per lookAgainAfter.
-	if l.store != nil && perDay <= 0 && l.unsaved >= maxReserved && due && !l.late {
+	if l.store != nil && perDay <= 0 && l.own >= l.covered+maxReserved && due && !l.late {
 		l.save(perDay, report)
 	}
-	return nil, taken{l.file.Day, l.spent()}, nil
+	return nil, taken{l.days.Day, l.spent()}, nil
 }
 
-// count adds searches to those that no file counts yet. The caller holds mu.
-func (l *Ledger) count(n int) {
-	if l.store == nil {
-		l.file = l.file.with(l.file.spent() + n)
-		return
-	}
-	l.unsaved += n
-}
-
-// giveBack takes back a search that was not sent.
+// giveBack takes back a search that was not sent. If the file counts it already, it is a
+// reservation again.
 func (l *Ledger) giveBack(t taken) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// The count of that date is closed.
-	if t.date != l.file.Day {
-		return
+	if t.date == l.days.Day { // otherwise the count of that date is closed
+		l.own, l.hour = max(0, l.own-1), l.hour.plus(-1, l.clock())
 	}
-	l.own, l.hour = max(0, l.own-1), l.hour.plus(-1, l.clock())
-	if l.store == nil || l.unsaved > 0 {
-		l.count(-1)
-		return
-	}
-	// The file counts the search already. It is a reservation again.
-	l.reserved++
 }
 
 func hungDisk(limit time.Duration) error {
@@ -156,36 +136,77 @@ func (l *Ledger) update(perDay int, reserve bool) (events []Event, err error) {
 	return append(events, l.settle(c, saved, err)...), err
 }
 
-// exchange reads the file and replaces it, under its lock. It reports whether the new
-// count is saved, perhaps in a spare folder: then err is that of the folder.
+// exchange brings the file up to date. It reports whether the new count is saved, perhaps in the
+// spare folder: then err is that of the folder.
 func (l *Ledger) exchange(c *budgetChange, perDay int, reserve bool) (events []Event, saved bool, err error) {
-	// The lock is held from reading to writing: what another process counted in between
-	// would be lost.
-	unlock, err := c.store.lockBudget()
-	if err != nil {
-		return nil, false, err
-	}
-	defer unlock()
-	found, damaged, readErr := c.store.readBudget(dateOf(l.clock()))
-	if damaged != "" {
-		keepDamaged(damaged)
-	}
-	if l.newDamage(damaged) {
-		events = []Event{{Kind: LoadFailed, List: BudgetFile, Err: readErr}}
-	}
-	unknown := onlyUnknown(readErr)
-	if unknown != nil && perDay <= 0 { // a count to replace it needs a budget
-		return events, false, unknown
-	}
-	if err := l.share(c, found, unknown, perDay, reserve); err != nil {
-		l.plan(c, found, unknown, perDay, reserve)
-	}
-	if damaged == "" && c.next.same(found) {
-		return events, true, nil
-	}
-	c.store.cleanBudget()
-	saved, err = c.store.writeBudget(c.next)
+	saved, err = c.store.swap(c.store.origin.budgetFile(), func([]byte) ([]byte, error) {
+		found, damaged, readErr := c.store.readBudget(dateOf(l.clock()))
+		if damaged != "" {
+			keepDamaged(damaged)
+		}
+		if l.newDamage(damaged) {
+			events = []Event{{Kind: LoadFailed, List: BudgetFile, Err: readErr}}
+		}
+		unknown := onlyUnknown(readErr)
+		if unknown != nil && perDay <= 0 { // a count to replace it needs a budget
+			return nil, unknown
+		}
+		l.join(found)
+		if err := l.share(c, found, unknown, perDay, reserve); err != nil {
+			l.plan(c, unknown, perDay, reserve)
+		}
+		if damaged == "" && c.next.same(found) {
+			return nil, nil
+		}
+		raw, err := json.Marshal(c.next)
+		return append(raw, '\n'), err
+	})
 	return events, saved, err
+}
+
+// share plans an update on what the document knows too, and writes it there. If that cannot be
+// reached it returns an error, and the process goes on with a part of the budget.
+func (l *Ledger) share(c *budgetChange, found budgetDays, unknown error, perDay int, reserve bool) error {
+	shared := c.store.shared
+	if shared == nil {
+		return errNotHeld
+	}
+	name := c.store.origin.budgetFile()
+	last, _ := shared.Read(name)
+	err := exchange(shared, name, func(raw []byte) ([]byte, error) {
+		if common, err := parseBudget(raw); err == nil {
+			l.join(common)
+		}
+		l.mu.Lock()
+		l.alone = false
+		l.mu.Unlock()
+		l.plan(c, unknown, perDay, reserve)
+		return json.Marshal(c.next)
+	})
+	if err == nil {
+		return nil
+	}
+	spent := 0
+	today, _ := found.on(dateOf(l.clock()))
+	if common, err := parseBudget(last); err == nil {
+		common, _ = common.on(today.Day)
+		spent = common.spent()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.alone {
+		l.alone, l.common = true, spent
+	}
+	return err
+}
+
+// join adds what a medium knows.
+func (l *Ledger) join(found budgetDays) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn(dateOf(l.clock())) // no process goes back to a date that has ended
+	all, _ := l.days.join(found).on(l.days.Day)
+	l.days = all
 }
 
 // newDamage reports whether damaged is a path that was not reported yet.
@@ -199,45 +220,38 @@ func (l *Ledger) newDamage(damaged string) bool {
 
 // budgetChange is what an update changes in the file.
 type budgetChange struct {
-	store   *Store
-	uses    []lookup.Use
-	next    budgetDays
-	granted int // searches that it reserves
-	unsaved int // searches that it counts for the first time
-	back    int // reservations that it returns
+	store *Store
+	uses  []lookup.Use
+	next  budgetDays
+	part  int  // searches of this process, with reservations
+	more  bool // it reserves some
 }
 
-// plan says what to write after found was read. The caller has the lock of the file.
-func (l *Ledger) plan(c *budgetChange, found budgetDays, unknown error, perDay int, reserve bool) {
+// plan says what to write, after what is on the media was joined.
+func (l *Ledger) plan(c *budgetChange, unknown error, perDay int, reserve bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.clock()
-	l.turn(dateOf(now)) // under the lock of the file: no process goes back to a date that has ended
-	next, _ := found.on(l.file.Day)
-	// The file may have been removed or edited. Then the searches of this process are
-	// the least that was spent.
-	spent := max(next.spent()+l.unsaved, l.own+l.reserved)
 	if unknown != nil {
 		// Money first: anything up to the budget may be spent. An error costs at most
 		// the confirmations of one day, and is reported.
 		l.unknown = unknown
-		spent = max(spent, perDay)
+		l.days = l.days.atLeast(perDay)
 	}
-	c.unsaved = l.unsaved
-	if !reserve { // if the file cannot be written, they count as spent
-		c.back += l.reserved // plan may be called again
-		l.reserved = 0
-		spent -= c.back
-	} else if perDay > 0 {
-		c.granted = chunk(allowedOf(perDay, l.common, l.alone), spent)
+	c.part, c.more = l.own, false
+	switch {
+	case !reserve:
+		l.covered = min(l.covered, l.own) // from now on they are not reserved
+	case perDay > 0:
+		granted := chunk(allowedOf(perDay, l.common, l.alone), l.spent())
 		if l.spread {
-			c.granted = min(c.granted, max(0, HourOf(perDay)-next.Recent.plus(l.unsaved, now).sum(now)))
+			granted = min(granted, max(0, HourOf(perDay)-l.exact().Recent.sum(now)))
 		}
-		spent += c.granted
+		c.part, c.more = max(l.covered, l.own+granted), granted > 0
 	}
-	c.next = next.with(spent)
-	c.next.Uses = lookup.JoinUses(next.Uses, c.uses)
-	c.next.Recent = next.Recent.plus(l.unsaved+c.granted-c.back, now)
+	l.days = l.days.with(l.writer, c.part, l.hour.plus(c.part-l.own, now))
+	l.days.Uses = lookup.JoinUses(l.days.Uses, c.uses)
+	c.next = l.days
 }
 
 // chunk returns how many searches to reserve: a hundredth of the budget, and less near
@@ -252,15 +266,10 @@ func chunk(perDay, spent int) int {
 func (l *Ledger) settle(c budgetChange, saved bool, err error) (events []Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if saved && c.store == l.store && c.next.Day == l.file.Day {
-		l.file, l.unknown = c.next, nil
-		l.unsaved -= c.unsaved
-		l.reserved += c.granted
-		// Searches that were counted in memory meanwhile use the reservation.
-		n := min(l.unsaved, l.reserved) // below 0 if some were given back
-		l.unsaved, l.reserved = l.unsaved-n, l.reserved-n
+	if saved && c.store == l.store && c.next.Day == l.days.Day {
+		l.unknown, l.covered = nil, c.part
 	}
-	if c.store == l.store && (!saved || c.granted == 0) {
+	if c.store == l.store && (!saved || !c.more) {
 		l.lookAgain = l.clock().Add(lookAgainAfter)
 	}
 	switch {

@@ -32,7 +32,7 @@ func (l *Ledger) Shares(perDay, percent int, also func(now time.Time) (b lookup.
 // Uses returns what is known to have been used on the last days.
 func (l *Ledger) Uses() []lookup.Use {
 	l.mu.Lock()
-	uses, past := l.uses, l.file.Uses
+	uses, past := l.uses, l.days.Uses
 	l.mu.Unlock()
 	if uses == nil {
 		return past

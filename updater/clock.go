@@ -14,11 +14,17 @@ type Clock struct {
 	Failures  int           `json:"failures"`          // in a row; 0 after a success
 	Refusals  int           `json:"refusals,omitzero"` // of them, with status 403 or 429; of searches only
 	Wait      time.Duration `json:"wait"`              // the last minimum wait of the server
-	Asking    bool          `json:"asking,omitempty"`  // a request has been sent and counts as failed until it is answered
+	Asking    bool          `json:"asking,omitempty"`  // a request has been sent and counts as failed until it is answered; see asked
 	Cause     string        `json:"cause,omitempty"`   // of the last failure, without the key; "": none
 	Failed    time.Time     `json:"failed,omitzero"`   // time of the last failure; zero: none
 	Denied    bool          `json:"denied,omitempty"`  // the last failure was status 401 or 403
 	Away      away          `json:"away,omitzero"`     // of requests that were not sent
+
+	Attempt  uint64 `json:"attempt,omitzero"`   // grows with each change; 0: of a version that did not count
+	FailedIn uint64 `json:"failed_in,omitzero"` // the attempt of the last failure
+	// Besides is what NotBefore is without the last failure, if that is Denied: another token ends
+	// only that.
+	Besides time.Time `json:"besides,omitzero"`
 }
 
 // ListClock is the clock of one list. It is a value.
@@ -69,7 +75,7 @@ func (c ListClock) rejected(now time.Time, wait time.Duration, r float64, err er
 // failed is the clock after one more failure: it waits for the longer of our back-off
 // and the server's own wait.
 func (c Clock) failed(now time.Time, backoff, serverWait time.Duration) Clock {
-	return Clock{NotBefore: now.Add(max(backoff, serverWait)), Failures: c.Failures + 1, Refusals: c.Refusals, Wait: c.Wait, Away: c.Away}
+	return Clock{NotBefore: now.Add(max(backoff, serverWait)), Failures: c.Failures + 1, Refusals: c.Refusals, Wait: c.Wait, Away: c.Away, Attempt: c.Attempt, FailedIn: c.FailedIn}
 }
 
 // because is the clock with the cause of the failure at now.
@@ -80,18 +86,13 @@ func (c Clock) because(now time.Time, err error) Clock {
 }
 
 // succeeded sets the clock of searches after a search that was answered at now. wait
-// is the minimum wait of the answer, 0 if it gave none; noted says that the search was
-// counted as failed before it was sent; together says that it was under way when
-// another one failed, so that it does not end the back-off.
-func (c *Clock) succeeded(now time.Time, wait time.Duration, noted, together bool) {
+// is the minimum wait of the answer, 0 if it gave none; together says that the search was
+// under way when another one failed, so that it does not end the back-off.
+func (c *Clock) succeeded(now time.Time, wait time.Duration, together bool) {
 	if !together {
 		c.Failures, c.Refusals, c.Cause, c.Failed, c.Denied = 0, 0, "", time.Time{}, false
 	}
 	c.Away = away{}
-	if noted {
-		// This is the back-off that was saved before the search was sent.
-		c.NotBefore = time.Time{}
-	}
 	if c.Wait = wait; wait > 0 && now.Add(wait).After(c.NotBefore) {
 		c.NotBefore = now.Add(wait)
 	}

@@ -14,8 +14,8 @@ import (
 type clockSet struct {
 	// Fetches and searches have separate clocks: each is a method of its own ("Request
 	// Frequency"). A list waits for Fetch and for its own clock.
-	Fetch  Clock                `json:"fetch"`  // of all fetches of lists
-	Search Clock                `json:"search"` // of searches for full hashes
+	Fetch  asked                `json:"fetch"`  // of all fetches of lists
+	Search asked                `json:"search"` // of searches for full hashes
 	Lists  map[string]ListClock `json:"lists"`
 }
 
@@ -38,14 +38,14 @@ type advice struct {
 // listDue returns when the list may be fetched: the later of its own time and that of
 // all fetches.
 func (s *scheduleState) listDue(name string) time.Time {
-	return latest(s.Fetch.end(), s.Lists[name].end())
+	return latest(s.Fetch.held().end(), s.Lists[name].end())
 }
 
 // fetchHold returns why none of the lists may be fetched: of their holds, the one
 // that ends first.
 func (s *scheduleState) fetchHold(lists []string) (first Hold) {
 	for i, name := range lists {
-		hold := s.Fetch.hold()
+		hold := s.Fetch.held().hold()
 		if own := s.Lists[name].Clock.hold(); own.Until.After(hold.Until) {
 			hold = own
 		}
@@ -54,25 +54,6 @@ func (s *scheduleState) fetchHold(lists []string) (first Hold) {
 		}
 	}
 	return first
-}
-
-// adopt takes over those clocks of other that end later: to ask too late breaks no rule.
-// A clock whose request is
-// still under way gives way to one whose request has ended: it may not have failed.
-func (s *scheduleState) adopt(other scheduleState) {
-	fetch, search := s.Fetch.Away.or(other.Fetch.Away), s.Search.Away.or(other.Search.Away)
-	defer func() { s.Fetch.Away, s.Search.Away = fetch, search }()
-	if later := other.Fetch.NotBefore.After(s.Fetch.NotBefore); s.Fetch.Asking && !other.Fetch.Asking || later && s.Fetch.Asking == other.Fetch.Asking {
-		s.Fetch = other.Fetch
-	}
-	if other.Search.NotBefore.After(s.Search.NotBefore) && !other.Search.Asking {
-		s.Search = other.Search
-	}
-	for name, list := range other.Lists {
-		if list.NotBefore.After(s.Lists[name].NotBefore) {
-			s.Lists[name] = list
-		}
-	}
 }
 
 // maxOthers is how many askers are remembered besides the current one.
@@ -123,7 +104,7 @@ func pruned(others map[string]clockSet, now time.Time) map[string]clockSet {
 
 // latest returns when the last of the clocks ends.
 func (c clockSet) latest() time.Time {
-	last := latest(c.Fetch.end(), c.Search.end())
+	last := latest(c.Fetch.held().end(), c.Search.held().end())
 	for _, list := range c.Lists {
 		last = latest(last, list.end())
 	}
@@ -142,22 +123,40 @@ func (s *scheduleState) move(by func(time.Time) time.Time) {
 
 // move changes all times before which no request may be sent.
 func (c *clockSet) move(by func(time.Time) time.Time) {
-	for _, clock := range []*Clock{&c.Fetch, &c.Search} {
-		clock.NotBefore, clock.Away.Until = by(clock.NotBefore), by(clock.Away.Until)
+	for _, clock := range []*asked{&c.Fetch, &c.Search} {
+		clock.NotBefore, clock.Away.Until, clock.Besides = by(clock.NotBefore), by(clock.Away.Until), by(clock.Besides)
+		for writer, n := range clock.Notes {
+			n.Until = by(n.Until)
+			clock.Notes[writer] = n
+		}
 	}
 	for name, list := range c.Lists {
-		list.NotBefore = by(list.NotBefore)
+		list.NotBefore, list.Besides = by(list.NotBefore), by(list.Besides)
 		c.Lists[name] = list
 	}
 }
 
 // clone returns a copy that shares no map with s.
 func (s scheduleState) clone() scheduleState {
-	s.Lists = maps.Clone(s.Lists)
+	s.clockSet = s.clockSet.clone()
 	s.Others = maps.Clone(s.Others)
 	for name, c := range s.Others {
-		c.Lists = maps.Clone(c.Lists)
-		s.Others[name] = c
+		s.Others[name] = c.clone()
 	}
 	return s
+}
+
+// clone returns a copy that shares no map with c.
+func (c clockSet) clone() clockSet {
+	c.Lists, c.Fetch.Notes, c.Search.Notes = maps.Clone(c.Lists), maps.Clone(c.Fetch.Notes), maps.Clone(c.Search.Notes)
+	return c
+}
+
+// each applies change to the clocks of all askers.
+func (s *scheduleState) each(change func(asked) asked) {
+	s.Fetch, s.Search = change(s.Fetch), change(s.Search)
+	for name, c := range s.Others {
+		c.Fetch, c.Search = change(c.Fetch), change(c.Search)
+		s.Others[name] = c
+	}
 }

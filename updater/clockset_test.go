@@ -46,11 +46,11 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 		dir := t.TempDir()
 		s := askedWith(t, dir, "wrong")
 		must(t, begin(t, s, se).failed(time.Now(), 0, nil, nil, errForbidden))
-		must(t, s.Rekey(Asker(testOrigin, "right")))
+		must(t, s.Rekey(Asker(testOrigin, "right"), func() {}))
 		if due := s.due([]string{se}); due.After(time.Now()) {
 			t.Errorf("the right key is held back until %s", due)
 		}
-		must(t, s.Rekey(Asker(testOrigin, "wrong")))
+		must(t, s.Rekey(Asker(testOrigin, "wrong"), func() {}))
 		wantDueIn(t, s, 15*time.Minute)
 	})
 	inBubble(t, "a pause of searches", func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestABackoffIsOfTheKeyThatFailed(t *testing.T) {
 	inBubble(t, "the answer to a search with the old key", func(t *testing.T) {
 		s := askedWith(t, t.TempDir(), "wrong")
 		p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strikes}, searcher: failing(func() error {
-			must(t, s.Rekey(Asker(testOrigin, "right")))
+			must(t, s.Rekey(Asker(testOrigin, "right"), func() {}))
 			return errForbidden
 		}), report: func(Event) {}}
 		if _, err := p.Search(t.Context(), nil); err == nil {
@@ -209,36 +209,4 @@ type failing func() error
 
 func (f failing) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 	return lookup.Answer{}, f()
-}
-
-// Of two clocks of fetches the later one counts, but one whose request is under way gives
-// way to one whose request has ended. Of searches the later one counts, unless it is under
-// way.
-func TestAdoptTakesTheClockThatMayBeTrusted(t *testing.T) {
-	now := time.Now()
-	for _, own := range []bool{false, true} { // asking
-		for _, other := range []bool{false, true} {
-			for _, later := range []bool{false, true} {
-				s := scheduleState{clockSet: clockSet{
-					Fetch: Clock{NotBefore: now, Asking: own, Failures: 1}, Search: Clock{NotBefore: now, Asking: own, Failures: 1},
-				}}
-				wait := -time.Minute
-				if later {
-					wait = time.Minute
-				}
-				clock := Clock{NotBefore: now.Add(wait), Asking: other, Failures: 2}
-				s.adopt(scheduleState{clockSet: clockSet{Fetch: clock, Search: clock}})
-				want := 1
-				if own && !other || own == other && later {
-					want = 2
-				}
-				if s.Fetch.Failures != want {
-					t.Errorf("asking: own %v, other %v; the other ends later: %v; got clock %d, want %d", own, other, later, s.Fetch.Failures, want)
-				}
-				if got := s.Search.Failures == 2; got != (later && !other) {
-					t.Errorf("asking: own %v, other %v; the other ends later: %v; its clock of searches is taken: %v", own, other, later, got)
-				}
-			}
-		}
-	}
 }

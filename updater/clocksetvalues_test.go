@@ -72,7 +72,7 @@ func TestAStateAndItsCloneShareNoClock(t *testing.T) {
 
 func TestASuccessEndsARefusalOfSearches(t *testing.T) {
 	c := Clock{Failures: 3, Denied: true, Cause: "status 403", Failed: time.Now()}
-	c.succeeded(time.Now(), 0, true, false)
+	c.succeeded(time.Now(), 0, false)
 	if c.Failures != 0 || c.Denied || c.Cause != "" || !c.Failed.IsZero() || !c.NotBefore.IsZero() {
 		t.Errorf("the clock is %+v after a success", c)
 	}

@@ -137,7 +137,7 @@ func FuzzListFile(f *testing.F) {
 func FuzzSchedule(f *testing.F) {
 	now := time.Date(2027, 1, 31, 12, 0, 0, 0, time.UTC)
 	clock := Clock{NotBefore: now.Add(time.Hour), Failures: 2, Wait: time.Minute, Cause: "status 503", Failed: now}
-	set := clockSet{Fetch: clock, Search: clock, Lists: map[string]ListClock{"se-4b": {Clock: clock, AtOnce: 3, Rejected: true, Updated: now, Alone: true}}}
+	set := clockSet{Fetch: asked{Clock: clock}, Search: asked{Clock: clock}, Lists: map[string]ListClock{"se-4b": {Clock: clock, AtOnce: 3, Rejected: true, Updated: now, Alone: true}}}
 	for _, state := range []scheduleState{{}, {moment: moment{Saved: now}, clockSet: set}, {moment: moment{now.Add(time.Hour), "boot", time.Hour}, Asker: "a", Token: "b", clockSet: set, Others: map[string]clockSet{"c": set, "d": {}}}} {
 		raw, err := json.Marshal(state)
 		if err != nil {
@@ -166,7 +166,7 @@ func FuzzSchedule(f *testing.F) {
 		before := state.Fetch.NotBefore
 		state.renewedBy(token)
 		state.askedBy(asker, now)
-		state.adopt(state.clone())
+		state = state.join(state.clone())
 		hold := state.fetchHold([]string{"se-4b"})
 		if due := state.listDue("se-4b"); due.Before(state.Fetch.NotBefore) || !hold.Until.IsZero() && hold.Until.Before(state.Fetch.NotBefore) {
 			t.Errorf("due at %v, held until %v, all wait until %v, before %v", due, hold.Until, state.Fetch.NotBefore, before)
@@ -224,7 +224,7 @@ func FuzzBudget(f *testing.F) {
 		if today < d.Day && next.spent() < d.spent() {
 			t.Errorf("%s: the clock was set back to %s, and %d searches are forgotten", raw, today, d.spent()-next.spent())
 		}
-		if both := d.merged(next); both.spent() < next.spent() && both.Day == next.Day {
+		if both := d.join(next); both.spent() < next.spent() && both.Day == next.Day {
 			t.Errorf("%+v and %+v: got %+v", d, next, both)
 		}
 		text, err := json.Marshal(next)

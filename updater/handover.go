@@ -1,9 +1,6 @@
 package updater
 
-import (
-	"cmp"
-	"sync"
-)
+import "sync"
 
 // handover passes two things from one Schedule to the next that asks in its place,
 // in a reload for example: the right to ask the server, and the lists in memory.
@@ -39,7 +36,7 @@ func newHandover() handover {
 // ended. Call Follow before s is used.
 func (s *Schedule) Follow(last *Schedule) {
 	s.hand.follow(last)
-	s.adopt(last)
+	s.meetLast(last)
 }
 
 // Borrow publishes the lists of another schedule of the same server at once, while
@@ -66,27 +63,25 @@ func (s *Schedule) Over() bool {
 // safe for concurrent use.
 func (s *Schedule) Follows(last *Schedule) bool { return s.hand.previous() == last }
 
-// adopt takes over those clocks of last that end later than the own ones.
-func (s *Schedule) adopt(last *Schedule) {
+// meetLast joins what another Schedule of this process knows.
+func (s *Schedule) meetLast(last *Schedule) {
 	last.mu.Lock()
 	state := last.state.clone()
 	last.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state.renewedBy(s.token)
-	s.state.adopt(state)
-	s.state.Advice = cmp.Or(s.state.Advice, state.Advice)
+	s.meet(state)
 }
 
-// catchUp takes over the clocks of the schedule before, whose Updater has ended. It
-// reports whether there was one.
-func (s *Schedule) catchUp() bool {
+// resume joins the clocks of the schedule before, whose Updater has ended. It reports whether
+// there was one.
+func (s *Schedule) resume() bool {
 	last := s.hand.previous()
 	if last == nil {
 		return false
 	}
 	if !s.hand.succeeds {
-		s.adopt(last)
+		s.meetLast(last)
 	}
 	return true
 }

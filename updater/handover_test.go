@@ -26,7 +26,7 @@ func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
 				must(t, err)
 				second.Follow(first)
 				end(t, first, a)
-				second.catchUp()
+				second.resume()
 				if got, want := second.due([]string{se}), first.due([]string{se}); !got.Equal(want) {
 					t.Errorf("due in %s with %d failures, the one before in %s with %d", time.Until(got), second.state.Fetch.Failures, time.Until(want), first.state.Fetch.Failures)
 				}
@@ -45,7 +45,7 @@ func TestTheWaitOfASearchHoldsInTheOverlapOfAReload(t *testing.T) {
 		must(t, err)
 		second.Follow(first)
 		old := &pacedSearcher{schedule: first, rules: SearchRules{Backoff: Strict}}
-		old.searched(time.Now(), time.Now(), time.Hour, false, nil)
+		old.searched(sentSearch{at: time.Now()}, time.Now(), time.Hour, nil)
 		if wait := second.searchWait(time.Now()); wait != time.Hour {
 			t.Errorf("the new engine may search in %s, want an hour", wait)
 		}

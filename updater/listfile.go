@@ -128,6 +128,9 @@ func readFile(dir, name string) (l List, origin string, err error) {
 		return List{}, "", err
 	}
 	defer f.Close()
+	if err := mayBeList(f); err != nil {
+		return List{}, "", err
+	}
 	// All of the file is checked before any of it is decoded: no length in a damaged file
 	// allocates memory.
 	size, err := verify(f)
@@ -142,6 +145,30 @@ func readFile(dir, name string) (l List, origin string, err error) {
 		return List{}, "", fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return l, origin, nil
+}
+
+// maxListFile is the most bytes of a list file: those of the largest list that is accepted.
+var maxListFile = listFileBytes(DefaultMaxEntries)
+
+// listFileBytes returns the most bytes of the file of a list of so many entries. They have 32 bytes
+// each at most; the texts at the beginning, and the index of each width, come on top.
+func listFileBytes(entries int) int64 { return 32*int64(entries) + 3*maxText + 16<<20 }
+
+// mayBeList refuses what cannot be a list file by its length and its first line: to hash a file
+// without a bound, or a link to one, takes time without a bound. It rewinds f.
+func mayBeList(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxListFile {
+		return fmt.Errorf("%w: %d bytes, at most %d are read", ErrDamaged, info.Size(), maxListFile)
+	}
+	if first, err := io.ReadAll(io.LimitReader(f, int64(len(listMagic)))); err != nil || string(first) != listMagic {
+		return errors.Join(fmt.Errorf("%w: not a list file of this version", ErrDamaged), err)
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return err
 }
 
 // verify checks a file against the SHA-256 at its end. It returns the number of bytes

@@ -25,7 +25,7 @@ func (u *Updater) acquire(ctx context.Context) error {
 		return ctx.Err()
 	}
 	// Before own, which saves the clocks that this takes over.
-	stale := schedule.catchUp()
+	stale := schedule.resume()
 	if u.cfg.Store != nil {
 		waited, err := u.lock(ctx)
 		if err != nil {
@@ -41,7 +41,7 @@ func (u *Updater) acquire(ctx context.Context) error {
 		u.reportSave("", saveErr)
 	}
 	if stale {
-		u.Load()
+		u.loadAgain()
 	}
 	u.takeOver()
 	// Only now: Load may take lists from the schedule before.
@@ -57,7 +57,7 @@ func (u *Updater) acquireNow() error {
 	default:
 		return ErrBusy
 	}
-	schedule.catchUp()
+	schedule.resume()
 	defer schedule.hand.unfollow()
 	if store == nil {
 		return nil
@@ -146,7 +146,7 @@ func (u *Updater) follow() {
 		return
 	}
 	if u.cfg.Store.changed(u.cfg.Lists) {
-		u.Load()
+		u.loadAgain()
 	}
 	for _, name := range u.cfg.Lists {
 		u.report(Followed, name, nil)

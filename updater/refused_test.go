@@ -15,15 +15,16 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// inBothVersions runs a test in a bubble for each version of the protocol, on a
+// batchers are the clients that ask for several lists in one request, by the version.
+var batchers = map[string]func(protocol.Config) (protocol.Client, error){
+	"v5": func(cfg protocol.Config) (protocol.Client, error) { return protocol.NewV5(cfg) },
+}
+
+// inEachVersion runs a test in a bubble for each version of the protocol, on a
 // server that has the lists se-4b and mw-4b. Start starts an updater of three lists,
 // pha-4b too, whose state is on a disk.
-func inBothVersions(t *testing.T, test func(t *testing.T, server *protocoltest.Server, start func() *run)) {
-	v5 := func(cfg protocol.Config) (protocol.Client, error) { return protocol.NewV5(cfg) }
-	v4 := func(cfg protocol.Config) (protocol.Client, error) {
-		return protocol.NewV4(cfg, []string{"se-4b", "mw-4b", "pha-4b"}, new(lookup.Database).Versions)
-	}
-	for version, client := range map[string]func(protocol.Config) (protocol.Client, error){"v5": v5, "v4": v4} {
+func inEachVersion(t *testing.T, test func(t *testing.T, server *protocoltest.Server, start func() *run)) {
+	for version, client := range batchers {
 		t.Run(version, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
@@ -53,12 +54,11 @@ func asked(server *protocoltest.Server, n int) (all []string) {
 	return all
 }
 
-// In version 4 the minimum wait is for all lists, so that one list alone is fetched
-// each hour at first.
+// Where the minimum wait is for all lists, one list alone is fetched each hour at first.
 const settled = 6 * time.Hour
 
 func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
-	inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
 		r := start()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -107,7 +107,7 @@ func TestAListThatTheServerDoesNotHaveTakesNoOtherDown(t *testing.T) {
 		time.Sleep(48 * time.Hour)
 		r.checkHeld("the server has it", "pha-4b", 5)
 		// In version 5 lists are due at times of their own.
-		if got := asked(server, n); server.Requests("update")[0].Method == "fetch" && got[len(got)-1] != "[se-4b pha-4b mw-4b]" {
+		if got := asked(server, n); server.Requests("update")[0].Method != "batchGet" && got[len(got)-1] != "[se-4b pha-4b mw-4b]" {
 			t.Errorf("when the server has it: %q, want it among the others again", got[len(got)-3:])
 		}
 	})
@@ -159,7 +159,7 @@ func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+			inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
 				server.Publish("pha-4b", entriesOf(3))
 				server.Break("update", 10_000, protocoltest.Fault{Status: status, Batch: true})
 				r := start()
@@ -184,7 +184,7 @@ func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
 }
 
 func TestListsComeBackFromAServerThatRefusesAll(t *testing.T) {
-	inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
 		server.Publish("pha-4b", entriesOf(3))
 		r := start()
 		time.Sleep(2 * time.Hour)
@@ -213,7 +213,7 @@ func TestListsComeBackFromAServerThatRefusesAll(t *testing.T) {
 // A failure that says nothing of the list ends the round, but a list that fails
 // every request for it does not keep the others back for ever.
 func TestAListThatFailsEveryRequestDoesNotStarveTheOthers(t *testing.T) {
-	inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
 		server.Publish("pha-4b", entriesOf(3))
 		server.Break("update", 1, protocoltest.Fault{Status: http.StatusBadRequest, Batch: true})
 		server.Break("update", 10_000, protocoltest.Fault{Status: http.StatusServiceUnavailable, List: "pha-4b"})
@@ -232,7 +232,7 @@ func TestAListThatFailsEveryRequestDoesNotStarveTheOthers(t *testing.T) {
 
 // Of lists that are asked for one after the other each waits as it is told to.
 func TestAMinimumWaitAboveADayIsObeyedAndTold(t *testing.T) {
-	inBothVersions(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
+	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
 		server.Publish("pha-4b", entriesOf(3))
 		for _, list := range []string{"se-4b", "pha-4b", "mw-4b"} {
 			server.SetMinimumWait(list, 24*time.Hour)

@@ -54,12 +54,12 @@ func TestANewTokenEndsTheBackoffOfTheExpiredOne(t *testing.T) {
 // renewals are the ways in which an asker gets the token "new" after "old".
 var renewals = map[string]func(t *testing.T, s *Schedule, dir string) *Schedule{
 	"while it runs": func(t *testing.T, s *Schedule, _ string) *Schedule {
-		must(t, s.Renew("new"))
+		must(t, s.Renew("new", func() {}))
 		return s
 	},
 	"between two runs": func(t *testing.T, s *Schedule, _ string) *Schedule {
 		s.disown()
-		must(t, s.Renew("new"))
+		must(t, s.Renew("new", func() {}))
 		loadErr, saveErr := s.own()
 		must(t, errors.Join(loadErr, saveErr))
 		return s
@@ -68,7 +68,7 @@ var renewals = map[string]func(t *testing.T, s *Schedule, dir string) *Schedule{
 	"over a reload": func(t *testing.T, s *Schedule, dir string) *Schedule {
 		next := askedWithToken(t, dir, "new")
 		next.Follow(s)
-		next.catchUp()
+		next.resume()
 		next.hand.unfollow()
 		return next
 	},
@@ -77,8 +77,8 @@ var renewals = map[string]func(t *testing.T, s *Schedule, dir string) *Schedule{
 		for _, next := range []*Schedule{first, second} {
 			next.state.Lists = map[string]ListClock{}
 			next.Follow(s)
-			must(t, next.Renew(map[*Schedule]string{first: "old", second: "new"}[next]))
-			next.catchUp()
+			must(t, next.Renew(map[*Schedule]string{first: "old", second: "new"}[next], func() {}))
+			next.resume()
 			next.hand.unfollow()
 			if next == first && !next.SearchHold().Active(time.Now()) {
 				t.Error("Expected the back-off to last over a reload with the same token")
@@ -107,7 +107,7 @@ func TestANewTokenKeepsMinimumWaits(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		s := askedWith(t, t.TempDir(), "")
 		must(t, begin(t, s, se).answered(time.Now(), time.Hour, nil))
-		must(t, s.Renew("new"))
+		must(t, s.Renew("new", func() {}))
 		wantDueIn(t, s, time.Hour)
 	})
 }
@@ -126,7 +126,7 @@ func TestARenewalBetweenTwoOwnersOfTheFileHolds(t *testing.T) {
 			fail(s)
 			s.disown()
 			time.Sleep(time.Second)
-			must(t, s.Renew("new"))
+			must(t, s.Renew("new", func() {}))
 			if tc.later { // another process has the folder for a while
 				time.Sleep(time.Hour)
 				fail(askedWithToken(t, dir, "new"))
@@ -146,12 +146,11 @@ func TestARenewalBetweenTwoOwnersOfTheFileHolds(t *testing.T) {
 func TestANewTokenTakesTheNoteOfASearchBack(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		s := askedWithToken(t, t.TempDir(), "old")
-		s.changeSearch(func(c *Clock) {
-			*c = c.failed(time.Now(), 15*time.Minute, 0)
-			c.Asking = true
+		s.changeSearch(func(a *asked) {
+			*a = a.noting(s.writer, 1, time.Now(), func(int) time.Duration { return 15 * time.Minute })
 		}, func(error) {})
 		asker := s.askerNow()
-		must(t, s.Renew("new"))
+		must(t, s.Renew("new", func() {}))
 		if hold := s.SearchHold(); hold.Active(time.Now()) || hold.Failures != 0 {
 			t.Errorf("Expected searches to be allowed, got %+v", hold)
 		}
@@ -169,9 +168,9 @@ func TestWhatANewTokenEnds(t *testing.T) {
 	failed := Clock{NotBefore: now, Failures: 3, Wait: time.Hour, Cause: "status 500", Failed: now}
 	ended := Clock{Wait: time.Hour}
 	state := func(token string) *scheduleState {
-		return &scheduleState{Token: token, clockSet: clockSet{Fetch: denied, Search: denied, Lists: map[string]ListClock{
+		return &scheduleState{Token: token, clockSet: clockSet{Fetch: asked{Clock: denied}, Search: asked{Clock: denied}, Lists: map[string]ListClock{
 			se: {Clock: denied, AtOnce: 2, Rejected: true, Updated: now, Alone: true}, "mw-4b": {Clock: failed},
-		}}, Others: map[string]clockSet{"other": {Fetch: denied}}}
+		}}, Others: map[string]clockSet{"other": {Fetch: asked{Clock: denied}}}}
 	}
 	for _, test := range []struct {
 		name, from, to string
@@ -180,22 +179,11 @@ func TestWhatANewTokenEnds(t *testing.T) {
 		s, want := state(test.from), state(test.from)
 		if test.ends {
 			want = state(test.to)
-			want.Fetch, want.Search = ended, ended
+			want.Fetch.Clock, want.Search.Clock = ended, ended
 			want.Lists[se] = ListClock{Clock: ended, AtOnce: 2, Rejected: true, Updated: now, Alone: true}
 		}
 		if s.renewedBy(test.to); !reflect.DeepEqual(s, want) {
 			t.Errorf("%s: %+v, want %+v", test.name, s, want)
-		}
-	}
-	for _, test := range []struct{ clock, want Clock }{
-		{Clock{}, Clock{}},
-		{failed, failed},
-		{Clock{NotBefore: now, Failures: 1, Asking: true}, Clock{}},
-		{Clock{NotBefore: now, Failures: 3, Asking: true, Wait: time.Hour}, Clock{Failures: 2, Wait: time.Hour}},
-		{Clock{NotBefore: now, Asking: true}, Clock{}},
-	} {
-		if got := test.clock.withdrawn(); got != test.want {
-			t.Errorf("%+v without its search is %+v, want %+v", test.clock, got, test.want)
 		}
 	}
 }
@@ -209,9 +197,9 @@ func TestATokenThatIsInForceAlreadyChangesNothing(t *testing.T) {
 		s, err := NewSchedule(nil)
 		must(t, err)
 		s.token, s.state.Token = test.token, test.saved
-		s.state.Fetch = Clock{Failures: 1, Denied: true}
+		s.state.Fetch.Clock = Clock{Failures: 1, Denied: true}
 		asker := s.askerNow()
-		must(t, s.Renew("new"))
+		must(t, s.Renew("new", func() {}))
 		if renews := s.askerNow() != asker; renews != test.renews || s.token != "new" || s.state.Token != "new" {
 			t.Errorf("from %q, saved %q: renews = %t, want %t; then %q, saved %q", test.token, test.saved, renews, test.renews, s.token, s.state.Token)
 		}
@@ -226,18 +214,22 @@ func TestARenewalWritesTheClockOfSearchesThatItEnds(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		clock Clock
+		note  bool
 		want  bool
 	}{
-		{"nothing to end", Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1}, false},
-		{"denied", Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1, Denied: true}, true},
-		{"under way", Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1, Asking: true}, true},
+		{"nothing to end", Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1}, false, false},
+		{"denied", Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1, Denied: true}, false, true},
+		{"under way", Clock{}, true, true},
 	} {
 		s := askedWithToken(t, t.TempDir(), "old")
-		s.state.Search = test.clock
-		must(t, s.Renew("new"))
+		s.state.Search.Clock = test.clock
+		if test.note {
+			s.state.Search = s.state.Search.noting(s.writer, 1, time.Now(), func(int) time.Duration { return time.Hour })
+		}
+		must(t, s.Renew("new", func() {}))
 		s.Flush()
-		saved, _, err := s.store.readSearches(time.Now())
-		if wrote := saved != nil && err == nil; wrote != test.want || wrote && saved.Search.Failures != 0 {
+		saved, err := s.store.readClocks("searches.json", time.Now())
+		if wrote := len(saved) > 0 && err == nil; wrote != test.want || wrote && saved[0].Search.held().Failures != 0 {
 			t.Errorf("%s: %+v, %v, want it written: %t", test.name, saved, err, test.want)
 		}
 	}

@@ -294,7 +294,7 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 		dir := t.TempDir()
 		first, second := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
 		first.start()
-		time.Sleep(time.Second / 2)
+		time.Sleep(time.Millisecond) // the first contact, at a random moment, comes later
 		second.start()
 		time.Sleep(90 * time.Minute)
 		if n := len(server.Requests("update")); n != 5 {

@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -12,30 +13,35 @@ import (
 // Schedule says when the server may be asked for what. It saves every change. It is
 // safe for concurrent use. Make one with NewSchedule.
 //
-// The rules are pure functions of clocks, in clock.go and clockset.go. Schedule adds
-// a lock and a file. What passes from one Schedule to the next is in handover.go.
+// The rules are pure functions of clocks, in clock.go, clockset.go and note.go. Schedule owns two
+// documents, see Medium: the schedule of fetches, which the one that may fetch writes, and the
+// clock of searches, which all write. What passes from one Schedule to the next in a process is in
+// handover.go.
 type Schedule struct {
 	store    *Store         // nil: kept in memory only
 	random   func() float64 // uniform in [0, 1); tests replace it
+	writer   string         // names the notes of this Schedule
 	onlooker bool           // never writes the file of searches; set before use
 	hand     handover       // has a lock of its own
 
-	// fileMu and mu are never held together: every search needs mu, and must not wait for a
-	// write that hangs.
+	// mu may be locked under fileMu, never the other way round: every search needs mu, and must
+	// not wait for a write that hangs.
 	fileMu  sync.Mutex // held while the file is written, which may take long
-	written uint64     // number of the change that is in the file; guarded by fileMu
+	written []byte     // what was written to it last; guarded by fileMu
 
-	mu    sync.Mutex // guards the rest; never held during disk access but in reload and look
+	mu    sync.Mutex // guards the rest; never held during disk access
 	asker string     // see Origin.Asker
 	token string     // see Origin.Token
 	// A search that was sent under another number is not recorded.
 	askers uint64 // counts changes of asker and token
+	asks   uint64 // requests that were noted
 	state  scheduleState
-	// Two writers may finish in the wrong order. The number shows which state is newer.
-	changes uint64      // counts changes of state
-	owned   bool        // the file may be written
-	search  searchClock // state.Search on its way to and from its file
-	common  common      // the document of the schedule in a Shared
+	saved  time.Time   // when the file of the schedule was written, as last read
+	owned  bool        // the file may be written
+	search searchClock // state.Search on its way to and from its document
+
+	common    []byte // the document in a Shared, as last read or written; nil: there was none
+	commonErr error  // of the last attempt to write it
 }
 
 // NewSchedule returns the schedule saved in store, or an empty one. If the saved
@@ -45,9 +51,9 @@ type Schedule struct {
 // With a nil store the schedule lives in memory.
 func NewSchedule(store *Store) (*Schedule, error) {
 	s := newSchedule(store)
-	err := s.reload(true)
+	err := s.load(true)
 	if errors.Is(err, errUnreadableSearches) {
-		s.keepSearch() // in place of the damaged file: a restart must not wait once more
+		s.keepSearches() // in place of the damaged file: a restart must not wait once more
 	}
 	return s, err
 }
@@ -56,72 +62,121 @@ func NewSchedule(store *Store) (*Schedule, error) {
 func ReadSchedule(store *Store) (*Schedule, error) {
 	s := newSchedule(store)
 	s.onlooker = true
-	return s, s.reload(false)
+	return s, s.load(false)
 }
 
 func newSchedule(store *Store) *Schedule {
-	s := &Schedule{store: store, random: rand.Float64, hand: newHandover()}
+	s := &Schedule{store: store, random: rand.Float64, writer: newWriter(), hand: newHandover()}
+	s.state.Lists = make(map[string]ListClock)
 	if store != nil {
 		s.asker, s.token = store.origin.Asker, store.origin.Token
 	}
 	return s
 }
 
-// reload reads the file again, since another process or engine may have written it.
-// If there is no file the state in memory stays: it may be the half hour without
-// requests that follows an unreadable file.
-func (s *Schedule) reload(setAside bool) error {
+// load joins what is in the folder, since another process or engine may have written it. A file
+// that cannot be read may have had a wait.
+func (s *Schedule) load(setAside bool) error {
+	if s.store == nil {
+		return nil
+	}
+	now := time.Now()
+	copies, err := s.store.readClocks(s.store.origin.scheduleFile(), now)
+	searches, searchErr := s.store.readClocks(s.store.origin.searchFile(), now)
+	if err != nil && setAside {
+		s.store.setAside(s.store.origin.scheduleFile())
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	state := s.state
-	var err error
-	if s.store != nil {
-		saved, readErr := s.store.readSchedule(now)
-		if err = readErr; err != nil {
-			if setAside {
-				s.store.setAside(s.store.origin.scheduleFile())
-			}
-			err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
-			state.Fetch = Clock{NotBefore: now.Add(unchangedFloor)}.because(now, errUnreadable)
-		} else if saved != nil {
-			state = *saved
+	for _, saved := range copies {
+		if len(searches) > 0 {
+			saved.Search = asked{} // where older versions kept it
 		}
+		s.meet(saved)
+		s.saved = latest(s.saved, saved.Saved)
 	}
-	if state.Lists == nil {
-		state.Lists = make(map[string]ListClock)
+	for _, saved := range searches {
+		s.meet(saved)
 	}
-	// The asker first: a new token ends back-offs of this asker, not of the one before.
-	state.askedBy(s.asker, now)
-	state.renewedBy(s.token)
-	held := s.searches()
-	s.state = state
-	return errors.Join(err, s.reloadSearch(held, now))
+	s.meet(scheduleState{}) // at least this asks for it
+	if err != nil {
+		err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
+		s.state.Fetch.Clock = s.state.Fetch.unreadable(now, unchangedFloor, errUnreadable)
+	}
+	if errors.Is(searchErr, ErrDamaged) {
+		searchErr = fmt.Errorf("%w, waiting %s before the first search: %w", errUnreadableSearches, backoffUnit, searchErr)
+		s.alterSearch(func(a *asked) { a.Clock = a.unreadable(now, backoffUnit, errUnreadableSearches) })
+		return errors.Join(err, searchErr)
+	}
+	return err
 }
 
-var errUnreadable = errors.New("the saved schedule was unreadable")
+var (
+	errUnreadable         = errors.New("the saved schedule was unreadable")
+	errUnreadableSearches = errors.New("the saved clock of searches is unreadable")
+)
 
-// look reads the file that the owner of the folder writes, and reports whether it
-// has changed. If the file cannot be read now the next look will do.
+// unreadable is the clock after its file could not be read at now.
+func (c Clock) unreadable(now time.Time, wait time.Duration, err error) Clock {
+	if until := now.Add(wait); c.NotBefore.Before(until) {
+		return Clock{NotBefore: until}.because(now, err).after(c, now)
+	}
+	return c
+}
+
+// meet joins what a medium, or another Schedule, knows. The caller holds mu.
+func (s *Schedule) meet(other scheduleState) {
+	now := time.Now()
+	// The asker first: a new token ends back-offs of this asker, not of the one before.
+	for _, state := range []*scheduleState{&s.state, &other} {
+		if state.Lists == nil {
+			state.Lists = make(map[string]ListClock)
+		}
+		state.askedBy(s.asker, now)
+		state.renewedBy(s.token)
+	}
+	if s.asker == "" && s.state.Asker != "" && other.Asker != s.state.Asker { // who only looks has no key
+		other.askedBy(s.state.Asker, now)
+	}
+	other.Fetch.endAsking()
+	other.Search.endAsking()
+	search := other.Search
+	other.Search = s.state.Search
+	s.state = s.state.join(other)
+	s.state.Others = pruned(s.state.Others, now)
+	s.meetSearch(search)
+}
+
+// endAsking counts a request that is under way as failed. Versions without notes say so.
+func (c *Clock) endAsking() {
+	if c.Asking {
+		c.Asking, c.Cause = false, "the process ended before the answer came"
+	}
+}
+
+// look joins what the process that may fetch has written, and reports whether it has changed. A
+// file or document that cannot be read now is for the next look.
 func (s *Schedule) look() (changed bool) {
 	if s.sharer() != nil {
 		return s.lookShared()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.store == nil {
 		return false
 	}
-	saved, err := s.store.readSchedule(time.Now())
-	if err != nil || saved == nil || saved.Fetch.Asking || saved.Asker != s.state.Asker || saved.Saved.Equal(s.state.Saved) {
-		return false
+	copies, _ := s.store.readClocks(s.store.origin.scheduleFile(), time.Now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, saved := range copies {
+		if saved.Asker != s.state.Asker || saved.Saved.Equal(s.saved) || saved.Fetch.Asking {
+			continue
+		}
+		if !saved.Fetch.held().Asking { // its answer may be written at the same time of a coarse clock
+			s.saved, changed = saved.Saved, true
+		}
+		saved.Search = asked{} // which has a file of its own
+		s.meet(saved)
 	}
-	if saved.Lists == nil {
-		saved.Lists = make(map[string]ListClock)
-	}
-	saved.Search = s.state.Search // which has a file of its own
-	s.state = *saved
-	return true
+	return changed
 }
 
 // askerNow returns a number that changes with the asker.
@@ -132,35 +187,36 @@ func (s *Schedule) askerNow() uint64 {
 }
 
 // Rekey continues with another key, see Origin.Asker. The clocks of the old key are
-// kept until they end, in case the key comes back. The error is that of saving. It
-// is safe for concurrent use.
-func (s *Schedule) Rekey(asker string) error {
+// kept until they end, in case the key comes back. use puts the key in use, in one step with its
+// clocks for searches that a Keyed sends; it must not block, nor call s. No fetch may be
+// under way. The error is that of saving. It is safe for concurrent use.
+func (s *Schedule) Rekey(asker string, use func()) error {
 	s.mu.Lock()
+	use()
 	s.asker = asker
 	s.askers++
-	s.common, s.search.common, s.search.commonSaved = common{}, nil, time.Time{} // the new asker has documents of its own
+	s.state.askedBy(asker, time.Now())
+	s.search.pending = nil               // the clock of the old key has them
+	s.common, s.search.common = nil, nil // the new asker has documents of its own
 	s.mu.Unlock()
 	if shared := s.sharer(); shared != nil {
 		shared.Rekey(asker)
 	}
-	return s.change(func(state *scheduleState) { state.askedBy(asker, time.Now()) })
+	return s.change(func(*scheduleState) {})
 }
 
-// own reads the file again and makes s its writer until disown. It saves at once,
+// own joins the file again and makes s its writer until disown. It saves at once,
 // so that clocks that were in memory only, or end later there, survive a crash. The
 // caller holds the lock of the store.
 func (s *Schedule) own() (loadErr, saveErr error) {
-	s.mu.Lock()
-	// Kept aside, because reload replaces the state in memory.
-	inMemory := s.state.clone()
-	s.mu.Unlock()
-	loadErr = errors.Join(s.reload(true), s.reloadShared())
+	loadErr = errors.Join(s.load(true), s.meetCommon())
 	s.mu.Lock()
 	s.owned = true
-	s.state.endRequest() // the asking process has lost the lock, so it died: the fetch failed
 	s.mu.Unlock()
-	saveErr = s.change(func(state *scheduleState) { state.adopt(inMemory) })
-	s.keepSearch()
+	saveErr = s.change(func(state *scheduleState) { // the asking process has lost the lock, so it died: the fetch failed
+		state.Fetch = state.Fetch.settled(time.Now(), func(note) bool { return true })
+	})
+	s.keepSearches()
 	return loadErr, saveErr
 }
 
@@ -175,33 +231,55 @@ func (s *Schedule) disown() {
 // however long the disk takes. The caller does not hold mu.
 func (s *Schedule) change(alter func(*scheduleState)) error {
 	s.mu.Lock()
+	before, now := s.state.clone(), time.Now()
 	alter(&s.state)
+	if s.state.Asker == before.Asker {
+		s.state.Fetch.Clock = s.state.Fetch.after(before.Fetch.Clock, now)
+		for name, list := range s.state.Lists {
+			list.Clock = list.after(before.Lists[name].Clock, now)
+			s.state.Lists[name] = list
+		}
+	}
 	s.mu.Unlock()
 	_ = s.share() // the next change tries again, and the folder has it
+	return s.write()
+}
+
+// write brings the file of the schedule up to date, if this process may write it.
+func (s *Schedule) write() error {
 	s.mu.Lock()
-	s.changes++
-	number, save := s.changes, s.store != nil && s.owned
-	state := s.state.clone()
-	state.Search = Clock{} // which has a file of its own
+	save := s.store != nil && (s.owned || s.sharer() != nil && s.store.locked())
 	s.mu.Unlock()
 	if !save {
 		return nil
 	}
-	now := time.Now()
-	raw, err := encodeSchedule(state, now, s.store.moment(now))
-	if err != nil {
-		return fmt.Errorf("saving the schedule: %w", err)
-	}
 	s.fileMu.Lock()
 	defer s.fileMu.Unlock()
-	if number < s.written { // a later change was written first
-		return nil
-	}
-	if err := s.store.writeSchedule(append(raw, '\n')); err != nil {
-		return err
-	}
-	s.written = number
-	return nil
+	_, err := s.store.swap(s.store.origin.scheduleFile(), func(raw []byte) ([]byte, error) {
+		now := time.Now()
+		at := s.store.moment(now)
+		found, err := parseSchedule(raw, now, at)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err == nil && !bytes.Equal(raw, s.written) {
+			found.Search = asked{}
+			s.meet(found)
+		}
+		next, err := s.encode(now, at)
+		if err != nil {
+			return nil, fmt.Errorf("saving the schedule: %w", err)
+		}
+		s.written = append(next, '\n')
+		return s.written, nil
+	})
+	return err
+}
+
+// encode returns the document of the schedule. The caller holds mu.
+func (s *Schedule) encode(now time.Time, at moment) ([]byte, error) {
+	state := s.state
+	state.Search = asked{} // which has a document of its own
+	return encodeSchedule(state, now, at)
 }
 
 // forward moves all clocks by the duration of a suspend: the monotonic clock, which
@@ -217,6 +295,9 @@ func (s *Schedule) forward(suspended time.Duration) {
 		return t.Add(-suspended)
 	}
 	s.state.move(earlier)
+	base := clockSet{Search: s.search.base}
+	base.move(earlier)
+	s.search.base = base.Search
 }
 
 // list returns the clock of a list.
@@ -267,7 +348,7 @@ func (s *Schedule) together(lists []string, oneByOne bool) []string {
 			batch = append(batch, name)
 		}
 	}
-	if len(batch) == 0 || len(alone) > 0 && s.state.Fetch.Failures < 2 {
+	if len(batch) == 0 || len(alone) > 0 && s.state.Fetch.held().Failures < 2 {
 		return []string{slices.MinFunc(alone, func(a, b string) int { return s.state.Lists[a].Failed.Compare(s.state.Lists[b].Failed) })}
 	}
 	return batch

@@ -40,7 +40,7 @@ func ownedSchedule(t *testing.T, dir string, r float64) *Schedule {
 func heldSearch(s *Schedule) Clock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Search
+	return s.state.Search.held()
 }
 
 func must(t *testing.T, err error) {
@@ -232,8 +232,8 @@ func TestFloorsWhereTheServerGivesNoWait(t *testing.T) {
 func TestAWallClockThatWasSet(t *testing.T) {
 	saved := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	raw, err := encodeSchedule(scheduleState{clockSet: clockSet{
-		Fetch:  Clock{NotBefore: saved.Add(time.Hour), Failures: 1},
-		Search: Clock{NotBefore: saved.Add(2 * time.Hour), Failures: 2},
+		Fetch:  asked{Clock: Clock{NotBefore: saved.Add(time.Hour), Failures: 1}},
+		Search: asked{Clock: Clock{NotBefore: saved.Add(2 * time.Hour), Failures: 2}},
 		Lists:  map[string]ListClock{se: {Clock: Clock{NotBefore: saved.Add(3 * time.Hour)}}},
 	}}, saved, moment{Saved: saved})
 	must(t, err)
@@ -274,9 +274,15 @@ func TestAFileFromTheFutureDoesNotLockTheServerOut(t *testing.T) {
 		sum := sha256.Sum256(later)
 		raw, err := json.Marshal(savedSchedule{hex.EncodeToString(sum[:]), later})
 		must(t, err)
-		must(t, s.store.writeSchedule(raw))
+		must(t, writeSchedule(s.store, raw))
 		checkDue(t, ownedSchedule(t, s.store.dir, 0), time.Hour)
 	})
+}
+
+// writeSchedule replaces the file of the schedule.
+func writeSchedule(s *Store, raw []byte) error {
+	_, err := s.swap(s.origin.scheduleFile(), func([]byte) ([]byte, error) { return append([]byte{}, raw...), nil })
+	return err
 }
 
 func read(t *testing.T, s *Schedule) []byte {
@@ -289,7 +295,7 @@ func read(t *testing.T, s *Schedule) []byte {
 // searched notes the end of a search, as of version 5, that was sent then.
 func searched(s *Schedule, sent time.Time, err error) (saveErr error) {
 	p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strikes}, report: func(e Event) { saveErr = e.Err }}
-	p.searched(sent, time.Now(), 0, false, err)
+	p.searched(sentSearch{at: sent, attempt: s.searchAttempt()}, time.Now(), 0, err)
 	s.Flush()
 	return saveErr
 }
@@ -355,7 +361,7 @@ func TestAClockThatIsSetForwardDoesNotCutAWaitOverTheNextRestart(t *testing.T) {
 	now := time.Now()
 	behind := time.Now().Add(-3 * time.Hour).Round(0) // the wall clock when the wait was set
 	set := behind.Add(5 * time.Hour)                  // as the wall showed it
-	state := scheduleState{clockSet: clockSet{Fetch: Clock{NotBefore: now.Add(5 * time.Hour)}}}
+	state := scheduleState{clockSet: clockSet{Fetch: asked{Clock: Clock{NotBefore: now.Add(5 * time.Hour)}}}}
 	if set.Equal(state.Fetch.NotBefore.Round(0)) {
 		t.Fatal("the clock was not behind")
 	}
@@ -379,7 +385,7 @@ func TestAScheduleThatWasTamperedWithIsNotBelieved(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			s := ownedSchedule(t, t.TempDir(), 0)
 			success(t, s, begin(t, s, se), 6*time.Hour)
-			must(t, s.store.writeSchedule(tamper(read(t, s))))
+			must(t, writeSchedule(s.store, tamper(read(t, s))))
 			again, err := NewSchedule(openStore(t, s.store.dir))
 			if !errors.Is(err, ErrDamaged) {
 				t.Errorf("got %v, want that it is damaged", err)
@@ -431,7 +437,7 @@ func TestAScheduleThatFollowsGoesOnWhereTheLastOneStands(t *testing.T) {
 		second.Follow(first)
 		wantDueIn(t, second, 6*time.Hour)
 		must(t, begin(t, first, se).failed(time.Now(), 9*time.Hour, nil, nil, errTest))
-		if !second.catchUp() {
+		if !second.resume() {
 			t.Error("there was nothing to catch up with")
 		}
 		wantDueIn(t, second, 9*time.Hour)

@@ -1,13 +1,11 @@
 package updater
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"time"
 )
 
@@ -32,6 +30,7 @@ func encodeSchedule(state scheduleState, now time.Time, at moment) ([]byte, erro
 		}
 		return at.Saved.Add(t.Sub(now))
 	})
+	state.each(asked.stored)
 	raw, err := json.Marshal(state)
 	if err != nil {
 		return nil, err
@@ -55,6 +54,7 @@ func parseSchedule(raw []byte, now time.Time, at moment) (state scheduleState, e
 	if err := json.Unmarshal(saved.Schedule, &state); err != nil {
 		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+	state.each(asked.restored)
 	from := state.unset(at)
 	state.move(func(t time.Time) time.Time {
 		if t.IsZero() {
@@ -65,53 +65,22 @@ func parseSchedule(raw []byte, now time.Time, at moment) (state scheduleState, e
 	return state, nil
 }
 
-// readSchedule returns what writeSchedule wrote last, its times on the clock of now. It
-// returns nil if there is no file.
-func (s *Store) readSchedule(now time.Time) (newest *scheduleState, err error) {
+// readClocks returns the copies of a document of clocks in the folder and in the one that stands in
+// for it, their times on the clock of now. An error says that the one in the folder cannot be read:
+// its waits may still last. The other one counts as absent then.
+func (s *Store) readClocks(document string, now time.Time) (copies []scheduleState, err error) {
 	at := s.moment(now) // before the disk is read, which may take long
-	files := []string{filepath.Join(s.dir, s.origin.scheduleFile())}
-	for _, dir := range spareFolders() {
-		if isOurs(dir) {
-			files = append(files, filepath.Join(dir, s.spareFile(s.origin.scheduleFile())))
-		}
-	}
-	for i, file := range files {
-		raw, err := readSmall(file)
-		// A spare file that cannot be read counts as absent. An unreadable file in the folder
-		// of the lists is an error: its waits may still last.
-		if errors.Is(err, fs.ErrNotExist) || i > 0 && err != nil || noFolder(err) {
+	for _, f := range []folder{{s, false}, {s, true}} {
+		raw, readErr := f.Read(document)
+		if raw == nil && readErr == nil {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		state, err := parseSchedule(raw, now, at)
-		switch {
-		case err != nil && i == 0:
-			return nil, err
-		case err == nil && (newest == nil || state.after(newest.moment)):
-			newest = &state
-		}
-		if i > 0 {
-			s.spared.Store(true)
+		state, parseErr := parseSchedule(raw, now, at)
+		if readErr := cmp.Or(readErr, parseErr); readErr == nil {
+			copies = append(copies, state)
+		} else if !f.spare {
+			err = readErr
 		}
 	}
-	return newest, nil
-}
-
-// writeSchedule saves the schedule in the folder of the lists, or else in a spare
-// folder. The error is that of the folder of the lists, and says if the spare folders
-// failed as well.
-func (s *Store) writeSchedule(raw []byte) error {
-	file, err := s.save(s.origin.scheduleFile(), raw)
-	switch {
-	case err == nil && s.spared.Load(): // the spare one is outdated now
-		s.removeSpare(s.origin.scheduleFile())
-		s.spared.Store(false)
-	case err != nil && file != "":
-		s.spared.Store(true)
-	case err != nil:
-		err = fmt.Errorf("%w; nor can the schedule be saved elsewhere, so that a start does not know of the one before", err)
-	}
-	return err
+	return copies, err
 }

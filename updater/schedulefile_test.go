@@ -15,69 +15,69 @@ import (
 // scheduleOf is a file of a schedule with so many failures.
 func scheduleOf(t *testing.T, failures int, saved time.Time) []byte {
 	t.Helper()
-	state := scheduleState{clockSet: clockSet{Fetch: Clock{NotBefore: saved.Add(time.Hour), Failures: failures}}}
+	state := scheduleState{clockSet: clockSet{Fetch: asked{Clock: Clock{NotBefore: saved.Add(time.Hour), Failures: failures}}}}
 	raw, err := encodeSchedule(state, saved, moment{Saved: saved})
 	must(t, err)
 	return raw
 }
 
-// The newer schedule counts. An unreadable file in the folder of the lists is an error, since its
-// waits may last; one in a spare folder is none.
+// All copies count. An unreadable file in the folder of the lists is an error, since its waits may
+// last; one in the spare folder is none.
 func TestWhichScheduleIsRead(t *testing.T) {
 	now := time.Now()
 	older, newer := scheduleOf(t, 1, now.Add(-2*time.Minute)), scheduleOf(t, 2, now.Add(-time.Minute))
 	damaged, folder := []byte("{"), []byte(nil)
-	const absent = "absent"
-	type content = any // []byte, or absent
+	const absent, dangling = "absent", "dangling"
+	type content = any // []byte, absent, or dangling
 	for _, test := range []struct {
-		name         string
-		folder       content
-		spare        content
-		failures     int // 0: there is none
-		err          error
-		spareIsKnown bool
+		name     string
+		folder   content
+		spare    content
+		failures int // the most; 0: there is none
+		err      error
 	}{
-		{"none", absent, absent, 0, nil, false},
-		{"one in the folder", older, absent, 1, nil, false},
-		{"a damaged one", damaged, absent, 0, ErrDamaged, false},
-		{"one that cannot be read", folder, absent, 0, regular.Err, false},
-		{"a spare one", absent, older, 1, nil, true},
-		{"a newer spare one", older, newer, 2, nil, true},
-		{"an older spare one", newer, older, 2, nil, true},
-		{"a damaged spare one", older, damaged, 1, nil, true},
-		{"a damaged spare one alone", absent, damaged, 0, nil, true},
-		{"a spare one that cannot be read", older, folder, 1, nil, false},
-		{"a damaged one and a spare one", damaged, older, 0, ErrDamaged, false},
+		{"none", absent, absent, 0, nil},
+		{"one in the folder", older, absent, 1, nil},
+		{"a damaged one", damaged, absent, 0, ErrDamaged},
+		{"one that cannot be read", folder, absent, 0, regular.Err},
+		{"a link to nothing", dangling, absent, 0, ErrDamaged},
+		{"a spare link to nothing", older, dangling, 1, nil},
+		{"a spare one", absent, older, 1, nil},
+		{"a newer spare one", older, newer, 2, nil},
+		{"an older spare one", newer, older, 2, nil},
+		{"a damaged spare one", older, damaged, 1, nil},
+		{"a damaged spare one alone", absent, damaged, 0, nil},
+		{"a spare one that cannot be read", older, folder, 1, nil},
+		{"a damaged one and a spare one", damaged, older, 1, ErrDamaged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
 			store := openStore(t, t.TempDir())
-			spare := spareFolders()[0]
+			spare := spareFolder()
 			must(t, os.Mkdir(spare, 0o700))
 			for path, content := range map[string]content{
 				filepath.Join(store.dir, scheduleFile): test.folder, filepath.Join(spare, store.spareFile(scheduleFile)): test.spare,
 			} {
 				switch raw, _ := content.([]byte); {
 				case content == absent:
+				case content == dangling:
+					must(t, os.Symlink(filepath.Join(store.dir, "none"), path))
 				case raw == nil:
 					must(t, os.Mkdir(path, 0o700))
 				default:
 					must(t, os.WriteFile(path, raw, 0o600))
 				}
 			}
-			state, err := store.readSchedule(now)
+			copies, err := store.readClocks(scheduleFile, now)
 			if !errors.Is(err, test.err) || err != nil && test.err == nil {
 				t.Errorf("got %v, want %v", err, test.err)
 			}
 			failures := 0
-			if state != nil {
-				failures = state.Fetch.Failures
+			for _, state := range copies {
+				failures = max(failures, state.Fetch.Failures)
 			}
 			if failures != test.failures {
-				t.Errorf("got %+v, want the one with %d failures", state, test.failures)
-			}
-			if got := store.spared.Load(); got != test.spareIsKnown {
-				t.Errorf("a spare schedule is known: %t, want %t", got, test.spareIsKnown)
+				t.Errorf("got %+v, want one with %d failures", copies, test.failures)
 			}
 		})
 	}
@@ -99,12 +99,9 @@ func TestAScheduleIsSavedOrTheErrorSaysWhere(t *testing.T) {
 			dir = unwritable(t).dir
 		}
 		store, _ := OpenStore(dir, test.origin)
-		err := store.writeSchedule([]byte("x"))
-		if (err == nil) != test.folder || err != nil && strings.Contains(err.Error(), "nor can the schedule be saved elsewhere") != test.nowhere {
+		err := writeSchedule(store, []byte("x"))
+		if (err == nil) != test.folder || err != nil && strings.Contains(err.Error(), "nor can it be saved elsewhere") != test.nowhere {
 			t.Errorf("%s: got %v", test.name, err)
-		}
-		if got := store.spared.Load(); got != (!test.folder && !test.nowhere) {
-			t.Errorf("%s: a spare schedule is known: %t", test.name, got)
 		}
 	}
 }
@@ -148,16 +145,16 @@ func TestAnUnreadableScheduleIsSetAside(t *testing.T) {
 func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		saved := time.Now()
-		mine := scheduleState{moment: moment{Saved: saved}, Asker: "a", clockSet: clockSet{Fetch: Clock{Failures: 1}, Search: Clock{Failures: 4}}}
+		mine := scheduleState{moment: moment{Saved: saved}, Asker: "a", clockSet: clockSet{Fetch: asked{Clock: Clock{Failures: 1}}, Search: asked{Clock: Clock{Failures: 4}}}}
 		time.Sleep(time.Minute)
-		other := scheduleState{Asker: "a", clockSet: clockSet{Fetch: Clock{NotBefore: saved.Add(time.Hour), Failures: 2}}}
+		other := scheduleState{Asker: "a", clockSet: clockSet{Fetch: asked{Clock: Clock{NotBefore: saved.Add(time.Hour), Failures: 2}}}}
 		for _, test := range []struct {
 			name  string
 			write func(t *testing.T, s *Store)
 			news  bool
 		}{
 			{"no file", func(*testing.T, *Store) {}, false},
-			{"a damaged file", func(t *testing.T, s *Store) { must(t, s.writeSchedule([]byte("{"))) }, false},
+			{"a damaged file", func(t *testing.T, s *Store) { must(t, writeSchedule(s, []byte("{"))) }, false},
 			{"the file that it has", written(other, saved), false},
 			{"a request is under way", written(asking(other), time.Now()), false},
 			{"another key", written(scheduleState{Asker: "b"}, time.Now()), false},
@@ -166,7 +163,7 @@ func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
 		} {
 			s := newSchedule(openStore(t, t.TempDir()))
 			test.write(t, s.store)
-			s.state = mine.clone()
+			s.state, s.saved = mine.clone(), saved
 			if got := s.look(); got != test.news {
 				t.Errorf("%s: news: %t, want %t", test.name, got, test.news)
 			}
@@ -194,7 +191,7 @@ func written(state scheduleState, saved time.Time) func(*testing.T, *Store) {
 	return func(t *testing.T, s *Store) {
 		raw, err := encodeSchedule(state, time.Now(), moment{Saved: saved})
 		must(t, err)
-		must(t, s.writeSchedule(raw))
+		must(t, writeSchedule(s, raw))
 	}
 }
 
@@ -205,15 +202,14 @@ func TestAnotherKeyHasOtherDocuments(t *testing.T) {
 	store.Share(v)
 	s, err := NewSchedule(store)
 	must(t, err)
-	s.common = common{raw: []byte("x"), own: true, lacks: true, err: errTest}
-	s.search.common, s.search.commonSaved = []byte("x"), time.Now()
+	s.common, s.search.common = []byte("x"), []byte("x")
 	asker := s.askerNow()
-	must(t, s.Rekey("new"))
+	must(t, s.Rekey("new", func() {}))
 	if v.key != "new" || s.asker != "new" || s.state.Asker != "new" || s.askerNow() == asker {
 		t.Errorf("the shared store has the key %q, the schedule %q and %q", v.key, s.asker, s.state.Asker)
 	}
-	if s.common.raw != nil || s.common.own || s.common.err != nil || s.search.common != nil || !s.search.commonSaved.IsZero() {
-		t.Errorf("documents of the old key stay: %+v, %q", s.common, s.search.common)
+	if s.common != nil || s.search.common != nil {
+		t.Errorf("documents of the old key stay: %q, %q", s.common, s.search.common)
 	}
 }
 

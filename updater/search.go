@@ -15,6 +15,14 @@ import (
 // Frequency"). Unlike fetches they run at the same time, in many goroutines and processes, so
 // the outcome of one may arrive after that of a later one.
 
+// Keyed is implemented by a Searcher whose key can be replaced while it is asked, see
+// Schedule.Rekey.
+type Keyed interface {
+	// Keep returns a context in which requests carry the key that is in use now. It must not
+	// block, nor call a Schedule. It is safe for concurrent use.
+	Keep(ctx context.Context) context.Context
+}
+
 // SearchRules are a server's rules for searches.
 type SearchRules struct {
 	Backoff SearchBackoff // required
@@ -73,42 +81,53 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 	}
 	// First the file: the server may have told another process to wait.
 	p.schedule.lookAtSearches()
-	if wait := p.schedule.searchWait(now); wait > 0 && !p.arrived(ctx, now) {
+	ctx, asker, wait := p.schedule.turn(ctx, p.searcher, now)
+	if wait > 0 && p.arrived(ctx, now) {
+		ctx, asker, wait = p.schedule.turn(ctx, p.searcher, time.Now())
+	}
+	if wait > 0 {
 		if p.underWay.Load() > 0 { // the wait is that of a failure, which is noted before the search has failed
 			return lookup.Answer{}, errUnderWay
 		}
 		return lookup.Answer{}, held(now, wait, "")
 	}
-	asker := p.schedule.askerNow()
-	noted := p.rules.Published && (!p.answered.Load() || p.schedule.searchMayWait())
-	if noted {
+	sent := sentSearch{at: now}
+	if p.rules.Published && (!p.answered.Load() || p.schedule.searchMayWait()) {
 		p.underWay.Add(1)
 		defer p.underWay.Add(-1)
-		if !p.note(ctx, now) {
+		if sent.note = p.note(ctx, now, asker); sent.note == 0 {
 			return lookup.Answer{}, errUnderWay
 		}
 	}
+	sent.attempt = p.schedule.searchAttempt()
 	answer, err := p.searcher.Search(ctx, prefixes)
 	if p.schedule.askerNow() != asker { // the clock belongs to the new key
 		return answer, err
 	}
 	switch {
 	case errors.Is(err, context.Canceled): // a shutdown is not a failure, but the server may have sent a wait
-		p.cut(time.Now(), noted, !isNotSent(err))
+		p.cut(time.Now(), sent, !isNotSent(err))
 		return answer, err
 	case isNotSent(err):
-		p.notSent(time.Now(), noted, err)
+		p.notSent(time.Now(), sent, err)
 		p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
 		return answer, err
 	}
 	failure := failureOf(err)
 	p.answered.Store(p.answered.Load() || failure == nil)
-	p.searched(now, time.Now(), answer.MinimumWait, noted, failure)
+	p.searched(sent, time.Now(), answer.MinimumWait, failure)
 	p.report(Event{Kind: Searched, Err: err, Took: time.Since(now)})
 	if wait := answer.MinimumWait; wait > maxBackoff {
 		p.report(Event{Kind: LongWait, Wait: wait, Due: time.Now().Add(wait)})
 	}
 	return answer, err
+}
+
+// sentSearch is a search that is under way. It is a value.
+type sentSearch struct {
+	at      time.Time
+	note    uint64 // number of its note; 0: it has none
+	attempt uint64 // of the clock, after that
 }
 
 // failureOf returns err, or nil if it is the answer of a relay that works: other prefixes than
@@ -139,27 +158,30 @@ func (p *pacedSearcher) contactWait(now time.Time) time.Duration {
 // failedToSave reports an error of saving.
 func (p *pacedSearcher) failedToSave(err error) { p.report(Event{Kind: StoreFailed, Err: err}) }
 
-// note records a search as failed before it is sent, so that a process that crashes on
-// the answer backs off after its restart. It returns false if another search, of any
-// process, was noted or has failed meanwhile: then this one must not be sent. If the
-// disk hangs, note stops waiting for it after searchLockTimeout.
-func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
-	// Drawn here, since the function below may run twice and must do the same both times.
-	r := p.schedule.random()
+// note notes a search as failed before it is sent, so that a process that crashes on
+// the answer backs off after its restart. It returns the number of the note, 0 if another search,
+// of any process, was noted or has failed meanwhile, or if the asker is another one: then this one
+// must not be sent. If the disk hangs, note stops waiting for it after searchLockTimeout.
+func (p *pacedSearcher) note(ctx context.Context, now time.Time, asker uint64) (number uint64) {
+	s := p.schedule
+	// Drawn here, since the function below may run again and must do the same each time.
+	r := s.random()
 	// Until it must have ended, too: with a short back-off the next one could be sent while
 	// nobody knows what this one brings.
 	var end time.Duration
 	if deadline, ok := ctx.Deadline(); ok {
 		end = deadline.Sub(now)
 	}
-	var late atomic.Bool
-	saved := p.schedule.changeSearch(func(c *Clock) {
-		if c.NotBefore.After(now) {
-			late.Store(true)
+	late := false
+	saved := s.changeSearch(func(a *asked) {
+		if late = late || number == 0 && (s.askers != asker || a.held().NotBefore.After(now)); late {
 			return
 		}
-		*c = c.failed(now, max(p.rules.Backoff(c.Failures+1, 0, r), c.Wait), end)
-		c.Asking, c.Failed = true, now
+		if number == 0 {
+			s.asks++
+			number = s.asks
+		}
+		*a = a.noting(s.writer, number, now, func(failures int) time.Duration { return max(p.rules.Backoff(failures, 0, r), a.Wait, end) })
 	}, p.failedToSave)
 	timeout := time.NewTimer(searchLockTimeout)
 	defer timeout.Stop()
@@ -168,7 +190,16 @@ func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
 	case <-timeout.C:
 	case <-ctx.Done():
 	}
-	return !late.Load()
+	s.mu.Lock()
+	late, noted := late || s.askers == asker && s.state.Search.apart(s.writer).held().NotBefore.After(now), number
+	s.mu.Unlock()
+	if late && noted > 0 {
+		s.changeSearch(func(a *asked) { *a, _ = a.answered(s.writer, noted) }, p.failedToSave)
+	}
+	if late {
+		return 0
+	}
+	return noted
 }
 
 // searched records that a search sent at sent ended at now. wait is the minimum wait of
@@ -176,22 +207,23 @@ func (p *pacedSearcher) note(ctx context.Context, now time.Time) bool {
 //
 // When one of several concurrent searches has failed, the others carry no news: their
 // failures are not counted again, and their success does not end the back-off.
-func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted bool, err error) {
+func (p *pacedSearcher) searched(sent sentSearch, now time.Time, wait time.Duration, err error) {
 	s := p.schedule
-	if err == nil && wait <= 0 && !noted && !s.searchWaits(sent) {
+	if err == nil && wait <= 0 && sent.note == 0 && !s.searchWaits(sent.at) {
 		return
 	}
 	// Drawn here for the same reason as in note.
 	r := s.random()
-	together := s.failedTogether(sent, now, err)
-	s.changeSearch(func(c *Clock) {
-		noted := noted && c.Asking // otherwise another one has failed since
-		c.Asking = c.Asking && !noted
+	together := s.failedTogether(sent.at, now, err)
+	s.changeSearch(func(a *asked) {
+		next, noted := a.answered(s.writer, sent.note)
+		*a = next
+		c := &a.Clock
 		if err == nil {
-			c.succeeded(now, wait, noted, together)
+			c.succeeded(now, wait, together || c.FailedIn > sent.attempt)
 			return
 		}
-		if !together && !noted { // note has counted it already
+		if !together || noted {
 			c.Failures++
 		}
 		refusals := 0
@@ -203,32 +235,27 @@ func (p *pacedSearcher) searched(sent, now time.Time, wait time.Duration, noted 
 		}
 		backoff := max(p.rules.Backoff(c.Failures, refusals, r), retryAfter(err, true), wait)
 		*c = c.because(now, err)
-		if noted {
-			c.NotBefore = now
-		}
-		// Of failures that came together, only a refusal or one with a minimum wait
-		// makes the wait longer.
-		if until := now.Add(backoff); until.After(c.NotBefore) && (!together || refused(err) || wait > 0) {
+		// Of failures that came together, only one that was noted, a refusal or one with a minimum
+		// wait makes the wait longer.
+		if until := now.Add(backoff); until.After(c.NotBefore) && (!together || noted || refused(err) || wait > 0) {
 			c.NotBefore = until
 		}
 	}, p.failedToSave)
 }
 
 // notSent records a search that was not sent. Of those that were under way together one counts.
-func (p *pacedSearcher) notSent(now time.Time, noted bool, err error) {
+func (p *pacedSearcher) notSent(now time.Time, sent sentSearch, err error) {
 	r := p.schedule.random() // drawn here for the same reason as in note
-	p.schedule.changeSearch(func(c *Clock) {
-		if noted {
-			*c = c.withdrawn()
-		}
-		if !c.Away.Until.After(now) {
-			*c = c.notSent(now, r, err)
+	p.schedule.changeSearch(func(a *asked) {
+		*a, _ = a.answered(p.schedule.writer, sent.note)
+		if !a.Away.Until.After(now) {
+			a.Clock = a.notSent(now, r, err)
 		}
 	}, p.failedToSave)
 }
 
-// arrived ends a wait that a search which was not sent has begun, if the server can be reached
-// again. A look is taken at most every 15 seconds, by one search, which waits for it.
+// arrived ends a wait that a search which was not sent has begun, and returns true, if the server
+// can be reached again. A look is taken at most every 15 seconds, by one search, which waits for it.
 func (p *pacedSearcher) arrived(ctx context.Context, now time.Time) bool {
 	server, ok := p.searcher.(Reacher)
 	if !ok || !p.looking.CompareAndSwap(false, true) {
@@ -245,22 +272,20 @@ func (p *pacedSearcher) arrived(ctx context.Context, now time.Time) bool {
 	if server.Reach(ctx) != nil {
 		return false
 	}
-	p.schedule.changeSearch(func(c *Clock) { c.Away = away{} }, p.failedToSave)
-	return p.schedule.searchWait(time.Now()) <= 0
+	p.schedule.changeSearch(func(a *asked) { a.Away = away{} }, p.failedToSave)
+	return true
 }
 
-// cut records that a search was cancelled. If it was sent, the server may have answered already,
+// cut records that a search was cancelled. If it reached the server, the server may have answered already,
 // with a wait that was not read. So the last known wait is kept once more.
-func (p *pacedSearcher) cut(now time.Time, noted, sent bool) {
-	if !noted && !p.schedule.searchMayWait() {
+func (p *pacedSearcher) cut(now time.Time, sent sentSearch, arrived bool) {
+	if sent.note == 0 && !p.schedule.searchMayWait() {
 		return
 	}
-	p.schedule.changeSearch(func(c *Clock) {
-		if noted {
-			*c = c.withdrawn()
-		}
-		if until := now.Add(c.Wait); sent && c.Wait > 0 && until.After(c.NotBefore) {
-			c.NotBefore = until
+	p.schedule.changeSearch(func(a *asked) {
+		*a, _ = a.answered(p.schedule.writer, sent.note)
+		if until := now.Add(a.Wait); arrived && a.Wait > 0 && until.After(a.NotBefore) {
+			a.NotBefore = until
 		}
 	}, p.failedToSave)
 }

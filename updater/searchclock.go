@@ -1,75 +1,149 @@
 package updater
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
+	"bytes"
+	"context"
 	"os"
 	"sync"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// The clock of searches has a file of its own: every process with the folder
+// The clock of searches is a document of its own: every process with the folder
 // searches, not only the one that fetches lists, and if the server tells one of them
-// to wait, all wait. A writer holds a lock while it reads, changes and replaces the
-// file. Readers need no lock: the file is replaced whole.
+// to wait, all wait. It is on two media if there is a Shared.
 
-// searchLockTimeout bounds the wait for that lock, under which other processes write
-// a few hundred bytes. After it the file is written without the lock.
+// searchLockTimeout bounds the wait for the lock of a document in the folder, under which other
+// processes write a few hundred bytes, and the wait of a search for it.
 const searchLockTimeout = 2 * time.Second
 
-// searchClock carries the clock of searches to and from its file. Schedule.mu guards
+// searchClock carries the clock of searches to and from its media. Schedule.mu guards
 // it.
 type searchClock struct {
 	// Each change is a function, not a new clock. So it can be applied to what another
-	// process has written meanwhile.
-	pending []func(*Clock) // changes in memory that are not in the file yet, oldest first
-	saving  chan struct{}  // closed when no change is pending any more; nil: none is
+	// process has written meanwhile. State.Search is base with all pending changes.
+	pending []func(*asked) // changes in memory that are not on the first medium yet, oldest first
+	base    asked          // if there are any
+	dirty   bool           // there is something to write
+	saving  chan struct{}  // closed when nothing is to be written any more; nil: nothing is
 	// seen tells a file that another process wrote from the one that this process knows.
 	seen    os.FileInfo // of the file when last read or written; nil: never
 	looking bool        // the file is being read
 	// Of this process only, not saved: it finds searches that were under way together.
 	failed time.Time // when a search failed last; zero: never
 
-	// Of the document in a Shared.
-	common      []byte    // as last read or written; nil: never
-	commonSaved time.Time // when it was written, as last read
-	lacks       bool      // it could not be written
+	common []byte // the document in a Shared, as last read or written; nil: never
 
-	running sync.WaitGroup // goroutines that write and read the file; not guarded
+	running background // goroutines that write and read the file; not guarded
 }
 
-// changeSearch alters the clock of searches: at once in memory, and soon in the file,
-// in the order of the calls. alter may be called a second time, on what another
+// changeSearch alters the clock of searches: at once in memory, and soon on the media,
+// in the order of the calls. alter is called with mu held. It may be called again, on what another
 // process has written meanwhile. failed receives the error if the file cannot be
 // written. The channel is closed when the change is in the file or cannot be saved.
-func (s *Schedule) changeSearch(alter func(*Clock), failed func(error)) <-chan struct{} {
+func (s *Schedule) changeSearch(alter func(*asked), failed func(error)) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	alter(&s.state.Search)
 	if s.store == nil || s.onlooker {
+		s.alterSearch(alter)
 		done := make(chan struct{})
 		close(done)
 		return done
 	}
+	if len(s.search.pending) == 0 {
+		s.search.base = s.state.Search
+	}
 	s.search.pending = append(s.search.pending, alter)
+	s.alterSearch(alter)
+	s.search.dirty = true
 	if s.search.saving == nil {
 		s.search.saving = make(chan struct{})
-		s.search.running.Go(func() { s.saveSearches(failed) }) // ends when nothing is pending; Flush waits for it
+		s.search.running.Go(func() { s.saveSearches(failed) }) // ends when nothing is to be written; Flush waits for it
 	}
 	return s.search.saving
+}
+
+// keepSearches saves a wait: it may come from another folder, or have been in memory only.
+func (s *Schedule) keepSearches() {
+	s.mu.Lock()
+	over := !s.state.Search.held().end().After(time.Now())
+	s.mu.Unlock()
+	if !over {
+		s.changeSearch(func(*asked) {}, func(error) {}) // saving the schedule, just before, has reported any error
+	}
+}
+
+// alterSearch applies a change in memory. The caller holds mu.
+func (s *Schedule) alterSearch(alter func(*asked)) {
+	before := s.state.Search.Clock
+	alter(&s.state.Search)
+	s.state.Search.Clock = s.state.Search.after(before, time.Now())
+}
+
+// meetSearch joins what a medium, or another Schedule, knows of searches. The caller holds mu.
+func (s *Schedule) meetSearch(other asked) {
+	if len(s.search.pending) == 0 {
+		s.state.Search = s.state.Search.join(other)
+		return
+	}
+	s.search.base = s.search.base.join(other)
+	s.state.Search = s.search.base
+	for _, alter := range s.search.pending {
+		s.alterSearch(alter)
+	}
+}
+
+// background counts goroutines. Unlike with a sync.WaitGroup, one may begin while Wait waits for
+// the last one.
+type background struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n is 0 again; nil: no goroutine has begun yet
+}
+
+// Go calls f in a goroutine of its own.
+func (b *background) Go(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n == 0 {
+		b.idle = make(chan struct{})
+	}
+	b.n++
+	go func() {
+		defer b.end()
+		f()
+	}()
+}
+
+func (b *background) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.n--; b.n == 0 {
+		close(b.idle)
+	}
+}
+
+// Wait waits until none of the goroutines runs that have begun, or for a later moment at which none runs.
+func (b *background) Wait() {
+	b.mu.Lock()
+	idle := b.idle
+	b.mu.Unlock()
+	if idle != nil {
+		<-idle
+	}
 }
 
 // Flush waits until all changes of searches are on disk, or could not be saved. It is
 // safe for concurrent use.
 func (s *Schedule) Flush() { s.search.running.Wait() }
 
-// saveSearches writes the pending changes until there are none.
+// saveSearches writes until there is nothing to write.
 func (s *Schedule) saveSearches(failed func(error)) {
 	for {
 		err := s.saveSearch()
 		s.mu.Lock()
-		done := len(s.search.pending) == 0
+		done := !s.search.dirty
 		if done {
 			close(s.search.saving)
 			s.search.saving = nil
@@ -84,60 +158,81 @@ func (s *Schedule) saveSearches(failed func(error)) {
 	}
 }
 
-// saveSearch applies the pending changes to the document and to the file.
+// saveSearch brings the document up to date on its media. The pending changes are applied on top of
+// what is on the first one; then they are no longer pending, even if that cannot be written.
 func (s *Schedule) saveSearch() error {
-	applied := s.shareSearch()
-	return s.saveSearchFile(applied)
+	name, first := s.store.origin.searchFile(), true
+	if shared := s.sharer(); shared != nil {
+		var w searchWrite
+		err := exchange(shared, name, func(raw []byte) ([]byte, error) {
+			found, parseErr := parseCommon(raw, shared)
+			if w = s.joinSearches(found, parseErr, first, moment{Saved: shared.Now()}); w.applied == 0 && parseErr == nil && !found.Search.lacks(w.clock) {
+				w.raw = nil // others would find news
+			}
+			return w.raw, w.err
+		})
+		s.wroteSearches(w, err)
+		first = false
+	}
+	var w searchWrite
+	saved, err := s.store.swap(name, func(raw []byte) ([]byte, error) {
+		now := time.Now()
+		at := s.store.moment(now)
+		found, parseErr := parseSchedule(raw, now, at)
+		w = s.joinSearches(found, parseErr, first, at)
+		return append(w.raw, '\n'), w.err
+	})
+	if first {
+		s.wroteSearches(w, errNotHeld)
+	}
+	if info, statErr := s.store.statSearches(); saved && statErr == nil {
+		s.mu.Lock()
+		s.search.seen = info
+		s.mu.Unlock()
+	}
+	return err
 }
 
-// saveSearchFile applies the first pending changes to the file. What another process has
-// written comes first.
-func (s *Schedule) saveSearchFile(applied int) error {
-	// The lock of the file comes before mu, and mu is free while the disk works.
-	unlock, _ := s.store.lockSearches()
-	defer unlock()
-	now := time.Now()
-	saved, info, err := s.store.readSearches(now)
-	s.mu.Lock()
-	// The clock in memory has all pending changes already. It is what to write unless
-	// another process has written the file since.
-	state, before := s.searches(), s.state.Search
-	if s.sharer() == nil {
-		applied = len(s.search.pending)
-	}
-	if err == nil && saved != nil && s.isNew(info) {
-		saved.askedBy(s.asker, now)
-		for _, alter := range s.search.pending[:applied] {
-			alter(&saved.Search)
-		}
-		state = *saved
-	}
-	state.Token = cmp.Or(s.token, state.Token)
-	s.mu.Unlock()
-	raw, err := encodeSchedule(state, now, s.store.moment(now))
-	if err == nil {
-		info, err = s.store.writeSearches(raw)
-	}
+// searchWrite is what is written to a medium.
+type searchWrite struct {
+	raw     []byte
+	err     error
+	asker   string
+	clock   asked
+	applied int // pending changes that it has
+}
+
+// joinSearches joins the clock with what was read from a medium, unless that is damaged, and returns
+// what to write at a moment: on the first medium with the pending changes.
+func (s *Schedule) joinSearches(found scheduleState, damaged error, first bool, at moment) (w searchWrite) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Changes that came during the write need another pass. Those of a failed write
-	// are in memory only. The next write takes them from there, unless another process
-	// has written first.
-	s.search.pending = s.search.pending[applied:]
-	if err != nil {
-		return err
+	if damaged == nil {
+		s.meet(found)
 	}
-	s.search.seen = info
-	longer := s.state.Search == before || state.Search.end().After(s.state.Search.end())
-	if len(s.search.pending) == 0 && state.Asker == s.state.Asker && longer {
-		s.state.Search = state.Search
+	w.asker, w.clock = s.state.Asker, s.state.Search
+	if first {
+		w.applied, s.search.dirty = len(s.search.pending), false
+	} else if len(s.search.pending) > 0 {
+		w.clock = s.search.base
 	}
-	return nil
+	state := scheduleState{Asker: s.state.Asker, Token: s.state.Token, clockSet: clockSet{Search: w.clock}, Others: searchesOf(s.state.Others)}
+	w.raw, w.err = encodeSchedule(state, time.Now(), at)
+	return w
 }
 
-// searches returns the clocks of searches in memory. The caller holds mu.
-func (s *Schedule) searches() scheduleState {
-	return scheduleState{Asker: s.state.Asker, clockSet: clockSet{Search: s.state.Search}, Others: searchesOf(s.state.Others)}
+// wroteSearches notes what the first medium has, or will get with the next change.
+func (s *Schedule) wroteSearches(w searchWrite, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && w.raw != nil {
+		s.search.common = w.raw
+	}
+	if w.asker == s.state.Asker && w.applied > 0 && w.applied <= len(s.search.pending) {
+		s.search.pending = s.search.pending[w.applied:]
+		s.search.base = w.clock
+		s.meetSearch(w.clock)
+	}
 }
 
 // searchesOf returns the clocks of searches of other askers.
@@ -183,89 +278,57 @@ func (s *Schedule) lookAtSearches() {
 	}
 }
 
-// readSearch reads the file if it has changed. A file that cannot be read is ignored.
+// readSearch joins the file if it has changed. A file that cannot be read is ignored.
 func (s *Schedule) readSearch() {
 	// Most searches read no more than this: the file changes only with failures and waits.
 	info, err := s.store.statSearches()
 	s.mu.Lock()
 	changed := err == nil && s.isNew(info)
 	s.mu.Unlock()
-	var saved *scheduleState
-	now := time.Now()
+	var copies []scheduleState
 	if changed {
-		saved, info, _ = s.store.readSearches(now)
+		copies, _ = s.store.readClocks(s.store.origin.searchFile(), time.Now())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.search.looking = false
-	// With changes pending the file may be older than memory. saveSearch brings both together.
-	if saved != nil && len(s.search.pending) == 0 {
-		s.takeSearch(*saved, info, now)
+	for _, saved := range copies {
+		s.search.seen = info
+		s.meet(saved)
 	}
 }
 
-// takeSearch replaces the clock by that of the file. The caller holds mu.
-func (s *Schedule) takeSearch(saved scheduleState, info os.FileInfo, now time.Time) {
-	s.search.seen = info
-	saved.askedBy(s.asker, now)
-	if saved.Asker == s.state.Asker || s.state.Asker == "" {
-		s.state.Search = saved.Search
-	}
-	for asker, c := range saved.Others {
-		other := s.state.Others[asker]
-		other.Search = c.Search
-		if s.state.Others == nil {
-			s.state.Others = make(map[string]clockSet)
-		}
-		s.state.Others[asker] = other
-	}
-}
-
-// reloadSearch replaces the clock by that of the file. If changes are pending, held is newer: what
-// was in memory before the schedule was read. Without a file the clock of the schedule's file stays, where older versions kept
-// it. A damaged file may have had a wait: then searches wait as after a first failure.
-// The caller holds mu.
-func (s *Schedule) reloadSearch(held scheduleState, now time.Time) error {
-	if len(s.search.pending) > 0 {
-		s.takeSearch(held, s.search.seen, now)
-		return nil
-	}
-	if s.store == nil {
-		return nil
-	}
-	saved, info, err := s.store.readSearches(now)
-	switch {
-	case errors.Is(err, ErrDamaged):
-		if until := now.Add(backoffUnit); s.state.Search.NotBefore.Before(until) {
-			s.state.Search = Clock{NotBefore: until}.because(now, errUnreadableSearches)
-		}
-		return fmt.Errorf("%w, waiting %s before the first search: %w", errUnreadableSearches, backoffUnit, err)
-	case err == nil && saved != nil:
-		saved.askedBy(s.asker, now)
-		saved.renewedBy(s.token)
-		s.takeSearch(*saved, info, now)
-	}
-	return nil
-}
-
-var errUnreadableSearches = errors.New("the saved clock of searches is unreadable")
-
-// keepSearch saves the clock if it ends later than that of the file: it may come
-// from another folder, or have been in memory only.
-func (s *Schedule) keepSearch() {
-	s.mu.Lock()
-	held := s.state.Search
-	s.mu.Unlock()
-	if !held.end().After(time.Now()) {
+// lookAtSharedSearches joins what other processes have written about searches. It does not
+// wait. What the document lacks is written: it was lost, or came back as an old copy.
+func (s *Schedule) lookAtSharedSearches() {
+	shared := s.sharer()
+	if shared == nil {
 		return
 	}
-	s.changeSearch(func(c *Clock) {
-		away := held.Away.or(c.Away)
-		if held.NotBefore.After(c.NotBefore) {
-			*c = held
+	raw, err := shared.Read(s.store.origin.searchFile())
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	busy := s.search.saving != nil
+	news := !busy && (raw == nil || !bytes.Equal(raw, s.search.common))
+	lacks := false
+	if news {
+		found, err := parseCommon(raw, shared)
+		if err == nil {
+			s.meet(found)
 		}
-		c.Away = away
-	}, func(error) {}) // saving the schedule, just before, has reported any error
+		s.search.common = raw
+		lacks = err != nil || found.Token == s.state.Token && found.Search.lacks(s.state.Search)
+		news = err == nil
+	}
+	s.mu.Unlock()
+	switch {
+	case news: // the folder does not have it
+		s.changeSearch(func(*asked) {}, func(error) {}) // the next change tries again
+	case lacks:
+		s.keepSearches()
+	}
 }
 
 // SearchHold returns why no full hashes may be searched for now. It is safe for
@@ -273,7 +336,7 @@ func (s *Schedule) keepSearch() {
 func (s *Schedule) SearchHold() Hold {
 	last := s.hand.sameServer()
 	s.mu.Lock()
-	hold := s.state.Search.hold()
+	hold := s.state.Search.held().hold()
 	s.mu.Unlock()
 	if last != nil {
 		if other := last.SearchHold(); other.Until.After(hold.Until) {
@@ -283,12 +346,20 @@ func (s *Schedule) SearchHold() Hold {
 	return hold
 }
 
+// searchAttempt returns the attempt of the clock of searches.
+func (s *Schedule) searchAttempt() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Search.Attempt
+}
+
 // searchMayWait reports whether the last search failed or got a minimum wait: the
 // next answer may well have one too.
 func (s *Schedule) searchMayWait() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Search.Failures > 0 || s.state.Search.Wait > 0
+	c := s.state.Search.held()
+	return c.Failures > 0 || c.Wait > 0
 }
 
 // searchWaits reports whether the success of a search that was sent at sent changes
@@ -297,19 +368,36 @@ func (s *Schedule) searchWaits(sent time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	together := !s.search.failed.IsZero() && sent.Before(s.search.failed)
-	return s.state.Search.Failures > 0 && !together || s.state.Search.Wait > 0 || s.state.Search.Away.Tries > 0
+	c := s.state.Search.held()
+	return c.Failures > 0 && !together || c.Wait > 0 || c.Away.Tries > 0
 }
 
 // searchWait returns how long no search may be sent; not above 0: one may be.
 func (s *Schedule) searchWait(now time.Time) time.Duration {
 	last := s.hand.sameServer()
 	s.mu.Lock()
-	wait := s.state.Search.end().Sub(now)
+	wait := s.state.Search.held().end().Sub(now)
 	s.mu.Unlock()
 	if last != nil {
 		wait = max(wait, last.searchWait(now))
 	}
 	return wait
+}
+
+// turn returns how long no search may be sent, like searchWait, and for whom: the number of the
+// asker, and a context in which to carries that one's key.
+func (s *Schedule) turn(ctx context.Context, to lookup.Searcher, now time.Time) (_ context.Context, asker uint64, wait time.Duration) {
+	last := s.hand.sameServer()
+	s.mu.Lock()
+	if keyed, ok := to.(Keyed); ok {
+		ctx = keyed.Keep(ctx)
+	}
+	asker, wait = s.askers, s.state.Search.held().end().Sub(now)
+	s.mu.Unlock()
+	if last != nil {
+		wait = max(wait, last.searchWait(now))
+	}
+	return ctx, asker, wait
 }
 
 // failedTogether reports whether a search that was sent at sent was under way when

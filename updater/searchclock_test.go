@@ -332,7 +332,7 @@ func TestChangesOfTheClockReachTheDiskInOrder(t *testing.T) {
 		sync := p.schedule.store.disk.syncFile
 		p.schedule.store.disk.syncFile = func(f *os.File) error { writes++; time.Sleep(time.Second); return sync(f) }
 		for i := range 100 {
-			p.schedule.changeSearch(func(c *Clock) { c.Failures = c.Failures*2%1009 + i }, func(err error) { t.Error(err) })
+			p.schedule.changeSearch(func(c *asked) { c.Failures = c.Failures*2%1009 + i }, func(err error) { t.Error(err) })
 			time.Sleep(10 * time.Millisecond)
 		}
 		p.schedule.Flush()
@@ -363,7 +363,7 @@ func TestNoChangeOfTheClockIsLostBetweenProcesses(t *testing.T) {
 	}
 	for range changes {
 		for _, s := range all {
-			s.changeSearch(func(c *Clock) { c.Failures++ }, func(err error) { t.Error(err) })
+			s.changeSearch(func(c *asked) { c.Failures++ }, func(err error) { t.Error(err) })
 		}
 	}
 	for _, s := range all {
@@ -424,9 +424,9 @@ func TestADamagedClockOfSearchesIsReplaced(t *testing.T) {
 	})
 	inBubble(t, "a version before this file was", func(t *testing.T) {
 		dir := t.TempDir()
-		raw, err := encodeSchedule(scheduleState{clockSet: clockSet{Search: Clock{NotBefore: time.Now().Add(time.Hour), Failures: 2}}}, time.Now(), moment{Saved: time.Now()})
+		raw, err := encodeSchedule(scheduleState{clockSet: clockSet{Search: asked{Clock: Clock{NotBefore: time.Now().Add(time.Hour), Failures: 2}}}}, time.Now(), moment{Saved: time.Now()})
 		must(t, err)
-		must(t, openStore(t, dir).writeSchedule(raw))
+		must(t, writeSchedule(openStore(t, dir), raw))
 		p := newProcess(t, dir, v5Rules, good())
 		p.backsOff(t, "at once", time.Hour)
 		loadErr, saveErr := p.schedule.own()

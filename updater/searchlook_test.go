@@ -83,7 +83,7 @@ func TestAChangeThatIsNotSavedIsOver(t *testing.T) {
 	must(t, err)
 	for name, s := range map[string]*Schedule{"no folder": newSchedule(nil), "an onlooker": onlooker} {
 		select {
-		case <-s.changeSearch(func(c *Clock) { c.Failures++ }, noError(t)):
+		case <-s.changeSearch(func(c *asked) { c.Failures++ }, noError(t)):
 		default:
 			t.Errorf("%s: a search would wait for the disk", name)
 		}
@@ -97,7 +97,7 @@ func TestAChangeThatIsNotSavedIsOver(t *testing.T) {
 func TestAWriteHasAllChangesThatCameBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, saved := searchesAfter(t, t.TempDir())
-		more := func(c *Clock) { c.Failures++ }
+		more := func(c *asked) { c.Failures++ }
 		onRead(s.store, func(calls int) {
 			if calls == 1 {
 				s.changeSearch(more, noError(t))

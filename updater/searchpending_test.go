@@ -26,11 +26,11 @@ func TestABackoffOutlastsAReloadWhileItIsSaved(t *testing.T) {
 		s, write := slowSearches(t, t.TempDir())
 		now := time.Now()
 		s.mu.Lock()
-		s.state.Others = map[string]clockSet{"other": {Search: Clock{NotBefore: now.Add(2 * time.Hour)}}}
+		s.state.Others = map[string]clockSet{"other": {Search: asked{Clock: Clock{NotBefore: now.Add(2 * time.Hour)}}}}
 		s.mu.Unlock()
-		s.changeSearch(func(c *Clock) { *c = c.failed(now, time.Hour, 0) }, func(err error) { t.Error(err) })
+		s.changeSearch(func(c *asked) { c.Clock = c.failed(now, time.Hour, 0) }, func(err error) { t.Error(err) })
 		synctest.Wait()
-		must(t, s.reload(true))
+		must(t, s.load(true))
 		if left := s.SearchHold().Until.Sub(now); left != time.Hour {
 			t.Errorf("searches pause for %s, want an hour", left)
 		}
@@ -63,14 +63,14 @@ func TestTheEndOfASaveShortensNoWait(t *testing.T) {
 			if test.other > 0 {
 				other, err := NewSchedule(openStore(t, dir))
 				must(t, err)
-				other.changeSearch(func(c *Clock) { *c = c.failed(now, test.other, 0) }, func(err error) { t.Error(err) })
+				other.changeSearch(func(c *asked) { c.Clock = c.failed(now, test.other, 0) }, func(err error) { t.Error(err) })
 				other.Flush()
 			}
-			s.changeSearch(func(c *Clock) { c.Failures++ }, func(err error) { t.Error(err) })
+			s.changeSearch(func(c *asked) { c.Failures++ }, func(err error) { t.Error(err) })
 			synctest.Wait()
-			must(t, s.change(func(state *scheduleState) {
-				state.adopt(scheduleState{clockSet: clockSet{Search: Clock{NotBefore: now.Add(2 * time.Hour)}}})
-			}))
+			last := newSchedule(nil)
+			last.state.Search.NotBefore = now.Add(2 * time.Hour)
+			s.meetLast(last)
 			close(write)
 			s.Flush()
 			if left := s.SearchHold().Until.Sub(now); left != test.want {

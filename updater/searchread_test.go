@@ -47,11 +47,12 @@ func TestAFileOfSearchesThatHasNotChangedIsNotReadAgain(t *testing.T) {
 			file := filepath.Join(dir, "searches.json")
 			info, err := os.Stat(file)
 			must(t, err)
-			state, _, err := reader.schedule.store.readSearches(time.Now())
+			copies, err := reader.schedule.store.readClocks("searches.json", time.Now())
 			must(t, err)
+			state := copies[0]
 			state.Search.Failures = 7
 			now := time.Now()
-			raw, err := encodeSchedule(*state, now, reader.schedule.store.moment(now))
+			raw, err := encodeSchedule(state, now, reader.schedule.store.moment(now))
 			must(t, err)
 			tt.change(t, file, append(raw, '\n'), info.ModTime())
 			if after, err := os.Stat(file); err != nil || (after.Size() != info.Size()) != (tt.name == "another size") {
@@ -68,26 +69,6 @@ func TestAFileOfSearchesThatHasNotChangedIsNotReadAgain(t *testing.T) {
 	}
 }
 
-// What is not in the file yet is newer than the file.
-func TestAFileOfSearchesIsNotReadBeforeAChangeIsInIt(t *testing.T) {
-	inBubble(t, "", func(t *testing.T) {
-		dir := t.TempDir()
-		reader, writer := newProcess(t, dir, v5Rules, good()), newProcess(t, dir, v5Rules, &script{errs: []error{errLimited}})
-		if err := writer.search(t); err != errLimited {
-			t.Fatal(err)
-		}
-		s := reader.schedule
-		s.search.pending = []func(*Clock){func(*Clock) {}}
-		if s.readSearch(); s.SearchHold().Failures != 0 {
-			t.Error("the file has replaced a change that is pending")
-		}
-		s.search.pending = nil
-		if s.readSearch(); s.SearchHold().Failures != 1 {
-			t.Error("the file is not read afterwards")
-		}
-	})
-}
-
 // When a process takes over, the later of two waits holds: its own or that of the file.
 func TestTheLaterWaitOfSearchesIsKept(t *testing.T) {
 	for name, own := range map[string]time.Duration{"its own": time.Hour, "that of the file": time.Minute, "none of its own": 0} {
@@ -97,8 +78,8 @@ func TestTheLaterWaitOfSearchesIsKept(t *testing.T) {
 			if err := second.search(t); err != errLimited {
 				t.Fatal(err)
 			}
-			first.schedule.state.Search = Clock{NotBefore: time.Now().Add(own)}
-			first.schedule.keepSearch()
+			first.schedule.state.Search.Clock = Clock{NotBefore: time.Now().Add(own)}
+			first.schedule.keepSearches()
 			first.schedule.Flush()
 			newProcess(t, dir, v5Rules, good()).backsOff(t, "one that starts now", max(own, 15*time.Minute))
 		})
@@ -115,8 +96,8 @@ func TestTheLaterWaitHoldsInTheOverlapOfAReload(t *testing.T) {
 			second, err := NewSchedule(nil)
 			must(t, err)
 			second.Follow(first)
-			first.state.Search = Clock{NotBefore: now.Add(waits[0])}
-			second.state.Search = Clock{NotBefore: now.Add(waits[1])}
+			first.state.Search.Clock = Clock{NotBefore: now.Add(waits[0])}
+			second.state.Search.Clock = Clock{NotBefore: now.Add(waits[1])}
 			if hold := second.SearchHold(); !hold.Until.Equal(now.Add(2 * time.Hour)) {
 				t.Errorf("held until %s, want 2 hours", hold.Until.Sub(now))
 			}

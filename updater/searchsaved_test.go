@@ -1,12 +1,16 @@
 package updater
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // searchesAfter returns a schedule of a folder, and what a process that starts then knows of
@@ -21,15 +25,15 @@ func searchesAfter(t *testing.T, dir string) (s *Schedule, saved func() Clock) {
 		s.Flush()
 		again, err := NewSchedule(openStore(t, dir))
 		must(t, err)
-		return again.state.Search
+		return heldSearch(again)
 	}
 }
 
 func noError(t *testing.T) func(error) { return func(err error) { t.Error(err) } }
 
 // fail is one more failure, after which searches wait until then.
-func fail(until time.Time) func(*Clock) {
-	return func(c *Clock) { c.Failures, c.NotBefore = c.Failures+1, until }
+func fail(until time.Time) func(*asked) {
+	return func(c *asked) { c.Failures, c.NotBefore = c.Failures+1, until }
 }
 
 // What another process wrote comes first, and then the own changes: in memory and in the file.
@@ -42,9 +46,9 @@ func TestAChangeIsOnTopOfThatOfAnotherProcess(t *testing.T) {
 		first.changeSearch(fail(until), noError(t))
 		first.Flush()
 		for range 2 {
-			second.changeSearch(func(c *Clock) { c.Failures++ }, noError(t))
+			second.changeSearch(func(c *asked) { c.Failures++ }, noError(t))
 		}
-		for name, got := range map[string]Clock{"saved": saved(), "in memory": second.state.Search} {
+		for name, got := range map[string]Clock{"saved": saved(), "in memory": heldSearch(second)} {
 			if got.Failures != 3 || !got.NotBefore.Equal(until) {
 				t.Errorf("%s: %+v, want 3 failures, and to wait until %s", name, got, until)
 			}
@@ -62,12 +66,12 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 		memory, saved int // failures, of the asker at the end
 	}{
 		"nothing":         {func(*testing.T, *Schedule) {}, 1, 1},
-		"another failure": {func(t *testing.T, s *Schedule) { s.changeSearch(func(c *Clock) { c.Failures++ }, noError(t)) }, 2, 2},
-		"another key":     {func(t *testing.T, s *Schedule) { must(t, s.Rekey("new")) }, 0, 1},
+		"another failure": {func(t *testing.T, s *Schedule) { s.changeSearch(func(c *asked) { c.Failures++ }, noError(t)) }, 2, 2},
+		"another key":     {func(t *testing.T, s *Schedule) { must(t, s.Rekey("new", func() {})) }, 0, 1},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			s, saved := searchesAfter(t, t.TempDir())
-			must(t, s.Rekey("old"))
+			must(t, s.Rekey("old", func() {}))
 			sync, done := s.store.disk.syncFile, false
 			s.store.disk.syncFile = func(f *os.File) error {
 				if !done {
@@ -96,12 +100,13 @@ func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 		store.Share(late)
 		s, err := NewSchedule(store)
 		must(t, err)
-		more := func(c *Clock) { c.Failures++ }
+		more := func(c *asked) { c.Failures++ }
 		late.then = func() { s.changeSearch(more, noError(t)) }
 		s.changeSearch(more, noError(t))
 		s.Flush()
-		file, _, err := store.readSearches(time.Now())
+		copies, err := store.readClocks("searches.json", time.Now())
 		must(t, err)
+		file := copies[0]
 		raw, _ := v.Read("searches.json")
 		document, err := parseSchedule(raw, time.Now(), moment{Saved: v.Now()})
 		must(t, err)
@@ -111,14 +116,14 @@ func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 	})
 }
 
-// lateView does something once, after an Update.
+// lateView does something once, after a Swap.
 type lateView struct {
 	*view
 	then func()
 }
 
-func (v *lateView) Update(name string, change func([]byte) ([]byte, error)) error {
-	err := v.view.Update(name, change)
+func (v *lateView) Swap(name string, old, next []byte) error {
+	err := v.view.Swap(name, old, next)
 	if then := v.then; then != nil {
 		v.then = nil
 		then()
@@ -130,38 +135,67 @@ func (v *lateView) Update(name string, change func([]byte) ([]byte, error)) erro
 // do so anyway.
 func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
 	for _, wait := range []time.Duration{0, backoffUnit - 1, backoffUnit, backoffUnit + 1, time.Hour} {
-		s, _ := searchesAfter(t, t.TempDir())
-		must(t, os.WriteFile(filepath.Join(s.store.dir, "searches.json"), []byte("{"), 0o600))
-		now := time.Now()
-		s.state.Search = Clock{NotBefore: now.Add(wait), Failures: 7}
-		err := s.reloadSearch(s.searches(), now)
-		if !errors.Is(err, errUnreadableSearches) || !errors.Is(err, ErrDamaged) {
-			t.Errorf("got %v", err)
-		}
-		if got, want := s.state.Search.NotBefore.Sub(now), max(wait, backoffUnit); got != want {
-			t.Errorf("a wait of %s became one of %s, want %s", wait, got, want)
-		}
-		if kept := s.state.Search.Failures == 7; kept != (wait >= backoffUnit) {
-			t.Errorf("a wait of %s: the clock is kept: %t", wait, kept)
-		}
+		inBubble(t, wait.String(), func(t *testing.T) {
+			s, _ := searchesAfter(t, t.TempDir())
+			must(t, os.WriteFile(filepath.Join(s.store.dir, "searches.json"), []byte("{"), 0o600))
+			now := time.Now()
+			s.state.Search.Clock = Clock{NotBefore: now.Add(wait), Failures: 7}
+			err := s.load(false)
+			if !errors.Is(err, errUnreadableSearches) || !errors.Is(err, ErrDamaged) {
+				t.Errorf("got %v", err)
+			}
+			if got, want := s.state.Search.NotBefore.Sub(now), max(wait, backoffUnit); got != want {
+				t.Errorf("a wait of %s became one of %s, want %s", wait, got, want)
+			}
+			if kept := s.state.Search.Failures == 7; kept != (wait >= backoffUnit) {
+				t.Errorf("a wait of %s: the clock is kept: %t", wait, kept)
+			}
+		})
 	}
 }
 
-// While changes are pending, memory is newer than the file.
-func TestAFileIsNotReadWhileChangesArePending(t *testing.T) {
+// A folder, or a link to nothing, tells no more of a wait than a damaged file.
+func TestWhatIsNoFileOfSearchesCountsAsADamagedOne(t *testing.T) {
+	for name, put := range map[string]func(path string) error{
+		"a folder":          func(path string) error { return os.Mkdir(path, 0o700) },
+		"a link to nothing": func(path string) error { return os.Symlink(path+".none", path) },
+		"a file without end": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, maxSmall+1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+			store := openStore(t, t.TempDir())
+			must(t, put(filepath.Join(store.dir, "searches.json")))
+			s, err := NewSchedule(store)
+			if !errors.Is(err, errUnreadableSearches) {
+				t.Errorf("got %v", err)
+			}
+			s.Flush()
+			if hold := s.SearchHold(); !hold.Active(time.Now().Add(backoffUnit - time.Minute)) {
+				t.Errorf("searches wait until %v only", hold.Until)
+			}
+		})
+	}
+}
+
+// While changes are pending, they come on top of what is read.
+func TestAFileIsReadBelowThePendingChanges(t *testing.T) {
 	for name, read := range map[string]func(s *Schedule){
-		"look":   func(s *Schedule) { s.readSearch() },
-		"reload": func(s *Schedule) { must(t, s.reloadSearch(s.searches(), time.Now())) },
+		"look": func(s *Schedule) { s.readSearch() },
+		"load": func(s *Schedule) { must(t, s.load(true)) },
 	} {
 		for pending := range 3 {
 			s, _ := searchesAfter(t, t.TempDir())
 			other, saved := searchesAfter(t, s.store.dir)
 			other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
 			saved()
-			s.search.pending = make([]func(*Clock), pending)
+			for range pending {
+				s.search.pending = append(s.search.pending, func(a *asked) { a.Failures++ })
+			}
 			read(s)
-			if took := s.state.Search.Failures == 1; took != (pending == 0) {
-				t.Errorf("%s, %d pending: the file is taken over: %t", name, pending, took)
+			if got := s.state.Search.Failures; got != 1+pending {
+				t.Errorf("%s, %d pending: %d failures, want %d", name, pending, got, 1+pending)
 			}
 			s.search.pending = nil
 		}
@@ -170,15 +204,16 @@ func TestAFileIsNotReadWhileChangesArePending(t *testing.T) {
 
 // Of another asker only the clock of searches is in the file.
 func TestAFileOfSearchesKeepsOtherClocks(t *testing.T) {
+	until := time.Now().Add(time.Hour)
 	for _, asker := range []string{"", "a"} {
 		s := newSchedule(nil)
 		s.asker, s.state.Asker = asker, asker
 		s.state.Search.Failures = 9
 		if asker != "" {
-			s.state.Others = map[string]clockSet{"b": {Fetch: Clock{Failures: 1}, Search: Clock{Failures: 1}}}
+			s.state.Others = map[string]clockSet{"b": {Fetch: asked{Clock: Clock{NotBefore: until, Failures: 1}}, Search: asked{Clock: Clock{Failures: 1}}}}
 		}
-		saved := scheduleState{Asker: "a", clockSet: clockSet{Search: Clock{Failures: 2}}, Others: map[string]clockSet{"b": {Search: Clock{Failures: 3}}}}
-		s.takeSearch(saved, nil, time.Now())
+		saved := scheduleState{Asker: "a", clockSet: clockSet{Search: asked{Clock: Clock{Failures: 2, Attempt: 1}}}, Others: map[string]clockSet{"b": {Search: asked{Clock: Clock{NotBefore: until, Failures: 3, Attempt: 2}}}}}
+		s.meet(saved)
 		other, want := s.state.Others["b"], 0
 		if asker != "" {
 			want = 1
@@ -189,7 +224,7 @@ func TestAFileOfSearchesKeepsOtherClocks(t *testing.T) {
 	}
 	s := newSchedule(nil)
 	s.state.Asker, s.state.Search.Failures = "a", 9
-	s.takeSearch(scheduleState{Asker: "b", clockSet: clockSet{Search: Clock{Failures: 2}}}, nil, time.Now())
+	s.meet(scheduleState{Asker: "b", clockSet: clockSet{Search: asked{Clock: Clock{Failures: 12}}}})
 	if s.state.Search.Failures != 9 {
 		t.Error("the clock of another asker is taken over")
 	}
@@ -214,14 +249,11 @@ func TestAClockIsKeptIfItEndsLater(t *testing.T) {
 				other.changeSearch(fail(now.Add(test.file)), noError(t))
 				flush()
 			}
-			s.state.Search = Clock{NotBefore: now.Add(test.held), Failures: 5}
-			s.keepSearch()
+			s.state.Search.Clock = Clock{NotBefore: now.Add(test.held), Failures: 5}
+			s.keepSearches()
 			got := saved()
 			if test.want == 0 && !got.NotBefore.IsZero() || test.want > 0 && got.NotBefore.Sub(now) != test.want {
 				t.Errorf("%+v is saved at %s, want to wait %s", got, now, test.want)
-			}
-			if own := got.Failures == 5; own != (test.held > test.file) {
-				t.Errorf("its own clock is saved: %t", own)
 			}
 		})
 	}
@@ -249,7 +281,7 @@ func TestSearchesThatChangeTheClock(t *testing.T) {
 		{1, time.Hour, now, now.Add(-1), true, true, true},
 	} {
 		s := newSchedule(nil)
-		s.state.Search = Clock{Failures: test.failures, Wait: test.wait}
+		s.state.Search.Clock = Clock{Failures: test.failures, Wait: test.wait}
 		s.search.failed = test.failed
 		if got := s.searchWaits(test.sent); got != test.waits {
 			t.Errorf("%+v: a success changes the clock: %t", test, got)
@@ -276,9 +308,9 @@ func TestASearchWaitsForTheScheduleBefore(t *testing.T) {
 	for _, own := range []time.Duration{time.Minute, time.Hour} {
 		for _, last := range []time.Duration{2 * time.Minute, time.Hour, 2 * time.Hour} {
 			before, s := newSchedule(nil), newSchedule(nil)
-			before.state.Search = Clock{NotBefore: now.Add(last), Failures: 2}
+			before.state.Search.Clock = Clock{NotBefore: now.Add(last), Failures: 2}
 			s.hand.follow(before)
-			s.state.Search = Clock{NotBefore: now.Add(own), Failures: 1}
+			s.state.Search.Clock = Clock{NotBefore: now.Add(own), Failures: 1}
 			want := max(own, last)
 			if got := s.searchWait(now); got != want {
 				t.Errorf("%s and %s before: a wait of %s", own, last, got)
@@ -289,4 +321,50 @@ func TestASearchWaitsForTheScheduleBefore(t *testing.T) {
 			}
 		}
 	}
+}
+
+// keyedSearcher is a server that notes with which key it was asked.
+type keyedSearcher struct {
+	key  string // in use
+	sent []string
+}
+
+func (k *keyedSearcher) Keep(ctx context.Context) context.Context {
+	return context.WithValue(ctx, k, k.key)
+}
+
+func (k *keyedSearcher) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
+	k.sent = append(k.sent, ctx.Value(k).(string))
+	return lookup.Answer{}, nil
+}
+
+// Between a look at the clock and the request the key may change: the clock was that of the old one.
+func TestASearchCarriesTheKeyWhoseClockAllowedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := searchesAfter(t, t.TempDir())
+		server := &keyedSearcher{key: "old"}
+		replace := func(key string) { must(t, s.Rekey(key, func() { server.key = key })) }
+		replace("new")
+		s.changeSearch(func(c *asked) { c.Clock = c.failed(time.Now(), time.Hour, 0) }, noError(t))
+		s.Flush()
+		replace("old")
+		p := Pace(server, s, SearchRules{Backoff: Strict, Published: true, FirstContact: func() time.Duration { return 0 }}, func(Event) {})
+		sync, done := s.store.disk.syncFile, false
+		s.store.disk.syncFile = func(f *os.File) error {
+			if !done { // the search is noted, and not sent
+				done = true
+				replace("new")
+			}
+			return sync(f)
+		}
+		_, err := p.Search(t.Context(), []lookup.Prefix{"pref"})
+		must(t, err)
+		if !slices.Equal(server.sent, []string{"old"}) {
+			t.Errorf("sent with %q", server.sent)
+		}
+		if _, err := p.Search(t.Context(), []lookup.Prefix{"next"}); !errors.Is(err, lookup.ErrBackoff) {
+			t.Errorf("the new key is in back-off, got %v and %q", err, server.sent)
+		}
+		s.Flush()
+	})
 }

@@ -24,16 +24,13 @@ type Shared interface {
 
 	// Now is the wall clock that all processes agree on.
 	Now() time.Time
-	// Read returns the last known content of a document, nil if there is none. It never waits.
-	// known is false if the medium cannot be reached.
-	Read(document string) (raw []byte, known bool)
-	// Update replaces a document by what change makes of it. change may be called several
-	// times, if other processes write at the same time. Update waits for a second at most.
-	Update(document string, change func(raw []byte) ([]byte, error)) error
-	// Own is Update for the process that has the right to fetch. The medium itself refuses it
-	// for others, even if they still believe that they have the right. The error is ErrAlone
-	// if this process may fetch without the medium.
-	Own(document string, change func(raw []byte) ([]byte, error)) error
+	// A Shared is the Medium of documents that all processes write. Its Read never waits, and its
+	// Swap for a second at most.
+	Medium
+	// Leased returns the Medium of the process that has the right to fetch: the medium itself
+	// refuses the Swap of others, even if they still believe that they have the right. The error
+	// is ErrAlone if this process may fetch without the medium.
+	Leased() Medium
 
 	// Head returns the newest content of a list that others have published. It never waits.
 	Head(list string) (h Head, ok bool)

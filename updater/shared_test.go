@@ -65,35 +65,37 @@ func (v *view) Held(ctx context.Context) (context.Context, context.CancelFunc, t
 
 func (v *view) Now() time.Time { return time.Now().Round(0) }
 
-func (v *view) Read(name string) ([]byte, bool) {
+func (v *view) Read(name string) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.documents[name], v.away == nil
+	return v.documents[name], v.away
 }
 
-func (v *view) Update(name string, change func([]byte) ([]byte, error)) error {
-	if v.away != nil {
-		return v.away
-	}
+func (v *view) Swap(name string, old, next []byte) error {
 	v.mu.Lock()
-	raw := v.documents[name]
-	v.mu.Unlock()
-	next, err := change(raw)
-	if err == nil {
-		v.mu.Lock()
-		v.documents[name] = next
-		v.mu.Unlock()
+	defer v.mu.Unlock()
+	switch {
+	case v.away != nil:
+		return v.away
+	case !bytes.Equal(v.documents[name], old):
+		return ErrConflict
 	}
-	return err
+	v.documents[name] = next
+	return nil
 }
 
-func (v *view) Own(name string, change func([]byte) ([]byte, error)) error {
+func (v *view) Leased() Medium { return leasedView{v} }
+
+// leasedView is the Medium of the process that may fetch.
+type leasedView struct{ *view }
+
+func (v leasedView) Swap(name string, old, next []byte) error {
 	if v.n++; v.own != nil {
 		if err := v.own(v.n); err != nil {
 			return err
 		}
 	}
-	return v.Update(name, change)
+	return v.view.Swap(name, old, next)
 }
 
 func (v *view) Head(list string) (Head, bool) {
@@ -210,8 +212,7 @@ func TestALaterClockOfAnotherProcessStopsARequest(t *testing.T) {
 	must(t, u.acquire(t.Context()))
 	defer u.release()
 	other.cfg.Schedule.mu.Lock()
-	other.cfg.Schedule.state.Fetch = Clock{NotBefore: time.Now().Add(time.Hour), Wait: time.Hour}
-	other.cfg.Schedule.common.lacks = true
+	other.cfg.Schedule.state.Fetch.Clock = Clock{NotBefore: time.Now().Add(time.Hour), Wait: time.Hour}
 	other.cfg.Schedule.mu.Unlock()
 	other.cfg.Schedule.look()
 	u.update(t.Context())

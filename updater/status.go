@@ -16,7 +16,8 @@ import (
 // Status is for programs that look at the folder of a running server. It needs no lock, since
 // each file is replaced whole, and it trusts no file: it computes every checksum.
 
-// ListStatus is the state of one list in a folder.
+// ListStatus is the state of one list, in a folder or in the memory of a server. What a server
+// does not know about its own lists is zero there: Origin, Version, Bytes and Checksum.
 type ListStatus struct {
 	Name    string
 	Origin  string // the address of its server; "": no content
@@ -37,6 +38,19 @@ type ListStatus struct {
 	NotBefore time.Time // when it may be fetched; zero: at any time
 	Failures  int       // in a row, of the list, of all fetches, or of fetches that were not sent, whichever is most
 	Hold      Hold      // why not before that
+}
+
+// oldList is the age from which a list misses many new threats: half of all phishing sites
+// live for less than a day.
+const oldList = 24 * time.Hour
+
+// Missing reports whether the list is not in force, so that none of its names is blocked.
+func (s *ListStatus) Missing() bool { return s.Err != nil }
+
+// Old reports whether the list was last fetched more than a day before now. One of unknown age
+// is not old.
+func (s *ListStatus) Old(now time.Time) bool {
+	return !s.Updated.IsZero() && now.Sub(s.Updated) > oldList
 }
 
 // Status returns the lists in a folder, of any origin, sorted by name: those with a
@@ -74,7 +88,7 @@ func Status(dir string) ([]ListStatus, error) {
 		if !errors.Is(s.Err, fs.ErrNotExist) {
 			s.Updated = clock.Updated
 		}
-		s.Failures = max(clock.Failures, state.Fetch.Failures, state.Fetch.Away.Tries)
+		s.Failures = max(clock.Failures, state.Fetch.held().Failures, state.Fetch.Away.Tries)
 		all = append(all, s)
 	}
 	return all, scheduleErr
@@ -91,10 +105,13 @@ func readState(dir string, files []os.DirEntry) (newest scheduleState, damaged e
 		}
 		file := filepath.Join(dir, f.Name())
 		raw, err := readSmall(file)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrDamaged) {
 			return scheduleState{}, err
 		}
-		state, err := parseSchedule(raw, now, at)
+		var state scheduleState
+		if err == nil {
+			state, err = parseSchedule(raw, now, at)
+		}
 		if err != nil {
 			damaged = fmt.Errorf("the schedule %s: %w", file, err)
 		} else if !newest.after(state.moment) {

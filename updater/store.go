@@ -1,7 +1,9 @@
 package updater
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -25,7 +27,6 @@ type Store struct {
 	lock   *flock.Flock
 	// Not guarded: only the goroutine of the Updater uses it.
 	seen   map[string]time.Time // modification times of lists, as changed found them
-	spared atomic.Bool          // a spare folder has a schedule
 	shared Shared               // nil: the folder is all; set before use
 	alone  atomic.Bool          // tryLock has the lock of the folder
 	disk   disk
@@ -48,8 +49,18 @@ const (
 	maxSmall = 4 << 20
 )
 
-// readSmall reads a file other than a list.
-func readSmall(path string) ([]byte, error) { return regular.Read(path, maxSmall) }
+// readSmall reads a file other than a list. What is no file of this kind is ErrDamaged: too large,
+// a folder, or a link to nothing, whose target may come back with a wait.
+func readSmall(path string) ([]byte, error) {
+	raw, err := regular.Read(path, maxSmall)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && regular.Dangling(path):
+		err = fmt.Errorf("%w: %s is a link to nothing", ErrDamaged, path)
+	case errors.Is(err, regular.Err), errors.Is(err, regular.ErrSize):
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return raw, err
+}
 
 // OpenStore opens the folder and creates it if it does not exist. It returns a Store
 // even with an error: its lists cannot be saved, and its schedule goes to a spare
@@ -94,7 +105,6 @@ func (s *Store) changed(lists []string) (changed bool) {
 // holder of the lock may call it.
 func (s *Store) clean() {
 	s.remove(func(name string) bool { return isUnfinished(name, s.origin.scheduleFile()) || isUnfinishedList(name) })
-	s.cleanSearches()
 }
 
 // find returns the paths of the files in the folder whose names which accepts.

@@ -2,6 +2,7 @@ package updater
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
@@ -79,6 +80,64 @@ func TestAListThatWasNeverSavedDoesNotExist(t *testing.T) {
 	if _, err := openStore(t, t.TempDir()).LoadList("se-4b"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// Such a file, or a link to one, is refused by its length or its first line. To hash it first would
+// keep CoreDNS from answering for as long.
+func TestAFileThatCannotBeAListIsNotReadWhole(t *testing.T) {
+	for name, test := range map[string]struct {
+		begin string
+		size  int64
+		why   string
+	}{
+		"longer than any list": {listMagic, maxListFile + 1, "bytes, at most"},
+		"another kind of file": {"no list at all\n\n\n\n\n\n\n\n", 1 << 36, "bytes, at most"},
+		"a long other file":    {"no list at all\n\n\n\n\n\n\n\n", maxListFile, "not a list file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t, t.TempDir())
+			elsewhere := filepath.Join(t.TempDir(), "large")
+			must(t, os.WriteFile(elsewhere, []byte(test.begin), 0o600))
+			must(t, os.Truncate(elsewhere, test.size)) // sparse
+			must(t, os.Symlink(elsewhere, filepath.Join(s.dir, "se-4b"+listSuffix)))
+			if _, err := s.ReadList("se-4b"); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), test.why) {
+				t.Errorf("got %v, want %q", err, test.why)
+			}
+			checkDamaged(t, s, "se-4b", name)
+			if _, err := os.Stat(elsewhere); err != nil {
+				t.Errorf("what the link leads to was touched: %v", err)
+			}
+		})
+	}
+}
+
+// The longest entries take the most room, and few of them the most for each.
+func TestNoListThatIsAcceptedIsTooLongForItsFile(t *testing.T) {
+	for _, n := range []int{1, 100, 30_000} {
+		b := prefixset.NewBuilder(n)
+		for i := range n {
+			whole := append(binary.BigEndian.AppendUint32(nil, uint32(uint64(i)*(1<<32)/uint64(n))), make([]byte, 28)...)
+			for _, width := range [][]int{{32}, {4, 5, 30, 31, 32}}[i%2] {
+				must(t, b.Add(whole[:width], width))
+			}
+		}
+		set := b.Set()
+		var counted countingWriter
+		if _, err := set.WriteTo(&counted); err != nil {
+			t.Fatal(err)
+		}
+		if most := listFileBytes(set.Len()) - 3*maxText; int64(counted) > most {
+			t.Errorf("a set of %d entries has %d bytes in a file, at most %d are read", set.Len(), counted, most)
+		}
+	}
+}
+
+// countingWriter counts the bytes that are written.
+type countingWriter int64
+
+func (c *countingWriter) Write(b []byte) (int, error) {
+	*c += countingWriter(len(b))
+	return len(b), nil
 }
 
 func TestAListOfAnotherServerDoesNotExist(t *testing.T) {
@@ -207,7 +266,7 @@ func TestWhatADeadWriterLeavesIsALeftover(t *testing.T) {
 	if err := s.SaveList(heldList(t, "se-4b", 1)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.writeSchedule([]byte("{}")); err != nil {
+	if err := writeSchedule(s, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	left := files(t, s.dir)
@@ -237,7 +296,7 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, t.TempDir())
-			if err := s.writeSchedule([]byte("old")); err != nil {
+			if err := writeSchedule(s, []byte("old")); err != nil {
 				t.Fatal(err)
 			}
 			var steps []string
@@ -267,7 +326,7 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 					return step("sync folder")
 				},
 			}
-			if err := s.writeSchedule([]byte("new")); (err == nil) != (test.fails == "") || test.fails != "" && !errors.Is(err, lost) {
+			if err := writeSchedule(s, []byte("new")); (err == nil) != (test.fails == "") || test.fails != "" && !errors.Is(err, lost) {
 				t.Errorf("got %v", err)
 			}
 			if !slices.Equal(steps, test.want) {
@@ -352,7 +411,7 @@ func TestADamagedScheduleIsSetAsideAndCaution(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := openStore(t, t.TempDir())
-				if err := s.writeSchedule([]byte(raw)); err != nil {
+				if err := writeSchedule(s, []byte(raw)); err != nil {
 					t.Fatal(err)
 				}
 				schedule, err := NewSchedule(s)

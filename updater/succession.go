@@ -7,9 +7,8 @@ import (
 )
 
 // This file takes lists over from a predecessor of a server, in a move from one
-// protocol to another. Google ends version 4 on 31 March 2027; servers of one's own may speak
-// it for longer. When this program does not speak it any more, no server continues the versions
-// of another protocol, and the following can be deleted: Predecessor.Continues, handover.continues
+// protocol to another. When no server continues the versions of another protocol any more, see
+// Dialect.Continues of internal/protocol, the following can be deleted: Predecessor.Continues, handover.continues
 // and the parameter continues of Succeed. What stays is Updater.doubtful, with the parameter
 // doubtful of attempt.failed and attempt.refused: it is also the cure for a version that another
 // endpoint of the same service does not know, see Origin.Related.
@@ -22,7 +21,7 @@ func (s *Schedule) Succeed(last, own *Schedule, continues bool) {
 	s.hand.follow(last)
 	s.hand.succeeds, s.hand.continues = true, continues
 	if own != nil {
-		s.adopt(own)
+		s.meetLast(own)
 	}
 }
 

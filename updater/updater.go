@@ -104,6 +104,12 @@ func (u *Updater) Load() bool {
 	return all
 }
 
+// loadAgain loads the lists that another process has saved since Load, and joins them.
+func (u *Updater) loadAgain() {
+	u.Load()
+	u.join()
+}
+
 // join joins the sets of the lists that Load has published.
 func (u *Updater) join() {
 	held := 0

@@ -261,7 +261,7 @@ func TestOfWaitsThatComeTogetherTheLongestHolds(t *testing.T) {
 			sent := time.Now()
 			time.Sleep(time.Second)
 			for _, e := range test.ends {
-				p.searched(sent, time.Now(), e.wait, false, e.err)
+				p.searched(sentSearch{at: sent}, time.Now(), e.wait, e.err)
 			}
 			if got := s.searchWait(time.Now()); got != test.want || s.state.Search.Failures != test.failures {
 				t.Errorf("%s to wait after %d failures, want %s after %d", got, s.state.Search.Failures, test.want, test.failures)

@@ -27,7 +27,7 @@ func TestAYearOfRelaysWithoutViolation(t *testing.T) {
 		for _, seed := range seedsOfYears(max(1, *yearSeeds/8)) {
 			t.Run(fmt.Sprint(version, "/", seed), func(t *testing.T) {
 				t.Parallel()
-				dir := memoryDir(t)
+				dir := t.TempDir()
 				synctest.Test(t, func(t *testing.T) {
 					y := newYear(t, speaks, dir, seed)
 					y.shared = newCommonStore()
@@ -150,44 +150,39 @@ func (v *commonView) Held(ctx context.Context) (context.Context, context.CancelF
 
 func (v *commonView) Now() time.Time { return time.Now().Round(0) }
 
-func (v *commonView) Read(document string) ([]byte, bool) {
+func (v *commonView) Read(document string) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.documents[document], v.away.IsZero()
-}
-
-func (v *commonView) Update(document string, change func([]byte) ([]byte, error)) error {
-	return v.change(document, change, func() bool { return v.away.IsZero() })
-}
-
-func (v *commonView) Own(document string, change func([]byte) ([]byte, error)) error {
-	return v.change(document, change, func() bool { return v.away.IsZero() && v.holder == v })
-}
-
-// change reads, changes, and writes again if another relay has written meanwhile.
-func (v *commonView) change(document string, change func([]byte) ([]byte, error), may func() bool) error {
-	for {
-		v.mu.Lock()
-		before, allowed := v.documents[document], may()
-		v.mu.Unlock()
-		if !allowed {
-			return errCut
-		}
-		after, err := change(before)
-		if err != nil {
-			return err
-		}
-		v.mu.Lock()
-		allowed = may()
-		done := allowed && bytes.Equal(v.documents[document], before)
-		if done {
-			v.documents[document] = after
-		}
-		v.mu.Unlock()
-		if done {
-			return nil
-		}
+	if !v.away.IsZero() {
+		return v.documents[document], errCut
 	}
+	return v.documents[document], nil
+}
+
+func (v *commonView) Swap(document string, old, next []byte) error {
+	return v.swap(document, false, old, next)
+}
+
+func (v *commonView) swap(document string, own bool, old, next []byte) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case !v.away.IsZero() || own && v.holder != v:
+		return errCut
+	case !bytes.Equal(v.documents[document], old):
+		return updater.ErrConflict
+	}
+	v.documents[document] = next
+	return nil
+}
+
+func (v *commonView) Leased() updater.Medium { return leasedView{v} }
+
+// leasedView is the Medium of the relay that may fetch.
+type leasedView struct{ *commonView }
+
+func (v leasedView) Swap(document string, old, next []byte) error {
+	return v.swap(document, true, old, next)
 }
 
 func (v *commonView) Head(list string) (updater.Head, bool) {

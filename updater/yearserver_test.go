@@ -55,11 +55,11 @@ func (y *year) setWait(list string) {
 	y.server.SetMinimumWait(list, shortest+time.Duration(y.chance.Int64N(int64(longest-shortest))))
 }
 
-// setMethodWaits sets the waits that version 4 has for each of its methods.
+// setMethodWaits sets the waits of methods, where there are some, and how removals are coded.
 func (y *year) setMethodWaits() {
-	y.server.SetFindWait(time.Duration(y.chance.Int64N(int64(3*time.Hour))) * time.Duration(y.chance.IntN(2)))
-	y.server.SetFetchWait(time.Duration(y.chance.Int64N(int64(20*time.Hour))) * time.Duration(y.chance.IntN(2)))
-	y.server.OmitUnchanged(y.chance.IntN(2) == 0)
+	if y.waits != nil {
+		y.waits(y)
+	}
 	y.server.SetRawRemovals(y.chance.IntN(2) == 0)
 }
 

@@ -19,6 +19,8 @@ type spoken struct {
 	search updater.SearchRules
 	prefix func(entry []byte) lookup.Prefix // that is searched for
 	single bool                             // one prefix a search
+	waits  func(y *year)                    // sets waits of methods, at random; nil: it has none
+	calm   func(y *year)                    // ends them
 }
 
 var versions = map[string]spoken{
@@ -33,20 +35,6 @@ var versions = map[string]spoken{
 		client: func(cfg protocol.Config, _ *lookup.Database) (protocol.Client, error) { return protocol.NewV5(cfg) },
 		search: protocol.DialectV5.SearchRules,
 		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry[:4]) },
-	},
-	"v4": {
-		lists:  []string{"se-4b", "mw-4b", "pha-4b"},
-		widths: func(_ string, chance *rand.Rand) int { return 4 + max(0, chance.IntN(60)-31) },
-		faults: func() map[string]protocoltest.Fault {
-			all := protocoltest.ListFaultsV4()
-			maps.Copy(all, protocoltest.SearchFaultsV4())
-			return all
-		},
-		client: func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error) {
-			return protocol.NewV4(cfg, []string{"se-4b", "mw-4b", "pha-4b"}, database.Versions)
-		},
-		search: protocol.DialectV4.SearchRules,
-		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
 	},
 	"webrisk": {
 		lists:  []string{"se-4b", "mw-4b", "se-ext-4b"},

@@ -16,7 +16,7 @@ func TestACorefileIsCheckedWithoutAStart(t *testing.T) {
 		status         int
 		says           string
 	}{
-		{"right", ".:0 {\nsafebrowsing {\ntest a.example\n}\nwhoami\n}\n", 0, "Corefile can be used"},
+		{"right", ".:0 {\nsafebrowsing {\nblock ../../testdata/blocklist.txt\n}\nwhoami\n}\n", 0, "Corefile can be used"},
 		{"a port that is in use", ".:1 {\nbind 192.0.2.1\nwhoami\n}\n", 0, "Corefile can be used"},
 		{"an unknown directive", ".:0 {\nerors\n}\n", 1, "Corefile:2 - Error during parsing: Unknown directive 'erors'"},
 		{"a wrong property", ".:0 {\nsafebrowsing {\nblok x\n}\nwhoami\n}\n", 1, `unknown property "blok": did you mean block?`},

@@ -119,6 +119,8 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 	api := httptest.NewServer(nil) // everything is not found
 	defer api.Close()
 	v, here := helmValues(t), t.TempDir()
+	own := filepath.Join(here, "own.txt")
+	writeFile(t, own, "blocked.example\n")
 	var without []string
 	if !slices.Contains(directives(), "kubernetes") {
 		without = []string{"kubernetes"}
@@ -126,8 +128,9 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 	corefile := v.corefile(without...)
 	for old, replaced := range map[string]string{
 		".:53 {": ".:0 {\n bind 127.0.0.1", "health {": "health 127.0.0.1:0 {", "lameduck 5s": "lameduck 1ms", "ready\n": "ready 127.0.0.1:0\n", "0.0.0.0:9153": "127.0.0.1:0",
-		"/etc/safebrowsing/safebrowsing.key": filepath.Join(here, "key"), "/var/lib/coredns-safebrowsing": filepath.Join(here, "db"), "/etc/resolv.conf": "127.0.0.1:1",
-		"pods insecure": "pods insecure\n endpoint " + api.URL, "test blocked": "endpoint " + api.URL + "\n test blocked", // and not Google
+		"/etc/safebrowsing/safebrowsing.key": filepath.Join(here, "key"), "db /var/lib/coredns-safebrowsing": "endpoint " + api.URL + "\n block " + own + "\n db " + filepath.Join(here, "db"), // and not Google
+		"/etc/resolv.conf": "127.0.0.1:1",
+		"pods insecure":    "pods insecure\n endpoint " + api.URL,
 	} {
 		if !strings.Contains(corefile, old) && !(old == "pods insecure" && without != nil) {
 			t.Errorf("Expected %q in\n%s", old, corefile)

@@ -89,7 +89,7 @@ func main() {
 		return
 	}
 	tune()
-	go watchPorts()
+	watchPorts()
 	// coredns -version prints it after the versions of CoreDNS and of Go.
 	coremain.GitCommit = "safebrowsing " + version.Number
 	coremain.Run()

@@ -1,17 +1,17 @@
 package main
 
 import (
-	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/memory"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
 // asServer has this test run as the server, in a process of its own.
@@ -46,33 +46,15 @@ func TestTheHeadroomDependsOnTheMemory(t *testing.T) {
 	}
 }
 
-// lockedBuffer is the output of a process that is read while it runs.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// logOfStart starts this server with variables in addition to its environment, and returns what
-// it has logged when it has started.
-func logOfStart(t *testing.T, env ...string) string {
+// logOfStart starts this server on a port of 127.0.0.1 with variables in addition to its
+// environment, and returns what it has logged when it has started.
+func logOfStart(t *testing.T, port uint16, env ...string) string {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "Corefile")
-	if err := os.WriteFile(conf, []byte(".:0 {\n bind 127.0.0.1\n debug\n whoami\n}\n"), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, ".:%d {\n bind 127.0.0.1\n debug\n whoami\n}\n", port), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	output := new(lockedBuffer)
+	output := new(programtest.Output)
 	server := exec.Command(os.Args[0], "-conf", conf)
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "GOGC=") && !strings.HasPrefix(e, "GOMEMLIMIT=") {
@@ -115,7 +97,7 @@ func TestThePaceIsInTheLogAtDebug(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			log := logOfStart(t, tt.env)
+			log := logOfStart(t, 0, tt.env)
 			if got := strings.Count(log, "of memory"); tt.want == "" && got != 0 || tt.want != "" && got != 1 {
 				t.Errorf("Expected one line about memory, or none if GOGC is set, got\n%s", log)
 			}

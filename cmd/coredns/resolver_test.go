@@ -40,7 +40,7 @@ const resolver = `.:0 {
 		block net 192.0.2.0/24
 	}
 	safebrowsing {
-		test blocked.example
+		block HERE/own.txt
 	}
 	cache
 	template IN A template.example {
@@ -60,14 +60,14 @@ https://.:0 {
 		max_connections 10
 	}
 	safebrowsing {
-		test blocked.example
+		block HERE/own.txt
 	}
 }
 tls://.:0 {
 	bind 127.0.0.1
 	tls HERE/cert.pem HERE/key.pem
 	safebrowsing {
-		test blocked.example
+		block HERE/own.txt
 	}
 }
 quic://.:0 {
@@ -77,7 +77,7 @@ quic://.:0 {
 		max_streams 10
 	}
 	safebrowsing {
-		test blocked.example
+		block HERE/own.txt
 	}
 }
 `
@@ -89,6 +89,7 @@ func TestAResolverWithEachOfThesePluginsAnswers(t *testing.T) {
 	t.Setenv("SAFEBROWSING_API_KEY", "")
 	here := t.TempDir()
 	writeFile(t, filepath.Join(here, "zone"), "@ 60 IN SOA ns.zone.example. a.zone.example. 1 60 60 60 60\n@ 60 IN NS ns.zone.example.\n@ 60 IN A 192.0.2.3\n")
+	writeFile(t, filepath.Join(here, "own.txt"), "blocked.example\n")
 	pair := certificate(t, here)
 	corefile := strings.ReplaceAll(resolver, "HERE", here)
 	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"})

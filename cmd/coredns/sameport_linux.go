@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/coredns/caddy"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 )
 
@@ -21,14 +23,28 @@ import (
 // files of the kernel and the names of its own sockets.
 const samePortEvery = 5 * time.Second
 
-// watchPorts logs other processes that listen where this one does, each once until it is gone.
-// It never ends.
+// watchPorts logs other processes that listen where this one does, each once until it is gone. It
+// looks as soon as the servers of a Corefile listen, before the last lines of the start, and then
+// again and again until the process ends.
 func watchPorts() {
+	var mu sync.Mutex // guards said
 	said := make(map[netip.AddrPort]bool)
-	for wait := time.Second; ; wait = samePortEvery {
-		time.Sleep(wait)
+	look := func() {
+		mu.Lock()
+		defer mu.Unlock()
 		sayShared(said, sharedPorts("/proc/self"))
 	}
+	caddy.RegisterEventHook("ports", func(event caddy.EventName, _ any) error {
+		if event == caddy.InstanceStartupEvent { // also after a reload
+			look()
+		}
+		return nil
+	})
+	go func() {
+		for range time.Tick(samePortEvery) {
+			look()
+		}
+	}()
 }
 
 // sayShared logs what has changed since the last call.

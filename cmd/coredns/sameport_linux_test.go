@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -25,14 +26,14 @@ func share(t *testing.T, address netip.AddrPort) (at netip.AddrPort, entry strin
 	if err != nil {
 		withoutIPv6(t, err)
 	}
-	t.Cleanup(func() { unix.Close(fd) })
+	file := os.NewFile(uintptr(fd), "") // owns fd: it would be closed as soon as nothing refers to file
+	t.Cleanup(func() { file.Close() })
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Bind(fd, to); err != nil {
 		withoutIPv6(t, err)
 	}
-	file := os.NewFile(uintptr(fd), "")
 	conn, err := net.FilePacketConn(file) // a copy
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +106,20 @@ func TestTwoProcessesOnOnePortAreSeenByBoth(t *testing.T) {
 				t.Errorf("A process without a socket sees another one: %v", got)
 			}
 		})
+	}
+}
+
+// Who starts a second server looks at the end of its log, and nowhere later.
+func TestTheLogOfAStartNamesAPortThatIsTaken(t *testing.T) {
+	tcp, err := net.Listen("tcp", "127.0.0.1:0") // CoreDNS needs both
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, _ := share(t, netip.MustParseAddrPort(tcp.Addr().String()))
+	tcp.Close()
+	warning := fmt.Sprintf("[WARNING] Another process listens on %s, too: each of the two gets a part of the queries. Stop one of them", at)
+	if log := logOfStart(t, at.Port()); strings.Count(log, warning) != 1 {
+		t.Errorf("Expected one line with %q, got\n%s", warning, log)
 	}
 }
 

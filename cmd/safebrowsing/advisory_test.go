@@ -30,7 +30,7 @@ func TestCommandsNameGooglesAdvisoryForWhatARelayOfGooglesSays(t *testing.T) {
 				t.Fatalf("update: %d, %s%s", status, out, errOut)
 			}
 			w.ClientStarted()
-			corefile := w.corefile(t, ".:1053 {\nsafebrowsing {\nendpoint ENDPOINT\ndb DB\ntest tested.example\n}\n}\n")
+			corefile := w.corefile(t, ".:1053 {\nsafebrowsing {\nendpoint ENDPOINT\ndb DB\nblock OWN(tested.example)\n}\n}\n")
 			for _, args := range [][]string{{"check", "-db", w.dir, "www.evil.example"}, {"check", "-corefile", corefile, "www.evil.example"}} {
 				if _, out, _ := invoke(t, args...); !strings.Contains(out, "    warning     suspected, not confirmed"+tc.words+"\n") {
 					t.Errorf("%q: expected %q, got\n%s", args, tc.words, out)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -30,7 +32,7 @@ in a folder count. A CoreDNS may use the same folder at the same time.
 
 The command sends no request, except with -confirm: then it asks the server to
 confirm a suspected name, as a query would, within 10 seconds. If the Corefile
-has no key, it uses $SAFEBROWSING_API_KEY. By v4 and webrisk only CoreDNS searches,
+has no key, it uses $SAFEBROWSING_API_KEY. By other protocols than v5 only CoreDNS searches,
 because it keeps the server's waits, and the budget: -confirm says so.
 
    safebrowsing check -corefile /etc/coredns/Corefile example.com
@@ -104,16 +106,16 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.confirm && o.WhyNoConfirm() == nil && o.Key() == "" && o.Settings().Google() {
+	if k.confirm && whyNoConfirm(o.Config.Protocol) == nil && o.Config.Secret == "" && o.Config.Settings.Google() {
 		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or leave out -confirm")
 	}
-	k.blocks = []serverBlock{{Offline: o, Listening: config.Listening{Listeners: []config.Listener{{Zone: "."}}}}}
+	k.blocks = []serverBlock{{Block: o, Listening: config.Listening{Listeners: []config.Listener{{Zone: "."}}}}}
 	return k, nil
 }
 
-// openFolder returns the plugin with all lists of a folder and with the server that they
+// openFolder returns a server block with all lists of a folder and with the server that they
 // came from.
-func openFolder(dir string) (*Offline, error) {
+func openFolder(dir string) (*block.Block, error) {
 	all, err := updater.Status(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: use -db for another folder, or -corefile", err)
@@ -136,7 +138,19 @@ func openFolder(dir string) (*Offline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openOffline(dir, endpoint, by, key, names)
+	return openFolderOf(dir, endpoint, by, key, names)
+}
+
+// openFolderOf returns a server block with the default properties and the lists of a folder, which
+// were fetched by protocol d. key may be "". An endpoint of "" is the protocol's own. If lists
+// is nil, the default lists are used.
+func openFolderOf(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*block.Block, error) {
+	cfg := config.Config{Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{Service: d.Service}}, Online: true}
+	cfg.Settings, cfg.Secret = config.Settings{DB: dir, Endpoint: endpoint, Protocol: d, APIKey: key, Lists: config.DefaultLists}, key
+	if lists != nil {
+		cfg.Lists = strings.Join(lists, " ")
+	}
+	return openBlock(cfg)
 }
 
 // originsOf returns the endpoints that lists came from, sorted, and the protocol that can use
@@ -153,6 +167,17 @@ func originsOf(all []updater.ListStatus) (endpoints []string, by *protocol.Diale
 	by = dialects[max(0, slices.IndexFunc(dialects, func(d *protocol.Dialect) bool { return came[d] }))]
 	slices.Sort(endpoints)
 	return slices.Compact(endpoints), by
+}
+
+// whyNoConfirm returns why the command line must not search by the protocol, or nil.
+func whyNoConfirm(d *protocol.Dialect) error {
+	switch {
+	case d.Paid:
+		return fmt.Errorf("only CoreDNS searches by protocol %s: each search costs money, and CoreDNS counts it towards the budget", d)
+	case d.SearchRules.Published:
+		return fmt.Errorf("only CoreDNS searches by protocol %s: the server's minimum wait is for all searches with a key", d)
+	}
+	return nil
 }
 
 func (k *checker) close() { closeBlocks(k.blocks) }
@@ -184,10 +209,10 @@ func (k *checker) checkAll(ctx context.Context, args []string, in io.Reader) err
 func (k *checker) complainOfLists() (bad bool) {
 	said := make(map[string]bool)
 	for _, b := range k.blocks {
-		if b.Offline == nil {
+		if b.Block == nil {
 			continue
 		}
-		for _, problem := range problemsOf(b.Offline) {
+		for _, problem := range problemsOf(b.Block) {
 			if !said[problem] {
 				k.complain("%s", problem)
 			}
@@ -199,12 +224,12 @@ func (k *checker) complainOfLists() (bad bool) {
 
 // problemsOf returns the reasons why the lists here may not hold a name that they hold
 // elsewhere.
-func problemsOf(o *Offline) (all []string) {
-	if o.Endpoint() == "" || len(o.Lists()) == 0 {
+func problemsOf(o *block.Block) (all []string) {
+	if !o.Config.Online || len(o.Config.Stored()) == 0 {
 		return nil
 	}
-	switch _, err := os.Stat(o.Folder()); {
-	case o.Folder() == "":
+	switch _, err := os.Stat(o.Config.DB); {
+	case o.Config.DB == "":
 		return []string{"CoreDNS keeps its lists in memory only (db off), so they cannot be read here"}
 	case err != nil:
 		return []string{fmt.Sprintf("no list has been fetched yet: %v", err)}

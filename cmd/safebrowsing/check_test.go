@@ -11,6 +11,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func TestCheckAgainstAFolder(t *testing.T) {
@@ -20,20 +21,20 @@ func TestCheckAgainstAFolder(t *testing.T) {
 		t.Errorf("status %d, %q", status, errOut)
 	}
 	expect(t, "text", out, `safe.example: safe
-    note        no list has it
+    note        no threat list has it
 www.evil.example: unsure
     warning     suspected, not confirmed (Safe Browsing)
     expression  evil.example/
     list        se-4b
     decided by  list
-    note        a query would have it confirmed by the server; -confirm does so now
+    note        suspected: a query would have it confirmed by the server; -confirm does so now
 https://u:p@mal.example:8443/x/y?z: unsure
     warning     suspected, not confirmed (Safe Browsing)
     expression  mal.example/
     list        mw-4b
     decided by  list
     note        checked by its host: DNS does not see /x/y?z
-    note        a query would have it confirmed by the server; -confirm does so now
+    note        suspected: a query would have it confirmed by the server; -confirm does so now
 host.local: safe
     note        never looked up in Safe Browsing's lists: the name is not public
 a b%1B/: safe
@@ -53,7 +54,7 @@ func TestCheckConfirms(t *testing.T) {
 	if status != 1 || errOut != "" {
 		t.Errorf("status %d, %q", status, errOut)
 	}
-	expect(t, "JSON", out, `{"input":"safe.example","verdict":"safe","threat":"","warning":"","list":"","expression":"","decided_by":"list","error":"","line":"","path":"","note":"no list has it"}
+	expect(t, "JSON", out, `{"input":"safe.example","verdict":"safe","threat":"","warning":"","list":"","expression":"","decided_by":"list","error":"","line":"","path":"","note":"no threat list has it"}
 {"input":"www.evil.example","verdict":"unsafe","threat":"social engineering","warning":"suspected social engineering (Safe Browsing)","list":"se-4b","expression":"evil.example/","decided_by":"server","error":"","line":"","path":"","note":""}
 {"input":"harmless.example","verdict":"safe","threat":"","warning":"","list":"","expression":"","decided_by":"server","error":"","line":"","path":"","note":""}
 {"input":"","verdict":"","threat":"","warning":"","list":"","expression":"","decided_by":"","error":"no host","line":"","path":"","note":""}
@@ -98,14 +99,13 @@ func TestOwnListsAreNamedByTheirLines(t *testing.T) {
 		block block.txt
 		allow allow.txt
 		allow good.example
-		test try.example
 	}
 }
 `)
 	dir := filepath.Dir(corefile)
 	write(t, filepath.Join(dir, "block.txt"), "\uFEFF# mine\n\nBad.Example # since 2020\nother.example\n")
 	write(t, filepath.Join(dir, "allow.txt"), "evil.example\n")
-	status, out, errOut := invoke(t, "check", "-corefile", corefile, "bad.example", "a.evil.example", "x.good.example", "try.example")
+	status, out, errOut := invoke(t, "check", "-corefile", corefile, "bad.example", "a.evil.example", "x.good.example")
 	if status != 1 || errOut != "" {
 		t.Errorf("status %d, %q", status, errOut)
 	}
@@ -124,11 +124,6 @@ x.good.example: safe
     list        Corefile
     line        DIR/Corefile:8: good.example
     decided by  allow
-try.example: unsafe
-    expression  try.example/
-    list        test
-    line        DIR/Corefile:9: try.example
-    decided by  test
 `)
 	_, out, _ = invoke(t, "check", "-json", "-corefile", corefile, "bad.example")
 	expect(t, "JSON", byName.Replace(w.plain(out, dir)), `{"input":"bad.example","verdict":"unsafe","threat":"","warning":"","list":"block.txt","expression":"bad.example/","decided_by":"block","error":"","line":"DIR/block.txt:3: Bad.Example # since 2020","path":"","note":""}`+"\n")
@@ -138,13 +133,13 @@ func TestTheServerBlockThatAnswersDecides(t *testing.T) {
 	w := newWorld(t)
 	corefile := w.corefile(t, `. {
 	safebrowsing {
-		test a.example a.inner.example a.com a.bare.com
+		block OWN(a.example a.inner.example a.com a.bare.com)
 		except except.com
 	}
 }
 EXAMPLE {
 	safebrowsing {
-		test b.example b.inner.example
+		block OWN(b.example b.inner.example)
 	}
 }
 bare.com {
@@ -175,7 +170,7 @@ inner.example:1053 tls://bare.example {
 x.except.com: safe
     zones       .
     block       1, DIR/Corefile:2
-    note        not checked: it is in none of the plugin's zones, or in one of its exceptions
+    note        not checked: it is in no zone of this server block, or in one of its exceptions
 a.example: safe
     zones       example.
     block       2, DIR/Corefile:8
@@ -204,7 +199,7 @@ func TestMissingListsAreSaid(t *testing.T) {
 	w = filled(t)
 	write(t, filepath.Join(w.dir, "se-4b.list"), "no list")
 	status, out, errOut := invoke(t, "check", "-db", w.dir, "evil.example", "mal.example")
-	if status != 1 || !strings.Contains(errOut, "loading list se-4b: damaged file") || !strings.Contains(out, "evil.example: safe\n    note        no list has it, but not all lists are here\n") || !strings.Contains(out, "mal.example: unsure") {
+	if status != 1 || !strings.Contains(errOut, "loading list se-4b: damaged file") || !strings.Contains(out, "evil.example: safe\n    note        no threat list has it, but not all lists are here\n") || !strings.Contains(out, "mal.example: unsure") {
 		t.Errorf("a damaged list: status %d, %s%s", status, out, errOut)
 	}
 }
@@ -261,18 +256,13 @@ func TestANameInNoListByMode(t *testing.T) {
 }
 
 func TestAThreatForFramesIsNoted(t *testing.T) {
-	for frames, want := range map[string]struct{ verdict, note string }{
-		"block": {"unsafe", "frames pass would let it pass"},
-		"pass":  {"safe", "the Corefile says frames pass"},
-	} {
-		w := filled(t)
-		w.RemoveThreat("evil.example/")
-		w.AddThreat("evil.example/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY)
-		corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n  frames "+frames+"\n }\n}\n")
-		_, out, _ := invoke(t, "check", "-json", "-confirm", "-corefile", corefile, "evil.example")
-		if got := decode[checked](t, out)[0]; got.Verdict != want.verdict || !strings.Contains(string(got.Note), want.note) {
-			t.Errorf("frames %s: got %+v", frames, got)
-		}
+	w := filled(t)
+	w.RemoveThreat("evil.example/")
+	w.AddThreat("evil.example/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	_, out, _ := invoke(t, "check", "-json", "-confirm", "-corefile", corefile, "evil.example")
+	if got := decode[checked](t, out)[0]; got.Verdict != "unsafe" || !strings.Contains(string(got.Note), "FRAME_ONLY; allow would let the name pass") {
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -293,5 +283,35 @@ func TestCheckSaysWhyANeededNamePasses(t *testing.T) {
 	}
 	if status, out, _ := invoke(t, "check", "-corefile", corefile, "www.evil.example"); status != 1 || !strings.Contains(out, "unsure") {
 		t.Errorf("status %d, %s", status, out)
+	}
+}
+
+// A browser that opens an address asks no name server: "safe" alone would promise too much.
+func TestCheckSaysThatAnAddressIsNoMatterOfDNS(t *testing.T) {
+	w := newWorld(t)
+	hash := lookup.HashExpression("192.0.2.66/")
+	w.Publish("se-4b", [][]byte{hash[:4]})
+	if status, _, errOut := w.update(t); status != 0 {
+		t.Fatal(errOut)
+	}
+	const note = "an IP address: a browser that opens it asks no name server, so no DNS blocks it"
+	for arg, verdict := range map[string]string{
+		"192.0.2.1":            "safe",
+		"http://192.0.2.1/x":   "safe",
+		"0xC0000201":           "safe", // the same address, as browsers read it
+		"192.0.2.66":           "unsure",
+		"2001:db8::1":          "safe",
+		"[2001:db8::1]":        "safe",
+		"http://[2001:db8::1]": "safe",
+		"::ffff:192.0.2.1":     "safe",
+	} {
+		_, out, errOut := invoke(t, "check", "-json", "-db", w.dir, arg)
+		got := decode[checked](t, out)
+		if errOut != "" || len(got) != 1 || got[0].Verdict != verdict || !strings.Contains(string(got[0].Note), note) {
+			t.Errorf("%s: got %+v, %q", arg, got, errOut)
+		}
+	}
+	if _, out, _ := invoke(t, "check", "-db", w.dir, "192.0.2.1", "a.192.0.2.1.example"); strings.Count(out, note) != 1 {
+		t.Errorf("got %q", out)
 	}
 }

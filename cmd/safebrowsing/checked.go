@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
+	"net/netip"
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -28,7 +28,7 @@ type finding struct {
 // check decides on one argument.
 func (k *checker) check(ctx context.Context, arg string) finding {
 	f := finding{input: arg}
-	u, err := lookup.ParseURL(arg)
+	u, err := lookup.ParseURL(bracketed(arg))
 	if err != nil {
 		f.Err = err
 		return f
@@ -46,73 +46,51 @@ func (k *checker) check(ctx context.Context, arg string) finding {
 	if len(k.blocks) > 1 {
 		f.block, f.others = b, others
 	}
-	var suspected bool
-	f.Decision, suspected = b.Check(h)
-	switch {
-	case !suspected || !k.confirm:
-	case b.WhyNoConfirm() != nil:
-		f.Err = b.WhyNoConfirm()
-	default:
-		ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
-		defer cancel()
-		f.Decision = b.Confirm(ctx, h)
+	e := b.Explain(h, h.String()+".")
+	if e.Suspected {
+		e = k.confirmed(ctx, b, h, e)
 	}
+	f.Decision, f.note = e.Decision, e.Note
 	f.warning = b.Reply().Warning(f.Decision)
 	f.line = lineOf(b, f.Decision, h)
-	f.note = noteOf(b, f.Decision, h, suspected && !k.confirm)
 	return f
+}
+
+// confirmed returns what the server says about a suspected host, if it may be asked.
+func (k *checker) confirmed(ctx context.Context, b *serverBlock, h lookup.Host, e block.Explained) block.Explained {
+	switch refused := whyNoConfirm(b.Config.Protocol); {
+	case k.confirm && refused != nil:
+		e.Err, e.Note = refused, ""
+	case k.confirm:
+		ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+		defer cancel()
+		return b.Ask(ctx, h, h.String()+".")
+	case refused == nil && !b.SearchHold().Active(time.Now()):
+		e.Note += "; -confirm does so now"
+	}
+	return e
+}
+
+// bracketed returns an argument with the brackets of a URL if it is an IPv6 address.
+func bracketed(arg string) string {
+	if ip, err := netip.ParseAddr(arg); err == nil && ip.Is6() {
+		return "[" + arg + "]"
+	}
+	return arg
 }
 
 // lineOf returns the line of an own list or of the Corefile that decided, or "".
 func lineOf(b *serverBlock, d lookup.Decision, h lookup.Host) string {
-	if d.By != lookup.ByBlock && d.By != lookup.ByAllow && d.By != lookup.ByTest {
+	if d.By != lookup.ByBlock && d.By != lookup.ByAllow {
 		return ""
 	}
-	if d.By != lookup.ByTest {
-		if line, text, ok, err := ownlist.FindLine(b.OwnList(d.List), h); ok && err == nil {
-			return fmt.Sprintf("%s:%d: %s", d.List, line, text)
-		}
+	if line, text, ok, err := ownlist.FindLine(b.OwnList(d.List), h); ok && err == nil {
+		return fmt.Sprintf("%s:%d: %s", d.List, line, text)
 	}
 	if file, line, text, ok := b.stanzaLine(h); ok {
 		return fmt.Sprintf("%s:%d: %s", file, line, text)
 	}
 	return ""
-}
-
-// noteOf returns a remark that explains the decision, or "".
-func noteOf(b *serverBlock, d lookup.Decision, h lookup.Host, suspected bool) string {
-	hold := b.SearchHold()
-	switch {
-	case d.By == lookup.ByAllow && d.List == policy.NeededList:
-		return policy.NeededNote(b.Needed(h))
-	case suspected && hold.Active(time.Now()):
-		return fmt.Sprintf("a query passes for now: confirmations are paused until %s (%v)", stamp(hold.Until), hold)
-	case suspected && b.WhyNoConfirm() != nil:
-		return "a query would have it confirmed by the server"
-	case suspected:
-		return "a query would have it confirmed by the server; -confirm does so now"
-	case d.FrameOnly && d.Verdict == lookup.Safe:
-		return "the server marks the threat FRAME_ONLY, and the Corefile says frames pass"
-	case d.FrameOnly:
-		return "the server marks the threat FRAME_ONLY; frames pass would let it pass"
-	case d.Verdict != lookup.Safe:
-		return ""
-	case d.By == lookup.ByList && len(b.Problems()) > 0:
-		return "no list has it, but not all lists are here"
-	case d.By == lookup.ByList && slices.Contains(b.Lists(), protocol.GlobalCache):
-		return "no threat list has it"
-	case d.By == lookup.ByList:
-		return "no list has it"
-	case d.By != lookup.ByNobody:
-		return ""
-	case !b.Checks(h):
-		return "not checked: it is in none of the plugin's zones, or in one of its exceptions"
-	case !h.Public():
-		return "never looked up in Safe Browsing's lists: the name is not public"
-	case b.Endpoint() == "":
-		return "only your own lists are in force"
-	}
-	return "no lists are in force"
 }
 
 // checked is a finding in JSON. The fields from Block on are set if the Corefile has
@@ -161,24 +139,21 @@ func (f finding) object() checked {
 // without a decider.
 func (f finding) unreadable() bool { return f.Err != nil && f.By == lookup.ByNobody }
 
-// inNoList reports whether the name is safe because no list has it.
-func (f finding) inNoList() bool { return f.Verdict == lookup.Safe && f.By == lookup.ByList }
-
-func zonesOf(b *serverBlock) string { return strings.Join(b.Zones(), " ") }
+func zonesOf(b *serverBlock) string { return strings.Join(b.Config.Zones, " ") }
 
 // finding prints a finding as text.
 func (o *console) finding(f finding) {
 	if f.unreadable() {
-		o.printf("%s: not a name and not a URL\n", shown(f.input))
+		o.printf("%s: not a name and not a URL\n", cmdline.Shown(f.input))
 		o.property("error", f.Err.Error())
 		return
 	}
-	o.printf("%s: %s\n", shown(f.input), f.Verdict)
+	o.printf("%s: %s\n", cmdline.Shown(f.input), f.Verdict)
 	o.property("warning", f.warning)
 	o.property("expression", f.Expression)
 	o.property("list", f.List)
 	o.property("line", f.line)
-	if f.By != lookup.ByNobody && !f.inNoList() { // "decided by list" would sound like a match
+	if f.By != lookup.ByNobody && !block.Unlisted(f.Decision) { // "decided by list" would sound like a match
 		o.property("decided by", f.By.String())
 	}
 	if f.Err != nil {
@@ -201,13 +176,13 @@ func (o *console) whoAnswers(f finding) {
 	o.property("view", f.block.view.String())
 	if n := len(f.others); n > 0 {
 		o.property("note", fmt.Sprintf("clients in %s %s get the answer of another server block: choose with -view",
-			plural(n, "view", "views"), strings.Join(f.others, ", ")))
+			cmdline.Plural(n, "view", "views"), strings.Join(f.others, ", ")))
 	}
 }
 
 // property prints a line of a finding, unless the value is "".
 func (o *console) property(word, value string) {
 	if value != "" {
-		o.printf("    %-11s %s\n", word, shown(value))
+		o.printf("    %-11s %s\n", word, cmdline.Shown(value))
 	}
 }

@@ -103,26 +103,26 @@ names.txt
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                        "check allow block pause expressions lists update status doctor relay testserver version completion",
-		"e":                       "expressions",
-		"__":                      "", // for the scripts only
-		"-":                       "-version -help",
-		"--v":                     "--version",
-		"expressions ":            "", // names
-		"expressions -r":          "-rule",
-		"expressions -rule ":      "",
-		"expressions -rule v4 --": "--rule --json --help",
-		"check -confirm -j":       "-json", // a flag without a value
-		"check -- -j":             "",
-		"chekc ":                  "",
-		"pause ":                  "off",
-		"pause -b":                "-block",
-		"allow -":                 "-file -corefile -remove -list -json -for -until -help",
-		"allow shop.example ":     "",
-		"help u":                  "update",
-		"help update ":            "",
-		"completion z":            "zsh",
-		"completion zsh ":         "",
+		"":                             "check allow block pause expressions lists update status doctor version completion",
+		"e":                            "expressions",
+		"__":                           "", // for the scripts only
+		"-":                            "-version -help",
+		"--v":                          "--version",
+		"expressions ":                 "", // names
+		"expressions -r":               "-rule",
+		"expressions -rule ":           "",
+		"expressions -rule webrisk --": "--rule --json --help",
+		"check -confirm -j":            "-json", // a flag without a value
+		"check -- -j":                  "",
+		"chekc ":                       "",
+		"pause ":                       "off",
+		"pause -b":                     "-block",
+		"allow -":                      "-file -corefile -remove -list -json -for -until -help",
+		"allow shop.example ":          "",
+		"help u":                       "update",
+		"help update ":                 "",
+		"completion z":                 "zsh",
+		"completion zsh ":              "",
 	} {
 		status, out, errOut := invoke(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		var got []string

@@ -11,24 +11,45 @@ import (
 	"github.com/coredns/caddy/caddyfile"
 	"github.com/coredns/coredns/plugin"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // serverBlock is a server block of a Corefile.
 type serverBlock struct {
-	*Offline // the plugin; nil: the block does not have it
+	*block.Block // as CoreDNS would decide; nil: the block does not have the plugin
 	config.Listening
 	file   string // the Corefile
 	number int    // position of the block in the Corefile, from 1; 0: made for a folder
 	view   view
 	hidden string            // warning that no client gets to the view; "": none
 	tokens []caddyfile.Token // of the plugin's stanza
+	open   bool              // it answers everybody
 }
 
-// readCorefile returns all server blocks of a Corefile. It is an error if none has the
-// plugin. The caller must close the blocks with closeBlocks.
-func readCorefile(path string) (all []serverBlock, err error) {
+// readCorefile returns all server blocks of a Corefile, and reads what CoreDNS has saved for
+// those that have the plugin. The caller must close the blocks with closeBlocks.
+func readCorefile(path string) ([]serverBlock, error) {
+	all, err := parseCorefile(path)
+	if err != nil {
+		return nil, err
+	}
+	for i, b := range all {
+		if b.Block == nil {
+			continue
+		}
+		if err := b.Read(); err != nil {
+			closeBlocks(all[:i])
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// parseCorefile returns all server blocks of a Corefile, and opens no list. It is an error if
+// none has the plugin.
+func parseCorefile(path string) (all []serverBlock, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -38,40 +59,32 @@ func readCorefile(path string) (all []serverBlock, err error) {
 	if err != nil {
 		return nil, err
 	}
-	found, cfgs := false, []*config.Config(nil)
+	var cfgs []*config.Config
 	for i, b := range blocks {
-		block := serverBlock{
+		server := serverBlock{
 			Listening: config.ListeningOf(b), file: path, number: i + 1,
-			view: viewOf(b.Tokens["view"]), hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[config.Plugin],
+			view: viewOf(b.Tokens["view"]), hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[config.Plugin], open: isOpen(b),
 		}
 		if _, has := b.Tokens[config.Plugin]; has {
-			if block.Offline, err = offlineOf(path, b); err != nil {
-				closeBlocks(all)
+			cfg, err := configOf(path, b)
+			if err != nil {
 				return nil, err
 			}
-			found, cfgs = true, append(cfgs, &block.cfg)
+			server.Block = block.New(cfg)
+			cfgs = append(cfgs, &server.Config)
 		}
-		all = append(all, block)
+		all = append(all, server)
 	}
-	if !found {
+	if len(cfgs) == 0 {
 		return nil, fmt.Errorf("%s: no server block has %s", path, config.Plugin)
 	}
 	needed := config.NeededBy(cfgs, config.ForwardTargets(blocks))
 	for _, b := range all {
-		if b.Offline != nil {
-			b.policy.Need(needed)
+		if b.Block != nil {
+			b.Need(needed)
 		}
 	}
 	return all, nil
-}
-
-// offlineOf returns the plugin of a server block that has it.
-func offlineOf(path string, b caddyfile.ServerBlock) (*Offline, error) {
-	cfg, err := configOf(path, b)
-	if err != nil {
-		return nil, err
-	}
-	return newOffline(cfg)
 }
 
 // configOf reads the plugin's stanza in a server block.
@@ -80,11 +93,28 @@ func configOf(path string, b caddyfile.ServerBlock) (config.Config, error) {
 	return config.Parse(c, rootOf(b))
 }
 
+// openBlock reads what a CoreDNS with this configuration has saved. The caller must End the block.
+func openBlock(cfg config.Config) (*block.Block, error) {
+	b := block.New(cfg)
+	if err := b.Read(); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// rootOf returns the folder of the root plugin in a server block, or "".
+func rootOf(block caddyfile.ServerBlock) string {
+	if tokens := block.Tokens["root"]; len(tokens) == 2 {
+		return tokens[1].Text
+	}
+	return ""
+}
+
 // closeBlocks closes the plugins of server blocks.
 func closeBlocks(blocks []serverBlock) {
 	for _, b := range blocks {
-		if b.Offline != nil {
-			b.Close()
+		if b.Block != nil {
+			b.End()
 		}
 	}
 }
@@ -93,10 +123,10 @@ func closeBlocks(blocks []serverBlock) {
 func enginesOf(blocks []serverBlock) (all []serverBlock) {
 	seen := make(map[config.Settings]bool)
 	for _, b := range blocks {
-		if b.Offline == nil {
+		if b.Block == nil {
 			continue
 		}
-		if s := b.Settings(); !seen[s] {
+		if s := b.Config.Settings; !seen[s] {
 			seen[s] = true
 			all = append(all, b)
 		}
@@ -108,7 +138,7 @@ func enginesOf(blocks []serverBlock) (all []serverBlock) {
 func named(blocks []serverBlock) string {
 	var all []string
 	for _, b := range blocks {
-		all = append(all, fmt.Sprintf("%s (db %s)", b.stanza(), cmp.Or(b.Folder(), "off")))
+		all = append(all, fmt.Sprintf("%s (db %s)", b.stanza(), cmp.Or(b.Config.DB, "off")))
 	}
 	return strings.Join(all, " and ")
 }
@@ -117,10 +147,10 @@ func named(blocks []serverBlock) string {
 // server blocks may import the same lines.
 func warningsOf(blocks []serverBlock) (all []string) {
 	for _, b := range blocks {
-		if b.Offline == nil {
+		if b.Block == nil {
 			continue
 		}
-		for _, warning := range slices.Concat(b.Warnings(), []string{b.hidden}) {
+		for _, warning := range slices.Concat(b.Config.Warnings, []string{b.hidden}) {
 			if warning != "" && !slices.Contains(all, warning) {
 				all = append(all, warning)
 			}
@@ -137,17 +167,6 @@ func (b *serverBlock) stanza() string {
 	return fmt.Sprintf("%s:%d", cmp.Or(b.tokens[0].File, b.file), b.tokens[0].Line)
 }
 
-// propertiesOf returns the words that begin the lines of a stanza, without its first line.
-func propertiesOf(tokens []caddyfile.Token) (all []string) {
-	for i := 1; i < len(tokens); i++ {
-		t, before := tokens[i], tokens[i-1]
-		if (t.File != before.File || t.Line != before.Line) && t.Text != "}" {
-			all = append(all, t.Text)
-		}
-	}
-	return all
-}
-
 // answering returns the block with the plugin that answers for a name, or nil: the block
 // with the longest zone that holds the name. A block does not count if at the same port
 // another block answers in its place, see outdone.
@@ -155,7 +174,7 @@ func answering(blocks []serverBlock, qname string) *serverBlock {
 	var best *serverBlock
 	longest := 0
 	for i := range blocks {
-		if blocks[i].Offline == nil {
+		if blocks[i].Block == nil {
 			continue
 		}
 		for _, l := range blocks[i].Listeners {

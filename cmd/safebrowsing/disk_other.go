@@ -2,11 +2,11 @@
 
 package main
 
-// fileSystem is not implemented for this system.
+// What the doctor reads on Linux only. On other systems it skips the checks of space and memory,
+// and takes no folder for one that a reboot empties.
+
 func fileSystem(string) (kind string, volatile bool) { return "", false }
 
-// freeSpace is not implemented for this system.
 func freeSpace(string) (bytes uint64, ok bool) { return 0, false }
 
-// availableMemory is not implemented for this system.
 func availableMemory() (bytes uint64, ok bool) { return 0, false }

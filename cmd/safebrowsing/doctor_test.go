@@ -61,6 +61,8 @@ ok       folder    DB is writable, and lists there survive a restart
 ok       space     N MB free
 ok       memory    the lists take N MB, twice that during an update; N MB are available
 ok       lists     3 of 3 in force, 3 entries
+
+0 problems, 0 warnings
 `)
 	}
 	if n := len(w.Requests("")); n != 2 {
@@ -82,24 +84,6 @@ func TestDoctorOffline(t *testing.T) {
 	}
 	if status != 0 || len(w.Requests("")) != 1 {
 		t.Errorf("status %d, %d requests", status, len(w.Requests("")))
-	}
-}
-
-func TestDoctorTellsOfTheEndOfVersion4(t *testing.T) {
-	w := newWorld(t)
-	const v4 = ". {\n safebrowsing {\n  protocol v4\n  api_key K\n  db DB\n%s }\n}\n"
-	_, found, _ := examine(t, w.corefile(t, fmt.Sprintf(v4, "")), "-offline")
-	if d := found["protocol"]; !strings.Contains(string(d.Text), "Safe Browsing v4 on 31 March 2027") || d.Advice != "Change protocol v4 to v5" {
-		t.Errorf("got %+v", d)
-	}
-	if _, found, _ = examine(t, w.corefile(t, fmt.Sprintf(v4, "  endpoint ENDPOINT\n")), "-offline"); found["protocol"].Text != "" {
-		t.Errorf("a server of one's own: %+v", found["protocol"])
-	}
-	end := protocol.DialectV4.EndingAt("")
-	for at, want := range map[time.Time]string{end.At.Add(-time.Second): isWarning, end.At: isProblem} {
-		if d := endingDiagnosis(end, at); d.Status != want {
-			t.Errorf("at %s: %s, want %s", at, d.Status, want)
-		}
 	}
 }
 
@@ -132,7 +116,7 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 		"unknown property": {stanza("nonsense"), 1, "corefile", isProblem, `unknown property "nonsense"`},
 		"key misplaced":    {stanza("AIzaSyD-0123456789abcdefghijklmnopqrstu"), 1, "corefile", isProblem, `unknown property "(the key)": write api_key before it`},
 		"no key at all":    {stanza(""), 1, "corefile", isProblem, "nothing to block: add api_key"},
-		"own lists only":   {stanza("test a.example"), 0, "key", isWarning, "Safe Browsing is off"},
+		"own lists only":   {stanza("block OWN(a.example)"), 0, "key", isWarning, "Safe Browsing is off"},
 		"Google, no key":   {stanza("endpoint https://safebrowsing.googleapis.com\ndb DB"), 1, "key", isProblem, "$SAFEBROWSING_API_KEY"},
 		"key refused":      {stanza("api_key SECRET\nendpoint " + late.URL + "\ndb DB"), 1, "server", isProblem, "key (the key) is not valid"},
 		"clock":            {stanza("api_key SECRET\nendpoint " + late.URL + "\ndb DB"), 1, "clock", isProblem, "1h0m"},
@@ -147,6 +131,7 @@ func TestDoctorOfBadConfigurations(t *testing.T) {
 		"through itself":   {".:5398 {\n safebrowsing {\n endpoint http://sb.example\n resolver 127.0.0.1:5398\n }\n}\n", 1, "loop", isWarning, "where this Corefile listens"},
 		"memory only":      {stanza("endpoint ENDPOINT\ndb off"), 0, "folder", isWarning, "in memory only"},
 		"no folder":        {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "folder", isProblem, "cannot write to"},
+		"a file as folder": {stanza("endpoint ENDPOINT\ndb " + file + "/db"), 1, "folder", isProblem, "move " + file + " away"},
 		"no lists kept":    {stanza("endpoint ENDPOINT\nmode nostorage"), 0, "folder", isOK, "no lists are kept"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -292,36 +277,37 @@ func TestAdviceForEachStatus(t *testing.T) {
 	)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "token"), "TOKEN")
-	title := map[string]string{"v5": "Safe Browsing v5", "v4": "Safe Browsing v4", "webrisk": "Web Risk"}
 	access := map[string]string{
-		"v5":      ", and that the Safe Browsing API is enabled in its project (" + console + "safebrowsing.googleapis.com)",
-		"v4":      ", and that the Safe Browsing API is enabled in its project (" + console + "safebrowsing.googleapis.com)",
-		"webrisk": ", that the Web Risk API is enabled in its project (" + console + "webrisk.googleapis.com), and that the project has a billing account",
+		"Safe Browsing": ", and that the Safe Browsing API is enabled in its project (" + console + "safebrowsing.googleapis.com)",
+		"Web Risk":      ", that the Web Risk API is enabled in its project (" + console + "webrisk.googleapis.com), and that the project has a billing account",
 	}
+	webRisk := []*protocol.Dialect{protocol.DialectWebRisk}
 	for _, test := range []struct {
 		credential string
 		dialects   []*protocol.Dialect
 		code       int
-		want       func(protocol string) string
+		want       func(d *protocol.Dialect) string
 	}{
-		{"api_key K", protocol.Dialects(), 400, func(p string) string { return key + access[p] }},
-		{"api_key K", protocol.Dialects(), 401, func(p string) string { return key + access[p] }},
-		{"api_key K", protocol.Dialects(), 403, func(p string) string { return key + access[p] }},
-		{"token_file token", protocol.Dialects()[2:], 403, func(p string) string { return token + access[p] }},
-		{"token_file token", protocol.Dialects()[2:], 401, func(string) string {
+		{"api_key K", protocol.Dialects(), 400, func(d *protocol.Dialect) string { return key + access[d.Service] }},
+		{"api_key K", protocol.Dialects(), 401, func(d *protocol.Dialect) string { return key + access[d.Service] }},
+		{"api_key K", protocol.Dialects(), 403, func(d *protocol.Dialect) string { return key + access[d.Service] }},
+		{"token_file token", webRisk, 403, func(d *protocol.Dialect) string { return token + access[d.Service] }},
+		{"token_file token", webRisk, 401, func(*protocol.Dialect) string {
 			return "put a new token into " + dir + "/token, and have something do so every hour; CoreDNS uses it within 5 seconds"
 		}},
-		{"token_file token", protocol.Dialects()[2:], 429, func(string) string {
+		{"token_file token", webRisk, 429, func(*protocol.Dialect) string {
 			return "the quota of the token's project is used up: wait, or raise it in the cloud console"
 		}},
-		{"api_key K", protocol.Dialects(), 429, func(string) string {
+		{"api_key K", protocol.Dialects(), 429, func(*protocol.Dialect) string {
 			return "the quota of the API key's project is used up: wait, or raise it in the cloud console"
 		}},
-		{"api_key K", protocol.Dialects(), 404, func(p string) string {
-			return "there is no " + title[p] + " server: correct endpoint, or protocol"
+		{"api_key K", protocol.Dialects(), 404, func(d *protocol.Dialect) string {
+			return "there is no " + d.Title + " server: correct endpoint, or protocol"
 		}},
-		{"api_key K", protocol.Dialects(), 503, func(string) string { return "nothing: the server has a fault, and the plugin retries by itself" }},
-		{"api_key K", protocol.Dialects(), 302, func(string) string { return "correct endpoint" }},
+		{"api_key K", protocol.Dialects(), 503, func(*protocol.Dialect) string {
+			return "nothing: the server has a fault, and the plugin retries by itself"
+		}},
+		{"api_key K", protocol.Dialects(), 302, func(*protocol.Dialect) string { return "correct endpoint" }},
 	} {
 		for _, d := range test.dialects {
 			corefile := filepath.Join(dir, "Corefile")
@@ -330,8 +316,38 @@ func TestAdviceForEachStatus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			expect(t, fmt.Sprintf("%d by %s with %s", test.code, d, test.credential), string(adviceFor(test.code, blocks[0].Offline)), test.want(d.Name))
+			expect(t, fmt.Sprintf("%d by %s with %s", test.code, d, test.credential), string(adviceFor(test.code, blocks[0].Block)), test.want(d))
 			closeBlocks(blocks)
 		}
+	}
+}
+
+// A resolver that answers everybody is used in attacks on others.
+func TestDoctorWarnsOfAnOpenResolver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lines string
+		open  bool
+	}{
+		"no acl":            {"forward . 192.0.2.53", true},
+		"acl":               {"forward . 192.0.2.53\n acl {\n  allow net 192.168.0.0/16\n  block\n }", false},
+		"nothing forwarded": {"whoami", false},
+		"loopback":          {"forward . 192.0.2.53\n bind 127.0.0.1 ::1", false},
+		"a private address": {"forward . 192.0.2.53\n bind 192.168.1.2", false},
+		"a public address":  {"forward . 192.0.2.53\n bind 127.0.0.1 198.51.100.2", true},
+		"all addresses":     {"forward . 192.0.2.53\n bind 0.0.0.0", true},
+		"an interface":      {"forward . 192.0.2.53\n bind eth0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			corefile := newWorld(t).corefile(t, ". {\n "+tc.lines+"\n safebrowsing {\n  block OWN(a.example)\n }\n}\n")
+			status, found, _ := examine(t, corefile, "-offline")
+			if d := found["clients"]; (d.Status == isWarning) != tc.open || tc.open && !strings.Contains(string(d.Text), "Corefile:") || status != 0 {
+				t.Errorf("status %d, %+v", status, d)
+			}
+			_, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile)
+			want := map[bool]string{false: "\n0 problems, 1 warning\n", true: "\n0 problems, 2 warnings\n"}[tc.open] // there is no key
+			if !strings.HasSuffix(out, want) {
+				t.Errorf("got %q, want %q at the end", out, want)
+			}
+		})
 	}
 }

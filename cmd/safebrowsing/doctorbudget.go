@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -13,8 +15,9 @@ import (
 const lowBudget = 0.8
 
 // budget examines the budget of searches, if there is one or should be.
-func (e *examination) budget(o *Offline, now time.Time) {
-	switch perDay, ledger, err := o.Budget(); {
+func (e *examination) budget(o *block.Block, now time.Time) {
+	ledger, err := o.Count()
+	switch perDay := o.Config.Budget; {
 	case perDay > 0:
 		e.tell(budgetDiagnosis(perDay, ledger, err, now))
 		if ledger == nil {
@@ -23,7 +26,7 @@ func (e *examination) budget(o *Offline, now time.Time) {
 		if told := status.SpentShares(ledger.Uses(), perDay, now); told != "" {
 			e.tell(diagnosis{"share", isWarning, text("in part: " + told), text(fmt.Sprintf("write \"budget %d 100%%\" if one client forwards for others", perDay))})
 		}
-	case o.Protocol().Paid:
+	case o.Config.Protocol.Paid:
 		e.tell(diagnosis{"budget", isWarning, "unlimited: each search costs money, and one client that asks for random names causes as many as limit allows",
 			"replace budget unlimited by budget COUNT, the most searches a day"})
 	}
@@ -32,7 +35,7 @@ func (e *examination) budget(o *Offline, now time.Time) {
 // budgetDiagnosis says how much of a budget is left today. A nil ledger means that db is
 // off.
 func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Time) diagnosis {
-	each, next := searches(perDay), stamp(updater.NextDay(now))
+	each, next := searches(perDay), cmdline.Stamp(updater.NextDay(now))
 	if ledger == nil {
 		return diagnosis{"budget", isSkipped, text(fmt.Sprintf("%s a day; only CoreDNS knows how many are spent: see the metric coredns_safebrowsing_budget_remaining", each)), ""}
 	}
@@ -42,7 +45,7 @@ func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Tim
 		return diagnosis{"budget", isProblem, text(fmt.Sprintf("%v: no names are confirmed, and suspected names pass until %s", err, next)), "wait; or stop CoreDNS, delete the file and start CoreDNS: then the day begins with the whole budget"}
 	case ledger.Hold(perDay, now).Active(now) && left > 0:
 		hold := ledger.Hold(perDay, now)
-		return diagnosis{"budget", isWarning, text(fmt.Sprintf("in part: %v, and %d are left for later today: suspected names pass until %s", hold, left, stamp(hold.Until))), "raise budget in the Corefile if this happens often"}
+		return diagnosis{"budget", isWarning, text(fmt.Sprintf("in part: %v, and %d are left for later today: suspected names pass until %s", hold, left, cmdline.Stamp(hold.Until))), "raise budget in the Corefile if this happens often"}
 	case left == 0:
 		return diagnosis{"budget", isProblem, text(fmt.Sprintf("all of the %s of today are spent: suspected names pass until %s", each, next)), "raise budget in the Corefile, or wait"}
 	}
@@ -54,7 +57,7 @@ func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Tim
 }
 
 // searches returns a number of searches with its word.
-func searches(n int) string { return count(n, "search", "searches") }
+func searches(n int) string { return cmdline.Count(n, "search", "searches") }
 
 // extendedList is the list of Web Risk that is less certain than the others.
 const extendedList = "se-ext-4b"
@@ -62,7 +65,7 @@ const extendedList = "se-ext-4b"
 // extended warns of server blocks that block by the list se-ext-4b.
 func (e *examination) extended() {
 	for _, b := range e.blocks {
-		if b.Offline == nil || b.Endpoint() == "" || !b.Blocks() || !slices.Contains(b.Lists(), extendedList) {
+		if b.Block == nil || !b.Config.Online || b.Config.Monitor || !slices.Contains(b.Config.Stored(), extendedList) {
 			continue
 		}
 		e.tell(diagnosis{extendedList, isWarning, text(fmt.Sprintf("%s blocks the names of this list, and Google says that up to one in ten of them is harmless", b.stanza())),

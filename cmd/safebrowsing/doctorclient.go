@@ -12,6 +12,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -23,17 +25,17 @@ const fetchTimeout = 2 * time.Minute
 
 // endpoints examines servers that the command line names, as a client of theirs.
 func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
-	cfg, err := parseFlags(c, "off")
+	cfg, err := config.ParseFlags(c, "off")
 	if err != nil {
 		return err
 	}
-	o, err := newOffline(cfg)
+	o, err := openBlock(cfg)
 	if err != nil {
 		return err
 	}
-	defer o.Close()
-	e.asClient, e.secrets = true, append(e.secrets, o.Key())
-	for _, warning := range o.Warnings() {
+	defer o.End()
+	e.asClient, e.Secrets = true, append(e.Secrets, o.Config.Secret)
+	for _, warning := range o.Config.Warnings {
 		e.tell(diagnosis{"endpoint", isWarning, text(warning), "change the flag if this is not what you want"})
 	}
 	e.tell(keyDiagnosis(o, time.Now()))
@@ -42,14 +44,14 @@ func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return e.end(e.bad)
+	return e.Sum()
 }
 
 // forClient returns a diagnosis of a server, with the advice for a client if it refuses the
 // key.
-func (e *examination) forClient(o *Offline, d diagnosis, err error) diagnosis {
+func (e *examination) forClient(o *block.Block, d diagnosis, err error) diagnosis {
 	status := new(updater.StatusError)
-	if e.asClient && errors.As(err, &status) && !o.Settings().Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
+	if e.asClient && errors.As(err, &status) && !o.Config.Settings.Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
 		d.Advice = "give -api-key-file with a key that the server knows: a relay reads those of its clients from the file of its -client-key-file"
 	}
 	return d
@@ -60,19 +62,19 @@ var inFlags = strings.NewReplacer(
 	"correct lists in the Corefile", "name the lists of its clients with -lists, or have the server keep these, too",
 	"add api_key_file FILE to the stanza, or set $"+config.KeyVariable+" for CoreDNS", "give -api-key-file FILE, or set $"+config.KeyVariable,
 	"in the stanza, for example: resolver", "with -resolver, and with resolver in the Corefile of the client, for example:",
-	"endpoint_ca", "-endpoint-ca",
-	"endpoint_cert", "-endpoint-cert",
+	"into the file with those that tls names", "into the file of -endpoint-ca",
+	"own authority with tls", "own authority with -endpoint-ca",
 	"correct endpoint", "correct -endpoint",
 )
 
 // use does what a client does: it fetches the lists and confirms an entry.
-func (e *examination) use(ctx context.Context, o *Offline, client protocol.Client, offered []protocol.ListInfo) {
-	if o.Settings().Google() {
+func (e *examination) use(ctx context.Context, o *block.Block, client protocol.Client, offered []protocol.ListInfo) {
+	if o.Config.Settings.Google() {
 		e.tell(diagnosis{"lists", isSkipped, "Google's rules are for all requests with a key: only CoreDNS fetches lists", ""})
 		return
 	}
 	var names []string
-	for _, name := range o.Lists() {
+	for _, name := range o.Config.Stored() {
 		if slices.ContainsFunc(offered, func(l protocol.ListInfo) bool { return l.Name == name }) {
 			names = append(names, name)
 		}
@@ -152,7 +154,7 @@ func fetchedDiagnosis(all []servedList, err error) diagnosis {
 			bad = append(bad, fmt.Sprintf("%s: %v", l.name, l.err))
 			continue
 		}
-		found = append(found, l.name+" "+count(l.entries, "entry", "entries"))
+		found = append(found, l.name+" "+cmdline.Count(l.entries, "entry", "entries"))
 		empty, wait = empty && l.entries == 0, max(wait, l.wait)
 	}
 	summary := text(strings.Join(found, ", "))
@@ -182,7 +184,7 @@ func confirmDiagnosis(list string, answer lookup.Answer, err error) diagnosis {
 	if answer.TTL > 0 {
 		life = "to be cached for " + answer.TTL.String()
 	}
-	return diagnosis{"confirm", isOK, text(fmt.Sprintf("the first entry of %s: %s, %s", list, count(len(answer.Threats), "threat", "threats"), life)), ""}
+	return diagnosis{"confirm", isOK, text(fmt.Sprintf("the first entry of %s: %s, %s", list, cmdline.Count(len(answer.Threats), "threat", "threats"), life)), ""}
 }
 
 // afterwards returns how long something lasts, if that is known.

@@ -30,6 +30,8 @@ ok       server    it accepts the key and offers 3 lists
 ok       clock     Ns from the server's
 ok       lists     se-4b 2 entries, mw-4b 1 entry, uws-4b 0 entries; updates every 1h0mNs
 ok       confirm   the first entry of se-4b: 0 threats, to be cached for 5mNs
+
+0 problems, 0 warnings
 `)
 	if n := len(w.Requests("")); n != 3 {
 		t.Errorf("%d requests, want one for the names, one for the lists and one search", n)
@@ -140,13 +142,14 @@ func TestDoctorDoesNotFetchFromGoogle(t *testing.T) {
 func TestMisuseOfTheDoctor(t *testing.T) {
 	w := newWorld(t)
 	for args, want := range map[string]string{
-		"":                               "doctor needs one of -corefile, -endpoint and -redis",
-		"-corefile x -endpoint http://x": "doctor needs one of -corefile, -endpoint and -redis",
-		"-corefile x -lists se-4b":       "-lists goes with -endpoint",
-		"-corefile x -api-key-file k":    "-api-key-file goes with -endpoint",
-		"-endpoint nonsense":             "endpoint: the endpoint must be a URL such as",
-		"-endpoint ENDPOINT,ENDPOINT":    "is given more than once",
-		"-endpoint ENDPOINT -lists x":    `lists: "x" is not the name of a list`,
+		"":                                               "doctor needs one of -corefile and -endpoint",
+		"-corefile x -endpoint http://x":                 "doctor needs one of -corefile and -endpoint",
+		"-redis redis://127.0.0.1":                       "run safebrowsing-relay doctor",
+		"-corefile x -lists se-4b":                       "-lists goes with -endpoint",
+		"-corefile x -api-key-file k":                    "-api-key-file goes with -endpoint",
+		"-endpoint nonsense":                             "endpoint: the endpoint must be a URL such as",
+		"-endpoint ENDPOINT,ENDPOINT":                    "is given more than once",
+		"-endpoint ENDPOINT -lists x":                    `lists: "x" is not the name of a list`,
 		"-endpoint http://192.0.2.1 -api-key-file /none": "api_key_file: open /none",
 	} {
 		status, out, errOut := invoke(t, append([]string{"doctor"}, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
@@ -161,7 +164,7 @@ func TestDoctorOfARelay(t *testing.T) {
 	w := filled(t)
 	keys := filepath.Join(t.TempDir(), "keys")
 	write(t, keys, "OLD\nNEW\n")
-	endpoint, _ := startRelay(t, "-db", w.dir, "-endpoint", w.endpoint, "-client-key-file", keys)
+	endpoint, _ := startRelay(t, relayProgram(t), "-db", w.dir, "-endpoint", w.endpoint, "-client-key-file", keys, "-listen", "127.0.0.1:0", "-admin", "127.0.0.1:0")
 	client := filepath.Join(t.TempDir(), "client")
 	write(t, client, "NEW\n")
 	var out string

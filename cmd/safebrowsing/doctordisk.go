@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -17,22 +20,26 @@ const (
 )
 
 // folder examines the room for the lists, on disk and in memory.
-func (e *examination) folder(o *Offline) {
-	if len(o.Lists()) == 0 {
+func (e *examination) folder(o *block.Block) {
+	if len(o.Config.Stored()) == 0 {
 		e.tell(diagnosis{"folder", isOK, "no lists are kept in this mode", ""})
 		return
 	}
-	if o.Folder() == "" {
+	if o.Config.DB == "" {
 		e.tell(diagnosis{"folder", isWarning, "lists are kept in memory only: each start must fetch them again, and there is no protection before", "set db FOLDER in the stanza"})
 	} else {
-		e.tell(folderDiagnosis(o.Folder()))
-		e.tell(spaceDiagnosis(o.Folder()))
+		e.tell(folderDiagnosis(o.Config.DB))
+		e.tell(spaceDiagnosis(o.Config.DB))
 	}
-	e.tell(memoryDiagnosis(o.Folder(), availableMemory))
+	e.tell(memoryDiagnosis(o.Config.DB, availableMemory))
 }
 
 // folderDiagnosis says whether a folder is writable and survives a reboot.
 func folderDiagnosis(dir string) diagnosis {
+	if file := regular.InTheWay(dir); file != "" {
+		return diagnosis{"folder", isProblem, text(fmt.Sprintf("cannot write to %s: %s is not a directory", dir, file)),
+			text("move " + file + " away, or set db to a directory that CoreDNS may write to")}
+	}
 	there := existing(dir)
 	if err := tryWriting(there); err != nil {
 		return diagnosis{"folder", isProblem, text(fmt.Sprintf("cannot write to %s: %v", there, err)),
@@ -89,9 +96,9 @@ func spaceDiagnosis(dir string) diagnosis {
 		need += uint64(s.Bytes)
 	}
 	if free < need {
-		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", megabytes(free), dir, megabytes(need))), "free some space, or set db to another disk"}
+		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", cmdline.Megabytes(free), dir, cmdline.Megabytes(need))), "free some space, or set db to another disk"}
 	}
-	return diagnosis{"space", isOK, text(megabytes(free) + " free"), ""}
+	return diagnosis{"space", isOK, text(cmdline.Megabytes(free) + " free"), ""}
 }
 
 // memoryDiagnosis says whether the lists fit into memory twice, as during an update.
@@ -102,10 +109,10 @@ func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
 			held += uint64(s.Bytes)
 		}
 	}
-	what := "the lists take " + megabytes(held)
+	what := "the lists take " + cmdline.Megabytes(held)
 	if held == 0 {
 		held = usualMemory
-		what = "no list has been fetched yet; lists take about " + megabytes(held)
+		what = "no list has been fetched yet; lists take about " + cmdline.Megabytes(held)
 	}
 	what += ", twice that during an update"
 	free, ok := available()
@@ -113,9 +120,7 @@ func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
 	case !ok:
 		return diagnosis{"memory", isSkipped, text(what + "; available memory is not known on this system"), ""}
 	case free < 2*held:
-		return diagnosis{"memory", isProblem, text(fmt.Sprintf("%s; %s are available", what, megabytes(free))), "use fewer lists, set max_entries, use mode nostorage, or add memory"}
+		return diagnosis{"memory", isProblem, text(fmt.Sprintf("%s; %s are available", what, cmdline.Megabytes(free))), "use fewer lists, set max_entries, use mode nostorage, or add memory"}
 	}
-	return diagnosis{"memory", isOK, text(fmt.Sprintf("%s; %s are available", what, megabytes(free))), ""}
+	return diagnosis{"memory", isOK, text(fmt.Sprintf("%s; %s are available", what, cmdline.Megabytes(free))), ""}
 }
-
-func megabytes(n uint64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -22,30 +23,30 @@ import (
 const tokenLife = time.Hour
 
 // keyDiagnosis says whether there is a key or a token.
-func keyDiagnosis(o *Offline, now time.Time) diagnosis {
+func keyDiagnosis(o *block.Block, now time.Time) diagnosis {
 	switch {
-	case o.Endpoint() == "":
-		return diagnosis{"key", isWarning, text(fmt.Sprintf("there is none: %s is off, and only your own lists are in force", o.Service())), keyAdvice(o)}
-	case o.TokenFile() != "":
-		return tokenDiagnosis(o.TokenFile(), now)
-	case o.cfg.KeyDoubt() != "":
+	case !o.Config.Online:
+		return diagnosis{"key", isWarning, text(fmt.Sprintf("there is none: %s is off, and only your own lists are in force", o.Config.Service)), keyAdvice(o)}
+	case o.Config.TokenFile() != "":
+		return tokenDiagnosis(o.Config.TokenFile(), now)
+	case o.Config.KeyDoubt() != "":
 		return diagnosis{"key", isWarning, "present, but not of the form of Google's keys, which have 39 letters and begin with AIza", "if Google refuses it, " + keyAdvice(o)}
-	case o.Key() != "":
+	case o.Config.Secret != "":
 		return diagnosis{"key", isOK, "present", ""}
-	case o.Settings().Google():
+	case o.Config.Settings.Google():
 		return diagnosis{"key", isProblem, "there is none, and Google's server refuses requests without a key", keyAdvice(o)}
 	}
-	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Endpoint()), ""}
+	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Config.Address()), ""}
 }
 
 // secrecy warns of files with the key that every user of the machine may read. corefile is the
 // path of the Corefile, or "".
-func (e *examination) secrecy(o *Offline, corefile string) {
-	what := o.Settings().Credential()
-	if file := o.cfg.KeyFile; file != "" && othersMayRead(file) {
+func (e *examination) secrecy(o *block.Block, corefile string) {
+	what := o.Config.Settings.Credential()
+	if file := o.Config.KeyFile; file != "" && othersMayRead(file) {
 		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read the %s in %s", what, file)), text("chmod o= " + file)})
 	}
-	if o.cfg.Stated && corefile != "" && othersMayRead(corefile) {
+	if o.Config.Stated && corefile != "" && othersMayRead(corefile) {
 		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read %s, which holds the API key", corefile)),
 			text("put the key into a file of its own, name it by api_key_file, and let only CoreDNS read it; or chmod o= " + corefile)})
 	}
@@ -88,9 +89,9 @@ func tokenDiagnosis(file string, now time.Time) diagnosis {
 }
 
 // keyAdvice says how to get a key.
-func keyAdvice(o *Offline) text {
+func keyAdvice(o *block.Block) text {
 	all := protocol.Dialects()
-	d := all[slices.IndexFunc(all, func(d *protocol.Dialect) bool { return d.Service == o.Service() })]
+	d := all[slices.IndexFunc(all, func(d *protocol.Dialect) bool { return d.Service == o.Config.Service })]
 	add := "add api_key_file FILE to the stanza"
 	if d.Tokens {
 		add = "add api_key_file FILE or token_file FILE to the stanza"
@@ -114,15 +115,15 @@ func apiPage(d *protocol.Dialect) string {
 }
 
 // adviceFor says what the operator can do about an HTTP status.
-func adviceFor(code int, o *Offline) text {
-	d := o.Protocol()
+func adviceFor(code int, o *block.Block) text {
+	d := o.Config.Protocol
 	switch {
-	case code == http.StatusUnauthorized && o.TokenFile() != "":
-		return tokenAdvice(o.TokenFile())
+	case code == http.StatusUnauthorized && o.Config.TokenFile() != "":
+		return tokenAdvice(o.Config.TokenFile())
 	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return accessAdvice(o)
 	case code == http.StatusTooManyRequests:
-		return text(fmt.Sprintf("the quota of the %s's project is used up: wait, or raise it in the cloud console", o.Settings().Credential()))
+		return text(fmt.Sprintf("the quota of the %s's project is used up: wait, or raise it in the cloud console", o.Config.Settings.Credential()))
 	case code == http.StatusNotFound:
 		return text(fmt.Sprintf("there is no %s server: correct endpoint, or protocol", d.Title))
 	case code >= 500:
@@ -132,10 +133,10 @@ func adviceFor(code int, o *Offline) text {
 }
 
 // accessAdvice says what must be right for a server of Google to accept a key or token.
-func accessAdvice(o *Offline) text {
-	d := o.Protocol()
+func accessAdvice(o *block.Block) text {
+	d := o.Config.Protocol
 	var all []string
-	if o.TokenFile() != "" {
+	if o.Config.TokenFile() != "" {
 		all = append(all, "that the token is right and its account may use the API")
 	} else {
 		all = append(all, "that the key is right and its restrictions allow the API and this machine")
@@ -149,7 +150,7 @@ func accessAdvice(o *Offline) text {
 }
 
 // adviceOn says how the operator can end a back-off.
-func adviceOn(o *Offline, hold updater.Hold) text {
+func adviceOn(o *block.Block, hold updater.Hold) text {
 	if hold.Failures == 0 {
 		return "wait: the server's rules do not allow an earlier request"
 	}
@@ -157,14 +158,21 @@ func adviceOn(o *Offline, hold updater.Hold) text {
 	code := 0
 	_, _ = fmt.Sscanf(hold.Cause, "status %d", &code) // 0 if the cause is no status
 	switch {
-	case code == http.StatusUnauthorized && o.TokenFile() != "":
+	case code == http.StatusUnauthorized && o.Config.TokenFile() != "":
 		return adviceFor(code, o)
 	case code == http.StatusBadRequest, code == http.StatusNotFound:
-		return text(fmt.Sprintf("correct the %s, the endpoint or the names in lists", o.Settings().Credential())) + changed
+		return text(fmt.Sprintf("correct the %s, the endpoint or the names in lists", o.Config.Settings.Credential())) + changed
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return adviceFor(code, o) + changed
 	case code == http.StatusTooManyRequests:
 		return adviceFor(code, o)
 	}
 	return "remove the cause; CoreDNS then asks again by itself"
+}
+
+// renewedSince reports whether there is a token that was written after a time: a refusal at
+// that time was for the one before.
+func renewedSince(o *block.Block, t time.Time) bool {
+	info, err := os.Stat(o.Config.TokenFile())
+	return err == nil && info.ModTime().After(t)
 }

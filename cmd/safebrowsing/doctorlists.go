@@ -3,60 +3,58 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// oldList is the age from which a list misses many new threats.
-const oldList = 24 * time.Hour
-
 // protection says which lists are in force, and why the others are not.
-func (e *examination) protection(o *Offline) {
-	if o.Folder() == "" && len(o.Lists()) > 0 {
+func (e *examination) protection(o *block.Block) {
+	if o.Config.DB == "" && len(o.Config.Stored()) > 0 {
 		e.tell(diagnosis{"lists", isSkipped, "only CoreDNS has them, in its memory: see its log and metrics", ""})
 		return
 	}
-	if len(o.Lists()) > 0 {
+	if len(o.Config.Stored()) > 0 {
 		e.tell(listsDiagnosis(o, time.Now()))
 	}
 	if hold := o.SearchHold(); hold.Active(time.Now()) && hold.Budget == 0 { // budgetDiagnosis says so
-		e.tell(diagnosis{"confirm", isProblem, text(fmt.Sprintf("confirmations are paused until %s (%v): suspected names pass", stamp(hold.Until), hold)), adviceOn(o, hold)})
+		e.tell(diagnosis{"confirm", isProblem, text(fmt.Sprintf("confirmations are paused until %s (%v): suspected names pass", cmdline.Stamp(hold.Until), hold)), adviceOn(o, hold)})
 	}
 }
 
 // listsDiagnosis says which lists of a Corefile are in force, missing or old.
-func listsDiagnosis(o *Offline, now time.Time) diagnosis {
-	all, err := updater.Status(o.Folder())
+func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
+	lists, err := o.Lists()
 	if errors.Is(err, updater.ErrDamaged) {
 		return diagnosis{"lists", isWarning, text(err.Error()), "nothing: CoreDNS sets the file aside at its next start, and waits 30 minutes before its first request"}
 	}
 	entries, missing, old := 0, []string(nil), []string(nil)
 	hold := o.FetchHold()
-	apart := slices.ContainsFunc(o.Lists(), func(name string) bool { return statusOf(all, name).Err == nil })
-	for _, name := range o.Lists() {
-		s := statusOf(all, name)
+	apart := slices.ContainsFunc(lists, func(s updater.ListStatus) bool { return !s.Missing() })
+	for _, s := range lists {
+		name := s.Name
 		switch {
-		case s.Err != nil && apart && s.Hold.Failures > 0 && s.Hold.Active(now): // others are in force: this list is the cause
+		case s.Missing() && apart && s.Hold.Failures > 0 && s.Hold.Active(now): // others are in force: this list is the cause
 			hold = s.Hold
 			missing = append(missing, fmt.Sprintf("%s (%v%s)", name, s.Hold, didYouMean(name)))
-		case s.Err != nil:
+		case s.Missing():
 			missing = append(missing, name)
-		case !s.Updated.IsZero() && now.Sub(s.Updated) > oldList:
-			old = append(old, name+" since "+stamp(s.Updated))
+		case s.Old(now):
+			old = append(old, name+" since "+cmdline.Stamp(s.Updated))
 		}
 		entries += s.Entries
 	}
 	next := ""
 	if h := o.FetchHold(); h.Active(now) {
-		next = fmt.Sprintf("; not asked before %s (%v)", stamp(h.Until), h)
+		next = fmt.Sprintf("; not asked before %s (%v)", cmdline.Stamp(h.Until), h)
 	}
-	held := len(o.Lists()) - len(missing)
-	found := text(fmt.Sprintf("%d of %d in force", held, len(o.Lists())))
+	held := len(o.Config.Stored()) - len(missing)
+	found := text(fmt.Sprintf("%d of %d in force", held, len(o.Config.Stored())))
 	switch {
 	case len(missing) > 0 && hold.Failures > 0 && hold.Active(now):
 		return diagnosis{"lists", isProblem, found + text(", missing: "+strings.Join(missing, ", ")+next), adviceOn(o, hold)}
@@ -66,18 +64,9 @@ func listsDiagnosis(o *Offline, now time.Time) diagnosis {
 	case len(old) > 0:
 		return diagnosis{"lists", isProblem, found + text(", but not updated: "+strings.Join(old, ", ")+next), adviceOn(o, hold)}
 	case hold.Failures > 0 && hold.Active(now):
-		return diagnosis{"lists", isWarning, found + text(", "+count(entries, "entry", "entries")+", but not updated at present"+next), adviceOn(o, hold)}
+		return diagnosis{"lists", isWarning, found + text(", "+cmdline.Count(entries, "entry", "entries")+", but not updated at present"+next), adviceOn(o, hold)}
 	}
-	return diagnosis{"lists", isOK, found + text(", "+count(entries, "entry", "entries")+next), ""}
-}
-
-// statusOf returns the status of a list. Its Err is fs.ErrNotExist if the folder has none.
-func statusOf(all []updater.ListStatus, name string) updater.ListStatus {
-	i := slices.IndexFunc(all, func(s updater.ListStatus) bool { return s.Name == name })
-	if i < 0 {
-		return updater.ListStatus{Name: name, Err: fs.ErrNotExist}
-	}
-	return all[i]
+	return diagnosis{"lists", isOK, found + text(", "+cmdline.Count(entries, "entry", "entries")+next), ""}
 }
 
 // didYouMean suggests a list with a similar name, or returns "".

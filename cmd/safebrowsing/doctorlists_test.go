@@ -30,7 +30,7 @@ func TestDoctorSaysWhatProtects(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer closeBlocks(blocks)
-			return listsDiagnosis(blocks[0].Offline, time.Now())
+			return listsDiagnosis(blocks[0].Block, time.Now())
 		}
 		want := func(status string, parts ...string) {
 			t.Helper()

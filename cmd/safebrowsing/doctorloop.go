@@ -4,19 +4,21 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 )
 
 // loop examines whether CoreDNS would resolve the names of servers through itself: once,
 // since the same resolvers know all of them.
-func (e *examination) loop(o *Offline) {
+func (e *examination) loop(o *block.Block) {
 	if e.looked {
 		return
 	}
 	endpoint := e.endpoint
 	e.looked, e.endpoint = true, ""
-	e.tell(loopDiagnosis(o.Resolvers(), config.SystemResolvers(e.resolvConf), config.MachineAddresses(), e.blocks))
+	e.tell(loopDiagnosis(strings.Fields(o.Config.Resolvers), config.SystemResolvers(e.resolvConf), config.MachineAddresses(), e.blocks))
 	e.endpoint = endpoint
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
@@ -17,13 +19,13 @@ func (e *examination) ownLists() {
 	}
 	seen := make(map[which]bool)
 	for _, b := range e.blocks {
-		if b.Offline == nil {
+		if b.Block == nil {
 			continue
 		}
 		for _, s := range b.OwnLists() {
 			if w := (which{s.Path, s.Allow}); s.InCorefile || !seen[w] {
 				seen[w] = true
-				e.ownList(b.Offline, s)
+				e.ownList(b.Block, s)
 			}
 		}
 	}
@@ -31,7 +33,7 @@ func (e *examination) ownLists() {
 
 // ownList prints the diagnosis of a list. It skips the hosts of the Corefile unless some of
 // them have expired.
-func (e *examination) ownList(o *Offline, s ownlist.State) {
+func (e *examination) ownList(o *block.Block, s ownlist.State) {
 	if s.InCorefile && s.Ended == 0 {
 		return
 	}
@@ -42,7 +44,7 @@ func (e *examination) ownList(o *Offline, s ownlist.State) {
 			d.Status, d.Advice = isWarning, text(needed.Advice())
 		}
 	}
-	for _, c := range o.Fetches() {
+	for _, c := range o.Config.Fetches() {
 		if s.Fetched && s.Path == c.Name() {
 			d = byURLDiagnosis(d, c, time.Now())
 		}
@@ -62,7 +64,7 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 	}
 	changed := ""
 	if !s.Modified.IsZero() {
-		changed = ", last changed " + stamp(s.Modified)
+		changed = ", last changed " + cmdline.Stamp(s.Modified)
 	}
 	remarks := strings.Join(append([]string{""}, s.Remarks()...), "; ")
 	if nothing := s.Nothing(); nothing != "" {

@@ -37,7 +37,7 @@ func TestDoctorOfOwnLists(t *testing.T) {
 			if err := os.Chtimes(list, changed, changed); err != nil {
 				t.Fatal(err)
 			}
-			block := " {\n safebrowsing {\n  test t.example\n  " + test.word + " " + list + "\n }\n}\n"
+			block := " {\n safebrowsing {\n  endpoint ENDPOINT\n  db off\n  " + test.word + " " + list + "\n }\n}\n"
 			status, found, out := examine(t, w.corefile(t, "a"+block+"b"+block), "-offline")
 			d := found["own list"]
 			text := strings.Replace(string(d.Text), "2026-05-01T12:00:00Z", "TIME", 1)
@@ -54,7 +54,7 @@ func TestDoctorOfOwnLists(t *testing.T) {
 func TestDoctorOfHostsThatTheCorefileAllows(t *testing.T) {
 	w := newWorld(t)
 	stanza := func(allow string) string {
-		return ". {\n safebrowsing {\n  test t.example\n  allow " + allow + "\n }\n}\n"
+		return ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db off\n  allow " + allow + "\n }\n}\n"
 	}
 	if _, found, _ := examine(t, w.corefile(t, stanza("a.example until 2099-01-31")), "-offline"); found["own list"].Check != "" {
 		t.Errorf("%+v, want nothing about what is well", found["own list"])

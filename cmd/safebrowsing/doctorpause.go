@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 )
 
@@ -12,10 +13,10 @@ import (
 func (e *examination) pauses(now time.Time) {
 	seen := make(map[string]bool)
 	for _, b := range e.blocks {
-		if b.Offline == nil || b.cfg.PauseFolder() == "" {
+		if b.Block == nil || b.Config.PauseFolder() == "" {
 			continue
 		}
-		file := pause.FileIn(b.cfg.PauseFolder())
+		file := pause.FileIn(b.Config.PauseFolder())
 		if seen[file] || regularOrNone(file) != nil {
 			continue
 		}
@@ -44,5 +45,5 @@ func pauseDiagnosis(p pause.Pause, file string) diagnosis {
 	if p.Keep {
 		restart = ""
 	}
-	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", which, stamp(p.Until), restart, file)), "to end the pause run safebrowsing pause off"}
+	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", which, cmdline.Stamp(p.Until), restart, file)), "to end the pause run safebrowsing pause off"}
 }

@@ -13,9 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -27,11 +30,11 @@ const (
 )
 
 // servers examines the connection to each endpoint and its response.
-func (e *examination) servers(ctx context.Context, o *Offline) {
+func (e *examination) servers(ctx context.Context, o *block.Block) {
 	e.looked = false
-	for _, endpoint := range o.Settings().Endpoints() {
+	for _, endpoint := range o.Config.Settings.Endpoints() {
 		e.endpoint = ""
-		if len(o.Settings().Endpoints()) > 1 {
+		if len(o.Config.Settings.Endpoints()) > 1 {
 			e.endpoint = endpoint
 		}
 		e.server(ctx, o, endpoint)
@@ -40,7 +43,7 @@ func (e *examination) servers(ctx context.Context, o *Offline) {
 }
 
 // server examines the connection to the server at an address and its response.
-func (e *examination) server(ctx context.Context, o *Offline, address string) {
+func (e *examination) server(ctx context.Context, o *block.Block, address string) {
 	endpoint, err := url.Parse(address)
 	if err != nil { // unreachable: the parser of the Corefile has checked the URL
 		e.tell(diagnosis{"endpoint", isProblem, text(err.Error()), "correct endpoint in the Corefile"})
@@ -52,8 +55,8 @@ func (e *examination) server(ctx context.Context, o *Offline, address string) {
 		e.unasked(o, endpoint)
 		return
 	}
-	p := newProbe(o)
-	client, err := o.ClientAt(address, p)
+	p := newProbe(o, e.dial)
+	client, err := o.Config.At(address).Client(o.Config.Secret, new(lookup.Database), p)
 	if err != nil {
 		e.tell(diagnosis{"server", isProblem, text(err.Error()), "correct the Corefile"})
 		return
@@ -77,7 +80,7 @@ func (e *examination) server(ctx context.Context, o *Offline, address string) {
 }
 
 // unasked prints the checks of a server to which no request is sent.
-func (e *examination) unasked(o *Offline, endpoint *url.URL) {
+func (e *examination) unasked(o *block.Block, endpoint *url.URL) {
 	why := text("the server's name does not resolve")
 	if e.offline {
 		why = "-offline"
@@ -93,7 +96,7 @@ func (e *examination) unasked(o *Offline, endpoint *url.URL) {
 }
 
 // resolve examines how the server's name is resolved. It reports whether that succeeded.
-func (e *examination) resolve(ctx context.Context, o *Offline, host string, proxied bool) bool {
+func (e *examination) resolve(ctx context.Context, o *block.Block, host string, proxied bool) bool {
 	if _, err := netip.ParseAddr(host); err == nil || proxied {
 		why := text("the endpoint is an IP address: there is no name to resolve")
 		if proxied {
@@ -104,8 +107,8 @@ func (e *examination) resolve(ctx context.Context, o *Offline, host string, prox
 	}
 	defer e.loop(o)
 	by := "the system's resolver"
-	if len(o.Resolvers()) > 0 {
-		by = strings.Join(o.Resolvers(), ", ")
+	if len(strings.Fields(o.Config.Resolvers)) > 0 {
+		by = strings.Join(strings.Fields(o.Config.Resolvers), ", ")
 	}
 	if e.offline {
 		e.tell(diagnosis{"resolve", isSkipped, "-offline", ""})
@@ -113,7 +116,7 @@ func (e *examination) resolve(ctx context.Context, o *Offline, host string, prox
 	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	addresses, err := protocol.Resolver(o.Resolvers()).LookupNetIP(ctx, "ip", host)
+	addresses, err := protocol.Resolver(strings.Fields(o.Config.Resolvers)).LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		e.tell(diagnosis{"resolve", isProblem, text(fmt.Sprintf("%s, by %s: %v", host, by, err)),
 			"set a resolver that works in the stanza, for example: resolver 9.9.9.9"})
@@ -132,14 +135,20 @@ type probe struct {
 	tls      *tls.ConnectionState // nil: without TLS
 }
 
-func newProbe(o *Offline) *probe {
-	secured, err := protocol.TLS(o.Settings().CA, o.Settings().Cert)
+// dialer makes connections, see net.Dialer.DialContext.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+func newProbe(o *block.Block, dial dialer) *probe {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: resolveTimeout, Resolver: protocol.Resolver(strings.Fields(o.Config.Resolvers))}).DialContext
+	}
+	secured, err := protocol.TLS(o.Config.Settings.CA, o.Config.Settings.Cert)
 	if err != nil { // the parser of the Corefile has read the files a moment ago
 		secured = new(tls.Config)
 	}
 	return &probe{base: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: resolveTimeout, Resolver: protocol.Resolver(o.Resolvers())}).DialContext,
+		DialContext:         dial,
 		TLSClientConfig:     secured,
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: serverTimeout / 2,
@@ -172,9 +181,9 @@ func (p *probe) knock(ctx context.Context, endpoint *url.URL) error {
 
 // tlsDiagnosis says whether others can read the requests. For http the endpoint alone
 // decides.
-func tlsDiagnosis(o *Offline, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
+func tlsDiagnosis(o *block.Block, endpoint *url.URL, state *tls.ConnectionState, answered bool, err error) diagnosis {
 	what := "the hash prefixes"
-	if o.Key() != "" {
+	if o.Config.Secret != "" {
 		what = "the key and " + what
 	}
 	switch {
@@ -194,11 +203,11 @@ func tlsDiagnosis(o *Offline, endpoint *url.URL, state *tls.ConnectionState, ans
 }
 
 // authorities says what to do if no authority vouches for the server.
-func authorities(o *Offline) string {
-	if o.Settings().CA != "" {
-		return "put the authority of the server's certificate into the file of endpoint_ca: no other one counts"
+func authorities(o *block.Block) string {
+	if o.Config.Settings.CA != "" {
+		return "put the authority of the server's certificate into the file with those that tls names: no other one counts"
 	}
-	return "install the system's root certificates (ca-certificates), or name the server's own authority with endpoint_ca"
+	return "install the system's root certificates (ca-certificates), or name the server's own authority with tls"
 }
 
 // isTLS reports whether a connection failed because of TLS.
@@ -219,7 +228,7 @@ func isLoopback(host string) bool {
 }
 
 // answerDiagnosis says whether the server accepts the key and has the lists.
-func answerDiagnosis(o *Offline, address string, offered []protocol.ListInfo, answered bool, err error) diagnosis {
+func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo, answered bool, err error) diagnosis {
 	status := new(updater.StatusError)
 	switch {
 	case errors.As(err, &status):
@@ -230,10 +239,10 @@ func answerDiagnosis(o *Offline, address string, offered []protocol.ListInfo, an
 		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", address, err)),
 			"open the firewall for it, or set $HTTPS_PROXY to a proxy that can reach it"}
 	case err != nil:
-		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a %s server and not the page of a proxy", o.Protocol().Title))}
+		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a %s server and not the page of a proxy", o.Config.Protocol.Title))}
 	}
 	var missing []string
-	for _, name := range o.Lists() {
+	for _, name := range o.Config.Stored() {
 		if !slices.ContainsFunc(offered, func(l protocol.ListInfo) bool { return l.Name == name }) {
 			missing = append(missing, name)
 		}
@@ -242,28 +251,28 @@ func answerDiagnosis(o *Offline, address string, offered []protocol.ListInfo, an
 		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists in the Corefile" + meant(missing))}
 	}
 	accepted := "it answers"
-	if o.Key() != "" {
+	if o.Config.Secret != "" {
 		accepted = "it accepts the key"
 	}
-	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %s", accepted, count(len(offered), "list", "lists"))), ""}
+	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %s", accepted, cmdline.Count(len(offered), "list", "lists"))), ""}
 }
 
 // acceptedDiagnosis says whether a server can be reached, and what CoreDNS has noted about
 // the key. It is for services of which each request is charged or must be due.
-func acceptedDiagnosis(o *Offline, answered bool, err error, now time.Time) diagnosis {
+func acceptedDiagnosis(o *block.Block, answered bool, err error, now time.Time) diagnosis {
 	if !answered {
-		return answerDiagnosis(o, o.Endpoint(), nil, answered, err)
+		return answerDiagnosis(o, o.Config.Address(), nil, answered, err)
 	}
 	hold := o.FetchHold()
 	switch {
-	case hold.Failures > 0 && !o.renewedSince(hold.Failed):
+	case hold.Failures > 0 && !renewedSince(o, hold.Failed):
 		return diagnosis{"server", isProblem, text(fmt.Sprintf("it answers, but CoreDNS is in a %v", hold)), adviceOn(o, hold)}
-	case o.Key() == "":
+	case o.Config.Secret == "":
 		return diagnosis{"server", isOK, "it answers", ""}
 	case hold.Failures == 0 && hold.Cause == "" && hold.Active(now): // of this key
-		return diagnosis{"server", isOK, text(fmt.Sprintf("it answers, and it accepted the %s at the last update of the lists", o.Settings().Credential())), ""}
+		return diagnosis{"server", isOK, text(fmt.Sprintf("it answers, and it accepted the %s at the last update of the lists", o.Config.Settings.Credential())), ""}
 	}
-	return diagnosis{"server", isWarning, text(fmt.Sprintf("it answers; whether it accepts the %s is not known yet: %s has no request to try it with", o.Settings().Credential(), o.Service())),
+	return diagnosis{"server", isWarning, text(fmt.Sprintf("it answers; whether it accepts the %s is not known yet: %s has no request to try it with", o.Config.Settings.Credential(), o.Config.Service)),
 		"start CoreDNS, or run safebrowsing update with this Corefile: the update of the lists tries it, and costs nothing"}
 }
 

@@ -33,7 +33,7 @@ func TestExpressionsAsJSON(t *testing.T) {
 	_, out, _ = invoke(t, "expressions", "-json", "http:///x")
 	expect(t, "no host", out, `{"input":"http:///x","error":"no host"}`+"\n")
 
-	status, out, _ := invoke(t, "expressions", "-json", "-rule", "v4", "a.b.example.co.uk", "", "https://1.2.3.4/x/", "help")
+	status, out, _ := invoke(t, "expressions", "-json", "-rule", "webrisk", "a.b.example.co.uk", "", "https://1.2.3.4/x/", "help")
 	lines := strings.SplitAfter(out, "\n")
 	if status != 1 || len(lines) != 5 {
 		t.Fatalf("status %d, %s", status, out)
@@ -94,9 +94,6 @@ func TestArgumentsMayHoldAnyBytes(t *testing.T) {
 		t.Errorf("a terminal would not like %q", out)
 	}
 }
-
-// UnmarshalText lets tests read what MarshalText wrote.
-func (t *text) UnmarshalText(b []byte) error { *t = text(b); return nil }
 
 func TestExpressionsOfStandardInput(t *testing.T) {
 	_, want, _ := invoke(t, "expressions", "a.example", "b.example", "c.example")

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
 // blockOf returns a block of a document: the first one in a language after a text.
@@ -30,6 +31,7 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	page := read(t, filepath.Join("..", "..", "docs", "fleet.md"))
 	metrics, readme := read(t, filepath.Join("..", "..", "docs", "command-line.md")), read(t, filepath.Join("..", "..", "README.md"))
 	office := "\n## In a small office\n"
+	program := relayProgram(t)
 	w := newWorld(t)
 	w.SetKey("GOOGLE")
 	t.Chdir(t.TempDir())
@@ -42,18 +44,26 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", commands[0]).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v %s", commands[0], err, out)
 	}
+	t.Setenv(config.KeyVariable, "GOOGLE")
+	status, out, errOut := invoke(t, "update", "-now", "-db", "relay", "-endpoint", w.endpoint)
+	if status != 0 {
+		t.Fatalf("update: %d, %s%s", status, out, errOut)
+	}
+	t.Setenv(config.KeyVariable, "")
+	w.ClientStarted()
 	args := strings.Fields(strings.Replace(commands[1], "192.168.1.2:8099", "127.0.0.1:0", 1))
-	cfg := relayConfigOf(t, append(args[2:], "-endpoint", w.endpoint, "-admin", "127.0.0.1:0")...)
-	cfg.Edge.FirstContact = func() time.Duration { return 0 }
-	url, admin := runRelayOf(t, cfg)
-	wantStatusOK(t, admin+"/readyz")
+	if args[0] != "safebrowsing-relay" {
+		t.Fatalf("the command is %q", args)
+	}
+	url, admin := startRelay(t, program, append(args[1:], "-endpoint", w.endpoint, "-admin", "127.0.0.1:0")...)
+	programtest.WantOK(t, admin+"/readyz")
 	if _, err := os.Stat("relay"); err != nil {
 		t.Error(err)
 	}
 
 	here := strings.NewReplacer("http://192.168.1.2:8099", url, "/etc/coredns/relay-client.key", "clients.key")
 	doctor := strings.Fields(here.Replace(blockOf(t, page, "Check it from", "sh")))
-	status, out, errOut := invoke(t, doctor[1:]...)
+	status, out, errOut = invoke(t, doctor[1:]...)
 	if status != 0 || errOut != "" || !strings.Contains(out, "it accepts the key and offers 3 lists") || !strings.Contains(out, "ok       confirm") {
 		t.Errorf("%q: status %d, %s%s", doctor, status, out, errOut)
 	}
@@ -63,7 +73,7 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	}
 
 	alerts, clients, _ := strings.Cut(blockOf(t, page, "\n## Watch it\n", "txt"), "# on the CoreDNS servers")
-	served := bodyOf(t, admin+"/metrics")
+	served := programtest.Body(t, admin+"/metrics")
 	name := regexp.MustCompile(`\b(?:coredns_)?safebrowsing_[a-z_]+`)
 	for _, m := range name.FindAllString(alerts, -1) {
 		if !strings.Contains(served, "\n"+m) {
@@ -84,17 +94,25 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	}
 }
 
-// bodyOf returns what a URL is answered with.
-func bodyOf(t *testing.T, url string) string {
+// relayProgram builds the relay and returns its path.
+func relayProgram(t *testing.T) string {
 	t.Helper()
-	answer, err := http.Get(url)
+	if testing.Short() {
+		t.Skip("-short: this test builds the program of the relay")
+	}
+	programs, err := programtest.Build(t.TempDir(), "safebrowsing-relay")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	return programs["safebrowsing-relay"]
+}
+
+// startRelay runs the relay until the test ends, and returns the URLs for its clients and of
+// its admin. The arguments say with -listen and -admin that it chooses the ports.
+func startRelay(t *testing.T, program string, args ...string) (url, admin string) {
+	t.Helper()
+	p := programtest.Start(t, program, args...)
+	_, admin, _ = strings.Cut(p.Line("Metrics: ", time.Minute), "Metrics: ")
+	_, url, _ = strings.Cut(p.Line("    endpoint ", time.Minute), "endpoint ")
+	return strings.TrimSpace(url), strings.TrimSuffix(strings.TrimSpace(admin), "/metrics")
 }

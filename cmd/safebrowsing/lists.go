@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -75,13 +76,13 @@ func listsOf(path string) (dir string, wanted []string, own []urlList, err error
 	own = fetchedBy(blocks)
 	var all []serverBlock // one for each folder
 	for _, b := range enginesOf(blocks) {
-		if b.Folder() == "" || len(b.Lists()) == 0 {
+		if b.Config.DB == "" || len(b.Config.Stored()) == 0 {
 			continue
 		}
-		if !slices.ContainsFunc(all, func(other serverBlock) bool { return other.Folder() == b.Folder() }) {
+		if !slices.ContainsFunc(all, func(other serverBlock) bool { return other.Config.DB == b.Config.DB }) {
 			all = append(all, b)
 		}
-		wanted = append(wanted, b.Lists()...)
+		wanted = append(wanted, b.Config.Stored()...)
 	}
 	switch {
 	case len(all) == 0 && len(own) > 0:
@@ -92,12 +93,13 @@ func listsOf(path string) (dir string, wanted []string, own []urlList, err error
 		return "", nil, nil, fmt.Errorf("%s keeps lists in several folders, %s: select one with -db", path, named(all))
 	}
 	slices.Sort(wanted)
-	return all[0].Folder(), slices.Compact(wanted), own, nil
+	return all[0].Config.DB, slices.Compact(wanted), own, nil
 }
 
 // listed is the state of one list, in JSON.
 type listed struct {
 	Name        string `json:"name"`
+	InForce     bool   `json:"in_force"`
 	Entries     int    `json:"entries"`
 	PrefixBytes []int  `json:"prefix_bytes"`
 	Version     string `json:"version"`
@@ -136,7 +138,7 @@ func printLists(out *console, dir string, wanted []string, own []urlList) error 
 			out.complain("list %s: %v: CoreDNS sets it aside at its next start and fetches it again", s.Name, s.Err)
 		}
 		if out.json {
-			out.object(listedOf(s))
+			out.object(listedOf(s, time.Now()))
 		}
 	}
 	for _, name := range wanted {
@@ -146,7 +148,7 @@ func printLists(out *console, dir string, wanted []string, own []urlList) error 
 			out.complain("list %s of the Corefile has not been fetched yet", name)
 		}
 	}
-	if !slices.ContainsFunc(all, func(s updater.ListStatus) bool { return s.Err == nil }) {
+	if !slices.ContainsFunc(all, func(s updater.ListStatus) bool { return !s.Missing() }) {
 		bad = true
 	}
 	if !out.json && len(all) > 0 {
@@ -157,15 +159,15 @@ func printLists(out *console, dir string, wanted []string, own []urlList) error 
 	return out.end(bad)
 }
 
-func listedOf(s updater.ListStatus) listed {
+func listedOf(s updater.ListStatus, now time.Time) listed {
 	l := listed{
-		Name: s.Name, Entries: s.Entries, PrefixBytes: s.Widths, Version: base64.StdEncoding.EncodeToString(s.Version),
-		Updated: stamp(s.Updated), NotBefore: stamp(s.NotBefore), Failures: s.Failures,
+		Name: s.Name, InForce: !s.Missing(), Entries: s.Entries, PrefixBytes: s.Widths, Version: base64.StdEncoding.EncodeToString(s.Version),
+		Updated: cmdline.Stamp(s.Updated), NotBefore: cmdline.Stamp(s.NotBefore), Failures: s.Failures,
 	}
-	if s.Hold.Active(time.Now()) {
+	if s.Hold.Active(now) {
 		l.Reason = text(s.Hold.String())
 	}
-	if s.Err == nil {
+	if !s.Missing() {
 		l.SHA256 = hex.EncodeToString(s.Checksum[:])
 	}
 	return l
@@ -181,10 +183,10 @@ func (o *console) table(all []updater.ListStatus) {
 		switch {
 		case errors.Is(s.Err, fs.ErrNotExist):
 			checksum = "not fetched"
-		case s.Err != nil:
+		case s.Missing():
 			checksum = "DAMAGED"
 		}
-		l := listedOf(s)
+		l := listedOf(s, time.Now())
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\n", l.Name, l.Entries, strings.Trim(fmt.Sprint(l.PrefixBytes), "[]"),
 			orDash(short(l.Version)), checksum, orDash(l.Updated), orDash(l.NotBefore), l.Failures)
 	}
@@ -197,18 +199,18 @@ func (o *console) reasons(all []updater.ListStatus) {
 	var order []string
 	names := make(map[string][]string)
 	for _, s := range all {
-		reason := listedOf(s).Reason
+		reason := listedOf(s, time.Now()).Reason
 		if reason == "" || s.Hold.Failures == 0 {
 			continue
 		}
-		line := fmt.Sprintf("not asked before %s: %s", stamp(s.NotBefore), reason)
+		line := fmt.Sprintf("not asked before %s: %s", cmdline.Stamp(s.NotBefore), reason)
 		if names[line] == nil {
 			order = append(order, line)
 		}
 		names[line] = append(names[line], s.Name)
 	}
 	for _, line := range order {
-		o.printf("%s: %s\n", strings.Join(names[line], ", "), shown(line))
+		o.printf("%s: %s\n", strings.Join(names[line], ", "), cmdline.Shown(line))
 	}
 }
 

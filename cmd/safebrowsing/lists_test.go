@@ -26,14 +26,14 @@ func TestListsOfAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, _, _ := strings.Cut(out, "\n")
-	expect(t, "keys", keys(first), "name entries prefix_bytes version sha256 updated not_before failures reason")
+	expect(t, "keys", keys(first), "name in_force entries prefix_bytes version sha256 updated not_before failures reason")
 	got := decode[listed](t, out)
 	for i, want := range []struct {
 		name    string
 		entries int
 	}{{"mw-4b", 1}, {"se-4b", 2}, {"uws-4b", 0}} {
 		l := listed{
-			want.name, want.entries, []int{4}, base64.StdEncoding.EncodeToString(all[i].Version), hex.EncodeToString(all[i].Checksum[:]),
+			want.name, true, want.entries, []int{4}, base64.StdEncoding.EncodeToString(all[i].Version), hex.EncodeToString(all[i].Checksum[:]),
 			all[i].Updated.UTC().Format(time.RFC3339), all[i].NotBefore.UTC().Format(time.RFC3339), 0, "minimum wait of the server",
 		}
 		if !reflect.DeepEqual(got[i], l) {

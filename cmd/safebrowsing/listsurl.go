@@ -8,6 +8,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 )
 
@@ -27,7 +29,7 @@ func savedIn(dir string) (all []urlList) {
 
 // leftOut says which lines of a list by URL, and which names that the server needs, have no
 // effect, or returns "".
-func (o *Offline) leftOut(list string) string {
+func leftOut(o *block.Block, list string) string {
 	var all []string
 	for _, s := range o.OwnLists() {
 		if s.Fetched && s.Named == list {
@@ -43,17 +45,17 @@ func fetchedBy(blocks []serverBlock) (all []urlList) {
 	type which struct{ url, db string }
 	seen := make(map[which]bool)
 	for _, b := range blocks {
-		if b.Offline == nil {
+		if b.Block == nil {
 			continue
 		}
-		for _, c := range b.Fetches() {
+		for _, c := range b.Config.Fetches() {
 			if w := (which{c.URL, c.DB}); c.DB != "" && !seen[w] {
 				seen[w] = true
 				s, err := listfetch.ReadState(c)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					s.Error = err.Error()
 				}
-				all = append(all, urlList{s, b.leftOut(c.Name())})
+				all = append(all, urlList{s, leftOut(b.Block, c.Name())})
 			}
 		}
 	}
@@ -97,11 +99,11 @@ func (o *console) fetched(own []urlList) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "OWN LIST\tENTRIES\tCHANGED\tUPDATED\tNOT BEFORE\tFAILURES")
 	for _, s := range own {
-		l := urlListed{s.Name, s.Entries, stamp(s.Changed), stamp(s.Checked), stamp(s.Next), s.Failures, text(s.Error), text(s.leftOut)}
+		l := urlListed{s.Name, s.Entries, cmdline.Stamp(s.Changed), cmdline.Stamp(s.Checked), cmdline.Stamp(s.Next), s.Failures, text(s.Error), text(s.leftOut)}
 		if o.json {
 			o.object(l)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\n", shown(l.OwnList), l.Entries, orDash(l.Changed), orDash(l.Updated), orDash(l.Next), l.Failures)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\n", cmdline.Shown(l.OwnList), l.Entries, orDash(l.Changed), orDash(l.Updated), orDash(l.Next), l.Failures)
 	}
 	if o.json {
 		return
@@ -110,10 +112,10 @@ func (o *console) fetched(own []urlList) {
 	o.printf("%s", table.String())
 	for _, s := range own {
 		if s.leftOut != "" {
-			o.printf("%s: %s\n", shown(s.Name), shown(s.leftOut))
+			o.printf("%s: %s\n", cmdline.Shown(s.Name), cmdline.Shown(s.leftOut))
 		}
 		if s.Failing() {
-			o.printf("%s: not updated since %s: %s\n", shown(s.Name), stamp(s.Since), shown(s.Error))
+			o.printf("%s: not updated since %s: %s\n", cmdline.Shown(s.Name), cmdline.Stamp(s.Since), cmdline.Shown(s.Error))
 		}
 	}
 }

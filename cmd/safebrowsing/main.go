@@ -7,8 +7,6 @@
 //	pause              ──▶ a file in that folder, at which a running plugin looks
 //	status             ──▶ what protects, since when, and what is next
 //	doctor             ──▶ why a configuration does not work
-//	relay              ──▶ one client of Google for many CoreDNS servers
-//	testserver         ──▶ lists of your own, served like Google's
 //	version, completion ──▶ for bug reports, and for your shell
 package main
 
@@ -21,12 +19,12 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/nearest"
 )
 
 func main() {
@@ -49,30 +47,9 @@ func (l *warnings) Write(line []byte) (int, error) {
 	return l.w.Write(line)
 }
 
-// The exit statuses other than 0.
-const (
-	badNews = 1 // a name is not safe, or the command found a problem
-	misuse  = 2 // the command could not do its work
-)
-
-// errBadNews ends a command that has printed all its findings: run prints nothing more.
-var errBadNews = errors.New("bad news")
-
-// run executes a command line and returns the exit status. What it prints is masked: a key
-// may be in the wrong place of a Corefile or of the command line.
+// run executes a command line and returns the exit status.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	out, errOut = mask.Writer{W: out}, mask.Writer{W: errOut}
-	c := command()
-	c.Reader, c.Writer, c.ErrWriter = in, out, errOut
-	err := c.Run(ctx, args)
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, errBadNews):
-		return badNews
-	}
-	fmt.Fprintln(errOut, "safebrowsing:", err)
-	return misuse
+	return cmdline.Run(ctx, command(), args, in, out, errOut)
 }
 
 const rootHelp = `Would a name be blocked, and why?
@@ -88,7 +65,7 @@ Does this configuration work?
    safebrowsing doctor -corefile /etc/coredns/Corefile
 
 Each command has examples: safebrowsing COMMAND -h. With -json, all commands
-except relay, testserver and completion print one JSON object per line. The exit status
+except completion print one JSON object per line. The exit status
 is 0 for good news, 1 for bad news such as an unsafe name or a problem, and 2 if
 the command could not do its work. The commands read an API key only from the
 Corefile and from $SAFEBROWSING_API_KEY.
@@ -100,36 +77,76 @@ This line lets bash complete commands and flags:
 safebrowsing completion -h has the lines for zsh and fish.`
 
 func command() *cli.Command {
-	root := &cli.Command{
+	return &cli.Command{
 		Name:        "safebrowsing",
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
-		Commands:    []*cli.Command{check(), allowCommand(), blockCommand(), pauseCommand(), expressions(), lists(), update(), statusCommand(), doctor(), relayCommand(), testserver(), versionCommand(), completion(), complete()},
-		// run prints errors and sets the exit status; the library must not exit itself.
-		ExitErrHandler: func(context.Context, *cli.Command, error) {},
-		Flags:          []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
+		Commands:    []*cli.Command{check(), allowCommand(), blockCommand(), pauseCommand(), expressions(), lists(), update(), statusCommand(), doctor(), versionCommand(), completion(), complete(), relay(), testserver(), helpCommand()},
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(_ context.Context, c *cli.Command) error {
 			if c.Bool("version") {
 				return printVersion(newConsole(c))
 			}
 			if c.NArg() > 0 {
-				return fmt.Errorf("there is no command %q, see safebrowsing -h", c.Args().First())
+				return unknownCommand(c, c.Args().First())
 			}
 			cli.ShowRootCommandHelp(c)
 			return errors.New("no command given")
 		},
 	}
-	for _, c := range append([]*cli.Command{root}, root.Commands...) {
-		c.OnUsageError = usageError
-	}
-	return root
 }
 
-// usageError adds to an error of the library where the help is.
-func usageError(_ context.Context, c *cli.Command, err error, _ bool) error {
-	text := err.Error()
-	text = strings.ToLower(text[:1]) + text[1:]
-	return fmt.Errorf("%s, see %s -h", text, c.FullName())
+func helpCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "help",
+		Aliases:   []string{"h"},
+		Usage:     "print this help, or that of a command",
+		ArgsUsage: "[COMMAND]",
+		Action: func(ctx context.Context, c *cli.Command) error {
+			root, name := c.Root(), c.Args().First()
+			switch {
+			case c.NArg() > 1:
+				return errors.New("help takes the name of one command, see safebrowsing -h")
+			case name == "":
+				return cli.ShowRootCommandHelp(root)
+			case root.Command(name) == nil:
+				return unknownCommand(root, name)
+			}
+			return cli.ShowCommandHelp(ctx, root, name)
+		},
+	}
+}
+
+// unknownCommand says that there is no command of a name, and which one may be meant.
+func unknownCommand(root *cli.Command, name string) error {
+	var known []string
+	for _, c := range root.VisibleCommands() {
+		known = append(known, c.Name)
+	}
+	if near, edits := nearest.Word(name, known); edits <= 2 && 2*edits < len(name) {
+		return fmt.Errorf("there is no command %q: did you mean %s? See safebrowsing -h", name, near)
+	}
+	return fmt.Errorf("there is no command %q, see safebrowsing -h", name)
+}
+
+// relay says where the server has gone that earlier versions had.
+func relay() *cli.Command {
+	return &cli.Command{
+		Name: "relay", Hidden: true, HideHelp: true, SkipFlagParsing: true,
+		Action: func(context.Context, *cli.Command) error {
+			return errors.New("the relay is a program of its own: run safebrowsing-relay with the same flags. It reads no Corefile: what -corefile said are its flags, see safebrowsing-relay -h")
+		},
+	}
+}
+
+// testserver says where the server has gone that earlier versions had.
+func testserver() *cli.Command {
+	return &cli.Command{
+		Name: "testserver", Hidden: true, HideHelp: true, SkipFlagParsing: true,
+		Action: func(context.Context, *cli.Command) error {
+			return errors.New("testserver is a program of its own, for those who have the sources: there, go run ./test/server -h")
+		},
+	}
 }
 
 // jsonFlag returns the flag of all commands with findings.

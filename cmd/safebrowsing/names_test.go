@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
 func TestCheckReadsNamesFromStandardInput(t *testing.T) {
@@ -47,7 +49,7 @@ func TestNamesAreCheckedAsTheyCome(t *testing.T) {
 	w := filled(t)
 	in, names := io.Pipe()
 	defer names.Close()
-	out, errOut := new(lockedBuffer), new(lockedBuffer)
+	out, errOut := new(programtest.Output), new(programtest.Output)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan int, 1)

@@ -6,14 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/coredns/caddy/caddyfile"
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/policy"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -38,45 +39,17 @@ func corefileOf(c *cli.Command) string {
 	return ""
 }
 
-// stanza is the plugin in one server block of a Corefile.
-type stanza struct {
-	config.Config
-	place string // file and line
-}
-
-// stanzasOf returns the plugin in each server block that has it. It opens no lists.
-func stanzasOf(path string) (all []stanza, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	blocks, err := caddyfile.Parse(path, f, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range blocks {
-		if _, has := b.Tokens[config.Plugin]; !has {
-			continue
-		}
-		cfg, err := configOf(path, b)
-		if err != nil {
-			return nil, err
-		}
-		block := serverBlock{file: path, tokens: b.Tokens[config.Plugin]}
-		all = append(all, stanza{cfg, block.stanza()})
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%s: no server block has %s", path, config.Plugin)
-	}
-	return all, nil
+// protectedBlocks returns the server blocks of a Corefile that have the plugin. It opens no lists.
+func protectedBlocks(path string) ([]serverBlock, error) {
+	all, err := parseCorefile(path)
+	return slices.DeleteFunc(all, func(b serverBlock) bool { return b.Block == nil }), err
 }
 
 // where says which files a command may edit.
 type where struct {
-	file     string // of -file; "": the first one of the Corefile
-	corefile string // "": there is none
-	stanzas  []stanza
+	file     string        // of -file; "": the first one of the Corefile
+	corefile string        // "": there is none
+	blocks   []serverBlock // that have the plugin
 }
 
 func whereOf(c *cli.Command) (w where, err error) {
@@ -87,7 +60,7 @@ func whereOf(c *cli.Command) (w where, err error) {
 		}
 		return w, nil
 	}
-	w.stanzas, err = stanzasOf(w.corefile)
+	w.blocks, err = protectedBlocks(w.corefile)
 	return w, err
 }
 
@@ -95,11 +68,11 @@ func whereOf(c *cli.Command) (w where, err error) {
 // by URL are not for editing: the next fetch would undo it.
 func (w where) files(allow bool) (all []ownlist.Config) {
 	seen := make(map[string]bool)
-	for _, s := range w.stanzas {
-		for _, own := range s.Own {
+	for _, b := range w.blocks {
+		for _, own := range b.Config.Own {
 			if own.Path != "" && own.Allow == allow && !seen[own.Path] {
 				seen[own.Path] = true
-				all = append(all, ownlist.Config{Path: own.Path, Allow: allow, IPv4: s.IPv4, IPv6: s.IPv6})
+				all = append(all, ownlist.Config{Path: own.Path, Allow: allow, IPv4: b.Config.IPv4, IPv6: b.Config.IPv6})
 			}
 		}
 	}
@@ -114,7 +87,7 @@ func (w where) pick(allow bool) (ownlist.Config, error) {
 			return files[0], nil
 		}
 		return ownlist.Config{}, fmt.Errorf("%s has no file of %s: add the line \"%s /etc/coredns/%s.txt\" to the braces of %s at %s, create that file, and restart CoreDNS",
-			w.corefile, word, word, word, config.Plugin, w.stanzas[0].place)
+			w.corefile, word, word, word, config.Plugin, w.blocks[0].stanza())
 	}
 	for _, f := range w.files(!allow) {
 		if config.SameFile(f.Path, w.file) {
@@ -135,31 +108,31 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, allow bool, hosts []lookup.
 		return false
 	}
 	var without []string
-	for _, s := range e.stanzas {
-		if !s.uses(file.Path, allow) {
-			without = append(without, s.place)
+	for _, b := range e.blocks {
+		if !b.uses(file.Path, allow) {
+			without = append(without, b.stanza())
 			continue
 		}
 		for _, h := range hosts {
-			if why := s.otherwise(h, allow); why != "" && !removed {
-				e.complain("%s: %s", s.place, why)
+			if why := b.otherwise(h, allow); why != "" && !removed {
+				e.complain("%s: %s", b.stanza(), why)
 				bad = true
 			}
 		}
 	}
 	switch {
-	case len(without) == len(e.stanzas):
+	case len(without) == len(e.blocks):
 		e.complain("CoreDNS does not read %s: no server block of %s has the line \"%s %s\"", file.Path, e.corefile, ownWord(allow), file.Path)
 		return true
 	case len(without) > 0:
-		e.complain("%s is not read by the server %s at %s", file.Path, plural(len(without), "block", "blocks"), strings.Join(without, ", "))
+		e.complain("%s is not read by the server %s at %s", file.Path, cmdline.Plural(len(without), "block", "blocks"), strings.Join(without, ", "))
 	}
 	return bad
 }
 
-// uses reports whether a file is one of the stanza's.
-func (s *stanza) uses(path string, allow bool) bool {
-	for _, own := range s.Own {
+// uses reports whether a file is one of the server block's.
+func (b *serverBlock) uses(path string, allow bool) bool {
+	for _, own := range b.Config.Own {
 		if own.Path != "" && own.Allow == allow && config.SameFile(own.Path, path) {
 			return true
 		}
@@ -169,16 +142,16 @@ func (s *stanza) uses(path string, allow bool) bool {
 
 // otherwise says why the server block does not do what an entry for a host asks for; "" if
 // it does.
-func (s *stanza) otherwise(h lookup.Host, allow bool) string {
-	p := policy.New(&s.Block)
-	if !p.InScope(h.String() + ".") {
+func (b *serverBlock) otherwise(h lookup.Host, allow bool) string {
+	if !b.InScope(h.String() + ".") {
 		return fmt.Sprintf("%s is not checked: it is in no zone of this server block, or in one of its exceptions", h)
 	}
-	if p.OpenStored() != nil {
+	now := block.New(b.Config) // with the own lists as they are after the edit
+	if now.ReadOwn() != nil {
 		return "" // CoreDNS will say so
 	}
-	defer p.Close()
-	switch d, _ := p.Check(h); {
+	defer now.End()
+	switch d := now.Check(h); {
 	case allow && d.Verdict == lookup.Unsafe:
 		return fmt.Sprintf("%s is still blocked, by a more specific entry of %s", h, d.List)
 	case !allow && d.By == lookup.ByAllow:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 )
 
@@ -84,27 +85,27 @@ func (p *pausing) read(c *cli.Command) (err error) {
 	if corefile == "" {
 		return errors.New("there is no Corefile here: use -corefile")
 	}
-	stanzas, err := stanzasOf(corefile)
+	blocks, err := protectedBlocks(corefile)
 	if err != nil {
 		return err
 	}
-	return p.pick(stanzas, corefile, c.String("block"))
+	return p.pick(blocks, corefile, c.String("block"))
 }
 
 // pick finds the folders of the server blocks that check a zone, or of all.
-func (p *pausing) pick(stanzas []stanza, corefile, zone string) error {
+func (p *pausing) pick(blocks []serverBlock, corefile, zone string) error {
 	if p.zone = pause.All; zone != "" {
 		p.zone = strings.TrimSuffix(strings.ToLower(zone), ".") + "."
 	}
 	var zones []string
-	for _, s := range stanzas {
-		zones = append(zones, s.Zones...)
-		if p.zone != pause.All && !slices.Contains(s.Zones, p.zone) {
+	for _, b := range blocks {
+		zones = append(zones, b.Config.Zones...)
+		if p.zone != pause.All && !slices.Contains(b.Config.Zones, p.zone) {
 			continue
 		}
-		folder := s.PauseFolder()
+		folder := b.Config.PauseFolder()
 		if folder == "" {
-			return fmt.Errorf("%s: there is no folder for the pause: add db DIRECTORY", s.place)
+			return fmt.Errorf("%s: there is no folder for the pause: add db DIRECTORY", b.stanza())
 		}
 		if !slices.Contains(p.folders, folder) {
 			p.folders = append(p.folders, folder)
@@ -183,20 +184,20 @@ type paused struct {
 // say prints the pauses in force in a folder.
 func (p *pausing) say(folder string, now []pause.Pause) {
 	if len(now) == 0 && !p.json {
-		p.printf("Nothing is paused (%s)\n", shown(pause.FileIn(folder)))
+		p.printf("Nothing is paused (%s)\n", cmdline.Shown(pause.FileIn(folder)))
 	}
 	for _, x := range now {
 		if p.json {
-			p.object(paused{text(pause.FileIn(folder)), text(x.Zone), stamp(x.Until), x.Keep})
+			p.object(paused{text(pause.FileIn(folder)), text(x.Zone), cmdline.Stamp(x.Until), x.Keep})
 			continue
 		}
 		which, restart := "all server blocks", "or until CoreDNS is restarted"
 		if x.Zone != pause.All {
-			which = "the server blocks for " + shown(x.Zone)
+			which = "the server blocks for " + cmdline.Shown(x.Zone)
 		}
 		if x.Keep {
 			restart = "also if CoreDNS is restarted"
 		}
-		p.printf("Paused until %s, %s: %s (%s)\n", x.Until.Local().Format("2006-01-02 15:04:05 MST"), restart, which, shown(pause.FileIn(folder)))
+		p.printf("Paused until %s, %s: %s (%s)\n", x.Until.Local().Format("2006-01-02 15:04:05 MST"), restart, which, cmdline.Shown(pause.FileIn(folder)))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
 // commandLines returns the command lines of safebrowsing in a document, in its blocks and in
@@ -39,7 +41,11 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, line := range commandLines(string(text)) {
-			seen[strings.Fields(line)[0]] = true
+			command := strings.Fields(line)[0]
+			if filepath.Base(name) == "CHANGELOG.md" && (command == testserver().Name || command == relay().Name) {
+				continue // which earlier versions had
+			}
+			seen[command] = true
 			if err := helpOf(t, line); err != "" {
 				t.Errorf("%s: safebrowsing %s: %s", name, line, err)
 			}
@@ -59,7 +65,7 @@ func helpOf(t *testing.T, line string) (trouble string) {
 	line, _, _ = strings.Cut(line, " <")
 	words := strings.Fields(line)
 	c := command()
-	c.Writer, c.ErrWriter = new(lockedBuffer), new(lockedBuffer)
+	c.Writer, c.ErrWriter = new(programtest.Output), new(programtest.Output)
 	sub := c.Command(words[0])
 	if sub == nil {
 		return "there is no such command"

@@ -37,7 +37,7 @@ func TestDoctorTrustsTheAuthorityOfTheCorefile(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	write(t, ca, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	stanza := ". {\n safebrowsing {\n  endpoint " + server.URL + "\n  db DB\n"
-	_, found, _ := examine(t, w.corefile(t, stanza+"  endpoint_ca "+ca+"\n }\n}\n"))
+	_, found, _ := examine(t, w.corefile(t, stanza+"  tls "+ca+"\n }\n}\n"))
 	if found["tls"].Status != isOK || found["server"].Status != isOK {
 		t.Errorf("%+v", found)
 	}
@@ -65,7 +65,7 @@ func TestTheFolderOfSeveralEndpointsIsThatOfTheirSet(t *testing.T) {
 			t.Errorf("%s: status %d, %s%s", from[0], status, out, errOut)
 		}
 	}
-	if status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-protocol", "v4", "-endpoint", w.endpoint); status != 2 || !strings.Contains(errOut, "protocol v4 asks one server") {
+	if status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-protocol", "webrisk", "-endpoint", w.endpoint); status != 2 || !strings.Contains(errOut, "protocol webrisk asks one server") {
 		t.Errorf("status %d, %s", status, errOut)
 	}
 }

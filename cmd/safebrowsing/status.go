@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -56,80 +54,20 @@ func statusCommand() *cli.Command {
 	}
 }
 
-// reportOf returns what the server blocks of a Corefile protect by.
+// reportOf returns what the server blocks of a Corefile protect by, as CoreDNS saved it last. A
+// schedule that is damaged counts as one that waits, as in CoreDNS.
 func reportOf(blocks []serverBlock, now time.Time) (status.Report, error) {
-	r := status.Report{At: now}
-	services := make(map[config.Settings]int)
+	var all []*block.Block
 	for _, b := range blocks {
-		if b.Offline == nil {
+		if b.Block == nil {
 			continue
 		}
-		standing := status.Block{Zones: strings.Join(b.Zones(), " "), Service: -1, Monitor: !b.Blocks(), Paused: b.pausedUntil(now)}
-		for _, own := range b.OwnLists() {
-			o := status.OwnList{Name: own.Named, Allow: own.Allow, Entries: own.InForce()}
-			if own.Err != nil {
-				o.Trouble = own.Err.Error()
-			}
-			standing.Own = append(standing.Own, o)
+		if _, err := b.Lists(); err != nil && !errors.Is(err, updater.ErrDamaged) {
+			return status.Report{}, err
 		}
-		if b.Endpoint() != "" {
-			i, ok := services[b.Settings()]
-			if !ok {
-				s, err := b.service(now)
-				if err != nil {
-					return r, err
-				}
-				i = len(r.Services)
-				services[b.Settings()] = i
-				r.Services = append(r.Services, s)
-			}
-			standing.Service = i
-		}
-		r.Blocks = append(r.Blocks, standing)
+		all = append(all, b.Block)
 	}
-	return r, nil
-}
-
-// service returns how a service protects, as CoreDNS saved it last. A schedule that is
-// damaged counts as one that waits, as in CoreDNS.
-func (o *Offline) service(now time.Time) (status.Service, error) {
-	s := status.Service{
-		Title: o.Protocol().Title, Address: o.Endpoint(), Mode: o.Settings().Mode.String(), Folder: o.Folder(),
-		Ending: o.Settings().Ending().Text(now), Ended: o.Settings().Ending().Over(now), Unknown: o.Folder() == "" && len(o.Lists()) > 0, Fetch: o.FetchHold(), Search: o.SearchHold(),
-	}
-	s.Notice, s.Advisory = answer.Notice(o.Provider()), o.Provider().Advisory
-	if perDay, ledger, _ := o.Budget(); ledger != nil {
-		s.Budget, s.Left, s.Spent, s.Paid = perDay, ledger.Remaining(perDay, now), ledger.Spent(now), o.Protocol().Paid
-		s.InPart = status.SpentShares(ledger.Uses(), perDay, now)
-	}
-	if s.Folder == "" {
-		return s, nil
-	}
-	all, err := updater.Status(o.Folder())
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, updater.ErrDamaged) {
-		return s, err
-	}
-	for _, name := range o.Lists() {
-		l := statusOf(all, name)
-		s.Lists = append(s.Lists, status.List{Name: name, Entries: l.Entries, Updated: l.Updated, Due: l.NotBefore, Missing: l.Err != nil})
-	}
-	return s, nil
-}
-
-// pausedUntil returns when the pause of the server block ends, or the zero time. A file that
-// cannot be read pauses nothing, as in CoreDNS.
-func (o *Offline) pausedUntil(now time.Time) time.Time {
-	folder := o.cfg.PauseFolder()
-	if folder == "" || regularOrNone(pause.FileIn(folder)) != nil {
-		return time.Time{}
-	}
-	raw, err := os.ReadFile(pause.FileIn(folder))
-	if err != nil {
-		return time.Time{}
-	}
-	all, _ := pause.Parse(raw)
-	until, _ := pause.Until(all, o.Zones(), now)
-	return until
+	return block.Report(all, now), nil
 }
 
 // standing is a status in JSON.
@@ -143,30 +81,21 @@ type standing struct {
 
 // serviceStatus is a service in JSON. Times are "" if they are unknown or have passed.
 type serviceStatus struct {
-	Title     string       `json:"title"`
-	Endpoint  text         `json:"endpoint"`
-	Mode      string       `json:"mode"`
-	Folder    text         `json:"db"` // "": off
-	Lists     []listStatus `json:"lists"`
-	FetchNot  string       `json:"fetch_not_before"`
-	FetchWhy  text         `json:"fetch_reason"`
-	SearchNot string       `json:"search_not_before"`
-	SearchWhy text         `json:"search_reason"`
-	Budget    int          `json:"budget"` // 0: no limit
-	Left      int          `json:"budget_remaining"`
-	Advisory  string       `json:"advisory"`       // URL of Google's words about warnings; "": Google does not provide them
-	Spent     int          `json:"searches_today"` // with those that are reserved
-	Cost      string       `json:"cost_today"`     // in US-$; "": nothing
-	MostCost  string       `json:"cost_limit"`     // of a day, in US-$; "": searches cost nothing
-}
-
-// listStatus is a list in JSON.
-type listStatus struct {
-	Name      string `json:"name"`
-	InForce   bool   `json:"in_force"`
-	Entries   int    `json:"entries"`
-	Updated   string `json:"updated"`
-	NotBefore string `json:"not_before"`
+	Title     string   `json:"title"`
+	Endpoint  text     `json:"endpoint"`
+	Mode      string   `json:"mode"`
+	Folder    text     `json:"db"` // "": off
+	Lists     []listed `json:"lists"`
+	FetchNot  string   `json:"fetch_not_before"`
+	FetchWhy  text     `json:"fetch_reason"`
+	SearchNot string   `json:"search_not_before"`
+	SearchWhy text     `json:"search_reason"`
+	Budget    int      `json:"budget"` // 0: no limit
+	Left      int      `json:"budget_remaining"`
+	Advisory  string   `json:"advisory"`       // URL of Google's words about warnings; "": Google does not provide them
+	Spent     int      `json:"searches_today"` // with those that are reserved
+	Cost      string   `json:"cost_today"`     // in US-$; "": nothing
+	MostCost  string   `json:"cost_limit"`     // of a day, in US-$; "": searches cost nothing
 }
 
 func printStatus(out *console, r status.Report) error {
@@ -177,10 +106,10 @@ func printStatus(out *console, r status.Report) error {
 	}
 	out.printf("%s\n", f.Headline)
 	for _, problem := range f.Problems {
-		out.printf("  problem  %s\n", shown(problem))
+		out.printf("  problem  %s\n", cmdline.Shown(problem))
 	}
 	for _, note := range f.Notes {
-		out.printf("  note     %s\n", shown(note))
+		out.printf("  note     %s\n", cmdline.Shown(note))
 	}
 	for _, s := range r.Services {
 		out.service(s, r.At)
@@ -188,7 +117,7 @@ func printStatus(out *console, r status.Report) error {
 	for _, b := range r.Blocks {
 		for _, own := range b.Own {
 			does := map[bool]string{false: "blocks", true: "allows"}[own.Allow]
-			out.printf("\n%s %s %s, for the zones %s\n", shown(own.Name), does, count(own.Entries, "entry", "entries"), shown(b.Zones))
+			out.printf("\n%s %s %s, for the zones %s\n", cmdline.Shown(own.Name), does, cmdline.Count(own.Entries, "entry", "entries"), cmdline.Shown(b.Zones))
 		}
 	}
 	for _, notice := range f.Notices {
@@ -203,26 +132,26 @@ func (o *console) service(s status.Service, now time.Time) {
 	if s.Folder == "" {
 		folder = "db off"
 	}
-	o.printf("\n%s, mode %s, %s, %s\n", s.Title, s.Mode, shown(s.Address), shown(folder))
+	o.printf("\n%s, mode %s, %s, %s\n", s.Title, s.Mode, cmdline.Shown(s.Address), cmdline.Shown(folder))
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for _, l := range s.Lists {
 		switch {
-		case l.Missing:
+		case l.Missing():
 			fmt.Fprintf(w, "  %s\tnot in force\t\t%s\n", l.Name, nextOf(l, now))
 		case l.Updated.IsZero():
-			fmt.Fprintf(w, "  %s\t%s\tof unknown age\t%s\n", l.Name, count(l.Entries, "entry", "entries"), nextOf(l, now))
+			fmt.Fprintf(w, "  %s\t%s\tof unknown age\t%s\n", l.Name, cmdline.Count(l.Entries, "entry", "entries"), nextOf(l, now))
 		default:
-			fmt.Fprintf(w, "  %s\t%s\tfetched %s ago\t%s\n", l.Name, count(l.Entries, "entry", "entries"), status.Age(now.Sub(l.Updated)), nextOf(l, now))
+			fmt.Fprintf(w, "  %s\t%s\tfetched %s ago\t%s\n", l.Name, cmdline.Count(l.Entries, "entry", "entries"), status.Age(now.Sub(l.Updated)), nextOf(l, now))
 		}
 	}
 	w.Flush()
 	o.printf("%s", table.String())
 	if s.Fetch.Active(now) {
-		o.printf("  no list is fetched before %s: %s\n", status.Moment(s.Fetch.Until), shown(s.Fetch.String()))
+		o.printf("  no list is fetched before %s: %s\n", status.Moment(s.Fetch.Until), cmdline.Shown(s.Fetch.String()))
 	}
 	if s.Search.Active(now) {
-		o.printf("  no name is confirmed before %s: %s\n", status.Moment(s.Search.Until), shown(s.Search.String()))
+		o.printf("  no name is confirmed before %s: %s\n", status.Moment(s.Search.Until), cmdline.Shown(s.Search.String()))
 	}
 	if s.Budget > 0 {
 		o.printf("  searches left today: at least %d of %d\n", s.Left, s.Budget)
@@ -233,9 +162,9 @@ func (o *console) service(s status.Service, now time.Time) {
 }
 
 // nextOf says when a list may be fetched again.
-func nextOf(l status.List, now time.Time) string {
-	if l.Due.After(now) {
-		return "next fetch in " + status.Age(l.Due.Sub(now))
+func nextOf(l updater.ListStatus, now time.Time) string {
+	if l.NotBefore.After(now) {
+		return "next fetch in " + status.Age(l.NotBefore.Sub(now))
 	}
 	return "next fetch is due"
 }
@@ -245,19 +174,19 @@ func standingOf(r status.Report, f status.Findings) standing {
 	for _, service := range r.Services {
 		one := serviceStatus{
 			Title: service.Title, Endpoint: text(service.Address), Mode: service.Mode, Folder: text(service.Folder),
-			Lists: []listStatus{}, Budget: service.Budget, Left: service.Left, Spent: service.Spent, Advisory: service.Advisory,
+			Lists: []listed{}, Budget: service.Budget, Left: service.Left, Spent: service.Spent, Advisory: service.Advisory,
 		}
 		if service.Cost() != "" {
 			one.Cost, one.MostCost = status.Dollars(service.Spent), status.Dollars(service.Budget)
 		}
 		if service.Fetch.Active(r.At) {
-			one.FetchNot, one.FetchWhy = stamp(service.Fetch.Until), text(service.Fetch.String())
+			one.FetchNot, one.FetchWhy = cmdline.Stamp(service.Fetch.Until), text(service.Fetch.String())
 		}
 		if service.Search.Active(r.At) {
-			one.SearchNot, one.SearchWhy = stamp(service.Search.Until), text(service.Search.String())
+			one.SearchNot, one.SearchWhy = cmdline.Stamp(service.Search.Until), text(service.Search.String())
 		}
 		for _, l := range service.Lists {
-			one.Lists = append(one.Lists, listStatus{l.Name, !l.Missing, l.Entries, stamp(l.Updated), stamp(l.Due)})
+			one.Lists = append(one.Lists, listedOf(l, r.At))
 		}
 		s.Services = append(s.Services, one)
 	}

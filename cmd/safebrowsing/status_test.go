@@ -31,7 +31,6 @@ func TestStatusSaysWhetherTheNetworkIsProtected(t *testing.T) {
 		{"db off", "endpoint ENDPOINT\ndb off", 1, []string{"NOT protected\n", "only in the memory of CoreDNS (db off)"}},
 		{"monitor", "endpoint ENDPOINT\ndb DB\nmonitor", 1, []string{"NOT protected\n", "has monitor"}},
 		{"own lists only", "block " + own, 0, []string{"Protected by own lists\n", "note     The server block for . has own lists only"}},
-		{"test names only", "test sb-test.example", 1, []string{"NOT protected\n", "blocks nothing for now"}},
 	} {
 		corefile := w.corefile(t, ". {\n safebrowsing {\n  "+tc.properties+"\n }\n}\n")
 		requests := len(w.Requests(""))

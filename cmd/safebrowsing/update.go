@@ -10,6 +10,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -94,20 +96,20 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 	if c.IsSet("corefile") {
 		open = u.fromCorefile
 	}
-	offline, err := open(c)
+	b, err := open(c)
 	if err != nil {
 		return nil, err
 	}
-	defer offline.Close()
-	if offline.Key() == "" && offline.Settings().Google() {
+	defer b.End()
+	if b.Config.Secret == "" && b.Config.Settings.Google() {
 		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or -endpoint for a server of your own")
 	}
-	u.names = offline.Lists()
-	return u, u.prepare(offline, c.Bool("now"))
+	u.names = b.Config.Stored()
+	return u, u.prepare(b, c.Bool("now"))
 }
 
 // prepare makes the updater. It creates the folder if that does not exist.
-func (u *fetching) prepare(offline *Offline, now bool) error {
+func (u *fetching) prepare(b *block.Block, now bool) error {
 	for i, name := range u.names { // first: a wrong name must not create a folder
 		if _, err := updater.Width(name); err != nil {
 			return err
@@ -116,11 +118,11 @@ func (u *fetching) prepare(offline *Offline, now bool) error {
 			return fmt.Errorf("list %s is given more than once", name)
 		}
 	}
-	source, err := offline.Client(nil)
+	source, err := b.Config.Client(b.Config.Secret, new(lookup.Database), nil)
 	if err != nil {
 		return err
 	}
-	store, err := updater.OpenStore(u.dir, offline.Origin())
+	store, err := updater.OpenStore(u.dir, b.Config.Origin(b.Config.Secret))
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (u *fetching) prepare(offline *Offline, now bool) error {
 	}
 	u.updater, err = updater.New(updater.Config{
 		Source: source, Database: new(lookup.Database), Schedule: u.schedule, Store: store,
-		Lists: u.names, LikelySafe: protocol.GlobalCache, MaxEntries: offline.MaxEntries(), Report: u.report,
+		Lists: u.names, LikelySafe: protocol.GlobalCache, MaxEntries: b.Config.MaxEntries, Report: u.report,
 		FirstContact: func() time.Duration { return u.firstContact(now) },
 	})
 	return err
@@ -168,7 +170,7 @@ func (u *fetching) report(e updater.Event) {
 		if !ok {
 			return
 		}
-		o := outcome{Name: e.List, Outcome: word, Entries: e.Entries, NotBefore: stamp(e.Due)}
+		o := outcome{Name: e.List, Outcome: word, Entries: e.Entries, NotBefore: cmdline.Stamp(e.Due)}
 		if e.Err != nil {
 			o.Error = text(e.Err.Error())
 		}
@@ -201,7 +203,7 @@ func (u *fetching) run(ctx context.Context) error {
 
 // nothingDue prints until when no list is due, and why. Only a back-off is bad news.
 func (u *fetching) nothingDue(until time.Time) error {
-	when := fmt.Sprintf("nothing is due before %s, in %s", stamp(until), time.Until(until).Round(time.Second))
+	when := fmt.Sprintf("nothing is due before %s, in %s", cmdline.Stamp(until), time.Until(until).Round(time.Second))
 	hold := u.schedule.FetchHold(u.names)
 	if hold.Failures > 0 {
 		u.complain("%s, also with -now: %v", when, hold)
@@ -216,16 +218,16 @@ func (u *fetching) print() {
 	for _, name := range u.names {
 		o, ok := u.outcomes[name]
 		if o.Outcome == "waiting" { // since the event another list may have failed, which holds for all
-			o.NotBefore = stamp(u.schedule.FetchHold([]string{name}).Until)
+			o.NotBefore = cmdline.Stamp(u.schedule.FetchHold([]string{name}).Until)
 		}
 		switch {
 		case !ok:
 		case u.json:
 			u.object(o)
 		default:
-			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, count(o.Entries, "entry", "entries"), orDash(o.NotBefore))
+			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, cmdline.Count(o.Entries, "entry", "entries"), orDash(o.NotBefore))
 			if o.Error != "" {
-				u.printf("    error: %s\n", shown(string(o.Error)))
+				u.printf("    error: %s\n", cmdline.Shown(string(o.Error)))
 			}
 		}
 	}

@@ -12,7 +12,9 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
@@ -44,7 +46,7 @@ uws-4b: updated, 0 entries, next not before TIME
 	}
 	first, _, _ := strings.Cut(out, "\n")
 	expect(t, "keys", keys(first), "name outcome entries not_before error")
-	for i, want := range []outcome{{"mw-4b", "waiting", 1, stamp(told), ""}, {"se-4b", "waiting", 2, stamp(told), ""}, {"uws-4b", "waiting", 0, stamp(told), ""}} {
+	for i, want := range []outcome{{"mw-4b", "waiting", 1, cmdline.Stamp(told), ""}, {"se-4b", "waiting", 2, cmdline.Stamp(told), ""}, {"uws-4b", "waiting", 0, cmdline.Stamp(told), ""}} {
 		if got := decode[outcome](t, out)[i]; got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -131,7 +133,7 @@ func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	var out, errOut lockedBuffer
+	var out, errOut programtest.Output
 	c := command()
 	c.Writer, c.ErrWriter = &out, &errOut
 	err := c.Run(ctx, []string{"safebrowsing", "update", "-db", w.dir, "-endpoint", w.endpoint})
@@ -150,7 +152,7 @@ func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if isTerminal(new(lockedBuffer)) || isTerminal(file) {
+	if isTerminal(new(programtest.Output)) || isTerminal(file) {
 		t.Error("a buffer or a file was taken for a terminal")
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -169,7 +171,7 @@ func TestUpdateByACorefile(t *testing.T) {
 	w.SetMinimumWait("pha-4b", time.Hour)
 	w.Publish("pha-4b", nil)
 	block := " {\n safebrowsing {\n  api_key OWN\n  endpoint ENDPOINT\n  db DB\n  lists se-4b pha-4b\n }\n}\n"
-	corefile := w.corefile(t, "a.example"+block+"b.example"+block+"c.example {\n safebrowsing {\n  test x.example\n }\n}\n")
+	corefile := w.corefile(t, "a.example"+block+"b.example"+block+"c.example {\n safebrowsing {\n  block OWN(x.example)\n }\n}\n")
 	status, out, errOut := invoke(t, "update", "-now", "-corefile", corefile)
 	if status != 0 || errOut != "" || w.plain(out) != "se-4b: updated, 2 entries, next not before TIME\npha-4b: updated, 0 entries, next not before TIME\n" {
 		t.Errorf("status %d, %s%s", status, out, errOut)
@@ -206,7 +208,7 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 	for name, test := range map[string]struct {
 		corefile, update, lists string
 	}{
-		"own lists only": {stanza(".", "test a.example, db DB"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force", "DIR/Corefile keeps no lists in a folder"},
+		"own lists only": {stanza(".", "block OWN(a.example), db DB"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force", "DIR/Corefile keeps no lists in a folder"},
 		"db off":         {stanza(".", "endpoint ENDPOINT, db off"), "DIR/Corefile:2 has db off", "DIR/Corefile keeps no lists in a folder"},
 		"nostorage":      {stanza(".", "endpoint ENDPOINT, mode nostorage"), "DIR/Corefile:2 has mode nostorage", "DIR/Corefile keeps no lists in a folder"},
 		"two folders": {two, "DIR/Corefile has several settings for Safe Browsing, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): select one with -db",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -16,7 +17,7 @@ import (
 )
 
 // fromCorefile takes folder, server, lists and key from a Corefile with one engine.
-func (u *fetching) fromCorefile(c *cli.Command) (*Offline, error) {
+func (u *fetching) fromCorefile(c *cli.Command) (*block.Block, error) {
 	for _, flag := range []string{"db", "endpoint", "protocol", "lists"} {
 		if c.IsSet(flag) {
 			return nil, fmt.Errorf("-corefile and -%s are both given: keep one of the two", flag)
@@ -28,38 +29,38 @@ func (u *fetching) fromCorefile(c *cli.Command) (*Offline, error) {
 		return nil, err
 	}
 	only, err := onlyEngine(path, blocks)
-	if err == nil && only.Folder() == "" {
+	if err == nil && only.Config.DB == "" {
 		err = fmt.Errorf("%s has db off: CoreDNS keeps its lists in memory only, and there is no folder to fill", only.stanza())
 	}
 	for _, b := range blocks {
-		if b.Offline != nil && (err != nil || b.Offline != only.Offline) {
-			b.Close()
+		if b.Block != nil && (err != nil || b.Block != only.Block) {
+			b.End()
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	u.dir = only.Folder()
-	return only.Offline, nil
+	u.dir = only.Config.DB
+	return only.Block, nil
 }
 
 // onlyEngine returns the engine of a Corefile. It is an error if there is not exactly one
 // that uses Safe Browsing and keeps lists.
 func onlyEngine(path string, blocks []serverBlock) (*serverBlock, error) {
-	all := slices.DeleteFunc(enginesOf(blocks), func(b serverBlock) bool { return b.Endpoint() == "" })
+	all := slices.DeleteFunc(enginesOf(blocks), func(b serverBlock) bool { return !b.Config.Online })
 	switch {
 	case len(all) == 0:
 		return nil, fmt.Errorf("%s has no API key and no endpoint: only your own lists are in force, and nothing is fetched", path)
 	case len(all) > 1:
 		return nil, fmt.Errorf("%s has several settings for Safe Browsing, %s: select one with -db, -endpoint, -protocol and -lists", path, named(all))
-	case len(all[0].Lists()) == 0:
+	case len(all[0].Config.Stored()) == 0:
 		return nil, fmt.Errorf("%s has mode nostorage, which keeps no lists", all[0].stanza())
 	}
 	return &all[0], nil
 }
 
 // fromFlags takes the folder and the server from the command line.
-func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
+func (u *fetching) fromFlags(c *cli.Command) (_ *block.Block, err error) {
 	if u.dir, err = folderOf(c); err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func (u *fetching) fromFlags(c *cli.Command) (_ *Offline, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return openOffline("", endpoint, dialect, key, names)
+	return openFolderOf("", endpoint, dialect, key, names)
 }
 
 // endpointOf returns the URL in -endpoint, or several of them in one order, since the

@@ -2,6 +2,7 @@ package main
 
 import (
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -13,7 +14,7 @@ const viewed = `. {
 		expr type() in ['A', 'AAAA']
 	}
 	safebrowsing {
-		test toys.example all.example
+		block OWN(toys.example all.example)
 	}
 }
 . {
@@ -21,12 +22,12 @@ const viewed = `. {
 		expr incidr(client_ip(), '10.2.0.0/16')
 	}
 	safebrowsing {
-		test work.example all.example
+		block OWN(work.example all.example)
 	}
 }
 . {
 	safebrowsing {
-		test all.example
+		block OWN(all.example)
 	}
 }
 only.example {
@@ -34,7 +35,7 @@ only.example {
 		expr incidr(client_ip(), '10.1.0.0/16')
 	}
 	safebrowsing {
-		test a.only.example
+		block OWN(a.only.example)
 	}
 }
 bare.example {
@@ -85,11 +86,12 @@ func TestCheckTellsOfViews(t *testing.T) {
 	corefile := w.corefile(t, viewed)
 	dir := filepath.Dir(corefile)
 	_, out, _ := invoke(t, "check", "-corefile", corefile, "all.example")
+	out = regexp.MustCompile(`/\S+/own\.txt`).ReplaceAllString(out, "OWN")
 	expect(t, "text", w.plain(out, dir), `all.example: unsafe
     expression  all.example/
-    list        test
-    line        DIR/Corefile:20: all.example
-    decided by  test
+    list        OWN
+    line        OWN:1: all.example
+    decided by  block
     zones       .
     block       3, DIR/Corefile:19
     note        clients in views kids, staff get the answer of another server block: choose with -view
@@ -108,7 +110,7 @@ func TestCheckTellsOfViews(t *testing.T) {
 
 	// Without a block for clients in no view, the block of the first view decides, with a note.
 	first, _, _ := strings.Cut(viewed, "only.example")
-	only := w.corefile(t, strings.Replace(first, "\n. {\n\tsafebrowsing {\n\t\ttest all.example\n\t}\n}\n", "\n", 1))
+	only := w.corefile(t, strings.Replace(first, "\n. {\n\tsafebrowsing {\n\t\tblock OWN(all.example)\n\t}\n}\n", "\n", 1))
 	_, out, _ = invoke(t, "check", "-corefile", only, "toys.example")
 	if !strings.HasPrefix(out, "toys.example: unsafe") || !strings.Contains(out, "view        kids, if ") || !strings.Contains(out, "clients in view staff get ") {
 		t.Errorf("views only: %s", out)
@@ -119,7 +121,7 @@ func TestAViewThatIsNotThere(t *testing.T) {
 	w := newWorld(t)
 	for _, test := range []struct{ corefile, want string }{
 		{viewed, "-view guests: the Corefile has no such view, only kids, staff"},
-		{". {\n safebrowsing {\n  test a.example\n }\n}\n", "-view guests: the Corefile has no views"},
+		{". {\n safebrowsing {\n  block OWN(a.example)\n }\n}\n", "-view guests: the Corefile has no views"},
 	} {
 		status, out, errOut := invoke(t, "check", "-corefile", w.corefile(t, test.corefile), "-view", "guests", "a.example")
 		if status != 2 || out != "" || !strings.Contains(errOut, test.want) {

@@ -28,7 +28,7 @@ func TestCheckChoosesTheBlockThatCoreDNSDoes(t *testing.T) {
 			b += " view " + view + " {\n  expr type() == '" + map[string]string{"kids": "AAAA", "staff": "HTTPS"}[view] + "'\n }\n"
 		}
 		if names != "" {
-			b += " safebrowsing {\n  test " + names + "\n }\n"
+			b += " safebrowsing {\n  block OWN(" + names + ")\n }\n"
 		}
 		return b + " whoami\n}\n"
 	}

@@ -119,16 +119,16 @@ func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
 		hash := lookup.HashExpression("evil.example/")
 		w.Publish(list, [][]byte{hash[:4]})
 	}
-	o, err := openOffline(dir, "", d, "K", []string{list})
+	o, err := openFolderOf(dir, "", d, "K", []string{list})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer o.Close()
-	client, err := o.Client(w.Server)
+	defer o.End()
+	client, err := o.Config.Client(o.Config.Secret, new(lookup.Database), w.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := updater.OpenStore(dir, o.Origin())
+	store, err := updater.OpenStore(dir, o.Config.Origin(o.Config.Secret))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,6 @@ func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
 		want     string // lists, or the error
 	}{
 		{protocol.DialectV5, protocol.DialectV5.Endpoint, "pha-4b se-4b"},
-		{protocol.DialectV4, protocol.DialectV4.Endpoint, "pha-4b se-4b"},
 		{protocol.DialectWebRisk, protocol.DialectWebRisk.Endpoint, "pha-4b se-4b"},
 		{protocol.DialectWebRisk, "http://127.0.0.1:1", dir + " holds lists of https://safebrowsing.googleapis.com: use -endpoint https://safebrowsing.googleapis.com -protocol v5, or another folder"},
 	} {
@@ -181,48 +180,11 @@ func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
 	}
 }
 
-func TestOnlyCoreDNSSearches(t *testing.T) {
-	for name, want := range map[string]string{
-		"v4":      "only CoreDNS searches by protocol v4: the server's minimum wait is for all searches with a key",
-		"webrisk": "only CoreDNS searches by protocol webrisk: each search costs money, and CoreDNS counts it towards the budget",
-	} {
-		w := newWorld(t)
-		if status, out, errOut := w.update(t, "-protocol", name); status != 0 {
-			t.Fatalf("status %d, %s%s", status, out, errOut)
-		}
-		corefile := w.corefile(t, ". {\n safebrowsing {\n  protocol "+name+"\n  budget 5\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-		for _, from := range [][]string{{"-db", w.dir}, {"-corefile", corefile}} {
-			status, out, errOut := invoke(t, append([]string{"check", "-confirm", "evil.example", "safe.example"}, from...)...)
-			if status != 1 || errOut != "" {
-				t.Errorf("%s, %s: status %d, %s", name, from, status, errOut)
-			}
-			expect(t, name, out, `evil.example: unsure
-    warning     suspected, not confirmed (`+map[string]string{"v4": "Safe Browsing", "webrisk": "Web Risk"}[name]+`)
-    expression  evil.example/
-    list        se-4b
-    decided by  list
-    error       `+want+`
-safe.example: safe
-    note        no list has it
-`)
-			_, out, _ = invoke(t, append([]string{"check", "-json", "evil.example"}, from...)...)
-			if got := decode[checked](t, out)[0]; got.Note != "a query would have it confirmed by the server" || got.Error != "" {
-				t.Errorf("%s, %s, without -confirm: %+v", name, from, got)
-			}
-		}
-		if n := len(w.Requests("search")) + len(w.Requests("find")); n != 0 {
-			t.Errorf("%s: %d searches", name, n)
-		}
-	}
-}
-
 func TestExpressionsOfWebRisk(t *testing.T) {
-	_, v4, _ := invoke(t, "expressions", "-rule", "v4", "a.b.example.co.uk", "https://example.com/a?b")
 	status, out, errOut := invoke(t, "expressions", "-rule", "webrisk", "a.b.example.co.uk", "https://example.com/a?b")
 	if status != 0 || errOut != "" || !strings.Contains(out, "  co.uk/\n") {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
-	expect(t, "webrisk and v4", out, v4)
 }
 
 // The reason is that only CoreDNS searches, and not that there is no key.
@@ -245,5 +207,42 @@ func TestUpdateLeavesOutListsThatTheProtocolDoesNotHave(t *testing.T) {
 	status, out, errOut := w.update(t, "-protocol", "webrisk")
 	if status != 0 || errOut != "" || w.plain(out) != "se-4b: updated, 2 entries, next not before TIME\n" {
 		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+}
+
+func TestOnlyCoreDNSSearches(t *testing.T) {
+	wantNoSearches(t, protocol.DialectWebRisk, "only CoreDNS searches by protocol webrisk: each search costs money, and CoreDNS counts it towards the budget")
+}
+
+// wantNoSearches holds that the program does not search by a protocol, and why.
+func wantNoSearches(t *testing.T, by *protocol.Dialect, want string) {
+	t.Helper()
+	name := by.Name
+	w := newWorld(t)
+	if status, out, errOut := w.update(t, "-protocol", name); status != 0 {
+		t.Fatalf("status %d, %s%s", status, out, errOut)
+	}
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  protocol "+name+"\n  budget 5\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	for _, from := range [][]string{{"-db", w.dir}, {"-corefile", corefile}} {
+		status, out, errOut := invoke(t, append([]string{"check", "-confirm", "evil.example", "safe.example"}, from...)...)
+		if status != 1 || errOut != "" {
+			t.Errorf("%s, %s: status %d, %s", name, from, status, errOut)
+		}
+		expect(t, name, out, `evil.example: unsure
+    warning     suspected, not confirmed (`+by.Service+`)
+    expression  evil.example/
+    list        se-4b
+    decided by  list
+    error       `+want+`
+safe.example: safe
+    note        no threat list has it
+`)
+		_, out, _ = invoke(t, append([]string{"check", "-json", "evil.example"}, from...)...)
+		if got := decode[checked](t, out)[0]; got.Note != "suspected: a query would have it confirmed by the server" || got.Error != "" {
+			t.Errorf("%s, %s, without -confirm: %+v", name, from, got)
+		}
+	}
+	if n := len(w.Requests("search")); n != 0 {
+		t.Errorf("%s: %d searches", name, n)
 	}
 }

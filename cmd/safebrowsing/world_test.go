@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -41,19 +39,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Setenv(config.KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", filepath.Join(t.TempDir(), "none"))
-	w := &world{Server: protocoltest.New(t), dir: filepath.Join(t.TempDir(), "db")}
-	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
-		w.SetMinimumWait(list, time.Hour)
-		w.Publish(list, nil)
-	}
-	load := "se-4b evil.example/\nmw-4b mal.example/\nse-4b harmless.example/ unconfirmed\n"
-	if err := protocoltest.Load(w.Server, strings.NewReader(load)); err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(w.Server)
-	t.Cleanup(s.Close)
-	w.endpoint = s.URL
-	return w
+	server, endpoint := protocoltest.Small(t)
+	return &world{Server: server, endpoint: endpoint, dir: filepath.Join(t.TempDir(), "db")}
 }
 
 // filled is a world whose folder holds the server's lists.
@@ -78,7 +65,23 @@ func (w *world) corefile(t *testing.T, content string) string {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "Corefile")
+	content = ownNames.ReplaceAllStringFunc(content, func(own string) string { return ownFile(t, ownNames.FindStringSubmatch(own)[1]) })
 	write(t, path, strings.NewReplacer("ENDPOINT", w.endpoint, "DB", w.dir, "HERE", dir).Replace(content))
+	return path
+}
+
+// ownNames stands in a Corefile of a test for an own list with these names, and with all below them.
+var ownNames = regexp.MustCompile(`OWN\(([^)]*)\)`)
+
+// ownFile writes an own list of names and all names below them.
+func ownFile(t *testing.T, names string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "own.txt")
+	var lines strings.Builder
+	for _, name := range strings.Fields(names) {
+		lines.WriteString(name + "\n*." + name + "\n")
+	}
+	write(t, path, lines.String())
 	return path
 }
 
@@ -151,4 +154,11 @@ func read(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return string(raw)
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // programs are the commands of the module, the server first.
-var programs = []string{"coredns", "safebrowsing"}
+var programs = []string{"coredns", "safebrowsing", "safebrowsing-relay"}
 
 // target is a machine that programs are built for, in the words of Go. arm is GOARM or "".
 type target struct{ os, arch, arm string }
@@ -57,21 +57,13 @@ func (r *release) binary(t target, program string) string {
 	return filepath.Join(r.work, strings.ReplaceAll(t.String(), "/", "_"), program)
 }
 
-// tags returns the build tags of a target. Routers have little flash, and no Redis.
-func (t target) tags() string {
-	if t.arch == "mipsle" {
-		return "noredis"
-	}
-	return ""
-}
-
 // build builds the programs.
 func (r *release) build(t target) error {
 	folder := r.binary(t, "")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	return r.goBuild(t, t.tags(), folder+"/", "./cmd/...")
+	return r.goBuild(t, "", folder+"/", "./cmd/...")
 }
 
 // goBuild builds packages: static, stripped, and without the path of this machine.

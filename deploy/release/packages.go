@@ -49,7 +49,7 @@ func (r *release) packageInfo(t target, arch string) *nfpm.Info {
 		Section: "net", Priority: "optional", Maintainer: "The maintainers of coredns-safebrowsing <coredns-safebrowsing@users.noreply.github.com>",
 		Homepage: "https://github.com/coredns-safebrowsing/safebrowsing", License: "Apache-2.0",
 		Description: "CoreDNS that protects a network with Google Safe Browsing\n" +
-			"A DNS server that blocks phishing, malware and unwanted software. The\ncommand safebrowsing examines it, and runs a relay for many servers.",
+			"A DNS server that blocks phishing, malware and unwanted software. The\ncommand safebrowsing examines it, and safebrowsing-relay serves many servers.",
 		MTime: r.time,
 	}
 	info.Recommends = []string{"ca-certificates"}
@@ -65,6 +65,7 @@ func (r *release) packageContents(t target, in func(string) string) (all files.C
 	}
 	add(r.binary(t, "coredns"), "/usr/bin/coredns-safebrowsing", "", 0o755)
 	add(r.binary(t, "safebrowsing"), "/usr/bin/safebrowsing", "", 0o755)
+	add(r.binary(t, "safebrowsing-relay"), "/usr/bin/safebrowsing-relay", "", 0o755)
 	for _, unit := range units {
 		add(filepath.Join(r.source, "deploy/systemd", unit), "/lib/systemd/system/"+unit, "", 0o644)
 	}

@@ -85,7 +85,7 @@ func checkPrograms(t *testing.T, archive, version string) {
 		if runtime.GOOS+"/"+runtime.GOARCH != "linux/amd64" {
 			continue
 		}
-		arg := map[string]string{"coredns": "-version", "safebrowsing": "version"}[filepath.Base(path)]
+		arg := map[string]string{"coredns": "-version", "safebrowsing": "version", "safebrowsing-relay": "-version"}[filepath.Base(path)]
 		if out, err := exec.Command(path, arg).CombinedOutput(); err != nil || !strings.Contains(strings.ReplaceAll(string(out), ",", "\n"), "safebrowsing "+version+"\n") {
 			t.Errorf("%s %s: expected the version %s, got %q, %v", path, arg, version, out, err)
 		}

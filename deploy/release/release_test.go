@@ -137,7 +137,7 @@ func TestAnArchiveHasProgramsPagesAndExamples(t *testing.T) {
 		}
 		files := contents(t, zip)
 		top := strings.TrimSuffix(filepath.Base(r.name(tc.target, ".tar.gz")), ".tar.gz") + "/"
-		for name, mode := range map[string]int64{"coredns": 0o755, "safebrowsing": 0o755, "man/man1/safebrowsing.1": 0o644, "Corefile.example": 0o644, "testdata/blocklist.txt": 0o644, "LICENSE": 0o644} {
+		for name, mode := range map[string]int64{"coredns": 0o755, "safebrowsing": 0o755, "safebrowsing-relay": 0o755, "man/man1/safebrowsing.1": 0o644, "Corefile.example": 0o644, "testdata/blocklist.txt": 0o644, "LICENSE": 0o644} {
 			if h := files[top+name]; h == nil || h.Mode != mode || !h.ModTime.Equal(r.time) || h.Uid != 0 || h.Uname != "" {
 				t.Errorf("%s: expected %s with mode %o and the time of the release, got %+v", tc.target, name, mode, h)
 			}
@@ -196,7 +196,7 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 	}
 	files := contents(t, bytes.NewReader(parts["data.tar.gz"]))
 	for name, mode := range map[string]int64{
-		"usr/bin/coredns-safebrowsing": 0o755, "usr/bin/safebrowsing": 0o755, "etc/coredns-safebrowsing/Corefile": 0o644,
+		"usr/bin/coredns-safebrowsing": 0o755, "usr/bin/safebrowsing": 0o755, "usr/bin/safebrowsing-relay": 0o755, "etc/coredns-safebrowsing/Corefile": 0o644,
 		"lib/systemd/system/coredns-safebrowsing.service": 0o644, "lib/systemd/system/safebrowsing-relay.service": 0o644, "usr/share/man/man1/safebrowsing.1": 0o644,
 	} {
 		if h := files[name]; h == nil || h.Mode&0o7777 != mode {

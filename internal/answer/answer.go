@@ -23,7 +23,7 @@ import (
 // Reply says how to answer a blocked name. The zero value answers NXDOMAIN with a
 // TTL of 0. It is safe for concurrent use.
 type Reply struct {
-	Respond    Mode
+	Respond    lookup.Response
 	IPv4       netip.Addr    // of the sinkhole; zero: none
 	IPv6       netip.Addr    // of the sinkhole; zero: none
 	TTL        time.Duration // at most; default 60 s
@@ -47,8 +47,8 @@ const MaxTTL = 30 * time.Minute
 // Blocked answers a query for a host that is unsafe. It uses ctx and w only to find
 // out the transport. It returns nil if an own list has the query dropped.
 func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) *dns.Msg {
-	mode, drop := p.modeOf(d)
-	if drop {
+	response := p.responseTo(d)
+	if response == lookup.NoAnswer {
 		return nil
 	}
 	texts, structured := []string{truncate(p.Reason(d), maxText)}, p.Structured.asked(r)
@@ -57,7 +57,7 @@ func (p Reply) Blocked(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d 
 	}
 	m := replyTo(r, dns.ExtendedErrorCodeBlocked, texts[0])
 	ttl := uint32(p.ttlOf(d, time.Now()) / time.Second)
-	modes[mode].apply(p, m, ttl)
+	responses[response].apply(p, m, ttl)
 	// RFC 2308 section 2: the SOA is that of the zone that has the name, or would have it. One at
 	// the name itself says that the name exists.
 	switch qname := r.Question[0].Name; {
@@ -113,7 +113,7 @@ func (p Reply) Reason(d lookup.Decision) string {
 
 // Warning returns Reason for what a server says, and "" for what the operator says.
 func (p Reply) Warning(d lookup.Decision) string {
-	if d.By == lookup.ByBlock || d.By == lookup.ByTest {
+	if d.By == lookup.ByBlock {
 		return ""
 	}
 	return p.Reason(d)
@@ -152,8 +152,6 @@ func (p Reply) Cause(d lookup.Decision) string {
 		return ""
 	case d.By == lookup.ByBlock:
 		return "blocklist " + filepath.Base(d.List)
-	case d.By == lookup.ByTest:
-		return "test"
 	}
 	return fmt.Sprintf("suspected %s (%s)", strings.Join(threats, ", "), p.Service)
 }

@@ -73,7 +73,7 @@ func TestGoogleIsNamedForWhatGoogleSaysOnly(t *testing.T) {
 			t.Errorf("Got %q of %d bytes", text, len(text))
 		}
 	}
-	for _, d := range []lookup.Decision{{By: lookup.ByBlock, List: "/a/own.txt"}, {By: lookup.ByTest}} {
+	for _, d := range []lookup.Decision{{By: lookup.ByBlock, List: "/a/own.txt"}} {
 		if text := ofGoogle.Reason(d); strings.Contains(text, "Google") || strings.Contains(text, "Safe Browsing") {
 			t.Errorf("%s: Got %q", d.By, text)
 		}
@@ -87,14 +87,14 @@ func TestEachModeHasAWordAndItsAnswer(t *testing.T) {
 		"nxdomain": {dns.RcodeNameError, 0, 1}, "nodata": {dns.RcodeSuccess, 0, 1},
 		"refused": {dns.RcodeRefused, 0, 0}, "sinkhole": {dns.RcodeSuccess, 1, 0},
 	}
-	words := ModeWords()
+	words := Words()
 	if len(words) != len(want) {
 		t.Fatalf("Expected %d words, got %q", len(want), words)
 	}
 	for mode, word := range words {
 		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA)
-		p := Reply{Respond: Mode(mode), IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute}
-		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest})
+		p := Reply{Respond: lookup.Response(mode), IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute}
+		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
 		if w, ok := want[word]; !ok || m.Rcode != w.rcode || len(m.Answer) != w.answers || len(m.Ns) != w.authority {
 			t.Errorf("%s: Expected %+v, got\n%v", word, w, m)
 		}

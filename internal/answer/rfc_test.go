@@ -12,7 +12,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -22,9 +21,9 @@ func TestTheSOAOfNXDOMAINIsOwnedByTheParentAndOfNODATAByTheName(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		qname     string
-		mode      Mode
+		mode      lookup.Response
 		qtype     uint16 // 0: A
-		own       ownlist.Answer
+		own       lookup.Response
 		want      string
 		wantRcode int
 	}{
@@ -33,14 +32,14 @@ func TestTheSOAOfNXDOMAINIsOwnedByTheParentAndOfNODATAByTheName(t *testing.T) {
 		{name: "a TLD", qname: "example.", want: ".", wantRcode: dns.RcodeNameError},
 		{name: "the case of the query", qname: "www.EVIL.Example.", want: "EVIL.Example.", wantRcode: dns.RcodeNameError},
 		{name: "a dot within a label", qname: `a\.b.evil.example.`, want: "evil.example.", wantRcode: dns.RcodeNameError},
-		{name: "NODATA", qname: "www.evil.example.", mode: NODATA, want: "www.evil.example."},
-		{name: "NODATA of an own list", qname: "www.evil.example.", own: ownlist.AnswerNODATA, want: "www.evil.example."},
-		{name: "a sinkhole without an address of the type", qname: "www.evil.example.", mode: Sinkhole, qtype: dns.TypeAAAA, want: "www.evil.example."},
+		{name: "NODATA", qname: "www.evil.example.", mode: lookup.NODATA, want: "www.evil.example."},
+		{name: "NODATA of an own list", qname: "www.evil.example.", own: lookup.NODATA, want: "www.evil.example."},
+		{name: "a sinkhole without an address of the type", qname: "www.evil.example.", mode: lookup.Sinkhole, qtype: dns.TypeAAAA, want: "www.evil.example."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := new(dns.Msg).SetQuestion(tc.qname, cmp.Or(tc.qtype, dns.TypeA))
 			p := Reply{Respond: tc.mode, IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute}
-			m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, Answer: uint8(tc.own)})
+			m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock, Response: tc.own})
 			if m.Rcode != tc.wantRcode || len(m.Answer) > 0 || len(m.Ns) != 1 || m.Ns[0].Header().Name != tc.want {
 				t.Errorf("Expected %s with an SOA of %q, got\n%v", dns.RcodeToString[tc.wantRcode], tc.want, m)
 			}
@@ -55,17 +54,17 @@ func TestASinkholesAnswerIsForgedAndBlocked(t *testing.T) {
 	const option = 65010
 	for _, tc := range []struct {
 		name       string
-		mode       Mode
+		mode       lookup.Response
 		qtype      uint16
 		structured bool
 		want       []uint16
 	}{
-		{"a sinkhole's address", Sinkhole, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked, dns.ExtendedErrorCodeForgedAnswer}},
-		{"a sinkhole's address, for a client that asks for structured errors", Sinkhole, dns.TypeA, true, []uint16{dns.ExtendedErrorCodeBlocked}},
-		{"a sinkhole without an address of the type", Sinkhole, dns.TypeAAAA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
-		{"NXDOMAIN", NXDOMAIN, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
-		{"NODATA", NODATA, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
-		{"REFUSED", Refused, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
+		{"a sinkhole's address", lookup.Sinkhole, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked, dns.ExtendedErrorCodeForgedAnswer}},
+		{"a sinkhole's address, for a client that asks for structured errors", lookup.Sinkhole, dns.TypeA, true, []uint16{dns.ExtendedErrorCodeBlocked}},
+		{"a sinkhole without an address of the type", lookup.Sinkhole, dns.TypeAAAA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
+		{"NXDOMAIN", lookup.NXDOMAIN, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
+		{"NODATA", lookup.NODATA, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
+		{"REFUSED", lookup.Refused, dns.TypeA, false, []uint16{dns.ExtendedErrorCodeBlocked}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := new(dns.Msg).SetQuestion("evil.example.", tc.qtype).SetEdns0(1232, false)
@@ -73,7 +72,7 @@ func TestASinkholesAnswerIsForgedAndBlocked(t *testing.T) {
 				r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: option}}
 			}
 			p := Reply{Respond: tc.mode, IPv4: netip.MustParseAddr("192.0.2.1"), TTL: time.Minute, Structured: Structured{Code: option}}
-			m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest})
+			m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
 			if codes, text := codesOf(t, m); !slices.Equal(codes, tc.want) || text == "" {
 				t.Errorf("Expected the codes %d with a text, got %d with %q", tc.want, codes, text)
 			}
@@ -100,7 +99,7 @@ func TestAStructuredOptionWithDataIsReadAsAnEmptyOne(t *testing.T) {
 		r := new(dns.Msg).SetQuestion("evil.example.", dns.TypeA).SetEdns0(1232, false)
 		r.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010, Data: data}}
 		p := Reply{TTL: time.Minute, Structured: Structured{Code: 65010}}
-		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByTest})
+		m := p.Blocked(t.Context(), new(test.ResponseWriter), r, lookup.Decision{Verdict: lookup.Unsafe, By: lookup.ByBlock})
 		if _, text := codesOf(t, m); !strings.HasPrefix(text, "{") {
 			t.Errorf("Data %q: expected JSON, got %q", data, text)
 		}

@@ -115,14 +115,14 @@ func TestStructuredErrorsFitIntoUDP(t *testing.T) {
 		name   string
 		d      lookup.Decision
 		google bool
-		Mode   Mode
+		Mode   lookup.Response
 		none   bool // with the longest names there is no text at all
 	}{
-		{"Google", phishingByGoogle, true, NXDOMAIN, false},
-		{"Google, the longest words", harmfulByGoogle, true, NXDOMAIN, true},
-		{"Google, refused", harmfulByGoogle, true, Refused, false},
-		{"another server", phishingByGoogle, false, NXDOMAIN, false},
-		{"own list", blockedByOwn, true, NODATA, false},
+		{"Google", phishingByGoogle, true, lookup.NXDOMAIN, false},
+		{"Google, the longest words", harmfulByGoogle, true, lookup.NXDOMAIN, true},
+		{"Google, refused", harmfulByGoogle, true, lookup.Refused, false},
+		{"another server", phishingByGoogle, false, lookup.NXDOMAIN, false},
+		{"own list", blockedByOwn, true, lookup.NODATA, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := Structured{Code: 65010, Contacts: []string{"mailto:" + strings.Repeat("a", 200) + "@example.org", "tel:+1-555-0100"}}

@@ -43,7 +43,6 @@ type Block struct {
 	Hosts  []ownlist.HostEntry // that the Corefile allows
 	answer.Reply
 	ConfirmTimeout time.Duration  // from when the query came; default 500 ms
-	Frames         lookup.Frames  // what becomes of threats that are marked FRAME_ONLY
 	UnsureFails    bool           // answer SERVFAIL to a name that could not be confirmed
 	Limiter        lookup.Limiter // of confirmations; nil: off
 	Inspect        bool           // check the targets in answers too
@@ -53,20 +52,26 @@ type Block struct {
 	Explain        bool           // answer why
 	Status         string         // "address:port" of the status page; "": none
 	StatusNames    bool           // it shows the names that this server block has blocked
-	Tests          *ownlist.File  // names that are treated as confirmed threats, with all names below; nil: none
 }
 
 // Plugin is the word of the Corefile, and begins the names of metrics.
 const Plugin = "safebrowsing"
-
-// TestList is the name, as a list, of the test names of the Corefile.
-const TestList = "test"
 
 // OwnFile is a list of the operator's own, as the Corefile names it.
 type OwnFile struct {
 	Path  string           // "" if Fetch has a URL
 	Fetch listfetch.Config // of a list by URL; else it has no URL
 	Allow bool             // names in it are never blocked; else names in it are blocked
+}
+
+// Fetches returns how the lists by URL are fetched, in the order of the Corefile.
+func (b *Block) Fetches() (all []listfetch.Config) {
+	for _, f := range b.Own {
+		if f.Fetch.URL != "" {
+			all = append(all, f.Fetch)
+		}
+	}
+	return all
 }
 
 // Name returns what logs, metrics and answers call the list.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/coredns/caddy"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -21,6 +20,12 @@ func stanza(t *testing.T, text string) (Config, error) {
 	c := caddy.NewTestController("dns", text)
 	c.ServerBlockKeys = []string{"."}
 	return Parse(c, "")
+}
+
+// listing returns the property of an own list, which alone is something to block.
+func listing(t *testing.T) string {
+	t.Helper()
+	return "block " + writeFile(t, t.TempDir(), "own.txt", "x.example\n")
 }
 
 func writeFile(t *testing.T, dir, name, text string) string {
@@ -43,7 +48,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 	}{
 		{"defaults", "safebrowsing {\napi_key K\n}", func(c Config) bool {
 			return c.APIKey == "K" && c.Lists == DefaultLists && c.TTL == time.Minute && c.ConfirmTimeout == 500*time.Millisecond &&
-				c.DB == "/var/lib/one" && c.Respond == answer.NXDOMAIN && !c.UnsureFails && c.Frames == lookup.BlockFrames && c.Online && c.Zones[0] == "."
+				c.DB == "/var/lib/one" && c.Respond == lookup.NXDOMAIN && !c.UnsureFails && c.Online && c.Zones[0] == "."
 		}},
 		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c Config) bool {
 			return c.Secret == "KEYINFILE" && c.Settings.KeyFile == key && c.Settings.APIKey == ""
@@ -57,10 +62,10 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		}},
 		{"mode nostorage", "safebrowsing {\napi_key K\nmode nostorage\n}", func(c Config) bool { return c.Mode == lookup.NoStorage && len(c.Stored()) == 0 }},
 		{"Web Risk", "safebrowsing {\nprotocol webrisk\nbudget 200\napi_key K\nlists se-ext-4b\n}", func(c Config) bool {
-			return c.Budget == 200 && c.Share == 10 && c.Address() == "https://webrisk.googleapis.com" && c.Service == "Web Risk" && strings.Contains(c.Advisory, "web-risk") && !c.AsStored
+			return c.Budget == 200 && c.Share == 10 && c.Address() == "https://webrisk.googleapis.com" && c.Service == "Web Risk" && strings.Contains(c.Advisory, "web-risk")
 		}},
-		{"Web Risk with a token", "safebrowsing {\nprotocol webrisk\nbudget unlimited\ntoken_file " + key + "\nprefixes stored\n}", func(c Config) bool {
-			return c.Token && c.Secret == "KEYINFILE" && c.Budget == 0 && c.AsStored
+		{"Web Risk with a token", "safebrowsing {\nprotocol webrisk\nbudget unlimited\ntoken_file " + key + "\n}", func(c Config) bool {
+			return c.Token && c.Secret == "KEYINFILE" && c.Budget == 0
 		}},
 		{"a budget for others", "safebrowsing {\napi_key K\nbudget 9000 50%\n}", func(c Config) bool { return c.Budget == 9000 && c.Share == 50 && c.Service == "Safe Browsing" }},
 		{"the default limit", "safebrowsing {\napi_key K\n}", func(c Config) bool { return admitted(c) == DefaultBurst }},
@@ -83,12 +88,11 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			ttl 5
 			confirm_timeout 250ms
 			unsure servfail
-			frames pass
 			cache 12
 		}`, func(c Config) bool {
 			return c.Lists == "se-4b own-32b" && c.MaxEntries == 4096 && c.DB == "" && c.Resolvers == "9.9.9.9:53 [2620:fe::fe]:5353" &&
-				len(c.Own) == 1 && c.Own[0].Allow && len(c.Hosts) == 3 && c.Hosts[1].Until.Format(time.DateOnly) == "2027-02-01" && c.Hosts[2].Until.IsZero() && len(c.Except) == 2 && c.Respond == answer.Sinkhole && c.IPv6.String() == "2001:db8::1" &&
-				c.TTL == 5*time.Second && c.ConfirmTimeout == 250*time.Millisecond && c.UnsureFails && c.Frames == lookup.PassFrames && c.Settings.Cache == 12
+				len(c.Own) == 1 && c.Own[0].Allow && len(c.Hosts) == 3 && c.Hosts[1].Until.Format(time.DateOnly) == "2027-02-01" && c.Hosts[2].Until.IsZero() && len(c.Except) == 2 && c.Respond == lookup.Sinkhole && c.IPv6.String() == "2001:db8::1" &&
+				c.TTL == 5*time.Second && c.ConfirmTimeout == 250*time.Millisecond && c.UnsureFails && c.Settings.Cache == 12
 		}},
 	}
 	for _, tc := range tests {
@@ -160,9 +164,7 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\ninspect mx", "is not cname"},
 		{"api_key K\nstructured 0", "not a number from 1"},
 		{"api_key K\nstructured 65010 https://example.org", "must begin with mailto: or tel:"},
-		{"api_key K\ntest a:b", "is not a host"},
 		{"api_key K\nunsure maybe", "not one of pass, servfail"},
-		{"api_key K\nframes maybe", "not one of block, pass"},
 		{"api_key K\ncache none", "not a number"},
 		{"api_key K\nprotocol webrisk", "each search costs money: add budget COUNT for the most searches a day, or budget unlimited"},
 		{"api_key K\nprotocol webrisk\nbudget unlimited\nmode realtime", "protocol webrisk has no mode realtime"},
@@ -176,8 +178,6 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\nbudget 10 0%", "not a share"},
 		{"api_key K\nbudget 10 101%", "not a share"},
 		{"api_key K\nbudget unlimited 10%", "unlimited takes no share"},
-		{"api_key K\nprefixes long", "not one of short, stored"},
-		{"api_key K\nprefixes stored", "protocol v5 sets the length of prefixes"},
 		{"protocol webrisk\nbudget unlimited\ntoken_file " + spaced, "holds JSON, as of a service account or an OAuth client"},
 		{"api_key_file " + spaced, "holds JSON, as of a service account"},
 		{"token_file " + key, "protocol v5 takes no token: use api_key or api_key_file"},

@@ -14,7 +14,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -23,12 +22,11 @@ import (
 type parser struct {
 	*caddy.Controller
 	Config
-	root      string           // what relative file names are relative to
-	begin     place            // of the word safebrowsing
-	given     map[string]place // properties that were there; of several the last one
-	exceptAt  []place          // of each zone in except
-	ownAt     []place          // of each list in Own
-	testNames []ownlist.HostEntry
+	root     string           // what relative file names are relative to
+	begin    place            // of the word safebrowsing
+	given    map[string]place // properties that were there; of several the last one
+	exceptAt []place          // of each zone in except
+	ownAt    []place          // of each list in Own
 }
 
 // properties are the words of a stanza. read gets at least minArgs arguments and,
@@ -43,29 +41,25 @@ var properties = map[string]struct {
 	"api_key_file":    {1, 1, false, "FILE", (*parser).apiKeyFile},
 	"token_file":      {1, 1, false, "FILE", (*parser).tokenFile},
 	"endpoint":        {1, -1, false, "URL...", (*parser).endpointURLs},
-	"endpoint_ca":     {1, 1, false, "FILE", (*parser).endpointCA},
-	"endpoint_cert":   {2, 2, false, "FILE KEYFILE", (*parser).endpointCert},
+	"tls":             {0, 3, false, "[CERT KEY] [CA]", (*parser).tls},
 	"protocol":        {1, 1, false, strings.Join(protocol.DialectNames(), "|"), (*parser).protocolOf},
 	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
 	"max_entries":     {1, 1, false, "COUNT", (*parser).maxEntriesOf},
 	"budget":          {1, 2, false, "unlimited|COUNT [SHARE%]", (*parser).budget},
-	"prefixes":        {1, 1, false, "short|stored", (*parser).prefixes},
 	"db":              {1, 1, false, "DIRECTORY|off", (*parser).folder},
 	"resolver":        {1, -1, false, "ADDRESS...", (*parser).resolver},
 	"block":           {1, -1, true, "FILE|URL... [refresh DURATION] [max_bytes SIZE] [wide]", (*parser).blockFiles},
 	"allow":           {1, -1, true, "FILE|URL|HOST [until TIME]...", (*parser).allowed},
 	"except":          {1, -1, true, "ZONES...", (*parser).exceptZones},
-	"respond":         {1, 3, false, answer.ModeUsage(), (*parser).respondWith},
+	"respond":         {1, 3, false, answer.Usage(), (*parser).respondWith},
 	"ttl":             {1, 1, false, "DURATION", (*parser).blockingTTL},
 	"confirm_timeout": {1, 1, false, "DURATION", (*parser).timeout},
 	"unsure":          {1, 1, false, "pass|servfail", (*parser).unsure},
-	"frames":          {1, 1, false, "block|pass", (*parser).framesWhat},
 	"limit":           {1, 3, false, "leaky_bucket [RATE [BURST]] | ema [THRESHOLD] | off", (*parser).limit},
 	"inspect":         {1, 1, false, "cname", (*parser).inspectWhat},
 	"log":             {0, 1, false, "[json]", (*parser).logNames},
 	"monitor":         {0, 0, false, "", (*parser).monitorOnly},
-	"test":            {1, -1, true, "HOST...", (*parser).testHosts},
 	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.Explain = true; return nil }},
 	"status":          {1, 3, false, "ADDRESS [names] [public]", (*parser).statusPage},
 	"structured":      {1, -1, false, "OPTIONCODE [CONTACT...]", (*parser).structuredErrors},
@@ -83,7 +77,7 @@ func Usages() map[string]string {
 
 // onlySafeBrowsing are the properties that have no effect on the operator's own lists.
 var onlySafeBrowsing = []string{
-	"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "resolver", "confirm_timeout", "unsure", "frames", "limit", "cache",
+	"tls", "protocol", "mode", "lists", "max_entries", "budget", "resolver", "confirm_timeout", "unsure", "limit", "cache",
 }
 
 // forURLs are those of onlySafeBrowsing that have an effect on lists by URL too.
@@ -177,11 +171,8 @@ func (p *parser) finish() error {
 	p.Online = p.Secret != "" || p.Endpoint != ""
 	p.Service = p.Settings.Protocol.Service
 	p.Advisory = p.Settings.Protocol.ProviderAt(p.Endpoint).Advisory
-	if len(p.testNames) > 0 {
-		p.Tests = ownlist.Hosts(TestList, p.testNames)
-	}
 	blocks := slices.ContainsFunc(p.Own, func(f OwnFile) bool { return !f.Allow })
-	if !p.Online && !blocks && p.Tests == nil {
+	if !p.Online && !blocks {
 		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE%s or $%s for %s, endpoint URL for a server of your own, or block FILE or block URL for a list of your own",
 			p.orToken(" FILE"), KeyVariable, p.Service)
 	}
@@ -282,20 +273,6 @@ func (p *parser) logNames(args []string) error {
 	p.LogJSON = len(args) == 1 && args[0] == "json"
 	if len(args) == 1 && !p.LogJSON {
 		return fmt.Errorf("%q: log takes json or nothing, and writes to where CoreDNS logs", args[0])
-	}
-	return nil
-}
-
-func (p *parser) testHosts(args []string) error {
-	for _, arg := range args {
-		if name, ok := strings.CutPrefix(arg, "*."); ok {
-			return errors.New("test holds for all names below a host too: write " + name + " for " + strconv.Quote(arg))
-		}
-		host, err := p.host(arg)
-		if err != nil {
-			return err
-		}
-		p.testNames = append(p.testNames, ownlist.HostEntry{Host: host})
 	}
 	return nil
 }

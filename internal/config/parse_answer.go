@@ -13,18 +13,18 @@ import (
 )
 
 func (p *parser) respondWith(args []string) error {
-	i, err := choice(args[0], answer.ModeWords()...)
-	mode := answer.Mode(i)
+	i, err := choice(args[0], answer.Words()...)
+	response := lookup.Response(i)
 	switch _, notAddress := netip.ParseAddr(args[0]); {
 	case err != nil && notAddress == nil:
 		return fmt.Errorf("%w: did you mean respond sinkhole %s?", err, strings.Join(args, " "))
 	case err != nil:
 		return err
-	case mode != answer.Sinkhole && len(args) > 1:
+	case response != lookup.Sinkhole && len(args) > 1:
 		return errors.New(args[0] + " takes no address")
 	}
-	p.Respond, p.Overrides = mode, true
-	if mode == answer.Sinkhole {
+	p.Respond, p.Overrides = response, true
+	if response == lookup.Sinkhole {
 		return p.sinkhole(args[1:])
 	}
 	return nil
@@ -63,15 +63,6 @@ func (p *parser) sinkhole(args []string) error {
 func isIPv6(text string) bool {
 	addr, err := netip.ParseAddr(text)
 	return err == nil && addr.Unmap().Is6()
-}
-
-func (p *parser) framesWhat(args []string) error {
-	i, err := choice(args[0], "block", "pass") // as the constants of lookup.Frames
-	if err != nil {
-		return err
-	}
-	p.Frames = lookup.Frames(i)
-	return nil
 }
 
 func (p *parser) blockingTTL(args []string) (err error) {

@@ -60,8 +60,42 @@ func checkEndpoint(endpoint string) error {
 // maxCA is the most bytes of a file of certificates. The system's have 200 kB.
 const maxCA = 1 << 20
 
-func (p *parser) endpointCA(args []string) error {
-	path := p.path(args[0])
+// tls reads [CERT KEY] [CA], as the words tls of forward and grpc do: the authorities that sign the
+// servers' certificates, by default the system's, and this client's certificate.
+func (p *parser) tls(args []string) error {
+	if len(args) >= 2 {
+		p.Cert = protocol.CertFiles{Cert: p.path(args[0]), Key: p.path(args[1])}
+		if _, err := p.Cert.Load(); err != nil {
+			return err
+		}
+		args = args[2:]
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	return p.readCA(p.path(args[0]))
+}
+
+// TLSLine returns the property tls of the flags -endpoint-cert CERT,KEY and -endpoint-ca CA, either
+// of which may be "", or nil if both are.
+func TLSLine(certAndKey, ca string) ([]string, error) {
+	line := []string{"tls"}
+	if certAndKey != "" {
+		line = append(line, strings.Split(certAndKey, ",")...)
+		if len(line) != 3 {
+			return nil, fmt.Errorf("-endpoint-cert %s: write two files with a comma, the certificate and its key", certAndKey)
+		}
+	}
+	if ca != "" {
+		line = append(line, ca)
+	}
+	if len(line) == 1 {
+		return nil, nil
+	}
+	return line, nil
+}
+
+func (p *parser) readCA(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -83,12 +117,6 @@ func (p *parser) endpointCA(args []string) error {
 	return nil
 }
 
-func (p *parser) endpointCert(args []string) error {
-	p.Cert = protocol.CertFiles{Cert: p.path(args[0]), Key: p.path(args[1])}
-	_, err := p.Cert.Load()
-	return err
-}
-
 // checkEndpoints checks the endpoints together with what else is said about the server.
 func (p *parser) checkEndpoints() error {
 	endpoints, at := p.Endpoints(), p.given["endpoint"]
@@ -103,15 +131,14 @@ func (p *parser) checkEndpoints() error {
 	if d := p.Settings.Protocol; len(endpoints) > 1 && d != protocol.DialectV5 {
 		return at.errorf("protocol %s asks one server: leave out the other endpoints, or use protocol %s", d, protocol.DialectV5)
 	}
-	for _, word := range []string{"endpoint_ca", "endpoint_cert"} {
-		at, given := p.given[word]
-		switch {
-		case !given:
-		case p.Google():
-			return at.errorf("%s is for a server of your own: add endpoint, or leave out %s", word, word)
-		case !slices.ContainsFunc(endpoints, isHTTPS):
-			return at.errorf("%s has no effect: no endpoint begins with https://", word)
-		}
+	at, given := p.given["tls"]
+	switch {
+	case !given:
+		return nil
+	case p.Google():
+		return at.errorf("tls is for a server of your own: add endpoint, or leave out tls%s", unlessPlugin("tls", at.line))
+	case !slices.ContainsFunc(endpoints, isHTTPS):
+		return at.errorf("tls has no effect: no endpoint begins with https://")
 	}
 	return nil
 }

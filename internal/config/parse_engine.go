@@ -92,12 +92,6 @@ func moneyBudget(text string) error {
 	return fmt.Errorf("%q: a budget counts searches: %v US-$ are %d", text, dollars, int(dollars*updater.SearchesPerDollar))
 }
 
-func (p *parser) prefixes(args []string) error {
-	i, err := choice(args[0], "short", "stored")
-	p.AsStored = i == 1
-	return err
-}
-
 func (p *parser) protocolOf(args []string) error {
 	d, err := protocol.ParseDialect(args[0])
 	if err == nil {
@@ -188,9 +182,6 @@ func (p *parser) checkDialect() error {
 	if p.Token && !d.Tokens {
 		return p.given["token_file"].errorf("protocol %s takes no token: use api_key or api_key_file", d)
 	}
-	if p.AsStored && !d.Longer {
-		return p.given["prefixes"].errorf("protocol %s sets the length of prefixes: leave out prefixes", d)
-	}
 	if p.Budget > 0 && p.DB == "" {
 		p.given["budget"].warn(p, "db is off: the budget is kept in memory, and each start of the process begins a new one")
 	}
@@ -230,7 +221,7 @@ func (p *parser) folder(args []string) error {
 	}
 	p.DB = filepath.Clean(p.path(word))
 	if info, err := os.Stat(p.DB); err == nil && !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", p.DB)
+		return fmt.Errorf("%s is not a directory: name one, or move it away", p.DB)
 	}
 	return nil
 }

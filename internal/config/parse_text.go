@@ -67,6 +67,15 @@ var synonyms = map[string]string{
 	"ignore": "except", "exclude": "except", "response": "respond", "action": "respond", "dry_run": "monitor",
 }
 
+// removed are the properties of earlier versions, and what to write in their place.
+var removed = map[string]string{
+	"endpoint_ca":   "write tls CA, or with endpoint_cert, too, tls CERT KEY CA",
+	"endpoint_cert": "write tls CERT KEY, or with endpoint_ca, too, tls CERT KEY CA",
+	"frames":        "remove the line: threats that are marked FRAME_ONLY block, and allow HOST lets one name pass",
+	"test":          "write block FILE, and on lines of FILE the name, and *. before it for the names below",
+	"prefixes":      "remove the line: the server gets 4 bytes of a hash, as it did with prefixes short",
+}
+
 // meant returns the property that the operator probably meant by a word, or "".
 func meant(word string) string {
 	if alias, ok := synonyms[strings.ToLower(word)]; ok {
@@ -89,6 +98,9 @@ func unknownProperty(word string, line int) error {
 		return fmt.Errorf("unknown property %q: write api_key, a space, and the key alone", word)
 	case mask.Found(word):
 		return fmt.Errorf("unknown property %q: write api_key before it", word)
+	}
+	if instead, ok := removed[word]; ok {
+		return fmt.Errorf("%s is no longer a property: %s", word, instead)
 	}
 	if near := meant(word); near != "" {
 		return fmt.Errorf("unknown property %q: did you mean %s?", word, near)

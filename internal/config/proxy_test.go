@@ -30,7 +30,7 @@ func TestAProxyThatCannotBeOneIsSaid(t *testing.T) {
 				t.Errorf("%q with %s: got %q", value, text, got)
 			}
 		}
-		if c, err := stanza(t, "safebrowsing {\ntest a.example\n}"); err != nil || strings.Contains(strings.Join(c.Warnings, ""), "PROXY") {
+		if c, err := stanza(t, "safebrowsing {\n"+listing(t)+"\n}"); err != nil || strings.Contains(strings.Join(c.Warnings, ""), "PROXY") {
 			t.Errorf("Nobody is asked, but %q, %v", c.Warnings, err)
 		}
 	}

@@ -12,7 +12,6 @@ func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
 	)
 	for _, tc := range []struct{ text, address, service, advisory string }{
 		{"", "https://safebrowsing.googleapis.com", "Safe Browsing", onSafeBrowsing},
-		{"protocol v4", "https://safebrowsing.googleapis.com", "Safe Browsing", onSafeBrowsing},
 		{"endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Safe Browsing", ""},
 		{webRisk, "https://webrisk.googleapis.com", "Web Risk", onWebRisk},
 		{webRisk + "endpoint https://webrisk.googleapis.com/", "https://webrisk.googleapis.com", "Web Risk", onWebRisk},

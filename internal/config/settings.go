@@ -28,7 +28,6 @@ type Settings struct {
 	MaxEntries int    // 0: no limit
 	Budget     int    // searches a day; 0: no limit
 	Share      int    // of the budget that is each client's own, in percent; 0: without a budget
-	AsStored   bool   // prefixes are sent as long as the lists hold them, not cut to 4 bytes
 	DB         string // folder; "": in memory only
 	Resolvers  string
 	Cache      int
@@ -36,7 +35,7 @@ type Settings struct {
 
 // engineWords are the properties that write Settings, but for those that say which
 // server is asked and with which key.
-var engineWords = []string{"endpoint_ca", "endpoint_cert", "protocol", "mode", "lists", "max_entries", "budget", "prefixes", "db", "resolver", "cache"}
+var engineWords = []string{"tls", "protocol", "mode", "lists", "max_entries", "budget", "db", "resolver", "cache"}
 
 // EngineWords returns the properties that must be identical in server blocks that
 // ask the same server with the same key.
@@ -110,6 +109,14 @@ func (s Settings) Credential() string {
 		return "token"
 	}
 	return "API key"
+}
+
+// TokenFile returns the file with the access token, or "" if the credential is an API key.
+func (s Settings) TokenFile() string {
+	if !s.Token {
+		return ""
+	}
+	return s.KeyFile
 }
 
 // ProviderOf returns who provides what the server says. If Google does not run the server, a relay
@@ -194,7 +201,7 @@ func (s Settings) CheckerConfig(database *lookup.Database, searcher lookup.Searc
 		Threats:   threatsOf(strings.Fields(s.Lists)),
 		Cache:     s.Cache,
 		Rule:      s.Protocol.Rule,
-		AsStored:  s.Protocol.AsStored || s.AsStored,
+		AsStored:  s.Protocol.AsStored,
 		Searches:  s.Protocol.Searches,
 		PerSearch: s.Protocol.PerSearch,
 	}

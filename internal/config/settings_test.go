@@ -20,14 +20,15 @@ func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv(KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	cert, key := certtest.Pair(t, t.TempDir())
-	ca := "endpoint_ca " + cert + "\nendpoint_cert " + cert + " " + key
-	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 100000\nbudget unlimited\nprefixes short\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nframes pass\nlimit off\ncache 10"
+	ca := "tls " + cert + " " + key + " " + cert
+	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 100000\nbudget unlimited\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nlimit off\ncache 10"
+	own := listing(t)
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
-		{"test x.example\nttl 5", "", note},
-		{"test x.example\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, resolver. Set api_key", ""},
-		{"test x.example\nprotocol webrisk\nbudget 5", "Testfile:1: Web Risk is OFF: there is no API key, and these properties have no effect: protocol, budget. Set api_key, api_key_file, token_file or $SAFEBROWSING_API_KEY, or remove them", ""},
-		{"test x.example\n" + ca + "\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
+		{own + "\nttl 5", "", note},
+		{own + "\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, resolver. Set api_key", ""},
+		{own + "\nprotocol webrisk\nbudget 5", "Testfile:1: Web Risk is OFF: there is no API key, and these properties have no effect: protocol, budget. Set api_key, api_key_file, token_file or $SAFEBROWSING_API_KEY, or remove them", ""},
+		{own + "\n" + ca + "\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
 		{"api_key " + masktest.Key + "\n" + all, "", ""},
 		{"endpoint http://127.0.0.1:1\n" + all, "", ""},
 	} {
@@ -120,7 +121,7 @@ func TestUntilOfTheCorefileIsInTheZoneOfTheMachine(t *testing.T) {
 		}
 		return
 	}
-	c, err := stanza(t, "safebrowsing {\ntest x.example\nallow a.example until 2097-01-31 *.b.example until 2097-01-31T18:00 c.example until 2097-01-31T18:00:00+05:00\n}")
+	c, err := stanza(t, "safebrowsing {\n"+listing(t)+"\nallow a.example until 2097-01-31 *.b.example until 2097-01-31T18:00 c.example until 2097-01-31T18:00:00+05:00\n}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func (someLimiter) Admit(netip.Addr, time.Time) bool { return true }
 // those that say so, else what the server block decides and answers.
 func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 	elsewhere := []string{"api_key", "api_key_file", "token_file", "endpoint"}
-	needs := map[string]string{"protocol": "budget unlimited", "prefixes": "protocol webrisk\nbudget unlimited", "endpoint_ca": "endpoint https://relay.internal", "endpoint_cert": "endpoint https://relay.internal"}
+	needs := map[string]string{"protocol": "budget unlimited", "tls": "endpoint https://relay.internal"}
 	cert, key := certtest.Pair(t, t.TempDir())
 	arguments := placeholders(t)
 	read := func(line string) Config {
@@ -196,7 +197,7 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 		var c Config
 		for _, form := range alternatives(usage) {
 			args := arguments.Replace(form)
-			if word == "endpoint_cert" {
+			if word == "tls" {
 				args = cert + " " + key
 			}
 			if word == "status" {

@@ -26,8 +26,8 @@ func TestListsByURL(t *testing.T) {
 		"block " + list + " " + list + "?b max_bytes 1GiB": want(false, 24*time.Hour, 1<<30, list, list+"?b"),
 		"allow " + list + " refresh 5m host.example":       want(true, 5*time.Minute, 256<<20, list),
 	} {
-		c, err := stanza(t, fmt.Sprintf("safebrowsing {\n%s\ntest t.example\ndb %s\nresolver 192.0.2.1\n}", line, db))
-		if err != nil || !slices.Equal(c.Own, lists) || len(c.Warnings) > 0 || c.Online {
+		c, err := stanza(t, fmt.Sprintf("safebrowsing {\n%s\n%s\ndb %s\nresolver 192.0.2.1\n}", line, listing(t), db))
+		if err != nil || len(c.Own) == 0 || !slices.Equal(c.Own[:len(c.Own)-1], lists) || len(c.Warnings) > 0 || c.Online {
 			t.Errorf("%s: Expected %+v, got %+v, %q, %v", line, lists, c.Own, c.Warnings, err)
 		}
 	}

@@ -32,7 +32,7 @@ func TestAResolverThatIsThisCorefileIsSaid(t *testing.T) {
 		{"the system's, of this machine, that is another program", "api_key K", ".:1053", "127.0.0.1:53", false},
 		{"a list by URL", "block https://lists.example.org/hosts", ".", "127.0.0.1:53", true},
 		{"an endpoint without a name", "endpoint http://192.0.2.7:8099", ".", "127.0.0.1:53", false},
-		{"own lists only", "test x.example", ".", "127.0.0.1:53", false},
+		{"own lists only", listing(t), ".", "127.0.0.1:53", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg, err := stanza(t, "safebrowsing {\ndb off\n"+tc.stanza+"\n}")
@@ -50,8 +50,8 @@ func TestAResolverThatIsThisCorefileIsSaid(t *testing.T) {
 // Of the server blocks for one zone CoreDNS asks the first one without a view.
 func TestAViewThatNoClientGetsToIsSaid(t *testing.T) {
 	const (
-		all  = "example.org . {\nsafebrowsing {\ntest a.example\n}\n}\n"
-		kids = ". {\nview kids {\nexpr true\n}\nsafebrowsing {\ntest b.example\n}\n}\n"
+		all  = "example.org . {\nsafebrowsing {\nblock a.txt\n}\n}\n"
+		kids = ". {\nview kids {\nexpr true\n}\nsafebrowsing {\nblock b.txt\n}\n}\n"
 	)
 	const want = "Corefile:7: view kids never matches for the zone .: a server block without a view is before it and answers all clients; move that block to the end"
 	for _, tc := range []struct{ name, text, want string }{

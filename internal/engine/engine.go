@@ -22,16 +22,11 @@ import (
 // Engine is the lists, the checker and the updater behind one or more server
 // blocks. Its fields do not change; it is safe for concurrent use.
 type Engine struct {
-	Checker  *lookup.Checker
-	Schedule *updater.Schedule // of requests to the server
-	Shares   *lookup.Shares    // of the budget, or of that of a relay, for each client; nil: there is none
+	Service
 
-	settings     config.Settings
 	database     *lookup.Database
 	updater      *updater.Updater
-	client       protocol.Client
 	reporter     *reporter
-	ledger       *updater.Ledger      // counts searches; nil: no budget
 	announced    protocol.Announced   // of a relay's budget
 	ready        atomic.Bool          // nothing more is to be waited for
 	onReady      func()               // told once
@@ -50,9 +45,10 @@ type Engine struct {
 // without. OnReady is called at most once.
 func newEngine(s config.Settings, key string, edge Edge, before past, onReady func()) (*Engine, error) {
 	database := new(lookup.Database)
-	e := &Engine{settings: s, database: database, onReady: onReady, firstContact: edge.FirstContact, changed: make(chan struct{}, 1)}
+	e := &Engine{Service: Service{settings: s}, database: database, onReady: onReady, firstContact: edge.FirstContact, changed: make(chan struct{}, 1)}
 	e.reporter = newReporter(s, e.becomeReady)
 	e.reporter.changed = e.change
+	e.standing = e.reporter.standing
 	client, err := s.Client(key, database, edge.Transport)
 	if err != nil {
 		return nil, err
@@ -64,7 +60,7 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 	schedule := before.schedules.next(s.Identity(), store, e.reporter.report)
 	e.client, e.Schedule, e.reporter.schedule = client, schedule, schedule
 	if s.Token {
-		_ = schedule.Renew(s.Origin(key).Token) // without a store it does not know the token yet; nothing is saved
+		_ = schedule.Renew(s.Origin(key).Token, func() {}) // without a store it does not know the token yet; nothing is saved
 	}
 	e.updater, err = updater.New(updater.Config{
 		Source:       client,
@@ -114,16 +110,6 @@ func (e *Engine) limit(s lookup.Searcher, ledger *updater.Ledger) lookup.Searche
 	e.Shares = ledger.Shares(budget, e.settings.Share, e.announced.Left)
 	return ledger.Limit(s, budget, e.reporter.report)
 }
-
-// FetchHold returns why and until when no lists are fetched.
-func (e *Engine) FetchHold() updater.Hold { return e.Schedule.FetchHold(e.settings.Stored()) }
-
-// SearchHold returns why and until when no names are confirmed: because of the schedule
-// or of the budget.
-func (e *Engine) SearchHold() updater.Hold { return e.reporter.searchHold() }
-
-// Provider returns who provides what the server says. It is safe for concurrent use.
-func (e *Engine) Provider() protocol.Provider { return e.settings.ProviderOf(e.client, e.Schedule) }
 
 // Lists returns the lists in force. The caller must not change them.
 func (e *Engine) Lists() []lookup.List { return e.database.Lists() }

@@ -5,12 +5,23 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // ForTests is a registry with what only tests may ask of it. It is in no program, which
 // TestNoProgramUsesWhatIsForTests holds.
 type ForTests struct{ *Registry }
+
+// ServiceForTests returns a service that decides by a checker alone.
+func ServiceForTests(c *lookup.Checker) *Service {
+	schedule, err := updater.NewSchedule(nil)
+	if err != nil {
+		panic(err)
+	}
+	return &Service{Checker: c, Schedule: schedule, settings: config.Settings{Protocol: protocol.DialectV5}}
+}
 
 // Count returns how many engines there are, and how many holds on them.
 func (r ForTests) Count() (engines, holders int) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -35,15 +36,16 @@ func (e *Engine) runWithKeys(ctx context.Context, key string) {
 	}
 }
 
-// rekey has the schedule go on with a new key or token.
+// rekey puts a new key or token in use, in one step with its clocks. No fetch is under way.
 func (e *Engine) rekey(key string) error {
+	use := func() { _ = e.client.SetKey(key) } // awaitKey has checked it
 	if e.settings.Token {
 		log.Debugf("The token in %s has changed and is in use", e.settings.KeyFile)
 		e.reporter.startsAgain()
-		return e.Schedule.Renew(e.settings.Origin(key).Token)
+		return e.Schedule.Renew(e.settings.Origin(key).Token, use)
 	}
 	log.Infof("The API key in %s has changed and is in use", e.settings.KeyFile)
-	return e.Schedule.Rekey(e.settings.Origin(key).Asker)
+	return e.Schedule.Rekey(e.settings.Origin(key).Asker, use)
 }
 
 // awaitKey returns the next key that the file holds and the client can use. It
@@ -60,7 +62,7 @@ func (e *Engine) awaitKey(ctx context.Context, key string) string {
 		}
 		next, err := config.ReadKey(e.settings.KeyFile)
 		if err == nil && next != key {
-			err = e.client.SetKey(next)
+			err = protocol.CheckKey(e.settings.Credential(), next)
 		}
 		switch {
 		case err != nil && err.Error() != trouble:

@@ -14,6 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -25,7 +26,7 @@ func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				e := &Engine{settings: config.Settings{KeyFile: file, Token: token}}
+				e := &Engine{Service: Service{settings: config.Settings{KeyFile: file, Token: token}}}
 				if got := e.awaitKey(ctx, "OLD"); got != "OLD" {
 					t.Errorf("Expected the old one, got %q", got)
 				}
@@ -105,5 +106,71 @@ func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
 		if got := newReporter(test.settings, func() {}).hint(&updater.StatusError{Code: test.code}, time.Time{}); got != test.want {
 			t.Errorf("%d: got %q, want %q", test.code, got, test.want)
 		}
+	}
+}
+
+// slowEnd is a transport whose fetches end a while after they were cancelled. It counts the
+// searches that it has seen with each key.
+type slowEnd struct {
+	http.RoundTripper
+	searches map[string]int
+}
+
+func (s *slowEnd) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.Path, "search") {
+		s.searches[r.Header.Get("X-Goog-Api-Key")+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]++
+		return s.RoundTripper.RoundTrip(r)
+	}
+	<-r.Context().Done()
+	time.Sleep(20 * time.Second)
+	return nil, r.Context().Err()
+}
+
+// While a fetch with the old key ends, searches carry the old key: the clock is that key's.
+func TestANewKeyIsInUseWithItsClockOnly(t *testing.T) {
+	for name, token := range map[string]bool{"key": false, "token": true} {
+		t.Run(name, func(t *testing.T) {
+			lines := logtest.Capture(t)
+			synctest.Test(t, func(t *testing.T) {
+				file := filepath.Join(t.TempDir(), "key")
+				put := func(key string) {
+					if err := os.WriteFile(file, []byte(key), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				put("OLD")
+				to := &slowEnd{protocoltest.New(t), make(map[string]int)}
+				var searcher lookup.Searcher
+				edge := Edge{Transport: to, FirstContact: func() time.Duration { return 0 }, Searcher: func(s lookup.Searcher) lookup.Searcher {
+					searcher = s
+					return s
+				}}
+				s := config.Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5, Lists: "se-4b", KeyFile: file, Token: token}
+				e, err := newEngine(s, "OLD", edge, past{ledgers: make(ledgers)}, func() {})
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.start("OLD")
+				defer e.stop()
+				search := func(prefix lookup.Prefix) {
+					if _, err := searcher.Search(t.Context(), []lookup.Prefix{prefix}); err != nil {
+						t.Error(err)
+					}
+				}
+				time.Sleep(time.Second)
+				search("pre1")
+				put("NEW")
+				time.Sleep(2 * keyInterval) // it has been read, and the fetch has not ended
+				search("pre2")
+				if to.searches["OLD"] != 2 || len(lines.About("is in use")) != 0 {
+					t.Errorf("while the fetch ends: searches %v, log %q", to.searches, lines.About("is in use"))
+				}
+				time.Sleep(20 * time.Second)
+				search("pre3")
+				if to.searches["NEW"] != 1 {
+					t.Errorf("afterwards: searches %v", to.searches)
+				}
+			})
+		})
 	}
 }

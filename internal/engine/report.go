@@ -12,6 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -241,8 +242,12 @@ func (r *reporter) longWait(e updater.Event) {
 // written again.
 func (r *reporter) storeFailed(e updater.Event) {
 	if len(r.unsaved) == 0 {
+		cure := "Make the directory writable"
+		if file := regular.InTheWay(r.settings.DB); file != "" {
+			cure = file + " is not a directory: move it away. " + cure
+		}
 		log.Errorf("Cannot write to db %s: %v. Lists are in memory only and are fetched again at each start. "+
-			"Make the directory writable, or set db to one that is (in a container a volume), or to off", r.settings.DB, e.Err)
+			"%s, or set db to one that is (in a container a volume), or to off", r.settings.DB, e.Err, cure)
 	}
 	r.unsaved[e.List] = true
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -147,28 +149,28 @@ func TestModeRealtimeBehindARelayThatCannotSaysWhatToDo(t *testing.T) {
 }
 
 func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
-	s := config.Settings{Endpoint: "http://longwait.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
-	for version, test := range map[string]struct {
-		protocol *protocol.Dialect
-		lines    int
-		lists    string
-	}{"v5": {protocol.DialectV5, 2, "for lists se-4b. "}, "v4": {protocol.DialectV4, 1, "for lists se-4b, mw-4b. "}} {
-		lines := logtest.Capture(t)
-		s.Protocol = test.protocol
-		synctest.Test(t, func(t *testing.T) {
-			google := protocoltest.New(t)
-			google.SetMinimumWait("", 48*time.Hour)
-			google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
-			google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
-			_, end := life(t, s, google, 0)
-			got := lines.About("minimum wait of 48h0m0s")
-			if len(got) != test.lines {
-				t.Fatalf("%s: Expected %d lines, got %q", version, test.lines, got)
-			}
-			logtest.WantParts(t, got[0], "[WARNING]", test.lists, "It is obeyed", "are not updated before "+moment(time.Now().Add(48*time.Hour)))
-			end()
-		})
-	}
+	wantLongWaits(t, protocol.DialectV5, 2, "for lists se-4b. ")
+}
+
+// wantLongWaits holds how many warnings tell of a minimum wait of two days, and for which lists
+// the first one does.
+func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string) {
+	t.Helper()
+	s := config.Settings{Endpoint: "http://longwait.example", Protocol: d, Lists: "se-4b mw-4b"}
+	lines := logtest.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		google := protocoltest.New(t)
+		google.SetMinimumWait("", 48*time.Hour)
+		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
+		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}})
+		_, end := life(t, s, google, 0)
+		got := lines.About("minimum wait of 48h0m0s")
+		if len(got) != warnings {
+			t.Fatalf("%s: Expected %d lines, got %q", d, warnings, got)
+		}
+		logtest.WantParts(t, got[0], "[WARNING]", lists, "It is obeyed", "are not updated before "+moment(time.Now().Add(48*time.Hour)))
+		end()
+	})
 }
 
 // One line when trouble begins and one when it ends, whatever the retries.
@@ -338,6 +340,23 @@ func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 	logtest.WantParts(t, lines.Only(t, "can be written again"), "[INFO]")
 	r.report(updater.Event{Kind: updater.Stored})
 	lines.Only(t, "can be written again")
+}
+
+// "Make it writable" is no cure for a file that stands where the directory was.
+func TestAFileInThePlaceOfDbIsNamedWithWhatToDo(t *testing.T) {
+	lines := logtest.Capture(t)
+	file := filepath.Join(t.TempDir(), "lists")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, db := range []string{file, filepath.Join(file, "db")} {
+		_, err := updater.OpenStore(db, updater.Origin{})
+		if err == nil {
+			t.Fatal("a file was taken for a directory")
+		}
+		newReporter(config.Settings{DB: db, Protocol: protocol.DialectV5}, func() {}).report(updater.Event{Kind: updater.StoreFailed, Err: err})
+		logtest.WantParts(t, lines.Only(t, "Cannot write to db "+db+":"), "[ERROR]", file+" is not a directory: move it away", "set db to one that is")
+	}
 }
 
 // Ready must not wait for a lock that a reload or a slow disk holds for seconds.

@@ -4,30 +4,57 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Service returns how the engine protects now. It is safe for concurrent use.
-func (e *Engine) Service() status.Service {
-	now, s := time.Now(), e.settings
+// Service is what server blocks decide by: that of an Engine, or what one has saved, see Read.
+// Its fields do not change; it is safe for concurrent use.
+type Service struct {
+	Checker  *lookup.Checker
+	Schedule *updater.Schedule // of requests to the server
+	Shares   *lookup.Shares    // of the budget, or of that of a relay, for each client; nil: there is none
+
+	settings config.Settings
+	client   protocol.Client
+	ledger   *updater.Ledger                                   // counts searches; nil: no budget, or the count is in the memory of another process
+	standing func() (lists []updater.ListStatus, follows bool) // of Standing
+}
+
+// FetchHold returns why and until when no lists are fetched.
+func (s *Service) FetchHold() updater.Hold { return s.Schedule.FetchHold(s.settings.Stored()) }
+
+// SearchHold returns why and until when no names are confirmed: because of the schedule
+// or of the budget.
+func (s *Service) SearchHold() updater.Hold {
+	hold := s.Schedule.SearchHold()
+	if s.ledger == nil {
+		return hold
+	}
+	if spent := s.ledger.Hold(s.settings.Budget, time.Now()); spent.Until.After(hold.Until) {
+		return spent
+	}
+	return hold
+}
+
+// Provider returns who provides what the server says.
+func (s *Service) Provider() protocol.Provider { return s.settings.ProviderOf(s.client, s.Schedule) }
+
+// Standing returns how the service protects now.
+func (s *Service) Standing(now time.Time) status.Service {
+	set, provider := s.settings, s.Provider()
 	all := status.Service{
-		Title: s.Protocol.Title, Address: s.Address(), Mode: s.Mode.String(), Folder: s.DB, Ending: s.Ending().Text(now), Ended: s.Ending().Over(now),
-		Fetch: e.FetchHold(), Search: e.SearchHold(), Budget: s.Budget,
+		Title: set.Protocol.Title, Address: set.Address(), Mode: set.Mode.String(), Folder: set.DB, Ending: set.Ending().Text(now), Ended: set.Ending().Over(now),
+		Fetch: s.FetchHold(), Search: s.SearchHold(), Notice: answer.Notice(provider), Advisory: provider.Advisory,
 	}
-	provider := e.Provider()
-	all.Notice, all.Advisory = answer.Notice(provider), provider.Advisory
-	if e.ledger != nil {
-		all.Left, all.Spent, all.Paid = e.ledger.Remaining(s.Budget, now), e.ledger.Spent(now), s.Protocol.Paid
-		all.InPart = status.SpentShares(e.ledger.Uses(), s.Budget, now)
+	if s.ledger != nil {
+		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Protocol.Paid
+		all.InPart = status.SpentShares(s.ledger.Uses(), set.Budget, now)
 	}
-	e.reporter.mu.Lock()
-	defer e.reporter.mu.Unlock()
-	all.Follows = e.reporter.follows
-	for _, name := range s.Stored() {
-		l := e.reporter.lists[name]
-		all.Lists = append(all.Lists, status.List{
-			Name: name, Entries: l.Entries, Updated: l.Updated, Due: l.Due, Missing: l.Entries == 0 && l.Updated.IsZero(),
-		})
-	}
+	all.Lists, all.Follows = s.standing()
+	all.Unknown = len(all.Lists) == 0 && len(set.Stored()) > 0
 	return all
 }

@@ -26,7 +26,7 @@ func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 	}
 	r := newReporter(s, func() {})
 	r.schedule = schedule
-	e := &Engine{settings: s, client: client, Schedule: schedule, reporter: r}
+	e := &Engine{Service: Service{settings: s, client: client, Schedule: schedule, standing: r.standing}, reporter: r}
 	now := time.Now()
 	r.report(updater.Event{Kind: updater.Loaded, List: "se-4b", Entries: 7, Updated: now, Due: now.Add(time.Hour)})
 	r.report(updater.Event{Kind: updater.Loaded, List: "mw-4b", Updated: now}) // empty, and in force
@@ -35,11 +35,11 @@ func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 		follows bool
 	}{{updater.LockBusy, true}, {updater.Started, false}} {
 		r.report(updater.Event{Kind: step.kind})
-		got := e.Service()
+		got := e.Standing(time.Now())
 		if got.Follows != step.follows || got.Title != "Safe Browsing v5" || got.Folder != "/db" {
 			t.Errorf("%v: Expected follows %v, got %+v", step.kind, step.follows, got)
 		}
-		if l := got.Lists; len(l) != 3 || l[0].Entries != 7 || l[0].Missing || l[1].Missing || !l[2].Missing || !l[0].Due.After(now) {
+		if l := got.Lists; len(l) != 3 || l[0].Entries != 7 || l[0].Missing() || l[1].Missing() || !l[2].Missing() || !l[0].NotBefore.After(now) {
 			t.Errorf("Expected two lists in force and one that is missing, got %+v", l)
 		}
 	}

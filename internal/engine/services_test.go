@@ -17,7 +17,6 @@ import (
 func server(t *testing.T) *protocoltest.Server {
 	google := protocoltest.New(t)
 	google.SetMinimumWait("", time.Hour)
-	google.SetFetchWait(time.Hour)
 	hash := sha256.Sum256([]byte("evil.example.com/"))
 	google.Publish("se-4b", [][]byte{hash[:4]})
 	return google
@@ -41,14 +40,25 @@ func suspects(e *Engine) bool {
 	return candidates != nil
 }
 
+// move is one from a protocol to another.
+type move struct{ from, to *protocol.Dialect }
+
+// moves are all.
+func moves() (all []move) {
+	for _, from := range protocol.Dialects() {
+		for _, to := range protocol.Dialects() {
+			if from != to {
+				all = append(all, move{from, to})
+			}
+		}
+	}
+	return all
+}
+
 // Google has a server for each service. A move from one service to the other is a move
 // to another address.
 func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
-	for _, m := range []struct{ from, to *protocol.Dialect }{
-		{protocol.DialectV5, protocol.DialectWebRisk}, {protocol.DialectV4, protocol.DialectWebRisk},
-		{protocol.DialectWebRisk, protocol.DialectV5}, {protocol.DialectWebRisk, protocol.DialectV4},
-		{protocol.DialectV4, protocol.DialectV5}, {protocol.DialectV5, protocol.DialectV4},
-	} {
+	for _, m := range moves() {
 		for _, way := range []struct {
 			name             string
 			restart, memory  bool
@@ -102,54 +112,57 @@ func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 	}
 }
 
+// pair are the settings of two engines, and whether one waits for the other.
+type pair struct {
+	first, second config.Settings
+	waits         bool
+}
+
 // A server's rules hold for a key at one address. There one engine asks after the other;
 // the other service of Google is asked at once.
 func TestEnginesWaitForEachOtherAtOneAddressOnly(t *testing.T) {
-	for name, tc := range map[string]struct {
-		first, second config.Settings
-		waits         bool
-	}{
+	for name, tc := range map[string]pair{
 		"both services of Google": {
 			config.Settings{Protocol: protocol.DialectV5}, config.Settings{Protocol: protocol.DialectWebRisk}, false},
 		"both services of Google, the other way round": {
-			config.Settings{Protocol: protocol.DialectWebRisk}, config.Settings{Protocol: protocol.DialectV4}, false},
-		"two versions of Google's Safe Browsing": {
-			config.Settings{Protocol: protocol.DialectV4}, config.Settings{Protocol: protocol.DialectV5}, true},
+			config.Settings{Protocol: protocol.DialectWebRisk}, config.Settings{Protocol: protocol.DialectV5}, false},
 		"one server by two protocols": {
 			config.Settings{Protocol: protocol.DialectV5, Endpoint: "http://one.example"},
 			config.Settings{Protocol: protocol.DialectWebRisk, Endpoint: "http://one.example"}, true},
 		"one server by one protocol, other settings": {
 			config.Settings{Protocol: protocol.DialectWebRisk}, config.Settings{Protocol: protocol.DialectWebRisk, Cache: 7}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				google := server(t)
-				r := ForTests{NewRegistry(Edge{Transport: google})}
-				tc.first.APIKey, tc.first.Lists = "KEY", "se-4b"
-				tc.second.APIKey, tc.second.Lists = "KEY", "se-4b"
-				_, releaseFirst := acquire(t, r, tc.first, time.Minute)
-				_, releaseSecond := acquire(t, r, tc.second, time.Minute)
-				defer releaseSecond()
-				time.Sleep(2 * time.Minute)
-				synctest.Wait()
-				want := 2
-				if tc.waits {
-					want = 1
-				}
-				if got := len(google.Requests("update")); got != want {
-					t.Errorf("Expected %d engines to ask, got %d", want, got)
-				}
-				releaseFirst()
-			})
-		})
+		t.Run(name, func(t *testing.T) { tc.try(t) })
 	}
+}
+
+func (tc pair) try(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		google := server(t)
+		r := ForTests{NewRegistry(Edge{Transport: google})}
+		tc.first.APIKey, tc.first.Lists = "KEY", "se-4b"
+		tc.second.APIKey, tc.second.Lists = "KEY", "se-4b"
+		_, releaseFirst := acquire(t, r, tc.first, time.Minute)
+		_, releaseSecond := acquire(t, r, tc.second, time.Minute)
+		defer releaseSecond()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		want := 2
+		if tc.waits {
+			want = 1
+		}
+		if got := len(google.Requests("update")); got != want {
+			t.Errorf("Expected %d engines to ask, got %d", want, got)
+		}
+		releaseFirst()
+	})
 }
 
 // An engine that has ended keeps no lists in memory. It must not hide one that has some.
 func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
 	for name, keys := range map[string]struct{ ended, asks config.Settings }{
 		"the same key, by another protocol": {
-			config.Settings{APIKey: "ONE", Protocol: protocol.DialectV4}, config.Settings{APIKey: "ONE", Protocol: protocol.DialectV5}},
+			config.Settings{APIKey: "ONE", Protocol: protocol.Dialects()[1]}, config.Settings{APIKey: "ONE", Protocol: protocol.DialectV5}},
 		"another key": {
 			config.Settings{APIKey: "ONE", Protocol: protocol.DialectV5}, config.Settings{APIKey: "THREE", Protocol: protocol.DialectV5}},
 	} {

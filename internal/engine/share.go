@@ -10,14 +10,14 @@ import (
 // zero ShareLog is ready to use. It is safe for concurrent use.
 type ShareLog struct{ day atomic.Value }
 
-// Log logs that a client of the engine was refused at now.
-func (l *ShareLog) Log(e *Engine, client netip.Addr, now time.Time) {
+// Log logs that a client of the service was refused at now.
+func (l *ShareLog) Log(s *Service, client netip.Addr, now time.Time) {
 	day := now.Format(time.DateOnly)
-	if last := l.day.Swap(day); last == day || e.Shares == nil {
+	if last := l.day.Swap(day); last == day || s.Shares == nil {
 		return
 	}
-	taken, _ := e.Shares.Taken(client, now)
-	b, _ := e.Shares.For(client, now)
+	taken, _ := s.Shares.Taken(client, now)
+	b, _ := s.Shares.For(client, now)
 	log.Warningf("In part: client %s has spent its share of the day's budget and what others do not need (%d of %d): its suspected names pass until more is free, at midnight at the latest. If it forwards for others, write \"budget %d 100%%\". The log names the first such client of a day only",
 		client, taken, b.Day, b.Day)
 }

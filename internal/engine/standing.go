@@ -2,15 +2,12 @@ package engine
 
 import (
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
-
-// oldList is the age from which a list is old: half of all phishing sites live for
-// less than a day.
-const oldList = 24 * time.Hour
 
 // start logs the line that says what protects: at the start of an engine, and when it
 // takes over from another process. It is a warning if a list is missing or old, or if a
@@ -39,16 +36,20 @@ func (r *reporter) start(kind updater.Kind) {
 	say("%s", strings.Join(parts, "; "))
 }
 
-// searchHold is Engine.SearchHold. It is safe for concurrent use.
+// searchHold is Service.SearchHold. It is safe for concurrent use.
 func (r *reporter) searchHold() updater.Hold {
-	hold := r.schedule.SearchHold()
-	if r.ledger == nil {
-		return hold
+	return (&Service{settings: r.settings, Schedule: r.schedule, ledger: r.ledger}).SearchHold()
+}
+
+// standing returns the lists, and whether another process fetches them. It is safe for
+// concurrent use.
+func (r *reporter) standing() (lists []updater.ListStatus, follows bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range r.settings.Stored() {
+		lists = append(lists, r.list(name))
 	}
-	if spent := r.ledger.Hold(r.settings.Budget, time.Now()); spent.Until.After(hold.Until) {
-		return spent
-	}
-	return hold
+	return lists, r.follows
 }
 
 // startsAgain has the next start log nothing: tokens change every hour, and nothing else
@@ -64,12 +65,12 @@ func (r *reporter) inForce(names []string, now time.Time) (lists string, missing
 	found := 0
 	var each []string
 	for _, name := range names {
-		e := r.lists[name]
-		if e.Entries > 0 || !e.Updated.IsZero() {
+		l := r.list(name)
+		if !l.Missing() {
 			found++
 		}
-		missing = missing || !e.Updated.IsZero() && now.Sub(e.Updated) > oldList
-		each = append(each, r.standing(name, now))
+		missing = missing || l.Old(now)
+		each = append(each, describe(l, now))
 	}
 	switch {
 	case len(names) == 0:
@@ -100,18 +101,27 @@ func (r *reporter) roundedLimit() {
 	}
 }
 
-// standing describes a list: its entries and its age.
-func (r *reporter) standing(name string, now time.Time) string {
+// list returns what is known about a list. The caller holds mu.
+func (r *reporter) list(name string) updater.ListStatus {
 	e := r.lists[name]
-	switch {
-	case e.Entries == 0 && e.Updated.IsZero():
-		return name + " (not yet)"
-	case e.Updated.IsZero():
-		return fmt.Sprintf("%s (%s, of unknown age)", name, entries(e.Entries))
-	case now.Sub(e.Updated) > oldList:
-		return fmt.Sprintf("%s (%s, OLD: updated %s ago)", name, entries(e.Entries), age(now.Sub(e.Updated)))
+	l := updater.ListStatus{Name: name, Entries: e.Entries, Updated: e.Updated, NotBefore: e.Due}
+	if e.Entries == 0 && e.Updated.IsZero() {
+		l.Err = fs.ErrNotExist
 	}
-	return fmt.Sprintf("%s (%s, updated %s ago)", name, entries(e.Entries), age(now.Sub(e.Updated)))
+	return l
+}
+
+// describe returns a list in words: its entries and its age.
+func describe(l updater.ListStatus, now time.Time) string {
+	switch {
+	case l.Missing():
+		return l.Name + " (not yet)"
+	case l.Updated.IsZero():
+		return fmt.Sprintf("%s (%s, of unknown age)", l.Name, entries(l.Entries))
+	case l.Old(now):
+		return fmt.Sprintf("%s (%s, OLD: updated %s ago)", l.Name, entries(l.Entries), age(now.Sub(l.Updated)))
+	}
+	return fmt.Sprintf("%s (%s, updated %s ago)", l.Name, entries(l.Entries), age(now.Sub(l.Updated)))
 }
 
 func (r *reporter) place() string {

@@ -37,13 +37,13 @@ const floor = 16 << 10
 // maxRedirects is the most redirects that are followed.
 const maxRedirects = 5
 
-// newClient returns a client that reaches the server of a list. A nil transport is the
-// network.
+// newClient returns a client that reaches the server of a list, by a new connection for each
+// request. A nil transport is the network.
 func newClient(resolvers string, transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		transport = protocol.Transport(strings.Fields(resolvers), new(tls.Config))
 	}
-	return &http.Client{Transport: inwards{transport, isInward}, CheckRedirect: func(next *http.Request, before []*http.Request) error {
+	return &http.Client{Transport: inwards{protocol.Once(protocol.Fresh(transport)), isInward}, CheckRedirect: func(next *http.Request, before []*http.Request) error {
 		next.Header.Del("Referer") // it has the query, which may be secret
 		switch {
 		case len(before) > maxRedirects:

@@ -1,6 +1,10 @@
 package ownlist
 
-import "time"
+import (
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
 
 // scope says which names an entry matches, as bits.
 type scope uint8
@@ -13,27 +17,12 @@ const (
 
 // entry is the rule of one name of a line.
 type entry struct {
-	name   []byte // canonical; "" with scope below: every name. Valid only during the call of emit.
-	scope  scope
-	allow  bool
-	answer Answer    // of an entry that blocks
-	until  time.Time // when it expires; zero: never
+	name     []byte // canonical; "" with scope below: every name. Valid only during the call of emit.
+	scope    scope
+	allow    bool
+	response lookup.Response // of an entry that blocks
+	until    time.Time       // when it expires; zero: never
 }
-
-// Answer is how a list wants a blocked name to be answered.
-type Answer uint8
-
-const (
-	// AnswerDefault leaves the answer to the Corefile. RPZ's NXDOMAIN is AnswerDefault
-	// too, because NXDOMAIN is the default of the Corefile.
-	AnswerDefault Answer = iota
-	// AnswerNODATA says that the name has no records of the type that was asked.
-	AnswerNODATA
-	// AnswerRefused refuses the query.
-	AnswerRefused
-	// AnswerDrop sends no answer at all.
-	AnswerDrop
-)
 
 // outcome is the result of parsing a line. If the names of a line differ, the greatest
 // outcome counts.

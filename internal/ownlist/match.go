@@ -10,11 +10,11 @@ import (
 
 // Match is the entry of a list that decides on a host.
 type Match struct {
-	Allow   bool   // else it blocks
-	Fetched bool   // the list is, see Config
-	Labels  int    // of the matched name, which is the end of the host; 0: every name
-	Answer  Answer // of a match that blocks
-	File    string // the name or the path given to Open, or the name given to Hosts
+	Allow    bool            // else it blocks
+	Fetched  bool            // the list is, see Config
+	Labels   int             // of the matched name, which is the end of the host; 0: every name
+	Response lookup.Response // of a match that blocks
+	File     string          // the name or the path given to Open, or the name given to Hosts
 }
 
 // Name returns the matched name. h is the host that was given to File.Match.
@@ -36,7 +36,7 @@ type File struct {
 	close   func()                   // has an effect only once
 }
 
-// HostEntry is a host in the Corefile: an allowed host or a test name.
+// HostEntry is a host that the Corefile allows.
 type HostEntry struct {
 	Host  lookup.Host
 	Below bool      // match only the names below it
@@ -71,9 +71,9 @@ func (f *File) Match(h lookup.Host, now time.Time) (Match, bool) {
 		return Match{}, false
 	}
 	m := Match{Allow: act == allow, Fetched: f.fetched, Labels: depth, File: f.name}
-	if act == block && len(c.answers) > 0 {
+	if act == block && len(c.responses) > 0 {
 		name := m.Name(h)
-		m.Answer = c.answer(name, !isWhole(h) || name != h.String())
+		m.Response = c.response(name, !isWhole(h) || name != h.String())
 	}
 	return m, true
 }

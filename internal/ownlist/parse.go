@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/netip"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // parser parses lines in the order of their file. It is not safe for concurrent use.
@@ -14,9 +16,9 @@ type parser struct {
 	zone      zone // state over the lines of a zone file
 
 	// Of the current line:
-	until  time.Time
-	answer Answer
-	kind   kind // of an unsupported line
+	until    time.Time
+	response lookup.Response
+	kind     kind // of an unsupported line
 
 	buf    []byte   // reused by name
 	fields [][]byte // reused by split
@@ -33,7 +35,7 @@ func (p *parser) line(raw []byte) outcome {
 	if p.zone.continues(text) || len(text) == 0 {
 		return nothing
 	}
-	p.until, p.answer = time.Time{}, AnswerDefault
+	p.until, p.response = time.Time{}, lookup.NXDOMAIN
 	switch text[0] {
 	case '#', '!', ';':
 		return nothing
@@ -170,7 +172,7 @@ func (p *parser) add(text []byte, scope scope, allow bool) outcome {
 	return listed
 }
 
-// say emits the entry of a canonical name, with the expiry and the answer of the line.
+// say emits the entry of a canonical name, with the expiry and the response of the line.
 func (p *parser) say(name []byte, scope scope, allow bool) {
-	p.emit(entry{name: name, scope: scope, allow: allow || p.allow, answer: p.answer, until: p.until})
+	p.emit(entry{name: name, scope: scope, allow: allow || p.allow, response: p.response, until: p.until})
 }

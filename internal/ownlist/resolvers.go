@@ -1,6 +1,10 @@
 package ownlist
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
 
 // dnsmasq parses address=/a.example/b.example/0.0.0.0 and local=/a.example/, which block
 // the domains and all names below them. ok is false if the line is not dnsmasq's.
@@ -54,11 +58,11 @@ func (p *parser) domains(text []byte) outcome {
 // zoneTypes holds the types of local-zone that block all names of a zone (manual of
 // unbound.conf). With static and redirect a local-data line can make exceptions; these
 // are not supported.
-var zoneTypes = map[string]Answer{
-	"always_nxdomain": AnswerDefault, "always_null": AnswerDefault, "static": AnswerDefault, "redirect": AnswerDefault,
-	"always_nodata": AnswerNODATA,
-	"refuse":        AnswerRefused, "always_refuse": AnswerRefused,
-	"deny": AnswerDrop, "always_deny": AnswerDrop, "inform_deny": AnswerDrop,
+var zoneTypes = map[string]lookup.Response{
+	"always_nxdomain": lookup.NXDOMAIN, "always_null": lookup.NXDOMAIN, "static": lookup.NXDOMAIN, "redirect": lookup.NXDOMAIN,
+	"always_nodata": lookup.NODATA,
+	"refuse":        lookup.Refused, "always_refuse": lookup.Refused,
+	"deny": lookup.NoAnswer, "always_deny": lookup.NoAnswer, "inform_deny": lookup.NoAnswer,
 }
 
 // unbound parses local-zone: "a.example." always_nxdomain, which blocks the domain and all
@@ -74,10 +78,10 @@ func (p *parser) unbound(fields [][]byte) (result outcome, ok bool) {
 	if len(fields) != 3 {
 		return bad, true
 	}
-	answer, blocks := zoneTypes[string(bytes.Trim(fields[2], `"`))]
+	response, blocks := zoneTypes[string(bytes.Trim(fields[2], `"`))]
 	if !blocks {
 		return p.unsupported(kindUnbound), true
 	}
-	p.answer = answer
+	p.response = response
 	return p.add(bytes.Trim(fields[1], `"`), tree, false), true
 }

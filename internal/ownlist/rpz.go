@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/netip"
 	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // record parses a record of an RPZ zone: [owner] [ttl] [class] type rdata. An indented
@@ -100,11 +102,11 @@ func (p *parser) action(name, target []byte) (result outcome, allow bool) {
 	switch action := string(bytes.ToLower(bytes.TrimSuffix(target, []byte(".")))); {
 	case action == "": // NXDOMAIN
 	case action == "*":
-		p.answer = AnswerNODATA
+		p.response = lookup.NODATA
 	case action == "rpz-passthru":
 		return listed, true
 	case action == "rpz-drop":
-		p.answer = AnswerDrop
+		p.response = lookup.NoAnswer
 	case action == "rpz-tcp-only":
 		return p.unsupported(with(action)), false
 	case strings.HasPrefix(action, "rpz-"): // reserved for actions

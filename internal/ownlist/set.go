@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // content is the parsed form of a list: a map from each name to the actions on the name
@@ -24,8 +26,8 @@ type content struct {
 	shift int
 	// ending has the names that expire, by hash; all of them are allowed.
 	ending map[uint64]ends
-	// answers has the blocked names whose answer is not AnswerDefault, by hash.
-	answers map[uint64]answers
+	// responses has the blocked names whose response is not lookup.NXDOMAIN, by hash.
+	responses map[uint64]responses
 	// Bit n is set if there is an entry of n labels (63: 63 or more) with scope exact or
 	// below. Without the bit a query needs no probe.
 	exactAt, belowAt uint64
@@ -35,8 +37,8 @@ type content struct {
 // ends holds when the permission of a name, and of the names below it, expires.
 type ends struct{ exact, below time.Time }
 
-// answers holds the answers for a blocked name and for the names below it.
-type answers struct{ exact, below Answer }
+// responses holds the responses for a blocked name and for the names below it.
+type responses struct{ exact, below lookup.Response }
 
 // action is the effect of an entry.
 type action uint8
@@ -111,8 +113,8 @@ func (b *builder) add(e entry) {
 		c.belowAt |= at
 	}
 	hash := maphash.Bytes(c.seed, e.name) &^ saysMask
-	if e.answer != AnswerDefault && !e.allow {
-		c.setAnswer(hash, e)
+	if e.response != lookup.NXDOMAIN && !e.allow {
+		c.setResponse(hash, e)
 	}
 	if e.until.IsZero() {
 		if len(c.said) == cap(c.said) {
@@ -134,28 +136,28 @@ func (b *builder) add(e entry) {
 	c.ending[hash] = end
 }
 
-// setAnswer stores the answer of an entry. If a name has several answers, the greatest
+// setResponse stores the response of an entry. If a name has several, the greatest
 // counts.
-func (c *content) setAnswer(hash uint64, e entry) {
-	if c.answers == nil {
-		c.answers = make(map[uint64]answers)
+func (c *content) setResponse(hash uint64, e entry) {
+	if c.responses == nil {
+		c.responses = make(map[uint64]responses)
 	}
-	a := c.answers[hash]
+	a := c.responses[hash]
 	if e.scope&exact != 0 {
-		a.exact = max(a.exact, e.answer)
+		a.exact = max(a.exact, e.response)
 	}
 	if e.scope&below != 0 {
-		a.below = max(a.below, e.answer)
+		a.below = max(a.below, e.response)
 	}
-	c.answers[hash] = a
+	c.responses[hash] = a
 }
 
-// answer returns the answer for a blocked name, or for the names below it.
-func (c *content) answer(name string, isBelow bool) Answer {
-	if len(c.answers) == 0 {
-		return AnswerDefault
+// response returns the response for a blocked name, or for the names below it.
+func (c *content) response(name string, isBelow bool) lookup.Response {
+	if len(c.responses) == 0 {
+		return lookup.NXDOMAIN
 	}
-	a := c.answers[c.hash(name)]
+	a := c.responses[c.hash(name)]
 	if isBelow {
 		return a.below
 	}

@@ -71,3 +71,12 @@ func (r *registry) states() (all []State) {
 func (s State) Idle() bool {
 	return s.Allow && s.InForce() == 0 && s.Seems == "" && s.Bad.Count+s.NotSupported()+s.Elsewhere.Count+s.LeftOut.Count() == 0
 }
+
+// Complaint says why no name of a list is in force, as Nothing does, but "" if nothing is wrong
+// with that, see Idle, or if Err says more.
+func (s State) Complaint() string {
+	if s.Idle() || s.Err != nil {
+		return ""
+	}
+	return s.Nothing()
+}

@@ -146,30 +146,30 @@ local-zone: "null.example." always_null
 local-zone: "empty.example." always_nodata
 `
 	f, _ := listOf(t, list, false)
-	for name, want := range map[string]Answer{
-		"nx.example": AnswerDefault, "nodata.example": AnswerNODATA, "x.nodata.example": AnswerDrop, "drop.example": AnswerDrop,
-		"local.example": AnswerDefault, "garden.example": AnswerDefault, "a.b.rest.example": AnswerNODATA, "plain.example": AnswerDefault,
-		"twice.example": AnswerDrop, "refused.example": AnswerRefused, "x.denied.example": AnswerDrop, "null.example": AnswerDefault, "x.empty.example": AnswerNODATA,
+	for name, want := range map[string]lookup.Response{
+		"nx.example": lookup.NXDOMAIN, "nodata.example": lookup.NODATA, "x.nodata.example": lookup.NoAnswer, "drop.example": lookup.NoAnswer,
+		"local.example": lookup.NXDOMAIN, "garden.example": lookup.NXDOMAIN, "a.b.rest.example": lookup.NODATA, "plain.example": lookup.NXDOMAIN,
+		"twice.example": lookup.NoAnswer, "refused.example": lookup.Refused, "x.denied.example": lookup.NoAnswer, "null.example": lookup.NXDOMAIN, "x.empty.example": lookup.NODATA,
 	} {
-		if m, ok := f.Match(host(t, name), then); !ok || m.Allow || m.Answer != want {
+		if m, ok := f.Match(host(t, name), then); !ok || m.Allow || m.Response != want {
 			t.Errorf("%s: %+v %v, want answer %d", name, m, ok, want)
 		}
 	}
-	if m, ok := f.Match(host(t, "pass.example"), then); !ok || !m.Allow || m.Answer != AnswerDefault {
+	if m, ok := f.Match(host(t, "pass.example"), then); !ok || !m.Allow || m.Response != lookup.NXDOMAIN {
 		t.Errorf("passthru: %+v, %v", m, ok)
 	}
-	if n := len(f.content.Load().answers); n != 7 {
+	if n := len(f.content.Load().responses); n != 7 {
 		t.Errorf("%d names are in the map of answers, want only those that are answered in a way of their own", n)
 	}
-	if m, _ := f.Match(lookup.FromQname(`x\.y.nodata.example.`), then); m.Answer != AnswerDrop {
+	if m, _ := f.Match(lookup.FromQname(`x\.y.nodata.example.`), then); m.Response != lookup.NoAnswer {
 		t.Errorf("a name with a label that no URL can hold is below the others: %+v", m)
 	}
 	every, _ := listOf(t, "* CNAME *.", false)
-	if m, _ := every.Match(host(t, "x.example"), then); m.Answer != AnswerNODATA {
+	if m, _ := every.Match(host(t, "x.example"), then); m.Response != lookup.NODATA {
 		t.Errorf("every name: %+v", m)
 	}
 	allowed, _ := listOf(t, list, true)
-	if m, ok := allowed.Match(host(t, "drop.example"), then); !ok || !m.Allow || m.Answer != AnswerDefault {
+	if m, ok := allowed.Match(host(t, "drop.example"), then); !ok || !m.Allow || m.Response != lookup.NXDOMAIN {
 		t.Errorf("in an allow list: %+v, %v", m, ok)
 	}
 }

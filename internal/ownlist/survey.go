@@ -22,7 +22,7 @@ func (e entry) sum() uint64 {
 	for _, c := range e.name {
 		h = (h ^ uint64(c)) * prime
 	}
-	says := uint64(e.scope)<<8 | uint64(e.answer)<<16
+	says := uint64(e.scope)<<8 | uint64(e.response)<<16
 	if e.allow {
 		says |= 1
 	}

@@ -114,6 +114,14 @@ func (r *Registry) Open(folder string) *Folder {
 	return f
 }
 
+// Read returns a folder as it is now, which is not watched.
+func Read(folder string) *Folder {
+	f := &Folder{file: FileIn(folder), report: func(Event) {}}
+	f.read()
+	f.update(time.Now())
+	return f
+}
+
 // drop has the pauses that are there now not count, unless they are to be kept.
 func (f *Folder) drop(now time.Time) {
 	f.stale = slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })

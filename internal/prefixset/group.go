@@ -62,7 +62,7 @@ func (g *Group) Bytes() (n int) {
 
 // Join moves the entries of four bytes of all sets into one set of blocks that they share: an
 // entry takes hardly more memory there than alone, and a look-up asks one set in place of all. It
-// returns a Group that asks that one.
+// returns a Group that asks that one, or g if that does so already.
 //
 // Join returns g if a filter is over all entries, and then parts sets that have been joined. It
 // also returns g if the sets cannot be joined: there are more than 16 of them, or entries belong to
@@ -72,7 +72,7 @@ func (g *Group) Join(pause *Pause) *Group {
 	if g != nil && g.filtered {
 		part(g.sets, pause)
 	}
-	if !g.Joins() {
+	if !g.Joins() || len(g.four) == 1 && g.four[0].of == nil { // nothing to join, or joined
 		return g
 	}
 	joined := &Group{sets: g.sets, filter: g.filter}

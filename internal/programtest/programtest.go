@@ -3,7 +3,7 @@
 package programtest
 
 import (
-	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,29 +22,63 @@ import (
 
 // Build builds programs, the folders below cmd, into dir. It returns their paths by name.
 func Build(dir string, names ...string) (map[string]string, error) {
-	if err := noteSources(); err != nil {
+	return BuildWith(dir, nil, names...)
+}
+
+// BuildWith is Build with more files, which the module has not: their content by their path in it.
+func BuildWith(dir string, more map[string]string, names ...string) (map[string]string, error) {
+	root, err := noteSources()
+	if err != nil {
+		return nil, err
+	}
+	overlay, err := overlayOf(dir, root, more)
+	if err != nil {
 		return nil, err
 	}
 	built := make(map[string]string)
+	args := []string{"build", "-overlay", overlay, "-o", dir + string(filepath.Separator)}
 	for _, name := range names {
 		built[name] = filepath.Join(dir, name)
-		c := exec.Command("go", "build", "-o", built[name], "github.com/coredns-safebrowsing/safebrowsing/cmd/"+name)
-		if out, err := c.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("building %s: %w\n%s", name, err, out)
-		}
+		args = append(args, "github.com/coredns-safebrowsing/safebrowsing/cmd/"+name)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building %s: %w\n%s", strings.Join(names, " and "), err, out)
 	}
 	return built, nil
 }
 
+// overlayOf writes files for -overlay, see go help build, and returns the path of the list.
+func overlayOf(dir, root string, more map[string]string) (string, error) {
+	overlay := filepath.Join(dir, "overlay")
+	if err := os.MkdirAll(overlay, 0o700); err != nil {
+		return "", err
+	}
+	replace := make(map[string]string)
+	for path, content := range more {
+		file := filepath.Join(overlay, filepath.Base(path))
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, filepath.FromSlash(path))] = file
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(overlay, "overlay.json")
+	return file, os.WriteFile(file, list, 0o600)
+}
+
 // noteSources has this process look at all files of the module. go test caches the result of
 // a test until a file changes that the test has looked at, and does not see which files
-// go build reads.
-func noteSources() error {
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+// go build reads. It returns the folder of the module.
+func noteSources() (root string, err error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		return fmt.Errorf("finding the sources: %w", err)
+		return "", fmt.Errorf("finding the sources: %w", err)
 	}
-	return filepath.WalkDir(strings.TrimSpace(string(root)), func(path string, d fs.DirEntry, err error) error {
+	root = strings.TrimSpace(string(out))
+	return root, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") {
 			return fs.SkipDir
 		}
@@ -133,8 +167,7 @@ type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process has ended
 
-	mu  sync.Mutex
-	out bytes.Buffer // guarded by mu
+	out Output
 }
 
 // Start starts a program. It is killed when the test ends, if it still runs.
@@ -147,7 +180,7 @@ func Start(t testing.TB, program string, args ...string) *Process {
 func StartWith(t testing.TB, environment []string, program string, args ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, cmd: exec.Command(program, args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	p.cmd.Env = append(os.Environ(), environment...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -160,19 +193,8 @@ func StartWith(t testing.TB, environment []string, program string, args ...strin
 	return p
 }
 
-// Write takes the output of the process.
-func (p *Process) Write(text []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.Write(text)
-}
-
 // Output returns what the process has written so far.
-func (p *Process) Output() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.String()
-}
+func (p *Process) Output() string { return p.out.String() }
 
 // Pid returns the number of the process.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }

@@ -67,14 +67,6 @@ var attacks = []attack{
 	{name: "v5 lists, JSON: 32 MB of additions", contentType: jsonForm, plain: true, ask: fetchV5, write: bigJSON(32_000_000), most: 192},
 	{name: "v5 list of lists: empty lists on each page", ask: listLists, write: pages, most: 64},
 	{name: "v5 list of lists: long descriptions on each page", ask: listLists, write: longPages, most: 64},
-	{name: "v4 search: empty matches", ask: searchV4, write: repeated("\x0a\x00", 4<<20), most: 64},
-	{name: "v4 lists: 64 million empty responses", ask: fetchV4Lists, write: repeated("\x0a\x00", 127<<20), most: 64},
-	{name: "v4 lists: 100 million raw removals", ask: fetchV4Lists, write: rawRemovals(100_000_000), most: 64},
-	{name: "v4 lists: a million raw removals, not compressed", plain: true, ask: fetchV4Lists, write: rawRemovals(1_000_000), most: 64},
-	{name: "v4 lists: a million additions of one entry", ask: fetchV4Lists, write: oneEntrySets, most: 64},
-	{name: "v4 lists: additions of 120 MB, not compressed", plain: true, ask: fetchV4Lists, write: rawSets(1, 120_000_000), most: 192},
-	{name: "v4 lists: additions of 32 MB in 32 sets, not compressed", plain: true, ask: fetchV4Lists, write: rawSets(32, 32_000_000), most: 192},
-	{name: "v4 list of lists", ask: listV4, write: repeated("\x0a\x00", 4<<20), most: 64},
 	{name: "Web Risk search: empty threats", ask: searchRisk, write: repeated("\x0a\x00", 4<<20), most: 64},
 	{name: "Web Risk search: threat types", ask: searchRisk, write: riskThreatTypes, most: 64},
 	{name: "Web Risk search, JSON: empty threats", contentType: jsonForm, ask: searchRisk, write: listed(`{"threats":[`, `{}`, `]}`, 4<<20), most: 64},
@@ -222,14 +214,6 @@ func fetchV5(ctx context.Context, endpoint string) error {
 	return fetchAndApply(ctx, c, "mw-4b") // a batch
 }
 
-func fetchV4Lists(ctx context.Context, endpoint string) error {
-	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
-	if err != nil {
-		return err
-	}
-	return fetchAndApply(ctx, c)
-}
-
 // fetchAndApply does to an answer about se-4b, and others, what the updater does. A
 // list of 2,000 entries is held.
 func fetchAndApply(ctx context.Context, c Client, others ...string) (err error) {
@@ -250,17 +234,6 @@ func fetchAndApply(ctx context.Context, c Client, others ...string) (err error) 
 	})
 	if err == nil {
 		err = applied
-	}
-	return err
-}
-
-func searchV4(ctx context.Context, endpoint string) error {
-	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
-	if err != nil {
-		return err
-	}
-	for range 20 {
-		_, err = c.Search(ctx, []lookup.Prefix{"abcd"})
 	}
 	return err
 }
@@ -291,14 +264,5 @@ func listLists(ctx context.Context, endpoint string) error {
 	}
 	all, err := c.Lists(ctx)
 	runtime.KeepAlive(all)
-	return err
-}
-
-func listV4(ctx context.Context, endpoint string) error {
-	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
-	if err != nil {
-		return err
-	}
-	_, err = c.Lists(ctx)
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,13 +13,12 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -173,36 +171,57 @@ func TestWeightIsWhatDecodingTakes(t *testing.T) {
 	}
 }
 
+func TestEntriesFitAnInt(t *testing.T) {
+	r := rice{width: 4, parameter: 3, count: math.MaxInt32, size: math.MaxInt64 / 8}
+	if err := r.check(parametersV5(4)); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("one more than %d integers: %v", math.MaxInt32, err)
+	}
+}
+
+func TestVersionsAreBounded(t *testing.T) {
+	for size, good := range map[int]bool{1024: true, 1025: false} {
+		for service, u := range map[string]*updater.Update{
+			"v5":       updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: make([]byte, size)}),
+			"Web Risk": updateOfWebRisk(t.Context(), &wrv1.ComputeThreatListDiffResponse{NewVersionToken: make([]byte, size), ResponseType: wrv1.ComputeThreatListDiffResponse_RESET}, serverClock{}),
+		} {
+			if good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
+				t.Errorf("%s, a version of %d bytes: %v", service, size, u.Err)
+			}
+		}
+	}
+}
+
 // Whatever of an answer is in memory already, it is not decoded when the request is
 // over.
 func TestDecodingEndsWithItsContext(t *testing.T) {
 	whole, _ := fullList(t, "se-4b", 1000)
-	long, _ := fullList(t, "se-4b", 2_000_000)
+	long, _ := fullList(t, "se-4b", 1_000_000)
 	wholeText, err := protojson.Marshal(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inV4 := func(sets ...*entrySet) []byte {
-		m := phishing(fullUpdate, "")
-		m.Additions = sets
-		return updatesV4(t, 0, m)
-	}
-	removing := func(set *entrySet) []byte {
-		m := phishing(partialUpdate, "")
-		m.Removals = []*entrySet{set}
-		return updatesV4(t, 0, m)
+	streamed := inOrder(t, long)
+	if int64(len(streamed)) <= maxWhole {
+		t.Fatalf("a list of %d bytes is read whole", len(streamed))
 	}
 	v5 := func(contentType string, body []byte) Client { return newClient(t, always(contentType, body)) }
-	v4 := func(body []byte) Client { return newV4(t, always(binaryForm, body), "se-4b") }
-	for name, c := range map[string]Client{
+	webRisk := func(additions *wrv1.ThreatEntryAdditions) Client {
+		m := &wrv1.ComputeThreatListDiffResponse{ResponseType: wrv1.ComputeThreatListDiffResponse_RESET, NewVersionToken: []byte("new"), Additions: additions}
+		return newWebRisk(t, always(binaryForm, marshal(t, m)))
+	}
+	endWithTheirContexts(t, map[string]Client{
 		"v5, read whole":             v5(binaryForm, marshal(t, whole)),
-		"v5, decoded while it comes": v5(binaryForm, inOrder(t, long)),
+		"v5, decoded while it comes": v5(binaryForm, streamed),
 		"v5, JSON":                   v5(jsonForm, wholeText),
-		"v4, Rice":                   v4(inV4(riceSet(5, 2, 2, "f702"))),
-		"v4, raw":                    v4(inV4(raw(4, "00000001"))),
-		"v4, raw removals":           v4(removing(rawIndices(0))),
-		"v4, removals":               v4(removing(riceIndices(0, 0, 0, ""))),
-	} {
+		"Web Risk, Rice":             webRisk(&wrv1.ThreatEntryAdditions{RiceHashes: riskRice(5, 2, 2, "f702")}),
+		"Web Risk, raw":              webRisk(&wrv1.ThreatEntryAdditions{RawHashes: []*wrv1.RawHashes{riskRaw(4, "00000001")}}),
+	})
+}
+
+// endWithTheirContexts holds that what each client decodes of an answer about se-4b ends with
+// the request.
+func endWithTheirContexts(t *testing.T, clients map[string]Client) {
+	for name, c := range clients {
 		t.Run(name, func(t *testing.T) {
 			old := heldLists()[4]
 			old.Name = "se-4b"
@@ -224,67 +243,5 @@ func TestDecodingEndsWithItsContext(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Merging three million entries of 32 sets takes a second: whoever stops does not
-// wait for that.
-func TestDecodingIsCutInTheMiddle(t *testing.T) {
-	const sets, entries = 32, 100_000
-	m := phishing(fullUpdate, "")
-	for i := range sets {
-		hashes := make([]byte, 0, 4*entries)
-		for j := range entries {
-			hashes = binary.BigEndian.AppendUint32(hashes, uint32(j*sets+i))
-		}
-		m.Additions = append(m.Additions, &entrySet{CompressionType: sbv4.CompressionType_RAW, RawHashes: &sbv4.RawHashes{PrefixSize: 4, RawHashes: hashes}})
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var applied error
-	_, err := newV4(t, always(binaryForm, updatesV4(t, 0, m)), "se-4b").Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) {
-		time.AfterFunc(20*time.Millisecond, cancel)
-		_, _, applied = updater.Apply(updater.List{Name: "se-4b"}, u, 1<<24)
-	})
-	if !errors.Is(err, context.Canceled) || !errors.Is(applied, context.Canceled) {
-		t.Errorf("the request is over, but got %v, %v", err, applied)
-	}
-}
-
-func TestSetsOfAListAreBounded(t *testing.T) {
-	for n, good := range map[int]bool{32: true, 33: false} {
-		m := phishing(partialUpdate, "")
-		for i := range n {
-			m.Removals = append(m.Removals, rawIndices(int32(i)))
-			m.Additions = append(m.Additions, raw(4, fmt.Sprintf("000000%02x", i)))
-		}
-		for _, part := range []*listUpdate{{Additions: m.Additions}, {Removals: m.Removals}} {
-			part.ResponseType = partialUpdate
-			if u := updateOfV4(t.Context(), part); good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
-				t.Errorf("%d sets: %v", n, u.Err)
-			}
-		}
-	}
-}
-
-func TestEntriesFitAnInt(t *testing.T) {
-	r := rice{width: 4, parameter: 3, count: math.MaxInt32, size: math.MaxInt64 / 8}
-	if err := r.check(parametersV5(4)); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("one more than %d integers: %v", math.MaxInt32, err)
-	}
-}
-
-func TestVersionsAreBounded(t *testing.T) {
-	for size, good := range map[int]bool{1024: true, 1025: false} {
-		m := phishing(fullUpdate, "")
-		m.NewClientState = make([]byte, size)
-		for version, u := range map[string]*updater.Update{
-			"v5": updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: make([]byte, size)}),
-			"v4": updateOfV4(t.Context(), m),
-		} {
-			if good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
-				t.Errorf("%s, a version of %d bytes: %v", version, size, u.Err)
-			}
-		}
 	}
 }

@@ -45,7 +45,7 @@ const (
 	maxErrorBytes   = 1 << 14 // of the body of an error that are read
 	maxVersionBytes = 1 << 10 // Google's versions have a few dozen
 	maxLists        = 1000    // in the list of lists
-	maxSets         = 32      // of additions, and of removals, to a list in version 4: prefixes have 29 lengths
+	maxSets         = 32      // of additions, and of removals, to a list: prefixes have 29 lengths
 )
 
 // The weights: roughly the bytes of memory of a decoded element, without its content.

@@ -32,7 +32,9 @@ type Client interface {
 	lookup.Searcher
 	// Lists returns the lists that the server offers.
 	Lists(ctx context.Context) ([]ListInfo, error)
-	// SetKey has requests from now on carry another API key, or access token.
+	updater.Keyed
+	// SetKey puts another API key, or access token, in use: requests from now on carry it, unless
+	// Keep was called before. Nothing changes if CheckKey refuses the key.
 	SetKey(key string) error
 	// Advisory returns the URL in the AdvisoryHeader of the last good answer, one of a Provider's;
 	// "": it had none. known is false before the first one.
@@ -70,7 +72,7 @@ type caller struct {
 	cfg  Config
 	keys atomic.Pointer[keys]
 	base *url.URL
-	http *http.Client
+	http [methods]*http.Client
 	// google says that Google runs the server: headers of a relay count for nothing.
 	google bool
 
@@ -90,7 +92,7 @@ func newCaller(cfg Config, endpoint string) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.checkKey(cfg.Key); err != nil {
+	if err := CheckKey(cfg.credential(), cfg.Key); err != nil {
 		return nil, err
 	}
 	if cfg.UserAgent == "" {
@@ -103,12 +105,15 @@ func newCaller(cfg Config, endpoint string) (*caller, error) {
 		}
 		cfg.Transport = Transport(cfg.Resolvers, secured)
 	}
-	c := &caller{cfg: cfg, base: base, google: IsGoogle(base.String()), http: &http.Client{
-		Transport: cfg.Transport,
-		// A redirect could carry the key elsewhere: it is an answer like any
-		// other whose status is not 200.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	c := &caller{cfg: cfg, base: base, google: IsGoogle(base.String())}
+	for m, transport := range [methods]http.RoundTripper{fetching: Fresh(cfg.Transport), searching: cfg.Transport} {
+		c.http[m] = &http.Client{
+			Transport: Once(transport),
+			// A redirect could carry the key elsewhere: it is an answer like any
+			// other whose status is not 200.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
 	c.keys.Store(&keys{current: cfg.Key})
 	return c, nil
 }
@@ -122,12 +127,17 @@ func ParseEndpoint(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkKey refuses what cannot be in a header.
-func (cfg Config) checkKey(key string) error {
-	what := "API key"
+// credential returns what kind of key the client asks with.
+func (cfg Config) credential() string {
 	if cfg.Bearer {
-		what = "token"
+		return "token"
 	}
+	return "API key"
+}
+
+// CheckKey returns an error for a key that cannot be in a header. what it is begins the error, and
+// the key is not in it.
+func CheckKey(what, key string) error {
 	for _, c := range []byte(key) {
 		if c <= ' ' || c >= 0x7f {
 			return errors.New("the " + what + " holds a space or another character that none has")
@@ -138,15 +148,35 @@ func (cfg Config) checkKey(key string) error {
 
 // SetKey implements Client.
 func (c *caller) SetKey(key string) error {
-	if err := c.cfg.checkKey(key); err != nil {
+	if err := CheckKey(c.cfg.credential(), key); err != nil {
 		return err
 	}
 	c.keys.Store(&keys{current: key, last: c.keys.Load().current})
 	return nil
 }
 
+// keptKey is the key in a context for the key to ask with.
+type keptKey struct{}
+
+// Keep implements updater.Keyed. It takes no lock.
+func (c *caller) Keep(ctx context.Context) context.Context {
+	return context.WithValue(ctx, keptKey{}, c.keys.Load().current)
+}
+
+// key returns the key for a request.
+func (c *caller) key(ctx context.Context) string {
+	if key, kept := ctx.Value(keptKey{}).(string); kept {
+		return key
+	}
+	return c.keys.Load().current
+}
+
 // Close implements Client.
-func (c *caller) Close() { c.http.CloseIdleConnections() }
+func (c *caller) Close() {
+	for _, client := range c.http {
+		client.CloseIdleConnections()
+	}
+}
 
 // Transport returns the standard transport, with HTTP/2 and HTTPS_PROXY, but for bounds on
 // each step and its own way to resolve names: this server may be the machine's only
@@ -203,39 +233,34 @@ func askedOf(err error, servers []string) error {
 	return &corrected
 }
 
-// get asks for path and decodes the answer, within b, into m.
-func (c *caller) get(ctx context.Context, path string, query url.Values, b bound, m proto.Message) error {
-	return c.call(ctx, http.MethodGet, path, query, nil, b, m)
+// get asks for path and decodes the answer, within b.
+func (c *caller) get(ctx context.Context, m method, path string, query url.Values, b bound, into proto.Message) error {
+	return c.call(ctx, m, path, query, nil, b, into)
 }
 
-// post sends question to path and decodes the answer, within b, into m.
-func (c *caller) post(ctx context.Context, path string, question proto.Message, b bound, m proto.Message) error {
-	body, err := proto.Marshal(question)
-	if err != nil {
-		return err
-	}
-	return c.call(ctx, http.MethodPost, path, url.Values{}, body, b, m)
-}
-
-func (c *caller) call(ctx context.Context, method, path string, query url.Values, body []byte, b bound, m proto.Message) error {
-	answer, err := c.open(ctx, method, path, query, body, b.bytes)
+func (c *caller) call(ctx context.Context, m method, path string, query url.Values, body []byte, b bound, into proto.Message) error {
+	answer, err := c.open(ctx, m, path, query, body, b.bytes)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
-	return readWhole(answer, b, m)
+	return readWhole(answer, b, into)
 }
 
-// open sends a request and returns the answer, which has status 200 and whose body
+// open sends a request, by POST if it has a body, and returns the answer, which has status 200 and whose body
 // must be closed. The body is decompressed; reading more than maxBytes of it, or
 // reading it when ctx has ended, is an error.
-func (c *caller) open(ctx context.Context, method, path string, query url.Values, body []byte, maxBytes int64) (*http.Response, error) {
+func (c *caller) open(ctx context.Context, m method, path string, query url.Values, body []byte, maxBytes int64) (*http.Response, error) {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	query.Set("alt", "proto")
 	u.RawQuery = query.Encode()
 	var way connecting
-	r, err := http.NewRequestWithContext(way.watch(ctx), method, u.String(), bytes.NewReader(body))
+	verb := http.MethodGet
+	if body != nil {
+		verb = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(way.watch(ctx), verb, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, withoutURL(err)
 	}
@@ -245,14 +270,14 @@ func (c *caller) open(ctx context.Context, method, path string, query url.Values
 	if body != nil {
 		r.Header.Set("Content-Type", "application/x-protobuf")
 	}
-	switch key := c.keys.Load().current; {
+	switch key := c.key(ctx); {
 	case key == "":
 	case c.cfg.Bearer:
 		r.Header.Set("Authorization", "Bearer "+key)
 	default:
 		r.Header.Set("X-Goog-Api-Key", key)
 	}
-	answer, err := c.http.Do(r)
+	answer, err := c.http[m].Do(r)
 	if err != nil {
 		return nil, way.judge(withoutURL(err), c.base)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -26,9 +27,8 @@ type Dialect struct {
 	Modes []lookup.Mode
 	// Rule makes the expressions of a host.
 	Rule lookup.Rule
-	// AsStored sends prefixes as long as the lists hold them, not cut to 4 bytes. Longer
-	// says that the operator may choose to.
-	AsStored, Longer bool
+	// AsStored sends prefixes as long as the lists hold them, not cut to 4 bytes.
+	AsStored bool
 	// PerSearch is how many prefixes one search asks for at most; 0: lookup.MaxPrefixes.
 	PerSearch int
 	// Paid says that each search costs money.
@@ -40,10 +40,11 @@ type Dialect struct {
 	// SearchRules are its rules for searches.
 	SearchRules updater.SearchRules
 
-	suffix    string   // of the names of origins
-	schedule  string   // the file of the schedule; "": updater's default
-	lists     []string // that it can name; nil: all
-	continues *Dialect // it knows the versions of lists that came by this one; nil: none
+	suffix    string    // of the names of origins
+	schedule  string    // the file of the schedule; "": updater's default
+	lists     []string  // that it can name; nil: all
+	continues *Dialect  // it knows the versions of lists that came by this one; nil: none
+	ends      time.Time // its end at Google's server; zero: none is known
 	limit     func(entries int) int
 	client    func(cfg Config, lists []string, versions func() [][]byte) (Client, error)
 }
@@ -68,29 +69,6 @@ var DialectV5 = &Dialect{
 	client:      func(cfg Config, _ []string, _ func() [][]byte) (Client, error) { return NewV5(cfg) },
 }
 
-// DialectV4 is the Update API, version 4 of Safe Browsing. One search is under way at
-// a time: requests in parallel give no right to more of them ("Request Frequency"),
-// and the prefixes of queries that come meanwhile go into the next.
-var DialectV4 = &Dialect{
-	Name:        "v4",
-	Title:       safeBrowsing + " v4",
-	Service:     safeBrowsing,
-	Advisory:    safeBrowsingAdvisory,
-	Endpoint:    DefaultEndpoint,
-	Modes:       []lookup.Mode{lookup.Local},
-	Rule:        lookup.RuleV4,
-	AsStored:    true,
-	Searches:    1,
-	SearchRules: updater.SearchRules{Backoff: updater.Strict, Published: true},
-	suffix:      " v4",
-	schedule:    "schedule-v4.json", // its methods have waits of their own
-	lists:       V4Lists(),
-	limit:       V4MaxEntries,
-	client: func(cfg Config, lists []string, versions func() [][]byte) (Client, error) {
-		return NewV4(cfg, lists, versions)
-	},
-}
-
 // DialectWebRisk is the Web Risk API. Its page "Request Frequency" has the first contact
 // for searches, too, and leaves their back-off to the service level agreement.
 var DialectWebRisk = &Dialect{
@@ -101,7 +79,6 @@ var DialectWebRisk = &Dialect{
 	Endpoint:    WebRiskEndpoint,
 	Modes:       []lookup.Mode{lookup.Local},
 	Rule:        lookup.RuleV4, // Web Risk, "Hashing URLs"
-	Longer:      true,
 	PerSearch:   1,
 	Paid:        true,
 	Tokens:      true,

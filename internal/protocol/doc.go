@@ -1,11 +1,8 @@
-// Package protocol speaks Safe Browsing over HTTP, version 5 and the Update API of
-// version 4, and the Web Risk API, version 1: its Client is the updater.Source and the
+// Package protocol speaks Safe Browsing over HTTP, and the Web Risk API, version 1: its Client is the updater.Source and the
 // lookup.Searcher of this program.
 //
 //	V5  updater ──Fetch──▶ hashLists:batchGet ──▶ HashList ──▶ Update, decoded while it comes
 //	    lookup ──Search──▶ hashes:search ──▶ FullHash ──filter──▶ Answer
-//	V4  updater ──Fetch──▶ threatListUpdates:fetch ──▶ ThreatEntrySets, sorted ──▶ Update
-//	    lookup ──Search──▶ fullHashes:find ──▶ ThreatMatch ──filter──▶ Answer
 //	WebRisk  updater ──Fetch──▶ threatLists:computeDiff, one list each ──▶ additions, sorted ──▶ Update
 //	         lookup ──Search──▶ hashes:search, one prefix each ──▶ ThreatHash ──filter──▶ Answer
 //

@@ -5,12 +5,6 @@ import (
 	"time"
 )
 
-// endOfV4 is when Google ends support of version 4 of Safe Browsing: 31 March 2027, from its
-// first moment in UTC. The server may answer for some time after that. Source: Google's mail of
-// spring 2026 to those who have a key for version 4, quoted in issue 56023 of
-// brave/brave-browser; "Migration From V4" is the way from it.
-var endOfV4 = time.Date(2027, time.March, 31, 0, 0, 0, 0, time.UTC)
-
 // Ending is the end of a protocol at Google's server. The zero Ending is none.
 type Ending struct {
 	At    time.Time
@@ -20,12 +14,12 @@ type Ending struct {
 }
 
 // EndingAt returns the end of the dialect at an endpoint, "" for Google's: a server of the
-// operator's own may speak it for longer.
+// operator's own may speak it for longer. A nil Dialect has none.
 func (d *Dialect) EndingAt(endpoint string) Ending {
-	if d != DialectV4 || !IsGoogle(endpoint) {
+	if d == nil || d.ends.IsZero() || !IsGoogle(endpoint) {
 		return Ending{}
 	}
-	return Ending{endOfV4, d.Title, d.Name, DialectV5}
+	return Ending{d.ends, d.Title, d.Name, dialects[0]}
 }
 
 // Over reports whether the end has come.

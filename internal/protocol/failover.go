@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -35,6 +37,9 @@ type Failover struct {
 	mu        sync.Mutex
 	endpoints []*endpoint // in the order of preference; mu guards what changes in them
 	last      *endpoint   // that has answered; nil: none has; guarded by mu
+	restsOf   *time.Time  // keyed, when lock was called last; guarded by mu
+
+	keyed atomic.Pointer[time.Time] // when SetKey was called last; nil: never
 }
 
 // EndpointEvent says that an endpoint is left, or that it answers again.
@@ -66,22 +71,22 @@ func NewFailover(endpoints []string, clients []Client) *Failover {
 // Fetch implements updater.Source. If an endpoint fails in the middle of its answer, take
 // is called again for the lists of the next one.
 func (f *Failover) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (minimumWait time.Duration, err error) {
-	wait, err := f.ask(ctx, fetching, func(ctx context.Context, c Client) error {
-		wait, err := c.Fetch(ctx, wanted, take)
-		minimumWait = max(minimumWait, wait)
-		return err
+	return f.ask(ctx, fetching, func(ctx context.Context, c Client) (time.Duration, error) {
+		return c.Fetch(ctx, wanted, take)
 	})
-	return max(minimumWait, wait), err
 }
 
 // Search implements lookup.Searcher. What one endpoint, a relay, knows without an answer about all
 // prefixes is kept, and the next endpoint is asked about the others.
 func (f *Failover) Search(ctx context.Context, prefixes []lookup.Prefix) (answer lookup.Answer, err error) {
 	known, left := make(map[lookup.Prefix]lookup.EarlierAnswer), prefixes
-	wait, err := f.ask(ctx, searching, func(ctx context.Context, c Client) (err error) {
+	wait, err := f.ask(ctx, searching, func(ctx context.Context, c Client) (_ time.Duration, err error) {
 		answer, err = c.Search(ctx, left)
 		left = keep(known, answer.Earlier, left)
-		return err
+		if err != nil { // the next endpoint may hang
+			lookup.Tell(ctx, slices.Collect(maps.Keys(answer.Earlier)), lookup.Answer{Earlier: known})
+		}
+		return answer.MinimumWait, err
 	})
 	for _, p := range left {
 		if e, ok := known[p]; ok && err == nil { // some of its threats only: the last answer has the rest
@@ -90,7 +95,7 @@ func (f *Failover) Search(ctx context.Context, prefixes []lookup.Prefix) (answer
 		}
 	}
 	answer.Earlier = known
-	answer.MinimumWait = max(answer.MinimumWait, wait)
+	answer.MinimumWait = wait
 	return answer, err
 }
 
@@ -135,19 +140,30 @@ func (f *Failover) Reach(ctx context.Context) error {
 	return all.notSent()
 }
 
-// SetKey implements Client. A rest belongs to the key that was asked with, and ends.
+// SetKey implements Client. It takes no lock.
 func (f *Failover) SetKey(key string) error {
 	for _, e := range f.endpoints {
 		if err := e.client.SetKey(key); err != nil {
 			return err // for the first one: all take the same keys
 		}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, e := range f.endpoints {
-		e.rests = [methods]rest{}
-	}
+	f.keyed.Store(new(time.Now()))
 	return nil
+}
+
+// Keep implements updater.Keyed: all endpoints take the same keys.
+func (f *Failover) Keep(ctx context.Context) context.Context { return f.endpoints[0].client.Keep(ctx) }
+
+// lock locks mu, and ends the rests if the key has changed: a rest belongs to the key that was
+// asked with.
+func (f *Failover) lock() {
+	f.mu.Lock()
+	if keyed := f.keyed.Load(); keyed != f.restsOf {
+		f.restsOf = keyed
+		for _, e := range f.endpoints {
+			e.rests = [methods]rest{}
+		}
+	}
 }
 
 // Advisory implements Client, for the endpoint that has answered last.
@@ -174,8 +190,10 @@ func (f *Failover) Close() {
 }
 
 // ask sends a request to one endpoint after the other, until one has answered, all have
-// failed, or ctx ends. If all have failed it returns how long to wait.
-func (f *Failover) ask(ctx context.Context, m method, request func(context.Context, Client) error) (wait time.Duration, _ error) {
+// failed, or ctx ends. request returns the minimum wait in an answer, also if it failed later: it
+// is of this endpoint, as the back-off is. ask returns the wait of the endpoint that has answered.
+// If all have failed it returns how long to wait.
+func (f *Failover) ask(ctx context.Context, m method, request func(context.Context, Client) (time.Duration, error)) (wait time.Duration, _ error) {
 	var all failures
 	var unanswered error // of an endpoint that works
 	tries := f.order(m, time.Now())
@@ -184,10 +202,10 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 			return 0, cmp.Or(unanswered, fmt.Errorf("asking %s: %w", e.url, err))
 		}
 		sent := time.Now()
-		err := f.try(ctx, e, m, len(tries)-i, request)
+		wait, err := f.try(ctx, e, m, len(tries)-i, request)
 		if err == nil {
 			f.answered(e, m, sent, all)
-			return 0, nil
+			return wait, nil
 		}
 		if isUnanswered(err) {
 			f.answered(e, m, sent, all)
@@ -195,9 +213,9 @@ func (f *Failover) ask(ctx context.Context, m method, request func(context.Conte
 			continue
 		}
 		if errors.Is(ctx.Err(), context.Canceled) || isOfRequest(err) {
-			return 0, fmt.Errorf("%s: %w", e.url, err)
+			return wait, fmt.Errorf("%s: %w", e.url, err)
 		}
-		all = append(all, failure{e, sent, err})
+		all = append(all, failure{e, sent, wait, err})
 		if m != fetching || !lacksList(err) {
 			f.failed(m, all[len(all)-1:])
 		}
@@ -214,7 +232,7 @@ const probeTimeout = time.Second
 
 // try sends a request to one endpoint. It may take an equal share of the time that is
 // left, so that an endpoint that never answers leaves time for the others.
-func (f *Failover) try(ctx context.Context, e *endpoint, m method, left int, request func(context.Context, Client) error) error {
+func (f *Failover) try(ctx context.Context, e *endpoint, m method, left int, request func(context.Context, Client) (time.Duration, error)) (time.Duration, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share := time.Until(deadline) / time.Duration(left)
 		if m == searching && f.isResting(e, m) {
@@ -228,7 +246,7 @@ func (f *Failover) try(ctx context.Context, e *endpoint, m method, left int, req
 }
 
 func (f *Failover) isResting(e *endpoint, m method) bool {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	return !e.rests[m].works()
 }
@@ -237,7 +255,7 @@ func (f *Failover) isResting(e *endpoint, m method) bool {
 // Of those that have failed and may be back, only one request at a time asks, and it asks
 // one.
 func (f *Failover) order(m method, now time.Time) (tries []*endpoint) {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	var last []*endpoint
 	probes := false
@@ -265,7 +283,7 @@ func (f *Failover) answered(by *endpoint, m method, sent time.Time, before failu
 			f.failed(m, before[i:i+1])
 		}
 	}
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	f.last = by
 	r := &by.rests[m]
@@ -297,14 +315,18 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// failed has endpoints rest.
+// failed notes failures, after which endpoints rest. One of a request before the last SetKey says
+// nothing about the key in use.
 func (f *Failover) failed(m method, all failures) {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	for _, one := range all {
+		if f.restsOf != nil && one.sent.Before(*f.restsOf) {
+			continue
+		}
 		r := &one.endpoint.rests[m]
-		*r = r.after(m, one.sent, now, one.err, rand.Float64())
+		*r = r.after(m, one.sent, now, one.wait, one.err, rand.Float64())
 	}
 }
 

@@ -429,6 +429,28 @@ func TestARestIsOfTheKeyThatWasAskedWith(t *testing.T) {
 	})
 }
 
+// An answer to the old key that comes after the new one is in use says nothing about the new one.
+func TestAFailureOfTheOldKeyIsNoRestOfTheNewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := simulated(t, 2)
+		for _, s := range f.servers {
+			s.SetKey("NEW")
+		}
+		sent := time.Now()
+		time.Sleep(time.Second)
+		if err := f.SetKey("NEW"); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range f.endpoints {
+			f.failed(searching, failures{{e, sent, 0, &updater.StatusError{Code: 403}}})
+		}
+		if err := f.search(t, time.Second); err != nil {
+			t.Error(err)
+		}
+		f.want(t, []int{1, 0})
+	})
+}
+
 func TestAnEndpointThatWasLeftIsBackWithTheNewKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _ := simulated(t, 2)
@@ -498,7 +520,7 @@ func TestRestsFollowTheRules(t *testing.T) {
 		var r rest
 		for _, err := range tc.errs {
 			now = now.Add(24 * time.Hour)
-			r = r.after(tc.method, now, now, err, 0.5)
+			r = r.after(tc.method, now, now, 0, err, 0.5)
 		}
 		var notBefore time.Duration
 		if !r.notBefore.IsZero() {
@@ -514,7 +536,7 @@ func TestFailuresTogetherCountOnce(t *testing.T) {
 	sent := time.Unix(1e9, 0)
 	var r rest
 	for range 5 { // searches that were under way together
-		r = r.after(searching, sent, sent.Add(time.Second), &updater.StatusError{Code: 429}, 0)
+		r = r.after(searching, sent, sent.Add(time.Second), 0, &updater.StatusError{Code: 429}, 0)
 	}
 	if r.failures != 1 || r.refusals != 1 || r.notBefore.Sub(sent) != 15*time.Minute+time.Second {
 		t.Errorf("%+v", r)
@@ -523,8 +545,8 @@ func TestFailuresTogetherCountOnce(t *testing.T) {
 
 func TestAShorterWaitDoesNotEndALongerOne(t *testing.T) {
 	sent := time.Unix(1e9, 0)
-	r := rest{}.after(searching, sent, sent, &updater.StatusError{Code: 503, RetryAfter: 20 * time.Minute}, 0)
-	r = r.after(searching, sent, sent.Add(time.Second), &updater.StatusError{Code: 503, RetryAfter: time.Second}, 0)
+	r := rest{}.after(searching, sent, sent, 0, &updater.StatusError{Code: 503, RetryAfter: 20 * time.Minute}, 0)
+	r = r.after(searching, sent, sent.Add(time.Second), 0, &updater.StatusError{Code: 503, RetryAfter: time.Second}, 0)
 	if r.notBefore.Sub(sent) != 20*time.Minute {
 		t.Errorf("%+v", r)
 	}
@@ -593,4 +615,64 @@ func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
 		}
 		f.want(t, []int{0, 0})
 	})
+}
+
+// waiting is a Client whose answers have a minimum wait, and maybe break.
+type waiting struct {
+	Client
+	wait  time.Duration
+	err   error
+	asked int
+}
+
+func (w *waiting) Fetch(_ context.Context, _ []updater.Want, take func(int, *updater.Update)) (time.Duration, error) {
+	w.asked++
+	take(0, new(updater.Update))
+	return w.wait, w.err
+}
+
+func (w *waiting) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	w.asked++
+	return lookup.Answer{MinimumWait: w.wait}, w.err
+}
+
+// "Minimum wait": no further request of the method before it has passed, to the server that said
+// so. It keeps nobody from asking another one.
+func TestAMinimumWaitIsOfTheEndpointThatSaidIt(t *testing.T) {
+	broken := errors.New("the answer breaks")
+	fetch := func(t *testing.T, f *Failover) (time.Duration, error) {
+		return f.Fetch(t.Context(), []updater.Want{{List: "se"}}, func(int, *updater.Update) {})
+	}
+	search := func(t *testing.T, f *Failover) (time.Duration, error) {
+		answer, err := f.Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		return answer.MinimumWait, err
+	}
+	for name, ask := range map[string]func(*testing.T, *Failover) (time.Duration, error){"a fetch": fetch, "a search": search} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				first := &waiting{wait: 2 * time.Hour, err: broken}
+				second := &waiting{wait: 30 * time.Minute}
+				f := NewFailover([]string{"first", "second"}, []Client{first, second})
+				for range 4 {
+					if wait, err := ask(t, f); err != nil || wait != second.wait {
+						t.Fatalf("a wait of %s and %v, want that of the answer, %s", wait, err, second.wait)
+					}
+					time.Sleep(second.wait - time.Second)
+				}
+				if first.asked != 1 {
+					t.Errorf("the first endpoint was asked %d times within its wait", first.asked)
+				}
+				second.err = broken // the first may be asked again before the caller's own back-off ends
+				second.wait = 3 * time.Hour
+				if wait, err := ask(t, f); err == nil || wait != 4*time.Second {
+					t.Errorf("both have failed: %v, and a wait of %s, want until the first may be asked", err, wait)
+				}
+				time.Sleep(5 * time.Minute)
+				first.err = nil
+				if wait, err := ask(t, f); err != nil || wait != first.wait || first.asked != 2 {
+					t.Errorf("after its wait: %s, %v, %d requests", wait, err, first.asked)
+				}
+			})
+		})
+	}
 }

@@ -16,6 +16,7 @@ import (
 type failure struct {
 	endpoint *endpoint
 	sent     time.Time
+	wait     time.Duration // the minimum wait in the part of an answer; 0: none
 	err      error
 }
 
@@ -26,7 +27,7 @@ type failures []failure
 // errors.Is and errors.As it is the error of the endpoint that may be asked again first,
 // without Retry-After: the caller must not wait longer for the sake of another endpoint.
 func (f *Failover) error(m method, now time.Time, all failures) (wait time.Duration, _ error) {
-	f.mu.Lock()
+	f.lock()
 	defer f.mu.Unlock()
 	next := f.endpoints[0].rests[m].notBefore
 	for _, e := range f.endpoints {

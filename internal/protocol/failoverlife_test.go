@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -15,16 +16,21 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
+var monthSeeds = flag.Uint64("month.seeds", 2, "how many months TestAMonthOfRelaysThatFail simulates")
+
 // A month of three relays that fail in every way, judged by each of them: none is asked
 // too early. In months in which one of them never fails, no search fails, lists are fresh,
 // and versions outlive each change of relay.
 func TestAMonthOfRelaysThatFail(t *testing.T) {
-	seeds := uint64(4)
+	seeds := *monthSeeds
 	if testing.Short() {
-		seeds = 1
+		seeds = min(seeds, 1)
 	}
 	for seed := range seeds {
-		synctest.Test(t, func(t *testing.T) { newMonth(t, seed).live(30 * 24 * time.Hour) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { newMonth(t, seed).live(30 * 24 * time.Hour) })
+		})
 	}
 }
 

@@ -50,9 +50,9 @@ type Announced struct {
 	at time.Time
 }
 
-// announcementLife is for how long an announcement counts: then the next slot of the relay's hour
-// has begun.
-const announcementLife = 5 * time.Minute
+// announcementLife is for how long an announcement counts: a relay whose budget is raised is asked
+// again within a minute. A question that it refuses costs nothing.
+const announcementLife = time.Minute
 
 // Left returns what is left of the budget at now, as far as is known; known is false if there is
 // none. Once the announcement is old, one search at a time may be made that brings a new one.
@@ -62,7 +62,7 @@ func (a *Announced) Left(now time.Time) (b lookup.Budget, known bool) {
 	switch age := now.Sub(a.at); {
 	case a.b == lookup.Budget{}:
 		return a.b, false
-	case age < 0 || age > announcementLife:
+	case age < 0 || age >= announcementLife:
 		return a.b.Stale(), true
 	}
 	return a.b, true

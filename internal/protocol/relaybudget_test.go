@@ -39,10 +39,10 @@ func TestAnAnnouncementGetsOld(t *testing.T) {
 	}
 	b := lookup.Budget{Day: 100, Left: 0, Hour: 25, Now: 0}
 	a.hear(http.Header{BudgetHeader: {FormatBudget(b)}}, now)
-	if got, known := a.Left(now.Add(announcementLife)); !known || got != b {
+	if got, known := a.Left(now.Add(announcementLife - 1)); !known || got != b {
 		t.Errorf("%+v", got)
 	}
-	for _, later := range []time.Time{now.Add(announcementLife + 1), now.Add(-1)} {
+	for _, later := range []time.Time{now.Add(announcementLife), now.Add(-1)} {
 		if got, known := a.Left(later); !known || got.Left < 100 || got.Now == 0 || got.Now > 10 {
 			t.Errorf("when it is old: %+v", got)
 		}

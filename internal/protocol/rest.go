@@ -35,13 +35,15 @@ func (r rest) works() bool { return r.err == nil }
 // not reached by fetches too, at least; at most twice as long.
 const searchRest = time.Minute
 
-// after returns the rest after a request, sent at sent, has failed at now with err.
+// after returns the rest after a request, sent at sent, has failed at now with err. wait is the
+// minimum wait in what came of its answer, 0 if there was none: the server may not be asked
+// earlier, whatever became of the rest ("Request Frequency").
 // random is uniform in [0, 1), a new one for each failure.
 //
 // The back-off is at its lower bound, which no request may undercut ("Request
 // Frequency"): the caller's own back-off, which comes on top when all have failed, is
 // random.
-func (r rest) after(m method, sent, now time.Time, err error, random float64) rest {
+func (r rest) after(m method, sent, now time.Time, wait time.Duration, err error, random float64) rest {
 	status, _ := errors.AsType[*updater.StatusError](err)
 	refused := status != nil && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
 	if !sent.Before(r.failed) && !isNotSent(err) {
@@ -50,9 +52,8 @@ func (r rest) after(m method, sent, now time.Time, err error, random float64) re
 			r.refusals++
 		}
 	}
-	var wait time.Duration
 	if status != nil {
-		wait = status.Obeyed(m == searching)
+		wait = max(wait, status.Obeyed(m == searching))
 	}
 	switch {
 	case isNotSent(err): // no rule speaks of it

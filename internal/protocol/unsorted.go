@@ -13,11 +13,11 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Version 4 and Web Risk code entries and indices in the same way: raw, or in Rice
+// Web Risk codes entries and indices like this, as the Update API does: raw, or in Rice
 // coding of 32-bit numbers. Prefixes in Rice coding are little-endian numbers, so they
 // do not arrive in the order of their bytes.
 
-// parameters32 are those of version 4 and of Web Risk.
+// parameters32 are those of Web Risk.
 var parameters32 = parameters{2, 28}
 
 // rawEntries returns the prefixes in raw, each of size bytes. It sorts raw if it is not sorted, as

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -18,6 +20,9 @@ import (
 )
 
 // V4 speaks version 4 of the protocol, the Update API. It implements Client.
+//
+//	updater ──Fetch──▶ threatListUpdates:fetch ──▶ ThreatEntrySets, sorted ──▶ Update
+//	lookup ──Search──▶ fullHashes:find ──▶ ThreatMatch ──filter──▶ Answer
 type V4 struct {
 	*caller
 	client *sbv4.ClientInfo
@@ -95,7 +100,7 @@ func (c *V4) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, 
 		question.ListUpdateRequests = append(question.ListUpdateRequests, c.listRequest(w))
 	}
 	var answer sbv4.FetchThreatListUpdatesResponse
-	if err := c.post(ctx, "/v4/threatListUpdates:fetch", question, boundUpdates, &answer); err != nil {
+	if err := c.post(ctx, fetching, "/v4/threatListUpdates:fetch", question, boundUpdates, &answer); err != nil {
 		return 0, fmt.Errorf("fetching lists: %w", err)
 	}
 	minimumWait, err = duration(answer.GetMinimumWaitDuration())
@@ -154,7 +159,7 @@ func matched(ctx context.Context, wanted []updater.Want, answers []*sbv4.FetchTh
 func (c *V4) Lists(ctx context.Context) (all []ListInfo, err error) {
 	defer c.hideKey(&err)
 	var answer sbv4.ListThreatListsResponse
-	if err := c.get(ctx, "/v4/threatLists", url.Values{}, boundLists, &answer); err != nil {
+	if err := c.get(ctx, fetching, "/v4/threatLists", url.Values{}, boundLists, &answer); err != nil {
 		return nil, fmt.Errorf("listing lists: %w", err)
 	}
 	for _, name := range V4Lists() {
@@ -182,7 +187,7 @@ func (c *V4) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 		question.ThreatInfo.ThreatEntries = append(question.ThreatInfo.ThreatEntries, &sbv4.ThreatEntry{Hash: []byte(p)})
 	}
 	var answer sbv4.FindFullHashesResponse
-	if err := c.post(ctx, "/v4/fullHashes:find", question, boundSearch, &answer); err != nil {
+	if err := c.post(ctx, searching, "/v4/fullHashes:find", question, boundSearch, &answer); err != nil {
 		return lookup.Answer{}, fmt.Errorf("searching full hashes: %w", err)
 	}
 	if result, err = c.answerOf(&answer); err != nil {
@@ -234,4 +239,13 @@ func (c *V4) answerOf(answer *sbv4.FindFullHashesResponse) (result lookup.Answer
 
 func (c *V4) keeps(t tuple) bool {
 	return slices.ContainsFunc(c.lists, func(name string) bool { return tuples[name] == t })
+}
+
+// post sends question to path and decodes the answer, within b.
+func (c *caller) post(ctx context.Context, m method, path string, question proto.Message, b bound, into proto.Message) error {
+	body, err := proto.Marshal(question)
+	if err != nil {
+		return err
+	}
+	return c.call(ctx, m, path, url.Values{}, body, b, into)
 }

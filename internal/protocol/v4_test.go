@@ -79,6 +79,12 @@ func rawIndices(indices ...int32) *entrySet {
 	return &entrySet{CompressionType: sbv4.CompressionType_RAW, RawIndices: &sbv4.RawIndices{Indices: indices}}
 }
 
+// codedV4 codes numbers as the server would.
+func codedV4(values ...uint32) *sbv4.RiceDeltaEncoding {
+	m := protocoltest.EncodeRiceWebRisk(values)
+	return &sbv4.RiceDeltaEncoding{FirstValue: m.FirstValue, RiceParameter: m.RiceParameter, NumEntries: m.EntryCount, EncodedData: m.EncodedData}
+}
+
 // phishing is an update of se-4b whose result has these entries, in hexadecimal.
 func phishing(kind sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse_ResponseType, result string) *listUpdate {
 	b, _ := hex.DecodeString(strings.ReplaceAll(result, " ", ""))
@@ -124,10 +130,10 @@ func TestV4RiceCodedPrefixes(t *testing.T) {
 	}{
 		{"5, 20, 29", "a9a325de93cffeb40b5b59b90b4647d9061e378063378da5357dc48b61191198", riceSet(5, 2, 2, "f702"), "05000000 14000000 1d000000"},
 		{"numbers that ascend otherwise than their bytes", "", &entrySet{
-			CompressionType: sbv4.CompressionType_RICE, RiceHashes: protocoltest.EncodeRiceV4([]uint32{4, 768, 131072, 16777216}),
+			CompressionType: sbv4.CompressionType_RICE, RiceHashes: codedV4(4, 768, 131072, 16777216),
 		}, "00000001 00000200 00030000 04000000"},
 		{"1, 5, 7, 13", "", &entrySet{ // of the page "Compression"
-			CompressionType: sbv4.CompressionType_RICE, RiceHashes: protocoltest.EncodeRiceV4([]uint32{1, 5, 7, 13}),
+			CompressionType: sbv4.CompressionType_RICE, RiceHashes: codedV4(1, 5, 7, 13),
 		}, "01000000 05000000 07000000 0d000000"},
 		{"a lone value", "", riceSet(0x0201, 0, 0, ""), "01020000"},
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -59,7 +58,7 @@ func (c *V5) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, 
 // fetchBatch asks for several lists. It decodes a binary answer while it comes, and reads
 // JSON whole.
 func (c *V5) fetchBatch(ctx context.Context, query url.Values, wanted []updater.Want, take func(i int, u *updater.Update)) error {
-	answer, err := c.open(ctx, http.MethodGet, "/v5/hashLists:batchGet", query, nil, maxListBytes)
+	answer, err := c.open(ctx, fetching, "/v5/hashLists:batchGet", query, nil, maxListBytes)
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (c *V5) fetchBatch(ctx context.Context, query url.Values, wanted []updater.
 
 // fetchOne is fetchBatch for one list.
 func (c *V5) fetchOne(ctx context.Context, query url.Values, w updater.Want, take func(u *updater.Update)) error {
-	answer, err := c.open(ctx, http.MethodGet, "/v5/hashList/"+w.List, query, nil, maxListBytes)
+	answer, err := c.open(ctx, fetching, "/v5/hashList/"+w.List, query, nil, maxListBytes)
 	if err != nil {
 		return err
 	}
@@ -136,7 +135,7 @@ func (c *V5) Lists(ctx context.Context) (all []ListInfo, err error) {
 			query.Set("pageToken", token)
 		}
 		var page sbv5.ListHashListsResponse
-		if err := c.get(ctx, "/v5/hashLists", query, b, &page); err != nil {
+		if err := c.get(ctx, fetching, "/v5/hashLists", query, b, &page); err != nil {
 			return nil, fmt.Errorf("listing lists: %w", err)
 		}
 		if b.bytes -= int64(proto.Size(&page)); len(all)+len(page.HashLists) > maxLists {
@@ -274,7 +273,7 @@ func (c *V5) Search(ctx context.Context, prefixes []lookup.Prefix) (result looku
 // search sends the request. It returns the value of UnansweredHeader. A refusal with that header
 // is an answer without a threat, which says why in words.
 func (c *V5) search(ctx context.Context, query url.Values, answer *sbv5.SearchHashesResponse) (unanswered, why string, err error) {
-	got, err := c.open(ctx, http.MethodGet, "/v5/hashes:search", query, nil, boundSearch.bytes)
+	got, err := c.open(ctx, searching, "/v5/hashes:search", query, nil, boundSearch.bytes)
 	if err != nil {
 		if r, ok := errors.AsType[*refusal](err); ok {
 			return r.unanswered, r.Message, nil

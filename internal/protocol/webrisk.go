@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -114,7 +113,7 @@ func (c *WebRisk) computeDiff(ctx context.Context, w updater.Want) (*updater.Upd
 		query.Set("constraints.maxDiffEntries", strconv.Itoa(n))
 	}
 	var answer wrv1.ComputeThreatListDiffResponse
-	clock, err := c.timed(ctx, "/v1/threatLists:computeDiff", query, boundUpdates, &answer)
+	clock, err := c.timed(ctx, fetching, "/v1/threatLists:computeDiff", query, boundUpdates, &answer)
 	if err != nil {
 		return nil, err
 	}
@@ -122,14 +121,14 @@ func (c *WebRisk) computeDiff(ctx context.Context, w updater.Want) (*updater.Upd
 }
 
 // timed is get for an answer that names times.
-func (c *WebRisk) timed(ctx context.Context, path string, query url.Values, b bound, m proto.Message) (serverClock, error) {
+func (c *WebRisk) timed(ctx context.Context, m method, path string, query url.Values, b bound, into proto.Message) (serverClock, error) {
 	asked := time.Now()
-	answer, err := c.open(ctx, http.MethodGet, path, query, nil, b.bytes)
+	answer, err := c.open(ctx, m, path, query, nil, b.bytes)
 	if err != nil {
 		return serverClock{}, err
 	}
 	defer answer.Body.Close()
-	err = readWhole(answer, b, m)
+	err = readWhole(answer, b, into)
 	return newServerClock(answer.Header, asked, time.Now()), err
 }
 
@@ -170,7 +169,7 @@ func (c *WebRisk) Search(ctx context.Context, prefixes []lookup.Prefix) (result 
 		query.Add("threatTypes", t.String())
 	}
 	var answer wrv1.SearchHashesResponse
-	clock, err := c.timed(ctx, "/v1/hashes:search", query, boundSearch, &answer)
+	clock, err := c.timed(ctx, searching, "/v1/hashes:search", query, boundSearch, &answer)
 	if err == nil {
 		result, err = c.answerOf(&answer, clock)
 	}

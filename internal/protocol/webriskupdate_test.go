@@ -40,12 +40,6 @@ func riskRice(first int64, k, n int32, data string) *wrv1.RiceDeltaEncoding {
 	return &wrv1.RiceDeltaEncoding{FirstValue: first, RiceParameter: k, EntryCount: n, EncodedData: b}
 }
 
-// riskCoded codes numbers as the server would.
-func riskCoded(values ...uint32) *wrv1.RiceDeltaEncoding {
-	m := protocoltest.EncodeRiceV4(values)
-	return &wrv1.RiceDeltaEncoding{FirstValue: m.FirstValue, RiceParameter: m.RiceParameter, EntryCount: m.NumEntries, EncodedData: m.EncodedData}
-}
-
 // fetchRisk fetches se-4b, of which old is held, and applies what comes.
 func fetchRisk(t *testing.T, old updater.List, m *diffAnswer) (l updater.List, err error) {
 	t.Helper()
@@ -61,18 +55,18 @@ func fetchRisk(t *testing.T, old updater.List, m *diffAnswer) (l updater.List, e
 	return l, err
 }
 
-// The worked examples of version 4, which codes in the same way.
+// The worked examples of the page "Compression".
 func TestWebRiskRiceCodedPrefixes(t *testing.T) {
 	for name, test := range map[string]struct {
 		set  *wrv1.RiceDeltaEncoding
 		want string
 	}{
 		"5, 20, 29":    {riskRice(5, 2, 2, "f702"), "05000000 14000000 1d000000"},
-		"1, 5, 7, 13":  {riskCoded(1, 5, 7, 13), "01000000 05000000 07000000 0d000000"},
+		"1, 5, 7, 13":  {protocoltest.EncodeRiceWebRisk([]uint32{1, 5, 7, 13}), "01000000 05000000 07000000 0d000000"},
 		"a lone value": {riskRice(0x0201, 0, 0, ""), "01020000"},
 		"zero":         {riskRice(0, -1, 0, ""), "00000000"},
 		"the greatest": {riskRice(1<<32-1, 0, 0, ""), "ffffffff"},
-		"numbers that ascend otherwise than their bytes": {riskCoded(4, 768, 131072, 16777216), "00000001 00000200 00030000 04000000"},
+		"numbers that ascend otherwise than their bytes": {protocoltest.EncodeRiceWebRisk([]uint32{4, 768, 131072, 16777216}), "00000001 00000200 00030000 04000000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := riskUpdate(riskReset, test.want)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"net/http"
@@ -16,8 +15,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 )
 
 // reply is an answer before it is sent.
@@ -34,9 +31,8 @@ type reply struct {
 	useless  bool // nothing: the request failed
 	served   []served
 	cacheFor time.Duration // hashes.search only
-	found    found         // fullHashes.find only
 	known    knownUntil    // hashes.search of Web Risk only
-	wait     time.Duration // fullHashes.find only: minimum wait of the method
+	own      any           // what only the service knows of it
 
 	fault bool // a queued fault was applied
 }
@@ -98,29 +94,11 @@ func (s *Server) refusal(q *query, r *http.Request) (status int, why string) {
 			return http.StatusBadRequest, "list unknown or named twice"
 		}
 	}
-	switch {
-	case len(q.names) == 0 && (q.updatesLists() || q.method == methodFind):
+	if len(q.names) == 0 && q.updatesLists() {
 		return http.StatusBadRequest, "no list named"
-	case q.method == methodSearch && !legalPrefixes(q.prefixes):
-		return http.StatusBadRequest, fmt.Sprintf("1 to %d hash prefixes of 4 bytes expected", maxPrefixes)
-	case q.method == methodFind && !legalEntries(q.prefixes):
-		return http.StatusBadRequest, fmt.Sprintf("1 to %d hashes of %d to %d bytes expected", maxFindEntries, minEntryBytes, maxEntryBytes)
-	case q.method == methodSearchOne && (len(q.risks) == 0 || len(q.prefixes) != 1 || !legalEntries(q.prefixes)):
-		return http.StatusBadRequest, fmt.Sprintf("threat types and 1 hash prefix of %d to %d bytes expected", minEntryBytes, maxEntryBytes)
-	case q.updatesLists() && !q.v4() && !q.webRisk():
-		return s.refusalV5(q)
 	}
-	return 0, ""
-}
-
-// refusalV5 is refusal for a list request of v5 whose lists are known.
-func (s *Server) refusalV5(q *query) (status int, why string) {
-	if s.versionTwice(q) {
-		return http.StatusBadRequest, "two versions for one list"
-	}
-	if name := s.misfit(q.names); name != "" {
-		s.referee.violation("misuse of the server", "list %q was asked for by way of v5, but holds entries of other lengths than its name says", name)
-		return http.StatusInternalServerError, "list cannot be told in v5"
+	if refuse := q.to().refuse; refuse != nil {
+		return refuse(s, q)
 	}
 	return 0, ""
 }
@@ -152,10 +130,10 @@ func legalPrefixes(prefixes [][]byte) bool {
 	return len(prefixes) > 0 && len(prefixes) <= maxPrefixes && !slices.ContainsFunc(prefixes, short)
 }
 
-// legalEntries reports whether fullHashes.find takes these hashes.
+// legalEntries reports whether a search that takes prefixes of any length takes these.
 func legalEntries(hashes [][]byte) bool {
 	illegal := func(h []byte) bool { return len(h) < minEntryBytes || len(h) > maxEntryBytes }
-	return len(hashes) > 0 && len(hashes) <= maxFindEntries && !slices.ContainsFunc(hashes, illegal)
+	return len(hashes) > 0 && !slices.ContainsFunc(hashes, illegal)
 }
 
 func (s *Server) versionTwice(q *query) bool {
@@ -226,7 +204,7 @@ func garbage() []byte {
 // goodReply returns the proper answer, with the faults of frame and contents.
 func (s *Server) goodReply(q *query, f *Fault) reply {
 	a := reply{status: http.StatusOK}
-	m, err := s.message(q, f, &a)
+	m, err := q.to().answer(s, q, f, &a)
 	if err != nil {
 		return errorReply(http.StatusBadRequest, err.Error())
 	}
@@ -241,33 +219,4 @@ func (s *Server) goodReply(q *query, f *Fault) reply {
 		return errorReply(http.StatusInternalServerError, "answer cannot be encoded")
 	}
 	return a
-}
-
-// message returns the message of an answer and notes in a what it tells the client.
-func (s *Server) message(q *query, f *Fault, a *reply) (m proto.Message, err error) {
-	switch q.method {
-	case methodSearch:
-		found := s.search(q.prefixes)
-		if f.ShortHash {
-			short := append(bytes.Clone(q.prefixes[0]), make([]byte, 27)...)
-			found.FullHashes = append(found.FullHashes, &sbv5.FullHash{FullHash: short})
-		}
-		m, a.cacheFor = found, s.cacheFor
-	case methodList:
-		return s.page(q)
-	case methodFetch:
-		m, a.served = s.fetchAnswer(q, f)
-	case methodFind:
-		m, a.found = s.findAnswer(q, f)
-		a.wait = s.findWait
-	case methodThreatLists:
-		m = s.threatLists()
-	case methodDiff:
-		m, a.served = s.diffAnswer(q, f)
-	case methodSearchOne:
-		m, a.known = s.searchOneAnswer(q, f)
-	default:
-		m, a.served = s.hashLists(q, f)
-	}
-	return m, nil
 }

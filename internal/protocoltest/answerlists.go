@@ -15,11 +15,10 @@ import (
 // defaultPageSize is the number of lists per page when the client names none.
 const defaultPageSize = 100
 
-// hashLists returns the answer of batchGet or get, all its lists known, and what
+// hashLists returns the answer of batchGet or get, all its lists known, and notes what
 // it says about each list.
-func (s *Server) hashLists(q *query, f *Fault) (proto.Message, []served) {
+func (s *Server) hashLists(q *query, f *Fault, a *reply) (proto.Message, error) {
 	var messages []*sbv5.HashList
-	var says []served
 	for _, name := range q.names {
 		l := s.lists[name]
 		u := l.updateTo(l.limited(q.maxDatabase), s.versionFor(q, name), q.maxUpdate)
@@ -30,19 +29,19 @@ func (s *Server) hashLists(q *query, f *Fault) (proto.Message, []served) {
 		} else {
 			messages = append(messages, u.message())
 		}
-		says = append(says, served{
+		a.served = append(a.served, served{
 			name: name, spoilt: spoilt, version: u.target.id,
 			changed: !u.partial || u.changes(), wait: u.wait, entries: u.target.entries,
 		})
 	}
 	messages = f.spoilFrame(messages)
 	if q.method == methodBatchGet {
-		return &sbv5.BatchGetHashListsResponse{HashLists: messages}, says
+		return &sbv5.BatchGetHashListsResponse{HashLists: messages}, nil
 	}
 	if len(messages) == 0 {
-		return &sbv5.HashList{}, says
+		return &sbv5.HashList{}, nil
 	}
-	return messages[0], says
+	return messages[0], nil
 }
 
 // versionOwners returns the list of each version that the service of the request ever
@@ -84,7 +83,7 @@ func (f *Fault) spoilFrame(messages []*sbv5.HashList) []*sbv5.HashList {
 
 // page returns one page of hashLists.list, whose token is the number of lists on
 // the pages before.
-func (s *Server) page(q *query) (*sbv5.ListHashListsResponse, error) {
+func (s *Server) page(q *query, _ *Fault, _ *reply) (proto.Message, error) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(s.lists)) {
 		if s.offers(q, name) {

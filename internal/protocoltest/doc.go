@@ -1,6 +1,6 @@
 // Package protocoltest is a Safe Browsing server for tests that knows the rules of
-// the protocol and reports a client that breaks one. It speaks v5, the Update API v4
-// and Web Risk v1, from the same lists and threats.
+// the protocol and reports a client that breaks one. It speaks every protocol that the
+// plugin speaks, each a service, from the same lists and threats.
 //
 //	client ──RoundTrip / ServeHTTP──▶ begin ─▶ referee: may it ask this, now?
 //	                                    │
@@ -13,10 +13,6 @@
 // answers; in-process the referee knows exactly when an answer was read to its
 // end and whether a request ended by time-out or by cancellation, on a socket
 // it sees a lost connection only and takes it for a cancellation.
-//
-// In v4 a list goes by a threat type, a platform type and a threat entry type; here
-// it is named as in v5, see triples. A state of v4 is a version of v5: either serves
-// for both, but waits and back-offs of the two protocols know nothing of each other.
 //
 // In Web Risk a list goes by a threat type, see riskLists; the list "se-ext-4b" is there
 // only. Its version tokens are no versions of Safe Browsing, and nothing that the

@@ -35,7 +35,7 @@ func (s *Server) begin(r *http.Request) *exchange {
 	x := &exchange{server: s, query: parseQuery(r), key: credential(r)}
 	now := time.Now()
 	s.locked(func() {
-		if x.query.method == methodFind || x.query.method == methodSearchOne {
+		if x.query.searches() {
 			x.query.names = slices.DeleteFunc(x.query.names, func(name string) bool { return !s.published(name) })
 		}
 		x.note = newRequest(&x.query, now, r.UserAgent())

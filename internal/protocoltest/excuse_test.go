@@ -5,7 +5,6 @@ import "testing"
 func TestOnlyWhatARestartForgetsIsExcused(t *testing.T) {
 	for violation, want := range map[string]string{
 		"protocoltest: Local List Mode, cache: 1 hash prefix asked for again":             "the client was restarted",
-		"protocoltest: Caching: 2 hash prefixes asked for again":                          "the client was restarted",
 		"protocoltest: Request Frequency: lists fetched while another fetch is under way": "the client was restarted and keeps nothing on disk",
 		"protocoltest: Request Frequency, minimum wait: list \"se-4b\" asked for":         "the client was restarted and keeps nothing on disk",
 		"protocoltest: Web Risk, caching: 1 hash prefix asked for again":                  "the client was restarted",

@@ -23,12 +23,11 @@ type Fault struct {
 	EndlessBody      bool          // 200 with a body that never ends
 	CutBody          bool          // the body breaks off half-way
 
-	// The frame of a list answer (batchGet, get, fetch); not in Web Risk.
+	// The frame of a list answer; not in Web Risk.
 
-	WrongName   bool // the list carries another name, in v4 another platform type
+	WrongName   bool // the list carries another name, or other types
 	WrongOrder  bool // lists in another order; with one list: WrongName; v5 only
 	MissingList bool // one list fewer; for get: an empty message; v5 only
-	TwoAnswers  bool // a second answer for a list; v4 only
 
 	// The content of one list, or of all lists in the answer. An answer that has
 	// nothing to spoil ("nothing changed") is given a change first.
@@ -41,11 +40,11 @@ type Fault struct {
 	RemovalOutOfRange  bool // removes an index behind the end; for a full update: any
 	PartialWithoutBase bool // partial_update though the client sent no version
 	WrongWidth         bool // additions of another width than the name says; v5 only
-	NoVersion          bool // in v4 no new_client_state, in Web Risk no new_version_token
-	NegativeWait       bool // in v4 of the whole answer; not in Web Risk
+	NoVersion          bool // in Web Risk no new_version_token
+	NegativeWait       bool // not in Web Risk
 	Duplicate          bool // an addition that is there already
 
-	// The same for answers of v4 and Web Risk only.
+	// The same for answers that are coded as those of Web Risk.
 
 	ShortChecksum      bool // 31 bytes
 	NegativeFirstValue bool // of Rice data, right as a number of 32 bits
@@ -55,7 +54,7 @@ type Fault struct {
 	ShortPrefix        bool // raw hashes of 3 bytes
 	LongPrefix         bool // raw hashes of 33 bytes
 	NoResponseType     bool // neither full nor partial
-	NoCompression      bool // additions of unspecified compression type; v4 only
+	V4                 FaultV4
 
 	// Times of Web Risk, in an answer that is otherwise good.
 
@@ -67,8 +66,7 @@ type Fault struct {
 	NoNegativeExpireTime   bool
 	PastNegativeExpireTime bool // an hour ago
 
-	// ShortHash puts a full hash of 31 bytes into the answer of hashes.search or
-	// fullHashes.find.
+	// ShortHash puts a full hash of 31 bytes into the answer of a search.
 	ShortHash bool
 
 	// List restricts a fault to requests that name this list, and content faults
@@ -86,9 +84,9 @@ type queuedFault struct {
 }
 
 // Break queues a fault for the next n requests of a method: "batchGet", "get",
-// "list", "search", of v4 "fetch", "find", "threatLists", of Web Risk "computeDiff",
-// "searchOne", "update" for batchGet, get, fetch and computeDiff, or "" for any;
-// "search" stands for searchOne too. Each request takes the oldest fault that it can
+// "list", "search", of Web Risk "computeDiff", "searchOne", "update" for all that fetch
+// the contents of lists, or "" for any; "search" stands for the searches of all
+// services. Each request takes the oldest fault that it can
 // show; a fault of list contents waits for a list request of a protocol that has such
 // a fault, ShortHash for a search. A request refused with 400, 401, 403, 404 or 405
 // takes none.
@@ -138,30 +136,27 @@ func (w *queuedFault) fits(q *query) bool {
 // shownBy reports whether the answers of the protocol and the method have what the
 // fault changes.
 func (f *Fault) shownBy(q *query) bool {
-	switch {
-	case q.webRisk():
-		return !f.notWebRisk() && (!f.oddNextDiff() || q.method == methodDiff) && (!f.oddExpiry() || q.method == methodSearchOne)
-	case f.oddNextDiff() || f.oddExpiry():
-		return false
-	case q.v4():
-		return !f.onlyV5()
-	}
-	return !f.notV5()
+	return q.to().service.shows(f, q) && f.V4.shownBy(q)
 }
 
 // breaksFrame reports whether the fault makes the client refuse a whole list answer
 // that arrived well.
-func (f *Fault) breaksFrame(q *query) bool {
-	return f.WrongName || f.WrongOrder || f.MissingList || f.TwoAnswers || q.v4() && f.NegativeWait
-}
+func (f *Fault) breaksFrame(q *query) bool { return q.to().service.frame(f) }
 
 // breaksContent reports whether the fault spoils single lists.
-func (f *Fault) breaksContent(q *query) bool {
+func (f *Fault) breaksContent(q *query) bool { return q.to().service.content(f) }
+
+// breaksList reports whether the fault is one that spoils a list by way of every service.
+func (f *Fault) breaksList() bool {
 	return f.WrongChecksum || f.NoChecksum || f.LyingCount || f.TruncatedRice ||
-		f.BadRiceParameter || f.RemovalOutOfRange || f.PartialWithoutBase ||
-		f.WrongWidth || f.NoVersion || f.Duplicate || !q.v4() && f.NegativeWait ||
-		f.notV5() && !f.TwoAnswers
+		f.BadRiceParameter || f.RemovalOutOfRange || f.PartialWithoutBase || f.NoVersion || f.Duplicate
 }
+
+// notV5 reports whether no answer of v5 can show the fault.
+func (f *Fault) notV5() bool { return f.breaksDiff() || f.oddNextDiff() || f.oddExpiry() }
+
+// onlyV5 reports whether only answers of v5 can show the fault.
+func (f *Fault) onlyV5() bool { return f.WrongOrder || f.MissingList || f.WrongWidth }
 
 // spoils reports whether the fault spoils this list in the answer to a request.
 func (f *Fault) spoils(q *query, list string) bool {

@@ -88,8 +88,8 @@ func TestEverySearchFaultBreaksAFind(t *testing.T) {
 // A fault without sense in one protocol waits for a request of the other.
 func TestFaultsOfOneProtocolSpareTheOther(t *testing.T) {
 	v5 := []Fault{{WrongOrder: true}, {MissingList: true}, {WrongWidth: true}}
-	v4 := []Fault{{TwoAnswers: true}, {ShortChecksum: true}, {NegativeFirstValue: true}, {LargeFirstValue: true}, {RaggedRaw: true},
-		{UnsortedRaw: true}, {ShortPrefix: true}, {LongPrefix: true}, {NoResponseType: true}, {NoCompression: true}}
+	v4 := []Fault{{V4: FaultV4{TwoAnswers: true}}, {ShortChecksum: true}, {NegativeFirstValue: true}, {LargeFirstValue: true}, {RaggedRaw: true},
+		{UnsortedRaw: true}, {ShortPrefix: true}, {LongPrefix: true}, {NoResponseType: true}, {V4: FaultV4{NoCompression: true}}}
 	try := func(name string, faults []Fault, spared, hit func(b *bench, copies map[string]*copyOf) (map[string]error, error)) {
 		for _, f := range faults {
 			inBubble(t, name, func(b *bench) {
@@ -139,7 +139,7 @@ func TestV4FaultsHaveTheChecksumOfTheCarelessReading(t *testing.T) {
 				b.Errorf("%+v: %v", f, err)
 			}
 		}
-		b.Break("fetch", 1, Fault{NoCompression: true})
+		b.Break("fetch", 1, Fault{V4: FaultV4{NoCompression: true}})
 		m := answerOf(b.T, b.Server, nil, "se-4b").ListUpdateResponses[0]
 		m.Additions[0].CompressionType = sbv4.CompressionType_RICE
 		if _, err := applyV4(nil, m); err != nil {
@@ -178,4 +178,41 @@ func TestGarbageBodyIsRefused(t *testing.T) {
 			wantOne(b.T, b.violations.take(), "not the message")
 		})
 	}
+}
+
+func TestFaultsOfV4SpareWebRisk(t *testing.T) {
+	for _, f := range []FaultV4{{TwoAnswers: true}, {NoCompression: true}} {
+		inBubble(t, "of v4", func(b *bench) {
+			b.Break("", 1, Fault{V4: f})
+			b.diff("se-4b")
+			b.fetch("se-4b")
+			if got := b.Requests(""); got[0].Fault || !got[1].Fault {
+				b.Errorf("%+v hit Web Risk, or not v4", f)
+			}
+		})
+	}
+}
+
+func TestFaultsOfWebRiskSpareV4(t *testing.T) {
+	inRiskBubble(t, "of Web Risk", func(b *bench) {
+		for _, f := range allOddTimes() {
+			b.Break("", 1, f)
+		}
+		b.lists(nil, "se-4b")
+		b.fetch("se-4b", "mw-4b")
+		_ = b.search("aaaa")
+		b.find(entryA)
+		b.diff("se-4b")
+		b.risk(entryB)
+		var faults []bool
+		for _, r := range b.Requests("")[2:] {
+			faults = append(faults, r.Fault)
+		}
+		for i, fault := range faults {
+			if fault != (i > 3) {
+				b.Errorf("faults of %v, want of the last two", faults)
+				break
+			}
+		}
+	})
 }

@@ -12,20 +12,33 @@ const farNextDiff = 10 * 365 * 24 * time.Hour
 // ListFaultsWebRisk returns every fault that a client of threatLists.computeDiff must
 // survive, by name; for "slow" see ListFaults.
 func ListFaultsWebRisk() map[string]Fault {
-	faults := ListFaultsV4()
-	for name, f := range faults {
-		if f.notWebRisk() {
-			delete(faults, name)
-		}
-	}
-	faults["status 401"] = Fault{Status: http.StatusUnauthorized}
+	faults := transportFaults()
+	maps.Copy(faults, map[string]Fault{
+		"status 401":                  {Status: http.StatusUnauthorized},
+		"wrong checksum":              {WrongChecksum: true},
+		"checksum of 31 bytes":        {ShortChecksum: true},
+		"no checksum":                 {NoChecksum: true},
+		"lying count":                 {LyingCount: true},
+		"truncated Rice data":         {TruncatedRice: true},
+		"Rice parameter out of range": {BadRiceParameter: true},
+		"negative first value":        {NegativeFirstValue: true},
+		"first value over 32 bits":    {LargeFirstValue: true},
+		"removal out of range":        {RemovalOutOfRange: true},
+		"partial update without base": {PartialWithoutBase: true},
+		"no state":                    {NoVersion: true},
+		"duplicate entry":             {Duplicate: true},
+		"ragged raw hashes":           {RaggedRaw: true},
+		"prefixes of 3 bytes":         {ShortPrefix: true},
+		"prefixes of 33 bytes":        {LongPrefix: true},
+		"no response type":            {NoResponseType: true},
+	})
 	return faults
 }
 
 // SearchFaultsWebRisk returns every fault that a client of Web Risk's hashes.search
 // must survive, by name; for "slow" see ListFaults.
 func SearchFaultsWebRisk() map[string]Fault {
-	faults := SearchFaultsV4()
+	faults := SearchFaults()
 	faults["status 401"] = Fault{Status: http.StatusUnauthorized}
 	return faults
 }
@@ -58,11 +71,16 @@ func allOddTimes() map[string]Fault {
 	return all
 }
 
-// notWebRisk reports whether no answer of Web Risk can show the fault: an answer is
-// about one list and does not name it, has no duration and no compression type.
-func (f *Fault) notWebRisk() bool {
-	return f.onlyV5() || f.WrongName || f.TwoAnswers || f.NegativeWait || f.NoCompression
+// breaksDiff reports whether the fault spoils a list in a way that only answers coded as
+// those of Web Risk can show.
+func (f *Fault) breaksDiff() bool {
+	return f.ShortChecksum || f.NegativeFirstValue || f.LargeFirstValue ||
+		f.RaggedRaw || f.UnsortedRaw || f.ShortPrefix || f.LongPrefix || f.NoResponseType
 }
+
+// notWebRisk reports whether no answer of Web Risk can show the fault: an answer is
+// about one list and does not name it, and has no duration.
+func (f *Fault) notWebRisk() bool { return f.onlyV5() || f.WrongName || f.NegativeWait }
 
 // oddNextDiff reports whether the fault changes recommended_next_diff.
 func (f *Fault) oddNextDiff() bool { return f.NoNextDiff || f.PastNextDiff || f.FarNextDiff }

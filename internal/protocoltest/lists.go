@@ -87,7 +87,7 @@ type update struct {
 	wait      time.Duration // minimum wait, absent if 0
 	halfway   bool          // the rest may be fetched at once
 
-	// How v4 and Web Risk write it: prefixes of 4 bytes, and removals, in Rice coding or raw.
+	// How it is written where there is a choice: prefixes of 4 bytes, and removals, in Rice coding or raw.
 	rice, riceRemovals bool
 }
 

@@ -1,32 +1,19 @@
 package protocoltest
 
 import (
+	"cmp"
 	"encoding/base64"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 )
 
-// Methods of the v5 service, as Request.Method and Break name them.
-const (
-	methodBatchGet = "batchGet" // /v5/hashLists:batchGet
-	methodGet      = "get"      // /v5/hashList/{name}
-	methodList     = "list"     // /v5/hashLists
-	methodSearch   = "search"   // /v5/hashes:search; asked for by name, searchOne of Web Risk too
-
-	// methodUpdate stands for all methods that fetch the contents of lists:
-	// batchGet, get, fetch of v4, and computeDiff of Web Risk.
-	methodUpdate = "update"
-)
+// methodUpdate stands for all methods that fetch the contents of lists.
+const methodUpdate = "update"
 
 // minUpdateEntries is the smallest sizeConstraints.maxUpdateEntries except 0.
 const minUpdateEntries = 1024
@@ -34,10 +21,10 @@ const minUpdateEntries = 1024
 // query is a request as the server understands it.
 type query struct {
 	method      string   // empty: unknown path
-	names       []string // of lists; in v4 a text like a triple if there is no such list
+	names       []string // of lists; a text that is no list's name for one that the service lacks
 	versions    [][]byte
 	prefixes    [][]byte
-	maxUpdate   int // 0: no limit; in v4 the greatest
+	maxUpdate   int // 0: no limit; of several the greatest
 	maxDatabase int // as maxUpdate
 	pageSize    int
 	pageToken   string
@@ -45,33 +32,25 @@ type query struct {
 	undecoded   string // what could not be decoded: a parameter that is not base64, or "body"
 	badRequest  string // why the answer is 400; empty: well formed
 	body        []byte
-
-	// The Update API v4 only.
-	client  *sbv4.ClientInfo
-	wants   []wanted         // of a fetch, one for each of names
-	threats *sbv4.ThreatInfo // of find
+	own         any // what only the service knows of it
 
 	// Web Risk only.
 	risks        []wrv1.ThreatType // asked about
 	unknownTypes []string          // threat types that do not exist
-	compressions []sbv4.CompressionType
+	compressions []wrv1.CompressionType
 }
 
 // updatesLists reports whether the request fetches list contents.
-func (q *query) updatesLists() bool {
-	return q.method == methodBatchGet || q.method == methodGet || q.method == methodFetch || q.method == methodDiff
-}
+func (q *query) updatesLists() bool { return q.to().updates }
 
 // searches reports whether the request searches full hashes.
-func (q *query) searches() bool {
-	return q.method == methodSearch || q.method == methodFind || q.method == methodSearchOne
-}
+func (q *query) searches() bool { return q.to().searches }
 
 // is reports whether a method, or what stands for several, names that of the
 // request. "" stands for all.
 func (q *query) is(method string) bool {
 	return method == "" || method == q.method || method == methodUpdate && q.updatesLists() ||
-		method == methodSearch && q.method == methodSearchOne
+		method == methodSearch && q.searches()
 }
 
 // refusesOneList reports whether an answer with this status says no more than that
@@ -86,12 +65,7 @@ func refusesLists(status int) bool {
 }
 
 // verb returns the HTTP method that the method of the service wants.
-func (q *query) verb() string {
-	if q.method == methodFetch || q.method == methodFind {
-		return http.MethodPost
-	}
-	return http.MethodGet
-}
+func (q *query) verb() string { return cmp.Or(q.to().verb, http.MethodGet) }
 
 // parseQuery never fails: what cannot be understood is noted in badRequest.
 func parseQuery(r *http.Request) query {
@@ -100,74 +74,21 @@ func parseQuery(r *http.Request) query {
 	if err != nil {
 		q.badRequest = "query cannot be parsed"
 	}
-	q.setMethod(r.URL.Path, values["names"])
-	if q.v4() {
-		q.parseBody()
-		return q
-	}
-	if q.webRisk() {
-		q.parseWebRisk(values, r.Header)
-		return q
-	}
-	q.versions = q.decodeAll("version", values["version"])
-	q.prefixes = q.decodeAll("hashPrefixes", values["hashPrefixes"])
-	q.maxUpdate = q.number(values, "sizeConstraints.maxUpdateEntries")
-	q.maxDatabase = q.number(values, "sizeConstraints.maxDatabaseEntries")
-	q.pageSize = q.number(values, "pageSize")
-	if values.Has("$req") {
-		q.parseMessage(values.Get("$req"))
-	}
-	if q.maxUpdate > 0 && q.maxUpdate < minUpdateEntries {
-		q.badRequest = fmt.Sprintf("maxUpdateEntries must be 0 or at least %d", minUpdateEntries)
-	}
+	q.setMethod(r.URL.Path)
+	q.to().service.parse(&q, values, r.Header)
 	return q
 }
 
-// parseMessage reads the parameter $req, in which browsers send the whole request as a
-// message, of batchGet and search.
-func (q *query) parseMessage(text string) {
-	var batch sbv5.BatchGetHashListsRequest
-	var search sbv5.SearchHashesRequest
-	for _, raw := range q.decodeAll("$req", []string{text}) {
-		var err error
-		switch q.method {
-		case methodBatchGet:
-			err = proto.Unmarshal(raw, &batch)
-			q.names, q.versions = batch.GetNames(), batch.GetVersion()
-			q.maxUpdate, q.maxDatabase = int(batch.GetSizeConstraints().GetMaxUpdateEntries()), int(batch.GetSizeConstraints().GetMaxDatabaseEntries())
-		case methodSearch:
-			err = proto.Unmarshal(raw, &search)
-			q.prefixes = search.GetHashPrefixes()
-		}
-		if err != nil || q.maxUpdate < 0 || q.maxDatabase < 0 {
-			q.undecoded, q.badRequest = "$req", "$req is not a message of the method"
-		}
+// setMethod finds the method of a path, and the list that get has in it.
+func (q *query) setMethod(path string) {
+	name, found := strings.CutPrefix(path, getPath)
+	if found && name != "" && !strings.Contains(name, "/") {
+		q.method, q.names = methodGet, []string{name}
+		return
 	}
-}
-
-// setMethod finds the method of a path; names count for batchGet only.
-func (q *query) setMethod(path string, names []string) {
-	switch path {
-	case "/v5/hashLists:batchGet":
-		q.method, q.names = methodBatchGet, names
-	case "/v5/hashLists":
-		q.method = methodList
-	case "/v5/hashes:search":
-		q.method = methodSearch
-	case "/v4/threatListUpdates:fetch":
-		q.method = methodFetch
-	case "/v4/fullHashes:find":
-		q.method = methodFind
-	case "/v4/threatLists":
-		q.method = methodThreatLists
-	case webRiskPath + "threatLists:computeDiff":
-		q.method = methodDiff
-	case webRiskPath + "hashes:search":
-		q.method = methodSearchOne
-	default:
-		name, found := strings.CutPrefix(path, "/v5/hashList/")
-		if found && name != "" && !strings.Contains(name, "/") {
-			q.method, q.names = methodGet, []string{name}
+	for _, m := range methods {
+		if m.path == path && m.name != methodGet {
+			q.method = m.name
 		}
 	}
 }

@@ -1,12 +1,13 @@
 package protocoltest
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 )
 
 // Methods of the Update API v4, as Request.Method and Break name them.
@@ -25,16 +26,32 @@ const (
 // wanted is what a fetch says about one list.
 type wanted struct {
 	triple
-	state        []byte // empty if none
-	maxUpdate    int    // 0: no limit
-	maxDatabase  int    // 0: no limit
-	compressions []sbv4.CompressionType
+	state        []byte                 // empty if none
+	maxUpdate    int                    // 0: no limit
+	maxDatabase  int                    // 0: no limit
+	compressions []wrv1.CompressionType // the same numbers as in v4
 }
 
-// v4 reports whether the method is one of the Update API v4.
-func (q *query) v4() bool {
-	return q.method == methodFetch || q.method == methodFind || q.method == methodThreatLists
+// fetchQuery is what a fetch asks.
+type fetchQuery struct {
+	client *sbv4.ClientInfo
+	wants  []wanted // one for each of names
 }
+
+// fetch returns what a fetch asks, nothing for another request.
+func (q *query) fetch() fetchQuery {
+	m, _ := q.own.(fetchQuery)
+	return m
+}
+
+// find returns what a find asks, nil for another request.
+func (q *query) find() *sbv4.FindFullHashesRequest {
+	m, _ := q.own.(*sbv4.FindFullHashesRequest)
+	return m
+}
+
+// clientV4 returns how the client names itself.
+func (q *query) clientV4() *sbv4.ClientInfo { return cmp.Or(q.fetch().client, q.find().GetClient()) }
 
 // parseBody understands the body of a v4 request.
 func (q *query) parseBody() {
@@ -52,15 +69,17 @@ func (q *query) parseFetch() {
 	if !q.unmarshal(&m) {
 		return
 	}
-	q.client = m.Client
+	own := fetchQuery{client: m.Client}
 	for _, r := range m.ListUpdateRequests {
 		c := r.GetConstraints()
 		w := wanted{
 			triple: triple{r.GetThreatType(), r.GetPlatformType(), r.GetThreatEntryType()}, state: r.GetState(),
 			maxUpdate: int(c.GetMaxUpdateEntries()), maxDatabase: int(c.GetMaxDatabaseEntries()),
-			compressions: c.GetSupportedCompressions(),
 		}
-		q.wants = append(q.wants, w)
+		for _, c := range c.GetSupportedCompressions() {
+			w.compressions = append(w.compressions, wrv1.CompressionType(c))
+		}
+		own.wants = append(own.wants, w)
 		q.names = append(q.names, w.list())
 		if len(w.state) > 0 {
 			q.versions = append(q.versions, w.state)
@@ -74,18 +93,12 @@ func (q *query) parseFetch() {
 			q.badRequest = fmt.Sprintf("max_database_entries must be 0 or a power of two from %d to %d", minDatabaseEntries, maxDatabaseEntries)
 		}
 	}
+	q.own = own
 }
 
 // legalDatabase reports whether max_database_entries has a legal value.
 func (w *wanted) legalDatabase() bool {
 	return powerOfTwo(w.maxDatabase, minDatabaseEntries, maxDatabaseEntries)
-}
-
-// rice reports whether the client takes Rice coding.
-func (w *wanted) rice() bool { return takesRice(w.compressions) }
-
-func takesRice(compressions []sbv4.CompressionType) bool {
-	return slices.Contains(compressions, sbv4.CompressionType_RICE)
 }
 
 // parseFind understands the body of fullHashes.find.
@@ -94,7 +107,7 @@ func (q *query) parseFind() {
 	if !q.unmarshal(&m) {
 		return
 	}
-	q.client, q.threats = m.Client, m.ThreatInfo
+	q.own = &m
 	q.versions = m.ClientStates
 	q.names = listsAbout(m.ThreatInfo)
 	for _, e := range m.GetThreatInfo().GetThreatEntries() {

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 )
 
@@ -27,8 +26,38 @@ const webRiskPath = "/v1/"
 // page "Update Constraints" recommends 2^24 although the schema names 2^20.
 const minConstraint = 1 << 10
 
+// riskService is Web Risk.
+var riskService = &service{
+	parse: (*query).parseWebRisk,
+	shows: func(f *Fault, q *query) bool {
+		return !f.notWebRisk() && (!f.oddNextDiff() || q.method == methodDiff) && (!f.oddExpiry() || q.method == methodSearchOne)
+	},
+	frame:   func(*Fault) bool { return false },
+	content: func(f *Fault) bool { return f.breaksList() || f.breaksDiff() },
+}
+
+func init() {
+	riskService.add(
+		method{
+			name: methodDiff, path: webRiskPath + "threatLists:computeDiff", updates: true,
+			answer: (*Server).diffAnswer, judge: (*referee).judgeDiff, learn: (*referee).learnDiff,
+		},
+		method{
+			name: methodSearchOne, path: webRiskPath + "hashes:search", searches: true, refuse: (*Server).refuseSearchOne,
+			answer: (*Server).searchOneAnswer, judge: (*referee).judgeSearchOne, learn: (*referee).learnSearchOne,
+		})
+}
+
 // webRisk reports whether the method is one of Web Risk.
-func (q *query) webRisk() bool { return q.method == methodDiff || q.method == methodSearchOne }
+func (q *query) webRisk() bool { return q.to().service == riskService }
+
+// refuseSearchOne refuses threat types and prefixes that hashes.search does not take.
+func (s *Server) refuseSearchOne(q *query) (status int, why string) {
+	if len(q.risks) == 0 || len(q.prefixes) != 1 || !legalEntries(q.prefixes) {
+		return http.StatusBadRequest, fmt.Sprintf("threat types and 1 hash prefix of %d to %d bytes expected", minEntryBytes, maxEntryBytes)
+	}
+	return 0, ""
+}
 
 // parseWebRisk understands the parameters of a Web Risk request.
 func (q *query) parseWebRisk(values url.Values, header http.Header) {
@@ -68,8 +97,13 @@ func (q *query) parseDiff(values url.Values) {
 			q.badRequest = "unknown compression type"
 			continue
 		}
-		q.compressions = append(q.compressions, sbv4.CompressionType(n)) // the same numbers
+		q.compressions = append(q.compressions, wrv1.CompressionType(n))
 	}
+}
+
+// takesRice reports whether a client takes Rice coding.
+func takesRice(compressions []wrv1.CompressionType) bool {
+	return slices.Contains(compressions, wrv1.CompressionType_RICE)
 }
 
 // riskTypes reads threat types. Those it cannot read are noted in unknownTypes.

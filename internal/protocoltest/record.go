@@ -11,12 +11,12 @@ import (
 type Request struct {
 	Time        time.Time // when it arrived
 	Answered    time.Time // when the answer began; zero before, and if it never did
-	Method      string    // "batchGet", "get", "list", "search", "fetch", "find", "threatLists", "computeDiff", "searchOne"; "" for an unknown path
-	Lists       []string  // names asked for, in order; in v4 and Web Risk the lists that the types stand for
-	Versions    [][]byte  // versions sent, in order; in v4 states, in Web Risk the version token
+	Method      string    // as in Break; "" for an unknown path
+	Lists       []string  // names asked for, in order; or that the types asked for stand for
+	Versions    [][]byte  // versions sent, in order; or states, or version tokens
 	Prefixes    [][]byte  // hash prefixes asked for, in order
-	MaxUpdate   int       // sizeConstraints.maxUpdateEntries, 0 if absent; in v4 the greatest; in Web Risk constraints.maxDiffEntries
-	MaxDatabase int       // sizeConstraints.maxDatabaseEntries, likewise
+	MaxUpdate   int       // the most entries of an update, 0 if absent; of several lists the greatest
+	MaxDatabase int       // the most entries of a list, likewise
 	UserAgent   string    // as sent
 	Status      int       // 0: no answer yet, or none at all
 	Fault       bool      // a queued fault was applied
@@ -51,8 +51,8 @@ func cloneAll(all [][]byte) [][]byte {
 }
 
 // Requests returns all requests of a method in the order they arrived, of "update"
-// those for the contents of lists, batchGet, get, fetch and computeDiff, of "search"
-// those of searchOne too, and of "" all.
+// those for the contents of lists, of "search" the searches of all services, and of ""
+// all.
 func (s *Server) Requests(method string) []Request {
 	var found []Request
 	s.locked(func() {

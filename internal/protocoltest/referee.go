@@ -2,6 +2,7 @@ package protocoltest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,7 +18,6 @@ type referee struct {
 	lists      listStates
 	riskLists  listStates // of Web Risk, which does not share versions with Safe Browsing
 	searches   cache      // of hashes.search
-	finds      cache      // of fullHashes.find
 	risks      cache      // of hashes.search of Web Risk
 	budget     budget
 
@@ -29,27 +29,22 @@ type referee struct {
 	key    string            // that is asked with; see as
 	others map[string]clocks // by the keys that were asked with before
 	denied bool              // the last request that ended had status 400, 401 or 403
-
-	fetching  int       // requests of threatListUpdates.fetch under way
-	fetchWait time.Time // no such request before, by the minimum wait
-	findWait  time.Time // likewise for fullHashes.find
+	v4     refereeV4
 }
 
 // backoffs are the back-offs of the methods, which know nothing of each other.
 type backoffs struct {
 	updates  backoff // batchGet and get together
 	searches searchBackoff
-	fetches  backoff
-	finds    backoff
 	diffs    backoff     // computeDiff of Web Risk
 	risks    riskBackoff // hashes.search of Web Risk
+	v4       backoffsV4
 }
 
 func newReferee() *referee {
-	return &referee{
-		lists: listStates{}, riskLists: listStates{},
-		searches: newCache(), finds: newCache(), risks: newCache(), lenient: true,
-	}
+	r := &referee{lists: listStates{}, riskLists: listStates{}, lenient: true}
+	r.clientStarted()
+	return r
 }
 
 // violation notes a broken rule.
@@ -60,10 +55,12 @@ func (r *referee) violation(rule, format string, args ...any) {
 // Rules that a client keeps by what it remembers.
 const (
 	ruleCacheV5   = "Local List Mode, cache"
-	ruleCacheV4   = "Caching"
 	ruleCacheRisk = "Web Risk, caching"
 	ruleFrequency = "Request Frequency" // with the wait or the back-off after a comma
 )
+
+// cacheRules are the rules of judgeKnown.
+var cacheRules = []string{ruleCacheV5, ruleCacheRisk}
 
 // Excuse returns how a client may have come to a reported violation although it
 // keeps all rules that it can know of, in a few words, or "": then it has none.
@@ -71,7 +68,7 @@ const (
 func Excuse(violation string) string {
 	rule, _, _ := strings.Cut(strings.TrimPrefix(violation, "protocoltest: "), ": ")
 	switch {
-	case rule == ruleCacheV5, rule == ruleCacheV4, rule == ruleCacheRisk:
+	case slices.Contains(cacheRules, rule):
 		return "the client was restarted"
 	case strings.HasPrefix(rule, ruleFrequency), strings.HasPrefix(rule, ourFloor), rule == ruleBudget:
 		return "the client was restarted and keeps nothing on disk"
@@ -100,20 +97,8 @@ func (r *referee) judge(q *query, now time.Time, owners map[string]string) {
 	if q.searches() {
 		r.judgeBudget(now)
 	}
-	switch q.method {
-	case methodBatchGet, methodGet:
-		r.judgeLists(q, now, r.v5Requests())
-		r.judgeVersions(q, owners)
-	case methodSearch:
-		r.judgeSearch(q.prefixes, q.undecoded != "", now)
-	case methodFetch:
-		r.judgeFetch(q, now, owners)
-	case methodFind:
-		r.judgeFind(q, now, owners)
-	case methodDiff:
-		r.judgeDiff(q, now, owners)
-	case methodSearchOne:
-		r.judgeSearchOne(q, now)
+	if judge := q.to().judge; judge != nil {
+		judge(r, q, now, owners)
 	}
 }
 
@@ -123,27 +108,16 @@ func (r *referee) learn(x *exchange, how outcome, at time.Time) {
 		return
 	}
 	r.denied = how == failed && deniesKey(x.note.Status)
-	switch x.query.method {
-	case methodBatchGet, methodGet:
-		r.learnLists(x, how, at, r.v5Requests())
-	case methodSearch:
-		r.learnSearch(x, how, at)
-	case methodFetch:
-		r.learnFetch(x, how, at)
-	case methodFind:
-		r.learnFind(x, how, at)
-	case methodDiff:
-		r.learnLists(x, how, at, r.diffRequests())
-	case methodSearchOne:
-		r.learnSearchOne(x, how, at)
+	if learn := x.query.to().learn; learn != nil {
+		learn(r, x, how, at)
 	}
 }
 
 func (r *referee) clientStarted() {
 	r.life++
-	r.searches, r.finds, r.risks = newCache(), newCache(), newCache()
+	r.searches, r.risks = newCache(), newCache()
+	r.v4.clientStarted()
 	r.backoffs.searches = searchBackoff{}
-	r.fetching = 0
 	for _, lists := range []listStates{r.lists, r.riskLists} {
 		for _, l := range lists {
 			l.restarted, l.unsure = true, true
@@ -154,7 +128,7 @@ func (r *referee) clientStarted() {
 
 func (r *referee) clientLostState() {
 	r.backoffs, r.others = backoffs{}, nil
-	r.fetchWait, r.findWait = time.Time{}, time.Time{}
+	r.v4.clientLostState()
 	r.lists, r.riskLists = listStates{}, listStates{}
 	r.budget.spent = 0
 }

@@ -35,6 +35,14 @@ func inBubble(t *testing.T, name string, f func(b *bench)) {
 	})
 }
 
+// The entries of the bench's lists and one more of se-4b.
+const (
+	entryA = "\x01\x02\x03\x04"
+	entryB = "\x05\x06\x07\x08"
+	entryM = "\x09\x09\x09\x09"
+	entryL = "\x01\x02\x03\x04\x05\x06" // begins with entryA
+)
+
 // lists fetches lists with these versions; the answer may be bad.
 func (b *bench) lists(versions [][]byte, names ...string) {
 	query := url.Values{"names": names}

@@ -86,9 +86,6 @@ func TestRefereeKeepsTheClocksOfServicesApart(t *testing.T) {
 	inBubble(t, "Web Risk and Safe Browsing", func(b *bench) {
 		b.Break("", 1, Fault{Status: 500})
 		b.lists(nil, "se-4b")
-		b.fetch("se-4b", "mw-4b")
-		b.Break("find", 1, Fault{Status: 500})
-		b.find(entryA)
 		b.diff("se-4b", "mw-4b")
 		b.Break("searchOne", 1, Fault{Status: 500})
 		b.risk(entryA)

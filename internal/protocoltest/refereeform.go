@@ -70,8 +70,8 @@ func (r *referee) judgeBody(q *query, req *http.Request) {
 	if req.Method != q.verb() {
 		r.violation("REST reference", "%s came with method %s, want %s", q, req.Method, q.verb())
 	}
-	if q.verb() == http.MethodPost {
-		r.judgeMessage(q, req)
+	if judge := q.to().service.judgeBody; judge != nil && q.verb() == http.MethodPost {
+		judge(r, q, req)
 		return
 	}
 	if len(q.body) > 0 {
@@ -79,21 +79,5 @@ func (r *referee) judgeBody(q *query, req *http.Request) {
 	}
 	if q.undecoded != "" {
 		r.violation("REST reference", "parameter %s of %s is not base64", q.undecoded, q)
-	}
-}
-
-// judgeMessage judges a body of the Update API v4, whatever it asks for.
-func (r *referee) judgeMessage(q *query, req *http.Request) {
-	const rule = "Update API, request body"
-	if got := req.Header.Get("Content-Type"); got != "application/x-protobuf" {
-		r.violation(rule, "%s came with content type %q, want application/x-protobuf", q, got)
-	}
-	if q.undecoded != "" {
-		r.violation(rule, "the body of %s is not the message of the method", q)
-		return
-	}
-	if q.client.GetClientId() == "" || q.client.GetClientVersion() == "" {
-		r.violation("Update API, client identity", "%s does not name its software in client_id %q and client_version %q",
-			q, q.client.GetClientId(), q.client.GetClientVersion())
 	}
 }

@@ -3,20 +3,15 @@ package protocoltest
 import (
 	"net/http"
 	"strings"
-	"time"
 )
 
 // clocks are what the rules of request frequency demand of those who ask with one
 // key. Another key is another client: it starts with a first contact of its own.
 type clocks struct {
-	backoffs            backoffs
-	fetchWait, findWait time.Time
-	lists               map[string]listClocks
-	riskLists           map[string]listClock
+	backoffs  backoffs
+	lists     map[string]listClock // of v5
+	riskLists map[string]listClock
 }
-
-// listClocks are the clocks of one list, by way of either protocol.
-type listClocks struct{ v5, v4 listClock }
 
 // as has the referee judge those who ask with a key or an access token from now on. A
 // new token is no new client, since tokens are short-lived; it is one after a token
@@ -30,12 +25,9 @@ func (r *referee) as(key string) {
 		return
 	}
 	r.denied = false
-	kept := clocks{
-		backoffs: r.backoffs, fetchWait: r.fetchWait, findWait: r.findWait,
-		lists: map[string]listClocks{}, riskLists: map[string]listClock{},
-	}
+	kept := clocks{backoffs: r.backoffs, lists: map[string]listClock{}, riskLists: map[string]listClock{}}
 	for name, l := range r.lists {
-		kept.lists[name] = listClocks{l.v5, l.v4}
+		kept.lists[name] = l.v5
 	}
 	for name, l := range r.riskLists {
 		kept.riskLists[name] = l.risk
@@ -45,9 +37,10 @@ func (r *referee) as(key string) {
 	}
 	r.others[r.key] = kept
 	own := r.others[key]
-	r.key, r.backoffs, r.fetchWait, r.findWait = key, own.backoffs, own.fetchWait, own.findWait
+	r.v4.as(r.key, key)
+	r.key, r.backoffs = key, own.backoffs
 	for name, l := range r.lists {
-		l.v5, l.v4 = own.lists[name].v5, own.lists[name].v4
+		l.v5 = own.lists[name]
 	}
 	for name, l := range r.riskLists {
 		l.risk = own.riskLists[name]

@@ -24,7 +24,7 @@ const (
 )
 
 // listState is what the client must know of one list. A version may come from
-// either protocol and serve in both ("Migration From V4").
+// one protocol of a service and serve in another.
 type listState struct {
 	newest    []byte          // version of the last good answer, nil if none
 	older     []byte          // the one before newest, nil if none
@@ -36,7 +36,7 @@ type listState struct {
 	restarted bool            // since the last answer the client was started again
 	unsure    bool            // the same, since the last good one: it may hold any good version
 
-	v5, v4, risk listClock // risk in referee.riskLists only
+	v5, risk listClock // risk in referee.riskLists only
 }
 
 // listStates are lists by name.
@@ -87,7 +87,7 @@ type listClock struct {
 	stepUntil time.Time // a request before this time is a fetch at once
 	atOnce    int       // fetches at once in a row
 
-	inFlight int // requests under way that name the list; not of v4
+	inFlight int // requests under way that name the list, where several may be
 }
 
 // state returns the state of a list of Safe Browsing.
@@ -202,6 +202,30 @@ func (r *referee) judgeVersion(lists listStates, name string, v []byte) {
 		r.violation("Local Database, version", "list %q: a version was sent although the last update was bad; only a full update helps", name)
 	case !bytes.Equal(v, l.newest):
 		r.violation("Local Database, version", "list %q: the version %x was sent, want the newest, %x", name, v, l.newest)
+	}
+}
+
+// stateWord is what a protocol with one version for each list calls it.
+type stateWord string
+
+const riskTokens stateWord = "version token"
+
+// judgeState judges the state, or the version token, that was sent for one list.
+func (r *referee) judgeState(word stateWord, name string, state []byte, owners map[string]string) {
+	if len(state) == 0 {
+		return
+	}
+	rule := "Local Databases, " + string(word)
+	owner, known := owners[string(state)]
+	switch {
+	case !known:
+		r.violation(rule, "the %s %x sent for %q was never served", word, state, name)
+	case owner != name:
+		r.violation(rule, "the %s %x of list %q was sent for %q", word, state, owner, name)
+	case word == riskTokens:
+		r.judgeVersion(r.riskLists, name, state)
+	default:
+		r.judgeVersion(r.lists, name, state)
 	}
 }
 

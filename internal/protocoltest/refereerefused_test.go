@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
+// batchers ask for several lists in one request.
+var batchers = map[string]func(b *bench, names ...string){
+	"v5": func(b *bench, names ...string) { b.lists(nil, names...) },
+}
+
 // A batch that is refused says nothing of its lists: the back-off is for all of them,
 // and afterwards each is asked for by itself. A list that is refused by itself has
 // a back-off of its own.
 func TestRefereeTakesARefusedListByItself(t *testing.T) {
-	for version, ask := range map[string]func(b *bench, names ...string){
-		"v5": func(b *bench, names ...string) { b.lists(nil, names...) },
-		"v4": (*bench).fetch,
-	} {
+	for version, ask := range batchers {
 		for _, status := range []int{400, 404} {
 			name := fmt.Sprintf("%s, status %d, ", version, status)
 			noWaits := func(b *bench) {
@@ -67,12 +69,12 @@ func TestRefereeTakesARefusedListByItself(t *testing.T) {
 }
 
 func TestAFaultOfBatchesLeavesSingleListsAlone(t *testing.T) {
-	inBubble(t, "both versions", func(b *bench) {
+	inBubble(t, "v5 and Web Risk", func(b *bench) {
 		b.Break("update", 2, Fault{Status: 404, Batch: true})
 		b.lists(nil, "se-4b")
-		b.fetch("mw-4b")
+		b.diff("mw-4b")
 		_ = b.search("aaaa")
-		b.fetch("se-4b")
+		b.diff("se-4b")
 		b.lists(nil, "mw-4b", "se-4b")
 		b.violations.take()
 		var faults []bool

@@ -45,9 +45,9 @@ func (b *searchBackoff) fail(status int, at time.Time) {
 
 // judgeSearch judges a request of hashes.search. If a prefix was undecodable that
 // has been reported and the number says nothing.
-func (r *referee) judgeSearch(prefixes [][]byte, undecoded bool, now time.Time) {
-	distinct := searchable(prefixes)
-	r.judgePrefixes(prefixes, len(distinct), undecoded)
+func (r *referee) judgeSearch(q *query, now time.Time, _ map[string]string) {
+	distinct := searchable(q.prefixes)
+	r.judgePrefixes(q.prefixes, len(distinct), q.undecoded != "")
 	b := &r.backoffs.searches
 	if !r.lenient && now.Before(b.notBefore) {
 		r.violation(ruleFrequency+", back-off of searches", "hashes.search asked %s", tooEarly(now, b.notBefore))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 )
 
 // diffRequests are the list requests of Web Risk.
@@ -26,7 +26,7 @@ func (r *referee) judgeDiff(q *query, now time.Time, owners map[string]string) {
 		r.violation(rule, "threat types %q and unknown ones, %q, asked for, want 1 known type", q.names, q.unknownTypes)
 		return
 	}
-	if !takesRice(q.compressions) || !slices.Contains(q.compressions, sbv4.CompressionType_RAW) {
+	if !takesRice(q.compressions) || !slices.Contains(q.compressions, wrv1.CompressionType_RAW) {
 		r.violation("Compression", "list %q is asked for with compressions %v, want RICE and RAW", q.names[0], q.compressions)
 	}
 	if !legalConstraint(q.maxUpdate) || !legalConstraint(q.maxDatabase) {
@@ -39,6 +39,11 @@ func (r *referee) judgeDiff(q *query, now time.Time, owners map[string]string) {
 	for _, token := range q.versions {
 		r.judgeState(riskTokens, q.names[0], token, owners)
 	}
+}
+
+// learnDiff takes in the outcome of threatLists.computeDiff.
+func (r *referee) learnDiff(x *exchange, how outcome, at time.Time) {
+	r.learnLists(x, how, at, r.diffRequests())
 }
 
 // riskBackoff is the back-off of hashes.search of Web Risk, of which the least is demanded.
@@ -63,7 +68,7 @@ func (b *riskBackoff) fail(status int, at time.Time) {
 }
 
 // judgeSearchOne judges a request of Web Risk's hashes.search.
-func (r *referee) judgeSearchOne(q *query, now time.Time) {
+func (r *referee) judgeSearchOne(q *query, now time.Time, _ map[string]string) {
 	if b := &r.backoffs.risks; now.Before(b.notBefore) {
 		r.violation(ruleFrequency+", back-off", "hashes.search of Web Risk asked %s, after %d failures in a row",
 			tooEarly(now, b.notBefore), b.errors+b.refused.failures)
@@ -117,6 +122,11 @@ func (r *referee) judgeRiskTypes(q *query) {
 	case !sameValues(q.risks, q.risks):
 		r.violation(rule, "the threat types %v are not distinct", q.risks)
 	}
+}
+
+// sameValues reports whether got holds the values of want, each once, and no others.
+func sameValues[T ~int32](got, want []T) bool {
+	return len(want) > 0 && slices.Equal(slices.Sorted(slices.Values(got)), slices.Compact(slices.Sorted(slices.Values(want))))
 }
 
 // learnSearchOne takes in the outcome of Web Risk's hashes.search.

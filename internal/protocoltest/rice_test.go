@@ -41,6 +41,20 @@ func randomEntries(rng *rand.Rand, width, n int) [][]byte {
 	return entries
 }
 
+// mixed returns entries of several lengths, some of which begin others.
+func mixed(rng *rand.Rand, n int) (all [][]byte) {
+	for _, e := range randomEntries(rng, 32, n) {
+		all = append(all, e[:4])
+		switch rng.IntN(4) {
+		case 0:
+			all = append(all, e[:5+rng.IntN(28)])
+		case 1:
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 // Vectors of the page "Local Database" and of Chromium's decoder tests.
 func TestRiceCodingMatchesPublishedVectors(t *testing.T) {
 	tests := []struct {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 )
@@ -27,8 +27,15 @@ type knownUntil struct {
 	positive map[string]time.Time // by full hash
 }
 
+// SetNegativeCacheDuration sets how much later than the answer negative_expire_time is in
+// later answers of Web Risk, 300 seconds at the start. A negative one leaves the field out.
+// It holds for every service but v5, which has one cache_duration.
+func (s *Server) SetNegativeCacheDuration(d time.Duration) {
+	s.locked(func() { s.negativeFor = d })
+}
+
 // searchOneAnswer returns the answer of Web Risk's hashes.search about one prefix.
-func (s *Server) searchOneAnswer(q *query, f *Fault) (*wrv1.SearchHashesResponse, knownUntil) {
+func (s *Server) searchOneAnswer(q *query, f *Fault, a *reply) (proto.Message, error) {
 	now := time.Now()
 	m := &wrv1.SearchHashesResponse{}
 	expires, negative := expiry(now, s.cacheFor), expiry(now, s.negativeFor)
@@ -47,7 +54,8 @@ func (s *Server) searchOneAnswer(q *query, f *Fault) (*wrv1.SearchHashesResponse
 		m.Threats = append(m.Threats, &wrv1.SearchHashesResponse_ThreatHash{ThreatTypes: q.risks[:1], Hash: short})
 	}
 	m.NegativeExpireTime = timestamp(negative)
-	return m, know
+	a.known = know
+	return m, nil
 }
 
 // searchRisks returns the full hashes that are threats of the types asked about, and
@@ -80,12 +88,4 @@ func expiry(now time.Time, d time.Duration) time.Time {
 		return time.Time{}
 	}
 	return now.Add(d)
-}
-
-// timestamp returns a time as it goes on the wire, where the zero time is absent.
-func timestamp(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
 }

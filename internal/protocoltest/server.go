@@ -24,29 +24,27 @@ type Reporter interface {
 type Server struct {
 	reporter Reporter
 
-	mu            sync.Mutex
-	lists         map[string]*list
-	owners        map[string]string         // version identifier -> list name, all ever served
-	tokens        map[string]string         // the same for version tokens of Web Risk
-	threats       map[string]*sbv5.FullHash // by raw hash bytes
-	extended      map[string]bool           // likewise, see AddExtendedThreat
-	foreign       []*sbv5.FullHash
-	loaded        map[string][]string // list -> expressions put in by the last Load
-	cacheFor      time.Duration       // cache_duration; negative: absent
-	negativeFor   time.Duration       // negative_cache_duration; negative: absent
-	waitFor       time.Duration       // minimum_wait_duration of lists that have none of their own
-	fetchWait     time.Duration       // minimum_wait_duration of v4, see SetFetchWait
-	findWait      time.Duration       // likewise
-	rawRemovals   bool                // see SetRawRemovals
-	rawAdditions  bool                // see SetRawAdditions
-	omitUnchanged bool                // see OmitUnchanged
-	json          bool                // answer in JSON though protobuf is asked for
-	key           string              // empty: no key wanted
-	token         string              // see SetToken; empty: no token wanted
-	faults        []queuedFault       // oldest first
-	requests      []*Request          // oldest first
-	last          *exchange           // the youngest one
-	referee       *referee
+	mu           sync.Mutex
+	lists        map[string]*list
+	owners       map[string]string         // version identifier -> list name, all ever served
+	tokens       map[string]string         // the same for version tokens of Web Risk
+	threats      map[string]*sbv5.FullHash // by raw hash bytes
+	extended     map[string]bool           // likewise, see AddExtendedThreat
+	foreign      []*sbv5.FullHash
+	loaded       map[string][]string // list -> expressions put in by the last Load
+	cacheFor     time.Duration       // cache_duration; negative: absent
+	negativeFor  time.Duration       // negative_cache_duration; negative: absent
+	waitFor      time.Duration       // minimum_wait_duration of lists that have none of their own
+	rawRemovals  bool                // see SetRawRemovals
+	rawAdditions bool                // see SetRawAdditions
+	json         bool                // answer in JSON though protobuf is asked for
+	key          string              // empty: no key wanted
+	token        string              // see SetToken; empty: no token wanted
+	faults       []queuedFault       // oldest first
+	requests     []*Request          // oldest first
+	last         *exchange           // the youngest one
+	referee      *referee
+	v4           serverV4
 }
 
 // New returns an empty Server whose complaints go to report.
@@ -93,9 +91,9 @@ func (s *Server) withoutSecrets(text string) string {
 }
 
 // Publish makes the next version of a list. Entries are hashes or prefixes of 4 to
-// 32 bytes, in any order; duplicates are dropped. The entries are copied. Only the
-// Update API v4 and Web Risk can serve a list that holds entries of other lengths than
-// the suffix of its name says; a request of v5 for it is misuse, which is reported.
+// 32 bytes, in any order; duplicates are dropped. The entries are copied.
+// v5 cannot serve a list that holds entries of other lengths than the suffix of its name
+// says; a request of v5 for it is misuse, which is reported.
 // Only Web Risk serves the list "se-ext-4b".
 func (s *Server) Publish(list string, entries [][]byte) {
 	if err := s.publish(list, entries); err != nil {

@@ -15,9 +15,7 @@ import (
 type ThreatDetail = sbv5.FullHash_FullHashDetail
 
 // AddThreat makes hashes.search confirm an expression such as "evil.example.com/",
-// and fullHashes.find in the lists of that threat type; v4 and Web Risk know no
-// attributes.
-// Further calls for the same expression add further details.
+// by way of every service; only v5 knows attributes. Further calls for the same expression add further details.
 func (s *Server) AddThreat(expression string, threat sbv5.ThreatType, attributes ...sbv5.ThreatAttribute) {
 	hash := sha256.Sum256([]byte(expression))
 	s.AddFullHash(hash[:], &ThreatDetail{ThreatType: threat, Attributes: attributes})
@@ -45,10 +43,9 @@ func (s *Server) AddFullHash(hash []byte, details ...*ThreatDetail) {
 	})
 }
 
-// SetForeignHashes makes every later answer of hashes.search, and of fullHashes.find
-// and Web Risk about lists of social engineering, carry these hashes too, as social
-// engineering, although no request asked for their prefixes. Google's server does that
-// sometimes.
+// SetForeignHashes makes every later answer of a search, if it is one about lists of
+// social engineering, carry these hashes too, as social engineering, although no request
+// asked for their prefixes. Google's server does that sometimes.
 func (s *Server) SetForeignHashes(hashes ...[]byte) {
 	var foreign []*sbv5.FullHash
 	for _, h := range hashes {
@@ -60,9 +57,9 @@ func (s *Server) SetForeignHashes(hashes ...[]byte) {
 	s.locked(func() { s.foreign = foreign })
 }
 
-// SetCacheDuration sets the cache_duration of later answers of hashes.search, and of
-// the matches of fullHashes.find, 300 seconds at the start; in Web Risk expire_time is
-// so much later than the answer. A negative one leaves the field out.
+// SetCacheDuration sets the cache_duration of later answers of searches, or of each match
+// in them, 300 seconds at the start; in Web Risk expire_time is so much later than the
+// answer. A negative one leaves the field out.
 func (s *Server) SetCacheDuration(d time.Duration) { s.locked(func() { s.cacheFor = d }) }
 
 // search returns the answer of hashes.search for some prefixes, ordered by hash

@@ -9,8 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +28,7 @@ type Server struct {
 	args    []string
 	cmd     *exec.Cmd
 	ended   chan struct{} // closed when the process has ended
-	logged  *lines
+	logged  *programtest.Output
 }
 
 // Binary returns the path of redis-server, or of $SAFEBROWSING_REDIS_SERVER. A test is
@@ -76,29 +76,47 @@ func start(t testing.TB, addr string, args []string) *Server {
 // Restart starts the server again, empty, after Kill. It waits until it listens.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.cmd, s.ended, s.logged = exec.Command(s.program, s.args...), make(chan struct{}), new(lines)
+	s.cmd, s.ended, s.logged = exec.Command(s.program, s.args...), make(chan struct{}), new(programtest.Output)
 	s.cmd.Stdout, s.cmd.SysProcAttr = s.logged, dieWithTest()
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	started := make(chan error)
 	go func(cmd *exec.Cmd, ended chan struct{}) { // ends with the process, which Kill ends
-		_ = cmd.Wait() // it is killed
+		runtime.LockOSThread() // the process dies with the thread that started it: see prctl(2), PR_SET_PDEATHSIG
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // it is killed
+		}
 		close(ended)
 	}(s.cmd, s.ended)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if c, err := net.Dial("tcp", s.Addr); err == nil {
-			c.Close()
-			return
-		}
+	if err := <-started; err != nil {
+		s.t.Fatal(err)
+	}
+	// That something listens at the address is not enough: it may be another process.
+	for deadline := time.Now().Add(20 * time.Second); !s.ready(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-s.ended:
-			s.t.Fatalf("%s has ended: %s", s.program, s.logged)
+			s.t.Fatal(s.state())
 		default:
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%s does not listen: %s", s.program, s.logged)
+			s.t.Fatalf("It does not listen: %s", s.state())
 		}
 	}
+}
+
+// ready reports whether the process has written that it listens. Sentinels write only their
+// identity, which they do before they listen.
+func (s *Server) ready() bool {
+	text := s.logged.String()
+	if !strings.Contains(text, "Ready to accept connections") && !strings.Contains(text, "Sentinel ID is") {
+		return false
+	}
+	c, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
 }
 
 // URL returns the URL of the server.
@@ -129,9 +147,19 @@ func (s *Server) Do(words ...string) string {
 	s.t.Helper()
 	answer, err := s.Try(words...)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("%v: %s", err, s.state())
 	}
 	return answer
+}
+
+// state says what has become of the process, and what it has written.
+func (s *Server) state() string {
+	select {
+	case <-s.ended:
+		return fmt.Sprintf("%s has ended, %s: %s", s.program, s.cmd.ProcessState, s.logged)
+	default:
+		return fmt.Sprintf("%s runs: %s", s.program, s.logged)
+	}
 }
 
 // Try is Do for a server that may cut the connection, as a replica does that becomes a master.
@@ -269,24 +297,4 @@ func (s *Server) bus() string {
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	return programtest.FreeAddress(t, "127.0.0.1")
-}
-
-// lines keeps what a process writes. It is safe for concurrent use.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns what was written.
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Err says that a path is a folder, a named pipe, a device or a socket.
@@ -25,6 +27,17 @@ func Check(path string) error {
 		err = fmt.Errorf("opening %s: %w", path, Err)
 	}
 	return err
+}
+
+// Dangling reports whether a path is a link that leads to nothing. Check says fs.ErrNotExist of
+// it, but something was there when the link was made.
+func Dangling(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+		return false
+	}
+	_, err = os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Open opens a file for reading. The error is that of Check, or of os.Open.
@@ -48,6 +61,21 @@ func Read(path string, most int) ([]byte, error) {
 		raw, err = nil, fmt.Errorf("reading %s: %w: more than %d bytes", path, ErrSize, most)
 	}
 	return raw, err
+}
+
+// InTheWay returns what keeps a folder from being made or used: the path itself, or one above it,
+// that exists and is no folder. Links are followed. It is "" if there is no such path.
+func InTheWay(dir string) string {
+	for {
+		info, err := os.Stat(dir)
+		switch {
+		case err == nil && !info.IsDir():
+			return dir
+		case err == nil, !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR), filepath.Dir(dir) == dir:
+			return ""
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // Named returns the paths of what is in a folder by names with this beginning and this end,

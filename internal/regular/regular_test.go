@@ -9,6 +9,27 @@ import (
 	"testing"
 )
 
+func TestAFileInTheWayOfAFolderIsFound(t *testing.T) {
+	dir := t.TempDir()
+	file, dangling := filepath.Join(dir, "file"), filepath.Join(dir, "dangling")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(filepath.Join(dir, "none"), dangling)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		file:                         file,
+		filepath.Join(file, "a/b"):   file,
+		dir:                          "",
+		filepath.Join(dir, "a/b"):    "",
+		dangling:                     "",
+		filepath.Join(dangling, "a"): "",
+		"none-such/relative":         "",
+	} {
+		if got := InTheWay(path); got != want {
+			t.Errorf("in the way of %s: %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
 	dir := t.TempDir()
 	content := bytes.Repeat([]byte("x"), 100)

@@ -182,6 +182,7 @@ func TestWhereTheRelayListens(t *testing.T) {
 }
 
 func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("-short: files are read every 5 seconds")
 	}

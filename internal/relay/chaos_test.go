@@ -23,14 +23,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/linktest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-var chaosRounds = flag.Int("chaos", 6, "rounds of TestChaos")
+var chaosRounds = flag.Int("chaos", 3, "rounds of TestChaos")
 
 // childVariable has the configuration of a relay that runs in a process of its own.
 const childVariable = "SAFEBROWSING_TEST_RELAY"
@@ -48,19 +47,19 @@ func runChild(text string) {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		panic(err)
 	}
-	var shared *redis.Config
+	var shared *sharing.Config
 	if c.Redis != "" {
-		target, err := redis.Parse(c.Redis)
+		target, err := sharing.Parse(c.Redis)
 		if err != nil {
 			panic(err)
 		}
-		shared = &redis.Config{Target: target}
+		shared = &sharing.Config{Target: target}
 	}
 	cfg := Config{
 		Settings: config.Settings{Endpoint: c.Endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", DB: c.Folder},
 		Edge:     engine.Edge{FirstContact: atOnce},
 		Listen:   "127.0.0.1:0", Redis: shared, Connections: c.Connections,
-		fleetTimes: redisstore.Config{Lease: 1500 * time.Millisecond, Beat: 100 * time.Millisecond, Settle: 500 * time.Millisecond, Spread: 50 * time.Millisecond},
+		fleetTimes: sharing.StoreConfig{Lease: 1500 * time.Millisecond, Beat: 100 * time.Millisecond, Settle: 500 * time.Millisecond, Spread: 50 * time.Millisecond},
 	}
 	if c.Counts != "" {
 		go http.ListenAndServe(c.Counts, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "go_goroutines", runtime.NumGoroutine()) }))
@@ -146,7 +145,7 @@ type chaos struct {
 func (c *chaos) leader() *child {
 	for _, r := range c.fleet {
 		id := "/" + strconv.Itoa(r.cmd.Process.Pid) + "/"
-		if strings.Contains(c.server.Do("GET", redisstore.Prefix(c.asker())+"lease:schedule.json"), id) {
+		if strings.Contains(c.server.Do("GET", sharing.Prefix(c.asker())+"lease:schedule.json"), id) {
 			return r
 		}
 	}
@@ -239,7 +238,7 @@ func (c *chaos) confirms(r *child, hash lookup.FullHash, threats int) bool {
 // backsOff reports whether a fetch was cut in two: then the fleet backs off for 15 minutes at
 // least, as it must.
 func (c *chaos) backsOff() bool {
-	raw := c.server.Do("GET", redisstore.Prefix(c.asker())+"schedule.json")
+	raw := c.server.Do("GET", sharing.Prefix(c.asker())+"schedule.json")
 	_, raw, _ = strings.Cut(raw, " ")
 	var doc struct {
 		Schedule struct {
@@ -311,6 +310,7 @@ func (c *chaos) fresh(n int, begun time.Time) time.Duration {
 //
 //	go test ./internal/relay -run TestChaos -chaos 200 -timeout 1h -v
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("this test waits for leases to end")
 	}

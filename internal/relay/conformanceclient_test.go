@@ -99,6 +99,7 @@ func (c *ourClient) results(t *testing.T) (lines []string) {
 // Our own client gets the same lists and comes to the same verdicts from a relay as from
 // Google's server, from its first fetch and after a change of the lists.
 func TestOurClientGetsTheSameFromARelay(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("-short: the relay asks for lists again after a second")
 	}

@@ -5,8 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	program "github.com/coredns-safebrowsing/safebrowsing/internal/version"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -14,9 +13,9 @@ import (
 // sharedLists is what a relay shares with others over Redis.
 type sharedLists struct {
 	cfg     Config
-	client  *redis.Client
-	store   *redisstore.Store
-	times   redisstore.Config // for tests: only its times are used
+	client  *sharing.Client
+	store   *sharing.Store
+	times   sharing.StoreConfig // for tests: only its times are used
 	metrics *fleetMetrics
 	log     *redisLog
 }
@@ -41,7 +40,7 @@ func (r *Relay) openFleet() {
 func (f *sharedLists) share(origin updater.Origin) updater.Shared {
 	c := f.times
 	c.Client, c.Origin, c.Folder, c.Writer, c.Report = f.client, origin, f.cfg.Settings.DB, program.Number, f.report
-	f.store = redisstore.Open(c)
+	f.store = sharing.OpenStore(c)
 	f.metrics.age.store = f.store
 	return f.store
 }
@@ -54,21 +53,21 @@ func (f *sharedLists) close() {
 }
 
 // report logs and counts what happens to the lease and to Redis.
-func (f *sharedLists) report(e redisstore.Event) {
+func (f *sharedLists) report(e sharing.Event) {
 	f.metrics.note(e)
 	where := f.cfg.Redis.Target
 	switch e.Kind {
-	case redisstore.Lost, redisstore.Back, redisstore.Newer:
+	case sharing.Lost, sharing.Back, sharing.Newer:
 		f.log.report(e)
-	case redisstore.LeaseTaken:
+	case sharing.LeaseTaken:
 		log.Info("This relay fetches lists for all relays on this Redis")
-	case redisstore.LeaseLost:
+	case sharing.LeaseLost:
 		log.Info("This relay no longer fetches lists. It takes over those of the relay that does")
-	case redisstore.Follows:
+	case sharing.Follows:
 		log.Infof("Relay %s fetches lists for all relays on this Redis", e.Holder)
-	case redisstore.Alone:
+	case sharing.Alone:
 		log.Warningf("Redis at %s has been away since %s. This relay fetched lists last, so it goes on by itself, with the clocks in %s, until Redis is back", where, e.Since.UTC().Format(time.RFC3339), f.cfg.Settings.DB)
-	case redisstore.Repaired:
+	case sharing.Repaired:
 		log.Warning("Lists were missing or damaged in Redis. This relay publishes them again")
 	}
 }
@@ -90,12 +89,12 @@ func newFleetMetrics() *fleetMetrics {
 }
 
 // note counts an event.
-func (m *fleetMetrics) note(e redisstore.Event) {
+func (m *fleetMetrics) note(e sharing.Event) {
 	switch e.Kind {
-	case redisstore.LeaseTaken, redisstore.Alone:
+	case sharing.LeaseTaken, sharing.Alone:
 		m.leader.Set(1)
 		m.changes.Inc()
-	case redisstore.LeaseLost:
+	case sharing.LeaseLost:
 		m.leader.Set(0)
 		m.changes.Inc()
 	}
@@ -104,7 +103,7 @@ func (m *fleetMetrics) note(e redisstore.Event) {
 // headAge collects when the lists in Redis were fetched.
 type headAge struct {
 	desc  *prometheus.Desc
-	store *redisstore.Store // nil: not opened yet; set before the first collection
+	store *sharing.Store // nil: not opened yet; set before the first collection
 }
 
 // Describe implements prometheus.Collector.

@@ -15,25 +15,24 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // quick are times that let a test see several leases.
-var quick = redisstore.Config{Lease: 3 * time.Second, Beat: 100 * time.Millisecond, Settle: 600 * time.Millisecond, Spread: 100 * time.Millisecond}
+var quick = sharing.StoreConfig{Lease: 3 * time.Second, Beat: 100 * time.Millisecond, Settle: 600 * time.Millisecond, Spread: 100 * time.Millisecond}
 
 // onRedis starts a relay that shares a Redis with others. Its folder is dir.
 func (w *world) onRedis(url, dir string, transport http.RoundTripper) *Relay {
 	w.t.Helper()
-	target, err := redis.Parse(url)
+	target, err := sharing.Parse(url)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	cfg := w.cfg
-	cfg.Settings.DB, cfg.Redis, cfg.fleetTimes = dir, &redis.Config{Target: target}, quick
+	cfg.Settings.DB, cfg.Redis, cfg.fleetTimes = dir, &sharing.Config{Target: target}, quick
 	if transport != nil {
 		cfg.Edge.Transport = transport
 	}
@@ -67,6 +66,7 @@ func inForce(r *Relay) (n int) {
 
 // Several relays on one Redis cost the server what one client costs, and all have its lists.
 func TestRelaysOnOneRedisAreOneClient(t *testing.T) {
+	t.Parallel()
 	const clients, names = 64, 64
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "relays\tclients\trequests for lists\t")

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,6 +208,63 @@ func TestARefusalHoldsForAMinuteBehindTwoRelays(t *testing.T) {
 			if hold.Failures != 0 || hold.Active(time.Now()) {
 				t.Errorf("%s: %+v", name, hold)
 			}
+		}
+	})
+}
+
+// A relay's server hangs. A client that confirms for half a second learns the threat that the relay knows,
+// asks again about the rest a second later, and costs the server no request more.
+func TestAClientLearnsWhatItsRelayKnowsWhileTheServerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.threaten("bad.example/", "a.bad.example/")
+		w.begin()
+		defer w.relay.Close()
+		c, other := w.twoReplicas()
+		defer c.close()
+		defer other.close()
+		other.mustBe(t, lookup.Unsafe, "bad.example.")
+		asked := len(w.google.Requests("search"))
+		w.google.Break("search", 1, protocoltest.Fault{Delay: 5 * time.Second})
+		for range 2 {
+			_, candidates := c.Checker.Check(lookup.FromQname("a.bad.example."))
+			if candidates == nil {
+				break // it is cached
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			if d := c.Checker.Confirm(candidates, nil).Wait(ctx); d.Verdict != lookup.Unsafe {
+				t.Errorf("a threat that the relay knows is %s by %s (%v)", d.Verdict, d.By, d.Err)
+			}
+			cancel()
+		}
+		time.Sleep(6 * time.Second)
+		c.mustBe(t, lookup.Unsafe, "a.bad.example.")
+		if n := len(w.google.Requests("search")) - asked; n != 1 {
+			t.Errorf("%d searches of the server, want 1", n)
+		}
+		for name, hold := range map[string]updater.Hold{"the relay": w.relay.engine.SearchHold(), "its client": c.SearchHold()} {
+			if hold.Failures != 0 || hold.Active(time.Now()) {
+				t.Errorf("%s: %+v", name, hold)
+			}
+		}
+	})
+}
+
+// A server that is slow, and does not hang, is waited for: nobody knows a threat.
+func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.suspect("good.example/")
+		w.threaten("new.example/")
+		w.begin()
+		defer w.relay.Close()
+		w.searchOf("good.example/")
+		w.google.Break("search", 1, protocoltest.Fault{Delay: 5 * time.Second})
+		got := ask(t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+param(prefixOf("good.example/", 4))+"&hashPrefixes="+param(prefixOf("new.example/", 4)))
+		var answer sbv5.SearchHashesResponse
+		answered(t, got, &answer)
+		if len(answer.FullHashes) != 1 || got.Header().Get(protocol.UnansweredHeader) != "" {
+			t.Errorf("%d threats, %s: %q", len(answer.FullHashes), protocol.UnansweredHeader, got.Header().Get(protocol.UnansweredHeader))
 		}
 	})
 }

@@ -70,7 +70,7 @@ func NewLists(dir string) (*Lists, error) {
 // Publish replaces the lists that are served. It keeps the sets; it does not keep the slice.
 //
 // The suffix of a list's name says how long entries are for a client of version 5 ("Local
-// Database"). Version 4 and Web Risk mix longer entries into a list: Publish cuts them, and
+// Database"). Web Risk mixes longer entries into a list: Publish cuts them, and
 // entries that then begin alike become one. So a client asks for more than the relay's own list
 // has, never for less.
 //

@@ -38,6 +38,7 @@ func TestClientsAtAnyVersionEndWithThePublishedList(t *testing.T) {
 	for _, width := range []int{4, 8, 16, 32} {
 		for seed := range seeds {
 			t.Run(fmt.Sprintf("%d bytes, seed %d", width, seed), func(t *testing.T) {
+				t.Parallel()
 				publishAtRandom(t, width, rand.New(rand.NewPCG(seed, uint64(width))))
 			})
 		}

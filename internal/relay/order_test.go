@@ -89,9 +89,7 @@ func (o *order) step() {
 		f := []protocoltest.Fault{{Status: http.StatusTooManyRequests}, {Status: http.StatusInternalServerError}, {Status: http.StatusServiceUnavailable, RetryAfter: 20 * time.Minute}, {Status: http.StatusForbidden}, {Delay: 3 * time.Second}}[o.rng.IntN(5)]
 		f.Delay = max(f.Delay, time.Millisecond) // as on a network: searches that begin with a failure are not after it
 		o.note("the next search: status %d after %s", f.Status, f.Delay)
-		for _, method := range []string{"search", "find"} {
-			o.google.Break(method, 1, f)
-		}
+		o.google.Break("search", 1, f)
 	case 1:
 		pause := []time.Duration{time.Second, time.Minute, 4 * time.Minute, 11 * time.Minute}[o.rng.IntN(4)]
 		o.note("%s pass", pause)
@@ -123,7 +121,7 @@ func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
 			}
 			o.google.SetCacheDuration([]time.Duration{time.Minute, 5 * time.Minute, 25 * time.Minute}[o.rng.IntN(3)])
 			if o.rng.IntN(2) == 0 {
-				o.cfg.Settings.Protocol = []*protocol.Dialect{protocol.DialectV4, protocol.DialectWebRisk}[o.rng.IntN(2)]
+				o.cfg.Settings.Protocol = protocol.Dialects()[1:][o.rng.IntN(len(protocol.Dialects())-1)]
 			}
 			if o.rng.IntN(2) == 0 {
 				o.cfg.Settings.Budget, o.cfg.Settings.Share = 12, []int{20, 50, 100}[o.rng.IntN(3)]

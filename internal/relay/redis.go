@@ -11,8 +11,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -38,12 +37,13 @@ func (r *Relay) openRedis() error {
 	cfg.Prefix = redisPrefix(r.cfg.Settings.Origin(r.cfg.Key))
 	cfg.Resolver = protocol.Resolver(strings.Fields(r.cfg.Settings.Resolvers))
 	var err error
-	if r.redis, err = redis.Open(cfg); err != nil {
+	if r.redis, err = sharing.Open(cfg); err != nil {
 		return err
 	}
 	r.cfg.Edge.Searcher = func(next lookup.Searcher) lookup.Searcher {
-		a := redisshare.NewAnswers(r.redis, next)
+		a := sharing.NewAnswers(r.redis, next)
 		a.LeastPatience, a.Scope = r.cfg.patience, searchScope(r.cfg.Settings)
+		a.Clock = r.redisLog.clock
 		return a
 	}
 	return nil
@@ -77,7 +77,7 @@ func redisPrefix(o updater.Origin) string {
 }
 
 // redisMetrics counts what happens to Redis, and tells the log of its state. It implements
-// redis.Observer.
+// sharing.Observer.
 type redisMetrics struct {
 	log      *redisLog
 	up       prometheus.Gauge
@@ -101,7 +101,7 @@ func (m *redisMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.up, m.errors, m.dropped, m.duration}
 }
 
-// Done implements redis.Observer.
+// Done implements sharing.Observer.
 func (m *redisMetrics) Done(operation string, took time.Duration, err error) {
 	m.duration.WithLabelValues(operation).Observe(took.Seconds())
 	if err != nil {
@@ -109,10 +109,10 @@ func (m *redisMetrics) Done(operation string, took time.Duration, err error) {
 	}
 }
 
-// Dropped implements redis.Observer.
+// Dropped implements sharing.Observer.
 func (m *redisMetrics) Dropped(operation string) { m.dropped.WithLabelValues(operation).Inc() }
 
-// State implements redis.Observer.
+// State implements sharing.Observer.
 func (m *redisMetrics) State(err error) {
 	up := 1.0
 	if err != nil {

@@ -14,18 +14,18 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 )
 
 // redisOf returns a Redis for relays, with a deadline that a busy machine keeps.
-func redisOf(t testing.TB, s *redistest.Server) *redis.Config {
+func redisOf(t testing.TB, s *redistest.Server) *sharing.Config {
 	t.Helper()
-	target, err := redis.Parse(s.URL())
+	target, err := sharing.Parse(s.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &redis.Config{Target: target, Deadline: 2 * time.Second}
+	return &sharing.Config{Target: target, Deadline: 2 * time.Second}
 }
 
 // shows waits until a page has a text.
@@ -184,13 +184,13 @@ func TestKeysInRedisAreOfOneFleet(t *testing.T) {
 	w := newWorld(t)
 	other := w.cfg.Settings
 	other.Endpoint = "http://other.internal"
-	v4 := w.cfg.Settings
-	v4.Protocol = protocol.DialectV4
+	webRisk := w.cfg.Settings
+	webRisk.Protocol = protocol.DialectWebRisk
 	seen := make(map[string]bool)
 	for _, of := range []struct {
 		settings config.Settings
 		key      string
-	}{{w.cfg.Settings, "s3cret"}, {w.cfg.Settings, "other"}, {w.cfg.Settings, ""}, {other, "s3cret"}, {v4, "s3cret"}} {
+	}{{w.cfg.Settings, "s3cret"}, {w.cfg.Settings, "other"}, {w.cfg.Settings, ""}, {other, "s3cret"}, {webRisk, "s3cret"}} {
 		prefix := redisPrefix(of.settings.Origin(of.key))
 		if seen[prefix] || strings.Contains(prefix, "s3cret") || !strings.HasPrefix(prefix, "safebrowsing:1:{") {
 			t.Errorf("Expected a prefix of its own, without the key, got %q", prefix)
@@ -211,11 +211,11 @@ func TestWarningsAboutRedis(t *testing.T) {
 		{"a password", "rediss://:s3cret@cache.example", []string{"can read the password"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			target, err := redis.Parse(tt.url)
+			target, err := sharing.Parse(tt.url)
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg := Config{Listen: "127.0.0.1:1", Redis: &redis.Config{Target: target}}
+			cfg := Config{Listen: "127.0.0.1:1", Redis: &sharing.Config{Target: target}}
 			got := cfg.warnings()
 			if len(got) != len(tt.want) || len(got) == 1 && (!strings.Contains(got[0], tt.want[0]) || strings.Contains(got[0], "s3cret")) {
 				t.Errorf("Expected %q, got %q", tt.want, got)

@@ -6,15 +6,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 )
 
 // redisLog logs in what state Redis is: one line when a state begins. Requests of clients and
 // lists use Redis by themselves, and when it dies both find out, one some seconds after the
 // other. That is one state. It is safe for concurrent use.
 type redisLog struct {
-	target redis.Target
+	target sharing.Target
 	fleet  bool          // lists use Redis, too; set before use
 	beat   time.Duration // mean time between two looks of the lists at Redis
 
@@ -23,6 +22,7 @@ type redisLog struct {
 	lists    use
 	said     redisState
 	timer    *time.Timer // says that only requests of clients cannot use Redis; nil: not pending
+	differs  bool        // the clocks of Redis and of this machine differ, as was said last
 }
 
 // use is what one of the two knows of Redis.
@@ -62,21 +62,47 @@ func (l *redisLog) State(err error) {
 }
 
 // report notes whether the lists can use Redis. Other events say nothing about that.
-func (l *redisLog) report(e redisstore.Event) {
+func (l *redisLog) report(e sharing.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch e.Kind {
-	case redisstore.Back:
+	case sharing.Back:
 		l.lists = use{known: true}
 		l.update()
-	case redisstore.Lost:
+	case sharing.Lost:
 		l.lists = use{true, e.Err}
 		l.lost()
-		log.Errorf("Cannot use Redis at %s: %v. This relay serves the lists it has, with answers and limits of its own. If it fetches lists now, it stops before its lease ends. It tries again all the time. %s", l.target, e.Err, redisstore.Cure(e.Err))
-	case redisstore.Newer:
+		log.Errorf("Cannot use Redis at %s: %v. This relay serves the lists it has, with answers and limits of its own. If it fetches lists now, it stops before its lease ends. It tries again all the time. %s", l.target, e.Err, sharing.Cure(e.Err))
+	case sharing.Newer:
 		l.lists = use{true, errNewer}
 		l.lost()
 		log.Errorf("Redis at %s has data of a newer format, written by version %s. This relay leaves it alone, serves the lists it has and fetches none. Upgrade this relay", l.target, e.Holder)
+	}
+}
+
+const (
+	// clockWrong is how much the clock of this machine may differ from that of Redis: so much is
+	// lost of the life of an answer.
+	clockWrong = 5 * time.Second
+	// clockRight is what ends the state of a clock that is wrong.
+	clockRight = 2 * time.Second
+)
+
+// clock notes by how much the clock of this machine is ahead of that of Redis; negative: behind.
+func (l *redisLog) clock(ahead time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch by := ahead.Abs().Round(time.Second); {
+	case !l.differs && by >= clockWrong:
+		l.differs = true
+		where := "ahead of"
+		if ahead < 0 {
+			where = "behind"
+		}
+		log.Warningf("The clock of this machine is %s %s that of Redis at %s. Until they differ by less than 2 seconds, this relay and others ask the server about more names, since each may take answers of the other for older than they are. Set the clocks of all relays and of Redis by NTP: \"chronyc tracking\" shows whether one is", by, where, l.target)
+	case l.differs && by < clockRight:
+		l.differs = false
+		log.Infof("The clock of this machine agrees with that of Redis at %s again", l.target)
 	}
 }
 
@@ -93,7 +119,7 @@ func (l *redisLog) update() {
 	case l.requests.err != nil && !l.fleet:
 		l.onlyRequests()
 	case l.requests.err != nil && l.timer == nil && l.said != saidRequests:
-		patience := cmp.Or(l.beat, redisstore.DefaultBeat)*3/2 + listsFindOut
+		patience := cmp.Or(l.beat, sharing.DefaultBeat)*3/2 + listsFindOut
 		if l.said == saidLost {
 			patience = requestsFindOut
 		}

@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 )
 
 func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
 	dead := errors.New("connection refused")
 	up, down := func(l *redisLog) { l.State(nil) }, func(l *redisLog) { l.State(dead) }
-	back := func(l *redisLog) { l.report(redisstore.Event{Kind: redisstore.Back}) }
-	lost := func(l *redisLog) { l.report(redisstore.Event{Kind: redisstore.Lost, Err: dead}) }
-	newer := func(l *redisLog) { l.report(redisstore.Event{Kind: redisstore.Newer, Holder: "2 v9"}) }
+	back := func(l *redisLog) { l.report(sharing.Event{Kind: sharing.Back}) }
+	lost := func(l *redisLog) { l.report(sharing.Event{Kind: sharing.Lost, Err: dead}) }
+	newer := func(l *redisLog) { l.report(sharing.Event{Kind: sharing.Newer, Holder: "2 v9"}) }
 	short, long := func(*redisLog) { time.Sleep(8 * time.Second) }, func(*redisLog) { time.Sleep(time.Minute) }
 	const works, gone, slow, future = "This relay shares lists, clocks, answers and limits", "Cannot use Redis at r:1: connection", "for requests of clients", "newer format"
 	for name, test := range map[string]struct {
@@ -54,6 +54,41 @@ func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
 			for i, want := range test.want {
 				if !strings.Contains(got[i], want) {
 					t.Errorf("Expected %q, got %q", test.want, got)
+				}
+			}
+		})
+	}
+}
+
+// A relay whose clock is wrong by more than the life of answers shares none: see sharing.
+func TestTheLogTellsOfAClockThatIsWrongOnce(t *testing.T) {
+	const again = "[INFO] plugin/safebrowsing: The clock of this machine agrees with that of Redis at r:1 again"
+	differs := func(by string) string {
+		return "[WARNING] plugin/safebrowsing: The clock of this machine is " + by + " that of Redis at r:1. Until they differ by less than 2 seconds, this relay and others ask the server about more names, since each may take answers of the other for older than they are. Set the clocks of all relays and of Redis by NTP: \"chronyc tracking\" shows whether one is"
+	}
+	for name, test := range map[string]struct {
+		ahead []time.Duration
+		want  []string
+	}{
+		"right":            {[]time.Duration{0, 4 * time.Second, -4 * time.Second}, nil},
+		"ahead":            {[]time.Duration{time.Hour, time.Hour + time.Second, 3 * time.Second}, []string{differs("1h0m0s ahead of")}},
+		"behind":           {[]time.Duration{0, -90 * time.Second}, []string{differs("1m30s behind")}},
+		"right in the end": {[]time.Duration{6 * time.Second, time.Second, 0, -time.Minute}, []string{differs("6s ahead of"), again, differs("1m0s behind")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := logtest.Capture(t)
+			l := new(redisLog)
+			l.target.Addresses = []string{"r:1"}
+			for _, ahead := range test.ahead {
+				l.clock(ahead)
+			}
+			got := lines.About("clock")
+			if len(got) != len(test.want) {
+				t.Fatalf("Expected %q, got %q", test.want, got)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("Expected %q, got %q", want, got[i])
 				}
 			}
 		})

@@ -149,6 +149,8 @@ func (h *handler) unanswered(r *http.Request, err error) *failure {
 		f.outcome = outcomeCancelled
 	case errors.Is(err, protocol.ErrNoLists):
 		f.message, f.retryAfter = "the relay has no lists yet", notYet
+	case errors.Is(err, lookup.ErrSlow):
+		f.message, f.retryAfter = "the server has not answered the relay yet", time.Second
 	case errors.Is(err, lookup.ErrLimited): // not 429, after which clients wait for 15 minutes at least (updater.Strikes)
 		f.outcome, f.message, f.retryAfter = outcomeLimited, "this client causes too many searches", h.limitedFor()
 	case errors.Is(err, lookup.ErrShare) && !isChained(err):

@@ -16,9 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/places"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisshare"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -43,19 +41,19 @@ type Config struct {
 	ClientCAFile          string // of those who sign certificates of clients; "": none is needed
 	ClientKeyFile         string // with the keys that clients may send, one on each line; "": none is needed
 
-	patience time.Duration // of redisshare.Answers, for tests
+	patience time.Duration // of sharing.Answers, for tests
 
-	Redis *redis.Config // that relays share, without its Prefix and its Observer; nil: none
+	Redis *sharing.Config // that relays share, without its Prefix and its Observer; nil: none
 
-	fleetTimes redisstore.Config // of tests: only its times count
+	fleetTimes sharing.StoreConfig // of tests: only its times count
 
 	Rate, Burst float64 // searches of one client: Rate a second, after Burst at once; Rate 0: no limit
 	EMA         float64 // threshold of a lookup.EMA, in place of Rate and Burst; 0: none
 }
 
 // rule returns the limit of one client.
-func (c *Config) rule() redisshare.Rule {
-	return redisshare.Rule{Bucket: lookup.LeakyBucket{Rate: c.Rate, Capacity: c.Burst}, EMA: lookup.EMA{Threshold: c.EMA}}
+func (c *Config) rule() sharing.Rule {
+	return sharing.Rule{Bucket: lookup.LeakyBucket{Rate: c.Rate, Capacity: c.Burst}, EMA: lookup.EMA{Threshold: c.EMA}}
 }
 
 // DefaultConnections is the most connections of clients at once.
@@ -86,7 +84,7 @@ type Relay struct {
 	handler *handler
 	engine  *engine.Engine
 	release func()
-	redis   *redis.Client // that relays share; nil: none
+	redis   *sharing.Client // that relays share; nil: none
 	certs   *certificates
 	fleet   *sharedLists // nil: this relay shares nothing
 	files   []*watched
@@ -110,10 +108,10 @@ type handler struct {
 	first      chan struct{} // closed when the first contact has ended and its lists can be served
 	stopping   chan struct{} // closed when the relay stops
 	checker    *lookup.Checker
-	searching  *places.Places     // of requests that wait for a search; so few that connections are left
-	starting   *places.Places     // of requests that wait for the first lists
-	limiter    lookup.Limiter     // nil: no limit
-	limits     *redisshare.Limits // of all relays on one Redis, in place of limiter and shares; nil: there are none
+	searching  *places.Places  // of requests that wait for a search; so few that connections are left
+	starting   *places.Places  // of requests that wait for the first lists
+	limiter    lookup.Limiter  // nil: no limit
+	limits     *sharing.Limits // of all relays on one Redis, in place of limiter and shares; nil: there are none
 	rate       float64
 	shares     *lookup.Shares
 	shareSpent func(client netip.Addr) // logs it; nil: it is not logged
@@ -178,9 +176,9 @@ func (r *Relay) start() (err error) {
 	}
 	h := r.handler
 	h.lists, h.checker, h.shares, h.searchHold = lists, r.engine.Checker, r.engine.Shares, r.engine.SearchHold
-	h.shareSpent = func(client netip.Addr) { r.shareLog.Log(r.engine, client, time.Now()) }
+	h.shareSpent = func(client netip.Addr) { r.shareLog.Log(&r.engine.Service, client, time.Now()) }
 	if r.redis != nil {
-		h.limits = redisshare.NewLimits(r.redis, r.cfg.rule(), h.shares)
+		h.limits = sharing.NewLimits(r.redis, r.cfg.rule(), h.shares)
 	}
 	h.provider = r.engine.Provider
 	ctx, cancel := context.WithCancel(context.Background())

@@ -16,11 +16,11 @@ func (w *world) searchOf(expression string) *httptest.ResponseRecorder {
 	return ask(w.t, w.relay, "GET", "/v5/hashes:search?hashPrefixes="+param(prefixOf(expression, 4)))
 }
 
-// After a start a relay of version 4 or Web Risk must not search before its first contact. Its
+// After a start a relay by any protocol but version 5 must not search before its first contact. Its
 // clients wait just as long with that name, and it is no failure: three would pause them for 5
 // minutes.
 func TestRetryAfterIsTheTimeUntilTheFirstContact(t *testing.T) {
-	for _, d := range []*protocol.Dialect{protocol.DialectV4, protocol.DialectWebRisk} {
+	for _, d := range protocol.Dialects()[1:] {
 		t.Run(d.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
@@ -96,9 +96,7 @@ func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 				defer w.relay.Close()
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				for _, method := range []string{"search", "find"} {
-					w.google.Break(method, 1, protocoltest.Fault{Status: 429})
-				}
+				w.google.Break("search", 1, protocoltest.Fault{Status: 429})
 				for range 2 { // the failure itself, and the wait after it
 					got := w.searchOf("evil.example/")
 					left := time.Until(w.relay.engine.SearchHold().Until)

@@ -18,6 +18,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -31,6 +32,9 @@ func TestMain(m *testing.M) {
 	}
 	clog.Discard()
 	patience.Limit = time.Minute // temporary folders are removed after an end
+	programtest.InMemory()
+	programtest.TwoProcessors()
+	programtest.SideBySide(8)
 	m.Run()
 }
 

@@ -34,7 +34,7 @@ type Service struct {
 	Address  string // of the server, or of several joined by a space
 	Mode     string
 	Folder   string // of the lists; "": they are in memory only
-	Lists    []List
+	Lists    []updater.ListStatus
 	Follows  bool         // another process fetches the lists into Folder
 	Unknown  bool         // the lists are in the memory of another process
 	Fetch    updater.Hold // why no list is fetched
@@ -55,15 +55,6 @@ type Service struct {
 // warnings").
 const NoGuarantee = "Google cannot guarantee that its information is complete and free of errors: it may name harmless sites, and miss dangerous ones."
 
-// List is a list of a service.
-type List struct {
-	Name    string
-	Entries int
-	Updated time.Time // last success; zero: unknown, or never
-	Due     time.Time // earliest next fetch; zero: unknown
-	Missing bool      // it is not in force
-}
-
 // Block is a server block.
 type Block struct {
 	Zones   string    // joined by a space
@@ -79,6 +70,14 @@ type OwnList struct {
 	Allow   bool
 	Entries int
 	Trouble string // why the file cannot be used; "": it can
+	Nothing string // why no name is in force although some should be, such as "is empty"; or ""
+}
+
+func (o OwnList) does() string {
+	if o.Allow {
+		return "allows"
+	}
+	return "blocks"
 }
 
 // State is how much of the network is protected.
@@ -108,10 +107,6 @@ type Words struct{ Text, URL string }
 
 // Before returns the text before the URL.
 func (w Words) Before() string { return strings.TrimSuffix(w.Text, w.URL) }
-
-// oldList is the age from which a list is old: half of all phishing sites live for less than
-// a day.
-const oldList = 24 * time.Hour
 
 // Find returns what a report means.
 func Find(r Report) Findings {
@@ -148,9 +143,9 @@ func (f *Findings) service(s *Service, now time.Time) {
 	for _, l := range s.Lists {
 		switch {
 		case s.Unknown:
-		case l.Missing:
+		case l.Missing():
 			f.problem("List %s is not in force: none of its names is blocked. %s", l.Name, s.nextFetch(now))
-		case !l.Updated.IsZero() && now.Sub(l.Updated) > oldList:
+		case l.Old(now):
 			f.problem("List %s is old, so new threats pass: it was last fetched %s ago. %s", l.Name, Age(now.Sub(l.Updated)), s.nextFetch(now))
 		}
 	}
@@ -192,6 +187,9 @@ func (f *Findings) block(r Report, b Block, by map[string]bool) (works bool) {
 		if own.Trouble != "" {
 			f.note("The list %s cannot be used: %s. The %s in force.", own.Name, own.Trouble, plural(own.Entries, "entry read before stays", "entries read before stay"))
 		}
+		if own.Nothing != "" {
+			f.note("The list %s %s nothing: it %s.", own.Name, own.does(), own.Nothing)
+		}
 	}
 	switch {
 	case b.Paused.After(r.At):
@@ -223,7 +221,7 @@ func (s *Service) works(now time.Time) bool {
 		return false
 	}
 	for _, l := range s.Lists {
-		if !l.Missing {
+		if !l.Missing() {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,8 +25,8 @@ var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 func healthy() Report {
 	return Report{
 		At: now,
-		Services: []Service{{Title: "Safe Browsing v5", Address: "https://sb.example", Mode: "local", Folder: "/db", Lists: []List{
-			{Name: "se-4b", Entries: 3, Updated: now.Add(-time.Hour), Due: now.Add(20 * time.Minute)},
+		Services: []Service{{Title: "Safe Browsing v5", Address: "https://sb.example", Mode: "local", Folder: "/db", Lists: []updater.ListStatus{
+			{Name: "se-4b", Entries: 3, Updated: now.Add(-time.Hour), NotBefore: now.Add(20 * time.Minute)},
 			{Name: "mw-4b", Updated: now.Add(-time.Hour)},
 		}, Fetch: updater.Hold{Until: now.Add(20 * time.Minute)}}},
 		Blocks: []Block{{Zones: ".", Own: []OwnList{{Name: "own.txt", Entries: 2}}}},
@@ -48,7 +49,10 @@ func TestFind(t *testing.T) {
 		{"follows", func(r *Report) { r.Services[0].Follows = true }, Protected, "Protected by Safe Browsing v5 and own lists", "Another process fetches the lists into /db"},
 		{"back-off", func(r *Report) { r.Services[0].Fetch = backoff }, Protected, "Protected by Safe Browsing v5 and own lists", "not fetched before 2026-11-22 13:00 UTC (back-off after 2 failures"},
 		{"own list fails", func(r *Report) { r.Blocks[0].Own[0].Trouble = "no such file" }, Protected, "Protected by Safe Browsing v5 and own lists", "The 2 entries read before stay in force"},
-		{"list missing", func(r *Report) { r.Services[0].Lists[1].Missing = true }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "List mw-4b is not in force"},
+		{"own list without a name", func(r *Report) {
+			r.Blocks[0].Own = append(r.Blocks[0].Own, OwnList{Name: "html.txt", Nothing: "looks like an HTML page"})
+		}, Protected, "Protected by Safe Browsing v5 and own lists", "The list html.txt blocks nothing: it looks like an HTML page."},
+		{"list missing", func(r *Report) { r.Services[0].Lists[1].Err = fs.ErrNotExist }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "List mw-4b is not in force"},
 		{"list old", func(r *Report) { r.Services[0].Lists[0].Updated = now.Add(-72 * time.Hour) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "it was last fetched 3 days ago. The server is not asked before 2026-11-22 12:20 UTC"},
 		{"confirmations paused", func(r *Report) { r.Services[0].Search = backoff }, InPart, "Protected in part, by own lists", "suspected names pass"},
 		{"nothing left", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own = nil }, NotProtected, "NOT protected", "blocks nothing for now"},
@@ -59,7 +63,7 @@ func TestFind(t *testing.T) {
 		{"its protocol ends", func(r *Report) { r.Services[0].Ending = "It ends tomorrow" }, Protected, "Protected by Safe Browsing v5 and own lists", "It ends tomorrow."},
 		{"its protocol has ended", func(r *Report) { r.Services[0].Ending, r.Services[0].Ended = "It has ended", true }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "It has ended."},
 		{"no list yet", func(r *Report) {
-			r.Services[0].Lists = []List{{Name: "se-4b", Missing: true}}
+			r.Services[0].Lists = []updater.ListStatus{{Name: "se-4b", Err: fs.ErrNotExist}}
 			r.Services[0].Fetch = updater.Hold{}
 			r.Blocks[0].Own = nil
 		}, NotProtected, "NOT protected", "It is fetched within a minute while CoreDNS runs"},

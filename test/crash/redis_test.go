@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redis"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redisstore"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -27,16 +26,16 @@ func putNote(t *testing.T, p place, heldLast string) {
 }
 
 // withoutRedis opens the store of a relay whose Redis is away.
-func withoutRedis(p place, alone time.Duration, report func(redisstore.Event)) (*redisstore.Store, func(), error) {
-	target, err := redis.Parse("redis://127.0.0.1:1") // nothing listens there
+func withoutRedis(p place, alone time.Duration, report func(sharing.Event)) (*sharing.Store, func(), error) {
+	target, err := sharing.Parse("redis://127.0.0.1:1") // nothing listens there
 	if err != nil {
 		return nil, nil, err
 	}
-	client, err := redis.Open(redis.Config{Target: target})
+	client, err := sharing.Open(sharing.Config{Target: target})
 	if err != nil {
 		return nil, nil, err
 	}
-	s := redisstore.Open(redisstore.Config{
+	s := sharing.OpenStore(sharing.StoreConfig{
 		Client: client, Origin: updater.Origin{Name: origin.Name, Asker: "asker"}, Folder: p.lease(),
 		Report: report, Beat: 5 * time.Millisecond, Alone: alone,
 	})
@@ -45,8 +44,8 @@ func withoutRedis(p place, alone time.Duration, report func(redisstore.Event)) (
 
 // loseRedis has a relay note that Redis is away.
 func loseRedis(p place) error {
-	lost := make(chan redisstore.Event, 100)
-	_, end, err := withoutRedis(p, time.Hour, func(e redisstore.Event) { lost <- e })
+	lost := make(chan sharing.Event, 100)
+	_, end, err := withoutRedis(p, time.Hour, func(e sharing.Event) { lost <- e })
 	if err != nil {
 		return err
 	}
@@ -60,8 +59,8 @@ func checkLease(fetches bool) func(*testing.T, place, []note, bool) {
 	return func(t *testing.T, p place, _ []note, _ bool) {
 		t.Helper()
 		alone := make(chan struct{}, 100)
-		s, end, err := withoutRedis(p, time.Millisecond, func(e redisstore.Event) {
-			if e.Kind == redisstore.Alone {
+		s, end, err := withoutRedis(p, time.Millisecond, func(e sharing.Event) {
+			if e.Kind == sharing.Alone {
 				alone <- struct{}{}
 			}
 		})

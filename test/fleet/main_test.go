@@ -17,12 +17,13 @@ import (
 var (
 	programDir string
 	programs   = sync.OnceValues(func() (map[string]string, error) {
-		return programtest.Build(programDir, "coredns", "safebrowsing")
+		return programtest.Build(programDir, "coredns", "safebrowsing", "safebrowsing-relay")
 	})
 )
 
 func TestMain(m *testing.M) {
 	clog.Discard()
+	programtest.SideBySide(4)
 	os.Exit(run(m))
 }
 

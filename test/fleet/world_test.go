@@ -127,8 +127,8 @@ func startRelay(t testing.TB, upstream string, env ...string) *relay {
 // start starts the process, which listens when start returns.
 func (r *relay) start() {
 	r.t.Helper()
-	args := append([]string{"relay", "-db", r.db, "-endpoint", r.upstream, "-lists", "se-4b,mw-4b"}, r.flags...)
-	r.Process = programtest.StartWith(r.t, r.env, program(r.t, "safebrowsing"), args...)
+	args := append([]string{"-db", r.db, "-endpoint", r.upstream, "-lists", "se-4b,mw-4b"}, r.flags...)
+	r.Process = programtest.StartWith(r.t, r.env, program(r.t, "safebrowsing-relay"), args...)
 	r.Line("Corefile of each server", 20*time.Second)
 }
 

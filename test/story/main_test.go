@@ -1,6 +1,7 @@
 package story
 
 import (
+	"flag"
 	"log"
 	"os"
 	"sync"
@@ -12,9 +13,29 @@ import (
 // programDir has the programs.
 var programDir string
 
+var real = flag.Bool("first.contact", false, "wait for the real random first contact, up to a minute; without it for a second")
+
+// soon is one more file of the program coredns. All else in it is as it is installed.
+const soon = `package main
+
+import (
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+)
+
+func init() {
+	engine.ForTests{Registry: engine.Default}.SetFirstContact(func() time.Duration { return time.Second })
+}
+`
+
 // built builds the programs once for all tests.
 var built = sync.OnceValues(func() (map[string]string, error) {
-	return programtest.Build(programDir, "coredns", "safebrowsing")
+	var more map[string]string
+	if !*real {
+		more = map[string]string{"cmd/coredns/soon.go": soon}
+	}
+	return programtest.BuildWith(programDir, more, "coredns", "safebrowsing", "safebrowsing-relay")
 })
 
 func TestMain(m *testing.M) {

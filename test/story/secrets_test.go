@@ -132,7 +132,7 @@ func recordingUpstream(t *testing.T, kept *traces) string {
 // cannot forge a line of the log.
 func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes a first contact, up to a minute")
+		t.Skip("takes a first contact")
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")

@@ -79,7 +79,8 @@ type secretWorld struct {
 	kept                     *traces
 	programs                 map[string]string
 	dir, secrets             string // folders
-	endpoint, corefile       string // of the relay
+	endpoint, corefile       string // of the relay; the Corefile says what its flags say
+	google                   string // its endpoint
 	admin, metrics, status   string // ports
 	redisFolder, redisServer string
 	toRedis, toRelay         *wire
@@ -104,9 +105,9 @@ func newSecretWorld(t *testing.T) *secretWorld {
 	for file, secret := range map[string]string{"key": markedKey, "client": markedClient, "password": markedPassword} {
 		w.write(filepath.Join(w.secrets, file), secret+"\n")
 	}
-	w.corefile = filepath.Join(w.dir, "Corefile.relay")
+	w.corefile, w.google = filepath.Join(w.dir, "Corefile.relay"), keyInHeader(t, google, w.kept)
 	w.write(w.corefile, fmt.Sprintf(". {\n\tsafebrowsing {\n\t\tendpoint %s\n\t\tapi_key_file %s\n\t\tlists se-4b\n\t\tdb %s\n\t}\n}\n",
-		keyInHeader(t, google, w.kept), filepath.Join(w.secrets, "key"), filepath.Join(w.dir, "relay")))
+		w.google, filepath.Join(w.secrets, "key"), filepath.Join(w.dir, "relay")))
 	return w
 }
 
@@ -133,7 +134,7 @@ func (w *secretWorld) startRelay() {
 	address := programtest.FreeAddress(w.t, "127.0.0.1")
 	w.endpoint = "http://" + address
 	w.toRelay = newWire(w.t, address)
-	w.relay = programtest.Start(w.t, w.programs["safebrowsing"], "relay", "-corefile", w.corefile, "-listen", address, "-admin", "127.0.0.1:"+w.admin,
+	w.relay = programtest.Start(w.t, w.programs["safebrowsing-relay"], "-endpoint", w.google, "-api-key-file", filepath.Join(w.secrets, "key"), "-lists", "se-4b", "-db", filepath.Join(w.dir, "relay"), "-listen", address, "-admin", "127.0.0.1:"+w.admin,
 		"-client-key-file", filepath.Join(w.secrets, "client"), "-redis", "redis://"+w.toRedis.address, "-redis-password-file", filepath.Join(w.secrets, "password"))
 	w.relay.Line("Corefile of each server", time.Minute)
 	w.relay.Line("over Redis at", time.Minute)

@@ -1,6 +1,6 @@
 // Package story tests whole programs: coredns and safebrowsing as they are installed, in
-// processes of their own and with the real random first contact. It is a package of its
-// own so that its minutes of waiting run at the same time as the other tests.
+// processes of their own. It is a package of its own so that its waiting runs at the same time
+// as the other tests.
 package story
 
 import (
@@ -31,7 +31,7 @@ const firstContact = 80 * time.Second
 // everywhere, and when it is repaired protection comes with the first contact.
 func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes two first contacts, up to two minutes")
+		t.Skip("takes two first contacts")
 	}
 	t.Parallel()
 	const wrong, right = "AIzaWRONG", "AIzaRIGHT"

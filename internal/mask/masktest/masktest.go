@@ -38,7 +38,7 @@ func Stanzas(properties map[string]string, secret string) (all []string) {
 			all = append(all, "safebrowsing {\n"+strings.NewReplacer("@W", word, "@K", secret).Replace(way)+"\n}")
 		}
 	}
-	for _, way := range []string{"safebrowsing @K", "safebrowsing @K. {\ntest x.example\n}", "safebrowsing {\n@K\n}", "safebrowsing {\ntest x.example\n} @K", "safebrowsing {\n@K {\n}\n}"} {
+	for _, way := range []string{"safebrowsing @K", "safebrowsing @K. {\nexplain\n}", "safebrowsing {\n@K\n}", "safebrowsing {\nexplain\n} @K", "safebrowsing {\n@K {\n}\n}"} {
 		all = append(all, strings.ReplaceAll(way, "@K", secret))
 	}
 	return all

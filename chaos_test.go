@@ -1,0 +1,87 @@
+package safebrowsing
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for until, want := range map[time.Duration]string{
+			time.Minute:  "remaining=1m0s",
+			0:            "remaining=0s",
+			-time.Minute: "remaining=0s", // expired between the decision and its explanation
+		} {
+			e := block.Explained{Decision: lookup.Decision{Verdict: lookup.Unsafe, Expires: time.Now().Add(until)}}
+			if got := explanation(e, "", 0); !slices.Contains(got, want) {
+				t.Errorf("%s: got %q, want %q", until, got, want)
+			}
+		}
+	})
+}
+
+// A string of a TXT record has at most 255 bytes (RFC 1035 section 3.3). What is longer goes
+// on in the next string, and the strings of a value put together are the value.
+func TestALongNoteIsDividedBetweenWords(t *testing.T) {
+	long := strings.Repeat(`dial tcp "a\b": connection refused; `, 20) // a backslash begins an escape
+	for name, tc := range map[string]struct{ note, want string }{
+		"of words":         {long, long},
+		"of one word":      {strings.Repeat("0123456789", 60), strings.Repeat("0123456789", 60)},
+		"of other scripts": {strings.Repeat("зона", 90), strings.Repeat("зона", 90)},
+		"without an end":   {strings.Repeat("word ", 1000), strings.Repeat("word ", 198) + "..."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := new(dns.Msg).SetQuestion("example.org.", dns.TypeTXT)
+			m.Answer = []dns.RR{&dns.TXT{
+				Hdr: dns.RR_Header{Name: "example.org.", Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
+				Txt: explanation(block.Explained{Note: tc.note}, "", 0),
+			}}
+			wire, err := m.Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Unpack(wire); err != nil {
+				t.Fatal(err)
+			}
+			texts := stringsOf(wire[len(wire)-int(m.Answer[0].Header().Rdlength):])
+			i := slices.IndexFunc(texts, func(s string) bool { return strings.HasPrefix(s, "note=") })
+			for _, s := range texts[i : len(texts)-1] {
+				if strings.Contains(tc.note, " ") && !strings.HasSuffix(s, " ") {
+					t.Errorf("%q ends within a word", s)
+				}
+			}
+			if got := strings.Join(texts[i:], ""); got != "note="+tc.want {
+				t.Errorf("got %q, want %q", got, "note="+tc.want)
+			}
+		})
+	}
+}
+
+// stringsOf returns the strings in the data of a TXT record.
+func stringsOf(data []byte) (all []string) {
+	for len(data) > 0 {
+		end := 1 + int(data[0])
+		all, data = append(all, string(data[1:end])), data[end:]
+	}
+	return all
+}
+
+// "Decided by list" would sound like a match.
+func TestANameOnNoListIsNotDecidedByAList(t *testing.T) {
+	got := explanation(block.Explained{Decision: lookup.Decision{By: lookup.ByList}, Note: "no threat list has it"}, "", 0)
+	if want := []string{"verdict=safe", "note=no threat list has it"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	got = explanation(block.Explained{Decision: lookup.Decision{Verdict: lookup.Unsure, By: lookup.ByList, List: "se-4b"}}, "", 0)
+	if want := []string{"verdict=unsure", "decided_by=list", "list=se-4b"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
+)
+
+// examineRedis runs the doctor on a Redis. It returns the exit status and what it says, by check.
+func examineRedis(t *testing.T, url string, flags ...string) (status int, found map[string]diagnosis, out string) {
+	t.Helper()
+	status, out, errOut := invoke(t, append([]string{"doctor", "-json", "-redis", url}, flags...)...)
+	if errOut != "" {
+		t.Errorf("Expected no complaint, got %q", errOut)
+	}
+	found = make(map[string]diagnosis)
+	for line := range strings.Lines(out) {
+		var d diagnosis
+		if err := json.Unmarshal([]byte(line), &d); err != nil {
+			t.Fatalf("%v in %s", err, line)
+		}
+		found[d.Check] = d
+	}
+	return status, found, out
+}
+
+func TestDoctorOfARedis(t *testing.T) {
+	received := time.Now().Add(-90 * time.Minute).UTC().Format(time.RFC3339)
+	head := fmt.Sprintf(`{"list":"se-4b","version":"MQ==","checksum":"MQ==","entries":1234,"received":%q,"format":1}`, received)
+	old := strings.Replace(head, received, "2020-01-01T00:00:00Z", 1)
+	fleet := [][]string{
+		{"SET", "safebrowsing:1:{abc}:format", "1 v1.0.0"},
+		{"SET", "safebrowsing:1:{abc}:lease:schedule.json", "relay7/123/XYZ", "PX", "600000"},
+		{"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", head},
+	}
+	for name, test := range map[string]struct {
+		options []string
+		begin   [][]string
+		want    map[string]string // status and a part of the text, by check
+		status  int
+	}{
+		"in order": {nil, fleet, map[string]string{
+			"tls": "ok not used", "redis": "ok is Redis ", "memory": "ok without a limit",
+			"lease": "ok relays of abc: relay7/123/XYZ fetches lists, until 20", "lists": "ok se-4b has 1234 entries, fetched 1h30m"}, 0},
+		"nothing yet":           {nil, nil, map[string]string{"redis": "ok can be written", "lease": "warning no relay uses this Redis"}, 0},
+		"no lease":              {nil, fleet[2:], map[string]string{"lease": "warning none of them fetches lists", "lists": "ok 1234"}, 0},
+		"an old list":           {nil, [][]string{fleet[1], {"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", old}}, map[string]string{"lists": "warning se-4b has 1234 entries"}, 0},
+		"a damaged description": {nil, [][]string{{"HSET", "safebrowsing:1:{abc}:heads:schedule.json", "se-4b", "\xff"}}, map[string]string{"lists": "warning damaged"}, 0},
+		"evicts":                {[]string{"--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"}, nil, map[string]string{"memory": "warning of 104.9 MB are used, maxmemory-policy is allkeys-lru"}, 0},
+		"does not":              {[]string{"--maxmemory", "100mb"}, nil, map[string]string{"memory": "ok noeviction"}, 0},
+		"newer format":          {nil, [][]string{{"SET", "safebrowsing:1:{abc}:format", "2 v9.9.9"}}, map[string]string{"format": "problem 2 v9.9.9"}, 1},
+		"full":                  {[]string{"--maxmemory", "1"}, nil, map[string]string{"redis": "problem OOM"}, 1},
+		"read-only":             {[]string{"--replicaof", "127.0.0.1 1"}, nil, map[string]string{"redis": "problem READONLY"}, 1},
+		"a password":            {[]string{"--requirepass", "s3cret"}, nil, map[string]string{"redis": "problem NOAUTH"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t, test.options...)
+			for _, command := range test.begin {
+				s.Do(command...)
+			}
+			status, found, out := examineRedis(t, s.URL())
+			if status != test.status {
+				t.Errorf("Expected status %d, got %d", test.status, status)
+			}
+			for check, want := range test.want {
+				wantStatus, part, _ := strings.Cut(want, " ")
+				d := found[check]
+				if d.Status != wantStatus || !strings.Contains(string(d.Text), part) || (d.Status == cmdline.OK) != (d.Advice == "") {
+					t.Errorf("Expected %s %q, got %s", check, want, out)
+				}
+			}
+			if keys := s.Do("KEYS", "*"); strings.Contains(keys, "doctor") && s.Do("PTTL", "safebrowsing:1:{doctor}:probe") == ":-1" {
+				t.Errorf("Expected that what the doctor writes expires, got %q", keys)
+			}
+		})
+	}
+}
+
+func TestDoctorOfARedisThatIsAway(t *testing.T) {
+	status, found, out := examineRedis(t, "redis://:s3cret@"+redistest.FreeAddr(t))
+	if d := found["redis"]; status != cmdline.BadNews || d.Status != cmdline.Problem || !strings.Contains(string(d.Text), "refused") || strings.Contains(out, "s3cret") {
+		t.Errorf("Expected the reason without the password, got status %d and %s", status, out)
+	}
+}
+
+func TestDoctorOfARedisNeedsTheRightFlags(t *testing.T) {
+	for want, flags := range map[string][]string{
+		"-offline":                          {"-redis", "redis://127.0.0.1", "-offline"},
+		"-redis-ca is given without -redis": {"-redis-ca", "ca.pem"},
+		"must begin with redis://":          {"-redis", "http://127.0.0.1"},
+	} {
+		if status, _, errOut := invoke(t, append([]string{"doctor"}, flags...)...); status != cmdline.Misuse || !strings.Contains(errOut, want) {
+			t.Errorf("%q: Expected %q, got status %d and %q", flags, want, status, errOut)
+		}
+	}
+}
+
+func TestDoctorKnowsVersionsOfRedis(t *testing.T) {
+	for _, test := range []struct {
+		name, version, want string
+	}{
+		{"", "7.0.15", cmdline.OK}, {"", "6.2.0", cmdline.OK}, {"", "6.0.16", cmdline.Problem}, {"", "10.0.0", cmdline.OK}, {"", "unknown", cmdline.OK},
+		{"valkey", "7.2.5", cmdline.OK}, {"valkey", "7.0.0", cmdline.Problem}, {"valkey", "8.0.1", cmdline.OK},
+	} {
+		info := map[string]string{"redis_version": test.version}
+		if test.name != "" {
+			info = map[string]string{"server_name": test.name, "redis_version": "7.2.4", "valkey_version": test.version}
+		}
+		if d := redisVersion("r", info); d.Status != test.want {
+			t.Errorf("%s %s: Expected %s, got %+v", test.name, test.version, test.want, d)
+		}
+	}
+}
+
+func TestDoctorWarnsOfRedisInClearText(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://127.0.0.1": cmdline.OK, "redis://[::1]": cmdline.OK, "redis://localhost": cmdline.OK, "rediss://cache.example": cmdline.OK,
+		"redis://cache.example": cmdline.Warning, "redis+cluster://127.0.0.1,192.0.2.1": cmdline.Warning,
+	} {
+		target, err := sharing.Parse(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := redisTLS(target); d.Status != want {
+			t.Errorf("%s: Expected %s, got %+v", url, want, d)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+)
+
+// relayOfTheManifests returns the container of the relay in Kubernetes.
+func relayOfTheManifests(t *testing.T) corev1.Container {
+	t.Helper()
+	for text := range strings.SplitSeq(read(t, filepath.Join("..", "..", "deploy", "kubernetes", "relay.yaml")), "\n---\n") {
+		var d appsv1.Deployment
+		if strings.Contains(text, "kind: Deployment") {
+			if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
+				t.Fatal(err)
+			}
+			return d.Spec.Template.Spec.Containers[0]
+		}
+	}
+	t.Fatal("there is no Deployment")
+	return corev1.Container{}
+}
+
+// The relay of the manifests starts with its flags, listens at the ports of its container, and
+// answers its probes and a client with a key.
+func TestTheRelayOfTheManifestsWorks(t *testing.T) {
+	c := relayOfTheManifests(t)
+	w := filled(t)
+	w.SetKey("GOOGLE")
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "google"), "GOOGLE\n")
+	write(t, filepath.Join(dir, "keys"), "CLIENT\n")
+	replacer := strings.NewReplacer("/var/lib/safebrowsing", w.dir,
+		"/etc/safebrowsing/google/safebrowsing.key", filepath.Join(dir, "google"), "/etc/safebrowsing/clients/keys", filepath.Join(dir, "keys"))
+	if strings.Join(c.Command, " ") != "/safebrowsing-relay" {
+		t.Fatalf("the command is %q %q", c.Command, c.Args)
+	}
+	args := []string{"-endpoint", w.endpoint}
+	for _, arg := range c.Args {
+		args = append(args, replacer.Replace(arg))
+	}
+	cfg := relayConfigOf(t, args...)
+	for name, address := range map[string]*string{"clients": &cfg.Listen, "admin": &cfg.Admin} {
+		if want := fmt.Sprintf("0.0.0.0:%d", portOf(t, c, name)); *address != want {
+			t.Errorf("the relay listens on %s for %s, want %s", *address, name, want)
+		}
+		*address = "127.0.0.1:0"
+	}
+	url, admin := runRelayOf(t, cfg)
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+		portOf(t, c, probe.HTTPGet.Port.StrVal)
+		programtest.WantOK(t, admin+probe.HTTPGet.Path)
+	}
+	programtest.WantOK(t, url+"/v5/hashLists?key=CLIENT")
+	if body := programtest.Body(t, url+"/v5/hashLists?key=GOOGLE"); !strings.Contains(body, "this relay needs a key") {
+		t.Errorf("the key for Google is one for clients: %s", body)
+	}
+}
+
+// portOf returns the number of a port of a container.
+func portOf(t *testing.T, c corev1.Container, name string) int32 {
+	t.Helper()
+	for _, p := range c.Ports {
+		if p.Name == name {
+			return p.ContainerPort
+		}
+	}
+	t.Fatalf("the container has no port %s", name)
+	return 0
+}
+
+// runRelayOf runs a relay until the test ends, and returns the URLs for clients and operators.
+func runRelayOf(t *testing.T, cfg relay.Config) (url, admin string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	started, ended := make(chan [2]net.Addr, 1), make(chan error, 1)
+	go func() {
+		ended <- relay.Run(ctx, cfg, func(listen, admin net.Addr) { started <- [2]net.Addr{listen, admin} })
+	}()
+	select {
+	case err := <-ended:
+		cancel()
+		t.Fatal(err)
+	case addresses := <-started:
+		url, admin = cfg.URL(addresses[0]), "http://"+addresses[1].String()
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return url, admin
+}

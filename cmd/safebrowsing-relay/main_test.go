@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// startRelay runs the relay until the test ends, and returns the endpoint that it prints and
+// its log.
+func startRelay(t *testing.T, args ...string) (endpoint string, errOut *programtest.Output) {
+	t.Helper()
+	out, errOut := new(programtest.Output), new(programtest.Output)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"safebrowsing-relay", "-listen", "127.0.0.1:0", "-admin", "127.0.0.1:0"}, args...), strings.NewReader(""), out, errOut)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if status := <-ended; status != 0 {
+			t.Errorf("the relay ended with status %d: %s", status, errOut)
+		}
+	})
+	for range 4000 {
+		if _, rest, ok := strings.Cut(out.String(), "endpoint "); ok && strings.Contains(rest, "Metrics: http://127.0.0.1:") {
+			endpoint = strings.Fields(rest)[0]
+			return endpoint, errOut
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("the relay did not start: %s%s", out, errOut)
+	return "", nil
+}
+
+func TestTheRelayServesItsFolder(t *testing.T) {
+	w := filled(t)
+	endpoint, errOut := startRelay(t, "-db", w.dir, "-endpoint", w.endpoint, "-lists", "se-4b,mw-4b,uws-4b", "-budget", "1000")
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	evil := lookup.HashExpression("evil.example/")
+	var answer lookup.Answer
+	for range 1000 {
+		if answer, err = client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4)}); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil {
+		t.Errorf("got %+v, %v", answer, err)
+	}
+	lists, err := client.Lists(t.Context())
+	if err != nil || len(lists) != 3 {
+		t.Errorf("lists %v, %v", lists, err)
+	}
+	if n := len(w.Requests("update")); n != 1 {
+		t.Errorf("%d requests for lists, want that of the first update only", n)
+	}
+	said := func(line string) bool { return strings.Contains(errOut.String(), line) }
+	for range 1000 {
+		if said("Safe Browsing v5 is on") {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if !said("The relay serves lists se-4b, mw-4b, uws-4b on 127.0.0.1:") || !said("Safe Browsing v5 is on") {
+		t.Errorf("the log is %s", errOut)
+	}
+}
+
+// The relay takes the key of a systemd credential.
+func TestTheRelayTakesTheKeyOfACredential(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, config.Credential), []byte("FROMCRED\n"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	t.Setenv(config.KeyVariable, "FROMENV")
+	cfg := relayConfigOf(t, "-db", t.TempDir())
+	if cfg.Key != "FROMCRED" || cfg.Settings.KeyFile != filepath.Join(dir, config.Credential) {
+		t.Errorf("The relay has the key %q of the file %q", cfg.Key, cfg.Settings.KeyFile)
+	}
+}
+
+func TestMisuseOfTheRelay(t *testing.T) {
+	w := newWorld(t)
+	none := filepath.Join(t.TempDir(), "none")
+	for args, want := range map[string]string{
+		"x":                             `no argument such as "x"`,
+		"-db " + none:                   "no API key: set -api-key-file or $" + config.KeyVariable,
+		"-corefile x":                   "a relay reads no Corefile",
+		"doctor x":                      `no argument such as "x"`,
+		"doctor":                        "doctor needs -redis",
+		"doctor -redis redis://a -db x": "not defined: -db",
+		"-db " + none + " -endpoint ENDPOINT -lists se-4c":                                          `safebrowsing-relay: lists: "se-4c" is not the name of a list: did you mean se-4b?`,
+		"-db " + none + " -endpoint ENDPOINT -protocol v6":                                          `"v6" is not a protocol`,
+		"-db " + none + " -endpoint ENDPOINT -protocol webrisk":                                     "each search costs money: add budget COUNT",
+		"-db " + none + " -endpoint ENDPOINT -budget x":                                             "budget",
+		"-db " + none + " -endpoint ENDPOINT -protocol webrisk -budget 5 -realtime":                 "protocol webrisk has no mode realtime",
+		"-db " + none + " -api-key-file " + none:                                                    "no such file",
+		"-db " + none + " -endpoint ENDPOINT -listen 0.0.0.0:0":                                     "can be reached by other machines",
+		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1":                                     "missing port",
+		"-db " + none + " -endpoint ENDPOINT -listen 127.0.0.1:0 -client-key-file " + none:          "no such file",
+		"-db " + none + " -endpoint ENDPOINT -tls-cert x":                                           "give both -tls-cert and -tls-key",
+		"-db " + none + " -endpoint ENDPOINT -connections 0":                                        "-connections must be at least 1",
+		"-db " + none + " -endpoint ENDPOINT -rate 1 -burst 0":                                      "the burst at least 1",
+		"-db " + none + " -endpoint http://192.0.2.1:1 -api-key-file go.none":                       "no such file",
+		"-db " + none + " -endpoint ENDPOINT -redis cache:6379":                                     "must begin with redis://",
+		"-db " + none + " -endpoint ENDPOINT -redis-ca x":                                           "-redis-ca is given without -redis",
+		"-db " + none + " -endpoint ENDPOINT -redis redis://a -redis-ca x":                          "-redis-ca needs TLS",
+		"-db " + none + " -endpoint ENDPOINT -redis rediss://a -redis-ca " + none:                   "no such file",
+		"-db " + none + " -endpoint ENDPOINT -redis redis://a -redis-password-file " + none:         "is on another machine",
+		"-endpoint ENDPOINT -redis redis://a -insecure-redis -redis-password-file " + none:          "no such file",
+		"-endpoint ENDPOINT -redis redis+cluster://127.0.0.1,192.0.2.1":                             "-insecure-redis uses it in clear text",
+		"-db " + none + " -endpoint ENDPOINT -redis redis://:s3cret@a -redis-password-file " + none: "keep one of the two",
+	} {
+		command := []string{"-admin", "off", "-listen", "127.0.0.1:0"}
+		if strings.HasPrefix(args, "doctor") {
+			command = nil
+		}
+		status, _, errOut := invoke(t, append(command, strings.Fields(strings.ReplaceAll(args, "ENDPOINT", w.endpoint))...)...)
+		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
+			t.Errorf("relay %s: status %d, %q, want 2 and a line with %q", args, status, errOut, want)
+		}
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("a misuse has made a folder")
+	}
+}
+
+// The limit of a client of the relay fits a name server, not one of its users.
+func TestTheHelpOfTheRelayHasItsLimits(t *testing.T) {
+	_, out, _ := invoke(t, "-h")
+	for flag, want := range map[string]float64{"--rate": relay.DefaultRate, "--burst": relay.DefaultBurst} {
+		_, line, _ := strings.Cut(out, flag+" ")
+		line, _, _ = strings.Cut(line, "--")
+		if !strings.Contains(line, fmt.Sprintf("(default: %g)", want)) {
+			t.Errorf("%s: %q, want the default %g", flag, line, want)
+		}
+	}
+}
+
+// The password of Redis comes from a file or from the environment, and the relay tells it
+// to Redis only.
+func TestTheRelayFindsThePasswordOfRedis(t *testing.T) {
+	s := redistest.Start(t, "--requirepass", "s3cret")
+	s.Password = "s3cret"
+	key := filepath.Join(t.TempDir(), "password")
+	write(t, key, "s3cret\n")
+	for _, tt := range []struct {
+		name, variable string
+		args           []string
+	}{
+		{"a file", "", []string{"-redis", s.URL(), "-redis-password-file", key}},
+		{"the environment", "s3cret", []string{"-redis", s.URL()}},
+		{"the file comes first", "wr0ng", []string{"-redis", s.URL(), "-redis-password-file", key}},
+		{"the URL", "", []string{"-redis", strings.Replace(s.URL(), "//", "//:s3cret@", 1)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s.Do("FLUSHALL")
+			t.Setenv(relay.RedisPasswordVariable, tt.variable)
+			w := filled(t)
+			_, errOut := startRelay(t, append([]string{"-db", w.dir, "-endpoint", w.endpoint, "-lists", "se-4b,mw-4b,uws-4b"}, tt.args...)...)
+			// A relay with a wrong password writes nothing. On a busy machine Redis may be too slow
+			// for requests of clients, and then no line says that they share it.
+			wrote := false
+			for range 4000 {
+				if wrote = s.Do("DBSIZE") != ":0"; wrote {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			if !wrote || strings.Contains(errOut.String(), "s3cret") || strings.Contains(errOut.String(), "in the list of processes") != (tt.name == "the URL") {
+				t.Errorf("the log is %s", errOut)
+			}
+		})
+	}
+}
+
+// The key is for the server of the relay only.
+func TestTheRelayKeepsItsKey(t *testing.T) {
+	w := filled(t)
+	w.SetKey("SECRET")
+	key := filepath.Join(t.TempDir(), "key")
+	write(t, key, "SECRET\n")
+	endpoint, errOut := startRelay(t, "-db", t.TempDir(), "-endpoint", w.endpoint, "-api-key-file", key)
+	for _, path := range []string{"/v5/hashLists", "/v5/hashes:search", "/"} {
+		answer, err := http.Get(endpoint + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	if strings.Contains(errOut.String(), "SECRET") {
+		t.Errorf("the key is in the log: %s", errOut)
+	}
+}

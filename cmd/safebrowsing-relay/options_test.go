@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+	"github.com/miekg/dns"
+	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// relayConfigOf returns what the relay of a command line would run with.
+func relayConfigOf(t *testing.T, args ...string) (cfg relay.Config) {
+	t.Helper()
+	c := command()
+	c.Action = func(_ context.Context, c *cli.Command) (err error) {
+		cfg, err = relayConfig(c)
+		return err
+	}
+	if err := c.Run(t.Context(), append([]string{"safebrowsing-relay"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// newRelay starts a relay that asks at once, and returns a client of it. Both end with the test.
+func newRelay(t *testing.T, cfg relay.Config) protocol.Client {
+	t.Helper()
+	cfg.Edge.FirstContact = func() time.Duration { return 0 }
+	r, err := relay.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	client, err := protocol.NewV5(protocol.Config{Endpoint: server.URL, UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	for range 4000 {
+		if r.Ready() {
+			return client
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("the relay has no lists")
+	return nil
+}
+
+// ask searches for an expression by way of a relay.
+func ask(t *testing.T, client protocol.Client, expression string) (lookup.Answer, error) {
+	t.Helper()
+	return client.Search(t.Context(), []lookup.Prefix{lookup.HashExpression(expression).Prefix(4)})
+}
+
+// Each property of a Corefile that says what is fetched from which server, and how, is a flag.
+func TestOptionsOfARelay(t *testing.T) {
+	for name, test := range map[string]struct {
+		set  func(t *testing.T, w *world) (properties string)
+		want func(t *testing.T, w *world, client protocol.Client)
+	}{
+		"api_key_file": {func(t *testing.T, w *world) string {
+			w.SetKey("SECRET")
+			return "api_key_file " + keyFile(t, "SECRET")
+		}, wantThreat},
+		"token_file": {func(t *testing.T, w *world) string {
+			w.SetToken("ya29.TOKEN")
+			return "token_file " + keyFile(t, "ya29.TOKEN") + "\nprotocol webrisk\nbudget unlimited"
+		}, wantThreat},
+		"protocol webrisk": {func(*testing.T, *world) string { return "protocol webrisk\nbudget unlimited" }, wantThreat},
+		"lists": {func(*testing.T, *world) string { return "lists se-4b" }, func(t *testing.T, _ *world, client protocol.Client) {
+			if lists, err := client.Lists(t.Context()); err != nil || len(lists) != 1 {
+				t.Errorf("lists %v, %v", lists, err)
+			}
+		}},
+		"max_entries": {func(*testing.T, *world) string { return "max_entries 2048" }, func(t *testing.T, w *world, _ protocol.Client) {
+			if got := w.Requests("update")[0].MaxDatabase; got != 2048 {
+				t.Errorf("asked for at most %d entries", got)
+			}
+		}},
+		"resolver": {func(t *testing.T, w *world) string {
+			u, err := url.Parse(w.endpoint)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.endpoint = "http://sb.internal:" + u.Port()
+			return "resolver " + nameServer(t)
+		}, wantThreat},
+		"tls CA": {func(t *testing.T, w *world) string {
+			server := httptest.NewTLSServer(w.Server)
+			t.Cleanup(server.Close)
+			w.endpoint = server.URL
+			return "tls " + keyFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+		}, wantThreat},
+		"tls CERT KEY CA": {func(t *testing.T, w *world) string {
+			server := httptest.NewUnstartedServer(w.Server)
+			server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+			server.StartTLS()
+			t.Cleanup(server.Close)
+			w.endpoint = server.URL
+			cert, key := certtest.Pair(t, t.TempDir())
+			ca := keyFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+			return "tls " + cert + " " + key + " " + ca
+		}, wantThreat},
+		"mode realtime": {func(t *testing.T, w *world) string {
+			w.Publish(protocol.GlobalCache, nil)
+			w.AddThreat("new.example/", 2)
+			return "mode realtime"
+		}, func(t *testing.T, _ *world, client protocol.Client) {
+			if answer, err := ask(t, client, "new.example/"); err != nil || len(answer.Threats) != 1 {
+				t.Errorf("a threat in no list: %+v, %v", answer, err)
+			}
+		}},
+		"cache": {func(*testing.T, *world) string { return "cache 1" }, func(t *testing.T, w *world, client protocol.Client) {
+			for _, e := range []string{"evil.example/", "mal.example/", "evil.example/"} {
+				if _, err := ask(t, client, e); err != nil {
+					t.Error(err)
+				}
+				w.ClientLostState() // the server demands that an answer is cached, where there is room
+			}
+			if n := len(w.Requests("search")); n != 3 {
+				t.Errorf("%d searches, want 3: one answer fits into the cache", n)
+			}
+		}},
+		"budget": {func(*testing.T, *world) string { return "budget 1 50%" }, func(t *testing.T, _ *world, client protocol.Client) {
+			wantThreat(t, nil, client)
+			_, err := ask(t, client, "mal.example/")
+			if !errors.Is(err, lookup.ErrBudget) {
+				t.Errorf("got %v, want a refusal since the budget is spent", err)
+			}
+		}},
+		"db off": {func(_ *testing.T, w *world) string { w.dir = "off"; return "" }, wantThreat},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			properties := test.set(t, w)
+			args := []string{"-endpoint", w.endpoint, "-db", w.dir}
+			for line := range strings.Lines(properties) {
+				word, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+				if files := strings.Fields(value); word == "tls" {
+					word, value = "endpoint_ca", files[len(files)-1]
+					if len(files) == 3 {
+						args = append(args, "-endpoint-cert", files[0]+","+files[1])
+					}
+				}
+				if line == "mode realtime" {
+					word, value = "realtime=true", ""
+				}
+				if args = append(args, "-"+strings.ReplaceAll(word, "_", "-")); value != "" {
+					args = append(args, strings.ReplaceAll(value, " ", ","))
+				}
+			}
+			test.want(t, w, newRelay(t, relayConfigOf(t, args...)))
+		})
+	}
+}
+
+// What a Corefile can say about the engine, flags can: a relay reads no Corefile.
+func TestEachPropertyOfTheEngineIsAFlag(t *testing.T) {
+	known := command()
+	for _, word := range append(config.EngineWords(), "api_key_file", "token_file", "endpoint") {
+		flag := strings.ReplaceAll(word, "_", "-")
+		switch flag {
+		case "mode":
+			flag = "realtime"
+		case "tls":
+			flag = "endpoint-ca"
+		}
+		if !slices.ContainsFunc(known.Flags, func(f cli.Flag) bool { return f.Names()[0] == flag }) {
+			t.Errorf("there is no flag for %s", word)
+		}
+	}
+}
+
+// A budget has the same share for one client in both.
+func TestABudgetMeansTheSameInAFlagAndInACorefile(t *testing.T) {
+	for property, want := range map[string][2]int{"budget 20": {20, 10}, "budget 20 100%": {20, 100}, "budget unlimited": {0, 0}} {
+		w := newWorld(t)
+		parsed, err := config.Parse(caddy.NewTestController("dns", "safebrowsing {\nendpoint "+w.endpoint+"\ndb "+w.dir+"\n"+property+"\n}\n"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := parsed.Settings
+		flags := relayConfigOf(t, "-endpoint", w.endpoint, "-db", w.dir, "-budget", strings.ReplaceAll(strings.TrimPrefix(property, "budget "), " ", ",")).Settings
+		if got := [2]int{file.Budget, file.Share}; got != want || flags != file {
+			t.Errorf("%s: %+v in a Corefile, %+v by flags, want %v", property, file, flags, want)
+		}
+	}
+}
+
+func wantThreat(t *testing.T, _ *world, client protocol.Client) {
+	t.Helper()
+	if answer, err := ask(t, client, "evil.example/"); err != nil || len(answer.Threats) != 1 {
+		t.Errorf("got %+v, %v", answer, err)
+	}
+}
+
+func keyFile(t *testing.T, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "file")
+	write(t, file, content)
+	return file
+}
+
+// nameServer starts a name server that knows 127.0.0.1 by every name.
+func nameServer(t *testing.T) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		m := new(dns.Msg).SetReply(r)
+		if r.Question[0].Qtype == dns.TypeA {
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: netip.MustParseAddr("127.0.0.1").AsSlice()}}
+		}
+		_ = w.WriteMsg(m)
+	})}
+	go func() { _ = server.ActivateAndServe() }()
+	t.Cleanup(func() { _ = server.Shutdown() })
+	return conn.LocalAddr().String()
+}
+
+func TestARelayWithoutAFolder(t *testing.T) {
+	w := newWorld(t)
+	t.Chdir(t.TempDir())
+	cfg := relayConfigOf(t, "-db", "off", "-endpoint", w.endpoint)
+	if cfg.Settings.DB != "" {
+		t.Errorf("-db off is the folder %s", cfg.Settings.DB)
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/coredns/caddy/caddyfile"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+)
+
+// isOpen reports whether a server block asks others about every name and answers on all
+// addresses, or on a public one, without *acl*. What an interface is open to is not known.
+func isOpen(b caddyfile.ServerBlock) bool {
+	l := config.ListeningOf(b)
+	_, forwards := b.Tokens["forward"]
+	_, restricted := b.Tokens["acl"]
+	_, selected := b.Tokens["view"] // by an expression that may look at clients
+	everything := slices.ContainsFunc(l.Listeners, func(l config.Listener) bool { return l.Zone == "." })
+	public := len(l.Bind) == 0 || slices.ContainsFunc(l.Bind, func(word string) bool {
+		a, err := netip.ParseAddr(word)
+		return err == nil && (a.IsUnspecified() || a.IsGlobalUnicast() && !a.IsPrivate())
+	})
+	return forwards && !restricted && !selected && everything && public
+}
+
+// open warns of server blocks that answer everybody, once.
+func (e *examination) open() {
+	for _, b := range e.blocks {
+		if b.Block != nil && b.open {
+			e.tell(diagnosis{"clients", isWarning, text(b.stanza() + ": this server block answers everybody who reaches it: an open resolver is used in attacks on others"),
+				"say with acl who may ask, or with bind at which address, unless a firewall keeps strangers out"})
+			return
+		}
+	}
+}

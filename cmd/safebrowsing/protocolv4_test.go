@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+)
+
+func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
+	w := newWorld(t)
+	if status, out, errOut := w.update(t, "-protocol", "v4"); status != 0 || !strings.HasPrefix(out, "se-4b: updated, 2 entries") {
+		t.Fatalf("status %d, %s%s", status, out, errOut)
+	}
+	if fetched, asked := len(w.Requests("fetch")), len(w.Requests("")); fetched != 1 || asked != 1 {
+		t.Errorf("%d of %d requests by version 4", fetched, asked)
+	}
+	if status, out, errOut := invoke(t, "lists", "-db", w.dir); status != 0 || strings.Count(out, "verified") != 3 {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	status, out, errOut := invoke(t, "check", "-confirm", "-db", w.dir, "evil.example")
+	if status != 1 || !strings.Contains(out+errOut, "only CoreDNS searches") || len(w.Requests("find")) != 0 {
+		t.Errorf("status %d, %s%s; %d searches", status, out, errOut, len(w.Requests("find")))
+	}
+	w.ClientStarted()
+	if status, out, errOut := w.update(t, "-protocol", "v4"); status != 0 || !strings.Contains(out, "nothing is due before ") {
+		t.Errorf("by version 4 again: status %d, %s%s", status, out, errOut)
+	}
+	if status, out, errOut := w.update(t); status != 0 || !strings.Contains(out, "se-4b: unchanged, 2 entries") {
+		t.Errorf("by version 5: status %d, %s%s", status, out, errOut)
+	}
+	if got := w.Requests("batchGet"); len(got) != 1 || len(got[0].Versions) != 3 {
+		t.Errorf("requests of version 5: %+v, want one with all states", got)
+	}
+	if status, _, errOut := w.update(t, "-protocol", "v6"); status != 2 || !strings.Contains(errOut, `"v6" is not a protocol: the protocols are v5`) {
+		t.Errorf("status %d, %q", status, errOut)
+	}
+}
+
+func TestOnlyCoreDNSSearchesByVersion4(t *testing.T) {
+	wantNoSearches(t, protocol.DialectV4, "only CoreDNS searches by protocol v4: the server's minimum wait is for all searches with a key")
+}
+
+func TestAFolderMovesToVersion4(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "db")
+	fromGoogle(t, dir, protocol.DialectV5, "se-4b")
+	if names, err := heldIn(dir, protocol.DialectV4.Origin(protocol.DialectV4.Endpoint, "")); err != nil || strings.Join(names, " ") != "se-4b" {
+		t.Errorf("got %q, %v", names, err)
+	}
+}
+
+func TestDoctorTellsOfTheEndOfVersion4(t *testing.T) {
+	w := newWorld(t)
+	const v4 = ". {\n safebrowsing {\n  protocol v4\n  api_key K\n  db DB\n%s }\n}\n"
+	_, found, _ := examine(t, w.corefile(t, fmt.Sprintf(v4, "")), "-offline")
+	if d := found["protocol"]; !strings.Contains(string(d.Text), "Safe Browsing v4 on 31 March 2027") || d.Advice != "Change protocol v4 to v5" {
+		t.Errorf("got %+v", d)
+	}
+	if _, found, _ = examine(t, w.corefile(t, fmt.Sprintf(v4, "  endpoint ENDPOINT\n")), "-offline"); found["protocol"].Text != "" {
+		t.Errorf("a server of one's own: %+v", found["protocol"])
+	}
+	end := protocol.DialectV4.EndingAt("")
+	for at, want := range map[time.Time]string{end.At.Add(-time.Second): isWarning, end.At: isProblem} {
+		if d := endingDiagnosis(end, at); d.Status != want {
+			t.Errorf("at %s: %s, want %s", at, d.Status, want)
+		}
+	}
+}
+
+func init() { protocolsOfOthers = append(protocolsOfOthers, "protocol v4\n") }
+
+func TestExpressionsOfVersion4AreThoseOfWebRisk(t *testing.T) {
+	_, v4, _ := invoke(t, "expressions", "-rule", "v4", "a.b.example.co.uk", "https://example.com/a?b")
+	_, webRisk, _ := invoke(t, "expressions", "-rule", "webrisk", "a.b.example.co.uk", "https://example.com/a?b")
+	expect(t, "v4 and webrisk", v4, webRisk)
+}

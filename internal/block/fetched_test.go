@@ -1,0 +1,34 @@
+package block
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+)
+
+func TestLinesAboutListsByURL(t *testing.T) {
+	at := func(hour int) time.Time { return time.Date(2026, 11, 22, hour, 0, 0, 0, time.FixedZone("", 3600)) }
+	const name = "https://lists.example.org/a.txt"
+	for _, test := range []struct {
+		event listfetch.Event
+		want  string
+	}{
+		{listfetch.Failed{State: listfetch.State{Name: name, Error: "no such host", Next: at(3)}},
+			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: no such host. It was never fetched and has no effect; next attempt at 2026-11-22T02:00:00Z. Check the URL and the network"},
+		{listfetch.Failed{State: listfetch.State{Name: name, Error: "it is odd", Changed: at(1), Checked: at(2), Next: at(3)}, Doubt: &listfetch.DoubtError{}},
+			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: it is odd. The content of 2026-11-22T01:00:00Z stays in force; next attempt at 2026-11-22T02:00:00Z. Open the URL in a browser, and correct it in the Corefile if it does not lead to a list"},
+		{listfetch.Failed{State: listfetch.State{Name: name, Error: "it is odd", Changed: at(1), Checked: at(2), Next: at(3)}, Doubt: &listfetch.DoubtError{From: at(4)}},
+			"[WARNING] plugin/safebrowsing: List " + name + " cannot be updated: it is odd. The content of 2026-11-22T01:00:00Z stays in force; next attempt at 2026-11-22T02:00:00Z. It is believed if it comes again after 2026-11-22T03:00:00Z"},
+		{listfetch.Recovered{State: listfetch.State{Name: name, Next: at(3)}},
+			"[INFO] plugin/safebrowsing: List " + name + " is updated again; next fetch at 2026-11-22T02:00:00Z"},
+	} {
+		lines := logtest.Capture(t)
+		reportFetched(test.event)
+		if got := strings.TrimSpace(lines.Only(t, name)); !strings.HasSuffix(got, test.want) {
+			t.Errorf("Expected\n%s, got\n%s", test.want, got)
+		}
+	}
+}

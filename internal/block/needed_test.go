@@ -1,0 +1,219 @@
+package block
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// neededNames are what a server needs in these tests.
+var neededNames = config.Needed{"lists.example.net": "the host of a list by URL", "sb.example.net": "the host of the endpoint"}
+
+// fetching returns a server block with a list by URL and other lists, open, with
+// the list in force.
+func fetching(t *testing.T, list string, wide bool, hosts []ownlist.HostEntry, others ...config.OwnFile) *Block {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))
+	t.Cleanup(server.Close)
+	b := &config.Block{Zones: []string{"."}, Hosts: hosts, Own: append([]config.OwnFile{{Fetch: listfetch.Config{URL: server.URL + "/l.txt", DB: t.TempDir(), Wide: wide}}}, others...)}
+	p := New(config.Config{Block: *b})
+	p.Need(neededNames)
+	if err := p.open(true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.End)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		if slices.ContainsFunc(p.OwnLists(), func(s ownlist.State) bool { return s.Fetched && s.InForce() > 0 }) {
+			return p
+		}
+		if time.Now().After(end) {
+			t.Fatal("the list is not in force")
+		}
+	}
+}
+
+func blocks(p *Block, name string) bool {
+	d := p.Check(lookup.FromQname(name))
+	return d.Verdict == lookup.Unsafe
+}
+
+// A mistake in a list that others write must not lock out its own repair.
+func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
+	lines := logtest.Capture(t)
+	p := fetching(t, "bad.example.org\n||example.net^\n", false, nil)
+	for name, want := range map[string]bool{"www.example.net.": true, "example.net.": true, "a.lists.example.net.": true, "lists.example.net.": false, "SB.example.net.": false} {
+		if got := blocks(p, name); got != want {
+			t.Errorf("%s: blocked %v, want %v", name, got, want)
+		}
+	}
+	e := p.Explain(lookup.FromQname("sb.example.net."), "sb.example.net.")
+	if e.List != NeededList || e.Note != "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint" {
+		t.Errorf("explained as %+v", e)
+	}
+	const want = "/l.txt: 2 names that it has pass, because this server needs them: lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2), the host of the endpoint. If you want it otherwise: a file of block blocks them all the same"
+	for end := time.Now().Add(30 * time.Second); len(lines.About(want)) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no line with %q in %q", want, lines.About(""))
+		}
+	}
+}
+
+func TestAFileOfTheOperatorBlocksWhatItSaysWithAWarning(t *testing.T) {
+	lines := logtest.Capture(t)
+	path := filepath.Join(t.TempDir(), "own.txt")
+	replaceList(t, path, "# mine\nsb.example.net\n")
+	p := fetching(t, "||example.net^\n", false, nil, config.OwnFile{Path: path})
+	if !blocks(p, "sb.example.net.") || blocks(p, "lists.example.net.") {
+		t.Error("want sb.example.net blocked, and lists.example.net not")
+	}
+	line := lines.Only(t, "List "+path+": it blocks")
+	logtest.WantParts(t, line, "[WARNING]", "it blocks 1 name that this server needs: sb.example.net (line 2), the host of the endpoint", "name them after allow")
+	replaceList(t, path, "# mine, changed\nlists.example.net\n")
+	for end := time.Now().Add(30 * time.Second); len(lines.About("needs: lists.example.net (line 2)")) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("no line about the change in %q", lines.About(""))
+		}
+	}
+}
+
+func TestWhatTheOperatorAllowsIsNotCalledBlocked(t *testing.T) {
+	allowed := []ownlist.HostEntry{{Host: lookup.FromQname("lists.example.net.")}, {Host: lookup.FromQname("sb.example.net.")}}
+	p := fetching(t, "||example.net^\n", false, allowed)
+	if n := p.BlocksNeeded(p.Config.Own[0].Name()); n.String() != "" {
+		t.Errorf("got %q", n)
+	}
+}
+
+// One line of a list must not end DNS.
+func TestAListByURLCoversNoWholeSuffixUnlessTheCorefileSaysSo(t *testing.T) {
+	const list = "bad.example.org\n* CNAME .\n||com^\n*.co.uk\n0.0.0.0 net\n"
+	for _, wide := range []bool{false, true} {
+		lines := logtest.Capture(t)
+		p := fetching(t, list, wide, nil)
+		for name, want := range map[string]bool{"bad.example.org.": true, "net.": true, "www.example.com.": wide, "a.example.co.uk.": wide, "any.example.": wide} {
+			if got := blocks(p, name); got != want {
+				t.Errorf("wide %v, %s: blocked %v, want %v", wide, name, got, want)
+			}
+		}
+		want := "3 lines are left out, which a list by URL may not have unless the word wide follows it in the Corefile: line 2 blocks every name; line 3 blocks the whole top-level domain com; line 4 blocks the whole public suffix co.uk"
+		if wide {
+			want = "line 2 blocks every name; line 3 blocks the whole top-level domain com"
+		}
+		for end := time.Now().Add(30 * time.Second); len(lines.About(want)) == 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("no line with %q in %q", want, lines.About(""))
+			}
+		}
+	}
+}
+
+func replaceList(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// threats is a server to which every name that it is asked about is a threat.
+type threats struct{ names []string }
+
+func (s threats) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	answer := lookup.Answer{TTL: time.Hour}
+	for _, name := range s.names {
+		answer.Threats = append(answer.Threats, lookup.ThreatHash{
+			Hash: lookup.HashExpression(name + "/"), Threats: lookup.Threats(0).With(lookup.Malware), TTL: time.Hour,
+		})
+	}
+	return answer, nil
+}
+
+// listing returns a block for which the server confirms that names are threats.
+func listing(t *testing.T, cfg config.Block, names ...string) *Block {
+	t.Helper()
+	builder := prefixset.NewBuilder(len(names))
+	for _, name := range names {
+		hash := lookup.HashExpression(name + "/")
+		builder.Add(hash[:4], 4)
+	}
+	database := new(lookup.Database)
+	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: threats{names}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checker.Close() })
+	cfg.Zones = []string{"."}
+	b := New(config.Config{Block: cfg})
+	b.Use(engine.ServiceForTests(checker))
+	return b
+}
+
+// Whoever asks a block gets a decision that a needed name may have: no caller can forget it.
+func TestNoWayThroughABlockEndsWithANeededNameUnsafe(t *testing.T) {
+	const needed, other = "sb.example.net", "other.example.net"
+	for _, inspect := range []bool{false, true} {
+		lines := logtest.Capture(t)
+		room := func() error { return nil }
+		ways := []struct {
+			name string
+			do   func(b *Block, h lookup.Host) lookup.Decision
+		}{
+			{"Limited", func(b *Block, h lookup.Host) lookup.Decision { return b.Check(h).Suspect.Limited() }},
+			{"Explain of a suspect", func(b *Block, h lookup.Host) lookup.Decision { return b.Explain(h, h.String()+".").Decision }},
+			{"Ask", func(b *Block, h lookup.Host) lookup.Decision { return b.Ask(t.Context(), h, h.String()+".").Decision }},
+			{"Confirm", func(b *Block, h lookup.Host) lookup.Decision {
+				b = listing(t, b.Config.Block, needed, other)
+				b.Need(neededNames)
+				return b.Check(h).Suspect.Confirm(netip.Addr{}, room).Wait(t.Context())
+			}},
+			{"Check of a cached answer", func(b *Block, h lookup.Host) lookup.Decision { return b.Check(h).Decision }},
+			{"Explain of a cached answer", func(b *Block, h lookup.Host) lookup.Decision { return b.Explain(h, h.String()+".").Decision }},
+			{"Ask of a cached answer", func(b *Block, h lookup.Host) lookup.Decision { return b.Ask(t.Context(), h, h.String()+".").Decision }},
+		}
+		b := listing(t, config.Block{Inspect: inspect}, needed, other)
+		b.Need(neededNames)
+		for _, way := range ways {
+			if d := way.do(b, lookup.FromQname(needed+".")); d.Verdict != lookup.Safe || d.List != NeededList {
+				t.Errorf("%s: %+v", way.name, d)
+			}
+			if d := way.do(b, lookup.FromQname(other+".")); way.name != "Limited" && way.name != "Explain of a suspect" && d.Verdict != lookup.Unsafe {
+				t.Errorf("%s of a name that is not needed: %+v", way.name, d)
+			}
+		}
+		if got := lines.About("sb.example.net. passes, although Safe Browsing lists it (malware, list mw-4b): it is the host of the endpoint"); len(got) != 2 { // one of each block
+			t.Errorf("Expected one line a block, got %q", got)
+		}
+	}
+}
+
+// The operator's own word counts more than a need.
+func TestANeededNameThatTheOperatorBlocksIsBlocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "own.txt")
+	if err := os.WriteFile(path, []byte("sb.example.net\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := listing(t, config.Block{Own: []config.OwnFile{{Path: path}}}, "sb.example.net")
+	if err := b.ReadOwn(); err != nil {
+		t.Fatal(err)
+	}
+	defer b.End()
+	b.Need(neededNames)
+	if c := b.Check(lookup.FromQname("sb.example.net.")); c.Verdict != lookup.Unsafe || c.Needed != "" || c.Suspect != nil {
+		t.Errorf("%+v", c)
+	}
+}

@@ -1,0 +1,213 @@
+package block
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+)
+
+// corefileHosts is the name, as a list, of the hosts that the Corefile allows.
+const corefileHosts = "Corefile"
+
+// own is the operator's lists that are open.
+type own struct {
+	files   []*ownlist.File
+	local   []*ownlist.File          // of files those that the operator writes
+	fetched []*listfetch.List        // of those that are fetched
+	configs map[which]ownlist.Config // how files are read
+}
+
+// which tells files apart, by the name in decisions.
+type which struct {
+	name  string
+	allow bool
+}
+
+// opening keeps the names of lists that are loaded while lists are opened. It is safe for
+// concurrent use.
+type opening struct {
+	mu    sync.Mutex
+	over  bool     // guarded by mu
+	lists []string // guarded by mu
+}
+
+// ended reports whether all lists are open; if not, it keeps the name of one.
+func (o *opening) ended(list string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.over {
+		o.lists = append(o.lists, list)
+	}
+	return o.over
+}
+
+// end returns the names that were kept. No more will be.
+func (o *opening) end() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+	return o.lists
+}
+
+// OwnLists returns the states of the operator's own lists: the hosts that the Corefile
+// allows, then the files in its order.
+func (b *Block) OwnLists() (all []ownlist.State) {
+	if lists := b.own.Load(); lists != nil {
+		for _, f := range lists.files {
+			all = append(all, f.State())
+		}
+	}
+	return all
+}
+
+// OwnList returns how a file of the operator's lists is read, by its name in decisions.
+func (b *Block) OwnList(name string) ownlist.Config { return b.ownList(name, true) }
+
+// ownList returns how a list is read: of two of a name, the one that allows if allow is
+// set, else the other one. If there is none, its path is "".
+func (b *Block) ownList(name string, allow bool) ownlist.Config {
+	lists := b.own.Load()
+	if lists == nil {
+		return ownlist.Config{}
+	}
+	if c, ok := lists.configs[which{name, allow}]; ok {
+		return c
+	}
+	return lists.configs[which{name, !allow}]
+}
+
+// openOwn loads the operator's lists, or shares those that are loaded already. It keeps
+// lists by URL fresh if fetch is set; else it loads what a CoreDNS has fetched.
+func openOwn(cfg *config.Block, fetch bool, report func(ownlist.Event)) (*own, error) {
+	all := &own{configs: make(map[which]ownlist.Config)}
+	if len(cfg.Hosts) > 0 {
+		all.files = append(all.files, ownlist.Hosts(corefileHosts, cfg.Hosts))
+		all.local = append(all.local, all.files[0])
+	}
+	for _, list := range cfg.Own {
+		c := listOf(cfg, list)
+		if list.Fetch.URL != "" && fetch {
+			l := listfetch.Open(list.Fetch, c, reportFetched)
+			all.fetched = append(all.fetched, l)
+			c.Path = l.Path()
+		}
+		f, err := ownlist.Open(c, report)
+		if err != nil {
+			all.close()
+			return nil, err
+		}
+		all.files = append(all.files, f)
+		if !c.Fetched {
+			all.local = append(all.local, f)
+		}
+		all.configs[which{list.Name(), list.Allow}] = c
+	}
+	return all, nil
+}
+
+// listOf returns how a list is read. Its path is that of the file in the db.
+func listOf(cfg *config.Block, list config.OwnFile) ownlist.Config {
+	c := ownlist.Config{Path: list.Path, Allow: list.Allow, IPv4: cfg.IPv4, IPv6: cfg.IPv6}
+	if list.Fetch.URL != "" {
+		c.Path, c.Name, c.Fetched, c.Wide = list.Fetch.Path(), list.Name(), true, list.Fetch.Wide
+	}
+	return c
+}
+
+func (o *own) close() {
+	for _, l := range o.fetched {
+		l.Close()
+	}
+	for _, f := range o.files {
+		f.Close()
+	}
+}
+
+// reportOwn turns what happens to a list into log lines.
+func reportOwn(e ownlist.Event) {
+	switch e := e.(type) {
+	case ownlist.Loaded:
+		reportLoaded(e)
+	case ownlist.Failed:
+		log.Errorf("List %s cannot be used: %v. The %s in force; the file is looked at again every few seconds",
+			e.Path, reasonOf(e.Err), ownlist.Plural(e.InForce(), "name read before stays", "names read before stay"))
+	}
+}
+
+// reportLoaded writes one line about a list that has been read, and another one if
+// it is about very many names.
+func reportLoaded(e ownlist.Loaded) {
+	does := map[bool]string{false: "blocks", true: "allows"}[e.Allow]
+	again := ""
+	if e.Again {
+		again = "can be used again and "
+	}
+	remarks := strings.Join(append([]string{""}, e.Remarks()...), "; ")
+	switch nothing := e.Nothing(); {
+	case e.Seems != "":
+		log.Warningf("List %s %s%s nothing: it %s; %s", e.Path, again, does, e.Seems, e.Cure)
+	case nothing != "" && e.Idle():
+		log.Infof("List %s %s%s nothing: it %s", e.Path, again, does, nothing)
+	case nothing != "":
+		log.Warningf("List %s %s%s nothing: it %s%s", e.Path, again, does, nothing, remarks)
+	case e.Bad.Count > 0 || e.Elsewhere.Count > 0:
+		log.Warningf("List %s %sis in force with %s%s", e.Path, again, ownlist.Plural(e.InForce(), "name", "names"), remarks)
+	default:
+		log.Infof("List %s %sis in force with %s%s", e.Path, again, ownlist.Plural(e.InForce(), "name", "names"), remarks)
+	}
+	if wide := e.WideRemark(); wide != "" {
+		log.Warningf("List %s: %s", e.Path, wide)
+	}
+	if left := e.LeftOutRemark(); left != "" {
+		log.Warningf("List %s: %s", e.Path, left)
+	}
+}
+
+// reasonOf returns an error without the operation and the path: the log line names
+// the file.
+func reasonOf(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// reportFetched turns what happens to a list by URL into log lines.
+func reportFetched(e listfetch.Event) {
+	switch e := e.(type) {
+	case listfetch.Failed:
+		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.State), stamp(e.Next), fetchAdvice(e.Doubt))
+	case listfetch.Waiting:
+		log.Warningf("List %s has waited for a minute to be fetched: the server fetches %s first. %s", e.Name, strings.Join(e.Others, ", "), inForce(e.State))
+	case listfetch.Recovered:
+		log.Infof("List %s is updated again; next fetch at %s", e.Name, stamp(e.Next))
+	}
+}
+
+// inForce says what a list by URL does while it cannot be updated.
+func inForce(s listfetch.State) string {
+	if s.Changed.IsZero() {
+		return "It was never fetched and has no effect"
+	}
+	return "The content of " + stamp(s.Checked) + " stays in force"
+}
+
+// fetchAdvice says what the operator can do about a failure.
+func fetchAdvice(doubt *listfetch.DoubtError) string {
+	switch {
+	case doubt == nil:
+		return "Check the URL and the network"
+	case doubt.From.IsZero():
+		return "Open the URL in a browser, and correct it in the Corefile if it does not lead to a list"
+	}
+	return "It is believed if it comes again after " + stamp(doubt.From)
+}
+
+// stamp returns a time as log lines have it.
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,60 @@
+package cmdline
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Text is a string in JSON that may hold any bytes. Those that are not UTF-8
+// are escaped as in a canonical host.
+type Text string
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Text) MarshalText() ([]byte, error) {
+	return []byte(escaped(string(t), func(rune) bool { return true })), nil
+}
+
+// Shown returns text that others wrote, safe for a terminal: it escapes control characters.
+func Shown(s string) string { return escaped(s, unicode.IsPrint) }
+
+// escaped replaces bytes that are not UTF-8, and runes for which keep is false, by %XX.
+func escaped(s string, keep func(rune) bool) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		if r == utf8.RuneError && size == 1 || !keep(r) {
+			for _, c := range []byte(s[i : i+size]) {
+				fmt.Fprintf(&b, "%%%02X", c)
+			}
+		} else {
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// Stamp formats a time by RFC 3339, in UTC. It returns "" for the zero time.
+func Stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// Plural returns the form of a word for a number.
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// Count returns a number with its word, such as "1 entry" and "2 entries".
+func Count(n int, one, many string) string { return fmt.Sprintf("%d %s", n, Plural(n, one, many)) }
+
+// Megabytes returns a number of bytes in words, in millions.
+func Megabytes(n uint64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package programtest
+
+// InMemory does nothing: only Linux has /dev/shm.
+func InMemory() {}

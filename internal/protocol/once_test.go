@@ -1,0 +1,337 @@
+package protocol
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// counting is a server that answers the first request of each connection, with status 503, and
+// refuses each later one after it has read it.
+type counting struct {
+	requests, connections atomic.Int32
+}
+
+// serve1 speaks HTTP/1.1. refuse ends the connection.
+func (s *counting) serve1(refuse func(net.Conn)) func(net.Conn) {
+	return func(conn net.Conn) {
+		s.connections.Add(1)
+		defer conn.Close()
+		from := bufio.NewReader(conn)
+		for n := 0; ; n++ {
+			r, err := http.ReadRequest(from)
+			if err != nil {
+				return
+			}
+			io.Copy(io.Discard, r.Body)
+			s.requests.Add(1)
+			if n > 0 {
+				refuse(conn)
+				return
+			}
+			io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+		}
+	}
+}
+
+// serve2 speaks HTTP/2. refuse answers a stream that is not the first, or the first, too.
+func (s *counting) serve2(first bool, refuse func(*http2.Framer, uint32, net.Conn)) func(net.Conn) {
+	return func(conn net.Conn) {
+		s.connections.Add(1)
+		defer conn.Close()
+		if _, err := io.ReadFull(conn, make([]byte, len(http2.ClientPreface))); err != nil {
+			return
+		}
+		var block bytes.Buffer
+		hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":status", Value: "503"})
+		f := http2.NewFramer(conn, conn)
+		f.WriteSettings()
+		for {
+			frame, err := f.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch id := frame.Header().StreamID; frame := frame.(type) {
+			case *http2.SettingsFrame:
+				if !frame.IsAck() {
+					f.WriteSettingsAck()
+				}
+			case *http2.HeadersFrame:
+				s.requests.Add(1)
+				if id > 1 || first {
+					refuse(f, id, conn)
+					continue
+				}
+				f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+			}
+		}
+	}
+}
+
+// tlsServer is tcpServer with TLS. Its certificate is returned in PEM.
+func tlsServer(t *testing.T, protocol string, handle func(net.Conn)) (address, ca string) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	secured := &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{protocol}}
+	address = tcpServer(t, func(conn net.Conn) {
+		secure := tls.Server(conn, secured)
+		if secure.Handshake() == nil {
+			handle(secure)
+		}
+		conn.Close()
+	})
+	return address, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+}
+
+// reset ends a connection so that the other side sees it as broken.
+func reset(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	conn.(*net.TCPConn).SetLinger(0)
+	conn.Close()
+}
+
+func resetStream(code http2.ErrCode) func(*http2.Framer, uint32, net.Conn) {
+	return func(f *http2.Framer, id uint32, _ net.Conn) { f.WriteRSTStream(id, code) }
+}
+
+// refusals are ways to refuse a request after it was read. They return the server's endpoint and CA.
+var refusals = map[string]func(t *testing.T, s *counting) (endpoint, ca string){
+	"HTTP/1.1, reset": func(t *testing.T, s *counting) (string, string) { return "http://" + tcpServer(t, s.serve1(reset)), "" },
+	"HTTP/1.1, closed": func(t *testing.T, s *counting) (string, string) {
+		return "http://" + tcpServer(t, s.serve1(func(net.Conn) {})), ""
+	},
+	"HTTP/1.1 and TLS, reset": func(t *testing.T, s *counting) (string, string) {
+		address, ca := tlsServer(t, "http/1.1", s.serve1(reset))
+		return "https://" + address, ca
+	},
+	"HTTP/2, reset": func(t *testing.T, s *counting) (string, string) {
+		return serve2(t, s, func(_ *http2.Framer, _ uint32, conn net.Conn) { reset(conn) })
+	},
+	"HTTP/2, refused stream": func(t *testing.T, s *counting) (string, string) {
+		return serve2(t, s, resetStream(http2.ErrCodeRefusedStream))
+	},
+	"HTTP/2, protocol error": func(t *testing.T, s *counting) (string, string) {
+		return serve2(t, s, resetStream(http2.ErrCodeProtocol))
+	},
+	"HTTP/2, going away": func(t *testing.T, s *counting) (string, string) {
+		return serve2(t, s, func(f *http2.Framer, id uint32, _ net.Conn) { f.WriteGoAway(id-2, http2.ErrCodeNo, nil) })
+	},
+}
+
+func serve2(t *testing.T, s *counting, refuse func(*http2.Framer, uint32, net.Conn)) (endpoint, ca string) {
+	address, ca := tlsServer(t, "h2", s.serve2(false, refuse))
+	return "https://" + address, ca
+}
+
+// speaking returns a client of a dialect.
+func speaking(t *testing.T, d *Dialect, cfg Config) Client {
+	t.Helper()
+	cfg.UserAgent = "test/1"
+	c, err := d.NewClient(cfg, []string{"se-4b"}, func() [][]byte { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func searchOnce(ctx context.Context, c Client) error {
+	_, err := c.Search(ctx, []lookup.Prefix{"abcd"})
+	return err
+}
+
+func fetchOnce(ctx context.Context, c Client) error {
+	_, err := c.Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(int, *updater.Update) {})
+	return err
+}
+
+func isStatus(err error) bool {
+	_, ok := errors.AsType[*updater.StatusError](err)
+	return ok
+}
+
+// A search is one request on the wire: one that a server has read and not answered counts as
+// failed, and the next one has a new connection.
+func TestASearchIsOneRequestOnTheWire(t *testing.T) {
+	for name, refusal := range refusals {
+		for _, d := range Dialects() {
+			t.Run(name+", "+d.Name, func(t *testing.T) {
+				t.Parallel()
+				var s counting
+				endpoint, ca := refusal(t, &s)
+				c := speaking(t, d, Config{Endpoint: endpoint, CA: ca})
+				if err := searchOnce(t.Context(), c); !isStatus(err) {
+					t.Fatal(err)
+				}
+				err := searchOnce(t.Context(), c)
+				if n := s.requests.Load(); n != 2 {
+					t.Errorf("two searches were %d requests", n)
+				}
+				if err == nil || isStatus(err) || isNotSent(err) || errors.Is(err, context.Canceled) {
+					t.Errorf("the search that got no answer: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A search does not pass from one kept connection to the next.
+func TestASearchIsOneRequestAlthoughThereAreOtherConnections(t *testing.T) {
+	const kept = 4 // see Transport
+	var together sync.WaitGroup
+	together.Add(kept)
+	var requests atomic.Int32
+	address := tcpServer(t, func(conn net.Conn) {
+		defer reset(conn)
+		from := bufio.NewReader(conn)
+		for range 2 {
+			if _, err := http.ReadRequest(from); err != nil {
+				return
+			}
+			if requests.Add(1) > kept {
+				return
+			}
+			together.Done()
+			together.Wait()
+			io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	c := speaking(t, DialectV5, Config{Endpoint: "http://" + address})
+	var wg sync.WaitGroup
+	for range kept {
+		wg.Go(func() { searchOnce(t.Context(), c) })
+	}
+	wg.Wait()
+	for n := range int32(kept) {
+		if err := searchOnce(t.Context(), c); err == nil || isStatus(err) || isNotSent(err) || requests.Load() != kept+n+1 {
+			t.Fatalf("search %d: %v, %d requests", kept+n+1, err, requests.Load())
+		}
+	}
+}
+
+// Between two fetches are minutes: each has a connection of its own, so that it fails for no old
+// one.
+func TestAFetchHasAConnectionOfItsOwn(t *testing.T) {
+	for name, refusal := range refusals {
+		for _, d := range Dialects() {
+			t.Run(name+", "+d.Name, func(t *testing.T) {
+				t.Parallel()
+				var s counting
+				endpoint, ca := refusal(t, &s)
+				c := speaking(t, d, Config{Endpoint: endpoint, CA: ca})
+				for _, ask := range []func(context.Context, Client) error{searchOnce, fetchOnce, fetchOnce} {
+					if err := ask(t.Context(), c); !isStatus(err) {
+						t.Errorf("%v", err)
+					}
+				}
+				if requests, connections := s.requests.Load(), s.connections.Load(); requests != 3 || connections != 3 {
+					t.Errorf("a search and two fetches were %d requests on %d connections", requests, connections)
+				}
+			})
+		}
+	}
+}
+
+// A server of HTTP/2 may refuse a request on a new connection, too.
+func TestAFetchIsOneRequestOnTheWire(t *testing.T) {
+	for _, code := range []http2.ErrCode{http2.ErrCodeRefusedStream, http2.ErrCodeProtocol} {
+		for _, d := range Dialects() {
+			t.Run(code.String()+", "+d.Name, func(t *testing.T) {
+				t.Parallel()
+				var s counting
+				address, ca := tlsServer(t, "h2", s.serve2(true, resetStream(code)))
+				c := speaking(t, d, Config{Endpoint: "https://" + address, CA: ca})
+				err := fetchOnce(t.Context(), c)
+				if n := s.requests.Load(); n != 1 {
+					t.Errorf("a fetch was %d requests", n)
+				}
+				if err == nil || isStatus(err) || isNotSent(err) || errors.Is(err, context.Canceled) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+	}
+}
+
+// What ends the request ends it with its own words.
+func TestASearchThatIsEndedSaysSo(t *testing.T) {
+	asked := make(chan struct{})
+	address := tcpServer(t, func(conn net.Conn) {
+		http.ReadRequest(bufio.NewReader(conn))
+		close(asked)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	c := speaking(t, DialectV5, Config{Endpoint: "http://" + address})
+	if err := searchOnce(ctx, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A kept connection that the server has closed before a search began costs no search.
+func TestASearchDoesNotFailForAConnectionThatWasClosedBefore(t *testing.T) {
+	for _, protocols := range [][]string{{"h2"}, {"http/1.1"}} {
+		certificate, roots := testCertificate(t)
+		synctest.Test(t, func(t *testing.T) {
+			listener := &pipes{accepted: make(chan net.Conn), closed: make(chan struct{})}
+			var asked atomic.Int32
+			server := &http.Server{
+				Handler:   http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); w.WriteHeader(503) }),
+				TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: protocols},
+				ErrorLog:  log.New(io.Discard, "", 0),
+			}
+			if !slices.Contains(protocols, "h2") {
+				server.Protocols = new(http.Protocols)
+				server.Protocols.SetHTTP1(true)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() { server.ServeTLS(listener, "", "") })
+			tr := Transport(nil, &tls.Config{RootCAs: roots})
+			tr.Proxy = nil
+			var accepted []net.Conn
+			tr.DialContext = func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				accepted = append(accepted, theirs)
+				listener.accepted <- theirs
+				return ours, nil
+			}
+			c := speaking(t, DialectV5, Config{Endpoint: "https://example.com", Transport: tr})
+			for i := range 3 {
+				if err := searchOnce(t.Context(), c); !isStatus(err) {
+					t.Errorf("search %d: %v", i, err)
+				}
+				synctest.Wait()
+				accepted[i].Close()
+				synctest.Wait()
+			}
+			if asked.Load() != 3 {
+				t.Errorf("three searches were %d requests", asked.Load())
+			}
+			c.Close()
+			server.Close()
+			wg.Wait()
+		})
+	}
+}

@@ -1,0 +1,451 @@
+package sharing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// open opens a client that a busy machine does not make late, and waits for Redis.
+func openRedis(t testing.TB, url string) *Client {
+	t.Helper()
+	up := make(chan struct{}, 100)
+	c := dialled(t, url, func(err error) {
+		if err == nil {
+			up <- struct{}{}
+		}
+	})
+	select {
+	case <-up:
+	case <-time.After(40 * time.Second):
+		t.Fatal("Expected a Redis that is up")
+	}
+	return c
+}
+
+// states calls a function with the states of a client.
+type states func(error)
+
+func (states) Done(string, time.Duration, error) {}
+func (states) Dropped(string)                    {}
+func (s states) State(err error)                 { s(err) }
+
+func dialled(t testing.TB, url string, state func(error)) *Client {
+	t.Helper()
+	target, err := Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(Config{Target: target, Prefix: "safebrowsing:1:{test}:", Deadline: 2 * time.Second, Observer: states(state)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// server is a Searcher that counts what it is asked.
+type server struct {
+	mu     sync.Mutex
+	asked  int
+	took   time.Duration
+	answer lookup.Answer
+	err    error
+	during func() // called in each search, unless nil
+}
+
+// Search implements lookup.Searcher.
+func (s *server) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer, error) {
+	s.mu.Lock()
+	s.asked++
+	took, answer, err := s.took, s.answer, s.err
+	s.mu.Unlock()
+	if s.during != nil {
+		s.during()
+	}
+	select {
+	case <-time.After(took):
+	case <-ctx.Done():
+	}
+	return answer, err
+}
+
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
+// threatening returns a server that knows one threat.
+func threatening(ttl time.Duration) (*server, lookup.Prefix) {
+	hash := hashOf("bad.example/")
+	return &server{answer: lookup.Answer{TTL: ttl, Threats: []lookup.ThreatHash{{Hash: hash, Threats: lookup.AllThreats, TTL: ttl}}}}, hash.Prefix(4)
+}
+
+// stored waits until Redis has a value about a prefix, and returns its key.
+func stored(t testing.TB, s *redistest.Server, p lookup.Prefix) string {
+	t.Helper()
+	key := fmt.Sprintf("safebrowsing:1:{test}:answer:%x", string(p))
+	eventually(t, "a value in Redis", func() bool { return s.Do("EXISTS", key) == ":1" })
+	return key
+}
+
+func search(t testing.TB, a *Answers, prefixes ...lookup.Prefix) lookup.Answer {
+	t.Helper()
+	answer, err := a.Search(t.Context(), prefixes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(5 * time.Minute)
+	good := hashOf("good.example/").Prefix(4)
+	first, second := NewAnswers(openRedis(t, s.URL()), srv), NewAnswers(openRedis(t, s.URL()), srv)
+	before := time.Now()
+	if got := search(t, first, bad, good); len(got.Earlier) != 0 || len(got.Threats) != 1 {
+		t.Fatalf("Expected an answer of the server, got %+v", got)
+	}
+	after := time.Now()
+	key := stored(t, s, bad)
+	got := search(t, second, bad, good)
+	for p, threats := range map[lookup.Prefix]int{bad: 1, good: 0} {
+		e, ok := got.Earlier[p]
+		// The clocks of Redis and of a value are in whole milliseconds.
+		if !ok || e.TTL != 5*time.Minute || len(e.Threats) != threats || e.Received.Before(before.Add(-time.Second)) || e.Received.After(after.Add(2*time.Millisecond)) {
+			t.Errorf("%x: expected an answer of between %s and %s, got %+v", p, before, after, e)
+		}
+	}
+	if srv.count() != 1 {
+		t.Errorf("Expected one search, got %d", srv.count())
+	}
+	var left int
+	if _, err := fmt.Sscanf(s.Do("PTTL", key), ":%d", &left); err != nil || left > 300_000 || left < 240_000 {
+		t.Errorf("Expected that Redis forgets the answer within 5 minutes, got %d ms", left)
+	}
+	if got := s.Do("KEYS", "*:claim:*"); got != "*0" {
+		t.Errorf("Expected no claim that has outlived its search, got %q", got)
+	}
+}
+
+func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	p, content := sample()
+	now := time.Now()
+	content.byRedis, content.byWriter = now, now
+	old := content
+	old.byRedis = now.Add(-time.Minute) // the shorter one of its threats lasts a minute
+	foreign := content.encode("abcd")
+	newer := []byte{answerFormat + 1, 'x'}
+	newer = append(newer, sumOf(p, newer)...)
+	for _, tt := range []struct {
+		name, value string
+		asked       int
+		kept        bool
+	}{
+		{"valid", string(content.encode(p)), 0, true},
+		{"garbage", "garbage", 1, false},
+		{"empty", "", 1, false},
+		{"about another prefix", string(foreign), 1, false},
+		{"too old", string(old.encode(p)), 1, true},
+		{"of a newer format", string(newer), 1, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := &server{} // its answers have no TTL, and so are not stored
+			a := NewAnswers(openRedis(t, s.URL()), srv)
+			key := a.keysOf([]lookup.Prefix{p})[0]
+			s.Do("SET", key, tt.value)
+			search(t, a, p)
+			if srv.count() != tt.asked {
+				t.Errorf("Expected %d searches, got %d", tt.asked, srv.count())
+			}
+			if !tt.kept {
+				eventually(t, "that the value is deleted", func() bool { return s.Do("EXISTS", key) == ":0" })
+			} else if got := s.Do("EXISTS", key); got != ":1" {
+				t.Errorf("Expected that the value stays, got %s", got)
+			}
+		})
+	}
+}
+
+func TestAnAnswerToUseOnceIsNotStored(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(0)
+	a := NewAnswers(openRedis(t, s.URL()), srv)
+	search(t, a, bad)
+	search(t, a, bad)
+	eventually(t, "no key of an answer or a claim", func() bool { return s.Do("KEYS", "*:answer:*")+s.Do("KEYS", "*:claim:*") == "*0*0" })
+	if srv.count() != 2 {
+		t.Errorf("Expected two searches, got %d", srv.count())
+	}
+}
+
+func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(time.Minute)
+	a := NewAnswers(openRedis(t, s.URL()), srv)
+	now := time.Now()
+	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: srv.answer, received: now}, redisClock{redis: now, at: now})
+	key := stored(t, s, bad)
+	young := s.Do("GET", key)
+	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: lookup.Answer{TTL: time.Hour}, received: now}, redisClock{redis: now.Add(-time.Second), at: now})
+	a.store(&asked{prefixes: []lookup.Prefix{"done"}, answer: lookup.Answer{TTL: time.Hour}, received: now}, redisClock{redis: now, at: now}) // written after the one before
+	stored(t, s, "done")
+	if got := s.Do("GET", key); got != young {
+		t.Errorf("Expected the younger answer, got %q", got)
+	}
+}
+
+// Relays that want the same at the same time cause one search.
+func TestSearchesAreMergedAcrossRelays(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(5 * time.Minute)
+	srv.took = 50 * time.Millisecond
+	var relays []*Answers
+	for range 4 {
+		relays = append(relays, NewAnswers(openRedis(t, s.URL()), srv))
+	}
+	var wg sync.WaitGroup
+	for _, a := range relays {
+		wg.Go(func() {
+			answer, err := a.Search(t.Context(), []lookup.Prefix{bad})
+			if err != nil || len(answer.Threats)+len(answer.Earlier[bad].Threats) != 1 {
+				t.Errorf("Expected the threat, got %+v, %v", answer, err)
+			}
+		})
+	}
+	wg.Wait()
+	if srv.count() != 1 {
+		t.Errorf("Expected one search, got %d", srv.count())
+	}
+}
+
+// A relay whose search fails tells the others, and they ask at once.
+func TestASearchThatFailedIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	broken, bad := threatening(time.Minute)
+	broken.err = errors.New("broken")
+	broken.during = func() { // the claim does not end by itself
+		if got := s.Do("PEXPIRE", fmt.Sprintf("safebrowsing:1:{test}:claim:%x", string(bad)), "3600000"); got != ":1" {
+			t.Errorf("Expected a claim during the search, got %s", got)
+		}
+	}
+	if _, err := NewAnswers(openRedis(t, s.URL()), broken).Search(t.Context(), []lookup.Prefix{bad}); !errors.Is(err, broken.err) {
+		t.Fatalf("Expected %v, got %v", broken.err, err)
+	}
+	eventually(t, "that the claim has ended", func() bool { return s.Do("KEYS", "*:claim:*") == "*0" })
+}
+
+// A relay that has died costs others no more than a search takes.
+func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(time.Minute)
+	good := hashOf("good.example/").Prefix(4)
+	c := openRedis(t, s.URL())
+	dead, a := NewAnswers(c, srv), NewAnswers(c, srv)
+	dead.look([]lookup.Prefix{bad}) // it has the claim, and never asks
+	answer := search(t, a, bad, good)
+	if srv.count() != 2 || len(answer.Threats) == 0 || len(answer.Earlier) != 0 {
+		t.Errorf("Expected two searches, one of them late, got %d with %+v", srv.count(), answer)
+	}
+	for _, p := range []lookup.Prefix{bad, good} {
+		stored(t, s, p)
+	}
+}
+
+func TestPatienceIsThatOfASearch(t *testing.T) {
+	a := NewAnswers(nil, nil)
+	for _, tt := range []struct{ took, want time.Duration }{
+		{time.Millisecond, minPatience}, {150 * time.Millisecond, 300 * time.Millisecond}, {10 * time.Second, maxPatience},
+	} {
+		for range 100 {
+			a.learn(tt.took)
+		}
+		if got := a.patience(); got < tt.want-tt.want/100 || got > tt.want+tt.want/100 {
+			t.Errorf("Expected a patience of %s after searches of %s, got %s", tt.want, tt.took, got)
+		}
+	}
+}
+
+func TestWithoutRedisARelayAsksTheServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	srv, bad := threatening(time.Minute)
+	a := NewAnswers(dialled(t, s.URL(), func(error) {}), srv)
+	if got := search(t, a, bad); len(got.Threats) != 1 || srv.count() != 1 {
+		t.Errorf("Expected an answer of the server, got %+v", got)
+	}
+}
+
+func TestAClusterKeepsAnswersToo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster takes seconds to come up")
+	}
+	t.Parallel()
+	nodes := redistest.Cluster(t)
+	srv, bad := threatening(time.Minute)
+	a := NewAnswers(openRedis(t, "redis+cluster://"+nodes[2].Addr), srv)
+	search(t, a, bad)
+	eventually(t, "the answer", func() bool { return len(search(t, a, bad).Earlier) == 1 })
+	l := NewLimits(openRedis(t, "redis+cluster://"+nodes[1].Addr), Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 1}}, walled(1))
+	client := addr("192.0.2.1")
+	if _, _, err := l.Admit(client)(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := NewLimits(a.client, l.rule, walled(1)).Admit(client)(1); !errors.Is(err, lookup.ErrLimited) {
+		t.Errorf("Expected %v, got %v", lookup.ErrLimited, err)
+	}
+}
+
+// However old an answer in Redis is, a threat ends 30 minutes after the server told it, and
+// a client has 10 seconds to get it.
+func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(24 * time.Hour)
+	a := NewAnswers(openRedis(t, s.URL()), srv)
+	checker, err := lookup.NewChecker(lookup.Config{Database: new(lookup.Database), Searcher: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer checker.Close()
+	const left = time.Minute
+	received := time.Now().Add(left - maxAge)
+	ahead := received.Add(time.Hour) // the writer's clock
+	a.store(&asked{prefixes: []lookup.Prefix{bad}, answer: srv.answer, received: ahead}, redisClock{redis: received, at: ahead})
+	stored(t, s, bad)
+	answers, err := checker.Search(t.Context(), []lookup.Prefix{bad}, true, nil, nil)
+	if err != nil || answers[0].From != lookup.FromShared || answers[0].TTL > left || answers[0].TTL < left/2 || srv.count() != 0 {
+		t.Errorf("Expected a threat of Redis for less than %s, got %+v, %v and %d searches", left, answers, err, srv.count())
+	}
+}
+
+// No key and no value tells a name or the address of a client.
+func TestWhatRedisLearns(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(time.Minute)
+	c := openRedis(t, s.URL())
+	search(t, NewAnswers(c, srv), bad)
+	if _, _, err := NewLimits(c, Rule{Bucket: lookup.LeakyBucket{Rate: 1, Capacity: 2}}, walled(3)).Admit(addr("192.0.2.77"))(1); err != nil {
+		t.Fatal(err)
+	}
+	stored(t, s, bad)
+	keys := s.Do("KEYS", "*")
+	for _, want := range []string{":answer:", ":bucket:", ":share:"} {
+		if !strings.Contains(keys, want) {
+			t.Errorf("Expected a key with %s, got %q", want, keys)
+		}
+	}
+	if strings.Contains(keys, "192.0.2.77") || strings.Contains(keys, "example") {
+		t.Errorf("Expected no address and no name, got %q", keys)
+	}
+}
+
+// An answer holds for what was asked: relays that search for other threats do not share it, and
+// neither do those that did not name them in the key.
+func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	_, bad := threatening(time.Hour)
+	nothing := &server{answer: lookup.Answer{TTL: time.Hour}}
+	relay := func(scope string, srv *server) *Answers {
+		a := NewAnswers(openRedis(t, s.URL()), srv)
+		a.Scope = scope
+		return a
+	}
+	search(t, relay("malware", nothing), bad)
+	eventually(t, "a value in Redis", func() bool { return s.Do("KEYS", "*:answer:malware:*") != "*0" })
+	for scope, want := range map[string]int{"malware": 0, "all": 1, "": 1} {
+		srv, _ := threatening(0)
+		if got := search(t, relay(scope, srv), bad); srv.count() != want || len(got.Threats) != want {
+			t.Errorf("Scope %q: expected %d searches, got %d with %+v", scope, want, srv.count(), got)
+		}
+	}
+	search(t, relay("", nothing), bad) // as relays of an earlier version do
+	stored(t, s, bad)
+	srv, _ := threatening(0)
+	if got := search(t, relay("all", srv), bad); srv.count() != 1 || len(got.Threats) != 1 {
+		t.Errorf("Expected a search in spite of an old answer, got %d with %+v", srv.count(), got)
+	}
+}
+
+// What relays of a newer version have written stays for them.
+func TestAnOlderFormatDoesNotReplaceANewerOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(time.Minute)
+	a := NewAnswers(openRedis(t, s.URL()), srv)
+	key := a.keysOf([]lookup.Prefix{bad})[0]
+	newer := append([]byte{answerFormat + 1}, "a newer value"...)
+	newer = append(newer, sumOf(bad, newer)...)
+	s.Do("SET", key, string(newer), "PX", "60000")
+	search(t, a, bad)
+	search(t, a, "done") // written after the one before
+	stored(t, s, "done")
+	if got := s.Do("GET", key); !strings.HasSuffix(got, string(newer)) {
+		t.Errorf("Expected the newer value, got %q", got)
+	}
+}
+
+// A value that is too large for any relay is removed, and costs no connection.
+func TestAValueThatIsTooLargeIsRemoved(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	srv, bad := threatening(0)
+	a := NewAnswers(openRedis(t, s.URL()), srv)
+	key := a.keysOf([]lookup.Prefix{bad})[0]
+	s.Do("SET", key, strings.Repeat("x", 2<<20))
+	search(t, a, bad)
+	if got := s.Do("EXISTS", key); got != ":0" || srv.count() != 1 {
+		t.Errorf("Expected a miss that is removed, got %s and %d searches", got, srv.count())
+	}
+}
+
+// The call took from at to back: what Redis said was right at some moment between.
+func TestAClockDiffersByWhatASlowRedisDoesNotExplain(t *testing.T) {
+	at := time.Now().Round(0)
+	for name, test := range map[string]struct {
+		redis, took, want time.Duration
+	}{
+		"right":            {0, 0, 0},
+		"right, and slow":  {time.Second, 2 * time.Second, 0},
+		"ahead":            {-time.Hour, time.Millisecond, time.Hour - time.Millisecond},
+		"ahead, and slow":  {-time.Second, time.Minute, 999 * time.Millisecond},
+		"behind":           {time.Hour, 0, -time.Hour},
+		"behind, and slow": {time.Minute, 10 * time.Second, -50 * time.Second},
+	} {
+		if got := ahead(at.Add(test.redis), at, at.Add(test.took)); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestEachAnswerOfRedisTellsHowFarTheClockIsAhead(t *testing.T) {
+	redis := redistest.Start(t)
+	s, p := threatening(time.Minute)
+	a := NewAnswers(openRedis(t, redis.URL()), s)
+	var told []time.Duration
+	a.Clock = func(ahead time.Duration) { told = append(told, ahead) }
+	search(t, a, p)
+	if len(told) != 1 || told[0] != 0 { // one machine: Redis answers between two looks at one clock
+		t.Errorf("told %s", told)
+	}
+}

@@ -1,0 +1,439 @@
+package sharing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+)
+
+// patient is a deadline that a busy machine keeps.
+const patient = 2 * time.Second
+
+// watcher notes what it is told.
+type watcher struct {
+	mu      sync.Mutex
+	states  []string // "up", or the reason
+	done    map[string]int
+	dropped int
+}
+
+func (w *watcher) Done(operation string, _ time.Duration, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.done == nil {
+		w.done = make(map[string]int)
+	}
+	w.done[fmt.Sprint(operation, " ", err == nil)]++
+}
+
+func (w *watcher) Dropped(string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dropped++
+}
+
+func (w *watcher) State(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	state := "up"
+	if err != nil {
+		state = err.Error()
+	}
+	w.states = append(w.states, state)
+}
+
+// seen returns the states so far.
+func (w *watcher) seen() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]string(nil), w.states...)
+}
+
+// wait waits for n states and returns them.
+func (w *watcher) wait(t testing.TB, n int) []string {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d states", n), func() bool { return len(w.seen()) >= n })
+	return w.seen()
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("Expected %s", what)
+		}
+	}
+}
+
+// open opens a client that a watcher watches.
+func open(t testing.TB, url string, change func(*Config)) (*Client, *watcher) {
+	t.Helper()
+	target, err := Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := new(watcher)
+	cfg := Config{Target: target, Prefix: "safebrowsing:1:{test}:", Deadline: patient, Observer: w}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c, w
+}
+
+var increment = NewScript(`return redis.call('INCRBY', KEYS[1], ARGV[1])`)
+
+// use calls a client in each way.
+func use(t testing.TB, c *Client) {
+	t.Helper()
+	key := c.Key("n")
+	if v, err := c.Fast("increment", increment, []string{key}, "2"); err != nil {
+		t.Fatalf("Expected 2, got %v", err)
+	} else if n, ok := v.Int(); !ok || n != 2 {
+		t.Fatalf("Expected 2, got %d, %v", n, ok)
+	}
+	c.Later("increment", increment, []string{key}, "3")
+	eventually(t, "the write of Later", func() bool {
+		v, err := c.Do(t.Context(), "read", "GET", []string{key})
+		return err == nil && string(v.Bytes()) == "5"
+	})
+	v, err := c.Do(t.Context(), "read", "MGET", []string{key, c.Key("none")})
+	if all := v.Array(); err != nil || len(all) != 2 || string(all[0].Bytes()) != "5" || !all[1].IsNil() {
+		t.Fatalf("Expected 5 and nil, got %v, %v", all, err)
+	}
+	if v, err := c.Do(t.Context(), "read", "GET", []string{c.Key("none")}); err != nil || !v.IsNil() {
+		t.Fatalf("Expected nil without an error, got %v, %v", v, err)
+	}
+	if _, err := c.Eval(t.Context(), "increment", increment, []string{key}, "x"); err == nil {
+		t.Fatal("Expected an error of a script")
+	}
+}
+
+func TestOneServer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, w := open(t, s.URL()+"/2", nil)
+	if got := w.wait(t, 1); got[0] != "up" {
+		t.Fatalf("Expected a Redis that is up, got %q", got)
+	}
+	use(t, c)
+	if w.done["increment true"] != 2 || w.done["increment false"] != 1 {
+		t.Errorf("Expected three increments, the last one failed, got %v", w.done)
+	}
+	if got := s.Do("DBSIZE"); got != ":0" {
+		t.Errorf("Expected an empty database 0, got %s entries", got)
+	}
+}
+
+func TestSentinelsNameTheMasterAlsoAfterAFailover(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a failover takes seconds")
+	}
+	master := redistest.Start(t)
+	host, port, _ := net.SplitHostPort(master.Addr)
+	replica := redistest.Start(t, "--replicaof", host+" "+port)
+	eventually(t, "a replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+	sentinels := redistest.Sentinels(t, master, 1)
+	eventually(t, "a Sentinel that knows the replica", func() bool {
+		return strings.Contains(sentinels[0].Do("SENTINEL", "master", "main"), "num-slaves $1 1")
+	})
+	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", nil)
+	w.wait(t, 1)
+	use(t, c)
+	master.Kill()
+	eventually(t, "a write to the new master", func() bool {
+		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
+		return err == nil
+	})
+	if got := replica.Do("ROLE"); !strings.Contains(got, "master") {
+		t.Errorf("Expected that the replica has become the master, got %q", got)
+	}
+}
+
+// Sentinels have a password of their own, and that of the master may change.
+func TestPasswordsWithSentinels(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t, "--requirepass", "first")
+	sentinels := redistest.Sentinels(t, master, 1, "requirepass sentinel", "sentinel auth-pass main first")
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("first"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", func(cfg *Config) { cfg.PasswordFile, cfg.Sentinels = file, "sentinel" })
+	if got := w.wait(t, 1); got[0] != "up" {
+		t.Fatalf("Expected a Redis that is up, got %q", got)
+	}
+	use(t, c)
+	master.Kill()
+	redistest.StartAt(t, master.Addr, "--requirepass", "second")
+	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a write with the new password", func() bool {
+		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
+		return err == nil
+	})
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a cluster takes seconds to come up")
+	}
+	nodes := redistest.Cluster(t)
+	c, w := open(t, "redis+cluster://"+nodes[0].Addr+","+nodes[1].Addr, nil)
+	w.wait(t, 1)
+	use(t, c)
+	var sizes []string
+	for _, n := range nodes {
+		sizes = append(sizes, n.Do("DBSIZE"))
+	}
+	if strings.Count(strings.Join(sizes, " "), ":0") != 2 {
+		t.Errorf("Expected that all keys of a fleet are on one node, as scripts need, got sizes %q", sizes)
+	}
+}
+
+func TestPasswordOfAFileThatChanges(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t, "--requirepass", "first")
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(password string) {
+		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("wr0ng")
+	c, w := open(t, s.URL(), func(cfg *Config) { cfg.PasswordFile = file })
+	if got := w.wait(t, 1); !strings.Contains(got[0], "WRONGPASS") || strings.Contains(got[0], "wr0ng") {
+		t.Fatalf("Expected an error about the password that does not tell it, got %q", got)
+	}
+	if _, err := c.Do(t.Context(), "read", "GET", []string{"x"}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "WRONGPASS") {
+		t.Errorf("Expected the reason in the error, got %v", err)
+	}
+	write("first")
+	if got := w.wait(t, 2); got[1] != "up" {
+		t.Errorf("Expected a Redis that is up, got %q", got)
+	}
+}
+
+func TestUserAndPassword(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Do("ACL", "SETUSER", "relay", "on", ">secret", "~safebrowsing:*", "&safebrowsing:*", "+@all", "-@admin", "-@dangerous") // as the documents say
+	s.Do("ACL", "SETUSER", "default", "off")
+	c, w := open(t, strings.Replace(s.URL(), "//", "//relay@", 1), func(cfg *Config) { cfg.Password = "secret" })
+	w.wait(t, 1)
+	use(t, c)
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	s, ca := redistest.StartTLS(t)
+	url := strings.Replace(s.URL(), "redis://", "rediss://", 1)
+	_, w := open(t, url, nil)
+	if got := w.wait(t, 1); !strings.Contains(got[0], "certificate") {
+		t.Errorf("Expected an error about a certificate that nobody has signed, got %q", got)
+	}
+	c, w := open(t, url, func(cfg *Config) { cfg.CAFile = ca })
+	if got := w.wait(t, 1); got[0] != "up" {
+		t.Errorf("Expected a Redis that is up, got %q", got)
+	}
+	use(t, c)
+	target, _ := Parse(url)
+	if _, err := Open(Config{Target: target, CAFile: "missing.pem"}); err == nil || !strings.Contains(err.Error(), "missing.pem") {
+		t.Errorf("Expected an error about the file of the CA, got %v", err)
+	}
+}
+
+// The name of Redis is looked up by the resolver of the configuration: the system's may be
+// the CoreDNS that waits for this relay.
+func TestOwnResolver(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	_, port, _ := net.SplitHostPort(s.Addr)
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &dns.Server{PacketConn: socket, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		m := new(dns.Msg).SetReply(r)
+		if r.Question[0].Qtype == dns.TypeA {
+			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}, A: net.IPv4(127, 0, 0, 1)}}
+		}
+		_ = w.WriteMsg(m) // the client asks again
+	})}
+	go func() { _ = server.ActivateAndServe() }() // ends with Shutdown
+	t.Cleanup(func() { _ = server.Shutdown() })
+	_, w := open(t, "redis://cache.test:"+port, func(cfg *Config) {
+		cfg.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, socket.LocalAddr().String())
+		}}
+	})
+	if got := w.wait(t, 1); got[0] != "up" {
+		t.Errorf("Expected a Redis that is up, got %q", got)
+	}
+}
+
+// A client that starts before Redis finds it, and so does one whose Redis was killed.
+func TestRedisThatComesAndGoes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Kill()
+	c, w := open(t, s.URL(), nil)
+	w.wait(t, 1)
+	if _, err := c.Fast("increment", increment, []string{"n"}, "1"); !errors.Is(err, ErrAway) {
+		t.Fatalf("Expected %v, got %v", ErrAway, err)
+	}
+	s.Restart()
+	w.wait(t, 2)
+	use(t, c)
+	s.Kill()
+	for range maxFailures {
+		if _, err := c.Fast("increment", increment, []string{"n"}, "1"); err == nil {
+			t.Fatal("Expected an error of a Redis that is dead")
+		}
+	}
+	if _, err := c.Fast("increment", increment, []string{"n"}, "1"); !errors.Is(err, ErrAway) {
+		t.Fatalf("Expected that Redis is left alone after %d failures, got %v", maxFailures, err)
+	}
+	c.Later("increment", increment, []string{"n"}, "1")
+	if w.dropped != 1 {
+		t.Errorf("Expected a write that was dropped, got %d", w.dropped)
+	}
+	s.Restart()
+	if got := w.wait(t, 4); got[1] != "up" || got[2] == "up" || got[3] != "up" || len(got) != 4 {
+		t.Errorf("Expected away, up, away, up, got %q", got)
+	}
+	use(t, c)
+}
+
+// A Redis that hangs costs the deadline a few times, and nothing after that.
+func TestRedisThatHangs(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const deadline = 20 * time.Millisecond
+	c, w := open(t, s.URL(), func(cfg *Config) { cfg.Deadline = deadline })
+	eventually(t, "an answer", func() bool {
+		_, err := c.Fast("increment", increment, []string{c.Key("warm")}, "1")
+		return err == nil
+	})
+	s.Stop()
+	begin := time.Now()
+	const calls = 1000
+	for range calls {
+		if _, err := c.Fast("increment", increment, []string{c.Key("n")}, "1"); err == nil {
+			t.Fatal("Expected an error of a Redis that hangs")
+		}
+	}
+	if took := time.Since(begin); took > calls*deadline/4 {
+		t.Errorf("Expected that %d calls wait for %d deadlines, took %s", calls, maxFailures, took)
+	}
+	states := len(w.seen())
+	s.Continue()
+	if got := w.wait(t, states+1); got[states] != "up" {
+		t.Errorf("Expected a Redis that is up, got %q", got)
+	}
+}
+
+// A probe is a write, so a Redis that refuses writes stays away, with one state.
+func TestRedisThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, want string
+		breakIt    func(*redistest.Server)
+		heal       []string
+	}{
+		{"a replica", "READONLY", func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") }, []string{"REPLICAOF", "NO", "ONE"}},
+		{"no memory", "OOM", func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "1") }, []string{"CONFIG", "SET", "maxmemory", "0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := redistest.Start(t)
+			tt.breakIt(s)
+			c, w := open(t, s.URL(), nil)
+			if got := w.wait(t, 1); !strings.Contains(got[0], tt.want) {
+				t.Fatalf("Expected an error with %s, got %q", tt.want, got)
+			}
+			if _, err := c.Fast("increment", increment, []string{"n"}, "1"); !errors.Is(err, ErrAway) {
+				t.Errorf("Expected %v, got %v", ErrAway, err)
+			}
+			s.Do(tt.heal...)
+			if got := w.wait(t, 2); got[1] != "up" {
+				t.Errorf("Expected a Redis that is up, got %q", got)
+			}
+		})
+	}
+}
+
+func TestSubscribe(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	c, w := open(t, s.URL(), nil)
+	w.wait(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	messages := make(chan string, 100)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Subscribe(ctx, c.Key("heads"), func(m string) { messages <- m }) }()
+	eventually(t, "a message", func() bool {
+		if _, err := c.Do(t.Context(), "publish", "PUBLISH", []string{c.Key("heads")}, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case m := <-messages:
+			return m == "hello"
+		default:
+			return false
+		}
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Expected %v, got %v", context.Canceled, err)
+	}
+}
+
+// Close does not wait for a Redis that hangs.
+func TestClose(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	s.Stop()
+	c, _ := open(t, s.URL(), nil)
+	begin := time.Now()
+	c.Close()
+	if took := time.Since(begin); took > 3*time.Second {
+		t.Errorf("Expected an end at once, took %s", took)
+	}
+}
+
+func TestPauses(t *testing.T) {
+	var p pauses
+	now := time.Now()
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		if got := p.next(now); got != want*time.Second {
+			t.Errorf("Expected %d s, got %s", want, got)
+		}
+	}
+	p.closed = now
+	if got := p.next(now.Add(maxPause)); got != maxPause {
+		t.Errorf("Expected %s after a short time of health, got %s", maxPause, got)
+	}
+	p.closed = now
+	if got := p.next(now.Add(maxPause + 1)); got != minPause {
+		t.Errorf("Expected %s after a long time of health, got %s", minPause, got)
+	}
+}

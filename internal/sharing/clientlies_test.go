@@ -1,0 +1,289 @@
+package sharing
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// liar is a Redis that tells lies: raw answers by the name of a command. The rest it answers as
+// Redis does.
+type liar struct {
+	Addr string
+	ends atomic.Int32 // connections that the other side has closed
+
+	mu    sync.Mutex
+	lies  map[string]string // "*" is for all but greetings; guarded by mu
+	asked map[string]int    // commands by name; guarded by mu
+}
+
+func startLiar(t testing.TB) *liar {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &liar{Addr: listener.Addr().String(), asked: make(map[string]int)}
+	var wg sync.WaitGroup
+	var open sync.Map
+	wg.Go(func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			open.Store(c, nil)
+			wg.Go(func() {
+				defer open.Delete(c)
+				defer c.Close()
+				_ = l.serve(c)
+				l.ends.Add(1)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		open.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		wg.Wait()
+	})
+	return l
+}
+
+// lie sets what is told from now on: nothing wrong if lies is nil.
+func (l *liar) lie(lies map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lies = lies
+}
+
+// count returns how often a command has come.
+func (l *liar) count(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked[name]
+}
+
+// answer returns the raw answer to a command.
+func (l *liar) answer(words []string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := strings.ToUpper(words[0])
+	l.asked[name]++
+	lie, lies := l.lies[name]
+	if !lies && name != "HELLO" && name != "CLIENT" && name != "CLUSTER" {
+		lie, lies = l.lies["*"]
+	}
+	if lies {
+		return lie
+	}
+	host, port, _ := net.SplitHostPort(l.Addr)
+	switch name {
+	case "HELLO":
+		return "%2\r\n$5\r\nproto\r\n:3\r\n$7\r\nversion\r\n$5\r\n7.2.0\r\n"
+	case "PING":
+		return "+PONG\r\n"
+	case "SUBSCRIBE", "UNSUBSCRIBE":
+		var text strings.Builder
+		for _, channel := range words[1:] {
+			fmt.Fprintf(&text, ">3\r\n+%s\r\n+%s\r\n:1\r\n", strings.ToLower(name), channel)
+		}
+		return text.String()
+	case "CLUSTER":
+		return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+	case "SENTINEL":
+		if words[1] == "SENTINELS" {
+			return "*0\r\n"
+		}
+		return fmt.Sprintf("*2\r\n+%s\r\n+%s\r\n", host, port)
+	case "ROLE":
+		return "*3\r\n+master\r\n:0\r\n*0\r\n"
+	}
+	return "+OK\r\n"
+}
+
+// endless in an answer is repeated until the other side closes the connection.
+// hangUp ends the connection.
+const (
+	endless = "{endless}"
+	hangUp  = "{hang up}"
+)
+
+// serve answers commands until the connection ends.
+func (l *liar) serve(c net.Conn) error {
+	r := bufio.NewReader(c)
+	number := func() (n int, err error) {
+		line, err := r.ReadString('\n')
+		if err != nil || len(line) < 3 {
+			return 0, io.ErrUnexpectedEOF
+		}
+		return strconv.Atoi(strings.TrimSpace(line[1:]))
+	}
+	for {
+		n, err := number()
+		if err != nil {
+			return err
+		}
+		words := make([]string, n)
+		for i := range words {
+			size, err := number()
+			if err != nil {
+				return err
+			}
+			text := make([]byte, size+2)
+			if _, err := io.ReadFull(r, text); err != nil {
+				return err
+			}
+			words[i] = string(text[:size])
+		}
+		raw := l.answer(words)
+		raw, last := strings.CutSuffix(raw, hangUp)
+		first, repeat, forEver := strings.Cut(raw, endless)
+		if _, err := io.WriteString(c, first); err != nil {
+			return err
+		}
+		if last {
+			return nil
+		}
+		for repeat = strings.Repeat(repeat, 1+(64<<10)/(len(repeat)+1)); forEver; {
+			if _, err := io.WriteString(c, repeat); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// A Redis that lies costs a connection, not the process and not its memory; when it is honest
+// again, it is used again.
+func TestARedisThatLiesCostsAConnection(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, lie, want string }{
+		{"a bulk longer than memory", "$4611686018427387904\r\n", "a length"},
+		{"a bulk longer than any value", "$500000000\r\n" + endless + "x", "a string of 500000000 bytes"},
+		{"a bulk that does not end", "$4\r\n" + endless + "abcd", "longer than its 4 bytes"},
+		{"a bulk in chunks without end", "$?\r\n" + endless + ";4\r\nabcd\r\n", "a length"},
+		{"a line that does not end", "+" + endless + "x", "a line has more"},
+		{"an array longer than memory", "*2000000000\r\n", "a length"},
+		{"an array longer than any answer", "*500000000\r\n" + endless + ":1\r\n", "500000000 elements"},
+		{"an array without end", "*?\r\n" + endless + ":1\r\n", "a length"},
+		{"many long strings", "*1000\r\n" + endless + "$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n", "a string of"},
+		{"nested arrays", endless + "*1\r\n", "nested"},
+		{"a negative length of a string", "$-2\r\n", "a length"},
+		{"a negative length of an array", "*-9000000000000000000\r\n", "a length"},
+		{"a negative length of a map", "%-1\r\n", "a length"},
+		{"a push without a length", ">-1\r\n", "a length"},
+		{"an attribute", "|1\r\n+a\r\n+b\r\n+OK\r\n", "begins with"},
+		{"a null with text", "_:1\r\n\r\n", "a null"},
+		{"two answers", "+OK\r\n+OK\r\n", "nobody asked for"},
+		{"a subscription that nobody asked for", ">3\r\n+subscribe\r\n+x\r\n:1\r\n", "nobody asked for"},
+		{"a push in an array", "*1\r\n>2\r\n+message\r\n+x\r\n", "a push"},
+		{"another protocol", "HTTP/1.1 400 Bad Request\r\n", "begins with"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := startLiar(t)
+			c, w := open(t, "redis://"+l.Addr, nil)
+			if got := w.wait(t, 1); got[0] != "up" {
+				t.Fatalf("Expected a Redis that is up, got %q", got)
+			}
+			ends := l.ends.Load()
+			l.lie(map[string]string{"*": tt.lie})
+			if v, err := c.Do(t.Context(), "read", "GET", []string{c.Key("n")}); err == nil && tt.want != "nobody asked for" || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("Expected an error with %q, got %v, %v", tt.want, v, err)
+			}
+			eventually(t, "that the connection is closed", func() bool { return l.ends.Load() > ends })
+			l.lie(nil)
+			eventually(t, "an answer of a Redis that is honest again", func() bool {
+				_, err := c.Do(t.Context(), "read", "GET", []string{c.Key("n")})
+				return err == nil
+			})
+		})
+	}
+}
+
+// A cluster whose nodes redirect to themselves gets a bounded number of calls, and is left alone.
+func TestARedirectToItselfIsFollowedAFewTimes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ kind, want string }{
+		{"-MOVED 1 %s\r\n", "MOVED"}, {"-ASK 1 %s\r\n", "ASK"}, {"-MOVED\r\n", errLies.Error()}, {"-ASK 1\r\n", errLies.Error()},
+	} {
+		t.Run(strings.TrimSpace(tt.kind), func(t *testing.T) {
+			t.Parallel()
+			l := startLiar(t)
+			c, w := open(t, "redis+cluster://"+l.Addr, nil)
+			w.wait(t, 1)
+			lie := tt.kind
+			if strings.Contains(lie, "%s") {
+				lie = fmt.Sprintf(lie, l.Addr)
+			}
+			l.lie(map[string]string{"GET": lie, "EVALSHA": lie})
+			if _, err := c.Do(t.Context(), "read", "GET", []string{c.Key("n")}); err == nil {
+				t.Error("Expected an error")
+			}
+			if got := l.count("GET"); got > 1+maxRedirects {
+				t.Errorf("Expected at most %d redirects, got %d calls", maxRedirects, got)
+			}
+			for range maxFailures {
+				_, _ = c.Fast("increment", increment, []string{c.Key("n")}, "1") // it fails
+			}
+			if got := w.wait(t, 2); !strings.Contains(got[1], strings.Fields(tt.want)[0]) {
+				t.Errorf("Expected that Redis is left alone because of %s, got %q", tt.want, got)
+			}
+			before := l.count("EVALSHA")
+			_, _ = c.Fast("increment", increment, []string{c.Key("n")}, "1")
+			if got := l.count("EVALSHA"); got != before {
+				t.Errorf("Expected no call of a Redis that is left alone, got %d", got-before)
+			}
+			l.lie(nil)
+			if got := w.wait(t, 3); got[2] != "up" {
+				t.Errorf("Expected a Redis that is up again, got %q", got)
+			}
+		})
+	}
+}
+
+// What Sentinels tell must have all its words.
+func TestASentinelThatLiesCostsAConnection(t *testing.T) {
+	t.Parallel()
+	for name, lies := range map[string]map[string]string{
+		"no master":                {"SENTINEL": "*0\r\n"},
+		"a master without a port":  {"SENTINEL": "*1\r\n+127.0.0.1\r\n"},
+		"a role without a name":    {"ROLE": "*0\r\n"},
+		"a Sentinel without an IP": {"SENTINEL": ">3\r\n+message\r\n+sentinel\r\n+x\r\n"},
+		"a switch to nothing":      {"SENTINEL": ">3\r\n+message\r\n$14\r\n+switch-master\r\n+main a b\r\n"},
+		"a new Sentinel's nothing": {"SENTINEL": ">3\r\n+message\r\n$9\r\n+sentinel\r\n_\r\n"},
+		"a subscription queued":    {"SUBSCRIBE": "+QUEUED\r\n"},
+		"an end queued":            {"UNSUBSCRIBE": "-QUEUED\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := startLiar(t)
+			l.lie(lies)
+			_, w := open(t, "redis+sentinel://"+l.Addr+"/main", nil)
+			w.wait(t, 1)
+			l.lie(nil)
+			eventually(t, "a Redis that is up", func() bool { got := w.seen(); return got[len(got)-1] == "up" })
+		})
+	}
+}
+
+// A Redis of another protocol is refused with a reason.
+func TestARedisWithoutRESP3IsRefused(t *testing.T) {
+	t.Parallel()
+	for name, hello := range map[string]string{"unknown": "-ERR unknown command 'HELLO'\r\n", "proto 2": "*2\r\n+proto\r\n:2\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := startLiar(t)
+			l.lie(map[string]string{"HELLO": hello})
+			_, w := open(t, "redis://"+l.Addr, nil)
+			if got := w.wait(t, 1); !strings.Contains(got[0], "does not speak RESP3") {
+				t.Errorf("Expected a reason, got %q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package sharing
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fleet is what relays with one server and one key share in a Redis, as an operator sees it. It is
+// a value.
+type Fleet struct {
+	Asker  string // fingerprint of server and key
+	Newer  string // format and version of a relay whose data this program cannot read; "": none
+	Holder string // of the lease; "": nobody has it
+	Left   time.Duration
+	Lists  []SharedList // by name
+}
+
+// SharedList is a list of a Fleet.
+type SharedList struct {
+	Name     string // "": the description of the list is damaged
+	Entries  int
+	Received time.Time // when the server sent the content, by the clock of Redis
+}
+
+// scanned is how many keys Redis looks at in one call.
+const scanned = "1000"
+
+// Fleets returns the fleets that a server has, by asker. It writes nothing, and reads all names
+// of keys: ctx bounds the time.
+func Fleets(ctx context.Context, client *Client) (all []Fleet, now time.Time, err error) {
+	fleets := make(map[string]*Fleet)
+	for cursor := ""; cursor != "0"; {
+		v, err := client.Do(ctx, "examine", "SCAN", nil, cmp.Or(cursor, "0"), "MATCH", Prefix("*")+"*", "COUNT", scanned)
+		if err != nil {
+			return nil, now, err
+		}
+		answer := v.Array()
+		if len(answer) != 2 {
+			break
+		}
+		cursor = string(answer[0].Bytes())
+		for _, key := range answer[1].Array() {
+			if err := see(ctx, client, fleets, string(key.Bytes())); err != nil {
+				return nil, now, err
+			}
+		}
+	}
+	for _, f := range fleets {
+		slices.SortFunc(f.Lists, func(a, b SharedList) int { return cmp.Compare(a.Name, b.Name) })
+		all = append(all, *f)
+	}
+	slices.SortFunc(all, func(a, b Fleet) int { return cmp.Compare(a.Asker, b.Asker) })
+	v, err := client.Do(ctx, "examine", "TIME", nil)
+	if t := v.Array(); err == nil && len(t) == 2 {
+		sec, _ := t[0].Int()
+		now = time.Unix(sec, 0)
+	}
+	return all, now, err
+}
+
+// see adds what a key tells to its fleet.
+func see(ctx context.Context, client *Client, fleets map[string]*Fleet, key string) error {
+	asker, name, ok := strings.Cut(strings.TrimPrefix(key, "safebrowsing:1:{"), "}:")
+	kind, _, _ := strings.Cut(name, ":")
+	read, wanted := map[string]func(*Fleet) error{
+		"format": func(f *Fleet) error { return f.seeFormat(ctx, client, key) },
+		"lease":  func(f *Fleet) error { return f.seeLease(ctx, client, key) },
+		"heads":  func(f *Fleet) error { return f.seeHeads(ctx, client, key) },
+	}[kind]
+	if !ok || !wanted {
+		return nil
+	}
+	if fleets[asker] == nil {
+		fleets[asker] = &Fleet{Asker: asker}
+	}
+	return read(fleets[asker])
+}
+
+func (f *Fleet) seeFormat(ctx context.Context, client *Client, key string) error {
+	v, err := client.Do(ctx, "examine", "GET", []string{key})
+	number, _, _ := strings.Cut(string(v.Bytes()), " ")
+	if n, numErr := strconv.Atoi(number); numErr == nil && n > format {
+		f.Newer = string(v.Bytes())
+	}
+	return err
+}
+
+func (f *Fleet) seeLease(ctx context.Context, client *Client, key string) error {
+	v, err := client.Do(ctx, "examine", "GET", []string{key})
+	if err != nil || v.IsNil() {
+		return err
+	}
+	f.Holder = string(v.Bytes())
+	left, err := client.Do(ctx, "examine", "PTTL", []string{key})
+	ms, _ := left.Int()
+	f.Left = max(0, time.Duration(ms)*time.Millisecond)
+	return err
+}
+
+func (f *Fleet) seeHeads(ctx context.Context, client *Client, key string) error {
+	v, err := client.Do(ctx, "examine", "HVALS", []string{key})
+	for _, raw := range v.Array() {
+		var h head
+		if json.Unmarshal(raw.Bytes(), &h) != nil {
+			h = head{}
+		}
+		f.Lists = append(f.Lists, SharedList{Name: h.List, Entries: h.Entries, Received: h.Received})
+	}
+	return err
+}

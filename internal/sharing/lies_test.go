@@ -1,0 +1,111 @@
+package sharing
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// A list that no relay keeps any more has no publisher: its head goes, and no turn ends for it.
+func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	raw, err := json.Marshal(head{Head: updater.Head{List: "gone-4b", Version: []byte("1"), Checksum: []byte("x")}, Format: format, Writer: "test", Token: "1",
+		File: blob{SHA256: strings.Repeat("ab", 32), Bytes: 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Do("HSET", key("heads:schedule.json"), "gone-4b", string(raw))
+	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Second })
+	r.Head("se-4b") // it keeps another one
+	r.lead(t)
+	held, cancel, _ := r.Held(t.Context())
+	defer cancel()
+	r.mu.Lock()
+	r.renewed = time.Now().Add(-renewEvery)
+	r.mu.Unlock()
+	r.kick()
+	until(t, "that the head is removed", func() bool { return server.Do("HEXISTS", key("heads:schedule.json"), "gone-4b") == ":0" })
+	for beats := 0; beats < 3; { // each would find the list missing
+		r.mu.Lock()
+		seen := r.mirror.beats
+		r.mu.Unlock()
+		r.kick()
+		until(t, "another beat", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.mirror.beats > seen })
+		beats++
+	}
+	if held.Err() != nil || r.events.count(Repaired) != 0 {
+		t.Errorf("Expected a turn that does not end, got %v, events %v", held.Err(), r.events.list())
+	}
+}
+
+// A fleet that goes back to an older version works again some leases after the newer one has ended.
+func TestTheFormatExpiresWithItsWriters(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Second })
+	r.lead(t)
+	var left int
+	if _, err := fmt.Sscanf(server.Do("PTTL", key("format")), ":%d", &left); err != nil || left < 1 || left > keepFormat*1000 {
+		t.Fatalf("Expected a format for %d leases at most, got %d ms", keepFormat, left)
+	}
+	server.Do("SET", key("format"), fmt.Sprint(format+1, " 99.0"), "PX", "300")
+	until(t, "that the newer format is seen", func() bool { return r.events.count(Newer) == 1 })
+	until(t, "that Redis is used again", func() bool { return r.events.count(Back) == 2 })
+	r.lead(t)
+}
+
+// After a new key the news of others arrive at once, not with the next beat.
+func TestNewsAreHeardAfterANewKey(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a := openStore(t, server.URL(), nil)
+	b := openStore(t, server.URL(), func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, 3*time.Hour })
+	b.seen(t)
+	for _, r := range []*relay{a, b} {
+		r.Rekey("another key")
+	}
+	b.seen(t)
+	document, n := origin.Documents()[1], 0
+	until(t, "a document that another relay has written", func() bool {
+		n++
+		_ = a.Update(document, set(fmt.Sprint(n))) // it may be away for a moment
+		time.Sleep(20 * time.Millisecond)
+		raw, _ := b.Read(document)
+		return len(raw) > 0
+	})
+}
+
+// Values that are too large for any relay are removed, and the relays go on.
+func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	large := strings.Repeat("x", 2<<20)
+	document := origin.Documents()[0]
+	names := []string{"format", document, "lease:schedule.json", "token:schedule.json"}
+	for _, name := range names {
+		server.Do("SET", key(name), large)
+	}
+	server.Do("HSET", key("heads:schedule.json"), "se-4b", large)
+	r := openStore(t, server.URL(), nil)
+	r.lead(t)
+	server.Do("SET", key(document), large) // between two beats
+	if err := r.Own(document, set("mine")); err != nil {
+		t.Error(err)
+	}
+	if got := server.Do("GET", key(document)); got != "$4 mine" {
+		t.Errorf("Expected the document of the relay, got %.40s", got)
+	}
+	if got := server.Do("HLEN", key("heads:schedule.json")); got != ":0" {
+		t.Errorf("Expected no heads, got %s", got)
+	}
+	if slices.ContainsFunc(r.events.list(), func(e Event) bool { return e.Kind == Lost }) {
+		t.Errorf("Expected that Redis is not lost, got %v", r.events.list())
+	}
+}

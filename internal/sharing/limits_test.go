@@ -1,0 +1,181 @@
+package sharing
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+// walled returns shares of which one client may take n a day, and no more: the rest is reserved for
+// others. 0: none.
+func walled(n int) *lookup.Shares {
+	if n == 0 {
+		return nil
+	}
+	b := lookup.Budget{Day: 100 * n, Left: 100 * n, Hour: 100 * n, Now: 100 * n}
+	s := lookup.NewShares(1, func(time.Time) (lookup.Budget, bool) { return b, true }, nil)
+	var past []lookup.Use
+	for _, date := range []time.Time{time.Now().AddDate(0, 0, -1), time.Date(2026, 11, 21, 0, 0, 0, 0, time.Local)} {
+		past = append(past, lookup.Use{Date: date.Format(time.DateOnly), Clients: 2, Kept: 1 << 30})
+	}
+	s.Remember(past)
+	return s
+}
+
+// The script decides as lookup does, about any sequence. Its clock is set by the test.
+func TestTheScriptDecidesAsLookup(t *testing.T) {
+	t.Parallel()
+	c := openRedis(t, redistest.Start(t).URL())
+	script := NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[8], ARGV[9]}", 1))
+	const seed = 7
+	rng := rand.New(rand.NewPCG(seed, seed))
+	decisions := make(map[string]int)
+	for sequence := range 120 {
+		bucket := lookup.LeakyBucket{Rate: []float64{0.1, 1, 3, 20}[rng.IntN(4)], Capacity: []float64{1, 5, 20.5}[rng.IntN(3)]}
+		rule := Rule{Bucket: bucket}
+		if sequence%2 == 1 {
+			rule.EMA.Threshold = []float64{0.1, 0.5, 1, 3}[rng.IntN(4)]
+		}
+		perClient := []int{0, 1, 10, 1000}[rng.IntN(4)]
+		var shares *lookup.Shares
+		if perClient > 0 {
+			shares = walled(perClient)
+		}
+		now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.Local)
+		admitAt := rule.Limiter()
+		keys := []string{c.Key(fmt.Sprint("b", sequence)), c.Key(fmt.Sprint("s", sequence))}
+		for step := range 40 {
+			switch rng.IntN(5) {
+			case 0: // at once
+			case 1:
+				now = now.Add(time.Duration(float64(time.Second) / bucket.Rate).Truncate(time.Microsecond)) // one leaks out, to the microsecond
+			case 2:
+				now = now.Add(-time.Second) // the clock is set back
+			default:
+				now = now.Add(time.Duration(rng.Int64N(int64(3 * time.Second))).Truncate(time.Microsecond))
+			}
+			n := 1 + rng.IntN(3)
+			want, refused := decide(admitAt, shares, now, n)
+			v, err := c.Eval(t.Context(), "admit", script, keys, fmt.Sprint(bucket.Rate), fmt.Sprint(bucket.Capacity), strconv.Itoa(n), strconv.Itoa(perClient), "100000", fmt.Sprint(rule.EMA.Threshold), "0",
+				strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond()/1000))
+			got, why, ok := admittedOf(v.Array())
+			if err != nil || !ok || got != want || why != refused {
+				t.Fatalf("Seed %d, sequence %d, step %d, %+v, share %d, %d searches: expected %d and %v, got %d and %v, %v", seed, sequence, step, rule, perClient, n, want, refused, got, why, err)
+			}
+			decisions[fmt.Sprint(rule.kind(), refused)]++
+		}
+	}
+	for _, kind := range []string{"bucket:", "ema:"} {
+		for _, why := range []error{nil, lookup.ErrLimited, lookup.ErrShare} {
+			if decisions[fmt.Sprint(kind, why)] < 100 {
+				t.Errorf("Expected many decisions of each kind, got %v", decisions)
+			}
+		}
+	}
+}
+
+// decide decides as lookup.AdmitBy, at a time of the test.
+func decide(bucket lookup.Limiter, shares *lookup.Shares, now time.Time, n int) (admitted int, why error) {
+	client := addr("192.0.2.1")
+	for i := range n {
+		if !bucket.Admit(client, now) {
+			return i, lookup.ErrLimited
+		}
+		if shares != nil && !shares.Take(client, now) {
+			return i, lookup.ErrShare
+		}
+	}
+	return n, nil
+}
+
+func TestLimitsHoldOverAllRelays(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	slow := Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 4}}
+	for _, tt := range []struct {
+		name   string
+		rule   Rule
+		shares int
+		want   error
+	}{
+		{"the rate", slow, 0, lookup.ErrLimited},
+		{"the share", Rule{}, 4, lookup.ErrShare},
+		{"both", slow, 4, lookup.ErrLimited},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s.Do("FLUSHALL")
+			one, two := NewLimits(openRedis(t, s.URL()), tt.rule, walled(tt.shares)), NewLimits(openRedis(t, s.URL()), tt.rule, walled(tt.shares))
+			client := addr("2001:db8::1")
+			for i, l := range []*Limits{one, two, one, two} {
+				if _, _, err := l.Admit(client)(1); err != nil {
+					t.Fatalf("Search %d: expected that it is admitted, got %v", i, err)
+				}
+			}
+			for _, l := range []*Limits{one, two} {
+				if _, _, err := l.Admit(addr("2001:db8:0:ff::9"))(1); !errors.Is(err, tt.want) { // of the same site
+					t.Errorf("Expected %v, got %v", tt.want, err)
+				}
+				if _, _, err := l.Admit(addr("192.0.2.1"))(1); err != nil {
+					t.Errorf("Expected that another client is admitted, got %v", err)
+				}
+			}
+		})
+	}
+	if NewLimits(nil, Rule{}, walled(0)).Admit(addr("192.0.2.1")) != nil {
+		t.Error("Expected no admission where there is no limit")
+	}
+}
+
+func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(2)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(2))
+	client := addr("192.0.2.1")
+	_, refund, err := one.Admit(client)(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
+		t.Fatalf("Expected %v, got %v", lookup.ErrShare, err)
+	}
+	refund()
+	eventually(t, "one search more", func() bool { _, _, err := two.Admit(client)(1); return err == nil })
+	if _, _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
+		t.Errorf("Expected one search more only, got %v", err)
+	}
+}
+
+// Without Redis a relay goes on from what it has admitted itself.
+func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(3)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(3))
+	client := addr("192.0.2.1")
+	for _, l := range []*Limits{one, one, two} {
+		if _, _, err := l.Admit(client)(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Kill()
+	admits := func(l *Limits) (n int) {
+		for range 5 {
+			if _, _, err := l.Admit(client)(1); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if a, b := admits(one), admits(two); a != 1 || b != 2 {
+		t.Errorf("Expected 1 and 2 searches more, got %d and %d", a, b)
+	}
+}

@@ -1,0 +1,243 @@
+package sharing
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// A content is stored in parts, which are named by its SHA-256 and never change. The head of a
+// list names one content. It is replaced last, by a script that refuses all but the holder of the
+// lease. The parts of the content before expire soon afterwards, when nobody reads them any more.
+
+const (
+	// partBytes bounds one value: a larger one would keep Redis from its other clients for long.
+	partBytes = 256 << 10
+	// maxContent bounds the content of one list, and so the memory that a head can ask for.
+	maxContent = 512 << 20
+
+	keepParts  = 24 * time.Hour   // of the head, if its holder dies; the holder renews it
+	keepOld    = 10 * time.Minute // of a content that was replaced
+	renewEvery = 10 * time.Minute
+	// contentTimeout bounds the transfer of one content.
+	contentTimeout = time.Minute
+)
+
+// head is the form of a head in Redis.
+type head struct {
+	updater.Head
+	Format int    `json:"format"`
+	Writer string `json:"writer"`
+	Token  string `json:"token"`
+	File   blob   `json:"file"`
+	Change blob   `json:"change"` // zero: there is none
+}
+
+// blob is bytes in parts.
+type blob struct {
+	SHA256 string `json:"sha256"`
+	Bytes  int    `json:"bytes"`
+}
+
+// seenHead is a head as the last beat saw it.
+type seenHead struct {
+	raw     string
+	head    head      // zero: it cannot be used
+	visible time.Time // followers do not see it before, so that they do not fetch at once
+}
+
+// parts returns the number of parts.
+func (b blob) parts() int { return (b.Bytes + partBytes - 1) / partBytes }
+
+// key returns the key of a part.
+func (b blob) key(prefix string, i int) string {
+	return prefix + "part:" + b.SHA256 + ":" + strconv.Itoa(i)
+}
+
+// keys returns the keys of the contents of a head.
+func (h head) keys(prefix string) (all []string) {
+	for _, b := range []blob{h.File, h.Change} {
+		for i := range min(b.parts(), maxContent/partBytes) {
+			all = append(all, b.key(prefix, i))
+		}
+	}
+	return all
+}
+
+// Head implements updater.Shared.
+func (s *Store) Head(list string) (updater.Head, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[list] = true
+	h := s.mirror.heads[list]
+	now := time.Now()
+	if h.head.Format == 0 || s.broken[list] == h.raw || now.Before(h.visible) && !s.holds(now) {
+		return updater.Head{}, false
+	}
+	return h.head.Head, true
+}
+
+// headOf returns the head in Redis that has the content of h.
+func (s *Store) headOf(h updater.Head) (head, string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.mirror.heads[h.List].head
+	if found.Format == 0 || string(found.Checksum) != string(h.Checksum) || string(found.Version) != string(h.Version) {
+		return head{}, "", errors.New("the list has been replaced meanwhile")
+	}
+	if s.down != nil {
+		return head{}, "", errAway
+	}
+	return found, Prefix(s.asker), nil
+}
+
+// File implements updater.Shared.
+func (s *Store) File(h updater.Head) ([]byte, error) {
+	found, prefix, err := s.headOf(h)
+	if err != nil {
+		return nil, err
+	}
+	return s.fetch(prefix, found, found.File)
+}
+
+// Change implements updater.Shared.
+func (s *Store) Change(h updater.Head) ([]byte, error) {
+	found, prefix, err := s.headOf(h)
+	if err != nil {
+		return nil, err
+	}
+	return s.fetch(prefix, found, found.Change)
+}
+
+// fetch reads the parts of a blob of a head, one after the other, and checks them. A head whose
+// parts are missing or damaged is discarded.
+func (s *Store) fetch(prefix string, h head, b blob) ([]byte, error) {
+	if b.Bytes <= 0 || b.Bytes > maxContent {
+		return nil, fmt.Errorf("a content of %d bytes", b.Bytes)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), contentTimeout)
+	defer cancel()
+	var raw []byte // grows as parts come: a head alone allocates little
+	for i := range b.parts() {
+		// Of a part that is too long only so much that this is seen. A missing one is empty.
+		v, err := s.cfg.Client.Do(ctx, "read", "GETRANGE", []string{b.key(prefix, i)}, "0", strconv.Itoa(partBytes))
+		if err != nil {
+			return nil, err
+		}
+		if n := len(v.Bytes()); n == 0 || n > partBytes || len(raw)+len(v.Bytes()) > b.Bytes {
+			s.discard(ctx, prefix, h)
+			return nil, fmt.Errorf("part %d of %d is missing or damaged in redis", i+1, b.parts())
+		}
+		raw = append(raw, v.Bytes()...)
+	}
+	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != b.SHA256 {
+		s.discard(ctx, prefix, h)
+		return nil, errors.New("the parts in redis have another checksum")
+	}
+	return raw, nil
+}
+
+// headScript replaces a head for the holder of the lease. It returns "fenced", or "ok" and the
+// last head.
+//
+// KEYS: heads, lease, token. ARGV: list, head, milliseconds, channel, id, token.
+var headScript = NewScript(`
+if redis.call('GET', KEYS[2]) ~= ARGV[5] or redis.call('GET', KEYS[3]) ~= ARGV[6] then
+  return {'fenced'}
+end
+local last = redis.call('HGET', KEYS[1], ARGV[1])
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.pcall('PUBLISH', ARGV[4], ARGV[5])
+return {'ok', last}`)
+
+// Publish implements updater.Shared.
+func (s *Store) Publish(h updater.Head, file func(io.Writer) error, change []byte) error {
+	s.mu.Lock()
+	k, token, held := s.keys(), s.token, s.token != "" && s.down == nil
+	s.mu.Unlock()
+	if !held {
+		return errFenced
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), contentTimeout)
+	defer cancel()
+	next := head{Head: h, Format: format, Writer: s.cfg.Writer, Token: token}
+	var err error
+	if next.File, err = s.upload(ctx, k.prefix, file); err != nil {
+		return err
+	}
+	if change != nil {
+		next.Change, err = s.upload(ctx, k.prefix, func(w io.Writer) error {
+			_, err := w.Write(change)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return s.flip(ctx, k, next, token)
+}
+
+// flip makes next the head of its list.
+func (s *Store) flip(ctx context.Context, k keys, next head, token string) error {
+	raw, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	v, err := s.cfg.Client.Eval(ctx, "publish", headScript, []string{k.heads, k.lease, k.token},
+		next.List, string(raw), strconv.FormatInt(keepDocuments.Milliseconds(), 10), k.channel, s.id, token)
+	if err != nil {
+		return err
+	}
+	answer := v.Array()
+	if len(answer) == 0 || string(answer[0].Bytes()) != "ok" {
+		s.fenced(token)
+		return errFenced
+	}
+	s.mu.Lock()
+	s.heads[next.List] = string(raw)
+	delete(s.broken, next.List)
+	s.mirror.heads[next.List] = seenHead{raw: string(raw), head: next}
+	s.mu.Unlock()
+	var last head
+	if len(answer) == 2 && json.Unmarshal(answer[1].Bytes(), &last) == nil {
+		s.expire(ctx, k.prefix, last, next)
+	}
+	return nil
+}
+
+// expire lets the parts of last expire that next does not have.
+func (s *Store) expire(ctx context.Context, prefix string, last, next head) {
+	used := make(map[string]bool)
+	for _, key := range next.keys(prefix) {
+		used[key] = true
+	}
+	var old []string
+	for _, key := range last.keys(prefix) {
+		if !used[key] {
+			old = append(old, key)
+		}
+	}
+	_, _ = s.keep(ctx, old, keepOld) // else they expire later
+}
+
+// Received returns when the contents of the lists in Redis were fetched, as last seen.
+func (s *Store) Received() map[string]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[string]time.Time)
+	for list, h := range s.mirror.heads {
+		if h.head.Format != 0 {
+			all[list] = h.head.Received
+		}
+	}
+	return all
+}

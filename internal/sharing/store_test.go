@@ -1,0 +1,638 @@
+package sharing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+// events collects what a Store reports.
+type events struct {
+	mu  sync.Mutex
+	all []Event
+}
+
+func (e *events) add(x Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, x)
+}
+
+// list returns the events so far.
+func (e *events) list() []Event {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.all)
+}
+
+// count returns how many events of a kind there are. An event comes after what it tells of.
+func (e *events) count(kind EventKind) (n int) {
+	for _, x := range e.list() {
+		if x.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// relay is a Store with what a test changes and sees.
+type relay struct {
+	*Store
+	events *events
+	folder string
+}
+
+var origin = storetest.Origin
+
+// open opens a Store with short times on a Redis.
+func openStore(t *testing.T, url string, change func(*StoreConfig)) *relay {
+	t.Helper()
+	target, err := Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := Open(Config{Target: target, Prefix: Prefix(origin.Asker), Deadline: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	r := &relay{events: new(events), folder: t.TempDir()}
+	cfg := StoreConfig{Client: client, Origin: origin, Folder: r.folder, Writer: "test", Report: r.events.add,
+		Lease: 3 * time.Second, Beat: 50 * time.Millisecond, Settle: time.Millisecond, Spread: time.Millisecond}
+	if change != nil {
+		change(&cfg)
+	}
+	r.folder = cfg.Folder
+	r.Store = OpenStore(cfg)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// skipIfShort skips a test that waits for seconds.
+func skipIfShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("this test waits for leases to end")
+	}
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("Expected %s", what)
+		}
+	}
+}
+
+// lead waits until a relay has the lease.
+func (r *relay) lead(t *testing.T) {
+	t.Helper()
+	until(t, "the lease", r.TryLock)
+}
+
+func set(raw string) func([]byte) ([]byte, error) {
+	return func([]byte) ([]byte, error) { return []byte(raw), nil }
+}
+
+// Update changes a document, again if others write at the same time.
+func (r *relay) Update(document string, change func([]byte) ([]byte, error)) error {
+	return update(r.Store, document, change)
+}
+
+// Own is Update for the holder of the lease.
+func (r *relay) Own(document string, change func([]byte) ([]byte, error)) error {
+	return update(r.Leased(), document, change)
+}
+
+func update(m updater.Medium, document string, change func([]byte) ([]byte, error)) error {
+	for {
+		old, _ := m.Read(document)
+		next, err := change(old)
+		if err == nil {
+			err = m.Swap(document, old, next)
+		}
+		if !errors.Is(err, updater.ErrConflict) {
+			return err
+		}
+	}
+}
+
+func key(name string) string { return Prefix(origin.Asker) + name }
+
+func TestOneRelayAtATimeHasTheLease(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a, b := openStore(t, server.URL(), nil), openStore(t, server.URL(), nil)
+	a.lead(t)
+	held, cancel, _ := a.Held(t.Context())
+	defer cancel()
+	for range 20 {
+		if b.TryLock() {
+			t.Fatal("Expected one holder, got two")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if a.Unlock(); held.Err() == nil {
+		t.Error("Expected the context to end with the lease")
+	}
+	b.lead(t)
+	until(t, "one change of the lease", func() bool {
+		return a.events.count(LeaseTaken) == 1 && b.events.count(LeaseTaken) == 1 && b.events.count(Follows) == 1
+	})
+	b.Close()
+	a.lead(t) // at once: the lease was returned
+}
+
+// The scripts and keys work in a Cluster, and behind a Sentinel also after a failover to the
+// replica: there is one holder, and what is published is found.
+func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
+	t.Parallel()
+	skipIfShort(t)
+	for name, start := range map[string]func(t *testing.T) (url string, failover func()){
+		"cluster": func(t *testing.T) (string, func()) {
+			nodes := redistest.Cluster(t)
+			return "redis+cluster://" + nodes[0].Addr + "," + nodes[1].Addr, func() {}
+		},
+		"sentinel": func(t *testing.T) (string, func()) {
+			master := redistest.Start(t)
+			host, port, _ := strings.Cut(master.Addr, ":")
+			replica := redistest.Start(t, "--replicaof", host+" "+port)
+			until(t, "a replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+			sentinels := redistest.Sentinels(t, master, 1)
+			until(t, "a Sentinel that knows the replica", func() bool {
+				return strings.Contains(sentinels[0].Do("SENTINEL", "master", "main"), "num-slaves $1 1")
+			})
+			return "redis+sentinel://" + sentinels[0].Addr + "/main", func() {
+				master.Kill()
+				until(t, "a new master", func() bool {
+					role, err := replica.Try("ROLE")
+					return err == nil && strings.Contains(role, "master")
+				})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, failover := start(t)
+			a, b := openStore(t, url, nil), openStore(t, url, nil)
+			a.lead(t)
+			publish := func(version string) { // by the one that has the lease, which a failover may pass on
+				t.Helper()
+				h := updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte("sum " + version), Received: time.Now().Round(0)}
+				write := func(w io.Writer) error { _, err := io.WriteString(w, "content "+version); return err }
+				until(t, "that version "+version+" is published", func() bool {
+					return slices.ContainsFunc([]*relay{a, b}, func(r *relay) bool { return r.TryLock() && r.Publish(h, write, nil) == nil })
+				})
+			}
+			found := func(by *relay, version string) {
+				t.Helper()
+				until(t, "version "+version, func() bool {
+					by.TryLock()
+					h, ok := by.Head("se-4b")
+					if !ok || string(h.Version) != version {
+						return false
+					}
+					raw, err := by.File(h)
+					return err == nil && string(raw) == "content "+version
+				})
+			}
+			publish("1")
+			found(b, "1")
+			failover()
+			until(t, "one holder", func() bool { return a.TryLock() != b.TryLock() })
+			publish("2")
+			found(a, "2")
+			found(b, "2")
+		})
+	}
+}
+
+// A holder that was suspended believes in its lease when it wakes up. Redis does not.
+func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, time.Hour }) // it does not look again by itself
+	a.lead(t)
+	schedule := origin.Documents()[0]
+	if err := a.Own(schedule, set("first")); err != nil {
+		t.Fatal(err)
+	}
+	for name, lose := range map[string]func(){
+		"the lease has expired":        func() { server.Do("DEL", key("lease:"+schedule)) },
+		"another relay has it":         func() { server.Do("SET", key("lease:"+schedule), "other") },
+		"it had another one meanwhile": func() { server.Do("INCR", key("token:"+schedule)) },
+	} {
+		// A beat may come between the loss and the write. The relay then has a new lease, and may
+		// write: the test tries again.
+		until(t, name+": that Redis refuses a document", func() bool {
+			a.leadAgain(server, schedule)
+			server.Do("SET", key(schedule), "first")
+			lose()
+			called := 0
+			err := a.Own(schedule, func([]byte) ([]byte, error) { called++; return []byte("late"), nil })
+			if called != 1 || err != nil && !errors.Is(err, errFenced) {
+				t.Errorf("%s: Expected that Redis refuses, got %v after %d calls", name, err, called)
+			}
+			if got := server.Do("GET", key(schedule)); err != nil && got != "$5 first" {
+				t.Errorf("%s: Expected the document to stay, got %q", name, got)
+			}
+			return err != nil
+		})
+		until(t, name+": that Redis refuses a head", func() bool {
+			head := updater.Head{List: "se-4b", Version: []byte("v"), Checksum: []byte("c"), Received: time.Now()}
+			a.leadAgain(server, schedule)
+			server.Do("DEL", key("heads:"+schedule))
+			server.Do("INCR", key("token:"+schedule))
+			err := a.Publish(head, func(w io.Writer) error { _, err := w.Write([]byte("x")); return err }, nil)
+			if err != nil && !errors.Is(err, errFenced) {
+				t.Errorf("%s: Expected that Redis refuses a head, got %v", name, err)
+			}
+			if got := server.Do("EXISTS", key("heads:"+schedule)); err != nil && got != ":0" {
+				t.Errorf("%s: Expected no head, got %q", name, got)
+			}
+			return err != nil
+		})
+		server.Do("DEL", key("lease:"+schedule))
+	}
+}
+
+// A relay that has never seen its Redis work knows no other that could fetch.
+func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
+	t.Parallel()
+	r := openStore(t, "redis://"+redistest.FreeAddr(t), func(c *StoreConfig) { c.Alone = 100 * time.Millisecond })
+	until(t, "that it goes on alone", r.TryLock)
+	until(t, "one event of each kind", func() bool { return r.events.count(Alone) == 1 && r.events.count(Lost) == 1 })
+}
+
+// leadAgain has the relay take the lease again.
+func (r *relay) leadAgain(server *redistest.Server, schedule string) {
+	server.Do("DEL", key("lease:"+schedule))
+	r.kick()
+	for range 2000 {
+		if r.TryLock() {
+			return
+		}
+		r.kick()
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// A holder that cannot renew stops before its lease ends at Redis.
+func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
+	skipIfShort(t)
+	t.Parallel()
+	server := redistest.Start(t)
+	a := openStore(t, server.URL(), nil)
+	a.lead(t)
+	held, cancel, _ := a.Held(t.Context())
+	defer cancel()
+	server.Stop() // Redis hangs: keys stay
+	defer server.Continue()
+	begun := time.Now()
+	select {
+	case <-held.Done():
+	case <-time.After(20 * time.Second):
+		t.Fatal("Expected the context to end")
+	}
+	if took := time.Since(begun); took > a.cfg.Lease {
+		t.Errorf("It ended after %s, want less than the lease of %s", took, a.cfg.Lease)
+	}
+	if a.TryLock() || !errors.Is(a.Own("schedule.json", set("x")), errFenced) {
+		t.Error("Expected that it does not write any more")
+	}
+	until(t, "one event for Redis and one for the lease", func() bool { return a.events.count(Lost) == 1 && a.events.count(LeaseLost) == 1 })
+}
+
+func TestConcurrentUpdatesLoseNothing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	var wg sync.WaitGroup
+	for range 3 {
+		r := openStore(t, server.URL(), nil)
+		r.TryLock()
+		wg.Go(func() {
+			for n := 0; n < 20; {
+				err := r.Update("searches.json", func(raw []byte) ([]byte, error) { return append(slices.Clone(raw), 'x'), nil })
+				if err == nil {
+					n++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := server.Do("GET", key("searches.json")); got != "$60 "+strings.Repeat("x", 60) {
+		t.Errorf("Expected 60 updates, got %q", got)
+	}
+}
+
+// Whatever Redis has or says, the lease is not believed without it, there is one event for a
+// state, and it heals.
+func TestTroubleOfRedis(t *testing.T) {
+	skipIfShort(t)
+	t.Parallel()
+	for name, test := range map[string]struct {
+		options    []string
+		begin, end func(s *redistest.Server)
+		cure       string // of the event; "": no event is wanted, since it heals at once
+	}{
+		"killed":    {nil, (*redistest.Server).Kill, (*redistest.Server).Restart, "Check that Redis runs"},
+		"hangs":     {nil, (*redistest.Server).Stop, (*redistest.Server).Continue, "Check that Redis runs"},
+		"full":      {nil, func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "1") }, func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "0") }, "Raise maxmemory"},
+		"read-only": {nil, func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }, "Name the master"},
+		"no rights": {nil, func(s *redistest.Server) { s.Do("ACL", "SETUSER", "default", "-eval", "-evalsha") }, func(s *redistest.Server) { s.Do("ACL", "SETUSER", "default", "+eval", "+evalsha") }, "the rights"},
+		"flushed":   {nil, func(s *redistest.Server) { s.Do("FLUSHALL") }, func(*redistest.Server) {}, ""},
+		"garbage": {nil, func(s *redistest.Server) {
+			for _, name := range []string{"lease:schedule.json", "token:schedule.json", "format", "schedule.json", "heads:schedule.json"} {
+				s.Do("DEL", key(name))
+				s.Do("RPUSH", key(name), "garbage")
+			}
+		}, func(*redistest.Server) {}, ""},
+		"garbage in strings": {nil, func(s *redistest.Server) {
+			for _, name := range []string{"token:schedule.json", "format", "schedule.json"} {
+				s.Do("SET", key(name), "\xff garbage")
+			}
+		}, func(*redistest.Server) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, test.options...)
+			r := openStore(t, server.URL(), nil)
+			r.lead(t)
+			test.begin(server)
+			if test.cure != "" {
+				until(t, "the loss of Redis", func() bool { return r.events.count(Lost) == 1 })
+				until(t, "the end of the lease", func() bool { return !r.TryLock() })
+				if err := r.Update("x", set("y")); err == nil {
+					t.Error("Expected an error of Update")
+				}
+				if _, err := r.Read("x"); err == nil {
+					t.Error("Expected that documents are not known")
+				}
+			}
+			test.end(server)
+			until(t, "an update to work", func() bool { return r.TryLock() && r.Own("schedule.json", set("healed")) == nil })
+			lost, all := 0, r.events.list()
+			for _, e := range all {
+				if e.Kind == Lost {
+					lost++
+					if !strings.Contains(Cure(e.Err), test.cure) || test.cure == "" {
+						t.Errorf("Expected the cure %q, got %q for %v", test.cure, Cure(e.Err), e.Err)
+					}
+				}
+			}
+			if want := min(1, len(test.cure)); lost != want {
+				t.Errorf("Expected %d events for the loss, got %d: %v", want, lost, all)
+			}
+		})
+	}
+}
+
+func TestARelayLeavesANewerFormatAlone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Do("SET", key("format"), "2 v9.1.0")
+	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Alone = time.Millisecond })
+	until(t, "the event", func() bool { return r.events.count(Newer) == 1 })
+	for range 10 {
+		if r.TryLock() {
+			t.Fatal("Expected no lease")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if got := server.Do("KEYS", key("*")); strings.Contains(got, "lease") || strings.Contains(got, "alive") {
+		t.Errorf("Expected that nothing is written, got %q", got)
+	}
+	if got := r.events.list()[0].Holder; got != "2 v9.1.0" {
+		t.Errorf("Expected the version that wrote it, got %q", got)
+	}
+	server.Do("DEL", key("format"))
+	r.lead(t)
+}
+
+// When Redis stays away, the relay that had the lease last goes on, and yields when Redis is
+// back.
+func TestTheLastHolderGoesOnAlone(t *testing.T) {
+	skipIfShort(t)
+	t.Parallel()
+	server := redistest.Start(t)
+	soon := func(c *StoreConfig) { c.Alone = 4 * time.Second }
+	a, b := openStore(t, server.URL(), soon), openStore(t, server.URL(), soon)
+	a.lead(t)
+	until(t, "that b follows", func() bool { b.TryLock(); return b.events.count(Follows) == 1 })
+	server.Kill()
+	until(t, "that a goes on alone", func() bool { b.TryLock(); return a.TryLock() && a.events.count(Alone) == 1 })
+	if err := a.Own("schedule.json", set("x")); !errors.Is(err, updater.ErrAlone) {
+		t.Errorf("Expected ErrAlone, got %v", err)
+	}
+	held, cancel, _ := a.Held(t.Context())
+	defer cancel()
+
+	// A restart of the last holder does not make it wait from the beginning.
+	again := openStore(t, server.URL(), func(c *StoreConfig) { c.Folder, c.Alone = a.folder, time.Hour })
+	again.mu.Lock()
+	n := again.note
+	again.mu.Unlock()
+	if !n.HeldLast || n.Away.IsZero() {
+		t.Errorf("Expected a note of the last lease, got %+v", n)
+	}
+	time.Sleep(time.Second)
+	if b.TryLock() || b.events.count(Alone) != 0 {
+		t.Error("Expected that b does not go on alone")
+	}
+	server.Restart()
+	select {
+	case <-held.Done():
+	case <-time.After(20 * time.Second):
+		t.Error("Expected that a yields")
+	}
+	until(t, "one holder again", func() bool { return a.TryLock() != b.TryLock() })
+}
+
+func TestContentsAreCheckedAndInParts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a, b := openStore(t, server.URL(), nil), openStore(t, server.URL(), nil)
+	a.lead(t)
+	content := make([]byte, 3*partBytes/2)
+	for i := range content {
+		content[i] = byte(i * i >> 8)
+	}
+	write := func(w io.Writer) error { _, err := w.Write(content); return err }
+	h := updater.Head{List: "se-4b", Version: []byte("1"), Checksum: []byte("sum"), Received: time.Now().Round(0)}
+	if err := a.Publish(h, write, []byte("change")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the head at b", func() bool { b.TryLock(); _, ok := b.Head("se-4b"); return ok })
+	got, _ := b.Head("se-4b")
+	raw, err := b.File(got)
+	if err != nil || string(raw) != string(content) {
+		t.Fatalf("Expected the content, got %d bytes, %v", len(raw), err)
+	}
+	if raw, err := b.Change(got); err != nil || string(raw) != "change" {
+		t.Errorf("Expected the change, got %q, %v", raw, err)
+	}
+	b.mu.Lock()
+	file := b.mirror.heads["se-4b"].head.File
+	b.mu.Unlock()
+	parts := file.key(Prefix(origin.Asker), 0)
+	if got := server.Do("STRLEN", parts); got != fmt.Sprintf(":%d", partBytes) {
+		t.Errorf("Expected a part of %d bytes, got %s", partBytes, got)
+	}
+	// Who finds damage has the holder publish again.
+	for _, test := range []struct {
+		damage func()
+		want   string
+	}{
+		{func() { server.Do("SETRANGE", parts, "100", "damaged") }, "checksum"},
+		{func() { server.Do("DEL", parts) }, "part 1 of 2 is missing"},
+	} {
+		held, cancel, _ := a.Held(t.Context())
+		test.damage()
+		if _, err := b.File(got); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("Expected %q, got %v", test.want, err)
+		}
+		ends(t, held)
+		if _, ok := a.Head("se-4b"); ok {
+			t.Error("Expected that the damaged head is not used")
+		}
+		cancel()
+		if err := a.Publish(h, write, []byte("change")); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == string(content) })
+	}
+	// The holder finds a missing part by itself.
+	held, cancel, _ := a.Held(t.Context())
+	defer cancel()
+	server.Do("DEL", parts)
+	a.mu.Lock()
+	a.renewed = time.Time{}
+	a.mu.Unlock()
+	ends(t, held)
+	if _, ok := a.Head("se-4b"); ok {
+		t.Error("Expected that the damaged head is not used")
+	}
+}
+
+// ends waits until a process may no longer fetch.
+func ends(t *testing.T, held context.Context) {
+	t.Helper()
+	select {
+	case <-held.Done():
+	case <-time.After(20 * time.Second):
+		t.Error("Expected that the holder publishes again")
+	}
+}
+
+func TestPartsOfOldContentsExpire(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a := openStore(t, server.URL(), nil)
+	a.lead(t)
+	publish := func(version, content string) string {
+		h := updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte(version), Received: time.Now()}
+		if err := a.Publish(h, func(w io.Writer) error { _, err := w.Write([]byte(content)); return err }, nil); err != nil {
+			t.Fatal(err)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.mirror.heads["se-4b"].head.File.key(Prefix(origin.Asker), 0)
+	}
+	life := func(key string) (seconds int) {
+		fmt.Sscanf(server.Do("TTL", key), ":%d", &seconds)
+		return seconds
+	}
+	old := publish("1", "old")
+	next := publish("2", "new")
+	if got := life(old); got <= 0 || got > int(keepOld.Seconds()) {
+		t.Errorf("Expected that the old part expires within %s, got %d s", keepOld, got)
+	}
+	if got := life(next); got < int(keepParts.Seconds())-600 {
+		t.Errorf("Expected that the new part stays for %s, got %d s", keepParts, got)
+	}
+}
+
+func TestNoteOfTheLastLease(t *testing.T) {
+	t.Parallel()
+	const text = `{"held_last":true,"seen":true,"asker":"a"}`
+	waits := note{Seen: true, Asker: "a"} // for Redis: another relay may have had the lease last
+	for name, test := range map[string]struct {
+		put  func(path string) error
+		want note
+	}{
+		"none":              {func(string) error { return nil }, note{}},
+		"a note":            {putText(text), note{HeldLast: true, Seen: true, Asker: "a"}},
+		"cut":               {putText(text[:len(text)/2]), waits},
+		"empty":             {putText(""), waits},
+		"zeros":             {putText(strings.Repeat("\x00", len(text))), waits},
+		"a folder":          {func(path string) error { return os.Mkdir(path, 0o700) }, waits},
+		"a link to itself":  {func(path string) error { return os.Symlink(path, path) }, waits},
+		"a link to nothing": {func(path string) error { return os.Symlink(path+".none", path) }, waits},
+		"too large":         {putText(text + strings.Repeat(" ", maxNote)), waits},
+	} {
+		dir := t.TempDir()
+		if err := test.put(filepath.Join(dir, noteFile)); err != nil {
+			t.Fatal(err)
+		}
+		if got := readNote(dir, "a"); got != test.want {
+			t.Errorf("%s: Expected %+v, got %+v", name, test.want, got)
+		}
+	}
+}
+
+func putText(text string) func(path string) error {
+	return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
+}
+
+// A note that could not be written is written as soon as the folder can be.
+func TestNoteIsWrittenWhenTheFolderCanBe(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	folder := filepath.Join(t.TempDir(), "not", "yet")
+	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Folder = folder })
+	a.lead(t)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); !readNote(folder, origin.Asker).HeldLast; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("Expected a note of the lease")
+		}
+	}
+}
+
+func TestRekeyUsesOtherKeys(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	a := openStore(t, server.URL(), nil)
+	a.lead(t)
+	if err := a.Own("schedule.json", set("old")); err != nil {
+		t.Fatal(err)
+	}
+	held, cancel, _ := a.Held(context.Background())
+	defer cancel()
+	a.Rekey("other")
+	if held.Err() == nil {
+		t.Error("Expected that the lease of the old key ends")
+	}
+	until(t, "the lease of the new key", func() bool { return a.TryLock() && a.Own("schedule.json", set("new")) == nil })
+	if got := server.Do("GET", Prefix("other")+"schedule.json"); got != "$3 new" {
+		t.Errorf("Expected the document of the new key, got %q", got)
+	}
+	if got := server.Do("GET", key("schedule.json")); got != "$3 old" {
+		t.Errorf("Expected that the old one stays, got %q", got)
+	}
+}

@@ -1,0 +1,398 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+
+	"github.com/coredns/caddy"
+)
+
+// startServer runs the program and returns the endpoint that it prints.
+func startServer(t *testing.T, complaints *programtest.Output, args ...string) string {
+	t.Helper()
+	out := new(programtest.Output)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"-listen", "127.0.0.1:0"}, args...), out, complaints)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	for range 1000 {
+		if _, rest, ok := strings.Cut(out.String(), "endpoint "); ok {
+			endpoint, _, _ := strings.Cut(rest, "\n")
+			return endpoint
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("the server did not start: %s", out)
+	return ""
+}
+
+func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/ # phishing\nmw-4b harmless.example unconfirmed\n")
+	complaints := new(programtest.Output)
+	endpoint := startServer(t, complaints, "-lists", file, "-wait", "1ms", "-key", "SECRET")
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: "SECRET", UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	fetched := fetch(t, client, updater.List{Name: "se-4b"}, updater.List{Name: "mw-4b"}, updater.List{Name: "uws-4b"})
+	for i, want := range []int{1, 1, 0} {
+		if got := fetched[i].Set.Len(); got != want {
+			t.Errorf("list %s has %d entries, want %d", fetched[i].Name, got, want)
+		}
+	}
+	evil, harmless := lookup.HashExpression("evil.example/"), lookup.HashExpression("harmless.example/")
+	answer, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4), harmless.Prefix(4)})
+	if err != nil || len(answer.Threats) != 1 || answer.Threats[0].Hash != evil || answer.TTL != time.Minute {
+		t.Errorf("got %+v, %v, want that one of two is a threat, for a minute", answer, err)
+	}
+
+	time.Sleep(10 * time.Millisecond) // the file needs another modification time, and the minimum wait must end
+	write(t, file, "se-4b evil.example/\nse-4b worse.example/\n")
+	if again := fetch(t, client, fetched[0]); again[0].Set.Len() != 2 {
+		t.Errorf("after the file has changed the list has %d entries, want 2", again[0].Set.Len())
+	}
+	if text := complaints.String(); text != "" {
+		t.Errorf("the server complains: %s", text)
+	}
+}
+
+func TestTheTestServerHasTheListsOfWebRisk(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	complaints := new(programtest.Output)
+	endpoint := startServer(t, complaints, "-lists", file)
+	for _, threat := range []string{"MALWARE", "SOCIAL_ENGINEERING", "UNWANTED_SOFTWARE", "SOCIAL_ENGINEERING_EXTENDED_COVERAGE"} {
+		url := endpoint + "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=" + threat
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("User-Agent", "test/1")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("threat type %s: status %d, want 200", threat, answer.StatusCode)
+		}
+	}
+	if text := complaints.String(); text != "" {
+		t.Errorf("the server complains: %s", text)
+	}
+}
+
+func TestATestServerOfOneProtocolRefusesTheOthers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	for only := range paths {
+		complaints := new(programtest.Output)
+		endpoint := startServer(t, complaints, "-lists", file, "-protocol", only)
+		for asked, path := range paths {
+			for range 2 {
+				status, body := get(t, endpoint+path, "")
+				want := fmt.Sprintf("this server speaks only protocol %s, and the request is one of protocol %s", only, asked)
+				if only == asked && status != http.StatusOK || only != asked && (status != http.StatusNotFound || !strings.Contains(body, want)) {
+					t.Errorf("%s, asked by %s: status %d, %s", only, asked, status, body)
+				}
+				if only == asked {
+					break // the same again would be too early
+				}
+			}
+		}
+		text := complaints.String()
+		if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "REFUSED: this server speaks only protocol "+only) || !strings.HasSuffix(text, "; write protocol "+only+" in the Corefile\n") {
+			t.Errorf("%s: the server complains: %s", only, text)
+		}
+	}
+}
+
+// paths are what a test asks of each protocol.
+var paths = map[string]string{
+	"v5":      "/v5/hashLists?alt=proto",
+	"webrisk": "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=MALWARE",
+}
+
+// get sends a request with an access token and returns the answer.
+func get(t *testing.T, url, token string) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User-Agent", "test/1")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(raw)
+}
+
+func TestTheTestServerDemandsAToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	endpoint := startServer(t, new(programtest.Output), "-lists", file, "-token", "TOKEN")
+	for token, want := range map[string]int{"": http.StatusUnauthorized, "ANOTHER": http.StatusUnauthorized, "TOKEN": http.StatusOK} {
+		if status, body := get(t, endpoint+paths["webrisk"], token); status != want {
+			t.Errorf("token %q: status %d, want %d: %s", token, status, want, body)
+		}
+	}
+}
+
+func TestTheTestServerPrintsTheStanza(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8099}
+	for only, want := range map[*protocol.Dialect]string{
+		nil:                     "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t}\n",
+		protocol.DialectV5:      "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t}\n",
+		protocol.DialectWebRisk: "\tsafebrowsing {\n\t\tendpoint http://127.0.0.1:8099\n\t\tprotocol webrisk\n\t\tbudget 200\n\t}\n",
+	} {
+		if got := (&listServer{only: only}).corefile(at); got != want {
+			t.Errorf("%v: got %q, want %q", only, got, want)
+		}
+		if _, err := config.Parse(caddy.NewTestController("dns", want), t.TempDir()); err != nil {
+			t.Errorf("%v: %v", only, err)
+		}
+	}
+}
+
+func TestAListFileThatIsBrokenIsToldOnceAndIsNoRuleBroken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	complaints := new(programtest.Output)
+	endpoint := startServer(t, complaints, "-lists", file, "-wait", "0s")
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	at := time.Now()
+	for i, step := range []struct {
+		content string // "": no file
+		entries int
+		want    string // the new line; "": none
+	}{
+		{"se-4b evil.example/\n", 1, ""},
+		{"se-4b evil.example/\nse-4b\n", 1, "LIST FILE: FILE: line 2: LIST EXPRESSION [unconfirmed] expected, for example se-4b evil.example.com/; the server keeps the previous lists\n"},
+		{"", 1, "LIST FILE: stat FILE: no such file or directory; the server keeps the previous lists\n"},
+		{"se-4b evil.example/ # moved back\n", 1, "LIST FILE: FILE can be read again and is in force\n"},
+		{"", 1, "LIST FILE: stat FILE: no such file or directory; the server keeps the previous lists\n"},
+		{"se-4b evil.example/\nse-4b worse.example/\n", 2, "LIST FILE: FILE can be read again and is in force\n"},
+	} {
+		if step.content == "" {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			write(t, file, step.content)
+			if !strings.Contains(step.content, "moved back") { // with its old time
+				at = at.Add(time.Second)
+			}
+			if err := os.Chtimes(file, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := complaints.String()
+		for range 3 { // each request looks at the file
+			if _, err := client.Lists(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := strings.ReplaceAll(strings.TrimPrefix(complaints.String(), before), file, "FILE")
+		if got != step.want {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+		before = complaints.String()
+		if got := fetch(t, client, updater.List{Name: "se-4b"})[0].Set.Len(); got != step.entries {
+			t.Errorf("step %d: %d entries, want %d; %s", i, got, step.entries, strings.TrimPrefix(complaints.String(), before))
+		}
+	}
+}
+
+func TestALargeListFileIsAnnounced(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int
+		want bool
+	}{"small": {1000, false}, "large": {3 << 20, true}} {
+		file := filepath.Join(t.TempDir(), "lists.txt")
+		write(t, file, "se-4b evil.example/\n# "+strings.Repeat("many\n# ", test.size/7))
+		out := new(programtest.Output)
+		s := &listServer{file: file, out: &output{w: out, errOut: out}}
+		s.Server = protocoltest.New(s.out)
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.load(info); err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if test.want {
+			want = "Reading " + file + " (3.1 MB)\n"
+		}
+		if got := out.String(); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fetch asks for lists and applies the updates.
+func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []updater.List) {
+	t.Helper()
+	var wanted []updater.Want
+	for _, l := range lists {
+		wanted = append(wanted, updater.Want{List: l.Name, Version: l.Version})
+	}
+	results = make([]updater.List, len(lists))
+	_, err := client.Fetch(t.Context(), wanted, func(i int, u *updater.Update) {
+		var err error
+		if results[i], _, err = updater.Apply(lists[i], u, 1000); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+func TestBreakingARuleIsPrinted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lists.txt")
+	write(t, file, "se-4b evil.example/\n")
+	complaints := new(programtest.Output)
+	endpoint := startServer(t, complaints, "-lists", file)
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	evil := lookup.HashExpression("evil.example/")
+	search := func() {
+		if _, err := client.Search(t.Context(), []lookup.Prefix{evil.Prefix(4)}); err != nil {
+			t.Error(err)
+		}
+	}
+	l := fetch(t, client, updater.List{Name: "se-4b"})
+	for _, test := range []struct {
+		name       string
+		ask        func()
+		begin, end string
+	}{
+		{"an early update", func() { fetch(t, client, l...) }, "RULE BROKEN: Request Frequency, minimum wait: list \"se-4b\" asked for ", " (or the client was restarted and keeps nothing on disk)\n"},
+		{"a search", search, "", ""},
+		{"the same search", search, "RULE BROKEN: Local List Mode, cache: 1 hash prefix asked for again while the answer is fresh, ", " (or the client was restarted)\n"},
+		{"a cookie", func() { getWithCookie(t, endpoint) }, "RULE BROKEN: Privacy: ", " came with cookies\n"},
+	} {
+		before := complaints.String()
+		test.ask()
+		got := strings.TrimPrefix(complaints.String(), before)
+		if !strings.HasPrefix(got, test.begin) || !strings.HasSuffix(got, test.end) || test.begin == "" && got != "" {
+			t.Errorf("%s: %q, want %s … %s", test.name, got, test.begin, test.end)
+		}
+	}
+}
+
+// getWithCookie sends a request with a cookie, which no client may do.
+func getWithCookie(t *testing.T, endpoint string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endpoint+"/v5/hashLists?alt=proto", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User-Agent", "test/1")
+	r.AddCookie(&http.Cookie{Name: "a", Value: "b"})
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+}
+
+func TestMisuseIsExplained(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	bad := filepath.Join(t.TempDir(), "bad.txt")
+	write(t, bad, "se-4b good.example/\nnonsense\n")
+	good := filepath.Join(t.TempDir(), "good.txt")
+	write(t, good, "se-4b good.example/\n")
+	for _, tc := range []struct{ args, want string }{
+		{"", "-lists FILE is missing, see -h"},
+		{"-lists /no/such/file", "no such file"},
+		{"-lists " + bad, "line 2"},
+		{"-lists " + good + " surplus", "surplus"},
+		{"-lists " + good + " -surplus", "flag provided but not defined: -surplus, see -h"},
+		{"-lists " + good + " -protocol v6", `-protocol: "v6" is not a protocol: the protocols are v5`},
+		{"-lists " + good + " -key A -token B", "keep one of the two"},
+		{"-lists " + good + " -protocol v5 -token B", "protocol v5 takes no token: use -key"},
+		{"-lists " + good + " -listen " + taken.Addr().String(), "in use"},
+	} {
+		err := run(t.Context(), strings.Fields(tc.args), io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %v, want an error with %q", tc.args, err, tc.want)
+		}
+	}
+}
+
+func TestHelpTeaches(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-h"}, &out, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Error(err)
+	}
+	for _, want := range []string{"LIST EXPRESSION [unconfirmed]", "go run ./test/server -lists", "-lists FILE", "-token TOKEN", "RULE BROKEN"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("Expected %q in the help, got %s", want, out.String())
+		}
+	}
+}
+
+func TestControlCharactersOfAClientAreNotPrinted(t *testing.T) {
+	out := new(programtest.Output)
+	(&output{w: out, errOut: out}).complain("a \"list\" with \x1b[2J and \n")
+	if got := out.String(); got != "a \"list\" with \ufffd[2J and \ufffd\n" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,416 @@
+package updater
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// What holds for every document: copies are joined in any order, as often as they come, and what
+// one of them knows is not lost.
+
+// histories is how many random histories a test lives through.
+var histories = flag.Int("histories", 400, "random histories of a document")
+
+// lattice tests a join on copies that random histories leave.
+func lattice[T any](t *testing.T, copies func(chance *rand.Rand) []T, join func(a, b T) T) {
+	t.Helper()
+	same := func(seed int, law string, a, b T) {
+		one, err := json.Marshal(a)
+		must(t, err)
+		other, err := json.Marshal(b)
+		must(t, err)
+		if !bytes.Equal(one, other) {
+			t.Fatalf("history %d: the join is not %s:\n%s\n%s", seed, law, one, other)
+		}
+	}
+	for seed := range *histories {
+		chance := rand.New(rand.NewPCG(uint64(seed), 7))
+		all := copies(chance)
+		pick := func() T { return all[chance.IntN(len(all))] }
+		for range 20 {
+			a, b, c := pick(), pick(), pick()
+			same(seed, "commutative", join(a, b), join(b, a))
+			same(seed, "associative", join(a, join(b, c)), join(join(a, b), c))
+			ab := join(a, b)
+			same(seed, "idempotent", join(ab, ab), ab)
+			same(seed, "absorbing", join(ab, a), ab)
+		}
+	}
+}
+
+// countCopies returns copies of a count that three writers change, on dates that come and go.
+func countCopies(chance *rand.Rand) (all []budgetDays) {
+	now := time.Date(2026, 11, 20, 23, 0, 0, 0, time.Local)
+	copies := make([]budgetDays, 3)
+	// An earlier version, or an operator, has written without parts.
+	copies[chance.IntN(3)] = budgetDays{Day: dateOf(now), Spent: map[string]int{dateOf(now): chance.IntN(9)}, Recent: recent{slotOf(now): chance.IntN(9)}}
+	for range 12 {
+		now = now.Add(time.Duration(chance.IntN(150)-40) * 10 * time.Minute)
+		w := chance.IntN(3)
+		d := copies[w]
+		switch chance.IntN(4) {
+		case 0:
+			d = d.join(copies[chance.IntN(3)])
+		case 1:
+			d.Uses = []lookup.Use{{Date: dateOf(now), Clients: chance.IntN(3), Kept: chance.IntN(9), Refused: chance.IntN(9)}}
+		}
+		d, _ = d.on(dateOf(now))
+		name := fmt.Sprint(w)
+		p := d.part(name)
+		d = d.with(name, max(0, p.Spent+chance.IntN(8)-2), p.Hour.plus(chance.IntN(8)-2, now))
+		copies[w] = d
+		raw, _ := json.Marshal(d)
+		back, err := parseBudget(raw)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, back)
+	}
+	for i := range all { // as a join leaves them: what is empty is not there
+		all[i] = all[i].join(budgetDays{})
+	}
+	return all
+}
+
+func TestCountsAreJoinedInAnyOrder(t *testing.T) {
+	lattice(t, countCopies, budgetDays.join)
+}
+
+// Three processes count on two media, which are away at times and lose what they had; processes
+// crash, and clocks step. Whatever is joined counts each paid search that it has heard of.
+func TestNoJoinForgetsAPaidSearch(t *testing.T) {
+	for seed := range *histories {
+		chance := rand.New(rand.NewPCG(uint64(seed), 8))
+		m := newCountModel(chance)
+		for step := range 60 {
+			if m.step(); m.wrong != "" {
+				t.Fatalf("history %d, step %d: %s", seed, step, m.wrong)
+			}
+		}
+	}
+}
+
+// copyOfCount is a copy of the count, and the searches that it has heard of: how many each writer
+// had paid for in all when it wrote.
+type copyOfCount struct {
+	days  budgetDays
+	heard map[string]int
+}
+
+func (c copyOfCount) join(other copyOfCount) copyOfCount {
+	heard := maps.Clone(c.heard)
+	for w, n := range other.heard {
+		heard[w] = max(heard[w], n)
+	}
+	return copyOfCount{c.days.join(other.days), heard}
+}
+
+// countModel is the model: all on one date, or the clock would forgive.
+type countModel struct {
+	chance *rand.Rand
+	now    time.Time
+	names  [3]string
+	known  [3]copyOfCount
+	own    [3]int
+	media  [2]copyOfCount
+	starts int
+	wrong  string
+}
+
+func newCountModel(chance *rand.Rand) *countModel {
+	m := &countModel{chance: chance, now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.Local)}
+	for i := range m.media {
+		m.media[i] = copyOfCount{heard: make(map[string]int)}
+	}
+	for i := range m.names {
+		m.start(i)
+	}
+	return m
+}
+
+// start replaces a process by a new one, which knows what the media know.
+func (m *countModel) start(i int) {
+	m.starts++
+	m.names[i], m.own[i] = fmt.Sprint("w", m.starts), 0
+	m.known[i] = m.media[0].join(m.media[1])
+	m.settle(i)
+}
+
+// settle continues on the date of the clock, and checks the law.
+func (m *countModel) settle(i int) {
+	k := &m.known[i]
+	k.days, _ = k.days.on(dateOf(m.now))
+	paid := 0
+	for _, n := range k.heard {
+		paid += n
+	}
+	if got := k.days.spent(); got < paid {
+		m.wrong = fmt.Sprintf("process %d counts %d searches, and has heard of %d: %+v", i, got, paid, k.days)
+	}
+}
+
+func (m *countModel) step() {
+	i := m.chance.IntN(3)
+	switch m.chance.IntN(10) {
+	case 0: // a crash
+		m.start(i)
+	case 1: // a step of the clock, within the date
+		m.now = time.Date(2026, 11, 20, m.chance.IntN(24), 0, 0, 0, time.Local)
+	case 2: // a medium brings back an old copy
+		m.media[m.chance.IntN(2)] = copyOfCount{heard: make(map[string]int)}
+	case 3, 4, 5: // searches, on one medium before they are sent, or in memory where none can be reached
+		n := 1 + m.chance.IntN(5)
+		m.own[i] += n
+		k := &m.known[i]
+		p := k.days.part(m.names[i])
+		k.days = k.days.with(m.names[i], m.own[i]+m.chance.IntN(3), p.Hour.plus(n, m.now))
+		k.heard = maps.Clone(k.heard)
+		k.heard[m.names[i]] = m.own[i]
+	case 6: // reservations come back
+		k := &m.known[i]
+		k.days = k.days.with(m.names[i], m.own[i], k.days.part(m.names[i]).Hour)
+	default: // both are brought together
+		at := m.chance.IntN(2)
+		m.known[i] = m.known[i].join(m.media[at])
+		m.settle(i)
+		if m.chance.IntN(4) > 0 { // the write does not fail
+			m.media[at] = m.known[i]
+		}
+	}
+	m.settle(i)
+}
+
+// clockCopies returns copies of clocks that three writers change. Clocks step, so times come in any
+// order.
+func clockCopies(chance *rand.Rand) (all []scheduleState) {
+	copies := make([]scheduleState, 3)
+	for i := range copies {
+		copies[i] = scheduleState{Asker: "a", clockSet: clockSet{Lists: map[string]ListClock{}}}
+	}
+	if chance.IntN(2) == 0 { // of a version without numbers
+		copies[0].Fetch.Clock = Clock{NotBefore: day(chance), Failures: chance.IntN(4), Asking: chance.IntN(2) == 0}
+	}
+	number := uint64(0)
+	for range 14 {
+		w := chance.IntN(3)
+		s := copies[w].clone()
+		if chance.IntN(3) == 0 {
+			s = s.join(copies[chance.IntN(3)])
+		}
+		now, name := day(chance), []string{"w0", "w1", "w2"}[w]
+		before := s.clone()
+		switch chance.IntN(9) {
+		case 0, 1:
+			number++
+			s.Fetch = s.Fetch.noting(name, number, now, func(int) time.Duration { return time.Duration(chance.IntN(100)) * time.Minute })
+		case 2:
+			s.Fetch, _ = s.Fetch.answered(name, number)
+			s.Fetch.Clock = Clock{Wait: time.Hour, NotBefore: day(chance)}
+			s.Advice = advice{"x", []string{"", "p", "q"}[chance.IntN(3)]}
+		case 3:
+			s.Fetch.Clock = s.Fetch.failed(now, time.Duration(chance.IntN(100))*time.Minute, 0).because(now, errStatus[[]int{401, 404, 500}[chance.IntN(3)]])
+		case 4:
+			s.Fetch.Clock = s.Fetch.notSent(now, chance.Float64(), errTest)
+		case 5:
+			s.Fetch.Clock = s.Fetch.renewed()
+		case 6:
+			s.Fetch.Away = away{}
+		case 7:
+			s.Lists["x-4b"] = s.Lists["x-4b"].next(now, time.Duration(chance.IntN(100))*time.Minute, true)
+		case 8:
+			s.Lists["x-4b"] = s.Lists["x-4b"].rejected(now, 0, chance.Float64(), errTest)
+		}
+		s.Fetch.Clock = s.Fetch.after(before.Fetch.Clock, now)
+		if list, ok := s.Lists["x-4b"]; ok {
+			list.Clock = list.after(before.Lists["x-4b"].Clock, now)
+			s.Lists["x-4b"] = list
+		}
+		copies[w] = s
+		all = append(all, s)
+	}
+	for i := range all { // as a join leaves them
+		all[i] = all[i].join(scheduleState{Asker: "a"})
+	}
+	return all
+}
+
+// day returns a time of one day.
+func day(chance *rand.Rand) time.Time {
+	return time.Date(2026, 11, 20, 0, chance.IntN(24*60), 0, 0, time.UTC)
+}
+
+func TestClocksAreJoinedInAnyOrder(t *testing.T) {
+	lattice(t, clockCopies, scheduleState.join)
+}
+
+// Three processes ask on two media. At each step one may crash, a medium may be away or come back
+// with an old copy, and the clock of a machine may step. No process asks before the end of a
+// back-off that it has heard of, unless a request ended that which began after it; nor while a
+// request that it has heard of is not answered and may have failed.
+func TestNoJoinAllowsAnEarlyRequest(t *testing.T) {
+	asked := 0
+	for seed := range *histories {
+		m := newClockModel(rand.New(rand.NewPCG(uint64(seed), 9)))
+		for step := range 80 {
+			if m.step(); m.wrong != "" {
+				t.Fatalf("history %d, step %d: %s", seed, step, m.wrong)
+			}
+		}
+		asked += m.asked
+	}
+	if asked < *histories {
+		t.Errorf("only %d requests in %d histories", asked, *histories)
+	}
+}
+
+// outcome is what a request means for others, as it really was.
+type outcome struct {
+	until time.Time // nobody may ask before
+	ended bool      // it was answered; otherwise it may have failed
+}
+
+func (o outcome) join(other outcome) outcome {
+	if other.ended {
+		return other
+	}
+	return o
+}
+
+// heardOf is what a copy has heard of, by request.
+type heardOf map[int]outcome
+
+func (h heardOf) join(o heardOf) heardOf { return joined(h, o, outcome.join) }
+
+// copyOfClock is a copy of a clock, and what it has heard of.
+type copyOfClock struct {
+	clock asked
+	heard heardOf
+}
+
+func (c copyOfClock) join(o copyOfClock) copyOfClock {
+	return copyOfClock{c.clock.join(o.clock), c.heard.join(o.heard)}
+}
+
+// modelProcess is one process. Its clock is wrong by skew, which files do not show: their times are
+// moved onto the clock of the reader, see moment.
+type modelProcess struct {
+	name    string
+	known   copyOfClock
+	asking  int // the request that is under way; 0: none
+	number  uint64
+	attempt uint64
+}
+
+// clockModel is the model.
+type clockModel struct {
+	chance    *rand.Rand
+	now       time.Time
+	processes [3]modelProcess
+	media     [2]copyOfClock
+	starts    int
+	requests  int
+	asked     int
+	wrong     string
+}
+
+func newClockModel(chance *rand.Rand) *clockModel {
+	m := &clockModel{chance: chance, now: time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)}
+	for i := range m.processes {
+		m.start(i)
+	}
+	return m
+}
+
+func (m *clockModel) start(i int) {
+	m.starts++
+	m.processes[i] = modelProcess{name: fmt.Sprint("w", m.starts), known: m.media[0].join(m.media[1])}
+}
+
+func (m *clockModel) step() {
+	p := &m.processes[m.chance.IntN(3)]
+	switch m.chance.IntN(12) {
+	case 0: // a crash, perhaps on the answer
+		for i := range m.processes {
+			if &m.processes[i] == p {
+				m.start(i)
+			}
+		}
+	case 1: // a medium brings back an old copy, or is empty
+		m.media[m.chance.IntN(2)] = copyOfClock{}
+	case 2, 3:
+		m.now = m.now.Add(time.Duration(m.chance.IntN(90)) * time.Minute)
+	case 4: // a step back: what was until a time lasts longer
+		m.now = m.now.Add(-time.Duration(m.chance.IntN(20)) * time.Minute)
+	case 5, 6, 7:
+		m.ask(p)
+	case 8, 9:
+		m.answer(p)
+	default:
+		at := &m.media[m.chance.IntN(2)]
+		p.known = p.known.join(*at)
+		if m.chance.IntN(4) > 0 { // the write does not fail
+			*at = p.known
+		}
+	}
+}
+
+// ask sends a request if the clock of the process allows it.
+func (m *clockModel) ask(p *modelProcess) {
+	if p.asking > 0 || p.known.clock.held().NotBefore.After(m.now) {
+		return
+	}
+	for request, o := range p.known.heard {
+		if o.until.After(m.now) {
+			m.wrong = fmt.Sprintf("%s asks at %s, but after request %d nobody may ask before %s: %+v", p.name, m.now, request, o.until, p.known.clock)
+			return
+		}
+	}
+	m.asked++
+	m.requests++
+	p.asking, p.number = m.requests, p.number+1
+	p.known.clock = p.known.clock.noting(p.name, p.number, m.now, func(failures int) time.Duration { return Backoff(failures, 0) })
+	p.attempt = p.known.clock.Attempt
+	m.hear(p, outcome{p.known.clock.Notes[p.name].Until, false})
+}
+
+// hear notes what the request under way means.
+func (m *clockModel) hear(p *modelProcess, o outcome) {
+	p.known.heard = p.known.heard.join(nil)
+	p.known.heard[p.asking] = o
+}
+
+// answer ends the request that is under way.
+func (m *clockModel) answer(p *modelProcess) {
+	if p.asking == 0 {
+		return
+	}
+	before := p.known.clock.Clock
+	a, _ := p.known.clock.answered(p.name, p.number)
+	var until time.Time
+	switch m.chance.IntN(3) {
+	case 0: // a success with a wait
+		wait := time.Duration(m.chance.IntN(60)) * time.Minute
+		until = m.now.Add(wait)
+		if a.FailedIn <= p.attempt {
+			a.Clock = Clock{Wait: wait}
+		}
+		a.NotBefore = latest(a.NotBefore, until)
+	case 1: // a failure
+		until = m.now.Add(Backoff(a.Failures+1, 0))
+		a.Clock = a.failed(m.now, Backoff(a.Failures+1, 0), 0).because(m.now, errTest)
+	case 2: // it was not sent
+		a.Clock = a.notSent(m.now, 0, errTest)
+	}
+	a.Clock = a.after(before, m.now)
+	p.known.clock = a
+	m.hear(p, outcome{until, true})
+	p.asking = 0
+}
