@@ -25,12 +25,12 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/memory"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-var log = mask.NewLog(config.Plugin)
+var log = say.NewLog(config.Plugin)
 
 // SafeBrowsing is the plugin in one server block. It is safe for concurrent use
 // once set up.
@@ -72,7 +72,7 @@ func newPlaces(memory int64) (waiting, searching *lookup.Places) {
 // newPlugin returns the plugin of one server block, which has not started.
 func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
 	s := &SafeBrowsing{Next: next, block: block.New(cfg), names: nameLog{monitor: cfg.Monitor, json: cfg.LogJSON}}
-	s.waiting, s.searching = newPlaces(memory.Usable())
+	s.waiting, s.searching = newPlaces(engine.UsableMemory())
 	return s
 }
 

@@ -52,7 +52,7 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	c.OnStartup(func() error {
 		file, blocks := corefileOf(generation)
 		loop := s.block.Config.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
-		say(&s.block.Config, append(config.HiddenViews(file, blocks), loop), said)
+		sayDoubts(&s.block.Config, append(config.HiddenViews(file, blocks), loop), said)
 		s.block.Need(config.NeededBy(*all, config.ForwardTargets(blocks))) // all blocks have been read by now
 		if err := serving.start(s, generation); err != nil {
 			return plugin.Error(config.Plugin, err)
@@ -132,10 +132,10 @@ func saidOf(c *caddy.Controller) map[string]bool {
 	return said
 }
 
-// say logs the warnings and notes of the stanza, and warnings about the whole Corefile, that
+// sayDoubts logs the warnings and notes of the stanza, and warnings about the whole Corefile, that
 // are not in said. It is not safe for concurrent use of said: functions of OnStartup run one
 // after the other.
-func say(c *config.Config, whole []string, said map[string]bool) {
+func sayDoubts(c *config.Config, whole []string, said map[string]bool) {
 	sayOnce(slices.Concat(c.Warnings, whole), said, func(text string) { log.Warning(text) })
 	sayOnce(c.Notes, said, func(text string) { log.Info(text) })
 }

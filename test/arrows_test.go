@@ -20,9 +20,8 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 // layers are the packages of the module, the lowest first. A package imports those of
 // lower layers only.
 var layers = [][]string{
-	{"internal/patience"},
-	{"internal/boottime"},
-	{"internal/certtest", "internal/linktest", "internal/logtest", "internal/mask", "internal/mask/masktest", "internal/memory", "internal/nearest", "internal/pause", "internal/prefixset", "internal/programtest", "internal/regular", "internal/version", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1"},
+	{"internal/certtest", "internal/files", "internal/linktest", "internal/logtest", "internal/prefixset", "internal/programtest", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1", "internal/say"},
+	{"internal/pause"},
 	{"lookup", "internal/cmdline", "internal/protocoltest", "internal/redistest"},
 	{"updater", "internal/places"},
 	{"internal/protocol", "internal/ownlist", "internal/sharing", "internal/status", "internal/storetest"},

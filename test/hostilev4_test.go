@@ -13,7 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
@@ -58,7 +58,7 @@ func TestReloadAndReadyDoNotWaitForAHostileList(t *testing.T) {
 	}
 	w.eventually("readiness", w.ready)
 	w.wantPassed("clean.example.com.", dns.TypeA)
-	if took := time.Since(begun); took > patience.Limit/2 {
+	if took := time.Since(begun); took > files.WaitLimit/2 {
 		t.Errorf("Expected a reload and readiness at once, took %s", took)
 	}
 }

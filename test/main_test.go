@@ -12,7 +12,7 @@ import (
 	"github.com/coredns/coredns/plugin"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	runChild()
-	patience.Limit = time.Minute // temporary folders are removed after an end
+	files.WaitLimit = time.Minute // temporary folders are removed after an end
 	programtest.SideBySide(8)
 	m.Run()
 }

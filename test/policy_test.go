@@ -9,7 +9,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 func TestOwnListsAndExceptionsBelongToTheServerBlock(t *testing.T) {
@@ -94,8 +94,8 @@ func TestMetricsCountVerdictsAndTellOfLists(t *testing.T) {
 	if got := logtest.Metric(t, "list_entries", "endpoint", w.endpoint); got != 2 {
 		t.Errorf("Expected 2 entries, got %v", got)
 	}
-	if got := logtest.Metric(t, "build_info", "version", version.Number); got != 1 {
-		t.Errorf("Expected the version %s, got %v", version.Number, got)
+	if got := logtest.Metric(t, "build_info", "version", say.Version); got != 1 {
+		t.Errorf("Expected the version %s, got %v", say.Version, got)
 	}
 	now := float64(time.Now().Unix())
 	if got := logtest.Metric(t, "list_last_success_timestamp_seconds", "endpoint", w.endpoint); got < now-60 || got > now+1 {

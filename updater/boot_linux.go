@@ -4,8 +4,6 @@ import (
 	"os"
 	"strings"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/boottime"
 )
 
 // bootVariable has the identity of the boot where that cannot be read, as in a service with
@@ -16,7 +14,7 @@ const bootVariable = "SAFEBROWSING_BOOT_ID"
 // identity is "" if it is not known. A container has that of its machine, or one of its own for
 // each of its starts.
 func thisBoot() (id string, since time.Duration) {
-	if since = boottime.Since(); since <= 0 {
+	if since = SinceBoot(); since <= 0 {
 		return "", 0
 	}
 	id, set := os.LookupEnv(bootVariable)

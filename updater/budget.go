@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -113,10 +113,10 @@ func onlyUnknown(err error) error {
 }
 
 // Flush returns reservations that are not spent, and saves what the file does not count
-// yet. It waits for the disk for at most patience.Limit. The Ledger can be used
+// yet. It waits for the disk for at most files.WaitLimit. The Ledger can be used
 // afterwards.
 func (l *Ledger) Flush() error {
-	timeout := time.NewTimer(patience.Limit)
+	timeout := time.NewTimer(files.WaitLimit)
 	defer timeout.Stop()
 	for {
 		saving, failed := l.flush()
@@ -126,7 +126,7 @@ func (l *Ledger) Flush() error {
 		select {
 		case <-saving:
 		case <-timeout.C:
-			return hungDisk(patience.Limit)
+			return hungDisk(files.WaitLimit)
 		}
 		if failed != nil { // this was our own save
 			return *failed

@@ -681,7 +681,7 @@ func TestWhoOnlyLooksChangesNothing(t *testing.T) {
 func snapshotOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	for _, name := range files(t, dir) {
+	for _, name := range namesIn(t, dir) {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		must(t, err)
 		all[name] = string(raw)
@@ -810,7 +810,7 @@ func TestSearchesAtOnceExceedNoBudget(t *testing.T) {
 	if n := saved(t, dir); n != perDay {
 		t.Errorf("the file says %d, want %d", n, perDay)
 	}
-	for _, name := range files(t, dir) {
+	for _, name := range namesIn(t, dir) {
 		if strings.HasSuffix(name, unfinished) {
 			t.Errorf("%s is left", name)
 		}

@@ -12,8 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 )
 
 // The form of a list file. It is a copy of what the server can send again: a damaged file is
@@ -120,8 +120,8 @@ func (s *Store) loadList(name string) (List, error) {
 // readFile reads the file of a list, of any origin. The error is ErrDamaged if the
 // file is not as SaveList wrote it, or holds a list of another name.
 func readFile(dir, name string) (l List, origin string, err error) {
-	f, err := regular.Open(filepath.Join(dir, name+listSuffix))
-	if errors.Is(err, regular.Err) {
+	f, err := files.Open(filepath.Join(dir, name+listSuffix))
+	if errors.Is(err, files.ErrIrregular) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if err != nil {

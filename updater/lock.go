@@ -8,7 +8,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // The right to ask has two parts. The baton passes between the Updaters of a chain in this
@@ -83,7 +83,7 @@ func (u *Updater) acquireNow() error {
 // tryLock takes a lock, or reports that another one has it. In the place of the file there may
 // be something else, which could block for ever when it is opened.
 func tryLock(lock *flock.Flock) (locked bool, err error) {
-	if err := regular.Check(lock.Path()); errors.Is(err, regular.Err) {
+	if err := files.Check(lock.Path()); errors.Is(err, files.ErrIrregular) {
 		return false, fmt.Errorf("%w; remove it", err)
 	}
 	return lock.TryLock()

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // scheduleOf is a file of a schedule with so many failures.
@@ -39,7 +39,7 @@ func TestWhichScheduleIsRead(t *testing.T) {
 		{"none", absent, absent, 0, nil},
 		{"one in the folder", older, absent, 1, nil},
 		{"a damaged one", damaged, absent, 0, ErrDamaged},
-		{"one that cannot be read", folder, absent, 0, regular.Err},
+		{"one that cannot be read", folder, absent, 0, files.ErrIrregular},
 		{"a link to nothing", dangling, absent, 0, ErrDamaged},
 		{"a spare link to nothing", older, dangling, 1, nil},
 		{"a spare one", absent, older, 1, nil},

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/boottime"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -65,7 +64,7 @@ func Pace(s lookup.Searcher, schedule *Schedule, rules SearchRules, report func(
 	if rules.FirstContact == nil {
 		rules.FirstContact = firstContact
 	}
-	p := &pacedSearcher{searcher: s, schedule: schedule, rules: rules, report: report, sinceBoot: boottime.Since}
+	p := &pacedSearcher{searcher: s, schedule: schedule, rules: rules, report: report, sinceBoot: SinceBoot}
 	p.looked, p.booted = time.Now(), p.sinceBoot()
 	if rules.Published && schedule.hand.previous() == nil { // otherwise this process has had its first contact
 		p.contact = p.looked.Add(rules.FirstContact())

@@ -202,7 +202,7 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 		dir := t.TempDir()
 		p := newProcess(t, dir, v5Rules, nil)
 		p.searcher.(*pacedSearcher).searcher = &midway{do: func() {
-			if got := files(t, dir); len(got) != 0 {
+			if got := namesIn(t, dir); len(got) != 0 {
 				t.Errorf("files %q", got)
 			}
 		}}
@@ -403,7 +403,7 @@ func TestOnlookersDoNotWriteTheClockOfSearches(t *testing.T) {
 	s, err := ReadSchedule(openStore(t, dir))
 	must(t, err)
 	must(t, searched(s, time.Now(), errLimited))
-	if got := files(t, dir); len(got) != 0 {
+	if got := namesIn(t, dir); len(got) != 0 {
 		t.Errorf("files %q", got)
 	}
 	if !s.SearchHold().Active(time.Now()) {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("RUNTIME_DIRECTORY", dir)
 	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
-	patience.Limit = time.Minute          // a busy machine has slow disks that do not hang
+	files.WaitLimit = time.Minute         // a busy machine has slow disks that do not hang
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

@@ -22,7 +22,7 @@ func TestStatusOfAFolder(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "aside-4b.list.damaged"), nil, 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "No List\x1b.list"), nil, 0o600))
 	must(t, os.Mkdir(filepath.Join(dir, "folder-4b.list"), 0o700))
-	before := files(t, dir)
+	before := namesIn(t, dir)
 
 	all, err := Status(dir)
 	must(t, err)
@@ -53,7 +53,7 @@ func TestStatusOfAFolder(t *testing.T) {
 			t.Errorf("%s: %+v holds something, or not", w.name, got)
 		}
 	}
-	if after := files(t, dir); !slices.Equal(after, before) {
+	if after := namesIn(t, dir); !slices.Equal(after, before) {
 		t.Errorf("the folder had %q and has %q", before, after)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // Store keeps lists and the schedule in a folder, one file each. A file is replaced
@@ -52,11 +52,11 @@ const (
 // readSmall reads a file other than a list. What is no file of this kind is ErrDamaged: too large,
 // a folder, or a link to nothing, whose target may come back with a wait.
 func readSmall(path string) ([]byte, error) {
-	raw, err := regular.Read(path, maxSmall)
+	raw, err := files.Read(path, maxSmall)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && regular.Dangling(path):
+	case errors.Is(err, fs.ErrNotExist) && files.Dangling(path):
 		err = fmt.Errorf("%w: %s is a link to nothing", ErrDamaged, path)
-	case errors.Is(err, regular.Err), errors.Is(err, regular.ErrSize):
+	case errors.Is(err, files.ErrIrregular), errors.Is(err, files.ErrSize):
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return raw, err

@@ -31,8 +31,8 @@ func openStore(t testing.TB, dir string) *Store {
 	return s
 }
 
-// files returns the names of all files of a folder.
-func files(t *testing.T, dir string) (names []string) {
+// namesIn returns the names of all files of a folder.
+func namesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestListsComeBackFromTheStore(t *testing.T) {
 			t.Errorf("%s: got %v, %v", l.Name, got, err)
 		}
 	}
-	if got := files(t, dir); len(got) != len(lists) {
+	if got := namesIn(t, dir); len(got) != len(lists) {
 		t.Errorf("files %q", got)
 	}
 }
@@ -227,7 +227,7 @@ func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
 	if got, err := s.LoadList("se-4b"); err != nil || !equal(t, got, l) {
 		t.Errorf("got %v, %v, want the old list", got, err)
 	}
-	if got := files(t, s.dir); !slices.Equal(got, []string{"se-4b.list"}) {
+	if got := namesIn(t, s.dir); !slices.Equal(got, []string{"se-4b.list"}) {
 		t.Errorf("files %q", got)
 	}
 }
@@ -250,7 +250,7 @@ func TestLeftoversOfDeadWritersAreCleaned(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.clean()
-			if got, want := files(t, s.dir), append(slices.Clone(others), "zz-4b.list.1.tmp"); !slices.Equal(got, want) {
+			if got, want := namesIn(t, s.dir), append(slices.Clone(others), "zz-4b.list.1.tmp"); !slices.Equal(got, want) {
 				t.Errorf("files %q, want %q", got, want)
 			}
 		})
@@ -269,7 +269,7 @@ func TestWhatADeadWriterLeavesIsALeftover(t *testing.T) {
 	if err := writeSchedule(s, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	left := files(t, s.dir)
+	left := namesIn(t, s.dir)
 	if len(left) != 2 {
 		t.Fatalf("files %q", left)
 	}
@@ -335,7 +335,7 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 			if raw, err := os.ReadFile(filepath.Join(s.dir, scheduleFile)); err != nil || string(raw) != test.holds {
 				t.Errorf("the file holds %q, %v, want %q", raw, err, test.holds)
 			}
-			if got := files(t, s.dir); len(got) != 1 {
+			if got := namesIn(t, s.dir); len(got) != 1 {
 				t.Errorf("files %q", got)
 			}
 		})
@@ -418,7 +418,7 @@ func TestADamagedScheduleIsSetAsideAndCaution(t *testing.T) {
 				if err == nil {
 					t.Error("no error")
 				}
-				if got := files(t, s.dir); !slices.Equal(got, []string{scheduleFile + damagedSuffix}) {
+				if got := namesIn(t, s.dir); !slices.Equal(got, []string{scheduleFile + damagedSuffix}) {
 					t.Errorf("files %q", got)
 				}
 				want := time.Now().Add(30 * time.Minute)

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/boottime"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -56,7 +55,7 @@ func New(cfg Config) (*Updater, error) {
 	if cfg.Source == nil || cfg.Database == nil || cfg.Schedule == nil {
 		return nil, errors.New("an updater needs a source, a database and a schedule")
 	}
-	u := &Updater{cfg: cfg, lists: make(map[string]List), published: make(map[string]List), sleep: sleep, slice: sleepSlice, sinceBoot: boottime.Since}
+	u := &Updater{cfg: cfg, lists: make(map[string]List), published: make(map[string]List), sleep: sleep, slice: sleepSlice, sinceBoot: SinceBoot}
 	u.cfg.MaxEntries = cmp.Or(cfg.MaxEntries, DefaultMaxEntries)
 	u.cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Minute)
 	if u.cfg.Report == nil {

@@ -50,7 +50,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/whoami"
 
 	_ "github.com/coredns-safebrowsing/safebrowsing"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // order is the order in which plugins see a query: CoreDNS's order (its plugin.cfg), with
@@ -91,6 +91,6 @@ func main() {
 	tune()
 	watchPorts()
 	// coredns -version prints it after the versions of CoreDNS and of Go.
-	coremain.GitCommit = "safebrowsing " + version.Number
+	coremain.GitCommit = "safebrowsing " + say.Version
 	coremain.Run()
 }

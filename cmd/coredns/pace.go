@@ -9,7 +9,7 @@ import (
 	"github.com/coredns/caddy"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/memory"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 )
 
 const (
@@ -43,7 +43,7 @@ var ballast []byte
 // and not to the plugin, since it is for the whole process.
 func tune() {
 	limit := debug.SetMemoryLimit(-1)
-	usable := memory.Usable()
+	usable := engine.UsableMemory()
 	headroom := headroomOf(usable)
 	if headroom > 0 {
 		warmStacks(nil)

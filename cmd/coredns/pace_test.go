@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/memory"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
@@ -90,7 +90,7 @@ func TestThePaceIsInTheLogAtDebug(t *testing.T) {
 		{"a memory limit of a router", "GOMEMLIMIT=40MiB", "[DEBUG] There are 40 MiB of memory: the garbage collector runs when the heap has doubled. Set GOGC to change that."},
 		{"GOGC wins", "GOGC=100", ""},
 	}
-	if memory.Usable() > 2048*mib {
+	if engine.UsableMemory() > 2048*mib {
 		tests = append(tests, struct{ name, env, want string }{"a memory limit of a small machine", "GOMEMLIMIT=1GiB",
 			"[DEBUG] There are 1024 MiB of memory: the garbage collector runs when the heap has grown by 32 MiB, or has doubled if that is more. Set GOGC to change that."})
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 const relayHelp = `Fetches the lists once for a whole network and serves them to your CoreDNS servers.
@@ -113,7 +113,7 @@ func command() *cli.Command {
 		Action: func(ctx context.Context, c *cli.Command) error {
 			switch {
 			case c.Bool("version"):
-				_, err := fmt.Fprintf(c.Root().Writer, "safebrowsing %s, %s %s/%s\n", version.Number, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				_, err := fmt.Fprintf(c.Root().Writer, "safebrowsing %s, %s %s/%s\n", say.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 				return err
 			case c.NArg() > 0:
 				return fmt.Errorf("safebrowsing-relay takes no argument such as %q, see safebrowsing-relay -h", c.Args().First())

@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // console prints the findings of a command.
@@ -43,7 +43,7 @@ func (o *console) printf(format string, args ...any) {
 // isTerminal reports whether a person may be reading w. It is also true for /dev/null,
 // which does no harm.
 func isTerminal(w io.Writer) bool {
-	if masked, ok := w.(mask.Writer); ok {
+	if masked, ok := w.(say.MaskedWriter); ok {
 		w = masked.W
 	}
 	f, ok := w.(*os.File)

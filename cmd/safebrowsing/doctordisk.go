@@ -9,7 +9,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -36,7 +36,7 @@ func (e *examination) folder(o *block.Block) {
 
 // folderDiagnosis says whether a folder is writable and survives a reboot.
 func folderDiagnosis(dir string) diagnosis {
-	if file := regular.InTheWay(dir); file != "" {
+	if file := files.InTheWay(dir); file != "" {
 		return diagnosis{"folder", isProblem, text(fmt.Sprintf("cannot write to %s: %s is not a directory", dir, file)),
 			text("move " + file + " away, or set db to a directory that CoreDNS may write to")}
 	}

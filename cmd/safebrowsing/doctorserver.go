@@ -17,7 +17,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -171,7 +171,7 @@ func (p *probe) knock(ctx context.Context, endpoint *url.URL) error {
 	if err != nil {
 		return err
 	}
-	r.Header.Set("User-Agent", "coredns-safebrowsing/"+version.Number)
+	r.Header.Set("User-Agent", "coredns-safebrowsing/"+say.Version)
 	answer, err := p.RoundTrip(r)
 	if err != nil {
 		return err

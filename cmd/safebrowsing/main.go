@@ -24,7 +24,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/nearest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 func main() {
@@ -123,7 +123,7 @@ func unknownCommand(root *cli.Command, name string) error {
 	for _, c := range root.VisibleCommands() {
 		known = append(known, c.Name)
 	}
-	if near, edits := nearest.Word(name, known); edits <= 2 && 2*edits < len(name) {
+	if near, edits := say.Nearest(name, known); edits <= 2 && 2*edits < len(name) {
 		return fmt.Errorf("there is no command %q: did you mean %s? See safebrowsing -h", name, near)
 	}
 	return fmt.Errorf("there is no command %q, see safebrowsing -h", name)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask/masktest"
 )
 
 // SECURITY.md: the key is in no error. People run these commands when something is wrong, and
@@ -20,15 +19,15 @@ func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "db")
 	t.Setenv("STATE_DIRECTORY", db)
 	path := filepath.Join(t.TempDir(), "Corefile")
-	for _, secret := range []string{masktest.Key, masktest.Token} {
-		for i, stanza := range masktest.Stanzas(config.Usages(), secret) {
+	for _, secret := range []string{logtest.Key, logtest.Token} {
+		for i, stanza := range logtest.Stanzas(config.Usages(), secret) {
 			write(t, path, ".:5353 {\n"+stanza+"\n}\n")
 			commands := [][]string{{"check", "-corefile", path, "www.example.org"}, {"status", "-corefile", path}, {"doctor", "-offline", "-corefile", path}, {"lists", "-corefile", path}}
 			if _, out, _ := invoke(t, commands[0]...); out == "" && i%7 != 0 {
 				commands = commands[:1] // it is refused, and all of them say the same: some are enough
 			}
 			for _, command := range commands {
-				if _, out, errOut := invoke(t, command...); masktest.In(out+errOut, secret) {
+				if _, out, errOut := invoke(t, command...); logtest.Leaks(out+errOut, secret) {
 					t.Errorf("%q: %s prints %s%s", stanza, command[0], out, errOut)
 				}
 			}
@@ -37,7 +36,7 @@ func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 			{"check", secret}, {"doctor", "-corefile", secret}, {"-" + secret}, {secret}, {"update", "-db", secret + "/x", "-endpoint", "KEY" + secret},
 			{"doctor", "-offline", "-endpoint", w.endpoint + "/?key=" + secret}, {"doctor", "-offline", "-endpoint", w.endpoint, "-api-key-file", secret},
 		} {
-			if _, out, errOut := invoke(t, args...); masktest.In(out+errOut, secret) {
+			if _, out, errOut := invoke(t, args...); logtest.Leaks(out+errOut, secret) {
 				t.Errorf("%q prints %s%s", args, out, errOut)
 			}
 		}

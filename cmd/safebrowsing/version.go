@@ -9,7 +9,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 func versionCommand() *cli.Command {
@@ -55,7 +55,7 @@ func printVersion(out *console) error {
 // buildOf returns the build from the information that Go embeds in a program. info may be
 // nil.
 func buildOf(info *debug.BuildInfo) build {
-	b := build{Version: version.Number, CoreDNS: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{Version: say.Version, CoreDNS: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {
 		return b
 	}

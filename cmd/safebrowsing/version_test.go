@@ -8,11 +8,11 @@ import (
 
 	"github.com/coredns/coredns/coremain"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 func TestVersion(t *testing.T) {
-	want := "safebrowsing " + version.Number + ", CoreDNS " + coremain.CoreVersion + ", " + runtime.Version()
+	want := "safebrowsing " + say.Version + ", CoreDNS " + coremain.CoreVersion + ", " + runtime.Version()
 	for _, args := range []string{"version", "--version", "-version"} {
 		status, out, errOut := invoke(t, args)
 		if status != 0 || errOut != "" || !strings.HasPrefix(out, want) || strings.Count(out, "\n") != 1 {
@@ -21,7 +21,7 @@ func TestVersion(t *testing.T) {
 	}
 	_, out, _ := invoke(t, "version", "-json")
 	expect(t, "keys", keys(out), "version coredns go platform revision modified")
-	if got := decode[build](t, out)[0]; got.Version != version.Number || got.CoreDNS != coremain.CoreVersion || got.Go != runtime.Version() {
+	if got := decode[build](t, out)[0]; got.Version != say.Version || got.CoreDNS != coremain.CoreVersion || got.Go != runtime.Version() {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -43,7 +43,7 @@ func TestVersionOfABuild(t *testing.T) {
 			"CoreDNS 1.15.0 | , revision abc (modified)"},
 	} {
 		begin, end, _ := strings.Cut(test.want, " | ")
-		want := "safebrowsing " + version.Number + ", " + begin + ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + end
+		want := "safebrowsing " + say.Version + ", " + begin + ", " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + end
 		if got := buildOf(test.info).String(); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}

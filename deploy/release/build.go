@@ -75,7 +75,7 @@ func (r *release) goBuild(t target, tags, to, packages string) error {
 	if strings.HasSuffix(to, "/") {
 		out += "/"
 	}
-	const stamp = "-X github.com/coredns-safebrowsing/safebrowsing/internal/version.stamped="
+	const stamp = "-X github.com/coredns-safebrowsing/safebrowsing/internal/say.stamped="
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w "+stamp+r.version, "-o", out, packages)
 	build.Dir = r.source
 	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "CGO_ENABLED=0", "GOMIPS=softfloat",

@@ -21,14 +21,14 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // log writes the lines about server blocks.
-var log = mask.NewLog(config.Plugin)
+var log = say.NewLog(config.Plugin)
 
 // Block is a server block. It is safe for concurrent use; Start, Read and End are called once.
 type Block struct {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -91,7 +91,7 @@ func (b *Block) ShareSpent(client netip.Addr, now time.Time) {
 func (p *statusPages) Report() status.Report {
 	blocks, now := started.all(), time.Now()
 	r := Report(blocks, now)
-	r.Version, r.Counted = version.Number, time.Unix(p.since.Load(), 0)
+	r.Version, r.Counted = say.Version, time.Unix(p.since.Load(), 0)
 	r.Hour, r.Names = p.recent.Hour(now)
 	for i, b := range blocks {
 		r.Named = r.Named || b.Config.StatusNames

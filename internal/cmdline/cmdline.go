@@ -11,7 +11,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // The exit statuses other than 0.
@@ -26,7 +26,7 @@ var ErrBadNews = errors.New("bad news")
 // Run executes a command line and returns the exit status: 0, BadNews or Misuse. What it
 // prints is masked: a key may be in the wrong place of a Corefile or of the command line.
 func Run(ctx context.Context, root *cli.Command, args []string, in io.Reader, out, errOut io.Writer) int {
-	out, errOut = mask.Writer{W: out}, mask.Writer{W: errOut}
+	out, errOut = say.MaskedWriter{W: out}, say.MaskedWriter{W: errOut}
 	root.Reader, root.Writer, root.ErrWriter = in, out, errOut
 	// Run prints errors and returns the exit status; the library must not exit itself.
 	root.ExitErrHandler = func(context.Context, *cli.Command, error) {}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // standIns are the words that documents have where a key belongs, without -, _ and case.
@@ -80,7 +80,7 @@ func checkKeyIn(holder, key string) error {
 // KeyDoubt says why Google will probably refuse the key, or returns "". Its keys have had one
 // form for more than ten years; it does not promise that none has another one.
 func (c *Config) KeyDoubt() string {
-	if c.Secret == "" || c.Token || !c.Google() || mask.IsKey(c.Secret) {
+	if c.Secret == "" || c.Token || !c.Google() || say.IsKey(c.Secret) {
 		return ""
 	}
 	return "the API key does not look like one of Google: those have 39 letters and begin with AIza. If requests are refused with status 400, create one at https://console.cloud.google.com/apis/credentials"

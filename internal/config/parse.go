@@ -13,8 +13,8 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -91,10 +91,10 @@ func Parse(c *caddy.Controller, root string) (Config, error) {
 	cfg, err := parsed(c, root)
 	for _, texts := range [][]string{cfg.Warnings, cfg.Notes} {
 		for i := range texts {
-			texts[i] = mask.Text(texts[i])
+			texts[i] = say.Masked(texts[i])
 		}
 	}
-	return cfg, mask.Error(err)
+	return cfg, say.MaskedError(err)
 }
 
 func parsed(c *caddy.Controller, root string) (Config, error) {

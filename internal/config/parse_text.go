@@ -9,8 +9,7 @@ import (
 
 	"github.com/coredns/coredns/core/dnsserver"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/nearest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // place is a line of a Corefile.
@@ -81,7 +80,7 @@ func meant(word string) string {
 	if alias, ok := synonyms[strings.ToLower(word)]; ok {
 		return alias
 	}
-	near, edits := nearest.Word(word, slices.Sorted(maps.Keys(properties)))
+	near, edits := say.Nearest(word, slices.Sorted(maps.Keys(properties)))
 	if edits <= 2 && 3*edits <= len(word) {
 		return near
 	}
@@ -94,9 +93,9 @@ func unknownProperty(word string, line int) error {
 		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, Plugin, line)
 	}
 	switch {
-	case mask.Found(word) && strings.ContainsAny(word, "=,:"):
+	case say.HasSecret(word) && strings.ContainsAny(word, "=,:"):
 		return fmt.Errorf("unknown property %q: write api_key, a space, and the key alone", word)
-	case mask.Found(word):
+	case say.HasSecret(word):
 		return fmt.Errorf("unknown property %q: write api_key before it", word)
 	}
 	if instead, ok := removed[word]; ok {
@@ -138,7 +137,7 @@ func hasSecret(word string, args []string) bool {
 		if isURL(arg) && (word == "block" || word == "allow") {
 			arg, _, _ = strings.Cut(arg, "?")
 		}
-		return mask.Found(arg)
+		return say.HasSecret(arg)
 	})
 }
 
@@ -151,7 +150,7 @@ func choice(value string, words ...string) (int, error) {
 	if len(words) == 1 {
 		text = fmt.Sprintf("%q is not %s", value, words[0])
 	}
-	if near, edits := nearest.Word(value, words); edits <= 2 && 3*edits <= len(value) {
+	if near, edits := say.Nearest(value, words); edits <= 2 && 3*edits <= len(value) {
 		text += ": did you mean " + near + "?"
 	}
 	return 0, errors.New(text)

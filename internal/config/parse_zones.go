@@ -15,8 +15,8 @@ import (
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -58,7 +58,7 @@ func (p *parser) notMeantAsZone(arg string) error {
 	}
 	_, isProperty := properties[word]
 	switch {
-	case mask.Found(arg):
+	case say.HasSecret(arg):
 		return errors.New("an API key is not a zone: put api_key KEY into braces on a line of its own")
 	case strings.HasPrefix(arg, "{") || strings.HasSuffix(arg, "}"):
 		return errors.New("a { must be the last word of its line, after a space, and a } must be on a line of its own")

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -60,7 +60,7 @@ func (s Settings) clientConfig(endpoint, key string, transport http.RoundTripper
 		CA:         s.CA,
 		Cert:       s.Cert,
 		Key:        key,
-		UserAgent:  "coredns-safebrowsing/" + version.Number,
+		UserAgent:  "coredns-safebrowsing/" + say.Version,
 		Resolvers:  strings.Fields(s.Resolvers),
 		MaxEntries: s.MaxEntries,
 		Bearer:     s.Token,

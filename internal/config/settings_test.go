@@ -13,7 +13,7 @@ import (
 	_ "time/tzdata" // for a zone of its own
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask/masktest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
@@ -29,7 +29,7 @@ func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 		{own + "\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, resolver. Set api_key", ""},
 		{own + "\nprotocol webrisk\nbudget 5", "Testfile:1: Web Risk is OFF: there is no API key, and these properties have no effect: protocol, budget. Set api_key, api_key_file, token_file or $SAFEBROWSING_API_KEY, or remove them", ""},
 		{own + "\n" + ca + "\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
-		{"api_key " + masktest.Key + "\n" + all, "", ""},
+		{"api_key " + logtest.Key + "\n" + all, "", ""},
 		{"endpoint http://127.0.0.1:1\n" + all, "", ""},
 	} {
 		c, err := stanza(t, "safebrowsing {\n"+tc.text+"\n}")
@@ -104,7 +104,7 @@ func TestNoFolderForTheListsIsAWarning(t *testing.T) {
 	for _, variable := range []string{"STATE_DIRECTORY", "XDG_CACHE_HOME", "HOME", "LocalAppData"} {
 		t.Setenv(variable, "")
 	}
-	c, err := stanza(t, "safebrowsing {\napi_key "+masktest.Key+"\n}")
+	c, err := stanza(t, "safebrowsing {\napi_key "+logtest.Key+"\n}")
 	if err != nil || c.DB != "" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "kept in memory only") {
 		t.Errorf("Got db %q, %q, %v", c.DB, c.Warnings, err)
 	}

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
 func TestMain(m *testing.M) {
 	programtest.TwoProcessors()
 	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
-	patience.Limit = time.Minute          // a busy machine has slow disks that do not hang
+	files.WaitLimit = time.Minute         // a busy machine has slow disks that do not hang
 	os.Exit(m.Run())
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -63,7 +63,7 @@ var buildInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() {
 	prometheus.MustRegister(budgetRemaining)
-	buildInfo.WithLabelValues(version.Number).Set(1)
+	buildInfo.WithLabelValues(say.Version).Set(1)
 }
 
 // budgetGauge implements prometheus.Collector. It is safe for concurrent use.
@@ -131,8 +131,8 @@ var listGauges = gauges{listEntries, listLastSuccess, listNextDue}
 func (g gauges) set(s config.Settings, e updater.Event) {
 	labels := append(labelsOf(s), e.List)
 	g.entries.WithLabelValues(labels...).Set(float64(e.Entries))
-	g.lastSuccess.WithLabelValues(labels...).Set(unix(e.Updated))
-	g.nextDue.WithLabelValues(labels...).Set(unix(e.Due))
+	g.lastSuccess.WithLabelValues(labels...).Set(unixSeconds(e.Updated))
+	g.nextDue.WithLabelValues(labels...).Set(unixSeconds(e.Due))
 }
 
 // forget deletes the gauges of a list.
@@ -142,7 +142,7 @@ func (g gauges) forget(s config.Settings, list string) {
 	}
 }
 
-func unix(t time.Time) float64 {
+func unixSeconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0
 	}

@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // log writes the lines of engines.
-var log = mask.NewLog(config.Plugin)
+var log = say.NewLog(config.Plugin)
 
 // reporter turns the events of an engine into log lines and metrics: one line when
 // a state begins and one when it ends. It is safe for concurrent use.
@@ -243,7 +243,7 @@ func (r *reporter) longWait(e updater.Event) {
 func (r *reporter) storeFailed(e updater.Event) {
 	if len(r.unsaved) == 0 {
 		cure := "Make the directory writable"
-		if file := regular.InTheWay(r.settings.DB); file != "" {
+		if file := files.InTheWay(r.settings.DB); file != "" {
 			cure = file + " is not a directory: move it away. " + cure
 		}
 		log.Errorf("Cannot write to db %s: %v. Lists are in memory only and are fetched again at each start. "+
@@ -368,7 +368,7 @@ func (r *reporter) measureList(e updater.Event) {
 }
 
 func (r *reporter) measureSearches() {
-	searchNotBefore.WithLabelValues(labelsOf(r.settings)...).Set(unix(r.searchHold().Until))
+	searchNotBefore.WithLabelValues(labelsOf(r.settings)...).Set(unixSeconds(r.searchHold().Until))
 }
 
 func (r *reporter) request(method string, e updater.Event) {

@@ -91,8 +91,8 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		lines.Forget()
 		_, end := life(t, s, google, 0)
 		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there")
-		if got := logtest.Metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unix(fetched) {
-			t.Errorf("Expected the gauge to tell %v, got %v", unix(fetched), got)
+		if got := logtest.Metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unixSeconds(fetched) {
+			t.Errorf("Expected the gauge to tell %v, got %v", unixSeconds(fetched), got)
 		}
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		time.Sleep(31 * time.Minute)
@@ -123,7 +123,7 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 		lines.Only(t, "List se-4b now has 1 entry")
 		lines.Only(t, "List mw-4b now has 2 entries")
 		lines.Only(t, "Lists are updated again")
-		if got := logtest.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unix(time.Now()) {
+		if got := logtest.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unixSeconds(time.Now()) {
 			t.Errorf("Expected the gauge to tell when the refused list is tried again, got %v", got)
 		}
 		end()
@@ -233,15 +233,15 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 
 		searches(r, searcher, 2)
 		logtest.WantParts(t, lines.Only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
-		if got := lines.About("paused"); len(got) != 0 || gauge() > unix(time.Now()) {
+		if got := lines.About("paused"); len(got) != 0 || gauge() > unixSeconds(time.Now()) {
 			t.Errorf("Expected no pause before the third failure, got %q", got)
 		}
 		time.Sleep(time.Second)
 		searches(r, searcher, 1)
 		until := time.Now().Add(5 * time.Minute)
 		logtest.WantParts(t, lines.Only(t, "paused"), "[WARNING]", "paused until "+moment(until), "3 failures in a row", "status 502")
-		if got := gauge(); got != unix(until) {
-			t.Errorf("Expected the gauge to be %v, got %v", unix(until), got)
+		if got := gauge(); got != unixSeconds(until) {
+			t.Errorf("Expected the gauge to be %v, got %v", unixSeconds(until), got)
 		}
 		if hold := schedule.SearchHold(); !hold.Until.Equal(until) {
 			t.Errorf("Expected the schedule to tell the same end, %v, got %v", until, hold.Until)
@@ -256,7 +256,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		time.Sleep(31 * time.Minute)
 		searches(r, searcher, 5)
 		logtest.WantParts(t, lines.Only(t, "Confirmations work again"), "[INFO]")
-		if hold := schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unix(time.Now()) {
+		if hold := schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unixSeconds(time.Now()) {
 			t.Errorf("Expected no pause any more, got %v", hold)
 		}
 		server.err = &updater.StatusError{Code: http.StatusTooManyRequests}

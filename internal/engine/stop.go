@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -13,7 +13,7 @@ func (e *Engine) stop() {
 	if e.ledger != nil {
 		budgetRemaining.remove(e)
 	}
-	if !patience.Wait(e.finish) {
+	if !files.Wait(e.finish) {
 		e.reporter.abandon()
 	}
 }
@@ -34,5 +34,5 @@ func (e *Engine) finish() {
 // another engine by then.
 func (r *reporter) abandon() {
 	r.abandoned.Store(true)
-	log.Warningf("A write to %s has not ended within %s. It is not waited for: each file there is the old or the new one. Check the disk", r.settings.DB, patience.Limit)
+	log.Warningf("A write to %s has not ended within %s. It is not waited for: each file there is the old or the new one. Check the disk", r.settings.DB, files.WaitLimit)
 }

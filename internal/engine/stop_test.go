@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -52,12 +52,12 @@ func TestTheEndOfAnEngineDoesNotWaitForWhatHangs(t *testing.T) {
 			t.Fatal(err)
 		}
 		end()
-		if took := time.Since(begun); took != patience.Limit {
-			t.Errorf("Expected a reload in %s, took %s", patience.Limit, took)
+		if took := time.Since(begun); took != files.WaitLimit {
+			t.Errorf("Expected a reload in %s, took %s", files.WaitLimit, took)
 		}
 		begun = time.Now()
 		endNext()
-		if took := time.Since(begun); took > patience.Limit/2 {
+		if took := time.Since(begun); took > files.WaitLimit/2 {
 			t.Errorf("Expected the end of the next engine, which waits for the first, at once, took %s", took)
 		}
 		if got := lines.About("has not ended within"); len(got) != 1 {

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/version"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -71,7 +71,7 @@ func get(ctx context.Context, client *http.Client, c Config, s State, alive func
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("User-Agent", "coredns-safebrowsing/"+version.Number)
+	r.Header.Set("User-Agent", "coredns-safebrowsing/"+say.Version)
 	r.Header.Set("Accept-Encoding", "gzip") // keeps the transport from decompressing without a bound
 	if s.ETag != "" {
 		r.Header.Set("If-None-Match", s.ETag)

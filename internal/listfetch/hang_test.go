@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 )
 
 type transport func(*http.Request) (*http.Response, error)
@@ -29,8 +29,8 @@ func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 		time.Sleep(time.Minute)
 		begun := time.Now()
 		l.Close()
-		if took := time.Since(begun); took != patience.Limit {
-			t.Errorf("got %s, want %s", took, patience.Limit)
+		if took := time.Since(begun); took != files.WaitLimit {
+			t.Errorf("got %s, want %s", took, files.WaitLimit)
 		}
 		close(hung)
 		synctest.Wait() // it writes its state

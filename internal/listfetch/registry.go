@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
 )
 
 // registry holds one source for each list that is open.
@@ -149,7 +149,7 @@ func (r *registry) release(key id, s *source, l *List) {
 	if !last {
 		return
 	}
-	patience.Wait(func() {
+	files.Wait(func() {
 		s.wg.Wait()
 		if s.temporary != "" {
 			os.RemoveAll(s.temporary)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -280,7 +280,7 @@ func (s *source) changes(before, after State, err error) []Event {
 // downloads now are younger.
 func (s *source) clean() {
 	base := strings.TrimSuffix(filepath.Base(s.path), listSuffix)
-	for _, file := range regular.Named(filepath.Dir(s.path), base+".", ".tmp") {
+	for _, file := range files.Named(filepath.Dir(s.path), base+".", ".tmp") {
 		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {
 			os.Remove(file)
 		}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -62,7 +62,7 @@ func ReadState(c Config) (State, error) {
 // Saved returns the states of all lists by URL that a CoreDNS has saved in a db, sorted by
 // name. It leaves out files that are not readable.
 func Saved(db string) (all []State) {
-	for _, file := range regular.Named(filepath.Join(db, Folder), "", ".json") {
+	for _, file := range files.Named(filepath.Join(db, Folder), "", ".json") {
 		if s, err := readState("", strings.TrimSuffix(file, ".json")+listSuffix); err == nil {
 			all = append(all, s)
 		}
@@ -75,7 +75,7 @@ func Saved(db string) (all []State) {
 // an error. A name of "" leaves the one in the file.
 func readState(name, path string) (State, error) {
 	none := State{Name: name}
-	raw, err := regular.Read(stateOf(path), maxState)
+	raw, err := files.Read(stateOf(path), maxState)
 	if err != nil {
 		return none, err
 	}

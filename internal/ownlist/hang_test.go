@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // A watcher that hangs, as on a network drive that does not answer, delays no end for long. A
@@ -33,8 +33,8 @@ func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 		time.Sleep(2 * pollInterval)
 		begun := time.Now()
 		f.Close()
-		if took := time.Since(begun); took != patience.Limit {
-			t.Errorf("got %s, want %s", took, patience.Limit)
+		if took := time.Since(begun); took != files.WaitLimit {
+			t.Errorf("got %s, want %s", took, files.WaitLimit)
 		}
 		close(hung)
 	})

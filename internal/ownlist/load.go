@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -74,7 +74,7 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 
 // openRegular opens a regular file and returns its version too.
 func openRegular(path string) (*os.File, fs.FileInfo, error) {
-	f, err := regular.Open(path)
+	f, err := files.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}

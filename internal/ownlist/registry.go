@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // pollInterval is how often watch checks a file for changes. Polling also notices renames,
@@ -179,7 +179,7 @@ func (r *registry) release(s *source, o *opener) {
 		return
 	}
 	s.stop()
-	patience.Wait(s.wg.Wait)
+	files.Wait(s.wg.Wait)
 }
 
 // forget removes one opener and reports whether it was the last. Then it removes the

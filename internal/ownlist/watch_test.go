@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // events collects the reported events.
@@ -50,7 +50,7 @@ func word(event Event) string {
 		return "vanished"
 	case errors.Is(failed.Err, ErrEmpty):
 		return "empty"
-	case errors.Is(failed.Err, regular.Err):
+	case errors.Is(failed.Err, files.ErrIrregular):
 		return "irregular"
 	case errors.Is(failed.Err, fs.ErrPermission):
 		return "forbidden"
@@ -297,7 +297,7 @@ func TestAFileThatIsWrittenToIsReadAgain(t *testing.T) {
 func TestOpenReturnsWhyNot(t *testing.T) {
 	dir := t.TempDir()
 	var e events
-	for path, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, dir: regular.Err} {
+	for path, want := range map[string]error{filepath.Join(dir, "none"): fs.ErrNotExist, dir: files.ErrIrregular} {
 		if f, err := Open(Config{Path: path}, e.report); f != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%v: %v", path, err)
 		}

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // A watcher that hangs, as on a network drive that does not answer, delays no end for long, and
@@ -23,8 +23,8 @@ func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 		time.Sleep(2 * pollInterval)
 		begun := time.Now()
 		r.Close(f)
-		if took := time.Since(begun); took != patience.Limit {
-			t.Errorf("got %s, want %s", took, patience.Limit)
+		if took := time.Since(begun); took != files.WaitLimit {
+			t.Errorf("got %s, want %s", took, files.WaitLimit)
 		}
 		time.AfterFunc(time.Hour, func() { close(hung) })
 		r.Close(r.Open(dir))

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // Event is what a caller may want to log: Began, Ended, Dropped or Failed.
@@ -140,7 +140,7 @@ func (r *Registry) Close(f *Folder) {
 	if f.opened--; f.opened == 0 {
 		f.stop()
 		ended := f.ended
-		patience.Wait(func() { <-ended })
+		files.Wait(func() { <-ended })
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/nearest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // googleLists are the threat lists that Google documents for all clients (Safe
@@ -93,7 +93,7 @@ func NearestList(name string) string {
 	if slices.Contains(googleLists, base+"-4b") { // the width is wrong or missing
 		return base + "-4b"
 	}
-	near, edits := nearest.Word(lower, googleLists)
+	near, edits := say.Nearest(lower, googleLists)
 	// All names of two letters are two edits from each other.
 	if edits <= 1 || edits == 2 && len(base) > 3 {
 		return near

@@ -5,8 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
-	program "github.com/coredns-safebrowsing/safebrowsing/internal/version"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -39,7 +39,7 @@ func (r *Relay) openFleet() {
 // share makes what the engine shares.
 func (f *sharedLists) share(origin updater.Origin) updater.Shared {
 	c := f.times
-	c.Client, c.Origin, c.Folder, c.Writer, c.Report = f.client, origin, f.cfg.Settings.DB, program.Number, f.report
+	c.Client, c.Origin, c.Folder, c.Writer, c.Report = f.client, origin, f.cfg.Settings.DB, say.Version, f.report
 	f.store = sharing.OpenStore(c)
 	f.metrics.age.store = f.store
 	return f.store

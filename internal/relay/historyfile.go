@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
 )
 
 const (
@@ -78,7 +78,7 @@ func replaceFile(path string, content []byte) error {
 // not exist or tells of other contents. An error says that the file cannot be used.
 func loadHistory(dir string, s *state) ([]step, error) {
 	path := filepath.Join(dir, s.name+historySuffix)
-	raw, err := regular.Read(path, maxHistoryFile)
+	raw, err := files.Read(path, maxHistoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -148,7 +148,7 @@ func readSet(r io.Reader, width int) (*prefixset.Set, error) {
 
 // removeUnfinished removes the files that replaceFile left when its process died.
 func removeUnfinished(dir string) {
-	for _, path := range regular.Named(dir, "", ".tmp") {
+	for _, path := range files.Named(dir, "", ".tmp") {
 		if strings.Contains(filepath.Base(path), historySuffix+".") {
 			os.Remove(path)
 		}

@@ -12,17 +12,17 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/places"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // log writes the lines of relays.
-var log = mask.NewLog(config.Plugin)
+var log = say.NewLog(config.Plugin)
 
 // Config says what a relay fetches, and whom it serves.
 type Config struct {
@@ -230,7 +230,7 @@ func (r *Relay) Ready() bool {
 // see patience.
 func (r *Relay) Close() {
 	r.cancel()
-	patience.Wait(r.wg.Wait)
+	files.Wait(r.wg.Wait)
 	r.release()
 	r.fleet.close()
 	r.closeRedis()

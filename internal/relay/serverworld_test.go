@@ -17,7 +17,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	clog.Discard()
-	patience.Limit = time.Minute // temporary folders are removed after an end
+	files.WaitLimit = time.Minute // temporary folders are removed after an end
 	programtest.InMemory()
 	programtest.TwoProcessors()
 	programtest.SideBySide(8)

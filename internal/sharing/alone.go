@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/regular"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -37,8 +37,8 @@ type note struct {
 // cannot be read may have said that another relay had the lease last: then this one waits for
 // Redis.
 func readNote(folder, asker string) (n note) {
-	raw, err := regular.Read(filepath.Join(folder, noteFile), maxNote)
-	if errors.Is(err, fs.ErrNotExist) && !regular.Dangling(filepath.Join(folder, noteFile)) {
+	raw, err := files.Read(filepath.Join(folder, noteFile), maxNote)
+	if errors.Is(err, fs.ErrNotExist) && !files.Dangling(filepath.Join(folder, noteFile)) {
 		return note{}
 	}
 	if err != nil || json.Unmarshal(raw, &n) != nil {

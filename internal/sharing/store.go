@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/boottime"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/patience"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -63,7 +62,7 @@ type StoreConfig struct {
 	Alone  time.Duration // from the loss of Redis until the last holder goes on without it
 
 	wall      func() time.Time     // of this machine; nil: time.Now. Tests replace it
-	sinceBoot func() time.Duration // nil: boottime.Since. Tests replace it to simulate a suspend
+	sinceBoot func() time.Duration // nil: updater.SinceBoot. Tests replace it to simulate a suspend
 }
 
 // Store shares over Redis. Make one with OpenStore. It is safe for concurrent use.
@@ -112,7 +111,7 @@ func OpenStore(cfg StoreConfig) *Store {
 		cfg.wall = time.Now
 	}
 	if cfg.sinceBoot == nil {
-		cfg.sinceBoot = boottime.Since
+		cfg.sinceBoot = updater.SinceBoot
 	}
 	host, _ := os.Hostname()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -132,7 +131,7 @@ func OpenStore(cfg StoreConfig) *Store {
 func (s *Store) Close() {
 	s.Unlock()
 	s.cancel()
-	patience.Wait(s.wg.Wait)
+	files.Wait(s.wg.Wait)
 	s.timer.Stop()
 	s.mu.Lock()
 	token, keys := s.token, s.keys()

@@ -22,9 +22,9 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/mask"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 const help = `Serves lists of your own like Google's servers, to try everything without a key.
@@ -51,9 +51,9 @@ it prints "RULE BROKEN" and the rule.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, os.Args[1:], mask.Writer{W: os.Stdout}, mask.Writer{W: os.Stderr})
+	err := run(ctx, os.Args[1:], say.MaskedWriter{W: os.Stdout}, say.MaskedWriter{W: os.Stderr})
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(mask.Writer{W: os.Stderr}, "server:", err)
+		fmt.Fprintln(say.MaskedWriter{W: os.Stderr}, "server:", err)
 		os.Exit(2)
 	}
 }

@@ -1,6 +1,4 @@
-// Package version holds the version of this module, for the plugin and for its
-// command line.
-package version
+package say
 
 import (
 	"cmp"
@@ -13,10 +11,10 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 // stamped is the version of a release. deploy/release sets it by -ldflags -X.
 var stamped string
 
-// Number is the version of the plugin and of its command line, without a leading v: the
+// Version is the version of the plugin and of its command line, without a leading v: the
 // tag's, of a release or of the module that a CoreDNS was built with. The server reads it
 // in the User-Agent.
-var Number = number(stamped, debug.ReadBuildInfo)
+var Version = number(stamped, debug.ReadBuildInfo)
 
 // development is the version of a build in a checkout without a tag.
 const development = "0.1.0"

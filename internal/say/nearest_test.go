@@ -1,4 +1,4 @@
-package nearest
+package say
 
 import "testing"
 
@@ -20,20 +20,20 @@ func TestWordCountsEdits(t *testing.T) {
 		{"", "ttl", 3},
 		{"xyz", "ttl", 3},
 	} {
-		if got, edits := Word(tc.word, known); got != tc.want || edits != tc.edits {
+		if got, edits := Nearest(tc.word, known); got != tc.want || edits != tc.edits {
 			t.Errorf("%q: Expected %q by %d edits, got %q by %d", tc.word, tc.want, tc.edits, got, edits)
 		}
 	}
 }
 
 func TestOfEquallyNearWordsTheSameBeginningWins(t *testing.T) {
-	if got, _ := Word("uw-4b", []string{"mw-4b", "se-4b", "uws-4b"}); got != "uws-4b" {
+	if got, _ := Nearest("uw-4b", []string{"mw-4b", "se-4b", "uws-4b"}); got != "uws-4b" {
 		t.Errorf("Expected uws-4b, got %q", got)
 	}
-	if got, _ := Word("aa", []string{"ab", "ac"}); got != "ab" {
+	if got, _ := Nearest("aa", []string{"ab", "ac"}); got != "ab" {
 		t.Errorf("Expected the first of two, got %q", got)
 	}
-	if got, _ := Word("x", nil); got != "" {
+	if got, _ := Nearest("x", nil); got != "" {
 		t.Errorf("Expected no word without known ones, got %q", got)
 	}
 }

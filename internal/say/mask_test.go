@@ -1,4 +1,4 @@
-package mask
+package say
 
 import (
 	"errors"
@@ -30,10 +30,10 @@ func TestWhatLooksLikeASecretIsMasked(t *testing.T) {
 		{"x" + pem + "y", "x(the secret)\ny"},
 		{"GOCSPX-" + strings.Repeat("aB", 10) + " and 1//" + strings.Repeat("0aB", 10), "(the secret) and (the token)"},
 	} {
-		if got := Text(tc.text); got != tc.want {
+		if got := Masked(tc.text); got != tc.want {
 			t.Errorf("%q: %q, want %q", tc.text, got, tc.want)
 		}
-		if !Found(tc.text) {
+		if !HasSecret(tc.text) {
 			t.Errorf("%q: nothing was found", tc.text)
 		}
 	}
@@ -45,18 +45,18 @@ func TestHostsAndUsualTextStayAsTheyAre(t *testing.T) {
 		"", "AIza", "aizawa-dental-clinic.example", "ya29.example.com", "1//2", "www.example.org is blocked (MALWARE, list mw-4b)",
 		"https://lists.example.org/aizawa/new.txt", "-----BEGIN CERTIFICATE-----\nMIIE",
 	} {
-		if got := Text(text); got != text {
+		if got := Masked(text); got != text {
 			t.Errorf("%q became %q", text, got)
 		}
 	}
 }
 
 func TestAMaskedErrorIsStillTheErrorItWas(t *testing.T) {
-	err := Error(fmt.Errorf("open %s: %w", aKey, fs.ErrNotExist))
+	err := MaskedError(fmt.Errorf("open %s: %w", aKey, fs.ErrNotExist))
 	if strings.Contains(err.Error(), aKey) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
-	if plain := errors.New("plain"); Error(plain) != plain || Error(nil) != nil {
+	if plain := errors.New("plain"); MaskedError(plain) != plain || MaskedError(nil) != nil {
 		t.Error("an error without a secret changed")
 	}
 }
@@ -73,14 +73,14 @@ func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
 		t.Errorf("got %q", lines.About(""))
 	}
 	var b strings.Builder
-	if n, err := fmt.Fprintf(Writer{&b}, "a %s b", aKey); n != len(aKey)+4 || err != nil || b.String() != "a (the key) b" {
+	if n, err := fmt.Fprintf(MaskedWriter{&b}, "a %s b", aKey); n != len(aKey)+4 || err != nil || b.String() != "a (the key) b" {
 		t.Errorf("wrote %q, %d, %v", b.String(), n, err)
 	}
 }
 
 func TestALineWithoutASecretCostsNoAllocation(t *testing.T) {
 	line := strings.Repeat("www.example.org is blocked ", 5)
-	if n := testing.AllocsPerRun(100, func() { Text(line) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { Masked(line) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -1,4 +1,4 @@
-package patience
+package files
 
 import (
 	"testing"
@@ -14,8 +14,8 @@ func TestWaitGivesUpAfterTheLimit(t *testing.T) {
 		waits time.Duration
 	}{
 		{"at once", 0, true, 0},
-		{"a slow disk", Limit / 2, true, Limit / 2},
-		{"a disk that hangs", time.Hour, false, Limit},
+		{"a slow disk", WaitLimit / 2, true, WaitLimit / 2},
+		{"a disk that hangs", time.Hour, false, WaitLimit},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,15 +43,15 @@ func TestOnlyTheFirstOfManyWaitsHasTheWholeLimit(t *testing.T) {
 				t.Error("Expected a wait to be given up")
 			}
 		}
-		if got, want := time.Since(begun), Limit+4*hurried(); got != want {
+		if got, want := time.Since(begun), WaitLimit+4*hurried(); got != want {
 			t.Errorf("got %s for 5 waits, want %s", got, want)
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		begun = time.Now()
-		Wait(func() { time.Sleep(Limit / 2) })
-		if got := time.Since(begun); got != Limit/2 {
-			t.Errorf("got %s when the disk answers again, want %s", got, Limit/2)
+		Wait(func() { time.Sleep(WaitLimit / 2) })
+		if got := time.Since(begun); got != WaitLimit/2 {
+			t.Errorf("got %s when the disk answers again, want %s", got, WaitLimit/2)
 		}
 	})
 }

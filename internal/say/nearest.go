@@ -1,14 +1,13 @@
-// Package nearest finds the known word nearest to a mistyped word, for the "did you mean"
-// of an error.
-package nearest
+package say
 
 import "strings"
 
-// Word returns the known word with the fewest edits from word, and their number. An edit
+// Nearest returns the known word nearest to a mistyped one, for the "did you mean" of an error:
+// that with the fewest edits from word, and their number. An edit
 // inserts, deletes or replaces one byte, or swaps two neighbours; case does not count. If
 // several words have as few edits, the one with the longest common beginning wins, then the
 // first one. Without known words it returns "". It is safe for concurrent use.
-func Word(word string, known []string) (nearest string, edits int) {
+func Nearest(word string, known []string) (nearest string, edits int) {
 	word = strings.ToLower(word)
 	common := 0
 	for i, k := range known {

@@ -1,4 +1,4 @@
-package version
+package say
 
 import (
 	"runtime/debug"

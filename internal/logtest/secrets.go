@@ -1,5 +1,5 @@
 // Package masktest writes API keys into wrong places of a Corefile. Only tests import it.
-package masktest
+package logtest
 
 import (
 	"maps"
@@ -44,7 +44,7 @@ func Stanzas(properties map[string]string, secret string) (all []string) {
 	return all
 }
 
-// In reports whether a text has a secret, in any case, or more than half of it.
-func In(text, secret string) bool {
+// Leaks reports whether a text has a secret, in any case, or more than half of it.
+func Leaks(text, secret string) bool {
 	return strings.Contains(strings.ToLower(text), strings.ToLower(secret[:len(secret)*3/5]))
 }

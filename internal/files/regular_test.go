@@ -1,4 +1,4 @@
-package regular
+package files
 
 import (
 	"bytes"
@@ -44,8 +44,8 @@ func TestReadReturnsRegularFilesOfLimitedSize(t *testing.T) {
 	}{
 		"a file":         {path, 100, nil},
 		"a longer file":  {path, 99, ErrSize},
-		"a folder":       {dir, 100, Err},
-		"a device":       {os.DevNull, 100, Err},
+		"a folder":       {dir, 100, ErrIrregular},
+		"a device":       {os.DevNull, 100, ErrIrregular},
 		"nothing at all": {path + "x", 100, fs.ErrNotExist},
 	} {
 		t.Run(name, func(t *testing.T) {

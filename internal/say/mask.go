@@ -1,10 +1,11 @@
-// Package mask keeps secrets out of what people read: it replaces what looks like an API key
-// or a token. It is used where texts are made, and not for each word that may be a secret:
+// Package say is what all texts for people share: the log, the version, "did you mean", and that no
+// secret is in them. What looks like an API key or a token is replaced where texts are made, and
+// not for each word that may be a secret:
 //
-//	config.Parse ──▶ Error ─┐
-//	log line ──────▶ Log ───┼──▶ Text
-//	command ───────▶ Writer ┘
-package mask
+//	config.Parse ──▶ MaskedError ──┐
+//	log line ──────▶ Log ──────────┼──▶ Masked
+//	command ───────▶ MaskedWriter ─┘
+package say
 
 import (
 	"fmt"
@@ -50,12 +51,12 @@ func IsKey(text string) bool { return len(text) == lengthOfKey && fullKey.MatchS
 
 var fullKey = regexp.MustCompile(`^AIza[0-9A-Za-z_-]{35}$`)
 
-// Found reports whether Text would replace a part of a text.
-func Found(text string) bool { return Text(text) != text }
+// HasSecret reports whether Masked would replace a part of a text.
+func HasSecret(text string) bool { return Masked(text) != text }
 
-// Text returns a text without what looks like a key or a token. A text without one is
+// Masked returns a text without what looks like a key or a token. A text without one is
 // returned as it is, in about 0.1 µs for a log line.
-func Text(text string) string {
+func Masked(text string) string {
 	for _, k := range kinds {
 		if !hasFold(text, k.begins) {
 			continue
@@ -91,10 +92,10 @@ func hasFold(text, lower string) bool {
 	return false
 }
 
-// Error returns an error with the text of another one, masked; nil for nil. errors.Is and
+// MaskedError returns an error with the text of another one, masked; nil for nil. errors.Is and
 // errors.As see the other one.
-func Error(err error) error {
-	if err == nil || !Found(err.Error()) {
+func MaskedError(err error) error {
+	if err == nil || !HasSecret(err.Error()) {
 		return err
 	}
 	return masked{err}
@@ -103,19 +104,19 @@ func Error(err error) error {
 type masked struct{ err error }
 
 // Error implements error.
-func (m masked) Error() string { return Text(m.err.Error()) }
+func (m masked) Error() string { return Masked(m.err.Error()) }
 
 // Unwrap lets errors.Is and errors.As see the error.
 func (m masked) Unwrap() error { return m.err }
 
-// Writer masks what is written to W. Each Write is masked by itself, so a secret must not be
+// MaskedWriter masks what is written to W. Each Write is masked by itself, so a secret must not be
 // split over two. It is as safe for concurrent use as W.
-type Writer struct{ W io.Writer }
+type MaskedWriter struct{ W io.Writer }
 
 // Write implements io.Writer.
-func (w Writer) Write(p []byte) (int, error) {
+func (w MaskedWriter) Write(p []byte) (int, error) {
 	text := string(p)
-	if clean := Text(text); clean != text {
+	if clean := Masked(text); clean != text {
 		if _, err := io.WriteString(w.W, clean); err != nil {
 			return 0, err
 		}
@@ -133,21 +134,21 @@ func NewLog(plugin string) Log { return Log{clog.NewWithPlugin(plugin)} }
 // Debugf logs a line for who looks for a fault; debug must be set.
 func (l Log) Debugf(format string, args ...any) {
 	if clog.D.Value() {
-		l.to.Debug(Text(fmt.Sprintf(format, args...)))
+		l.to.Debug(Masked(fmt.Sprintf(format, args...)))
 	}
 }
 
 // Info logs a line about what is as it should be.
-func (l Log) Info(args ...any) { l.to.Info(Text(fmt.Sprint(args...))) }
+func (l Log) Info(args ...any) { l.to.Info(Masked(fmt.Sprint(args...))) }
 
 // Infof is Info with a format.
-func (l Log) Infof(format string, args ...any) { l.to.Info(Text(fmt.Sprintf(format, args...))) }
+func (l Log) Infof(format string, args ...any) { l.to.Info(Masked(fmt.Sprintf(format, args...))) }
 
 // Warning logs a line about what protects less than it could.
-func (l Log) Warning(args ...any) { l.to.Warning(Text(fmt.Sprint(args...))) }
+func (l Log) Warning(args ...any) { l.to.Warning(Masked(fmt.Sprint(args...))) }
 
 // Warningf is Warning with a format.
-func (l Log) Warningf(format string, args ...any) { l.to.Warning(Text(fmt.Sprintf(format, args...))) }
+func (l Log) Warningf(format string, args ...any) { l.to.Warning(Masked(fmt.Sprintf(format, args...))) }
 
 // Errorf logs a line about what does not work.
-func (l Log) Errorf(format string, args ...any) { l.to.Error(Text(fmt.Sprintf(format, args...))) }
+func (l Log) Errorf(format string, args ...any) { l.to.Error(Masked(fmt.Sprintf(format, args...))) }

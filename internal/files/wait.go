@@ -1,31 +1,31 @@
-// Package patience limits how long the end of something waits for the disk. A write can hang
-// for minutes, or for ever, in a system call that nothing interrupts: of a network drive or a
-// failing card. What it replaces is on disk whole, the old or the new file, so that nothing is
-// lost if the process ends first.
-package patience
+package files
 
 import (
 	"sync/atomic"
 	"time"
 )
 
-// Limit is how long Wait waits. Several ends come one after the other, and a name server has
+// A write can hang for minutes, or for ever, in a system call that nothing interrupts: of a network
+// drive or a failing card. What it replaces is on disk whole, the old or the new file, so nothing
+// is lost if the process ends first.
+
+// WaitLimit is how long Wait waits. Several ends come one after the other, and a name server has
 // 2 seconds for all of them. Only tests change it, before anything waits: on a machine with
 // much other work a disk is slow that does not hang.
-var Limit = 800 * time.Millisecond
+var WaitLimit = 800 * time.Millisecond
 
 // hurried is the limit while another wait goes on that was given up: the same disk hangs.
-func hurried() time.Duration { return Limit / 10 }
+func hurried() time.Duration { return WaitLimit / 10 }
 
 // hung counts waits that were given up and go on. It is a package variable because those who
 // wait do not know each other, and the process has its disks in common.
 var hung atomic.Int32
 
-// Wait calls end and reports whether it has returned within Limit. If not, end goes on in a
+// Wait calls end and reports whether it has returned within WaitLimit. If not, end goes on in a
 // goroutine, which nothing stops. While there is such a goroutine, the limit is a tenth. Wait
 // is safe for concurrent use.
 func Wait(end func()) bool {
-	limit := Limit
+	limit := WaitLimit
 	if hung.Load() > 0 {
 		limit = hurried()
 	}

@@ -1,6 +1,6 @@
-// Package regular opens regular files and no others. In the place of a file there may be
-// something else: to open a named pipe can block for ever, and /dev/zero has no end.
-package regular
+// Package files is what all who read and write files share: it opens regular files and no others,
+// and limits how long an end waits for the disk.
+package files
 
 import (
 	"errors"
@@ -13,18 +13,21 @@ import (
 	"syscall"
 )
 
-// Err says that a path is a folder, a named pipe, a device or a socket.
-var Err = errors.New("it is not a regular file")
+// In the place of a file there may be something else: to open a named pipe can block for ever, and
+// /dev/zero has no end.
+
+// ErrIrregular says that a path is a folder, a named pipe, a device or a socket.
+var ErrIrregular = errors.New("it is not a regular file")
 
 // ErrSize says that a file has more bytes than it may have.
 var ErrSize = errors.New("it is too large")
 
-// Check returns an error that is Err if there is something else than a regular file. Links
+// Check returns an error that is ErrIrregular if there is something else than a regular file. Links
 // are followed. If there is nothing, the error is fs.ErrNotExist.
 func Check(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("opening %s: %w", path, Err)
+		err = fmt.Errorf("opening %s: %w", path, ErrIrregular)
 	}
 	return err
 }

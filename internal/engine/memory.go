@@ -1,16 +1,16 @@
 // Package memory tells how much memory this process may use.
-package memory
+package engine
 
 import (
 	"math"
 	"runtime/debug"
 )
 
-// Usable returns how many bytes of memory this process may use: the least of the memory of the
+// UsableMemory returns how many bytes of memory this process may use: the least of the memory of the
 // machine, the limits of its cgroups, and GOMEMLIMIT as it is in force now (runtime/debug,
 // SetMemoryLimit). It returns 0 if nothing is known. It reads files of the system at
 // each call. It is safe for concurrent use.
-func Usable() int64 {
+func UsableMemory() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	machine := ofMachine()
 	switch {
