@@ -42,5 +42,5 @@ release: ## all files of a release, into dist; needs pandoc: make release VERSIO
 	deploy/man/build
 	go -C deploy/release run . $(VERSION)
 
-ci: ## all that must pass before a change lands; under 25 minutes, on Debian
+ci: ## all that must pass before a change lands; about 12 minutes, on Debian
 	.ci/run

@@ -57,7 +57,7 @@ func TestSystemdResolvedInFront(t *testing.T) {
 	checkForwarder(t, "systemd-resolved", "127.0.0.53:53")
 }
 
-// findResolved returns the path of systemd-resolved. .ci/run unpacks it into a folder of PATH.
+// findResolved returns the path of systemd-resolved. .ci/tools unpacks it into a folder of PATH.
 func findResolved() (string, error) {
 	const installed = "/lib/systemd/systemd-resolved"
 	if _, err := os.Stat(installed); err == nil {

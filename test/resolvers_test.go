@@ -22,7 +22,7 @@ type forwarder struct {
 	heading     string // of the section of the document, and of its row in the table
 	row         string // of the table, if it is another one
 	program     string
-	notInDebian bool   // .ci/run cannot install it
+	notInDebian bool   // .ci/tools cannot install it
 	at          string // between a server's address and its port
 	config      func(documented, dir, port string) string
 	args        func(file string) []string

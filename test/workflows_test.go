@@ -3,7 +3,6 @@ package test
 import (
 	"io/fs"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -63,25 +62,6 @@ func TestWorkflowsMayOnlyReadUnlessAJobSaysMore(t *testing.T) {
 		}
 		if want := writes[path]; strings.Join(got, " ") != strings.Join(want, " ") {
 			t.Errorf("%s: Expected jobs to write %q, got %q", path, want, got)
-		}
-	}
-}
-
-// In a workflow a test fails if a tool is missing: what .ci/run installs, each workflow that
-// runs all tests must install, too.
-func TestTheWeeklyWorkflowInstallsWhatTestsCall(t *testing.T) {
-	run, err := fs.ReadFile(repository, ".ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages := regexp.MustCompile(`apt-get install(?: -[a-z-]+)* ([a-z0-9][a-z0-9 -]+); }`).FindStringSubmatch(string(run))
-	if packages == nil {
-		t.Fatal("Expected .ci/run to install packages")
-	}
-	weekly := strings.Fields(workflows(t)[".github/workflows/weekly.yml"])
-	for name := range strings.FieldsSeq(packages[1]) {
-		if !slices.Contains(weekly, name) {
-			t.Errorf("Expected the weekly workflow to install %s", name)
 		}
 	}
 }

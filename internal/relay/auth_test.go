@@ -192,6 +192,7 @@ func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 	w.cfg.CertFile, w.cfg.CertKeyFile = ca.issue("server")
 	w.cfg.ClientCAFile = ca.file
 	r := run(t, w.cfg)
+	until(t, "the first lists", func() bool { got, _ := status(t, ca.client(ca), r.url+"/v5/hashLists"); return got == 200 })
 	for _, tc := range []struct {
 		name string
 		by   *authority
