@@ -28,8 +28,8 @@ func find(t *testing.T, name, pattern string) string {
 func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 	newest := find(t, "CHANGELOG.md", `^## (\d+\.\d+\.\d+)$`)
 	for name, pattern := range map[string]string{
-		"deploy/openwrt/Makefile":     `^PKG_VERSION:=(.*)$`,
-		"internal/version/version.go": `^const development = "(.*)"$`,
+		"deploy/openwrt/Makefile": `^PKG_VERSION:=(.*)$`,
+		"internal/say/version.go": `^const development = "(.*)"$`,
 	} {
 		if got := find(t, name, pattern); got != newest {
 			t.Errorf("%s has version %s, and the newest release of CHANGELOG.md is %s", name, got, newest)
