@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -34,7 +35,7 @@ type NotDueError struct {
 
 // Error implements error.
 func (e *NotDueError) Error() string {
-	return "nothing may be fetched before " + e.Until.Format(time.RFC3339)
+	return "nothing may be fetched before " + say.Time(e.Until)
 }
 
 // HeldError says that a search was not sent, since the server must not be asked now. It is

@@ -3,6 +3,8 @@ package updater
 import (
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 func TestAHoldIsOneSentence(t *testing.T) {
@@ -21,7 +23,7 @@ func TestAHoldIsOneSentence(t *testing.T) {
 		{Hold{Until: until, Budget: 1, Failures: 3}, "the day's budget of 1 search is spent"},
 		{Hold{Until: until, Budget: 2}, "the day's budget of 2 searches is spent"},
 	} {
-		if got := test.hold.String(); got != test.want {
+		if got := test.hold.String(); got != logtest.Times(test.want) {
 			t.Errorf("%+v: %q, want %q", test.hold, got, test.want)
 		}
 		if !test.hold.Active(until.Add(-1)) || test.hold.Active(until) {

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 )
 
@@ -205,7 +206,7 @@ func (e *examination) fleet(f sharing.Fleet, now time.Time) {
 	if f.Holder == "" {
 		e.tell(diagnosis{"lease", cmdline.Warning, text(who + ": none of them fetches lists"), "look at the logs of the relays: after the death of one another takes over within 40 seconds"})
 	} else {
-		e.tell(diagnosis{"lease", cmdline.OK, text(fmt.Sprintf("%s: %s fetches lists, until %s unless it renews that", who, f.Holder, cmdline.Stamp(now.Add(f.Left)))), ""})
+		e.tell(diagnosis{"lease", cmdline.OK, text(fmt.Sprintf("%s: %s fetches lists, until %s unless it renews that", who, f.Holder, say.Time(now.Add(f.Left)))), ""})
 	}
 	for _, l := range f.Lists {
 		e.tell(sharedList(who, l, now))

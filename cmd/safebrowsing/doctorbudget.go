@@ -7,6 +7,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -35,7 +36,7 @@ func (e *examination) budget(o *block.Block, now time.Time) {
 // budgetDiagnosis says how much of a budget is left today. A nil ledger means that db is
 // off.
 func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Time) diagnosis {
-	each, next := searches(perDay), cmdline.Stamp(updater.NextDay(now))
+	each, next := searches(perDay), say.Time(updater.NextDay(now))
 	if ledger == nil {
 		return diagnosis{"budget", isSkipped, text(fmt.Sprintf("%s a day; only CoreDNS knows how many are spent: see the metric coredns_safebrowsing_budget_remaining", each)), ""}
 	}
@@ -45,7 +46,7 @@ func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Tim
 		return diagnosis{"budget", isProblem, text(fmt.Sprintf("%v: no names are confirmed, and suspected names pass until %s", err, next)), "wait; or stop CoreDNS, delete the file and start CoreDNS: then the day begins with the whole budget"}
 	case ledger.Hold(perDay, now).Active(now) && left > 0:
 		hold := ledger.Hold(perDay, now)
-		return diagnosis{"budget", isWarning, text(fmt.Sprintf("in part: %v, and %d are left for later today: suspected names pass until %s", hold, left, cmdline.Stamp(hold.Until))), "raise budget in the Corefile if this happens often"}
+		return diagnosis{"budget", isWarning, text(fmt.Sprintf("in part: %v, and %d are left for later today: suspected names pass until %s", hold, left, say.Time(hold.Until))), "raise budget in the Corefile if this happens often"}
 	case left == 0:
 		return diagnosis{"budget", isProblem, text(fmt.Sprintf("all of the %s of today are spent: suspected names pass until %s", each, next)), "raise budget in the Corefile, or wait"}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -23,7 +24,7 @@ func (e *examination) protection(o *block.Block) {
 		e.tell(listsDiagnosis(o, time.Now()))
 	}
 	if hold := o.SearchHold(); hold.Active(time.Now()) && hold.Budget == 0 { // budgetDiagnosis says so
-		e.tell(diagnosis{"confirm", isProblem, text(fmt.Sprintf("confirmations are paused until %s (%v): suspected names pass", cmdline.Stamp(hold.Until), hold)), adviceOn(o, hold)})
+		e.tell(diagnosis{"confirm", isProblem, text(fmt.Sprintf("confirmations are paused until %s (%v): suspected names pass", say.Time(hold.Until), hold)), adviceOn(o, hold)})
 	}
 }
 
@@ -45,13 +46,13 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 		case s.Missing():
 			missing = append(missing, name)
 		case s.Old(now):
-			old = append(old, name+" since "+cmdline.Stamp(s.Updated))
+			old = append(old, name+" since "+say.Time(s.Updated))
 		}
 		entries += s.Entries
 	}
 	next := ""
 	if h := o.FetchHold(); h.Active(now) {
-		next = fmt.Sprintf("; not asked before %s (%v)", cmdline.Stamp(h.Until), h)
+		next = fmt.Sprintf("; not asked before %s (%v)", say.Time(h.Until), h)
 	}
 	held := len(o.Config.Stored()) - len(missing)
 	found := text(fmt.Sprintf("%d of %d in force", held, len(o.Config.Stored())))

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // ownLists examines the operator's own lists of all server blocks, each once.
@@ -64,7 +64,7 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 	}
 	changed := ""
 	if !s.Modified.IsZero() {
-		changed = ", last changed " + cmdline.Stamp(s.Modified)
+		changed = ", last changed " + say.Time(s.Modified)
 	}
 	remarks := strings.Join(append([]string{""}, s.Remarks()...), "; ")
 	if nothing := s.Nothing(); nothing != "" {

@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // pauses warns of the pauses that are in force, each once.
@@ -45,5 +45,5 @@ func pauseDiagnosis(p pause.Pause, file string) diagnosis {
 	if p.Keep {
 		restart = ""
 	}
-	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", which, cmdline.Stamp(p.Until), restart, file)), "to end the pause run safebrowsing pause off"}
+	return diagnosis{"pause", isWarning, text(fmt.Sprintf("%s block nothing until %s%s, by %s", which, say.Time(p.Until), restart, file)), "to end the pause run safebrowsing pause off"}
 }

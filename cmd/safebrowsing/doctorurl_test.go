@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 const listURL = "https://user:s3cret@lists.example.org/hosts.txt"
@@ -54,8 +54,8 @@ func TestListsByURLInDoctorAndLists(t *testing.T) {
 		complaint     string // of safebrowsing lists
 	}{
 		{"well", "a.example\nb.example\n", &good, isOK, " blocks 2 names, last changed ", "", 0, ""},
-		{"failing", "a.example\nb.example\n", &failing, isWarning, "; not updated since " + cmdline.Stamp(yes) + ": the server answered status 503", "open the URL in a browser", 0, ""},
-		{"late", "a.example\nb.example\n", &late, isWarning, "next fetch " + cmdline.Stamp(late.Next), "the next fetch is late", 0, ""},
+		{"failing", "a.example\nb.example\n", &failing, isWarning, "; not updated since " + say.Time(yes) + ": the server answered status 503", "open the URL in a browser", 0, ""},
+		{"late", "a.example\nb.example\n", &late, isWarning, "next fetch " + say.Time(late.Next), "the next fetch is late", 0, ""},
 		{"never fetched, failing", "", &failing, isProblem, " has no effect: it was never fetched. the server answered status 503; next attempt ", "open the URL", 1, "has not been fetched yet: the server answered status 503"},
 		{"not fetched yet", "", nil, isWarning, " has no effect: it has not been fetched yet", "start CoreDNS", 1, "has not been fetched yet"},
 	} {
@@ -75,7 +75,7 @@ func TestListsByURLInDoctorAndLists(t *testing.T) {
 			if status != test.lists || !strings.Contains(table, name) || !strings.Contains(errOut, test.complaint) || test.complaint == "" && errOut != "" {
 				t.Errorf("lists: status %d, %s%s", status, table, errOut)
 			}
-			if test.state == &failing && !strings.Contains(table, ": not updated since "+cmdline.Stamp(yes)+": the server answered status 503\n") {
+			if test.state == &failing && !strings.Contains(table, ": not updated since "+say.Time(yes)+": the server answered status 503\n") {
 				t.Errorf("lists does not say why: %s", table)
 			}
 			status, object, _ := invoke(t, "lists", "-json", "-corefile", corefile)

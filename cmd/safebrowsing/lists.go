@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -188,7 +189,7 @@ func (o *console) table(all []updater.ListStatus) {
 		}
 		l := listedOf(s, time.Now())
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%d\n", l.Name, l.Entries, strings.Trim(fmt.Sprint(l.PrefixBytes), "[]"),
-			orDash(short(l.Version)), checksum, orDash(l.Updated), orDash(l.NotBefore), l.Failures)
+			orDash(short(l.Version)), checksum, shownTime(l.Updated), shownTime(l.NotBefore), l.Failures)
 	}
 	w.Flush()
 	o.printf("%s", table.String())
@@ -203,7 +204,7 @@ func (o *console) reasons(all []updater.ListStatus) {
 		if reason == "" || s.Hold.Failures == 0 {
 			continue
 		}
-		line := fmt.Sprintf("not asked before %s: %s", cmdline.Stamp(s.NotBefore), reason)
+		line := fmt.Sprintf("not asked before %s: %s", say.Time(s.NotBefore), reason)
 		if names[line] == nil {
 			order = append(order, line)
 		}
@@ -212,6 +213,15 @@ func (o *console) reasons(all []updater.ListStatus) {
 	for _, line := range order {
 		o.printf("%s: %s\n", strings.Join(names[line], ", "), cmdline.Shown(line))
 	}
+}
+
+// shownTime returns a time of an object, which is by RFC 3339, as texts for people have it.
+func shownTime(stamp string) string {
+	t, err := time.Parse(time.RFC3339, stamp)
+	if err != nil {
+		return orDash(stamp)
+	}
+	return say.Time(t)
 }
 
 func orDash(s string) string {

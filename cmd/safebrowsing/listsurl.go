@@ -11,6 +11,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // urlList is an own list by URL.
@@ -103,7 +104,7 @@ func (o *console) fetched(own []urlList) {
 		if o.json {
 			o.object(l)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\n", cmdline.Shown(l.OwnList), l.Entries, orDash(l.Changed), orDash(l.Updated), orDash(l.Next), l.Failures)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\n", cmdline.Shown(l.OwnList), l.Entries, shownTime(l.Changed), shownTime(l.Updated), shownTime(l.Next), l.Failures)
 	}
 	if o.json {
 		return
@@ -115,7 +116,7 @@ func (o *console) fetched(own []urlList) {
 			o.printf("%s: %s\n", cmdline.Shown(s.Name), cmdline.Shown(s.leftOut))
 		}
 		if s.Failing() {
-			o.printf("%s: not updated since %s: %s\n", cmdline.Shown(s.Name), cmdline.Stamp(s.Since), cmdline.Shown(s.Error))
+			o.printf("%s: not updated since %s: %s\n", cmdline.Shown(s.Name), say.Time(s.Since), cmdline.Shown(s.Error))
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -189,7 +190,7 @@ func (e *ownEdit) say(file ownlist.Config, h lookup.Host, r ownlist.Edited) {
 	}
 	name, until, does := cmdline.Shown(h.String()), "", ownWord(e.allow)+"ed"
 	if !permanent {
-		until = " until " + e.until.Format("2006-01-02 15:04:05 MST")
+		until = " until " + say.Time(e.until)
 	}
 	switch {
 	case e.remove:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 const pauseHelp = `Lets every name pass for a while: a running CoreDNS blocks nothing, checks nothing
@@ -198,6 +199,6 @@ func (p *pausing) say(folder string, now []pause.Pause) {
 		if x.Keep {
 			restart = "also if CoreDNS is restarted"
 		}
-		p.printf("Paused until %s, %s: %s (%s)\n", x.Until.Local().Format("2006-01-02 15:04:05 MST"), restart, which, cmdline.Shown(pause.FileIn(folder)))
+		p.printf("Paused until %s, %s: %s (%s)\n", say.Time(x.Until), restart, which, cmdline.Shown(pause.FileIn(folder)))
 	}
 }

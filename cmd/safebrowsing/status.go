@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -148,10 +149,10 @@ func (o *console) service(s status.Service, now time.Time) {
 	w.Flush()
 	o.printf("%s", table.String())
 	if s.Fetch.Active(now) {
-		o.printf("  no list is fetched before %s: %s\n", status.Moment(s.Fetch.Until), cmdline.Shown(s.Fetch.String()))
+		o.printf("  no list is fetched before %s: %s\n", say.Time(s.Fetch.Until), cmdline.Shown(s.Fetch.String()))
 	}
 	if s.Search.Active(now) {
-		o.printf("  no name is confirmed before %s: %s\n", status.Moment(s.Search.Until), cmdline.Shown(s.Search.String()))
+		o.printf("  no name is confirmed before %s: %s\n", say.Time(s.Search.Until), cmdline.Shown(s.Search.String()))
 	}
 	if s.Budget > 0 {
 		o.printf("  searches left today: at least %d of %d\n", s.Left, s.Budget)

@@ -14,6 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -203,7 +204,7 @@ func (u *fetching) run(ctx context.Context) error {
 
 // nothingDue prints until when no list is due, and why. Only a back-off is bad news.
 func (u *fetching) nothingDue(until time.Time) error {
-	when := fmt.Sprintf("nothing is due before %s, in %s", cmdline.Stamp(until), time.Until(until).Round(time.Second))
+	when := fmt.Sprintf("nothing is due before %s, in %s", say.Time(until), time.Until(until).Round(time.Second))
 	hold := u.schedule.FetchHold(u.names)
 	if hold.Failures > 0 {
 		u.complain("%s, also with -now: %v", when, hold)
@@ -225,7 +226,7 @@ func (u *fetching) print() {
 		case u.json:
 			u.object(o)
 		default:
-			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, cmdline.Count(o.Entries, "entry", "entries"), orDash(o.NotBefore))
+			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, cmdline.Count(o.Entries, "entry", "entries"), shownTime(o.NotBefore))
 			if o.Error != "" {
 				u.printf("    error: %s\n", cmdline.Shown(string(o.Error)))
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 func TestUpdateFetchesOnceAndThenNothingIsDue(t *testing.T) {
@@ -36,7 +37,7 @@ uws-4b: updated, 0 entries, next not before TIME
 	if status != 0 || errOut != "" || len(lines) != 4 || !strings.HasPrefix(w.plain(last), "nothing is due before TIME, in ") {
 		t.Errorf("the second time: status %d, %q, %s", status, errOut, out)
 	}
-	told, err := time.Parse(time.RFC3339, stamps.FindString(last))
+	told, err := time.ParseInLocation(say.TimeForm, stamps.FindString(last), time.Local)
 	if err != nil || told.Sub(until).Abs() > 10*time.Second {
 		t.Errorf("nothing due until %s, %v, want %s", told, err, until)
 	}

@@ -85,7 +85,7 @@ func ownFile(t *testing.T, names string) string {
 	return path
 }
 
-var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)`)
+var stamps = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [A-Z]{3,4}`)
 
 // plain replaces by words all parts of a text that differ from run to run.
 func (w *world) plain(text string, dirs ...string) string {

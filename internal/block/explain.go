@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -25,7 +26,7 @@ type Explained struct {
 // that has started since does not go on with one, and its folder does not tell.
 func (b *Block) Explain(h lookup.Host, qname string) Explained {
 	if until, paused := b.PausedUntil(); paused && b.stored == nil {
-		return Explained{Note: "not checked: blocking is paused until " + stamp(until)}
+		return Explained{Note: "not checked: blocking is paused until " + say.Time(until)}
 	}
 	if !b.InScope(qname) {
 		return b.explained(h, lookup.Decision{}, "not checked: it is in no zone of this server block, or in one of its exceptions")
@@ -38,7 +39,7 @@ func (b *Block) Explain(h lookup.Host, qname string) Explained {
 	c.List, c.Expression = c.Suspect.candidates.First()
 	note := "suspected: a query would have it confirmed by the server"
 	if hold := c.Suspect.service.SearchHold(); hold.Active(time.Now()) {
-		note = fmt.Sprintf("suspected, passes for now: confirmations are paused until %s (%v)", stamp(hold.Until), hold)
+		note = fmt.Sprintf("suspected, passes for now: confirmations are paused until %s (%v)", say.Time(hold.Until), hold)
 	}
 	e := b.explained(h, c.Decision, note)
 	e.Suspected = true
@@ -103,7 +104,7 @@ func (b *Block) noteOn(h lookup.Host, d lookup.Decision) string {
 	}
 	note := "no lists are in force"
 	if hold := b.FetchHold(); hold.Active(time.Now()) {
-		note += fmt.Sprintf(": not asked before %s (%v)", stamp(hold.Until), hold)
+		note += fmt.Sprintf(": not asked before %s (%v)", say.Time(hold.Until), hold)
 	}
 	return note
 }

@@ -27,7 +27,7 @@ func TestLinesAboutListsByURL(t *testing.T) {
 	} {
 		lines := logtest.Capture(t)
 		reportFetched(test.event)
-		if got := strings.TrimSpace(lines.Only(t, name)); !strings.HasSuffix(got, test.want) {
+		if got := strings.TrimSpace(lines.Only(t, name)); !strings.HasSuffix(got, logtest.Times(test.want)) {
 			t.Errorf("Expected\n%s, got\n%s", test.want, got)
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // corefileHosts is the name, as a list, of the hosts that the Corefile allows.
@@ -182,11 +182,11 @@ func reasonOf(err error) error {
 func reportFetched(e listfetch.Event) {
 	switch e := e.(type) {
 	case listfetch.Failed:
-		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.State), stamp(e.Next), fetchAdvice(e.Doubt))
+		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.State), say.Time(e.Next), fetchAdvice(e.Doubt))
 	case listfetch.Waiting:
 		log.Warningf("List %s has waited for a minute to be fetched: the server fetches %s first. %s", e.Name, strings.Join(e.Others, ", "), inForce(e.State))
 	case listfetch.Recovered:
-		log.Infof("List %s is updated again; next fetch at %s", e.Name, stamp(e.Next))
+		log.Infof("List %s is updated again; next fetch at %s", e.Name, say.Time(e.Next))
 	}
 }
 
@@ -195,7 +195,7 @@ func inForce(s listfetch.State) string {
 	if s.Changed.IsZero() {
 		return "It was never fetched and has no effect"
 	}
-	return "The content of " + stamp(s.Checked) + " stays in force"
+	return "The content of " + say.Time(s.Checked) + " stays in force"
 }
 
 // fetchAdvice says what the operator can do about a failure.
@@ -206,8 +206,5 @@ func fetchAdvice(doubt *listfetch.DoubtError) string {
 	case doubt.From.IsZero():
 		return "Open the URL in a browser, and correct it in the Corefile if it does not lead to a list"
 	}
-	return "It is believed if it comes again after " + stamp(doubt.From)
+	return "It is believed if it comes again after " + say.Time(doubt.From)
 }
-
-// stamp returns a time as log lines have it.
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,9 +1,8 @@
 package block
 
 import (
-	"time"
-
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // pauses are the folders in which the command line writes that names pass.
@@ -24,11 +23,11 @@ func (b *Block) watchPauses() (end func()) {
 func reportPause(e pause.Event) {
 	switch e := e.(type) {
 	case pause.Began:
-		log.Warningf("Blocking is PAUSED until %s for %s: every name passes. To end the pause: safebrowsing pause off", e.Until.Local().Format(time.RFC3339), pausedBlocks(e.Pause))
+		log.Warningf("Blocking is PAUSED until %s for %s: every name passes. To end the pause: safebrowsing pause off", say.Time(e.Until), pausedBlocks(e.Pause))
 	case pause.Ended:
 		log.Infof("Blocking is in force again for %s: the pause has ended", pausedBlocks(e.Pause))
 	case pause.Dropped:
-		log.Infof("Blocking is in force for %s: the pause until %s was for the process before this one. To keep a pause over a restart: safebrowsing pause -keep", pausedBlocks(e.Pause), e.Until.Local().Format(time.RFC3339))
+		log.Infof("Blocking is in force for %s: the pause until %s was for the process before this one. To keep a pause over a restart: safebrowsing pause -keep", pausedBlocks(e.Pause), say.Time(e.Until))
 	case pause.Failed:
 		log.Errorf("Cannot read %s: %v. Blocking is not paused; write the file with safebrowsing pause", e.File, e.Err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -151,7 +152,7 @@ func (b *Block) answer(h lookup.Host, qname string) status.Answer {
 		add("Decided by: %s", e.By)
 	}
 	if !e.Confirmed.IsZero() {
-		add("Confirmed by the server: %s", status.Moment(e.Confirmed))
+		add("Confirmed by the server: %s", say.Time(e.Confirmed))
 	}
 	if !e.Expires.IsZero() {
 		add("This decision holds for: %s", status.Age(max(0, time.Until(e.Expires))))

@@ -75,7 +75,7 @@ func TestLinesOfTheBudgetSayWhatToDo(t *testing.T) {
 	} {
 		lines := logtest.Capture(t)
 		r.report(test.event)
-		if _, got, _ := strings.Cut(strings.TrimSpace(lines.Only(t, "")), " ["); "["+got != test.want {
+		if _, got, _ := strings.Cut(strings.TrimSpace(lines.Only(t, "")), " ["); "["+got != logtest.Times(test.want) {
 			t.Errorf("%s: got %q, want %q", name, "["+got, test.want)
 		}
 	}

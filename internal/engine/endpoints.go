@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+import (
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+)
 
 // endpointChanged logs and measures when one of several endpoints is left and when it answers again.
 func (r *reporter) endpointChanged(e protocol.EndpointEvent) {
@@ -12,7 +15,7 @@ func (r *reporter) endpointChanged(e protocol.EndpointEvent) {
 		log.Infof("%s answers again", e.Endpoint)
 		return
 	}
-	log.Warningf("%s fails: %v. %s is asked in its place; %s is tried again, not before %s", e.Endpoint, e.Err, e.Instead, e.Endpoint, moment(e.Until))
+	log.Warningf("%s fails: %v. %s is asked in its place; %s is tried again, not before %s", e.Endpoint, e.Err, e.Instead, e.Endpoint, say.Time(e.Until))
 }
 
 // measureEndpoints sets the gauge of each endpoint, if there are several: of a single one

@@ -16,6 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // wire is a transport to a server, which can be cut.
@@ -89,6 +90,6 @@ func TestARefusedKeyIsToldWhenTheNextTryIs(t *testing.T) {
 		defer end()
 		until := e.FetchHold().Until
 		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "NO list is in force", "Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute",
-			"If you have just enabled the API: the next try is at "+moment(until)+", in ")
+			"If you have just enabled the API: the next try is at "+say.Time(until)+", in ")
 	})
 }

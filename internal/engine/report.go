@@ -93,9 +93,9 @@ func (r *reporter) report(e updater.Event) {
 		delete(r.refusedLists, e.List)
 	case updater.ListUpdated:
 		delete(r.refusedLists, e.List)
-		log.Infof("List %s now has %s, next update not before %s", e.List, entries(e.Entries), moment(e.Due))
+		log.Infof("List %s now has %s, next update not before %s", e.List, entries(e.Entries), say.Time(e.Due))
 	case updater.ListRejected:
-		log.Errorf("Update of list %s rejected: %v. The list stays in force as it was, with %s. It is fetched again in full, not before %s", e.List, e.Err, entries(e.Entries), moment(e.Due))
+		log.Errorf("Update of list %s rejected: %v. The list stays in force as it was, with %s. It is fetched again in full, not before %s", e.List, e.Err, entries(e.Entries), say.Time(e.Due))
 	case updater.ListRefused:
 		r.refused(e)
 	case updater.BatchRefused:
@@ -113,7 +113,7 @@ func (r *reporter) report(e updater.Event) {
 	case updater.Searched:
 		r.searched(e.Err)
 	case updater.BudgetLow:
-		log.Warningf("%d of the day's %s are spent. When all are spent, suspected names pass until %s. Raise budget if this happens often", e.Spent, numberOfSearches(e.Budget), moment(e.Due))
+		log.Warningf("%d of the day's %s are spent. When all are spent, suspected names pass until %s. Raise budget if this happens often", e.Spent, numberOfSearches(e.Budget), say.Time(e.Due))
 	case updater.BudgetSpent:
 		r.budgetSpent(e)
 	case updater.BudgetPaused:
@@ -129,7 +129,7 @@ func (r *reporter) budgetSpent(e updater.Event) {
 	if e.Err != nil {
 		why, cure = "No names are confirmed: "+e.Err.Error(), "To begin the day with the whole budget, stop CoreDNS and delete the file"
 	}
-	log.Warningf("%s. Suspected names pass until %s. %s", why, moment(e.Due), cure)
+	log.Warningf("%s. Suspected names pass until %s. %s", why, say.Time(e.Due), cure)
 }
 
 // budgetPaused says that searches end for a while, and why.
@@ -138,7 +138,7 @@ func (r *reporter) budgetPaused(e updater.Event) {
 	if e.Hold.Portion == updater.OneAlone {
 		cure = "Repair the way to Redis: then all of the budget can be spent"
 	}
-	log.Warningf("In part: %v (%d today). Suspected names pass until %s, for all clients. %s", e.Hold, e.Spent, moment(e.Due), cure)
+	log.Warningf("In part: %v (%d today). Suspected names pass until %s, for all clients. %s", e.Hold, e.Spent, say.Time(e.Due), cure)
 }
 
 // loadFailed says what could not be read, and what comes of it.
@@ -155,9 +155,9 @@ func (r *reporter) loadFailed(e updater.Event) {
 func (r *reporter) loaded(e updater.Event) {
 	switch {
 	case r.started && r.shares:
-		log.Infof("List %s now has %s, fetched by another relay at %s", e.List, entries(e.Entries), moment(e.Updated))
+		log.Infof("List %s now has %s, fetched by another relay at %s", e.List, entries(e.Entries), say.Time(e.Updated))
 	case r.started:
-		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, entries(e.Entries), r.settings.DB, moment(e.Updated))
+		log.Infof("List %s now has %s, fetched by the process that keeps %s fresh at %s", e.List, entries(e.Entries), r.settings.DB, say.Time(e.Updated))
 	}
 }
 
@@ -166,7 +166,7 @@ func (r *reporter) loaded(e updater.Event) {
 func (r *reporter) fetched(e updater.Event) {
 	if e.Err == nil {
 		if r.fetchTrouble != "" {
-			log.Infof("Lists are updated again, after trouble since %s", moment(r.troubleSince))
+			log.Infof("Lists are updated again, after trouble since %s", say.Time(r.troubleSince))
 		}
 		r.fetchTrouble = ""
 		return
@@ -178,14 +178,14 @@ func (r *reporter) fetched(e updater.Event) {
 		kind = "not sent"
 	}
 	if kind == r.fetchTrouble {
-		log.Debugf("Lists %s are still not updated, next try not before %s: %v", e.List, moment(e.Due), e.Err)
+		log.Debugf("Lists %s are still not updated, next try not before %s: %v", e.List, say.Time(e.Due), e.Err)
 		return
 	}
 	if r.fetchTrouble == "" {
 		r.troubleSince = time.Now()
 	}
 	r.fetchTrouble = kind
-	log.Errorf("Cannot update lists %s: %v. %s. Next try not before %s%s%s", e.List, e.Err, r.stays(e.Err), moment(e.Due), apart(e), r.hint(e.Err, e.Due))
+	log.Errorf("Cannot update lists %s: %v. %s. Next try not before %s%s%s", e.List, e.Err, r.stays(e.Err), say.Time(e.Due), apart(e), r.hint(e.Err, e.Due))
 }
 
 // stays says what protects while lists are not updated because of err. The caller holds mu.
@@ -213,7 +213,7 @@ func apart(e updater.Event) string {
 // has been updated once.
 func (r *reporter) refused(e updater.Event) {
 	if r.refusedLists[e.List] {
-		log.Debugf("List %s is still refused, next try not before %s: %v", e.List, moment(e.Due), e.Err)
+		log.Debugf("List %s is still refused, next try not before %s: %v", e.List, say.Time(e.Due), e.Err)
 		return
 	}
 	r.refusedLists[e.List] = true
@@ -225,17 +225,17 @@ func (r *reporter) refused(e updater.Event) {
 		meant = ". Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local"
 	}
 	log.Errorf("The server refuses list %s: %v%s. Other lists are updated. This list has %s in force. Next try not before %s%s",
-		e.List, e.Err, meant, entries(e.Entries), moment(e.Due), r.hint(e.Err, e.Due))
+		e.List, e.Err, meant, entries(e.Entries), say.Time(e.Due), r.hint(e.Err, e.Due))
 }
 
 // longWait logs a minimum wait that is longer than those that servers are known to
 // send.
 func (r *reporter) longWait(e updater.Event) {
 	if e.List == "" {
-		log.Warningf("The server asks for a minimum wait of %s between confirmations. It is obeyed: suspected names pass until %s. If you run the endpoint, correct it", e.Wait, moment(e.Due))
+		log.Warningf("The server asks for a minimum wait of %s between confirmations. It is obeyed: suspected names pass until %s. If you run the endpoint, correct it", e.Wait, say.Time(e.Due))
 		return
 	}
-	log.Warningf("The server asks for a minimum wait of %s for lists %s. It is obeyed: the lists in force stay in force and are not updated before %s. If you run the endpoint, correct it", e.Wait, e.List, moment(e.Due))
+	log.Warningf("The server asks for a minimum wait of %s for lists %s. It is obeyed: the lists in force stay in force and are not updated before %s. If you run the endpoint, correct it", e.Wait, e.List, say.Time(e.Due))
 }
 
 // storeFailed and stored log when the directory cannot be written and when it can be
@@ -278,7 +278,7 @@ func (r *reporter) searched(err error) {
 		err != nil && !paused && was != searchesWork:
 	case paused && was != searchesPaused:
 		r.searching = searchesPaused
-		log.Warningf("Confirmations are paused until %s (%v). Suspected names pass until they work again%s", moment(hold.Until), hold, r.hint(err, hold.Until))
+		log.Warningf("Confirmations are paused until %s (%v). Suspected names pass until they work again%s", say.Time(hold.Until), hold, r.hint(err, hold.Until))
 	case err != nil && !paused:
 		r.searching = searchesFail
 		log.Warningf("A confirmation failed: %v. Suspected names pass until confirmations work again%s", err, r.hint(err, time.Time{}))
@@ -331,7 +331,7 @@ func (r *reporter) hint(err error, next time.Time) string {
 		}
 		enabled := ""
 		if wait := time.Until(next).Round(time.Second); wait > 0 {
-			enabled = fmt.Sprintf(". If you have just enabled the API: the next try is at %s, in %s", moment(next), age(wait))
+			enabled = fmt.Sprintf(". If you have just enabled the API: the next try is at %s, in %s", say.Time(next), age(wait))
 		}
 		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute%s", s.Credential(), s.Protocol.Service, billing, enabled)
 	case http.StatusTooManyRequests:
@@ -399,12 +399,4 @@ func outcomeOf(err error) string {
 func unanswered(err error) bool {
 	_, ok := errors.AsType[*lookup.UnansweredError](err)
 	return ok
-}
-
-// moment prints a time for a log line.
-func moment(t time.Time) string {
-	if t.IsZero() {
-		return "never"
-	}
-	return t.UTC().Format(time.RFC3339)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -50,7 +51,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 		lines.Forget()
 		_, end = life(t, s, google, 0)
 		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
-			"next request not before "+moment(time.Now().Add(30*time.Minute-10*time.Minute-20*time.Second))+" (minimum wait of the server)")
+			"next request not before "+say.Time(time.Now().Add(30*time.Minute-10*time.Minute-20*time.Second))+" (minimum wait of the server)")
 		if got := lines.About("in force"); len(got) != 0 {
 			t.Errorf("Expected all of the start in one line, got %q", got)
 		}
@@ -96,7 +97,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		}
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		time.Sleep(31 * time.Minute)
-		logtest.WantParts(t, lines.Only(t, "fetched by the process that keeps"), "[INFO]", "List se-4b now has 2 entries", moment(fetched.Add(30*time.Minute)))
+		logtest.WantParts(t, lines.Only(t, "fetched by the process that keeps"), "[INFO]", "List se-4b now has 2 entries", say.Time(fetched.Add(30*time.Minute)))
 		lines.Forget()
 		endFirst()
 		time.Sleep(5 * time.Second)
@@ -168,7 +169,7 @@ func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string
 		if len(got) != warnings {
 			t.Fatalf("%s: Expected %d lines, got %q", d, warnings, got)
 		}
-		logtest.WantParts(t, got[0], "[WARNING]", lists, "It is obeyed", "are not updated before "+moment(time.Now().Add(48*time.Hour)))
+		logtest.WantParts(t, got[0], "[WARNING]", lists, "It is obeyed", "are not updated before "+say.Time(time.Now().Add(48*time.Hour)))
 		end()
 	})
 }
@@ -195,7 +196,7 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "Check the API key") {
 			t.Errorf("Expected another line about another trouble, with advice, got %q", got)
 		}
-		logtest.WantParts(t, lines.Only(t, "Lists are updated again"), "[INFO]", "since 2000-01-01T00:30:00Z")
+		logtest.WantParts(t, lines.Only(t, "Lists are updated again"), "[INFO]", logtest.Times("since 2000-01-01T00:30:00Z"))
 	})
 }
 
@@ -239,7 +240,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		searches(r, searcher, 1)
 		until := time.Now().Add(5 * time.Minute)
-		logtest.WantParts(t, lines.Only(t, "paused"), "[WARNING]", "paused until "+moment(until), "3 failures in a row", "status 502")
+		logtest.WantParts(t, lines.Only(t, "paused"), "[WARNING]", "paused until "+say.Time(until), "3 failures in a row", "status 502")
 		if got := gauge(); got != unixSeconds(until) {
 			t.Errorf("Expected the gauge to be %v, got %v", unixSeconds(until), got)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -27,7 +28,7 @@ func (r *reporter) start(kind updater.Kind) {
 		parts = append(parts, budget)
 	}
 	if hold.Active(now) {
-		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%v)", moment(hold.Until), hold))
+		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%v)", say.Time(hold.Until), hold))
 	}
 	say := log.Infof
 	if missing || hold.Budget > 0 || r.settings.Protocol.Paid && r.settings.Budget == 0 {
@@ -142,7 +143,7 @@ func (r *reporter) next(kind updater.Kind, names []string, now time.Time) string
 	case kind == updater.LeaseBusy:
 		return "another relay fetches the lists, or is about to; this one takes them over"
 	case hold.Until.After(now.Add(time.Minute)):
-		return fmt.Sprintf("next request not before %s (%v)", moment(hold.Until), hold)
+		return fmt.Sprintf("next request not before %s (%v)", say.Time(hold.Until), hold)
 	}
 	return "next request within a minute (first contact)"
 }

@@ -4,10 +4,12 @@ package logtest
 import (
 	"bytes"
 	golog "log"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 )
@@ -77,3 +79,16 @@ func WantParts(t testing.TB, line string, parts ...string) {
 		}
 	}
 }
+
+// Times returns an expected text with its times by RFC 3339 as texts for people have them: local.
+func Times(text string) string {
+	return rfc3339.ReplaceAllStringFunc(text, func(found string) string {
+		t, err := time.Parse(time.RFC3339, found)
+		if err != nil {
+			return found
+		}
+		return t.Local().Format("2006-01-02 15:04:05 MST")
+	})
+}
+
+var rfc3339 = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"html/template"
 	"net"
 	"net/http"
@@ -42,7 +43,7 @@ var (
 	pageCSS string
 
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"moment": Moment, "base": filepath.Base,
+		"moment": say.Time, "base": filepath.Base,
 		"since":  func(t, now time.Time) string { return Age(now.Sub(t)) },
 		"until":  func(t, now time.Time) string { return Age(t.Sub(now)) },
 		"lately": func(t, now time.Time) bool { return now.Sub(t) < hour*time.Minute },

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -159,13 +160,13 @@ func (f *Findings) service(s *Service, now time.Time) {
 		f.problem("The lists of %s are only in the memory of CoreDNS (db off): look at its status page or its metrics.", s.Title)
 	}
 	if s.Search.Active(now) {
-		f.problem("Confirmations are paused until %s (%v): suspected names pass.", Moment(s.Search.Until), s.Search)
+		f.problem("Confirmations are paused until %s (%v): suspected names pass.", say.Time(s.Search.Until), s.Search)
 	}
 	if s.InPart != "" {
 		f.problem("%s", s.InPart)
 	}
 	if s.Fetch.Active(now) && s.Fetch.Failures > 0 {
-		f.note("Lists of %s are not fetched before %s (%v).", s.Title, Moment(s.Fetch.Until), s.Fetch)
+		f.note("Lists of %s are not fetched before %s (%v).", s.Title, say.Time(s.Fetch.Until), s.Fetch)
 	}
 	if s.Follows {
 		f.note("Another process fetches the lists into %s, and this one reads them there.", s.Folder)
@@ -175,7 +176,7 @@ func (f *Findings) service(s *Service, now time.Time) {
 // nextFetch says when lists are fetched again.
 func (s *Service) nextFetch(now time.Time) string {
 	if s.Fetch.Active(now) {
-		return fmt.Sprintf("The server is not asked before %s (%v).", Moment(s.Fetch.Until), s.Fetch)
+		return fmt.Sprintf("The server is not asked before %s (%v).", say.Time(s.Fetch.Until), s.Fetch)
 	}
 	return "It is fetched within a minute while CoreDNS runs. If it is not, the log says why."
 }
@@ -193,7 +194,7 @@ func (f *Findings) block(r Report, b Block, by map[string]bool) (works bool) {
 	}
 	switch {
 	case b.Paused.After(r.At):
-		f.problem("Blocking is paused until %s for the zones %s: every name passes. To end the pause: safebrowsing pause off", Moment(b.Paused), b.Zones)
+		f.problem("Blocking is paused until %s for the zones %s: every name passes. To end the pause: safebrowsing pause off", say.Time(b.Paused), b.Zones)
 		return false
 	case b.Monitor:
 		f.problem("The server block for %s has monitor: it logs what it would block, and blocks nothing.", b.Zones)
@@ -254,14 +255,6 @@ func joined(by map[string]bool) string {
 		all = append(all, "own lists")
 	}
 	return cmp.Or(strings.Join(all, " and "), "nothing")
-}
-
-// Moment prints a time, "never" for none.
-func Moment(t time.Time) string {
-	if t.IsZero() {
-		return "never"
-	}
-	return t.UTC().Format("2006-01-02 15:04 UTC")
 }
 
 // Age prints a duration, to two units at most.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -47,13 +49,13 @@ func TestFind(t *testing.T) {
 		{"an allow list protects from nothing", func(r *Report) { r.Blocks[0].Own[0].Allow = true }, Protected, "Protected by Safe Browsing v5", ""},
 		{"own lists only", func(r *Report) { r.Services, r.Blocks[0].Service = nil, -1 }, Protected, "Protected by own lists", "has own lists only"},
 		{"follows", func(r *Report) { r.Services[0].Follows = true }, Protected, "Protected by Safe Browsing v5 and own lists", "Another process fetches the lists into /db"},
-		{"back-off", func(r *Report) { r.Services[0].Fetch = backoff }, Protected, "Protected by Safe Browsing v5 and own lists", "not fetched before 2026-11-22 13:00 UTC (back-off after 2 failures"},
+		{"back-off", func(r *Report) { r.Services[0].Fetch = backoff }, Protected, "Protected by Safe Browsing v5 and own lists", "not fetched before 2026-11-22T13:00:00Z (back-off after 2 failures"},
 		{"own list fails", func(r *Report) { r.Blocks[0].Own[0].Trouble = "no such file" }, Protected, "Protected by Safe Browsing v5 and own lists", "The 2 entries read before stay in force"},
 		{"own list without a name", func(r *Report) {
 			r.Blocks[0].Own = append(r.Blocks[0].Own, OwnList{Name: "html.txt", Nothing: "looks like an HTML page"})
 		}, Protected, "Protected by Safe Browsing v5 and own lists", "The list html.txt blocks nothing: it looks like an HTML page."},
 		{"list missing", func(r *Report) { r.Services[0].Lists[1].Err = fs.ErrNotExist }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "List mw-4b is not in force"},
-		{"list old", func(r *Report) { r.Services[0].Lists[0].Updated = now.Add(-72 * time.Hour) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "it was last fetched 3 days ago. The server is not asked before 2026-11-22 12:20 UTC"},
+		{"list old", func(r *Report) { r.Services[0].Lists[0].Updated = now.Add(-72 * time.Hour) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "it was last fetched 3 days ago. The server is not asked before 2026-11-22T12:20:00Z"},
 		{"confirmations paused", func(r *Report) { r.Services[0].Search = backoff }, InPart, "Protected in part, by own lists", "suspected names pass"},
 		{"nothing left", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own = nil }, NotProtected, "NOT protected", "blocks nothing for now"},
 		{"paused", func(r *Report) { r.Blocks[0].Paused = now.Add(time.Minute) }, NotProtected, "NOT protected", "safebrowsing pause off"},
@@ -78,7 +80,7 @@ func TestFind(t *testing.T) {
 		if tc.state == Protected {
 			where = f.Notes
 		}
-		if f.State != tc.state || f.Headline != tc.headline || !strings.Contains(strings.Join(where, "\n"), tc.says) || (tc.state == Protected) != (len(f.Problems) == 0) {
+		if f.State != tc.state || f.Headline != tc.headline || !strings.Contains(strings.Join(where, "\n"), logtest.Times(tc.says)) || (tc.state == Protected) != (len(f.Problems) == 0) {
 			t.Errorf("%s: Expected %v %q and a sentence with %q, got %+v", tc.name, tc.state, tc.headline, tc.says, f)
 		}
 	}
