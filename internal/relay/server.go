@@ -92,6 +92,8 @@ type Relay struct {
 	redisLog *redisLog // nil without redis
 	shareLog engine.ShareLog
 
+	trouble string // with the versions of lists; of publish
+
 	cancel context.CancelFunc // ends the goroutines below
 	wg     sync.WaitGroup     // one publishes lists, one watches files
 }
@@ -183,33 +185,38 @@ func (r *Relay) start() (err error) {
 	h.provider = r.engine.Provider
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	r.wg.Go(func() { r.publish(ctx, lists) })
+	r.publish(lists) // what is on disk, before the first client asks
+	r.wg.Go(func() { r.follow(ctx, lists) })
 	r.wg.Go(func() { watch(ctx, r.files) })
 	return nil
 }
 
-// publish hands the lists of the engine on to clients, until ctx ends.
-func (r *Relay) publish(ctx context.Context, lists *Lists) {
-	trouble := ""
+// follow hands the lists of the engine on to clients when they change, until ctx ends.
+func (r *Relay) follow(ctx context.Context, lists *Lists) {
 	for {
-		ready := r.engine.Ready() // before the lists: they are in force then
-		err := lists.Publish(r.engine.Lists())
-		switch {
-		case err != nil && err.Error() != trouble:
-			trouble = err.Error()
-			log.Errorf("Cannot keep the versions of lists: %v. Clients get whole lists in place of updates until that works", err)
-		case err == nil && trouble != "":
-			trouble = ""
-			log.Info("The versions of lists are kept again")
-		}
-		if ready && !r.handler.fetched() {
-			close(r.handler.first)
-		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-r.engine.Changed():
+			r.publish(lists)
 		}
+	}
+}
+
+// publish hands the lists of the engine on to clients. Calls follow each other.
+func (r *Relay) publish(lists *Lists) {
+	ready := r.engine.Ready() // before the lists: they are in force then
+	err := lists.Publish(r.engine.Lists())
+	switch {
+	case err != nil && err.Error() != r.trouble:
+		r.trouble = err.Error()
+		log.Errorf("Cannot keep the versions of lists: %v. Clients get whole lists in place of updates until that works", err)
+	case err == nil && r.trouble != "":
+		r.trouble = ""
+		log.Info("The versions of lists are kept again")
+	}
+	if ready && !r.handler.fetched() {
+		close(r.handler.first)
 	}
 }
 

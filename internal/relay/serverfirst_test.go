@@ -52,6 +52,22 @@ func (p *pipes) Close() error {
 	return nil
 }
 
+// A relay with its lists on disk answers its first client, who may ask at once.
+func TestARelayWithListsOnDiskAnswersItsFirstClient(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Settings.DB = t.TempDir()
+	w.start()
+	until(t, "the lists of the relay", w.relay.Ready)
+	for range 20 {
+		w.relay.Close()
+		w.google.ClientStarted()
+		if w.start(); !w.relay.Ready() {
+			t.Error("the relay has its lists on disk and is not ready")
+		}
+	}
+	w.relay.Close()
+}
+
 // A whole site starts at the same time, the relay with an empty folder. Its clients wait for
 // the relay's first contact, which may be a minute away, although a client gives up after 30
 // seconds without the header of an answer.

@@ -100,8 +100,8 @@ func decideAll(t testing.TB, clients []client, names []name) {
 				if name.kind == threatening {
 					want = lookup.Unsafe
 				}
-				if got := c.verdict(name.host); got != want {
-					t.Errorf("client %d, %s: verdict %s, want %s", i, name.host, got, want)
+				if got, err := c.verdict(name.host); got != want {
+					t.Errorf("client %d, %s: verdict %s, want %s: %v", i, name.host, got, want, err)
 				}
 			}
 		})

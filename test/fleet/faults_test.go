@@ -165,7 +165,7 @@ func (s *scene) wantNoneSafe(timeout time.Duration) {
 			c.timeout = timeout
 			defer func() { c.timeout = before }()
 			host := threats[i%4].host
-			if got := c.verdict(host); got == lookup.Safe {
+			if got, _ := c.verdict(host); got == lookup.Safe {
 				s.t.Errorf("client %d, %s: %s", i, host, got)
 			}
 		})
