@@ -344,7 +344,7 @@ func TestDoctorWarnsOfAnOpenResolver(t *testing.T) {
 				t.Errorf("status %d, %+v", status, d)
 			}
 			_, out, _ := invoke(t, "doctor", "-offline", "-corefile", corefile)
-			want := map[bool]string{false: "\n0 problems, 1 warning\n", true: "\n0 problems, 2 warnings\n"}[tc.open] // there is no key
+			want := map[bool]string{false: "\n0 problems, 1 warning\n", true: "\n0 problems, 2 warnings. Start with: clients\n"}[tc.open] // there is no key
 			if !strings.HasSuffix(out, want) {
 				t.Errorf("got %q, want %q at the end", out, want)
 			}

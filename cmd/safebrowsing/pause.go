@@ -15,6 +15,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 const pauseHelp = `Lets every name pass for a while: a running CoreDNS blocks nothing, checks nothing
@@ -186,6 +187,10 @@ type paused struct {
 func (p *pausing) say(folder string, now []pause.Pause) {
 	if len(now) == 0 && !p.json {
 		p.printf("Nothing is paused (%s)\n", cmdline.Shown(pause.FileIn(folder)))
+	}
+	ends := func(x pause.Pause) bool { return !x.Keep }
+	if inUse, known := updater.InUse(folder); known && !inUse && slices.ContainsFunc(now, ends) {
+		p.complain("CoreDNS is not running; when it starts it ends a pause that is without -keep")
 	}
 	for _, x := range now {
 		if p.json {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 )
 
@@ -91,6 +93,36 @@ func TestPauseWithoutAFolderSaysSo(t *testing.T) {
 	}
 	if status, _, errOut := invoke(t, "pause"); status != 0 || errOut != "" {
 		t.Errorf("status %d, %q", status, errOut)
+	}
+}
+
+// A CoreDNS that starts ends a pause of before.
+func TestPauseSaysThatCoreDNSIsNotRunning(t *testing.T) {
+	ownWorld(t, "endpoint http://127.0.0.1:1\n  db db")
+	if err := os.Mkdir("db", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const says = "safebrowsing: CoreDNS is not running; when it starts it ends a pause that is without -keep\n"
+	coredns := flock.New("db/lock")
+	for _, tt := range []struct {
+		name   string
+		change func() error
+		args   string
+		want   string
+	}{
+		{"no program has used the folder", func() error { return nil }, "5m", ""},
+		{"CoreDNS runs", coredns.Lock, "5m", ""},
+		{"CoreDNS has ended", coredns.Unlock, "5m", says},
+		{"its pause is shown", func() error { return nil }, "", says},
+		{"its pause is ended", func() error { return nil }, "off", ""},
+		{"the pause is kept", func() error { return nil }, "-keep 5m", ""},
+	} {
+		if err := tt.change(); err != nil {
+			t.Fatal(err)
+		}
+		if status, _, errOut := invoke(t, append([]string{"pause"}, strings.Fields(tt.args)...)...); status != 0 || errOut != tt.want {
+			t.Errorf("%s: status %d, %q, want %q", tt.name, status, errOut, tt.want)
+		}
 	}
 }
 

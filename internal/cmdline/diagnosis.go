@@ -1,6 +1,7 @@
 package cmdline
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,8 +31,9 @@ type Doctor struct {
 	JSON    bool     // each diagnosis is a line of JSON
 	Secrets []string // are replaced
 
-	found map[string]int // the diagnoses by their status
-	err   error          // the first of writing; nothing is printed after it
+	found map[string]int    // the diagnoses by their status
+	first map[string]string // the first check by its status
+	err   error             // the first of writing; nothing is printed after it
 }
 
 // Tell prints a diagnosis.
@@ -44,9 +46,11 @@ func (d *Doctor) Tell(x Diagnosis) {
 		}
 	}
 	if d.found == nil {
-		d.found = make(map[string]int)
+		d.found, d.first = make(map[string]int), make(map[string]string)
 	}
-	d.found[x.Status]++
+	if d.found[x.Status]++; d.first[x.Status] == "" {
+		d.first[x.Status] = x.Check
+	}
 	if d.JSON {
 		if d.err == nil {
 			e := json.NewEncoder(d.W)
@@ -67,12 +71,17 @@ func (d *Doctor) printf(format string, args ...any) {
 	}
 }
 
-// Sum prints how much was found and returns ErrBadNews after a problem. In JSON, each line is
-// a check.
+// Sum prints how much was found and, of several findings, which one to mend first: the first
+// problem, since others often follow from it. It returns ErrBadNews after a problem. In JSON, each
+// line is a check.
 func (d *Doctor) Sum() error {
 	problems, warnings := d.found[Problem], d.found[Warning]
 	if !d.JSON {
-		d.printf("\n%s, %s\n", Count(problems, "problem", "problems"), Count(warnings, "warning", "warnings"))
+		start := ""
+		if problems+warnings > 1 {
+			start = ". Start with: " + cmp.Or(d.first[Problem], d.first[Warning])
+		}
+		d.printf("\n%s, %s%s\n", Count(problems, "problem", "problems"), Count(warnings, "warning", "warnings"), start)
 	}
 	switch {
 	case d.err != nil:
