@@ -32,6 +32,10 @@ type Config struct {
 	// PerSearch is the most prefixes in one search, at most MaxPrefixes; zero:
 	// MaxPrefixes.
 	PerSearch int
+	// Known says that the Searcher may know answers without the server, as a relay does. It is then
+	// asked for them where a client may not cause a search since its share is spent: with a context
+	// that is OnlyKnown, about each prefix at most once a minute.
+	Known bool
 	// AsStored sends prefixes in the length that the lists hold. Otherwise all
 	// prefixes have 4 bytes.
 	AsStored bool
@@ -60,6 +64,7 @@ type Checker struct {
 	pending map[Prefix]*part // under way or about to be; guarded by mu
 	// unanswered are the prefixes that a relay has not answered about; guarded by mu
 	unanswered *lru.Cache[Prefix, *UnansweredError]
+	knowing    *knowing      // nil without Config.Known
 	queue      []*search     // wait for a free slot, the oldest first; guarded by mu
 	slots      int           // how many more searches may begin; guarded by mu
 	begun      time.Time     // when the last search began; guarded by mu
@@ -88,6 +93,12 @@ func NewChecker(cfg Config) (*Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a cache for %d prefixes: %w", maxPutOff, err)
 	}
+	var knowing *knowing
+	if cfg.Known {
+		if knowing, err = newKnowing(); err != nil {
+			return nil, err
+		}
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	searches := cmp.Or(cfg.Searches, 16)
 	return &Checker{
@@ -108,6 +119,7 @@ func NewChecker(cfg Config) (*Checker, error) {
 		pending: make(map[Prefix]*part),
 
 		unanswered: unanswered,
+		knowing:    knowing,
 		slots:      searches,
 	}, nil
 }

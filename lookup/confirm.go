@@ -61,8 +61,10 @@ func (w *Confirmation) ask(i int) {
 		case asked == 0 && w.admit != nil:
 			refund, err = w.admit()
 		}
-		if p = ended(serverAnswer{}, err); err == nil {
-			p = c.enqueue(candidate.prefix, refund)
+		if err != nil {
+			p = c.refused(candidate.prefix, err)
+		} else {
+			p = c.enqueue(candidate.prefix, refund, nil)
 		}
 		w.parts[i], refund = p, nil // one refund for all prefixes of the query
 		asked++

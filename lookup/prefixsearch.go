@@ -258,14 +258,13 @@ func (c *Checker) enqueueAll(s *prefixSearch, n *admission) {
 		case c.pending[p] != nil: // an earlier prefix of this Search
 			s.parts[j] = c.pending[p]
 		case n.prefixes == 0:
-			s.parts[j] = ended(serverAnswer{}, n.err)
-			continue
+			s.parts[j] = c.refused(p, n.err)
 		case n.searches > 0:
 			n.searches--
-			s.parts[j] = c.enqueue(p, n.refund)
+			s.parts[j] = c.enqueue(p, n.refund, nil)
 			n.prefixes--
 		default:
-			s.parts[j] = c.enqueue(p, nil)
+			s.parts[j] = c.enqueue(p, nil, nil)
 			n.prefixes--
 		}
 		s.from = FromServer

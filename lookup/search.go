@@ -15,6 +15,7 @@ type search struct {
 	prefixes []Prefix // guarded by Checker.mu until the search begins, then immutable
 	parts    []*part  // of prefixes
 	refunds  []func() // call them if the search is not sent; guarded by Checker.mu
+	refusal  error    // why only what is known is asked for; nil: the server is searched
 }
 
 // part is the part of a search about one prefix. Every Confirmation that needs the prefix waits for
@@ -39,27 +40,29 @@ func ended(answer serverAnswer, err error) *part {
 // so cannot lock other clients out.
 const maxQueued = 4 * MaxPrefixes
 
-// enqueue adds a prefix to the last search in the queue, or to a new one if that is
-// full. If the queue is full too, the part fails with ErrLimited. refund, unless nil,
-// is called if the prefix is not sent. The caller holds mu.
-func (c *Checker) enqueue(prefix Prefix, refund func()) *part {
-	last := len(c.queue) - 1
-	if last < 0 || len(c.queue[last].prefixes) == c.perSearch {
+// enqueue adds a prefix to a search in the queue, or to a new one if all are full. With a refusal it
+// is one for what is known. If the queue is full too, the part fails with ErrLimited. refund, unless
+// nil, is called if the prefix is not sent. The caller holds mu.
+func (c *Checker) enqueue(prefix Prefix, refund func(), refusal error) *part {
+	i := slices.IndexFunc(c.queue, func(s *search) bool {
+		return len(s.prefixes) < c.perSearch && (s.refusal == nil) == (refusal == nil)
+	})
+	if i < 0 {
 		if len(c.queue) >= maxQueued/c.perSearch {
 			if refund != nil {
 				refund()
 			}
 			return ended(serverAnswer{}, ErrLimited)
 		}
-		c.queue = append(c.queue, new(search))
-		last++
+		i = len(c.queue)
+		c.queue = append(c.queue, &search{refusal: refusal})
 	}
-	s, p := c.queue[last], &part{done: make(chan struct{})}
+	s, p := c.queue[i], &part{done: make(chan struct{})}
 	s.prefixes, s.parts = append(s.prefixes, prefix), append(s.parts, p)
 	if refund != nil {
 		s.refunds = append(s.refunds, refund)
 	}
-	c.pending[prefix] = p
+	c.pendingAs(s)[prefix] = p
 	return p
 }
 
@@ -161,8 +164,8 @@ func (c *Checker) settle(s *search, prefixes map[Prefix]bool, answer Answer, err
 		if p.err == nil || len(p.answer.threats) > 0 {
 			c.cache.put(prefix, p.answer)
 		}
-		c.putOff(prefix, p.err)
-		delete(c.pending, prefix)
+		c.putOff(s, prefix, p)
+		delete(c.pendingAs(s), prefix)
 		p.over.Store(true)
 		over = append(over, p)
 	}
@@ -177,7 +180,7 @@ func (c *Checker) tell(s *search, prefixes []Prefix, answer Answer) {
 	whole := make(map[Prefix]bool)
 	for _, p := range prefixes {
 		part, _, _ := answer.about(p, time.Now(), nil)
-		if whole[p] = part.ttl >= 0; !whole[p] && len(part.threats) > 0 && c.pending[p] != nil {
+		if whole[p] = part.ttl >= 0; !whole[p] && len(part.threats) > 0 && c.pendingAs(s)[p] != nil {
 			c.cache.put(p, part)
 		}
 	}
@@ -242,6 +245,9 @@ func (c *Checker) ask(s *search) (answer Answer, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
 	defer cancel()
+	if s.refusal != nil {
+		ctx = withOnlyKnown(ctx)
+	}
 	return c.searcher.Search(withTell(ctx, func(prefixes []Prefix, answer Answer) { c.tell(s, prefixes, answer) }), s.prefixes)
 }
 
@@ -277,10 +283,17 @@ func (a Answer) about(p Prefix, received time.Time, err error) (part serverAnswe
 // maxPutOff is the most prefixes whose wait is remembered.
 const maxPutOff = maxQueued
 
-// putOff notes until when a relay has no answer about a prefix. Another err is not noted.
-// The caller holds mu.
-func (c *Checker) putOff(p Prefix, err error) {
-	unanswered, ok := errors.AsType[*UnansweredError](err)
+// putOff notes until when a relay has no answer about a prefix, which its part says. Another error
+// is not noted. The caller holds mu.
+func (c *Checker) putOff(s *search, p Prefix, of *part) {
+	if s.refusal != nil {
+		if of.earlier = true; of.err != nil { // no search of the server has answered
+			of.err = s.refusal
+			c.knowing.unknown.Add(p, time.Now())
+		}
+		return
+	}
+	unanswered, ok := errors.AsType[*UnansweredError](of.err)
 	if !ok {
 		c.unanswered.Remove(p)
 		return

@@ -23,6 +23,19 @@ type Searcher interface {
 	Search(ctx context.Context, prefixes []Prefix) (Answer, error)
 }
 
+// onlyKnownKey is the key of OnlyKnown in a context.
+type onlyKnownKey struct{}
+
+// withOnlyKnown returns a context with which a Searcher asks for nothing that it does not know.
+func withOnlyKnown(ctx context.Context) context.Context {
+	return context.WithValue(ctx, onlyKnownKey{}, true)
+}
+
+// OnlyKnown reports whether a Searcher that is called with ctx must answer from what it and the
+// relays of one's own know, since the share of the client is spent: what costs a search of the
+// server has no answer. See Config.Known.
+func OnlyKnown(ctx context.Context) bool { return ctx.Value(onlyKnownKey{}) != nil }
+
 // Answer is what the server knows about the prefixes of one search. The Searcher
 // leaves out threats that the server marks as not to be enforced.
 type Answer struct {

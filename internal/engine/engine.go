@@ -78,13 +78,17 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 	}
 	e.hearRelay()
 	searcher := updater.Pace(client, schedule, s.SearchRules(edge.FirstContact), e.reporter.report)
+	paced := searcher
 	if s.Budget > 0 {
 		searcher = e.limit(searcher, before.ledgers.next(s.Identity(), store, e.reporter.report))
 	}
+	searcher = &knowing{searcher, paced, &e.announced}
 	if edge.Searcher != nil { // before the budget: what is known costs nothing
 		searcher = edge.Searcher(searcher)
 	}
-	e.Checker, err = lookup.NewChecker(s.CheckerConfig(database, searcher))
+	config := s.CheckerConfig(database, searcher)
+	config.Known = edge.Searcher != nil || !s.Google()
+	e.Checker, err = lookup.NewChecker(config)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +97,25 @@ func newEngine(s config.Settings, key string, edge Edge, before past, onReady fu
 		e.becomeReady()
 	}
 	return e, nil
+}
+
+// knowing is a lookup.Searcher that asks for what is known only a relay that has announced a budget:
+// such a relay can answer without a search.
+type knowing struct {
+	lookup.Searcher
+	relay     lookup.Searcher // past the budget
+	announced *protocol.Announced
+}
+
+// Search implements lookup.Searcher.
+func (k *knowing) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+	if !lookup.OnlyKnown(ctx) {
+		return k.Searcher.Search(ctx, prefixes)
+	}
+	if _, relayed := k.announced.Left(time.Now()); !relayed {
+		return lookup.Answer{}, lookup.ErrShare
+	}
+	return k.relay.Search(ctx, prefixes)
 }
 
 // hearRelay begins to note what a relay announces of its budget, and keeps shares of it.

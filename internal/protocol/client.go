@@ -277,6 +277,9 @@ func (c *caller) open(ctx context.Context, m method, path string, query url.Valu
 	default:
 		r.Header.Set("X-Goog-Api-Key", key)
 	}
+	if lookup.OnlyKnown(ctx) && !c.google {
+		r.Header.Set(OnlyKnownHeader, "?1")
+	}
 	answer, err := c.http[m].Do(r)
 	if err != nil {
 		return nil, way.judge(withoutURL(err), c.base)

@@ -13,8 +13,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Headers of answers that a relay sends and Google's servers do not. A client reads them only if
-// its endpoint is not Google's.
+// Headers between relays and their clients, of answers except for OnlyKnownHeader. Google's servers
+// do not know them: a client sends and reads them only if its endpoint is not Google's.
 const (
 	// UnansweredHeader names the prefixes of hashes.search that have no answer. Version 5 has no
 	// such answer of its own. With status 200 the body has the threats that are known, for use
@@ -26,6 +26,9 @@ const (
 	// BudgetHeader is that of answers to hashes.search: what is left of the budget of the relay for
 	// the client that asks, as FormatBudget writes it.
 	BudgetHeader = "Safebrowsing-Budget"
+	// OnlyKnownHeader is that of requests of hashes.search, with the value ?1: a relay answers from
+	// what it and the relays that it asks know, and sends no search to Google's server.
+	OnlyKnownHeader = "Safebrowsing-Only-Known"
 
 	// AdvisoryHeader has the URL of Google's words about warnings by its service, if Google runs
 	// the server at the end of the chain of relays: one of a Provider's. It is in every answer.

@@ -268,3 +268,38 @@ func TestAnAnswerWithoutAKnownThreatWaitsForTheServer(t *testing.T) {
 		}
 	})
 }
+
+// A relay behind another one has spent its client's share. What the other one knows is told all the
+// same, and costs no search: Google's server and its budget see nothing of it.
+func TestAClientThatHasSpentItsShareLearnsWhatARelayFartherAwayKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		names := []string{"evil.example/"}
+		for i := range 60 {
+			names = append(names, hostName(i)+"/")
+		}
+		w.threaten(names...)
+		w.google.SetCacheDuration(30 * time.Minute)
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 200, 20
+		w.begin()
+		defer w.relay.Close()
+		w.cfg.Settings.Budget = 0
+		second := w.behind()
+		defer second.relay.Close()
+		near, far := w.replica(1), second.replica(2)
+		defer near.close()
+		defer far.close()
+		time.Sleep(time.Minute)
+		spent := 0
+		for ; spent < 60 && far.decide(hostName(spent)+".").Verdict == lookup.Unsafe; spent++ {
+			time.Sleep(time.Second)
+		}
+		far.mustBe(t, lookup.Unsure, hostName(spent)+".")
+		near.mustBe(t, lookup.Unsafe, "evil.example.")
+		before := len(w.google.Requests("search"))
+		far.mustBe(t, lookup.Unsafe, "evil.example.")
+		if n := len(w.google.Requests("search")); n > before {
+			t.Errorf("%d searches of the server", n-before)
+		}
+	})
+}

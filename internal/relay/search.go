@@ -28,7 +28,7 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 	if !h.ready() { // it would answer that no list holds the prefixes
 		return h.partly(r, prefixes, unknown(prefixes, protocol.ErrNoLists), protocol.ErrNoLists)
 	}
-	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(client), func() (func(), bool) { return h.searching.Take(client) })
+	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(r, client), func() (func(), bool) { return h.searching.Take(client) })
 	for _, a := range answers {
 		if a.Err == nil {
 			h.metrics.searches.WithLabelValues(a.From.String()).Inc()
@@ -81,8 +81,11 @@ func (h *handler) partly(r *http.Request, prefixes []lookup.Prefix, answers []lo
 	return told, bad
 }
 
-// admission returns what decides whether a client may cause searches.
-func (h *handler) admission(client netip.Addr) lookup.AdmitAll {
+// admission returns what decides whether a request of a client may cause searches.
+func (h *handler) admission(r *http.Request, client netip.Addr) lookup.AdmitAll {
+	if r.Header.Get(protocol.OnlyKnownHeader) == "?1" { // the client has a client whose share is spent
+		return func(int) (int, func(), error) { return 0, nil, lookup.ErrShare }
+	}
 	if h.limits != nil {
 		return h.told(client, h.limits.Admit(client))
 	}
