@@ -54,23 +54,19 @@ type Checker struct {
 	cache    *cache
 
 	perSearch int // most prefixes in one search
-	searches  int // most searches under way
 
 	ctx    context.Context // of all searches: a search does not end with its query
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // counts the goroutines of run
 
-	mu      sync.Mutex
-	pending map[Prefix]*part // under way or about to be; guarded by mu
+	mu        sync.Mutex
+	searching *lane // of searches of the server; guarded by mu
+	knowing   *lane // of searches for what is known, see Config.Known; nil without; guarded by mu
 	// unanswered are the prefixes that a relay has not answered about; guarded by mu
 	unanswered *lru.Cache[Prefix, *UnansweredError]
-	knowing    *knowing      // nil without Config.Known
-	queue      []*search     // wait for a free slot, the oldest first; guarded by mu
-	slots      int           // how many more searches may begin; guarded by mu
-	begun      time.Time     // when the last search began; guarded by mu
-	took       time.Duration // how long the search took that ended last; guarded by mu
-	next       *time.Timer   // calls begin; nil: not yet needed; guarded by mu
-	closed     bool          // guarded by mu
+	// unknown are the prefixes about which not all was known, and when; guarded by mu
+	unknown *lru.Cache[Prefix, time.Time]
+	closed  bool // guarded by mu
 }
 
 // NewChecker returns a Checker, or an error if cfg lacks a required field or has a
@@ -93,14 +89,16 @@ func NewChecker(cfg Config) (*Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a cache for %d prefixes: %w", maxPutOff, err)
 	}
-	var knowing *knowing
-	if cfg.Known {
-		if knowing, err = newKnowing(); err != nil {
-			return nil, err
-		}
+	unknown, err := lru.New[Prefix, time.Time](maxPutOff)
+	if err != nil {
+		return nil, fmt.Errorf("making a cache for %d prefixes: %w", maxPutOff, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	searches := cmp.Or(cfg.Searches, 16)
+	var knowing *lane
+	if cfg.Known {
+		knowing = newLane(searches)
+	}
 	return &Checker{
 		mode:     cfg.Mode,
 		rule:     cfg.Rule,
@@ -112,15 +110,14 @@ func NewChecker(cfg Config) (*Checker, error) {
 		cache:    cache,
 
 		perSearch: cmp.Or(cfg.PerSearch, MaxPrefixes),
-		searches:  searches,
 
-		ctx:     ctx,
-		cancel:  cancel,
-		pending: make(map[Prefix]*part),
+		ctx:    ctx,
+		cancel: cancel,
 
-		unanswered: unanswered,
+		searching:  newLane(searches),
 		knowing:    knowing,
-		slots:      searches,
+		unanswered: unanswered,
+		unknown:    unknown,
 	}, nil
 }
 
@@ -130,7 +127,10 @@ func NewChecker(cfg Config) (*Checker, error) {
 func (c *Checker) Close() {
 	c.mu.Lock()
 	c.closed = true
-	c.drop()
+	c.searching.close()
+	if c.knowing != nil {
+		c.knowing.close()
+	}
 	c.mu.Unlock()
 	c.cancel()
 	c.wg.Wait()

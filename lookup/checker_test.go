@@ -230,8 +230,8 @@ func TestCheckerWantsASensibleConfig(t *testing.T) {
 // The defaults are those of Config and of docs/limits.md.
 func TestALimitHasADefault(t *testing.T) {
 	c := checkerOf(t, Config{})
-	if c.cache.maxHashes != 100_000 || c.slots != 16 || c.timeout != 10*time.Second || c.perSearch != 240 || c.threats != AllThreats {
-		t.Errorf("%d prefixes, %d searches, timeout %s, %d prefixes a search, threats %b", c.cache.maxHashes, c.slots, c.timeout, c.perSearch, c.threats)
+	if c.cache.maxHashes != 100_000 || c.searching.slots != 16 || c.timeout != 10*time.Second || c.perSearch != 240 || c.threats != AllThreats {
+		t.Errorf("%d prefixes, %d searches, timeout %s, %d prefixes a search, threats %b", c.cache.maxHashes, c.searching.slots, c.timeout, c.perSearch, c.threats)
 	}
 }
 

@@ -64,7 +64,7 @@ func (w *Confirmation) ask(i int) {
 		if err != nil {
 			p = c.refused(candidate.prefix, err)
 		} else {
-			p = c.enqueue(candidate.prefix, refund, nil)
+			p = c.enqueue(candidate.prefix, refund)
 		}
 		w.parts[i], refund = p, nil // one refund for all prefixes of the query
 		asked++
@@ -90,7 +90,7 @@ func (w *Confirmation) await(ctx context.Context) (more bool) {
 // known returns the part for a candidate that needs no new search, or nil. The caller
 // holds mu.
 func (c *Checker) known(candidate candidate) *part {
-	if p := c.pending[candidate.prefix]; p != nil {
+	if p := c.searching.pending[candidate.prefix]; p != nil {
 		return p
 	}
 	if p := c.answered(candidate.hash); p != nil {

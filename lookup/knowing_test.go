@@ -114,3 +114,42 @@ func TestARelayAsksForWhatIsKnown(t *testing.T) {
 		}
 	})
 }
+
+// A server that hangs takes all slots. What is known does not wait for one, and is not searched for
+// any more when one is free.
+func TestWhatIsKnownDoesNotWaitForASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known, _ := knowingServer(t, isThreat("bad.example/", Malware))
+		searched := make(map[Prefix]bool)
+		hung := make(chan struct{})
+		srv := searchFunc(func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+			if OnlyKnown(ctx) {
+				return known.Search(ctx, prefixes)
+			}
+			<-hung
+			for _, p := range prefixes {
+				searched[p] = true
+			}
+			return Answer{TTL: time.Hour}, nil
+		})
+		refunds := 0
+		c := checkerOf(t, Config{Searcher: srv, Known: true, Searches: 1}, "slow.example/", "bad.example/", "new.example/")
+		slow := c.Confirm(suspect(t, c, "slow.example."), nil)
+		synctest.Wait()
+		admit := func() (func(), error) { return func() { refunds++ }, nil }
+		unknown := c.Confirm(suspect(t, c, "new.example."), admit)
+		begun := time.Now()
+		if d := c.Confirm(suspect(t, c, "bad.example."), admit).Wait(t.Context()); d.Verdict != Unsafe || time.Since(begun) > 2*time.Second {
+			t.Errorf("a known threat after %s: %+v", time.Since(begun), d)
+		}
+		close(hung)
+		for name, d := range map[string]Decision{"slow": slow.Wait(t.Context()), "new": unknown.Wait(t.Context())} {
+			if d.Verdict != Safe {
+				t.Errorf("%s: %+v", name, d)
+			}
+		}
+		if len(searched) != 2 || searched[HashExpression("bad.example/").Prefix(4)] || refunds > 1 {
+			t.Errorf("%d prefixes searched, %d refunds", len(searched), refunds)
+		}
+	})
+}

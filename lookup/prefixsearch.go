@@ -238,7 +238,7 @@ func (c *Checker) join(all []prefixSearch) (missing int) {
 // about returns a part that will answer about a prefix, or has, and where the answer
 // comes from, or nil. The caller holds mu.
 func (c *Checker) about(p Prefix, now time.Time) (*part, Origin) {
-	if under := c.pending[p]; under != nil {
+	if under := c.searching.pending[p]; under != nil {
 		return under, FromMerged
 	}
 	answer, ok := c.cache.answers.Get(p)
@@ -255,16 +255,16 @@ func (c *Checker) enqueueAll(s *prefixSearch, n *admission) {
 		switch {
 		case s.parts[j] != nil || !s.listed:
 			continue
-		case c.pending[p] != nil: // an earlier prefix of this Search
-			s.parts[j] = c.pending[p]
+		case c.searching.pending[p] != nil: // an earlier prefix of this Search
+			s.parts[j] = c.searching.pending[p]
 		case n.prefixes == 0:
 			s.parts[j] = c.refused(p, n.err)
 		case n.searches > 0:
 			n.searches--
-			s.parts[j] = c.enqueue(p, n.refund, nil)
+			s.parts[j] = c.enqueue(p, n.refund)
 			n.prefixes--
 		default:
-			s.parts[j] = c.enqueue(p, nil, nil)
+			s.parts[j] = c.enqueue(p, nil)
 			n.prefixes--
 		}
 		s.from = FromServer

@@ -15,7 +15,7 @@ type search struct {
 	prefixes []Prefix // guarded by Checker.mu until the search begins, then immutable
 	parts    []*part  // of prefixes
 	refunds  []func() // call them if the search is not sent; guarded by Checker.mu
-	refusal  error    // why only what is known is asked for; nil: the server is searched
+	lane     *lane
 }
 
 // part is the part of a search about one prefix. Every Confirmation that needs the prefix waits for
@@ -26,6 +26,7 @@ type part struct {
 	answer  serverAnswer
 	earlier bool  // the answer is an EarlierAnswer
 	err     error // with it the threats in the answer are known, and nothing else is
+	refusal error // why only what is known is asked for; nil: the server is searched
 }
 
 // ended returns a part that has ended.
@@ -33,102 +34,6 @@ func ended(answer serverAnswer, err error) *part {
 	p := &part{answer: answer, err: err}
 	p.over.Store(true)
 	return p
-}
-
-// maxQueued is the most prefixes that wait for a free slot, in searches of at most
-// Config.PerSearch prefixes. One client within its rate limit cannot fill the queue and
-// so cannot lock other clients out.
-const maxQueued = 4 * MaxPrefixes
-
-// enqueue adds a prefix to a search in the queue, or to a new one if all are full. With a refusal it
-// is one for what is known. If the queue is full too, the part fails with ErrLimited. refund, unless
-// nil, is called if the prefix is not sent. The caller holds mu.
-func (c *Checker) enqueue(prefix Prefix, refund func(), refusal error) *part {
-	i := slices.IndexFunc(c.queue, func(s *search) bool {
-		return len(s.prefixes) < c.perSearch && (s.refusal == nil) == (refusal == nil)
-	})
-	if i < 0 {
-		if len(c.queue) >= maxQueued/c.perSearch {
-			if refund != nil {
-				refund()
-			}
-			return ended(serverAnswer{}, ErrLimited)
-		}
-		i = len(c.queue)
-		c.queue = append(c.queue, &search{refusal: refusal})
-	}
-	s, p := c.queue[i], &part{done: make(chan struct{})}
-	s.prefixes, s.parts = append(s.prefixes, prefix), append(s.parts, p)
-	if refund != nil {
-		s.refunds = append(s.refunds, refund)
-	}
-	c.pendingAs(s)[prefix] = p
-	return p
-}
-
-// minSpacing is the least time between the beginnings of two searches that are under way
-// together and not full. It is short for a user. In a flood it makes 200 searches a second
-// out of thousands.
-const minSpacing = 5 * time.Millisecond
-
-// maxSpacing is the most time between them, while a server takes seconds: a query waits for its
-// answer for only half a second by default, and the server may be fast again.
-const maxSpacing = 50 * time.Millisecond
-
-// begin starts waiting searches while slots are free. A search that still waits
-// collects the prefixes of later queries. The caller holds mu.
-func (c *Checker) begin() {
-	for len(c.queue) > 0 && c.slots > 0 {
-		now := time.Now()
-		if wait := c.spacing(now); wait > 0 {
-			c.beginAfter(wait)
-			return
-		}
-		s := c.queue[0]
-		c.queue = slices.Delete(c.queue, 0, 1)
-		c.slots--
-		c.begun = now
-		c.wg.Go(func() { c.run(s) })
-	}
-}
-
-// spacing returns how long the next search collects prefixes before it begins. It begins
-// at once if it is full or no other one is under way. Else the slots are spread evenly over
-// the time that a search takes: with many queries, all slots would otherwise be taken by
-// searches for one prefix each. Their answers would come, and wake the queries that wait, at
-// the same time, and queries for clean names would have to wait for the processor. The caller
-// holds mu.
-func (c *Checker) spacing(now time.Time) time.Duration {
-	if c.slots == c.searches || len(c.queue[0].prefixes) == c.perSearch {
-		return 0
-	}
-	return c.begun.Add(min(max(minSpacing, c.took/time.Duration(c.searches)), maxSpacing)).Sub(now)
-}
-
-// beginAfter calls begin after a while. A later call replaces the time. The caller holds mu.
-func (c *Checker) beginAfter(wait time.Duration) {
-	if c.next != nil {
-		c.next.Reset(wait)
-		return
-	}
-	c.next = time.AfterFunc(wait, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.begin()
-	})
-}
-
-// drop ends the searches that wait for a free slot. The caller holds mu.
-func (c *Checker) drop() {
-	for _, s := range c.queue {
-		s.refund(Answer{}, ErrClosed)
-		for _, p := range s.parts {
-			p.err = ErrClosed
-			p.over.Store(true)
-			close(p.done)
-		}
-	}
-	c.queue = nil
 }
 
 // run does one search. It ends when the server answers, at the timeout, or when
@@ -145,8 +50,8 @@ func (c *Checker) finish(s *search, answer Answer, err error, took time.Duration
 	defer c.mu.Unlock()
 	s.refund(answer, err)
 	over := c.settle(s, nil, answer, err)
-	c.took = took
-	c.slots++
+	s.lane.took = took
+	s.lane.slots++
 	c.begin()
 	return over
 }
@@ -164,10 +69,16 @@ func (c *Checker) settle(s *search, prefixes map[Prefix]bool, answer Answer, err
 		if p.err == nil || len(p.answer.threats) > 0 {
 			c.cache.put(prefix, p.answer)
 		}
-		c.putOff(s, prefix, p)
-		delete(c.pendingAs(s), prefix)
+		c.putOff(prefix, p)
+		delete(s.lane.pending, prefix)
 		p.over.Store(true)
 		over = append(over, p)
+		if late := c.searching.pending[prefix]; s.lane == c.knowing && p.err == nil && late != nil { // its server is slow
+			late.answer, late.earlier = p.answer, true
+			delete(c.searching.pending, prefix)
+			late.over.Store(true)
+			over = append(over, late)
+		}
 	}
 	return over
 }
@@ -180,7 +91,7 @@ func (c *Checker) tell(s *search, prefixes []Prefix, answer Answer) {
 	whole := make(map[Prefix]bool)
 	for _, p := range prefixes {
 		part, _, _ := answer.about(p, time.Now(), nil)
-		if whole[p] = part.ttl >= 0; !whole[p] && len(part.threats) > 0 && c.pendingAs(s)[p] != nil {
+		if whole[p] = part.ttl >= 0; !whole[p] && len(part.threats) > 0 && s.lane.pending[p] != nil {
 			c.cache.put(p, part)
 		}
 	}
@@ -229,9 +140,14 @@ func (s *search) refund(answer Answer, err error) {
 	unsent := func(reason error) bool { return errors.Is(err, reason) }
 	known := err == nil && len(answer.Earlier) == len(s.prefixes)
 	if known || slices.ContainsFunc([]error{ErrBackoff, ErrLimited, ErrBudget, ErrClosed}, unsent) {
-		for _, refund := range s.refunds {
-			refund()
-		}
+		s.giveBack()
+	}
+}
+
+// giveBack calls the refunds.
+func (s *search) giveBack() {
+	for _, refund := range s.refunds {
+		refund()
 	}
 }
 
@@ -245,7 +161,7 @@ func (c *Checker) ask(s *search) (answer Answer, err error) {
 	}()
 	ctx, cancel := context.WithTimeout(c.ctx, c.timeout)
 	defer cancel()
-	if s.refusal != nil {
+	if s.lane == c.knowing {
 		ctx = withOnlyKnown(ctx)
 	}
 	return c.searcher.Search(withTell(ctx, func(prefixes []Prefix, answer Answer) { c.tell(s, prefixes, answer) }), s.prefixes)
@@ -285,11 +201,11 @@ const maxPutOff = maxQueued
 
 // putOff notes until when a relay has no answer about a prefix, which its part says. Another error
 // is not noted. The caller holds mu.
-func (c *Checker) putOff(s *search, p Prefix, of *part) {
-	if s.refusal != nil {
+func (c *Checker) putOff(p Prefix, of *part) {
+	if of.refusal != nil {
 		if of.earlier = true; of.err != nil { // no search of the server has answered
-			of.err = s.refusal
-			c.knowing.unknown.Add(p, time.Now())
+			of.err = of.refusal
+			c.unknown.Add(p, time.Now())
 		}
 		return
 	}
