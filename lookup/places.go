@@ -5,15 +5,18 @@ import (
 	"sync"
 )
 
-// Places bounds how many queries do something at once, and keeps one client, one network or
-// the queries for one name from taking all the places. Create one with NewPlaces. It is safe
-// for concurrent use.
+// Places are what a server has few of: connections, or queries that wait. They keep one client, one
+// network or the queries for one name from taking all of them. Create one with NewPlaces or
+// NewConnections. It is safe for concurrent use.
 //
 // A client is what Site returns. A network is an IPv6 /32, which a registry gives to one
 // provider, or an IPv4 /16. A name is told by a hash prefix: subdomains of a suspected name
 // wait for the same one, and a flood of them can come from many networks.
 type Places struct {
 	first, most int
+	// The most that one of each may have while the first places are taken.
+	client, network, name int
+	same                  int // most of one client for one name, at any time
 
 	mu    sync.Mutex
 	taken int                // guarded by mu
@@ -48,21 +51,31 @@ const samePlaces = 32
 // for one name; each may have one at least. One client may have at most 32 for one name at any
 // time.
 func NewPlaces(first, most int) *Places {
-	return &Places{
-		first: first, most: most,
-		by: make(map[netip.Addr]int), in: make(map[netip.Addr]int), of: make(map[Prefix]int), again: make(map[pair]int),
-	}
+	share := func(parts int) int { return max(1, most/parts) }
+	return newPlaces(&Places{first: first, most: most, client: share(clientShare), network: share(networkShare), name: share(nameShare), same: samePlaces})
+}
+
+// NewConnections returns so many free places, 1 or more, for connections or requests of clients that
+// are name servers. While half of them are taken, one client may have no more than a sixteenth, and
+// 16, as many searches as a CoreDNS has under way.
+func NewConnections(most int) *Places {
+	return newPlaces(&Places{first: most / 2, most: most, client: max(16, most/16), network: most, name: most, same: most})
+}
+
+func newPlaces(p *Places) *Places {
+	p.by, p.in, p.of, p.again = make(map[netip.Addr]int), make(map[netip.Addr]int), make(map[Prefix]int), make(map[pair]int)
+	return p
 }
 
 // Take takes a place for a query of client, and reports whether there was one. The query waits
-// for name, see Candidates.Shortest. If ok is set, call leave once, when the query no longer
-// needs its place.
+// for name, see Candidates.Shortest; "": for none. If ok is set, call leave once, when the query no
+// longer needs its place.
 func (p *Places) Take(client netip.Addr, name Prefix) (leave func(), ok bool) {
 	site, network := Site(client), networkOf(client)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	full := p.taken >= p.most || p.again[pair{site, name}] >= samePlaces
-	shared := p.by[site] >= p.share(clientShare) || p.in[network] >= p.share(networkShare) || p.of[name] >= p.share(nameShare)
+	full := p.taken >= p.most || p.again[pair{site, name}] >= p.same
+	shared := p.by[site] >= p.client || p.in[network] >= p.network || p.of[name] >= p.name
 	if full || shared && p.taken >= p.first {
 		return nil, false
 	}
@@ -73,9 +86,6 @@ func (p *Places) Take(client netip.Addr, name Prefix) (leave func(), ok bool) {
 		p.add(site, network, name, -1)
 	}, true
 }
-
-// share returns one of so many parts of all places.
-func (p *Places) share(parts int) int { return max(1, p.most/parts) }
 
 // add is called with mu locked.
 func (p *Places) add(site, network netip.Addr, name Prefix, n int) {

@@ -192,17 +192,17 @@ func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 	w.cfg.CertFile, w.cfg.CertKeyFile = ca.issue("server")
 	w.cfg.ClientCAFile = ca.file
 	r := run(t, w.cfg)
-	until(t, "the first lists", func() bool { got, _ := status(t, ca.client(ca), r.url+"/v5/hashLists"); return got == 200 })
+	until(t, "the first lists", func() bool { got, _ := codeOf(t, ca.client(ca), r.url+"/v5/hashLists"); return got == 200 })
 	for _, tc := range []struct {
 		name string
 		by   *authority
 		want int // status; 0: no connection
 	}{{"ours", ca, 200}, {"none", nil, 0}, {"of another CA", other, 0}} {
-		if got, body := status(t, ca.client(tc.by), r.url+"/v5/hashLists"); got != tc.want {
+		if got, body := codeOf(t, ca.client(tc.by), r.url+"/v5/hashLists"); got != tc.want {
 			t.Errorf("a certificate %s: %d, want %d: %s", tc.name, got, tc.want, body)
 		}
 	}
-	if got, _ := status(t, new(http.Client), strings.Replace(r.url, "https", "http", 1)+"/v5/hashLists"); got == 200 {
+	if got, _ := codeOf(t, new(http.Client), strings.Replace(r.url, "https", "http", 1)+"/v5/hashLists"); got == 200 {
 		t.Error("clear text is served")
 	}
 	before := serial(t, ca, r.url)

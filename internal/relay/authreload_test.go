@@ -61,7 +61,7 @@ func (r *reloaded) look(pairs ...string) {
 func (r *reloaded) want(when string, clients map[string]*http.Client, statuses map[string]int) {
 	r.t.Helper()
 	for name, c := range clients {
-		if got, body := status(r.t, c, r.url); got != statuses[name] {
+		if got, body := codeOf(r.t, c, r.url); got != statuses[name] {
 			r.t.Errorf("%s: client %s: status %d, want %d: %s", when, name, got, statuses[name], body)
 		}
 	}
@@ -122,11 +122,11 @@ func TestAPairThatDoesNotMatchKeepsTheOneBefore(t *testing.T) {
 	logtest.WantParts(t, lines.Only(t, "Cannot read the certificates"), cert+" and "+key, "private key does not match", "Those before stay in use")
 	server := ca.client(clients)
 	r.look(ca.file, textOf(t, clients.file))
-	if got, _ := status(t, server, r.url); got != 0 {
+	if got, _ := codeOf(t, server, r.url); got != 0 {
 		t.Errorf("a new CA of clients is in use with a pair that does not match: status %d", got)
 	}
 	r.look(cert, textOf(t, otherCert))
-	if got, body := status(t, server, r.url); got != 200 {
+	if got, body := codeOf(t, server, r.url); got != 200 {
 		t.Errorf("after the pair matches: status %d: %s", got, body)
 	}
 	if lines := lines.About("are in use as they are now"); len(lines) != 1 || !strings.Contains(lines[0], cert) {

@@ -144,7 +144,7 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 	r := run(t, w.cfg)
 	until(t, "the loss of Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
-	until(t, "lists in force", func() bool { code, _ := status(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+	until(t, "lists in force", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
 	redistest.StartAt(t, s.Addr)
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 1\n")
 	shows(t, r.admin+"/metrics", `safebrowsing_relay_redis_list_updated_timestamp_seconds{list="se-4b"} `)

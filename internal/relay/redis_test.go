@@ -31,7 +31,7 @@ func redisOf(t testing.TB, s *redistest.Server) *sharing.Config {
 // shows waits until a page has a text.
 func shows(t testing.TB, url, text string) {
 	t.Helper()
-	until(t, text, func() bool { _, body := status(t, http.DefaultClient, url); return strings.Contains(body, text) })
+	until(t, text, func() bool { _, body := codeOf(t, http.DefaultClient, url); return strings.Contains(body, text) })
 }
 
 // relays starts n relays with one folder, which wait for lists and for Redis.
@@ -40,7 +40,7 @@ func (w *world) relays(n int) (all []*running) {
 	w.cfg.Admin = "127.0.0.1:0"
 	for range n {
 		r := run(w.t, w.cfg)
-		until(w.t, "lists", func() bool { code, _ := status(w.t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+		until(w.t, "lists", func() bool { code, _ := codeOf(w.t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
 		if w.cfg.Redis != nil {
 			shows(w.t, r.admin+"/metrics", "safebrowsing_relay_redis_up 1\n")
 		}
@@ -103,7 +103,7 @@ func askTogether(t *testing.T, relays []*running, clients int, expressions []str
 		var wg sync.WaitGroup
 		for i := range clients {
 			wg.Go(func() {
-				code, body := status(t, c, relays[i%len(relays)].url+"/v5/hashes:search?hashPrefixes="+param(prefixOf(e, 4)))
+				code, body := codeOf(t, c, relays[i%len(relays)].url+"/v5/hashes:search?hashPrefixes="+param(prefixOf(e, 4)))
 				if hash := prefixOf(e, 32); code != 200 || !strings.Contains(body, string(hash)) {
 					t.Errorf("%s: expected a threat, got %d", e, code)
 				}
@@ -129,7 +129,7 @@ func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 	relays := w.relays(2)
 	next := 0
 	search := func(r *running) int {
-		code, _ := status(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf(all[next], 4)))
+		code, _ := codeOf(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf(all[next], 4)))
 		next++
 		return code
 	}
@@ -161,17 +161,17 @@ func TestTheLogAndMetricsTellOfRedis(t *testing.T) {
 	r := run(t, w.cfg)
 	until(t, "a line about Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
-	until(t, "lists without Redis", func() bool { code, _ := status(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+	until(t, "lists without Redis", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
 	if line := lines.Only(t, "Redis"); !strings.Contains(line, "WRONGPASS") || strings.Contains(line, "wr0ng") || !strings.Contains(line, "[ERROR]") {
 		t.Errorf("Expected the reason without the password, got %q", line)
 	}
-	if code, _ := status(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4))); code != 200 {
+	if code, _ := codeOf(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4))); code != 200 {
 		t.Errorf("Expected an answer without Redis, got %d", code)
 	}
 	s.Kill()
 	s = redistest.StartAt(t, s.Addr)
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 1\n")
-	if code, _ := status(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4))); code != 200 {
+	if code, _ := codeOf(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4))); code != 200 {
 		t.Errorf("Expected an answer with Redis, got %d", code)
 	}
 	if got := lines.About("Redis"); len(got) != 2 || !strings.Contains(got[1], "answers and limits over Redis at "+s.Addr) {

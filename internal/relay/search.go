@@ -28,7 +28,7 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 	if !h.ready() { // it would answer that no list holds the prefixes
 		return h.partly(r, prefixes, unknown(prefixes, protocol.ErrNoLists), protocol.ErrNoLists)
 	}
-	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(r, client), func() (func(), bool) { return h.searching.Take(client) })
+	answers, err := h.checker.Search(r.Context(), prefixes, !h.complete(), h.admission(r, client), func() (func(), bool) { return h.searching.Take(client, "") })
 	for _, a := range answers {
 		if a.Err == nil {
 			h.metrics.searches.WithLabelValues(a.From.String()).Inc()

@@ -13,7 +13,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/places"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
@@ -110,8 +109,8 @@ type handler struct {
 	first      chan struct{} // closed when the first contact has ended and its lists can be served
 	stopping   chan struct{} // closed when the relay stops
 	checker    *lookup.Checker
-	searching  *places.Places  // of requests that wait for a search; so few that connections are left
-	starting   *places.Places  // of requests that wait for the first lists
+	searching  *lookup.Places  // of requests that wait for a search; so few that connections are left
+	starting   *lookup.Places  // of requests that wait for the first lists
 	limiter    lookup.Limiter  // nil: no limit
 	limits     *sharing.Limits // of all relays on one Redis, in place of limiter and shares; nil: there are none
 	rate       float64
@@ -128,7 +127,7 @@ func New(cfg Config) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{cfg: cfg, handler: &handler{auth: new(auth), metrics: newMetrics(), rate: cfg.Rate,
-		searching: places.New(max(1, cfg.connections()/2)), starting: places.New(cfg.connections()), configured: cfg.Settings.Stored(), onlyLists: cfg.Settings.Mode == lookup.Local, first: make(chan struct{}), stopping: make(chan struct{})}}
+		searching: lookup.NewConnections(max(1, cfg.connections()/2)), starting: lookup.NewConnections(cfg.connections()), configured: cfg.Settings.Stored(), onlyLists: cfg.Settings.Mode == lookup.Local, first: make(chan struct{}), stopping: make(chan struct{})}}
 	if len(r.handler.configured) == 0 {
 		return nil, errors.New("a relay needs lists: mode nostorage keeps none")
 	}

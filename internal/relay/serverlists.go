@@ -100,7 +100,7 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 	case bytes.HasPrefix(version, tagOf(name)):
 		return unchanged(name, version), nil
 	case !h.fetched():
-		leave, ok := h.starting.Take(q.client)
+		leave, ok := h.starting.Take(q.client, "")
 		if !ok {
 			return Answer{}, &failure{code: http.StatusServiceUnavailable, outcome: outcomeLimited, message: "too many requests wait for the first lists", retryAfter: notYet}
 		}

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"golang.org/x/net/netutil"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/places"
 )
 
 // Run runs a relay until ctx ends. Then it gives requests 5 seconds to end. It calls
@@ -68,7 +67,7 @@ func (r *Relay) serve(ctx context.Context, listener, admin net.Listener) error {
 	servers := []*http.Server{clients}
 	ended := make(chan error, 2) // told by the goroutines below, which end with shutdown
 	most := r.cfg.connections()
-	limited := &places.Listener{Listener: netutil.LimitListener(listener, most), Places: places.New(most), Refused: r.handler.metrics.broken.Inc}
+	limited := status.Limit(listener, most, r.handler.metrics.broken.Inc)
 	if r.certs != nil {
 		clients.TLSConfig = r.certs.config()
 		go func() { ended <- clients.ServeTLS(limited, "", "") }()

@@ -68,8 +68,8 @@ func run(t testing.TB, cfg Config) *running {
 	return r
 }
 
-// status returns the status and the body of a page.
-func status(t testing.TB, c *http.Client, url string, header ...string) (int, string) {
+// codeOf returns the status and the body of a page.
+func codeOf(t testing.TB, c *http.Client, url string, header ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequest("GET", url, nil)
 	if err != nil {
@@ -98,20 +98,20 @@ func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
 	r := run(t, w.cfg)
 	c := new(http.Client)
 	for page, want := range map[string]int{"/healthz": 200, "/readyz": 503, "/metrics": 200, "/": 404, "/v5/hashLists": 404} {
-		if got, body := status(t, c, r.admin+page); got != want {
+		if got, body := codeOf(t, c, r.admin+page); got != want {
 			t.Errorf("before the lists: %s: %d, want %d: %s", page, got, want, body)
 		}
 	}
-	if got, _ := status(t, c, r.url+"/v5/hashes:search?hashPrefixes=AAAAAA"); got != 503 {
+	if got, _ := codeOf(t, c, r.url+"/v5/hashes:search?hashPrefixes=AAAAAA"); got != 503 {
 		t.Errorf("a search before the lists: %d, want 503", got)
 	}
 	close(hold)
-	until(t, "ready", func() bool { got, _ := status(t, c, r.admin+"/readyz"); return got == 200 })
+	until(t, "ready", func() bool { got, _ := codeOf(t, c, r.admin+"/readyz"); return got == 200 })
 	evil := "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
 	for _, target := range []string{evil, evil, "/v5/hashes:search?hashPrefixes=AAAAAA", "/v5/hashes:search", "/v5/hashList/se-4b", "/nothing"} {
-		status(t, c, r.url+target)
+		codeOf(t, c, r.url+target)
 	}
-	_, metrics := status(t, c, r.admin+"/metrics")
+	_, metrics := codeOf(t, c, r.admin+"/metrics")
 	for _, want := range []string{
 		`safebrowsing_relay_prefixes_total{from="upstream"} 1`, `safebrowsing_relay_prefixes_total{from="cache"} 1`,
 		`safebrowsing_relay_prefixes_total{from="unlisted"} 1`, `safebrowsing_relay_prefixes_total{from="merged"} 0`,
@@ -149,12 +149,12 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	r := run(t, w.cfg)
 	c := new(http.Client)
 	until(t, "searches", func() bool { // of prefixes in no list, which the relay answers itself
-		got, _ := status(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("clean.example/", 4)))
+		got, _ := codeOf(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("clean.example/", 4)))
 		return got == 200
 	})
 	answered := make(chan int, 1)
 	go func() {
-		got, _ := status(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4)))
+		got, _ := codeOf(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4)))
 		answered <- got
 	}()
 	select {
@@ -165,7 +165,7 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
 	until(t, "refused", func() bool {
-		got, _ := status(t, &http.Client{Transport: &http.Transport{}}, r.url+"/v5/hashLists")
+		got, _ := codeOf(t, &http.Client{Transport: &http.Transport{}}, r.url+"/v5/hashLists")
 		return got == 0
 	})
 	slow <- struct{}{}
@@ -213,7 +213,7 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 	}
 	c := &http.Client{Timeout: time.Minute}
 	begun := time.Now()
-	if got, body := status(t, c, r.url+"/v5/hashLists"); got != 200 {
+	if got, body := codeOf(t, c, r.url+"/v5/hashLists"); got != 200 {
 		t.Errorf("status %d, %s", got, body)
 	}
 	if took := time.Since(begun); took < time.Second {

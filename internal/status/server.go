@@ -6,10 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"golang.org/x/net/netutil"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/places"
 )
 
 // maxConnections is the most connections to one page at once. One client may have half of them,
@@ -74,6 +70,6 @@ func serve(address string, source Source) (*server, error) {
 		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    8 << 10,
 	}}
-	go s.Serve(&places.Listener{Listener: netutil.LimitListener(listener, maxConnections), Places: places.New(maxConnections)})
+	go s.Serve(Limit(listener, maxConnections, nil))
 	return s, nil
 }

@@ -1,11 +1,11 @@
-package places
+package lookup
 
 import (
 	"net/netip"
 	"testing"
 )
 
-func TestAClientLeavesPlacesForOthers(t *testing.T) {
+func TestAClientLeavesConnectionsForOthers(t *testing.T) {
 	greedy, modest := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	for _, tc := range []struct {
 		name               string
@@ -19,15 +19,15 @@ func TestAClientLeavesPlacesForOthers(t *testing.T) {
 		{"none is left", 2, 2, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := New(tc.most)
+			p := NewConnections(tc.most)
 			for n := range tc.others {
-				if _, ok := p.Take(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)})); !ok {
+				if _, ok := p.Take(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), ""); !ok {
 					t.Fatalf("Expected a place for the client %d", n)
 				}
 			}
 			var leave []func()
 			for {
-				l, ok := p.Take(greedy)
+				l, ok := p.Take(greedy, "")
 				if !ok {
 					break
 				}
@@ -36,7 +36,7 @@ func TestAClientLeavesPlacesForOthers(t *testing.T) {
 			if len(leave) != tc.want {
 				t.Errorf("got %d places, want %d", len(leave), tc.want)
 			}
-			if _, ok := p.Take(modest); ok != (tc.others+tc.want < tc.most) {
+			if _, ok := p.Take(modest, ""); ok != (tc.others+tc.want < tc.most) {
 				t.Errorf("another client got a place: %v", ok)
 			}
 			for _, l := range leave {
