@@ -21,7 +21,6 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 // lower layers only.
 var layers = [][]string{
 	{"internal/certtest", "internal/files", "internal/linktest", "internal/logtest", "internal/prefixset", "internal/programtest", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1", "internal/say"},
-	{"internal/pause"},
 	{"lookup", "internal/cmdline", "internal/protocoltest", "internal/redistest"},
 	{"updater"},
 	{"internal/protocol", "internal/ownlist", "internal/sharing", "internal/status", "internal/storetest"},

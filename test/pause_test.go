@@ -8,19 +8,19 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 )
 
 // paused writes a pause of the world's server blocks, as the command line does.
 func (w *world) paused(zone string, length time.Duration) {
 	w.t.Helper()
 	now := time.Now()
-	text := pause.Format([]pause.Pause{{Zone: zone, From: now, Until: now.Add(length)}})
+	text := block.FormatPauses([]block.Pause{{Zone: zone, From: now, Until: now.Add(length)}})
 	if length == 0 {
-		text = pause.Format(nil)
+		text = block.FormatPauses(nil)
 	}
-	file := pause.FileIn(w.db)
+	file := block.PauseFile(w.db)
 	if err := os.WriteFile(file+".tmp", text, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
@@ -85,6 +85,6 @@ func TestOwnListsWithoutSafeBrowsingArePausedToo(t *testing.T) {
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.com\n")
 	w.start(".:0 {\n bind " + w.host + "\n safebrowsing {\n  block " + own + "\n }\n forward . " + w.upstream + "\n}\n")
 	w.wantBlocked("blocked.example.com.", dns.TypeA, "blocklist own.txt")
-	w.paused(pause.All, time.Hour)
+	w.paused(block.AllBlocks, time.Hour)
 	w.eventually("a name to pass", func() bool { return !isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
 }

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 func TestDoctorOfOwnLists(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
@@ -16,7 +16,7 @@ func (e *examination) pauses(now time.Time) {
 		if b.Block == nil || b.Config.PauseFolder() == "" {
 			continue
 		}
-		file := pause.FileIn(b.Config.PauseFolder())
+		file := block.PauseFile(b.Config.PauseFolder())
 		if seen[file] || regularOrNone(file) != nil {
 			continue
 		}
@@ -25,7 +25,7 @@ func (e *examination) pauses(now time.Time) {
 		if err != nil {
 			continue
 		}
-		all, err := pause.Parse(raw)
+		all, err := block.ParsePauses(raw)
 		if err != nil {
 			e.tell(diagnosis{"pause", isWarning, text(fmt.Sprintf("%s pauses nothing: %v", file, err)), "run safebrowsing pause off, which writes it again"})
 		}
@@ -37,9 +37,9 @@ func (e *examination) pauses(now time.Time) {
 	}
 }
 
-func pauseDiagnosis(p pause.Pause, file string) diagnosis {
+func pauseDiagnosis(p block.Pause, file string) diagnosis {
 	which, restart := "all server blocks", ", or until CoreDNS is restarted"
-	if p.Zone != pause.All {
+	if p.Zone != block.AllBlocks {
 		which = "the server blocks for " + p.Zone
 	}
 	if p.Keep {

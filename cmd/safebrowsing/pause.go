@@ -12,8 +12,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -76,7 +76,7 @@ func (p *pausing) read(c *cli.Command) (err error) {
 		p.show = true
 	case arg == "off":
 	default:
-		if p.length, err = durationOf(arg, pause.Max); err != nil {
+		if p.length, err = durationOf(arg, block.MaxPause); err != nil {
 			return err
 		}
 	}
@@ -96,13 +96,13 @@ func (p *pausing) read(c *cli.Command) (err error) {
 
 // pick finds the folders of the server blocks that check a zone, or of all.
 func (p *pausing) pick(blocks []serverBlock, corefile, zone string) error {
-	if p.zone = pause.All; zone != "" {
+	if p.zone = block.AllBlocks; zone != "" {
 		p.zone = strings.TrimSuffix(strings.ToLower(zone), ".") + "."
 	}
 	var zones []string
 	for _, b := range blocks {
 		zones = append(zones, b.Config.Zones...)
-		if p.zone != pause.All && !slices.Contains(b.Config.Zones, p.zone) {
+		if p.zone != block.AllBlocks && !slices.Contains(b.Config.Zones, p.zone) {
 			continue
 		}
 		folder := b.Config.PauseFolder()
@@ -128,7 +128,7 @@ func (p *pausing) pick(blocks []serverBlock, corefile, zone string) error {
 // run does what the command line says, in each folder.
 func (p *pausing) run(ctx context.Context) error {
 	for _, folder := range p.folders {
-		now, err := p.inFolder(ctx, pause.FileIn(folder))
+		now, err := p.inFolder(ctx, block.PauseFile(folder))
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (p *pausing) run(ctx context.Context) error {
 }
 
 // inFolder changes the file of a folder, or only reads it. It returns the pauses in force.
-func (p *pausing) inFolder(ctx context.Context, file string) (now []pause.Pause, err error) {
+func (p *pausing) inFolder(ctx context.Context, file string) (now []block.Pause, err error) {
 	if p.show {
 		if err := regularOrNone(file); err != nil { // to open a named pipe can block for ever
 			return nil, err
@@ -147,32 +147,32 @@ func (p *pausing) inFolder(ctx context.Context, file string) (now []pause.Pause,
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		all, err := pause.Parse(text)
+		all, err := block.ParsePauses(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		return p.change(all), nil
 	}
 	err = editTarget(ctx, file, func(old []byte) ([]byte, error) {
-		all, _ := pause.Parse(old) // a damaged file is written again
+		all, _ := block.ParsePauses(old) // a damaged file is written again
 		if now = p.change(all); len(now)+len(old) == 0 {
 			return nil, nil
 		}
-		return pause.Format(now), nil
+		return block.FormatPauses(now), nil
 	})
 	return now, err
 }
 
 // change returns the pauses that are in force from now on.
-func (p *pausing) change(all []pause.Pause) []pause.Pause {
-	ends := func(x pause.Pause) bool { // pause off without -block ends all
-		return !x.Active(p.now) || !p.show && (x.Zone == p.zone || p.zone == pause.All)
+func (p *pausing) change(all []block.Pause) []block.Pause {
+	ends := func(x block.Pause) bool { // pause off without -block ends all
+		return !x.Active(p.now) || !p.show && (x.Zone == p.zone || p.zone == block.AllBlocks)
 	}
 	all = slices.DeleteFunc(all, ends)
 	if p.length == 0 {
 		return all
 	}
-	return append(all, pause.Pause{Zone: p.zone, From: p.now.UTC(), Until: p.now.Add(p.length).UTC(), Keep: p.keep})
+	return append(all, block.Pause{Zone: p.zone, From: p.now.UTC(), Until: p.now.Add(p.length).UTC(), Keep: p.keep})
 }
 
 // paused is the JSON of a pause.
@@ -184,26 +184,26 @@ type paused struct {
 }
 
 // say prints the pauses in force in a folder.
-func (p *pausing) say(folder string, now []pause.Pause) {
+func (p *pausing) say(folder string, now []block.Pause) {
 	if len(now) == 0 && !p.json {
-		p.printf("Nothing is paused (%s)\n", cmdline.Shown(pause.FileIn(folder)))
+		p.printf("Nothing is paused (%s)\n", cmdline.Shown(block.PauseFile(folder)))
 	}
-	ends := func(x pause.Pause) bool { return !x.Keep }
+	ends := func(x block.Pause) bool { return !x.Keep }
 	if inUse, known := updater.InUse(folder); known && !inUse && slices.ContainsFunc(now, ends) {
 		p.complain("CoreDNS is not running; when it starts it ends a pause that is without -keep")
 	}
 	for _, x := range now {
 		if p.json {
-			p.object(paused{text(pause.FileIn(folder)), text(x.Zone), cmdline.Stamp(x.Until), x.Keep})
+			p.object(paused{text(block.PauseFile(folder)), text(x.Zone), cmdline.Stamp(x.Until), x.Keep})
 			continue
 		}
 		which, restart := "all server blocks", "or until CoreDNS is restarted"
-		if x.Zone != pause.All {
+		if x.Zone != block.AllBlocks {
 			which = "the server blocks for " + cmdline.Shown(x.Zone)
 		}
 		if x.Keep {
 			restart = "also if CoreDNS is restarted"
 		}
-		p.printf("Paused until %s, %s: %s (%s)\n", say.Time(x.Until), restart, which, cmdline.Shown(pause.FileIn(folder)))
+		p.printf("Paused until %s, %s: %s (%s)\n", say.Time(x.Until), restart, which, cmdline.Shown(block.PauseFile(folder)))
 	}
 }

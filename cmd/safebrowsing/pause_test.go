@@ -9,7 +9,7 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 )
 
 func TestPause(t *testing.T) {
@@ -54,7 +54,7 @@ func TestPause(t *testing.T) {
 			}
 			var in []string
 			raw, _ := os.ReadFile(file)
-			all, err := pause.Parse(raw)
+			all, err := block.ParsePauses(raw)
 			for _, p := range all {
 				if ago := time.Since(p.From); ago < 0 || ago > time.Minute {
 					t.Errorf("Expected a pause from now on, got %v", p.From)

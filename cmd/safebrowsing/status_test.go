@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 )
 
 func TestStatusSaysWhetherTheNetworkIsProtected(t *testing.T) {
@@ -55,7 +55,7 @@ func TestStatusTellsOfAPauseAndHidesTheKey(t *testing.T) {
 	const key = "AIzaSyA-1234567890abcdefghijklmnopqrstu"
 	corefile := w.corefile(t, fmt.Sprintf("example.org lan {\n safebrowsing {\n  endpoint ENDPOINT\n  api_key %s\n  db DB\n }\n}\n", key))
 	now := time.Now()
-	if err := os.WriteFile(pause.FileIn(w.dir), pause.Format([]pause.Pause{{Zone: "lan.", From: now, Until: now.Add(time.Hour)}}), 0o600); err != nil {
+	if err := os.WriteFile(block.PauseFile(w.dir), block.FormatPauses([]block.Pause{{Zone: "lan.", From: now, Until: now.Add(time.Hour)}}), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	status, out, _ := invoke(t, "status", "-corefile", corefile)

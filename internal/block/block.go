@@ -22,7 +22,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -36,7 +35,7 @@ type Block struct {
 
 	own     atomic.Pointer[own]            // the operator's lists, set by Start and Read
 	service atomic.Pointer[engine.Service] // set by Use; nil: Safe Browsing is off
-	pauses  atomic.Pointer[pause.Folder]   // nil: there is no file of pauses
+	pauses  atomic.Pointer[pauseFolder]    // nil: there is no file of pauses
 	needed  atomic.Pointer[config.Needed]  // set by Need; nil: none
 	stored  *engine.Stored                 // that Read has read; nil: the block is started, or Safe Browsing is off
 	ends    []func()                       // what End does
@@ -78,7 +77,7 @@ func (b *Block) Read() error {
 		return err
 	}
 	if folder := b.Config.PauseFolder(); folder != "" {
-		b.pauses.Store(pause.Read(folder))
+		b.pauses.Store(readPauses(folder))
 	}
 	if !b.Config.Online {
 		return nil

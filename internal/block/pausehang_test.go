@@ -1,4 +1,4 @@
-package pause
+package block
 
 import (
 	"os"
@@ -11,16 +11,16 @@ import (
 
 // A watcher that hangs, as on a network drive that does not answer, delays no end for long, and
 // the next one begins when it has ended. A report that does not return stands in for the disk.
-func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
+func TestClosingAPauseDoesNotWaitForADiskThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
-		r := NewRegistry(func(Event) { <-hung })
+		r := newPauses(func(pauseEvent) { <-hung })
 		f := r.Open(dir)
-		if err := os.WriteFile(FileIn(dir), []byte("no pause\n"), 0o600); err != nil {
+		if err := os.WriteFile(PauseFile(dir), []byte("no pause\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * pollInterval)
+		time.Sleep(2 * pauseInterval)
 		begun := time.Now()
 		r.Close(f)
 		if took := time.Since(begun); took != files.WaitLimit {

@@ -1,9 +1,8 @@
-package pause
+package block
 
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -14,61 +13,61 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
-// Event is what a caller may want to log: Began, Ended, Dropped or Failed.
-type Event interface{ event() }
+// pauseEvent is what a caller may want to log: pauseBegan, pauseEnded, pauseDropped or pauseFailed.
+type pauseEvent interface{ event() }
 
-// Began says that a pause is in force, or that it has a new end.
-type Began struct {
+// pauseBegan says that a pause is in force, or that it has a new end.
+type pauseBegan struct {
 	Pause
 	File string
 }
 
-// Ended says that a pause is over. Queries have seen the end at its second; the event
+// pauseEnded says that a pause is over. Queries have seen the end at its second; the event
 // comes up to half a second later.
-type Ended struct {
+type pauseEnded struct {
 	Pause
 	File string
 }
 
-// Dropped says that a pause of before the start of the process does not go on.
-type Dropped struct {
+// pauseDropped says that a pause of before the start of the process does not go on.
+type pauseDropped struct {
 	Pause
 	File string
 }
 
-// Failed says that the file cannot be used, and pauses nothing. It is reported once for
+// pauseFailed says that the file cannot be used, and pauses nothing. It is reported once for
 // each version of the file.
-type Failed struct {
+type pauseFailed struct {
 	File string
 	Err  error
 }
 
-func (Began) event()   {}
-func (Ended) event()   {}
-func (Dropped) event() {}
-func (Failed) event()  {}
+func (pauseBegan) event()   {}
+func (pauseEnded) event()   {}
+func (pauseDropped) event() {}
+func (pauseFailed) event()  {}
 
-// pollInterval is how often a file is looked at.
-const pollInterval = 500 * time.Millisecond
+// pauseInterval is how often a file is looked at.
+const pauseInterval = 500 * time.Millisecond
 
-// Registry holds the folders of a process. It is safe for concurrent use.
-type Registry struct {
-	report func(Event)
+// pauseRegistry holds the folders of a process. It is safe for concurrent use.
+type pauseRegistry struct {
+	report func(pauseEvent)
 
 	mu      sync.Mutex
-	folders map[string]*Folder // never removed: a reload must not end a pause; guarded by mu
+	folders map[string]*pauseFolder // never removed: a reload must not end a pause; guarded by mu
 }
 
-// NewRegistry returns a Registry. The goroutines of its folders call report, each one call
+// newPauses returns a pauseRegistry. The goroutines of its folders call report, each one call
 // at a time; it must not call Open or Close.
-func NewRegistry(report func(Event)) *Registry {
-	return &Registry{report: report, folders: make(map[string]*Folder)}
+func newPauses(report func(pauseEvent)) *pauseRegistry {
+	return &pauseRegistry{report: report, folders: make(map[string]*pauseFolder)}
 }
 
-// Folder is a folder with a file of pauses. It is safe for concurrent use.
-type Folder struct {
+// pauseFolder is a folder with a file of pauses. It is safe for concurrent use.
+type pauseFolder struct {
 	file   string
-	report func(Event)
+	report func(pauseEvent)
 	active atomic.Pointer[[]Pause] // nil: none
 
 	opened int // calls of Open without a Close; guarded by Registry.mu
@@ -84,12 +83,12 @@ type Folder struct {
 
 // Open watches a folder, which need not exist, until Close. The first Open of the process
 // ignores the pauses that are there already, unless they are to be kept.
-func (r *Registry) Open(folder string) *Folder {
+func (r *pauseRegistry) Open(folder string) *pauseFolder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, known := r.folders[folder]
 	if !known {
-		f = &Folder{file: FileIn(folder), report: r.report}
+		f = &pauseFolder{file: PauseFile(folder), report: r.report}
 		r.folders[folder] = f
 	}
 	if f.opened++; f.opened > 1 {
@@ -114,27 +113,27 @@ func (r *Registry) Open(folder string) *Folder {
 	return f
 }
 
-// Read returns a folder as it is now, which is not watched.
-func Read(folder string) *Folder {
-	f := &Folder{file: FileIn(folder), report: func(Event) {}}
+// readPauses returns a folder as it is now, which is not watched.
+func readPauses(folder string) *pauseFolder {
+	f := &pauseFolder{file: PauseFile(folder), report: func(pauseEvent) {}}
 	f.read()
 	f.update(time.Now())
 	return f
 }
 
 // drop has the pauses that are there now not count, unless they are to be kept.
-func (f *Folder) drop(now time.Time) {
+func (f *pauseFolder) drop(now time.Time) {
 	f.stale = slices.DeleteFunc(slices.Clone(f.pauses), func(p Pause) bool { return p.Keep })
 	for _, p := range f.stale {
 		if p.Active(now) {
-			f.report(Dropped{p, f.file})
+			f.report(pauseDropped{p, f.file})
 		}
 	}
 }
 
 // Close undoes one Open. The last one stops the goroutine and waits for it, but not for a
 // disk that hangs, see patience.
-func (r *Registry) Close(f *Folder) {
+func (r *pauseRegistry) Close(f *pauseFolder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.opened--; f.opened == 0 {
@@ -145,8 +144,8 @@ func (r *Registry) Close(f *Folder) {
 }
 
 // Until returns when the pause of a server block with these zones ends, and whether there
-// is one. It takes no lock and does not allocate. A nil Folder has none.
-func (f *Folder) Until(zones []string) (until time.Time, paused bool) {
+// is one. It takes no lock and does not allocate. A nil pauseFolder has none.
+func (f *pauseFolder) Until(zones []string) (until time.Time, paused bool) {
 	if f == nil {
 		return until, false
 	}
@@ -154,12 +153,12 @@ func (f *Folder) Until(zones []string) (until time.Time, paused bool) {
 	if active == nil {
 		return until, false
 	}
-	return Until(*active, zones, time.Now())
+	return pausedUntil(*active, zones, time.Now())
 }
 
 // watch polls the file until ctx ends.
-func (f *Folder) watch(ctx context.Context) {
-	ticker := time.NewTicker(pollInterval)
+func (f *pauseFolder) watch(ctx context.Context) {
+	ticker := time.NewTicker(pauseInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -173,7 +172,7 @@ func (f *Folder) watch(ctx context.Context) {
 }
 
 // read reads the file if it has changed.
-func (f *Folder) read() {
+func (f *pauseFolder) read() {
 	version, err := os.Stat(f.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		f.version, f.pauses, f.trouble = nil, nil, ""
@@ -184,7 +183,7 @@ func (f *Folder) read() {
 	}
 	f.version, f.pauses = version, nil
 	if err == nil {
-		f.pauses, err = readFile(f.file, version)
+		f.pauses, err = readPauseFile(f.file)
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		err = path.Err  // the event names the file
@@ -195,30 +194,27 @@ func (f *Folder) read() {
 		trouble = err.Error()
 	}
 	if f.trouble != trouble && err != nil {
-		f.report(Failed{f.file, err})
+		f.report(pauseFailed{f.file, err})
 	}
 	f.trouble = trouble
 }
 
-// readFile returns the pauses of a regular file: to open a named pipe can block for ever.
-func readFile(path string, version fs.FileInfo) ([]Pause, error) {
-	if !version.Mode().IsRegular() {
-		return nil, errors.New("it is not a regular file")
+// readPauseFile returns the pauses of a file.
+func readPauseFile(path string) ([]Pause, error) {
+	text, err := files.Read(path, maxPauseFile)
+	for _, short := range []error{files.ErrIrregular, files.ErrSize} { // the event names the file
+		if errors.Is(err, short) {
+			err = short
+		}
 	}
-	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	return Parse(text)
+	return ParsePauses(text)
 }
 
 // update publishes the pauses in force, and reports which ones began and ended.
-func (f *Folder) update(now time.Time) {
+func (f *pauseFolder) update(now time.Time) {
 	var before, active []Pause
 	if p := f.active.Load(); p != nil {
 		before = *p
@@ -238,12 +234,12 @@ func (f *Folder) update(now time.Time) {
 	}
 	for _, p := range active {
 		if !slices.Contains(before, p) {
-			f.report(Began{p, f.file})
+			f.report(pauseBegan{p, f.file})
 		}
 	}
 	for _, p := range before {
 		if !slices.ContainsFunc(active, func(a Pause) bool { return a.Zone == p.Zone }) {
-			f.report(Ended{p, f.file})
+			f.report(pauseEnded{p, f.file})
 		}
 	}
 }

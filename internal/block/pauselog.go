@@ -1,12 +1,11 @@
 package block
 
 import (
-	"github.com/coredns-safebrowsing/safebrowsing/internal/pause"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // pauses are the folders in which the command line writes that names pass.
-var pauses = pause.NewRegistry(reportPause)
+var pauses = newPauses(reportPause)
 
 // watchPauses looks for pauses of the block. The result ends that.
 func (b *Block) watchPauses() (end func()) {
@@ -20,21 +19,21 @@ func (b *Block) watchPauses() (end func()) {
 }
 
 // reportPause writes one line when a pause begins, and one when it ends.
-func reportPause(e pause.Event) {
+func reportPause(e pauseEvent) {
 	switch e := e.(type) {
-	case pause.Began:
+	case pauseBegan:
 		log.Warningf("Blocking is PAUSED until %s for %s: every name passes. To end the pause: safebrowsing pause off", say.Time(e.Until), pausedBlocks(e.Pause))
-	case pause.Ended:
+	case pauseEnded:
 		log.Infof("Blocking is in force again for %s: the pause has ended", pausedBlocks(e.Pause))
-	case pause.Dropped:
+	case pauseDropped:
 		log.Infof("Blocking is in force for %s: the pause until %s was for the process before this one. To keep a pause over a restart: safebrowsing pause -keep", pausedBlocks(e.Pause), say.Time(e.Until))
-	case pause.Failed:
+	case pauseFailed:
 		log.Errorf("Cannot read %s: %v. Blocking is not paused; write the file with safebrowsing pause", e.File, e.Err)
 	}
 }
 
-func pausedBlocks(p pause.Pause) string {
-	if p.Zone == pause.All {
+func pausedBlocks(p Pause) string {
+	if p.Zone == AllBlocks {
 		return "all server blocks"
 	}
 	return "the zone " + p.Zone

@@ -1,4 +1,4 @@
-package pause
+package block
 
 import (
 	"fmt"
@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-var then = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+var pausedThen = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-func TestFormatAndParseAgree(t *testing.T) {
-	all := []Pause{{All, then.Add(1), then.Add(time.Hour), false}, {"example.org.", then, then.Add(Max), true}}
-	got, err := Parse(Format(all))
+func TestFormatPausesAndParsePausesAgree(t *testing.T) {
+	all := []Pause{{AllBlocks, pausedThen.Add(1), pausedThen.Add(time.Hour), false}, {"example.org.", pausedThen, pausedThen.Add(MaxPause), true}}
+	got, err := ParsePauses(FormatPauses(all))
 	if err != nil || !reflect.DeepEqual(got, all) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-func TestParseRefusesWhatIsNotAPause(t *testing.T) {
+func TestParsePausesRefusesWhatIsNotAPause(t *testing.T) {
 	for name, text := range map[string]string{
 		"prose":         "all names pass\n",
 		"another word":  "all 2026-11-22T12:00:00Z 2026-11-22T13:00:00Z for-ever\n",
 		"no time":       "all 12:00 2026-11-22T13:00:00Z once\n",
 		"longer than 7": "all 2026-11-22T12:00:00Z 2026-11-29T12:00:01Z once\n",
-		"a huge file":   strings.Repeat("#\n", maxFile),
+		"a huge file":   strings.Repeat("#\n", maxPauseFile),
 	} {
-		if all, err := Parse([]byte(text)); err == nil || all != nil {
+		if all, err := ParsePauses([]byte(text)); err == nil || all != nil {
 			t.Errorf("%s: %v, %v", name, all, err)
 		}
 	}
@@ -38,32 +38,32 @@ func TestParseRefusesWhatIsNotAPause(t *testing.T) {
 
 // A pause of the future is not in force: the clock of a router begins in the past.
 func TestAPauseIsActiveFromItsBeginToItsEnd(t *testing.T) {
-	p := Pause{All, then, then.Add(time.Hour), true}
+	p := Pause{AllBlocks, pausedThen, pausedThen.Add(time.Hour), true}
 	for at, want := range map[time.Duration]bool{
 		-24 * time.Hour: false, -61 * time.Second: false, -30 * time.Second: true, 0: true,
 		time.Hour - time.Nanosecond: true, time.Hour: false,
 	} {
-		if got := p.Active(then.Add(at)); got != want {
+		if got := p.Active(pausedThen.Add(at)); got != want {
 			t.Errorf("after %v: %v, want %v", at, got, want)
 		}
 	}
 }
 
-// watched is a folder under a clock that a test moves.
-type watched struct {
+// pauseWatch is a folder under a clock that a test moves.
+type pauseWatch struct {
 	t   *testing.T
 	dir string
-	r   *Registry
-	f   *Folder
+	r   *pauseRegistry
+	f   *pauseFolder
 
 	mu     sync.Mutex
 	events []string // guarded by mu
 }
 
-func watching(t *testing.T, text string, test func(w *watched)) {
+func watchingPauses(t *testing.T, text string, test func(w *pauseWatch)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &watched{t: t, dir: dir}
+		w := &pauseWatch{t: t, dir: dir}
 		w.write(text)
 		w.open()
 		test(w)
@@ -72,9 +72,9 @@ func watching(t *testing.T, text string, test func(w *watched)) {
 }
 
 // open opens the folder as a new process does.
-func (w *watched) open() {
-	w.r = NewRegistry(func(e Event) {
-		word := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "pause."))
+func (w *pauseWatch) open() {
+	w.r = newPauses(func(e pauseEvent) {
+		word := strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", e), "block.pause"))
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.events = append(w.events, word)
@@ -82,24 +82,24 @@ func (w *watched) open() {
 	w.f = w.r.Open(w.dir)
 }
 
-func (w *watched) write(text string) {
+func (w *pauseWatch) write(text string) {
 	w.t.Helper()
 	if text == "" {
 		return
 	}
-	if err := os.WriteFile(FileIn(w.dir), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(PauseFile(w.dir), []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
 // pauses writes pauses that begin now.
-func (w *watched) pauses(zone string, length time.Duration, keep bool) {
+func (w *pauseWatch) pauses(zone string, length time.Duration, keep bool) {
 	w.t.Helper()
 	now := time.Now()
-	w.write(string(Format([]Pause{{zone, now, now.Add(length), keep}})))
+	w.write(string(FormatPauses([]Pause{{zone, now, now.Add(length), keep}})))
 }
 
-func (w *watched) want(what string, events string, paused bool) {
+func (w *pauseWatch) want(what string, events string, paused bool) {
 	w.t.Helper()
 	synctest.Wait()
 	w.mu.Lock()
@@ -114,11 +114,11 @@ func (w *watched) want(what string, events string, paused bool) {
 }
 
 func TestAPauseBeginsWithinASecondAndEndsByItself(t *testing.T) {
-	watching(t, "", func(w *watched) {
+	watchingPauses(t, "", func(w *pauseWatch) {
 		time.Sleep(time.Minute)
 		w.want("without a file", "", false)
-		w.pauses(All, 10*time.Second, false)
-		time.Sleep(pollInterval)
+		w.pauses(AllBlocks, 10*time.Second, false)
+		time.Sleep(pauseInterval)
 		w.want("after a second", "began", true)
 		time.Sleep(9 * time.Second)
 		w.want("before the end", "", true)
@@ -130,8 +130,8 @@ func TestAPauseBeginsWithinASecondAndEndsByItself(t *testing.T) {
 // The query sees the end at once, and not at the next look at the file.
 func TestAPauseEndsAtItsSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := new(Folder) // that is never looked at
-		f.active.Store(&[]Pause{{All, time.Now(), time.Now().Add(time.Second), false}})
+		f := new(pauseFolder) // that is never looked at
+		f.active.Store(&[]Pause{{AllBlocks, time.Now(), time.Now().Add(time.Second), false}})
 		time.Sleep(time.Second - time.Nanosecond)
 		_, before := f.Until(nil)
 		time.Sleep(time.Nanosecond)
@@ -142,27 +142,27 @@ func TestAPauseEndsAtItsSecond(t *testing.T) {
 }
 
 func TestAPauseOfAnotherZoneDoesNotCount(t *testing.T) {
-	watching(t, "", func(w *watched) {
+	watchingPauses(t, "", func(w *pauseWatch) {
 		w.pauses("example.net.", time.Minute, false)
-		time.Sleep(pollInterval)
+		time.Sleep(pauseInterval)
 		w.want("another zone", "began", false)
 		w.pauses("example.org.", time.Hour, false)
-		time.Sleep(pollInterval)
+		time.Sleep(pauseInterval)
 		w.want("this zone", "began ended", true)
 		w.pauses("example.org.", 2*time.Hour, false)
-		time.Sleep(pollInterval)
+		time.Sleep(pauseInterval)
 		w.want("longer", "began", true)
 		w.write(heading)
-		time.Sleep(pollInterval)
+		time.Sleep(pauseInterval)
 		w.want("off", "ended", false)
 	})
 }
 
 func TestOnlyAPauseThatIsKeptSurvivesARestart(t *testing.T) {
 	for _, keep := range []bool{false, true} {
-		watching(t, "", func(w *watched) {
-			w.pauses(All, time.Hour, keep)
-			time.Sleep(pollInterval)
+		watchingPauses(t, "", func(w *pauseWatch) {
+			w.pauses(AllBlocks, time.Hour, keep)
+			time.Sleep(pauseInterval)
 			w.want("before", "began", true)
 
 			f := w.r.Open(w.dir) // a reload
@@ -176,8 +176,8 @@ func TestOnlyAPauseThatIsKeptSurvivesARestart(t *testing.T) {
 				w.want("restart", "began", true)
 			} else {
 				w.want("restart", "dropped", false)
-				w.pauses(All, time.Hour, false)
-				time.Sleep(pollInterval)
+				w.pauses(AllBlocks, time.Hour, false)
+				time.Sleep(pauseInterval)
 				w.want("a new one", "began", true)
 			}
 		})
@@ -185,23 +185,23 @@ func TestOnlyAPauseThatIsKeptSurvivesARestart(t *testing.T) {
 }
 
 func TestADamagedFilePausesNothing(t *testing.T) {
-	watching(t, "", func(w *watched) {
-		w.pauses(All, time.Hour, false)
-		time.Sleep(pollInterval)
+	watchingPauses(t, "", func(w *pauseWatch) {
+		w.pauses(AllBlocks, time.Hour, false)
+		time.Sleep(pauseInterval)
 		w.want("before", "began", true)
 		w.write("nonsense\n")
-		time.Sleep(3 * pollInterval)
+		time.Sleep(3 * pauseInterval)
 		w.want("damaged", "failed ended", false)
-		if err := os.Remove(FileIn(w.dir)); err != nil {
+		if err := os.Remove(PauseFile(w.dir)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(FileIn(w.dir), 0o700); err != nil {
+		if err := os.Mkdir(PauseFile(w.dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(3 * pollInterval)
+		time.Sleep(3 * pauseInterval)
 		w.want("a folder", "failed", false)
 	})
-	w := &watched{t: t, dir: filepath.Join(t.TempDir(), "none")}
+	w := &pauseWatch{t: t, dir: filepath.Join(t.TempDir(), "none")}
 	w.open()
 	defer w.r.Close(w.f)
 	if _, paused := w.f.Until(nil); paused || len(w.events) > 0 {
@@ -209,8 +209,8 @@ func TestADamagedFilePausesNothing(t *testing.T) {
 	}
 }
 
-func TestUntilDoesNotAllocate(t *testing.T) {
-	f := new(Folder)
+func TestPausedUntilDoesNotAllocate(t *testing.T) {
+	f := new(pauseFolder)
 	f.active.Store(&[]Pause{{"example.org.", time.Now(), time.Now().Add(time.Hour), false}})
 	zones := []string{"example.net.", "."}
 	if n := testing.AllocsPerRun(100, func() { f.Until(zones) }); n != 0 {
@@ -227,21 +227,21 @@ func TestAPauseInATimeZoneOfItsOwnStaysTheSameWhenTheFileIsReadAgain(t *testing.
 	}
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := &watched{t: t, dir: dir}
+		w := &pauseWatch{t: t, dir: dir}
 		text := line()
 		w.write(text)
 		w.open()
-		time.Sleep(2 * pollInterval)
+		time.Sleep(2 * pauseInterval)
 		w.want("of before the start", "dropped", false)
 		w.write("# a comment\n" + text)
-		time.Sleep(2 * pollInterval)
+		time.Sleep(2 * pauseInterval)
 		w.want("of before the start, read again", "", false)
 		text = line()
 		w.write(text)
-		time.Sleep(2 * pollInterval)
+		time.Sleep(2 * pauseInterval)
 		w.want("a new one", "began", true)
 		w.write("# another comment\n" + text)
-		time.Sleep(2 * pollInterval)
+		time.Sleep(2 * pauseInterval)
 		w.want("the new one, read again", "", true)
 		w.r.Close(w.f)
 	})
@@ -252,13 +252,13 @@ func TestAPauseBeginsWhenItsFileBecomesReadable(t *testing.T) {
 	if os.Geteuid() <= 0 {
 		t.Skip("root may read every file, and Windows has no such modes")
 	}
-	watching(t, "", func(w *watched) {
-		w.pauses(All, time.Hour, false)
+	watchingPauses(t, "", func(w *pauseWatch) {
+		w.pauses(AllBlocks, time.Hour, false)
 		chmod := func(mode os.FileMode) {
-			if err := os.Chmod(FileIn(w.dir), mode); err != nil {
+			if err := os.Chmod(PauseFile(w.dir), mode); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * pollInterval)
+			time.Sleep(2 * pauseInterval)
 		}
 		chmod(0)
 		w.want("unreadable", "failed", false)
