@@ -14,8 +14,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 // listServer serves one list, at any path.
@@ -68,7 +68,7 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 	var files []string
 	w.eventually("two lists and two states in the db", func() bool { // a state is saved after its list
 		files, _ = filepath.Glob(filepath.Join(w.db, "own", "*"))
-		return len(files) == 4 && len(listfetch.Saved(w.db)) == 2 && !slices.ContainsFunc(listfetch.Saved(w.db), func(s listfetch.State) bool { return s.Checked.IsZero() })
+		return len(files) == 4 && len(ownlist.SavedURLs(w.db)) == 2 && !slices.ContainsFunc(ownlist.SavedURLs(w.db), func(s ownlist.URLState) bool { return s.Checked.IsZero() })
 	})
 	for _, file := range files {
 		if raw, err := os.ReadFile(file); err != nil || strings.Contains(file+string(raw), "s3cret") {

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
@@ -14,11 +14,11 @@ import (
 const lateFetch = time.Hour
 
 // byURLDiagnosis adds to the diagnosis of a list what CoreDNS saved about its fetches.
-func byURLDiagnosis(d diagnosis, c listfetch.Config, now time.Time) diagnosis {
+func byURLDiagnosis(d diagnosis, c ownlist.URLConfig, now time.Time) diagnosis {
 	if c.DB == "" {
 		return diagnosis{d.Check, isSkipped, text(c.Name() + ": only CoreDNS has it, in a temporary file: see its log and metrics"), ""}
 	}
-	s, err := listfetch.ReadState(c)
+	s, err := ownlist.ReadURLState(c)
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return diagnosis{d.Check, isWarning, text(err.Error()), "nothing: CoreDNS fetches the list again"}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
@@ -19,9 +18,9 @@ const listURL = "https://user:s3cret@lists.example.org/hosts.txt"
 
 // saved writes a list by URL and its state into a folder, as a CoreDNS does. Without
 // content there is no list.
-func saved(t *testing.T, db, content string, s listfetch.State) listfetch.Config {
+func saved(t *testing.T, db, content string, s ownlist.URLState) ownlist.URLConfig {
 	t.Helper()
-	c := listfetch.Config{URL: listURL, DB: db}
+	c := ownlist.URLConfig{URL: listURL, DB: db}
 	s.Name, s.Bytes = c.Name(), int64(len(content))
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -40,14 +39,14 @@ func saved(t *testing.T, db, content string, s listfetch.State) listfetch.Config
 func TestListsByURLInDoctorAndLists(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	yes, no := now.Add(-time.Hour), now.Add(time.Hour)
-	good := listfetch.State{Changed: yes, Checked: yes, Tried: yes, Next: no, Entries: 2}
+	good := ownlist.URLState{Changed: yes, Checked: yes, Tried: yes, Next: no, Entries: 2}
 	failing := good
 	failing.Failures, failing.Since, failing.Error = 3, yes, "the server answered status 503"
 	late := good
 	late.Next = now.Add(-3 * time.Hour)
 	for _, test := range []struct {
 		name, content string
-		state         *listfetch.State
+		state         *ownlist.URLState
 		want          string // status of the diagnosis
 		text, advice  string
 		lists         int    // status of safebrowsing lists
@@ -61,7 +60,7 @@ func TestListsByURLInDoctorAndLists(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t)
-			name := listfetch.Config{URL: listURL}.Name()
+			name := ownlist.URLConfig{URL: listURL}.Name()
 			if test.state != nil {
 				saved(t, w.dir, test.content, *test.state)
 			}
@@ -92,7 +91,7 @@ func TestListsByURLInDoctorAndLists(t *testing.T) {
 func TestListsOfAFolderHasListsByURL(t *testing.T) {
 	w := filled(t)
 	now := time.Now()
-	c := saved(t, w.dir, "a.example\n", listfetch.State{Changed: now, Checked: now, Tried: now, Next: now, Entries: 1})
+	c := saved(t, w.dir, "a.example\n", ownlist.URLState{Changed: now, Checked: now, Tried: now, Next: now, Entries: 1})
 	status, out, errOut := invoke(t, "lists", "-db", w.dir)
 	if status != 0 || errOut != "" || !strings.Contains(out, "mw-4b") || !strings.Contains(out, "\nOWN LIST") || !strings.Contains(out, c.Name()+"  1  ") {
 		t.Errorf("status %d, %s%s", status, out, errOut)
@@ -116,10 +115,10 @@ func TestCheckByAListThatACoreDNSHasFetched(t *testing.T) {
 		w.Write([]byte("a.example\nbad.example\n"))
 	}))
 	defer s.Close()
-	c := listfetch.Config{URL: s.URL + "/hosts.txt?key=s3cret", DB: w.dir}
-	list := listfetch.Open(c, ownlist.Config{}, nil)
+	c := ownlist.URLConfig{URL: s.URL + "/hosts.txt?key=s3cret", DB: w.dir}
+	list := ownlist.OpenURL(c, ownlist.Config{}, nil)
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if state, err := listfetch.ReadState(c); err == nil && state.Entries == 2 {
+		if state, err := ownlist.ReadURLState(c); err == nil && state.Entries == 2 {
 			break
 		}
 		if time.Now().After(end) {
@@ -162,7 +161,7 @@ func TestAListByURLIsNotEdited(t *testing.T) {
 func TestDoctorAndListsNameWhatAListByURLLeavesOut(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().Truncate(time.Second)
-	saved(t, w.dir, "bad.example\n||org^\n||example.org^\n", listfetch.State{Changed: now, Checked: now, Tried: now, Next: now.Add(time.Hour), Entries: 2})
+	saved(t, w.dir, "bad.example\n||org^\n||example.org^\n", ownlist.URLState{Changed: now, Checked: now, Tried: now, Next: now.Add(time.Hour), Entries: 2})
 	const needs = "that it has pass, because this server needs them: lists.example.org (line 3), the host of a list by URL"
 	for word, want := range map[string]string{
 		"":     "1 line is left out, which a list by URL may not have unless the word wide follows it in the Corefile: line 2 blocks the whole top-level domain org; 1 name " + needs,

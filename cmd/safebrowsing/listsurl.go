@@ -10,20 +10,20 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // urlList is an own list by URL.
 type urlList struct {
-	listfetch.State
+	ownlist.URLState
 	leftOut string // which lines, and which needed names, have no effect; "": none
 }
 
 // savedIn returns the lists by URL of a folder, without a Corefile.
 func savedIn(dir string) (all []urlList) {
-	for _, s := range listfetch.Saved(dir) {
-		all = append(all, urlList{State: s})
+	for _, s := range ownlist.SavedURLs(dir) {
+		all = append(all, urlList{URLState: s})
 	}
 	return all
 }
@@ -52,7 +52,7 @@ func fetchedBy(blocks []serverBlock) (all []urlList) {
 		for _, c := range b.Config.Fetches() {
 			if w := (which{c.URL, c.DB}); c.DB != "" && !seen[w] {
 				seen[w] = true
-				s, err := listfetch.ReadState(c)
+				s, err := ownlist.ReadURLState(c)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					s.Error = err.Error()
 				}

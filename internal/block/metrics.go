@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
@@ -61,8 +60,8 @@ func (ownLists) Describe(descs chan<- *prometheus.Desc) {
 // list, or is read for several sinkholes, counts as the first of these: its series
 // has one label.
 func (ownLists) Collect(metrics chan<- prometheus.Metric) {
-	fetched := make(map[string]listfetch.State)
-	for _, s := range listfetch.States() {
+	fetched := make(map[string]ownlist.URLState)
+	for _, s := range ownlist.URLStates() {
 		fetched[s.Name] = s
 	}
 	seen := make(map[string]bool)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
@@ -30,7 +29,7 @@ func fetching(t *testing.T, list string, wide bool, hosts []ownlist.HostEntry, o
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, list) }))
 	t.Cleanup(server.Close)
-	b := &config.Block{Zones: []string{"."}, Hosts: hosts, Own: append([]config.OwnFile{{Fetch: listfetch.Config{URL: server.URL + "/l.txt", DB: t.TempDir(), Wide: wide}}}, others...)}
+	b := &config.Block{Zones: []string{"."}, Hosts: hosts, Own: append([]config.OwnFile{{Fetch: ownlist.URLConfig{URL: server.URL + "/l.txt", DB: t.TempDir(), Wide: wide}}}, others...)}
 	p := New(config.Config{Block: *b})
 	p.Need(neededNames)
 	if err := p.open(true); err != nil {

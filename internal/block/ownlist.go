@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
@@ -19,7 +18,7 @@ const corefileHosts = "Corefile"
 type own struct {
 	files   []*ownlist.File
 	local   []*ownlist.File          // of files those that the operator writes
-	fetched []*listfetch.List        // of those that are fetched
+	fetched []*ownlist.URLList       // of those that are fetched
 	configs map[which]ownlist.Config // how files are read
 }
 
@@ -93,7 +92,7 @@ func openOwn(cfg *config.Block, fetch bool, report func(ownlist.Event)) (*own, e
 	for _, list := range cfg.Own {
 		c := listOf(cfg, list)
 		if list.Fetch.URL != "" && fetch {
-			l := listfetch.Open(list.Fetch, c, reportFetched)
+			l := ownlist.OpenURL(list.Fetch, c, reportFetched)
 			all.fetched = append(all.fetched, l)
 			c.Path = l.Path()
 		}
@@ -179,19 +178,19 @@ func reasonOf(err error) error {
 }
 
 // reportFetched turns what happens to a list by URL into log lines.
-func reportFetched(e listfetch.Event) {
+func reportFetched(e ownlist.URLEvent) {
 	switch e := e.(type) {
-	case listfetch.Failed:
-		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.State), say.Time(e.Next), fetchAdvice(e.Doubt))
-	case listfetch.Waiting:
-		log.Warningf("List %s has waited for a minute to be fetched: the server fetches %s first. %s", e.Name, strings.Join(e.Others, ", "), inForce(e.State))
-	case listfetch.Recovered:
+	case ownlist.URLFailed:
+		log.Warningf("List %s cannot be updated: %s. %s; next attempt at %s. %s", e.Name, e.Error, inForce(e.URLState), say.Time(e.Next), fetchAdvice(e.Doubt))
+	case ownlist.URLWaiting:
+		log.Warningf("List %s has waited for a minute to be fetched: the server fetches %s first. %s", e.Name, strings.Join(e.Others, ", "), inForce(e.URLState))
+	case ownlist.URLRecovered:
 		log.Infof("List %s is updated again; next fetch at %s", e.Name, say.Time(e.Next))
 	}
 }
 
 // inForce says what a list by URL does while it cannot be updated.
-func inForce(s listfetch.State) string {
+func inForce(s ownlist.URLState) string {
 	if s.Changed.IsZero() {
 		return "It was never fetched and has no effect"
 	}
@@ -199,7 +198,7 @@ func inForce(s listfetch.State) string {
 }
 
 // fetchAdvice says what the operator can do about a failure.
-func fetchAdvice(doubt *listfetch.DoubtError) string {
+func fetchAdvice(doubt *ownlist.DoubtError) string {
 	switch {
 	case doubt == nil:
 		return "Check the URL and the network"

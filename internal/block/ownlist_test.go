@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -102,7 +102,7 @@ func TestAListThatBlocksAndAllowsIsReadAsAllow(t *testing.T) {
 // A list by URL decides as a CoreDNS has stored it, under its name, and a decision has its
 // line.
 func TestAStoredListByURLDecides(t *testing.T) {
-	fetch := listfetch.Config{URL: "https://lists.example.org/a.txt?s3cret", DB: t.TempDir()}
+	fetch := ownlist.URLConfig{URL: "https://lists.example.org/a.txt?s3cret", DB: t.TempDir()}
 	if err := os.MkdirAll(filepath.Dir(fetch.Path()), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/coredns/coredns/plugin"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -59,13 +58,13 @@ const Plugin = "safebrowsing"
 
 // OwnFile is a list of the operator's own, as the Corefile names it.
 type OwnFile struct {
-	Path  string           // "" if Fetch has a URL
-	Fetch listfetch.Config // of a list by URL; else it has no URL
-	Allow bool             // names in it are never blocked; else names in it are blocked
+	Path  string            // "" if Fetch has a URL
+	Fetch ownlist.URLConfig // of a list by URL; else it has no URL
+	Allow bool              // names in it are never blocked; else names in it are blocked
 }
 
 // Fetches returns how the lists by URL are fetched, in the order of the Corefile.
-func (b *Block) Fetches() (all []listfetch.Config) {
+func (b *Block) Fetches() (all []ownlist.URLConfig) {
 	for _, f := range b.Own {
 		if f.Fetch.URL != "" {
 			all = append(all, f.Fetch)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/coredns/caddy/caddyfile"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -37,7 +37,7 @@ example.net {
 func TestNeededNames(t *testing.T) {
 	var c Config
 	c.Online, c.Endpoint = true, "https://relay.example.org:8099 http://[2001:db8::1]:8099"
-	c.Own = []OwnFile{{Path: "own.txt"}, {Fetch: listfetch.Config{URL: "https://Lists.example.org/new.txt"}}}
+	c.Own = []OwnFile{{Path: "own.txt"}, {Fetch: ownlist.URLConfig{URL: "https://Lists.example.org/new.txt"}}}
 	var other Config
 	other.Online, other.Endpoint = true, "https://other.example.org"
 	n := NeededBy([]*Config{&c, &other}, []string{"DNS.example.org"})

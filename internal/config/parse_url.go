@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 // urls adds the lists by URL of a line, with what the line says about them, and returns the
@@ -17,7 +17,7 @@ func (p *parser) urls(args []string, allow bool) (others []string, err error) {
 	if !slices.ContainsFunc(args, isURL) {
 		return args, nil
 	}
-	c := listfetch.Config{Refresh: listfetch.DefaultRefresh, MaxBytes: listfetch.DefaultMaxBytes}
+	c := ownlist.URLConfig{Refresh: ownlist.DefaultRefresh, MaxBytes: ownlist.DefaultMaxBytes}
 	var urls []string
 	for i := 0; i < len(args); i++ {
 		switch word := args[i]; {
@@ -31,9 +31,9 @@ func (p *parser) urls(args []string, allow bool) (others []string, err error) {
 			return nil, fmt.Errorf("%s needs a value after it, such as refresh 24h or max_bytes 64MiB", word)
 		default:
 			if i++; word == "refresh" {
-				c.Refresh, err = duration(args[i], listfetch.MinRefresh, listfetch.MaxRefresh)
+				c.Refresh, err = duration(args[i], ownlist.MinRefresh, ownlist.MaxRefresh)
 			} else {
-				c.MaxBytes, err = size(args[i], listfetch.MinMaxBytes, listfetch.MaxMaxBytes)
+				c.MaxBytes, err = size(args[i], ownlist.MinMaxBytes, ownlist.MaxMaxBytes)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", word, err)
@@ -58,8 +58,8 @@ const wideWord = "wide"
 func isURL(arg string) bool { return strings.Contains(arg, "://") }
 
 // listURL adds a list by URL. finish completes it.
-func (p *parser) listURL(c listfetch.Config, allow bool) error {
-	if _, err := listfetch.ParseURL(c.URL); err != nil {
+func (p *parser) listURL(c ownlist.URLConfig, allow bool) error {
+	if _, err := ownlist.ParseURL(c.URL); err != nil {
 		return err
 	}
 	if InClearText(c.URL) {

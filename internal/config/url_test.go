@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 func TestListsByURL(t *testing.T) {
@@ -16,7 +16,7 @@ func TestListsByURL(t *testing.T) {
 	db := t.TempDir()
 	want := func(allow bool, refresh time.Duration, maxBytes int64, urls ...string) (all []OwnFile) {
 		for _, url := range urls {
-			all = append(all, OwnFile{Allow: allow, Fetch: listfetch.Config{URL: url, DB: db, Resolvers: "192.0.2.1:53", Refresh: refresh, MaxBytes: maxBytes}})
+			all = append(all, OwnFile{Allow: allow, Fetch: ownlist.URLConfig{URL: url, DB: db, Resolvers: "192.0.2.1:53", Refresh: refresh, MaxBytes: maxBytes}})
 		}
 		return all
 	}

@@ -27,6 +27,16 @@
 // If several entries match a host, in one or several files, the one with the most labels
 // decides; on a tie allow wins. Adblock's $important does not change that.
 //
+// A list by URL is fetched into a file, which is read like any other:
+//
+//	due? ──▶ GET, conditional ──▶ bounded stream ─┬─▶ Survey ──▶ judge ──believed?──▶ list file
+//	 ▲                                            └─▶ temporary file ─────────────────────▲
+//	 └───────────────── state file: validators, times, failures, doubts ◀── outcome
+//
+// One that is not believed leaves the file as it is. So the last good content is in force at
+// once at the next start, before anything is asked.
+//
 // The package does not log: it returns values and reports events, with words that a log
-// line can quote. Of this module it imports only lookup.
+// line can quote. No error and no state has the query or the user information of a URL, which
+// may be secret.
 package ownlist

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
@@ -22,11 +21,11 @@ import (
 
 // ownDB is the folder of the db, ownFiles that of its lists by URL.
 func (p place) ownDB() string    { return filepath.Join(p.root, "listdb") }
-func (p place) ownFiles() string { return filepath.Join(p.ownDB(), listfetch.Folder) }
+func (p place) ownFiles() string { return filepath.Join(p.ownDB(), ownlist.URLFolder) }
 
 // byURL is the list. Its name leads to whatever HTTP_PROXY says.
-func (p place) byURL() listfetch.Config {
-	return listfetch.Config{URL: "http://lists.example/hosts.txt", DB: p.ownDB()}
+func (p place) byURL() ownlist.URLConfig {
+	return ownlist.URLConfig{URL: "http://lists.example/hosts.txt", DB: p.ownDB()}
 }
 
 // ownText is a version of the list.
@@ -64,10 +63,10 @@ func fetchList(p place) error {
 	if err := serveList(func() error { return p.say("asked") }); err != nil {
 		return err
 	}
-	list := listfetch.Open(p.byURL(), ownlist.Config{}, nil)
+	list := ownlist.OpenURL(p.byURL(), ownlist.Config{}, nil)
 	defer list.Close()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if s := listfetch.States()[0]; !s.Checked.IsZero() {
+		if s := ownlist.URLStates()[0]; !s.Checked.IsZero() {
 			return p.say("done")
 		} else if s.Failing() {
 			return errors.New(s.Error)
@@ -96,14 +95,14 @@ func checkOwnList(t *testing.T, p place, said []note, _ bool) {
 	}
 	drain(askedNow)
 	asked := count(said, "asked") > 0
-	list := listfetch.Open(c, ownlist.Config{}, nil)
+	list := ownlist.OpenURL(c, ownlist.Config{}, nil)
 	defer list.Close()
 	if asked {
 		wantNoFetch(t, c)
 		return
 	}
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		s, err := listfetch.ReadState(c)
+		s, err := ownlist.ReadURLState(c)
 		if err == nil && !s.Checked.IsZero() {
 			break
 		}
@@ -120,9 +119,9 @@ func checkOwnList(t *testing.T, p place, said []note, _ bool) {
 }
 
 // wantNoFetch says that the list is not asked for. The state on disk says until when.
-func wantNoFetch(t *testing.T, c listfetch.Config) {
+func wantNoFetch(t *testing.T, c ownlist.URLConfig) {
 	t.Helper()
-	s, err := listfetch.ReadState(c)
+	s, err := ownlist.ReadURLState(c)
 	if err != nil || time.Until(s.Next) < 30*time.Second {
 		t.Errorf("The next fetch comes at %s, %v", s.Next, err)
 	}

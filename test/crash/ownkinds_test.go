@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/listfetch"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
@@ -47,10 +46,10 @@ func TestSomethingElseInThePlaceOfAListByURL(t *testing.T) {
 }
 
 func useList(t *testing.T, p place) {
-	list := listfetch.Open(p.byURL(), ownlist.Config{}, nil)
+	list := ownlist.OpenURL(p.byURL(), ownlist.Config{}, nil)
 	defer list.Close()
 	for {
-		s := listfetch.States()[0]
+		s := ownlist.URLStates()[0]
 		raw := readIfRegular(p.byURL().Path())
 		switch {
 		case !s.Checked.IsZero() && raw != string(ownText("new")):

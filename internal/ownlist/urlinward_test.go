@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"io"
@@ -15,8 +15,8 @@ import (
 // public stands in for an address of somebody outside.
 var public = netip.MustParseAddr("127.0.0.1")
 
-// elsewhere starts a server at 127.0.0.2, or skips the test.
-func elsewhere(t *testing.T, h http.Handler) string {
+// elsewhereServer starts a server at 127.0.0.2, or skips the test.
+func elsewhereServer(t *testing.T, h http.Handler) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
@@ -31,7 +31,7 @@ func elsewhere(t *testing.T, h http.Handler) string {
 // A list must not have this machine ask what only machines inside may, and quote the answer.
 func TestARedirectLeadsNoPublicAddressInwards(t *testing.T) {
 	var asked atomic.Int32
-	inside := elsewhere(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	inside := elsewhereServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
 		io.WriteString(w, "inside.example\n")
 	}))

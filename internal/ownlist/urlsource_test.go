@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"crypto/tls"
@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 func TestOverTLS(t *testing.T) {
@@ -40,7 +38,7 @@ func TestOverTLS(t *testing.T) {
 		{"a redirect to http", "/away", trusted, "a redirect from https to http", 0},
 		{"not trusted, or a wrong clock", "/list", nil, "certificate", time.Minute},
 	} {
-		f := newFixture(t, func(c *Config) { c.URL = server.URL + test.path })
+		f := newFixture(t, func(c *URLConfig) { c.URL = server.URL + test.path })
 		f.client = newClient("", test.transport)
 		s := f.fetch(nil)
 		if s.Failing() != (test.want != "") || !strings.Contains(s.Error, test.want) || test.soon > 0 && time.Until(s.Next) > test.soon {
@@ -51,21 +49,21 @@ func TestOverTLS(t *testing.T) {
 }
 
 func TestTheSettingsOfAllOpenersHold(t *testing.T) {
-	list := func(refresh time.Duration, maxBytes int64) *List {
-		return &List{cfg: Config{URL: "https://x.example", Refresh: refresh, MaxBytes: maxBytes}}
+	list := func(refresh time.Duration, maxBytes int64) *URLList {
+		return &URLList{cfg: URLConfig{URL: "https://x.example", Refresh: refresh, MaxBytes: maxBytes}}
 	}
 	for _, test := range []struct {
-		openers  []*List
+		openers  []*URLList
 		refresh  time.Duration
 		maxBytes int64
 	}{
-		{[]*List{list(0, 0)}, DefaultRefresh, DefaultMaxBytes},
-		{[]*List{list(time.Hour, 5000)}, time.Hour, 5000},
-		{[]*List{list(time.Hour, 5000), list(2*time.Hour, 9000)}, time.Hour, 9000},
-		{[]*List{list(2*time.Hour, 9000), list(time.Hour, 5000)}, time.Hour, 9000},
-		{[]*List{list(48*time.Hour, 5000), list(0, 0)}, DefaultRefresh, DefaultMaxBytes},
+		{[]*URLList{list(0, 0)}, DefaultRefresh, DefaultMaxBytes},
+		{[]*URLList{list(time.Hour, 5000)}, time.Hour, 5000},
+		{[]*URLList{list(time.Hour, 5000), list(2*time.Hour, 9000)}, time.Hour, 9000},
+		{[]*URLList{list(2*time.Hour, 9000), list(time.Hour, 5000)}, time.Hour, 9000},
+		{[]*URLList{list(48*time.Hour, 5000), list(0, 0)}, DefaultRefresh, DefaultMaxBytes},
 	} {
-		s := &source{openers: test.openers}
+		s := &urlSource{openers: test.openers}
 		if got := s.settings(); got.Refresh != test.refresh || got.MaxBytes != test.maxBytes {
 			t.Errorf("%+v, want %s and %d", got, test.refresh, test.maxBytes)
 		}
@@ -76,14 +74,14 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	server := httptest.NewServer(send("a.example\n"))
 	defer server.Close()
-	r := newRegistry(patient, nil)
-	a, b := r.open(Config{URL: server.URL}, ownlist.Config{}, nil), r.open(Config{URL: server.URL}, ownlist.Config{}, nil)
+	r := newURLRegistry(patient, nil)
+	a, b := r.open(URLConfig{URL: server.URL}, Config{}, nil), r.open(URLConfig{URL: server.URL}, Config{}, nil)
 	path := a.Path()
 	if b.Path() != path {
 		t.Errorf("%s and %s", path, b.Path())
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if s, err := readState("", path); err == nil && !s.Checked.IsZero() {
+		if s, err := readURLState("", path); err == nil && !s.Checked.IsZero() {
 			break
 		}
 		if time.Now().After(end) {
@@ -99,7 +97,7 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 		t.Errorf("Left behind: %q", files)
 	}
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
-	f := newFixture(t, func(c *Config) { c.DB = "" })
+	f := newFixture(t, func(c *URLConfig) { c.DB = "" })
 	if s := f.fetch(send("a.example\n")); !strings.Contains(s.Error, "no such file") {
 		t.Errorf("%+v", s)
 	}
@@ -108,21 +106,21 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 func TestAStartRemovesOnlyItsOwnUnfinishedFiles(t *testing.T) {
 	f := newFixture(t, nil)
 	dir, base := filepath.Dir(f.source.path), filepath.Base(f.source.path)
-	must(t, os.MkdirAll(dir, 0o700))
+	mustURL(t, os.MkdirAll(dir, 0o700))
 	old := time.Now().Add(-2 * time.Hour)
 	for name, stays := range map[string]bool{
 		base + ".123.tmp": false, strings.TrimSuffix(base, listSuffix) + ".json.123.tmp": false,
 		"0123.list.123.tmp": true, base: true, "notes.tmp": true,
 	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-		must(t, os.Chtimes(filepath.Join(dir, name), old, old))
+		mustURL(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		mustURL(t, os.Chtimes(filepath.Join(dir, name), old, old))
 		f.source.clean()
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != stays {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	young := filepath.Join(dir, base+".456.tmp") // another process downloads now
-	must(t, os.WriteFile(young, nil, 0o600))
+	mustURL(t, os.WriteFile(young, nil, 0o600))
 	f.source.clean()
 	if _, err := os.Stat(young); err != nil {
 		t.Error(err)
@@ -137,13 +135,13 @@ func TestCloseGivesADownloadUp(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	r := newRegistry(patient, nil)
-	c := Config{URL: server.URL, DB: t.TempDir()}
-	l := r.open(c, ownlist.Config{}, func(e Event) { t.Errorf("%+v", e) })
+	r := newURLRegistry(patient, nil)
+	c := URLConfig{URL: server.URL, DB: t.TempDir()}
+	l := r.open(c, Config{}, func(e URLEvent) { t.Errorf("%+v", e) })
 	<-begun
 	l.Close()
 	l.Close()
-	if _, err := ReadState(c); !os.IsNotExist(err) {
+	if _, err := ReadURLState(c); !os.IsNotExist(err) {
 		t.Errorf("A state was saved: %v", err)
 	}
 	if taken := r.downloads.taken(); len(taken) > 0 {

@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 type transport func(*http.Request) (*http.Response, error)
@@ -18,14 +17,14 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // The end of a list does not wait for what hangs. A request that ignores its context stands in
 // for the disk.
-func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
+func TestClosingAListByURLDoesNotWaitForADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
-		r := newRegistry(patient, transport(func(*http.Request) (*http.Response, error) {
+		r := newURLRegistry(patient, transport(func(*http.Request) (*http.Response, error) {
 			<-hung
 			return nil, errors.New("it was given up")
 		}))
-		l := r.open(Config{URL: "https://lists.example/list.txt", DB: t.TempDir(), Refresh: DefaultRefresh}, ownlist.Config{}, nil)
+		l := r.open(URLConfig{URL: "https://lists.example/list.txt", DB: t.TempDir(), Refresh: DefaultRefresh}, Config{}, nil)
 		time.Sleep(time.Minute)
 		begun := time.Now()
 		l.Close()

@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"context"
@@ -12,12 +12,11 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // run fetches the list whenever it is due, until ctx ends.
-func (s *source) run(ctx context.Context) {
+func (s *urlSource) run(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -33,7 +32,7 @@ func (s *source) run(ctx context.Context) {
 		if s.adopt() && next().After(time.Now()) {
 			continue
 		}
-		leave := s.registry.downloads.take(ctx, s, func(others []string) { s.publish(s.current(), Waiting{s.current(), others}) })
+		leave := s.registry.downloads.take(ctx, s, func(others []string) { s.publish(s.current(), URLWaiting{s.current(), others}) })
 		if leave == nil {
 			return
 		}
@@ -44,7 +43,7 @@ func (s *source) run(ctx context.Context) {
 
 // sleep waits until a time, which it asks for each minute: the clock, and the settings,
 // may change. It returns false if ctx has ended.
-func (s *source) sleep(ctx context.Context, until func() time.Time) bool {
+func (s *urlSource) sleep(ctx context.Context, until func() time.Time) bool {
 	for {
 		wait := until().Round(0).Sub(time.Now().Round(0)) // by the wall clock: the other one stops while the machine sleeps
 		timer := time.NewTimer(max(0, min(wait, time.Minute)))
@@ -62,9 +61,9 @@ func (s *source) sleep(ctx context.Context, until func() time.Time) bool {
 
 // adopt takes over the state that another process has saved since our last attempt, and
 // reports whether there is one. Several processes may share a db.
-func (s *source) adopt() bool {
+func (s *urlSource) adopt() bool {
 	mine := s.current()
-	state, err := readState(s.name, s.path)
+	state, err := readURLState(s.name, s.path)
 	if err != nil || !state.Tried.After(mine.Tried) || state.Tried.After(time.Now()) {
 		return false
 	}
@@ -75,7 +74,7 @@ func (s *source) adopt() bool {
 
 // attempt fetches the list once, unless ctx ends. It calls slow if others should not wait for
 // this download.
-func (s *source) attempt(ctx context.Context, client *http.Client, slow func()) {
+func (s *urlSource) attempt(ctx context.Context, client *http.Client, slow func()) {
 	c, before := s.settings(), s.current()
 	before.recall(s.path)
 	o := s.fetch(ctx, client, c, before, slow)
@@ -93,7 +92,7 @@ func (s *source) attempt(ctx context.Context, client *http.Client, slow func()) 
 
 // giveUp takes back the note of an attempt that this process ended itself: it is not crashing,
 // and the next start may ask at once.
-func (s *source) giveUp(before State) {
+func (s *urlSource) giveUp(before URLState) {
 	if before.Tried.IsZero() {
 		os.Remove(stateOf(s.path))
 		return
@@ -101,18 +100,18 @@ func (s *source) giveUp(before State) {
 	_ = before.save(s.path) // else the next start waits for a minute
 }
 
-// outcome is what one attempt brought.
-type outcome struct {
-	err       error // nil: the list, or that it has not changed
-	answered  bool  // a server has answered
-	unchanged bool  // the file is as it was
-	came      State // of the list that came: validators, Bytes, Entries, Names
+// fetchOutcome is what one attempt brought.
+type fetchOutcome struct {
+	err       error    // nil: the list, or that it has not changed
+	answered  bool     // a server has answered
+	unchanged bool     // the file is as it was
+	came      URLState // of the list that came: validators, Bytes, Entries, Names
 	doubt     *Doubt
 	words     string // of err, without secrets
 }
 
 // doubted reports whether a list came that will be believed later.
-func (o outcome) doubted() bool {
+func (o fetchOutcome) doubted() bool {
 	doubt, ok := errors.AsType[*DoubtError](o.err)
 	return ok && !doubt.From.IsZero()
 }
@@ -121,7 +120,7 @@ func (o outcome) doubted() bool {
 var errKeep = errors.New("the list stays as it is")
 
 // fetch asks for the list and replaces the file by what is believed.
-func (s *source) fetch(ctx context.Context, client *http.Client, c Config, before State, slow func()) (o outcome) {
+func (s *urlSource) fetch(ctx context.Context, client *http.Client, c URLConfig, before URLState, slow func()) (o fetchOutcome) {
 	defer func() {
 		if o.err != nil {
 			o.words = wordsOf(o.err, c)
@@ -163,14 +162,14 @@ func (s *source) fetch(ctx context.Context, client *http.Client, c Config, befor
 
 // take writes the list that comes to a new file, judges it, and puts it in the place of
 // the old one if it is believed.
-func (s *source) take(d *download, c Config, before State, o *outcome) error {
+func (s *urlSource) take(d *download, c URLConfig, before URLState, o *fetchOutcome) error {
 	reading := s.reading
 	reading.Fetched, reading.Wide = true, c.Wide
-	o.came = State{ETag: d.etag, LastModified: d.lastModified}
+	o.came = URLState{ETag: d.etag, LastModified: d.lastModified}
 	var cause error // without the words of ReplaceFile, which would be about the disk
 	err := updater.ReplaceFile(s.path, func(w io.Writer) error {
 		counted := &counter{to: w}
-		sum, names, err := ownlist.Survey(io.TeeReader(d.body, counted), reading)
+		sum, names, err := Survey(io.TeeReader(d.body, counted), reading)
 		if err != nil {
 			cause = err
 			return err
@@ -192,7 +191,7 @@ func (s *source) take(d *download, c Config, before State, o *outcome) error {
 	case err != nil:
 		return err
 	}
-	ownlist.Changed(s.path)
+	Changed(s.path)
 	return nil
 }
 
@@ -211,13 +210,13 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // begun is the state while an attempt is under way. If it never ends, the next one comes after
 // minPause.
-func (s State) begun(now time.Time) State {
+func (s URLState) begun(now time.Time) URLState {
 	s.Tried, s.Next = now, now.Add(minPause)
 	return s
 }
 
 // after returns the state after an attempt. r is uniform in [0, 1).
-func (s State) after(o outcome, c Config, now time.Time, r float64) State {
+func (s URLState) after(o fetchOutcome, c URLConfig, now time.Time, r float64) URLState {
 	s.Tried, s.Doubt = now, o.doubt
 	if o.err == nil {
 		s.Checked, s.Failures, s.Since, s.Error = now, 0, time.Time{}, ""
@@ -256,7 +255,7 @@ const (
 
 // changes returns the events of an attempt, and notes them as reported. The state of an
 // earlier process counts as not reported: a log begins with each start.
-func (s *source) changes(before, after State, err error) []Event {
+func (s *urlSource) changes(before, after URLState, err error) []URLEvent {
 	said := s.said
 	doubt, doubted := errors.AsType[*DoubtError](err)
 	switch {
@@ -271,14 +270,14 @@ func (s *source) changes(before, after State, err error) []Event {
 	case s.said == said && (err != nil || !before.Failing()):
 		return nil
 	case err == nil:
-		return []Event{Recovered{after}}
+		return []URLEvent{URLRecovered{after}}
 	}
-	return []Event{Failed{after, doubt}}
+	return []URLEvent{URLFailed{after, doubt}}
 }
 
 // clean removes unfinished files of a process that died. Those of another process that
 // downloads now are younger.
-func (s *source) clean() {
+func (s *urlSource) clean() {
 	base := strings.TrimSuffix(filepath.Base(s.path), listSuffix)
 	for _, file := range files.Named(filepath.Dir(s.path), base+".", ".tmp") {
 		if info, err := os.Stat(file); err == nil && time.Since(info.ModTime()) > time.Hour {

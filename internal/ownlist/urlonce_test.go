@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"net"
@@ -16,7 +16,7 @@ func TestADownloadHasAConnectionOfItsOwn(t *testing.T) {
 		requests++
 		if connections[r.RemoteAddr] {
 			conn, _, err := http.NewResponseController(w).Hijack()
-			must(t, err)
+			mustURL(t, err)
 			conn.(*net.TCPConn).SetLinger(0)
 			conn.Close()
 			return

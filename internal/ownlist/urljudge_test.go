@@ -1,17 +1,15 @@
-package listfetch
+package ownlist
 
 import (
 	"errors"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 func TestAListThatShrinksIsBelievedAfterAnHour(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
-		l := w.start(func(c *Config) { c.Refresh = time.Minute })
+		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
 		defer l.Close()
 		w.took(10 * time.Second)
 		entries := func() int { return w.states()[0].Entries }
@@ -40,7 +38,7 @@ func TestAListThatShrinksIsBelievedAfterAnHour(t *testing.T) {
 // A server that now has the list and now half of it never makes the half believed.
 func TestAListThatFlapsIsNotBelieved(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
-		l := w.start(func(c *Config) { c.Refresh = 20 * time.Minute })
+		l := w.start(func(c *URLConfig) { c.Refresh = 20 * time.Minute })
 		defer l.Close()
 		w.took(10 * time.Second)
 		var all []string
@@ -64,7 +62,7 @@ func TestAListThatFlapsIsNotBelieved(t *testing.T) {
 // That the good list has not changed ends a doubt: the next short list begins a new one.
 func TestAnUnchangedListEndsADoubt(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
-		l := w.start(func(c *Config) { c.Refresh = time.Minute })
+		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
 		defer l.Close()
 		w.took(10 * time.Second)
 		w.answer(names(10))
@@ -80,7 +78,7 @@ func TestAnUnchangedListEndsADoubt(t *testing.T) {
 
 func TestDoubtAndFailureAreToldApart(t *testing.T) {
 	withClock(t, names(100), func(w *clocked) {
-		l := w.start(func(c *Config) { c.Refresh = time.Minute })
+		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
 		defer l.Close()
 		w.took(10 * time.Second)
 		w.answer("<html>")
@@ -95,20 +93,22 @@ func TestDoubtAndFailureAreToldApart(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	before := func(entries int, doubt *Doubt) State { return State{Entries: entries, Changed: now, Doubt: doubt} }
-	came := func(text string) ownlist.Summary {
-		sum, _, err := ownlist.Survey(strings.NewReader(text), ownlist.Config{})
-		must(t, err)
+	before := func(entries int, doubt *Doubt) URLState {
+		return URLState{Entries: entries, Changed: now, Doubt: doubt}
+	}
+	came := func(text string) Summary {
+		sum, _, err := Survey(strings.NewReader(text), Config{})
+		mustURL(t, err)
 		return sum
 	}
 	for _, test := range []struct {
 		name  string
-		state State
-		came  ownlist.Summary
+		state URLState
+		came  Summary
 		want  string // "": believed
 		from  time.Time
 	}{
-		{"first", State{}, came("a.example"), "", time.Time{}},
+		{"first", URLState{}, came("a.example"), "", time.Time{}},
 		{"grows", before(1, nil), came(names(1000)), "", time.Time{}},
 		{"half", before(10, nil), came(names(5)), "", time.Time{}},
 		{"less than half", before(11, nil), came(names(5)), "it has 5 entries, and the one before had 11", now.Add(time.Hour)},
@@ -119,9 +119,9 @@ func TestJudge(t *testing.T) {
 		{"a clock that went back", before(100, &Doubt{40, now.Add(time.Hour)}), came(names(40)), "it has 40 entries, and the one before had 100", now.Add(time.Hour)},
 		{"HTML again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came("<html>"), "it looks like an HTML page", time.Time{}},
 		{"empty again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came(""), "it is empty", time.Time{}},
-		{"comments at first", State{}, came("# none\n"), "it has only comments", time.Time{}},
+		{"comments at first", URLState{}, came("# none\n"), "it has only comments", time.Time{}},
 		{"comments again", before(11, &Doubt{0, now.Add(-2 * time.Hour)}), came("# none\n"), "", time.Time{}},
-		{"too many", State{}, ownlist.Summary{Entries: maxEntries + 1}, "it has 20000001 entries, and a list may have 20000000", time.Time{}},
+		{"too many", URLState{}, Summary{Entries: maxEntries + 1}, "it has 20000001 entries, and a list may have 20000000", time.Time{}},
 	} {
 		_, err := judge(test.state, test.came, now)
 		doubt, _ := errors.AsType[*DoubtError](err)

@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"fmt"
@@ -9,15 +9,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 // clocked is a registry under a clock that a test moves, and its server.
 type clocked struct {
 	t  *testing.T
 	db string
-	*registry
+	*urlRegistry
 
 	mu     sync.Mutex
 	list   string // "": status 503; "unchanged": 304; "away": no server is reached
@@ -46,11 +44,11 @@ func (w *clocked) RoundTrip(*http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-func (w *clocked) report(e Event) {
+func (w *clocked) report(e URLEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	word := "recovered"
-	if e, ok := e.(Failed); ok {
+	if e, ok := e.(URLFailed); ok {
 		word = "failed"
 		if e.Doubt != nil {
 			word = "doubted"
@@ -82,19 +80,19 @@ func (w *clocked) took(d time.Duration) (minutes []float64, events string) {
 	return minutes, events
 }
 
-func (w *clocked) start(change func(*Config)) *List {
-	c := Config{URL: "https://lists.example.org/a.txt", DB: w.db, Refresh: 24 * time.Hour}
+func (w *clocked) start(change func(*URLConfig)) *URLList {
+	c := URLConfig{URL: "https://lists.example.org/a.txt", DB: w.db, Refresh: 24 * time.Hour}
 	if change != nil {
 		change(&c)
 	}
-	return w.open(c, ownlist.Config{}, w.report)
+	return w.open(c, Config{}, w.report)
 }
 
 func withClock(t *testing.T, list string, test func(w *clocked)) {
 	db := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := &clocked{t: t, db: db, list: list}
-		w.registry = newRegistry(limits{15 * time.Minute, time.Minute, 30 * time.Second}, w)
+		w.urlRegistry = newURLRegistry(limits{15 * time.Minute, time.Minute, 30 * time.Second}, w)
 		test(w)
 	})
 }
@@ -153,10 +151,10 @@ func TestARestartKeepsTheTimeOfTheNextFetch(t *testing.T) {
 		if !delayed {
 			t.Error("Many machines that start together ask together")
 		}
-		l = w.start(func(c *Config) { c.Refresh = time.Hour }) // due already
+		l = w.start(func(c *URLConfig) { c.Refresh = time.Hour }) // due already
 		w.took(2 * time.Minute)
 		l.Close()
-		l = w.start(func(c *Config) { c.Refresh = time.Minute }) // a shorter interval holds at once
+		l = w.start(func(c *URLConfig) { c.Refresh = time.Minute }) // a shorter interval holds at once
 		at, _ := w.took(90 * time.Second)
 		if len(at) == 0 {
 			t.Error("The shorter interval does not hold")
@@ -203,10 +201,10 @@ func TestALoopOfCrashesIsNoLoopOfRequests(t *testing.T) {
 
 func TestListsAreFetchedFourAtATimeAndOnceForAllOpeners(t *testing.T) {
 	withClock(t, names(10), func(w *clocked) {
-		var lists []*List
+		var lists []*URLList
 		release := make(chan struct{})
 		open, most := 0, 0
-		w.registry.transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		w.urlRegistry.transport = roundTripper(func(r *http.Request) (*http.Response, error) {
 			w.mu.Lock()
 			open++
 			most = max(most, open)
@@ -219,7 +217,7 @@ func TestListsAreFetchedFourAtATimeAndOnceForAllOpeners(t *testing.T) {
 		})
 		for i := range 6 {
 			for range 2 {
-				lists = append(lists, w.start(func(c *Config) { c.URL += fmt.Sprint(i) }))
+				lists = append(lists, w.start(func(c *URLConfig) { c.URL += fmt.Sprint(i) }))
 			}
 		}
 		synctest.Wait()
@@ -245,10 +243,10 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // first.
 func TestAnotherProcessWithTheSameDBIsNotAskedTwice(t *testing.T) {
 	withClock(t, names(10), func(w *clocked) {
-		other := newRegistry(w.limits, w)
+		other := newURLRegistry(w.limits, w)
 		a := w.start(nil)
 		w.took(time.Second)
-		b := other.open(a.cfg, ownlist.Config{}, nil)
+		b := other.open(a.cfg, Config{}, nil)
 		at, _ := w.took(100 * time.Hour)
 		soon := 0
 		for i := range at[1:] {
@@ -267,13 +265,13 @@ func TestAnotherProcessWithTheSameDBIsNotAskedTwice(t *testing.T) {
 func TestDueStaysInReach(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
-		state  State
+		state  URLState
 		latest time.Duration // after now
 	}{
-		"as planned":                 {State{Checked: now, Tried: now, Next: now.Add(time.Hour)}, time.Hour},
-		"a next time in years":       {State{Checked: now, Tried: now, Next: now.AddDate(5, 0, 0)}, 13 * 24 * time.Hour / 10},
-		"a back-off of years":        {State{Failures: 1, Tried: now, Next: now.AddDate(5, 0, 0)}, 24 * time.Hour},
-		"an attempt that is to come": {State{Tried: now.AddDate(1, 0, 0), Next: now.AddDate(1, 0, 1)}, 0},
+		"as planned":                 {URLState{Checked: now, Tried: now, Next: now.Add(time.Hour)}, time.Hour},
+		"a next time in years":       {URLState{Checked: now, Tried: now, Next: now.AddDate(5, 0, 0)}, 13 * 24 * time.Hour / 10},
+		"a back-off of years":        {URLState{Failures: 1, Tried: now, Next: now.AddDate(5, 0, 0)}, 24 * time.Hour},
+		"an attempt that is to come": {URLState{Tried: now.AddDate(1, 0, 0), Next: now.AddDate(1, 0, 1)}, 0},
 	} {
 		if got := due(test.state, 0, now).Sub(now); got.Round(time.Minute) != test.latest {
 			t.Errorf("%s: due in %s, want %s", name, got, test.latest)

@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"cmp"
@@ -21,17 +21,17 @@ type downloads struct {
 	free chan struct{} // has one element for each place that is taken
 
 	mu    sync.Mutex
-	names map[*source]string // of those that have a place; guarded by mu
+	names map[*urlSource]string // of those that have a place; guarded by mu
 }
 
 func newDownloads() *downloads {
-	return &downloads{free: make(chan struct{}, sideBySide), names: make(map[*source]string)}
+	return &downloads{free: make(chan struct{}, sideBySide), names: make(map[*urlSource]string)}
 }
 
 // take waits for a place, and returns a function that gives it back, which may be called more
 // than once. Once, after waitsLong, it tells waiting which lists have the places. If ctx ends
 // before there is one, it returns nil.
-func (p *downloads) take(ctx context.Context, s *source, waiting func(others []string)) (leave func()) {
+func (p *downloads) take(ctx context.Context, s *urlSource, waiting func(others []string)) (leave func()) {
 	timer := time.NewTimer(waitsLong)
 	defer timer.Stop()
 	for {

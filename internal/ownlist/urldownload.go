@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"bufio"
@@ -65,7 +65,7 @@ type download struct {
 
 // get asks for a list. s has the validators, if the list is on disk. alive is called with the
 // number of bytes of the list that have come.
-func get(ctx context.Context, client *http.Client, c Config, s State, alive func(n int)) (*download, error) {
+func get(ctx context.Context, client *http.Client, c URLConfig, s URLState, alive func(n int)) (*download, error) {
 	ctx = withRoute(ctx)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL, nil)
 	if err != nil {
@@ -93,15 +93,15 @@ func get(ctx context.Context, client *http.Client, c Config, s State, alive func
 		return nil, &updater.StatusError{Code: answer.StatusCode, RetryAfter: protocol.RetryAfter(answer.Header.Get("Retry-After"))}
 	}
 	answer.Body = lively{answer.Body, alive}
-	d, err := opened(ctx, answer, cmp.Or(c.MaxBytes, DefaultMaxBytes))
+	d, err := openedDownload(ctx, answer, cmp.Or(c.MaxBytes, DefaultMaxBytes))
 	if err != nil {
 		answer.Body.Close()
 	}
 	return d, err
 }
 
-// opened returns the list in an answer. A list that is a gzip file is decompressed too.
-func opened(ctx context.Context, answer *http.Response, maxBytes int64) (*download, error) {
+// openedDownload returns the list in an answer. A list that is a gzip file is decompressed too.
+func openedDownload(ctx context.Context, answer *http.Response, maxBytes int64) (*download, error) {
 	if answer.ContentLength > maxBytes {
 		return nil, protocol.TooLongError(maxBytes)
 	}
@@ -230,7 +230,7 @@ func isUnreached(err error) bool {
 
 // wordsOf returns an error without the URL and its secrets: a server or a redirect may
 // repeat them.
-func wordsOf(err error, c Config) string {
+func wordsOf(err error, c URLConfig) string {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}

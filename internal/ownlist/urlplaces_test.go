@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"context"
@@ -13,8 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 // dripping is a body that brings some bytes a second until ctx ends.
@@ -74,14 +72,14 @@ func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
 		db := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			server := new(mixed)
-			r := newRegistry(limits{15 * time.Minute, time.Minute, 30 * time.Second}, server)
+			r := newURLRegistry(limits{15 * time.Minute, time.Minute, 30 * time.Second}, server)
 			var mu sync.Mutex
-			var waiting []Waiting
-			open := func(path string) *List {
-				return r.open(Config{URL: "https://lists.example.org/" + path, DB: db, MaxBytes: 1 << 30}, ownlist.Config{}, func(e Event) {
+			var waiting []URLWaiting
+			open := func(path string) *URLList {
+				return r.open(URLConfig{URL: "https://lists.example.org/" + path, DB: db, MaxBytes: 1 << 30}, Config{}, func(e URLEvent) {
 					mu.Lock()
 					defer mu.Unlock()
-					if e, ok := e.(Waiting); ok {
+					if e, ok := e.(URLWaiting); ok {
 						waiting = append(waiting, e)
 					}
 				})
@@ -125,7 +123,7 @@ func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		under, most, urls := 0, 0, map[string]bool{}
-		r := newRegistry(patient, transport(func(r *http.Request) (*http.Response, error) {
+		r := newURLRegistry(patient, transport(func(r *http.Request) (*http.Response, error) {
 			mu.Lock()
 			under++
 			most, urls[r.URL.String()] = max(most, under), true
@@ -136,9 +134,9 @@ func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 			mu.Unlock()
 			return nil, errors.New("it was given up")
 		}))
-		c := Config{URL: "https://lists.example.org/a.txt", DB: db}
+		c := URLConfig{URL: "https://lists.example.org/a.txt", DB: db}
 		for range 3 {
-			l := r.open(c, ownlist.Config{}, func(e Event) {})
+			l := r.open(c, Config{}, func(e URLEvent) {})
 			time.Sleep(2 * time.Minute)
 			l.Close() // waits for some seconds only
 		}
@@ -151,7 +149,7 @@ func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 		if most != 1 || len(urls) != 1 || len(r.ending) != 0 {
 			t.Errorf("%d runs at a time, asked for %v, %d ends are kept", most, urls, len(r.ending))
 		}
-		if s, err := ReadState(c); err == nil && s.Failing() {
+		if s, err := ReadURLState(c); err == nil && s.Failing() {
 			t.Errorf("a failure was saved that was none: %+v", s)
 		}
 	})
@@ -160,15 +158,15 @@ func TestAListThatIsOpenedAgainHasOneRunAtATime(t *testing.T) {
 // Names of folders may have any characters.
 func TestAFolderWithABracketIsTakenAsItIs(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "a[b*c")
-	f := newFixture(t, func(c *Config) { c.DB = db })
+	f := newFixture(t, func(c *URLConfig) { c.DB = db })
 	f.fetch(send("a.example\n"))
-	if got := Saved(db); len(got) != 1 {
+	if got := SavedURLs(db); len(got) != 1 {
 		t.Errorf("saved: %+v", got)
 	}
 	left := strings.TrimSuffix(f.source.path, listSuffix) + ".list.123.tmp"
-	must(t, os.WriteFile(left, nil, 0o600))
+	mustURL(t, os.WriteFile(left, nil, 0o600))
 	old := time.Now().Add(-2 * time.Hour)
-	must(t, os.Chtimes(left, old, old))
+	mustURL(t, os.Chtimes(left, old, old))
 	f.source.clean()
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an unfinished file stays: %v", err)

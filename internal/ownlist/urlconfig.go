@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"crypto/sha256"
@@ -23,8 +23,8 @@ const (
 // maxEntries is the most entries of a list. They take 170 MiB.
 const maxEntries = 20_000_000
 
-// Config says which list is fetched, and how. It is comparable.
-type Config struct {
+// URLConfig says which list is fetched, and how. It is comparable.
+type URLConfig struct {
 	URL       string        // https or http, see ParseURL; "": no list
 	DB        string        // directory whose subdirectory Folder holds the list; "": a temporary one, until the last Close
 	Resolvers string        // "address:port" of name servers, joined by a space; "": the system's
@@ -33,8 +33,8 @@ type Config struct {
 	MaxBytes  int64         // of the list, compressed and decompressed; zero: DefaultMaxBytes
 }
 
-// Folder is the subdirectory of a db that holds lists by URL.
-const Folder = "own"
+// URLFolder is the subdirectory of a db that holds lists by URL.
+const URLFolder = "own"
 
 // ParseURL checks the URL of a list. Its errors do not quote the URL.
 func ParseURL(text string) (*url.URL, error) {
@@ -55,7 +55,7 @@ func ParseURL(text string) (*url.URL, error) {
 // Name returns what logs, metrics and answers call the list: the URL without its query and
 // its user information, which may be secret. If it has one of these, four digits of a hash
 // keep lists apart that differ only in them.
-func (c Config) Name() string {
+func (c URLConfig) Name() string {
 	u, err := ParseURL(c.URL)
 	if err != nil {
 		return "(not a URL)"
@@ -68,16 +68,16 @@ func (c Config) Name() string {
 }
 
 // Path returns the file of the list, or "" without a DB.
-func (c Config) Path() string {
+func (c URLConfig) Path() string {
 	if c.DB == "" {
 		return ""
 	}
-	return c.pathIn(filepath.Join(c.DB, Folder))
+	return c.pathIn(filepath.Join(c.DB, URLFolder))
 }
 
-func (c Config) pathIn(dir string) string { return filepath.Join(dir, c.hash()+listSuffix) }
+func (c URLConfig) pathIn(dir string) string { return filepath.Join(dir, c.hash()+listSuffix) }
 
-func (c Config) hash() string {
+func (c URLConfig) hash() string {
 	sum := sha256.Sum256([]byte(c.URL))
 	return hex.EncodeToString(sum[:16])
 }

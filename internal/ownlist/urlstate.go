@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// State is what is known of a list by URL. It has no secret of the URL.
-type State struct {
+// URLState is what is known of a list by URL. It has no secret of the URL.
+type URLState struct {
 	Name         string    `json:"name"` // see Config.Name
 	ETag         string    `json:"etag,omitempty"`
 	LastModified string    `json:"last_modified,omitempty"`
@@ -28,7 +28,7 @@ type State struct {
 	Next         time.Time `json:"next,omitzero"`    // no attempt before
 	Bytes        int64     `json:"bytes"`            // size of the file
 	Entries      int       `json:"entries"`          // a name counts once for each time that it occurs
-	Names        uint64    `json:"names"`            // see ownlist.Survey
+	Names        uint64    `json:"names"`            // see Survey
 	Failures     int       `json:"failures"`         // attempts in a row without a list that is believed
 	Since        time.Time `json:"since,omitzero"`   // of the first of Failures
 	Error        string    `json:"error,omitempty"`  // of the last of Failures
@@ -42,44 +42,44 @@ type Doubt struct {
 }
 
 // Failing reports whether the last attempt brought no list that is believed.
-func (s State) Failing() bool { return s.Failures > 0 }
+func (s URLState) Failing() bool { return s.Failures > 0 }
 
 // maxState is the most bytes of a state file.
 const maxState = 64 << 10
 
-// maxText is the most bytes of a text in a state file.
-const maxText = 1 << 10
+// maxURLState is the most bytes of a text in a state file.
+const maxURLState = 1 << 10
 
-// ReadState returns the state of the list that a CoreDNS saved last. It is fs.ErrNotExist
+// ReadURLState returns the state of the list that a CoreDNS saved last. It is fs.ErrNotExist
 // if there is none, also without a DB.
-func ReadState(c Config) (State, error) {
+func ReadURLState(c URLConfig) (URLState, error) {
 	if c.DB == "" {
-		return State{Name: c.Name()}, fs.ErrNotExist
+		return URLState{Name: c.Name()}, fs.ErrNotExist
 	}
-	return readState(c.Name(), c.Path())
+	return readURLState(c.Name(), c.Path())
 }
 
-// Saved returns the states of all lists by URL that a CoreDNS has saved in a db, sorted by
+// SavedURLs returns the states of all lists by URL that a CoreDNS has saved in a db, sorted by
 // name. It leaves out files that are not readable.
-func Saved(db string) (all []State) {
-	for _, file := range files.Named(filepath.Join(db, Folder), "", ".json") {
-		if s, err := readState("", strings.TrimSuffix(file, ".json")+listSuffix); err == nil {
+func SavedURLs(db string) (all []URLState) {
+	for _, file := range files.Named(filepath.Join(db, URLFolder), "", ".json") {
+		if s, err := readURLState("", strings.TrimSuffix(file, ".json")+listSuffix); err == nil {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b URLState) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
-// readState reads the state file of a list file. Its result has the name even if there is
+// readURLState reads the state file of a list file. Its result has the name even if there is
 // an error. A name of "" leaves the one in the file.
-func readState(name, path string) (State, error) {
-	none := State{Name: name}
+func readURLState(name, path string) (URLState, error) {
+	none := URLState{Name: name}
 	raw, err := files.Read(stateOf(path), maxState)
 	if err != nil {
 		return none, err
 	}
-	s, err := parseState(raw)
+	s, err := parseURLState(raw)
 	if err != nil {
 		return none, fmt.Errorf("reading %s: %w", stateOf(path), err)
 	}
@@ -92,7 +92,7 @@ func readState(name, path string) (State, error) {
 
 // recall compares the state with the file of the list. If someone has removed or changed
 // the file, the next attempt asks for the whole list.
-func (s *State) recall(path string) {
+func (s *URLState) recall(path string) {
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() == s.Bytes {
 		return
 	}
@@ -103,27 +103,27 @@ func (s *State) recall(path string) {
 var errState = errors.New("it is not the state of a list")
 
 // parseState parses a state file. It refuses numbers and texts that save never writes.
-func parseState(raw []byte) (s State, err error) {
+func parseURLState(raw []byte) (s URLState, err error) {
 	if len(raw) > maxState {
-		return State{}, errState
+		return URLState{}, errState
 	}
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return State{}, fmt.Errorf("%w: %w", errState, err)
+		return URLState{}, fmt.Errorf("%w: %w", errState, err)
 	}
 	doubt := s.Doubt != nil && s.Doubt.Entries < 0
 	if s.Bytes < 0 || s.Entries < 0 || s.Failures < 0 || doubt {
-		return State{}, errState
+		return URLState{}, errState
 	}
 	for _, text := range []string{s.Name, s.ETag, s.LastModified, s.Error} {
 		if text != printable(text) {
-			return State{}, errState
+			return URLState{}, errState
 		}
 	}
 	return s, nil
 }
 
 // save writes the state file of a list file.
-func (s State) save(path string) error {
+func (s URLState) save(path string) error {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return err

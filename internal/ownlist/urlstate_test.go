@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"encoding/json"
@@ -12,44 +12,44 @@ import (
 	"time"
 )
 
-func someState() State {
+func someState() URLState {
 	at := time.Date(2026, 11, 22, 4, 14, 37, 5, time.UTC)
-	return State{
+	return URLState{
 		Name: "https://lists.example.org/a.txt", ETag: `W/"ü"`, LastModified: "Sun, 22 Nov 2026 04:14:37 GMT", Changed: at, Checked: at, Tried: at, Next: at,
 		Bytes: 3, Entries: 1, Names: 1<<64 - 1, Failures: 2, Since: at, Error: "the server answered status 503", Doubt: &Doubt{7, at},
 	}
 }
 
 func TestAStateIsReadAsItWasSaved(t *testing.T) {
-	c := Config{URL: "https://lists.example.org/a.txt", DB: t.TempDir()}
-	if _, err := ReadState(c); !errors.Is(err, fs.ErrNotExist) {
+	c := URLConfig{URL: "https://lists.example.org/a.txt", DB: t.TempDir()}
+	if _, err := ReadURLState(c); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Got %v", err)
 	}
-	must(t, os.MkdirAll(filepath.Dir(c.Path()), 0o700))
-	must(t, os.WriteFile(c.Path(), []byte("a.b"), 0o600))
+	mustURL(t, os.MkdirAll(filepath.Dir(c.Path()), 0o700))
+	mustURL(t, os.WriteFile(c.Path(), []byte("a.b"), 0o600))
 	want := someState()
-	must(t, want.save(c.Path()))
-	if got, err := ReadState(c); err != nil || !reflect.DeepEqual(got, want) {
+	mustURL(t, want.save(c.Path()))
+	if got, err := ReadURLState(c); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, want\n%+v", got, err, want)
 	}
-	must(t, os.WriteFile(c.Path(), []byte("a.bc"), 0o600)) // not the list that was saved
-	if got, err := ReadState(c); err != nil || got.ETag != "" || !got.Changed.IsZero() || got.Failures != 2 {
+	mustURL(t, os.WriteFile(c.Path(), []byte("a.bc"), 0o600)) // not the list that was saved
+	if got, err := ReadURLState(c); err != nil || got.ETag != "" || !got.Changed.IsZero() || got.Failures != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	must(t, os.WriteFile(stateOf(c.Path()), []byte("{"), 0o600))
-	if got, err := ReadState(c); !errors.Is(err, errState) || got != (State{Name: c.Name()}) {
+	mustURL(t, os.WriteFile(stateOf(c.Path()), []byte("{"), 0o600))
+	if got, err := ReadURLState(c); !errors.Is(err, errState) || got != (URLState{Name: c.Name()}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-func FuzzState(f *testing.F) {
+func FuzzURLState(f *testing.F) {
 	raw, err := json.Marshal(someState())
-	must(f, err)
+	mustURL(f, err)
 	f.Add(raw)
 	f.Add([]byte(`{"etag":"a\r\nX-Evil: 1","bytes":-1,"failures":99999999999999999999}`))
 	f.Add([]byte(strings.Repeat(" ", maxState) + "{}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		s, err := parseState(raw)
+		s, err := parseURLState(raw)
 		if err != nil {
 			if !errors.Is(err, errState) {
 				t.Errorf("%v", err)
@@ -67,7 +67,7 @@ func FuzzState(f *testing.F) {
 		if err != nil {
 			return // a time zone that JSON cannot have
 		}
-		if got, err := parseState(again); err != nil || !got.Next.Equal(s.Next) || got.Names != s.Names {
+		if got, err := parseURLState(again); err != nil || !got.Next.Equal(s.Next) || got.Names != s.Names {
 			t.Errorf("%+v, %v, want %+v", got, err, s)
 		}
 	})
@@ -82,7 +82,7 @@ func TestNamesHaveNoSecrets(t *testing.T) {
 		"https://s3cret@lists.example.org/b.txt":     "https://lists.example.org/b.txt#",
 		"https://lists.example.org/b.txt?key=s3cret": "https://lists.example.org/b.txt#",
 	} {
-		got := Config{URL: url, DB: "db"}.Name()
+		got := URLConfig{URL: url, DB: "db"}.Name()
 		if strings.HasSuffix(want, "#") && len(got) == len(want)+4 {
 			got = got[:len(want)]
 		}
@@ -90,14 +90,14 @@ func TestNamesHaveNoSecrets(t *testing.T) {
 			t.Errorf("%s: %s, want %s", url, got, want)
 		}
 	}
-	a, b := Config{URL: "https://lists.example.org/?a", DB: "db"}, Config{URL: "https://lists.example.org/?b", DB: "db"}
+	a, b := URLConfig{URL: "https://lists.example.org/?a", DB: "db"}, URLConfig{URL: "https://lists.example.org/?b", DB: "db"}
 	if a.Name() == b.Name() || a.Path() == b.Path() {
 		t.Errorf("%s and %s", a.Name(), b.Name())
 	}
 }
 
 func TestErrorsHaveNoSecrets(t *testing.T) {
-	c := Config{URL: "https://user:pass%2Fword@lists.example.org/?key=s3cret%20value"}
+	c := URLConfig{URL: "https://user:pass%2Fword@lists.example.org/?key=s3cret%20value"}
 	for _, text := range []string{"user:pass%2Fword", "pass/word", "key=s3cret%20value", "s3cret value"} {
 		if got := wordsOf(errors.New("redirected to https://x.example/"+text+"\r\nand\x1b[2J"), c); strings.Contains(got, text) || strings.ContainsAny(got, "\r\n\x1b") {
 			t.Errorf("%q", got)

@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"bytes"
@@ -12,11 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
-func must(t testing.TB, err error) {
+func mustURL(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -40,28 +38,28 @@ type fixture struct {
 	t      *testing.T
 	server *httptest.Server
 	answer atomic.Pointer[http.HandlerFunc]
-	source *source
+	source *urlSource
 	client *http.Client
-	events []Event
+	events []URLEvent
 }
 
-func newFixture(t *testing.T, change func(*Config)) *fixture {
+func newFixture(t *testing.T, change func(*URLConfig)) *fixture {
 	f := &fixture{t: t}
 	f.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*f.answer.Load())(w, r) }))
 	t.Cleanup(f.server.Close)
-	c := Config{URL: f.server.URL + "/list.txt?token=s3cret", DB: t.TempDir(), Refresh: DefaultRefresh, MaxBytes: 1 << 20}
+	c := URLConfig{URL: f.server.URL + "/list.txt?token=s3cret", DB: t.TempDir(), Refresh: DefaultRefresh, MaxBytes: 1 << 20}
 	if change != nil {
 		change(&c)
 	}
-	f.source = newSource(newRegistry(patient, nil), c, ownlist.Config{})
-	f.source.openers = []*List{{cfg: c, report: func(e Event) { f.events = append(f.events, e) }}}
+	f.source = newSource(newURLRegistry(patient, nil), c, Config{})
+	f.source.openers = []*URLList{{cfg: c, report: func(e URLEvent) { f.events = append(f.events, e) }}}
 	f.client = newClient("", nil)
 	t.Cleanup(f.client.CloseIdleConnections)
 	return f
 }
 
 // fetch makes one attempt, with the answer of the server.
-func (f *fixture) fetch(answer http.HandlerFunc) State {
+func (f *fixture) fetch(answer http.HandlerFunc) URLState {
 	f.t.Helper()
 	f.answer.Store(&answer)
 	f.source.attempt(f.t.Context(), f.client, func() {})

@@ -1,10 +1,8 @@
-package listfetch
+package ownlist
 
 import (
 	"fmt"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
 // doubtFor is how long a list that has lost too much must stay so to be believed.
@@ -29,7 +27,7 @@ const doubtWords = "the list that came is not believed: "
 // An HTML page, another file that is not a list and an empty answer are never believed. A
 // list that has lost more than half of its entries is, when it comes a second time after
 // doubtFor.
-func judge(s State, came ownlist.Summary, now time.Time) (doubt *Doubt, err error) {
+func judge(s URLState, came Summary, now time.Time) (doubt *Doubt, err error) {
 	nothing := came.Nothing()
 	switch {
 	case came.Seems != "":
@@ -50,7 +48,7 @@ func judge(s State, came ownlist.Summary, now time.Time) (doubt *Doubt, err erro
 		return nil, nil
 	}
 	return doubt, &DoubtError{
-		Why:  fmt.Sprintf("it has %s, and the one before had %d", ownlist.Plural(came.Entries, "entry", "entries"), s.Entries),
+		Why:  fmt.Sprintf("it has %s, and the one before had %d", Plural(came.Entries, "entry", "entries"), s.Entries),
 		From: from,
 	}
 }

@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"cmp"
@@ -11,73 +11,72 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 )
 
-// registry holds one source for each list that is open.
-type registry struct {
+// urlRegistry holds one source for each list that is open.
+type urlRegistry struct {
 	limits    limits
 	transport http.RoundTripper // nil: the network
 	downloads *downloads
 
 	mu      sync.Mutex
-	sources map[id]*source       // guarded by mu
+	sources map[id]*urlSource    // guarded by mu
 	ending  map[id]chan struct{} // closed when the last run of a list that nobody has open has ended; guarded by mu
 }
 
 // id tells lists apart that cannot share a file.
 type id struct{ url, db string }
 
-func newRegistry(l limits, transport http.RoundTripper) *registry {
-	return &registry{limits: l, transport: transport, downloads: newDownloads(), sources: make(map[id]*source), ending: make(map[id]chan struct{})}
+func newURLRegistry(l limits, transport http.RoundTripper) *urlRegistry {
+	return &urlRegistry{limits: l, transport: transport, downloads: newDownloads(), sources: make(map[id]*urlSource), ending: make(map[id]chan struct{})}
 }
 
 // fetched is the registry of the process. It is a package variable because server blocks
 // do not know each other and must share their lists.
-var fetched = newRegistry(limits{whole: 15 * time.Minute, stall: time.Minute, pace: 30 * time.Second}, nil)
+var fetched = newURLRegistry(limits{whole: 15 * time.Minute, stall: time.Minute, pace: 30 * time.Second}, nil)
 
-// source is a list that is kept fresh. The first Open starts the goroutine run; the last
+// urlSource is a list that is kept fresh. The first Open starts the goroutine run; the last
 // Close stops it and waits for it, see patience. A run begins when the one before, of the same
 // list, has ended.
-type source struct {
-	registry  *registry
+type urlSource struct {
+	registry  *urlRegistry
 	name      string
 	path      string // of the list
 	temporary string // directory of the list that ends with the source; "": none
 	broken    error  // why there is no such directory, or nil
-	reading   ownlist.Config
+	reading   Config
 	said      saying // used only by run
 	stop      context.CancelFunc
 	wg        sync.WaitGroup // counts run
 
 	mu      sync.Mutex
-	openers []*List // the oldest first, at least one; guarded by mu
-	closed  bool    // nobody has the list open any more; guarded by mu
-	state   State   // guarded by mu
+	openers []*URLList // the oldest first, at least one; guarded by mu
+	closed  bool       // nobody has the list open any more; guarded by mu
+	state   URLState   // guarded by mu
 }
 
-// List is a list by URL that is open. Create it with Open.
-type List struct {
-	cfg    Config
-	report func(Event)
-	source *source
+// URLList is a list by URL that is open. Create it with Open.
+type URLList struct {
+	cfg    URLConfig
+	report func(URLEvent)
+	source *urlSource
 	close  func()
 }
 
-// Open keeps a list fresh until Close. If the list is open with an equal URL and DB, they
+// OpenURL keeps a list fresh until Close. If the list is open with an equal URL and DB, they
 // share it: the shortest Refresh and the largest MaxBytes hold, and Wide if one of them has it. reading says how lines are
 // read; its path is not used.
 //
-// Open does not wait for a server. It cannot fail: what goes wrong, also with the disk, is
+// OpenURL does not wait for a server. It cannot fail: what goes wrong, also with the disk, is
 // reported. Events of a shared list go to the report of the oldest Open without a Close.
 // report may be nil. A goroutine calls it, one call at a time; it must not call Close.
-func Open(c Config, reading ownlist.Config, report func(Event)) *List {
+func OpenURL(c URLConfig, reading Config, report func(URLEvent)) *URLList {
 	return fetched.open(c, reading, report)
 }
 
-func (r *registry) open(c Config, reading ownlist.Config, report func(Event)) *List {
+func (r *urlRegistry) open(c URLConfig, reading Config, report func(URLEvent)) *URLList {
 	if report == nil {
-		report = func(Event) {}
+		report = func(URLEvent) {}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +87,7 @@ func (r *registry) open(c Config, reading ownlist.Config, report func(Event)) *L
 		s = newSource(r, c, reading)
 		r.sources[key] = s
 	}
-	l := &List{cfg: c, report: report, source: s}
+	l := &URLList{cfg: c, report: report, source: s}
 	l.close = sync.OnceFunc(func() { r.release(key, s, l) })
 	s.mu.Lock()
 	s.openers = append(s.openers, l)
@@ -109,8 +108,8 @@ func (r *registry) open(c Config, reading ownlist.Config, report func(Event)) *L
 	return l
 }
 
-func newSource(r *registry, c Config, reading ownlist.Config) *source {
-	s := &source{registry: r, name: c.Name(), path: c.Path(), reading: reading}
+func newSource(r *urlRegistry, c URLConfig, reading Config) *urlSource {
+	s := &urlSource{registry: r, name: c.Name(), path: c.Path(), reading: reading}
 	if s.path == "" {
 		dir, err := os.MkdirTemp("", "coredns-safebrowsing-")
 		if err != nil { // the first attempt reports it
@@ -118,12 +117,12 @@ func newSource(r *registry, c Config, reading ownlist.Config) *source {
 		}
 		s.temporary, s.path = dir, c.pathIn(dir)
 	}
-	s.state, _ = readState(s.name, s.path) // without a state the list is fetched whole
+	s.state, _ = readURLState(s.name, s.path) // without a state the list is fetched whole
 	return s
 }
 
 // ended notes that a run has ended.
-func (r *registry) ended(key id, done chan struct{}) {
+func (r *urlRegistry) ended(key id, done chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if close(done); r.ending[key] == done {
@@ -133,7 +132,7 @@ func (r *registry) ended(key id, done chan struct{}) {
 
 // release undoes one open. The last opener stays that of the source: until run has seen that
 // it is to stop it may ask for the settings.
-func (r *registry) release(key id, s *source, l *List) {
+func (r *urlRegistry) release(key id, s *urlSource, l *URLList) {
 	r.mu.Lock()
 	s.mu.Lock()
 	last := len(s.openers) == 1
@@ -142,7 +141,7 @@ func (r *registry) release(key id, s *source, l *List) {
 		s.stop()
 		delete(r.sources, key)
 	} else {
-		s.openers = slices.DeleteFunc(s.openers, func(o *List) bool { return o == l })
+		s.openers = slices.DeleteFunc(s.openers, func(o *URLList) bool { return o == l })
 	}
 	s.mu.Unlock()
 	r.mu.Unlock()
@@ -158,37 +157,37 @@ func (r *registry) release(key id, s *source, l *List) {
 }
 
 // Path returns the file of the list, which may not exist yet.
-func (l *List) Path() string { return l.source.path }
+func (l *URLList) Path() string { return l.source.path }
 
 // Close ends the fetches of the list. The last Close of a shared list waits until a
 // download has been given up, but not for a write that hangs, see patience. It may be called more than once.
-func (l *List) Close() { l.close() }
+func (l *URLList) Close() { l.close() }
 
-// States returns the states of all open lists, sorted by name. It is safe for concurrent
+// URLStates returns the states of all open lists, sorted by name. It is safe for concurrent
 // use.
-func States() []State { return fetched.states() }
+func URLStates() []URLState { return fetched.states() }
 
-func (r *registry) states() (all []State) {
+func (r *urlRegistry) states() (all []URLState) {
 	r.mu.Lock()
 	for _, s := range r.sources {
 		all = append(all, s.current())
 	}
 	r.mu.Unlock()
-	slices.SortFunc(all, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b URLState) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
-func (s *source) current() State {
+func (s *urlSource) current() URLState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state
 }
 
 // settings returns what holds for all openers together.
-func (s *source) settings() Config {
+func (s *urlSource) settings() URLConfig {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var c Config
+	var c URLConfig
 	for i, l := range s.openers {
 		if i == 0 {
 			c = l.cfg
@@ -203,10 +202,10 @@ func (s *source) settings() Config {
 }
 
 // publish stores the state after an attempt and reports what it means to the operator.
-func (s *source) publish(state State, events ...Event) {
+func (s *urlSource) publish(state URLState, events ...URLEvent) {
 	s.mu.Lock()
 	s.state = state
-	report := func(Event) {}
+	report := func(URLEvent) {}
 	if !s.closed {
 		report = s.openers[0].report
 	}

@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"context"

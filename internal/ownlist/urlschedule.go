@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"cmp"
@@ -41,7 +41,7 @@ func retryAfter(failures int, answered, inForce bool, asked time.Duration, r flo
 }
 
 // firstDue returns when a list is fetched first after a start. r is uniform in [0, 1).
-func firstDue(s State, refresh time.Duration, now time.Time, r float64) time.Time {
+func firstDue(s URLState, refresh time.Duration, now time.Time, r float64) time.Time {
 	inForce := !s.Changed.IsZero()
 	if inForce {
 		return later(due(s, refresh, now), now).Add(time.Duration(r * float64(maxSpread)))
@@ -54,7 +54,7 @@ func firstDue(s State, refresh time.Duration, now time.Time, r float64) time.Tim
 
 // due returns when the next attempt is due. It is not later than the settings of now allow:
 // they, and the clock, may have changed.
-func due(s State, refresh time.Duration, now time.Time) time.Time {
+func due(s URLState, refresh time.Duration, now time.Time) time.Time {
 	if s.Tried.After(now) {
 		return now
 	}
@@ -67,13 +67,6 @@ func due(s State, refresh time.Duration, now time.Time) time.Time {
 		return latest
 	}
 	return s.Next
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 func earlier(a, b time.Time) time.Time {

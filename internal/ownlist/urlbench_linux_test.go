@@ -1,4 +1,4 @@
-package listfetch
+package ownlist
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -33,10 +32,10 @@ func BenchmarkByURL(b *testing.B) {
 			for b.Loop() {
 				debug.FreeOSMemory()
 				before := resetPeak(b)
-				c := Config{URL: server.URL, DB: b.TempDir(), MaxBytes: MaxMaxBytes}
-				file, err := ownlist.Open(ownlist.Config{Path: c.Path(), Fetched: true}, nil)
-				must(b, err)
-				list := Open(c, ownlist.Config{}, func(e Event) { b.Errorf("%+v", e) })
+				c := URLConfig{URL: server.URL, DB: b.TempDir(), MaxBytes: MaxMaxBytes}
+				file, err := Open(Config{Path: c.Path(), Fetched: true}, nil)
+				mustURL(b, err)
+				list := OpenURL(c, Config{}, func(e URLEvent) { b.Errorf("%+v", e) })
 				for _, ok := file.Match(last, time.Now()); !ok; _, ok = file.Match(last, time.Now()) {
 					time.Sleep(time.Millisecond)
 				}
@@ -63,7 +62,7 @@ func resetPeak(b *testing.B) int64 {
 // memory returns bytes of resident memory, by their name in proc(5).
 func memory(b *testing.B, name string) int64 {
 	text, err := os.ReadFile("/proc/self/status")
-	must(b, err)
+	mustURL(b, err)
 	for line := range strings.Lines(string(text)) {
 		var kB int64
 		if _, err := fmt.Sscanf(line, name+": %d kB", &kB); err == nil {
