@@ -182,10 +182,7 @@ func (e *Engine) openStore(key string, share func(updater.Origin) updater.Shared
 func (e *Engine) start(key string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
-	e.reporter.measureEndpoints()
-	if e.ledger != nil {
-		budgetRemaining.add(e)
-	}
+	running.add(e)
 	if end := e.settings.Ending(); !end.At.IsZero() {
 		e.wg.Go(func() { tellEnding(ctx, end) })
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 var (
@@ -32,26 +31,7 @@ var (
 		NativeHistogramBucketFactor: plugin.NativeHistogramBucketFactor,
 		Help:                        "Histogram of the time that requests to the Safe Browsing server took.",
 	}, []string{"method"})
-
-	listEntries = newEngineGauge("list_entries", "Gauge of the entries of a list in force.", "list")
-
-	listLastSuccess = newEngineGauge("list_last_success_timestamp_seconds", "Gauge of when a list was last fetched with success, 0 for never.", "list")
-
-	listNextDue = newEngineGauge("list_next_due_timestamp_seconds", "Gauge of the earliest time that a list may be fetched again.", "list")
-
-	endpointUp = newEngineGauge("endpoint_up", "Gauge of each of several endpoints: 1, or 0 while it fails and another one is asked in its place.", "url")
-
-	searchNotBefore = newEngineGauge("search_not_before_timestamp_seconds",
-		"Gauge of until when confirmations are paused; 0 or a time that has passed if they are not.")
 )
-
-// budgetRemaining is the gauge of the searches left today. It is computed when it is
-// asked for, since a new day begins without a search.
-var budgetRemaining = &budgetGauge{
-	desc: prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, config.Plugin, "budget_remaining"),
-		"Gauge of the searches that the budget allows until the end of the day.", engineLabels, nil),
-	engines: make(map[*Engine]bool),
-}
 
 // buildInfo tells which version a machine of a fleet runs.
 var buildInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
@@ -61,49 +41,12 @@ var buildInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
 	Help:      "Gauge that is always 1, with the version of the plugin.",
 }, []string{"version"})
 
+// running are the engines that keep lists fresh now. What they know is read when the metrics are.
+var running = new(collector)
+
 func init() {
-	prometheus.MustRegister(budgetRemaining)
+	prometheus.MustRegister(running)
 	buildInfo.WithLabelValues(say.Version).Set(1)
-}
-
-// budgetGauge implements prometheus.Collector. It is safe for concurrent use.
-type budgetGauge struct {
-	desc *prometheus.Desc
-
-	mu      sync.Mutex
-	engines map[*Engine]bool // running, with a budget
-}
-
-func (g *budgetGauge) add(e *Engine) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.engines[e] = true
-}
-
-func (g *budgetGauge) remove(e *Engine) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.engines, e)
-}
-
-// Describe implements prometheus.Collector.
-func (g *budgetGauge) Describe(descs chan<- *prometheus.Desc) { descs <- g.desc }
-
-// Collect implements prometheus.Collector. During a reload two engines may have the same
-// labels; the lower value counts.
-func (g *budgetGauge) Collect(metrics chan<- prometheus.Metric) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	values := make(map[[2]string]int)
-	for e := range g.engines {
-		labels, left := [2]string(labelsOf(e.settings)), e.ledger.Remaining(e.settings.Budget, time.Now())
-		if other, ok := values[labels]; !ok || left < other {
-			values[labels] = left
-		}
-	}
-	for labels, left := range values {
-		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(left), labels[:]...)
-	}
 }
 
 // engineLabels distinguish engines: the address of the server, or the addresses of all its
@@ -114,31 +57,102 @@ var engineLabels = []string{"endpoint", "db"}
 // labelsOf returns the values of engineLabels.
 func labelsOf(s config.Settings) []string { return []string{s.Address(), cmp.Or(s.DB, "off")} }
 
-func newEngineGauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	return promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: plugin.Namespace,
-		Subsystem: config.Plugin,
-		Name:      name,
-		Help:      help,
-	}, append(slices.Clone(engineLabels), labels...))
+func newEngineDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, config.Plugin, name), help, append(slices.Clone(engineLabels), labels...), nil)
 }
 
-// gauges are those of one list.
-type gauges struct{ entries, lastSuccess, nextDue *prometheus.GaugeVec }
+var (
+	listEntries     = newEngineDesc("list_entries", "Gauge of the entries of a list in force.", "list")
+	listLastSuccess = newEngineDesc("list_last_success_timestamp_seconds", "Gauge of when a list was last fetched with success, 0 for never.", "list")
+	listNextDue     = newEngineDesc("list_next_due_timestamp_seconds", "Gauge of the earliest time that a list may be fetched again.", "list")
+	endpointUp      = newEngineDesc("endpoint_up", "Gauge of each of several endpoints: 1, or 0 while it fails and another one is asked in its place.", "url")
+	searchNotBefore = newEngineDesc("search_not_before_timestamp_seconds", "Gauge of until when confirmations are paused; 0 or a time that has passed if they are not.")
+	budgetRemaining = newEngineDesc("budget_remaining", "Gauge of the searches that the budget allows until the end of the day.")
+)
 
-var listGauges = gauges{listEntries, listLastSuccess, listNextDue}
-
-func (g gauges) set(s config.Settings, e updater.Event) {
-	labels := append(labelsOf(s), e.List)
-	g.entries.WithLabelValues(labels...).Set(float64(e.Entries))
-	g.lastSuccess.WithLabelValues(labels...).Set(unixSeconds(e.Updated))
-	g.nextDue.WithLabelValues(labels...).Set(unixSeconds(e.Due))
+// collector is a prometheus.Collector of engines. It is safe for concurrent use.
+type collector struct {
+	mu      sync.Mutex
+	engines []*Engine // the oldest first
 }
 
-// forget deletes the gauges of a list.
-func (g gauges) forget(s config.Settings, list string) {
-	for _, gauge := range []*prometheus.GaugeVec{g.entries, g.lastSuccess, g.nextDue} {
-		gauge.DeleteLabelValues(append(labelsOf(s), list)...)
+func (c *collector) add(e *Engine) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.engines = append(c.engines, e)
+}
+
+func (c *collector) remove(e *Engine) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.engines = slices.DeleteFunc(c.engines, func(other *Engine) bool { return other == e })
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{listEntries, listLastSuccess, listNextDue, endpointUp, searchNotBefore, budgetRemaining} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector. During a reload two engines may have the same labels: the
+// younger one counts, but for what may be left of a budget and which endpoints fail the lower value.
+func (c *collector) Collect(metrics chan<- prometheus.Metric) {
+	c.mu.Lock()
+	engines := slices.Clone(c.engines)
+	c.mu.Unlock()
+	type gauge struct {
+		desc   *prometheus.Desc
+		labels [3]string
+	}
+	values := make(map[gauge]float64)
+	now := time.Now()
+	for _, e := range engines {
+		labels := labelsOf(e.settings)
+		set := func(desc *prometheus.Desc, value float64, of string) {
+			g := gauge{desc, [3]string{labels[0], labels[1], of}}
+			if old, ok := values[g]; ok && (desc == endpointUp || desc == budgetRemaining) {
+				value = min(value, old)
+			}
+			values[g] = value
+		}
+		set(searchNotBefore, unixSeconds(e.SearchHold().Until), "")
+		if e.ledger != nil {
+			set(budgetRemaining, float64(e.ledger.Remaining(e.settings.Budget, now)), "")
+		}
+		e.reporter.gauges(set)
+	}
+	for g, value := range values {
+		labels := g.labels[:]
+		if g.desc == searchNotBefore || g.desc == budgetRemaining {
+			labels = labels[:len(engineLabels)]
+		}
+		metrics <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, value, labels...)
+	}
+}
+
+// gauges sets what is known of lists, and of endpoints if there are several: of a single one the
+// outcomes of requests tell.
+func (r *reporter) gauges(set func(desc *prometheus.Desc, value float64, of string)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range r.settings.Stored() {
+		if e, ok := r.lists[name]; ok {
+			set(listEntries, float64(e.Entries), name)
+			set(listLastSuccess, unixSeconds(e.Updated), name)
+			set(listNextDue, unixSeconds(e.Due), name)
+		}
+	}
+	endpoints := r.settings.Endpoints()
+	if len(endpoints) < 2 {
+		return
+	}
+	for _, url := range endpoints {
+		up := 1.0
+		if r.left[url] {
+			up = 0
+		}
+		set(endpointUp, up, url)
 	}
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,22 +187,6 @@ func (r *Registry) end(e *shared) {
 			r.past.schedules[id] = next.Schedule
 		}
 	}
-	for _, list := range e.settings.Stored() {
-		if !r.keeps(e.settings, list) {
-			listGauges.forget(e.settings, list)
-		}
-	}
-	if !r.keeps(e.settings, "") {
-		searchNotBefore.DeleteLabelValues(labelsOf(e.settings)...)
-		for _, url := range e.settings.Endpoints() {
-			endpointUp.DeleteLabelValues(append(labelsOf(e.settings), url)...)
-		}
-	}
-	for s, other := range r.engines { // e may have written the gauges of an engine with the same labels
-		if slices.Equal(labelsOf(s), labelsOf(e.settings)) {
-			other.reporter.measureEndpoints()
-		}
-	}
 }
 
 // followed reports whether the schedule of an engine still has to take over the
@@ -225,15 +208,4 @@ func (r *Registry) of(id config.Identity) *shared {
 		}
 	}
 	return nil
-}
-
-// keeps reports whether an engine whose metrics have the labels of s keeps the list,
-// or for "" whether there is one. The caller holds work.
-func (r *Registry) keeps(s config.Settings, list string) bool {
-	for other := range r.engines {
-		if slices.Equal(labelsOf(other), labelsOf(s)) && (list == "" || slices.Contains(other.Stored(), list)) {
-			return true
-		}
-	}
-	return false
 }

@@ -106,7 +106,7 @@ func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 		end()
 		want("the engine that goes on has not", 1, 1)
 		endOther()
-		want("both have ended", 0, 0)
+		want("both have ended", 0, 0) // there is no gauge
 		relays.second.ClientLostState()
 		single := relaySettings
 		single.Endpoint = "http://second.internal"

@@ -346,29 +346,22 @@ func (r *reporter) measure(e updater.Event) {
 		r.request("fetch", e)
 	case updater.ListRefused:
 		r.request("fetch", e)
-		r.measureList(e)
+		r.note(e)
 	case updater.BatchRefused:
 		r.request("fetch", e)
 	case updater.Searched:
 		r.request("search", e)
-		r.measureSearches()
-	case updater.Started, updater.LockBusy, updater.LeaseBusy, updater.BudgetSpent, updater.BudgetPaused, updater.BudgetRenewed:
-		r.measureSearches()
 	case updater.Loaded, updater.Followed, updater.ListUpdated, updater.ListUnchanged, updater.ListRejected, updater.ListWaiting:
-		r.measureList(e)
+		r.note(e)
 	}
 }
 
-func (r *reporter) measureList(e updater.Event) {
-	listGauges.set(r.settings, e)
+// note notes what is known of a list.
+func (r *reporter) note(e updater.Event) {
 	r.mu.Lock()
 	r.lists[e.List] = e
 	r.mu.Unlock()
 	r.changed()
-}
-
-func (r *reporter) measureSearches() {
-	searchNotBefore.WithLabelValues(labelsOf(r.settings)...).Set(unixSeconds(r.searchHold().Until))
 }
 
 func (r *reporter) request(method string, e updater.Event) {

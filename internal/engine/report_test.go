@@ -226,6 +226,9 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		}
 		r := newReporter(config.Settings{Endpoint: "http://pause.example", Protocol: protocol.DialectV5}, func() {})
 		r.schedule = schedule
+		e := &Engine{Service: Service{settings: r.settings, Schedule: schedule}, reporter: r}
+		running.add(e)
+		defer running.remove(e)
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
 		gauge := func() float64 {

@@ -10,9 +10,7 @@ import (
 func (e *Engine) stop() {
 	e.Checker.Close() // before the schedule is let go of: a search may end with a wait
 	e.cancel()
-	if e.ledger != nil {
-		budgetRemaining.remove(e)
-	}
+	running.remove(e)
 	if !files.Wait(e.finish) {
 		e.reporter.abandon()
 	}
