@@ -110,9 +110,6 @@ func (e *examination) tell(d diagnosis) {
 	if e.endpoint != "" {
 		d.Text = text(e.endpoint+": ") + d.Text
 	}
-	if e.asClient {
-		d.Advice = text(inFlags.Replace(string(d.Advice)))
-	}
 	e.Tell(cmdline.Diagnosis(d))
 }
 

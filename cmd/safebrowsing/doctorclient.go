@@ -57,16 +57,6 @@ func (e *examination) forClient(o *block.Block, d diagnosis, err error) diagnosi
 	return d
 }
 
-// inFlags puts an advice about a Corefile into words for those who have none.
-var inFlags = strings.NewReplacer(
-	"correct lists in the Corefile", "name the lists of its clients with -lists, or have the server keep these, too",
-	"add api_key_file FILE to the stanza, or set $"+config.KeyVariable+" for CoreDNS", "give -api-key-file FILE, or set $"+config.KeyVariable,
-	"in the stanza, for example: resolver", "with -resolver, and with resolver in the Corefile of the client, for example:",
-	"into the file with those that tls names", "into the file of -endpoint-ca",
-	"own authority with tls", "own authority with -endpoint-ca",
-	"correct endpoint", "correct -endpoint",
-)
-
 // use does what a client does: it fetches the lists and confirms an entry.
 func (e *examination) use(ctx context.Context, o *block.Block, client protocol.Client, offered []protocol.ListInfo) {
 	if o.Config.Settings.Google() {

@@ -51,7 +51,7 @@ func TestDoctorOfAnEndpointInTrouble(t *testing.T) {
 		text  string // in its text or advice
 	}{
 		"no key":               {func(w *world) { w.SetKey("SECRET") }, nil, "server", isProblem, "status 403"},
-		"a list that it lacks": {nil, []string{"-lists", "se-4b,pha-4b"}, "server", isProblem, "it does not have pha-4b name the lists of its clients with -lists"},
+		"a list that it lacks": {nil, []string{"-lists", "se-4b,pha-4b"}, "server", isProblem, "it does not have pha-4b correct lists, or have the server keep these, too"},
 		"one list":             {nil, []string{"-lists", "mw-4b"}, "lists", isOK, "mw-4b 1 entry; updates every 1h0m0s"},
 		"nothing in the lists": {nil, []string{"-lists", "uws-4b"}, "lists", isProblem, "they protect from nothing"},
 		"nothing to confirm":   {nil, []string{"-lists", "uws-4b"}, "confirm", isSkipped, "no entry to confirm"},
@@ -115,10 +115,10 @@ func TestDoctorOfAnEndpointSpeaksOfFlags(t *testing.T) {
 	page := httptest.NewServer(http.NotFoundHandler())
 	defer page.Close()
 	for args, want := range map[string]string{
-		"-endpoint " + untrusted.URL:                             "name the server's own authority with -endpoint-ca",
-		"-endpoint " + page.URL:                                  "correct -endpoint, or protocol",
-		"-endpoint http://relay.internal -resolver 127.0.0.1:1":  "set a resolver that works with -resolver, and with resolver in the Corefile of the client, for example: 9.9.9.9",
-		"-offline -endpoint https://safebrowsing.googleapis.com": "give -api-key-file FILE, or set $SAFEBROWSING_API_KEY; enable",
+		"-endpoint " + untrusted.URL:                             "name the server's own authority with tls or -endpoint-ca",
+		"-endpoint " + page.URL:                                  "correct endpoint, or protocol",
+		"-endpoint http://relay.internal -resolver 127.0.0.1:1":  "set resolver to one that works, such as 9.9.9.9",
+		"-offline -endpoint https://safebrowsing.googleapis.com": "give a key with api_key_file FILE, or with $SAFEBROWSING_API_KEY; enable",
 	} {
 		status, out, _ := invoke(t, append([]string{"doctor"}, strings.Fields(args)...)...)
 		if status != 1 || !strings.Contains(out, want) || strings.Contains(out, "stanza") {

@@ -92,11 +92,11 @@ func tokenDiagnosis(file string, now time.Time) diagnosis {
 func keyAdvice(o *block.Block) text {
 	all := protocol.Dialects()
 	d := all[slices.IndexFunc(all, func(d *protocol.Dialect) bool { return d.Service == o.Config.Service })]
-	add := "add api_key_file FILE to the stanza"
+	add := "give a key with api_key_file FILE"
 	if d.Tokens {
-		add = "add api_key_file FILE or token_file FILE to the stanza"
+		add = "give a key with api_key_file FILE or a token with token_file FILE"
 	}
-	return text(fmt.Sprintf("%s, or set $%s for CoreDNS; enable the %s API at %s and create a key at https://console.cloud.google.com/apis/credentials",
+	return text(fmt.Sprintf("%s, or with $%s; enable the %s API at %s and create a key at https://console.cloud.google.com/apis/credentials",
 		add, config.KeyVariable, d.Service, apiPage(d)))
 }
 

@@ -26,7 +26,7 @@ func (e *examination) loop(o *block.Block) {
 // If the stanza has no resolver, the system's are used. A system resolver on this machine
 // is always suspicious: it may forward to CoreDNS.
 func loopDiagnosis(configured, system []string, machine []netip.Addr, blocks []serverBlock) diagnosis {
-	const advice = "set another resolver in the stanza, for example: resolver 9.9.9.9"
+	const advice = "set another resolver, such as 9.9.9.9"
 	resolvers := configured
 	if len(configured) == 0 {
 		resolvers = system

@@ -46,7 +46,7 @@ func (e *examination) servers(ctx context.Context, o *block.Block) {
 func (e *examination) server(ctx context.Context, o *block.Block, address string) {
 	endpoint, err := url.Parse(address)
 	if err != nil { // unreachable: the parser of the Corefile has checked the URL
-		e.tell(diagnosis{"endpoint", isProblem, text(err.Error()), "correct endpoint in the Corefile"})
+		e.tell(diagnosis{"endpoint", isProblem, text(err.Error()), "correct endpoint"})
 		return
 	}
 	proxy, _ := http.ProxyFromEnvironment(&http.Request{URL: endpoint})
@@ -119,7 +119,7 @@ func (e *examination) resolve(ctx context.Context, o *block.Block, host string, 
 	addresses, err := protocol.Resolver(strings.Fields(o.Config.Resolvers)).LookupNetIP(ctx, "ip", host)
 	if err != nil {
 		e.tell(diagnosis{"resolve", isProblem, text(fmt.Sprintf("%s, by %s: %v", host, by, err)),
-			"set a resolver that works in the stanza, for example: resolver 9.9.9.9"})
+			"set resolver to one that works, such as 9.9.9.9"})
 		return false
 	}
 	e.tell(diagnosis{"resolve", isOK, text(fmt.Sprintf("%s is %s, by %s", host, addresses[0].Unmap(), by)), ""})
@@ -205,9 +205,9 @@ func tlsDiagnosis(o *block.Block, endpoint *url.URL, state *tls.ConnectionState,
 // authorities says what to do if no authority vouches for the server.
 func authorities(o *block.Block) string {
 	if o.Config.Settings.CA != "" {
-		return "put the authority of the server's certificate into the file with those that tls names: no other one counts"
+		return "put the authority of the server's certificate into the file that tls or -endpoint-ca names: no other one counts"
 	}
-	return "install the system's root certificates (ca-certificates), or name the server's own authority with tls"
+	return "install the system's root certificates (ca-certificates), or name the server's own authority with tls or -endpoint-ca"
 }
 
 // isTLS reports whether a connection failed because of TLS.
@@ -248,7 +248,7 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 		}
 	}
 	if len(missing) > 0 {
-		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists in the Corefile" + meant(missing))}
+		return diagnosis{"server", isProblem, text("it does not have " + strings.Join(missing, ", ")), text("correct lists, or have the server keep these, too" + meant(missing))}
 	}
 	accepted := "it answers"
 	if o.Config.Secret != "" {

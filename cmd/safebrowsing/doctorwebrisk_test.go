@@ -132,9 +132,9 @@ func TestDoctorSaysHowToGetAKeyForTheService(t *testing.T) {
 		properties, status, text, advice string
 	}{
 		"Safe Browsing": {"block OWN(a.example)", isWarning, "there is none: Safe Browsing is off, and only your own lists are in force",
-			"add api_key_file FILE to the stanza, or set $SAFEBROWSING_API_KEY for CoreDNS; enable the Safe Browsing API at https://console.cloud.google.com/apis/library/safebrowsing.googleapis.com and"},
+			"give a key with api_key_file FILE, or with $SAFEBROWSING_API_KEY; enable the Safe Browsing API at https://console.cloud.google.com/apis/library/safebrowsing.googleapis.com and"},
 		"Web Risk": {"block OWN(a.example)\nprotocol webrisk\nbudget 5", isWarning, "there is none: Web Risk is off, and only your own lists are in force",
-			"add api_key_file FILE or token_file FILE to the stanza, or set $SAFEBROWSING_API_KEY for CoreDNS; enable the Web Risk API at https://console.cloud.google.com/apis/library/webrisk.googleapis.com and"},
+			"give a key with api_key_file FILE or a token with token_file FILE, or with $SAFEBROWSING_API_KEY; enable the Web Risk API at https://console.cloud.google.com/apis/library/webrisk.googleapis.com and"},
 		"Web Risk of Google": {"endpoint https://webrisk.googleapis.com\nprotocol webrisk\nbudget 5", isProblem, "there is none, and Google's server refuses requests without a key",
 			"enable the Web Risk API"},
 	} {
