@@ -55,8 +55,8 @@ func newSpender(t *testing.T, dir string, perDay int) *spender {
 
 // quick returns the store without the waits for the disk.
 func quick(s *Store) *Store {
-	s.disk.syncFile = func(*os.File) error { return nil }
-	s.disk.syncDir = func(string) error { return nil }
+	s.disk.SyncFile = func(*os.File) error { return nil }
+	s.disk.SyncDir = func(string) error { return nil }
 	return s
 }
 
@@ -421,7 +421,7 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 		store := quick(openStore(t, dir))
 		hung := make(chan struct{})
 		defer func() { close(hung); synctest.Wait() }() // so that nothing writes while the directory is removed
-		store.disk.syncFile = func(*os.File) error { <-hung; return nil }
+		store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
 		l, err := NewLedger(store)
 		if err == nil {
 			t.Error("no error")
@@ -481,7 +481,7 @@ func TestSearchesDoNotWaitForAHungDisk(t *testing.T) {
 		s := newSpender(t, dir, 10)
 		must(t, s.search(t))
 		hung := make(chan struct{})
-		s.ledger.store.disk.syncFile = func(*os.File) error { <-hung; return nil }
+		s.ledger.store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
 		begun := time.Now()
 		must(t, s.search(t))
 		if took := time.Since(begun); took != searchLockTimeout {
@@ -515,7 +515,7 @@ func TestACrashAfterAHungDiskLosesNoSearch(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 10_000)
 		hung := make(chan struct{})
-		s.ledger.store.disk.syncFile = func(*os.File) error { <-hung; return nil }
+		s.ledger.store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
 		for range 20 {
 			must(t, s.search(t))
 		}
@@ -536,7 +536,7 @@ func TestADiskThatHangsOverMidnight(t *testing.T) {
 		s := newSpender(t, dir, 10)
 		time.Sleep(time.Until(midnightAfter(time.Now())) - 3*time.Second)
 		hung := make(chan struct{})
-		s.ledger.store.disk.syncFile = func(*os.File) error { <-hung; return nil }
+		s.ledger.store.disk.SyncFile = func(*os.File) error { <-hung; return nil }
 		must(t, s.search(t))
 		time.Sleep(5 * time.Second)
 		for range 6 {
@@ -756,7 +756,7 @@ func TestWithoutALimitSearchesAreCountedAndNeverWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		s := newSpender(t, dir, 0)
-		s.ledger.store.disk.syncFile = func(*os.File) error { time.Sleep(200 * time.Millisecond); return nil }
+		s.ledger.store.disk.SyncFile = func(*os.File) error { time.Sleep(200 * time.Millisecond); return nil }
 		begun := time.Now()
 		for range 120 {
 			must(t, s.search(t))

@@ -28,8 +28,8 @@ func (s *Store) SetBoot(boot func() (id string, since time.Duration)) { s.boot =
 
 // SetSync replaces the syncs of files and folders.
 func (s *Store) SetSync(sync func()) {
-	s.disk.syncFile = func(*os.File) error { sync(); return nil }
-	s.disk.syncDir = func(string) error { sync(); return nil }
+	s.disk.SyncFile = func(*os.File) error { sync(); return nil }
+	s.disk.SyncDir = func(string) error { sync(); return nil }
 }
 
 // SetClock changes the files of clocks in a folder to what they would be had the wall clock

@@ -170,7 +170,7 @@ func TestTheNewerOfTwoFilesIsFoundAfterAClockWasSetBack(t *testing.T) {
 		s := m.start(t)
 		success(t, s, begin(t, s, se), time.Hour)
 		time.Sleep(2 * time.Hour)
-		s.store.disk.rename = func(from, to string) error { // the folder cannot be written from now on
+		s.store.disk.Rename = func(from, to string) error { // the folder cannot be written from now on
 			if strings.HasPrefix(to, m.dir) {
 				return errTest
 			}

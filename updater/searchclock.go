@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -247,8 +248,7 @@ func searchesOf(others map[string]clockSet) map[string]clockSet {
 // isNew reports whether a file is not the one last read or written. The caller holds
 // mu.
 func (s *Schedule) isNew(info os.FileInfo) bool {
-	seen := s.search.seen
-	return seen == nil || !os.SameFile(seen, info) || !seen.ModTime().Equal(info.ModTime()) || seen.Size() != info.Size()
+	return !files.Same(s.search.seen, info)
 }
 
 // lookTimeout bounds how long a search waits for the disk to read the clock.

@@ -306,8 +306,8 @@ func TestAnAnswerDoesNotWaitForTheDisk(t *testing.T) {
 		p := newProcess(t, dir, v4Rules, &script{errs: []error{nil}, waits: []time.Duration{0, time.Hour}})
 		must(t, p.search(t)) // the first one is noted before it is sent
 		store := p.schedule.store
-		sync := store.disk.syncFile
-		store.disk.syncFile = func(f *os.File) error { time.Sleep(time.Minute); return sync(f) }
+		sync := store.disk.SyncFile
+		store.disk.SyncFile = func(f *os.File) error { time.Sleep(time.Minute); return sync(f) }
 		begun := time.Now()
 		if _, err := p.searcher.Search(t.Context(), nil); err != nil || time.Since(begun) != 0 {
 			t.Errorf("%v after %s, while the disk takes a minute", err, time.Since(begun))
@@ -329,8 +329,8 @@ func TestChangesOfTheClockReachTheDiskInOrder(t *testing.T) {
 		dir := t.TempDir()
 		p := newProcess(t, dir, v5Rules, nil)
 		writes := 0
-		sync := p.schedule.store.disk.syncFile
-		p.schedule.store.disk.syncFile = func(f *os.File) error { writes++; time.Sleep(time.Second); return sync(f) }
+		sync := p.schedule.store.disk.SyncFile
+		p.schedule.store.disk.SyncFile = func(f *os.File) error { writes++; time.Sleep(time.Second); return sync(f) }
 		for i := range 100 {
 			p.schedule.changeSearch(func(c *asked) { c.Failures = c.Failures*2%1009 + i }, func(err error) { t.Error(err) })
 			time.Sleep(10 * time.Millisecond)

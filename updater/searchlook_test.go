@@ -103,8 +103,8 @@ func TestAWriteHasAllChangesThatCameBefore(t *testing.T) {
 				s.changeSearch(more, noError(t))
 			}
 		})
-		sync, writes := s.store.disk.syncFile, 0
-		s.store.disk.syncFile = func(f *os.File) error { writes++; return sync(f) }
+		sync, writes := s.store.disk.SyncFile, 0
+		s.store.disk.SyncFile = func(f *os.File) error { writes++; return sync(f) }
 		s.changeSearch(more, noError(t))
 		if got := saved().Failures; got != 2 || writes != 1 {
 			t.Errorf("%d failures are saved in %d writes, want 2 in one", got, writes)

@@ -11,7 +11,7 @@ import (
 // slowSearches returns a schedule whose file of searches is not written before write is closed.
 func slowSearches(t *testing.T, dir string) (s *Schedule, write chan struct{}) {
 	s, write = ownedSchedule(t, dir, 0), make(chan struct{})
-	s.store.disk.syncFile = func(f *os.File) error {
+	s.store.disk.SyncFile = func(f *os.File) error {
 		if strings.Contains(f.Name(), "search") {
 			<-write
 		}

@@ -72,8 +72,8 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			s, saved := searchesAfter(t, t.TempDir())
 			must(t, s.Rekey("old", func() {}))
-			sync, done := s.store.disk.syncFile, false
-			s.store.disk.syncFile = func(f *os.File) error {
+			sync, done := s.store.disk.SyncFile, false
+			s.store.disk.SyncFile = func(f *os.File) error {
 				if !done {
 					done = true
 					test.do(t, s)
@@ -349,8 +349,8 @@ func TestASearchCarriesTheKeyWhoseClockAllowedIt(t *testing.T) {
 		s.Flush()
 		replace("old")
 		p := Pace(server, s, SearchRules{Backoff: Strict, Published: true, FirstContact: func() time.Duration { return 0 }}, func(Event) {})
-		sync, done := s.store.disk.syncFile, false
-		s.store.disk.syncFile = func(f *os.File) error {
+		sync, done := s.store.disk.SyncFile, false
+		s.store.disk.SyncFile = func(f *os.File) error {
 			if !done { // the search is noted, and not sent
 				done = true
 				replace("new")

@@ -29,7 +29,7 @@ type Store struct {
 	seen   map[string]time.Time // modification times of lists, as changed found them
 	shared Shared               // nil: the folder is all; set before use
 	alone  atomic.Bool          // tryLock has the lock of the folder
-	disk   disk
+	disk   files.Disk
 	boot   func() (id string, since time.Duration) // thisBoot; tests replace it
 }
 
@@ -91,7 +91,7 @@ func newStore(dir string, origin Origin) *Store {
 		origin: origin,
 		lock:   flock.New(filepath.Join(dir, lockFile)),
 		seen:   make(map[string]time.Time),
-		disk:   disk{syncFile: syncFile, rename: os.Rename, syncDir: syncDir},
+		disk:   files.RealDisk(),
 		boot:   thisBoot,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
 
@@ -260,7 +261,7 @@ func TestLeftoversOfDeadWritersAreCleaned(t *testing.T) {
 // A writer that dies leaves a file whose name clean knows.
 func TestWhatADeadWriterLeavesIsALeftover(t *testing.T) {
 	s := openStore(t, t.TempDir())
-	s.disk.rename = func(from, _ string) error { // the process dies here: nothing is removed any more
+	s.disk.Rename = func(from, _ string) error { // the process dies here: nothing is removed any more
 		return os.Rename(from, from+".kept")
 	}
 	if err := s.SaveList(heldList(t, "se-4b", 1)); err != nil {
@@ -306,20 +307,20 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 				}
 				return nil
 			}
-			s.disk = disk{
-				syncFile: func(f *os.File) error {
+			s.disk = files.Disk{
+				SyncFile: func(f *os.File) error {
 					if raw, err := os.ReadFile(f.Name()); err != nil || string(raw) != "new" {
 						t.Errorf("synced while it holds %q, %v", raw, err)
 					}
 					return errors.Join(step("sync file"), f.Sync())
 				},
-				rename: func(from, to string) error {
+				Rename: func(from, to string) error {
 					if err := step("rename"); err != nil {
 						return err
 					}
 					return os.Rename(from, to)
 				},
-				syncDir: func(dir string) error {
+				SyncDir: func(dir string) error {
 					if dir != s.dir {
 						t.Errorf("synced folder %s, want %s", dir, s.dir)
 					}
@@ -350,10 +351,10 @@ func TestAStoreSyncsFilesAndFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	if err := s.disk.syncFile(f); !errors.Is(err, os.ErrClosed) {
+	if err := s.disk.SyncFile(f); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed file was synced: %v", err)
 	}
-	if err := s.disk.syncDir(filepath.Join(s.dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+	if err := s.disk.SyncDir(filepath.Join(s.dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that does not exist was synced: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/gofrs/flock"
 )
 
@@ -97,42 +98,19 @@ func lockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// replaceFile writes a new file beside path, and renames it to path. The caller has locked the
-// folder.
+// replaceFile replaces a file by one with other content. The caller has locked the folder. Until it is
+// whole the new one is hidden: a Corefile may import all files of the folder.
 func replaceFile(path string, content []byte) error {
-	return replaceBy(path, func(f *os.File) error { return writeLike(path, f, content) })
-}
-
-// replaceBy is replaceFile for the content that write writes. A file whose Close fails is not
-// whole: on NFS that is where a full disk is told (close(2)).
-func replaceBy(path string, write func(f *os.File) error) error {
-	dir := filepath.Dir(path)
-	unfinished := "." + filepath.Base(path) + ".*.tmp"
-	removeUnfinished(dir, unfinished)
-	f, err := os.CreateTemp(dir, unfinished)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(f), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	d.Sync() // some file systems cannot sync a folder
-	return d.Close()
+	unfinished := "." + files.Unfinished(filepath.Base(path))
+	removeUnfinished(filepath.Dir(path), unfinished)
+	return files.RealDisk().Replace(path, unfinished, func(f *os.File) error { return writeLike(path, f, content) })
 }
 
 // removeUnfinished removes the files of edits that did not come to an end, as when the power
 // failed. While the folder is locked no other edit is under way.
 func removeUnfinished(dir, pattern string) {
-	files, _ := os.ReadDir(dir)
-	for _, f := range files {
+	all, _ := os.ReadDir(dir)
+	for _, f := range all {
 		if ok, _ := filepath.Match(pattern, f.Name()); ok && f.Type().IsRegular() {
 			_ = os.Remove(filepath.Join(dir, f.Name()))
 		}
@@ -151,5 +129,5 @@ func writeLike(path string, f *os.File, content []byte) error {
 	if _, err := f.Write(content); err != nil {
 		return err
 	}
-	return errors.Join(f.Chmod(mode), f.Sync())
+	return f.Chmod(mode)
 }

@@ -72,9 +72,9 @@ type pauseFolder struct {
 
 	opened int // calls of Open without a Close; guarded by Registry.mu
 	stop   context.CancelFunc
-	ended  chan struct{} // closed when watch has ended; nil: it has never begun
+	ended  chan struct{} // closed when the goroutine has ended; nil: it has never begun
 
-	// Used only by watch, and before its start:
+	// Used only by the goroutine, and before its start:
 	version fs.FileInfo // of pauses; nil: there is no file, or it could not be read
 	trouble string      // why it could not be read, as reported; "": it could
 	pauses  []Pause     // of the file
@@ -108,7 +108,10 @@ func (r *pauseRegistry) Open(folder string) *pauseFolder {
 	f.ended = ended
 	go func() {
 		defer close(ended)
-		f.watch(ctx)
+		files.Every(ctx, pauseInterval, func() {
+			f.read()
+			f.update(time.Now())
+		})
 	}()
 	return f
 }
@@ -156,21 +159,6 @@ func (f *pauseFolder) Until(zones []string) (until time.Time, paused bool) {
 	return pausedUntil(*active, zones, time.Now())
 }
 
-// watch polls the file until ctx ends.
-func (f *pauseFolder) watch(ctx context.Context) {
-	ticker := time.NewTicker(pauseInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			f.read()
-			f.update(now)
-		}
-	}
-}
-
 // read reads the file if it has changed.
 func (f *pauseFolder) read() {
 	version, err := os.Stat(f.file)
@@ -178,7 +166,7 @@ func (f *pauseFolder) read() {
 		f.version, f.pauses, f.trouble = nil, nil, ""
 		return
 	}
-	if err == nil && f.version != nil && os.SameFile(version, f.version) && version.Size() == f.version.Size() && version.ModTime().Equal(f.version.ModTime()) {
+	if err == nil && files.Same(version, f.version) {
 		return
 	}
 	f.version, f.pauses = version, nil

@@ -110,7 +110,7 @@ func load(k Config) (c *content, version fs.FileInfo, steady bool, err error) {
 	if err != nil {
 		return nil, nil, false, err
 	}
-	return c, version, sameVersion(version, after), nil
+	return c, version, files.Same(version, after), nil
 }
 
 // countFrom is the size in bytes of a file whose lines are counted.
@@ -134,12 +134,6 @@ func countLines(f *os.File, size int64) (lines int, err error) {
 			return 0, err
 		}
 	}
-}
-
-// sameVersion reports whether two results of Stat are probably of the same content: file,
-// size and modification time are equal.
-func sameVersion(a, b fs.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // FindLine returns the line of a file that decides on h, numbered from 1. If several

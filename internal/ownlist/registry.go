@@ -14,9 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
-// pollInterval is how often watch checks a file for changes. Polling also notices renames,
-// replaced symlinks and changes on network file systems; notification does not.
-// A poll that finds no change takes about 1 µs: go test -bench Poll ./internal/ownlist.
+// pollInterval is how often watch looks whether a file has changed, see files.Every.
 const pollInterval = 500 * time.Millisecond
 
 // registry holds one source for each list that is open.

@@ -166,8 +166,8 @@ func (s *urlSource) take(d *download, c URLConfig, before URLState, o *fetchOutc
 	reading := s.reading
 	reading.Fetched, reading.Wide = true, c.Wide
 	o.came = URLState{ETag: d.etag, LastModified: d.lastModified}
-	var cause error // without the words of ReplaceFile, which would be about the disk
-	err := updater.ReplaceFile(s.path, func(w io.Writer) error {
+	var cause error // without the words of files.Replace, which would be about the disk
+	err := files.Replace(s.path, func(w *os.File) error {
 		counted := &counter{to: w}
 		sum, names, err := Survey(io.TeeReader(d.body, counted), reading)
 		if err != nil {

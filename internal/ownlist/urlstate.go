@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // URLState is what is known of a list by URL. It has no secret of the URL.
@@ -128,7 +126,7 @@ func (s URLState) save(path string) error {
 	if err != nil {
 		return err
 	}
-	return updater.ReplaceFile(stateOf(path), func(w io.Writer) error {
+	return files.Replace(stateOf(path), func(w *os.File) error {
 		_, err := w.Write(append(raw, '\n'))
 		return err
 	})

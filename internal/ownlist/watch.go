@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // Event is a change that a caller may want to log: Loaded or Failed.
@@ -62,7 +64,7 @@ func (s *source) watch(ctx context.Context, interval time.Duration) {
 // poll loads the file if its version has changed.
 func (s *source) poll() {
 	version, err := os.Stat(s.key.Path)
-	if err == nil && s.version != nil && sameVersion(version, s.version) {
+	if err == nil && files.Same(version, s.version) {
 		return
 	}
 	if errors.Is(err, fs.ErrNotExist) && s.missing() {

@@ -2,11 +2,13 @@ package relay
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // filesInterval is the time between two looks at the files of keys and certificates.
@@ -44,34 +46,26 @@ func (w *watched) look() {
 	log.Infof("The %s in %s are in use as they are now", w.what, strings.Join(w.paths, ", "))
 }
 
-// stamp describes the files: two equal stamps say that they have not changed.
-func (w *watched) stamp() string {
-	var all strings.Builder
+// stamp describes the files: two equal stamps say that they have not changed. The content counts:
+// one key may replace another of the same size and time.
+func (w *watched) stamp() (all string) {
 	for _, path := range w.paths {
-		info, err := os.Stat(path)
-		if err != nil {
-			all.WriteString("missing;")
-			continue
-		}
-		fmt.Fprintf(&all, "%s %d;", info.ModTime(), info.Size())
+		content, err := files.Read(path, maxWatched)
+		all += fmt.Sprintf("%x %v;", sha256.Sum256(content), err)
 	}
-	return all.String()
+	return all
 }
+
+// maxWatched is the most bytes of a file of keys or certificates.
+const maxWatched = 1 << 20
 
 // watch looks at the files until ctx ends.
 func watch(ctx context.Context, all []*watched) {
-	ticker := time.NewTicker(filesInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	files.Every(ctx, filesInterval, func() {
 		for _, w := range all {
 			w.look()
 		}
-	}
+	})
 }
 
 // openAll reads all files. The error names each that cannot be read.

@@ -55,23 +55,10 @@ func saveHistory(dir string, s *state) (err error) {
 	}
 	sum := sha256.Sum256(out.Bytes())
 	out.Write(sum[:])
-	return replaceFile(filepath.Join(dir, s.name+historySuffix), out.Bytes())
-}
-
-// replaceFile replaces a file whole or not at all.
-func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
+	return files.Replace(filepath.Join(dir, s.name+historySuffix), func(f *os.File) error {
+		_, err := f.Write(out.Bytes())
 		return err
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	})
 }
 
 // loadHistory returns the saved steps that lead to the content of s: none if the file does

@@ -3,14 +3,12 @@ package sharing
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // When Redis stays away, lists would grow old everywhere. So after StoreConfig.Alone one relay goes on
@@ -63,7 +61,7 @@ func (n note) write(folder string) error {
 	if err != nil {
 		return err
 	}
-	return updater.ReplaceFile(filepath.Join(folder, noteFile), func(w io.Writer) error {
+	return files.Replace(filepath.Join(folder, noteFile), func(w *os.File) error {
 		_, err := w.Write(append(raw, '\n'))
 		return err
 	})

@@ -1,0 +1,51 @@
+package files
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestSameSeesEachWayInWhichAFileChanges(t *testing.T) {
+	at := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	write := func(path, content string, at time.Time) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(path string)
+		want   bool
+	}{
+		"nothing":                   {func(string) {}, true},
+		"longer":                    {func(path string) { write(path, "three", at) }, false},
+		"another time":              {func(path string) { write(path, "one", at.Add(time.Second)) }, false},
+		"another file of that time": {func(path string) { write(path+"2", "two", at); os.Rename(path+"2", path) }, false},
+		"a link to another one":     {func(path string) { write(path+"2", "two", at); os.Remove(path); os.Symlink(path+"2", path) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "file")
+			write(path, "one", at)
+			before, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.change(path)
+			after, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := Same(before, after); got != tc.want {
+				t.Errorf("the same: %t, want %t", got, tc.want)
+			}
+			if Same(before, nil) || Same(nil, nil) {
+				t.Error("a file is the same as none")
+			}
+		})
+	}
+}
