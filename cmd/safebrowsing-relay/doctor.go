@@ -216,7 +216,7 @@ func (e *examination) fleet(f sharing.Fleet, now time.Time) {
 // sharedList tells of one list.
 func sharedList(who string, l sharing.SharedList, now time.Time) diagnosis {
 	age := max(0, now.Sub(l.Received)).Round(time.Second)
-	d := diagnosis{"lists", cmdline.OK, text(fmt.Sprintf("%s: %s has %s, fetched %s ago", who, l.Name, cmdline.Count(l.Entries, "entry", "entries"), age)), ""}
+	d := diagnosis{"lists", cmdline.OK, text(fmt.Sprintf("%s: %s has %s, fetched %s ago", who, l.Name, say.Count(l.Entries, "entry", "entries"), age)), ""}
 	switch {
 	case l.Name == "":
 		return diagnosis{"lists", cmdline.Warning, text(who + ": the description of a list is damaged"), "nothing: the relay that fetches publishes it again"}

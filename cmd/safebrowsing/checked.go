@@ -10,6 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -176,7 +177,7 @@ func (o *console) whoAnswers(f finding) {
 	o.property("view", f.block.view.String())
 	if n := len(f.others); n > 0 {
 		o.property("note", fmt.Sprintf("clients in %s %s get the answer of another server block: choose with -view",
-			cmdline.Plural(n, "view", "views"), strings.Join(f.others, ", ")))
+			say.Plural(n, "view", "views"), strings.Join(f.others, ", ")))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 func doctor() *cli.Command {
@@ -133,7 +134,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		}
 	}
 	e.tell(diagnosis{"corefile", isOK, text(fmt.Sprintf("%d of %s %s safebrowsing", with,
-		cmdline.Count(len(e.blocks), "server block", "server blocks"), cmdline.Plural(with, "has", "have"))), ""})
+		say.Count(len(e.blocks), "server block", "server blocks"), say.Plural(with, "has", "have"))), ""})
 	for _, warning := range warningsOf(e.blocks) {
 		e.tell(diagnosis{"corefile", isWarning, text(warning), "change the line if this is not what you want"})
 	}

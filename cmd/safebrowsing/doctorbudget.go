@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -58,7 +57,7 @@ func budgetDiagnosis(perDay int, ledger *updater.Ledger, err error, now time.Tim
 }
 
 // searches returns a number of searches with its word.
-func searches(n int) string { return cmdline.Count(n, "search", "searches") }
+func searches(n int) string { return say.Count(n, "search", "searches") }
 
 // extendedList is the list of Web Risk that is less certain than the others.
 const extendedList = "se-ext-4b"

@@ -13,9 +13,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -144,7 +144,7 @@ func fetchedDiagnosis(all []servedList, err error) diagnosis {
 			bad = append(bad, fmt.Sprintf("%s: %v", l.name, l.err))
 			continue
 		}
-		found = append(found, l.name+" "+cmdline.Count(l.entries, "entry", "entries"))
+		found = append(found, l.name+" "+say.Count(l.entries, "entry", "entries"))
 		empty, wait = empty && l.entries == 0, max(wait, l.wait)
 	}
 	summary := text(strings.Join(found, ", "))
@@ -174,7 +174,7 @@ func confirmDiagnosis(list string, answer lookup.Answer, err error) diagnosis {
 	if answer.TTL > 0 {
 		life = "to be cached for " + answer.TTL.String()
 	}
-	return diagnosis{"confirm", isOK, text(fmt.Sprintf("the first entry of %s: %s, %s", list, cmdline.Count(len(answer.Threats), "threat", "threats"), life)), ""}
+	return diagnosis{"confirm", isOK, text(fmt.Sprintf("the first entry of %s: %s, %s", list, say.Count(len(answer.Threats), "threat", "threats"), life)), ""}
 }
 
 // afterwards returns how long something lasts, if that is known.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -65,9 +64,9 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 	case len(old) > 0:
 		return diagnosis{"lists", isProblem, found + text(", but not updated: "+strings.Join(old, ", ")+next), adviceOn(o, hold)}
 	case hold.Failures > 0 && hold.Active(now):
-		return diagnosis{"lists", isWarning, found + text(", "+cmdline.Count(entries, "entry", "entries")+", but not updated at present"+next), adviceOn(o, hold)}
+		return diagnosis{"lists", isWarning, found + text(", "+say.Count(entries, "entry", "entries")+", but not updated at present"+next), adviceOn(o, hold)}
 	}
-	return diagnosis{"lists", isOK, found + text(", "+cmdline.Count(entries, "entry", "entries")+next), ""}
+	return diagnosis{"lists", isOK, found + text(", "+say.Count(entries, "entry", "entries")+next), ""}
 }
 
 // didYouMean suggests a list with a similar name, or returns "".

@@ -82,7 +82,7 @@ func ownListDiagnosis(s ownlist.State) diagnosis {
 			remarks += "; " + remark
 		}
 	}
-	d := diagnosis{"own list", isWarning, text(fmt.Sprintf("%s %s %s%s%s", name, does, ownlist.Plural(s.InForce(), "name", "names"), changed, remarks)), ""}
+	d := diagnosis{"own list", isWarning, text(fmt.Sprintf("%s %s %s%s%s", name, does, say.Count(s.InForce(), "name", "names"), changed, remarks)), ""}
 	switch {
 	case s.WideRemark() != "":
 		d.Advice = "delete the lines that match very many names, unless you want them"

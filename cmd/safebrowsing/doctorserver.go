@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -254,7 +253,7 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 	if o.Config.Secret != "" {
 		accepted = "it accepts the key"
 	}
-	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %s", accepted, cmdline.Count(len(offered), "list", "lists"))), ""}
+	return diagnosis{"server", isOK, text(fmt.Sprintf("%s and offers %s", accepted, say.Count(len(offered), "list", "lists"))), ""}
 }
 
 // acceptedDiagnosis says whether a server can be reached, and what CoreDNS has noted about

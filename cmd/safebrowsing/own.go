@@ -194,7 +194,7 @@ func (e *ownEdit) say(file ownlist.Config, h lookup.Host, r ownlist.Edited) {
 	}
 	switch {
 	case e.remove:
-		e.printf("%s: removed from %s (%s)\n", name, cmdline.Shown(file.Path), cmdline.Count(len(r.Removed), "line", "lines"))
+		e.printf("%s: removed from %s (%s)\n", name, cmdline.Shown(file.Path), say.Count(len(r.Removed), "line", "lines"))
 	case !r.Changed:
 		e.printf("%s: %s%s already, with all names below it, by %s, line %d\n", name, does, until, cmdline.Shown(file.Path), r.Line)
 	default:

@@ -10,8 +10,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/gofrs/flock"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // lockTimeout is how long an edit waits for the edits of others.

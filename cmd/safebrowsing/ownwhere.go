@@ -12,9 +12,9 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -125,7 +125,7 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, allow bool, hosts []lookup.
 		e.complain("CoreDNS does not read %s: no server block of %s has the line \"%s %s\"", file.Path, e.corefile, ownWord(allow), file.Path)
 		return true
 	case len(without) > 0:
-		e.complain("%s is not read by the server %s at %s", file.Path, cmdline.Plural(len(without), "block", "blocks"), strings.Join(without, ", "))
+		e.complain("%s is not read by the server %s at %s", file.Path, say.Plural(len(without), "block", "blocks"), strings.Join(without, ", "))
 	}
 	return bad
 }

@@ -118,7 +118,7 @@ func printStatus(out *console, r status.Report) error {
 	for _, b := range r.Blocks {
 		for _, own := range b.Own {
 			does := map[bool]string{false: "blocks", true: "allows"}[own.Allow]
-			out.printf("\n%s %s %s, for the zones %s\n", cmdline.Shown(own.Name), does, cmdline.Count(own.Entries, "entry", "entries"), cmdline.Shown(b.Zones))
+			out.printf("\n%s %s %s, for the zones %s\n", cmdline.Shown(own.Name), does, say.Count(own.Entries, "entry", "entries"), cmdline.Shown(b.Zones))
 		}
 	}
 	for _, notice := range f.Notices {
@@ -141,9 +141,9 @@ func (o *console) service(s status.Service, now time.Time) {
 		case l.Missing():
 			fmt.Fprintf(w, "  %s\tnot in force\t\t%s\n", l.Name, nextOf(l, now))
 		case l.Updated.IsZero():
-			fmt.Fprintf(w, "  %s\t%s\tof unknown age\t%s\n", l.Name, cmdline.Count(l.Entries, "entry", "entries"), nextOf(l, now))
+			fmt.Fprintf(w, "  %s\t%s\tof unknown age\t%s\n", l.Name, say.Count(l.Entries, "entry", "entries"), nextOf(l, now))
 		default:
-			fmt.Fprintf(w, "  %s\t%s\tfetched %s ago\t%s\n", l.Name, cmdline.Count(l.Entries, "entry", "entries"), status.Age(now.Sub(l.Updated)), nextOf(l, now))
+			fmt.Fprintf(w, "  %s\t%s\tfetched %s ago\t%s\n", l.Name, say.Count(l.Entries, "entry", "entries"), status.Age(now.Sub(l.Updated)), nextOf(l, now))
 		}
 	}
 	w.Flush()

@@ -226,7 +226,7 @@ func (u *fetching) print() {
 		case u.json:
 			u.object(o)
 		default:
-			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, cmdline.Count(o.Entries, "entry", "entries"), shownTime(o.NotBefore))
+			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, say.Count(o.Entries, "entry", "entries"), shownTime(o.NotBefore))
 			if o.Error != "" {
 				u.printf("    error: %s\n", cmdline.Shown(string(o.Error)))
 			}

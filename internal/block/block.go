@@ -41,7 +41,7 @@ type Block struct {
 	ends    []func()                       // what End does
 
 	finding sync.Mutex // held while the line of an entry is looked for
-	spared  dayLog     // needed names that were not blocked
+	spared  say.Daily  // needed names that were not blocked
 	shares  engine.ShareLog
 }
 

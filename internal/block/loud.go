@@ -10,6 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -18,7 +19,7 @@ import (
 // process, so that a reload forgets nothing. It is safe for concurrent use.
 type loudness struct {
 	familiar *familiarity
-	names    dayLog
+	names    say.Daily
 }
 
 var loud = &loudness{familiar: newFamiliarity(time.Now())}
@@ -40,7 +41,7 @@ func (l *loudness) blocked(q dns.Question, d lookup.Decision, now time.Time) {
 	}
 	name := strings.TrimSuffix(q.Name, ".")
 	perHour := l.familiar.perHour(lookup.FromQname(q.Name), now)
-	if perHour >= familiarRate && l.names.first(q.Name, now) {
+	if perHour >= familiarRate && l.names.First(q.Name, now) {
 		log.Warningf("%s is blocked now (suspected %s, list %s), and was asked for about %d times an hour before. "+
 			"If this is a mistake: %s", name, d.Threat, d.List, perHour, allowing(name))
 	}

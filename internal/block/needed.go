@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -33,7 +33,7 @@ func (b *Block) spare(h lookup.Host, d lookup.Decision, what string) lookup.Deci
 	if d.Verdict == lookup.Safe {
 		return d
 	}
-	if d.Verdict == lookup.Unsafe && b.spared.first(h.String(), time.Now()) {
+	if d.Verdict == lookup.Unsafe && b.spared.First(h.String(), time.Now()) {
 		log.Warningf("%s. passes, although Safe Browsing lists it (%s, list %s): it is %s. If you want to block it all the same, add it to a list of block", h, d.Threat, d.List, what)
 	}
 	return lookup.Decision{By: lookup.ByAllow, List: NeededList}
@@ -57,7 +57,7 @@ func (n NeededNames) String() string {
 	if more := len(n.Names) - maxNamed; more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	count := ownlist.Plural(len(n.Names), "name", "names")
+	count := say.Count(len(n.Names), "name", "names")
 	if n.Pass {
 		return count + " that it has pass, because this server needs them: " + text
 	}
@@ -118,31 +118,4 @@ func (b *Block) reportNeeded(list string) {
 	if n := b.BlocksNeeded(list); len(n.Names) > 0 {
 		log.Warningf("List %s: %s. If you want it otherwise: %s", list, n, n.Advice())
 	}
-}
-
-// dayLog says which names have not been logged on a day yet. The zero value is ready to
-// use; it is safe for concurrent use.
-type dayLog struct {
-	mu   sync.Mutex
-	day  string
-	seen map[string]bool // at most maxDayLog; guarded by mu
-}
-
-// maxDayLog is the most names that a dayLog tells of in a day.
-const maxDayLog = 100
-
-// first reports whether a name is to be logged now. Case does not count: clients may choose it
-// at random (draft-vixie-dnsext-dns0x20).
-func (l *dayLog) first(name string, now time.Time) bool {
-	name = strings.ToLower(name)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if day := now.Format(time.DateOnly); l.day != day {
-		l.day, l.seen = day, make(map[string]bool)
-	}
-	if l.seen[name] || len(l.seen) >= maxDayLog {
-		return false
-	}
-	l.seen[name] = true
-	return true
 }

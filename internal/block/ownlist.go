@@ -135,7 +135,7 @@ func reportOwn(e ownlist.Event) {
 		reportLoaded(e)
 	case ownlist.Failed:
 		log.Errorf("List %s cannot be used: %v. The %s in force; the file is looked at again every few seconds",
-			e.Path, reasonOf(e.Err), ownlist.Plural(e.InForce(), "name read before stays", "names read before stay"))
+			e.Path, reasonOf(e.Err), say.Count(e.InForce(), "name read before stays", "names read before stay"))
 	}
 }
 
@@ -156,9 +156,9 @@ func reportLoaded(e ownlist.Loaded) {
 	case nothing != "":
 		log.Warningf("List %s %s%s nothing: it %s%s", e.Path, again, does, nothing, remarks)
 	case e.Bad.Count > 0 || e.Elsewhere.Count > 0:
-		log.Warningf("List %s %sis in force with %s%s", e.Path, again, ownlist.Plural(e.InForce(), "name", "names"), remarks)
+		log.Warningf("List %s %sis in force with %s%s", e.Path, again, say.Count(e.InForce(), "name", "names"), remarks)
 	default:
-		log.Infof("List %s %sis in force with %s%s", e.Path, again, ownlist.Plural(e.InForce(), "name", "names"), remarks)
+		log.Infof("List %s %sis in force with %s%s", e.Path, again, say.Count(e.InForce(), "name", "names"), remarks)
 	}
 	if wide := e.WideRemark(); wide != "" {
 		log.Warningf("List %s: %s", e.Path, wide)

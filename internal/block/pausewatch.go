@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // pauseEvent is what a caller may want to log: pauseBegan, pauseEnded, pauseDropped or pauseFailed.
@@ -76,7 +77,7 @@ type pauseFolder struct {
 
 	// Used only by the goroutine, and before its start:
 	version fs.FileInfo // of pauses; nil: there is no file, or it could not be read
-	trouble string      // why it could not be read, as reported; "": it could
+	trouble say.Trouble // with reading it
 	pauses  []Pause     // of the file
 	stale   []Pause     // of before the process: they do not count
 }
@@ -163,7 +164,7 @@ func (f *pauseFolder) Until(zones []string) (until time.Time, paused bool) {
 func (f *pauseFolder) read() {
 	version, err := os.Stat(f.file)
 	if errors.Is(err, fs.ErrNotExist) {
-		f.version, f.pauses, f.trouble = nil, nil, ""
+		f.version, f.pauses, f.trouble = nil, nil, say.Trouble{}
 		return
 	}
 	if err == nil && files.Same(version, f.version) {
@@ -177,14 +178,9 @@ func (f *pauseFolder) read() {
 		err = path.Err  // the event names the file
 		f.version = nil // a chmod, which ends this, changes neither size nor time
 	}
-	trouble := ""
-	if err != nil {
-		trouble = err.Error()
-	}
-	if f.trouble != trouble && err != nil {
+	if began, _ := f.trouble.Note(err); began {
 		f.report(pauseFailed{f.file, err})
 	}
-	f.trouble = trouble
 }
 
 // readPauseFile returns the pauses of a file.

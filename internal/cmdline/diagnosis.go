@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // The values of Diagnosis.Status.
@@ -81,7 +83,7 @@ func (d *Doctor) Sum() error {
 		if problems+warnings > 1 {
 			start = ". Start with: " + cmp.Or(d.first[Problem], d.first[Warning])
 		}
-		d.printf("\n%s, %s%s\n", Count(problems, "problem", "problems"), Count(warnings, "warning", "warnings"), start)
+		d.printf("\n%s, %s%s\n", say.Count(problems, "problem", "problems"), say.Count(warnings, "warning", "warnings"), start)
 	}
 	switch {
 	case d.err != nil:

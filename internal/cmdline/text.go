@@ -45,16 +45,5 @@ func Stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Plural returns the form of a word for a number.
-func Plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}
-
-// Count returns a number with its word, such as "1 entry" and "2 entries".
-func Count(n int, one, many string) string { return fmt.Sprintf("%d %s", n, Plural(n, one, many)) }
-
 // Megabytes returns a number of bytes in words, in millions.
 func Megabytes(n uint64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

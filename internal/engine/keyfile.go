@@ -7,6 +7,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -53,7 +54,7 @@ func (e *Engine) rekey(key string) error {
 func (e *Engine) awaitKey(ctx context.Context, key string) string {
 	ticker := time.NewTicker(keyInterval)
 	defer ticker.Stop()
-	trouble := "" // that was logged last
+	var trouble say.Trouble
 	for {
 		select {
 		case <-ctx.Done():
@@ -64,14 +65,12 @@ func (e *Engine) awaitKey(ctx context.Context, key string) string {
 		if err == nil && next != key {
 			err = protocol.CheckKey(e.settings.Credential(), next)
 		}
+		began, _ := trouble.Note(err)
 		switch {
-		case err != nil && err.Error() != trouble:
+		case began:
 			log.Warningf("Cannot replace the %s in %s: %v. The old one stays in use; the file is read again every 5 seconds", e.settings.Credential(), e.settings.KeyFile, err)
-			trouble = err.Error()
 		case err == nil && next != key:
 			return next
-		case err == nil:
-			trouble = ""
 		}
 	}
 }

@@ -2,18 +2,18 @@ package engine
 
 import (
 	"net/netip"
-	"sync/atomic"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // ShareLog logs that a client has spent its share of a budget: the first one of each day. The
 // zero ShareLog is ready to use. It is safe for concurrent use.
-type ShareLog struct{ day atomic.Value }
+type ShareLog struct{ said say.Daily }
 
 // Log logs that a client of the service was refused at now.
 func (l *ShareLog) Log(s *Service, client netip.Addr, now time.Time) {
-	day := now.Format(time.DateOnly)
-	if last := l.day.Swap(day); last == day || s.Shares == nil {
+	if s.Shares == nil || !l.said.First("", now) {
 		return
 	}
 	taken, _ := s.Shares.Taken(client, now)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // Summary says what the reader found in a list.
@@ -73,7 +75,7 @@ func (w WideLines) Count() int { return len(w.First) + w.More }
 func (w WideLines) String() string {
 	text := strings.Join(w.First, "; ")
 	if w.More > 0 {
-		text += fmt.Sprintf("; and %s", Plural(w.More, "more line", "more lines"))
+		text += fmt.Sprintf("; and %s", say.Count(w.More, "more line", "more lines"))
 	}
 	return text
 }
@@ -142,23 +144,23 @@ func (s Summary) Remarks() (all []string) {
 	if n := s.NotSupported(); n > 0 {
 		var kinds []string
 		for _, l := range s.Unsupported {
-			kinds = append(kinds, fmt.Sprintf("%s, first at line %d", Plural(l.Count, l.kind.one, l.kind.many), l.First.Number))
+			kinds = append(kinds, fmt.Sprintf("%s, first at line %d", say.Count(l.Count, l.kind.one, l.kind.many), l.First.Number))
 		}
-		all = append(all, fmt.Sprintf("%s not supported (%s)", Plural(n, "line is", "lines are"), strings.Join(kinds, "; ")))
+		all = append(all, fmt.Sprintf("%s not supported (%s)", say.Count(n, "line is", "lines are"), strings.Join(kinds, "; ")))
 	}
 	if l := s.Elsewhere; l.Count > 0 {
 		all = append(all, fmt.Sprintf("%s an address other than 0.0.0.0, 127.0.0.1 or the sinkhole and %s nothing (first at %s)",
-			Plural(l.Count, "line has", "lines have"), plural(l.Count, "blocks", "block"), l.First))
+			say.Count(l.Count, "line has", "lines have"), say.Plural(l.Count, "blocks", "block"), l.First))
 	}
 	if l := s.LocalData; l.Count > 0 {
-		all = append(all, fmt.Sprintf("%s (first at line %d)", Plural(l.Count,
+		all = append(all, fmt.Sprintf("%s (first at line %d)", say.Count(l.Count,
 			"record with local data is not sent, but its name is blocked", "records with local data are not sent, but their names are blocked"), l.First.Number))
 	}
 	if l := s.Bad; l.Count > 0 {
-		all = append(all, fmt.Sprintf("%s (first at %s)", Plural(l.Count, "line is not a list entry", "lines are not list entries"), l.First))
+		all = append(all, fmt.Sprintf("%s (first at %s)", say.Count(l.Count, "line is not a list entry", "lines are not list entries"), l.First))
 	}
 	if s.Ended > 0 {
-		all = append(all, Plural(s.Ended, "entry has ended", "entries have ended"))
+		all = append(all, say.Count(s.Ended, "entry has ended", "entries have ended"))
 	}
 	return all
 }
@@ -173,16 +175,5 @@ func (s Summary) LeftOutRemark() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s left out, which a list by URL may not have unless the word wide follows it in the Corefile: %s", Plural(n, "line is", "lines are"), s.LeftOut)
-}
-
-// Plural returns a count with the words for it: "1 entry", "2 entries".
-func Plural(n int, one, many string) string { return fmt.Sprintf("%d %s", n, plural(n, one, many)) }
-
-// plural returns the words for a count without the count.
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
+	return fmt.Sprintf("%s left out, which a list by URL may not have unless the word wide follows it in the Corefile: %s", say.Count(n, "line is", "lines are"), s.LeftOut)
 }

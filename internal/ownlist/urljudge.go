@@ -3,6 +3,8 @@ package ownlist
 import (
 	"fmt"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // doubtFor is how long a list that has lost too much must stay so to be believed.
@@ -48,7 +50,7 @@ func judge(s URLState, came Summary, now time.Time) (doubt *Doubt, err error) {
 		return nil, nil
 	}
 	return doubt, &DoubtError{
-		Why:  fmt.Sprintf("it has %s, and the one before had %d", Plural(came.Entries, "entry", "entries"), s.Entries),
+		Why:  fmt.Sprintf("it has %s, and the one before had %d", say.Count(came.Entries, "entry", "entries"), s.Entries),
 		From: from,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // filesInterval is the time between two looks at the files of keys and certificates.
@@ -20,7 +21,7 @@ type watched struct {
 	paths   []string
 	load    func() error // keeps what is in force if it returns an error
 	read    string       // how the files were when they were read last
-	trouble string       // the error that was logged last; "": none
+	trouble say.Trouble  // with reading them
 }
 
 // open reads the files for the first time.
@@ -32,17 +33,18 @@ func (w *watched) open() error {
 // look reads the files if they have changed, and logs that. It logs each trouble once.
 func (w *watched) look() {
 	now := w.stamp()
-	if now == w.read && w.trouble == "" {
+	if now == w.read && !w.trouble.Lasts() {
 		return
 	}
-	if err := w.load(); err != nil {
-		if err.Error() != w.trouble {
-			w.trouble = err.Error()
+	err := w.load()
+	began, _ := w.trouble.Note(err)
+	if err != nil {
+		if began {
 			log.Errorf("Cannot read the %s: %v. Those before stay in use; the files are read again every 5 seconds", w.what, err)
 		}
 		return
 	}
-	w.read, w.trouble = now, ""
+	w.read = now
 	log.Infof("The %s in %s are in use as they are now", w.what, strings.Join(w.paths, ", "))
 }
 

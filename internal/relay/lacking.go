@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // lacking logs what clients want and this relay does not give them: each thing once a day. The
 // zero value is ready to use; it is safe for concurrent use.
 type lacking struct {
+	said say.Daily // lists, and "" for searches
+
 	mu               sync.Mutex
 	day              string
-	said             map[string]bool // lists, and "" for searches; at most maxLacking
-	listed, unlisted int             // prefixes that clients have searched for on the day: in a list, in none
+	listed, unlisted int // prefixes that clients have searched for on the day: in a list, in none
 }
 
 const (
-	maxLacking = 100
 	// Clients whose lists are older than the relay's search for a few prefixes that are in no
 	// list any more. Clients without lists hardly search for others.
 	manyUnlisted  = 100
@@ -29,9 +30,7 @@ const (
 
 // noteList notes that a client asks for a list that the relay does not have.
 func (l *lacking) noteList(name string, client netip.Addr, has []string, now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.first(name, now) {
+	if !l.said.First(name, now) {
 		return
 	}
 	advice := "Name it with -lists here, or remove it there"
@@ -55,26 +54,16 @@ func (l *lacking) noteSearch(answers []lookup.PrefixAnswer, client netip.Addr, n
 			l.listed++
 		}
 	}
-	if l.unlisted < manyUnlisted || l.unlisted < unlistedTimes*l.listed || !l.first("", now) {
+	if l.unlisted < manyUnlisted || l.unlisted < unlistedTimes*l.listed || !l.said.First("", now) {
 		return
 	}
 	log.Warningf("%d of today's %d prefixes that clients asked about are in no list, the last ones of %s. Clients in mode nostorage or realtime ask so, and without -realtime this relay confirms only what its own lists hold: "+
 		"start it with -realtime, or write mode local there. This is logged once a day", l.unlisted, l.unlisted+l.listed, client)
 }
 
-// first reports whether something has not been logged today. The caller holds mu.
-func (l *lacking) first(what string, now time.Time) bool {
-	l.renew(now)
-	if l.said[what] || len(l.said) >= maxLacking {
-		return false
-	}
-	l.said[what] = true
-	return true
-}
-
 // renew begins a new day. The caller holds mu.
 func (l *lacking) renew(now time.Time) {
 	if day := now.Format(time.DateOnly); l.day != day {
-		l.day, l.said, l.listed, l.unlisted = day, make(map[string]bool), 0, 0
+		l.day, l.listed, l.unlisted = day, 0, 0
 	}
 }

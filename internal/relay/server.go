@@ -91,7 +91,7 @@ type Relay struct {
 	redisLog *redisLog // nil without redis
 	shareLog engine.ShareLog
 
-	trouble string // with the versions of lists; of publish
+	trouble say.Trouble // with the versions of lists; of publish
 
 	cancel context.CancelFunc // ends the goroutines below
 	wg     sync.WaitGroup     // one publishes lists, one watches files
@@ -206,12 +206,10 @@ func (r *Relay) follow(ctx context.Context, lists *Lists) {
 func (r *Relay) publish(lists *Lists) {
 	ready := r.engine.Ready() // before the lists: they are in force then
 	err := lists.Publish(r.engine.Lists())
-	switch {
-	case err != nil && err.Error() != r.trouble:
-		r.trouble = err.Error()
+	switch began, ended := r.trouble.Note(err); {
+	case began:
 		log.Errorf("Cannot keep the versions of lists: %v. Clients get whole lists in place of updates until that works", err)
-	case err == nil && r.trouble != "":
-		r.trouble = ""
+	case ended:
 		log.Info("The versions of lists are kept again")
 	}
 	if ready && !r.handler.fetched() {

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"golang.org/x/net/netutil"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 // Run runs a relay until ctx ends. Then it gives requests 5 seconds to end. It calls

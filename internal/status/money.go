@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -22,7 +23,7 @@ func (s *Service) Cost() string {
 	if !s.Paid || s.Budget == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Today %s, %s US-$ of at most %s", plural(s.Spent, "search", "searches"), Dollars(s.Spent), Dollars(s.Budget))
+	return fmt.Sprintf("Today %s, %s US-$ of at most %s", say.Count(s.Spent, "search", "searches"), Dollars(s.Spent), Dollars(s.Budget))
 }
 
 // Costly is a name that searches were made for.

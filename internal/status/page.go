@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"html/template"
 	"net"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -47,7 +47,7 @@ var (
 		"since":  func(t, now time.Time) string { return Age(now.Sub(t)) },
 		"until":  func(t, now time.Time) string { return Age(t.Sub(now)) },
 		"lately": func(t, now time.Time) bool { return now.Sub(t) < hour*time.Minute },
-		"plural": plural, "noGuarantee": func() string { return NoGuarantee },
+		"plural": say.Count, "noGuarantee": func() string { return NoGuarantee },
 	}).Parse(pageHTML))
 
 	// policy lets the page load nothing, and be framed by nobody. The hash is that of its

@@ -186,7 +186,7 @@ func (s *Service) nextFetch(now time.Time) string {
 func (f *Findings) block(r Report, b Block, by map[string]bool) (works bool) {
 	for _, own := range b.Own {
 		if own.Trouble != "" {
-			f.note("The list %s cannot be used: %s. The %s in force.", own.Name, own.Trouble, plural(own.Entries, "entry read before stays", "entries read before stay"))
+			f.note("The list %s cannot be used: %s. The %s in force.", own.Name, own.Trouble, say.Count(own.Entries, "entry read before stays", "entries read before stay"))
 		}
 		if own.Nothing != "" {
 			f.note("The list %s %s nothing: it %s.", own.Name, own.does(), own.Nothing)
@@ -266,11 +266,4 @@ func Age(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

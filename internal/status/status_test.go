@@ -15,10 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 )
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

@@ -181,9 +181,9 @@ type listServer struct {
 	only *protocol.Dialect // that the server speaks; nil: all
 
 	mu      sync.Mutex
-	read    time.Time // modification time of the version in use; guarded by mu
-	trouble string    // the last complaint about the file; "": none; guarded by mu
-	refused bool      // it has complained of a request of another protocol; guarded by mu
+	read    time.Time   // modification time of the version in use; guarded by mu
+	trouble say.Trouble // with the file; guarded by mu
+	refused bool        // it has complained of a request of another protocol; guarded by mu
 }
 
 // largeFile is the size in bytes from which load announces a file: it takes some seconds.
@@ -219,18 +219,12 @@ func (s *listServer) reload() {
 	} else {
 		s.read = time.Time{} // read the file when it is back, even with the same time
 	}
-	trouble := ""
-	if err != nil {
-		trouble = err.Error()
-	}
-	switch {
-	case trouble == s.trouble:
-	case trouble == "":
+	switch began, ended := s.trouble.Note(err); {
+	case ended:
 		s.out.complain("LIST FILE: %s can be read again and is in force", s.file)
-	default:
-		s.out.complain("LIST FILE: %s; the server keeps the previous lists", trouble)
+	case began:
+		s.out.complain("LIST FILE: %s; the server keeps the previous lists", err)
 	}
-	s.trouble = trouble
 }
 
 // ServeHTTP implements http.Handler.
