@@ -17,8 +17,8 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -83,7 +83,7 @@ func TestWhatMayWaitIsSizedByTheMemory(t *testing.T) {
 // While the server is slow, queries for any subdomain of a suspected name wait: for one
 // search, which no limit of a client bounds.
 func TestQueriesThatWaitAreBounded(t *testing.T) {
-	logtest.Capture(t)
+	testkit.Capture(t)
 	network := netip.MustParsePrefix("2001:db8::/32")
 	many := func(n int) netip.Addr { return siteOf(netip.MustParseAddr("2a00::"), n<<24) }
 	for _, tc := range []struct {

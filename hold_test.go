@@ -21,8 +21,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -223,7 +223,7 @@ func TestPanicOfTheNextPluginIsThatOfTheQuery(t *testing.T) {
 func TestPanicOfAnAbandonedPluginIsLogged(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the verdict": 0, "after it": 1500 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
 				s := suspecting(t, true, func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
 					time.Sleep(after)
@@ -311,7 +311,7 @@ func TestShutdownDoesNotWaitForAPluginThatHangs(t *testing.T) {
 }
 
 func TestAnswerThatComesTooLateIsNotInspected(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := suspecting(t, false, func(_ context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 			time.Sleep(900 * time.Millisecond)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -23,7 +23,7 @@ func TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 		"json":            {false, true, `"event":"blocked","client":"192.0.2.10","name":"x.example.","type":"A","cause":"malware"`, `"event":"left_out","left_out":980}`, `"event":"left_out","left_out":1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			l := nameLog{monitor: tc.monitor, json: tc.json}
 			now := time.Now()
 			for range 1000 {

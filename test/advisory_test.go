@@ -16,9 +16,9 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const (
@@ -42,7 +42,7 @@ func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint, db string) {
 		}
 		server := httptest.NewServer(r)
 		w.t.Cleanup(func() { server.Close(); r.Close() })
-		w.eventually("the lists of a relay", r.Ready)
+		testkit.Until(w.t, "the lists of a relay", r.Ready)
 		w.endpoint, endpoint, d, transport, db = server.URL, server.URL, protocol.DialectV5, nil, ""
 	}
 }
@@ -72,14 +72,14 @@ func TestGooglesAdvisoryReachesClientsThroughAnyNumberOfRelays(t *testing.T) {
 		{"a server of somebody else's", 2, protocol.DialectV5, "http://server.example", "Safe Browsing", ""},
 	}...) {
 		t.Run(tc.name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			w := newWorld(t)
 			w.threaten("evil.example.com/", "doubted.example.com/")
 			w.google.RemoveThreat("doubted.example.com/")
 			w.behindRelays(tc.relays, tc.dialect, tc.endpoint, "")
 			own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
 			w.start(w.corefile("explain", "structured 65010", "status 127.0.0.1:0 names", blockList(t, "tested.example"), "block "+own))
-			w.eventually("the lists", func() bool { return strings.Contains(w.why("evil.example.com"), "suspected") })
+			testkit.Until(w.t, "the lists", func() bool { return strings.Contains(w.why("evil.example.com"), "suspected") })
 			page := w.pageURL(lines)
 			checkWarnings(t, w, page, tc.service, tc.advisory)
 		})
@@ -155,13 +155,13 @@ func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.eventually("the lists of the second relay", r.Ready)
+		testkit.Until(w.t, "the lists of the second relay", r.Ready)
 		return r
 	}
 	second().Close()
 	w.start(w.corefile("explain"))
 	const warning = "warning=suspected, not confirmed (Web Risk); advisory provided by Google, " + onWebRisk
-	w.eventually("the lists", func() bool { return strings.Contains(w.why("evil.example.com"), warning) })
+	testkit.Until(w.t, "the lists", func() bool { return strings.Contains(w.why("evil.example.com"), warning) })
 	w.stop()
 	down.Store(true)
 

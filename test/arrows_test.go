@@ -20,8 +20,8 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 // layers are the packages of the module, the lowest first. A package imports those of
 // lower layers only.
 var layers = [][]string{
-	{"internal/certtest", "internal/files", "internal/linktest", "internal/logtest", "internal/prefixset", "internal/programtest", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1", "internal/say"},
-	{"lookup", "internal/cmdline", "internal/protocoltest", "internal/redistest"},
+	{"internal/files", "internal/prefixset", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1", "internal/say", "internal/testkit"},
+	{"lookup", "internal/cmdline", "internal/protocoltest"},
 	{"updater"},
 	{"internal/protocol", "internal/sharing", "internal/status", "internal/storetest"},
 	{"internal/answer", "internal/ownlist"},
@@ -142,7 +142,7 @@ func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
 // own. A program that used it would look into what is not its business.
 func TestNoProgramUsesWhatIsForTests(t *testing.T) {
 	const view = "fortests.go"
-	forTests := []string{module + "/internal/logtest", module + "/internal/programtest", module + "/internal/redistest", module + "/internal/storetest"}
+	forTests := []string{module + "/internal/storetest", module + "/internal/testkit"}
 	views := 0
 	for _, p := range packages(t) {
 		for _, path := range forTests {

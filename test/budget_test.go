@@ -11,8 +11,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // suspicious publishes a list with n hosts that the server does not confirm, and with
@@ -42,14 +42,14 @@ func (w *world) askFrom(address, name string) *dns.Msg {
 // left returns the gauge of what remains of the budget.
 func (w *world) left() int {
 	w.t.Helper()
-	return int(logtest.Metric(w.t, "budget_remaining", "endpoint", w.endpoint))
+	return int(testkit.Metric(w.t, "budget_remaining", "endpoint", w.endpoint))
 }
 
 // A day's budget is spent once, whatever is reloaded or restarted.
 func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 	for _, d := range protocol.Dialects() {
 		t.Run(d.Name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			w := newWorld(t)
 			w.protocol = d
 			w.threaten("known.example/")
@@ -62,7 +62,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			for _, name := range names[:4] {
 				w.wantPassed(name, dns.TypeA)
 			}
-			if until := logtest.Metric(t, "search_not_before_timestamp_seconds", "endpoint", w.endpoint); until < float64(time.Now().Unix()) {
+			if until := testkit.Metric(t, "search_not_before_timestamp_seconds", "endpoint", w.endpoint); until < float64(time.Now().Unix()) {
 				t.Errorf("Expected the gauge to say that confirmations are paused, got %v", until)
 			}
 			if got := w.left(); got != 0 || len(w.searches()) != 5 {
@@ -72,9 +72,9 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 				t.Errorf("Expected to pass with a short TTL, got\n%v", m)
 			}
 			w.wantBlocked("known.example.", dns.TypeA, "suspected social engineering ("+d.Service+")") // the answer is cached
-			logtest.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
-			logtest.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "When all are spent, suspected names pass until ", "Raise budget")
-			logtest.WantParts(t, lines.Only(t, "budget of 5 searches is spent"), "[WARNING]", "Suspected names pass until", "Raise budget")
+			testkit.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
+			testkit.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "When all are spent, suspected names pass until ", "Raise budget")
+			testkit.WantParts(t, lines.Only(t, "budget of 5 searches is spent"), "[WARNING]", "Suspected names pass until", "Raise budget")
 
 			if err := w.reload(w.corefile(five, "explain", "ttl 30s", "cache 1000")); err != nil {
 				t.Fatal(err)
@@ -87,14 +87,14 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			if got := len(w.searches()); got != 5 || w.left() != 0 {
 				t.Errorf("Expected no more searches after a reload and a restart, got %d", got)
 			}
-			w.eventually("the line of the second start", func() bool { return len(lines.About("0 left today")) > 0 })
-			logtest.WantParts(t, strings.Join(lines.About(d.Title+" is on"), "\n"), "budget of 5 searches a day, 5 left today",
+			testkit.Until(w.t, "the line of the second start", func() bool { return len(lines.About("0 left today")) > 0 })
+			testkit.WantParts(t, strings.Join(lines.About(d.Title+" is on"), "\n"), "budget of 5 searches a day, 5 left today",
 				"[WARNING] plugin/safebrowsing: "+d.Title, "budget of 5 searches a day, 0 left today; confirmations are paused until ", " (the day's budget of 5 searches is spent)")
 			if err := w.reload(w.corefile("budget 7 100%")); err != nil {
 				t.Fatal(err)
 			}
 			w.google.SetBudget(7, time.Now().Add(-time.Hour))
-			w.eventually("a search with the higher budget", func() bool {
+			testkit.Until(w.t, "a search with the higher budget", func() bool {
 				w.wantPassed(names[8], dns.TypeA)
 				return len(w.searches()) == 6
 			})
@@ -116,24 +116,24 @@ func (w *world) usedBefore(clients, kept int) {
 
 // One client cannot spend what the others need.
 func TestAClientSpendsItsShareOfTheBudget(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.protocol = protocol.DialectWebRisk
 	names := w.suspicious(20)
 	w.usedBefore(10, 30)
 	w.start(w.corefile("budget 20 15%", "limit off"))
 	w.updated(1)
-	before := logtest.Metric(t, "verdicts_total", "decided_by", "budget")
+	before := testkit.Metric(t, "verdicts_total", "decided_by", "budget")
 	for _, name := range names[:10] {
 		w.askFrom("127.0.0.2", name)
 	}
 	if got := len(w.searches()); got != 3 {
 		t.Errorf("Expected 3 searches for one client, 15 %% of 20, got %d", got)
 	}
-	if by := logtest.Metric(t, "verdicts_total", "decided_by", "budget") - before; by != 7 {
+	if by := testkit.Metric(t, "verdicts_total", "decided_by", "budget") - before; by != 7 {
 		t.Errorf("Expected 7 names to be decided by the budget, got %v", by)
 	}
-	logtest.WantParts(t, lines.Only(t, "has spent its share"), "[WARNING]", "In part: client 127.0.0.2 ", "(3 of 20)", "at midnight at the latest", `If it forwards for others, write "budget 20 100%"`)
+	testkit.WantParts(t, lines.Only(t, "has spent its share"), "[WARNING]", "In part: client 127.0.0.2 ", "(3 of 20)", "at midnight at the latest", `If it forwards for others, write "budget 20 100%"`)
 	w.askFrom("127.0.0.3", names[10])
 	if got := len(w.searches()); got != 4 || w.left() != 16 {
 		t.Errorf("Expected another client to cause a search, got %d and %d left", got, w.left())

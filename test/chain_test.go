@@ -31,6 +31,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // chain are the plugins of cmd/coredns that wrap a writer, change the query, or
@@ -191,7 +192,7 @@ func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bo
 	}
 	asks, close := asksOf(t, instance)
 	defer close()
-	w.eventually("the lists", w.ready)
+	testkit.Until(w.t, "the lists", w.ready)
 	var clients sync.WaitGroup
 	for transport, ask := range asks {
 		for range 4 {

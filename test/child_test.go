@@ -18,7 +18,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // childVariable has this test binary be a CoreDNS, with the first contact at once. It is a
@@ -34,7 +34,7 @@ func runChild() {
 
 // child is a CoreDNS in a process of its own.
 type child struct {
-	*programtest.Process
+	*testkit.Process
 	t       testing.TB
 	file    string // its Corefile
 	address string
@@ -48,7 +48,7 @@ func newChild(t testing.TB, w *world) *child {
 	}
 	return &child{
 		t: t, file: filepath.Join(t.TempDir(), "Corefile"),
-		address: programtest.FreeAddress(t, w.host), metrics: programtest.FreeAddress(t, w.host),
+		address: testkit.FreeAddress(t, w.host), metrics: testkit.FreeAddress(t, w.host),
 	}
 }
 
@@ -68,7 +68,7 @@ func (c *child) configure(corefile string) {
 
 func (c *child) start() {
 	c.t.Helper()
-	c.Process = programtest.StartWith(c.t, []string{childVariable + "=1"}, os.Args[0], "-conf", c.file)
+	c.Process = testkit.StartWith(c.t, []string{childVariable + "=1"}, os.Args[0], "-conf", c.file)
 }
 
 // answers reports whether the server answers over TCP.

@@ -13,7 +13,7 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // corefileFolder is a working directory with files that words of a Corefile could
@@ -286,7 +286,7 @@ var doubtfulCorefiles = []struct{ text, want string }{
 
 func TestDoubtfulCorefilesStartWithAWarning(t *testing.T) {
 	corefileFolder(t)
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	for _, tc := range doubtfulCorefiles {
 		t.Run(tc.text, func(t *testing.T) {
 			about := func() []string {

@@ -10,14 +10,14 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // Server blocks that import the same lines log them once at a start, parse never
 // does, and the command line sees them too.
 func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 	corefileFolder(t)
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	corefile := "(ours) {\nsafebrowsing {\n" + blockList(t, "blocked.example") + "\nallow old.example.org until 2020-01-01\nallow new.example.org until 2097-01-01\n}\nwhoami\n}\n" +
 		".:0 {\nbind 127.0.0.1\nimport ours\n}\nexample.org:0 {\nbind 127.0.0.1\nimport ours\n}\n"
 	if err := caddy.ValidateAndExecuteDirectives(input(corefile), nil, true); err != nil {
@@ -40,7 +40,7 @@ func TestWarningsOfTheCorefileAreLoggedOnceAtTheStart(t *testing.T) {
 // Server blocks that all are without a key say so once.
 func TestSafeBrowsingIsSaidToBeOffOnce(t *testing.T) {
 	t.Setenv(config.KeyVariable, "")
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := &world{t: t}
 	w.start(".:0 {\nbind 127.0.0.1\nsafebrowsing {\n" + blockList(t, "x.example") + "\n}\nwhoami\n}\n" +
 		"example.org:0 {\nbind 127.0.0.1\nsafebrowsing {\n" + blockList(t, "x.example") + "\n}\nwhoami\n}\n")

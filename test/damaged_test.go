@@ -7,7 +7,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
@@ -15,7 +15,7 @@ func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
 	if !apart(t) {
 		return
 	}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.google.SetMinimumWait("se-4b", time.Second)
 	w.threaten("evil.example.com/")
@@ -31,7 +31,7 @@ func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
 	if got := lines.About("damaged"); len(got) != 1 || !strings.Contains(got[0], "se-4b") {
 		t.Errorf("Expected one line about the damaged list, got %q", got)
 	}
-	w.eventually("the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "the list", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
 	requests := w.fetches()
 	if last := requests[len(requests)-1]; len(requests) < 2 || len(requests[1].Versions) != 0 {
 		t.Errorf("Expected to ask for the whole list, got %+v", last)

@@ -21,9 +21,9 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // promtool runs promtool in a folder of deploy. The test is skipped if it is not installed.
@@ -103,7 +103,7 @@ func exposed(t *testing.T) map[string][]string {
 	at := <-listens
 	get(t, "http://"+at[0].String()+"/v5/hashList/se-4b") // counts a request
 	metrics := "http://" + at[1].String() + "/metrics"
-	w.eventually("a metric of a request to the relay", func() bool {
+	testkit.Until(w.t, "a metric of a request to the relay", func() bool {
 		for _, m := range regexp.MustCompile(`(?m)^(safebrowsing_relay_[a-z_]+)(?:{([^}]*)})? `).FindAllStringSubmatch(get(t, metrics), -1) {
 			all[m[1]] = regexp.MustCompile(`[a-z_]+=`).FindAllString(m[2], -1)
 			for i, label := range all[m[1]] {
@@ -197,10 +197,10 @@ func TestAListThatWasNeverFetchedHasTheSeriesOfItsAlert(t *testing.T) {
 	w.endpoint = "http://" + listener.Addr().String()
 	listener.Close()
 	w.start(w.corefile())
-	w.eventually("the first contact to fail", w.ready)
+	testkit.Until(w.t, "the first contact to fail", w.ready)
 	for _, name := range []string{"list_entries", "list_last_success_timestamp_seconds"} {
-		w.eventually(name+" of three lists", func() bool { return logtest.Count(t, name, "endpoint", w.endpoint) == 3 })
-		if got := logtest.Metric(t, name, "endpoint", w.endpoint); got != 0 {
+		testkit.Until(w.t, name+" of three lists", func() bool { return testkit.CountSamples(t, name, "endpoint", w.endpoint) == 3 })
+		if got := testkit.Metric(t, name, "endpoint", w.endpoint); got != 0 {
 			t.Errorf("Expected %s to be 0, got %v", name, got)
 		}
 	}

@@ -24,6 +24,8 @@ import (
 
 	"github.com/miekg/dns"
 	"github.com/quic-go/quic-go"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var differentialQueries = flag.Int("differential.queries", 1_500, "how many queries TestAnswersForSafeNamesAreThoseOfCoreDNSAlone compares, over all transports together")
@@ -250,7 +252,7 @@ func TestAnswersForSafeNamesAreThoseOfCoreDNSAlone(t *testing.T) {
 		with := fmt.Sprintf("safebrowsing {\nendpoint %s\ndb %s\nlimit off\nconfirm_timeout 9s\n%s\n}", w.endpoint, w.db, property)
 		hosts := []string{ownHost(), ownHost()}
 		startBoth(t, hosts, upstream, with)
-		w.eventually("the lists", func() bool { return len(w.fetches()) > 0 && w.ready() })
+		testkit.Until(w.t, "the lists", func() bool { return len(w.fetches()) > 0 && w.ready() })
 		for _, tr := range differentialTransports {
 			t.Run(strings.TrimSpace(tr.name+" "+property), func(t *testing.T) {
 				compare(t, tr, hosts, *differentialQueries/2/len(differentialTransports))

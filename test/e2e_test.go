@@ -14,6 +14,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const phishing = "suspected social engineering (Safe Browsing)"
@@ -141,7 +142,7 @@ func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
 	w.google.RemoveThreat("evil.example.com/")
 	w.publish("se-4b", "worse.example.com/", "new.example.com/")
 	w.google.AddThreat("new.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-	w.eventually("the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	searches := len(w.searches())
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	if n := len(w.searches()); n != searches {
@@ -249,13 +250,13 @@ func failedReloadLeavesNothingBehind(t *testing.T, w *world) {
 			w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 		})
 	}
-	w.eventually("goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
+	testkit.Until(w.t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
 }
 
 func serverThatIsDownDoesNotKeepTheResolverOutOfService(t *testing.T, w *world) {
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
-	w.eventually("the first contact", w.ready)
+	testkit.Until(w.t, "the first contact", w.ready)
 	w.wantPassed("evil.example.com.", dns.TypeA)
 	if n := len(w.fetches()); n != 1 {
 		t.Errorf("Expected one request, then back-off, got %d", n)

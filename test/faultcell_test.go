@@ -14,9 +14,9 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -24,7 +24,7 @@ import (
 type cell struct {
 	column, phase string
 	fault         fault
-	lines         *logtest.Lines
+	lines         *testkit.Lines
 
 	t       *testing.T
 	w       *world
@@ -205,7 +205,7 @@ func (c *cell) startWithLists() {
 
 func (c *cell) eventuallyBlocked(name string) {
 	c.t.Helper()
-	c.w.eventually("the lists with "+name, func() bool { return isBlocked(c.w.ask(name, dns.TypeA)) })
+	testkit.Until(c.w.t, "the lists with "+name, func() bool { return isBlocked(c.w.ask(name, dns.TypeA)) })
 }
 
 // eventuallyNew waits for the new version of the list. A client of a relay has it a minute
@@ -216,7 +216,7 @@ func (c *cell) eventuallyNew() {
 		c.eventuallyBlocked("new.example.com.")
 		return
 	}
-	c.w.eventually("the new list of the relay", func() bool {
+	testkit.Until(c.w.t, "the new list of the relay", func() bool {
 		lists, _ := updater.Status(c.relayDB)
 		return slices.ContainsFunc(lists, func(l updater.ListStatus) bool { return l.Name == "se-4b" && l.Entries == 3 })
 	})

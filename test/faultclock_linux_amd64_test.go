@@ -25,10 +25,10 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -108,7 +108,7 @@ func (c *cell) startWrong(wrong bool) *wrongClock {
 		c.t.Fatal(err)
 	}
 	defer output.Close()
-	c.w.elsewhere = programtest.FreeAddress(c.t, c.w.host)
+	c.w.elsewhere = testkit.FreeAddress(c.t, c.w.host)
 	_, port, _ := net.SplitHostPort(c.w.elsewhere)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "SAFEBROWSING_BOOT_ID=of this test") // which /proc may not tell
@@ -117,7 +117,7 @@ func (c *cell) startWrong(wrong bool) *wrongClock {
 		if c.relayDB == "" {
 			c.relayDB = c.t.TempDir()
 		}
-		address := programtest.FreeAddress(c.t, c.w.host)
+		address := testkit.FreeAddress(c.t, c.w.host)
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%s %s %s", clockRelay, address, c.box.URL, c.relayDB))
 		c.w.endpoint = "http://" + address
 	}
@@ -130,7 +130,7 @@ func (c *cell) startWrong(wrong bool) *wrongClock {
 	}
 	c.t.Cleanup(k.stop)
 	client := &dns.Client{Timeout: time.Second}
-	c.w.eventually("an answer of the process", func() bool {
+	testkit.Until(c.w.t, "an answer of the process", func() bool {
 		select {
 		case <-k.done:
 			text, _ := os.ReadFile(k.log)
@@ -296,11 +296,11 @@ func (c *cell) useWrongClock(k *wrongClock) {
 		c.w.wantBlocked("evil.example.com.", dns.TypeA, c.w.blames("social engineering"))
 	}
 	c.w.wantBlocked("known.example.com.", dns.TypeA, c.w.blames("social engineering"))
-	c.w.eventually("the process reads its clock", func() bool {
+	testkit.Until(c.w.t, "the process reads its clock", func() bool {
 		c.w.wantPassed("other.example.com.", dns.TypeA)
 		return k.shifted.Load() > 0
 	})
-	c.w.eventually("the waits of all lists are saved", func() bool {
+	testkit.Until(c.w.t, "the waits of all lists are saved", func() bool {
 		lists, err := updater.Status(cmp.Or(c.relayDB, c.w.db))
 		return err == nil && len(lists) == 3 && !slices.ContainsFunc(lists, func(l updater.ListStatus) bool { return l.Updated.IsZero() })
 	})

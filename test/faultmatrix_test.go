@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var wholeMatrix = flag.Bool("matrix.all", false, "try each fault in each protocol and with a relay; without it each fault in one cell")
@@ -42,7 +42,7 @@ func TestFaultMatrix(t *testing.T) {
 	if !mine {
 		return
 	}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	faults := matrixFaults(t)
 	var all results
 	for i, name := range slices.Sorted(maps.Keys(faults)) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -18,7 +18,7 @@ var outcomes = []string{"success", "refused", "quota", "server_error", "malforme
 func (c *cell) counted() map[string]float64 {
 	n := make(map[string]float64)
 	for _, o := range outcomes {
-		n[o] = logtest.Metric(c.t, "requests_total", "outcome", o)
+		n[o] = testkit.Metric(c.t, "requests_total", "outcome", o)
 	}
 	return n
 }
@@ -39,23 +39,23 @@ func (c *cell) outcome() string {
 func (c *cell) wantTold(before map[string]float64) {
 	c.t.Helper()
 	if c.fault.endless {
-		c.w.eventually("the request", func() bool { return c.box.asked.Load() > 0 || c.names != nil && c.names.asked.Load() > 0 })
+		testkit.Until(c.w.t, "the request", func() bool { return c.box.asked.Load() > 0 || c.names != nil && c.names.asked.Load() > 0 })
 		return
 	}
-	c.w.eventually("a log line", func() bool { return c.said() != "" })
-	c.w.eventually("the metric for "+c.outcome(), func() bool { return c.counted()[c.outcome()] > before[c.outcome()] })
+	testkit.Until(c.w.t, "a log line", func() bool { return c.said() != "" })
+	testkit.Until(c.w.t, "the metric for "+c.outcome(), func() bool { return c.counted()[c.outcome()] > before[c.outcome()] })
 	for _, line := range c.lines.About(notUpdated) {
 		stays := "The lists in force stay in force"
 		if strings.Contains(line, "NO list is in force") && c.phase == firstLoad {
 			stays = "blocks nothing until the first update"
 		}
-		logtest.WantParts(c.t, line, "[ERROR]", stays, ". Next try not before 20")
+		testkit.WantParts(c.t, line, "[ERROR]", stays, ". Next try not before 20")
 	}
 	if c.names != nil && c.phase != inSearch { // who was asked, not the system's resolver
-		c.w.eventually("a log line with the name server", func() bool { return len(c.lines.About(c.names.address)) > 0 })
+		testkit.Until(c.w.t, "a log line with the name server", func() bool { return len(c.lines.About(c.names.address)) > 0 })
 	}
 	for _, line := range c.lines.About(rejected) {
-		logtest.WantParts(c.t, line, "[ERROR]", "The list stays in force as it was", "fetched again in full, not before 20")
+		testkit.WantParts(c.t, line, "[ERROR]", "The list stays in force as it was", "fetched again in full, not before 20")
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *cell) wantWaits(db string, failed bool) {
 	obeyed := c.fault.good && c.fault.longest > 0 && failed
 	least := max(shortest, c.fault.longest-time.Minute)
 	var lists []updater.ListStatus
-	c.w.eventually("the schedule", func() bool {
+	testkit.Until(c.w.t, "the schedule", func() bool {
 		lists, _ = updater.Status(db)
 		fails := slices.ContainsFunc(lists, func(l updater.ListStatus) bool { return l.Failures > 0 })
 		early := slices.ContainsFunc(lists, func(l updater.ListStatus) bool { return time.Until(l.NotBefore) < least })

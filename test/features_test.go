@@ -18,27 +18,27 @@ import (
 	"github.com/miekg/dns"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/", "evil.example.net/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.com\n")
 	enforcing := strings.Replace(w.corefile(), ".:0 {", "example.net:0 {", 1)
 	w.start(w.corefile("monitor", "unsure servfail", "block "+own) + enforcing)
 	w.updated(1)
-	counted := logtest.Metric(t, "verdicts_total", "verdict", "unsafe")
-	blocked := logtest.Metric(t, "blocked_total", "list", "se-4b")
+	counted := testkit.Metric(t, "verdicts_total", "verdict", "unsafe")
+	blocked := testkit.Metric(t, "blocked_total", "list", "se-4b")
 	w.wantPassed("www.evil.example.com.", dns.TypeA)
 	w.wantPassed("www.evil.example.com.", dns.TypeA) // from the cache of verdicts this time
 	w.wantPassed("blocked.example.com.", dns.TypeA)
 	w.wantBlocked("evil.example.net.", dns.TypeA, phishing) // another block enforces, with the same engine
-	w.eventually("the counters", func() bool { return logtest.Metric(t, "verdicts_total", "verdict", "unsafe")-counted == 4 })
-	if got := logtest.Metric(t, "blocked_total", "list", "se-4b") - blocked; got != 1 {
+	testkit.Until(w.t, "the counters", func() bool { return testkit.Metric(t, "verdicts_total", "verdict", "unsafe")-counted == 4 })
+	if got := testkit.Metric(t, "blocked_total", "list", "se-4b") - blocked; got != 1 {
 		t.Errorf("Expected one name to be counted as blocked, got %v", got)
 	}
 	if got := lines.About("Monitor: www.evil.example.com. A for 127.0.0.1 would be blocked: " + phishing); len(got) != 2 || !strings.Contains(got[0], "evil.example.com/") {
@@ -152,10 +152,10 @@ func TestWhyTellsOfWaits(t *testing.T) {
 	w := newWorld(t)
 	w.google.Break("update", 1, protocoltest.Fault{Status: 503})
 	w.start(w.corefile("explain"))
-	w.eventually("the back-off", func() bool {
+	testkit.Until(w.t, "the back-off", func() bool {
 		return strings.Contains(w.why("clean.example.org"), "status 503 Service Unavailable")
 	})
-	logtest.WantParts(t, w.why("clean.example.org"), "no lists are in force: not asked before", "back-off after a failure at ")
+	testkit.WantParts(t, w.why("clean.example.org"), "no lists are in force: not asked before", "back-off after a failure at ")
 	w.stop()
 
 	w.google.ClientLostState()
@@ -164,11 +164,11 @@ func TestWhyTellsOfWaits(t *testing.T) {
 	w.google.Break("search", 1, protocoltest.Fault{Status: 429})
 	w.start(w.corefile("explain"))
 	w.updated(1)
-	w.eventually("the list", func() bool { return strings.Contains(w.why("evil.example.com"), "note=suspected") })
-	logtest.WantParts(t, w.why("evil.example.com"), "a query would have it confirmed")
+	testkit.Until(w.t, "the list", func() bool { return strings.Contains(w.why("evil.example.com"), "note=suspected") })
+	testkit.WantParts(t, w.why("evil.example.com"), "a query would have it confirmed")
 	w.wantPassed("evil.example.com.", dns.TypeA)
-	w.eventually("the pause", func() bool { return strings.Contains(w.why("evil.example.com"), "passes for now") })
-	logtest.WantParts(t, w.why("evil.example.com"), "confirmations are paused until 20", "status 429")
+	testkit.Until(w.t, "the pause", func() bool { return strings.Contains(w.why("evil.example.com"), "passes for now") })
+	testkit.WantParts(t, w.why("evil.example.com"), "confirmations are paused until 20", "status 429")
 }
 
 // why asks why over DNS.
@@ -227,7 +227,7 @@ func TestStructuredErrorsGoToThoseWhoAsk(t *testing.T) {
 const metadataOfLog = `log . "{name} verdict={/safebrowsing/verdict} threat={/safebrowsing/threat} list={/safebrowsing/list} expression={/safebrowsing/expression} by={/safebrowsing/decided_by}"`
 
 func TestMetadataReachesTheLog(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.start(strings.Replace(w.corefile(), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
@@ -238,13 +238,13 @@ func TestMetadataReachesTheLog(t *testing.T) {
 		{"clean.example.com.", "verdict=safe threat= list= expression= by=list"},
 	} {
 		w.ask(tc.name, dns.TypeA)
-		w.eventually("the line of the log", func() bool { return len(lines.About(tc.name)) > 0 })
+		testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About(tc.name)) > 0 })
 		if got := lines.About(tc.name)[0]; !strings.Contains(got, tc.want) {
 			t.Errorf("Expected %q, got %q", tc.want, got)
 		}
 	}
 	w.ask("clean.example.com.", dns.TypeTXT)
-	w.eventually("the line of the log", func() bool { return len(lines.About("clean.example.com.")) > 1 })
+	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("clean.example.com.")) > 1 })
 	if got := lines.About("clean.example.com.")[1]; !strings.Contains(got, "verdict=- ") {
 		t.Errorf("Expected no verdict for a query that is not checked, got %q", got)
 	}
@@ -310,7 +310,7 @@ func TestNegativeAnswersAreKeptExactlyTheTTL(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { front.ShutdownCallbacks(); front.Stop() }()
-			asked := func() float64 { return logtest.Metric(t, "verdicts_total", "decided_by", "block") }
+			asked := func() float64 { return testkit.Metric(t, "verdicts_total", "decided_by", "block") }
 			ask := func() {
 				m := new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA)
 				if _, err := dns.Exchange(m, front.Servers()[0].LocalAddr().String()); err != nil {
@@ -337,7 +337,7 @@ func TestNegativeAnswersAreKeptExactlyTheTTL(t *testing.T) {
 }
 
 func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.publish("se-4b", "shared.example.com/") // collides, but is no threat
 	w.google.Break("search", 1, protocoltest.Fault{Delay: 100 * time.Millisecond})
@@ -345,7 +345,7 @@ func TestTheGravestDecisionAboutAQueryCounts(t *testing.T) {
 	w.start(strings.Replace(w.corefile("inspect cname", blockList(t, "sb-test.example")), "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
 	w.updated(1)
 	w.wantBlocked("shared.example.com.", dns.TypeA, byOwn)
-	w.eventually("the line of the log", func() bool { return len(lines.About("shared.example.com.")) > 0 })
+	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("shared.example.com.")) > 0 })
 	if got := lines.About("shared.example.com.")[0]; !strings.Contains(got, "verdict=unsafe") || !strings.Contains(got, "by=block") {
 		t.Errorf("Expected the decision that the answer follows, got %q", got)
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // frameWorld is a server with one threat for frames, one that has another mark for
@@ -26,8 +26,8 @@ func frameWorld(t *testing.T) *world {
 
 // counted returns a function that tells how often an action has been counted since.
 func counted(t *testing.T, action string) func() float64 {
-	before := logtest.Metric(t, "frame_only_total", "action", action)
-	return func() float64 { return logtest.Metric(t, "frame_only_total", "action", action) - before }
+	before := testkit.Metric(t, "frame_only_total", "action", action)
+	return func() float64 { return testkit.Metric(t, "frame_only_total", "action", action) - before }
 }
 
 func TestFrameOnlyThreatsAreBlocked(t *testing.T) {
@@ -65,7 +65,7 @@ func TestFrameOnlyThreatsPassInMonitorMode(t *testing.T) {
 	w.updated(1)
 	blocked, passed := counted(t, "blocked"), counted(t, "passed")
 	w.wantPassed("frame.example.com.", dns.TypeA)
-	w.eventually("the counter", func() bool { return passed() == 1 })
+	testkit.Until(w.t, "the counter", func() bool { return passed() == 1 })
 	if blocked() != 0 {
 		t.Errorf("Expected nothing to be counted as blocked, got %v", blocked())
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // damage changes a byte in the middle of a file.
@@ -34,7 +35,7 @@ func TestLateConfirmationPassesShortlyAndThenBlocks(t *testing.T) {
 	if isBlocked(m) || len(m.Answer) != 1 || m.Answer[0].Header().Ttl > 5 {
 		t.Errorf("Expected the answer of upstream with a TTL of at most 5, got\n%v", m)
 	}
-	w.eventually("the answer of the search", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "the answer of the search", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
 	if n := len(w.google.Requests("search")); n != 1 {
 		t.Errorf("Expected one search, got %d", n)
 	}

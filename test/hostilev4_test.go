@@ -15,6 +15,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // hostileList is an answer about se-4b in version 4, of 700 kB on the wire, with
@@ -56,7 +57,7 @@ func TestReloadAndReadyDoNotWaitForAHostileList(t *testing.T) {
 	if err := w.reload(w.corefile("lists se-4b mw-4b", "cache 77")); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("readiness", w.ready)
+	testkit.Until(w.t, "readiness", w.ready)
 	w.wantPassed("clean.example.com.", dns.TypeA)
 	if took := time.Since(begun); took > files.WaitLimit/2 {
 		t.Errorf("Expected a reload and readiness at once, took %s", took)

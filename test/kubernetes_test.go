@@ -20,7 +20,7 @@ import (
 	k8sjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/reload"
@@ -274,7 +274,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 	free := map[string]string{}
 	for _, p := range c.Ports {
 		if p.Name != "dns" && p.Name != "dns-tcp" {
-			free[p.Name] = programtest.FreeAddress(t, w.host)
+			free[p.Name] = testkit.FreeAddress(t, w.host)
 		}
 	}
 	replaced := []string{
@@ -299,7 +299,7 @@ func TestTheCorefileOfTheManifestsWorks(t *testing.T) {
 	w.wantPassed("good.example.com.", dns.TypeA)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		url := "http://" + free[probe.HTTPGet.Port.StrVal] + probe.HTTPGet.Path
-		w.eventually(url, func() bool {
+		testkit.Until(w.t, url, func() bool {
 			answer, err := http.Get(url)
 			if err != nil {
 				return false

@@ -12,9 +12,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // Without a cache behind, the next plugin is forward itself, which changes the ID
@@ -33,11 +32,11 @@ func TestReadyAfterARestartInTheMiddleOfABackoff(t *testing.T) {
 	w := newWorld(t)
 	w.google.Break("", 1000, protocoltest.Fault{Status: 503})
 	w.start(w.corefile())
-	w.eventually("the first contact", w.ready)
+	testkit.Until(w.t, "the first contact", w.ready)
 	w.stop()
 	w.google.ClientStarted()
 	w.start(w.corefile())
-	w.eventually("readiness, though nothing may be asked for a quarter of an hour", w.ready)
+	testkit.Until(w.t, "readiness, though nothing may be asked for a quarter of an hour", w.ready)
 	if n := len(w.google.Requests("update")); n != 1 {
 		t.Errorf("Expected one request, got %d", n)
 	}
@@ -115,7 +114,7 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 	}
 	for name, failedReload := range map[string]bool{"without a reload": false, "after a failed reload": true} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			w := newWorld(t)
 			w.threaten("evil.example.com/")
 			corefile := strings.Replace(w.corefile("unsure servfail"), "errors", "errors\n\thealth 127.0.0.1:0 {\n\t\tlameduck 2s\n\t}", 1)
@@ -126,7 +125,7 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 			}
 			address, done := w.address("udp"), make(chan struct{})
 			go func() { defer close(done); w.stop() }()
-			w.eventually("the lameduck", func() bool { return len(lines.About("lameduck")) > 0 })
+			testkit.Until(w.t, "the lameduck", func() bool { return len(lines.About("lameduck")) > 0 })
 			m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
 			answer, err := dns.Exchange(m, address)
 			if err != nil || answer.Rcode != dns.RcodeNameError {
@@ -146,7 +145,7 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.google.Break("update", 1, protocoltest.Fault{Delay: 2 * time.Second, Status: status})
-			address := programtest.FreeAddress(t, w.host)
+			address := testkit.FreeAddress(t, w.host)
 			w.start(strings.Replace(w.corefile(), "errors", "errors\n\tready "+address, 1))
 			ready := func() int {
 				response, err := http.Get("http://" + address + "/ready")
@@ -156,11 +155,11 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 				defer response.Body.Close()
 				return response.StatusCode
 			}
-			w.eventually("the request", func() bool { return len(w.fetches()) > 0 })
+			testkit.Until(w.t, "the request", func() bool { return len(w.fetches()) > 0 })
 			if got := ready(); got != http.StatusServiceUnavailable {
 				t.Errorf("Expected not to be ready while the first contact lasts, got %d", got)
 			}
-			w.eventually("readiness", func() bool { return ready() == http.StatusOK })
+			testkit.Until(w.t, "readiness", func() bool { return ready() == http.StatusOK })
 			if r := w.fetches(); len(r) != 1 || r[0].Answered.IsZero() {
 				t.Errorf("Expected readiness after the first answer, got %+v", r)
 			}
@@ -172,7 +171,7 @@ func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
 // none may follow for many minutes. A request that is still under way does not count.
 func (w *world) backedOff() {
 	w.t.Helper()
-	w.eventually("the back-off", func() bool {
+	testkit.Until(w.t, "the back-off", func() bool {
 		hold := w.engine().Schedule.FetchHold([]string{"se-4b"})
 		return hold.Failures > 0 && strings.Contains(hold.Cause, "503") && hold.Active(time.Now().Add(10*time.Minute))
 	})

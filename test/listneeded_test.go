@@ -11,7 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // freePort returns a port of a host that nobody has now, for UDP and TCP.
@@ -41,7 +41,7 @@ func named(t *testing.T, text, name string) string {
 // and of the endpoint are asked here. One line of a list must not keep the next version of
 // that list away, nor Safe Browsing's lists.
 func TestAListByURLThatBlocksItsOwnServerRepairsItself(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
@@ -84,29 +84,29 @@ func TestAListByURLThatBlocksItsOwnServerRepairsItself(t *testing.T) {
 		list.content.Store(&content)
 		before := list.requests.Load()
 		w.start(corefile)
-		w.eventually("a request for the list", func() bool { return list.requests.Load() > before })
+		testkit.Until(w.t, "a request for the list", func() bool { return list.requests.Load() > before })
 	}
 
 	w.start(corefile)
-	w.eventually("the list", func() bool { return blocked("bad.example.org.") })
-	w.eventually("Safe Browsing's lists", func() bool { return blocked("evil.example.com.") })
+	testkit.Until(w.t, "the list", func() bool { return blocked("bad.example.org.") })
+	testkit.Until(w.t, "Safe Browsing's lists", func() bool { return blocked("evil.example.com.") })
 
 	again("bad.example.org\n||example.net^\n")
-	w.eventually("the domain of the list's own server", func() bool { return blocked("www.example.net.") })
+	testkit.Until(w.t, "the domain of the list's own server", func() bool { return blocked("www.example.net.") })
 	if blocked("lists.example.net.") || blocked("sb.example.net.") {
 		t.Error("a name that the server needs is blocked")
 	}
-	w.eventually("the line about the names", func() bool {
+	testkit.Until(w.t, "the line about the names", func() bool {
 		return len(lines.About("2 names that it has pass, because this server needs them: lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2)")) > 0
 	})
 
 	again("* CNAME .\n")
-	w.eventually("the line about the list", func() bool { return len(lines.About("line 1 blocks every name")) > 0 })
+	testkit.Until(w.t, "the line about the list", func() bool { return len(lines.About("line 1 blocks every name")) > 0 })
 	if blocked("www.example.org.") || !blocked("bad.example.org.") || !blocked("www.example.net.") {
 		t.Error("the content before is not in force")
 	}
 
 	again("bad.example.org\nother.example.org\n")
-	w.eventually("the repair of the list", func() bool { return !blocked("www.example.net.") && blocked("other.example.org.") })
-	w.eventually("Safe Browsing's lists after a start", func() bool { return w.ready() && blocked("evil.example.com.") })
+	testkit.Until(w.t, "the repair of the list", func() bool { return !blocked("www.example.net.") && blocked("other.example.org.") })
+	testkit.Until(w.t, "Safe Browsing's lists after a start", func() bool { return w.ready() && blocked("evil.example.com.") })
 }

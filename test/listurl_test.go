@@ -14,8 +14,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // listServer serves one list, at any path.
@@ -42,12 +42,12 @@ func newListServer(t *testing.T, content string) *listServer {
 }
 
 func TestAListByURLBlocksAndAllows(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	block, allow := newListServer(t, "||tree.example^\nbad.example\n"), newListServer(t, "good.tree.example\n")
 	url := strings.Replace(block.URL, "://", "://user:s3cretpass@", 1) + "/new.txt?token=s3crettoken"
 	w.start(w.corefile("block "+url+" refresh 12h max_bytes 1MiB", "allow "+allow.URL+"/ok.txt ok.example"))
-	w.eventually("the lists", func() bool {
+	testkit.Until(w.t, "the lists", func() bool {
 		return isBlocked(w.ask("a.tree.example.", dns.TypeA)) && !isBlocked(w.ask("good.tree.example.", dns.TypeA))
 	})
 	if m := w.ask("bad.example.", dns.TypeA); !isBlocked(m) {
@@ -56,8 +56,8 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 		t.Errorf("Expected the name of the list, got %q", text)
 	}
 	line := lines.Only(t, "/new.txt")
-	logtest.WantParts(t, line, "[INFO]", "List "+block.URL+"/new.txt#", "is in force with 2 names")
-	if got := logtest.Metric(t, "own_list_entries", "file", strings.Fields(line[strings.Index(line, "List "):])[1]); got != 2 {
+	testkit.WantParts(t, line, "[INFO]", "List "+block.URL+"/new.txt#", "is in force with 2 names")
+	if got := testkit.Metric(t, "own_list_entries", "file", strings.Fields(line[strings.Index(line, "List "):])[1]); got != 2 {
 		t.Errorf("Expected 2 entries in the metrics, got %v", got)
 	}
 	for _, secret := range []string{"s3cret", "user"} {
@@ -66,7 +66,7 @@ func TestAListByURLBlocksAndAllows(t *testing.T) {
 		}
 	}
 	var files []string
-	w.eventually("two lists and two states in the db", func() bool { // a state is saved after its list
+	testkit.Until(w.t, "two lists and two states in the db", func() bool { // a state is saved after its list
 		files, _ = filepath.Glob(filepath.Join(w.db, "own", "*"))
 		return len(files) == 4 && len(ownlist.SavedURLs(w.db)) == 2 && !slices.ContainsFunc(ownlist.SavedURLs(w.db), func(s ownlist.URLState) bool { return s.Checked.IsZero() })
 	})
@@ -87,7 +87,7 @@ func TestAListByURLIsFetchedOnceForAllServerBlocksAndReloads(t *testing.T) {
 				corefile = strings.ReplaceAll(corefile, "db "+w.db, "db off")
 			}
 			w.start(corefile)
-			w.eventually("the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
+			testkit.Until(w.t, "the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
 			for range 2 {
 				if err := w.reload(corefile); err != nil {
 					t.Fatal(err)
@@ -107,7 +107,7 @@ func TestTheLastGoodContentOfAListByURLIsInForceAtTheNextStart(t *testing.T) {
 	list := newListServer(t, "bad.example\n")
 	corefile := w.corefile("block " + list.URL + "/list.txt")
 	w.start(corefile)
-	w.eventually("the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
+	testkit.Until(w.t, "the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
 	w.stop()
 	list.Close()
 	w.start(corefile)
@@ -116,18 +116,18 @@ func TestTheLastGoodContentOfAListByURLIsInForceAtTheNextStart(t *testing.T) {
 
 // DNS and ready do not wait for a list. Without content it says so, once.
 func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	list := newListServer(t, "")
 	list.status.Store(http.StatusServiceUnavailable)
 	w.start(w.corefile("block " + list.URL + "/list.txt"))
 	w.wantPassed("any.example.", dns.TypeA)
 	w.updated(1)
-	w.eventually("the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
+	testkit.Until(w.t, "the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
 	line := lines.Only(t, "/list.txt")
-	logtest.WantParts(t, line, "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: the server answered status 503",
+	testkit.WantParts(t, line, "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: the server answered status 503",
 		"It was never fetched and has no effect; next attempt at 20", "Check the URL")
-	if got := logtest.Metric(t, "own_list_failing", "file", list.URL+"/list.txt"); got != 1 {
+	if got := testkit.Metric(t, "own_list_failing", "file", list.URL+"/list.txt"); got != 1 {
 		t.Errorf("Expected the metrics to say that it fails, got %v", got)
 	}
 }
@@ -164,16 +164,16 @@ func TestAListByURLThatIsNoListIsToldAndDoesNothing(t *testing.T) {
 		}, "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			w := newWorld(t)
 			list := httptest.NewServer(test.answer)
 			t.Cleanup(list.Close)
 			w.start(w.corefile("block " + list.URL + "/list.txt max_bytes 64KiB"))
-			w.eventually("the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
-			logtest.WantParts(t, lines.Only(t, "/list.txt"), "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: ", test.want, "next attempt at 20")
+			testkit.Until(w.t, "the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
+			testkit.WantParts(t, lines.Only(t, "/list.txt"), "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: ", test.want, "next attempt at 20")
 			w.wantPassed("bad.example.", dns.TypeA)
 			for metric, want := range map[string]float64{"own_list_entries": 0, "own_list_failing": 1, "own_list_last_success_timestamp_seconds": 0} {
-				if got := logtest.Metric(t, metric, "file", list.URL+"/list.txt"); got != want {
+				if got := testkit.Metric(t, metric, "file", list.URL+"/list.txt"); got != want {
 					t.Errorf("Expected %s %v, got %v", metric, want, got)
 				}
 			}
@@ -197,7 +197,7 @@ func TestAListByURLIsFoundByTheResolver(t *testing.T) {
 		return []dns.RR{&dns.A{Hdr: header, A: net.IPv4(127, 0, 0, 1)}}
 	})
 	w.start(w.corefile("block http://lists.example.org"+port+"/list.txt", "resolver "+resolver))
-	w.eventually("the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
+	testkit.Until(w.t, "the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
 	if asked.Load() == 0 {
 		t.Error("Expected the resolver to be asked")
 	}

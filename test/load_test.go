@@ -12,8 +12,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var loadTime = flag.Duration("load", 3*time.Second, "how long TestQueriesUpdatesAndReloadsAtOnce goes on")
@@ -39,7 +39,7 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 		// A port that is free for UDP and TCP: with port 0 each has its own, and the
 		// reloads would need that of UDP for TCP.
 		other.host = w.host
-		w.start(w.loadCorefile(strings.TrimPrefix(programtest.FreeAddress(t, w.host), w.host), "lists se-4b"))
+		w.start(w.loadCorefile(strings.TrimPrefix(testkit.FreeAddress(t, w.host), w.host), "lists se-4b"))
 		w.updated(1)
 
 		address := w.address("udp")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // failing is a plugin whose shutdown fails when a reload would end it.
@@ -41,6 +41,6 @@ func TestMain(m *testing.M) {
 	}
 	runChild()
 	files.WaitLimit = time.Minute // temporary folders are removed after an end
-	programtest.SideBySide(8)
+	testkit.SideBySide(8)
 	m.Run()
 }

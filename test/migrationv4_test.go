@@ -10,10 +10,10 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // migrate reloads, or restarts, from version 4 of the protocol into version 5, when
@@ -43,7 +43,7 @@ func migrate(t *testing.T, w *world, restart bool) {
 func (w *world) v5Fetch(n int) protocoltest.Request {
 	w.t.Helper()
 	var found []protocoltest.Request
-	w.eventually("a request of version 5", func() bool {
+	testkit.Until(w.t, "a request of version 5", func() bool {
 		ofVersion4 := func(r protocoltest.Request) bool { return r.Method == "fetch" }
 		found = slices.DeleteFunc(w.google.Requests("update"), ofVersion4)
 		return len(found) > n
@@ -76,7 +76,7 @@ func TestMigrationKeepsTheLists(t *testing.T) {
 			}
 			// The server takes the states: a partial update builds on the list.
 			w.threaten("evil.example.com/", "new.example.com/")
-			w.eventually("the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+			testkit.Until(w.t, "the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 			w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 			if second := w.v5Fetch(1); len(second.Versions) != 3 {
 				t.Errorf("Expected versions again, got %x", second.Versions)
@@ -100,7 +100,7 @@ func TestMigrationToAServerThatKnowsNoneOfTheStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	w.eventually("the full update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "the full update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	if first := w.v5Fetch(0); len(first.Versions) != 3 {
 		t.Errorf("Expected the states as versions, got %x", first.Versions)
@@ -109,7 +109,7 @@ func TestMigrationToAServerThatKnowsNoneOfTheStates(t *testing.T) {
 
 // A list with longer prefixes is of no use to version 5.
 func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	long := sha256.Sum256([]byte("long.example.com/"))
@@ -144,7 +144,7 @@ func TestBackToVersion4StartsAnewAndKeepsItsWait(t *testing.T) {
 	migrate(t, w, false)
 	w.v5Fetch(0)
 	w.threaten("evil.example.com/", "new.example.com/")
-	w.eventually("the update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "the update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	w.protocol = protocol.DialectV4
 	w.google.ClientStarted() // it has no state any more
 	if err := w.reload(w.corefile()); err != nil {
@@ -193,7 +193,7 @@ func TestVersion4WaitsBetweenSearches(t *testing.T) {
 }
 
 func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.protocol = protocol.DialectV4
 	w.start(w.corefile("max_entries 5000"))
@@ -254,14 +254,14 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 	w.protocol = protocol.DialectV5
 	failReload(t, w)
 	w.threaten("evil.example.com/", "new.example.com/")
-	w.eventually("the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	old := w.engine()
 	firstContact(t, time.Hour) // nothing of version 5 comes meanwhile
 	if err := w.reload(w.corefile()); err != nil {
 		t.Fatal(err)
 	}
 	w.wantBlocked("new.example.com.", dns.TypeA, phishing)
-	w.eventually("the lists of version 4 to be let go of", old.Schedule.Over)
+	testkit.Until(w.t, "the lists of version 4 to be let go of", old.Schedule.Over)
 }
 
 // The same where the reload failed before anything had been fetched.

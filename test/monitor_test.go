@@ -10,11 +10,11 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
@@ -42,7 +42,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 		if m := w.ask(tc.name, tc.qtype); !isBlocked(m) {
 			t.Errorf("Expected %s to be blocked, got\n%v", tc.name, m)
 		}
-		w.eventually("the line", func() bool { return len(lines.About(tc.name)) > 0 })
+		testkit.Until(w.t, "the line", func() bool { return len(lines.About(tc.name)) > 0 })
 		if got := lines.About(tc.name); len(got) != 1 || !strings.HasSuffix(strings.TrimSpace(got[0]), tc.want) {
 			t.Errorf("Expected one line that ends with %q, got %q", tc.want, got)
 		}
@@ -57,13 +57,13 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 // Programs read the JSON form, so a line of it has just the fields that the example in the
 // documents has.
 func TestLogAsJSONIsAsDocumented(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	own := writeFile(t, t.TempDir(), "blocklist.txt", "malware.example\n")
 	w.start(w.corefile("log json", "block "+own))
 	w.updated(1)
 	w.wantBlocked("malware.example.", dns.TypeA, "blocklist blocklist.txt")
-	w.eventually("the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
+	testkit.Until(w.t, "the line", func() bool { return len(lines.About(`{"time"`)) > 0 })
 	logged := lines.Only(t, `{"time"`)
 	if strings.Contains(logged, "[INFO]") {
 		t.Errorf("Expected nothing in front of the object, got %q", logged)
@@ -84,7 +84,7 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 }
 
 func TestShutdownSaysHowManyNamesWereLeftOutOfTheLog(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.start(w.corefile("log", blockList(t, "sb-test.example")))
 	w.updated(1)

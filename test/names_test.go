@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // marked is a label of each hostile name, by which its traces are found.
@@ -64,7 +64,7 @@ func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
 	skipIfShort(t, "the log takes ten lines a second")
 	for _, form := range []string{"log", "log json"} {
 		t.Run(form, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			extras := dnstapExtras(t)
 			w := newWorld(t)
 			w.threaten("evil.example.com/")
@@ -158,7 +158,7 @@ var ownLine = regexp.MustCompile(`^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[(INFO|WARNIN
 
 // wantLogged waits for a line about a name. The log takes ten lines a second, so the name is
 // asked for until it is one of them.
-func (w *world) wantLogged(t *testing.T, lines *logtest.Lines, form, mark, name string) {
+func (w *world) wantLogged(t *testing.T, lines *testkit.Lines, form, mark, name string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); len(lines.About(mark)) == 0 && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)

@@ -8,14 +8,14 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestWhatTheServerNeedsIsNotBlocked(t *testing.T) {
 	for _, property := range []string{"unsure servfail", "inspect cname", "mode realtime", "mode nostorage", "monitor"} {
 		t.Run(property, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			w := newWorld(t)
 			w.threaten("google.com/", "example.com/")
 			w.google.SetMinimumWait(protocol.GlobalCache, time.Hour)
@@ -31,7 +31,7 @@ func TestWhatTheServerNeedsIsNotBlocked(t *testing.T) {
 					passes := func() bool {
 						return len(lines.About(name+" passes, although Safe Browsing lists it (social engineering, list ")) == 1
 					}
-					w.eventually("the line about "+name, passes)
+					testkit.Until(w.t, "the line about "+name, passes)
 				}
 			}
 			if property != "monitor" {

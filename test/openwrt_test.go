@@ -15,7 +15,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const openwrt = "deploy/openwrt/files/"
@@ -91,7 +91,7 @@ func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 		t.Skip("the script looks there for the port: ", err)
 	}
 	w := newWorld(t)
-	port, db, lists := programtest.FreePort(t), t.TempDir(), t.TempDir()
+	port, db, lists := testkit.FreePort(t), t.TempDir(), t.TempDir()
 	r := newRouter(t, map[string][]string{
 		"enabled": {"1"}, "port": {port}, "db": {db}, "upstream": {w.upstream},
 		"block": {writeFile(t, lists, "block.txt", "blocked.example\n")}, "allow": {"good.blocked.example"},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // What a zone file says of a name holds, but for a respond in the Corefile. Only
@@ -71,7 +71,7 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 		return
 	}
 	zone := writeFile(t, t.TempDir(), "drop.rpz", "drop.example CNAME rpz-drop.\n")
-	counted := logtest.Metric(t, "blocked_total", "list", zone)
+	counted := testkit.Metric(t, "blocked_total", "list", zone)
 	all := transports(t, "block "+zone)
 	var asked sync.WaitGroup
 	for transport, exchange := range all {
@@ -91,7 +91,7 @@ func TestANameThatAPolicyZoneDropsGetsNoAnswer(t *testing.T) {
 			t.Errorf("%s: Expected the server to go on, got %v\n%v", transport, err, m)
 		}
 	}
-	if n := logtest.Metric(t, "blocked_total", "list", zone) - counted; n != float64(len(all)) {
+	if n := testkit.Metric(t, "blocked_total", "list", zone) - counted; n != float64(len(all)) {
 		t.Errorf("Expected %d names to be counted as blocked, got %v", len(all), n)
 	}
 	over := transports(t, "respond nodata\nblock "+zone)

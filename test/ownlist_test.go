@@ -11,7 +11,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestOwnListsOfAllFormatsAtWork(t *testing.T) {
@@ -39,7 +39,7 @@ func TestOwnListsOfAllFormatsAtWork(t *testing.T) {
 }
 
 func TestAFileOfSeveralServerBlocksAndReloadsIsReadOnce(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	block := writeFile(t, t.TempDir(), "block.txt", "blocked.example\nno entry of any kind\n")
 	corefile := w.corefile("block "+block) + strings.Replace(w.corefile("block "+block), ".:0", "example.net:0", 1)
@@ -91,7 +91,7 @@ func TestAChangeOfAListUnderLoadLosesNoQuery(t *testing.T) {
 	if err := os.Rename(block+".new", block); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the new list", func() bool { return isBlocked(w.ask("new.example.net.", dns.TypeA)) })
+	testkit.Until(w.t, "the new list", func() bool { return isBlocked(w.ask("new.example.net.", dns.TypeA)) })
 	close(stop)
 	load.Wait()
 	slices.Sort(all)

@@ -9,7 +9,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // paused writes a pause of the world's server blocks, as the command line does.
@@ -34,7 +34,7 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 	if !apart(t) {
 		return
 	}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/", "evil.example.net/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.com\nblocked.example.net\n")
@@ -44,12 +44,12 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	wantGauge := func(zone string, want float64) {
 		t.Helper()
-		w.eventually("the gauge of "+zone, func() bool { return logtest.Metric(t, "paused", "zones", zone) == want })
+		testkit.Until(w.t, "the gauge of "+zone, func() bool { return testkit.Metric(t, "paused", "zones", zone) == want })
 	}
 	wantGauge(".", 0)
 
 	w.paused(".", time.Hour)
-	w.eventually("a name to pass", func() bool { return !isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "a name to pass", func() bool { return !isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
 	w.wantPassed("blocked.example.com.", dns.TypeA)
 	w.wantBlocked("blocked.example.net.", dns.TypeA, "blocklist own.txt") // another server block
 	wantGauge(".", 1)
@@ -69,9 +69,9 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 	w.wantPassed("blocked.example.com.", dns.TypeA)
 
 	w.paused(".", 0)
-	w.eventually("a name to be blocked", func() bool { return isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "a name to be blocked", func() bool { return isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
 	wantGauge(".", 0)
-	w.eventually("the line of the end", func() bool { return len(lines.About("in force again for the zone .: the pause has ended")) == 1 })
+	testkit.Until(w.t, "the line of the end", func() bool { return len(lines.About("in force again for the zone .: the pause has ended")) == 1 })
 	if got := lines.About("Blocking is PAUSED until"); len(got) != 1 || !strings.Contains(got[0], "[WARNING]") {
 		t.Errorf("Expected one WARNING, got %q", got)
 	}
@@ -86,5 +86,5 @@ func TestOwnListsWithoutSafeBrowsingArePausedToo(t *testing.T) {
 	w.start(".:0 {\n bind " + w.host + "\n safebrowsing {\n  block " + own + "\n }\n forward . " + w.upstream + "\n}\n")
 	w.wantBlocked("blocked.example.com.", dns.TypeA, "blocklist own.txt")
 	w.paused(block.AllBlocks, time.Hour)
-	w.eventually("a name to pass", func() bool { return !isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "a name to pass", func() bool { return !isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestOwnListsAndExceptionsBelongToTheServerBlock(t *testing.T) {
@@ -48,13 +48,13 @@ func TestOnlyNamesOfTheZonesAreChecked(t *testing.T) {
 // by a loop of crashes is for the updater to see to.
 func TestAFolderThatCannotBeWrittenIsSaidAndDoneWithout(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.db = filepath.Join(writeFile(t, t.TempDir(), "file", ""), "folder")
 	w.start(w.corefile())
 	w.updated(1)
-	w.eventually("readiness", w.ready)
+	testkit.Until(w.t, "readiness", w.ready)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	got := lines.About("Cannot write to db " + w.db)
 	if len(got) != 1 || !strings.Contains(got[0], "Make the directory writable") {
@@ -78,7 +78,7 @@ func TestMetricsCountVerdictsAndTellOfLists(t *testing.T) {
 	}
 	var before []float64
 	for _, c := range counted {
-		before = append(before, logtest.Metric(t, c.name, c.label, c.value))
+		before = append(before, testkit.Metric(t, c.name, c.label, c.value))
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
@@ -87,25 +87,25 @@ func TestMetricsCountVerdictsAndTellOfLists(t *testing.T) {
 	w.wantPassed("clean.example.com.", dns.TypeTXT)
 	for i, want := range []float64{2, 1, 1, 2, 2, 2} {
 		c := counted[i]
-		if got := logtest.Metric(t, c.name, c.label, c.value) - before[i]; got != want {
+		if got := testkit.Metric(t, c.name, c.label, c.value) - before[i]; got != want {
 			t.Errorf("%s{%s=%q}: Expected %v more, got %v", c.name, c.label, c.value, want, got)
 		}
 	}
-	if got := logtest.Metric(t, "list_entries", "endpoint", w.endpoint); got != 2 {
+	if got := testkit.Metric(t, "list_entries", "endpoint", w.endpoint); got != 2 {
 		t.Errorf("Expected 2 entries, got %v", got)
 	}
-	if got := logtest.Metric(t, "build_info", "version", say.Version); got != 1 {
+	if got := testkit.Metric(t, "build_info", "version", say.Version); got != 1 {
 		t.Errorf("Expected the version %s, got %v", say.Version, got)
 	}
 	now := float64(time.Now().Unix())
-	if got := logtest.Metric(t, "list_last_success_timestamp_seconds", "endpoint", w.endpoint); got < now-60 || got > now+1 {
+	if got := testkit.Metric(t, "list_last_success_timestamp_seconds", "endpoint", w.endpoint); got < now-60 || got > now+1 {
 		t.Errorf("Expected a success just now, %v, got %v", now, got)
 	}
-	if got := logtest.Metric(t, "list_next_due_timestamp_seconds", "endpoint", w.endpoint); got < now+3500 || got > now+3700 {
+	if got := testkit.Metric(t, "list_next_due_timestamp_seconds", "endpoint", w.endpoint); got < now+3500 || got > now+3700 {
 		t.Errorf("Expected to be due in an hour, %v, got %v", now+3600, got)
 	}
 	w.stop()
-	if got := logtest.Metric(t, "list_entries", "endpoint", w.endpoint); got != 0 {
+	if got := testkit.Metric(t, "list_entries", "endpoint", w.endpoint); got != 0 {
 		t.Errorf("Expected no gauge of a list that is kept no more, got %v", got)
 	}
 }

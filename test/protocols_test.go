@@ -10,6 +10,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 
 	"github.com/coredns/caddy"
 )
@@ -103,7 +104,7 @@ func TestListsStayInForceUntilTheOtherProtocolHasDelivered(t *testing.T) {
 			w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // nothing is delivered
 			m.make(t, w)
 			w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
-			w.eventually("a request that fails", func() bool { return len(w.fetches()) > m.requests() })
+			testkit.Until(w.t, "a request that fails", func() bool { return len(w.fetches()) > m.requests() })
 			w.wantBlocked("www.evil.example.com.", dns.TypeA, w.blames("social engineering"))
 		})
 	}
@@ -120,7 +121,7 @@ func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 			w := m.begin(t)
 			w.threaten("evil.example.com/", "new.example.com/")
 			m.make(t, w)
-			w.eventually("the lists of the other protocol", func() bool {
+			testkit.Until(w.t, "the lists of the other protocol", func() bool {
 				w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 				return isBlocked(w.ask("new.example.com.", dns.TypeA))
 			})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // Two engines of the same lists are told apart.
@@ -26,8 +26,8 @@ func TestGaugesTellEnginesApart(t *testing.T) {
 		w    *world
 		want float64
 	}{{one, 1}, {other, 3}} {
-		tc.w.eventually("the list", func() bool { return logtest.Metric(t, "list_entries", "endpoint", tc.w.endpoint) == tc.want })
-		if got := logtest.Metric(t, "list_entries", "db", tc.w.db); got != tc.want {
+		testkit.Until(tc.w.t, "the list", func() bool { return testkit.Metric(t, "list_entries", "endpoint", tc.w.endpoint) == tc.want })
+		if got := testkit.Metric(t, "list_entries", "db", tc.w.db); got != tc.want {
 			t.Errorf("Expected %v entries, got %v", tc.want, got)
 		}
 	}
@@ -38,7 +38,7 @@ func TestGaugesTellEnginesApart(t *testing.T) {
 func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
 	skipIfShort(t, "waits up to 10 s until the key file is read again")
 	const bad, good = "AIzaBAD", "AIzaGOOD"
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	for name, tc := range map[string]struct {
 		db     string
 		repair func(w *world, file string) error
@@ -63,16 +63,16 @@ func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
 			w.threaten("evil.example.com/")
 			file := writeFile(t, t.TempDir(), "key", bad)
 			w.start(w.corefile("api_key_file " + file))
-			w.eventually("the refusal", func() bool {
+			testkit.Until(w.t, "the refusal", func() bool {
 				requests := w.google.Requests("update")
 				return len(requests) == 1 && requests[0].Status == http.StatusForbidden
 			})
-			w.eventually("readiness", engines.Ready)
+			testkit.Until(w.t, "readiness", engines.Ready)
 			w.wantPassed("evil.example.com.", dns.TypeA)
 			if err := tc.repair(w, file); err != nil {
 				t.Fatal(err)
 			}
-			w.eventually("protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+			testkit.Until(w.t, "protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
 			wantNoKey(t, w, lines, bad, good)
 		})
 	}
@@ -90,7 +90,7 @@ func emptied(good string) func(w *world, file string) error {
 }
 
 // wantNoKey fails if a key is in the log or in a file of the folder.
-func wantNoKey(t *testing.T, w *world, lines *logtest.Lines, keys ...string) {
+func wantNoKey(t *testing.T, w *world, lines *testkit.Lines, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
 		if got := lines.About(key); len(got) > 0 {

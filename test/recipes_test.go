@@ -7,7 +7,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // recipe starts the Corefile of a section of a document, with the servers of the test in
@@ -29,7 +29,7 @@ func (w *world) recipe(document, heading string, replace ...string) {
 }
 
 func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	const child, adult = "127.0.0.77", "127.0.0.78"
@@ -43,7 +43,7 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 			t.Errorf("Expected %s to pass for adults, got\n%v", name, m)
 		}
 	}
-	w.eventually("the line about the adult", func() bool { return len(lines.About("evil.example.com. A for "+adult+" would be blocked")) == 1 })
+	testkit.Until(w.t, "the line about the adult", func() bool { return len(lines.About("evil.example.com. A for "+adult+" would be blocked")) == 1 })
 }
 
 func TestRecipeThatKeepsBrowsersHere(t *testing.T) {
@@ -74,7 +74,7 @@ func TestRecipeOfNewlyRegisteredDomains(t *testing.T) {
 	w.recipe("docs/lists.md", "Lists by URL",
 		"https://lists.example.org", registered.URL, "https://intranet.example.org", allowed.URL, "resolver 9.9.9.9", "")
 	w.updated(1)
-	w.eventually("both lists", func() bool {
+	testkit.Until(w.t, "both lists", func() bool {
 		return isBlocked(w.ask("new.example.", dns.TypeA)) && !isBlocked(w.ask("tool.example.", dns.TypeA))
 	})
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)

@@ -15,10 +15,9 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // newRelays returns a world with two relays that have the same lists: google is the first
@@ -51,7 +50,7 @@ func newRelays(t *testing.T, expressions ...string) (w *world, second *protocolt
 }
 
 func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w, second, sockets := newRelays(t, "evil.example.com/", "evil.example.net/", "evil.example.org/")
 	w.start(w.corefile())
 	w.updated(1)
@@ -63,9 +62,9 @@ func TestARelayThatDiesIsReplacedAndTheLogSaysSoOnce(t *testing.T) {
 	sockets[0].Close()
 	w.wantBlocked("evil.example.net.", dns.TypeA, phishing)
 	w.wantBlocked("evil.example.org.", dns.TypeA, phishing)
-	logtest.WantParts(t, lines.Only(t, " fails: "), "[WARNING]", sockets[0].URL+" fails: ", sockets[1].URL+" is asked in its place", "is tried again, not before 20")
-	logtest.WantParts(t, lines.Only(t, "Safe Browsing v5 is on"), sockets[0].URL+", then "+sockets[1].URL)
-	if got := logtest.Metric(t, "list_entries", "endpoint", w.endpoint); got != 3 {
+	testkit.WantParts(t, lines.Only(t, " fails: "), "[WARNING]", sockets[0].URL+" fails: ", sockets[1].URL+" is asked in its place", "is tried again, not before 20")
+	testkit.WantParts(t, lines.Only(t, "Safe Browsing v5 is on"), sockets[0].URL+", then "+sockets[1].URL)
+	if got := testkit.Metric(t, "list_entries", "endpoint", w.endpoint); got != 3 {
 		t.Errorf("Expected the label endpoint to have both URLs as before, got %v entries of all lists", got)
 	}
 }
@@ -74,7 +73,7 @@ func TestAFirstRelayThatIsDownDoesNotDelayTheLists(t *testing.T) {
 	w, second, sockets := newRelays(t, "evil.example.com/")
 	sockets[0].Close()
 	w.start(w.corefile())
-	w.eventually("lists of the second relay", func() bool { return len(second.Requests("update")) == 1 && w.ready() })
+	testkit.Until(w.t, "lists of the second relay", func() bool { return len(second.Requests("update")) == 1 && w.ready() })
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 }
 
@@ -107,7 +106,7 @@ func TestListsOutliveAChangeOfRelays(t *testing.T) {
 				}
 				w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 				if before == 0 {
-					w.eventually("an update by the second relay", func() bool { return len(second.Requests("update")) == 1 })
+					testkit.Until(w.t, "an update by the second relay", func() bool { return len(second.Requests("update")) == 1 })
 				}
 			}
 			for _, r := range second.Requests("update") {
@@ -143,7 +142,7 @@ func TestAStartRemembersNothingOfAnotherTest(t *testing.T) {
 }
 
 func TestOnlyTheAuthorityOfTLSVouchesForARelay(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	server := httptest.NewTLSServer(w.google)
@@ -191,12 +190,12 @@ func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {
 			t.Errorf("Expected the last of %d requests to come with the certificate of the file", len(shown))
 		}
 	}
-	cert, key := certtest.Pair(t, dir)
+	cert, key := testkit.Certificate(t, dir)
 	w.start(w.corefile("tls " + cert + " " + key + " " + ca))
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	last(cert)
-	certtest.Pair(t, dir)
+	testkit.Certificate(t, dir)
 	w.wantBlocked("evil.example.net.", dns.TypeA, phishing)
 	last(cert)
 }

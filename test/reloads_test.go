@@ -18,6 +18,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var reloads = flag.Int("reloads", 20, "how many times TestReloads reloads")
@@ -99,7 +100,7 @@ func (r *reloading) visit(variants []reloadVariant) {
 			want[v.world] += v.requests
 		}
 		r.reload(v)
-		v.world.eventually(fmt.Sprint("the requests after reload ", r.done), func() bool { return len(v.world.fetches()) >= want[v.world] })
+		testkit.Until(v.world.t, fmt.Sprint("the requests after reload ", r.done), func() bool { return len(v.world.fetches()) >= want[v.world] })
 		if got := v.world.fetches(); len(got) > want[v.world] {
 			r.child.t.Errorf("Expected %d requests for lists after reload %d with\n%s\ngot %+v", want[v.world], r.done, v.corefile, got)
 		}
@@ -184,7 +185,7 @@ func (r *reloading) reload(v reloadVariant) {
 	r.child.t.Helper()
 	// The cache of answers ends with an engine. What is asked for again has to be in the
 	// cache before: the engine that ends could ask for it after the server is told.
-	r.worlds[0].eventually(fmt.Sprint("protection before reload ", r.done), func() bool { return r.done == 0 || r.protects() })
+	testkit.Until(r.child.t, fmt.Sprint("protection before reload ", r.done), func() bool { return r.done == 0 || r.protects() })
 	for _, w := range r.worlds {
 		w.google.ClientStarted()
 	}
@@ -193,7 +194,7 @@ func (r *reloading) reload(v reloadVariant) {
 	r.done++
 	r.at.Store(int64(r.done))
 	complete, refused := 0, 0
-	r.worlds[0].eventually("the end of a reload", func() bool {
+	testkit.Until(r.child.t, "the end of a reload", func() bool {
 		text := r.child.Output()
 		complete, refused = strings.Count(text, "[INFO] Reloading complete"), strings.Count(text, "[ERROR] SIGUSR1")
 		return complete+refused >= r.done

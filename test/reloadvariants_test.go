@@ -10,9 +10,9 @@ import (
 
 	"github.com/coredns/caddy"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // reloadVariant is a Corefile to reload with.
@@ -40,7 +40,7 @@ func (w *world) reloadVariants(t *testing.T, other, secure *world) []reloadVaria
 	webrisk.protocol = protocol.DialectWebRisk
 	dir := t.TempDir()
 	ca := secure.authority(t, dir)
-	cert, certKey := certtest.Pair(t, dir)
+	cert, certKey := testkit.Certificate(t, dir)
 	key := writeFile(t, dir, "api.key", "another\n")
 	causes := func(requests int, at *world, corefile string) reloadVariant {
 		return reloadVariant{world: at, corefile: corefile, requests: requests}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // forwarder is a resolver that runs in front of ours.
@@ -227,7 +227,7 @@ func documentedConfig(t *testing.T, heading string) string {
 // runForwarder runs a resolver until the test ends, and returns its address.
 func runForwarder(t *testing.T, f forwarder, program, documented string) string {
 	dir := t.TempDir()
-	port := programtest.FreePort(t)
+	port := testkit.FreePort(t)
 	file := filepath.Join(dir, "config")
 	if err := os.WriteFile(file, []byte(f.config(documented, dir, port)), 0o600); err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func runForwarder(t *testing.T, f forwarder, program, documented string) string 
 // startForwarder starts a program that runs until the test ends, and logs what it has written if
 // the test has failed.
 func startForwarder(t *testing.T, program string, args ...string) {
-	p := programtest.Start(t, program, args...)
+	p := testkit.Start(t, program, args...)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(p.Output())

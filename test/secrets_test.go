@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // gathered returns all metrics of the process.
@@ -31,29 +31,29 @@ func TestAKeyIsOnNoPageInNoMetricAndInNoLog(t *testing.T) {
 		return
 	}
 	t.Setenv(config.KeyVariable, "")
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
-	w.google.SetKey(logtest.Key)
+	w.google.SetKey(testkit.Key)
 	w.threaten("evil.example.com/")
 	repeats := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Location", "http://"+logtest.Key+".example/"+logtest.Token)
+		rw.Header().Set("Location", "http://"+testkit.Key+".example/"+testkit.Token)
 		rw.WriteHeader(http.StatusFound)
 	}))
 	defer repeats.Close()
-	key := writeFile(t, t.TempDir(), "key", logtest.Key+"\n")
+	key := writeFile(t, t.TempDir(), "key", testkit.Key+"\n")
 	w.start(w.corefile("status 127.0.0.1:0 names", "log json", "api_key_file "+key, "resolver 127.0.0.1:1",
-		"block "+repeats.URL+"/hosts?key="+logtest.Key+"&token="+logtest.Token))
+		"block "+repeats.URL+"/hosts?key="+testkit.Key+"&token="+testkit.Token))
 	w.updated(1)
 	url := w.pageURL(lines)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	w.eventually("the failure of the list", func() bool { return len(lines.About("cannot be updated")) > 0 })
-	writeFile(t, filepath.Dir(key), "key", "'"+logtest.Token+"'")
-	w.eventually("the refusal of the new key", func() bool { return len(lines.About("Cannot replace the API key")) > 0 })
+	testkit.Until(w.t, "the failure of the list", func() bool { return len(lines.About("cannot be updated")) > 0 })
+	writeFile(t, filepath.Dir(key), "key", "'"+testkit.Token+"'")
+	testkit.Until(w.t, "the refusal of the new key", func() bool { return len(lines.About("Cannot replace the API key")) > 0 })
 	for what, text := range map[string]string{
 		"the page": get(t, url), "the page of a name": get(t, url+"?name=evil.example.com"), "a metric": gathered(t), "the log": fmt.Sprint(lines.About("")),
 	} {
-		for _, secret := range []string{logtest.Key, logtest.Token} {
-			if logtest.Leaks(text, secret) {
+		for _, secret := range []string{testkit.Key, testkit.Token} {
+			if testkit.Leaks(text, secret) {
 				t.Errorf("%s has the secret:\n%s", what, text)
 			}
 		}
@@ -64,11 +64,11 @@ func TestAKeyIsOnNoPageInNoMetricAndInNoLog(t *testing.T) {
 func TestAKeyInAWrongPlaceIsNotInTheErrorOfTheStart(t *testing.T) {
 	t.Setenv(config.KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	for _, stanza := range logtest.Stanzas(config.Usages(), logtest.Key) {
+	for _, stanza := range testkit.Stanzas(config.Usages(), testkit.Key) {
 		caddyMu.Lock()
 		err := caddy.ValidateAndExecuteDirectives(input(".:0 {\n"+stanza+"\n}\n"), nil, true)
 		caddyMu.Unlock()
-		if err != nil && logtest.Leaks(err.Error(), logtest.Key) {
+		if err != nil && testkit.Leaks(err.Error(), testkit.Key) {
 			t.Errorf("%q: %v", stanza, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var sigtermAll = flag.Bool("sigterm.all", false, "have TestSIGTERM try every moment; otherwise a sample")
@@ -64,7 +65,7 @@ var stops = []struct {
 		// waits for the end of a reload (caddy, trapSignalsPosix: a channel for one signal).
 		rests(w, c)
 		for n := range 10 {
-			w.eventually("the reload before", func() bool { return strings.Count(c.Output(), "Reloading complete") == n })
+			testkit.Until(w.t, "the reload before", func() bool { return strings.Count(c.Output(), "Reloading complete") == n })
 			c.configure(w.sigtermCorefile(fmt.Sprint("cache ", 100+n)))
 			c.Signal(syscall.SIGUSR1)
 		}
@@ -120,14 +121,14 @@ func after(d time.Duration) func(*world, *child) {
 
 // rests waits until the server answers and its lists are in force.
 func rests(w *world, c *child) {
-	w.eventually("the first answer", c.answers)
+	testkit.Until(w.t, "the first answer", c.answers)
 	counts("coredns_safebrowsing_list_entries")(w, c)
 }
 
 // counts waits until a metric is more than 0.
 func counts(metric string) func(*world, *child) {
 	return func(w *world, c *child) {
-		w.eventually(metric, func() bool { return c.metric(metric) > 0 })
+		testkit.Until(w.t, metric, func() bool { return c.metric(metric) > 0 })
 	}
 }
 
@@ -137,7 +138,7 @@ func breaks(method string, f protocoltest.Fault) func(*world) {
 
 func asked(method string) func(*world, *child) {
 	return func(w *world, _ *child) {
-		w.eventually("a request", func() bool { return len(w.google.Requests(method)) > 0 })
+		testkit.Until(w.t, "a request", func() bool { return len(w.google.Requests(method)) > 0 })
 	}
 }
 
@@ -155,7 +156,7 @@ func bigList(w *world) {
 func loading(later time.Duration) func(*world, *child) {
 	return func(w *world, c *child) {
 		asked("update")(w, c)
-		w.eventually("the answer", func() bool { return !w.fetches()[0].Answered.IsZero() })
+		testkit.Until(w.t, "the answer", func() bool { return !w.fetches()[0].Answered.IsZero() })
 		time.Sleep(later)
 	}
 }

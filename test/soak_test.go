@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var soakTime = flag.Duration("soak", 0, "how long TestSoak goes on; 0: it is skipped")
@@ -96,7 +96,7 @@ func soak(t *testing.T) {
 		s.world.updated(1)
 		s.world.stop()
 	}
-	w.start(w.soakCorefile(strings.TrimPrefix(programtest.FreeAddress(t, w.host), w.host)))
+	w.start(w.soakCorefile(strings.TrimPrefix(testkit.FreeAddress(t, w.host), w.host)))
 	w.updated(1)
 	address := w.address("udp")
 	var stop atomic.Bool

@@ -9,21 +9,21 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // pageURL returns where the log says that the status page is.
-func (w *world) pageURL(lines *logtest.Lines) string {
+func (w *world) pageURL(lines *testkit.Lines) string {
 	w.t.Helper()
 	const form = `The status page is at (http://\S+/)`
-	w.eventually("the line of the status page", func() bool { return len(lines.About("The status page is at ")) > 0 })
+	testkit.Until(w.t, "the line of the status page", func() bool { return len(lines.About("The status page is at ")) > 0 })
 	return regexp.MustCompile(form).FindStringSubmatch(lines.About("The status page is at ")[0])[1]
 }
 
 // made waits for a page with a part: a page is made once a second.
 func (w *world) made(url, part string) {
 	w.t.Helper()
-	w.eventually("the page to have "+part, func() bool { return strings.Contains(get(w.t, url), part) })
+	testkit.Until(w.t, "the page to have "+part, func() bool { return strings.Contains(get(w.t, url), part) })
 }
 
 func wantPage(t *testing.T, page string, parts, not []string) {
@@ -44,7 +44,7 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	if !apart(t) {
 		return
 	}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/", "suspected.example.net/")
 	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
@@ -96,7 +96,7 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 }
 
 func TestAStatusPageThatCannotBeServedIsAnErrorAndNamesAreChecked(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -106,5 +106,5 @@ func TestAStatusPageThatCannotBeServedIsAnErrorAndNamesAreChecked(t *testing.T) 
 	w.start(w.corefile("status "+taken.Addr().String(), blockList(t, "sb-test.example")))
 	w.updated(1)
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
-	logtest.WantParts(t, lines.Only(t, "There is no status page at "+taken.Addr().String()), "[ERROR]", "address already in use", "Choose another address")
+	testkit.WantParts(t, lines.Only(t, "There is no status page at "+taken.Addr().String()), "[ERROR]", "address already in use", "Choose another address")
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const (
@@ -44,15 +44,15 @@ func putToken(t *testing.T, file, token string) {
 }
 
 // wantProtected waits for the name to be blocked, and wants no token in the log or in db.
-func (w *world) wantProtected(t *testing.T, lines *logtest.Lines) {
+func (w *world) wantProtected(t *testing.T, lines *testkit.Lines) {
 	t.Helper()
-	w.eventually("protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "protection", func() bool { return isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
 	wantNoKey(t, w, lines, oldToken, newToken)
 }
 
 // As long as the server takes both tokens no name passes.
 func TestATokenThatIsReplacedIsUsedWithinSeconds(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w, file := tokenWorld(t)
 	var mu sync.Mutex
 	used := map[string]bool{}
@@ -67,7 +67,7 @@ func TestATokenThatIsReplacedIsUsedWithinSeconds(t *testing.T) {
 	w.start(w.corefile("token_file "+file, "limit off"))
 	w.updated(w.perUpdate(3))
 	putToken(t, file, newToken)
-	w.eventually("the new token", func() bool {
+	testkit.Until(w.t, "the new token", func() bool {
 		w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
 		mu.Lock()
 		defer mu.Unlock()
@@ -83,7 +83,7 @@ func TestATokenThatIsReplacedIsUsedWithinSeconds(t *testing.T) {
 }
 
 func TestANewTokenEndsTheBackoffOfTheOldOne(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	for name, tc := range map[string]struct {
 		listed  bool // the lists are in force before the token expires
 		restart bool // CoreDNS restarts with the new token
@@ -108,12 +108,12 @@ func TestANewTokenEndsTheBackoffOfTheOldOne(t *testing.T) {
 				w.google.SetToken(newToken)
 				w.start(corefile)
 			}
-			w.eventually("the refusal", func() bool {
+			testkit.Until(w.t, "the refusal", func() bool {
 				w.ask("evil.example.com.", dns.TypeA)
 				all := refused()
 				return len(all) > 0 && all[len(all)-1].Status == http.StatusUnauthorized
 			})
-			w.eventually("a clock that knows it", func() bool { // a stop before that would be no failure
+			testkit.Until(w.t, "a clock that knows it", func() bool { // a stop before that would be no failure
 				clocks, _ := filepath.Glob(filepath.Join(w.db, "*.json"))
 				return slices.ContainsFunc(clocks, func(name string) bool {
 					text, _ := os.ReadFile(name)
@@ -146,7 +146,7 @@ func TestANewTokenEndsTheBackoffOfTheOldOne(t *testing.T) {
 }
 
 func TestMinimumWaitsStayWhenATokenIsReplaced(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w, file := tokenWorld(t)
 	w.google.SetToken(oldToken)
 	w.start(w.corefile("token_file "+file, "limit off"))

@@ -10,10 +10,10 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // newRiskWorld is newWorld for Web Risk.
@@ -25,15 +25,15 @@ func newRiskWorld(t *testing.T) *world {
 
 // The server is not Google's, so nothing names Google.
 func TestClientsAreToldOfWebRisk(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newRiskWorld(t)
 	w.threaten("evil.example.com/", "late.example.com/")
 	corefile := w.corefile("unsure servfail", "structured 65010 mailto:help@example.org")
 	w.start(strings.Replace(corefile, "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
 	w.updated(w.perUpdate(3))
 	w.wantBlocked("evil.example.com.", dns.TypeA, "suspected social engineering (Web Risk)")
-	w.eventually("the line of the log", func() bool { return len(lines.About("evil.example.com.")) > 0 })
-	logtest.WantParts(t, lines.Only(t, "evil.example.com."), "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=server")
+	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("evil.example.com.")) > 0 })
+	testkit.WantParts(t, lines.Only(t, "evil.example.com."), "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=server")
 
 	m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
 	m.SetEdns0(1232, false)
@@ -121,7 +121,7 @@ func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
 			}
 		}
 	}
-	w.eventually("the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
+	testkit.Until(w.t, "the partial update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	if all := w.fetches(); len(all[1].Versions) != 1 {
 		t.Errorf("Expected the version that is held, got %+v", all[1])
 	}
@@ -154,7 +154,7 @@ func TestANameWithTwoPrefixesIsConfirmedByEitherSearch(t *testing.T) {
 // What extended coverage finds can be watched before it blocks: the list is in the log
 // line and in the metrics, though the threat is the same as that of se-4b.
 func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	for _, monitor := range []bool{true, false} {
 		t.Run(fmt.Sprintf("monitor %t", monitor), func(t *testing.T) {
 			lines.Forget()
@@ -169,27 +169,27 @@ func TestMonitorTellsExtendedCoverageApart(t *testing.T) {
 			} else {
 				properties = append(properties, "log")
 			}
-			unsafe := logtest.Metric(t, "verdicts_total", "verdict", "unsafe")
+			unsafe := testkit.Metric(t, "verdicts_total", "verdict", "unsafe")
 			w.start(w.corefile(properties...))
 			w.updated(w.perUpdate(2))
 			for name, list := range map[string]string{"www.maybe.example.com.": "se-ext-4b", "www.sure.example.com.": "se-4b"} {
-				blocked := logtest.Metric(t, "blocked_total", "list", list)
+				blocked := testkit.Metric(t, "blocked_total", "list", list)
 				if monitor {
 					w.wantPassed(name, dns.TypeA)
 				} else {
 					w.wantBlocked(name, dns.TypeA, "suspected social engineering (Web Risk)")
 				}
-				w.eventually("the line", func() bool { return len(lines.About(fmt.Sprintf(line, name))) == 1 })
-				logtest.WantParts(t, lines.Only(t, fmt.Sprintf(line, name)), ", list "+list+", decided by server")
+				testkit.Until(w.t, "the line", func() bool { return len(lines.About(fmt.Sprintf(line, name))) == 1 })
+				testkit.WantParts(t, lines.Only(t, fmt.Sprintf(line, name)), ", list "+list+", decided by server")
 				want := 1.0
 				if monitor {
 					want = 0
 				}
-				if got := logtest.Metric(t, "blocked_total", "list", list) - blocked; got != want {
+				if got := testkit.Metric(t, "blocked_total", "list", list) - blocked; got != want {
 					t.Errorf("%s: Expected %v to be counted as blocked, got %v", list, want, got)
 				}
 			}
-			w.eventually("the verdicts", func() bool { return logtest.Metric(t, "verdicts_total", "verdict", "unsafe")-unsafe == 2 })
+			testkit.Until(w.t, "the verdicts", func() bool { return testkit.Metric(t, "verdicts_total", "verdict", "unsafe")-unsafe == 2 })
 		})
 	}
 }

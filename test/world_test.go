@@ -46,6 +46,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // engines are those of this process.
@@ -207,7 +208,7 @@ func (w *world) serving() {
 		}
 		for network, address := range map[string]string{"udp": s.LocalAddr().String(), "tcp": s.Addr().String()} {
 			c := &dns.Client{Net: network, Timeout: time.Second}
-			w.eventually("the first answer over "+network, func() bool {
+			testkit.Until(w.t, "the first answer over "+network, func() bool {
 				_, _, err := c.Exchange(m, address)
 				return err == nil
 			})
@@ -323,20 +324,10 @@ func (w *world) blames(threat string) string {
 	return "suspected " + threat + " (" + w.protocol.Service + ")"
 }
 
-// eventually waits for something that other goroutines bring about.
-func (w *world) eventually(what string, done func() bool) {
-	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatalf("Still waiting: %s", what)
-		}
-	}
-}
-
 // updated waits for n requests for lists to have been answered and applied.
 func (w *world) updated(n int) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d updates", n), func() bool {
+	testkit.Until(w.t, fmt.Sprintf("%d updates", n), func() bool {
 		return len(w.fetches()) >= n && w.ready()
 	})
 }

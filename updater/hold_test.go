@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestAHoldIsOneSentence(t *testing.T) {
@@ -23,7 +23,7 @@ func TestAHoldIsOneSentence(t *testing.T) {
 		{Hold{Until: until, Budget: 1, Failures: 3}, "the day's budget of 1 search is spent"},
 		{Hold{Until: until, Budget: 2}, "the day's budget of 2 searches is spent"},
 	} {
-		if got := test.hold.String(); got != logtest.Times(test.want) {
+		if got := test.hold.String(); got != testkit.LocalTimes(test.want) {
 			t.Errorf("%+v: %q, want %q", test.hold, got, test.want)
 		}
 		if !test.hold.Active(until.Add(-1)) || test.hold.Active(until) {

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func TestMain(m *testing.M) {
-	programtest.InMemory()
-	programtest.TwoProcessors()
+	testkit.InMemory()
+	testkit.TwoProcessors()
 	dir, err := os.MkdirTemp("", "spare")
 	if err != nil {
 		panic(err)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // asServer has this test run as the server, in a process of its own.
@@ -54,7 +54,7 @@ func logOfStart(t *testing.T, port uint16, env ...string) string {
 	if err := os.WriteFile(conf, fmt.Appendf(nil, ".:%d {\n bind 127.0.0.1\n debug\n whoami\n}\n", port), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	output := new(programtest.Output)
+	output := new(testkit.Output)
 	server := exec.Command(os.Args[0], "-conf", conf)
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "GOGC=") && !strings.HasPrefix(e, "GOMEMLIMIT=") {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // examineRedis runs the doctor on a Redis. It returns the exit status and what it says, by check.
@@ -61,7 +61,7 @@ func TestDoctorOfARedis(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := redistest.Start(t, test.options...)
+			s := testkit.StartRedis(t, test.options...)
 			for _, command := range test.begin {
 				s.Do(command...)
 			}
@@ -84,7 +84,7 @@ func TestDoctorOfARedis(t *testing.T) {
 }
 
 func TestDoctorOfARedisThatIsAway(t *testing.T) {
-	status, found, out := examineRedis(t, "redis://:s3cret@"+redistest.FreeAddr(t))
+	status, found, out := examineRedis(t, "redis://:s3cret@"+testkit.FreeAddr(t))
 	if d := found["redis"]; status != cmdline.BadNews || d.Status != cmdline.Problem || !strings.Contains(string(d.Text), "refused") || strings.Contains(out, "s3cret") {
 		t.Errorf("Expected the reason without the password, got status %d and %s", status, out)
 	}

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // relayOfTheManifests returns the container of the relay in Kubernetes.
@@ -60,10 +60,10 @@ func TestTheRelayOfTheManifestsWorks(t *testing.T) {
 	url, admin := runRelayOf(t, cfg)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 		portOf(t, c, probe.HTTPGet.Port.StrVal)
-		programtest.WantOK(t, admin+probe.HTTPGet.Path)
+		testkit.WantOK(t, admin+probe.HTTPGet.Path)
 	}
-	programtest.WantOK(t, url+"/v5/hashLists?key=CLIENT")
-	if body := programtest.Body(t, url+"/v5/hashLists?key=GOOGLE"); !strings.Contains(body, "this relay needs a key") {
+	testkit.WantOK(t, url+"/v5/hashLists?key=CLIENT")
+	if body := testkit.Body(t, url+"/v5/hashLists?key=GOOGLE"); !strings.Contains(body, "this relay needs a key") {
 		t.Errorf("the key for Google is one for clients: %s", body)
 	}
 }

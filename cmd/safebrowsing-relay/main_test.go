@@ -11,18 +11,17 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // startRelay runs the relay until the test ends, and returns the endpoint that it prints and
 // its log.
-func startRelay(t *testing.T, args ...string) (endpoint string, errOut *programtest.Output) {
+func startRelay(t *testing.T, args ...string) (endpoint string, errOut *testkit.Output) {
 	t.Helper()
-	out, errOut := new(programtest.Output), new(programtest.Output)
+	out, errOut := new(testkit.Output), new(testkit.Output)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() {
@@ -158,7 +157,7 @@ func TestTheHelpOfTheRelayHasItsLimits(t *testing.T) {
 // The password of Redis comes from a file or from the environment, and the relay tells it
 // to Redis only.
 func TestTheRelayFindsThePasswordOfRedis(t *testing.T) {
-	s := redistest.Start(t, "--requirepass", "s3cret")
+	s := testkit.StartRedis(t, "--requirepass", "s3cret")
 	s.Password = "s3cret"
 	key := filepath.Join(t.TempDir(), "password")
 	write(t, key, "s3cret\n")

@@ -20,10 +20,10 @@ import (
 	"github.com/miekg/dns"
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -118,7 +118,7 @@ func TestOptionsOfARelay(t *testing.T) {
 			server.StartTLS()
 			t.Cleanup(server.Close)
 			w.endpoint = server.URL
-			cert, key := certtest.Pair(t, t.TempDir())
+			cert, key := testkit.Certificate(t, t.TempDir())
 			ca := keyFile(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 			return "tls " + cert + " " + key + " " + ca
 		}, wantThreat},

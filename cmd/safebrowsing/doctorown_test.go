@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestDoctorOfOwnLists(t *testing.T) {
@@ -42,7 +42,7 @@ func TestDoctorOfOwnLists(t *testing.T) {
 			block := " {\n safebrowsing {\n  endpoint ENDPOINT\n  db off\n  " + test.word + " " + list + "\n }\n}\n"
 			status, found, out := examine(t, w.corefile(t, "a"+block+"b"+block), "-offline")
 			d := found["own list"]
-			text := strings.Replace(string(d.Text), logtest.Times("2026-05-01T12:00:00Z"), "TIME", 1)
+			text := strings.Replace(string(d.Text), testkit.LocalTimes("2026-05-01T12:00:00Z"), "TIME", 1)
 			if status != test.status || d.Status != test.want || !strings.HasPrefix(text, list+test.text) || !strings.Contains(string(d.Advice), test.advice) {
 				t.Errorf("status %d, %+v, want %d, %s, %q", status, d, test.status, test.want, test.text)
 			}

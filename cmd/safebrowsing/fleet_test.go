@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // blockOf returns a block of a document: the first one in a language after a text.
@@ -56,7 +56,7 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 		t.Fatalf("the command is %q", args)
 	}
 	url, admin := startRelay(t, program, append(args[1:], "-endpoint", w.endpoint, "-admin", "127.0.0.1:0")...)
-	programtest.WantOK(t, admin+"/readyz")
+	testkit.WantOK(t, admin+"/readyz")
 	if _, err := os.Stat("relay"); err != nil {
 		t.Error(err)
 	}
@@ -73,7 +73,7 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	}
 
 	alerts, clients, _ := strings.Cut(blockOf(t, page, "\n## Watch it\n", "txt"), "# on the CoreDNS servers")
-	served := programtest.Body(t, admin+"/metrics")
+	served := testkit.Body(t, admin+"/metrics")
 	name := regexp.MustCompile(`\b(?:coredns_)?safebrowsing_[a-z_]+`)
 	for _, m := range name.FindAllString(alerts, -1) {
 		if !strings.Contains(served, "\n"+m) {
@@ -100,7 +100,7 @@ func relayProgram(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("-short: this test builds the program of the relay")
 	}
-	programs, err := programtest.Build(t.TempDir(), "safebrowsing-relay")
+	programs, err := testkit.Build(t.TempDir(), "safebrowsing-relay")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func relayProgram(t *testing.T) string {
 // its admin. The arguments say with -listen and -admin that it chooses the ports.
 func startRelay(t *testing.T, program string, args ...string) (url, admin string) {
 	t.Helper()
-	p := programtest.Start(t, program, args...)
+	p := testkit.Start(t, program, args...)
 	_, admin, _ = strings.Cut(p.Line("Metrics: ", time.Minute), "Metrics: ")
 	_, url, _ = strings.Cut(p.Line("    endpoint ", time.Minute), "endpoint ")
 	return strings.TrimSpace(url), strings.TrimSuffix(strings.TrimSpace(admin), "/metrics")

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestMisuseHasStatus2AndAHint(t *testing.T) {
@@ -134,7 +134,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 	}
 	defer full.Close()
 	for _, args := range []string{"expressions a.example", "expressions -json a.example"} {
-		var errOut programtest.Output
+		var errOut testkit.Output
 		if status := run(t.Context(), append([]string{"safebrowsing"}, strings.Fields(args)...), os.Stdin, full, &errOut); status != 2 || !strings.Contains(errOut.String(), "no space") {
 			t.Errorf("%s: status %d, %s", args, status, &errOut)
 		}
@@ -142,7 +142,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 }
 
 func TestOnlyWarningsOfThePluginAreShown(t *testing.T) {
-	var out programtest.Output
+	var out testkit.Output
 	l := &warnings{&out}
 	for _, line := range []string{"[INFO] plugin/safebrowsing: all is well\n", "[WARNING] plugin/safebrowsing: bad line\n", "[DEBUG] x\n"} {
 		if n, err := l.Write([]byte(line)); n != len(line) || err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestCheckReadsNamesFromStandardInput(t *testing.T) {
@@ -49,7 +49,7 @@ func TestNamesAreCheckedAsTheyCome(t *testing.T) {
 	w := filled(t)
 	in, names := io.Pipe()
 	defer names.Close()
-	out, errOut := new(programtest.Output), new(programtest.Output)
+	out, errOut := new(testkit.Output), new(testkit.Output)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan int, 1)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // commandLines returns the command lines of safebrowsing in a document, in its blocks and in
@@ -65,7 +65,7 @@ func helpOf(t *testing.T, line string) (trouble string) {
 	line, _, _ = strings.Cut(line, " <")
 	words := strings.Fields(line)
 	c := command()
-	c.Writer, c.ErrWriter = new(programtest.Output), new(programtest.Output)
+	c.Writer, c.ErrWriter = new(testkit.Output), new(testkit.Output)
 	sub := c.Command(words[0])
 	if sub == nil {
 		return "there is no such command"

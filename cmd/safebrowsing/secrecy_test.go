@@ -8,26 +8,26 @@ import (
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // SECURITY.md: the key is in no error. People run these commands when something is wrong, and
 // post what they print.
 func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 	w := newWorld(t)
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	db := filepath.Join(t.TempDir(), "db")
 	t.Setenv("STATE_DIRECTORY", db)
 	path := filepath.Join(t.TempDir(), "Corefile")
-	for _, secret := range []string{logtest.Key, logtest.Token} {
-		for i, stanza := range logtest.Stanzas(config.Usages(), secret) {
+	for _, secret := range []string{testkit.Key, testkit.Token} {
+		for i, stanza := range testkit.Stanzas(config.Usages(), secret) {
 			write(t, path, ".:5353 {\n"+stanza+"\n}\n")
 			commands := [][]string{{"check", "-corefile", path, "www.example.org"}, {"status", "-corefile", path}, {"doctor", "-offline", "-corefile", path}, {"lists", "-corefile", path}}
 			if _, out, _ := invoke(t, commands[0]...); out == "" && i%7 != 0 {
 				commands = commands[:1] // it is refused, and all of them say the same: some are enough
 			}
 			for _, command := range commands {
-				if _, out, errOut := invoke(t, command...); logtest.Leaks(out+errOut, secret) {
+				if _, out, errOut := invoke(t, command...); testkit.Leaks(out+errOut, secret) {
 					t.Errorf("%q: %s prints %s%s", stanza, command[0], out, errOut)
 				}
 			}
@@ -36,7 +36,7 @@ func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
 			{"check", secret}, {"doctor", "-corefile", secret}, {"-" + secret}, {secret}, {"update", "-db", secret + "/x", "-endpoint", "KEY" + secret},
 			{"doctor", "-offline", "-endpoint", w.endpoint + "/?key=" + secret}, {"doctor", "-offline", "-endpoint", w.endpoint, "-api-key-file", secret},
 		} {
-			if _, out, errOut := invoke(t, args...); logtest.Leaks(out+errOut, secret) {
+			if _, out, errOut := invoke(t, args...); testkit.Leaks(out+errOut, secret) {
 				t.Errorf("%q prints %s%s", args, out, errOut)
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestStatusSaysWhetherTheNetworkIsProtected(t *testing.T) {
@@ -38,7 +38,7 @@ func TestStatusSaysWhetherTheNetworkIsProtected(t *testing.T) {
 		if status != tc.status || errOut != "" {
 			t.Errorf("%s: status %d, want %d, %q\n%s", tc.name, status, tc.status, errOut, out)
 		}
-		logtest.WantParts(t, w.plain(out), tc.says...)
+		testkit.WantParts(t, w.plain(out), tc.says...)
 		if got := len(w.Requests("")); got != requests {
 			t.Errorf("%s: %d requests, want none", tc.name, got-requests)
 		}
@@ -62,7 +62,7 @@ func TestStatusTellsOfAPauseAndHidesTheKey(t *testing.T) {
 	if status != 1 || !strings.HasPrefix(out, "NOT protected\n") {
 		t.Errorf("status %d, %s", status, out)
 	}
-	logtest.WantParts(t, out, "problem  Blocking is paused until ", "for the zones example.org. lan.", "safebrowsing pause off")
+	testkit.WantParts(t, out, "problem  Blocking is paused until ", "for the zones example.org. lan.", "safebrowsing pause off")
 	if _, object, _ := invoke(t, "status", "-json", "-corefile", corefile); strings.Contains(out+object, key) {
 		t.Errorf("the key is in %s%s", out, object)
 	}

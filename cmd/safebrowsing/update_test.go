@@ -14,9 +14,9 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestUpdateFetchesOnceAndThenNothingIsDue(t *testing.T) {
@@ -134,7 +134,7 @@ func TestUpdateWaitsForTheFirstContactUnlessToldNotTo(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	var out, errOut programtest.Output
+	var out, errOut testkit.Output
 	c := command()
 	c.Writer, c.ErrWriter = &out, &errOut
 	err := c.Run(ctx, []string{"safebrowsing", "update", "-db", w.dir, "-endpoint", w.endpoint})
@@ -153,7 +153,7 @@ func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if isTerminal(new(programtest.Output)) || isTerminal(file) {
+	if isTerminal(new(testkit.Output)) || isTerminal(file) {
 		t.Error("a buffer or a file was taken for a terminal")
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestLinesAboutListsByURL(t *testing.T) {
@@ -25,9 +25,9 @@ func TestLinesAboutListsByURL(t *testing.T) {
 		{ownlist.URLRecovered{URLState: ownlist.URLState{Name: name, Next: at(3)}},
 			"[INFO] plugin/safebrowsing: List " + name + " is updated again; next fetch at 2026-11-22T02:00:00Z"},
 	} {
-		lines := logtest.Capture(t)
+		lines := testkit.Capture(t)
 		reportFetched(test.event)
-		if got := strings.TrimSpace(lines.Only(t, name)); !strings.HasSuffix(got, logtest.Times(test.want)) {
+		if got := strings.TrimSpace(lines.Only(t, name)); !strings.HasSuffix(got, testkit.LocalTimes(test.want)) {
 			t.Errorf("Expected\n%s, got\n%s", test.want, got)
 		}
 	}

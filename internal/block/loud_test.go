@@ -8,7 +8,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -19,7 +19,7 @@ func question(name string) dns.Question {
 }
 
 func TestAFamiliarNameThatIsBlockedIsLoudOnceADay(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	now := time.Now()
 	l := &loudness{familiar: newFamiliarity(now)}
 	for range 3000 { // 1000 an hour in 3 hours; a sample of 190 is off by a fifth at most
@@ -65,7 +65,7 @@ func TestTheLineAboutAFamiliarNameHasNoCommandsOfAClient(t *testing.T) {
 		"x>y.example":               "add the host to a file of allow",
 		"-list.example":             "add the host to a file of allow",
 	} {
-		lines := logtest.Capture(t)
+		lines := testkit.Capture(t)
 		l := &loudness{familiar: newFamiliarity(time.Now())}
 		l.familiar.add(lookup.FromQname(name+"."), 10000)
 		l.blocked(question(name+"."), phished, time.Now().Add(time.Hour))

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // A file that fails and is well again costs two lines, and the metrics say so
 // meanwhile.
 func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	dir := t.TempDir()
 	file := writeFile(t, dir, "list.txt", "a.example\nb.example\nno entry\n/x/\n192.168.1.1 nas\n")
 	changed := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -38,7 +38,7 @@ func TestAListThatFailsIsLoggedOnceAndMeasured(t *testing.T) {
 			for name, want := range map[string]float64{
 				"entries": entries, "bad_lines": bad, "unsupported_lines": unsupported, "last_change_timestamp_seconds": last, "failing": failing,
 			} {
-				if got := logtest.Metric(t, "own_list_"+name, "file", file); got != want {
+				if got := testkit.Metric(t, "own_list_"+name, "file", file); got != want {
 					t.Errorf("%s: Expected %s of %v, got %v", when, name, want, got)
 				}
 			}
@@ -84,10 +84,10 @@ func TestMetricsOfListsThatAreOpenedTwiceInDifferentWays(t *testing.T) {
 		}
 		defer files.End()
 	}
-	if got := logtest.Metric(t, "own_list_failing", "file", file); got != 0 { // fails if a series is there twice
+	if got := testkit.Metric(t, "own_list_failing", "file", file); got != 0 { // fails if a series is there twice
 		t.Errorf("Expected no failure, got %v", got)
 	}
-	if n := logtest.Metric(t, "own_list_entries", "file", file); n != 1 && n != 2 {
+	if n := testkit.Metric(t, "own_list_entries", "file", file); n != 1 && n != 2 {
 		t.Errorf("Expected the entries of one of the lists, got %v", n)
 	}
 }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -53,7 +53,7 @@ func blocks(p *Block, name string) bool {
 
 // A mistake in a list that others write must not lock out its own repair.
 func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	p := fetching(t, "bad.example.org\n||example.net^\n", false, nil)
 	for name, want := range map[string]bool{"www.example.net.": true, "example.net.": true, "a.lists.example.net.": true, "lists.example.net.": false, "SB.example.net.": false} {
 		if got := blocks(p, name); got != want {
@@ -73,7 +73,7 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 }
 
 func TestAFileOfTheOperatorBlocksWhatItSaysWithAWarning(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	path := filepath.Join(t.TempDir(), "own.txt")
 	replaceList(t, path, "# mine\nsb.example.net\n")
 	p := fetching(t, "||example.net^\n", false, nil, config.OwnFile{Path: path})
@@ -81,7 +81,7 @@ func TestAFileOfTheOperatorBlocksWhatItSaysWithAWarning(t *testing.T) {
 		t.Error("want sb.example.net blocked, and lists.example.net not")
 	}
 	line := lines.Only(t, "List "+path+": it blocks")
-	logtest.WantParts(t, line, "[WARNING]", "it blocks 1 name that this server needs: sb.example.net (line 2), the host of the endpoint", "name them after allow")
+	testkit.WantParts(t, line, "[WARNING]", "it blocks 1 name that this server needs: sb.example.net (line 2), the host of the endpoint", "name them after allow")
 	replaceList(t, path, "# mine, changed\nlists.example.net\n")
 	for end := time.Now().Add(30 * time.Second); len(lines.About("needs: lists.example.net (line 2)")) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
@@ -102,7 +102,7 @@ func TestWhatTheOperatorAllowsIsNotCalledBlocked(t *testing.T) {
 func TestAListByURLCoversNoWholeSuffixUnlessTheCorefileSaysSo(t *testing.T) {
 	const list = "bad.example.org\n* CNAME .\n||com^\n*.co.uk\n0.0.0.0 net\n"
 	for _, wide := range []bool{false, true} {
-		lines := logtest.Capture(t)
+		lines := testkit.Capture(t)
 		p := fetching(t, list, wide, nil)
 		for name, want := range map[string]bool{"bad.example.org.": true, "net.": true, "www.example.com.": wide, "a.example.co.uk.": wide, "any.example.": wide} {
 			if got := blocks(p, name); got != want {
@@ -166,7 +166,7 @@ func listing(t *testing.T, cfg config.Block, names ...string) *Block {
 func TestNoWayThroughABlockEndsWithANeededNameUnsafe(t *testing.T) {
 	const needed, other = "sb.example.net", "other.example.net"
 	for _, inspect := range []bool{false, true} {
-		lines := logtest.Capture(t)
+		lines := testkit.Capture(t)
 		room := func() error { return nil }
 		ways := []struct {
 			name string

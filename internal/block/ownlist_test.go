@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -44,7 +44,7 @@ func TestAListThatIsNotWhatItShouldBeIsAWarning(t *testing.T) {
 		{"machines", "a.example\n192.168.1.10 nas.home.arpa nas\n", false, "WARNING", " is in force with 1 name; 1 line has an address other than 0.0.0.0, 127.0.0.1 or the sinkhole and blocks nothing (first at line 2: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			file := writeList(t, test.content)
 			c := config.Block{Own: []config.OwnFile{{Path: file, Allow: test.allow}}}
 			for range 2 { // two server blocks
@@ -68,7 +68,7 @@ func TestAListOfAWholeTopLevelDomainIsAWarning(t *testing.T) {
 		"*.co.uk CNAME .\n":         ": line 1 blocks the whole public suffix co.uk",
 		"com\n":                     ": line 1 blocks the name com itself, but no name below it: to block these too, write .com",
 	} {
-		lines := logtest.Capture(t)
+		lines := testkit.Capture(t)
 		file := writeList(t, content)
 		p := New(config.Config{Block: config.Block{Own: []config.OwnFile{{Path: file}}}})
 		if err := p.open(true); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/coredns/caddy"
 	plugintls "github.com/coredns/coredns/plugin/pkg/tls"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -49,7 +49,7 @@ func TestEndpointsAreReadInTheirOrder(t *testing.T) {
 func TestTLSTakesTheFilesOfForwardInItsOrder(t *testing.T) {
 	dir := t.TempDir()
 	ca := writeFile(t, dir, "ca.pem", certificate(t))
-	cert, key := certtest.Pair(t, dir)
+	cert, key := testkit.Certificate(t, dir)
 	for args, want := range map[string]struct{ ours, theirs bool }{
 		"": {}, ca: {theirs: true}, cert + " " + key: {ours: true}, cert + " " + key + " " + ca: {true, true},
 	} {
@@ -85,7 +85,7 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 	ca := writeFile(t, dir, "ca.pem", certificate(t))
 	text := writeFile(t, dir, "text", "no certificate\n")
 	empty := writeFile(t, dir, "empty", "")
-	cert, key := certtest.Pair(t, dir)
+	cert, key := testkit.Certificate(t, dir)
 	large := writeFile(t, dir, "large", certificate(t)+strings.Repeat("#", maxCA))
 	for _, tc := range []struct{ text, want string }{
 		{"endpoint http://10.0.0.1 https://safebrowsing.googleapis.com", "https://safebrowsing.googleapis.com cannot be one of several"},

@@ -5,21 +5,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // People write keys into wrong places, and what refuses them reaches journals and bug reports.
 func TestAKeyInAnyPlaceOfAStanzaIsInNoText(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	t.Setenv(KeyVariable, "")
-	for _, secret := range []string{logtest.Key, logtest.Token} {
-		for _, text := range logtest.Stanzas(Usages(), secret) {
+	for _, secret := range []string{testkit.Key, testkit.Token} {
+		for _, text := range testkit.Stanzas(Usages(), secret) {
 			c, err := stanza(t, text)
-			if said := fmt.Sprint(err, c.Warnings, c.Notes, c.DB, c.Zones, c.Except, c.Endpoint, c.Status, c.Structured, c.Lists); logtest.Leaks(said, secret) {
+			if said := fmt.Sprint(err, c.Warnings, c.Notes, c.DB, c.Zones, c.Except, c.Endpoint, c.Status, c.Structured, c.Lists); testkit.Leaks(said, secret) {
 				t.Errorf("%q: %s", text, said)
 			}
 			for _, own := range c.Own {
-				if logtest.Leaks(own.Name(), secret) {
+				if testkit.Leaks(own.Name(), secret) {
 					t.Errorf("%q: a list is called %s", text, own.Name())
 				}
 			}
@@ -41,8 +41,8 @@ func TestWhatCannotBeAKeyIsRefusedWithWhatToWrite(t *testing.T) {
 		"YOUR-API-KEY":                            "a placeholder",
 		"<YOUR_API_KEY>":                          "a placeholder",
 		"12-ab.apps.googleusercontent.com":        "the ID of an OAuth client",
-		"SAFEBROWSING_API_KEY=" + logtest.Key:     "an assignment and not a key: write only what follows the =",
-		"'" + logtest.Key + "'":                   "in quotes",
+		"SAFEBROWSING_API_KEY=" + testkit.Key:     "an assignment and not a key: write only what follows the =",
+		"'" + testkit.Key + "'":                   "in quotes",
 		"https://console.cloud.google.com/x":      "a URL",
 		"$SAFEBROWSING_API_KEY":                   "write {$NAME}",
 		`{"type":"service_account","id":"12345"}`: "JSON, as of a service account",
@@ -75,7 +75,7 @@ func TestAServerOfOnesOwnMayHaveKeysOfAnyForm(t *testing.T) {
 
 func TestAKeyThatGoogleWillRefuseIsAWarning(t *testing.T) {
 	const warning = "does not look like one of Google"
-	for key, want := range map[string]bool{logtest.Key: false, logtest.Key[1:]: true, logtest.Key + "x": true, "hunter2": true} {
+	for key, want := range map[string]bool{testkit.Key: false, testkit.Key[1:]: true, testkit.Key + "x": true, "hunter2": true} {
 		c, err := stanza(t, "safebrowsing {\ndb off\napi_key "+key+"\n}")
 		if got := strings.Contains(strings.Join(c.Warnings, "\n"), "Testfile:3: the API key "+warning); err != nil || got != want {
 			t.Errorf("%s: %v, %q", key, err, c.Warnings)

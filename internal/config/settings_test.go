@@ -12,14 +12,13 @@ import (
 	"time"
 	_ "time/tzdata" // for a zone of its own
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/certtest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv(KeyVariable, "")
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
-	cert, key := certtest.Pair(t, t.TempDir())
+	cert, key := testkit.Certificate(t, t.TempDir())
 	ca := "tls " + cert + " " + key + " " + cert
 	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 100000\nbudget unlimited\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nlimit off\ncache 10"
 	own := listing(t)
@@ -29,7 +28,7 @@ func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 		{own + "\nresolver 9.9.9.9\nlists se-4b", "Testfile:1: Safe Browsing is OFF: there is no API key, and these properties have no effect: lists, resolver. Set api_key", ""},
 		{own + "\nprotocol webrisk\nbudget 5", "Testfile:1: Web Risk is OFF: there is no API key, and these properties have no effect: protocol, budget. Set api_key, api_key_file, token_file or $SAFEBROWSING_API_KEY, or remove them", ""},
 		{own + "\n" + ca + "\n" + all, strings.Join(onlySafeBrowsing, ", "), ""},
-		{"api_key " + logtest.Key + "\n" + all, "", ""},
+		{"api_key " + testkit.Key + "\n" + all, "", ""},
 		{"endpoint http://127.0.0.1:1\n" + all, "", ""},
 	} {
 		c, err := stanza(t, "safebrowsing {\n"+tc.text+"\n}")
@@ -104,7 +103,7 @@ func TestNoFolderForTheListsIsAWarning(t *testing.T) {
 	for _, variable := range []string{"STATE_DIRECTORY", "XDG_CACHE_HOME", "HOME", "LocalAppData"} {
 		t.Setenv(variable, "")
 	}
-	c, err := stanza(t, "safebrowsing {\napi_key "+logtest.Key+"\n}")
+	c, err := stanza(t, "safebrowsing {\napi_key "+testkit.Key+"\n}")
 	if err != nil || c.DB != "" || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "kept in memory only") {
 		t.Errorf("Got db %q, %q, %v", c.DB, c.Warnings, err)
 	}
@@ -176,7 +175,7 @@ func (someLimiter) Admit(netip.Addr, time.Time) bool { return true }
 func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 	elsewhere := []string{"api_key", "api_key_file", "token_file", "endpoint"}
 	needs := map[string]string{"protocol": "budget unlimited", "tls": "endpoint https://relay.internal"}
-	cert, key := certtest.Pair(t, t.TempDir())
+	cert, key := testkit.Certificate(t, t.TempDir())
 	arguments := placeholders(t)
 	read := func(line string) Config {
 		c, err := stanza(t, "safebrowsing {\napi_key K\n"+line+"\n}")

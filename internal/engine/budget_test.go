@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -28,7 +28,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 		"unknown": {2, "{", []string{"[WARNING]", "budget of 2 searches a day, 0 left today; confirmations are paused until "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
 				s := config.Settings{Endpoint: "http://budget.example", Protocol: protocol.DialectWebRisk, Lists: "se-4b", DB: t.TempDir(), Budget: test.budget, Share: 100}
 				google := protocoltest.New(t)
@@ -47,7 +47,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 				}
 				lines.Forget()
 				_, end = life(t, s, google, 0)
-				logtest.WantParts(t, lines.Only(t, "Web Risk is on"), test.want...)
+				testkit.WantParts(t, lines.Only(t, "Web Risk is on"), test.want...)
 				end()
 			})
 		})
@@ -73,9 +73,9 @@ func TestLinesOfTheBudgetSayWhatToDo(t *testing.T) {
 		"alone":   {updater.Event{Kind: updater.BudgetPaused, Spent: 30, Budget: 100, Due: due, Hold: updater.Hold{Until: due, Budget: 100, Portion: updater.OneAlone}}, "[WARNING] plugin/safebrowsing: In part: the part of the day's 100 searches that this process may spend without Redis is spent (30 today). Suspected names pass until 2026-05-02T00:00:00Z, for all clients. Repair the way to Redis: then all of the budget can be spent"},
 		"renewed": {updater.Event{Kind: updater.BudgetRenewed, Budget: 1, Due: due}, "[INFO] plugin/safebrowsing: Names are confirmed again, with the new day's budget of 1 search"},
 	} {
-		lines := logtest.Capture(t)
+		lines := testkit.Capture(t)
 		r.report(test.event)
-		if _, got, _ := strings.Cut(strings.TrimSpace(lines.Only(t, "")), " ["); "["+got != logtest.Times(test.want) {
+		if _, got, _ := strings.Cut(strings.TrimSpace(lines.Only(t, "")), " ["); "["+got != testkit.LocalTimes(test.want) {
 			t.Errorf("%s: got %q, want %q", name, "["+got, test.want)
 		}
 	}

@@ -6,21 +6,21 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T) {
 	s := config.Settings{Protocol: protocol.DialectV4, Lists: "se-4b", DB: t.TempDir()}
 	end := s.Protocol.EndingAt("").At
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(end.Add(-10 * time.Hour)))
 		google := protocoltest.New(t)
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 		e, stop := life(t, s, google, 0)
-		logtest.WantParts(t, lines.Only(t, "Google ends"), "[WARNING]", "Safe Browsing v4 on 31 March 2027, tomorrow", "Change protocol v4 to v5: the lists stay in force")
+		testkit.WantParts(t, lines.Only(t, "Google ends"), "[WARNING]", "Safe Browsing v4 on 31 March 2027, tomorrow", "Change protocol v4 to v5: the lists stay in force")
 		if got := e.Standing(time.Now()); got.Ending != s.Ending().Text(time.Now()) || got.Ended {
 			t.Errorf("The page is told of the end %q", got.Ending)
 		}
@@ -29,7 +29,7 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 			t.Errorf("Before the day: %q", got)
 		}
 		time.Sleep(time.Minute)
-		logtest.WantParts(t, lines.Only(t, "Google has ended"), "[ERROR]", "Change protocol v4 to v5. DNS and your own lists go on")
+		testkit.WantParts(t, lines.Only(t, "Google has ended"), "[ERROR]", "Change protocol v4 to v5. DNS and your own lists go on")
 		if len(e.Lists()) != 1 {
 			t.Error("The list is not in force any more")
 		}
@@ -37,7 +37,7 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 
 		lines.Forget()
 		_, stop = life(t, s, google, 0)
-		logtest.WantParts(t, lines.Only(t, "Google has ended"), "[ERROR]")
+		testkit.WantParts(t, lines.Only(t, "Google has ended"), "[ERROR]")
 		stop()
 
 		lines.Forget()

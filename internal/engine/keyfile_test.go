@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -21,7 +21,7 @@ import (
 func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
 	for token, word := range map[bool]string{false: "API key", true: "token"} {
 		t.Run(word, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			file := filepath.Join(t.TempDir(), "key")
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -31,7 +31,7 @@ func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
 					t.Errorf("Expected the old one, got %q", got)
 				}
 			})
-			logtest.WantParts(t, lines.Only(t, "Cannot replace the "+word), "[WARNING]", file, "The old one stays in use", "every 5 seconds")
+			testkit.WantParts(t, lines.Only(t, "Cannot replace the "+word), "[WARNING]", file, "The old one stays in use", "every 5 seconds")
 		})
 	}
 }
@@ -44,7 +44,7 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 		want   bool
 	}{"the token has expired": {0, true}, "the server has a fault": {http.StatusServiceUnavailable, false}} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				file := filepath.Join(dir, "token")
@@ -130,7 +130,7 @@ func (s *slowEnd) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestANewKeyIsInUseWithItsClockOnly(t *testing.T) {
 	for name, token := range map[string]bool{"key": false, "token": true} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "key")
 				put := func(key string) {

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // wire is a transport to a server, which can be cut.
@@ -46,7 +46,7 @@ func (w *wire) Reach(context.Context, *url.URL) error {
 // the network.
 func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 	s := config.Settings{Endpoint: "http://away.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("", 30*time.Minute)
@@ -61,7 +61,7 @@ func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 		defer e.stop()
 		time.Sleep(2*time.Hour + time.Second)
 		line := lines.Only(t, "Cannot update lists")
-		logtest.WantParts(t, line, "[ERROR]", "se-4b", "network is unreachable", "NO list is in force: Safe Browsing blocks nothing until the first update, which comes soon after the server can be reached", "Next try not before")
+		testkit.WantParts(t, line, "[ERROR]", "se-4b", "network is unreachable", "NO list is in force: Safe Browsing blocks nothing until the first update, which comes soon after the server can be reached", "Next try not before")
 		if strings.Contains(line, "stay in force") {
 			t.Error(line)
 		}
@@ -81,7 +81,7 @@ func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 // After status 403 the line says when an API that has just been enabled is tried.
 func TestARefusedKeyIsToldWhenTheNextTryIs(t *testing.T) {
 	s := config.Settings{Endpoint: "http://disabled.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
@@ -89,7 +89,7 @@ func TestARefusedKeyIsToldWhenTheNextTryIs(t *testing.T) {
 		e, end := life(t, s, google, 0)
 		defer end()
 		until := e.FetchHold().Until
-		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "NO list is in force", "Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute",
+		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "NO list is in force", "Check the API key, and that the Safe Browsing API is enabled for it; a new one is tried within a minute",
 			"If you have just enabled the API: the next try is at "+say.Time(until)+", in ")
 	})
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // firstDown is a transport whose first relay may be down.
@@ -47,7 +47,7 @@ func startTwoRelays(t *testing.T) (*firstDown, ForTests) {
 // While a relay is down for a day, however often it is tried, there is one line when it
 // is left and one when it answers again; updates and confirmations have no trouble.
 func TestARelayThatIsLeftIsTwoLines(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		relays, r := startTwoRelays(t)
 		_, end, err := r.Acquire(relaySettings, "")
@@ -64,8 +64,8 @@ func TestARelayThatIsLeftIsTwoLines(t *testing.T) {
 		relays.down.Store(false)
 		time.Sleep(25 * time.Hour)
 	})
-	logtest.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "connection refused. http://second.internal is asked in its place; http://first.internal is tried again, not before 2000-01-0")
-	logtest.WantParts(t, lines.Only(t, "answers again"), "[INFO]", "http://first.internal answers again")
+	testkit.WantParts(t, lines.Only(t, "fails"), "[WARNING]", "http://first.internal fails: ", "connection refused. http://second.internal is asked in its place; http://first.internal is tried again, not before 2000-01-0")
+	testkit.WantParts(t, lines.Only(t, "answers again"), "[INFO]", "http://first.internal answers again")
 	if got := lines.About("[ERROR]"); len(got) > 0 {
 		t.Errorf("Expected no errors, got %q", got)
 	}
@@ -79,7 +79,7 @@ func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 		want := func(when string, first, second float64) {
 			t.Helper()
 			for url, up := range map[string]float64{"http://first.internal": first, "http://second.internal": second} {
-				if got := logtest.Metric(t, "endpoint_up", "url", url); got != up {
+				if got := testkit.Metric(t, "endpoint_up", "url", url); got != up {
 					t.Errorf("%s: endpoint_up of %s is %v, want %v", when, url, got, up)
 				}
 			}

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -34,7 +34,7 @@ func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact 
 
 func TestTheStartSaysWhatProtects(t *testing.T) {
 	s := config.Settings{Endpoint: "http://start.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", DB: t.TempDir()}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("", 30*time.Minute)
@@ -42,7 +42,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {1, 2, 3, 5}})
 
 		_, end := life(t, s, google, 40*time.Second)
-		logtest.WantParts(t, lines.Only(t, "is on: http://start.example"), "[WARNING]", "Safe Browsing v5", "mode local", "NO list is in force yet (se-4b, mw-4b)",
+		testkit.WantParts(t, lines.Only(t, "is on: http://start.example"), "[WARNING]", "Safe Browsing v5", "mode local", "NO list is in force yet (se-4b, mw-4b)",
 			"db "+s.DB, "next request within a minute (first contact)")
 		time.Sleep(time.Minute)
 		end()
@@ -50,7 +50,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		lines.Forget()
 		_, end = life(t, s, google, 0)
-		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 10m ago), mw-4b (2 entries, updated 10m ago)",
 			"next request not before "+say.Time(time.Now().Add(30*time.Minute-10*time.Minute-20*time.Second))+" (minimum wait of the server)")
 		if got := lines.About("in force"); len(got) != 0 {
 			t.Errorf("Expected all of the start in one line, got %q", got)
@@ -61,27 +61,27 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 
 		lines.Forget()
 		_, end = life(t, s, google, 0)
-		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "back-off after a failure at ", "status 503 Service Unavailable")
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "back-off after a failure at ", "status 503 Service Unavailable")
 		end()
 
 		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(25 * time.Hour)
 		lines.Forget()
 		_, end = life(t, s, google, time.Second)
-		logtest.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "OLD: updated 25h")
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "OLD: updated 25h")
 		end()
 
 		s.Lists += " uws-4b"
 		lines.Forget()
 		_, end = life(t, s, google, time.Second)
-		logtest.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "uws-4b (not yet)")
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[WARNING]", "uws-4b (not yet)")
 		end()
 	})
 }
 
 func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 	s := config.Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5, Lists: "se-4b", DB: t.TempDir()}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("se-4b", 30*time.Minute)
@@ -91,17 +91,17 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 		time.Sleep(time.Minute)
 		lines.Forget()
 		_, end := life(t, s, google, 0)
-		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there")
-		if got := logtest.Metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unixSeconds(fetched) {
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "se-4b (1 entry, updated 1m ago)", "another process uses db and fetches the lists; this one reads them from there")
+		if got := testkit.Metric(t, "list_last_success_timestamp_seconds", "endpoint", s.Endpoint); got != unixSeconds(fetched) {
 			t.Errorf("Expected the gauge to tell %v, got %v", unixSeconds(fetched), got)
 		}
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		time.Sleep(31 * time.Minute)
-		logtest.WantParts(t, lines.Only(t, "fetched by the process that keeps"), "[INFO]", "List se-4b now has 2 entries", say.Time(fetched.Add(30*time.Minute)))
+		testkit.WantParts(t, lines.Only(t, "fetched by the process that keeps"), "[INFO]", "List se-4b now has 2 entries", say.Time(fetched.Add(30*time.Minute)))
 		lines.Forget()
 		endFirst()
 		time.Sleep(5 * time.Second)
-		logtest.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "minimum wait of the server")
+		testkit.WantParts(t, lines.Only(t, "is on: "), "[INFO]", "minimum wait of the server")
 		end()
 	})
 }
@@ -110,21 +110,21 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 // are fetched.
 func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 	s := config.Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5, Lists: "se-4b pha4-4b mw-4b"}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("", 30*time.Minute)
 		google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
 		google.Publish("mw-4b", [][]byte{{1, 2, 3, 4}, {5, 6, 7, 8}})
 		_, end := life(t, s, google, 0)
-		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is requested by itself")
+		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b, pha4-4b, mw-4b", "status 400", "each list is requested by itself")
 		time.Sleep(24 * time.Hour)
-		logtest.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list pha4-4b: ", "status 400", "Did you mean pha-4b?",
+		testkit.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list pha4-4b: ", "status 400", "Did you mean pha-4b?",
 			"Other lists are updated. This list has 0 entries in force. Next try not before ")
 		lines.Only(t, "List se-4b now has 1 entry")
 		lines.Only(t, "List mw-4b now has 2 entries")
 		lines.Only(t, "Lists are updated again")
-		if got := logtest.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unixSeconds(time.Now()) {
+		if got := testkit.Metric(t, "list_next_due_timestamp_seconds", "list", "pha4-4b"); got <= unixSeconds(time.Now()) {
 			t.Errorf("Expected the gauge to tell when the refused list is tried again, got %v", got)
 		}
 		end()
@@ -134,7 +134,7 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 // A relay without -realtime has no list of likely safe hosts.
 func TestModeRealtimeBehindARelayThatCannotSaysWhatToDo(t *testing.T) {
 	s := config.Settings{Endpoint: "http://relay.example", Protocol: protocol.DialectV5, Lists: "se-4b", Mode: lookup.RealTime}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		relay := protocoltest.New(t)
 		relay.ActAsRelay()
@@ -143,7 +143,7 @@ func TestModeRealtimeBehindARelayThatCannotSaysWhatToDo(t *testing.T) {
 		_, end := life(t, s, relay, 0)
 		time.Sleep(time.Minute)
 		lines.Only(t, "List se-4b now has 1 entry")
-		logtest.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list gc-32b: ",
+		testkit.WantParts(t, lines.Only(t, "refuses list"), "[ERROR]", "The server refuses list gc-32b: ",
 			"Mode realtime acts as mode local until it is there: start the relay with -realtime, or write mode local")
 		end()
 	})
@@ -158,7 +158,7 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string) {
 	t.Helper()
 	s := config.Settings{Endpoint: "http://longwait.example", Protocol: d, Lists: "se-4b mw-4b"}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("", 48*time.Hour)
@@ -169,7 +169,7 @@ func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string
 		if len(got) != warnings {
 			t.Fatalf("%s: Expected %d lines, got %q", d, warnings, got)
 		}
-		logtest.WantParts(t, got[0], "[WARNING]", lists, "It is obeyed", "are not updated before "+say.Time(time.Now().Add(48*time.Hour)))
+		testkit.WantParts(t, got[0], "[WARNING]", lists, "It is obeyed", "are not updated before "+say.Time(time.Now().Add(48*time.Hour)))
 		end()
 	})
 }
@@ -177,7 +177,7 @@ func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string
 // One line when trouble begins and one when it ends, whatever the retries.
 func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 	s := config.Settings{Endpoint: "http://day.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
 		google.SetMinimumWait("se-4b", 30*time.Minute)
@@ -186,7 +186,7 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 		defer end()
 		google.Break("update", 1000, protocoltest.Fault{Status: 503})
 		time.Sleep(24 * time.Hour)
-		logtest.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "The lists in force stay in force", "Next try not before")
+		testkit.WantParts(t, lines.Only(t, "Cannot update lists"), "[ERROR]", "se-4b", "status 503", "The lists in force stay in force", "Next try not before")
 		if n := len(google.Requests("update")); n < 4 {
 			t.Fatalf("Expected several tries, got %d", n)
 		}
@@ -196,7 +196,7 @@ func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
 		if got := lines.About("Cannot update lists"); len(got) != 2 || !strings.Contains(got[1], "Check the API key") {
 			t.Errorf("Expected another line about another trouble, with advice, got %q", got)
 		}
-		logtest.WantParts(t, lines.Only(t, "Lists are updated again"), "[INFO]", logtest.Times("since 2000-01-01T00:30:00Z"))
+		testkit.WantParts(t, lines.Only(t, "Lists are updated again"), "[INFO]", testkit.LocalTimes("since 2000-01-01T00:30:00Z"))
 	})
 }
 
@@ -218,7 +218,7 @@ func (o *outcomes) Search(_ context.Context, _ []lookup.Prefix) (lookup.Answer, 
 }
 
 func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
 		if err != nil {
@@ -232,18 +232,18 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		server := &outcomes{err: &updater.StatusError{Code: http.StatusBadGateway}}
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
 		gauge := func() float64 {
-			return logtest.Metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
+			return testkit.Metric(t, "search_not_before_timestamp_seconds", "endpoint", "http://pause.example")
 		}
 
 		searches(r, searcher, 2)
-		logtest.WantParts(t, lines.Only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
+		testkit.WantParts(t, lines.Only(t, "A confirmation failed"), "[WARNING]", "status 502", "Suspected names pass")
 		if got := lines.About("paused"); len(got) != 0 || gauge() > unixSeconds(time.Now()) {
 			t.Errorf("Expected no pause before the third failure, got %q", got)
 		}
 		time.Sleep(time.Second)
 		searches(r, searcher, 1)
 		until := time.Now().Add(5 * time.Minute)
-		logtest.WantParts(t, lines.Only(t, "paused"), "[WARNING]", "paused until "+say.Time(until), "3 failures in a row", "status 502")
+		testkit.WantParts(t, lines.Only(t, "paused"), "[WARNING]", "paused until "+say.Time(until), "3 failures in a row", "status 502")
 		if got := gauge(); got != unixSeconds(until) {
 			t.Errorf("Expected the gauge to be %v, got %v", unixSeconds(until), got)
 		}
@@ -259,7 +259,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		server.err = nil
 		time.Sleep(31 * time.Minute)
 		searches(r, searcher, 5)
-		logtest.WantParts(t, lines.Only(t, "Confirmations work again"), "[INFO]")
+		testkit.WantParts(t, lines.Only(t, "Confirmations work again"), "[INFO]")
 		if hold := schedule.SearchHold(); hold.Active(time.Now()) || gauge() > unixSeconds(time.Now()) {
 			t.Errorf("Expected no pause any more, got %v", hold)
 		}
@@ -274,7 +274,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 // A relay that may not ask answers about names that it knows, and not about others, many times a
 // second. That is one state, no pause, and no failure.
 func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
 		if err != nil {
@@ -292,7 +292,7 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 			searches(r, searcher, 1)
 			time.Sleep(10 * time.Second)
 		}
-		logtest.WantParts(t, lines.Only(t, "in part"), "[WARNING]", "budget of searches is spent for this client", "Suspected names that the relay does not know pass", "1m0s at most")
+		testkit.WantParts(t, lines.Only(t, "in part"), "[WARNING]", "budget of searches is spent for this client", "Suspected names that the relay does not know pass", "1m0s at most")
 		if hold := schedule.SearchHold(); hold.Failures != 0 || hold.Active(time.Now()) {
 			t.Errorf("Expected no wait and no failure, got %+v", hold)
 		}
@@ -301,7 +301,7 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 			time.Sleep(6 * time.Minute)
 			searches(r, searcher, 1)
 		}
-		logtest.WantParts(t, lines.Only(t, "answers about all names again"), "[INFO]")
+		testkit.WantParts(t, lines.Only(t, "answers about all names again"), "[INFO]")
 		if got := lines.About("onfirmation"); len(got) != 0 {
 			t.Errorf("Expected no other line, got %q", got)
 		}
@@ -309,7 +309,7 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 }
 
 func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
 		if err != nil {
@@ -323,7 +323,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 			searches(r, searcher, 3)
 			time.Sleep(61 * time.Second)
 		}
-		logtest.WantParts(t, lines.Only(t, "paused"), "minimum wait of the server")
+		testkit.WantParts(t, lines.Only(t, "paused"), "minimum wait of the server")
 		server.wait = 0
 		searches(r, searcher, 3)
 		lines.Only(t, "Confirmations work again")
@@ -331,7 +331,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 }
 
 func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	r := newReporter(config.Settings{DB: "/var/lib/lists", Protocol: protocol.DialectV5}, func() {})
 	full := fmt.Errorf("saving /var/lib/lists/se-4b.list: no space left on device")
 	for range 5 {
@@ -339,16 +339,16 @@ func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 		r.report(updater.Event{Kind: updater.StoreFailed, Err: full})
 		r.report(updater.Event{Kind: updater.Stored}) // a small file still finds room
 	}
-	logtest.WantParts(t, lines.Only(t, "Cannot write to db /var/lib/lists"), "[ERROR]", "no space left", "set db to one that is")
+	testkit.WantParts(t, lines.Only(t, "Cannot write to db /var/lib/lists"), "[ERROR]", "no space left", "set db to one that is")
 	r.report(updater.Event{Kind: updater.Stored, List: "se-4b"})
-	logtest.WantParts(t, lines.Only(t, "can be written again"), "[INFO]")
+	testkit.WantParts(t, lines.Only(t, "can be written again"), "[INFO]")
 	r.report(updater.Event{Kind: updater.Stored})
 	lines.Only(t, "can be written again")
 }
 
 // "Make it writable" is no cure for a file that stands where the directory was.
 func TestAFileInThePlaceOfDbIsNamedWithWhatToDo(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	file := filepath.Join(t.TempDir(), "lists")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -359,7 +359,7 @@ func TestAFileInThePlaceOfDbIsNamedWithWhatToDo(t *testing.T) {
 			t.Fatal("a file was taken for a directory")
 		}
 		newReporter(config.Settings{DB: db, Protocol: protocol.DialectV5}, func() {}).report(updater.Event{Kind: updater.StoreFailed, Err: err})
-		logtest.WantParts(t, lines.Only(t, "Cannot write to db "+db+":"), "[ERROR]", file+" is not a directory: move it away", "set db to one that is")
+		testkit.WantParts(t, lines.Only(t, "Cannot write to db "+db+":"), "[ERROR]", file+" is not a directory: move it away", "set db to one that is")
 	}
 }
 

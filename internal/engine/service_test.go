@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -14,7 +14,7 @@ import (
 // The page says which of several processes with one folder fetches, and which lists are in
 // force.
 func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
-	logtest.Capture(t)
+	testkit.Capture(t)
 	s := config.Settings{Endpoint: "http://service.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: "/db"}
 	schedule, err := updater.NewSchedule(nil)
 	if err != nil {

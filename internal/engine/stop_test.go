@@ -8,9 +8,9 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -32,7 +32,7 @@ func (h *hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 // The end of an engine does not wait for what hangs, nor does the next engine. The one that was
 // given up says so once and reports nothing after that: its metrics are those of the next one.
 func TestTheEndOfAnEngineDoesNotWaitForWhatHangs(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	s := config.Settings{Endpoint: "http://hangs.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
 	next := s
 	next.Cache = 7
@@ -66,7 +66,7 @@ func TestTheEndOfAnEngineDoesNotWaitForWhatHangs(t *testing.T) {
 		close(google.until)
 		synctest.Wait()
 		first.reporter.report(updater.Event{Kind: updater.ListUpdated, List: "se-4b", Entries: 77}) // as at the end of the write
-		if got := lines.About("77 entries"); len(got) > 0 || logtest.Metric(t, "list_entries", "list", "se-4b") == 77 {
+		if got := lines.About("77 entries"); len(got) > 0 || testkit.Metric(t, "list_entries", "list", "se-4b") == 77 {
 			t.Errorf("Expected no report of an engine that was given up, got %q", got)
 		}
 		google.hangs = false

@@ -3,10 +3,10 @@ package ownlist
 import (
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
-	programtest.TwoProcessors()
+	testkit.TwoProcessors()
 	m.Run()
 }

@@ -18,12 +18,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestClientKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lines := logtest.Capture(t)
+		lines := testkit.Capture(t)
 		file := filepath.Join(t.TempDir(), "keys")
 		put(t, file, "# old and new\nOLD\n\n  NEW  \r\n")
 		w := newWorld(t)
@@ -58,7 +58,7 @@ func TestClientKeys(t *testing.T) {
 		if got := try("/v5/hashLists?key=OLD"); got != 200 {
 			t.Errorf("with a broken file: %d, want 200", got)
 		}
-		logtest.WantParts(t, lines.Only(t, "Cannot read the keys of clients"), file+":1: a key holds a space", "Those before stay in use")
+		testkit.WantParts(t, lines.Only(t, "Cannot read the keys of clients"), file+":1: a key holds a space", "Those before stay in use")
 		put(t, file, "NEW\nNEXT\n")
 		time.Sleep(10 * time.Second)
 		if old, next := try("/v5/hashLists?key=OLD"), try("/v5/hashLists?key=NEXT"); old != 403 || next != 200 {
@@ -192,7 +192,7 @@ func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 	w.cfg.CertFile, w.cfg.CertKeyFile = ca.issue("server")
 	w.cfg.ClientCAFile = ca.file
 	r := run(t, w.cfg)
-	until(t, "the first lists", func() bool { got, _ := codeOf(t, ca.client(ca), r.url+"/v5/hashLists"); return got == 200 })
+	testkit.Until(t, "the first lists", func() bool { got, _ := codeOf(t, ca.client(ca), r.url+"/v5/hashLists"); return got == 200 })
 	for _, tc := range []struct {
 		name string
 		by   *authority
@@ -208,7 +208,7 @@ func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 	before := serial(t, ca, r.url)
 	time.Sleep(20 * time.Millisecond) // the file needs another modification time
 	ca.issue("server")
-	until(t, "the new certificate", func() bool { return serial(t, ca, r.url) != before })
+	testkit.Until(t, "the new certificate", func() bool { return serial(t, ca, r.url) != before })
 }
 
 // serial returns the serial number of the relay's certificate.

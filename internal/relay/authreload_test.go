@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // reloaded is a server with certificates that are read again when a test says so.
@@ -79,7 +79,7 @@ func textOf(t *testing.T, file string) string {
 // A CA that is taken out of the file vouches for no new connection, even if the client resumes
 // a TLS session that the CA vouched for.
 func TestAChangedClientCAIsInForce(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	ca, old, next := newAuthority(t, t.TempDir()), newAuthority(t, t.TempDir()), newAuthority(t, t.TempDir())
 	cert, key := ca.issue("server")
 	file := filepath.Join(t.TempDir(), "clients.pem")
@@ -100,7 +100,7 @@ func TestAChangedClientCAIsInForce(t *testing.T) {
 	r.want("with the next only", clients, map[string]int{"next": 200})
 	r.look(file, "not a certificate")
 	r.want("with a broken file", clients, map[string]int{"next": 200})
-	logtest.WantParts(t, lines.Only(t, "Cannot read the certificates"), file+" holds no certificate", "Those before stay in use")
+	testkit.WantParts(t, lines.Only(t, "Cannot read the certificates"), file+" holds no certificate", "Those before stay in use")
 	r.look(file, textOf(t, old.file))
 	r.want("with the old one again", clients, onlyOld)
 }
@@ -108,7 +108,7 @@ func TestAChangedClientCAIsInForce(t *testing.T) {
 // A certificate and the key of another one are no pair: the pair before stays in use, also for
 // the CA of clients, until all files fit.
 func TestAPairThatDoesNotMatchKeepsTheOneBefore(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	ca, clients := newAuthority(t, t.TempDir()), newAuthority(t, t.TempDir())
 	cert, key := ca.issue("server")
 	otherCert, otherKey := ca.issue("other")
@@ -119,7 +119,7 @@ func TestAPairThatDoesNotMatchKeepsTheOneBefore(t *testing.T) {
 	if got := serial(t, ca, r.url); got != before {
 		t.Errorf("with the key of another certificate: serial number %s, want %s", got, before)
 	}
-	logtest.WantParts(t, lines.Only(t, "Cannot read the certificates"), cert+" and "+key, "private key does not match", "Those before stay in use")
+	testkit.WantParts(t, lines.Only(t, "Cannot read the certificates"), cert+" and "+key, "private key does not match", "Those before stay in use")
 	server := ca.client(clients)
 	r.look(ca.file, textOf(t, clients.file))
 	if got, _ := codeOf(t, server, r.url); got != 0 {

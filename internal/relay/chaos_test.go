@@ -21,10 +21,9 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/linktest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -72,8 +71,8 @@ func runChild(text string) {
 type child struct {
 	t      *testing.T
 	config string
-	link   *linktest.Link // to Redis
-	off    bool           // it is dead or hangs
+	link   *testkit.Link // to Redis
+	off    bool          // it is dead or hangs
 	cmd    *exec.Cmd
 	url    string
 	client protocol.Client
@@ -134,7 +133,7 @@ func (c *child) entries() int {
 // chaos is a fleet of relays, a Redis and a judging server.
 type chaos struct {
 	*world
-	server *redistest.Server
+	server *testkit.Redis
 	fleet  []*child
 	names  []string
 	next   int // of the names that were not asked for
@@ -266,7 +265,7 @@ func (c *chaos) reset() {
 	}
 }
 
-func (c *chaos) child(link *linktest.Link, folder string) string {
+func (c *chaos) child(link *testkit.Link, folder string) string {
 	text, err := json.Marshal(childConfig{Endpoint: c.cfg.Settings.Endpoint, Redis: "redis://" + link.Addr, Folder: folder})
 	if err != nil {
 		c.t.Fatal(err)
@@ -321,12 +320,12 @@ func TestChaos(t *testing.T) {
 	for _, list := range []string{"se-4b", "mw-4b"} {
 		w.google.SetMinimumWait(list, time.Second)
 	}
-	c := &chaos{world: w, server: redistest.Start(t)}
+	c := &chaos{world: w, server: testkit.StartRedis(t)}
 	for i := range 6 * (rounds + 1) {
 		c.names = append(c.names, hostName(i))
 	}
 	for range 3 {
-		link := linktest.New(t, c.server.Addr)
+		link := testkit.NewLink(t, c.server.Addr)
 		r := &child{t: t, link: link, config: c.child(link, t.TempDir())}
 		r.start()
 		t.Cleanup(r.kill)

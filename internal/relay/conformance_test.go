@@ -15,6 +15,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // row is one thing that a client of Google's server may expect.
@@ -108,13 +109,13 @@ func (s *subject) change(t *testing.T) {
 	t.Helper()
 	s.note(t)
 	s.put(contentsAfter, 30*time.Minute)
-	until(t, "new lists of "+s.name, func() bool { return s.fetched(contentsAfter) })
+	testkit.Until(t, "new lists of "+s.name, func() bool { return s.fetched(contentsAfter) })
 }
 
 // note waits for the first contents and notes what the server answers.
 func (s *subject) note(t *testing.T) {
 	t.Helper()
-	until(t, "lists of "+s.name, func() bool { return s.fetched(contentsBefore) })
+	testkit.Until(t, "lists of "+s.name, func() bool { return s.fetched(contentsBefore) })
 	for name := range contentsBefore {
 		l := new(sbv5.HashList)
 		if err := s.read(l, "/v5/hashList/"+name); err != nil {

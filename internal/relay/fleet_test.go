@@ -13,10 +13,9 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -73,7 +72,7 @@ func TestRelaysOnOneRedisAreOneClient(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		w, url := judged(t, names)
 		w.cfg.Settings.Endpoint, w.cfg.Edge.Transport = url, nil
-		server := redistest.Start(t)
+		server := testkit.StartRedis(t)
 		var relays []*Relay
 		for range n {
 			r := w.onRedis(server.URL(), t.TempDir(), nil)
@@ -86,7 +85,7 @@ func TestRelaysOnOneRedisAreOneClient(t *testing.T) {
 		}
 		wg.Wait()
 		for i, r := range relays {
-			until(t, fmt.Sprintf("lists of relay %d", i), func() bool { return inForce(r) == names })
+			testkit.Until(t, fmt.Sprintf("lists of relay %d", i), func() bool { return inForce(r) == names })
 		}
 		fetches := len(w.google.Requests("update"))
 		fmt.Fprintf(out, "%d\t%d\t%d\t\n", n, clients, fetches)
@@ -110,7 +109,7 @@ func follow(t *testing.T, r *Relay, i, names int) {
 		return
 	}
 	defer release()
-	until(t, "lists of a client", func() bool {
+	testkit.Until(t, "lists of a client", func() bool {
 		n := 0
 		for _, l := range e.Lists() {
 			n += l.Set.Len()
@@ -126,26 +125,26 @@ func follow(t *testing.T, r *Relay, i, names int) {
 // A relay starts without Redis, serves the lists of its folder, and asks for none. When Redis is
 // there, it has one leader again. The log has one line for each state.
 func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w, url := judged(t, 20)
 	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Admin = url, nil, "127.0.0.1:0"
 	w.cfg.Settings.DB = t.TempDir()
 	alone := run(t, w.cfg)
-	until(t, "lists in the folder", func() bool {
+	testkit.Until(t, "lists in the folder", func() bool {
 		l, err := updater.Status(w.cfg.Settings.DB)
 		return err == nil && len(l) == 2 && l[0].Err == nil && l[1].Err == nil
 	})
 	if err := alone.stop(); err != nil {
 		t.Fatal(err)
 	}
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	s.Kill()
 	w.cfg.Redis = redisOf(t, s)
 	r := run(t, w.cfg)
-	until(t, "the loss of Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
+	testkit.Until(t, "the loss of Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
-	until(t, "lists in force", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
-	redistest.StartAt(t, s.Addr)
+	testkit.Until(t, "lists in force", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+	testkit.StartRedisAt(t, s.Addr)
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 1\n")
 	shows(t, r.admin+"/metrics", `safebrowsing_relay_redis_list_updated_timestamp_seconds{list="se-4b"} `)
 	if got := len(w.google.Requests("update")); got != 1 {
@@ -160,24 +159,24 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 
 // When Redis dies, requests of clients and the lists both find out. That is one state.
 func TestTheLogHasOneLineWhenRedisDies(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w, url := judged(t, 1)
 	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Admin = url, nil, "127.0.0.1:0"
 	w.cfg.Settings.DB, w.cfg.fleetTimes = t.TempDir(), quick
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	w.cfg.Redis = redisOf(t, s)
 	r := run(t, w.cfg)
 	works := func() int { return len(lines.About("This relay shares")) }
-	until(t, "a line that Redis works", func() bool { return works() > 0 })
+	testkit.Until(t, "a line that Redis works", func() bool { return works() > 0 })
 	s.Kill()
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
-	until(t, "a line that Redis is lost", func() bool { return len(lines.About("Cannot")) > 0 })
+	testkit.Until(t, "a line that Redis is lost", func() bool { return len(lines.About("Cannot")) > 0 })
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 0\n")
 	before := works()
 	s.Restart()
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 1\n")
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_leader 1\n")
-	until(t, "a line that Redis works again", func() bool { return works() > before })
+	testkit.Until(t, "a line that Redis works again", func() bool { return works() > before })
 	told := 0 // losses since Redis has worked; a busy machine may have lost it more than once
 	for _, line := range lines.About(s.Addr) {
 		if told++; !strings.Contains(line, "Cannot") {

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var floodAll = flag.Bool("flood.all", false, "have TestFloodOfARelay send 10,000 requests at once; otherwise a sample")
@@ -108,7 +108,7 @@ func (f relayFlood) start(t *testing.T, hosts, connections int) *flooded {
 		all = append(all, hostName(i)+"/")
 	}
 	w.suspect(append(all, "evil.example/")...)
-	r := &flooded{gate: make(chan struct{}), counts: programtest.FreeAddress(t, "127.0.0.1")}
+	r := &flooded{gate: make(chan struct{}), counts: testkit.FreeAddress(t, "127.0.0.1")}
 	var slow atomic.Bool
 	slow.Store(f.lists)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
@@ -130,7 +130,7 @@ func (f relayFlood) start(t *testing.T, hosts, connections int) *flooded {
 	r.child.start()
 	t.Cleanup(r.kill)
 	if !f.lists {
-		until(t, "the lists", func() bool { return r.get(context.Background(), searchRequest("evil.example/"), "127.0.0.9") == nil })
+		testkit.Until(t, "the lists", func() bool { return r.get(context.Background(), searchRequest("evil.example/"), "127.0.0.9") == nil })
 	}
 	slow.Store(true)
 	w.google.ClientCancelled() // what the relay gives up
@@ -166,9 +166,9 @@ func (p *pouring) pour(t *testing.T, f relayFlood, r *flooded, requests int) {
 			_, _ = io.Copy(io.Discard, conn)
 		})
 	}
-	until(t, "the requests of the flood", func() bool { return f.drowns || int(sent.Load()) == requests })
+	testkit.Until(t, "the requests of the flood", func() bool { return f.drowns || int(sent.Load()) == requests })
 	last := int64(-1)
-	until(t, "those that are refused", func() bool {
+	testkit.Until(t, "those that are refused", func() bool {
 		time.Sleep(300 * time.Millisecond)
 		now := sent.Load() + p.ended.Load()
 		same := now == last

@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.start()
@@ -28,15 +28,15 @@ func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing
 		if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
 			t.Errorf("Expected a threat that is in a list to be confirmed, got %v", d)
 		}
-		logtest.WantParts(t, lines.Only(t, "Client 10.0.0.1 asks for list"), "[WARNING]", `list "gc-32b", and this relay has mw-4b, se-4b only`, "start the relay with -realtime, or write mode local there")
-		logtest.WantParts(t, lines.Only(t, "refuses list gc-32b"), "[ERROR]", "start the relay with -realtime, or write mode local")
+		testkit.WantParts(t, lines.Only(t, "Client 10.0.0.1 asks for list"), "[WARNING]", `list "gc-32b", and this relay has mw-4b, se-4b only`, "start the relay with -realtime, or write mode local there")
+		testkit.WantParts(t, lines.Only(t, "refuses list gc-32b"), "[ERROR]", "start the relay with -realtime, or write mode local")
 		time.Sleep(20 * time.Hour)
 		lines.Only(t, "Client 10.0.0.1 asks for list") // once a day
 	})
 }
 
 func TestModeNostorageBehindARelayThatCannotIsSaidByBoth(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.start()
@@ -47,7 +47,7 @@ func TestModeNostorageBehindARelayThatCannotIsSaidByBoth(t *testing.T) {
 		c := w.replicaIn(lookup.NoStorage, 1, atOnce)
 		defer c.close()
 		time.Sleep(time.Second)
-		logtest.WantParts(t, lines.Only(t, "does not have list gc-32b"), "[WARNING]", "http://relay1.internal", "it confirms only what its own lists hold, and so mode nostorage blocks no more than mode local", "Start the relay with -realtime, or write mode local")
+		testkit.WantParts(t, lines.Only(t, "does not have list gc-32b"), "[WARNING]", "http://relay1.internal", "it confirms only what its own lists hold, and so mode nostorage blocks no more than mode local", "Start the relay with -realtime, or write mode local")
 		for i := range manyUnlisted {
 			local.decide(hostName(i))
 		}
@@ -58,7 +58,7 @@ func TestModeNostorageBehindARelayThatCannotIsSaidByBoth(t *testing.T) {
 			c.decide(fmt.Sprintf("n%d.example.", i))
 			time.Sleep(time.Second)
 		}
-		logtest.WantParts(t, lines.Only(t, "are in no list"), "[WARNING]", "the last ones of 10.0.0.1", "without -realtime this relay confirms only what its own lists hold")
+		testkit.WantParts(t, lines.Only(t, "are in no list"), "[WARNING]", "the last ones of 10.0.0.1", "without -realtime this relay confirms only what its own lists hold")
 	})
 }
 

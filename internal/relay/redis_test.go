@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // redisOf returns a Redis for relays, with a deadline that a busy machine keeps.
-func redisOf(t testing.TB, s *redistest.Server) *sharing.Config {
+func redisOf(t testing.TB, s *testkit.Redis) *sharing.Config {
 	t.Helper()
 	target, err := sharing.Parse(s.URL())
 	if err != nil {
@@ -31,7 +30,7 @@ func redisOf(t testing.TB, s *redistest.Server) *sharing.Config {
 // shows waits until a page has a text.
 func shows(t testing.TB, url, text string) {
 	t.Helper()
-	until(t, text, func() bool { _, body := codeOf(t, http.DefaultClient, url); return strings.Contains(body, text) })
+	testkit.Until(t, text, func() bool { _, body := codeOf(t, http.DefaultClient, url); return strings.Contains(body, text) })
 }
 
 // relays starts n relays with one folder, which wait for lists and for Redis.
@@ -40,7 +39,7 @@ func (w *world) relays(n int) (all []*running) {
 	w.cfg.Admin = "127.0.0.1:0"
 	for range n {
 		r := run(w.t, w.cfg)
-		until(w.t, "lists", func() bool { code, _ := codeOf(w.t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+		testkit.Until(w.t, "lists", func() bool { code, _ := codeOf(w.t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
 		if w.cfg.Redis != nil {
 			shows(w.t, r.admin+"/metrics", "safebrowsing_relay_redis_up 1\n")
 		}
@@ -71,7 +70,7 @@ func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
 		t.Cleanup(server.Close)
 		w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
 		if n > 1 {
-			w.cfg.Redis, w.cfg.patience = redisOf(t, redistest.Start(t)), time.Second // less than the life of a claim
+			w.cfg.Redis, w.cfg.patience = redisOf(t, testkit.StartRedis(t)), time.Second // less than the life of a claim
 		}
 		relays := w.relays(n)
 		begin := time.Now()
@@ -124,7 +123,7 @@ func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 	server := httptest.NewServer(w.google)
 	t.Cleanup(server.Close)
 	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Settings.DB = server.URL, nil, t.TempDir()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	w.cfg.Redis, w.cfg.Rate, w.cfg.Burst = redisOf(t, s), 0.001, 4
 	relays := w.relays(2)
 	next := 0
@@ -152,16 +151,16 @@ func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 }
 
 func TestTheLogAndMetricsTellOfRedis(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.cfg.Admin = "127.0.0.1:0"
-	s := redistest.Start(t, "--requirepass", "s3cret")
+	s := testkit.StartRedis(t, "--requirepass", "s3cret")
 	w.cfg.Redis = redisOf(t, s)
 	w.cfg.Redis.Password = "wr0ng"
 	r := run(t, w.cfg)
-	until(t, "a line about Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
+	testkit.Until(t, "a line about Redis", func() bool { return len(lines.About("Cannot use Redis")) == 1 })
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 0\n")
-	until(t, "lists without Redis", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
+	testkit.Until(t, "lists without Redis", func() bool { code, _ := codeOf(t, http.DefaultClient, r.admin+"/readyz"); return code == 200 })
 	if line := lines.Only(t, "Redis"); !strings.Contains(line, "WRONGPASS") || strings.Contains(line, "wr0ng") || !strings.Contains(line, "[ERROR]") {
 		t.Errorf("Expected the reason without the password, got %q", line)
 	}
@@ -169,7 +168,7 @@ func TestTheLogAndMetricsTellOfRedis(t *testing.T) {
 		t.Errorf("Expected an answer without Redis, got %d", code)
 	}
 	s.Kill()
-	s = redistest.StartAt(t, s.Addr)
+	s = testkit.StartRedisAt(t, s.Addr)
 	shows(t, r.admin+"/metrics", "safebrowsing_relay_redis_up 1\n")
 	if code, _ := codeOf(t, http.DefaultClient, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("evil.example/", 4))); code != 200 {
 		t.Errorf("Expected an answer with Redis, got %d", code)

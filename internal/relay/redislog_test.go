@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
@@ -37,7 +37,7 @@ func TestTheLogTellsEachStateOfRedisOnce(t *testing.T) {
 		"lost, then newer":                   {[]func(*redisLog){down, lost, up, newer, long}, []string{gone, future}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
 				l := &redisLog{fleet: true}
 				l.target.Addresses = []string{"r:1"}
@@ -76,7 +76,7 @@ func TestTheLogTellsOfAClockThatIsWrongOnce(t *testing.T) {
 		"right in the end": {[]time.Duration{6 * time.Second, time.Second, 0, -time.Minute}, []string{differs("6s ahead of"), again, differs("1m0s behind")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lines := logtest.Capture(t)
+			lines := testkit.Capture(t)
 			l := new(redisLog)
 			l.target.Addresses = []string{"r:1"}
 			for _, ahead := range test.ahead {

@@ -12,6 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // pipes is a network within a testing/synctest bubble. It is a net.Listener.
@@ -57,7 +58,7 @@ func TestARelayWithListsOnDiskAnswersItsFirstClient(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Settings.DB = t.TempDir()
 	w.start()
-	until(t, "the lists of the relay", w.relay.Ready)
+	testkit.Until(t, "the lists of the relay", w.relay.Ready)
 	for range 20 {
 		w.relay.Close()
 		w.google.ClientStarted()

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -305,7 +306,7 @@ func FuzzRelayRequest(f *testing.F) {
 	w := newWorld(f)
 	w.start()
 	f.Cleanup(w.relay.Close)
-	until(f, "the lists", w.relay.Ready)
+	testkit.Until(f, "the lists", w.relay.Ready)
 	listed := lookup.Prefix(prefixOf("evil.example/", 4))
 	f.Fuzz(func(t *testing.T, method, path, query, remote, accepts, key string) {
 		r := &http.Request{Method: method, URL: &url.URL{Path: path, RawQuery: query}, RequestURI: path + "?" + query, RemoteAddr: remote,

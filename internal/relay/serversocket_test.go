@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func unzip(t testing.TB, r io.Reader) io.Reader {
@@ -106,7 +108,7 @@ func TestOperatorsSeeHowTheRelayIs(t *testing.T) {
 		t.Errorf("a search before the lists: %d, want 503", got)
 	}
 	close(hold)
-	until(t, "ready", func() bool { got, _ := codeOf(t, c, r.admin+"/readyz"); return got == 200 })
+	testkit.Until(t, "ready", func() bool { got, _ := codeOf(t, c, r.admin+"/readyz"); return got == 200 })
 	evil := "/v5/hashes:search?hashPrefixes=" + param(prefixOf("evil.example/", 4))
 	for _, target := range []string{evil, evil, "/v5/hashes:search?hashPrefixes=AAAAAA", "/v5/hashes:search", "/v5/hashList/se-4b", "/nothing"} {
 		codeOf(t, c, r.url+target)
@@ -148,7 +150,7 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	w.cfg.Edge.Transport = onSearch{w.google, slow}
 	r := run(t, w.cfg)
 	c := new(http.Client)
-	until(t, "searches", func() bool { // of prefixes in no list, which the relay answers itself
+	testkit.Until(t, "searches", func() bool { // of prefixes in no list, which the relay answers itself
 		got, _ := codeOf(t, c, r.url+"/v5/hashes:search?hashPrefixes="+param(prefixOf("clean.example/", 4)))
 		return got == 200
 	})
@@ -164,7 +166,7 @@ func TestTheRelayLetsRequestsEnd(t *testing.T) {
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.stop() }()
-	until(t, "refused", func() bool {
+	testkit.Until(t, "refused", func() bool {
 		got, _ := codeOf(t, &http.Client{Transport: &http.Transport{}}, r.url+"/v5/hashLists")
 		return got == 0
 	})

@@ -18,10 +18,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -32,9 +32,9 @@ func TestMain(m *testing.M) {
 	}
 	clog.Discard()
 	files.WaitLimit = time.Minute // temporary folders are removed after an end
-	programtest.InMemory()
-	programtest.TwoProcessors()
-	programtest.SideBySide(8)
+	testkit.InMemory()
+	testkit.TwoProcessors()
+	testkit.SideBySide(8)
 	m.Run()
 }
 
@@ -96,18 +96,6 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.relay = r
-}
-
-// until waits for something that other goroutines bring about.
-func until(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for range 4000 {
-		if done() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("still waiting: %s", what)
 }
 
 var errRefused = errors.New("connection refused")

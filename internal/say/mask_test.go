@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // The secrets of this test. None of them is one: they are made here.
@@ -62,7 +62,7 @@ func TestAMaskedErrorIsStillTheErrorItWas(t *testing.T) {
 }
 
 func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
-	lines := logtest.Capture(t)
+	lines := testkit.Capture(t)
 	l := NewLog("x")
 	l.Info(aKey)
 	l.Infof("%s", aKey)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -90,10 +90,10 @@ func threatening(ttl time.Duration) (*server, lookup.Prefix) {
 }
 
 // stored waits until Redis has a value about a prefix, and returns its key.
-func stored(t testing.TB, s *redistest.Server, p lookup.Prefix) string {
+func stored(t testing.TB, s *testkit.Redis, p lookup.Prefix) string {
 	t.Helper()
 	key := fmt.Sprintf("safebrowsing:1:{test}:answer:%x", string(p))
-	eventually(t, "a value in Redis", func() bool { return s.Do("EXISTS", key) == ":1" })
+	testkit.Until(t, "a value in Redis", func() bool { return s.Do("EXISTS", key) == ":1" })
 	return key
 }
 
@@ -108,7 +108,7 @@ func search(t testing.TB, a *Answers, prefixes ...lookup.Prefix) lookup.Answer {
 
 func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(5 * time.Minute)
 	good := hashOf("good.example/").Prefix(4)
 	first, second := NewAnswers(openRedis(t, s.URL()), srv), NewAnswers(openRedis(t, s.URL()), srv)
@@ -140,7 +140,7 @@ func TestASecondRelayAsksRedisNotTheServer(t *testing.T) {
 
 func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	p, content := sample()
 	now := time.Now()
 	content.byRedis, content.byWriter = now, now
@@ -171,7 +171,7 @@ func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 				t.Errorf("Expected %d searches, got %d", tt.asked, srv.count())
 			}
 			if !tt.kept {
-				eventually(t, "that the value is deleted", func() bool { return s.Do("EXISTS", key) == ":0" })
+				testkit.Until(t, "that the value is deleted", func() bool { return s.Do("EXISTS", key) == ":0" })
 			} else if got := s.Do("EXISTS", key); got != ":1" {
 				t.Errorf("Expected that the value stays, got %s", got)
 			}
@@ -181,12 +181,12 @@ func TestAValueThatCannotBeUsedIsAMiss(t *testing.T) {
 
 func TestAnAnswerToUseOnceIsNotStored(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(0)
 	a := NewAnswers(openRedis(t, s.URL()), srv)
 	search(t, a, bad)
 	search(t, a, bad)
-	eventually(t, "no key of an answer or a claim", func() bool { return s.Do("KEYS", "*:answer:*")+s.Do("KEYS", "*:claim:*") == "*0*0" })
+	testkit.Until(t, "no key of an answer or a claim", func() bool { return s.Do("KEYS", "*:answer:*")+s.Do("KEYS", "*:claim:*") == "*0*0" })
 	if srv.count() != 2 {
 		t.Errorf("Expected two searches, got %d", srv.count())
 	}
@@ -194,7 +194,7 @@ func TestAnAnswerToUseOnceIsNotStored(t *testing.T) {
 
 func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(time.Minute)
 	a := NewAnswers(openRedis(t, s.URL()), srv)
 	now := time.Now()
@@ -212,7 +212,7 @@ func TestAnOlderAnswerDoesNotReplaceAYoungerOne(t *testing.T) {
 // Relays that want the same at the same time cause one search.
 func TestSearchesAreMergedAcrossRelays(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(5 * time.Minute)
 	srv.took = 50 * time.Millisecond
 	var relays []*Answers
@@ -237,7 +237,7 @@ func TestSearchesAreMergedAcrossRelays(t *testing.T) {
 // A relay whose search fails tells the others, and they ask at once.
 func TestASearchThatFailedIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	broken, bad := threatening(time.Minute)
 	broken.err = errors.New("broken")
 	broken.during = func() { // the claim does not end by itself
@@ -248,13 +248,13 @@ func TestASearchThatFailedIsNotWaitedFor(t *testing.T) {
 	if _, err := NewAnswers(openRedis(t, s.URL()), broken).Search(t.Context(), []lookup.Prefix{bad}); !errors.Is(err, broken.err) {
 		t.Fatalf("Expected %v, got %v", broken.err, err)
 	}
-	eventually(t, "that the claim has ended", func() bool { return s.Do("KEYS", "*:claim:*") == "*0" })
+	testkit.Until(t, "that the claim has ended", func() bool { return s.Do("KEYS", "*:claim:*") == "*0" })
 }
 
 // A relay that has died costs others no more than a search takes.
 func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(time.Minute)
 	good := hashOf("good.example/").Prefix(4)
 	c := openRedis(t, s.URL())
@@ -285,7 +285,7 @@ func TestPatienceIsThatOfASearch(t *testing.T) {
 
 func TestWithoutRedisARelayAsksTheServer(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	s.Kill()
 	srv, bad := threatening(time.Minute)
 	a := NewAnswers(dialled(t, s.URL(), func(error) {}), srv)
@@ -299,11 +299,11 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 		t.Skip("a cluster takes seconds to come up")
 	}
 	t.Parallel()
-	nodes := redistest.Cluster(t)
+	nodes := testkit.StartCluster(t)
 	srv, bad := threatening(time.Minute)
 	a := NewAnswers(openRedis(t, "redis+cluster://"+nodes[2].Addr), srv)
 	search(t, a, bad)
-	eventually(t, "the answer", func() bool { return len(search(t, a, bad).Earlier) == 1 })
+	testkit.Until(t, "the answer", func() bool { return len(search(t, a, bad).Earlier) == 1 })
 	l := NewLimits(openRedis(t, "redis+cluster://"+nodes[1].Addr), Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 1}}, walled(1))
 	client := addr("192.0.2.1")
 	if _, _, err := l.Admit(client)(1); err != nil {
@@ -318,7 +318,7 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 // a client has 10 seconds to get it.
 func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(24 * time.Hour)
 	a := NewAnswers(openRedis(t, s.URL()), srv)
 	checker, err := lookup.NewChecker(lookup.Config{Database: new(lookup.Database), Searcher: a})
@@ -340,7 +340,7 @@ func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
 // No key and no value tells a name or the address of a client.
 func TestWhatRedisLearns(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(time.Minute)
 	c := openRedis(t, s.URL())
 	search(t, NewAnswers(c, srv), bad)
@@ -363,7 +363,7 @@ func TestWhatRedisLearns(t *testing.T) {
 // neither do those that did not name them in the key.
 func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	_, bad := threatening(time.Hour)
 	nothing := &server{answer: lookup.Answer{TTL: time.Hour}}
 	relay := func(scope string, srv *server) *Answers {
@@ -372,7 +372,7 @@ func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
 		return a
 	}
 	search(t, relay("malware", nothing), bad)
-	eventually(t, "a value in Redis", func() bool { return s.Do("KEYS", "*:answer:malware:*") != "*0" })
+	testkit.Until(t, "a value in Redis", func() bool { return s.Do("KEYS", "*:answer:malware:*") != "*0" })
 	for scope, want := range map[string]int{"malware": 0, "all": 1, "": 1} {
 		srv, _ := threatening(0)
 		if got := search(t, relay(scope, srv), bad); srv.count() != want || len(got.Threats) != want {
@@ -390,7 +390,7 @@ func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
 // What relays of a newer version have written stays for them.
 func TestAnOlderFormatDoesNotReplaceANewerOne(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(time.Minute)
 	a := NewAnswers(openRedis(t, s.URL()), srv)
 	key := a.keysOf([]lookup.Prefix{bad})[0]
@@ -408,7 +408,7 @@ func TestAnOlderFormatDoesNotReplaceANewerOne(t *testing.T) {
 // A value that is too large for any relay is removed, and costs no connection.
 func TestAValueThatIsTooLargeIsRemoved(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	srv, bad := threatening(0)
 	a := NewAnswers(openRedis(t, s.URL()), srv)
 	key := a.keysOf([]lookup.Prefix{bad})[0]
@@ -439,7 +439,7 @@ func TestAClockDiffersByWhatASlowRedisDoesNotExplain(t *testing.T) {
 }
 
 func TestEachAnswerOfRedisTellsHowFarTheClockIsAhead(t *testing.T) {
-	redis := redistest.Start(t)
+	redis := testkit.StartRedis(t)
 	s, p := threatening(time.Minute)
 	a := NewAnswers(openRedis(t, redis.URL()), s)
 	var told []time.Duration

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -35,7 +35,7 @@ func TestWaitsHoldWhateverTheClocksShow(t *testing.T) {
 // onRedis returns what opens a Redis for machines whose clocks are wrong by skew.
 func onRedis(skew func(machine int) time.Duration) func(t *testing.T) storetest.Medium {
 	return func(t *testing.T) storetest.Medium {
-		server, machines := redistest.Start(t), t.TempDir()
+		server, machines := testkit.StartRedis(t), t.TempDir()
 		var late atomic.Bool
 		return storetest.Medium{
 			Process: func(machine int) *updater.Store {
@@ -52,7 +52,7 @@ func onRedis(skew func(machine int) time.Duration) func(t *testing.T) storetest.
 			Lose:   func() { server.Do("FLUSHALL") },
 			Damage: func(document string) { server.Do("SET", key(document), "\xff garbage") },
 			DamageList: func() {
-				until(t, "a list in Redis", func() bool { return server.Do("EXISTS", key("heads:schedule.json")) == ":1" })
+				testkit.Until(t, "a list in Redis", func() bool { return server.Do("EXISTS", key("heads:schedule.json")) == ":1" })
 				for name := range strings.FieldsSeq(server.Do("KEYS", key("part:*"))) {
 					if strings.Contains(name, "part:") {
 						server.Do("SETRANGE", name, "100", "damaged")

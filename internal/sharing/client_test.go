@@ -14,7 +14,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // patient is a deadline that a busy machine keeps.
@@ -63,17 +63,8 @@ func (w *watcher) seen() []string {
 // wait waits for n states and returns them.
 func (w *watcher) wait(t testing.TB, n int) []string {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d states", n), func() bool { return len(w.seen()) >= n })
+	testkit.Until(t, fmt.Sprintf("%d states", n), func() bool { return len(w.seen()) >= n })
 	return w.seen()
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("Expected %s", what)
-		}
-	}
 }
 
 // open opens a client that a watcher watches.
@@ -108,7 +99,7 @@ func use(t testing.TB, c *Client) {
 		t.Fatalf("Expected 2, got %d, %v", n, ok)
 	}
 	c.Later("increment", increment, []string{key}, "3")
-	eventually(t, "the write of Later", func() bool {
+	testkit.Until(t, "the write of Later", func() bool {
 		v, err := c.Do(t.Context(), "read", "GET", []string{key})
 		return err == nil && string(v.Bytes()) == "5"
 	})
@@ -126,7 +117,7 @@ func use(t testing.TB, c *Client) {
 
 func TestOneServer(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	c, w := open(t, s.URL()+"/2", nil)
 	if got := w.wait(t, 1); got[0] != "up" {
 		t.Fatalf("Expected a Redis that is up, got %q", got)
@@ -145,19 +136,19 @@ func TestSentinelsNameTheMasterAlsoAfterAFailover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a failover takes seconds")
 	}
-	master := redistest.Start(t)
+	master := testkit.StartRedis(t)
 	host, port, _ := net.SplitHostPort(master.Addr)
-	replica := redistest.Start(t, "--replicaof", host+" "+port)
-	eventually(t, "a replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
-	sentinels := redistest.Sentinels(t, master, 1)
-	eventually(t, "a Sentinel that knows the replica", func() bool {
+	replica := testkit.StartRedis(t, "--replicaof", host+" "+port)
+	testkit.Until(t, "a replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+	sentinels := testkit.StartSentinels(t, master, 1)
+	testkit.Until(t, "a Sentinel that knows the replica", func() bool {
 		return strings.Contains(sentinels[0].Do("SENTINEL", "master", "main"), "num-slaves $1 1")
 	})
 	c, w := open(t, "redis+sentinel://"+sentinels[0].Addr+"/main", nil)
 	w.wait(t, 1)
 	use(t, c)
 	master.Kill()
-	eventually(t, "a write to the new master", func() bool {
+	testkit.Until(t, "a write to the new master", func() bool {
 		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
 		return err == nil
 	})
@@ -169,8 +160,8 @@ func TestSentinelsNameTheMasterAlsoAfterAFailover(t *testing.T) {
 // Sentinels have a password of their own, and that of the master may change.
 func TestPasswordsWithSentinels(t *testing.T) {
 	t.Parallel()
-	master := redistest.Start(t, "--requirepass", "first")
-	sentinels := redistest.Sentinels(t, master, 1, "requirepass sentinel", "sentinel auth-pass main first")
+	master := testkit.StartRedis(t, "--requirepass", "first")
+	sentinels := testkit.StartSentinels(t, master, 1, "requirepass sentinel", "sentinel auth-pass main first")
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("first"), 0o600); err != nil {
 		t.Fatal(err)
@@ -181,11 +172,11 @@ func TestPasswordsWithSentinels(t *testing.T) {
 	}
 	use(t, c)
 	master.Kill()
-	redistest.StartAt(t, master.Addr, "--requirepass", "second")
+	testkit.StartRedisAt(t, master.Addr, "--requirepass", "second")
 	if err := os.WriteFile(file, []byte("second"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a write with the new password", func() bool {
+	testkit.Until(t, "a write with the new password", func() bool {
 		_, err := c.Fast("increment", increment, []string{c.Key("n")}, "1")
 		return err == nil
 	})
@@ -196,7 +187,7 @@ func TestCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a cluster takes seconds to come up")
 	}
-	nodes := redistest.Cluster(t)
+	nodes := testkit.StartCluster(t)
 	c, w := open(t, "redis+cluster://"+nodes[0].Addr+","+nodes[1].Addr, nil)
 	w.wait(t, 1)
 	use(t, c)
@@ -211,7 +202,7 @@ func TestCluster(t *testing.T) {
 
 func TestPasswordOfAFileThatChanges(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t, "--requirepass", "first")
+	s := testkit.StartRedis(t, "--requirepass", "first")
 	file := filepath.Join(t.TempDir(), "password")
 	write := func(password string) {
 		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
@@ -234,7 +225,7 @@ func TestPasswordOfAFileThatChanges(t *testing.T) {
 
 func TestUserAndPassword(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	s.Do("ACL", "SETUSER", "relay", "on", ">secret", "~safebrowsing:*", "&safebrowsing:*", "+@all", "-@admin", "-@dangerous") // as the documents say
 	s.Do("ACL", "SETUSER", "default", "off")
 	c, w := open(t, strings.Replace(s.URL(), "//", "//relay@", 1), func(cfg *Config) { cfg.Password = "secret" })
@@ -244,7 +235,7 @@ func TestUserAndPassword(t *testing.T) {
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	s, ca := redistest.StartTLS(t)
+	s, ca := testkit.StartRedisTLS(t)
 	url := strings.Replace(s.URL(), "redis://", "rediss://", 1)
 	_, w := open(t, url, nil)
 	if got := w.wait(t, 1); !strings.Contains(got[0], "certificate") {
@@ -265,7 +256,7 @@ func TestTLS(t *testing.T) {
 // the CoreDNS that waits for this relay.
 func TestOwnResolver(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	_, port, _ := net.SplitHostPort(s.Addr)
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -293,7 +284,7 @@ func TestOwnResolver(t *testing.T) {
 // A client that starts before Redis finds it, and so does one whose Redis was killed.
 func TestRedisThatComesAndGoes(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	s.Kill()
 	c, w := open(t, s.URL(), nil)
 	w.wait(t, 1)
@@ -326,10 +317,10 @@ func TestRedisThatComesAndGoes(t *testing.T) {
 // A Redis that hangs costs the deadline a few times, and nothing after that.
 func TestRedisThatHangs(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	const deadline = 20 * time.Millisecond
 	c, w := open(t, s.URL(), func(cfg *Config) { cfg.Deadline = deadline })
-	eventually(t, "an answer", func() bool {
+	testkit.Until(t, "an answer", func() bool {
 		_, err := c.Fast("increment", increment, []string{c.Key("warm")}, "1")
 		return err == nil
 	})
@@ -356,14 +347,14 @@ func TestRedisThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, want string
-		breakIt    func(*redistest.Server)
+		breakIt    func(*testkit.Redis)
 		heal       []string
 	}{
-		{"a replica", "READONLY", func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") }, []string{"REPLICAOF", "NO", "ONE"}},
-		{"no memory", "OOM", func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "1") }, []string{"CONFIG", "SET", "maxmemory", "0"}},
+		{"a replica", "READONLY", func(s *testkit.Redis) { s.Do("REPLICAOF", "127.0.0.1", "1") }, []string{"REPLICAOF", "NO", "ONE"}},
+		{"no memory", "OOM", func(s *testkit.Redis) { s.Do("CONFIG", "SET", "maxmemory", "1") }, []string{"CONFIG", "SET", "maxmemory", "0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := redistest.Start(t)
+			s := testkit.StartRedis(t)
 			tt.breakIt(s)
 			c, w := open(t, s.URL(), nil)
 			if got := w.wait(t, 1); !strings.Contains(got[0], tt.want) {
@@ -382,7 +373,7 @@ func TestRedisThatCannotBeWritten(t *testing.T) {
 
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	c, w := open(t, s.URL(), nil)
 	w.wait(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -390,7 +381,7 @@ func TestSubscribe(t *testing.T) {
 	messages := make(chan string, 100)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Subscribe(ctx, c.Key("heads"), func(m string) { messages <- m }) }()
-	eventually(t, "a message", func() bool {
+	testkit.Until(t, "a message", func() bool {
 		if _, err := c.Do(t.Context(), "publish", "PUBLISH", []string{c.Key("heads")}, "hello"); err != nil {
 			t.Fatal(err)
 		}
@@ -410,7 +401,7 @@ func TestSubscribe(t *testing.T) {
 // Close does not wait for a Redis that hangs.
 func TestClose(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	s.Stop()
 	c, _ := open(t, s.URL(), nil)
 	begin := time.Now()

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // liar is a Redis that tells lies: raw answers by the name of a command. The rest it answers as
@@ -196,9 +198,9 @@ func TestARedisThatLiesCostsAConnection(t *testing.T) {
 			if v, err := c.Do(t.Context(), "read", "GET", []string{c.Key("n")}); err == nil && tt.want != "nobody asked for" || err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Expected an error with %q, got %v, %v", tt.want, v, err)
 			}
-			eventually(t, "that the connection is closed", func() bool { return l.ends.Load() > ends })
+			testkit.Until(t, "that the connection is closed", func() bool { return l.ends.Load() > ends })
 			l.lie(nil)
-			eventually(t, "an answer of a Redis that is honest again", func() bool {
+			testkit.Until(t, "an answer of a Redis that is honest again", func() bool {
 				_, err := c.Do(t.Context(), "read", "GET", []string{c.Key("n")})
 				return err == nil
 			})
@@ -267,7 +269,7 @@ func TestASentinelThatLiesCostsAConnection(t *testing.T) {
 			_, w := open(t, "redis+sentinel://"+l.Addr+"/main", nil)
 			w.wait(t, 1)
 			l.lie(nil)
-			eventually(t, "a Redis that is up", func() bool { got := w.seen(); return got[len(got)-1] == "up" })
+			testkit.Until(t, "a Redis that is up", func() bool { got := w.seen(); return got[len(got)-1] == "up" })
 		})
 	}
 }

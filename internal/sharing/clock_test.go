@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -26,7 +26,7 @@ func (r *refusing) Search(context.Context, []lookup.Prefix) (lookup.Answer, erro
 // seen waits for the first beat of a relay.
 func (r *relay) seen(t *testing.T) {
 	t.Helper()
-	until(t, "a beat", func() bool {
+	testkit.Until(t, "a beat", func() bool {
 		_, err := r.Read(origin.Documents()[0])
 		return err == nil
 	})
@@ -38,7 +38,7 @@ func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
 	for name, step := range map[string]time.Duration{"back": -time.Hour, "not": 0, "forward": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t)
+			server := testkit.StartRedis(t)
 			var skew atomic.Int64
 			machine := func(change func(*StoreConfig), answers *refusing) (lookup.Searcher, *updater.Schedule, *relay) {
 				r := openStore(t, server.URL(), change)
@@ -63,7 +63,7 @@ func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
 			_, _ = a.Search(t.Context(), []lookup.Prefix{"abcd"}) // it is refused
 			schedule.Flush()
 			kind := origin.Documents()[1]
-			until(t, "the clock of searches", func() bool {
+			testkit.Until(t, "the clock of searches", func() bool {
 				written, _ := relayA.Read(kind)
 				read, _ := relayB.Read(kind)
 				return len(written) > 0 && string(written) == string(read)
@@ -78,7 +78,7 @@ func TestAWallClockThatIsSetBetweenTwoBeatsEndsNoSharedWait(t *testing.T) {
 // A suspend between two beats counts: the monotonic clock may stand still during it.
 func TestTheClockOfRedisGoesOnDuringASuspend(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	var suspended atomic.Int64
 	r := openStore(t, server.URL(), func(c *StoreConfig) {
 		c.Beat, c.Lease = time.Minute, 3*time.Minute

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -59,11 +59,11 @@ func TestAThreatThatRedisKnowsIsBlockedWhateverTheSearchForOthersSays(t *testing
 		"a relay's answer": &lookup.UnansweredError{Until: time.Now().Add(time.Minute), Reason: lookup.ErrBackoff},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := redistest.Start(t)
+			s := testkit.StartRedis(t)
 			evil, parent := hashOf("evil.bad.example/"), hashOf("bad.example/")
 			srv := &server{answer: lookup.Answer{TTL: time.Hour, Threats: []lookup.ThreatHash{{Hash: evil, Threats: lookup.AllThreats, TTL: time.Hour}}}}
 			search(t, NewAnswers(openRedis(t, s.URL()), srv), evil.Prefix(4)) // another client asked about this prefix only
-			eventually(t, "the answer in Redis", func() bool { return stored(t, s, evil.Prefix(4)) != "" })
+			testkit.Until(t, "the answer in Redis", func() bool { return stored(t, s, evil.Prefix(4)) != "" })
 
 			c := checkerOf(t, NewAnswers(openRedis(t, s.URL()), &server{err: reason}), evil, parent)
 			for _, by := range []lookup.Decider{lookup.ByServer, lookup.ByCache} {
@@ -81,7 +81,7 @@ func TestAThreatThatRedisKnowsIsBlockedWhateverTheSearchForOthersSays(t *testing
 // Two relays share a Redis, and start again with an empty cache in any order. Whatever their servers
 // answer, a threat that is in Redis decides.
 func TestNoOrderOfAnswersOverRedisTurnsAKnownThreatIntoAPass(t *testing.T) {
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	hashes := []lookup.FullHash{hashOf("c.b.a.example/"), hashOf("b.a.example/"), hashOf("a.example/")}
 	threat := lookup.ThreatHash{Hash: hashes[2], Threats: lookup.AllThreats, TTL: time.Hour}
 	known := 0
@@ -119,7 +119,7 @@ func TestNoOrderOfAnswersOverRedisTurnsAKnownThreatIntoAPass(t *testing.T) {
 func TestAThreatThatRedisKnowsDoesNotWaitForAServerThatHangs(t *testing.T) {
 	for name, late := range map[string]bool{"known before": false, "claimed by another relay": true} {
 		t.Run(name, func(t *testing.T) {
-			s := redistest.Start(t)
+			s := testkit.StartRedis(t)
 			exact, parent := hashOf("evil.bad.example/"), hashOf("bad.example/")
 			srv := &server{answer: lookup.Answer{TTL: time.Hour, Threats: []lookup.ThreatHash{{Hash: parent, Threats: lookup.AllThreats, TTL: time.Hour}}}}
 			claimed, answers := make(chan struct{}), make(chan struct{})
@@ -129,7 +129,7 @@ func TestAThreatThatRedisKnowsDoesNotWaitForAServerThatHangs(t *testing.T) {
 			<-claimed
 			if !late {
 				close(answers)
-				eventually(t, "the answer in Redis", func() bool { return stored(t, s, parent.Prefix(4)) != "" })
+				testkit.Until(t, "the answer in Redis", func() bool { return stored(t, s, parent.Prefix(4)) != "" })
 			}
 			hanging, asked := &server{took: time.Hour, err: errLate}, make(chan struct{})
 			hanging.during = func() { close(asked) }

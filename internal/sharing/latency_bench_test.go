@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -18,22 +18,22 @@ import (
 func BenchmarkAddedLatency(b *testing.B) {
 	for _, state := range []struct {
 		name    string
-		url     func(*redistest.Server) string
-		breakIt func(*redistest.Server)
+		url     func(*testkit.Redis) string
+		breakIt func(*testkit.Redis)
 		without bool
 	}{
 		{name: "none", without: true},
 		{name: "alive"},
-		{name: "dead", breakIt: (*redistest.Server).Kill},
-		{name: "hangs", breakIt: (*redistest.Server).Stop},
-		{name: "50ms late", url: func(s *redistest.Server) string { return "redis://" + late(b, s.Addr, 50*time.Millisecond) }},
+		{name: "dead", breakIt: (*testkit.Redis).Kill},
+		{name: "hangs", breakIt: (*testkit.Redis).Stop},
+		{name: "50ms late", url: func(s *testkit.Redis) string { return "redis://" + late(b, s.Addr, 50*time.Millisecond) }},
 	} {
 		b.Run(state.name, func(b *testing.B) {
 			var searcher lookup.Searcher = &server{answer: lookup.Answer{TTL: time.Minute}}
 			own := lookup.AdmitBy(lookup.PerClient(lookup.LeakyBucket{Rate: 1e6, Capacity: 1e6}.Admit), walled(1e6), addr("192.0.2.1"))
 			admit := own.All()
 			if !state.without {
-				s := redistest.Start(b)
+				s := testkit.StartRedis(b)
 				url := s.URL()
 				if state.url != nil {
 					url = state.url(s)

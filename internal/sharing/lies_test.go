@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // A list that no relay keeps any more has no publisher: its head goes, and no turn ends for it.
 func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	raw, err := json.Marshal(head{Head: updater.Head{List: "gone-4b", Version: []byte("1"), Checksum: []byte("x")}, Format: format, Writer: "test", Token: "1",
 		File: blob{SHA256: strings.Repeat("ab", 32), Bytes: 10}})
 	if err != nil {
@@ -31,13 +31,13 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 	r.renewed = time.Now().Add(-renewEvery)
 	r.mu.Unlock()
 	r.kick()
-	until(t, "that the head is removed", func() bool { return server.Do("HEXISTS", key("heads:schedule.json"), "gone-4b") == ":0" })
+	testkit.Until(t, "that the head is removed", func() bool { return server.Do("HEXISTS", key("heads:schedule.json"), "gone-4b") == ":0" })
 	for beats := 0; beats < 3; { // each would find the list missing
 		r.mu.Lock()
 		seen := r.mirror.beats
 		r.mu.Unlock()
 		r.kick()
-		until(t, "another beat", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.mirror.beats > seen })
+		testkit.Until(t, "another beat", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.mirror.beats > seen })
 		beats++
 	}
 	if held.Err() != nil || r.events.count(Repaired) != 0 {
@@ -48,7 +48,7 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 // A fleet that goes back to an older version works again some leases after the newer one has ended.
 func TestTheFormatExpiresWithItsWriters(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Second })
 	r.lead(t)
 	var left int
@@ -56,15 +56,15 @@ func TestTheFormatExpiresWithItsWriters(t *testing.T) {
 		t.Fatalf("Expected a format for %d leases at most, got %d ms", keepFormat, left)
 	}
 	server.Do("SET", key("format"), fmt.Sprint(format+1, " 99.0"), "PX", "300")
-	until(t, "that the newer format is seen", func() bool { return r.events.count(Newer) == 1 })
-	until(t, "that Redis is used again", func() bool { return r.events.count(Back) == 2 })
+	testkit.Until(t, "that the newer format is seen", func() bool { return r.events.count(Newer) == 1 })
+	testkit.Until(t, "that Redis is used again", func() bool { return r.events.count(Back) == 2 })
 	r.lead(t)
 }
 
 // After a new key the news of others arrive at once, not with the next beat.
 func TestNewsAreHeardAfterANewKey(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), nil)
 	b := openStore(t, server.URL(), func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, 3*time.Hour })
 	b.seen(t)
@@ -73,7 +73,7 @@ func TestNewsAreHeardAfterANewKey(t *testing.T) {
 	}
 	b.seen(t)
 	document, n := origin.Documents()[1], 0
-	until(t, "a document that another relay has written", func() bool {
+	testkit.Until(t, "a document that another relay has written", func() bool {
 		n++
 		_ = a.Update(document, set(fmt.Sprint(n))) // it may be away for a moment
 		time.Sleep(20 * time.Millisecond)
@@ -85,7 +85,7 @@ func TestNewsAreHeardAfterANewKey(t *testing.T) {
 // Values that are too large for any relay are removed, and the relays go on.
 func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	large := strings.Repeat("x", 2<<20)
 	document := origin.Documents()[0]
 	names := []string{"format", document, "lease:schedule.json", "token:schedule.json"}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -35,7 +35,7 @@ func walled(n int) *lookup.Shares {
 // The script decides as lookup does, about any sequence. Its clock is set by the test.
 func TestTheScriptDecidesAsLookup(t *testing.T) {
 	t.Parallel()
-	c := openRedis(t, redistest.Start(t).URL())
+	c := openRedis(t, testkit.StartRedis(t).URL())
 	script := NewScript(strings.Replace(admitText, "redis.call('TIME')", "{ARGV[8], ARGV[9]}", 1))
 	const seed = 7
 	rng := rand.New(rand.NewPCG(seed, seed))
@@ -100,7 +100,7 @@ func decide(bucket lookup.Limiter, shares *lookup.Shares, now time.Time, n int) 
 
 func TestLimitsHoldOverAllRelays(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	slow := Rule{Bucket: lookup.LeakyBucket{Rate: 0.001, Capacity: 4}}
 	for _, tt := range []struct {
 		name   string
@@ -138,7 +138,7 @@ func TestLimitsHoldOverAllRelays(t *testing.T) {
 
 func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(2)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(2))
 	client := addr("192.0.2.1")
 	_, refund, err := one.Admit(client)(2)
@@ -149,7 +149,7 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 		t.Fatalf("Expected %v, got %v", lookup.ErrShare, err)
 	}
 	refund()
-	eventually(t, "one search more", func() bool { _, _, err := two.Admit(client)(1); return err == nil })
+	testkit.Until(t, "one search more", func() bool { _, _, err := two.Admit(client)(1); return err == nil })
 	if _, _, err := two.Admit(client)(1); !errors.Is(err, lookup.ErrShare) {
 		t.Errorf("Expected one search more only, got %v", err)
 	}
@@ -158,7 +158,7 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 // Without Redis a relay goes on from what it has admitted itself.
 func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	t.Parallel()
-	s := redistest.Start(t)
+	s := testkit.StartRedis(t)
 	one, two := NewLimits(openRedis(t, s.URL()), Rule{}, walled(3)), NewLimits(openRedis(t, s.URL()), Rule{}, walled(3))
 	client := addr("192.0.2.1")
 	for _, l := range []*Limits{one, one, two} {

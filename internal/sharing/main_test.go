@@ -3,10 +3,10 @@ package sharing
 import (
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
-	programtest.SideBySide(12)
+	testkit.SideBySide(12)
 	m.Run()
 }

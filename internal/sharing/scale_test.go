@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -50,7 +50,7 @@ func (s *scaled) Fetch(_ context.Context, wanted []updater.Want, take func(int, 
 }
 
 // info returns a figure of INFO.
-func info(t *testing.T, s *redistest.Server, section, name string) (n int) {
+func info(t *testing.T, s *testkit.Redis, section, name string) (n int) {
 	t.Helper()
 	lines := bufio.NewScanner(strings.NewReader(s.Do("INFO", section)))
 	for lines.Scan() {
@@ -70,7 +70,7 @@ func TestTrafficOfLists(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
 	const relays = 4
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	s := &scaled{entries: *scaleEntries}
 	var all []*storetest.Process
 	have := func(content int) func() bool {
@@ -90,9 +90,9 @@ func TestTrafficOfLists(t *testing.T) {
 		store.Share(r.Store)
 		all = append(all, storetest.Start(t, store, s))
 	}
-	until(t, "the first content at all relays", have(1))
+	testkit.Until(t, "the first content at all relays", have(1))
 	full := info(t, server, "stats", "total_net_output_bytes")
-	until(t, "the second content at all relays", have(2))
+	testkit.Until(t, "the second content at all relays", have(2))
 	change := info(t, server, "stats", "total_net_output_bytes") - full
 	size := all[0].Lists()[0].Set.Bytes()
 	t.Logf("%d relays, %d entries (%d bytes): Redis sent %d bytes for the first content, %d bytes for the second; peak of its memory %d bytes",

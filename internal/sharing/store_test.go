@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/storetest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -88,19 +88,10 @@ func skipIfShort(t *testing.T) {
 	}
 }
 
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("Expected %s", what)
-		}
-	}
-}
-
 // lead waits until a relay has the lease.
 func (r *relay) lead(t *testing.T) {
 	t.Helper()
-	until(t, "the lease", r.TryLock)
+	testkit.Until(t, "the lease", r.TryLock)
 }
 
 func set(raw string) func([]byte) ([]byte, error) {
@@ -134,7 +125,7 @@ func key(name string) string { return Prefix(origin.Asker) + name }
 
 func TestOneRelayAtATimeHasTheLease(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	a, b := openStore(t, server.URL(), nil), openStore(t, server.URL(), nil)
 	a.lead(t)
 	held, cancel, _ := a.Held(t.Context())
@@ -149,7 +140,7 @@ func TestOneRelayAtATimeHasTheLease(t *testing.T) {
 		t.Error("Expected the context to end with the lease")
 	}
 	b.lead(t)
-	until(t, "one change of the lease", func() bool {
+	testkit.Until(t, "one change of the lease", func() bool {
 		return a.events.count(LeaseTaken) == 1 && b.events.count(LeaseTaken) == 1 && b.events.count(Follows) == 1
 	})
 	b.Close()
@@ -163,21 +154,21 @@ func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 	skipIfShort(t)
 	for name, start := range map[string]func(t *testing.T) (url string, failover func()){
 		"cluster": func(t *testing.T) (string, func()) {
-			nodes := redistest.Cluster(t)
+			nodes := testkit.StartCluster(t)
 			return "redis+cluster://" + nodes[0].Addr + "," + nodes[1].Addr, func() {}
 		},
 		"sentinel": func(t *testing.T) (string, func()) {
-			master := redistest.Start(t)
+			master := testkit.StartRedis(t)
 			host, port, _ := strings.Cut(master.Addr, ":")
-			replica := redistest.Start(t, "--replicaof", host+" "+port)
-			until(t, "a replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
-			sentinels := redistest.Sentinels(t, master, 1)
-			until(t, "a Sentinel that knows the replica", func() bool {
+			replica := testkit.StartRedis(t, "--replicaof", host+" "+port)
+			testkit.Until(t, "a replica", func() bool { return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") })
+			sentinels := testkit.StartSentinels(t, master, 1)
+			testkit.Until(t, "a Sentinel that knows the replica", func() bool {
 				return strings.Contains(sentinels[0].Do("SENTINEL", "master", "main"), "num-slaves $1 1")
 			})
 			return "redis+sentinel://" + sentinels[0].Addr + "/main", func() {
 				master.Kill()
-				until(t, "a new master", func() bool {
+				testkit.Until(t, "a new master", func() bool {
 					role, err := replica.Try("ROLE")
 					return err == nil && strings.Contains(role, "master")
 				})
@@ -193,13 +184,13 @@ func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 				t.Helper()
 				h := updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte("sum " + version), Received: time.Now().Round(0)}
 				write := func(w io.Writer) error { _, err := io.WriteString(w, "content "+version); return err }
-				until(t, "that version "+version+" is published", func() bool {
+				testkit.Until(t, "that version "+version+" is published", func() bool {
 					return slices.ContainsFunc([]*relay{a, b}, func(r *relay) bool { return r.TryLock() && r.Publish(h, write, nil) == nil })
 				})
 			}
 			found := func(by *relay, version string) {
 				t.Helper()
-				until(t, "version "+version, func() bool {
+				testkit.Until(t, "version "+version, func() bool {
 					by.TryLock()
 					h, ok := by.Head("se-4b")
 					if !ok || string(h.Version) != version {
@@ -212,7 +203,7 @@ func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 			publish("1")
 			found(b, "1")
 			failover()
-			until(t, "one holder", func() bool { return a.TryLock() != b.TryLock() })
+			testkit.Until(t, "one holder", func() bool { return a.TryLock() != b.TryLock() })
 			publish("2")
 			found(a, "2")
 			found(b, "2")
@@ -223,7 +214,7 @@ func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 // A holder that was suspended believes in its lease when it wakes up. Redis does not.
 func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, time.Hour }) // it does not look again by itself
 	a.lead(t)
 	schedule := origin.Documents()[0]
@@ -237,7 +228,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 	} {
 		// A beat may come between the loss and the write. The relay then has a new lease, and may
 		// write: the test tries again.
-		until(t, name+": that Redis refuses a document", func() bool {
+		testkit.Until(t, name+": that Redis refuses a document", func() bool {
 			a.leadAgain(server, schedule)
 			server.Do("SET", key(schedule), "first")
 			lose()
@@ -251,7 +242,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 			}
 			return err != nil
 		})
-		until(t, name+": that Redis refuses a head", func() bool {
+		testkit.Until(t, name+": that Redis refuses a head", func() bool {
 			head := updater.Head{List: "se-4b", Version: []byte("v"), Checksum: []byte("c"), Received: time.Now()}
 			a.leadAgain(server, schedule)
 			server.Do("DEL", key("heads:"+schedule))
@@ -272,13 +263,13 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 // A relay that has never seen its Redis work knows no other that could fetch.
 func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
 	t.Parallel()
-	r := openStore(t, "redis://"+redistest.FreeAddr(t), func(c *StoreConfig) { c.Alone = 100 * time.Millisecond })
-	until(t, "that it goes on alone", r.TryLock)
-	until(t, "one event of each kind", func() bool { return r.events.count(Alone) == 1 && r.events.count(Lost) == 1 })
+	r := openStore(t, "redis://"+testkit.FreeAddr(t), func(c *StoreConfig) { c.Alone = 100 * time.Millisecond })
+	testkit.Until(t, "that it goes on alone", r.TryLock)
+	testkit.Until(t, "one event of each kind", func() bool { return r.events.count(Alone) == 1 && r.events.count(Lost) == 1 })
 }
 
 // leadAgain has the relay take the lease again.
-func (r *relay) leadAgain(server *redistest.Server, schedule string) {
+func (r *relay) leadAgain(server *testkit.Redis, schedule string) {
 	server.Do("DEL", key("lease:"+schedule))
 	r.kick()
 	for range 2000 {
@@ -294,7 +285,7 @@ func (r *relay) leadAgain(server *redistest.Server, schedule string) {
 func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), nil)
 	a.lead(t)
 	held, cancel, _ := a.Held(t.Context())
@@ -313,12 +304,12 @@ func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
 	if a.TryLock() || !errors.Is(a.Own("schedule.json", set("x")), errFenced) {
 		t.Error("Expected that it does not write any more")
 	}
-	until(t, "one event for Redis and one for the lease", func() bool { return a.events.count(Lost) == 1 && a.events.count(LeaseLost) == 1 })
+	testkit.Until(t, "one event for Redis and one for the lease", func() bool { return a.events.count(Lost) == 1 && a.events.count(LeaseLost) == 1 })
 }
 
 func TestConcurrentUpdatesLoseNothing(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	var wg sync.WaitGroup
 	for range 3 {
 		r := openStore(t, server.URL(), nil)
@@ -345,36 +336,36 @@ func TestTroubleOfRedis(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		options    []string
-		begin, end func(s *redistest.Server)
+		begin, end func(s *testkit.Redis)
 		cure       string // of the event; "": no event is wanted, since it heals at once
 	}{
-		"killed":    {nil, (*redistest.Server).Kill, (*redistest.Server).Restart, "Check that Redis runs"},
-		"hangs":     {nil, (*redistest.Server).Stop, (*redistest.Server).Continue, "Check that Redis runs"},
-		"full":      {nil, func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "1") }, func(s *redistest.Server) { s.Do("CONFIG", "SET", "maxmemory", "0") }, "Raise maxmemory"},
-		"read-only": {nil, func(s *redistest.Server) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *redistest.Server) { s.Do("REPLICAOF", "NO", "ONE") }, "Name the master"},
-		"no rights": {nil, func(s *redistest.Server) { s.Do("ACL", "SETUSER", "default", "-eval", "-evalsha") }, func(s *redistest.Server) { s.Do("ACL", "SETUSER", "default", "+eval", "+evalsha") }, "the rights"},
-		"flushed":   {nil, func(s *redistest.Server) { s.Do("FLUSHALL") }, func(*redistest.Server) {}, ""},
-		"garbage": {nil, func(s *redistest.Server) {
+		"killed":    {nil, (*testkit.Redis).Kill, (*testkit.Redis).Restart, "Check that Redis runs"},
+		"hangs":     {nil, (*testkit.Redis).Stop, (*testkit.Redis).Continue, "Check that Redis runs"},
+		"full":      {nil, func(s *testkit.Redis) { s.Do("CONFIG", "SET", "maxmemory", "1") }, func(s *testkit.Redis) { s.Do("CONFIG", "SET", "maxmemory", "0") }, "Raise maxmemory"},
+		"read-only": {nil, func(s *testkit.Redis) { s.Do("REPLICAOF", "127.0.0.1", "1") }, func(s *testkit.Redis) { s.Do("REPLICAOF", "NO", "ONE") }, "Name the master"},
+		"no rights": {nil, func(s *testkit.Redis) { s.Do("ACL", "SETUSER", "default", "-eval", "-evalsha") }, func(s *testkit.Redis) { s.Do("ACL", "SETUSER", "default", "+eval", "+evalsha") }, "the rights"},
+		"flushed":   {nil, func(s *testkit.Redis) { s.Do("FLUSHALL") }, func(*testkit.Redis) {}, ""},
+		"garbage": {nil, func(s *testkit.Redis) {
 			for _, name := range []string{"lease:schedule.json", "token:schedule.json", "format", "schedule.json", "heads:schedule.json"} {
 				s.Do("DEL", key(name))
 				s.Do("RPUSH", key(name), "garbage")
 			}
-		}, func(*redistest.Server) {}, ""},
-		"garbage in strings": {nil, func(s *redistest.Server) {
+		}, func(*testkit.Redis) {}, ""},
+		"garbage in strings": {nil, func(s *testkit.Redis) {
 			for _, name := range []string{"token:schedule.json", "format", "schedule.json"} {
 				s.Do("SET", key(name), "\xff garbage")
 			}
-		}, func(*redistest.Server) {}, ""},
+		}, func(*testkit.Redis) {}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := redistest.Start(t, test.options...)
+			server := testkit.StartRedis(t, test.options...)
 			r := openStore(t, server.URL(), nil)
 			r.lead(t)
 			test.begin(server)
 			if test.cure != "" {
-				until(t, "the loss of Redis", func() bool { return r.events.count(Lost) == 1 })
-				until(t, "the end of the lease", func() bool { return !r.TryLock() })
+				testkit.Until(t, "the loss of Redis", func() bool { return r.events.count(Lost) == 1 })
+				testkit.Until(t, "the end of the lease", func() bool { return !r.TryLock() })
 				if err := r.Update("x", set("y")); err == nil {
 					t.Error("Expected an error of Update")
 				}
@@ -383,7 +374,7 @@ func TestTroubleOfRedis(t *testing.T) {
 				}
 			}
 			test.end(server)
-			until(t, "an update to work", func() bool { return r.TryLock() && r.Own("schedule.json", set("healed")) == nil })
+			testkit.Until(t, "an update to work", func() bool { return r.TryLock() && r.Own("schedule.json", set("healed")) == nil })
 			lost, all := 0, r.events.list()
 			for _, e := range all {
 				if e.Kind == Lost {
@@ -402,10 +393,10 @@ func TestTroubleOfRedis(t *testing.T) {
 
 func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	server.Do("SET", key("format"), "2 v9.1.0")
 	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Alone = time.Millisecond })
-	until(t, "the event", func() bool { return r.events.count(Newer) == 1 })
+	testkit.Until(t, "the event", func() bool { return r.events.count(Newer) == 1 })
 	for range 10 {
 		if r.TryLock() {
 			t.Fatal("Expected no lease")
@@ -427,13 +418,13 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 func TestTheLastHolderGoesOnAlone(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	soon := func(c *StoreConfig) { c.Alone = 4 * time.Second }
 	a, b := openStore(t, server.URL(), soon), openStore(t, server.URL(), soon)
 	a.lead(t)
-	until(t, "that b follows", func() bool { b.TryLock(); return b.events.count(Follows) == 1 })
+	testkit.Until(t, "that b follows", func() bool { b.TryLock(); return b.events.count(Follows) == 1 })
 	server.Kill()
-	until(t, "that a goes on alone", func() bool { b.TryLock(); return a.TryLock() && a.events.count(Alone) == 1 })
+	testkit.Until(t, "that a goes on alone", func() bool { b.TryLock(); return a.TryLock() && a.events.count(Alone) == 1 })
 	if err := a.Own("schedule.json", set("x")); !errors.Is(err, updater.ErrAlone) {
 		t.Errorf("Expected ErrAlone, got %v", err)
 	}
@@ -458,12 +449,12 @@ func TestTheLastHolderGoesOnAlone(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("Expected that a yields")
 	}
-	until(t, "one holder again", func() bool { return a.TryLock() != b.TryLock() })
+	testkit.Until(t, "one holder again", func() bool { return a.TryLock() != b.TryLock() })
 }
 
 func TestContentsAreCheckedAndInParts(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	a, b := openStore(t, server.URL(), nil), openStore(t, server.URL(), nil)
 	a.lead(t)
 	content := make([]byte, 3*partBytes/2)
@@ -475,7 +466,7 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 	if err := a.Publish(h, write, []byte("change")); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the head at b", func() bool { b.TryLock(); _, ok := b.Head("se-4b"); return ok })
+	testkit.Until(t, "the head at b", func() bool { b.TryLock(); _, ok := b.Head("se-4b"); return ok })
 	got, _ := b.Head("se-4b")
 	raw, err := b.File(got)
 	if err != nil || string(raw) != string(content) {
@@ -512,7 +503,7 @@ func TestContentsAreCheckedAndInParts(t *testing.T) {
 		if err := a.Publish(h, write, []byte("change")); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == string(content) })
+		testkit.Until(t, "the content at b", func() bool { raw, err := b.File(got); return err == nil && string(raw) == string(content) })
 	}
 	// The holder finds a missing part by itself.
 	held, cancel, _ := a.Held(t.Context())
@@ -539,7 +530,7 @@ func ends(t *testing.T, held context.Context) {
 
 func TestPartsOfOldContentsExpire(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), nil)
 	a.lead(t)
 	publish := func(version, content string) string {
@@ -600,7 +591,7 @@ func putText(text string) func(path string) error {
 // A note that could not be written is written as soon as the folder can be.
 func TestNoteIsWrittenWhenTheFolderCanBe(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	folder := filepath.Join(t.TempDir(), "not", "yet")
 	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Folder = folder })
 	a.lead(t)
@@ -616,7 +607,7 @@ func TestNoteIsWrittenWhenTheFolderCanBe(t *testing.T) {
 
 func TestRekeyUsesOtherKeys(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
+	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), nil)
 	a.lead(t)
 	if err := a.Own("schedule.json", set("old")); err != nil {
@@ -628,7 +619,7 @@ func TestRekeyUsesOtherKeys(t *testing.T) {
 	if held.Err() == nil {
 		t.Error("Expected that the lease of the old key ends")
 	}
-	until(t, "the lease of the new key", func() bool { return a.TryLock() && a.Own("schedule.json", set("new")) == nil })
+	testkit.Until(t, "the lease of the new key", func() bool { return a.TryLock() && a.Own("schedule.json", set("new")) == nil })
 	if got := server.Do("GET", Prefix("other")+"schedule.json"); got != "$3 new" {
 		t.Errorf("Expected the document of the new key, got %q", got)
 	}

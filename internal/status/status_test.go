@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/logtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -79,7 +79,7 @@ func TestFind(t *testing.T) {
 		if tc.state == Protected {
 			where = f.Notes
 		}
-		if f.State != tc.state || f.Headline != tc.headline || !strings.Contains(strings.Join(where, "\n"), logtest.Times(tc.says)) || (tc.state == Protected) != (len(f.Problems) == 0) {
+		if f.State != tc.state || f.Headline != tc.headline || !strings.Contains(strings.Join(where, "\n"), testkit.LocalTimes(tc.says)) || (tc.state == Protected) != (len(f.Problems) == 0) {
 			t.Errorf("%s: Expected %v %q and a sentence with %q, got %+v", tc.name, tc.state, tc.headline, tc.says, f)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -84,7 +85,7 @@ func damagedCount(t *testing.T, m Medium) {
 	const budget = 20
 	s := newSpender(t, m, 1, budget)
 	before := s.drain(budget * 3 / 4)
-	until(t, "that the count is saved", func() bool { return s.ledger.Flush() == nil })
+	testkit.Until(t, "that the count is saved", func() bool { return s.ledger.Flush() == nil })
 	m.Damage(Origin.Documents()[2])
 	if after := newSpender(t, m, 1, budget).drain(budget); before == 0 || before+after > budget {
 		t.Errorf("Expected at most %d searches, got %d and %d", budget, before, after)

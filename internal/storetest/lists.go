@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -15,13 +16,13 @@ import (
 func listComesBack(t *testing.T, m Medium) {
 	s := &source{wait: time.Hour, answer: 200}
 	a := Start(t, m.Process(1), s)
-	until(t, "a list", func() bool { return a.entries() == 200 })
+	testkit.Until(t, "a list", func() bool { return a.entries() == 200 })
 	b := Start(t, m.Process(2), s)
-	until(t, "the list on another machine", func() bool { return b.entries() == 200 })
+	testkit.Until(t, "the list on another machine", func() bool { return b.entries() == 200 })
 	sameList(t, b, a)
 	a.end()
 	again := Start(t, m.Process(1), s)
-	until(t, "the list after a restart", func() bool { return again.entries() == 200 })
+	testkit.Until(t, "the list after a restart", func() bool { return again.entries() == 200 })
 	sameList(t, again, a)
 	asked := s.requests()
 	if len(asked) != 1 {
@@ -58,9 +59,9 @@ func sameList(t *testing.T, got, want *Process) {
 func missingList(t *testing.T, m Medium) {
 	s := &source{err: &updater.StatusError{Code: 503}}
 	a := Start(t, m.Process(1), s)
-	until(t, "a request", func() bool { return len(s.requests()) == 1 })
+	testkit.Until(t, "a request", func() bool { return len(s.requests()) == 1 })
 	b := Start(t, m.Process(2), s)
-	until(t, "that the other one waits", func() bool { return b.schedule.FetchHold([]string{List}).Failures == 1 })
+	testkit.Until(t, "that the other one waits", func() bool { return b.schedule.FetchHold([]string{List}).Failures == 1 })
 	for i, p := range []*Process{a, b} {
 		if e, ok := p.reported(updater.LoadFailed, updater.FollowFailed); ok || p.entries() != 0 {
 			t.Errorf("process %d: Expected no list and no error, got %d entries and %v", i+1, p.entries(), e.Err)
@@ -73,15 +74,15 @@ func missingList(t *testing.T, m Medium) {
 func damagedList(t *testing.T, m Medium) {
 	s := &source{wait: 3 * time.Second, answer: 200}
 	a := Start(t, m.Process(1), s)
-	until(t, "a list", func() bool { return a.entries() == 200 })
+	testkit.Until(t, "a list", func() bool { return a.entries() == 200 })
 	m.DamageList()
 	b := Start(t, m.Process(2), s)
-	until(t, "that the damage is told", func() bool { _, ok := b.reported(updater.LoadFailed, updater.FollowFailed); return ok })
+	testkit.Until(t, "that the damage is told", func() bool { _, ok := b.reported(updater.LoadFailed, updater.FollowFailed); return ok })
 	a.end()
-	until(t, "a right list", func() bool { return b.entries() > 0 })
+	testkit.Until(t, "a right list", func() bool { return b.entries() > 0 })
 	sameList(t, b, a)
 	c := Start(t, m.Process(3), s)
-	until(t, "a right list for one more", func() bool { return c.entries() > 0 })
+	testkit.Until(t, "a right list for one more", func() bool { return c.entries() > 0 })
 	sameList(t, c, a)
 	spaced(t, s, s.wait)
 }
@@ -91,12 +92,12 @@ func takeOver(t *testing.T, m Medium) {
 	const wait = 3 * time.Second
 	s := &source{wait: wait, answer: 200}
 	a := Start(t, m.Process(1), s)
-	until(t, "lists of the first process", func() bool { return a.entries() == 200 })
+	testkit.Until(t, "lists of the first process", func() bool { return a.entries() == 200 })
 	b := Start(t, m.Process(2), s)
-	until(t, "lists of the second process", func() bool { return b.entries() == 200 })
+	testkit.Until(t, "lists of the second process", func() bool { return b.entries() == 200 })
 	s.set(func(s *source) { s.answer, s.wait = 300, time.Hour })
 	a.end()
-	until(t, "lists that the second process has fetched", func() bool { return b.entries() == 300 })
+	testkit.Until(t, "lists that the second process has fetched", func() bool { return b.entries() == 300 })
 	if asked := s.requests(); len(asked) != 2 {
 		t.Errorf("Expected 2 requests, got %v", asked)
 	}
@@ -110,7 +111,7 @@ func oneFetches(t *testing.T, m Medium) {
 	all := []*Process{Start(t, m.Process(1), s), Start(t, m.Process(2), s), Start(t, m.Process(3), s)}
 	for n := 100; n <= 300; n += 100 {
 		s.set(func(s *source) { s.answer = n })
-		until(t, "the next content", func() bool {
+		testkit.Until(t, "the next content", func() bool {
 			return slices.ContainsFunc(all, func(p *Process) bool { return p.entries() == n })
 		})
 	}
@@ -124,7 +125,7 @@ func oneFetches(t *testing.T, m Medium) {
 		t.Errorf("Expected 1 process that fetches, got %d", leaders)
 	}
 	next := Start(t, m.Process(4), s)
-	until(t, "the last content at one more", func() bool { return next.entries() == 300 })
+	testkit.Until(t, "the last content at one more", func() bool { return next.entries() == 300 })
 	spaced(t, s, s.wait)
 }
 

@@ -190,13 +190,3 @@ func (p *Process) entries() (n int) {
 	}
 	return n
 }
-
-// until waits for a state.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("Expected %s", what)
-		}
-	}
-}

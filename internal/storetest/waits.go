@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -16,10 +17,10 @@ import (
 func minimumWait(t *testing.T, m Medium) {
 	s := &source{wait: time.Hour, answer: 1}
 	a := Start(t, m.Process(1), s)
-	until(t, "a list", func() bool { return a.entries() == 1 })
+	testkit.Until(t, "a list", func() bool { return a.entries() == 1 })
 	a.end()
 	b := Start(t, m.Process(2), s)
-	until(t, "that the second process may fetch", b.leads)
+	testkit.Until(t, "that the second process may fetch", b.leads)
 	h := b.schedule.FetchHold([]string{List})
 	if wait := time.Until(h.Until); wait < 50*time.Minute || wait > time.Hour+time.Minute || h.Failures != 0 {
 		t.Errorf("Expected the wait of an hour and no failure, got %s and %+v", wait, h)
@@ -33,10 +34,10 @@ func minimumWait(t *testing.T, m Medium) {
 func backOff(t *testing.T, m Medium) {
 	s := &source{err: &updater.StatusError{Code: http.StatusServiceUnavailable}}
 	a := Start(t, m.Process(1), s)
-	until(t, "the failure", func() bool { return strings.Contains(a.schedule.FetchHold([]string{List}).Cause, "503") })
+	testkit.Until(t, "the failure", func() bool { return strings.Contains(a.schedule.FetchHold([]string{List}).Cause, "503") })
 	a.end()
 	b := Start(t, m.Process(2), s)
-	until(t, "that the second process knows it", func() bool {
+	testkit.Until(t, "that the second process knows it", func() bool {
 		h := b.schedule.FetchHold([]string{List})
 		return h.Failures == 1 && strings.Contains(h.Cause, "503") && time.Until(h.Until) > 10*time.Minute
 	})
@@ -49,11 +50,11 @@ func backOff(t *testing.T, m Medium) {
 func damagedSchedule(t *testing.T, m Medium) {
 	s := &source{wait: time.Hour, answer: 1}
 	a := Start(t, m.Process(1), s)
-	until(t, "a list", func() bool { return a.entries() == 1 })
+	testkit.Until(t, "a list", func() bool { return a.entries() == 1 })
 	a.end()
 	m.Damage(Origin.Documents()[0])
 	again := Start(t, m.Process(1), s)
-	until(t, "that it may fetch after a restart", again.leads)
+	testkit.Until(t, "that it may fetch after a restart", again.leads)
 	if wait := time.Until(again.schedule.FetchHold([]string{List}).Until); wait < 25*time.Minute {
 		t.Errorf("Expected a wait of half an hour at least, got %s", wait)
 	}
@@ -73,14 +74,14 @@ func lost(t *testing.T, m Medium) {
 		return p.entries() == 200 && time.Until(p.schedule.FetchHold([]string{List}).Until) > 50*time.Minute
 	}
 	a := Start(t, m.Process(1), s)
-	until(t, "the list and its wait", func() bool { return held(a) })
+	testkit.Until(t, "the list and its wait", func() bool { return held(a) })
 	b := Start(t, m.Process(2), s)
-	until(t, "both on another machine", func() bool { return held(b) })
+	testkit.Until(t, "both on another machine", func() bool { return held(b) })
 	m.Lose()
 	a.end()
-	until(t, "that the other one may fetch", b.leads)
+	testkit.Until(t, "that the other one may fetch", b.leads)
 	c := Start(t, m.Process(3), s)
-	until(t, "that a third one knows the wait", func() bool { return time.Until(c.schedule.FetchHold([]string{List}).Until) > 50*time.Minute })
+	testkit.Until(t, "that a third one knows the wait", func() bool { return time.Until(c.schedule.FetchHold([]string{List}).Until) > 50*time.Minute })
 	if asked := s.requests(); len(asked) != 1 || !held(b) {
 		t.Errorf("Expected 1 request, got %d; %d entries", len(asked), b.entries())
 	}
@@ -104,7 +105,7 @@ func waitOfSearches(t *testing.T, m Medium) {
 		t.Fatal("Expected an error")
 	}
 	other := updater.Pace(&searcher{}, b.schedule, rules, func(updater.Event) {})
-	until(t, "that the second process waits", func() bool {
+	testkit.Until(t, "that the second process waits", func() bool {
 		_, err := other.Search(t.Context(), nil)
 		return errors.Is(err, lookup.ErrBackoff)
 	})
@@ -112,5 +113,5 @@ func waitOfSearches(t *testing.T, m Medium) {
 		t.Errorf("Expected the wait of an hour, got %s", wait)
 	}
 	c := Start(t, m.Process(3), quiet)
-	until(t, "that the third process waits", func() bool { return c.schedule.SearchHold().Active(time.Now()) })
+	testkit.Until(t, "that the third process waits", func() bool { return c.schedule.SearchHold().Active(time.Now()) })
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var all = flag.Bool("crash.all", false, "try every point and every kind of failure; without it a sample")
@@ -50,7 +50,7 @@ var programs = filepath.Join(os.TempDir(), fmt.Sprintf("crash-programs-%d", os.G
 
 // program returns the path of the program safebrowsing.
 var program = sync.OnceValue(func() string {
-	built, err := programtest.Build(programs, "safebrowsing")
+	built, err := testkit.Build(programs, "safebrowsing")
 	if err != nil {
 		panic(err)
 	}

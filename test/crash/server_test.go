@@ -29,11 +29,11 @@ import (
 	_ "github.com/coredns-safebrowsing/safebrowsing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // serverVariable has this test binary be a server, with the first contact at once. Its value
@@ -80,7 +80,7 @@ type served struct {
 
 func newServed(t *testing.T) *served {
 	t.Helper()
-	s := &served{tracer: new(tracer), t: t, place: newPlace(t), google: protocoltest.New(t), address: programtest.FreeAddress(t, "127.0.0.1")}
+	s := &served{tracer: new(tracer), t: t, place: newPlace(t), google: protocoltest.New(t), address: testkit.FreeAddress(t, "127.0.0.1")}
 	for _, folder := range s.place.folders() {
 		must(t, os.MkdirAll(folder, 0o700))
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -34,15 +34,15 @@ type resolver struct {
 // startResolvers starts a CoreDNS for each endpoint, all at once.
 func startResolvers(t testing.TB, endpoints []string) (all []client) {
 	dir := t.TempDir()
-	var processes []*programtest.Process
+	var processes []*testkit.Process
 	for i, endpoint := range endpoints {
-		r := resolver{"127.0.0.1:" + programtest.FreePort(t)}
+		r := resolver{"127.0.0.1:" + testkit.FreePort(t)}
 		db, file := filepath.Join(dir, fmt.Sprint("db", i)), filepath.Join(dir, fmt.Sprint("Corefile", i))
 		fetch(t, db, endpoint)
 		if err := os.WriteFile(file, []byte(r.corefile(endpoint, db)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		processes = append(processes, programtest.Start(t, program(t, "coredns"), "-conf", file))
+		processes = append(processes, testkit.Start(t, program(t, "coredns"), "-conf", file))
 		all = append(all, r)
 	}
 	for _, p := range processes {
@@ -118,7 +118,7 @@ func startEmbedded(t testing.TB, endpoints []string) []*embedded {
 		t.FailNow()
 	}
 	for i, c := range all {
-		until(t, fmt.Sprintf("the lists of client %d", i), func() bool { return len(c.Lists()) == 2 })
+		testkit.Until(t, fmt.Sprintf("the lists of client %d", i), func() bool { return len(c.Lists()) == 2 })
 	}
 	return all
 }
@@ -153,15 +153,4 @@ func (r *recorder) RoundTrip(q *http.Request) (*http.Response, error) {
 	r.all = append(r.all, request{time.Now(), q.URL.Path == "/v5/hashes:search"})
 	r.mu.Unlock()
 	return r.next.RoundTrip(q)
-}
-
-// until waits for something that others bring about.
-func until(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if done() {
-			return
-		}
-	}
-	t.Fatalf("still waiting: %s", what)
 }

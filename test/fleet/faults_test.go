@@ -13,7 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/linktest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -21,9 +21,9 @@ import (
 type scene struct {
 	t        *testing.T
 	google   *judged
-	upstream *linktest.Link // between the relay and its server
+	upstream *testkit.Link // between the relay and its server
 	relay    *relay
-	network  *linktest.Link // between the clients and the relay
+	network  *testkit.Link // between the clients and the relay
 	clients  []*embedded
 	known    []name // that all clients have asked for before the fault
 	fresh    []name // that none has
@@ -100,9 +100,9 @@ func TestFaultsOfARelay(t *testing.T) {
 func newScene(t *testing.T) *scene {
 	names := population(96)
 	s := &scene{t: t, google: judge(t, names), known: names[:48], fresh: names[48:]}
-	s.upstream = linktest.New(t, strings.TrimPrefix(s.google.url, "http://"))
+	s.upstream = testkit.NewLink(t, strings.TrimPrefix(s.google.url, "http://"))
 	s.relay = startRelay(t, s.upstream.URL)
-	s.network = linktest.New(t, strings.TrimPrefix(s.relay.url, "http://"))
+	s.network = testkit.NewLink(t, strings.TrimPrefix(s.relay.url, "http://"))
 	s.clients = startEmbedded(t, slices.Repeat([]string{s.network.URL}, faultClients))
 	s.decideAll(s.known)
 	return s

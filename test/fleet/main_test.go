@@ -10,20 +10,20 @@ import (
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // programs builds the programs once. They are below programDir.
 var (
 	programDir string
 	programs   = sync.OnceValues(func() (map[string]string, error) {
-		return programtest.Build(programDir, "coredns", "safebrowsing", "safebrowsing-relay")
+		return testkit.Build(programDir, "coredns", "safebrowsing", "safebrowsing-relay")
 	})
 )
 
 func TestMain(m *testing.M) {
 	clog.Discard()
-	programtest.SideBySide(4)
+	testkit.SideBySide(4)
 	os.Exit(run(m))
 }
 

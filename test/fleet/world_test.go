@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // minimumWait is that of the judging servers: a second request for lists within a test would
@@ -102,7 +102,7 @@ func costOf(servers ...*judged) (c cost) {
 
 // relay is a relay as a process.
 type relay struct {
-	*programtest.Process
+	*testkit.Process
 	t        testing.TB
 	url      string // for clients
 	db       string
@@ -115,7 +115,7 @@ type relay struct {
 // environment. With lists on disk it serves at once, without a random first contact.
 func startRelay(t testing.TB, upstream string, env ...string) *relay {
 	t.Helper()
-	address := "127.0.0.1:" + programtest.FreePort(t)
+	address := "127.0.0.1:" + testkit.FreePort(t)
 	r := &relay{t: t, url: "http://" + address, db: filepath.Join(t.TempDir(), "relay"), upstream: upstream, env: env}
 	// All clients of a test have one address, so the limit for one would hold for all.
 	r.flags = []string{"-listen", address, "-admin", "off", "-rate", "0"}
@@ -128,14 +128,14 @@ func startRelay(t testing.TB, upstream string, env ...string) *relay {
 func (r *relay) start() {
 	r.t.Helper()
 	args := append([]string{"-db", r.db, "-endpoint", r.upstream, "-lists", "se-4b,mw-4b"}, r.flags...)
-	r.Process = programtest.StartWith(r.t, r.env, program(r.t, "safebrowsing-relay"), args...)
+	r.Process = testkit.StartWith(r.t, r.env, program(r.t, "safebrowsing-relay"), args...)
 	r.Line("Corefile of each server", 20*time.Second)
 }
 
 // fetch fetches the lists into a folder, as its process would do after its first contact.
 func fetch(t testing.TB, db, endpoint string) {
 	t.Helper()
-	status, out := programtest.Run(t, program(t, "safebrowsing"), "update", "-now", "-db", db, "-endpoint", endpoint, "-lists", "se-4b,mw-4b")
+	status, out := testkit.Run(t, program(t, "safebrowsing"), "update", "-now", "-db", db, "-endpoint", endpoint, "-lists", "se-4b,mw-4b")
 	if status != 0 {
 		t.Fatalf("fetching lists from %s: status %d: %s", endpoint, status, out)
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 
@@ -25,9 +25,9 @@ import (
 )
 
 // startServer runs the program and returns the endpoint that it prints.
-func startServer(t *testing.T, complaints *programtest.Output, args ...string) string {
+func startServer(t *testing.T, complaints *testkit.Output, args ...string) string {
 	t.Helper()
-	out := new(programtest.Output)
+	out := new(testkit.Output)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -53,7 +53,7 @@ func startServer(t *testing.T, complaints *programtest.Output, args ...string) s
 func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/ # phishing\nmw-4b harmless.example unconfirmed\n")
-	complaints := new(programtest.Output)
+	complaints := new(testkit.Output)
 	endpoint := startServer(t, complaints, "-lists", file, "-wait", "1ms", "-key", "SECRET")
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: "SECRET", UserAgent: "test/1"})
 	if err != nil {
@@ -85,7 +85,7 @@ func TestServesTheListsOfAFileAndFollowsIt(t *testing.T) {
 func TestTheTestServerHasTheListsOfWebRisk(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/\n")
-	complaints := new(programtest.Output)
+	complaints := new(testkit.Output)
 	endpoint := startServer(t, complaints, "-lists", file)
 	for _, threat := range []string{"MALWARE", "SOCIAL_ENGINEERING", "UNWANTED_SOFTWARE", "SOCIAL_ENGINEERING_EXTENDED_COVERAGE"} {
 		url := endpoint + "/v1/threatLists:computeDiff?constraints.supportedCompressions=RAW&constraints.supportedCompressions=RICE&threatType=" + threat
@@ -113,7 +113,7 @@ func TestATestServerOfOneProtocolRefusesTheOthers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/\n")
 	for only := range paths {
-		complaints := new(programtest.Output)
+		complaints := new(testkit.Output)
 		endpoint := startServer(t, complaints, "-lists", file, "-protocol", only)
 		for asked, path := range paths {
 			for range 2 {
@@ -166,7 +166,7 @@ func get(t *testing.T, url, token string) (status int, body string) {
 func TestTheTestServerDemandsAToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/\n")
-	endpoint := startServer(t, new(programtest.Output), "-lists", file, "-token", "TOKEN")
+	endpoint := startServer(t, new(testkit.Output), "-lists", file, "-token", "TOKEN")
 	for token, want := range map[string]int{"": http.StatusUnauthorized, "ANOTHER": http.StatusUnauthorized, "TOKEN": http.StatusOK} {
 		if status, body := get(t, endpoint+paths["webrisk"], token); status != want {
 			t.Errorf("token %q: status %d, want %d: %s", token, status, want, body)
@@ -193,7 +193,7 @@ func TestTheTestServerPrintsTheStanza(t *testing.T) {
 func TestAListFileThatIsBrokenIsToldOnceAndIsNoRuleBroken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/\n")
-	complaints := new(programtest.Output)
+	complaints := new(testkit.Output)
 	endpoint := startServer(t, complaints, "-lists", file, "-wait", "0s")
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
 	if err != nil {
@@ -250,7 +250,7 @@ func TestALargeListFileIsAnnounced(t *testing.T) {
 	}{"small": {1000, false}, "large": {3 << 20, true}} {
 		file := filepath.Join(t.TempDir(), "lists.txt")
 		write(t, file, "se-4b evil.example/\n# "+strings.Repeat("many\n# ", test.size/7))
-		out := new(programtest.Output)
+		out := new(testkit.Output)
 		s := &listServer{file: file, out: &output{w: out, errOut: out}}
 		s.Server = protocoltest.New(s.out)
 		info, err := os.Stat(file)
@@ -300,7 +300,7 @@ func fetch(t *testing.T, client *protocol.V5, lists ...updater.List) (results []
 func TestBreakingARuleIsPrinted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lists.txt")
 	write(t, file, "se-4b evil.example/\n")
-	complaints := new(programtest.Output)
+	complaints := new(testkit.Output)
 	endpoint := startServer(t, complaints, "-lists", file)
 	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
 	if err != nil {
@@ -390,7 +390,7 @@ func TestHelpTeaches(t *testing.T) {
 }
 
 func TestControlCharactersOfAClientAreNotPrinted(t *testing.T) {
-	out := new(programtest.Output)
+	out := new(testkit.Output)
 	(&output{w: out, errOut: out}).complain("a \"list\" with \x1b[2J and \n")
 	if got := out.String(); got != "a \"list\" with \ufffd[2J and \ufffd\n" {
 		t.Errorf("got %q", got)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // The story of a site that is blocked and must work now: the commands change a running
@@ -22,7 +22,7 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 	t.Parallel()
 	programs := programs(t)
 	dir := t.TempDir()
-	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: programtest.FreePort(t), ready: programtest.FreePort(t)}
+	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: testkit.FreePort(t), ready: testkit.FreePort(t)}
 	for name, text := range map[string]string{"allow.txt": "# empty on purpose\n", "block.txt": "||shop.example^\n"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
 	cli := func(args ...string) {
 		t.Helper()
 		args = append([]string{args[0], "-corefile", c.file}, args[1:]...)
-		if status, out := programtest.Run(t, programs["safebrowsing"], args...); status != 0 {
+		if status, out := testkit.Run(t, programs["safebrowsing"], args...); status != 0 {
 			t.Errorf("%v: status %d, %s", args, status, out)
 		}
 	}

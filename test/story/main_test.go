@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // programDir has the programs.
@@ -35,11 +35,11 @@ var built = sync.OnceValues(func() (map[string]string, error) {
 	if !*real {
 		more = map[string]string{"cmd/coredns/soon.go": soon}
 	}
-	return programtest.BuildWith(programDir, more, "coredns", "safebrowsing", "safebrowsing-relay")
+	return testkit.BuildWith(programDir, more, "coredns", "safebrowsing", "safebrowsing-relay")
 })
 
 func TestMain(m *testing.M) {
-	programtest.SideBySide(8)
+	testkit.SideBySide(8)
 	dir, err := os.MkdirTemp("", "safebrowsing-story")
 	if err != nil {
 		log.Fatal(err)

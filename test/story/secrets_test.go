@@ -24,9 +24,9 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // markedKey is a key that nothing else looks like.
@@ -154,7 +154,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	google.AddThreat("malware.example.net/", sbv5.ThreatType_SOCIAL_ENGINEERING)
 
 	dir := t.TempDir()
-	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: programtest.FreePort(t), ready: programtest.FreePort(t)}
+	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: testkit.FreePort(t), ready: testkit.FreePort(t)}
 	db, keyFile := filepath.Join(dir, "db"), filepath.Join(t.TempDir(), "key")
 	block := filepath.Join(dir, "block.txt")
 	for file, text := range map[string]string{keyFile: markedKey + "\n", block: "||blocked.example^\n"} {
@@ -162,7 +162,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	metrics, pprof := programtest.FreePort(t), programtest.FreePort(t)
+	metrics, pprof := testkit.FreePort(t), testkit.FreePort(t)
 	c.configure(fmt.Sprintf(`.:%s {
 	bind 127.0.0.1
 	debug
@@ -206,7 +206,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 	}
 	kept.addProcess(t, c.process)
 	for _, args := range [][]string{{"doctor", "-corefile", c.file}, {"doctor", "-json", "-corefile", c.file}, {"lists", "-db", db}, {"check", "-corefile", c.file, "later.example.net"}} {
-		_, out := programtest.Run(t, programs["safebrowsing"], args...)
+		_, out := testkit.Run(t, programs["safebrowsing"], args...)
 		kept.add("output of safebrowsing "+args[0], []byte(out))
 	}
 	c.process.Signal(syscall.SIGABRT) // prints the stacks of all goroutines
@@ -256,7 +256,7 @@ func (l *traces) addURL(t *testing.T, where, url string) {
 }
 
 // addProcess adds what the process list says about a process.
-func (l *traces) addProcess(t *testing.T, p *programtest.Process) {
+func (l *traces) addProcess(t *testing.T, p *testkit.Process) {
 	t.Helper()
 	for _, of := range []string{"cmdline", "environ"} {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Pid(), of))

@@ -18,10 +18,9 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/redistest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // The other secrets of a relay: what its clients send, and what Redis asks for.
@@ -54,11 +53,11 @@ func TestTheSecretsOfARelayStayWhereTheyBelong(t *testing.T) {
 	w.kept.addURL(t, "health of the relay", "http://127.0.0.1:"+w.admin+"/healthz")
 	for _, args := range [][]string{{"status", "-corefile", c.file}, {"status", "-json", "-corefile", c.file}, {"status", "-corefile", w.corefile},
 		{"doctor", "-corefile", c.file}, {"doctor", "-corefile", w.corefile}, {"doctor", "-endpoint", w.endpoint}, {"lists", "-db", filepath.Join(w.dir, "relay")}} {
-		_, out := programtest.Run(t, w.programs["safebrowsing"], args...)
+		_, out := testkit.Run(t, w.programs["safebrowsing"], args...)
 		w.kept.add("output of safebrowsing "+strings.Join(args[:2], " "), []byte(out))
 	}
 	w.kept.add("dump of Redis", w.dump())
-	for who, p := range map[string]*programtest.Process{"relay": w.relay, "client": c.process} {
+	for who, p := range map[string]*testkit.Process{"relay": w.relay, "client": c.process} {
 		w.kept.addProcess(t, p)
 		p.Signal(syscall.SIGABRT) // prints the stacks of all goroutines
 		p.Wait()
@@ -84,13 +83,13 @@ type secretWorld struct {
 	admin, metrics, status   string // ports
 	redisFolder, redisServer string
 	toRedis, toRelay         *wire
-	relay                    *programtest.Process
+	relay                    *testkit.Process
 }
 
 func newSecretWorld(t *testing.T) *secretWorld {
 	w := &secretWorld{t: t, programs: programs(t), kept: new(traces), dir: t.TempDir(), secrets: t.TempDir(), redisFolder: t.TempDir(),
-		admin: programtest.FreePort(t), metrics: programtest.FreePort(t), status: programtest.FreePort(t)}
-	redis := redistest.Start(t, "--requirepass", markedPassword, "--rdbcompression", "no", "--dir", w.redisFolder)
+		admin: testkit.FreePort(t), metrics: testkit.FreePort(t), status: testkit.FreePort(t)}
+	redis := testkit.StartRedis(t, "--requirepass", markedPassword, "--rdbcompression", "no", "--dir", w.redisFolder)
 	w.redisServer, w.toRedis = redis.Addr, newWire(t, redis.Addr)
 	google := protocoltest.New(t)
 	google.SetKey(markedKey)
@@ -121,7 +120,7 @@ func (w *secretWorld) write(file, text string) {
 // fetch fetches lists, so that the program need not wait for its first contact.
 func (w *secretWorld) fetch(corefile string) {
 	w.t.Helper()
-	status, out := programtest.Run(w.t, w.programs["safebrowsing"], "update", "-now", "-corefile", corefile)
+	status, out := testkit.Run(w.t, w.programs["safebrowsing"], "update", "-now", "-corefile", corefile)
 	w.kept.add("output of safebrowsing update", []byte(out))
 	if status != 0 {
 		w.t.Fatalf("update ends with status %d: %s", status, out)
@@ -131,10 +130,10 @@ func (w *secretWorld) fetch(corefile string) {
 func (w *secretWorld) startRelay() {
 	w.t.Helper()
 	w.fetch(w.corefile)
-	address := programtest.FreeAddress(w.t, "127.0.0.1")
+	address := testkit.FreeAddress(w.t, "127.0.0.1")
 	w.endpoint = "http://" + address
 	w.toRelay = newWire(w.t, address)
-	w.relay = programtest.Start(w.t, w.programs["safebrowsing-relay"], "-endpoint", w.google, "-api-key-file", filepath.Join(w.secrets, "key"), "-lists", "se-4b", "-db", filepath.Join(w.dir, "relay"), "-listen", address, "-admin", "127.0.0.1:"+w.admin,
+	w.relay = testkit.Start(w.t, w.programs["safebrowsing-relay"], "-endpoint", w.google, "-api-key-file", filepath.Join(w.secrets, "key"), "-lists", "se-4b", "-db", filepath.Join(w.dir, "relay"), "-listen", address, "-admin", "127.0.0.1:"+w.admin,
 		"-client-key-file", filepath.Join(w.secrets, "client"), "-redis", "redis://"+w.toRedis.address, "-redis-password-file", filepath.Join(w.secrets, "password"))
 	w.relay.Line("Corefile of each server", time.Minute)
 	w.relay.Line("over Redis at", time.Minute)
@@ -142,7 +141,7 @@ func (w *secretWorld) startRelay() {
 
 func (w *secretWorld) startClient() *coreDNS {
 	w.t.Helper()
-	c := &coreDNS{t: w.t, program: w.programs["coredns"], file: filepath.Join(w.dir, "Corefile"), dns: programtest.FreePort(w.t), ready: programtest.FreePort(w.t)}
+	c := &coreDNS{t: w.t, program: w.programs["coredns"], file: filepath.Join(w.dir, "Corefile"), dns: testkit.FreePort(w.t), ready: testkit.FreePort(w.t)}
 	c.configure(fmt.Sprintf(`.:%s {
 	bind 127.0.0.1
 	debug

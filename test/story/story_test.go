@@ -18,9 +18,9 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // firstContact is the longest that a start waits before it asks, with room for a
@@ -47,7 +47,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	server := httptest.NewServer(google)
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
-	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: programtest.FreePort(t), ready: programtest.FreePort(t)}
+	c := &coreDNS{t: t, program: programs["coredns"], file: filepath.Join(dir, "Corefile"), dns: testkit.FreePort(t), ready: testkit.FreePort(t)}
 	db := filepath.Join(dir, "db")
 	corefile := func(key string) {
 		c.configure(fmt.Sprintf(`.:%s {
@@ -65,7 +65,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 `, c.dns, c.ready, server.URL, key, db))
 	}
 	cli := func(args ...string) (status int, out string) {
-		return programtest.Run(t, programs["safebrowsing"], args...)
+		return testkit.Run(t, programs["safebrowsing"], args...)
 	}
 
 	// The wrong key.
@@ -135,7 +135,7 @@ type coreDNS struct {
 	program    string
 	file       string // the Corefile
 	dns, ready string // ports
-	process    *programtest.Process
+	process    *testkit.Process
 	before     string // the output of the processes before
 }
 
@@ -153,7 +153,7 @@ func (c *coreDNS) start() {
 	if c.process != nil {
 		c.before += c.process.Output()
 	}
-	c.process = programtest.Start(c.t, c.program, "-conf", c.file)
+	c.process = testkit.Start(c.t, c.program, "-conf", c.file)
 }
 
 func (c *coreDNS) stop() {

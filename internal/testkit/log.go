@@ -1,5 +1,4 @@
-// Package logtest reads what a test has the plugin log and measure. Only tests import it.
-package logtest
+package testkit
 
 import (
 	"bytes"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Lines collects what is logged. It is safe for concurrent use.
@@ -80,8 +81,8 @@ func WantParts(t testing.TB, line string, parts ...string) {
 	}
 }
 
-// Times returns an expected text with its times by RFC 3339 as texts for people have them: local.
-func Times(text string) string {
+// LocalTimes returns an expected text with its times by RFC 3339 as texts for people have them: local.
+func LocalTimes(text string) string {
 	return rfc3339.ReplaceAllStringFunc(text, func(found string) string {
 		t, err := time.Parse(time.RFC3339, found)
 		if err != nil {
@@ -92,3 +93,38 @@ func Times(text string) string {
 }
 
 var rfc3339 = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// Metric returns the sum of the samples of a family of the plugin that have a label.
+func Metric(t testing.TB, name, label, value string) (sum float64) {
+	t.Helper()
+	eachSample(t, name, label, value, func(m *dto.Metric) { sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() })
+	return sum
+}
+
+// CountSamples returns how many samples of a family of the plugin have a label.
+func CountSamples(t testing.TB, name, label, value string) (n int) {
+	t.Helper()
+	eachSample(t, name, label, value, func(*dto.Metric) { n++ })
+	return n
+}
+
+// eachSample calls f with each sample of a family of the plugin that has a label.
+func eachSample(t testing.TB, name, label, value string, f func(*dto.Metric)) {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "coredns_safebrowsing_"+name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == label && l.GetValue() == value {
+					f(m)
+				}
+			}
+		}
+	}
+}

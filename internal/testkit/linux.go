@@ -1,4 +1,4 @@
-package programtest
+package testkit
 
 import (
 	"os"
@@ -20,3 +20,6 @@ func InMemory() {
 	_ = os.Remove(try) // it is empty
 	_ = os.Setenv("TMPDIR", folder)
 }
+
+// dieWithTest tells the kernel to end a process whose test was killed, as by a timeout.
+func dieWithTest() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

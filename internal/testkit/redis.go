@@ -1,6 +1,4 @@
-// Package redistest runs real Redis servers for tests, on free ports of the loopback
-// address. Only tests import it.
-package redistest
+package testkit
 
 import (
 	"bufio"
@@ -14,12 +12,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/programtest"
 )
 
-// Server is one redis-server. Its methods are for one goroutine.
-type Server struct {
+// Redis is one redis-server. Its methods are for one goroutine.
+type Redis struct {
 	Addr     string // "host:port"
 	Password string // of Do and Try; "": none
 
@@ -28,12 +24,12 @@ type Server struct {
 	args    []string
 	cmd     *exec.Cmd
 	ended   chan struct{} // closed when the process has ended
-	logged  *programtest.Output
+	logged  *Output
 }
 
-// Binary returns the path of redis-server, or of $SAFEBROWSING_REDIS_SERVER. A test is
+// redisServer returns the path of redis-server, or of $SAFEBROWSING_REDIS_SERVER. A test is
 // skipped where there is none, but not where $CI is set.
-func Binary(t testing.TB) string {
+func redisServer(t testing.TB) string {
 	t.Helper()
 	name := "redis-server"
 	if other := os.Getenv("SAFEBROWSING_REDIS_SERVER"); other != "" {
@@ -49,34 +45,47 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// Start starts a server that keeps everything in memory, with more options such as
+// StartRedis starts a server that keeps everything in memory, with more options such as
 // "--requirepass", "secret". It ends with the test.
-func Start(t testing.TB, options ...string) *Server {
+func StartRedis(t testing.TB, options ...string) *Redis {
 	t.Helper()
-	return StartAt(t, FreeAddr(t), options...)
+	return StartRedisAt(t, FreeAddr(t), options...)
 }
 
-// StartAt is Start at an address that is free.
-func StartAt(t testing.TB, addr string, options ...string) *Server {
+// StartRedisAt is StartRedis at an address that is free.
+func StartRedisAt(t testing.TB, addr string, options ...string) *Redis {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(addr)
 	args := append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir", t.TempDir(), "--repl-diskless-sync-delay", "0"}, options...)
-	return start(t, addr, args)
+	return startRedis(t, addr, args)
 }
 
-// start starts a server and waits until it listens.
-func start(t testing.TB, addr string, args []string) *Server {
+// StartRedisTLS starts a server that speaks TLS only, and returns the file of the CA that has
+// signed its certificate. Do does not work with it.
+func StartRedisTLS(t testing.TB, options ...string) (s *Redis, caFile string) {
 	t.Helper()
-	s := &Server{Addr: addr, t: t, program: Binary(t), args: args}
+	dir := t.TempDir()
+	caFile, key := Certificate(t, dir)
+	addr := FreeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	args := append([]string{"--bind", "127.0.0.1", "--port", "0", "--tls-port", port, "--save", "", "--dir", dir,
+		"--tls-cert-file", caFile, "--tls-key-file", key, "--tls-auth-clients", "no"}, options...)
+	return startRedis(t, addr, args), caFile
+}
+
+// startRedis starts a server and waits until it listens.
+func startRedis(t testing.TB, addr string, args []string) *Redis {
+	t.Helper()
+	s := &Redis{Addr: addr, t: t, program: redisServer(t), args: args}
 	s.Restart()
 	t.Cleanup(s.Kill)
 	return s
 }
 
 // Restart starts the server again, empty, after Kill. It waits until it listens.
-func (s *Server) Restart() {
+func (s *Redis) Restart() {
 	s.t.Helper()
-	s.cmd, s.ended, s.logged = exec.Command(s.program, s.args...), make(chan struct{}), new(programtest.Output)
+	s.cmd, s.ended, s.logged = exec.Command(s.program, s.args...), make(chan struct{}), new(Output)
 	s.cmd.Stdout, s.cmd.SysProcAttr = s.logged, dieWithTest()
 	started := make(chan error)
 	go func(cmd *exec.Cmd, ended chan struct{}) { // ends with the process, which Kill ends
@@ -106,7 +115,7 @@ func (s *Server) Restart() {
 
 // ready reports whether the process has written that it listens. Sentinels write only their
 // identity, which they do before they listen.
-func (s *Server) ready() bool {
+func (s *Redis) ready() bool {
 	text := s.logged.String()
 	if !strings.Contains(text, "Ready to accept connections") && !strings.Contains(text, "Sentinel ID is") {
 		return false
@@ -120,21 +129,21 @@ func (s *Server) ready() bool {
 }
 
 // URL returns the URL of the server.
-func (s *Server) URL() string { return "redis://" + s.Addr }
+func (s *Redis) URL() string { return "redis://" + s.Addr }
 
 // Kill ends the process at once. It may be called more than once.
-func (s *Server) Kill() {
+func (s *Redis) Kill() {
 	_ = s.cmd.Process.Kill() // it may have ended
 	<-s.ended
 }
 
 // Stop makes the process hang until Continue: connections stay, and nothing is answered.
-func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+func (s *Redis) Stop() { s.signal(syscall.SIGSTOP) }
 
 // Continue ends Stop.
-func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
+func (s *Redis) Continue() { s.signal(syscall.SIGCONT) }
 
-func (s *Server) signal(signal syscall.Signal) {
+func (s *Redis) signal(signal syscall.Signal) {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(signal); err != nil {
 		s.t.Fatal(err)
@@ -143,7 +152,7 @@ func (s *Server) signal(signal syscall.Signal) {
 
 // Do runs one command on a connection of its own and returns the answer as Redis writes
 // it, such as "+OK", ":1", "$3 abc" and "-ERR ...".
-func (s *Server) Do(words ...string) string {
+func (s *Redis) Do(words ...string) string {
 	s.t.Helper()
 	answer, err := s.Try(words...)
 	if err != nil {
@@ -153,7 +162,7 @@ func (s *Server) Do(words ...string) string {
 }
 
 // state says what has become of the process, and what it has written.
-func (s *Server) state() string {
+func (s *Redis) state() string {
 	select {
 	case <-s.ended:
 		return fmt.Sprintf("%s has ended, %s: %s", s.program, s.cmd.ProcessState, s.logged)
@@ -163,7 +172,7 @@ func (s *Server) state() string {
 }
 
 // Try is Do for a server that may cut the connection, as a replica does that becomes a master.
-func (s *Server) Try(words ...string) (string, error) {
+func (s *Redis) Try(words ...string) (string, error) {
 	c, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		return "", err
@@ -185,15 +194,15 @@ func (s *Server) Try(words ...string) (string, error) {
 	}
 	r := bufio.NewReader(c)
 	if s.Password != "" {
-		if answer, err := read(r); err != nil || answer != "+OK" {
+		if answer, err := readAnswer(r); err != nil || answer != "+OK" {
 			return answer, err
 		}
 	}
-	return read(r)
+	return readAnswer(r)
 }
 
-// read reads one answer; the elements of an array are separated by spaces.
-func read(r *bufio.Reader) (string, error) {
+// readAnswer reads one answer; the elements of an array are separated by spaces.
+func readAnswer(r *bufio.Reader) (string, error) {
 	line, err := r.ReadString('\n')
 	if err != nil {
 		return "", err
@@ -216,7 +225,7 @@ func read(r *bufio.Reader) (string, error) {
 	}
 	words := []string{line}
 	for range n {
-		word, err := read(r)
+		word, err := readAnswer(r)
 		if err != nil {
 			return "", err
 		}
@@ -225,9 +234,9 @@ func read(r *bufio.Reader) (string, error) {
 	return strings.Join(words, " "), nil
 }
 
-// Sentinels starts n Sentinels that watch over a master under the name "main", with a
+// StartSentinels starts n Sentinels that watch over a master under the name "main", with a
 // quorum for a failover. More lines of their configuration may follow.
-func Sentinels(t testing.TB, master *Server, n int, more ...string) (all []*Server) {
+func StartSentinels(t testing.TB, master *Redis, n int, more ...string) (all []*Redis) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(master.Addr)
 	for range n {
@@ -240,20 +249,20 @@ func Sentinels(t testing.TB, master *Server, n int, more ...string) (all []*Serv
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, start(t, addr, []string{file, "--sentinel"}))
+		all = append(all, startRedis(t, addr, []string{file, "--sentinel"}))
 	}
 	return all
 }
 
-// Cluster starts a Redis Cluster of three masters.
-func Cluster(t testing.TB, options ...string) []*Server {
+// StartCluster starts a Redis Cluster of three masters.
+func StartCluster(t testing.TB, options ...string) []*Redis {
 	t.Helper()
 	const nodes, slots = 3, 16384
-	var all []*Server
+	var all []*Redis
 	for i := range nodes {
 		// Redis listens for the other nodes at its port + 10000 unless told otherwise.
 		_, bus, _ := net.SplitHostPort(FreeAddr(t))
-		s := Start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, options...)...)
+		s := StartRedis(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, options...)...)
 		if got := s.Do("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(i*slots/nodes), fmt.Sprint((i+1)*slots/nodes-1)); got != "+OK" {
 			t.Fatalf("Expected slots for node %d, got %q", i, got)
 		}
@@ -284,17 +293,11 @@ func Cluster(t testing.TB, options ...string) []*Server {
 }
 
 // bus returns the port for other nodes of a cluster.
-func (s *Server) bus() string {
+func (s *Redis) bus() string {
 	for i, arg := range s.args {
 		if arg == "--cluster-port" {
 			return s.args[i+1]
 		}
 	}
 	return ""
-}
-
-// FreeAddr returns an address of the loopback interface that nothing listens on.
-func FreeAddr(t testing.TB) string {
-	t.Helper()
-	return programtest.FreeAddress(t, "127.0.0.1")
 }

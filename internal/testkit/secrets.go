@@ -1,5 +1,4 @@
-// Package masktest writes API keys into wrong places of a Corefile. Only tests import it.
-package logtest
+package testkit
 
 import (
 	"maps"

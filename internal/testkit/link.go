@@ -1,5 +1,4 @@
-// Package linktest has a network that tests can cut. Only tests import it.
-package linktest
+package testkit
 
 import (
 	"io"
@@ -22,8 +21,8 @@ type Link struct {
 	conns map[net.Conn]bool
 }
 
-// New returns a link to a server that is closed when the test ends.
-func New(t testing.TB, server string) *Link {
+// NewLink returns a link to a server that is closed when the test ends.
+func NewLink(t testing.TB, server string) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,19 +1,16 @@
-// Package programtest builds the programs of this module and runs them as processes, for
-// tests.
-package programtest
+package testkit
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"math/rand/v2"
-	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -69,7 +66,7 @@ func overlayOf(dir, root string, more map[string]string) (string, error) {
 	return file, os.WriteFile(file, list, 0o600)
 }
 
-// noteSources has this process look at all files of the module. go test caches the result of
+// noteSources looks at all files of the module. go test caches the result of
 // a test until a file changes that the test has looked at, and does not see which files
 // go build reads. It returns the folder of the module.
 func noteSources() (root string, err error) {
@@ -84,67 +81,6 @@ func noteSources() (root string, err error) {
 		}
 		return err
 	})
-}
-
-// Ports that FreeAddress may return. Linux gives the ports from 32768 on to outgoing
-// connections (ip_local_port_range), which other tests make all the time.
-const firstPort, lastPort = 10000, 32767
-
-// given has the addresses that this process has been given.
-var given sync.Map // of string to nothing
-
-// claims has the sockets of claim: one that nothing refers to would be closed.
-var claims sync.Map // of string to net.Listener
-
-// FreeAddress returns an address of a host that nothing listens on, for TCP and UDP. It does
-// so once for each address, on Linux also if other test processes ask.
-func FreeAddress(t testing.TB, host string) string {
-	t.Helper()
-	for range 1000 {
-		address := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort+1)))
-		if _, known := given.LoadOrStore(address, nil); !known && claim(address) && free(address) {
-			return address
-		}
-	}
-	t.Fatalf("no port of %s is free", host)
-	return ""
-}
-
-// claim keeps an address from other test processes until this one ends. It listens on an abstract
-// socket of its name, see unix(7): packages are tested side by side, and a program under test
-// binds its port only a while after the address was returned. It comes before free, whose look at
-// an address is a listener, too.
-func claim(address string) bool {
-	if runtime.GOOS != "linux" {
-		return true
-	}
-	l, err := net.Listen("unix", "@safebrowsing-test-"+address)
-	if err != nil {
-		return false
-	}
-	claims.Store(address, l)
-	return true
-}
-
-func free(address string) bool {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return false
-	}
-	defer l.Close()
-	u, err := net.ListenPacket("udp", address)
-	if err != nil {
-		return false
-	}
-	u.Close()
-	return true
-}
-
-// FreePort returns the port of a FreeAddress of 127.0.0.1.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	_, port, _ := net.SplitHostPort(FreeAddress(t, "127.0.0.1"))
-	return port
 }
 
 // Run runs a command to its end. It returns the exit status and what the command wrote.
@@ -221,7 +157,7 @@ func (p *Process) Signal(s os.Signal) {
 	}
 }
 
-// Stop has the process end with os.Interrupt and waits for that.
+// Stop sends os.Interrupt and waits for the end of the process.
 func (p *Process) Stop() {
 	p.t.Helper()
 	p.Signal(os.Interrupt)
@@ -243,4 +179,58 @@ func (p *Process) Wait() {
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill() // an error says that it has ended
 	<-p.done
+}
+
+// Output keeps what a program writes, for a test that reads it while the program runs. The zero
+// value is ready to use. It is safe for concurrent use.
+type Output struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// String returns what was written so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Body returns what a URL is answered with.
+func Body(t testing.TB, url string) string {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// WantOK waits until a URL is answered with status 200, for ten seconds at least.
+func WantOK(t testing.TB, url string) {
+	t.Helper()
+	status := 0
+	for range 2000 {
+		answer, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if status = answer.StatusCode; status == http.StatusOK {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Errorf("%s has status %d", url, status)
 }

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package programtest
-
-// InMemory does nothing: only Linux has /dev/shm.
-func InMemory() {}

@@ -1,0 +1,63 @@
+// Package testkit is what tests of several packages need: programs and Redis servers as
+// processes, free addresses, a network that can be cut, log lines, metrics, certificates, and keys
+// in wrong places. Only tests import it. It imports nothing of this module, so that the tests of
+// every package may import it.
+package testkit
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Until waits for something that other goroutines bring about, for 40 seconds at least.
+func Until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for range 8000 {
+		if done() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatalf("Still waiting: %s", what)
+}
+
+// Write writes a file and returns its path.
+func Write(t testing.TB, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Read returns the content of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// SideBySide runs at least n tests that call Parallel at once, unless -parallel says how
+// many. It is for TestMain of tests that wait more than they work: without it there are as many
+// as processors.
+func SideBySide(n int) {
+	flag.Parse()
+	processors := runtime.GOMAXPROCS(0)
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(processors) {
+		_ = f.Value.Set(strconv.Itoa(max(n, processors))) // a number is never refused
+	}
+}
+
+// TwoProcessors lets Go use two processors at least, for TestMain of tests whose clock is
+// simulated. With one, the program sleeps before it syncs a file, and while it works on lists, so
+// that queries are answered meanwhile: the simulated clock would move by that.
+func TwoProcessors() { runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0))) }
