@@ -111,6 +111,9 @@ var wrongCorefiles = []struct {
 	{"block names.txt, single", 5, []string{"block: separate the arguments by spaces, without commas"}},
 	{"block ./names.txt,", 5, []string{"block: separate the arguments by spaces, without commas"}},
 	{"block https:///hosts", 5, []string{"the URL has no host"}},
+	{"block https://example.org:99999/hosts", 5, []string{`block: the port "99999" is not a number from 1 to 65535`}},
+	{"block https://github.com/example/lists/blob/main/hosts.txt", 5, []string{"block: GitHub shows that file in a web page: write the URL of its button Raw, which begins with https://raw.githubusercontent.com/"}},
+	{"allow https://gitlab.example.org/lists/-/blob/main/hosts.txt", 5, []string{"allow: GitLab shows that file in a web page: write /-/raw/ for /-/blob/"}},
 	{"block ftp://example.org/hosts", 5, []string{"by https or http, not by ftp"}},
 	{"block https://example.org/%zz?s3cret", 5, []string{"the URL cannot be read"}},
 	{"block https://example.org/hosts refresh", 5, []string{"refresh needs a value after it"}},
@@ -248,6 +251,7 @@ var doubtfulCorefiles = []struct{ text, want string }{
 	{"allow foo.example.org until 2020-01-01T18:00", "[WARNING] plugin/safebrowsing: Corefile:5: allow foo.example.org until 2020-01-01T18:00 has ended"},
 	{"allow foo.example.org until 2097-01-31T18:00:00Z", "[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-01-31 18:00:00 UTC"},
 	{"allow foo.example.org until 2097-01-31", "[INFO] plugin/safebrowsing: Corefile:5: foo.example.org is allowed until 2097-02-01 00:00:00 " + time.Date(2097, 2, 1, 0, 0, 0, 0, time.Local).Format("MST")},
+	{"allow https://localhost:1/cart", "[INFO] plugin/safebrowsing: Corefile:5: https://localhost:1/cart is fetched as a list of names that are allowed; to allow that host write localhost"},
 	{"allow example.org", "[WARNING] plugin/safebrowsing: Corefile:5: allow example.org is for the host of that name, and not for the file: write example.org. to say so, or ./example.org for the file"},
 	{"allow example.zone", "and not for the file: write example.zone. to say so"}, // zone is a top-level domain
 	{"allow nas", "[WARNING] plugin/safebrowsing: Corefile:5: allow nas is for the host of that name, since there is no file nas: write nas. to say so"},

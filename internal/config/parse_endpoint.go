@@ -46,13 +46,22 @@ func checkEndpoint(endpoint string) error {
 	if err != nil {
 		return err
 	}
-	if port := u.Port(); port != "" {
-		if _, err := number(port, 1, 65535); err != nil {
-			return fmt.Errorf("the port %w", err)
-		}
+	if err := checkPort(u); err != nil {
+		return err
 	}
 	if protocol.IsGoogle(endpoint) && u.Path != "" {
 		return errors.New("the server of Google takes no path: write https://" + u.Hostname())
+	}
+	return nil
+}
+
+// checkPort refuses a port that no server can have.
+func checkPort(u *url.URL) error {
+	if u.Port() == "" {
+		return nil
+	}
+	if _, err := number(u.Port(), 1, 65535); err != nil {
+		return fmt.Errorf("the port %w", err)
 	}
 	return nil
 }

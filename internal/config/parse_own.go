@@ -185,6 +185,6 @@ func (p *parser) until(host, text string) (time.Time, error) {
 		p.here().warn(p, "allow %s until %s has ended: %s is not allowed any more; remove it, or write a later date", host, text, host)
 		return end, nil
 	}
-	p.Notes = append(p.Notes, fmt.Sprintf("%s: %s is allowed until %s", p.here(), host, say.Time(end)))
+	p.note("%s is allowed until %s", host, say.Time(end))
 	return end, nil
 }

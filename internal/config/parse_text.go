@@ -33,6 +33,11 @@ func (at place) warn(p *parser, format string, args ...any) {
 	p.Warnings = append(p.Warnings, fmt.Sprintf("%s: "+format, append([]any{at}, args...)...))
 }
 
+// note notes what is as the Corefile says, to be logged at the start.
+func (p *parser) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf("%s: "+format, append([]any{p.here()}, args...)...))
+}
+
 // examples are arguments of properties whose usage does not show their form.
 var examples = map[string]string{
 	"ttl":             "60s or 5m",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,13 +60,31 @@ func isURL(arg string) bool { return strings.Contains(arg, "://") }
 
 // listURL adds a list by URL. finish completes it.
 func (p *parser) listURL(c ownlist.URLConfig, allow bool) error {
-	if _, err := ownlist.ParseURL(c.URL); err != nil {
+	u, err := ownlist.ParseURL(c.URL)
+	if err == nil {
+		err = checkListURL(u)
+	}
+	if err != nil {
 		return err
+	}
+	if allow { // perhaps the address of a page that is to be allowed
+		p.note("%s is fetched as a list of names that are allowed; to allow that host write %s", c.Name(), u.Hostname())
 	}
 	if InClearText(c.URL) {
 		p.here().warn(p, "%s is fetched by http: whoever is on the way can change the list, and so what is blocked; use https", c.Name())
 	}
 	return p.own(OwnFile{Fetch: c, Allow: allow}, c.Name())
+}
+
+// checkListURL refuses what can be no list.
+func checkListURL(u *url.URL) error {
+	switch {
+	case u.Hostname() == "github.com" && strings.Contains(u.Path, "/blob/"):
+		return errors.New("GitHub shows that file in a web page: write the URL of its button Raw, which begins with https://raw.githubusercontent.com/")
+	case strings.Contains(u.Path, "/-/blob/"):
+		return errors.New("GitLab shows that file in a web page: write /-/raw/ for /-/blob/")
+	}
+	return checkPort(u)
 }
 
 func (p *parser) hasURLs() bool {
