@@ -166,9 +166,9 @@ func redisMemory(info map[string]string) diagnosis {
 	most, _ := strconv.ParseUint(info["maxmemory"], 10, 64)
 	policy := info["maxmemory_policy"]
 	if most == 0 {
-		return diagnosis{"memory", cmdline.OK, text(cmdline.Megabytes(used) + " are used, without a limit"), ""}
+		return diagnosis{"memory", cmdline.OK, text(cmdline.Size(used) + " are used, without a limit"), ""}
 	}
-	d := diagnosis{"memory", cmdline.OK, text(fmt.Sprintf("%s of %s are used, maxmemory-policy is %s", cmdline.Megabytes(used), cmdline.Megabytes(most), policy)), ""}
+	d := diagnosis{"memory", cmdline.OK, text(fmt.Sprintf("%s of %s are used, maxmemory-policy is %s", cmdline.Size(used), cmdline.Size(most), policy)), ""}
 	if policy != "noeviction" {
 		d.Status, d.Advice = cmdline.Warning, "set maxmemory-policy to noeviction: Redis may drop parts of lists, which relays then publish again"
 	}

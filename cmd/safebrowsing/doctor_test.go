@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	amounts = regexp.MustCompile(`\d+\.\d MB`)
+	amounts = regexp.MustCompile(`\d+(\.\d [kMG]B| bytes)`)
 	seconds = regexp.MustCompile(`\d+s\b`)
 )
 
@@ -51,15 +51,15 @@ func TestDoctorOfAGoodConfiguration(t *testing.T) {
 		t.Errorf("status %d, %s", status, errOut)
 	}
 	if _, volatile := fileSystem(w.dir); !volatile {
-		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "N MB"), "N s"), `ok       corefile  1 of 2 server blocks has safebrowsing
+		expect(t, "text", seconds.ReplaceAllString(amounts.ReplaceAllString(w.plain(out), "SIZE"), "N s"), `ok       corefile  1 of 2 server blocks has safebrowsing
 ok       key       present
 ok       resolve   the endpoint is an IP address: there is no name to resolve
 ok       tls       not used: the server is on this machine
 ok       server    it accepts the key and offers 3 lists
 ok       clock     N s from the server's
 ok       folder    DB is writable, and lists there survive a restart
-ok       space     N MB free
-ok       memory    the lists take N MB, twice that during an update; N MB are available
+ok       space     SIZE free
+ok       memory    the lists take SIZE, twice that during an update; SIZE are available
 ok       lists     3 of 3 in force, 3 entries
 
 0 problems, 0 warnings

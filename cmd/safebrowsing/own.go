@@ -212,7 +212,7 @@ func hostOf(arg string) (lookup.Host, error) {
 	if _, err := netip.ParseAddr(strings.Trim(h.String(), "[]")); ok && err == nil {
 		return h, fmt.Errorf("%q is an address: write the name that is asked for", arg)
 	}
-	if !ok || strings.ContainsAny(arg, "/*:@") || strings.HasPrefix(arg, ".") || strings.HasPrefix(arg, "-") {
+	if !ok || strings.ContainsAny(arg, "/*:@") || strings.Contains(arg, "..") || strings.HasPrefix(arg, ".") || strings.HasPrefix(arg, "-") {
 		return h, fmt.Errorf("%q is not a host: write a name such as www.example.org", arg)
 	}
 	if suffix, icann := publicsuffix.PublicSuffix(h.String()); icann && suffix == h.String() {

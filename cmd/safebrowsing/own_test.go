@@ -41,6 +41,7 @@ func TestAllowAndBlockEditTheFileOfTheCorefile(t *testing.T) {
 			"allow.txt", "# mine\n\n# empty on purpose\n"},
 		{"allow -remove x.example", 2, "safebrowsing: allow.txt: no line is about x.example\n", "allow.txt", ""},
 		{"allow x.example not/a/host", 2, "safebrowsing: \"not/a/host\" is not a host: write a name such as www.example.org\n", "allow.txt", ""},
+		{"allow -for 1h foo..example", 2, "safebrowsing: \"foo..example\" is not a host: write a name such as www.example.org\n", "allow.txt", ""},
 		{"allow co.uk", 2, "safebrowsing: co.uk is a public suffix: an entry would be about every name below it; if you want that, write it into the file by hand\n", "allow.txt", ""},
 		{"allow 192.0.2.1", 2, "safebrowsing: \"192.0.2.1\" is an address: write the name that is asked for\n", "allow.txt", ""},
 		{"allow -for 1x x.example", 2, "safebrowsing: \"1x\" is not a duration such as 30m, 2h or 7d\n", "allow.txt", ""},

@@ -116,6 +116,6 @@ func (b *Block) BlocksNeeded(list string) (n NeededNames) {
 // reportNeeded logs which needed names a list has.
 func (b *Block) reportNeeded(list string) {
 	if n := b.BlocksNeeded(list); len(n.Names) > 0 {
-		log.Warningf("List %s: %s. If you want it otherwise: %s", list, n, n.Advice())
+		log.Warningf("List %s: %s; %s", list, n, n.Advice())
 	}
 }

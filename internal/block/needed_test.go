@@ -64,7 +64,7 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 	if e.List != NeededList || e.Note != "never blocked by Safe Browsing or a list by URL: it is the host of the endpoint" {
 		t.Errorf("explained as %+v", e)
 	}
-	const want = "/l.txt: 2 names that it has pass, because this server needs them: lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2), the host of the endpoint. If you want it otherwise: a file of block blocks them all the same"
+	const want = "/l.txt: 2 names that it has pass, because this server needs them: lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2), the host of the endpoint; a file of block blocks them all the same"
 	for end := time.Now().Add(30 * time.Second); len(lines.About(want)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("no line with %q in %q", want, lines.About(""))

@@ -45,5 +45,15 @@ func Stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// Megabytes returns a number of bytes in words, in millions.
-func Megabytes(n uint64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+// Size returns a number of bytes in words.
+func Size(n uint64) string {
+	switch {
+	case n < 1_000:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 999_950: // more is rounded to a thousand
+		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
+	case n < 999_950_000:
+		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+}
