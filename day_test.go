@@ -50,11 +50,11 @@ func newBubble(t *testing.T, upstream time.Duration, alter func(*SafeBrowsing), 
 		return dns.RcodeSuccess, w.WriteMsg(m)
 	})
 	b.plugin = newPlugin(config.Config{
-		Block:    config.Block{Zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: time.Minute}, ConfirmTimeout: 500 * time.Millisecond},
-		Settings: config.Settings{Endpoint: "http://bubble.example", Protocol: protocol.DialectV5, Lists: "se-4b"},
+		Block:  config.Block{Zones: plugin.Zones{"."}, Reply: answer.Reply{TTL: time.Minute}, ConfirmTimeout: 500 * time.Millisecond},
+		Engine: config.Engine{Endpoint: "http://bubble.example", Lists: "se-4b"}, Online: true,
 	}, next)
 	alter(b.plugin)
-	e, release, err := engine.NewRegistry(engine.Edge{Transport: b.google, FirstContact: func() time.Duration { return 0 }}).Acquire(b.plugin.block.Config.Settings, "")
+	e, release, err := engine.NewRegistry(engine.Edge{Transport: b.google, FirstContact: func() time.Duration { return 0 }}).Acquire(b.plugin.block.Settings, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,14 +203,14 @@ func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
 	}
 	for name, alter := range map[string]func(*SafeBrowsing){
 		"answers that may not be kept":     limiter,
-		"each name is a search of its own": func(s *SafeBrowsing) { limiter(s); s.block.Config.Mode = lookup.NoStorage },
+		"each name is a search of its own": func(s *SafeBrowsing) { limiter(s); s.block.Settings.Mode = lookup.NoStorage },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t, 5*time.Millisecond, alter, "colliding.example.org/", "evil.example.com/")
 				defer b.stop()
 				b.google.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-				if b.plugin.block.Config.Mode == lookup.Local {
+				if b.plugin.block.Settings.Mode == lookup.Local {
 					b.google.SetCacheDuration(-1)
 				}
 				b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 400 * time.Millisecond})
@@ -260,7 +260,7 @@ func TestModes(t *testing.T) {
 	}
 	for _, tc := range tests {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Config.Mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
+			b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Settings.Mode = tc.mode }, "listed.example.com/", "listed.popular.example.com/")
 			defer b.stop()
 			popular := sha256.Sum256([]byte("popular.example.com/"))
 			popularOnes := [][]byte{popular[:]}
@@ -289,7 +289,7 @@ func TestModes(t *testing.T) {
 
 func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Config.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true })
+		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Settings.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true })
 		defer b.stop()
 		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503})
 		for i := range 10 {
@@ -304,7 +304,7 @@ func TestServerThatIsDownPutsNoHostUnderSuspicionWithoutLists(t *testing.T) {
 // Nor does one that is slow: late is not suspected where no list knows the name.
 func TestServerThatIsSlowFailsNoHostWithoutLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Config.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true })
+		b := newBubble(t, time.Millisecond, func(s *SafeBrowsing) { s.block.Settings.Mode, s.block.Config.UnsureFails = lookup.NoStorage, true })
 		defer b.stop()
 		b.google.Break("search", 1<<30, protocoltest.Fault{Delay: 3 * time.Second})
 		m, took := b.ask("192.0.2.1", "host.example.com.")

@@ -6,7 +6,7 @@ import (
 
 	"github.com/coredns/coredns/plugin/metadata"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -21,11 +21,11 @@ var labels = []struct {
 	name string
 	text func(*lookup.Decision) string
 }{
-	{config.Plugin + "/verdict", func(d *lookup.Decision) string { return d.Verdict.String() }},
-	{config.Plugin + "/threat", func(d *lookup.Decision) string { return d.Threat.String() }},
-	{config.Plugin + "/list", func(d *lookup.Decision) string { return d.List }},
-	{config.Plugin + "/expression", func(d *lookup.Decision) string { return d.Expression }},
-	{config.Plugin + "/decided_by", func(d *lookup.Decision) string { return d.By.String() }},
+	{say.Plugin + "/verdict", func(d *lookup.Decision) string { return d.Verdict.String() }},
+	{say.Plugin + "/threat", func(d *lookup.Decision) string { return d.Threat.String() }},
+	{say.Plugin + "/list", func(d *lookup.Decision) string { return d.List }},
+	{say.Plugin + "/expression", func(d *lookup.Decision) string { return d.Expression }},
+	{say.Plugin + "/decided_by", func(d *lookup.Decision) string { return d.By.String() }},
 }
 
 // announce adds the labels to the metadata, if the metadata plugin is in use. It is

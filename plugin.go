@@ -10,7 +10,7 @@
 //	                                               equal settings, also over reloads
 //
 // Arrows of import point one way, which a test holds: this package → internal/block →
-// internal/engine → internal/config → internal/answer → internal/protocol,
+// internal/engine, internal/config → internal/answer, internal/protocol,
 // internal/ownlist → updater → lookup → internal/prefixset.
 package safebrowsing
 
@@ -30,7 +30,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-var log = say.NewLog(config.Plugin)
+var log = say.NewLog()
 
 // SafeBrowsing is the plugin in one server block. It is safe for concurrent use
 // once set up.
@@ -77,7 +77,7 @@ func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
 }
 
 // Name implements the plugin.Handler interface.
-func (s *SafeBrowsing) Name() string { return config.Plugin }
+func (s *SafeBrowsing) Name() string { return say.Plugin }
 
 // way is how a query goes on after decide.
 type way uint8

@@ -13,27 +13,32 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
-func init() { plugin.Register(config.Plugin, setup) }
+func init() { plugin.Register(say.Plugin, setup) }
 
 // setup reads the Corefile. It starts nothing: if the Corefile is refused later,
 // nothing has to be undone.
 func setup(c *caddy.Controller) error {
 	if err := checkPosition(dnsserver.Directives); err != nil {
-		return plugin.Error(config.Plugin, err)
+		return plugin.Error(say.Plugin, err)
 	}
 	cfg, err := config.Parse(c, dnsserver.GetConfig(c).Root)
 	if err != nil {
-		return plugin.Error(config.Plugin, err)
-	}
-	if err := config.Claim(c, &cfg); err != nil {
-		return plugin.Error(config.Plugin, err)
+		return plugin.Error(say.Plugin, err)
 	}
 	s := newPlugin(cfg, nil)
+	if err := s.block.Validate(); err != nil {
+		return plugin.Error(say.Plugin, err)
+	}
+	if err := instanceOf(c).claims.Add(s.block); err != nil {
+		return plugin.Error(say.Plugin, c.Err(err.Error()))
+	}
 	if cfg.Explain { // else the server refuses queries of class CH
-		dnsserver.EnableChaos[config.Plugin] = struct{}{}
+		dnsserver.EnableChaos[say.Plugin] = struct{}{}
 	}
 	live(c, s)
 	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
@@ -45,17 +50,15 @@ func setup(c *caddy.Controller) error {
 
 // live has a server block start and end with its instance of CoreDNS.
 func live(c *caddy.Controller, s *SafeBrowsing) {
-	generation := generationOf(c)
-	said := saidOf(c)
-	all := configsOf(c)
-	*all = append(*all, &s.block.Config)
+	of := instanceOf(c)
+	of.blocks = append(of.blocks, s.block)
 	c.OnStartup(func() error {
-		file, blocks := corefileOf(generation)
+		file, blocks := corefileOf(of.generation)
 		loop := s.block.Config.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
-		sayDoubts(&s.block.Config, append(config.HiddenViews(file, blocks), loop), said)
-		s.block.Need(config.NeededBy(*all, config.ForwardTargets(blocks))) // all blocks have been read by now
-		if err := serving.start(s, generation); err != nil {
-			return plugin.Error(config.Plugin, err)
+		sayDoubts(&s.block.Config, append(config.HiddenViews(file, blocks), loop), of.said)
+		s.block.Need(block.NeededBy(of.blocks, config.ForwardTargets(blocks))) // all blocks have been read by now
+		if err := serving.start(s, of.generation); err != nil {
+			return plugin.Error(say.Plugin, err)
 		}
 		return nil
 	})
@@ -93,43 +96,37 @@ var mustFollow = []string{"cache", "template", "hosts", "file", "auto", "seconda
 // checkPosition refuses a CoreDNS that was compiled with this plugin in a place
 // where it would load and block nothing.
 func checkPosition(directives []string) error {
-	ours := slices.Index(directives, config.Plugin)
+	ours := slices.Index(directives, say.Plugin)
 	for i, d := range directives[:max(0, ours)] {
 		if slices.Contains(mustFollow, d) {
 			return fmt.Errorf("compiled in after plugin %s, number %d in the order, where it would block nothing: "+
-				"in plugin.cfg move the line %q to directly before \"cache:cache\", then run go generate and build again", d, i+1, config.Plugin+":…")
+				"in plugin.cfg move the line %q to directly before \"cache:cache\", then run go generate and build again", d, i+1, say.Plugin+":…")
 		}
 	}
 	return nil
 }
 
-// configsKey is where an instance of CoreDNS keeps what its Corefile says in each server block
-// with this plugin.
-type configsKey struct{}
+// instanceKey is where this plugin keeps its own in the storage of a CoreDNS
+// instance. Each reading of the Corefile makes an instance.
+type instanceKey struct{}
 
-// configsOf returns what the server blocks say that the instance has read so far.
-func configsOf(c *caddy.Controller) *[]*config.Config {
-	all, ok := c.Get(configsKey{}).(*[]*config.Config)
-	if !ok {
-		all = new([]*config.Config)
-		c.Set(configsKey{}, all)
-	}
-	return all
+// instance is what is known of one reading of the Corefile.
+type instance struct {
+	generation uint64
+	blocks     []*block.Block // that have been read so far
+	claims     block.Claims
+	said       map[string]bool // texts in the log: server blocks that import the same lines log them once
 }
 
-// saidKey is where an instance of CoreDNS keeps what it has logged about its
-// Corefile.
-type saidKey struct{}
+var generations atomic.Uint64
 
-// saidOf returns what the instance has logged about its Corefile: server blocks
-// that import the same lines log them once.
-func saidOf(c *caddy.Controller) map[string]bool {
-	said, ok := c.Get(saidKey{}).(map[string]bool)
-	if !ok {
-		said = make(map[string]bool)
-		c.Set(saidKey{}, said)
+func instanceOf(c *caddy.Controller) *instance {
+	if i, ok := c.Get(instanceKey{}).(*instance); ok {
+		return i
 	}
-	return said
+	i := &instance{generation: generations.Add(1), said: make(map[string]bool)}
+	c.Set(instanceKey{}, i)
+	return i
 }
 
 // sayDoubts logs the warnings and notes of the stanza, and warnings about the whole Corefile, that
@@ -207,26 +204,6 @@ func (b *started) endDead(spared uint64) {
 		b.end(s)
 	}
 }
-
-// instanceKey is where this plugin keeps its own in the storage of a CoreDNS
-// instance. Each reading of the Corefile makes an instance.
-type instanceKey struct{}
-
-type instance struct{ generation uint64 }
-
-var generations atomic.Uint64
-
-func instanceOf(c *caddy.Controller) *instance {
-	if i, ok := c.Get(instanceKey{}).(*instance); ok {
-		return i
-	}
-	i := &instance{generation: generations.Add(1)}
-	c.Set(instanceKey{}, i)
-	return i
-}
-
-// generationOf returns a number that grows with each reading of the Corefile.
-func generationOf(c *caddy.Controller) uint64 { return instanceOf(c).generation }
 
 // liveGenerations are those of the instances that serve, or are being started.
 func liveGenerations() map[uint64]bool {

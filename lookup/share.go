@@ -17,6 +17,14 @@ var ErrBudget = errors.New("the day's budget of searches is spent")
 // ErrShare is ErrBudget for one client: its share is spent.
 var ErrShare = fmt.Errorf("%w for this client", ErrBudget)
 
+// DefaultShare is the part of a budget that is each client's own unless another is set, in percent. A
+// client may use more, if the others do not need it: see Shares.
+const DefaultShare = 10
+
+// SearchesPerDollar is how many searches of a paid service cost 1 US-$: 1,000 of Web Risk cost 50
+// (https://cloud.google.com/web-risk/pricing, in 2026).
+const SearchesPerDollar = 20
+
 // Admit decides whether a client may cause one search. The error, ErrLimited or
 // ErrBudget, says why not. refund, which may be nil, takes the search back, because it
 // was not sent; it is called at most once.

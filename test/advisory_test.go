@@ -14,7 +14,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
@@ -35,7 +34,7 @@ func (w *world) behindRelays(n int, d *protocol.Dialect, endpoint, db string) {
 	w.t.Helper()
 	var transport http.RoundTripper = w.google
 	for range n {
-		settings := config.Settings{Endpoint: endpoint, Protocol: d, Lists: "se-4b mw-4b uws-4b", DB: db}
+		settings := engine.Settings{Endpoint: endpoint, Protocol: d.Name, Lists: "se-4b mw-4b uws-4b", DB: db}
 		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce, Transport: transport}})
 		if err != nil {
 			w.t.Fatal(err)
@@ -149,7 +148,7 @@ func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
 	t.Cleanup(gate.Close)
 	w.endpoint = gate.URL
 
-	settings := config.Settings{Endpoint: gate.URL, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: t.TempDir()}
+	settings := engine.Settings{Endpoint: gate.URL, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: t.TempDir()}
 	second := func() *relay.Relay {
 		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce}})
 		if err != nil {

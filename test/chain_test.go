@@ -29,8 +29,8 @@ import (
 	fs "github.com/farsightsec/golang-framestream"
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -54,7 +54,7 @@ var chain = []struct{ name, line string }{
 	{"rewrite", "rewrite continue edns0 local set 0xffee {safebrowsing/verdict}\n\t" +
 		"rewrite name suffix .alias.example .example.com answer auto"},
 	{"acl", "acl {\n\t\tblock net 203.0.113.0/24\n\t}"},
-	{config.Plugin, "STANZA"},
+	{say.Plugin, "STANZA"},
 	{"cache", "cache 1"},
 	{"header", "header {\n\t\tresponse set ra\n\t}"},
 	{"minimal", "minimal"},
@@ -72,14 +72,14 @@ func orders(random int) (all [][]string) {
 	for _, p := range chain {
 		stock = append(stock, p.name)
 	}
-	before, behind := stock[:slices.Index(stock, config.Plugin)], stock[slices.Index(stock, "cache"):]
+	before, behind := stock[:slices.Index(stock, say.Plugin)], stock[slices.Index(stock, "cache"):]
 	for i := range len(before) + 1 {
-		all = append(all, slices.Concat(before[:i], []string{config.Plugin}, before[i:], behind))
+		all = append(all, slices.Concat(before[:i], []string{say.Plugin}, before[i:], behind))
 	}
-	all = append(all, slices.Concat(before, []string{"header", "minimal", config.Plugin, "cache", "template", "file", "forward", "view"}))
+	all = append(all, slices.Concat(before, []string{"header", "minimal", say.Plugin, "cache", "template", "file", "forward", "view"}))
 	r := rand.New(rand.NewPCG(1, 2))
 	for range random {
-		order := slices.Concat(before, []string{config.Plugin})
+		order := slices.Concat(before, []string{say.Plugin})
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 		all = append(all, append(order, behind...))
 	}

@@ -89,7 +89,7 @@ func exposed(t *testing.T) map[string][]string {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	listens, ended := make(chan [2]net.Addr, 1), make(chan error, 1)
-	settings := config.Settings{Endpoint: w.endpoint, Protocol: protocol.DialectV5, Lists: config.DefaultLists, Cache: 1000}
+	settings := engine.Settings{Endpoint: w.endpoint, Protocol: protocol.DialectV5.Name, Lists: config.DefaultLists, Cache: 1000}
 	go func() {
 		ended <- relay.Run(ctx, relay.Config{Settings: settings, Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}, Listen: "127.0.0.1:0", Admin: "127.0.0.1:0"},
 			func(listen, admin net.Addr) { listens <- [2]net.Addr{listen, admin} })

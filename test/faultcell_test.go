@@ -12,7 +12,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
@@ -103,7 +102,7 @@ func (c *cell) start() {
 func (c *cell) startRelay() {
 	c.t.Helper()
 	c.relayDB = c.t.TempDir()
-	settings := config.Settings{Endpoint: c.w.endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: c.relayDB}
+	settings := engine.Settings{Endpoint: c.w.endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: c.relayDB}
 	for _, e := range c.extra {
 		word, value, _ := strings.Cut(e, " ")
 		if word == "resolver" {

@@ -23,7 +23,6 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -64,7 +63,7 @@ func serveWithWrongClock() bool {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	if words := strings.Fields(os.Getenv(clockRelay)); len(words) == 3 {
-		settings := config.Settings{Endpoint: words[1], Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: words[2]}
+		settings := engine.Settings{Endpoint: words[1], Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: words[2]}
 		r, err := relay.New(relay.Config{Settings: settings, Listen: words[0], Edge: engine.Edge{FirstContact: func() time.Duration { return 0 }}})
 		if err != nil {
 			golog.Fatal(err)

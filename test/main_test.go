@@ -11,8 +11,8 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
 		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "rewrite", "acl", manyClients,
-		config.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view", "multisocket",
+		say.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view", "multisocket",
 	}
 	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious
 	if serveWithWrongClock() {

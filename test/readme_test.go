@@ -13,6 +13,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -108,7 +109,7 @@ func itemWords(text string) (words []string) {
 }
 
 func TestWordsThatMakeAnEngineAreInTheReadme(t *testing.T) {
-	want := "`" + strings.Join(config.EngineWords(), "`, `") + "`"
+	want := "`" + strings.Join(engine.Words(), "`, `") + "`"
 	if !strings.Contains(strings.Join(strings.Fields(readme(t)), " "), want) {
 		t.Errorf("Expected %s in one sentence", want)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -113,12 +114,12 @@ func TestTheCycleOfReloadsChangesEachSetting(t *testing.T) {
 	}
 	for i := range first.NumField() {
 		if name := first.Type().Field(i).Name; !changed[name] {
-			t.Errorf("Expected a reload that changes %s of config.Settings: add one to reloadVariants", name)
+			t.Errorf("Expected a reload that changes %s of engine.Settings: add one to reloadVariants", name)
 		}
 	}
 }
 
-// settingsOf returns the config.Settings that the stanza in a Corefile gives.
+// settingsOf returns the engine.Settings that the stanza in a Corefile gives.
 func settingsOf(t *testing.T, corefile string) reflect.Value {
 	t.Helper()
 	_, rest, _ := strings.Cut(corefile, "\tsafebrowsing {\n")
@@ -132,5 +133,5 @@ func settingsOf(t *testing.T, corefile string) reflect.Value {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reflect.ValueOf(cfg.Settings)
+	return reflect.ValueOf(engine.Settings(cfg.Engine))
 }

@@ -283,9 +283,5 @@ func (b *budgetedSearcher) pause(e Event, hold Hold) {
 	}
 }
 
-// SearchesPerDollar is how many searches of a paid service cost 1 US-$: 1,000 of Web Risk cost 50
-// (https://cloud.google.com/web-risk/pricing, in 2026).
-const SearchesPerDollar = 20
-
 // lowBudget is the part of a budget whose spending is reported.
 const lowBudget = 0.8

@@ -19,7 +19,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
@@ -86,7 +86,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "db", Usage: "the `FOLDER` for the lists, or off (default: $STATE_DIRECTORY, else coredns-safebrowsing in your cache folder)"},
 			&cli.StringFlag{Name: "corefile", Hidden: true},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read the API key from `FILE`, again when it changes (default: $" + config.KeyVariable + ")"},
-			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` of the server: " + strings.Join(protocol.DialectNames(), ", "), Value: protocol.DialectV5.Name},
+			&cli.StringFlag{Name: "protocol", Usage: "the `PROTOCOL` of the server: " + strings.Join(config.Protocols, ", "), Value: config.Protocols[0]},
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server, or several separated by commas (default: Google's)"},
 			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for the server"},
 			&cli.StringFlag{Name: "endpoint-cert", Usage: "the certificate for the server and its key, two `FILES` with a comma"},
@@ -170,12 +170,12 @@ func corefileOfClients(cfg relay.Config, url string) string {
 
 // relayConfig reads the flags.
 func relayConfig(c *cli.Command) (relay.Config, error) {
-	engine, err := engineOf(c)
+	stanza, err := stanzaOf(c)
 	if err != nil {
 		return relay.Config{}, err
 	}
 	cfg := relay.Config{
-		Settings: engine.Settings, Key: engine.Secret,
+		Settings: engine.Settings(stanza.Engine), Key: stanza.Secret,
 		Listen: c.String("listen"), Admin: c.String("admin"), Connections: c.Int("connections"), Insecure: c.Bool("insecure-listen"),
 		CertFile: c.String("tls-cert"), CertKeyFile: c.String("tls-key"), ClientCAFile: c.String("tls-client-ca"), ClientKeyFile: c.String("client-key-file"),
 		InsecureRedis: c.Bool("insecure-redis"), Rate: c.Float("rate"), Burst: c.Float("burst"), EMA: c.Float("ema"),
@@ -190,8 +190,8 @@ func relayConfig(c *cli.Command) (relay.Config, error) {
 	return cfg, err
 }
 
-// engineOf returns what the relay fetches.
-func engineOf(c *cli.Command) (config.Config, error) {
+// stanzaOf returns what the flags say of the engine.
+func stanzaOf(c *cli.Command) (config.Config, error) {
 	if err := needKey(c); err != nil {
 		return config.Config{}, err
 	}
@@ -203,6 +203,9 @@ func engineOf(c *cli.Command) (config.Config, error) {
 		}
 	}
 	cfg, err := config.ParseFlags(c, folder)
+	if err == nil {
+		err = engine.Settings(cfg.Engine).Check(cfg.Secret, cfg.Online, &cfg)
+	}
 	for _, warning := range cfg.Warnings {
 		log.Printf("[WARNING] %s", warning)
 	}
@@ -212,7 +215,7 @@ func engineOf(c *cli.Command) (config.Config, error) {
 // needKey returns an error if neither a flag nor the process has a key, and the server is
 // Google's.
 func needKey(c *cli.Command) error {
-	if c.IsSet("api-key-file") || c.IsSet("token-file") || !protocol.IsGoogle(c.String("endpoint")) {
+	if c.IsSet("api-key-file") || c.IsSet("token-file") || !(engine.Settings{Endpoint: c.String("endpoint")}).Google() {
 		return nil
 	}
 	key, _, err := config.KeyOfProcess()

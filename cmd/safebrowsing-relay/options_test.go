@@ -21,6 +21,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -178,7 +179,7 @@ func TestOptionsOfARelay(t *testing.T) {
 // What a Corefile can say about the engine, flags can: a relay reads no Corefile.
 func TestEachPropertyOfTheEngineIsAFlag(t *testing.T) {
 	known := command()
-	for _, word := range append(config.EngineWords(), "api_key_file", "token_file", "endpoint") {
+	for _, word := range append(engine.Words(), "api_key_file", "token_file", "endpoint") {
 		flag := strings.ReplaceAll(word, "_", "-")
 		switch flag {
 		case "mode":
@@ -200,7 +201,7 @@ func TestABudgetMeansTheSameInAFlagAndInACorefile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file := parsed.Settings
+		file := engine.Settings(parsed.Engine)
 		flags := relayConfigOf(t, "-endpoint", w.endpoint, "-db", w.dir, "-budget", strings.ReplaceAll(strings.TrimPrefix(property, "budget "), " ", ",")).Settings
 		if got := [2]int{file.Budget, file.Share}; got != want || flags != file {
 			t.Errorf("%s: %+v in a Corefile, %+v by flags, want %v", property, file, flags, want)

@@ -106,7 +106,7 @@ func newChecker(c *cli.Command) (k *checker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.confirm && whyNoConfirm(o.Config.Protocol) == nil && o.Config.Secret == "" && o.Config.Settings.Google() {
+	if k.confirm && whyNoConfirm(o.Settings.Dialect()) == nil && o.Config.Secret == "" && o.Settings.Google() {
 		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or leave out -confirm")
 	}
 	k.blocks = []serverBlock{{Block: o, Listening: config.Listening{Listeners: []config.Listener{{Zone: "."}}}}}
@@ -146,7 +146,7 @@ func openFolder(dir string) (*block.Block, error) {
 // is nil, the default lists are used.
 func openFolderOf(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*block.Block, error) {
 	cfg := config.Config{Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{Service: d.Service}}, Online: true}
-	cfg.Settings, cfg.Secret = config.Settings{DB: dir, Endpoint: endpoint, Protocol: d, APIKey: key, Lists: config.DefaultLists}, key
+	cfg.Engine, cfg.Secret = config.Engine{DB: dir, Endpoint: endpoint, Protocol: d.Name, APIKey: key, Lists: config.DefaultLists}, key
 	if lists != nil {
 		cfg.Lists = strings.Join(lists, " ")
 	}
@@ -225,7 +225,7 @@ func (k *checker) complainOfLists() (bad bool) {
 // problemsOf returns the reasons why the lists here may not hold a name that they hold
 // elsewhere.
 func problemsOf(o *block.Block) (all []string) {
-	if !o.Config.Online || len(o.Config.Stored()) == 0 {
+	if !o.Config.Online || len(o.Settings.Stored()) == 0 {
 		return nil
 	}
 	switch _, err := os.Stat(o.Config.DB); {

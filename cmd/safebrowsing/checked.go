@@ -59,7 +59,7 @@ func (k *checker) check(ctx context.Context, arg string) finding {
 
 // confirmed returns what the server says about a suspected host, if it may be asked.
 func (k *checker) confirmed(ctx context.Context, b *serverBlock, h lookup.Host, e block.Explained) block.Explained {
-	switch refused := whyNoConfirm(b.Config.Protocol); {
+	switch refused := whyNoConfirm(b.Settings.Dialect()); {
 	case k.confirm && refused != nil:
 		e.Err, e.Note = refused, ""
 	case k.confirm:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -59,26 +60,29 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var cfgs []*config.Config
+	var ours []*block.Block
 	for i, b := range blocks {
 		server := serverBlock{
 			Listening: config.ListeningOf(b), file: path, number: i + 1,
-			view: viewOf(b.Tokens["view"]), hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[config.Plugin], open: isOpen(b),
+			view: viewOf(b.Tokens["view"]), hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[say.Plugin], open: isOpen(b),
 		}
-		if _, has := b.Tokens[config.Plugin]; has {
+		if _, has := b.Tokens[say.Plugin]; has {
 			cfg, err := configOf(path, b)
 			if err != nil {
 				return nil, err
 			}
 			server.Block = block.New(cfg)
-			cfgs = append(cfgs, &server.Config)
+			if err := server.Validate(); err != nil {
+				return nil, err
+			}
+			ours = append(ours, server.Block)
 		}
 		all = append(all, server)
 	}
-	if len(cfgs) == 0 {
-		return nil, fmt.Errorf("%s: no server block has %s", path, config.Plugin)
+	if len(ours) == 0 {
+		return nil, fmt.Errorf("%s: no server block has %s", path, say.Plugin)
 	}
-	needed := config.NeededBy(cfgs, config.ForwardTargets(blocks))
+	needed := block.NeededBy(ours, config.ForwardTargets(blocks))
 	for _, b := range all {
 		if b.Block != nil {
 			b.Need(needed)
@@ -89,7 +93,7 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 
 // configOf reads the plugin's stanza in a server block.
 func configOf(path string, b caddyfile.ServerBlock) (config.Config, error) {
-	c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, b.Tokens[config.Plugin]), ServerBlockKeys: b.Keys}
+	c := &caddy.Controller{Dispenser: caddyfile.NewDispenserTokens(path, b.Tokens[say.Plugin]), ServerBlockKeys: b.Keys}
 	return config.Parse(c, rootOf(b))
 }
 
@@ -121,13 +125,13 @@ func closeBlocks(blocks []serverBlock) {
 
 // enginesOf returns one server block for each distinct engine: the first one.
 func enginesOf(blocks []serverBlock) (all []serverBlock) {
-	seen := make(map[config.Settings]bool)
+	var seen []*block.Block
 	for _, b := range blocks {
 		if b.Block == nil {
 			continue
 		}
-		if s := b.Config.Settings; !seen[s] {
-			seen[s] = true
+		if !slices.ContainsFunc(seen, func(other *block.Block) bool { return other.Settings == b.Settings }) {
+			seen = append(seen, b.Block)
 			all = append(all, b)
 		}
 	}

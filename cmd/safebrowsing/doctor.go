@@ -153,12 +153,12 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 
 // engine examines one engine: key, server, folder and lists.
 func (e *examination) engine(ctx context.Context, o *block.Block) {
-	if end := o.Config.Settings.Ending(); o.Config.Online && !end.At.IsZero() {
+	if end := o.Settings.Ending(); o.Config.Online && !end.At.IsZero() {
 		e.tell(endingDiagnosis(end, time.Now()))
 	}
 	e.tell(keyDiagnosis(o, time.Now()))
 	e.secrecy(o, e.path)
-	if o.Config.Secret != "" || !o.Config.Settings.Google() {
+	if o.Config.Secret != "" || !o.Settings.Google() {
 		e.servers(ctx, o)
 	}
 	if o.Config.Online {

@@ -26,7 +26,7 @@ func (e *examination) budget(o *block.Block, now time.Time) {
 		if told := status.SpentShares(ledger.Uses(), perDay, now); told != "" {
 			e.tell(diagnosis{"share", isWarning, text("in part: " + told), text(fmt.Sprintf("write \"budget %d 100%%\" if one client forwards for others", perDay))})
 		}
-	case o.Config.Protocol.Paid:
+	case o.Settings.Dialect().Paid:
 		e.tell(diagnosis{"budget", isWarning, "unlimited: each search costs money, and one client that asks for random names causes as many as limit allows",
 			"replace budget unlimited by budget COUNT, the most searches a day"})
 	}
@@ -65,7 +65,7 @@ const extendedList = "se-ext-4b"
 // extended warns of server blocks that block by the list se-ext-4b.
 func (e *examination) extended() {
 	for _, b := range e.blocks {
-		if b.Block == nil || !b.Config.Online || b.Config.Monitor || !slices.Contains(b.Config.Stored(), extendedList) {
+		if b.Block == nil || !b.Config.Online || b.Config.Monitor || !slices.Contains(b.Settings.Stored(), extendedList) {
 			continue
 		}
 		e.tell(diagnosis{extendedList, isWarning, text(fmt.Sprintf("%s blocks the names of this list, and Google says that up to one in ten of them is harmless", b.stanza())),

@@ -29,8 +29,11 @@ func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	o, err := openBlock(cfg)
-	if err != nil {
+	o := block.New(cfg)
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if err := o.Read(); err != nil {
 		return err
 	}
 	defer o.End()
@@ -51,7 +54,7 @@ func (e *examination) endpoints(ctx context.Context, c *cli.Command) error {
 // key.
 func (e *examination) forClient(o *block.Block, d diagnosis, err error) diagnosis {
 	status := new(updater.StatusError)
-	if e.asClient && errors.As(err, &status) && !o.Config.Settings.Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
+	if e.asClient && errors.As(err, &status) && !o.Settings.Google() && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden) {
 		d.Advice = "give -api-key-file with a key that the server knows: a relay reads those of its clients from the file of its -client-key-file"
 	}
 	return d
@@ -59,12 +62,12 @@ func (e *examination) forClient(o *block.Block, d diagnosis, err error) diagnosi
 
 // use does what a client does: it fetches the lists and confirms an entry.
 func (e *examination) use(ctx context.Context, o *block.Block, client protocol.Client, offered []protocol.ListInfo) {
-	if o.Config.Settings.Google() {
+	if o.Settings.Google() {
 		e.tell(diagnosis{"lists", isSkipped, "Google's rules are for all requests with a key: only CoreDNS fetches lists", ""})
 		return
 	}
 	var names []string
-	for _, name := range o.Config.Stored() {
+	for _, name := range o.Settings.Stored() {
 		if slices.ContainsFunc(offered, func(l protocol.ListInfo) bool { return l.Name == name }) {
 			names = append(names, name)
 		}

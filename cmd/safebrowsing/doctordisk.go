@@ -21,7 +21,7 @@ const (
 
 // folder examines the room for the lists, on disk and in memory.
 func (e *examination) folder(o *block.Block) {
-	if len(o.Config.Stored()) == 0 {
+	if len(o.Settings.Stored()) == 0 {
 		e.tell(diagnosis{"folder", isOK, "no lists are kept in this mode", ""})
 		return
 	}

@@ -27,22 +27,22 @@ func keyDiagnosis(o *block.Block, now time.Time) diagnosis {
 	switch {
 	case !o.Config.Online:
 		return diagnosis{"key", isWarning, text(fmt.Sprintf("there is none: %s is off, and only your own lists are in force", o.Config.Service)), keyAdvice(o)}
-	case o.Config.TokenFile() != "":
-		return tokenDiagnosis(o.Config.TokenFile(), now)
-	case o.Config.KeyDoubt() != "":
+	case o.Settings.TokenFile() != "":
+		return tokenDiagnosis(o.Settings.TokenFile(), now)
+	case o.Settings.KeyDoubt(o.Config.Secret) != "":
 		return diagnosis{"key", isWarning, "present, but not of the form of Google's keys, which have 39 letters and begin with AIza", "if Google refuses it, " + keyAdvice(o)}
 	case o.Config.Secret != "":
 		return diagnosis{"key", isOK, "present", ""}
-	case o.Config.Settings.Google():
+	case o.Settings.Google():
 		return diagnosis{"key", isProblem, "there is none, and Google's server refuses requests without a key", keyAdvice(o)}
 	}
-	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Config.Address()), ""}
+	return diagnosis{"key", isOK, text("none, for a server of your own: " + o.Settings.Address()), ""}
 }
 
 // secrecy warns of files with the key that every user of the machine may read. corefile is the
 // path of the Corefile, or "".
 func (e *examination) secrecy(o *block.Block, corefile string) {
-	what := o.Config.Settings.Credential()
+	what := o.Settings.Credential()
 	if file := o.Config.KeyFile; file != "" && othersMayRead(file) {
 		e.tell(diagnosis{"key file", isWarning, text(fmt.Sprintf("every user of this machine may read the %s in %s", what, file)), text("chmod o= " + file)})
 	}
@@ -116,14 +116,14 @@ func apiPage(d *protocol.Dialect) string {
 
 // adviceFor says what the operator can do about an HTTP status.
 func adviceFor(code int, o *block.Block) text {
-	d := o.Config.Protocol
+	d := o.Settings.Dialect()
 	switch {
-	case code == http.StatusUnauthorized && o.Config.TokenFile() != "":
-		return tokenAdvice(o.Config.TokenFile())
+	case code == http.StatusUnauthorized && o.Settings.TokenFile() != "":
+		return tokenAdvice(o.Settings.TokenFile())
 	case code == http.StatusBadRequest, code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return accessAdvice(o)
 	case code == http.StatusTooManyRequests:
-		return text(fmt.Sprintf("the quota of the %s's project is used up: wait, or raise it in the cloud console", o.Config.Settings.Credential()))
+		return text(fmt.Sprintf("the quota of the %s's project is used up: wait, or raise it in the cloud console", o.Settings.Credential()))
 	case code == http.StatusNotFound:
 		return text(fmt.Sprintf("there is no %s server: correct endpoint, or protocol", d.Title))
 	case code >= 500:
@@ -134,9 +134,9 @@ func adviceFor(code int, o *block.Block) text {
 
 // accessAdvice says what must be right for a server of Google to accept a key or token.
 func accessAdvice(o *block.Block) text {
-	d := o.Config.Protocol
+	d := o.Settings.Dialect()
 	var all []string
-	if o.Config.TokenFile() != "" {
+	if o.Settings.TokenFile() != "" {
 		all = append(all, "that the token is right and its account may use the API")
 	} else {
 		all = append(all, "that the key is right and its restrictions allow the API and this machine")
@@ -158,10 +158,10 @@ func adviceOn(o *block.Block, hold updater.Hold) text {
 	code := 0
 	_, _ = fmt.Sscanf(hold.Cause, "status %d", &code) // 0 if the cause is no status
 	switch {
-	case code == http.StatusUnauthorized && o.Config.TokenFile() != "":
+	case code == http.StatusUnauthorized && o.Settings.TokenFile() != "":
 		return adviceFor(code, o)
 	case code == http.StatusBadRequest, code == http.StatusNotFound:
-		return text(fmt.Sprintf("correct the %s, the endpoint or the names in lists", o.Config.Settings.Credential())) + changed
+		return text(fmt.Sprintf("correct the %s, the endpoint or the names in lists", o.Settings.Credential())) + changed
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
 		return adviceFor(code, o) + changed
 	case code == http.StatusTooManyRequests:
@@ -173,6 +173,6 @@ func adviceOn(o *block.Block, hold updater.Hold) text {
 // renewedSince reports whether there is a token that was written after a time: a refusal at
 // that time was for the one before.
 func renewedSince(o *block.Block, t time.Time) bool {
-	info, err := os.Stat(o.Config.TokenFile())
+	info, err := os.Stat(o.Settings.TokenFile())
 	return err == nil && info.ModTime().After(t)
 }

@@ -15,11 +15,11 @@ import (
 
 // protection says which lists are in force, and why the others are not.
 func (e *examination) protection(o *block.Block) {
-	if o.Config.DB == "" && len(o.Config.Stored()) > 0 {
+	if o.Config.DB == "" && len(o.Settings.Stored()) > 0 {
 		e.tell(diagnosis{"lists", isSkipped, "only CoreDNS has them, in its memory: see its log and metrics", ""})
 		return
 	}
-	if len(o.Config.Stored()) > 0 {
+	if len(o.Settings.Stored()) > 0 {
 		e.tell(listsDiagnosis(o, time.Now()))
 	}
 	if hold := o.SearchHold(); hold.Active(time.Now()) && hold.Budget == 0 { // budgetDiagnosis says so
@@ -53,8 +53,8 @@ func listsDiagnosis(o *block.Block, now time.Time) diagnosis {
 	if h := o.FetchHold(); h.Active(now) {
 		next = fmt.Sprintf("; not asked before %s (%v)", say.Time(h.Until), h)
 	}
-	held := len(o.Config.Stored()) - len(missing)
-	found := text(fmt.Sprintf("%d of %d in force", held, len(o.Config.Stored())))
+	held := len(o.Settings.Stored()) - len(missing)
+	found := text(fmt.Sprintf("%d of %d in force", held, len(o.Settings.Stored())))
 	switch {
 	case len(missing) > 0 && hold.Failures > 0 && hold.Active(now):
 		return diagnosis{"lists", isProblem, found + text(", missing: "+strings.Join(missing, ", ")+next), adviceOn(o, hold)}

@@ -31,9 +31,9 @@ const (
 // servers examines the connection to each endpoint and its response.
 func (e *examination) servers(ctx context.Context, o *block.Block) {
 	e.looked = false
-	for _, endpoint := range o.Config.Settings.Endpoints() {
+	for _, endpoint := range o.Settings.Endpoints() {
 		e.endpoint = ""
-		if len(o.Config.Settings.Endpoints()) > 1 {
+		if len(o.Settings.Endpoints()) > 1 {
 			e.endpoint = endpoint
 		}
 		e.server(ctx, o, endpoint)
@@ -55,7 +55,7 @@ func (e *examination) server(ctx context.Context, o *block.Block, address string
 		return
 	}
 	p := newProbe(o, e.dial)
-	client, err := o.Config.At(address).Client(o.Config.Secret, new(lookup.Database), p)
+	client, err := o.Settings.At(address).Client(o.Config.Secret, new(lookup.Database), p)
 	if err != nil {
 		e.tell(diagnosis{"server", isProblem, text(err.Error()), "correct the Corefile"})
 		return
@@ -141,7 +141,7 @@ func newProbe(o *block.Block, dial dialer) *probe {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: resolveTimeout, Resolver: protocol.Resolver(strings.Fields(o.Config.Resolvers))}).DialContext
 	}
-	secured, err := protocol.TLS(o.Config.Settings.CA, o.Config.Settings.Cert)
+	secured, err := protocol.TLS(o.Settings.CA, protocol.CertFiles{Cert: o.Settings.Cert, Key: o.Settings.CertKey})
 	if err != nil { // the parser of the Corefile has read the files a moment ago
 		secured = new(tls.Config)
 	}
@@ -203,7 +203,7 @@ func tlsDiagnosis(o *block.Block, endpoint *url.URL, state *tls.ConnectionState,
 
 // authorities says what to do if no authority vouches for the server.
 func authorities(o *block.Block) string {
-	if o.Config.Settings.CA != "" {
+	if o.Settings.CA != "" {
 		return "put the authority of the server's certificate into the file that tls or -endpoint-ca names: no other one counts"
 	}
 	return "install the system's root certificates (ca-certificates), or name the server's own authority with tls or -endpoint-ca"
@@ -238,10 +238,10 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 		return diagnosis{"server", isProblem, text(fmt.Sprintf("no answer from %s: %v", address, err)),
 			"open the firewall for it, or set $HTTPS_PROXY to a proxy that can reach it"}
 	case err != nil:
-		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a %s server and not the page of a proxy", o.Config.Protocol.Title))}
+		return diagnosis{"server", isProblem, text(err.Error()), text(fmt.Sprintf("make sure that endpoint is a %s server and not the page of a proxy", o.Settings.Dialect().Title))}
 	}
 	var missing []string
-	for _, name := range o.Config.Stored() {
+	for _, name := range o.Settings.Stored() {
 		if !slices.ContainsFunc(offered, func(l protocol.ListInfo) bool { return l.Name == name }) {
 			missing = append(missing, name)
 		}
@@ -260,7 +260,7 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 // the key. It is for services of which each request is charged or must be due.
 func acceptedDiagnosis(o *block.Block, answered bool, err error, now time.Time) diagnosis {
 	if !answered {
-		return answerDiagnosis(o, o.Config.Address(), nil, answered, err)
+		return answerDiagnosis(o, o.Settings.Address(), nil, answered, err)
 	}
 	hold := o.FetchHold()
 	switch {
@@ -269,9 +269,9 @@ func acceptedDiagnosis(o *block.Block, answered bool, err error, now time.Time) 
 	case o.Config.Secret == "":
 		return diagnosis{"server", isOK, "it answers", ""}
 	case hold.Failures == 0 && hold.Cause == "" && hold.Active(now): // of this key
-		return diagnosis{"server", isOK, text(fmt.Sprintf("it answers, and it accepted the %s at the last update of the lists", o.Config.Settings.Credential())), ""}
+		return diagnosis{"server", isOK, text(fmt.Sprintf("it answers, and it accepted the %s at the last update of the lists", o.Settings.Credential())), ""}
 	}
-	return diagnosis{"server", isWarning, text(fmt.Sprintf("it answers; whether it accepts the %s is not known yet: %s has no request to try it with", o.Config.Settings.Credential(), o.Config.Service)),
+	return diagnosis{"server", isWarning, text(fmt.Sprintf("it answers; whether it accepts the %s is not known yet: %s has no request to try it with", o.Settings.Credential(), o.Config.Service)),
 		"start CoreDNS, or run safebrowsing update with this Corefile: the update of the lists tries it, and costs nothing"}
 }
 

@@ -77,13 +77,13 @@ func listsOf(path string) (dir string, wanted []string, own []urlList, err error
 	own = fetchedBy(blocks)
 	var all []serverBlock // one for each folder
 	for _, b := range enginesOf(blocks) {
-		if b.Config.DB == "" || len(b.Config.Stored()) == 0 {
+		if b.Config.DB == "" || len(b.Settings.Stored()) == 0 {
 			continue
 		}
 		if !slices.ContainsFunc(all, func(other serverBlock) bool { return other.Config.DB == b.Config.DB }) {
 			all = append(all, b)
 		}
-		wanted = append(wanted, b.Config.Stored()...)
+		wanted = append(wanted, b.Settings.Stored()...)
 	}
 	switch {
 	case len(all) == 0 && len(own) > 0:

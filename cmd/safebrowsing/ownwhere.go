@@ -87,7 +87,7 @@ func (w where) pick(allow bool) (ownlist.Config, error) {
 			return files[0], nil
 		}
 		return ownlist.Config{}, fmt.Errorf("%s has no file of %s: add the line \"%s /etc/coredns/%s.txt\" to the braces of %s at %s, create that file, and restart CoreDNS",
-			w.corefile, word, word, word, config.Plugin, w.blocks[0].stanza())
+			w.corefile, word, word, word, say.Plugin, w.blocks[0].stanza())
 	}
 	for _, f := range w.files(!allow) {
 		if config.SameFile(f.Path, w.file) {

@@ -102,10 +102,10 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 		return nil, err
 	}
 	defer b.End()
-	if b.Config.Secret == "" && b.Config.Settings.Google() {
+	if b.Config.Secret == "" && b.Settings.Google() {
 		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or -endpoint for a server of your own")
 	}
-	u.names = b.Config.Stored()
+	u.names = b.Settings.Stored()
 	return u, u.prepare(b, c.Bool("now"))
 }
 
@@ -119,11 +119,11 @@ func (u *fetching) prepare(b *block.Block, now bool) error {
 			return fmt.Errorf("list %s is given more than once", name)
 		}
 	}
-	source, err := b.Config.Client(b.Config.Secret, new(lookup.Database), nil)
+	source, err := b.Settings.Client(b.Config.Secret, new(lookup.Database), nil)
 	if err != nil {
 		return err
 	}
-	store, err := updater.OpenStore(u.dir, b.Config.Origin(b.Config.Secret))
+	store, err := updater.OpenStore(u.dir, b.Settings.Origin(b.Config.Secret))
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func onlyEngine(path string, blocks []serverBlock) (*serverBlock, error) {
 		return nil, fmt.Errorf("%s has no API key and no endpoint: only your own lists are in force, and nothing is fetched", path)
 	case len(all) > 1:
 		return nil, fmt.Errorf("%s has several settings for Safe Browsing, %s: select one with -db, -endpoint, -protocol and -lists", path, named(all))
-	case len(all[0].Config.Stored()) == 0:
+	case len(all[0].Settings.Stored()) == 0:
 		return nil, fmt.Errorf("%s has mode nostorage, which keeps no lists", all[0].stanza())
 	}
 	return &all[0], nil
@@ -101,7 +101,10 @@ func endpointOf(c *cli.Command, d *protocol.Dialect) (string, error) {
 	if len(urls) == 0 {
 		return d.Endpoint, nil
 	}
-	endpoint, err := config.JoinEndpoints(urls)
+	for i, url := range urls {
+		urls[i] = strings.TrimSuffix(url, "/")
+	}
+	endpoint, err := strings.Join(urls, " "), protocol.CheckEndpoints(urls)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("-endpoint: %w", err)

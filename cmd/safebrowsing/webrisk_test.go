@@ -124,11 +124,11 @@ func fromGoogle(t *testing.T, dir string, d *protocol.Dialect, list string) {
 		t.Fatal(err)
 	}
 	defer o.End()
-	client, err := o.Config.Client(o.Config.Secret, new(lookup.Database), w.Server)
+	client, err := o.Settings.Client(o.Config.Secret, new(lookup.Database), w.Server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := updater.OpenStore(dir, o.Config.Origin(o.Config.Secret))
+	store, err := updater.OpenStore(dir, o.Settings.Origin(o.Config.Secret))
 	if err != nil {
 		t.Fatal(err)
 	}

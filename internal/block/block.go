@@ -27,16 +27,17 @@ import (
 )
 
 // log writes the lines about server blocks.
-var log = say.NewLog(config.Plugin)
+var log = say.NewLog()
 
 // Block is a server block. It is safe for concurrent use; Start, Read and End are called once.
 type Block struct {
-	Config config.Config // does not change while the block is in use
+	Config   config.Config   // what the stanza says; does not change while the block is in use
+	Settings engine.Settings // of its engine; without one of the folder only
 
 	own     atomic.Pointer[own]            // the operator's lists, set by Start and Read
 	service atomic.Pointer[engine.Service] // set by Use; nil: Safe Browsing is off
 	pauses  atomic.Pointer[pauseFolder]    // nil: there is no file of pauses
-	needed  atomic.Pointer[config.Needed]  // set by Need; nil: none
+	needed  atomic.Pointer[Needed]         // set by Need; nil: none
 	stored  *engine.Stored                 // that Read has read; nil: the block is started, or Safe Browsing is off
 	ends    []func()                       // what End does
 
@@ -47,7 +48,18 @@ type Block struct {
 
 // New returns the server block that a stanza describes. Without Start or Read it has no own
 // lists, and Safe Browsing is off until Use.
-func New(c config.Config) *Block { return &Block{Config: c} }
+func New(c config.Config) *Block {
+	b := &Block{Config: c, Settings: engine.Settings(c.Engine)}
+	if !c.Online {
+		b.Settings = engine.Settings{DB: c.DB} // where a pause is written
+	}
+	return b
+}
+
+// Validate refuses a stanza that no engine can follow, and adds its doubts to the warnings of Config.
+func (b *Block) Validate() error {
+	return engine.Settings(b.Config.Engine).Check(b.Config.Secret, b.Config.Online, &b.Config)
+}
 
 // Start puts the own lists in force and keeps them fresh, looks for pauses, acquires the engine,
 // and serves the status page. End ends all of that.
@@ -57,7 +69,7 @@ func (b *Block) Start() error {
 	}
 	b.ends = append(b.ends, b.watchPauses())
 	if b.Config.Online {
-		e, release, err := engine.Default.Acquire(b.Config.Settings, b.Config.Secret)
+		e, release, err := engine.Default.Acquire(b.Settings, b.Config.Secret)
 		if err != nil {
 			b.End()
 			return err
@@ -82,7 +94,7 @@ func (b *Block) Read() error {
 	if !b.Config.Online {
 		return nil
 	}
-	stored, err := engine.Read(b.Config.Settings, b.Config.Secret)
+	stored, err := engine.Read(b.Settings, b.Config.Secret)
 	if err != nil {
 		b.End()
 		return err

@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // ownLists exports the state of the operator's lists that are open. It stores
@@ -44,7 +44,7 @@ func registered(c prometheus.Collector) prometheus.Collector {
 }
 
 func ownListDesc(name, help string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, config.Plugin, "own_list_"+name), help, []string{"file"}, nil)
+	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, "own_list_"+name), help, []string{"file"}, nil)
 }
 
 // Describe implements prometheus.Collector.
@@ -99,7 +99,7 @@ func seconds(t time.Time) float64 {
 // pausedMetric exports whether server blocks are paused. It stores nothing.
 type pausedMetric struct{ desc *prometheus.Desc }
 
-var _ = registered(pausedMetric{prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, config.Plugin, "paused"),
+var _ = registered(pausedMetric{prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, "paused"),
 	"Gauge that is 1 while blocking is paused; else 0.", []string{"zones"}, nil)})
 
 // Describe implements prometheus.Collector.

@@ -3,21 +3,101 @@ package block
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
+// Needed holds the names that this server or its clients cannot do without, each with what
+// it is. Safe Browsing and lists by URL do not block them, the operator's own files may.
+// Google's lists and published ones have held such names by mistake. The map has canonical names, without a final dot. It must
+// not be changed while it is in use.
+type Needed map[string]string
+
+// poolZone is the zone of the NTP pool. Distributions have names of their own below it:
+// https://www.ntppool.org/en/vendors.html.
+const poolZone = "pool.ntp.org"
+
+const timeServer = "a time server: DNSSEC and TLS need the clock"
+
+// timeServers are those that operating systems ask unless told otherwise, and the large
+// public ones.
+var timeServers = []string{
+	poolZone,
+	"time.google.com", "time1.google.com", "time2.google.com", "time3.google.com", "time4.google.com", // https://developers.google.com/time
+	"time.android.com",    // https://source.android.com/docs/core/connect/time/network-time-detection
+	"time.cloudflare.com", // https://www.cloudflare.com/time/
+	"time.windows.com",    // https://learn.microsoft.com/windows-server/networking/windows-time-service/
+	"time.apple.com",      // https://support.apple.com/guide/mac-help/mchlp2996/mac
+	"ntp.ubuntu.com",      // https://documentation.ubuntu.com/server/how-to/networking/timedatectl-and-timesyncd/
+	"time.nist.gov",       // https://www.nist.gov/pml/time-and-frequency-division/time-distribution/internet-time-service-its
+}
+
+// NeededBy returns the needed names of the server blocks of a Corefile: the hosts of their
+// endpoints and of their lists by URL, the proxies on the way to these, the time servers, and
+// the names of the targets of forwarding.
+func NeededBy(all []*Block, targets []string) Needed {
+	n := make(Needed)
+	add := func(name, what string) {
+		if h, ok := lookup.ParseHost(name); ok {
+			n[h.String()] = what
+		}
+	}
+	addURL := func(text, what string) {
+		u, err := url.Parse(text)
+		if err != nil {
+			return
+		}
+		if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); err == nil && proxy != nil {
+			add(proxy.Hostname(), "the proxy")
+		}
+		add(u.Hostname(), what)
+	}
+	for _, name := range timeServers {
+		add(name, timeServer)
+	}
+	for _, name := range targets {
+		add(name, "a server that this server forwards queries to")
+	}
+	for _, b := range all {
+		for _, own := range b.Config.Own {
+			addURL(own.Fetch.URL, "the host of a list by URL")
+		}
+	}
+	for _, b := range all {
+		if !b.Config.Online {
+			continue
+		}
+		for _, endpoint := range b.Settings.Endpoints() {
+			addURL(endpoint, "the host of the endpoint")
+		}
+	}
+	return n
+}
+
+// What returns what a host is needed for, or "".
+func (n Needed) What(h lookup.Host) string {
+	name := h.String()
+	if what := n[name]; what != "" {
+		return what
+	}
+	if strings.HasSuffix(name, "."+poolZone) {
+		return n[poolZone]
+	}
+	return ""
+}
+
 // NeededList is the name, as a list, of the names that Need names.
 const NeededList = "needed"
 
 // Need tells the block which names neither Safe Browsing nor a list by URL may block.
-func (b *Block) Need(n config.Needed) { b.needed.Store(&n) }
+func (b *Block) Need(n Needed) { b.needed.Store(&n) }
 
 // neededFor returns what a host is needed for, or "".
 func (b *Block) neededFor(h lookup.Host) string {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 )
 
 // neededNames are what a server needs in these tests.
-var neededNames = config.Needed{"lists.example.net": "the host of a list by URL", "sb.example.net": "the host of the endpoint"}
+var neededNames = Needed{"lists.example.net": "the host of a list by URL", "sb.example.net": "the host of the endpoint"}
 
 // fetching returns a server block with a list by URL and other lists, open, with
 // the list in force.
@@ -214,5 +215,29 @@ func TestANeededNameThatTheOperatorBlocksIsBlocked(t *testing.T) {
 	b.Need(neededNames)
 	if c := b.Check(lookup.FromQname("sb.example.net.")); c.Verdict != lookup.Unsafe || c.Needed != "" || c.Suspect != nil {
 		t.Errorf("%+v", c)
+	}
+}
+
+func TestNeededNames(t *testing.T) {
+	var c, other config.Config
+	c.Online, c.Endpoint = true, "https://relay.example.org:8099 http://[2001:db8::1]:8099"
+	c.Own = []config.OwnFile{{Path: "own.txt"}, {Fetch: ownlist.URLConfig{URL: "https://Lists.example.org/new.txt"}}}
+	other.Online, other.Endpoint = true, "https://other.example.org"
+	n := NeededBy([]*Block{New(c), New(other)}, []string{"DNS.example.org"})
+	for name, want := range map[string]string{
+		"time.google.com.": "a time server", "TIME.windows.com.": "a time server",
+		"pool.ntp.org.": "a time server", "2.debian.pool.ntp.org.": "a time server",
+		"xpool.ntp.org.": "", "ntp.org.": "", "www.google.com.": "", "a.time.google.com.": "",
+		"relay.example.org.": "the host of the endpoint", "a.relay.example.org.": "",
+		"lists.example.org.": "the host of a list by URL", "other.example.org.": "the host of the endpoint",
+		"dns.example.org.": "a server that this server forwards queries to", "example.org.": "",
+	} {
+		if got := n.What(lookup.FromQname(name)); want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	c.Online = false
+	if got := NeededBy([]*Block{New(c)}, nil).What(lookup.FromQname("relay.example.org.")); got != "" {
+		t.Errorf("without Safe Browsing: %q", got)
 	}
 }

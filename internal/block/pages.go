@@ -71,8 +71,7 @@ func (b *Block) Blocked(q dns.Question, d lookup.Decision, now time.Time) {
 // Searched notes that the decision about a name took so many searches, while there is a page
 // that may show what they cost.
 func (b *Block) Searched(qname string, d lookup.Decision, searches int) {
-	c := &b.Config
-	if c.StatusNames && c.Settings.Protocol.Paid && (d.By == lookup.ByServer || d.By == lookup.ByCache) && pages.open.Load() > 0 && searches > 0 {
+	if b.Config.StatusNames && b.Settings.Dialect().Paid && (d.By == lookup.ByServer || d.By == lookup.ByCache) && pages.open.Load() > 0 && searches > 0 {
 		pages.costs.Searched(shown(qname), searches, time.Now())
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -50,14 +50,14 @@ func (b *Block) zones() string { return strings.Join(b.Config.Zones, " ") }
 // Report returns what blocks protect by. Blocks with equal settings have one service.
 func Report(blocks []*Block, now time.Time) status.Report {
 	r := status.Report{At: now}
-	services := make(map[config.Settings]int)
+	services := make(map[engine.Settings]int)
 	for _, b := range blocks {
 		standing := b.standing()
 		if s := b.service.Load(); s != nil {
-			i, known := services[b.Config.Settings]
+			i, known := services[b.Settings]
 			if !known {
 				i = len(r.Services)
-				services[b.Config.Settings] = i
+				services[b.Settings] = i
 				r.Services = append(r.Services, s.Standing(now))
 			}
 			standing.Service = i

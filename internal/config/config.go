@@ -1,10 +1,11 @@
 // Package config reads the stanza of one server block of a Corefile into one value.
 //
-//	stanza ──▶ Parse ──▶ Config ─┬─ Settings ──▶ which engine, shared by server blocks
-//	                             └─ Block ─────▶ what this server block decides and answers
-//	Settings, of all server blocks ──▶ Claim ──▶ no two engines for one key or folder
+//	stanza ──▶ Parse ──▶ Config ─┬─ Engine ──▶ engine.Settings: which engine, shared by server blocks
+//	                             └─ Block ───▶ what this server block decides and answers
 //
-// It writes no log: Config has the warnings and notes for the caller to log.
+// It turns words into values and knows no server: engine.Settings.Check says what is wrong with
+// what a stanza says about one, and Config where. It writes no log: Config has the warnings and
+// notes for the caller to log.
 package config
 
 import (
@@ -24,13 +25,52 @@ import (
 // Parse.
 type Config struct {
 	Block
-	Settings
+	Engine
 	Secret string // APIKey, or what was in KeyFile when the Corefile was read
 	Online bool   // there is a server to ask
 	Stated bool   // APIKey stands in the Corefile
 
 	Warnings []string // of what protects less than it seems to; each with file and line
 	Notes    []string // lines for the log at the start; each with file and line
+
+	begin place            // of the word safebrowsing
+	given map[string]place // properties that were there; of several the last one
+	flags bool             // they came from a command line, and have no place
+}
+
+// Engine is what a stanza says of the server that is asked and of what is kept of it: engine.Settings
+// has the same fields, and says what they mean.
+type Engine struct {
+	APIKey     string
+	KeyFile    string
+	Token      bool
+	Endpoint   string
+	CA         string
+	Cert       string
+	CertKey    string
+	Protocol   string
+	Mode       lookup.Mode
+	Lists      string
+	MaxEntries int
+	Budget     int
+	Share      int
+	DB         string
+	Resolvers  string
+	Cache      int
+}
+
+// Protocols are the words of protocol, the default first.
+var Protocols = []string{"v5", "v4", webRisk}
+
+// webRisk is the protocol of another service than Safe Browsing. It takes tokens in place of keys.
+const webRisk = "webrisk"
+
+// serviceOf returns what Google calls the service that is asked by a protocol.
+func serviceOf(protocol string) string {
+	if protocol == webRisk {
+		return "Web Risk"
+	}
+	return "Safe Browsing"
 }
 
 // Block is what a server block decides and answers by. Server blocks with different
@@ -52,9 +92,6 @@ type Block struct {
 	Status         string         // "address:port" of the status page; "": none
 	StatusNames    bool           // it shows the names that this server block has blocked
 }
-
-// Plugin is the word of the Corefile, and begins the names of metrics.
-const Plugin = "safebrowsing"
 
 // OwnFile is a list of the operator's own, as the Corefile names it.
 type OwnFile struct {
@@ -81,9 +118,6 @@ func (f OwnFile) Name() string {
 	return f.Path
 }
 
-// KeyVariable is the environment variable with the API key.
-const KeyVariable = "SAFEBROWSING_API_KEY"
-
 // DefaultLists are the lists that protect unless the Corefile says otherwise,
 // joined by a space.
 const DefaultLists = "se-4b mw-4b uws-4b"
@@ -98,16 +132,13 @@ const (
 	DefaultBurst = 20
 )
 
-// DefaultShare is the part of a budget that is each client's own, in percent. A client may use
-// more, if the others do not need it: see lookup.Shares.
-const DefaultShare = 10
-
 const (
 	defaultTTL        = 60 * time.Second
 	maxConfirmTimeout = 10 * time.Second
 	defaultThreshold  = 3 // deviations
 	maxLimit          = 1e6
 	minMaxEntries     = 1024 // the least that the server takes
+	maxMaxEntries     = 1 << 24
 	fewEntries        = 100_000
 	maxBudget         = 1e9 // searches a day
 )

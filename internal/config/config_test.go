@@ -10,6 +10,7 @@ import (
 
 	"github.com/coredns/caddy"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -19,8 +20,14 @@ func stanza(t *testing.T, text string) (Config, error) {
 	t.Helper()
 	c := caddy.NewTestController("dns", text)
 	c.ServerBlockKeys = []string{"."}
-	return Parse(c, "")
+	cfg, err := Parse(c, "")
+	if err == nil {
+		err = settings(cfg).Check(cfg.Secret, cfg.Online, &cfg)
+	}
+	return cfg, err
 }
+
+func settings(c Config) engine.Settings { return engine.Settings(c.Engine) }
 
 // listing returns the property of an own list, which alone is something to block.
 func listing(t *testing.T) string {
@@ -51,18 +58,18 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 				c.DB == "/var/lib/one" && c.Respond == lookup.NXDOMAIN && !c.UnsureFails && c.Online && c.Zones[0] == "."
 		}},
 		{"key from a file", "safebrowsing {\napi_key_file " + key + "\n}", func(c Config) bool {
-			return c.Secret == "KEYINFILE" && c.Settings.KeyFile == key && c.Settings.APIKey == ""
+			return c.Secret == "KEYINFILE" && c.Engine.KeyFile == key && c.Engine.APIKey == ""
 		}},
 		{"endpoint without a key", "safebrowsing {\nendpoint http://127.0.0.1:1/\n}", func(c Config) bool { return c.Online && c.Endpoint == "http://127.0.0.1:1" }},
 		{"own lists alone", "safebrowsing {\nblock " + own + "\n}", func(c Config) bool {
-			return !c.Online && c.Settings == (Settings{}) && len(c.Own) == 1 && c.Own[0] == OwnFile{Path: own}
+			return !c.Online && len(c.Own) == 1 && c.Own[0] == OwnFile{Path: own}
 		}},
 		{"mode realtime", "safebrowsing {\napi_key K\nmode realtime\n}", func(c Config) bool {
-			return c.Mode == lookup.RealTime && strings.Join(c.Stored(), " ") == DefaultLists+" "+protocol.GlobalCache
+			return c.Mode == lookup.RealTime && strings.Join(settings(c).Stored(), " ") == DefaultLists+" "+protocol.GlobalCache
 		}},
-		{"mode nostorage", "safebrowsing {\napi_key K\nmode nostorage\n}", func(c Config) bool { return c.Mode == lookup.NoStorage && len(c.Stored()) == 0 }},
+		{"mode nostorage", "safebrowsing {\napi_key K\nmode nostorage\n}", func(c Config) bool { return c.Mode == lookup.NoStorage && len(settings(c).Stored()) == 0 }},
 		{"Web Risk", "safebrowsing {\nprotocol webrisk\nbudget 200\napi_key K\nlists se-ext-4b\n}", func(c Config) bool {
-			return c.Budget == 200 && c.Share == 10 && c.Address() == "https://webrisk.googleapis.com" && c.Service == "Web Risk" && strings.Contains(c.Advisory, "web-risk")
+			return c.Budget == 200 && c.Share == 10 && settings(c).Address() == "https://webrisk.googleapis.com" && c.Service == "Web Risk"
 		}},
 		{"Web Risk with a token", "safebrowsing {\nprotocol webrisk\nbudget unlimited\ntoken_file " + key + "\n}", func(c Config) bool {
 			return c.Token && c.Secret == "KEYINFILE" && c.Budget == 0
@@ -92,7 +99,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		}`, func(c Config) bool {
 			return c.Lists == "se-4b own-32b" && c.MaxEntries == 4096 && c.DB == "" && c.Resolvers == "9.9.9.9:53 [2620:fe::fe]:5353" &&
 				len(c.Own) == 1 && c.Own[0].Allow && len(c.Hosts) == 3 && c.Hosts[1].Until.Format(time.DateOnly) == "2027-02-01" && c.Hosts[2].Until.IsZero() && len(c.Except) == 2 && c.Respond == lookup.Sinkhole && c.IPv6.String() == "2001:db8::1" &&
-				c.TTL == 5*time.Second && c.ConfirmTimeout == 250*time.Millisecond && c.UnsureFails && c.Settings.Cache == 12
+				c.TTL == 5*time.Second && c.ConfirmTimeout == 250*time.Millisecond && c.UnsureFails && c.Engine.Cache == 12
 		}},
 	}
 	for _, tc := range tests {
@@ -204,33 +211,5 @@ func TestKeyComesFromTheEnvironmentToo(t *testing.T) {
 	c, err := stanza(t, "safebrowsing")
 	if err != nil || c.APIKey != "FROMENV" || !c.Online {
 		t.Errorf("Got %v, online %v", err, c.Online)
-	}
-}
-
-func TestTwoEnginesForOneKeyOrInOneFolderAreRefused(t *testing.T) {
-	with := func(key, db string, cache int) Config {
-		return Config{Online: true, Secret: key, Settings: Settings{APIKey: key, Protocol: protocol.DialectV5, DB: db, Cache: cache}}
-	}
-	for _, tc := range []struct {
-		name         string
-		first, again Config
-		want         string
-	}{
-		{"equal settings", with("A", "/db", 0), with("A", "/db", 0), ""},
-		{"another key in another folder", with("A", "/db", 0), with("B", "/other", 0), ""},
-		{"another key without folders", with("A", "", 0), with("B", "", 0), ""},
-		{"another key in the same folder", with("A", "/db", 0), with("B", "/db", 0), "own db"},
-		{"the same key in another folder", with("A", "/db", 0), with("A", "/other", 0), "with the same key"},
-		{"the same key with another cache", with("A", "", 0), with("A", "", 7), "with the same key"},
-		{"own lists only", Config{}, Config{}, ""},
-	} {
-		c := caddy.NewTestController("dns", "")
-		if err := Claim(c, &tc.first); err != nil {
-			t.Fatal(err)
-		}
-		err := Claim(c, &tc.again)
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: Expected %q, got %v", tc.name, tc.want, err)
-		}
 	}
 }

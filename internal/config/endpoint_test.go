@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coredns/caddy"
 	plugintls "github.com/coredns/coredns/plugin/pkg/tls"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -29,17 +28,17 @@ func TestEndpointsAreReadInTheirOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.Endpoints(); !slices.Equal(got, []string{"https://b.example", "https://a.example:8443/x", "http://10.0.0.1"}) {
+	if got := settings(c).Endpoints(); !slices.Equal(got, []string{"https://b.example", "https://a.example:8443/x", "http://10.0.0.1"}) {
 		t.Errorf("Got %q", got)
 	}
-	if !strings.HasPrefix(c.CA, "-----BEGIN CERTIFICATE") || c.Google() {
-		t.Errorf("Got %q, google %v", c.CA, c.Google())
+	if !strings.HasPrefix(c.CA, "-----BEGIN CERTIFICATE") || settings(c).Google() {
+		t.Errorf("Got %q, google %v", c.CA, settings(c).Google())
 	}
-	client, err := c.Client("K", new(lookup.Database), nil)
+	client, err := settings(c).Client("K", new(lookup.Database), nil)
 	if _, ok := client.(*protocol.Failover); !ok || err != nil {
 		t.Errorf("Expected a client of several endpoints, got %T, %v", client, err)
 	}
-	one, err := c.At("https://b.example").Client("K", new(lookup.Database), nil)
+	one, err := settings(c).At("https://b.example").Client("K", new(lookup.Database), nil)
 	if _, ok := one.(*protocol.V5); !ok || err != nil {
 		t.Errorf("Expected a client of one endpoint, got %T, %v", one, err)
 	}
@@ -54,7 +53,7 @@ func TestTLSTakesTheFilesOfForwardInItsOrder(t *testing.T) {
 		"": {}, ca: {theirs: true}, cert + " " + key: {ours: true}, cert + " " + key + " " + ca: {true, true},
 	} {
 		c, err := stanza(t, "safebrowsing {\ndb off\nendpoint https://a.example\ntls "+args+"\n}")
-		if err != nil || (c.Cert == protocol.CertFiles{Cert: cert, Key: key}) != want.ours || (c.Cert == protocol.CertFiles{}) == want.ours || (c.CA != "") != want.theirs {
+		if err != nil || (c.Cert == cert && c.CertKey == key) != want.ours || (c.Cert == "") == want.ours || (c.CA != "") != want.theirs {
 			t.Errorf("tls %s: Expected %+v, got %+v and %d bytes of authorities, %v", args, want, c.Cert, len(c.CA), err)
 		}
 		theirs, err := plugintls.NewTLSConfigFromArgs(strings.Fields(args)...)
@@ -111,58 +110,6 @@ func TestEndpointsThatAreNotOneServiceOfOnesOwnAreRefused(t *testing.T) {
 		_, err := stanza(t, "safebrowsing {\ndb off\n"+tc.text+"\n}")
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "Testfile:") {
 			t.Errorf("%q: Expected an error with place and %q, got %v", tc.text, tc.want, err)
-		}
-	}
-}
-
-func TestServerBlocksWithSomeEndpointsInCommonAreRefused(t *testing.T) {
-	with := func(key, endpoints string) Config {
-		return Config{Online: true, Secret: key, Settings: Settings{APIKey: key, Protocol: protocol.DialectV5, Endpoint: endpoints}}
-	}
-	for _, tc := range []struct {
-		first, again Config
-		want         string
-	}{
-		{with("", "http://a http://b"), with("", "http://a http://b"), ""},
-		{with("", "http://a http://b"), with("", "http://c http://d"), ""},
-		{with("K", "http://a http://b"), with("L", "http://b http://a"), ""},
-		{with("", "http://a http://b"), with("", "http://b"), "asks http://b with the same key and other endpoints"},
-		{with("", "http://b"), with("", "http://a http://b"), "asks http://b with"},
-		{with("", "http://a http://b"), with("", "http://b http://a"), "in the same order"},
-	} {
-		c := caddy.NewTestController("dns", "")
-		if err := Claim(c, &tc.first); err != nil {
-			t.Fatal(err)
-		}
-		if err := Claim(c, &tc.again); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%q after %q: Expected %q, got %v", tc.again.Endpoint, tc.first.Endpoint, tc.want, err)
-		}
-	}
-}
-
-func TestTheOriginOfSeveralEndpointsIsTheirSet(t *testing.T) {
-	of := func(endpoints string) Settings { return Settings{Protocol: protocol.DialectV5, Endpoint: endpoints} }
-	ab, ba := of("http://a http://b"), of("http://b http://a")
-	if ab.Origin("K").Name != ba.Origin("K").Name || ab.Identity() != ba.Identity() || ab.Origin("K").Asker != ba.Origin("K").Asker {
-		t.Error("Expected the order not to matter")
-	}
-	if ab.Address() != "http://a http://b" || ba.Address() != "http://b http://a" {
-		t.Error("Expected the address to keep the order")
-	}
-	for _, tc := range []struct {
-		now, before string
-		want        bool
-	}{
-		{"http://a http://b", "http://a", true},
-		{"http://a", "http://a http://b", true},
-		{"http://a http://b", "http://b http://c", true},
-		{"http://a http://b", "http://c", false},
-		{"http://a http://b", "http://a webrisk", false},
-		{"http://a", "http://b", false},
-		{"http://a http://b", "http://aa", false},
-	} {
-		if got := of(tc.now).Origin("").Related(tc.before); got != tc.want {
-			t.Errorf("%q after %q: Expected %v, got %v", tc.now, tc.before, tc.want, got)
 		}
 	}
 }

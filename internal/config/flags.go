@@ -7,6 +7,8 @@ import (
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // stanzaFlags are the flags of commands that have the meaning of a property of the Corefile,
@@ -27,7 +29,7 @@ func ParseFlags(flags Flags, folder string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	lines := [][]string{{Plugin, "{"}, {"db", folder}, secured}
+	lines := [][]string{{say.Plugin, "{"}, {"db", folder}, secured}
 	for _, flag := range stanzaFlags {
 		if flags.IsSet(flag) {
 			lines = append(lines, append([]string{strings.ReplaceAll(flag, "-", "_")}, strings.Split(flags.String(flag), ",")...))
@@ -47,6 +49,7 @@ func ParseFlags(flags Flags, folder string) (Config, error) {
 	if err != nil {
 		return Config{}, asFlags(err)
 	}
+	cfg.flags = true
 	for i, warning := range cfg.Warnings {
 		cfg.Warnings[i] = asFlags(errors.New(warning)).Error()
 	}

@@ -1,87 +1,40 @@
 package config
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
-// standIns are the words that documents have where a key belongs, without -, _ and case.
-var standIns = []string{"key", "apikey", "yourkey", "yourapikey", "mykey", "myapikey", "thekey", "googleapikey", "safebrowsingapikey", "xxx"}
+// KeyVariable is the environment variable with the API key.
+const KeyVariable = "SAFEBROWSING_API_KEY"
 
-// assignment is NAME=VALUE. The = at the end of base64 is none.
-var assignment = regexp.MustCompile(`^(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*\s*=\s*[^=\s]`)
+// Credential is the name of the systemd credential with the API key, see LoadCredential= in
+// systemd.exec(5). systemd puts it into the directory that $CREDENTIALS_DIRECTORY names.
+const Credential = "safebrowsing.key"
 
-// notAKey says what a text is that cannot be a key or a token, and what to write, or returns
-// "". A server of one's own may have keys of any other form.
-func notAKey(text string) (what, cure string) {
-	has := func(chars string) bool { return strings.ContainsAny(text, chars) }
-	word := strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(text))
-	switch {
-	case strings.HasPrefix(text, "{") && has(":"):
-		return "JSON, as of a service account or an OAuth client", "write an API key, which has 39 letters and begins with AIza"
-	case assignment.MatchString(text):
-		return "an assignment", "write only what follows the ="
-	case has(`"'` + "`„“”‘’"):
-		return "a text in quotes", "write the key without them"
-	case has("<>"), slices.Contains(standIns, word):
-		return "a placeholder", "write a key in its place: https://console.cloud.google.com/apis/credentials"
-	case strings.HasPrefix(text, "$"), strings.HasPrefix(text, "%") && strings.HasSuffix(text, "%"):
-		return "the name of a variable", "in a Corefile write {$NAME}"
-	case strings.HasSuffix(word, ".apps.googleusercontent.com"):
-		return "the ID of an OAuth client", "create an API key at https://console.cloud.google.com/apis/credentials"
-	case isURL(text):
-		return "a URL", "a URL of a server belongs after endpoint, the one of a list after block"
-	case isPath(text):
-		return "a path", "did you mean api_key_file?"
-	}
-	return "", ""
-}
-
-// isPath reports whether a text is a path rather than a key. A key in base64 may have slashes,
-// even as its first character.
-func isPath(text string) bool {
-	for _, begin := range []string{"./", "../", "~", `\`} {
-		if strings.HasPrefix(text, begin) {
-			return true
+// KeyOfProcess returns the API key that the process was started with: the one of the
+// credential, else the one of the environment, else "". file holds the credential; it is ""
+// if the key comes from elsewhere. A credential that is empty is none, so that a unit
+// starts before there is a key (SetCredential= is its default).
+func KeyOfProcess() (key, file string, err error) {
+	if dir := os.Getenv("CREDENTIALS_DIRECTORY"); dir != "" {
+		file = filepath.Join(dir, Credential)
+		switch raw, err := os.ReadFile(file); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return "", file, fmt.Errorf("the API key in $CREDENTIALS_DIRECTORY: %w", err)
+		default:
+			if key := strings.TrimSpace(string(raw)); key != "" {
+				return key, file, say.CheckKeyIn("the credential "+Credential, key)
+			}
 		}
 	}
-	if slices.Contains([]string{".key", ".txt", ".json", ".pem", ".conf"}, strings.ToLower(filepath.Ext(text))) {
-		return true
-	}
-	const upper, lower, digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz", "0123456789"
-	_, notBase64 := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
-	random := notBase64 == nil && strings.ContainsAny(text, upper) && strings.ContainsAny(text, lower) && strings.ContainsAny(text, digits)
-	return strings.HasPrefix(text, "/") && !random
-}
-
-// checkKey returns an error about a text that cannot be a key. The text is not in it.
-func checkKey(key string) error {
-	if what, cure := notAKey(key); what != "" {
-		return fmt.Errorf("this is %s and not a key: %s", what, cure)
-	}
-	return nil
-}
-
-// checkKeyIn is checkKey for a key that a file or a variable holds.
-func checkKeyIn(holder, key string) error {
-	if what, _ := notAKey(key); what != "" {
-		return errors.New(holder + " holds " + what + ": it must hold the key and nothing else")
-	}
-	return nil
-}
-
-// KeyDoubt says why Google will probably refuse the key, or returns "". Its keys have had one
-// form for more than ten years; it does not promise that none has another one.
-func (c *Config) KeyDoubt() string {
-	if c.Secret == "" || c.Token || !c.Google() || say.IsKey(c.Secret) {
-		return ""
-	}
-	return "the API key does not look like one of Google: those have 39 letters and begin with AIza. If requests are refused with status 400, create one at https://console.cloud.google.com/apis/credentials"
+	key = os.Getenv(KeyVariable)
+	return key, "", say.CheckKeyIn("$"+KeyVariable, key)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -53,7 +54,7 @@ func TestWhatCannotBeAKeyIsRefusedWithWhatToWrite(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", key, err, want)
 		}
 		file := writeFile(t, t.TempDir(), "f", key+"\n")
-		if _, err := ReadKey(file); err == nil || !strings.Contains(err.Error(), file+" holds ") || strings.Contains(err.Error(), key) {
+		if _, err := say.ReadKey(file); err == nil || !strings.Contains(err.Error(), file+" holds ") || strings.Contains(err.Error(), key) {
 			t.Errorf("%s in a file: got %v", key, err)
 		}
 		t.Setenv(KeyVariable, key)

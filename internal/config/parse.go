@@ -13,7 +13,6 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -22,11 +21,9 @@ import (
 type parser struct {
 	*caddy.Controller
 	Config
-	root     string           // what relative file names are relative to
-	begin    place            // of the word safebrowsing
-	given    map[string]place // properties that were there; of several the last one
-	exceptAt []place          // of each zone in except
-	ownAt    []place          // of each list in Own
+	root     string  // what relative file names are relative to
+	exceptAt []place // of each zone in except
+	ownAt    []place // of each list in Own
 }
 
 // properties are the words of a stanza. read gets at least minArgs arguments and,
@@ -42,7 +39,7 @@ var properties = map[string]struct {
 	"token_file":      {1, 1, false, "FILE", (*parser).tokenFile},
 	"endpoint":        {1, -1, false, "URL...", (*parser).endpointURLs},
 	"tls":             {0, 3, false, "[CERT KEY] [CA]", (*parser).tls},
-	"protocol":        {1, 1, false, strings.Join(protocol.DialectNames(), "|"), (*parser).protocolOf},
+	"protocol":        {1, 1, false, strings.Join(Protocols, "|"), (*parser).protocolOf},
 	"mode":            {1, 1, false, "local|realtime|nostorage", (*parser).modeOf},
 	"lists":           {1, -1, false, "NAME...", (*parser).listsNamed},
 	"max_entries":     {1, 1, false, "COUNT", (*parser).maxEntriesOf},
@@ -98,11 +95,12 @@ func Parse(c *caddy.Controller, root string) (Config, error) {
 }
 
 func parsed(c *caddy.Controller, root string) (Config, error) {
-	p := &parser{Controller: c, root: root, given: make(map[string]place)}
+	p := &parser{Controller: c, root: root}
+	p.given = make(map[string]place)
 	p.TTL = defaultTTL
 	p.ConfirmTimeout = DefaultConfirmTimeout
 	p.Lists = DefaultLists
-	p.Settings.Protocol = protocol.DialectV5
+	p.Engine.Protocol = Protocols[0]
 	p.Limiter = lookup.PerClient(lookup.LeakyBucket{Rate: DefaultRate, Capacity: DefaultBurst}.Admit)
 	for i := 0; c.Next(); i++ {
 		if i > 0 {
@@ -169,17 +167,13 @@ func (p *parser) finish() error {
 		}
 	}
 	p.Online = p.Secret != "" || p.Endpoint != ""
-	p.Service = p.Settings.Protocol.Service
-	p.Advisory = p.Settings.Protocol.ProviderAt(p.Endpoint).Advisory
+	p.Service = serviceOf(p.Engine.Protocol)
 	blocks := slices.ContainsFunc(p.Own, func(f OwnFile) bool { return !f.Allow })
 	if !p.Online && !blocks {
 		return p.begin.errorf("nothing to block: add api_key KEY, api_key_file FILE%s or $%s for %s, endpoint URL for a server of your own, or block FILE or block URL for a list of your own",
 			p.orToken(" FILE"), KeyVariable, p.Service)
 	}
 	if err := p.checkExcept(); err != nil {
-		return err
-	}
-	if err := p.checkLists(); err != nil {
 		return err
 	}
 	if _, ok := p.given["db"]; !ok && (p.Online || p.hasURLs()) {
@@ -193,7 +187,10 @@ func (p *parser) finish() error {
 		p.off()
 		return nil
 	}
-	return p.checkServer()
+	if p.Budget > 0 && p.DB == "" {
+		p.given["budget"].warn(p, "db is off: the budget is kept in memory, and each start of the process begins a new one")
+	}
+	return p.checkEndpoints()
 }
 
 // keyOfProcess takes the key that is not in the Corefile.
@@ -207,7 +204,7 @@ func (p *parser) keyOfProcess() (err error) {
 
 // orToken returns the property that names a token, if the protocol takes one.
 func (p *parser) orToken(usage string) string {
-	if !p.Settings.Protocol.Tokens {
+	if p.Engine.Protocol != webRisk {
 		return ""
 	}
 	return ", token_file" + usage
@@ -220,7 +217,6 @@ func (p *parser) off() {
 	if os.Getenv("CREDENTIALS_DIRECTORY") != "" {
 		cure = "put the key into the file of the credential " + Credential + " and restart the service, or " + cure
 	}
-	p.Settings = Settings{DB: p.DB} // where a pause is written
 	var unused []string
 	for _, word := range onlySafeBrowsing {
 		if _, ok := p.given[word]; ok && !(p.hasURLs() && slices.Contains(forURLs, word)) {

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -10,48 +12,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-func (p *parser) endpointURLs(args []string) (err error) {
-	p.Endpoint, err = JoinEndpoints(args)
-	return err
-}
-
-// JoinEndpoints checks the URLs of one or more endpoints and returns them as Settings
-// have them.
-func JoinEndpoints(urls []string) (string, error) {
-	var all []string
-	for _, arg := range urls {
-		endpoint := strings.TrimSuffix(arg, "/")
-		switch err := checkEndpoint(endpoint); {
-		case err != nil && len(urls) > 1:
-			return "", fmt.Errorf("%q: %w", arg, err)
-		case err != nil:
-			return "", err
-		case slices.Contains(all, endpoint):
-			return "", errors.New(endpoint + " is given more than once")
-		case len(urls) > 1 && protocol.IsGoogle(endpoint):
-			// Google's rules hold for a key: another server must not be asked in its place.
-			return "", errors.New(endpoint + " cannot be one of several: only servers of your own stand in for each other")
-		}
-		all = append(all, endpoint)
+func (p *parser) endpointURLs(args []string) error {
+	for i, arg := range args {
+		args[i] = strings.TrimSuffix(arg, "/")
 	}
-	return strings.Join(all, " "), nil
-}
-
-func checkEndpoint(endpoint string) error {
-	u, err := protocol.ParseEndpoint(endpoint)
-	if err != nil {
-		return err
-	}
-	if err := checkPort(u); err != nil {
-		return err
-	}
-	if protocol.IsGoogle(endpoint) && u.Path != "" {
-		return errors.New("the server of Google takes no path: write https://" + u.Hostname())
-	}
+	p.Endpoint = strings.Join(args, " ")
 	return nil
 }
 
@@ -73,9 +41,9 @@ const maxCA = 1 << 20
 // servers' certificates, by default the system's, and this client's certificate.
 func (p *parser) tls(args []string) error {
 	if len(args) >= 2 {
-		p.Cert = protocol.CertFiles{Cert: p.path(args[0]), Key: p.path(args[1])}
-		if _, err := p.Cert.Load(); err != nil {
-			return err
+		p.Cert, p.CertKey = p.path(args[0]), p.path(args[1])
+		if _, err := tls.LoadX509KeyPair(p.Cert, p.CertKey); err != nil {
+			return fmt.Errorf("%s and %s: %w", p.Cert, p.CertKey, err)
 		}
 		args = args[2:]
 	}
@@ -119,16 +87,16 @@ func (p *parser) readCA(path string) error {
 	case len(text) == 0:
 		return errors.New(path + " is empty")
 	}
-	if _, err := protocol.ParseCA(string(text)); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if !x509.NewCertPool().AppendCertsFromPEM(text) {
+		return fmt.Errorf("%s: there is no certificate in PEM, such as -----BEGIN CERTIFICATE-----", path)
 	}
 	p.CA = string(text)
 	return nil
 }
 
-// checkEndpoints checks the endpoints together with what else is said about the server.
+// checkEndpoints checks how the endpoints are reached.
 func (p *parser) checkEndpoints() error {
-	endpoints, at := p.Endpoints(), p.given["endpoint"]
+	endpoints, at := strings.Fields(p.Endpoint), p.given["endpoint"]
 	for _, endpoint := range endpoints {
 		if (p.Secret != "" || len(endpoints) > 1) && InClearText(endpoint) {
 			if p.Secret == "" {
@@ -137,16 +105,7 @@ func (p *parser) checkEndpoints() error {
 			return at.errorf("endpoint: http would send the API key in clear text: use https")
 		}
 	}
-	if d := p.Settings.Protocol; len(endpoints) > 1 && d != protocol.DialectV5 {
-		return at.errorf("protocol %s asks one server: leave out the other endpoints, or use protocol %s", d, protocol.DialectV5)
-	}
-	at, given := p.given["tls"]
-	switch {
-	case !given:
-		return nil
-	case p.Google():
-		return at.errorf("tls is for a server of your own: add endpoint, or leave out tls%s", unlessPlugin("tls", at.line))
-	case !slices.ContainsFunc(endpoints, isHTTPS):
+	if at, given := p.given["tls"]; given && len(endpoints) > 0 && !slices.ContainsFunc(endpoints, isHTTPS) {
 		return at.errorf("tls has no effect: no endpoint begins with https://")
 	}
 	return nil

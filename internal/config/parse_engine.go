@@ -12,9 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // keyWords are the properties that say with which key the server is asked.
@@ -30,19 +29,9 @@ func (p *parser) onlyKey(word string) error {
 	return nil
 }
 
-// keyPlace returns where the stanza names the key, or where it begins.
-func (p *parser) keyPlace() place {
-	for _, word := range keyWords {
-		if at, ok := p.given[word]; ok {
-			return at
-		}
-	}
-	return p.begin
-}
-
 func (p *parser) apiKey(args []string) error {
 	p.APIKey, p.Secret, p.Stated = args[0], args[0], true
-	return cmp.Or(p.onlyKey("api_key"), checkKey(args[0]))
+	return cmp.Or(p.onlyKey("api_key"), say.CheckKey(args[0]))
 }
 
 func (p *parser) apiKeyFile(args []string) error {
@@ -56,14 +45,14 @@ func (p *parser) tokenFile(args []string) error {
 
 func (p *parser) readKeyFile(name string) (err error) {
 	p.KeyFile = p.path(name)
-	p.Secret, err = ReadKey(p.KeyFile)
+	p.Secret, err = say.ReadKey(p.KeyFile)
 	return err
 }
 
 // budget reads how many searches a day may be made, and what part of them one client
 // may cause.
 func (p *parser) budget(args []string) (err error) {
-	p.Budget, p.Share = 0, DefaultShare
+	p.Budget, p.Share = 0, lookup.DefaultShare
 	if len(args) == 2 {
 		percent, ok := strings.CutSuffix(args[1], "%")
 		if p.Share, err = number(percent, 1, 100); err != nil || !ok {
@@ -86,22 +75,15 @@ func (p *parser) budget(args []string) (err error) {
 // moneyBudget returns the error about a budget in dollars.
 func moneyBudget(text string) error {
 	dollars, err := strconv.ParseFloat(strings.Trim(text, "$"), 64)
-	if err != nil || !(dollars > 0 && dollars*updater.SearchesPerDollar <= maxBudget) {
-		return fmt.Errorf("%q: a budget counts searches, and %d of Web Risk cost 1 US-$", text, updater.SearchesPerDollar)
+	if err != nil || !(dollars > 0 && dollars*lookup.SearchesPerDollar <= maxBudget) {
+		return fmt.Errorf("%q: a budget counts searches, and %d of Web Risk cost 1 US-$", text, lookup.SearchesPerDollar)
 	}
-	return fmt.Errorf("%q: a budget counts searches: %v US-$ are %d", text, dollars, int(dollars*updater.SearchesPerDollar))
+	return fmt.Errorf("%q: a budget counts searches: %v US-$ are %d", text, dollars, int(dollars*lookup.SearchesPerDollar))
 }
 
 func (p *parser) protocolOf(args []string) error {
-	d, err := protocol.ParseDialect(args[0])
-	if err == nil {
-		p.Settings.Protocol = d
-		return nil
-	}
-	if near, _ := protocol.ParseDialect(strings.ToLower(args[0])); near != nil {
-		return fmt.Errorf("%w: did you mean %s?", err, near)
-	}
-	return err
+	p.Engine.Protocol = args[0]
+	return nil
 }
 
 func (p *parser) modeOf(args []string) error {
@@ -112,15 +94,6 @@ func (p *parser) modeOf(args []string) error {
 
 func (p *parser) listsNamed(args []string) error {
 	for i, name := range args {
-		if _, err := updater.Width(name); err != nil {
-			if near := protocol.NearestList(name); near != "" {
-				return fmt.Errorf("%q is not the name of a list: did you mean %s?", name, near)
-			}
-			return fmt.Errorf("%q is not the name of a list: it must end in -4b, -8b, -16b or -32b", name)
-		}
-		if name == protocol.GlobalCache {
-			return errors.New(protocol.GlobalCache + " lists hosts that are likely safe, it cannot be used to block; mode realtime uses it")
-		}
 		if slices.Contains(args[:i], name) {
 			return errors.New(name + " is given more than once")
 		}
@@ -129,67 +102,8 @@ func (p *parser) listsNamed(args []string) error {
 	return nil
 }
 
-// checkLists refuses lists that the server cannot have or that are no threat
-// lists. Any server but Google's may have lists of its own.
-func (p *parser) checkLists() error {
-	at, ok := p.given["lists"]
-	if !ok {
-		return nil
-	}
-	for name := range strings.FieldsSeq(p.Lists) {
-		if err := p.Settings.Protocol.CheckList(name, p.Google()); err != nil {
-			return at.errorf("lists: %v", err)
-		}
-		if near := protocol.NearestList(name); near != "" {
-			at.warn(p, "%s is not one of Google's lists: did you mean %s? A list that %s does not have keeps all lists from being updated", name, near, p.Endpoint)
-		}
-	}
-	return nil
-}
-
-// checkServer checks all that is said about the server.
-func (p *parser) checkServer() error {
-	if !slices.Contains(p.Settings.Protocol.Modes, p.Mode) {
-		return p.given["mode"].errorf("protocol %s has no mode %s: leave out one of the two lines", p.Settings.Protocol, p.Mode)
-	}
-	if err := p.checkDialect(); err != nil {
-		return err
-	}
-	if err := p.checkEndpoints(); err != nil {
-		return err
-	}
-	if p.Secret == "" && p.Google() {
-		p.given["endpoint"].warn(p, "Google's server answers nobody without an API key: add api_key KEY or api_key_file FILE")
-	}
-	if doubt := p.KeyDoubt(); doubt != "" {
-		p.keyPlace().warn(p, "%s", doubt)
-	}
-	if _, err := p.Client(p.Secret, new(lookup.Database), nil); err != nil {
-		return p.begin.errorf("%v", err)
-	}
-	return nil
-}
-
-// checkDialect checks the properties that not every protocol has.
-func (p *parser) checkDialect() error {
-	d := p.Settings.Protocol
-	if !d.Serves(p.Endpoint) {
-		return p.given["endpoint"].errorf("%s does not speak protocol %s: leave out endpoint, or name another protocol", p.Endpoint, d)
-	}
-	if _, ok := p.given["budget"]; d.Paid && !ok {
-		return p.given["protocol"].errorf("protocol %s: each search costs money: add budget COUNT for the most searches a day, or budget unlimited", d)
-	}
-	if p.Token && !d.Tokens {
-		return p.given["token_file"].errorf("protocol %s takes no token: use api_key or api_key_file", d)
-	}
-	if p.Budget > 0 && p.DB == "" {
-		p.given["budget"].warn(p, "db is off: the budget is kept in memory, and each start of the process begins a new one")
-	}
-	return nil
-}
-
 func (p *parser) maxEntriesOf(args []string) (err error) {
-	p.MaxEntries, err = number(args[0], minMaxEntries, updater.DefaultMaxEntries)
+	p.MaxEntries, err = number(args[0], minMaxEntries, maxMaxEntries)
 	if err == nil && p.MaxEntries < fewEntries {
 		p.here().warn(p, "max_entries %s: the server leaves out the rest of a longer list, and names in it pass; write %d or more, or remove the line", args[0], fewEntries)
 	}
@@ -197,7 +111,7 @@ func (p *parser) maxEntriesOf(args []string) (err error) {
 }
 
 func (p *parser) capacity(args []string) (err error) {
-	p.Settings.Cache, err = number(args[0], 1, 1<<30)
+	p.Engine.Cache, err = number(args[0], 1, 1<<30)
 	return err
 }
 

@@ -38,6 +38,40 @@ func (p *parser) note(format string, args ...any) {
 	p.Notes = append(p.Notes, fmt.Sprintf("%s: "+format, append([]any{p.here()}, args...)...))
 }
 
+// at returns where the stanza has a word, "key" being whichever names the key, or where it begins.
+func (c *Config) at(word string) place {
+	words := []string{word}
+	if word == "key" {
+		words = keyWords
+	}
+	for _, word := range words {
+		if at, ok := c.given[word]; ok {
+			return at
+		}
+	}
+	return c.begin
+}
+
+// Given reports whether the stanza has a word.
+func (c *Config) Given(word string) bool { _, ok := c.given[word]; return ok }
+
+// Refuse returns an error about a word, with its place.
+func (c *Config) Refuse(word string, err error) error {
+	if c.flags {
+		return say.MaskedError(err)
+	}
+	at := c.at(word)
+	return say.MaskedError(at.errorf("%w%s", err, unlessPlugin(word, at.line)))
+}
+
+// Warn notes a warning about a word, with its place.
+func (c *Config) Warn(word, text string) {
+	if !c.flags {
+		text = c.at(word).String() + ": " + text
+	}
+	c.Warnings = append(c.Warnings, say.Masked(text))
+}
+
 // examples are arguments of properties whose usage does not show their form.
 var examples = map[string]string{
 	"ttl":             "60s or 5m",
@@ -95,7 +129,7 @@ func meant(word string) string {
 // unknownProperty returns the error about a word that is not a property.
 func unknownProperty(word string, line int) error {
 	if slices.Contains(dnsserver.Directives, word) {
-		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, Plugin, line)
+		return fmt.Errorf("%s is a plugin and not a property of %s: a } is missing before line %d", word, say.Plugin, line)
 	}
 	switch {
 	case say.HasSecret(word) && strings.ContainsAny(word, "=,:"):
@@ -129,9 +163,9 @@ func unlessPlugin(word string, line int) string {
 // secondStanza returns the error about what follows the stanza.
 func (p *parser) secondStanza() error {
 	if p.Val() == "{" {
-		return p.Errf("the { must be at the end of the line that begins with %s", Plugin)
+		return p.Errf("the { must be at the end of the line that begins with %s", say.Plugin)
 	}
-	return p.Errf("%s is given more than once in this server block: put all its properties into one", Plugin)
+	return p.Errf("%s is given more than once in this server block: put all its properties into one", say.Plugin)
 }
 
 // hasSecret reports whether an argument of a property looks like a key or a token in a wrong

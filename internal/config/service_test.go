@@ -20,8 +20,8 @@ func TestServiceAndGooglesWordsFollowFromProtocolAndServer(t *testing.T) {
 		{webRisk + "endpoint http://127.0.0.1:1", "http://127.0.0.1:1", "Web Risk", ""},
 	} {
 		c, err := stanza(t, "safebrowsing {\napi_key K\ndb off\n"+tc.text+"\n}")
-		if err != nil || c.Address() != tc.address || c.Reply.Service != tc.service || c.Reply.Advisory != tc.advisory {
-			t.Errorf("%q: Expected %q of %s with %q, got %q of %s with %q, %v", tc.text, tc.service, tc.address, tc.advisory, c.Reply.Service, c.Address(), c.Reply.Advisory, err)
+		if err != nil || settings(c).Address() != tc.address || c.Reply.Service != tc.service || settings(c).Dialect().ProviderAt(c.Endpoint).Advisory != tc.advisory {
+			t.Errorf("%q: Expected %q of %s with %q, got %q of %s with %q, %v", tc.text, tc.service, tc.address, tc.advisory, c.Reply.Service, settings(c).Address(), settings(c).Dialect().ProviderAt(c.Endpoint).Advisory, err)
 		}
 	}
 }

@@ -12,7 +12,10 @@ import (
 	"time"
 	_ "time/tzdata" // for a zone of its own
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
@@ -140,8 +143,8 @@ func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
 		"api_key K\nendpoint https://safebrowsing.googleapis.com/": true,
 		"api_key K\nendpoint http://127.0.0.1:1":                   false,
 	} {
-		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || c.Google() != google {
-			t.Errorf("%q: Expected google %v, got %v, %v", text, google, c.Google(), err)
+		if c, err := stanza(t, "safebrowsing {\ndb off\n"+text+"\n}"); err != nil || settings(c).Google() != google {
+			t.Errorf("%q: Expected google %v, got %v, %v", text, google, settings(c).Google(), err)
 		}
 	}
 }
@@ -204,9 +207,24 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 			}
 			c = read(needs[word] + "\n" + word + " " + args)
 		}
-		settings, block := c.Settings != bare.Settings, !reflect.DeepEqual(c.Block, bare.Block)
-		if engine := slices.Contains(EngineWords(), word); settings != engine || block == engine {
-			t.Errorf("%s %s: Expected to change either the settings or the block, and the settings if among %q, got %v and %v", word, usage, EngineWords(), settings, block)
+		changed, block := c.Engine != bare.Engine, !reflect.DeepEqual(c.Block, bare.Block)
+		if shared := slices.Contains(engine.Words(), word); changed != shared || block == shared {
+			t.Errorf("%s %s: Expected to change either the settings or the block, and the settings if among %q, got %v and %v", word, usage, engine.Words(), changed, block)
 		}
+	}
+}
+
+// The words of the stanza are those that the engine knows.
+func TestWhatAStanzaSaysIsWhatTheEngineTakes(t *testing.T) {
+	if got := protocol.DialectNames(); !slices.Equal(got, Protocols) {
+		t.Errorf("Expected the protocols %q, got %q", got, Protocols)
+	}
+	for _, d := range protocol.Dialects() {
+		if got := serviceOf(d.Name); got != d.Service || d.Tokens != (d.Name == webRisk) {
+			t.Errorf("%s: Expected %s, tokens %v, got %s", d, d.Service, d.Tokens, got)
+		}
+	}
+	if maxMaxEntries != updater.DefaultMaxEntries {
+		t.Errorf("Expected at most %d entries, got %d", updater.DefaultMaxEntries, maxMaxEntries)
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/coredns/coredns/plugin/pkg/transport"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // This file has what only the whole Corefile shows: in setup a plugin sees its own stanza.
@@ -134,7 +136,10 @@ func (c *Config) LoopWarning(blocks []caddyfile.ServerBlock, system []string, ma
 func (c *Config) asksByName() bool {
 	var urls []string
 	if c.Online {
-		urls = c.Endpoints()
+		if c.Endpoint == "" { // Google's
+			return true
+		}
+		urls = strings.Fields(c.Endpoint)
 	}
 	for _, f := range c.Own {
 		if f.Fetch.URL != "" {
@@ -165,7 +170,7 @@ func HiddenViews(file string, blocks []caddyfile.ServerBlock) (warnings []string
 // HiddenView returns the warning about one of the server blocks, or "": of blocks for one
 // zone CoreDNS asks the first one that has no view or whose view is true.
 func HiddenView(file string, blocks []caddyfile.ServerBlock, i int) string {
-	view, ours := blocks[i].Tokens["view"], blocks[i].Tokens[Plugin]
+	view, ours := blocks[i].Tokens["view"], blocks[i].Tokens[say.Plugin]
 	if len(view) < 2 || len(ours) == 0 {
 		return ""
 	}
@@ -193,4 +198,40 @@ func hides(before, block caddyfile.ServerBlock) (zone string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// ForwardTargets returns the hosts that forward and grpc name in a Corefile, in place of an
+// address: CoreDNS resolves these itself.
+func ForwardTargets(blocks []caddyfile.ServerBlock) (hosts []string) {
+	for _, b := range blocks {
+		for _, plugin := range []string{"forward", "grpc"} {
+			d := caddyfile.NewDispenserTokens("", b.Tokens[plugin])
+			for d.Next() {
+				args := d.RemainingArgs()
+				for _, to := range args[min(1, len(args)):] { // the first one is the zone
+					if host := hostOfTarget(to); host != "" {
+						hosts = append(hosts, host)
+					}
+				}
+				for d.NextBlock() {
+					d.RemainingArgs()
+				}
+			}
+		}
+	}
+	return hosts
+}
+
+// hostOfTarget returns the host of a target such as tls://dns.example.org:853, or "" if it is
+// an address or a file.
+func hostOfTarget(to string) string {
+	_, host := parse.Transport(to)
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host, _, _ = strings.Cut(host, "%") // the name in the certificate
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || strings.Contains(host, "/") {
+		return ""
+	}
+	return host
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,5 +67,28 @@ func TestAViewThatNoClientGetsToIsSaid(t *testing.T) {
 		if got := strings.Join(HiddenViews("Corefile", corefileOf(t, tc.text)), "\n"); got != tc.want {
 			t.Errorf("%s: expected %q, got %q", tc.name, tc.want, got)
 		}
+	}
+}
+
+func TestForwardTargetsAreThoseGivenByName(t *testing.T) {
+	blocks, err := caddyfile.Parse("Corefile", strings.NewReader(`. {
+    forward . tls://dns.example.org:853 9.9.9.9%dns.quad9.net https://doh.example.org [2001:db8::1]:53 {
+        tls_servername name.example.org
+        except lan.example.org
+        resolver 192.0.2.1
+    }
+    forward zone.example.org second.example.org:53 /etc/resolv.conf
+}
+example.net {
+    grpc . grpc.example.org:443
+    hosts not.example.org
+}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ForwardTargets(blocks)
+	if want := []string{"dns.example.org", "doh.example.org", "second.example.org", "grpc.example.org"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -30,7 +29,7 @@ func TestTheStartSaysWhatTheBudgetAllows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
-				s := config.Settings{Endpoint: "http://budget.example", Protocol: protocol.DialectWebRisk, Lists: "se-4b", DB: t.TempDir(), Budget: test.budget, Share: 100}
+				s := Settings{Endpoint: "http://budget.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: t.TempDir(), Budget: test.budget, Share: 100}
 				google := protocoltest.New(t)
 				google.SetMinimumWait("", time.Hour)
 				google.Publish("se-4b", [][]byte{{1, 2, 3, 4}})
@@ -59,7 +58,7 @@ func TestLinesOfTheBudgetSayWhatToDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newReporter(config.Settings{Protocol: protocol.DialectWebRisk}, func() {})
+	r := newReporter(Settings{Protocol: protocol.DialectWebRisk.Name}, func() {})
 	r.schedule = schedule
 	due := time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {

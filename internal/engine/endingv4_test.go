@@ -5,15 +5,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T) {
-	s := config.Settings{Protocol: protocol.DialectV4, Lists: "se-4b", DB: t.TempDir()}
-	end := s.Protocol.EndingAt("").At
+	s := Settings{Protocol: protocol.DialectV4.Name, Lists: "se-4b", DB: t.TempDir()}
+	end := s.Dialect().EndingAt("").At
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(end.Add(-10 * time.Hour)))
@@ -44,7 +43,7 @@ func TestTheEndOfVersion4IsAWarningUntilTheDayAndAnErrorFromThenOn(t *testing.T)
 		s.Endpoint, s.DB = "http://v4.example", ""
 		_, stop = life(t, s, google, time.Minute)
 		stop()
-		s.Endpoint, s.Protocol = "", protocol.DialectV5
+		s.Endpoint, s.Protocol = "", protocol.DialectV5.Name
 		_, stop = life(t, s, google, time.Minute)
 		stop()
 		if got := lines.About("Google"); len(got) != 0 {

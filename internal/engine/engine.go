@@ -1,7 +1,7 @@
 // Package engine holds lists, checker and updater under one owner. Server blocks with
 // equal settings share an engine, which also lives on when the Corefile is reloaded.
 //
-//	config.Settings ──▶ Registry.Acquire ──▶ Engine ─┬─ Checker ── searches, paced ──┐
+//	Settings ──▶ Registry.Acquire ──▶ Engine ─┬─ Checker ── searches, paced ──┐
 //	                    (counted holds)              ├─ updater ──▶ lookup.Database  ├─▶ protocol.Client ──HTTP──▶ server
 //	                                                 │     └── fetches lists ────────┘
 //	                                                 └─ reporter: events ──▶ log lines and metrics
@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -43,7 +42,7 @@ type Engine struct {
 // newEngine makes an engine that asks with the key, and puts the lists that are on
 // disk in force. It asks nobody. A disk that cannot be used is reported and done
 // without. OnReady is called at most once.
-func newEngine(s config.Settings, key string, edge Edge, before past, onReady func()) (*Engine, error) {
+func newEngine(s Settings, key string, edge Edge, before past, onReady func()) (*Engine, error) {
 	database := new(lookup.Database)
 	e := &Engine{Service: Service{settings: s}, database: database, onReady: onReady, firstContact: edge.FirstContact, changed: make(chan struct{}, 1)}
 	e.reporter = newReporter(s, e.becomeReady)
@@ -122,7 +121,7 @@ func (k *knowing) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.
 func (e *Engine) hearRelay() {
 	if client, ok := e.client.(protocol.Announcer); ok && !e.settings.Google() {
 		client.Announce(&e.announced)
-		e.Shares = lookup.NewShares(config.DefaultShare, e.announced.Left, nil)
+		e.Shares = lookup.NewShares(lookup.DefaultShare, e.announced.Left, nil)
 	}
 }
 

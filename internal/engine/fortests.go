@@ -4,7 +4,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -20,7 +19,7 @@ func ServiceForTests(c *lookup.Checker) *Service {
 	if err != nil {
 		panic(err)
 	}
-	return &Service{Checker: c, Schedule: schedule, settings: config.Settings{Protocol: protocol.DialectV5}}
+	return &Service{Checker: c, Schedule: schedule, settings: Settings{Protocol: protocol.DialectV5.Name}}
 }
 
 // Count returns how many engines there are, and how many holds on them.
@@ -58,8 +57,8 @@ func (r ForTests) FindReady(endpoint string) bool {
 func (r ForTests) Forget(address string) {
 	r.work.Lock()
 	defer r.work.Unlock()
-	maps.DeleteFunc(r.past.schedules, func(id config.Identity, _ *updater.Schedule) bool { return config.Overlap(id.Address, address) })
-	maps.DeleteFunc(r.past.ledgers, func(id config.Identity, _ *updater.Ledger) bool { return config.Overlap(id.Address, address) })
+	maps.DeleteFunc(r.past.schedules, func(id Identity, _ *updater.Schedule) bool { return Overlap(id.Address, address) })
+	maps.DeleteFunc(r.past.ledgers, func(id Identity, _ *updater.Ledger) bool { return Overlap(id.Address, address) })
 }
 
 // SetFirstContact has later engines draw their first contact with f, see

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -61,7 +60,7 @@ func (e *Engine) awaitKey(ctx context.Context, key string) string {
 			return key
 		case <-ticker.C:
 		}
-		next, err := config.ReadKey(e.settings.KeyFile)
+		next, err := say.ReadKey(e.settings.KeyFile)
 		if err == nil && next != key {
 			err = protocol.CheckKey(e.settings.Credential(), next)
 		}

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -26,7 +25,7 @@ func TestAKeyThatCannotBeReadIsOneLineAndTheOldKeyStays(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				e := &Engine{Service: Service{settings: config.Settings{KeyFile: file, Token: token}}}
+				e := &Engine{Service: Service{settings: Settings{KeyFile: file, Token: token}}}
 				if got := e.awaitKey(ctx, "OLD"); got != "OLD" {
 					t.Errorf("Expected the old one, got %q", got)
 				}
@@ -62,7 +61,7 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 					google.Break("computeDiff", 1, protocoltest.Fault{Status: test.status})
 				}
 				put("OLD")
-				s := config.Settings{Endpoint: "http://token.example", Protocol: protocol.DialectWebRisk, Lists: "se-4b", DB: dir, Budget: 5, Share: 100, KeyFile: file, Token: true}
+				s := Settings{Endpoint: "http://token.example", Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", DB: dir, Budget: 5, Share: 100, KeyFile: file, Token: true}
 				e, err := newEngine(s, "OLD", Edge{Transport: google, FirstContact: func() time.Duration { return 0 }}, past{ledgers: make(ledgers)}, func() {})
 				if err != nil {
 					t.Fatal(err)
@@ -87,11 +86,11 @@ func TestANewTokenIsTriedAtOnce(t *testing.T) {
 }
 
 func TestAdviceNamesTheServiceAndTheCredential(t *testing.T) {
-	v5 := config.Settings{Protocol: protocol.DialectV5}
-	risk := config.Settings{Protocol: protocol.DialectWebRisk}
-	token := config.Settings{Protocol: protocol.DialectWebRisk, Token: true, KeyFile: "/etc/coredns/token"}
+	v5 := Settings{Protocol: protocol.DialectV5.Name}
+	risk := Settings{Protocol: protocol.DialectWebRisk.Name}
+	token := Settings{Protocol: protocol.DialectWebRisk.Name, Token: true, KeyFile: "/etc/coredns/token"}
 	for _, test := range []struct {
-		settings config.Settings
+		settings Settings
 		code     int
 		want     string
 	}{
@@ -145,7 +144,7 @@ func TestANewKeyIsInUseWithItsClockOnly(t *testing.T) {
 					searcher = s
 					return s
 				}}
-				s := config.Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5, Lists: "se-4b", KeyFile: file, Token: token}
+				s := Settings{Endpoint: "http://key.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", KeyFile: file, Token: token}
 				e, err := newEngine(s, "OLD", edge, past{ledgers: make(ledgers)}, func() {})
 				if err != nil {
 					t.Fatal(err)

@@ -11,21 +11,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 var (
 	requestsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 		Namespace: plugin.Namespace,
-		Subsystem: config.Plugin,
+		Subsystem: say.Plugin,
 		Name:      "requests_total",
 		Help:      "Counter of requests to the Safe Browsing server, by method and outcome.",
 	}, []string{"method", "outcome"})
 
 	requestDuration = promauto.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace:                   plugin.Namespace,
-		Subsystem:                   config.Plugin,
+		Subsystem:                   say.Plugin,
 		Name:                        "request_duration_seconds",
 		Buckets:                     plugin.SlimTimeBuckets,
 		NativeHistogramBucketFactor: plugin.NativeHistogramBucketFactor,
@@ -36,7 +35,7 @@ var (
 // buildInfo tells which version a machine of a fleet runs.
 var buildInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
 	Namespace: plugin.Namespace,
-	Subsystem: config.Plugin,
+	Subsystem: say.Plugin,
 	Name:      "build_info",
 	Help:      "Gauge that is always 1, with the version of the plugin.",
 }, []string{"version"})
@@ -55,10 +54,10 @@ func init() {
 var engineLabels = []string{"endpoint", "db"}
 
 // labelsOf returns the values of engineLabels.
-func labelsOf(s config.Settings) []string { return []string{s.Address(), cmp.Or(s.DB, "off")} }
+func labelsOf(s Settings) []string { return []string{s.Address(), cmp.Or(s.DB, "off")} }
 
 func newEngineDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, config.Plugin, name), help, append(slices.Clone(engineLabels), labels...), nil)
+	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, name), help, append(slices.Clone(engineLabels), labels...), nil)
 }
 
 var (

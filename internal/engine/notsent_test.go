@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -45,7 +44,7 @@ func (w *wire) Reach(context.Context, *url.URL) error {
 // Without a network the log says that nothing protects, once, and the lists are there soon after
 // the network.
 func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
-	s := config.Settings{Endpoint: "http://away.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
+	s := Settings{Endpoint: "http://away.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -80,7 +79,7 @@ func TestAServerWithoutANetworkSaysThatNothingProtects(t *testing.T) {
 
 // After status 403 the line says when an API that has just been enabled is tried.
 func TestARefusedKeyIsToldWhenTheNextTryIs(t *testing.T) {
-	s := config.Settings{Endpoint: "http://disabled.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
+	s := Settings{Endpoint: "http://disabled.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -34,7 +33,7 @@ func TestAReloadEndsTheWaitForWhatItRaises(t *testing.T) {
 						google.AddThreat(fmt.Sprintf("evil%d.example/", i), sbv5.ThreatType_SOCIAL_ENGINEERING)
 					}
 					google.Publish("se-4b", entries)
-					s := config.Settings{Endpoint: "http://raised.example", Protocol: protocol.DialectV5, Lists: "se-4b", Budget: test.budget, Share: test.share, APIKey: "OLD"}
+					s := Settings{Endpoint: "http://raised.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", Budget: test.budget, Share: test.share, APIKey: "OLD"}
 					if stored {
 						s.DB = t.TempDir()
 					}

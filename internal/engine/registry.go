@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -32,11 +31,11 @@ type past struct {
 
 // schedules are those of the engines that ran last, each for its identity. They
 // outlive an engine: a server's minimum wait is for the next one too.
-type schedules map[config.Identity]*updater.Schedule
+type schedules map[Identity]*updater.Schedule
 
 // next returns a schedule that goes on where the last one of the same identity
 // stands, whatever folder that had.
-func (all schedules) next(id config.Identity, store *updater.Store, report func(updater.Event)) *updater.Schedule {
+func (all schedules) next(id Identity, store *updater.Store, report func(updater.Event)) *updater.Schedule {
 	schedule, err := updater.NewSchedule(store)
 	if err != nil {
 		report(updater.Event{Kind: updater.LoadFailed, Err: err})
@@ -59,7 +58,7 @@ func (all schedules) next(id config.Identity, store *updater.Store, report func(
 
 // predecessor returns a schedule that has lists, of who asked the same server by another
 // protocol, and whether the server knows their versions; or nil.
-func (all schedules) predecessor(id config.Identity) (_ *updater.Schedule, continues bool) {
+func (all schedules) predecessor(id Identity) (_ *updater.Schedule, continues bool) {
 	for _, d := range protocol.Dialects() {
 		if other := all[id.By(d)]; d != id.Protocol && other != nil && !other.Over() {
 			return other, id.Protocol.Continues(d)
@@ -71,10 +70,10 @@ func (all schedules) predecessor(id config.Identity) (_ *updater.Schedule, conti
 // kin returns a schedule that has lists of the same server, asked with another key, at
 // other endpoints too, or by another protocol, and whether by another protocol; or nil. One of the same protocol
 // comes first: its versions are known.
-func (all schedules) kin(id config.Identity) (kin *updater.Schedule, foreign bool) {
+func (all schedules) kin(id Identity) (kin *updater.Schedule, foreign bool) {
 	for other, schedule := range all {
 		switch {
-		case schedule.Over() || !config.Overlap(id.Protocol.AddressBy(other.Protocol, id.Address), other.Address):
+		case schedule.Over() || !Overlap(id.Protocol.AddressBy(other.Protocol, id.Address), other.Address):
 		case other.Protocol == id.Protocol:
 			return schedule, false
 		default:
@@ -86,11 +85,11 @@ func (all schedules) kin(id config.Identity) (kin *updater.Schedule, foreign boo
 
 // ledgers count the searches of engines that have a budget, each for its identity. They
 // outlive an engine, so that a reload renews no budget.
-type ledgers map[config.Identity]*updater.Ledger
+type ledgers map[Identity]*updater.Ledger
 
 // next returns the ledger of an identity, which continues in the store, or in memory if
 // that is nil.
-func (all ledgers) next(id config.Identity, store *updater.Store, report func(updater.Event)) *updater.Ledger {
+func (all ledgers) next(id Identity, store *updater.Store, report func(updater.Event)) *updater.Ledger {
 	ledger := all[id]
 	var err error
 	if ledger == nil {
@@ -119,7 +118,7 @@ type Registry struct {
 	work    sync.Mutex
 	edge    Edge
 	past    past
-	engines map[config.Settings]*shared
+	engines map[Settings]*shared
 }
 
 // shared is an engine and how many hold it.
@@ -133,13 +132,13 @@ var Default = NewRegistry(Edge{})
 
 // NewRegistry returns a registry without engines.
 func NewRegistry(edge Edge) *Registry {
-	return &Registry{edge: edge, past: past{make(schedules), make(ledgers)}, engines: make(map[config.Settings]*shared)}
+	return &Registry{edge: edge, past: past{make(schedules), make(ledgers)}, engines: make(map[Settings]*shared)}
 }
 
 // Acquire returns the engine with the settings, which is started if there is none,
 // and how to let go of it: with its last holder an engine ends. To let go waits until
 // the engine has ended, and does so once however often it is called.
-func (r *Registry) Acquire(s config.Settings, key string) (_ *Engine, release func(), err error) {
+func (r *Registry) Acquire(s Settings, key string) (_ *Engine, release func(), err error) {
 	r.work.Lock()
 	defer r.work.Unlock()
 	e := r.engines[s]
@@ -201,7 +200,7 @@ func (r *Registry) followed(schedule *updater.Schedule) bool {
 }
 
 // of returns an engine of the identity, or nil. The caller holds work.
-func (r *Registry) of(id config.Identity) *shared {
+func (r *Registry) of(id Identity) *shared {
 	for s, e := range r.engines {
 		if s.Identity() == id {
 			return e

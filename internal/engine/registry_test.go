@@ -5,14 +5,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
 
 // An engine lives as long as somebody holds it, and a hold ends once.
 func TestEqualSettingsShareAnEngineUntilTheLastHoldEnds(t *testing.T) {
-	s := config.Settings{Endpoint: "http://shared.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
+	s := Settings{Endpoint: "http://shared.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	other := s
 	other.Cache = 7
 	synctest.Test(t, func(t *testing.T) {

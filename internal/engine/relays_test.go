@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -31,7 +30,7 @@ func (f *firstDown) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // relaySettings are those of an engine with the two relays.
-var relaySettings = config.Settings{Endpoint: "http://first.internal http://second.internal", Protocol: protocol.DialectV5, Lists: "se-4b"}
+var relaySettings = Settings{Endpoint: "http://first.internal http://second.internal", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 
 // startTwoRelays returns two relays with one list, and a registry that asks them at once.
 func startTwoRelays(t *testing.T) (*firstDown, ForTests) {

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -18,12 +17,12 @@ import (
 )
 
 // log writes the lines of engines.
-var log = say.NewLog(config.Plugin)
+var log = say.NewLog()
 
 // reporter turns the events of an engine into log lines and metrics: one line when
 // a state begins and one when it ends. It is safe for concurrent use.
 type reporter struct {
-	settings config.Settings
+	settings Settings
 	schedule *updater.Schedule // set before all events but those of opening the store
 	ledger   *updater.Ledger   // nil: no budget; set with schedule
 	ready    func()            // called when the engine becomes ready
@@ -55,7 +54,7 @@ const (
 	searchesPaused
 )
 
-func newReporter(s config.Settings, ready func()) *reporter {
+func newReporter(s Settings, ready func()) *reporter {
 	return &reporter{settings: s, ready: ready, changed: func() {}, lists: make(map[string]updater.Event), unsaved: make(map[string]bool), refusedLists: make(map[string]bool), left: make(map[string]bool)}
 }
 
@@ -193,7 +192,7 @@ func (r *reporter) stays(err error) string {
 	if slices.ContainsFunc(r.settings.Stored(), func(name string) bool { return r.lists[name].Entries > 0 || !r.lists[name].Updated.IsZero() }) {
 		return "The lists in force stay in force"
 	}
-	none := "NO list is in force: " + r.settings.Protocol.Service + " blocks nothing until the first update"
+	none := "NO list is in force: " + r.settings.Dialect().Service + " blocks nothing until the first update"
 	if away, ok := errors.AsType[*updater.NotSentError](err); ok && !away.Reached {
 		none += ", which comes soon after the server can be reached"
 	}
@@ -326,14 +325,14 @@ func (r *reporter) hint(err error, next time.Time) string {
 			return fmt.Sprintf(". Put a new token into %s; it is tried within a minute", s.KeyFile)
 		}
 		billing := ""
-		if s.Protocol.Paid {
+		if s.Dialect().Paid {
 			billing = " in a project with a billing account"
 		}
 		enabled := ""
 		if wait := time.Until(next).Round(time.Second); wait > 0 {
 			enabled = fmt.Sprintf(". If you have just enabled the API: the next try is at %s, in %s", say.Time(next), age(wait))
 		}
-		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute%s", s.Credential(), s.Protocol.Service, billing, enabled)
+		return fmt.Sprintf(". Check the %s, and that the %s API is enabled for it%s; a new one is tried within a minute%s", s.Credential(), s.Dialect().Service, billing, enabled)
 	case http.StatusTooManyRequests:
 		return fmt.Sprintf(". The quota of the %s is used up", r.settings.Credential())
 	}

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -21,7 +20,7 @@ import (
 )
 
 // life starts the engine of a bubble, and ends it.
-func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact time.Duration) (e *Engine, end func()) {
+func life(t *testing.T, s Settings, google *protocoltest.Server, contact time.Duration) (e *Engine, end func()) {
 	t.Helper()
 	e, err := newEngine(s, "key", Edge{Transport: google, FirstContact: func() time.Duration { return contact }}, past{ledgers: make(ledgers)}, func() {})
 	if err != nil {
@@ -33,7 +32,7 @@ func life(t *testing.T, s config.Settings, google *protocoltest.Server, contact 
 }
 
 func TestTheStartSaysWhatProtects(t *testing.T) {
-	s := config.Settings{Endpoint: "http://start.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", DB: t.TempDir()}
+	s := Settings{Endpoint: "http://start.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", DB: t.TempDir()}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -80,7 +79,7 @@ func TestTheStartSaysWhatProtects(t *testing.T) {
 }
 
 func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
-	s := config.Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5, Lists: "se-4b", DB: t.TempDir()}
+	s := Settings{Endpoint: "http://follower.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", DB: t.TempDir()}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -109,7 +108,7 @@ func TestAFollowerSaysWhomItFollowsAndTellsTheTrueTimes(t *testing.T) {
 // A mistyped list is named, with what it was probably meant to be, and the others
 // are fetched.
 func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
-	s := config.Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5, Lists: "se-4b pha4-4b mw-4b"}
+	s := Settings{Endpoint: "http://unknown.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b pha4-4b mw-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -133,7 +132,7 @@ func TestAListThatTheServerDoesNotHaveIsNamed(t *testing.T) {
 
 // A relay without -realtime has no list of likely safe hosts.
 func TestModeRealtimeBehindARelayThatCannotSaysWhatToDo(t *testing.T) {
-	s := config.Settings{Endpoint: "http://relay.example", Protocol: protocol.DialectV5, Lists: "se-4b", Mode: lookup.RealTime}
+	s := Settings{Endpoint: "http://relay.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b", Mode: lookup.RealTime}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		relay := protocoltest.New(t)
@@ -157,7 +156,7 @@ func TestAMinimumWaitAboveADayIsAWarning(t *testing.T) {
 // the first one does.
 func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string) {
 	t.Helper()
-	s := config.Settings{Endpoint: "http://longwait.example", Protocol: d, Lists: "se-4b mw-4b"}
+	s := Settings{Endpoint: "http://longwait.example", Protocol: d.Name, Lists: "se-4b mw-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -176,7 +175,7 @@ func wantLongWaits(t *testing.T, d *protocol.Dialect, warnings int, lists string
 
 // One line when trouble begins and one when it ends, whatever the retries.
 func TestADayWithoutListUpdatesIsTwoLines(t *testing.T) {
-	s := config.Settings{Endpoint: "http://day.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
+	s := Settings{Endpoint: "http://day.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		google := protocoltest.New(t)
@@ -224,7 +223,7 @@ func TestAPauseOfConfirmationsIsSaidOnceAndItsEndOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReporter(config.Settings{Endpoint: "http://pause.example", Protocol: protocol.DialectV5}, func() {})
+		r := newReporter(Settings{Endpoint: "http://pause.example", Protocol: protocol.DialectV5.Name}, func() {})
 		r.schedule = schedule
 		e := &Engine{Service: Service{settings: r.settings, Schedule: schedule}, reporter: r}
 		running.add(e)
@@ -280,7 +279,7 @@ func TestARelayThatAnswersInPartIsTwoLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReporter(config.Settings{Endpoint: "http://part.example", Protocol: protocol.DialectV5}, func() {})
+		r := newReporter(Settings{Endpoint: "http://part.example", Protocol: protocol.DialectV5.Name}, func() {})
 		r.schedule = schedule
 		server := new(outcomes)
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strikes}, r.report)
@@ -315,7 +314,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := newReporter(config.Settings{Endpoint: "http://waits.example", Protocol: protocol.DialectV5}, func() {})
+		r := newReporter(Settings{Endpoint: "http://waits.example", Protocol: protocol.DialectV5.Name}, func() {})
 		r.schedule = schedule
 		server := &outcomes{wait: time.Minute}
 		searcher := updater.Pace(server, schedule, updater.SearchRules{Backoff: updater.Strict}, r.report)
@@ -332,7 +331,7 @@ func TestMinimumWaitsOfSearchesAreOneState(t *testing.T) {
 
 func TestAFolderThatFailsAndRecoversIsTwoLines(t *testing.T) {
 	lines := testkit.Capture(t)
-	r := newReporter(config.Settings{DB: "/var/lib/lists", Protocol: protocol.DialectV5}, func() {})
+	r := newReporter(Settings{DB: "/var/lib/lists", Protocol: protocol.DialectV5.Name}, func() {})
 	full := fmt.Errorf("saving /var/lib/lists/se-4b.list: no space left on device")
 	for range 5 {
 		r.report(updater.Event{Kind: updater.StoreFailed, List: "se-4b", Err: full})
@@ -358,7 +357,7 @@ func TestAFileInThePlaceOfDbIsNamedWithWhatToDo(t *testing.T) {
 		if err == nil {
 			t.Fatal("a file was taken for a directory")
 		}
-		newReporter(config.Settings{DB: db, Protocol: protocol.DialectV5}, func() {}).report(updater.Event{Kind: updater.StoreFailed, Err: err})
+		newReporter(Settings{DB: db, Protocol: protocol.DialectV5.Name}, func() {}).report(updater.Event{Kind: updater.StoreFailed, Err: err})
 		testkit.WantParts(t, lines.Only(t, "Cannot write to db "+db+":"), "[ERROR]", file+" is not a directory: move it away", "set db to one that is")
 	}
 }

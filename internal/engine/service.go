@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -18,7 +17,7 @@ type Service struct {
 	Schedule *updater.Schedule // of requests to the server
 	Shares   *lookup.Shares    // of the budget, or of that of a relay, for each client; nil: there is none
 
-	settings config.Settings
+	settings Settings
 	client   protocol.Client
 	ledger   *updater.Ledger                                   // counts searches; nil: no budget, or the count is in the memory of another process
 	standing func() (lists []updater.ListStatus, follows bool) // of Standing
@@ -47,11 +46,11 @@ func (s *Service) Provider() protocol.Provider { return s.settings.ProviderOf(s.
 func (s *Service) Standing(now time.Time) status.Service {
 	set, provider := s.settings, s.Provider()
 	all := status.Service{
-		Title: set.Protocol.Title, Address: set.Address(), Mode: set.Mode.String(), Folder: set.DB, Ending: set.Ending().Text(now), Ended: set.Ending().Over(now),
+		Title: set.Dialect().Title, Address: set.Address(), Mode: set.Mode.String(), Folder: set.DB, Ending: set.Ending().Text(now), Ended: set.Ending().Over(now),
 		Fetch: s.FetchHold(), Search: s.SearchHold(), Notice: answer.Notice(provider), Advisory: provider.Advisory,
 	}
 	if s.ledger != nil {
-		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Protocol.Paid
+		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Dialect().Paid
 		all.InPart = status.SpentShares(s.ledger.Uses(), set.Budget, now)
 	}
 	all.Lists, all.Follows = s.standing()

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -15,7 +14,7 @@ import (
 // force.
 func TestServiceTellsWhoFetchesAndWhatIsInForce(t *testing.T) {
 	testkit.Capture(t)
-	s := config.Settings{Endpoint: "http://service.example", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b uws-4b", DB: "/db"}
+	s := Settings{Endpoint: "http://service.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: "/db"}
 	schedule, err := updater.NewSchedule(nil)
 	if err != nil {
 		t.Fatal(err)

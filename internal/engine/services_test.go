@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -23,7 +22,7 @@ func server(t *testing.T) *protocoltest.Server {
 }
 
 // acquire starts an engine whose first contact is after a while.
-func acquire(t *testing.T, r ForTests, s config.Settings, contact time.Duration) (e *Engine, release func()) {
+func acquire(t *testing.T, r ForTests, s Settings, contact time.Duration) (e *Engine, release func()) {
 	t.Helper()
 	r.SetFirstContact(func() time.Duration { return contact })
 	e, release, err := r.Acquire(s, s.APIKey)
@@ -76,7 +75,7 @@ func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 			t.Run(m.from.Name+" to "+m.to.Name+", "+way.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					google := server(t)
-					s := config.Settings{APIKey: "ONE", Protocol: m.from, Lists: "se-4b", DB: dir}
+					s := Settings{APIKey: "ONE", Protocol: m.from.Name, Lists: "se-4b", DB: dir}
 					if way.memory {
 						s.DB = ""
 					}
@@ -89,7 +88,7 @@ func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 						release()
 						r = ForTests{NewRegistry(Edge{Transport: google})}
 					}
-					s.Protocol = m.to
+					s.Protocol = m.to.Name
 					if way.otherKey {
 						s.APIKey = "TWO"
 					}
@@ -114,7 +113,7 @@ func TestListsOfGoogleServeItsOtherServiceUntilThatHasDelivered(t *testing.T) {
 
 // pair are the settings of two engines, and whether one waits for the other.
 type pair struct {
-	first, second config.Settings
+	first, second Settings
 	waits         bool
 }
 
@@ -123,14 +122,14 @@ type pair struct {
 func TestEnginesWaitForEachOtherAtOneAddressOnly(t *testing.T) {
 	for name, tc := range map[string]pair{
 		"both services of Google": {
-			config.Settings{Protocol: protocol.DialectV5}, config.Settings{Protocol: protocol.DialectWebRisk}, false},
+			Settings{Protocol: protocol.DialectV5.Name}, Settings{Protocol: protocol.DialectWebRisk.Name}, false},
 		"both services of Google, the other way round": {
-			config.Settings{Protocol: protocol.DialectWebRisk}, config.Settings{Protocol: protocol.DialectV5}, false},
+			Settings{Protocol: protocol.DialectWebRisk.Name}, Settings{Protocol: protocol.DialectV5.Name}, false},
 		"one server by two protocols": {
-			config.Settings{Protocol: protocol.DialectV5, Endpoint: "http://one.example"},
-			config.Settings{Protocol: protocol.DialectWebRisk, Endpoint: "http://one.example"}, true},
+			Settings{Protocol: protocol.DialectV5.Name, Endpoint: "http://one.example"},
+			Settings{Protocol: protocol.DialectWebRisk.Name, Endpoint: "http://one.example"}, true},
 		"one server by one protocol, other settings": {
-			config.Settings{Protocol: protocol.DialectWebRisk}, config.Settings{Protocol: protocol.DialectWebRisk, Cache: 7}, true},
+			Settings{Protocol: protocol.DialectWebRisk.Name}, Settings{Protocol: protocol.DialectWebRisk.Name, Cache: 7}, true},
 	} {
 		t.Run(name, func(t *testing.T) { tc.try(t) })
 	}
@@ -160,11 +159,11 @@ func (tc pair) try(t *testing.T) {
 
 // An engine that has ended keeps no lists in memory. It must not hide one that has some.
 func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
-	for name, keys := range map[string]struct{ ended, asks config.Settings }{
+	for name, keys := range map[string]struct{ ended, asks Settings }{
 		"the same key, by another protocol": {
-			config.Settings{APIKey: "ONE", Protocol: protocol.Dialects()[1]}, config.Settings{APIKey: "ONE", Protocol: protocol.DialectV5}},
+			Settings{APIKey: "ONE", Protocol: protocol.Dialects()[1].Name}, Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}},
 		"another key": {
-			config.Settings{APIKey: "ONE", Protocol: protocol.DialectV5}, config.Settings{APIKey: "THREE", Protocol: protocol.DialectV5}},
+			Settings{APIKey: "ONE", Protocol: protocol.DialectV5.Name}, Settings{APIKey: "THREE", Protocol: protocol.DialectV5.Name}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 10 { // the order of a map is random
@@ -173,7 +172,7 @@ func TestListsComeFromAnEngineThatHasSome(t *testing.T) {
 					keys.ended.Lists, keys.asks.Lists = "se-4b", "se-4b"
 					_, release := acquire(t, r, keys.ended, 0)
 					release()
-					_, release = acquire(t, r, config.Settings{APIKey: "TWO", Protocol: protocol.DialectV5, Lists: "se-4b"}, 0)
+					_, release = acquire(t, r, Settings{APIKey: "TWO", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}, 0)
 					defer release()
 					e, release := acquire(t, r, keys.asks, time.Hour)
 					defer release()
@@ -200,9 +199,9 @@ func TestTheFirstRequestHasTheVersionsThatTheServerKnows(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				google := server(t)
 				r := ForTests{NewRegistry(Edge{Transport: google})}
-				_, release := acquire(t, r, config.Settings{APIKey: "ONE", Protocol: tc.first, Lists: "se-4b"}, 0)
+				_, release := acquire(t, r, Settings{APIKey: "ONE", Protocol: tc.first.Name, Lists: "se-4b"}, 0)
 				defer release()
-				_, release = acquire(t, r, config.Settings{APIKey: "TWO", Protocol: tc.second, Lists: "se-4b"}, 0)
+				_, release = acquire(t, r, Settings{APIKey: "TWO", Protocol: tc.second.Name, Lists: "se-4b"}, 0)
 				defer release()
 				all := google.Requests("update")
 				if len(all) != 2 || len(all[1].Versions) != tc.versions {
@@ -223,7 +222,7 @@ func TestANewTokenAtAReloadEndsTheBackoffWithoutADB(t *testing.T) {
 				google := server(t)
 				google.SetToken("NEW")
 				r := ForTests{NewRegistry(Edge{Transport: google, FirstContact: func() time.Duration { return 0 }})}
-				s := config.Settings{Protocol: protocol.DialectWebRisk, Lists: "se-4b", KeyFile: file, Token: true}
+				s := Settings{Protocol: protocol.DialectWebRisk.Name, Lists: "se-4b", KeyFile: file, Token: true}
 				_, release, err := r.Acquire(s, "OLD")
 				if err != nil {
 					t.Fatal(err)

@@ -3,12 +3,11 @@ package engine
 import (
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
 
 func TestEnginesOfTwoVersionsAtGooglesServerWaitForEachOther(t *testing.T) {
-	pair{config.Settings{Protocol: protocol.DialectV4}, config.Settings{Protocol: protocol.DialectV5}, true}.try(t)
+	pair{Settings{Protocol: protocol.DialectV4.Name}, Settings{Protocol: protocol.DialectV5.Name}, true}.try(t)
 }
 
 func TestAMinimumWaitOfVersion4AboveADayIsOneWarning(t *testing.T) {

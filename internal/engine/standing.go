@@ -23,7 +23,7 @@ func (r *reporter) start(kind updater.Kind) {
 	now := time.Now()
 	lists, missing := r.inForce(names, now)
 	budget, hold := r.budget(now), r.searchHold()
-	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Protocol.Title, strings.Join(r.settings.Endpoints(), ", then "), r.settings.Mode), lists, r.place(), r.next(kind, names, now)}
+	parts := []string{fmt.Sprintf("%s is on: %s, mode %s", r.settings.Dialect().Title, strings.Join(r.settings.Endpoints(), ", then "), r.settings.Mode), lists, r.place(), r.next(kind, names, now)}
 	if budget != "" {
 		parts = append(parts, budget)
 	}
@@ -31,7 +31,7 @@ func (r *reporter) start(kind updater.Kind) {
 		parts = append(parts, fmt.Sprintf("confirmations are paused until %s (%v)", say.Time(hold.Until), hold))
 	}
 	say := log.Infof
-	if missing || hold.Budget > 0 || r.settings.Protocol.Paid && r.settings.Budget == 0 {
+	if missing || hold.Budget > 0 || r.settings.Dialect().Paid && r.settings.Budget == 0 {
 		say = log.Warningf
 	}
 	say("%s", strings.Join(parts, "; "))
@@ -77,7 +77,7 @@ func (r *reporter) inForce(names []string, now time.Time) (lists string, missing
 	case len(names) == 0:
 		return "no lists are kept", false
 	case found == 0:
-		return "NO list is in force yet (" + strings.Join(names, ", ") + "): " + r.settings.Protocol.Service + " blocks nothing until the first update", true
+		return "NO list is in force yet (" + strings.Join(names, ", ") + "): " + r.settings.Dialect().Service + " blocks nothing until the first update", true
 	}
 	return "lists " + strings.Join(each, ", "), missing || found < len(names)
 }
@@ -87,7 +87,7 @@ func (r *reporter) budget(now time.Time) string {
 	switch perDay := r.settings.Budget; {
 	case perDay > 0:
 		return fmt.Sprintf("budget of %s a day, %d left today", numberOfSearches(perDay), r.ledger.Remaining(perDay, now))
-	case r.settings.Protocol.Paid:
+	case r.settings.Dialect().Paid:
 		return "NO budget: searches cost money, and their number is not limited"
 	}
 	return ""
@@ -97,8 +97,8 @@ func (r *reporter) budget(now time.Time) string {
 // Corefile says.
 func (r *reporter) roundedLimit() {
 	s := r.settings
-	if asked := s.Protocol.MaxEntries(s.MaxEntries); asked != s.MaxEntries {
-		log.Infof("max_entries %d is rounded to %d: protocol %s has powers of two only", s.MaxEntries, asked, s.Protocol)
+	if asked := s.Dialect().MaxEntries(s.MaxEntries); asked != s.MaxEntries {
+		log.Infof("max_entries %d is rounded to %d: protocol %s has powers of two only", s.MaxEntries, asked, s.Dialect())
 	}
 }
 

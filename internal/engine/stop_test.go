@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -33,7 +32,7 @@ func (h *hanging) RoundTrip(r *http.Request) (*http.Response, error) {
 // given up says so once and reports nothing after that: its metrics are those of the next one.
 func TestTheEndOfAnEngineDoesNotWaitForWhatHangs(t *testing.T) {
 	lines := testkit.Capture(t)
-	s := config.Settings{Endpoint: "http://hangs.example", Protocol: protocol.DialectV5, Lists: "se-4b"}
+	s := Settings{Endpoint: "http://hangs.example", Protocol: protocol.DialectV5.Name, Lists: "se-4b"}
 	next := s
 	next.Cache = 7
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -24,7 +23,7 @@ type Stored struct {
 }
 
 // Read reads what is in the folder, and changes nothing there. The caller must Close the result.
-func Read(s config.Settings, secret string) (*Stored, error) {
+func Read(s Settings, secret string) (*Stored, error) {
 	database := new(lookup.Database)
 	client, err := s.Client(secret, database, nil)
 	if err != nil {

@@ -7,10 +7,12 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -125,6 +127,41 @@ func ParseEndpoint(endpoint string) (*url.URL, error) {
 		return nil, errors.New("the endpoint must be a URL such as " + DefaultEndpoint)
 	}
 	return u, nil
+}
+
+// CheckEndpoints returns why the servers at one or more URLs cannot be asked, the first one
+// preferred, or nil.
+func CheckEndpoints(urls []string) error {
+	for i, endpoint := range urls {
+		switch err := checkEndpoint(endpoint); {
+		case err != nil && len(urls) > 1:
+			return fmt.Errorf("%q: %w", endpoint, err)
+		case err != nil:
+			return err
+		case slices.Contains(urls[:i], endpoint):
+			return errors.New(endpoint + " is given more than once")
+		case len(urls) > 1 && IsGoogle(endpoint):
+			// Google's rules hold for a key: another server must not be asked in its place.
+			return errors.New(endpoint + " cannot be one of several: only servers of your own stand in for each other")
+		}
+	}
+	return nil
+}
+
+func checkEndpoint(endpoint string) error {
+	u, err := ParseEndpoint(endpoint)
+	if err != nil {
+		return err
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return fmt.Errorf("the port %q is not a number from 1 to 65535", port)
+		}
+	}
+	if IsGoogle(endpoint) && u.Path != "" {
+		return errors.New("the server of Google takes no path: write https://" + u.Hostname())
+	}
+	return nil
 }
 
 // credential returns what kind of key the client asks with.

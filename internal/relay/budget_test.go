@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -34,7 +33,7 @@ func TestOneClientCannotSpendTheBudgetOfTheFleet(t *testing.T) {
 		}
 		w.threaten(names[:4]...)
 		w.suspect(names...)
-		w.cfg.Settings.Budget, w.cfg.Settings.Share = 100, config.DefaultShare
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 100, lookup.DefaultShare
 		w.start()
 		defer w.relay.Close()
 		synctest.Wait()
@@ -82,7 +81,7 @@ func TestALoneClientOfARelayMaySpendTheBudget(t *testing.T) {
 		}
 		w.threaten(names[0])
 		w.suspect(names...)
-		w.cfg.Settings.Budget, w.cfg.Settings.Share = 20, config.DefaultShare
+		w.cfg.Settings.Budget, w.cfg.Settings.Share = 20, lookup.DefaultShare
 		w.start()
 		defer w.relay.Close()
 		synctest.Wait()

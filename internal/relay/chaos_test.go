@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
@@ -55,7 +54,7 @@ func runChild(text string) {
 		shared = &sharing.Config{Target: target}
 	}
 	cfg := Config{
-		Settings: config.Settings{Endpoint: c.Endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", DB: c.Folder},
+		Settings: engine.Settings{Endpoint: c.Endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", DB: c.Folder},
 		Edge:     engine.Edge{FirstContact: atOnce},
 		Listen:   "127.0.0.1:0", Redis: shared, Connections: c.Connections,
 		fleetTimes: sharing.StoreConfig{Lease: 1500 * time.Millisecond, Beat: 100 * time.Millisecond, Settle: 500 * time.Millisecond, Spread: 50 * time.Millisecond},

@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
@@ -102,7 +101,7 @@ func TestRelaysOnOneRedisAreOneClient(t *testing.T) {
 func follow(t *testing.T, r *Relay, i, names int) {
 	c := &wire{handler: r, remote: fmt.Sprintf("192.0.2.%d:4000", i)}
 	registry := engine.NewRegistry(engine.Edge{Transport: c, FirstContact: atOnce})
-	s := config.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", i), Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
+	s := engine.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", i), Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}
 	e, release, err := registry.Acquire(s, "")
 	if err != nil {
 		t.Error(err)

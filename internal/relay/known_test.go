@@ -101,7 +101,7 @@ func TestASearchWithMoreNewPrefixesThanTheBurstIsAnsweredInParts(t *testing.T) {
 			query += "&hashPrefixes=" + param(prefixOf(names[i], 4))
 		}
 		w.threaten(append(names, "first.example/")...)
-		w.cfg.Settings.Protocol = protocol.DialectWebRisk
+		w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
 		w.cfg.Rate, w.cfg.Burst = DefaultRate, DefaultBurst
 		w.begin()
 		defer w.relay.Close()

@@ -121,7 +121,7 @@ func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
 			}
 			o.google.SetCacheDuration([]time.Duration{time.Minute, 5 * time.Minute, 25 * time.Minute}[o.rng.IntN(3)])
 			if o.rng.IntN(2) == 0 {
-				o.cfg.Settings.Protocol = protocol.Dialects()[1:][o.rng.IntN(len(protocol.Dialects())-1)]
+				o.cfg.Settings.Protocol = protocol.DialectNames()[1:][o.rng.IntN(len(protocol.Dialects())-1)]
 			}
 			if o.rng.IntN(2) == 0 {
 				o.cfg.Settings.Budget, o.cfg.Settings.Share = 12, []int{20, 50, 100}[o.rng.IntN(3)]
@@ -131,7 +131,7 @@ func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
 			}
 			o.begin()
 			defer o.relay.Close()
-			o.cfg.Settings.Protocol, o.cfg.Settings.Budget, o.cfg.Rate = protocol.DialectV5, 0, 0 // of the relay behind it
+			o.cfg.Settings.Protocol, o.cfg.Settings.Budget, o.cfg.Rate = protocol.DialectV5.Name, 0, 0 // of the relay behind it
 			o.second = o.behind()
 			defer o.second.relay.Close()
 			for i := range 4 {

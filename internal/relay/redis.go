@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -51,8 +51,8 @@ func (r *Relay) openRedis() error {
 
 // searchScope names what a search asks about a prefix. Version 5 asks about everything; the others
 // ask about the threat types of their lists, and "nothing" means nothing of these (Web Risk, "Caching").
-func searchScope(s config.Settings) string {
-	if s.Protocol == protocol.DialectV5 {
+func searchScope(s engine.Settings) string {
+	if s.Dialect() == protocol.DialectV5 {
 		return ""
 	}
 	lists := strings.Fields(s.Lists)

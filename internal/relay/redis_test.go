@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -184,10 +184,10 @@ func TestKeysInRedisAreOfOneFleet(t *testing.T) {
 	other := w.cfg.Settings
 	other.Endpoint = "http://other.internal"
 	webRisk := w.cfg.Settings
-	webRisk.Protocol = protocol.DialectWebRisk
+	webRisk.Protocol = protocol.DialectWebRisk.Name
 	seen := make(map[string]bool)
 	for _, of := range []struct {
-		settings config.Settings
+		settings engine.Settings
 		key      string
 	}{{w.cfg.Settings, "s3cret"}, {w.cfg.Settings, "other"}, {w.cfg.Settings, ""}, {other, "s3cret"}, {webRisk, "s3cret"}} {
 		prefix := redisPrefix(of.settings.Origin(of.key))

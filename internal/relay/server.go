@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -21,11 +20,11 @@ import (
 )
 
 // log writes the lines of relays.
-var log = say.NewLog(config.Plugin)
+var log = say.NewLog()
 
 // Config says what a relay fetches, and whom it serves.
 type Config struct {
-	Settings config.Settings // of the engine; DB "": in memory only
+	Settings engine.Settings // of the engine; DB "": in memory only
 	Key      string          // of the API; "": none
 	Edge     engine.Edge     // for tests
 

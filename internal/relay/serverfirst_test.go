@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -113,7 +112,7 @@ func (w *world) firstEntries(within time.Duration) int {
 	served := make(chan error)
 	go func() { served <- server.Serve(network) }()
 	transport := &http.Transport{DialContext: network.dial, ResponseHeaderTimeout: 30 * time.Second}
-	s := config.Settings{Endpoint: "http://relay.internal", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
+	s := engine.Settings{Endpoint: "http://relay.internal", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}
 	c, release, err := engine.NewRegistry(engine.Edge{Transport: transport, FirstContact: atOnce}).Acquire(s, "")
 	if err != nil {
 		w.t.Fatal(err)

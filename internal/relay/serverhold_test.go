@@ -24,7 +24,7 @@ func TestRetryAfterIsTheTimeUntilTheFirstContact(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.cfg.Settings.Protocol, w.cfg.Settings.DB = d, t.TempDir()
+				w.cfg.Settings.Protocol, w.cfg.Settings.DB = d.Name, t.TempDir()
 				w.start()
 				time.Sleep(time.Minute)
 				synctest.Wait()
@@ -62,7 +62,7 @@ func TestRetryAfterIsTheTimeUntilTheFirstContact(t *testing.T) {
 func TestRetryAfterIsShortWhileASearchIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.cfg.Settings.Protocol = protocol.DialectWebRisk
+		w.cfg.Settings.Protocol = protocol.DialectWebRisk.Name
 		w.threaten("evil.example/", "worse.example/")
 		w.start()
 		defer w.relay.Close()
@@ -91,7 +91,7 @@ func TestRetryAfterIsTheBackoffAfterAFailureAndAMinuteAtMost(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
-				w.cfg.Settings.Protocol = d
+				w.cfg.Settings.Protocol = d.Name
 				w.start()
 				defer w.relay.Close()
 				time.Sleep(time.Minute)

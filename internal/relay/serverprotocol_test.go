@@ -22,7 +22,7 @@ func TestTheRelayAsksByAnyProtocol(t *testing.T) {
 					w.google.Publish("se-4b", [][]byte{evil[:4], long[:6]})
 					w.google.AddThreat("long.example/", 2)
 				}
-				w.cfg.Settings.Protocol = d
+				w.cfg.Settings.Protocol = d.Name
 				w.start()
 				defer w.relay.Close()
 				time.Sleep(2 * time.Minute)

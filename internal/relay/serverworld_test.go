@@ -15,7 +15,6 @@ import (
 
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -59,7 +58,7 @@ func newWorld(t testing.TB) *world {
 	}
 	w.threaten("evil.example/")
 	w.cfg = Config{
-		Settings:   config.Settings{Endpoint: "http://google.internal", Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"},
+		Settings:   engine.Settings{Endpoint: "http://google.internal", Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"},
 		Edge:       engine.Edge{Transport: w.google, FirstContact: atOnce},
 		Listen:     "127.0.0.1:0",
 		fleetTimes: quick,
@@ -169,7 +168,7 @@ func (w *world) replicaIn(mode lookup.Mode, n int, firstContact func() time.Dura
 	remote := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 4000)
 	c := &replica{wire: &wire{handler: w.relay, remote: remote.String()}}
 	registry := engine.NewRegistry(engine.Edge{Transport: c.wire, FirstContact: firstContact})
-	s := config.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5, Lists: "se-4b mw-4b", Mode: mode}
+	s := engine.Settings{Endpoint: fmt.Sprintf("http://relay%d.internal", n), Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b", Mode: mode}
 	var err error
 	if c.Engine, c.close, err = registry.Acquire(s, ""); err != nil {
 		w.t.Fatal(err)

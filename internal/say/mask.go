@@ -16,6 +16,9 @@ import (
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 )
 
+// Plugin is the word of the Corefile, and begins the names of metrics.
+const Plugin = "safebrowsing"
+
 // The words for what is left out.
 const (
 	key    = "(the key)"
@@ -128,8 +131,8 @@ func (w MaskedWriter) Write(p []byte) (int, error) {
 // Log writes the log lines of a plugin, masked. It is safe for concurrent use.
 type Log struct{ to clog.P }
 
-// NewLog returns the log of a plugin.
-func NewLog(plugin string) Log { return Log{clog.NewWithPlugin(plugin)} }
+// NewLog returns the log of the plugin.
+func NewLog() Log { return Log{clog.NewWithPlugin(Plugin)} }
 
 // Debugf logs a line for who looks for a fault; debug must be set.
 func (l Log) Debugf(format string, args ...any) {

@@ -63,7 +63,7 @@ func TestAMaskedErrorIsStillTheErrorItWas(t *testing.T) {
 
 func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
 	lines := testkit.Capture(t)
-	l := NewLog("x")
+	l := NewLog()
 	l.Info(aKey)
 	l.Infof("%s", aKey)
 	l.Warning(aKey)

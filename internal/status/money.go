@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // Dollars prints what searches cost, without the currency.
 func Dollars(searches int) string {
-	cents := int64(searches) * (100 / updater.SearchesPerDollar)
+	cents := int64(searches) * (100 / lookup.SearchesPerDollar)
 	return fmt.Sprintf("%d.%02d", cents/100, cents%100)
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -47,14 +48,14 @@ func runServer() bool {
 	case "":
 		return false
 	case "coredns":
-		dnsserver.Directives = []string{"bind", "errors", config.Plugin, "template"}
+		dnsserver.Directives = []string{"bind", "errors", say.Plugin, "template"}
 		engine.ForTests{Registry: engine.Default}.SetFirstContact(atOnce)
 		coremain.Run()
 	default:
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		err := relay.Run(ctx, relay.Config{
-			Settings: config.Settings{Endpoint: server, Protocol: protocol.DialectV5, Lists: config.DefaultLists, DB: place{os.Getenv(placeVariable)}.db()},
+			Settings: engine.Settings{Endpoint: server, Protocol: protocol.DialectV5.Name, Lists: config.DefaultLists, DB: place{os.Getenv(placeVariable)}.db()},
 			Edge:     engine.Edge{FirstContact: atOnce}, Listen: os.Getenv(addressVariable),
 		}, func(net.Addr, net.Addr) {})
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -102,7 +101,7 @@ func startEmbedded(t testing.TB, endpoints []string) []*embedded {
 			transport := &http.Transport{MaxIdleConnsPerHost: 2}
 			c := &embedded{requests: &recorder{next: transport}, timeout: 10 * time.Second}
 			registry := engine.NewRegistry(engine.Edge{Transport: c.requests, FirstContact: func() time.Duration { return 0 }})
-			s := config.Settings{Endpoint: endpoint, Protocol: protocol.DialectV5, Lists: "se-4b mw-4b"}
+			s := engine.Settings{Endpoint: endpoint, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b"}
 			var release func()
 			var err error
 			if c.Engine, release, err = registry.Acquire(s, ""); err != nil {

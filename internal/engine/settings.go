@@ -1,4 +1,4 @@
-package config
+package engine
 
 import (
 	"net/http"
@@ -14,15 +14,16 @@ import (
 
 // Settings are what makes two engines different. It is comparable: server
 // blocks whose settings are equal share an engine. Fields with several values
-// are joined by a space.
+// are joined by a space. They are what a stanza says, see config.Engine.
 type Settings struct {
-	APIKey     string             // "": none, or it is in KeyFile
-	KeyFile    string             // whose content may change while the engine runs; "": none
-	Token      bool               // KeyFile holds an OAuth access token, not an API key
-	Endpoint   string             // "": Google's; several stand in for each other, the first is preferred
-	CA         string             // certificates, in PEM, that vouch for the endpoints; "": the system's
-	Cert       protocol.CertFiles // that prove to the endpoints who asks; zero: none
-	Protocol   *protocol.Dialect
+	APIKey     string // "": none, or it is in KeyFile
+	KeyFile    string // whose content may change while the engine runs; "": none
+	Token      bool   // KeyFile holds an OAuth access token, not an API key
+	Endpoint   string // "": Google's; several stand in for each other, the first is preferred
+	CA         string // certificates, in PEM, that vouch for the endpoints; "": the system's
+	Cert       string // the file of the certificate that proves to the endpoints who asks; "": none
+	CertKey    string // the file of its key
+	Protocol   string // the name of a protocol.Dialect; "": the default
 	Mode       lookup.Mode
 	Lists      string // in mode nostorage they only say which threats block
 	MaxEntries int    // 0: no limit
@@ -33,13 +34,15 @@ type Settings struct {
 	Cache      int
 }
 
-// engineWords are the properties that write Settings, but for those that say which
-// server is asked and with which key.
-var engineWords = []string{"tls", "protocol", "mode", "lists", "max_entries", "budget", "db", "resolver", "cache"}
-
-// EngineWords returns the properties that must be identical in server blocks that
-// ask the same server with the same key.
-func EngineWords() []string { return slices.Clone(engineWords) }
+// Dialect returns the protocol by which the server is asked, the default one if Protocol is not
+// the name of one.
+func (s Settings) Dialect() *protocol.Dialect {
+	d, err := protocol.ParseDialect(s.Protocol)
+	if err != nil {
+		d = protocol.DialectV5
+	}
+	return d
+}
 
 // Stored returns the lists that the updater keeps.
 func (s Settings) Stored() []string {
@@ -58,7 +61,7 @@ func (s Settings) clientConfig(endpoint, key string, transport http.RoundTripper
 	return protocol.Config{
 		Endpoint:   endpoint,
 		CA:         s.CA,
-		Cert:       s.Cert,
+		Cert:       protocol.CertFiles{Cert: s.Cert, Key: s.CertKey},
 		Key:        key,
 		UserAgent:  "coredns-safebrowsing/" + say.Version,
 		Resolvers:  strings.Fields(s.Resolvers),
@@ -74,7 +77,7 @@ func (s Settings) Client(key string, database *lookup.Database, transport http.R
 	endpoints := s.Endpoints()
 	var clients []protocol.Client
 	for _, endpoint := range endpoints {
-		client, err := s.Protocol.NewClient(s.clientConfig(endpoint, key, transport), s.Stored(), database.Versions)
+		client, err := s.Dialect().NewClient(s.clientConfig(endpoint, key, transport), s.Stored(), database.Versions)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +101,7 @@ func (s Settings) At(endpoint string) Settings {
 // Address returns the URL of the server, or of all endpoints joined by a space.
 func (s Settings) Address() string {
 	if s.Endpoint == "" {
-		return s.Protocol.Endpoint
+		return s.Dialect().Endpoint
 	}
 	return s.Endpoint
 }
@@ -124,7 +127,7 @@ func (s Settings) TokenFile() string {
 // saved with the lists.
 func (s Settings) ProviderOf(client protocol.Client, schedule *updater.Schedule) protocol.Provider {
 	if s.Google() {
-		return s.Protocol.ProviderAt(s.Endpoint)
+		return s.Dialect().ProviderAt(s.Endpoint)
 	}
 	url, known := client.Advisory()
 	if !known {
@@ -138,10 +141,10 @@ func (s Settings) Google() bool { return protocol.IsGoogle(s.Endpoint) }
 
 // OfOperator reports whether the server is the operator's own and speaks as a relay does. It may lack
 // what Google's server has.
-func (s Settings) OfOperator() bool { return !s.Google() && s.Protocol == protocol.DialectV5 }
+func (s Settings) OfOperator() bool { return !s.Google() && s.Dialect() == protocol.DialectV5 }
 
 // Ending returns the end of the protocol at the server.
-func (s Settings) Ending() protocol.Ending { return s.Protocol.EndingAt(s.Endpoint) }
+func (s Settings) Ending() protocol.Ending { return s.Dialect().EndingAt(s.Endpoint) }
 
 // Origin names the server and the protocol in stored lists, and the key by which it is
 // asked. Several endpoints are one server, whatever their order: they have the same
@@ -151,11 +154,11 @@ func (s Settings) Origin(key string) updater.Origin {
 	if s.Token { // tokens follow one another, and the asker stays the same
 		asker, token = updater.Asker(s.service(), ""), asker
 	}
-	origin := s.Protocol.Origin(s.service(), asker)
+	origin := s.Dialect().Origin(s.service(), asker)
 	origin.Token = token
 	origin.Related = func(name string) bool {
 		address, by := protocol.SplitOrigin(name)
-		return by == s.Protocol && Overlap(address, s.Address())
+		return by == s.Dialect() && Overlap(address, s.Address())
 	}
 	return origin
 }
@@ -189,7 +192,7 @@ func (id Identity) By(d *protocol.Dialect) Identity {
 
 // Identity returns whom the server takes an engine with these settings for.
 func (s Settings) Identity() Identity {
-	return Identity{s.service(), s.APIKey, s.KeyFile, s.Protocol}
+	return Identity{s.service(), s.APIKey, s.KeyFile, s.Dialect()}
 }
 
 // CheckerConfig says how hosts are decided upon.
@@ -200,17 +203,17 @@ func (s Settings) CheckerConfig(database *lookup.Database, searcher lookup.Searc
 		Searcher:  searcher,
 		Threats:   threatsOf(strings.Fields(s.Lists)),
 		Cache:     s.Cache,
-		Rule:      s.Protocol.Rule,
-		AsStored:  s.Protocol.AsStored,
-		Searches:  s.Protocol.Searches,
-		PerSearch: s.Protocol.PerSearch,
+		Rule:      s.Dialect().Rule,
+		AsStored:  s.Dialect().AsStored,
+		Searches:  s.Dialect().Searches,
+		PerSearch: s.Dialect().PerSearch,
 	}
 }
 
 // SearchRules are the rules for searches. firstContact draws the first contact; nil:
 // as the server demands.
 func (s Settings) SearchRules(firstContact func() time.Duration) updater.SearchRules {
-	rules := s.Protocol.SearchRules
+	rules := s.Dialect().SearchRules
 	rules.FirstContact = firstContact
 	return rules
 }
