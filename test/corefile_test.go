@@ -9,6 +9,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -70,7 +71,13 @@ func stanza(t *testing.T, text string) (config.Config, error) {
 	t.Helper()
 	c := caddy.NewTestController("dns", text)
 	c.ServerBlockKeys = []string{"."}
-	return config.Parse(c, "")
+	cfg, err := config.Parse(c, "")
+	if err != nil {
+		return cfg, err
+	}
+	b := block.New(cfg)
+	err = b.Validate()
+	return b.Config, err
 }
 
 // Whatever a stanza says it is read or refused, with its place, without the key.
