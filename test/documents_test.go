@@ -41,12 +41,7 @@ func documents(t testing.TB) map[string]string {
 	return all
 }
 
-// fence is the begin or the end of a block.
-var fence = regexp.MustCompile("^ *(~~~|```)(.*)$")
-
-// blocks returns the contents of the blocks of a document in a language. It does
-// not find a block that is fenced in another way: see
-// TestBlocksOfTheDocumentsAreFenced.
+// blocks returns the contents of the blocks of a document in a language.
 func blocks(text, language string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?ms)^~~~ `+language+`\n(.*?)^~~~$`).FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -68,27 +63,6 @@ func shellLines(text string) (lines []string) {
 		}
 	}
 	return lines
-}
-
-// A block in another form than the tests look for would not be tested.
-func TestBlocksOfTheDocumentsAreFenced(t *testing.T) {
-	for name, text := range documents(t) {
-		open := false
-		for line := range strings.Lines(text) {
-			m := fence.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
-			if m == nil {
-				continue
-			}
-			known := slices.Contains([]string{"~~~ sh", "~~~ corefile", "~~~ txt"}, m[0])
-			if !open && !known || open && m[0] != "~~~" {
-				t.Errorf("%s: expected a block of sh, corefile or txt, got %q", name, m[0])
-			}
-			open = !open
-		}
-		if open {
-			t.Errorf("%s: expected all blocks to end", name)
-		}
-	}
 }
 
 func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
@@ -223,13 +197,6 @@ func anchors(text string) (all []string) {
 		all = append(all, anchor)
 	}
 	return all
-}
-
-func TestAnchors(t *testing.T) {
-	got := anchors("# One\n## What, DNS *sees*?\n### 2. A & B\n## One\n~~~ sh\n# no heading\n~~~\n")
-	if want := []string{"one", "what-dns-sees", "2-a--b", "one-1"}; !slices.Equal(got, want) {
-		t.Errorf("Expected %q, got %q", want, got)
-	}
 }
 
 // The commands of Go name packages that exist, and tests or benchmarks in them.

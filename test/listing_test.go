@@ -1,13 +1,11 @@
 package test
 
 import (
-	"io/fs"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // listing is the plugin's page for https://coredns.io/explugins.
@@ -30,39 +28,6 @@ func frontMatter(t *testing.T, page string) (fields map[string]string, text stri
 		fields[key] = strings.Trim(strings.TrimSpace(value), `"`)
 	}
 	return fields, text
-}
-
-// The fields are those of coredns/coredns.io, content/explugins. Its theme makes the line of
-// plugin.cfg of title and repo (explugin-enable.html).
-func TestThePageForCoreDNSHasItsFields(t *testing.T) {
-	fields, _ := frontMatter(t, documents(t)[listing])
-	mod, err := fs.ReadFile(repository, "go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	module := regexp.MustCompile(`(?m)^module (\S+)$`).FindStringSubmatch(string(mod))[1]
-	want := map[string]string{
-		"title":       "safebrowsing",
-		"description": strings.TrimSpace(section(t, "Name")),
-		"weight":      "10",
-		"categories":  `[ "plugin", "external" ]`,
-		"repo":        "https://" + module,
-		"home":        "https://" + module + "/blob/main/README.md",
-	}
-	for key, value := range want {
-		if fields[key] != value {
-			t.Errorf("%s: Expected %q, got %q", key, value, fields[key])
-		}
-	}
-	if !strings.Contains(fields["tags"], `"plugin", "safebrowsing"`) {
-		t.Errorf("Expected the tags plugin and safebrowsing, got %s", fields["tags"])
-	}
-	if _, err := time.Parse(time.RFC3339, fields["date"]); err != nil {
-		t.Error(err)
-	}
-	if len(fields) != len(want)+2 {
-		t.Errorf("Expected the fields of a plugin, got %q", fields)
-	}
 }
 
 // The page is read at another place: its links are whole URLs. What it says of properties and

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -194,30 +193,6 @@ func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
 	}
 	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("Expected mode 600, got %v, %v", info, err)
-	}
-}
-
-// The package installs each file, and all that is written in a Corefile is a property.
-func TestOpenWrtRecipeInstallsItsFiles(t *testing.T) {
-	recipe, err := fs.ReadFile(repository, "deploy/openwrt/Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := fs.Glob(repository, openwrt+"*")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("Expected three files, got %q, %v", files, err)
-	}
-	for _, name := range files {
-		if !strings.Contains(string(recipe), " ./files/"+filepath.Base(name)+" ") {
-			t.Errorf("Expected the recipe to install %s", name)
-		}
-	}
-	if program, err := exec.LookPath("shellcheck"); err == nil {
-		scripts := slices.DeleteFunc(files, func(name string) bool { return !strings.HasSuffix(name, ".init") })
-		out, err := exec.Command(program, "-s", "dash", "../"+scripts[0], "../testdata/openwrt/rc.sh").CombinedOutput()
-		if err != nil {
-			t.Errorf("%s", fmt.Sprint(err, "\n", string(out)))
-		}
 	}
 }
 

@@ -37,41 +37,6 @@ func section(t *testing.T, heading string) string {
 	return text
 }
 
-// The order and the form of the sections is that of CoreDNS (plugin.md), whose
-// generator of manual pages (Makefile.doc) drops all lines that begin with "# ".
-func TestTheReadmeIsAManualPage(t *testing.T) {
-	text := readme(t)
-	var got []string
-	for _, m := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(text, -1) {
-		got = append(got, m[1])
-	}
-	want := []string{"Name", "Quick Start", "Description", "Syntax", "Metrics", "Ready", "Metadata", "Examples", "Build", "Performance", "Bugs", "See Also"}
-	if !slices.Equal(got, want) {
-		t.Errorf("Expected the sections\n%q, got\n%q", want, got)
-	}
-	if name := strings.TrimSpace(section(t, "Name")); !strings.HasPrefix(name, "*safebrowsing* - ") || strings.Contains(name, "\n") {
-		t.Errorf("Expected one line in the section Name, got %q", name)
-	}
-	if n := len(regexp.MustCompile(`(?m)^# `).FindAllString(text, -1)); n != 1 {
-		t.Errorf("Expected the title to be the only line that begins with #, got %d", n)
-	}
-	const most = 2559 // the README of forward in CoreDNS 1.15
-	if n := len(strings.Fields(text)); n > most {
-		t.Errorf("Expected at most %d words, got %d: move what goes deeper to docs", most, n)
-	}
-}
-
-func TestTheFirstCommandsStartAndTestEverything(t *testing.T) {
-	commands := shellLines(readme(t))
-	want := []string{"go run ./cmd/coredns -conf Corefile.example", "go test ./..."}
-	if len(commands) < 2 || !slices.Equal(commands[:2], want) {
-		t.Errorf("Expected the first commands to be %q, got %q", want, commands)
-	}
-	if screen := strings.Join(strings.Split(readme(t), "\n")[:20], "\n"); !strings.Contains(screen, "non-commercial use") {
-		t.Error("Expected the first screen to say that Safe Browsing is for non-commercial use")
-	}
-}
-
 // A property is explained by an item of the list after the syntax, or by one of a
 // page that this list links to.
 func TestEveryPropertyIsInTheReadme(t *testing.T) {

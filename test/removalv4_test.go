@@ -3,7 +3,6 @@ package test
 import (
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,29 +47,5 @@ func TestTheListOfVersion4IsWhole(t *testing.T) {
 	slices.Sort(own)
 	if !slices.Equal(listed, own) {
 		t.Errorf("docs/version-4.md lists %q, and version 4 has %q", listed, own)
-	}
-}
-
-// The lines that change are as the commands in docs/version-4.md expect them.
-func TestTheLinesOfVersion4AreWhereTheCommandsLook(t *testing.T) {
-	for file, lines := range map[string][]string{
-		"internal/protocol/dialect.go":        {`DialectV4, //`, `{DialectV5, DialectV4, DialectWebRisk}`},
-		"internal/protocoltest/fault.go":      {`V4 +FaultV4$`, ` && f\.V4\.shownBy\(q\)`},
-		"internal/protocoltest/server.go":     {`v4 +serverV4$`},
-		"internal/protocoltest/referee.go":    {`v4 +refereeV4$`, `v4 +backoffsV4$`, `r\.v4\.clientStarted`, `r\.v4\.clientLostState`},
-		"internal/protocoltest/refereekey.go": {`r\.v4\.as`},
-		"test/arrows_test.go":                 {` "internal/protocol/pb/sbv4",`},
-		"README.md":                           {"v5\\|v4\\|webrisk", " or `v4`, see \\[Version 4\\]\\(docs/version-4.md\\)", `\), \[Version 4\]\(docs/version-4.md\),`},
-		"deploy/coredns.io/safebrowsing.md":   {`v5\|v4\|webrisk`},
-	} {
-		text, err := fs.ReadFile(repository, file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, line := range lines {
-			if n := len(regexp.MustCompile("(?m)"+line).FindAll(text, -1)); n != 1 {
-				t.Errorf("%s has %d lines with %s, want 1", file, n, line)
-			}
-		}
 	}
 }

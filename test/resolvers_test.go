@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,22 +194,6 @@ func documentedErrors(t *testing.T, row string) [2]bool {
 		t.Fatalf("Expected a row of the table for %s", row)
 	}
 	return [2]bool{m[1] == "", m[1] == "" && m[2] == ""}
-}
-
-func TestEachResolverOfTheDocumentIsRun(t *testing.T) {
-	want := []string{"systemd-resolved"} // TestSystemdResolvedInFront
-	for _, f := range forwarders {
-		want = append(want, f.heading)
-	}
-	var got []string
-	for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(documents(t)["docs/resolvers.md"], -1) {
-		got = append(got, m[1])
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("Expected a section for each of %q, got %q", want, got)
-	}
 }
 
 // documentedConfig returns the lines of a section of docs/resolvers.md.

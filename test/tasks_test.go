@@ -2,10 +2,7 @@ package test
 
 import (
 	"io/fs"
-	"os/exec"
-	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -36,35 +33,6 @@ func TestTasksOfTheDocumentsExist(t *testing.T) {
 	}
 }
 
-// A module that CI does not look at is not vetted, and its go.mod goes stale.
-func TestEachModuleIsCheckedByCI(t *testing.T) {
-	script, err := fs.ReadFile(repository, ".ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := regexp.MustCompile(`(?m)^modules="(.*)"$`).FindSubmatch(script)
-	if m == nil {
-		t.Fatal("Expected .ci/run to list the modules")
-	}
-	var want []string
-	err = fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
-		if d != nil && d.Name() == ".git" && d.IsDir() {
-			return fs.SkipDir
-		}
-		if err == nil && d.Name() == "go.mod" {
-			want = append(want, path.Dir(name))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := strings.Fields(string(m[1]))
-	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("Expected the modules %q, got %q", want, got)
-	}
-}
-
 // The recipes name files and tests that exist: rooms are moved.
 func TestRecipesNameWhatExists(t *testing.T) {
 	_, recipes, ok := strings.Cut(documents(t)["CONTRIBUTING.md"], "\n## Recipes\n")
@@ -90,20 +58,5 @@ func TestRecipesNameWhatExists(t *testing.T) {
 	}
 	if tried < 12 {
 		t.Errorf("Expected the recipes to name files and tests, got %d", tried)
-	}
-}
-
-func TestMakeHelpPrintsEachTask(t *testing.T) {
-	if _, err := exec.LookPath("make"); err != nil {
-		t.Skip("make is not installed")
-	}
-	out, err := exec.Command("make", "-s", "-C", "..").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, task := range []string{"build", "test", "lint", "fuzz", "bench", "demo", "man"} {
-		if !regexp.MustCompile(`(?m)^` + task + ` +\S`).Match(out) {
-			t.Errorf("Expected make to print %s, got\n%s", task, out)
-		}
 	}
 }

@@ -89,27 +89,6 @@ func (v chartValues) corefile(without ...string) string {
 	return text.String()
 }
 
-func TestValuesOfTheChartFitTogether(t *testing.T) {
-	v := helmValues(t)
-	if len(v.Servers) != 1 || v.Servers[0].Port != 53 || !v.Servers[0].Zones[0].UseTCP {
-		t.Errorf("Expected one server on port 53 for UDP and TCP, got %+v", v.Servers)
-	}
-	for i, volume := range v.ExtraVolumes {
-		if v.ExtraVolumeMounts[i].Name != volume.Name || !strings.Contains(v.corefile(), v.ExtraVolumeMounts[i].MountPath) {
-			t.Errorf("Expected the volume %s to be mounted where the Corefile looks, got %+v", volume.Name, v.ExtraVolumeMounts)
-		}
-	}
-	if c := v.SecurityContext.Capabilities; c == nil || !slices.Contains(c.Add, "NET_BIND_SERVICE") {
-		t.Errorf("Expected the capability of the image's program, got %+v", c)
-	}
-	// The chart does not set the ports of its probes and of its monitor.
-	for _, needed := range []string{"health {", "ready\n", "prometheus 0.0.0.0:9153\n"} {
-		if !strings.Contains(v.corefile(), "    "+needed) {
-			t.Errorf("Expected %q in the Corefile of the chart", needed)
-		}
-	}
-}
-
 // The Corefile starts with this build, in a cluster whose API does not answer; in a build
 // without the plugin kubernetes it starts without that.
 func TestTheCorefileOfTheChartStarts(t *testing.T) {
