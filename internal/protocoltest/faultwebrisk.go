@@ -64,13 +64,6 @@ func OddSearchTimes() map[string]Fault {
 	}
 }
 
-// allOddTimes returns OddDiffTimes and OddSearchTimes.
-func allOddTimes() map[string]Fault {
-	all := OddDiffTimes()
-	maps.Copy(all, OddSearchTimes())
-	return all
-}
-
 // breaksDiff reports whether the fault spoils a list in a way that only answers coded as
 // those of Web Risk can show.
 func (f *Fault) breaksDiff() bool {

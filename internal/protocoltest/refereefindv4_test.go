@@ -1,8 +1,6 @@
 package protocoltest
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,47 +29,6 @@ func inFindBubble(t *testing.T, name string, f func(b *bench)) {
 		b.fetch("se-4b", "mw-4b")
 		time.Sleep(time.Hour)
 		f(b)
-	})
-}
-
-func TestFindAnswers(t *testing.T) {
-	inFindBubble(t, "matches", func(b *bench) {
-		b.Publish("uwsa-4b", nil)
-		evil := hash("evil.example.com/")
-		b.AddThreat("evil.example.com/", sbv5.ThreatType_UNWANTED_SOFTWARE)
-		b.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY)
-		b.AddThreat("evil.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
-		b.AddThreat("evil.example.com/", sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION)
-		b.SetFindWait(time.Minute)
-		b.SetNegativeCacheDuration(time.Hour)
-		ask := func() (got []string) {
-			m, err := findV4(t, b, b.states(), []string{"se-4b", "mw-4b", "uwsa-4b"}, []string{string(evil[:5])}, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if m.MinimumWaitDuration.AsDuration() != time.Minute || m.NegativeCacheDuration.AsDuration() != time.Hour {
-				b.Errorf("got %v, want a minute of wait and an hour of cache", m)
-			}
-			for _, match := range m.Matches {
-				got = append(got, triple{match.ThreatType, match.PlatformType, match.ThreatEntryType}.list())
-				if d := match.CacheDuration.AsDuration(); d != 300*time.Second {
-					b.Errorf("cache duration %v", d)
-				}
-			}
-			return got
-		}
-		if got, want := ask(), []string{"uwsa-4b", "se-4b"}; !slices.Equal(got, want) {
-			b.Errorf("matches in %q, want %q", got, want)
-		}
-		b.RemoveThreat("evil.example.com/")
-		b.SetForeignHashes(make([]byte, 32))
-		if got, want := ask(), []string{"se-4b"}; !slices.Equal(got, want) {
-			b.Errorf("matches in %q, want the foreign hash in %q", got, want)
-		}
-		if got := b.Requests("find")[0]; !slices.Equal(got.Lists, []string{"se-4b", "mw-4b", "uwsa-4b"}) ||
-			len(got.Versions) != 2 || string(got.Prefixes[0]) != string(evil[:5]) {
-			b.Errorf("noted as %+v", got)
-		}
 	})
 }
 
@@ -295,28 +252,6 @@ func TestRefereeKnowsWhichStatesAreHeld(t *testing.T) {
 }
 
 func init() { batchers["v4"] = (*bench).fetch }
-
-func TestAFaultOfBatchesLeavesSingleListsOfV4Alone(t *testing.T) {
-	inBubble(t, "both versions", func(b *bench) {
-		b.Break("update", 2, Fault{Status: 404, Batch: true})
-		b.lists(nil, "se-4b")
-		b.fetch("mw-4b")
-		_ = b.search("aaaa")
-		b.fetch("se-4b")
-		b.lists(nil, "mw-4b", "se-4b")
-		b.violations.take()
-		var faults []bool
-		for _, r := range b.Requests("") {
-			faults = append(faults, r.Fault)
-		}
-		if fmt.Sprint(faults) != fmt.Sprint([]bool{false, false, false, false, true}) {
-			b.Errorf("faults of %v", faults)
-		}
-		if n := len(b.Requests("update")); n != 4 {
-			b.Errorf("%d requests for contents of lists, want 4", n)
-		}
-	})
-}
 
 func TestRefereeKeepsTheClocksOfV4Apart(t *testing.T) {
 	inBubble(t, "three services", func(b *bench) {

@@ -67,25 +67,3 @@ func TestRefereeTakesARefusedListByItself(t *testing.T) {
 		}, func(b *bench) { ask(b, "mw-4b") })
 	}
 }
-
-func TestAFaultOfBatchesLeavesSingleListsAlone(t *testing.T) {
-	inBubble(t, "v5 and Web Risk", func(b *bench) {
-		b.Break("update", 2, Fault{Status: 404, Batch: true})
-		b.lists(nil, "se-4b")
-		b.diff("mw-4b")
-		_ = b.search("aaaa")
-		b.diff("se-4b")
-		b.lists(nil, "mw-4b", "se-4b")
-		b.violations.take()
-		var faults []bool
-		for _, r := range b.Requests("") {
-			faults = append(faults, r.Fault)
-		}
-		if fmt.Sprint(faults) != fmt.Sprint([]bool{false, false, false, false, true}) {
-			b.Errorf("faults of %v", faults)
-		}
-		if n := len(b.Requests("update")); n != 4 {
-			b.Errorf("%d requests for contents of lists, want 4", n)
-		}
-	})
-}

@@ -2,11 +2,8 @@ package protocoltest
 
 import (
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -23,36 +20,6 @@ func unhex(t testing.TB, text string) []byte {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// randomEntries returns n entries; with few distinct leading bytes the gaps differ
-// widely.
-func randomEntries(rng *rand.Rand, width, n int) [][]byte {
-	entries := make([][]byte, n)
-	for i := range entries {
-		entries[i] = make([]byte, width)
-		for j := range entries[i] {
-			entries[i][j] = byte(rng.Uint32())
-		}
-		if rng.IntN(4) == 0 {
-			entries[i][0], entries[i][1] = 7, 7
-		}
-	}
-	return entries
-}
-
-// mixed returns entries of several lengths, some of which begin others.
-func mixed(rng *rand.Rand, n int) (all [][]byte) {
-	for _, e := range randomEntries(rng, 32, n) {
-		all = append(all, e[:4])
-		switch rng.IntN(4) {
-		case 0:
-			all = append(all, e[:5+rng.IntN(28)])
-		case 1:
-			all = append(all, e)
-		}
-	}
-	return all
 }
 
 // Vectors of the page "Local Database" and of Chromium's decoder tests.
@@ -81,34 +48,6 @@ func TestRiceCodingMatchesPublishedVectors(t *testing.T) {
 	}
 	if EncodeRice32(nil) != nil || EncodeRice64(nil) != nil || EncodeRice128(nil) != nil || EncodeRice256(nil) != nil {
 		t.Error("no values are coded as a message, want none")
-	}
-}
-
-func TestRiceCodingDecodesToTheEntries(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for _, width := range []int{4, 8, 16, 32} {
-		for _, n := range []int{0, 1, 2, 3, 100, 3000} {
-			entries := randomEntries(rng, width, n)
-			if n == 3 {
-				clear(entries[0])
-				for i := range width {
-					entries[1][i] = 0xff
-				}
-			}
-			var m sbv5.HashList
-			EncodeAdditions(width, entries, &m)
-			values, err := decodeAdditions(&m, width)
-			if err != nil {
-				t.Fatalf("%d entries of %d bytes: %v", n, width, err)
-			}
-			var got []string
-			for _, v := range values {
-				got = append(got, string(v.FillBytes(make([]byte, width))))
-			}
-			if want := sorted(entries); !slices.Equal(got, want) {
-				t.Errorf("%d entries of %d bytes do not decode to themselves", n, width)
-			}
-		}
 	}
 }
 
@@ -155,19 +94,5 @@ func TestSearchMatchesWireSample(t *testing.T) {
 	}
 	if got, _ := proto.Marshal(s.search([][]byte{{1, 2, 3, 4}})); fmt.Sprintf("%x", got) != "120308ac02" {
 		t.Errorf("nothing found: got %x", got)
-	}
-}
-
-func BenchmarkPublishAndEncode7M(b *testing.B) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	entries := make([][]byte, 7_000_000)
-	for i := range entries {
-		entries[i] = binary.BigEndian.AppendUint32(nil, rng.Uint32())
-	}
-	for b.Loop() {
-		s := New(b)
-		s.Publish("se-4b", entries)
-		u := s.lists["se-4b"].updateFrom(nil, 0)
-		b.ReportMetric(float64(len(u.message().GetAdditionsFourBytes().EncodedData)), "bytes")
 	}
 }
