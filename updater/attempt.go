@@ -1,6 +1,8 @@
 package updater
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -22,9 +24,6 @@ type attempt struct {
 // must not be sent; then nothing is recorded.
 func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 	a.schedule = s
-	if err := s.agree(lists, now); err != nil {
-		return a, err
-	}
 	err = s.change(func(state *scheduleState) {
 		// A crash loses the answer, and with it a minimum wait that it may have had. The last
 		// known waits stand in for it.
@@ -38,11 +37,32 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 		state.Fetch = state.Fetch.noting(s.writer, s.asks, now, func(failures int) time.Duration { return max(Backoff(failures, s.random()), wait) })
 		a.begun, a.number = state.Fetch.Attempt, s.asks
 	})
-	if notHeld := s.confirmed(); notHeld != nil {
+	if notHeld := s.confirmed(lists, now); notHeld != nil {
 		_ = a.takenBack()
 		return a, notHeld
 	}
 	return a, err
+}
+
+// confirmed returns an error unless the note is in the shared document, if there is one, which has no
+// later clocks; or this process may fetch without it.
+func (s *Schedule) confirmed(lists []string, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sharer() == nil {
+		return nil
+	}
+	if err := s.fetches.away; err != nil && !errors.Is(err, ErrAlone) {
+		return fmt.Errorf("%w: %w", errNotHeld, err)
+	}
+	others := s.state
+	others.Fetch = others.Fetch.apart(s.writer)
+	for _, name := range lists {
+		if now.Before(others.listDue(name)) {
+			return fmt.Errorf("%w: it has later clocks", errNotHeld)
+		}
+	}
+	return nil
 }
 
 // end replaces the note by what alter makes of the clocks.

@@ -155,7 +155,7 @@ func TestAFetchThatIsNotConfirmedIsTakenBack(t *testing.T) {
 	before := s.state.clone()
 	calls := v.n
 	v.own = func(n int) error {
-		if n == calls+2 { // agree is the first one, the note is the second one
+		if n == calls+1 { // the note
 			return errTest
 		}
 		return nil

@@ -2,7 +2,12 @@ package updater
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,45 +15,57 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// The budget has six files. This one has what callers use. budgetleft.go says what is left, and
-// until when nothing is; budgethour.go counts an hour. budgetreserve.go moves searches between
-// memory and the media. budgetdays.go counts by date, without a lock or a file.
-// budgetfile.go reads the file.
+// The budget has four files. This one has the owner of the count, and how a search gets into it.
+// budgetdays.go counts by date, budgetleft.go says what is left, and until when nothing is, and
+// budgetlimit.go has the Searcher.
 
 // Ledger counts the searches of each day, for a service that charges for them. The day
 // is the operator's: a date of local time. A Ledger outlives engines: keep one for each
 // service while the process runs. It is safe for concurrent use.
 //
-// With a Store the count is in a file, which several processes may share. A search is
+// With a Store the count is a document, which several processes may share. A search is
 // counted there before it is sent. So that not every search waits for the disk, a
 // process reserves a few at a time; after a crash those count as spent. If the disk
 // hangs or fails, the process goes on with what it knows: the last count that it saw,
 // and its own searches.
+//
+// The document counts covered searches of this process, which has spent own. If own is less, the others
+// are reserved; if it is more, the others are in memory only. While a process has a reservation it
+// counts in memory, under mu. When it has none, searches wait for the next one.
 type Ledger struct {
-	clock func() time.Time // tests replace it, to set the clock back
+	clock  func() time.Time // tests replace it, to set the clock back
+	writer string           // names the part of this process
 
-	// The lock of the file may be held when mu is locked, never the other way round: another
-	// process can hold the file for seconds.
 	mu      sync.Mutex // guards the rest; never held during disk access
 	store   *Store     // nil: in memory only
-	writer  string     // names the part of this process
+	count   document[budgetDays]
 	days    budgetDays // all that is known, with the part of this process as it was written last
 	own     int        // searches of this process on days.Day
 	hour    recent     // those of the last hour
-	covered int        // searches of this process that the file counts; more than own are reserved
+	covered int        // searches of this process that the document counts; more than own are reserved
 
 	unknown error               // why the count of days.Day is unknown; nil: it is known
 	damaged string              // the unreadable file that was reported last; "": none
-	saving  chan struct{}       // closed when the save under way ends; nil: none is
-	late    bool                // that save takes longer than searchLockTimeout
 	trouble bool                // the last save failed or was late
 	uses    func() []lookup.Use // what the clients of this process used; nil: not known
 	changed bool                // that is to be saved now
 
-	alone     bool      // there is a Shared, which cannot be reached
-	common    int       // then: searches of days.Day when it was last reached
+	reserving reservation
+	common    int       // searches of days.Day when a Shared was last reached
 	spread    bool      // an hour has its part of the budget, see Spread
 	lookAgain time.Time // no save before, unless there is something to reserve
+}
+
+// reservation is what a save under way, or the last one, changes in the document.
+type reservation struct {
+	store  *Store // of the save: Move may replace that of the Ledger meanwhile
+	perDay int
+	spends bool    // searches may be reserved; otherwise those that are not spent are returned
+	events []Event // to report
+	uses   []lookup.Use
+	day    string
+	part   int  // searches of this process on that day, with reservations
+	more   bool // some are reserved
 }
 
 // maxReserved is the most searches that are reserved at once.
@@ -64,6 +81,12 @@ const lookAgainAfter = time.Minute
 // a search costs money.
 func NewLedger(store *Store) (*Ledger, error) {
 	l := &Ledger{clock: time.Now, writer: newWriter()}
+	l.count = document[budgetDays]{
+		mu: &l.mu, media: l.media, meet: l.meet, gather: l.gatherUses, prepare: l.reserve, damaged: l.keepDamaged,
+		parse:  func(raw []byte, _ time.Time, _ moment) (budgetDays, error) { return parseBudget(raw) },
+		lacks:  func(found budgetDays) bool { return !found.same(l.days) },
+		encode: func(time.Time, moment) ([]byte, error) { return json.Marshal(l.days) },
+	}
 	return l, l.Move(store)
 }
 
@@ -75,89 +98,103 @@ func ReadLedger(store *Store) (*Ledger, error) {
 	return l, err
 }
 
+// budgetFile is the file name of the count of searches. It has no checksum: an operator may edit it.
+func (o Origin) budgetFile() string {
+	return "budget" + strings.TrimPrefix(o.scheduleFile(), "schedule")
+}
+
+// budgetPath returns the path of that file in the folder of the lists; "" without a Store.
+func (s *Store) budgetPath() string {
+	if s == nil {
+		return ""
+	}
+	return filepath.Join(s.dir, s.origin.budgetFile())
+}
+
+// media returns where the count is.
+func (l *Ledger) media() []place {
+	if l.store == nil {
+		return nil
+	}
+	return l.store.places(l.store.origin.budgetFile(), l.store.shared, false)
+}
+
 // Move continues in the folder of another store, or with nil in memory. What this
 // process has spent today counts there too. Call Flush before, for the sake of the old
 // folder. A store with the same file changes nothing. The error is that of NewLedger.
 func (l *Ledger) Move(store *Store) (err error) {
-	var found budgetDays
-	var damaged string
-	if store != nil {
-		found, damaged, err = store.readBudget(dateOf(l.clock()))
-	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.turn(dateOf(l.clock()))
-	switch {
-	case l.store == nil && store == nil, l.store != nil && store != nil && l.store.budgetPath() == store.budgetPath():
-		return nil
-	case store == nil:
-		l.days = l.exact()
-	default:
+	same := l.store.budgetPath() == store.budgetPath()
+	if !same {
 		// Reservations stay behind, in the file of the old folder, unless Flush has
 		// returned them.
-		l.days, _ = found.on(l.days.Day)
 		l.days = l.exact()
-		l.lookAgain = time.Time{}
-		l.damaged, l.unknown = damaged, onlyUnknown(err)
+		l.store, l.covered, l.lookAgain = store, 0, time.Time{}
+		l.damaged, l.unknown = "", nil
+		l.count.forget()
 	}
-	l.store, l.covered = store, 0
+	l.mu.Unlock()
+	if same || store == nil {
+		return nil
+	}
+	for _, p := range store.folders(store.origin.budgetFile()) {
+		_, _, readErr := l.count.look(p, nil)
+		if readErr != nil {
+			l.mu.Lock()
+			err = errors.Join(err, l.noteDamage(p, readErr))
+			l.mu.Unlock()
+		}
+	}
 	return err
 }
 
-// onlyUnknown returns err if it is errUnknownCount.
-func onlyUnknown(err error) error {
-	if errors.Is(err, errUnknownCount) {
-		return err
+// errUnknownCount says that a file that cannot be read may count searches of today.
+var errUnknownCount = fmt.Errorf("the number of searches spent today is unknown: %w", errStays)
+
+// noteDamage notes that the count in a folder cannot be read, and returns the error: it is
+// errUnknownCount unless the count is of an earlier day. The caller holds mu.
+func (l *Ledger) noteDamage(p place, err error) error {
+	file := p.Medium.(folder).path(p.document)
+	err = fmt.Errorf("%s: %w", file, err)
+	if info, statErr := os.Stat(file); statErr != nil || dateOf(info.ModTime()) >= dateOf(l.clock()) {
+		err = fmt.Errorf("%w: %w", errUnknownCount, err)
+		l.unknown = err
 	}
+	l.damaged = file
+	return err
+}
+
+// keepDamaged copies a damaged file that is about to be replaced, so that it can be inspected. The file itself
+// stays until then: without it the next start would count from 0. A count to replace an unknown one
+// needs a budget. The caller holds mu.
+func (l *Ledger) keepDamaged(p place, err error) error {
+	if p.kind == inShared {
+		return nil
+	}
+	before := l.damaged
+	if err = l.noteDamage(p, err); l.damaged != before {
+		l.reserving.events = append(l.reserving.events, Event{Kind: LoadFailed, List: BudgetFile, Err: err})
+	}
+	if raw, err := readSmall(l.damaged); err == nil {
+		_ = os.WriteFile(l.damaged+damagedSuffix, raw, 0o600)
+	}
+	switch {
+	case l.unknown == nil:
+		return nil
+	case l.reserving.perDay <= 0:
+		return l.unknown
+	}
+	// Money first: anything up to the budget may be spent. An error costs at most
+	// the confirmations of one day, and is reported.
+	l.days = l.days.atLeast(l.reserving.perDay)
 	return nil
 }
 
-// Flush returns reservations that are not spent, and saves what the file does not count
-// yet. It waits for the disk for at most files.WaitLimit. The Ledger can be used
-// afterwards.
-func (l *Ledger) Flush() error {
-	timeout := time.NewTimer(files.WaitLimit)
-	defer timeout.Stop()
-	for {
-		saving, failed := l.flush()
-		if saving == nil {
-			return nil
-		}
-		select {
-		case <-saving:
-		case <-timeout.C:
-			return hungDisk(files.WaitLimit)
-		}
-		if failed != nil { // this was our own save
-			return *failed
-		}
-	}
-}
-
-// flush begins to save, or returns the channel of the save under way, nil if there is
-// nothing to save. failed is set when a save of its own has ended.
-func (l *Ledger) flush() (saving <-chan struct{}, failed *error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.turn(dateOf(l.clock()))
-	switch {
-	case l.saving != nil:
-		return l.saving, nil
-	case l.store == nil || l.covered == l.own && !l.changed:
-		return nil, nil
-	}
-	l.changed = false
-	done := make(chan struct{})
-	l.saving = make(chan struct{})
-	// The goroutine sets *failed before it closes done. So the receiver needs no lock to
-	// read it.
-	failed = new(error)
-	go func() { // ends when the disk answers
-		_, *failed = l.update(0, false)
-		l.saved()
-		close(done)
-	}()
-	return done, failed
+// meet joins what a medium knows. The caller holds mu.
+func (l *Ledger) meet(found budgetDays) {
+	l.turn(dateOf(l.clock())) // no process goes back to a date that has ended
+	l.days, _ = l.days.join(found).on(l.days.Day)
 }
 
 // turn continues with another date. The caller holds mu.
@@ -199,89 +236,195 @@ func (l *Ledger) spentOn(now time.Time) int {
 	return l.spent()
 }
 
-// Limit returns a Searcher that asks s, but at most perDay times a day, 0 for no limit:
-// then it sends nothing and returns an error that is lookup.ErrBudget. A search that
-// fails counts, since it may have been charged for, unless its error is
-// lookup.ErrBackoff or lookup.ErrLimited, which say that nothing was sent. So s is
-// usually a Searcher from Pace. It must send one request for a search.
-//
-// report may be called from another goroutine. The Searcher is safe for concurrent use
-// if s is.
-func (l *Ledger) Limit(s lookup.Searcher, perDay int, report func(Event)) lookup.Searcher {
-	return &budgetedSearcher{searcher: s, ledger: l, perDay: perDay, report: report}
+// taken is one search that was counted.
+type taken struct {
+	date  string
+	spent int // of that date, with this search
 }
 
-// budgetedSearcher is a Searcher with a budget.
-type budgetedSearcher struct {
-	searcher lookup.Searcher
-	ledger   *Ledger
-	perDay   int
-	report   func(Event)
-
-	mu         sync.Mutex
-	low, spent string    // dates when BudgetLow and BudgetSpent were reported last; guarded by mu
-	paused     time.Time // when BudgetPaused was reported last; guarded by mu
+// take counts a search that is about to be sent. It returns an error that is
+// lookup.ErrBudget if perDay, above 0, does not allow it, and the error of ctx if that
+// ends first. It waits for the disk for at most diskPatience.
+func (l *Ledger) take(ctx context.Context, perDay int, report func(Event)) (taken, error) {
+	for {
+		// The loop ends also if the disk hangs: the next try decides in memory.
+		saved, t, err := l.tryTake(perDay, report)
+		if saved == nil {
+			return t, err
+		}
+		if l.count.await(ctx, saved) {
+			l.isLate(report)
+		}
+		if err := ctx.Err(); err != nil {
+			return t, err
+		}
+	}
 }
 
-// Search implements lookup.Searcher.
-func (b *budgetedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
-	// Count first, send afterwards. A crash in between wastes one search. In the other
-	// order a loop of crashes could spend more than the budget.
-	t, err := b.ledger.take(ctx, b.perDay, b.report)
-	if b.perDay > 0 && (err == nil || errors.Is(err, lookup.ErrBudget)) {
-		b.tell(t, err)
+// tryTake is take without waiting: if saved is not nil, try again when it has ended.
+func (l *Ledger) tryTake(perDay int, report func(Event)) (saved *saving, t taken, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock()
+	l.turn(dateOf(now))
+	due, may := !now.Before(l.lookAgain), l.may(perDay, now)
+	// With trouble the disk is tried again once per lookAgainAfter, not for each search.
+	inMemory := l.store == nil || perDay <= 0 || l.count.late || l.trouble && !due
+	switch {
+	// The file can change the decision: another process may have returned searches to
+	// a spent budget, or this process needs a reservation.
+	case !inMemory && (!may && due || may && l.own >= l.covered):
+		return l.save(perDay, true, report), t, nil
+	case !may:
+		return nil, taken{l.days.Day, l.spent()}, l.refusal(perDay, now)
 	}
-	if err != nil {
-		return lookup.Answer{}, err
+	l.own++
+	l.hour = l.hour.plus(1, now)
+	// Without a budget no search waits for the disk. The count is saved in batches, at
+	// most one per lookAgainAfter.
+	if l.store != nil && perDay <= 0 && l.own >= l.covered+maxReserved && due && !l.count.late {
+		l.save(perDay, true, report)
 	}
-	answer, err := b.searcher.Search(ctx, prefixes)
-	if errors.Is(err, lookup.ErrBackoff) || errors.Is(err, lookup.ErrLimited) || errors.Is(err, lookup.ErrBudget) || isNotSent(err) { // the last is that of a relay
-		b.ledger.giveBack(t)
-	}
-	return answer, err
+	return nil, taken{l.days.Day, l.spent()}, nil
 }
 
-// tell reports what changes for the budget with a search that was granted or, with
-// err, refused: each once a day.
-func (b *budgetedSearcher) tell(t taken, err error) {
-	// mu stays locked during the reports, so that those of a day keep their order. So report
-	// must not search with b.
-	e := Event{Spent: t.spent, Budget: b.perDay, Due: midnightAfter(time.Now().Local())}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err == nil && b.spent != "" && b.spent != t.date {
-		b.spent = ""
-		e.Kind = BudgetRenewed
-		b.report(e)
+// giveBack takes back a search that was not sent. If the file counts it already, it is a
+// reservation again.
+func (l *Ledger) giveBack(t taken) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.date == l.days.Day { // otherwise the count of that date is closed
+		l.own, l.hour = max(0, l.own-1), l.hour.plus(-1, l.clock())
 	}
-	if err == nil && b.low != t.date && float64(t.spent) >= lowBudget*float64(b.perDay) {
-		b.low = t.date
-		e.Kind = BudgetLow
-		b.report(e)
+}
+
+func hungDisk(limit time.Duration) error {
+	return fmt.Errorf("the disk has not answered within %s", limit)
+}
+
+// isLate notes that a save takes too long: until it has ended, searches count in memory.
+func (l *Ledger) isLate(report func(Event)) {
+	l.mu.Lock()
+	began := !l.trouble
+	l.trouble = true
+	l.mu.Unlock()
+	if began {
+		report(Event{Kind: StoreFailed, List: BudgetFile, Err: hungDisk(diskPatience)})
 	}
-	refused, _ := errors.AsType[*SpentError](err)
-	if refused != nil && (refused.Hold.Portion == AnHour || refused.Hold.Portion == OneAlone) {
-		b.pause(e, refused.Hold)
+}
+
+// save begins to save the count, unless that is under way: spends says whether to reserve searches for
+// perDay, or to return those that are reserved. The caller holds mu.
+func (l *Ledger) save(perDay int, spends bool, report func(Event)) *saving {
+	if l.count.saving == nil {
+		l.reserving = reservation{store: l.store, perDay: perDay, spends: spends}
+	}
+	return l.count.save(func(kept bool, err error) {
+		for _, e := range l.settle(kept, err) {
+			report(e)
+		}
+	})
+}
+
+// gatherUses asks what clients have used: that asks what is left, and so needs mu.
+func (l *Ledger) gatherUses() {
+	l.mu.Lock()
+	uses := l.uses
+	l.mu.Unlock()
+	if uses == nil {
 		return
 	}
-	if (err != nil || t.spent >= b.perDay) && b.spent != t.date {
-		b.spent = t.date
-		e.Kind = BudgetSpent
-		if errors.Is(err, errUnknownCount) {
-			e.Err = err
+	all := uses()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reserving.uses = all
+}
+
+// reserve says what to write, after what is on a medium was joined. The caller holds mu.
+func (l *Ledger) reserve() {
+	r, now := &l.reserving, l.clock()
+	r.day, r.part, r.more = l.days.Day, l.own, false
+	switch {
+	case !r.spends:
+		l.covered = min(l.covered, l.own) // from now on they are not reserved
+	case r.perDay > 0:
+		granted := chunk(allowedOf(r.perDay, l.common, l.alone()), l.spent())
+		if l.spread {
+			granted = min(granted, max(0, HourOf(r.perDay)-l.exact().Recent.sum(now)))
 		}
-		b.report(e)
+		r.part, r.more = max(l.covered, l.own+granted), granted > 0
+	}
+	l.days = l.days.with(l.writer, r.part, l.hour.plus(r.part-l.own, now))
+	l.days.Uses = lookup.JoinUses(l.days.Uses, r.uses)
+}
+
+// alone reports whether there is a Shared that cannot be reached. The caller holds mu.
+func (l *Ledger) alone() bool { return l.count.away != nil }
+
+// chunk returns how many searches to reserve: a hundredth of the budget, and less near
+// its end, so that several processes share the rest.
+func chunk(perDay, spent int) int {
+	left := max(0, perDay-spent)
+	return min(left, max(1, min(perDay/100, left/4, maxReserved)))
+}
+
+// settle ends a save and returns what there is to report. err is that of the folder.
+func (l *Ledger) settle(kept bool, err error) []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.reserving
+	if r.store == l.store && kept && r.day == l.days.Day {
+		l.unknown, l.covered = nil, r.part
+	}
+	if !l.alone() {
+		l.common = l.days.spent()
+	}
+	if r.store == l.store && (!kept || !r.more) {
+		l.lookAgain = l.clock().Add(lookAgainAfter)
+	}
+	switch {
+	case err != nil && !l.trouble:
+		r.events = append(r.events, Event{Kind: StoreFailed, List: BudgetFile, Err: err})
+	case err == nil && l.trouble:
+		r.events = append(r.events, Event{Kind: Stored, List: BudgetFile})
+	}
+	l.trouble = err != nil
+	return r.events
+}
+
+// Flush returns reservations that are not spent, and saves what the file does not count
+// yet. It waits for the disk for at most files.WaitLimit. The Ledger can be used
+// afterwards.
+func (l *Ledger) Flush() error {
+	timeout := time.NewTimer(files.WaitLimit)
+	defer timeout.Stop()
+	for {
+		saved, ours := l.flush()
+		if saved == nil {
+			return nil
+		}
+		select {
+		case <-saved.done:
+		case <-timeout.C:
+			return hungDisk(files.WaitLimit)
+		}
+		if ours {
+			return saved.err
+		}
 	}
 }
 
-// pause reports that a portion of the budget is spent, once an hour. The caller holds mu.
-func (b *budgetedSearcher) pause(e Event, hold Hold) {
-	if now := time.Now(); b.paused.IsZero() || now.Sub(b.paused) >= time.Hour || now.Before(b.paused) {
-		b.paused = now
-		e.Kind, e.Due, e.Hold = BudgetPaused, hold.Until, hold
-		b.report(e)
+// flush begins to save, or returns the save under way; nil: there is nothing to save.
+func (l *Ledger) flush() (saved *saving, ours bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn(dateOf(l.clock()))
+	switch {
+	case l.count.saving != nil:
+		return l.count.saving, false
+	case l.store == nil || l.covered == l.own && !l.changed:
+		return nil, false
 	}
+	l.changed = false
+	return l.save(0, false, func(Event) {}), true
 }
-
-// lowBudget is the part of a budget whose spending is reported.
-const lowBudget = 0.8

@@ -1,6 +1,10 @@
 package updater
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -159,4 +163,60 @@ func (s *scheduleState) each(change func(asked) asked) {
 		c.Fetch, c.Search = change(c.Fetch), change(c.Search)
 		s.Others[name] = c
 	}
+}
+
+// The form of a document of clocks, and the move of its times between two clocks. It has a checksum: a
+// damaged wait could be too short, or last for years.
+
+// savedSchedule is the form of the file.
+type savedSchedule struct {
+	SHA256   string          `json:"sha256"` // of the bytes of Schedule
+	Schedule json.RawMessage `json:"schedule"`
+}
+
+// encodeSchedule returns the content of the file for a state. In memory, times follow
+// the monotonic clock of now. The file gets them relative to the wall clock, which may
+// have been set since: it shows at.Saved at now.
+func encodeSchedule(state scheduleState, now time.Time, at moment) ([]byte, error) {
+	state = state.clone()
+	state.moment = at
+	state.move(func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return at.Saved.Add(t.Sub(now))
+	})
+	state.each(asked.stored)
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(raw)
+	return fmt.Appendf(nil, `{"sha256":"%x","schedule":%s}`, sum, raw), nil
+}
+
+// parseSchedule reads the content of the file and moves its times onto the clock of
+// now, which includes a monotonic reading: setting the wall clock forward later must
+// not cut a wait short. At is the same moment as now. If the wall clock was set since the
+// file was saved, the waits are kept, see moment.
+func parseSchedule(raw []byte, now time.Time, at moment) (state scheduleState, err error) {
+	var saved savedSchedule
+	if err := json.Unmarshal(raw, &saved); err != nil {
+		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if sum := sha256.Sum256(saved.Schedule); saved.SHA256 != hex.EncodeToString(sum[:]) {
+		return scheduleState{}, fmt.Errorf("%w: wrong checksum", ErrDamaged)
+	}
+	if err := json.Unmarshal(saved.Schedule, &state); err != nil {
+		return scheduleState{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	state.each(asked.restored)
+	from := state.unset(at)
+	state.move(func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return now.Add(t.Sub(from))
+	})
+	return state, nil
 }

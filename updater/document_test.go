@@ -16,6 +16,20 @@ import (
 // What holds for every document: copies are joined in any order, as often as they come, and what
 // one of them knows is not lost.
 
+// savedClocks returns a document of clocks in the folder of a store, and whether there is one.
+func savedClocks(t *testing.T, s *Store, document string) (state scheduleState, ok bool) {
+	t.Helper()
+	now := time.Now()
+	raw, err := folder{s, false}.Read(document)
+	must(t, err)
+	if raw == nil {
+		return state, false
+	}
+	state, err = parseSchedule(raw, now, s.moment(now))
+	must(t, err)
+	return state, true
+}
+
 // histories is how many random histories a test lives through.
 var histories = flag.Int("histories", 400, "random histories of a document")
 

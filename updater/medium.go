@@ -2,7 +2,8 @@ package updater
 
 import (
 	"bytes"
-	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-)
 
-// A document is a small value that outlives its process, or is agreed among several: the schedule,
-// the clock of searches, and the count of searches. One owner has it in memory. Copies of it on
-// media are joined with that, by one pure function for each kind of document: what is read is never
-// believed in place of what is known, so a medium may lose a document, or bring an old copy back.
+	"github.com/gofrs/flock"
+)
 
 // Medium keeps small documents for several writers. It is safe for concurrent use.
 type Medium interface {
@@ -36,10 +34,10 @@ const exchangeTries, exchangeLimit = 20, time.Second
 
 // exchange replaces a document by what next makes of it, which may be called several times. A
 // content of nil leaves the document as it is.
-func exchange(m Medium, document string, next func(raw []byte) ([]byte, error)) error {
+func exchange(m Medium, document string, next func(raw []byte, readErr error) ([]byte, error)) error {
 	for tries, begun := 0, time.Now(); ; tries++ {
-		raw, _ := m.Read(document) // an error that lasts is that of Swap, too
-		content, err := next(raw)
+		raw, readErr := m.Read(document)
+		content, err := next(raw, readErr)
 		if err != nil || content == nil {
 			return err
 		}
@@ -50,15 +48,16 @@ func exchange(m Medium, document string, next func(raw []byte) ([]byte, error)) 
 	}
 }
 
-// folder is the Medium of files in the folder of the lists, or in the one that stands in for it.
+// folder is the Medium of files in the folder of the lists, or in the one that stands in for it
+// where that cannot be written: a crash must not lead to a request at once, and a few hundred bytes
+// find a place nearly everywhere.
 type folder struct {
 	*Store
 	spare bool
 }
 
 // spareFolder returns the folder for documents that cannot be saved in the folder of the lists, as
-// where that is read-only; "": there is none. Otherwise a loop of crashes would be a loop of
-// requests. It is meant for files of running programs.
+// where that is read-only; "": there is none. It is meant for files of running programs.
 func spareFolder() string {
 	dir := os.Getenv("RUNTIME_DIRECTORY") // systemd.exec(5)
 	if !filepath.IsAbs(dir) {
@@ -67,21 +66,54 @@ func spareFolder() string {
 	return filepath.Join(dir, fmt.Sprintf("coredns-safebrowsing-%d", os.Getuid()))
 }
 
-// place returns the folder and the name of the file of a document; "": there is no folder.
-func (f folder) place(document string) (dir, name string) {
-	if !f.spare {
-		return f.dir, document
+// makeSpare makes the spare folder and returns it; "": there is none that is ours.
+func makeSpare() string {
+	dir := spareFolder()
+	if dir == "" || os.MkdirAll(dir, 0o700) != nil || !isOurs(dir) {
+		return ""
 	}
-	return spareFolder(), f.spareFile(document)
+	return dir
+}
+
+// spareFile returns the name of a file in the spare folder, which several stores may share.
+func (s *Store) spareFile(name string) string {
+	dir, err := filepath.Abs(s.dir)
+	if err != nil {
+		dir = s.dir
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return hex.EncodeToString(sum[:8]) + "-" + name
+}
+
+// path returns the path of a document; "": there is no folder.
+func (f folder) path(document string) string {
+	if !f.spare {
+		return filepath.Join(f.dir, document)
+	}
+	if dir := spareFolder(); isOurs(dir) {
+		return filepath.Join(dir, f.spareFile(document))
+	}
+	return ""
+}
+
+// stat describes the file of a document; nil: there is none. A link to nothing is one.
+func (f folder) stat(document string) os.FileInfo {
+	path := f.path(document)
+	for _, stat := range []func(string) (os.FileInfo, error){os.Stat, os.Lstat} {
+		if info, err := stat(path); err == nil {
+			return info
+		}
+	}
+	return nil
 }
 
 // Read implements Medium.
 func (f folder) Read(document string) ([]byte, error) {
-	dir, name := f.place(document)
-	if f.spare && !isOurs(dir) {
+	path := f.path(document)
+	if path == "" {
 		return nil, nil
 	}
-	raw, err := readSmall(filepath.Join(dir, name))
+	raw, err := readSmall(path)
 	if errors.Is(err, fs.ErrNotExist) || noFolder(err) {
 		return nil, nil
 	}
@@ -90,9 +122,13 @@ func (f folder) Read(document string) ([]byte, error) {
 
 // Swap implements Medium. What cannot be read is replaced.
 func (f folder) Swap(document string, old, next []byte) error {
-	dir, name := f.place(document)
-	if f.spare && (dir == "" || os.MkdirAll(dir, 0o700) != nil || !isOurs(dir)) {
-		return errors.New("there is no other folder for it: RUNTIME_DIRECTORY names none that this user can write")
+	place, name := f.Store, document
+	if f.spare {
+		dir := makeSpare()
+		if dir == "" {
+			return errors.New("there is no other folder for it: RUNTIME_DIRECTORY names none that this user can write")
+		}
+		place, name = newStore(dir, f.origin), f.spareFile(document)
 	}
 	if document != f.origin.scheduleFile() { // whose only writer holds the lock of the folder
 		unlock, err := f.lockDocument(document)
@@ -106,27 +142,34 @@ func (f folder) Swap(document string, old, next []byte) error {
 	if now, _ := f.Read(document); !bytes.Equal(now, old) {
 		return ErrConflict
 	}
-	place := f.Store
-	if f.spare {
-		place = newStore(dir, f.origin)
-	}
 	place.remove(func(file string) bool { return isUnfinished(file, name) }) // of writers that died
-	return place.replace(name, func(w io.Writer) error {
+	err := place.replace(name, func(w io.Writer) error {
 		_, err := w.Write(next)
 		return err
 	})
+	if spare := (folder{f.Store, true}).path(document); err == nil && !f.spare && spare != "" {
+		os.Remove(spare)
+	}
+	return err
 }
 
+// diskPatience bounds the wait for the lock of a document in the folder, under which other processes
+// write a few hundred bytes, and the wait of a search for the disk.
+const diskPatience = 2 * time.Second
+
 // errLocked says that another process keeps the lock of a document.
-var errLocked = fmt.Errorf("another process has kept the lock for more than %s", searchLockTimeout)
+var errLocked = fmt.Errorf("another process has kept the lock for more than %s", diskPatience)
 
 // lockDocument takes the lock of a document and returns the function that releases it. If the
 // folder has no locks, because it is read-only for example, the lock is in the spare folder; if
-// that has none either, there is no lock. The error is errLocked.
+// that has none either, there is no lock. The error is errLocked: a process that is suspended while
+// it holds the lock must not stop the searches of others.
 func (s *Store) lockDocument(document string) (unlock func(), err error) {
 	unlock, locked, err := lockFileAt(filepath.Join(s.dir, document+".lock"))
-	if dir := spareFolder(); err != nil && dir != "" && os.MkdirAll(dir, 0o700) == nil && isOurs(dir) {
-		unlock, locked, err = lockFileAt(filepath.Join(dir, s.spareFile(document+".lock")))
+	if err != nil {
+		if dir := makeSpare(); dir != "" {
+			unlock, locked, err = lockFileAt(filepath.Join(dir, s.spareFile(document+".lock")))
+		}
 	}
 	switch {
 	case err != nil:
@@ -137,30 +180,18 @@ func (s *Store) lockDocument(document string) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// swap brings a document up to date in the folder of the lists, or else in the one that stands in
-// for it, with next as in exchange. It reports whether the document is in either; the error is that
-// of the folder of the lists.
-func (s *Store) swap(document string, next func(raw []byte) ([]byte, error)) (saved bool, err error) {
-	var content []byte
-	var refused error // by next
-	asked := func(raw []byte) ([]byte, error) {
-		content, refused = next(raw)
-		return content, refused
-	}
-	if err = exchange(folder{s, false}, document, asked); err == nil {
-		if dir := spareFolder(); content != nil && dir != "" && isOurs(dir) {
-			os.Remove(filepath.Join(dir, s.spareFile(document)))
+// lockFileAt takes a lock and returns the function that releases it. It gives up after
+// diskPatience, without an error, or at once with an error if there are no locks.
+func lockFileAt(path string) (unlock func(), locked bool, err error) {
+	lock := flock.New(path)
+	for begun := time.Now(); time.Since(begun) < diskPatience; time.Sleep(5 * time.Millisecond) {
+		locked, err := tryLock(lock)
+		if err != nil {
+			return nil, false, err
 		}
-		return true, nil
+		if locked {
+			return func() { lock.Close() }, true, nil
+		}
 	}
-	if errors.Is(err, errLocked) || refused != nil {
-		return false, err
-	}
-	if other := exchange(folder{s, true}, document, asked); other != nil {
-		return false, fmt.Errorf("%w; nor can it be saved elsewhere, so that a start does not know of the one before: %w", err, other)
-	}
-	return true, err
+	return nil, false, nil
 }
-
-// newWriter returns a name for a process that writes documents, which no other one has.
-func newWriter() string { return rand.Text()[:13] }

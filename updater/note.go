@@ -245,3 +245,30 @@ func (a asked) restored() asked {
 	}
 	return a
 }
+
+// lacks reports whether a state that was read does not have clocks of fetches that another one has.
+func (s scheduleState) lacks(of scheduleState) bool {
+	for name, list := range of.Lists {
+		if s.Lists[name].Clock.lacks(list.Clock) {
+			return true
+		}
+	}
+	return s.Fetch.lacks(of.Fetch)
+}
+
+// lacks reports whether a clock that was read is older than another one, or does not have notes
+// that this has.
+func (a asked) lacks(of asked) bool {
+	for writer, n := range of.Notes {
+		if own := a.Notes[writer]; own.Number < n.Number || own.Number == n.Number && !own.Ended && n.Ended {
+			return true
+		}
+	}
+	return a.Clock.lacks(of.Clock)
+}
+
+// lacks reports whether a clock that was read is older than another one. Times that were read are a
+// little later than they were written.
+func (c Clock) lacks(of Clock) bool {
+	return c.Attempt < of.Attempt || c.NotBefore.Add(2*shareSlack).Before(of.NotBefore)
+}

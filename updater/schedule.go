@@ -1,7 +1,6 @@
 package updater
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -14,34 +13,27 @@ import (
 // safe for concurrent use. Make one with NewSchedule.
 //
 // The rules are pure functions of clocks, in clock.go, clockset.go and note.go. Schedule owns two
-// documents, see Medium: the schedule of fetches, which the one that may fetch writes, and the
-// clock of searches, which all write. What passes from one Schedule to the next in a process is in
-// handover.go.
+// documents: the schedule of fetches, which the one that may fetch writes, and the clock of searches,
+// which all write. What passes from one Schedule to the next in a process is in handover.go.
 type Schedule struct {
 	store    *Store         // nil: kept in memory only
 	random   func() float64 // uniform in [0, 1); tests replace it
 	writer   string         // names the notes of this Schedule
-	onlooker bool           // never writes the file of searches; set before use
+	onlooker bool           // never writes a document; set before use
 	hand     handover       // has a lock of its own
 
-	// mu may be locked under fileMu, never the other way round: every search needs mu, and must
-	// not wait for a write that hangs.
-	fileMu  sync.Mutex // held while the file is written, which may take long
-	written []byte     // what was written to it last; guarded by fileMu
-
-	mu    sync.Mutex // guards the rest; never held during disk access
-	asker string     // see Origin.Asker
-	token string     // see Origin.Token
+	mu       sync.Mutex // guards the rest; never held during disk access
+	fetches  document[scheduleState]
+	searches document[scheduleState]
+	asker    string // see Origin.Asker
+	token    string // see Origin.Token
 	// A search that was sent under another number is not recorded.
 	askers uint64 // counts changes of asker and token
 	asks   uint64 // requests that were noted
 	state  scheduleState
-	saved  time.Time   // when the file of the schedule was written, as last read
-	owned  bool        // the file may be written
-	search searchClock // state.Search on its way to and from its document
-
-	common    []byte // the document in a Shared, as last read or written; nil: there was none
-	commonErr error  // of the last attempt to write it
+	owned  bool // the schedule may be written
+	// Of this process only, not saved: it finds searches that were under way together.
+	failed time.Time // when a search failed last; zero: never
 }
 
 // NewSchedule returns the schedule saved in store, or an empty one. If the saved
@@ -68,10 +60,55 @@ func ReadSchedule(store *Store) (*Schedule, error) {
 func newSchedule(store *Store) *Schedule {
 	s := &Schedule{store: store, random: rand.Float64, writer: newWriter(), hand: newHandover()}
 	s.state.Lists = make(map[string]ListClock)
+	clocks := document[scheduleState]{mu: &s.mu, parse: parseSchedule, meet: s.meet}
+	s.fetches, s.searches = clocks, clocks
+	s.fetches.media, s.fetches.lacks, s.fetches.encode = s.fetchMedia, s.fetchesLacking, s.encodeFetches
+	s.searches.media, s.searches.lacks, s.searches.encode = s.searchMedia, s.searchesLacking, s.encodeSearches
 	if store != nil {
 		s.asker, s.token = store.origin.Asker, store.origin.Token
 	}
 	return s
+}
+
+// sharer returns what the schedule shares its clocks through, or nil.
+func (s *Schedule) sharer() Shared {
+	if s.store == nil || s.onlooker {
+		return nil
+	}
+	return s.store.shared
+}
+
+// fetchMedia returns where the schedule is written: by who may fetch. Others only add clocks to a
+// Shared that has lost them, or never had them, and save what they take over from there.
+func (s *Schedule) fetchMedia() []place {
+	if s.store == nil || s.onlooker {
+		return nil
+	}
+	name, shared := s.store.origin.scheduleFile(), s.store.shared
+	switch {
+	case s.owned && shared != nil:
+		return s.store.places(name, shared.Leased(), false)
+	case s.owned:
+		return s.store.folders(name)
+	case shared == nil:
+		return nil
+	case s.store.locked():
+		return s.store.places(name, shared, true)
+	}
+	return s.store.places(name, shared, true)[:1]
+}
+
+// encodeFetches returns the document of the schedule. The caller holds mu.
+func (s *Schedule) encodeFetches(now time.Time, at moment) ([]byte, error) {
+	state := s.state
+	state.Search = asked{} // which has a document of its own
+	return encodeSchedule(state, now, at)
+}
+
+// fetchesLacking reports whether a document does not have all clocks of fetches. The caller holds mu.
+func (s *Schedule) fetchesLacking(found scheduleState) bool {
+	// A version without notes will say what became of a request. Another token ends back-offs.
+	return !found.Fetch.Asking && (found.Token == s.state.Token || found.Token == "") && found.lacks(s.state)
 }
 
 // load joins what is in the folder, since another process or engine may have written it. A file
@@ -81,23 +118,22 @@ func (s *Schedule) load(setAside bool) error {
 		return nil
 	}
 	now := time.Now()
-	copies, err := s.store.readClocks(s.store.origin.scheduleFile(), now)
-	searches, searchErr := s.store.readClocks(s.store.origin.searchFile(), now)
+	var err, searchErr error
+	for _, p := range s.store.folders(s.store.origin.scheduleFile()) {
+		if _, _, e := s.fetches.look(p, nil); p.kind == inFolder {
+			err = e
+		}
+	}
+	for _, p := range s.store.folders(s.store.origin.searchFile()) {
+		if _, _, e := s.searches.look(p, nil); p.kind == inFolder {
+			searchErr = e
+		}
+	}
 	if err != nil && setAside {
 		s.store.setAside(s.store.origin.scheduleFile())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, saved := range copies {
-		if len(searches) > 0 {
-			saved.Search = asked{} // where older versions kept it
-		}
-		s.meet(saved)
-		s.saved = latest(s.saved, saved.Saved)
-	}
-	for _, saved := range searches {
-		s.meet(saved)
-	}
 	s.meet(scheduleState{}) // at least this asks for it
 	if err != nil {
 		err = fmt.Errorf("the schedule is unreadable, waiting %s before the first request: %w", unchangedFloor, err)
@@ -140,11 +176,8 @@ func (s *Schedule) meet(other scheduleState) {
 	}
 	other.Fetch.endAsking()
 	other.Search.endAsking()
-	search := other.Search
-	other.Search = s.state.Search
 	s.state = s.state.join(other)
 	s.state.Others = pruned(s.state.Others, now)
-	s.meetSearch(search)
 }
 
 // endAsking counts a request that is under way as failed. Versions without notes say so.
@@ -155,26 +188,35 @@ func (c *Clock) endAsking() {
 }
 
 // look joins what the process that may fetch has written, and reports whether it has changed. A
-// file or document that cannot be read now is for the next look.
+// file or document that cannot be read now is for the next look. What is shared is saved in the
+// folder, and what the shared document lacks is added: it was lost, or came back as an old copy.
 func (s *Schedule) look() (changed bool) {
-	if s.sharer() != nil {
-		return s.lookShared()
-	}
 	if s.store == nil {
 		return false
 	}
-	copies, _ := s.store.readClocks(s.store.origin.scheduleFile(), time.Now())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, saved := range copies {
-		if saved.Asker != s.state.Asker || saved.Saved.Equal(s.saved) || saved.Fetch.Asking {
-			continue
-		}
-		if !saved.Fetch.held().Asking { // its answer may be written at the same time of a coarse clock
-			s.saved, changed = saved.Saved, true
-		}
-		saved.Search = asked{} // which has a file of its own
-		s.meet(saved)
+	name, shared := s.store.origin.scheduleFile(), s.sharer()
+	places := s.store.folders(name)
+	if shared != nil {
+		s.lookAtSharedSearches()
+		places = s.store.places(name, shared, true)[:1]
+	}
+	lacks := false
+	for _, p := range places {
+		_, less, _ := s.fetches.look(p, func(found scheduleState) bool {
+			if found.Fetch.Asking { // of a version without notes, which will say what became of it
+				return false
+			}
+			// An answer may be written at the same time of a coarse clock.
+			changed = changed || found.Asker == s.state.Asker && !found.Fetch.held().Asking
+			return true
+		})
+		lacks = lacks || less
+	}
+	if shared != nil && (changed || lacks) {
+		s.mu.Lock()
+		w := s.fetches.save(nil) // after an error the next look or change tries again
+		s.mu.Unlock()
+		<-w.done
 	}
 	return changed
 }
@@ -196,8 +238,8 @@ func (s *Schedule) Rekey(asker string, use func()) error {
 	s.asker = asker
 	s.askers++
 	s.state.askedBy(asker, time.Now())
-	s.search.pending = nil               // the clock of the old key has them
-	s.common, s.search.common = nil, nil // the new asker has documents of its own
+	s.fetches.forget() // the new asker has documents of its own in a Shared
+	s.searches.forget()
 	s.mu.Unlock()
 	if shared := s.sharer(); shared != nil {
 		shared.Rekey(asker)
@@ -209,7 +251,7 @@ func (s *Schedule) Rekey(asker string, use func()) error {
 // so that clocks that were in memory only, or end later there, survive a crash. The
 // caller holds the lock of the store.
 func (s *Schedule) own() (loadErr, saveErr error) {
-	loadErr = errors.Join(s.load(true), s.meetCommon())
+	loadErr = s.load(true)
 	s.mu.Lock()
 	s.owned = true
 	s.mu.Unlock()
@@ -240,46 +282,11 @@ func (s *Schedule) change(alter func(*scheduleState)) error {
 			s.state.Lists[name] = list
 		}
 	}
+	s.fetches.dirty = true
+	w := s.fetches.save(nil)
 	s.mu.Unlock()
-	_ = s.share() // the next change tries again, and the folder has it
-	return s.write()
-}
-
-// write brings the file of the schedule up to date, if this process may write it.
-func (s *Schedule) write() error {
-	s.mu.Lock()
-	save := s.store != nil && (s.owned || s.sharer() != nil && s.store.locked())
-	s.mu.Unlock()
-	if !save {
-		return nil
-	}
-	s.fileMu.Lock()
-	defer s.fileMu.Unlock()
-	_, err := s.store.swap(s.store.origin.scheduleFile(), func(raw []byte) ([]byte, error) {
-		now := time.Now()
-		at := s.store.moment(now)
-		found, err := parseSchedule(raw, now, at)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if err == nil && !bytes.Equal(raw, s.written) {
-			found.Search = asked{}
-			s.meet(found)
-		}
-		next, err := s.encode(now, at)
-		if err != nil {
-			return nil, fmt.Errorf("saving the schedule: %w", err)
-		}
-		s.written = append(next, '\n')
-		return s.written, nil
-	})
-	return err
-}
-
-// encode returns the document of the schedule. The caller holds mu.
-func (s *Schedule) encode(now time.Time, at moment) ([]byte, error) {
-	state := s.state
-	state.Search = asked{} // which has a document of its own
-	return encodeSchedule(state, now, at)
+	<-w.done
+	return w.err
 }
 
 // forward moves all clocks by the duration of a suspend: the monotonic clock, which
@@ -288,16 +295,12 @@ func (s *Schedule) encode(now time.Time, at moment) ([]byte, error) {
 func (s *Schedule) forward(suspended time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	earlier := func(t time.Time) time.Time {
+	s.state.move(func(t time.Time) time.Time {
 		if t.IsZero() {
 			return t
 		}
 		return t.Add(-suspended)
-	}
-	s.state.move(earlier)
-	base := clockSet{Search: s.search.base}
-	base.move(earlier)
-	s.search.base = base.Search
+	})
 }
 
 // list returns the clock of a list.

@@ -281,8 +281,7 @@ func TestAFileFromTheFutureDoesNotLockTheServerOut(t *testing.T) {
 
 // writeSchedule replaces the file of the schedule.
 func writeSchedule(s *Store, raw []byte) error {
-	_, err := s.swap(s.origin.scheduleFile(), func([]byte) ([]byte, error) { return append([]byte{}, raw...), nil })
-	return err
+	return exchange(folder{s, false}, s.origin.scheduleFile(), func([]byte, error) ([]byte, error) { return append([]byte{}, raw...), nil })
 }
 
 func read(t *testing.T, s *Schedule) []byte {

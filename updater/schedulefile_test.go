@@ -68,16 +68,12 @@ func TestWhichScheduleIsRead(t *testing.T) {
 					must(t, os.WriteFile(path, raw, 0o600))
 				}
 			}
-			copies, err := store.readClocks(scheduleFile, now)
+			s, err := ReadSchedule(store)
 			if !errors.Is(err, test.err) || err != nil && test.err == nil {
 				t.Errorf("got %v, want %v", err, test.err)
 			}
-			failures := 0
-			for _, state := range copies {
-				failures = max(failures, state.Fetch.Failures)
-			}
-			if failures != test.failures {
-				t.Errorf("got %+v, want one with %d failures", copies, test.failures)
+			if got := s.state.Fetch.Failures; got != test.failures {
+				t.Errorf("got %d failures, want %d", got, test.failures)
 			}
 		})
 	}
@@ -99,11 +95,18 @@ func TestAScheduleIsSavedOrTheErrorSaysWhere(t *testing.T) {
 			dir = unwritable(t).dir
 		}
 		store, _ := OpenStore(dir, test.origin)
-		err := writeSchedule(store, []byte("x"))
+		err := saveNew(store)
 		if (err == nil) != test.folder || err != nil && strings.Contains(err.Error(), "nor can it be saved elsewhere") != test.nowhere {
 			t.Errorf("%s: got %v", test.name, err)
 		}
 	}
+}
+
+// saveNew saves an empty schedule.
+func saveNew(store *Store) error {
+	s := newSchedule(store)
+	_, err := s.own()
+	return err
 }
 
 // An unreadable schedule is set aside by who may write, and left alone by who only looks. Both
@@ -163,7 +166,11 @@ func TestWhatAFollowerOfAFolderTakesOver(t *testing.T) {
 		} {
 			s := newSchedule(openStore(t, t.TempDir()))
 			test.write(t, s.store)
-			s.state, s.saved = mine.clone(), saved
+			s.state = mine.clone()
+			if test.name == "the file that it has" {
+				s.look()
+				s.state = mine.clone()
+			}
 			if got := s.look(); got != test.news {
 				t.Errorf("%s: news: %t, want %t", test.name, got, test.news)
 			}
@@ -202,14 +209,14 @@ func TestAnotherKeyHasOtherDocuments(t *testing.T) {
 	store.Share(v)
 	s, err := NewSchedule(store)
 	must(t, err)
-	s.common, s.search.common = []byte("x"), []byte("x")
+	s.fetches.seen[inShared].raw, s.searches.seen[inShared].raw = []byte("x"), []byte("x")
 	asker := s.askerNow()
 	must(t, s.Rekey("new", func() {}))
 	if v.key != "new" || s.asker != "new" || s.state.Asker != "new" || s.askerNow() == asker {
 		t.Errorf("the shared store has the key %q, the schedule %q and %q", v.key, s.asker, s.state.Asker)
 	}
-	if s.common != nil || s.search.common != nil {
-		t.Errorf("documents of the old key stay: %q, %q", s.common, s.search.common)
+	if old := []sight{s.fetches.seen[inShared], s.searches.seen[inShared]}; old[0].raw != nil || old[1].raw != nil {
+		t.Errorf("documents of the old key stay: %q", old)
 	}
 }
 

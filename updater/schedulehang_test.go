@@ -1,6 +1,8 @@
 package updater
 
 import (
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,6 +46,7 @@ func TestABackoffThatIsSavedDuringAReadStays(t *testing.T) {
 		s.changeSearch(fail(time.Now().Add(time.Minute)), noError(t))
 		s.Flush()
 		until := time.Now().Add(time.Hour)
+		must(t, os.Chtimes(filepath.Join(s.store.dir, "searches.json"), until, until)) // another process has written it
 		var begun atomic.Bool
 		onRead(s.store, func(int) {
 			if begun.Swap(true) || !s.mu.TryLock() { // it is held during the read: nothing is saved meanwhile

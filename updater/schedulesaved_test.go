@@ -9,9 +9,8 @@ import (
 // savedFailures returns how many failures of fetches are in the folder.
 func savedFailures(t *testing.T, s *Schedule) int {
 	t.Helper()
-	copies, err := s.store.readClocks(scheduleFile, time.Now())
-	must(t, err)
-	return copies[0].Fetch.held().Failures
+	saved, _ := savedClocks(t, s.store, scheduleFile)
+	return saved.Fetch.held().Failures
 }
 
 // The file has the last change, even if the write of an earlier one begins later.
@@ -45,8 +44,8 @@ func TestWhatTheFileOfAScheduleHas(t *testing.T) {
 		s.state.Search.Clock = Clock{Failures: 9}
 		count := func(state *scheduleState) { state.Fetch.Failures++ }
 		must(t, s.change(count))
-		if copies, err := s.store.readClocks(scheduleFile, time.Now()); err != nil || copies[0].Search.held() != (Clock{}) || heldSearch(s).Failures != 9 {
-			t.Errorf("the file has %+v, %v", copies, err)
+		if saved, ok := savedClocks(t, s.store, scheduleFile); !ok || saved.Search.held() != (Clock{}) || heldSearch(s).Failures != 9 {
+			t.Errorf("the file has %+v", saved)
 		}
 		s.disown()
 		must(t, s.change(count))

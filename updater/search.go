@@ -160,45 +160,37 @@ func (p *pacedSearcher) failedToSave(err error) { p.report(Event{Kind: StoreFail
 // note notes a search as failed before it is sent, so that a process that crashes on
 // the answer backs off after its restart. It returns the number of the note, 0 if another search,
 // of any process, was noted or has failed meanwhile, or if the asker is another one: then this one
-// must not be sent. If the disk hangs, note stops waiting for it after searchLockTimeout.
+// must not be sent. If the disk hangs, note does not wait for it.
 func (p *pacedSearcher) note(ctx context.Context, now time.Time, asker uint64) (number uint64) {
 	s := p.schedule
-	// Drawn here, since the function below may run again and must do the same each time.
-	r := s.random()
 	// Until it must have ended, too: with a short back-off the next one could be sent while
 	// nobody knows what this one brings.
 	var end time.Duration
 	if deadline, ok := ctx.Deadline(); ok {
 		end = deadline.Sub(now)
 	}
-	late := false
-	saved := s.changeSearch(func(a *asked) {
-		if late = late || number == 0 && (s.askers != asker || a.held().NotBefore.After(now)); late {
+	w := s.changeSearch(func(a *asked) {
+		if s.askers != asker || a.held().NotBefore.After(now) {
 			return
 		}
-		if number == 0 {
-			s.asks++
-			number = s.asks
-		}
-		*a = a.noting(s.writer, number, now, func(failures int) time.Duration { return max(p.rules.Backoff(failures, 0, r), a.Wait, end) })
+		s.asks++
+		number = s.asks
+		*a = a.noting(s.writer, number, now, func(failures int) time.Duration {
+			return max(p.rules.Backoff(failures, 0, s.random()), a.Wait, end)
+		})
 	}, p.failedToSave)
-	timeout := time.NewTimer(searchLockTimeout)
-	defer timeout.Stop()
-	select {
-	case <-saved:
-	case <-timeout.C:
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	late, noted := late || s.askers == asker && s.state.Search.apart(s.writer).held().NotBefore.After(now), number
-	s.mu.Unlock()
-	if late && noted > 0 {
-		s.changeSearch(func(a *asked) { *a, _ = a.answered(s.writer, noted) }, p.failedToSave)
-	}
-	if late {
+	if number == 0 {
 		return 0
 	}
-	return noted
+	s.searches.await(ctx, w)
+	s.mu.Lock()
+	late := s.askers == asker && s.state.Search.apart(s.writer).held().NotBefore.After(now)
+	s.mu.Unlock()
+	if late {
+		s.changeSearch(func(a *asked) { *a, _ = a.answered(s.writer, number) }, p.failedToSave)
+		return 0
+	}
+	return number
 }
 
 // searched records that a search sent at sent ended at now. wait is the minimum wait of
@@ -211,8 +203,6 @@ func (p *pacedSearcher) searched(sent sentSearch, now time.Time, wait time.Durat
 	if err == nil && wait <= 0 && sent.note == 0 && !s.searchWaits(sent.at) {
 		return
 	}
-	// Drawn here for the same reason as in note.
-	r := s.random()
 	together := s.failedTogether(sent.at, now, err)
 	s.changeSearch(func(a *asked) {
 		next, noted := a.answered(s.writer, sent.note)
@@ -232,7 +222,7 @@ func (p *pacedSearcher) searched(sent sentSearch, now time.Time, wait time.Durat
 			}
 			refusals = c.Refusals
 		}
-		backoff := max(p.rules.Backoff(c.Failures, refusals, r), retryAfter(err, true), wait)
+		backoff := max(p.rules.Backoff(c.Failures, refusals, s.random()), retryAfter(err, true), wait)
 		*c = c.because(now, err)
 		// Of failures that came together, only one that was noted, a refusal or one with a minimum
 		// wait makes the wait longer.
@@ -244,11 +234,10 @@ func (p *pacedSearcher) searched(sent sentSearch, now time.Time, wait time.Durat
 
 // notSent records a search that was not sent. Of those that were under way together one counts.
 func (p *pacedSearcher) notSent(now time.Time, sent sentSearch, err error) {
-	r := p.schedule.random() // drawn here for the same reason as in note
 	p.schedule.changeSearch(func(a *asked) {
 		*a, _ = a.answered(p.schedule.writer, sent.note)
 		if !a.Away.Until.After(now) {
-			a.Clock = a.notSent(now, r, err)
+			a.Clock = a.notSent(now, p.schedule.random(), err)
 		}
 	}, p.failedToSave)
 }

@@ -351,8 +351,8 @@ func TestChangesOfTheClockReachTheDiskInOrder(t *testing.T) {
 	})
 }
 
-// Processes that change the clock at once all count.
-func TestNoChangeOfTheClockIsLostBetweenProcesses(t *testing.T) {
+// Of failures of several processes at once the latest attempt counts, and every wait.
+func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
 	dir := t.TempDir()
 	const processes, changes = 4, 25
 	var all []*Schedule
@@ -361,9 +361,10 @@ func TestNoChangeOfTheClockIsLostBetweenProcesses(t *testing.T) {
 		must(t, err)
 		all = append(all, s)
 	}
-	for range changes {
-		for _, s := range all {
-			s.changeSearch(func(c *asked) { c.Failures++ }, func(err error) { t.Error(err) })
+	now := time.Now()
+	for i := range changes {
+		for p, s := range all {
+			s.changeSearch(fail(now.Add(time.Duration(i*processes+processes-p)*time.Minute)), func(err error) { t.Error(err) })
 		}
 	}
 	for _, s := range all {
@@ -371,8 +372,9 @@ func TestNoChangeOfTheClockIsLostBetweenProcesses(t *testing.T) {
 	}
 	again, err := NewSchedule(openStore(t, dir))
 	must(t, err)
-	if got := heldSearch(again).Failures; got != processes*changes {
-		t.Errorf("%d changes are saved, want %d", got, processes*changes)
+	wait := processes * changes * time.Minute
+	if got := heldSearch(again); got.Failures != changes || got.NotBefore.Sub(now).Round(time.Second) != wait {
+		t.Errorf("%d failures and a wait of %s are saved, want %d and %s", got.Failures, got.NotBefore.Sub(now), changes, wait)
 	}
 }
 

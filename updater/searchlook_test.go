@@ -27,26 +27,26 @@ func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
 		other, saved := searchesAfter(t, dir)
 		other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
 		saved()
-		s.search.looking = true
-		if s.lookAtSearches(); s.state.Search.Failures != 0 || !s.search.looking {
+		s.searches.looking = make(chan struct{})
+		if s.lookAtSearches(); s.state.Search.Failures != 0 || s.searches.looking == nil {
 			t.Error("two look at once")
 		}
-		s.search.looking, s.search.saving = false, make(chan struct{})
-		if s.lookAtSearches(); s.state.Search.Failures != 0 || s.search.looking {
+		s.searches.looking, s.searches.saving = nil, new(saving)
+		if s.lookAtSearches(); s.state.Search.Failures != 0 || s.searches.looking != nil {
 			t.Error("one looks while another one writes")
 		}
-		s.search.saving = nil
+		s.searches.saving = nil
 		reads := 0
 		onRead(s.store, func(int) {
 			reads++
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if !s.search.looking {
+			if s.searches.looking == nil {
 				t.Error("while it looks, it is not said so")
 			}
 		})
 		for range 3 {
-			if s.lookAtSearches(); s.state.Search.Failures != 1 || s.search.looking {
+			if s.lookAtSearches(); s.state.Search.Failures != 1 || s.searches.looking != nil {
 				t.Errorf("the file is not read, or still being read: %+v", s.state.Search)
 			}
 		}
@@ -69,9 +69,9 @@ func TestAFileOfSearchesThatIsLostIsIgnored(t *testing.T) {
 			saved()
 			onRead(s.store, func(int) { must(t, lose(filepath.Join(s.store.dir, "searches.json"))) })
 			s.state.Search.Failures = 7
-			s.readSearch()
-			if s.state.Search.Failures != 7 || s.search.looking {
-				t.Errorf("%+v in memory, looking: %t", s.state.Search, s.search.looking)
+			s.lookAtSearches()
+			if s.Flush(); s.state.Search.Failures != 7 {
+				t.Errorf("%+v in memory", s.state.Search)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func TestAChangeThatIsNotSavedIsOver(t *testing.T) {
 	must(t, err)
 	for name, s := range map[string]*Schedule{"no folder": newSchedule(nil), "an onlooker": onlooker} {
 		select {
-		case <-s.changeSearch(func(c *asked) { c.Failures++ }, noError(t)):
+		case <-s.changeSearch(func(c *asked) { c.Failures++ }, noError(t)).done:
 		default:
 			t.Errorf("%s: a search would wait for the disk", name)
 		}

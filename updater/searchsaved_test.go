@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -36,8 +37,8 @@ func fail(until time.Time) func(*asked) {
 	return func(c *asked) { c.Failures, c.NotBefore = c.Failures+1, until }
 }
 
-// What another process wrote comes first, and then the own changes: in memory and in the file.
-func TestAChangeIsOnTopOfThatOfAnotherProcess(t *testing.T) {
+// The later attempt counts, and the later wait: in memory and in the file.
+func TestAChangeLeavesTheWaitOfAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		first, _ := searchesAfter(t, dir)
@@ -49,12 +50,12 @@ func TestAChangeIsOnTopOfThatOfAnotherProcess(t *testing.T) {
 			second.changeSearch(func(c *asked) { c.Failures++ }, noError(t))
 		}
 		for name, got := range map[string]Clock{"saved": saved(), "in memory": heldSearch(second)} {
-			if got.Failures != 3 || !got.NotBefore.Equal(until) {
-				t.Errorf("%s: %+v, want 3 failures, and to wait until %s", name, got, until)
+			if got.Failures != 2 || !got.NotBefore.Equal(until) {
+				t.Errorf("%s: %+v, want 2 failures, and to wait until %s", name, got, until)
 			}
 		}
-		if info, err := second.store.statSearches(); err != nil || second.isNew(info) {
-			t.Errorf("its own file is new to it: %v", err)
+		if now := (folder{second.store, false}).stat("searches.json"); !files.Same(second.searches.seen[inFolder].file, now) {
+			t.Error("its own file is new to it")
 		}
 	})
 }
@@ -84,7 +85,7 @@ func TestWhatHappensDuringAWriteOfSearches(t *testing.T) {
 			if got := saved().Failures; got != test.saved || s.state.Search.Failures != test.memory {
 				t.Errorf("%d failures are saved, %d in memory, want %d and %d", got, s.state.Search.Failures, test.saved, test.memory)
 			}
-			if len(s.search.pending) != 0 || s.search.saving != nil {
+			if s.searches.dirty || s.searches.saving != nil {
 				t.Error("it is not over")
 			}
 		})
@@ -104,9 +105,7 @@ func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 		late.then = func() { s.changeSearch(more, noError(t)) }
 		s.changeSearch(more, noError(t))
 		s.Flush()
-		copies, err := store.readClocks("searches.json", time.Now())
-		must(t, err)
-		file := copies[0]
+		file, _ := savedClocks(t, store, "searches.json")
 		raw, _ := v.Read("searches.json")
 		document, err := parseSchedule(raw, time.Now(), moment{Saved: v.Now()})
 		must(t, err)
@@ -176,29 +175,6 @@ func TestWhatIsNoFileOfSearchesCountsAsADamagedOne(t *testing.T) {
 				t.Errorf("searches wait until %v only", hold.Until)
 			}
 		})
-	}
-}
-
-// While changes are pending, they come on top of what is read.
-func TestAFileIsReadBelowThePendingChanges(t *testing.T) {
-	for name, read := range map[string]func(s *Schedule){
-		"look": func(s *Schedule) { s.readSearch() },
-		"load": func(s *Schedule) { must(t, s.load(true)) },
-	} {
-		for pending := range 3 {
-			s, _ := searchesAfter(t, t.TempDir())
-			other, saved := searchesAfter(t, s.store.dir)
-			other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
-			saved()
-			for range pending {
-				s.search.pending = append(s.search.pending, func(a *asked) { a.Failures++ })
-			}
-			read(s)
-			if got := s.state.Search.Failures; got != 1+pending {
-				t.Errorf("%s, %d pending: %d failures, want %d", name, pending, got, 1+pending)
-			}
-			s.search.pending = nil
-		}
 	}
 }
 
@@ -282,7 +258,7 @@ func TestSearchesThatChangeTheClock(t *testing.T) {
 	} {
 		s := newSchedule(nil)
 		s.state.Search.Clock = Clock{Failures: test.failures, Wait: test.wait}
-		s.search.failed = test.failed
+		s.failed = test.failed
 		if got := s.searchWaits(test.sent); got != test.waits {
 			t.Errorf("%+v: a success changes the clock: %t", test, got)
 		}
@@ -290,13 +266,13 @@ func TestSearchesThatChangeTheClock(t *testing.T) {
 			t.Errorf("%+v: the next answer may have a wait: %t", test, got)
 		}
 		for _, err := range []error{nil, errTest} {
-			s.search.failed = test.failed
+			s.failed = test.failed
 			want := test.failed
 			if err != nil && !test.together {
 				want = now.Add(time.Hour)
 			}
-			if got := s.failedTogether(test.sent, now.Add(time.Hour), err); got != test.together || !s.search.failed.Equal(want) {
-				t.Errorf("%+v, %v: together: %t, failed last at %s, want %s", test, err, got, s.search.failed, want)
+			if got := s.failedTogether(test.sent, now.Add(time.Hour), err); got != test.together || !s.failed.Equal(want) {
+				t.Errorf("%+v, %v: together: %t, failed last at %s, want %s", test, err, got, s.failed, want)
 			}
 		}
 	}

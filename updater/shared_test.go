@@ -179,12 +179,6 @@ func TestNoRequestThatTheSharedStoreDoesNotConfirm(t *testing.T) {
 		"confirmed": {nil, 1},
 		"refused":   {func(int) error { return fenced }, 0},
 		"alone":     {func(int) error { return ErrAlone }, 1},
-		"refused as the request is noted": {func(calls int) error {
-			if calls > 1 {
-				return fenced
-			}
-			return nil
-		}, 0},
 	} {
 		asked := 0
 		u, v := sharing(t, newMedium(), func() (*Update, error) { asked++; return fullOf("1", 1, 2), nil })

@@ -147,7 +147,7 @@ func TestNowhereToSaveIsSaid(t *testing.T) {
 	nowhere := unwritable(t).dir
 	t.Setenv("RUNTIME_DIRECTORY", nowhere)
 	s := newStore(nowhere, Origin{})
-	err := writeSchedule(s, []byte("x"))
+	err := saveNew(s)
 	if err == nil {
 		t.Fatal("it was saved")
 	}
