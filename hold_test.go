@@ -411,3 +411,28 @@ func TestRawBytesThatAreNoMessagePass(t *testing.T) {
 		})
 	}
 }
+
+func TestShortenedLeavesAllButTTLsAlone(t *testing.T) {
+	m := new(dns.Msg).SetQuestion("example.org.", dns.TypeA)
+	m.SetEdns0(1232, true)
+	for _, text := range []string{
+		"example.org. 300 IN A 192.0.2.1",
+		"example.org. 300 IN RRSIG A 13 2 300 20270101000000 20261201000000 12345 example.org. AAAA",
+	} {
+		rr, err := dns.NewRR(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Answer = append(m.Answer, rr)
+	}
+	got := shortened(m, 5)
+	if sig := got.Answer[1].(*dns.RRSIG); sig.Hdr.Ttl != 5 || sig.OrigTtl != 300 || sig.Signature != "AAAA" {
+		t.Errorf("Expected the signature with a TTL of 5 and its original TTL of 300, got %v", sig)
+	}
+	if got.Answer[0].Header().Ttl != 5 || !got.IsEdns0().Do() || got.IsEdns0().UDPSize() != 1232 {
+		t.Errorf("Expected a TTL of 5 and EDNS as it was, got\n%v", got)
+	}
+	if m.Answer[0].Header().Ttl != 300 {
+		t.Error("Expected the message of the next plugin to stay as it was: it may be in a cache")
+	}
+}

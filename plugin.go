@@ -25,7 +25,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -72,7 +71,7 @@ func newPlaces(memory int64) (waiting, searching *lookup.Places) {
 // newPlugin returns the plugin of one server block, which has not started.
 func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
 	s := &SafeBrowsing{Next: next, block: block.New(cfg), names: nameLog{monitor: cfg.Monitor, json: cfg.LogJSON}}
-	s.waiting, s.searching = newPlaces(engine.UsableMemory())
+	s.waiting, s.searching = newPlaces(lookup.UsableMemory())
 	return s
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -52,7 +51,7 @@ func (q *query) write(w dns.ResponseWriter, a written, d lookup.Decision) error 
 		return nil
 	}
 	if a.msg != nil && (d.Verdict == lookup.Unsure || a.decision.Verdict == lookup.Unsure) {
-		return w.WriteMsg(answer.Shortened(a.msg, maxUnsureTTL))
+		return w.WriteMsg(shortened(a.msg, maxUnsureTTL))
 	}
 	return a.writeTo(w)
 }
@@ -401,4 +400,19 @@ func (d *detached) end() {
 	case <-done:
 	case <-time.After(shutdownGrace):
 	}
+}
+
+// shortened returns a copy of m whose TTLs are at most ttl, in seconds. Signatures
+// stay valid: they cover the original TTL that is in the RRSIG (RFC 4034 section
+// 3.1.4).
+func shortened(m *dns.Msg, ttl uint32) *dns.Msg {
+	m = m.Copy()
+	for _, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
+		for _, rr := range section {
+			if h := rr.Header(); h.Rrtype != dns.TypeOPT {
+				h.Ttl = min(h.Ttl, ttl)
+			}
+		}
+	}
+	return m
 }

@@ -21,7 +21,7 @@ const module = "github.com/coredns-safebrowsing/safebrowsing"
 // lower layers only.
 var layers = [][]string{
 	{"internal/files", "internal/prefixset", "internal/protocol/pb/sbv4", "internal/protocol/pb/sbv5", "internal/protocol/pb/wrv1", "internal/say", "internal/testkit"},
-	{"lookup", "internal/cmdline", "internal/protocoltest"},
+	{"lookup", "internal/protocoltest"},
 	{"updater"},
 	{"internal/protocol", "internal/sharing", "internal/status", "internal/storetest"},
 	{"internal/answer", "internal/ownlist"},

@@ -9,7 +9,7 @@ import (
 	"github.com/coredns/caddy"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 const (
@@ -43,7 +43,7 @@ var ballast []byte
 // and not to the plugin, since it is for the whole process.
 func tune() {
 	limit := debug.SetMemoryLimit(-1)
-	usable := engine.UsableMemory()
+	usable := lookup.UsableMemory()
 	headroom := headroomOf(usable)
 	if headroom > 0 {
 		warmStacks(nil)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // asServer has this test run as the server, in a process of its own.
@@ -90,7 +90,7 @@ func TestThePaceIsInTheLogAtDebug(t *testing.T) {
 		{"a memory limit of a router", "GOMEMLIMIT=40MiB", "[DEBUG] There are 40 MiB of memory: the garbage collector runs when the heap has doubled. Set GOGC to change that."},
 		{"GOGC wins", "GOGC=100", ""},
 	}
-	if engine.UsableMemory() > 2048*mib {
+	if lookup.UsableMemory() > 2048*mib {
 		tests = append(tests, struct{ name, env, want string }{"a memory limit of a small machine", "GOMEMLIMIT=1GiB",
 			"[DEBUG] There are 1024 MiB of memory: the garbage collector runs when the heap has grown by 32 MiB, or has doubled if that is more. Set GOGC to change that."})
 	}

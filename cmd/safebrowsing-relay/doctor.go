@@ -12,7 +12,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 )
@@ -44,15 +43,15 @@ func (s redisStates) State(err error) {
 	}
 }
 
-type text = cmdline.Text
+type text = say.Text
 
 // diagnosis is the result of one check.
-type diagnosis cmdline.Diagnosis
+type diagnosis say.Diagnosis
 
 // examination is one run of the doctor.
-type examination struct{ cmdline.Doctor }
+type examination struct{ say.Doctor }
 
-func (e *examination) tell(d diagnosis) { e.Tell(cmdline.Diagnosis(d)) }
+func (e *examination) tell(d diagnosis) { e.Tell(say.Diagnosis(d)) }
 
 func doctor() *cli.Command {
 	return &cli.Command{
@@ -109,7 +108,7 @@ func (e *examination) redis(ctx context.Context, c *cli.Command, cfg *sharing.Co
 		return ctx.Err()
 	}
 	if err != nil {
-		e.tell(diagnosis{"redis", cmdline.Problem, text(fmt.Sprintf("%s cannot be used: %v", cfg.Target, err)), text(sharing.Cure(err))})
+		e.tell(diagnosis{"redis", say.Problem, text(fmt.Sprintf("%s cannot be used: %v", cfg.Target, err)), text(sharing.Cure(err))})
 		return e.Sum()
 	}
 	e.redisServer(limited, client, cfg.Target)
@@ -121,18 +120,18 @@ func (e *examination) redis(ctx context.Context, c *cli.Command, cfg *sharing.Co
 func redisTLS(t sharing.Target) diagnosis {
 	switch {
 	case t.TLS:
-		return diagnosis{"tls", cmdline.OK, "the connection to Redis uses TLS", ""}
+		return diagnosis{"tls", say.OK, "the connection to Redis uses TLS", ""}
 	case t.InClear():
-		return diagnosis{"tls", cmdline.Warning, "the connection to Redis has no TLS: the network can read and change what relays share", "write rediss in place of redis in -redis"}
+		return diagnosis{"tls", say.Warning, "the connection to Redis has no TLS: the network can read and change what relays share", "write rediss in place of redis in -redis"}
 	}
-	return diagnosis{"tls", cmdline.OK, "not used: Redis is on this machine", ""}
+	return diagnosis{"tls", say.OK, "not used: Redis is on this machine", ""}
 }
 
 // redisServer examines the version and the memory.
 func (e *examination) redisServer(ctx context.Context, client *sharing.Client, target sharing.Target) {
 	v, err := client.Do(ctx, "examine", "INFO", nil)
 	if err != nil {
-		e.tell(diagnosis{"redis", cmdline.Warning, text(fmt.Sprintf("%s can be used, but does not tell about itself: %v", target, err)), "give the user of Redis the right to run INFO"})
+		e.tell(diagnosis{"redis", say.Warning, text(fmt.Sprintf("%s can be used, but does not tell about itself: %v", target, err)), "give the user of Redis the right to run INFO"})
 		return
 	}
 	info := make(map[string]string)
@@ -153,9 +152,9 @@ func redisVersion(where string, info map[string]string) diagnosis {
 	}
 	var found [2]int
 	_, err := fmt.Sscanf(version, "%d.%d", &found[0], &found[1])
-	d := diagnosis{"redis", cmdline.OK, text(fmt.Sprintf("%s is %s %s and can be written", where, product, version)), ""}
+	d := diagnosis{"redis", say.OK, text(fmt.Sprintf("%s is %s %s and can be written", where, product, version)), ""}
 	if err == nil && slices.Compare(found[:], oldest[:]) < 0 {
-		d.Status, d.Advice = cmdline.Problem, "upgrade it: relays need Redis 6.2 or Valkey 7.2"
+		d.Status, d.Advice = say.Problem, "upgrade it: relays need Redis 6.2 or Valkey 7.2"
 	}
 	return d
 }
@@ -166,11 +165,11 @@ func redisMemory(info map[string]string) diagnosis {
 	most, _ := strconv.ParseUint(info["maxmemory"], 10, 64)
 	policy := info["maxmemory_policy"]
 	if most == 0 {
-		return diagnosis{"memory", cmdline.OK, text(cmdline.Size(used) + " are used, without a limit"), ""}
+		return diagnosis{"memory", say.OK, text(say.Size(used) + " are used, without a limit"), ""}
 	}
-	d := diagnosis{"memory", cmdline.OK, text(fmt.Sprintf("%s of %s are used, maxmemory-policy is %s", cmdline.Size(used), cmdline.Size(most), policy)), ""}
+	d := diagnosis{"memory", say.OK, text(fmt.Sprintf("%s of %s are used, maxmemory-policy is %s", say.Size(used), say.Size(most), policy)), ""}
 	if policy != "noeviction" {
-		d.Status, d.Advice = cmdline.Warning, "set maxmemory-policy to noeviction: Redis may drop parts of lists, which relays then publish again"
+		d.Status, d.Advice = say.Warning, "set maxmemory-policy to noeviction: Redis may drop parts of lists, which relays then publish again"
 	}
 	return d
 }
@@ -178,17 +177,17 @@ func redisMemory(info map[string]string) diagnosis {
 // fleets examines what relays share.
 func (e *examination) fleets(ctx context.Context, client *sharing.Client, kind sharing.TargetKind) {
 	if kind == sharing.Cluster {
-		e.tell(diagnosis{"lease", cmdline.Skipped, "a cluster is not searched for relays: see the metrics of a relay", ""})
+		e.tell(diagnosis{"lease", say.Skipped, "a cluster is not searched for relays: see the metrics of a relay", ""})
 		return
 	}
 	all, now, err := sharing.Fleets(ctx, client)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		e.tell(diagnosis{"lease", cmdline.Skipped, text(fmt.Sprintf("this Redis has too many keys to look for relays within %s", redisTimeout)), ""})
+		e.tell(diagnosis{"lease", say.Skipped, text(fmt.Sprintf("this Redis has too many keys to look for relays within %s", redisTimeout)), ""})
 	case err != nil:
-		e.tell(diagnosis{"lease", cmdline.Warning, text(fmt.Sprintf("what relays share cannot be read: %v", err)), text(sharing.Cure(err))})
+		e.tell(diagnosis{"lease", say.Warning, text(fmt.Sprintf("what relays share cannot be read: %v", err)), text(sharing.Cure(err))})
 	case len(all) == 0:
-		e.tell(diagnosis{"lease", cmdline.Warning, "no relay uses this Redis", "start safebrowsing-relay with the same -redis, and with -db"})
+		e.tell(diagnosis{"lease", say.Warning, "no relay uses this Redis", "start safebrowsing-relay with the same -redis, and with -db"})
 	default:
 		for _, f := range all {
 			e.fleet(f, now)
@@ -200,13 +199,13 @@ func (e *examination) fleets(ctx context.Context, client *sharing.Client, kind s
 func (e *examination) fleet(f sharing.Fleet, now time.Time) {
 	who := "relays of " + f.Asker
 	if f.Newer != "" {
-		e.tell(diagnosis{"format", cmdline.Problem, text(fmt.Sprintf("%s share data of a newer format: %s", who, f.Newer)), "upgrade the relays of this version: they fetch nothing"})
+		e.tell(diagnosis{"format", say.Problem, text(fmt.Sprintf("%s share data of a newer format: %s", who, f.Newer)), "upgrade the relays of this version: they fetch nothing"})
 		return
 	}
 	if f.Holder == "" {
-		e.tell(diagnosis{"lease", cmdline.Warning, text(who + ": none of them fetches lists"), "look at the logs of the relays: after the death of one another takes over within 40 seconds"})
+		e.tell(diagnosis{"lease", say.Warning, text(who + ": none of them fetches lists"), "look at the logs of the relays: after the death of one another takes over within 40 seconds"})
 	} else {
-		e.tell(diagnosis{"lease", cmdline.OK, text(fmt.Sprintf("%s: %s fetches lists, until %s unless it renews that", who, f.Holder, say.Time(now.Add(f.Left)))), ""})
+		e.tell(diagnosis{"lease", say.OK, text(fmt.Sprintf("%s: %s fetches lists, until %s unless it renews that", who, f.Holder, say.Time(now.Add(f.Left)))), ""})
 	}
 	for _, l := range f.Lists {
 		e.tell(sharedList(who, l, now))
@@ -216,12 +215,12 @@ func (e *examination) fleet(f sharing.Fleet, now time.Time) {
 // sharedList tells of one list.
 func sharedList(who string, l sharing.SharedList, now time.Time) diagnosis {
 	age := max(0, now.Sub(l.Received)).Round(time.Second)
-	d := diagnosis{"lists", cmdline.OK, text(fmt.Sprintf("%s: %s has %s, fetched %s ago", who, l.Name, say.Count(l.Entries, "entry", "entries"), age)), ""}
+	d := diagnosis{"lists", say.OK, text(fmt.Sprintf("%s: %s has %s, fetched %s ago", who, l.Name, say.Count(l.Entries, "entry", "entries"), age)), ""}
 	switch {
 	case l.Name == "":
-		return diagnosis{"lists", cmdline.Warning, text(who + ": the description of a list is damaged"), "nothing: the relay that fetches publishes it again"}
+		return diagnosis{"lists", say.Warning, text(who + ": the description of a list is damaged"), "nothing: the relay that fetches publishes it again"}
 	case age > lateList:
-		d.Status, d.Advice = cmdline.Warning, "look at the log of the relay that fetches lists: it says why it does not get new ones"
+		d.Status, d.Advice = say.Warning, "look at the log of the relay that fetches lists: it says why it does not get new ones"
 	}
 	return d
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -72,7 +72,7 @@ func TestDoctorOfARedis(t *testing.T) {
 			for check, want := range test.want {
 				wantStatus, part, _ := strings.Cut(want, " ")
 				d := found[check]
-				if d.Status != wantStatus || !strings.Contains(string(d.Text), part) || (d.Status == cmdline.OK) != (d.Advice == "") {
+				if d.Status != wantStatus || !strings.Contains(string(d.Text), part) || (d.Status == say.OK) != (d.Advice == "") {
 					t.Errorf("Expected %s %q, got %s", check, want, out)
 				}
 			}
@@ -85,7 +85,7 @@ func TestDoctorOfARedis(t *testing.T) {
 
 func TestDoctorOfARedisThatIsAway(t *testing.T) {
 	status, found, out := examineRedis(t, "redis://:s3cret@"+testkit.FreeAddr(t))
-	if d := found["redis"]; status != cmdline.BadNews || d.Status != cmdline.Problem || !strings.Contains(string(d.Text), "refused") || strings.Contains(out, "s3cret") {
+	if d := found["redis"]; status != say.BadNews || d.Status != say.Problem || !strings.Contains(string(d.Text), "refused") || strings.Contains(out, "s3cret") {
 		t.Errorf("Expected the reason without the password, got status %d and %s", status, out)
 	}
 }
@@ -96,7 +96,7 @@ func TestDoctorOfARedisNeedsTheRightFlags(t *testing.T) {
 		"-redis-ca is given without -redis": {"-redis-ca", "ca.pem"},
 		"must begin with redis://":          {"-redis", "http://127.0.0.1"},
 	} {
-		if status, _, errOut := invoke(t, append([]string{"doctor"}, flags...)...); status != cmdline.Misuse || !strings.Contains(errOut, want) {
+		if status, _, errOut := invoke(t, append([]string{"doctor"}, flags...)...); status != say.Misuse || !strings.Contains(errOut, want) {
 			t.Errorf("%q: Expected %q, got status %d and %q", flags, want, status, errOut)
 		}
 	}
@@ -106,8 +106,8 @@ func TestDoctorKnowsVersionsOfRedis(t *testing.T) {
 	for _, test := range []struct {
 		name, version, want string
 	}{
-		{"", "7.0.15", cmdline.OK}, {"", "6.2.0", cmdline.OK}, {"", "6.0.16", cmdline.Problem}, {"", "10.0.0", cmdline.OK}, {"", "unknown", cmdline.OK},
-		{"valkey", "7.2.5", cmdline.OK}, {"valkey", "7.0.0", cmdline.Problem}, {"valkey", "8.0.1", cmdline.OK},
+		{"", "7.0.15", say.OK}, {"", "6.2.0", say.OK}, {"", "6.0.16", say.Problem}, {"", "10.0.0", say.OK}, {"", "unknown", say.OK},
+		{"valkey", "7.2.5", say.OK}, {"valkey", "7.0.0", say.Problem}, {"valkey", "8.0.1", say.OK},
 	} {
 		info := map[string]string{"redis_version": test.version}
 		if test.name != "" {
@@ -121,8 +121,8 @@ func TestDoctorKnowsVersionsOfRedis(t *testing.T) {
 
 func TestDoctorWarnsOfRedisInClearText(t *testing.T) {
 	for url, want := range map[string]string{
-		"redis://127.0.0.1": cmdline.OK, "redis://[::1]": cmdline.OK, "redis://localhost": cmdline.OK, "rediss://cache.example": cmdline.OK,
-		"redis://cache.example": cmdline.Warning, "redis+cluster://127.0.0.1,192.0.2.1": cmdline.Warning,
+		"redis://127.0.0.1": say.OK, "redis://[::1]": say.OK, "redis://localhost": say.OK, "rediss://cache.example": say.OK,
+		"redis://cache.example": say.Warning, "redis+cluster://127.0.0.1,192.0.2.1": say.Warning,
 	} {
 		target, err := sharing.Parse(url)
 		if err != nil {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
@@ -72,7 +71,16 @@ func main() {
 
 // run executes a command line and returns the exit status.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	return cmdline.Run(ctx, command(), args, in, out, errOut)
+	root := command()
+	// A key may be in the wrong place of a Corefile or of the command line.
+	root.Reader, root.Writer, root.ErrWriter = in, say.MaskedWriter{W: out}, say.MaskedWriter{W: errOut}
+	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // else the library exits
+	for _, c := range append([]*cli.Command{root}, root.Commands...) {
+		c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
+			return say.UsageError(c.FullName(), err)
+		}
+	}
+	return say.Exit(root.ErrWriter, root.Name, root.Run(ctx, args))
 }
 
 func command() *cli.Command {

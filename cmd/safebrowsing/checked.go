@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -145,11 +144,11 @@ func zonesOf(b *serverBlock) string { return strings.Join(b.Config.Zones, " ") }
 // finding prints a finding as text.
 func (o *console) finding(f finding) {
 	if f.unreadable() {
-		o.printf("%s: not a name and not a URL\n", cmdline.Shown(f.input))
+		o.printf("%s: not a name and not a URL\n", say.Shown(f.input))
 		o.property("error", f.Err.Error())
 		return
 	}
-	o.printf("%s: %s\n", cmdline.Shown(f.input), f.Verdict)
+	o.printf("%s: %s\n", say.Shown(f.input), f.Verdict)
 	o.property("warning", f.warning)
 	o.property("expression", f.Expression)
 	o.property("list", f.List)
@@ -184,6 +183,6 @@ func (o *console) whoAnswers(f finding) {
 // property prints a line of a finding, unless the value is "".
 func (o *console) property(word, value string) {
 	if value != "" {
-		o.printf("    %-11s %s\n", word, cmdline.Shown(value))
+		o.printf("    %-11s %s\n", word, say.Shown(value))
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
@@ -56,7 +55,7 @@ func isTerminal(w io.Writer) bool {
 
 // complain prints one line to standard error, so that it is not among the findings.
 func (o *console) complain(format string, args ...any) {
-	fmt.Fprintln(o.errOut, "safebrowsing:", cmdline.Shown(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(o.errOut, "safebrowsing:", say.Shown(fmt.Sprintf(format, args...)))
 }
 
 // end returns the error with which a command ends after its last finding.
@@ -65,10 +64,10 @@ func (o *console) end(bad bool) error {
 		return fmt.Errorf("printing: %w", o.err)
 	}
 	if bad {
-		return cmdline.ErrBadNews
+		return say.ErrBadNews
 	}
 	return nil
 }
 
 // text is a string in JSON that may hold any bytes.
-type text = cmdline.Text
+type text = say.Text

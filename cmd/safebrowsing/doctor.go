@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -84,18 +83,18 @@ var endpointFlags = []string{"api-key-file", "endpoint-ca", "endpoint-cert", "li
 
 // The values of diagnosis.Status.
 const (
-	isOK      = cmdline.OK
-	isWarning = cmdline.Warning
-	isProblem = cmdline.Problem
-	isSkipped = cmdline.Skipped
+	isOK      = say.OK
+	isWarning = say.Warning
+	isProblem = say.Problem
+	isSkipped = say.Skipped
 )
 
 // diagnosis is the result of one check.
-type diagnosis cmdline.Diagnosis
+type diagnosis say.Diagnosis
 
 // examination is one run of the doctor.
 type examination struct {
-	cmdline.Doctor
+	say.Doctor
 	offline    bool
 	resolvConf string // file with the system's resolvers
 	blocks     []serverBlock
@@ -111,7 +110,7 @@ func (e *examination) tell(d diagnosis) {
 	if e.endpoint != "" {
 		d.Text = text(e.endpoint+": ") + d.Text
 	}
-	e.Tell(cmdline.Diagnosis(d))
+	e.Tell(say.Diagnosis(d))
 }
 
 // corefile examines a Corefile, its own lists and its engines.

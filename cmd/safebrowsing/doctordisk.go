@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -96,9 +96,9 @@ func spaceDiagnosis(dir string) diagnosis {
 		need += uint64(s.Bytes)
 	}
 	if free < need {
-		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", cmdline.Size(free), dir, cmdline.Size(need))), "free some space, or set db to another disk"}
+		return diagnosis{"space", isProblem, text(fmt.Sprintf("%s free at %s, an update may need %s", say.Size(free), dir, say.Size(need))), "free some space, or set db to another disk"}
 	}
-	return diagnosis{"space", isOK, text(cmdline.Size(free) + " free"), ""}
+	return diagnosis{"space", isOK, text(say.Size(free) + " free"), ""}
 }
 
 // memoryDiagnosis says whether the lists fit into memory twice, as during an update.
@@ -109,10 +109,10 @@ func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
 			held += uint64(s.Bytes)
 		}
 	}
-	what := "the lists take " + cmdline.Size(held)
+	what := "the lists take " + say.Size(held)
 	if held == 0 {
 		held = usualMemory
-		what = "no list has been fetched yet; lists take about " + cmdline.Size(held)
+		what = "no list has been fetched yet; lists take about " + say.Size(held)
 	}
 	what += ", twice that during an update"
 	free, ok := available()
@@ -120,7 +120,7 @@ func memoryDiagnosis(dir string, available func() (uint64, bool)) diagnosis {
 	case !ok:
 		return diagnosis{"memory", isSkipped, text(what + "; available memory is not known on this system"), ""}
 	case free < 2*held:
-		return diagnosis{"memory", isProblem, text(fmt.Sprintf("%s; %s are available", what, cmdline.Size(free))), "use fewer lists, set max_entries, use mode nostorage, or add memory"}
+		return diagnosis{"memory", isProblem, text(fmt.Sprintf("%s; %s are available", what, say.Size(free))), "use fewer lists, set max_entries, use mode nostorage, or add memory"}
 	}
-	return diagnosis{"memory", isOK, text(fmt.Sprintf("%s; %s are available", what, cmdline.Size(free))), ""}
+	return diagnosis{"memory", isOK, text(fmt.Sprintf("%s; %s are available", what, say.Size(free))), ""}
 }

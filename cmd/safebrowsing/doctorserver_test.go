@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // protocolsOfOthers are lines of protocols in files of their own.
@@ -29,7 +29,7 @@ func TestTheDoctorGivesUpOnAServerThatNeverAnswers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
 			var silent sync.WaitGroup
-			e := &examination{Doctor: cmdline.Doctor{W: &out}, dial: func(context.Context, string, string) (net.Conn, error) {
+			e := &examination{Doctor: say.Doctor{W: &out}, dial: func(context.Context, string, string) (net.Conn, error) {
 				ours, theirs := net.Pipe()
 				silent.Go(func() { io.Copy(io.Discard, theirs) })
 				return ours, nil

@@ -9,8 +9,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -78,7 +78,7 @@ func printExpressions(ctx context.Context, out *console, rule lookup.Rule, args 
 		case err != nil && out.json:
 			out.object(unreadable{text(arg), text(err.Error())})
 		case err != nil:
-			out.printf("%s\n    error: %s\n", cmdline.Shown(arg), cmdline.Shown(err.Error()))
+			out.printf("%s\n    error: %s\n", say.Shown(arg), say.Shown(err.Error()))
 		case out.json:
 			out.object(express(arg, u, rule))
 		default:
@@ -104,12 +104,12 @@ func express(arg string, u lookup.URL, rule lookup.Rule) expressed {
 
 // expressions prints the expressions of one argument as text.
 func (o *console) expressions(e expressed) {
-	o.printf("%s\n", cmdline.Shown(string(e.Input)))
+	o.printf("%s\n", say.Shown(string(e.Input)))
 	for _, x := range e.Expressions {
 		note := ""
 		if !x.DNS {
 			note = "  (DNS cannot see it)"
 		}
-		o.printf("    %s  %s%s\n", x.SHA256, cmdline.Shown(string(x.Expression)), note)
+		o.printf("    %s  %s%s\n", x.SHA256, say.Shown(string(x.Expression)), note)
 	}
 }

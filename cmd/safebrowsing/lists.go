@@ -14,7 +14,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -163,7 +162,7 @@ func printLists(out *console, dir string, wanted []string, own []urlList) error 
 func listedOf(s updater.ListStatus, now time.Time) listed {
 	l := listed{
 		Name: s.Name, InForce: !s.Missing(), Entries: s.Entries, PrefixBytes: s.Widths, Version: base64.StdEncoding.EncodeToString(s.Version),
-		Updated: cmdline.Stamp(s.Updated), NotBefore: cmdline.Stamp(s.NotBefore), Failures: s.Failures,
+		Updated: say.Stamp(s.Updated), NotBefore: say.Stamp(s.NotBefore), Failures: s.Failures,
 	}
 	if s.Hold.Active(now) {
 		l.Reason = text(s.Hold.String())
@@ -211,7 +210,7 @@ func (o *console) reasons(all []updater.ListStatus) {
 		names[line] = append(names[line], s.Name)
 	}
 	for _, line := range order {
-		o.printf("%s: %s\n", strings.Join(names[line], ", "), cmdline.Shown(line))
+		o.printf("%s: %s\n", strings.Join(names[line], ", "), say.Shown(line))
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
@@ -100,11 +99,11 @@ func (o *console) fetched(own []urlList) {
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "OWN LIST\tENTRIES\tCHANGED\tUPDATED\tNOT BEFORE\tFAILURES")
 	for _, s := range own {
-		l := urlListed{s.Name, s.Entries, cmdline.Stamp(s.Changed), cmdline.Stamp(s.Checked), cmdline.Stamp(s.Next), s.Failures, text(s.Error), text(s.leftOut)}
+		l := urlListed{s.Name, s.Entries, say.Stamp(s.Changed), say.Stamp(s.Checked), say.Stamp(s.Next), s.Failures, text(s.Error), text(s.leftOut)}
 		if o.json {
 			o.object(l)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\n", cmdline.Shown(l.OwnList), l.Entries, shownTime(l.Changed), shownTime(l.Updated), shownTime(l.Next), l.Failures)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%d\n", say.Shown(l.OwnList), l.Entries, shownTime(l.Changed), shownTime(l.Updated), shownTime(l.Next), l.Failures)
 	}
 	if o.json {
 		return
@@ -113,10 +112,10 @@ func (o *console) fetched(own []urlList) {
 	o.printf("%s", table.String())
 	for _, s := range own {
 		if s.leftOut != "" {
-			o.printf("%s: %s\n", cmdline.Shown(s.Name), cmdline.Shown(s.leftOut))
+			o.printf("%s: %s\n", say.Shown(s.Name), say.Shown(s.leftOut))
 		}
 		if s.Failing() {
-			o.printf("%s: not updated since %s: %s\n", cmdline.Shown(s.Name), say.Time(s.Since), cmdline.Shown(s.Error))
+			o.printf("%s: not updated since %s: %s\n", say.Shown(s.Name), say.Time(s.Since), say.Shown(s.Error))
 		}
 	}
 }

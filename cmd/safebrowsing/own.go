@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/net/publicsuffix"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -180,7 +179,7 @@ func (e *ownEdit) say(file ownlist.Config, h lookup.Host, r ownlist.Edited) {
 		if e.remove {
 			o.Action = "remove"
 		} else if !permanent {
-			o.Until = cmdline.Stamp(e.until)
+			o.Until = say.Stamp(e.until)
 		}
 		for _, line := range r.Ended {
 			o.Ended = append(o.Ended, text(line))
@@ -188,20 +187,20 @@ func (e *ownEdit) say(file ownlist.Config, h lookup.Host, r ownlist.Edited) {
 		e.object(o)
 		return
 	}
-	name, until, does := cmdline.Shown(h.String()), "", ownWord(e.allow)+"ed"
+	name, until, does := say.Shown(h.String()), "", ownWord(e.allow)+"ed"
 	if !permanent {
 		until = " until " + say.Time(e.until)
 	}
 	switch {
 	case e.remove:
-		e.printf("%s: removed from %s (%s)\n", name, cmdline.Shown(file.Path), say.Count(len(r.Removed), "line", "lines"))
+		e.printf("%s: removed from %s (%s)\n", name, say.Shown(file.Path), say.Count(len(r.Removed), "line", "lines"))
 	case !r.Changed:
-		e.printf("%s: %s%s already, with all names below it, by %s, line %d\n", name, does, until, cmdline.Shown(file.Path), r.Line)
+		e.printf("%s: %s%s already, with all names below it, by %s, line %d\n", name, does, until, say.Shown(file.Path), r.Line)
 	default:
-		e.printf("%s: %s%s, with all names below it, by %s, line %d\n", name, does, until, cmdline.Shown(file.Path), r.Line)
+		e.printf("%s: %s%s, with all names below it, by %s, line %d\n", name, does, until, say.Shown(file.Path), r.Line)
 	}
 	for _, line := range r.Ended {
-		e.printf("   removed, as it has ended: %s\n", cmdline.Shown(line))
+		e.printf("   removed, as it has ended: %s\n", say.Shown(line))
 	}
 }
 

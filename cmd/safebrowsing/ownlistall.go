@@ -5,8 +5,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
 // ownListed is the JSON of one entry.
@@ -47,7 +47,7 @@ func (e *ownEdit) list() error {
 func (e *ownEdit) listOne(path string, x ownlist.Listed) {
 	ended := !x.Until.IsZero() && !e.now.Before(x.Until)
 	if e.json {
-		e.object(ownListed{text(path), x.Line, text(x.Text), cmdline.Stamp(x.Until), ended})
+		e.object(ownListed{text(path), x.Line, text(x.Text), say.Stamp(x.Until), ended})
 		return
 	}
 	note := ""
@@ -57,5 +57,5 @@ func (e *ownEdit) listOne(path string, x ownlist.Listed) {
 	case !x.Until.IsZero():
 		note = fmt.Sprintf("   (ends in %v)", x.Until.Sub(e.now).Round(time.Second))
 	}
-	e.printf("%s:%d: %s%s\n", cmdline.Shown(path), x.Line, cmdline.Shown(x.Text), note)
+	e.printf("%s:%d: %s%s\n", say.Shown(path), x.Line, say.Shown(x.Text), note)
 }

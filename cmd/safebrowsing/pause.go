@@ -13,7 +13,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -186,7 +185,7 @@ type paused struct {
 // say prints the pauses in force in a folder.
 func (p *pausing) say(folder string, now []block.Pause) {
 	if len(now) == 0 && !p.json {
-		p.printf("Nothing is paused (%s)\n", cmdline.Shown(block.PauseFile(folder)))
+		p.printf("Nothing is paused (%s)\n", say.Shown(block.PauseFile(folder)))
 	}
 	ends := func(x block.Pause) bool { return !x.Keep }
 	if inUse, known := updater.InUse(folder); known && !inUse && slices.ContainsFunc(now, ends) {
@@ -194,16 +193,16 @@ func (p *pausing) say(folder string, now []block.Pause) {
 	}
 	for _, x := range now {
 		if p.json {
-			p.object(paused{text(block.PauseFile(folder)), text(x.Zone), cmdline.Stamp(x.Until), x.Keep})
+			p.object(paused{text(block.PauseFile(folder)), text(x.Zone), say.Stamp(x.Until), x.Keep})
 			continue
 		}
 		which, restart := "all server blocks", "or until CoreDNS is restarted"
 		if x.Zone != block.AllBlocks {
-			which = "the server blocks for " + cmdline.Shown(x.Zone)
+			which = "the server blocks for " + say.Shown(x.Zone)
 		}
 		if x.Keep {
 			restart = "also if CoreDNS is restarted"
 		}
-		p.printf("Paused until %s, %s: %s (%s)\n", say.Time(x.Until), restart, which, cmdline.Shown(block.PauseFile(folder)))
+		p.printf("Paused until %s, %s: %s (%s)\n", say.Time(x.Until), restart, which, say.Shown(block.PauseFile(folder)))
 	}
 }

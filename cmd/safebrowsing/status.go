@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -107,10 +106,10 @@ func printStatus(out *console, r status.Report) error {
 	}
 	out.printf("%s\n", f.Headline)
 	for _, problem := range f.Problems {
-		out.printf("  problem  %s\n", cmdline.Shown(problem))
+		out.printf("  problem  %s\n", say.Shown(problem))
 	}
 	for _, note := range f.Notes {
-		out.printf("  note     %s\n", cmdline.Shown(note))
+		out.printf("  note     %s\n", say.Shown(note))
 	}
 	for _, s := range r.Services {
 		out.service(s, r.At)
@@ -118,7 +117,7 @@ func printStatus(out *console, r status.Report) error {
 	for _, b := range r.Blocks {
 		for _, own := range b.Own {
 			does := map[bool]string{false: "blocks", true: "allows"}[own.Allow]
-			out.printf("\n%s %s %s, for the zones %s\n", cmdline.Shown(own.Name), does, say.Count(own.Entries, "entry", "entries"), cmdline.Shown(b.Zones))
+			out.printf("\n%s %s %s, for the zones %s\n", say.Shown(own.Name), does, say.Count(own.Entries, "entry", "entries"), say.Shown(b.Zones))
 		}
 	}
 	for _, notice := range f.Notices {
@@ -133,7 +132,7 @@ func (o *console) service(s status.Service, now time.Time) {
 	if s.Folder == "" {
 		folder = "db off"
 	}
-	o.printf("\n%s, mode %s, %s, %s\n", s.Title, s.Mode, cmdline.Shown(s.Address), cmdline.Shown(folder))
+	o.printf("\n%s, mode %s, %s, %s\n", s.Title, s.Mode, say.Shown(s.Address), say.Shown(folder))
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	for _, l := range s.Lists {
@@ -149,10 +148,10 @@ func (o *console) service(s status.Service, now time.Time) {
 	w.Flush()
 	o.printf("%s", table.String())
 	if s.Fetch.Active(now) {
-		o.printf("  no list is fetched before %s: %s\n", say.Time(s.Fetch.Until), cmdline.Shown(s.Fetch.String()))
+		o.printf("  no list is fetched before %s: %s\n", say.Time(s.Fetch.Until), say.Shown(s.Fetch.String()))
 	}
 	if s.Search.Active(now) {
-		o.printf("  no name is confirmed before %s: %s\n", say.Time(s.Search.Until), cmdline.Shown(s.Search.String()))
+		o.printf("  no name is confirmed before %s: %s\n", say.Time(s.Search.Until), say.Shown(s.Search.String()))
 	}
 	if s.Budget > 0 {
 		o.printf("  searches left today: at least %d of %d\n", s.Left, s.Budget)
@@ -181,10 +180,10 @@ func standingOf(r status.Report, f status.Findings) standing {
 			one.Cost, one.MostCost = status.Dollars(service.Spent), status.Dollars(service.Budget)
 		}
 		if service.Fetch.Active(r.At) {
-			one.FetchNot, one.FetchWhy = cmdline.Stamp(service.Fetch.Until), text(service.Fetch.String())
+			one.FetchNot, one.FetchWhy = say.Stamp(service.Fetch.Until), text(service.Fetch.String())
 		}
 		if service.Search.Active(r.At) {
-			one.SearchNot, one.SearchWhy = cmdline.Stamp(service.Search.Until), text(service.Search.String())
+			one.SearchNot, one.SearchWhy = say.Stamp(service.Search.Until), text(service.Search.String())
 		}
 		for _, l := range service.Lists {
 			one.Lists = append(one.Lists, listedOf(l, r.At))

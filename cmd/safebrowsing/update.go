@@ -11,7 +11,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -171,7 +170,7 @@ func (u *fetching) report(e updater.Event) {
 		if !ok {
 			return
 		}
-		o := outcome{Name: e.List, Outcome: word, Entries: e.Entries, NotBefore: cmdline.Stamp(e.Due)}
+		o := outcome{Name: e.List, Outcome: word, Entries: e.Entries, NotBefore: say.Stamp(e.Due)}
 		if e.Err != nil {
 			o.Error = text(e.Err.Error())
 		}
@@ -219,7 +218,7 @@ func (u *fetching) print() {
 	for _, name := range u.names {
 		o, ok := u.outcomes[name]
 		if o.Outcome == "waiting" { // since the event another list may have failed, which holds for all
-			o.NotBefore = cmdline.Stamp(u.schedule.FetchHold([]string{name}).Until)
+			o.NotBefore = say.Stamp(u.schedule.FetchHold([]string{name}).Until)
 		}
 		switch {
 		case !ok:
@@ -228,7 +227,7 @@ func (u *fetching) print() {
 		default:
 			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, say.Count(o.Entries, "entry", "entries"), shownTime(o.NotBefore))
 			if o.Error != "" {
-				u.printf("    error: %s\n", cmdline.Shown(string(o.Error)))
+				u.printf("    error: %s\n", say.Shown(string(o.Error)))
 			}
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/cmdline"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
@@ -47,7 +46,7 @@ uws-4b: updated, 0 entries, next not before TIME
 	}
 	first, _, _ := strings.Cut(out, "\n")
 	expect(t, "keys", keys(first), "name outcome entries not_before error")
-	for i, want := range []outcome{{"mw-4b", "waiting", 1, cmdline.Stamp(told), ""}, {"se-4b", "waiting", 2, cmdline.Stamp(told), ""}, {"uws-4b", "waiting", 0, cmdline.Stamp(told), ""}} {
+	for i, want := range []outcome{{"mw-4b", "waiting", 1, say.Stamp(told), ""}, {"se-4b", "waiting", 2, say.Stamp(told), ""}, {"uws-4b", "waiting", 0, say.Stamp(told), ""}} {
 		if got := decode[outcome](t, out)[i]; got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -33,10 +32,10 @@ type Reply struct {
 	Advisory   string // URL of Google's words about warnings by the service; "": Google does not run the server
 }
 
-// By returns the reply in the words of who provides what the server says. For the zero Provider
-// Google is not named.
-func (p Reply) By(provider protocol.Provider) Reply {
-	p.Service, p.Advisory = cmp.Or(provider.Service, p.Service), provider.Advisory
+// By returns the reply in the words of the service that provides what the server says, with the URL
+// of its advisory. Without an advisory Google is not named.
+func (p Reply) By(service, advisory string) Reply {
+	p.Service, p.Advisory = cmp.Or(service, p.Service), advisory
 	return p
 }
 
@@ -119,8 +118,8 @@ func (p Reply) Warning(d lookup.Decision) string {
 	return p.Reason(d)
 }
 
-// Notice says in whose words a provider's lists name hosts; "" for the zero Provider.
-func Notice(p protocol.Provider) string {
+// Notice says in whose words lists name hosts; "" if Google does not provide them.
+func (p Reply) Notice() string {
 	if p.Advisory == "" {
 		return ""
 	}
@@ -171,20 +170,5 @@ func (p Reply) Unconfirmed(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 	m := replyTo(r, code, text)
 	m.Rcode = dns.RcodeServerFailure
 	fit(ctx, w, r, m, nil)
-	return m
-}
-
-// Shortened returns a copy of m whose TTLs are at most ttl, in seconds. Signatures
-// stay valid: they cover the original TTL that is in the RRSIG (RFC 4034 section
-// 3.1.4).
-func Shortened(m *dns.Msg, ttl uint32) *dns.Msg {
-	m = m.Copy()
-	for _, section := range [][]dns.RR{m.Answer, m.Ns, m.Extra} {
-		for _, rr := range section {
-			if h := rr.Header(); h.Rrtype != dns.TypeOPT {
-				h.Ttl = min(h.Ttl, ttl)
-			}
-		}
-	}
 	return m
 }

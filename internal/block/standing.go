@@ -58,7 +58,9 @@ func Report(blocks []*Block, now time.Time) status.Report {
 			if !known {
 				i = len(r.Services)
 				services[b.Settings] = i
-				r.Services = append(r.Services, s.Standing(now))
+				service := s.Standing(now)
+				service.Notice = b.Reply().Notice()
+				r.Services = append(r.Services, service)
 			}
 			standing.Service = i
 		}

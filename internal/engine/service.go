@@ -3,7 +3,6 @@ package engine
 import (
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -39,15 +38,20 @@ func (s *Service) SearchHold() updater.Hold {
 	return hold
 }
 
-// Provider returns who provides what the server says.
-func (s *Service) Provider() protocol.Provider { return s.settings.ProviderOf(s.client, s.Schedule) }
+// Provider returns what Google calls the service that provides what the server says, and the URL of
+// its advisory. Both are "" if it is not Google's.
+func (s *Service) Provider() (service, advisory string) {
+	provider := s.settings.ProviderOf(s.client, s.Schedule)
+	return provider.Service, provider.Advisory
+}
 
 // Standing returns how the service protects now.
 func (s *Service) Standing(now time.Time) status.Service {
-	set, provider := s.settings, s.Provider()
+	set := s.settings
+	_, advisory := s.Provider()
 	all := status.Service{
 		Title: set.Dialect().Title, Address: set.Address(), Mode: set.Mode.String(), Folder: set.DB, Ending: set.Ending().Text(now), Ended: set.Ending().Over(now),
-		Fetch: s.FetchHold(), Search: s.SearchHold(), Notice: answer.Notice(provider), Advisory: provider.Advisory,
+		Fetch: s.FetchHold(), Search: s.SearchHold(), Advisory: advisory,
 	}
 	if s.ledger != nil {
 		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Dialect().Paid

@@ -11,9 +11,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 )
+
+// errOrder says that entries are not in ascending order or not distinct.
+var errOrder = errors.New("entries are not in ascending order, each once")
 
 // RicePlan says how ascending entries of one width become a message of version 5 in
 // Rice-delta coding ("Local Database"). It knows the exact size before a byte is written,
@@ -29,7 +31,7 @@ type RicePlan struct {
 
 // PlanRice plans the coding of entries: runs of whole entries, big-endian, width bytes each
 // (4, 8, 16 or 32). It reads runs twice and keeps nothing of them. It returns
-// prefixset.ErrOrder if the entries are not in ascending order, each once.
+// errOrder if the entries are not in ascending order, each once.
 func PlanRice(width int, runs iter.Seq[[]byte]) (RicePlan, error) {
 	if _, ok := fieldOfData[width]; !ok {
 		return RicePlan{}, fmt.Errorf("entries of %d bytes, must be 4, 8, 16 or 32", width)
@@ -80,7 +82,7 @@ func (p RicePlan) quotients(runs iter.Seq[[]byte]) (sum uint64, err error) {
 			for ; len(run) >= 4; run = run[4:] {
 				next := binary.BigEndian.Uint32(run)
 				if next <= value {
-					return 0, prefixset.ErrOrder
+					return 0, errOrder
 				}
 				sum += uint64((next - value) >> (p.k & 31))
 				value = next
@@ -91,7 +93,7 @@ func (p RicePlan) quotients(runs iter.Seq[[]byte]) (sum uint64, err error) {
 		for ; len(run) > 0; run = run[p.width:] {
 			next := wideOf(run[:p.width])
 			if !before.less(next) {
-				return 0, prefixset.ErrOrder
+				return 0, errOrder
 			}
 			sum += next.minus(before).above(p.k)
 			before = next

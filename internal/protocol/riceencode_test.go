@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 )
@@ -137,8 +136,8 @@ func TestRiceEncodingRefusesEntriesOutOfOrder(t *testing.T) {
 			"descending": slices.Concat(high, low),
 			"equal":      slices.Concat(low, high, high),
 		} {
-			if _, err := PlanRice(width, runsOf(width, entries, rng)); !errors.Is(err, prefixset.ErrOrder) {
-				t.Errorf("width %d, %s: %v, want %v", width, name, err, prefixset.ErrOrder)
+			if _, err := PlanRice(width, runsOf(width, entries, rng)); !errors.Is(err, errOrder) {
+				t.Errorf("width %d, %s: %v, want %v", width, name, err, errOrder)
 			}
 		}
 	}

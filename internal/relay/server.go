@@ -12,7 +12,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/sharing"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -116,7 +115,7 @@ type handler struct {
 	shares     *lookup.Shares
 	shareSpent func(client netip.Addr) // logs it; nil: it is not logged
 	searchHold func() updater.Hold
-	provider   func() protocol.Provider // of what the server says
+	provider   func() (service, advisory string) // of what the server says
 }
 
 // New starts a relay without its sockets: it fetches lists and can answer. The caller must

@@ -102,7 +102,7 @@ const maxURL = 32 << 10
 // for hosts needs, and nothing else.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m, found := methodOf(r.URL.Path)
-	if advisory := h.provider().Advisory; advisory != "" {
+	if _, advisory := h.provider(); advisory != "" {
 		w.Header().Set(protocol.AdvisoryHeader, advisory)
 	}
 	counted := &countingWriter{ResponseWriter: w, bytes: h.metrics.bytes}

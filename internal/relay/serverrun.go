@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // Run runs a relay until ctx ends. Then it gives requests 5 seconds to end. It calls
@@ -68,7 +68,7 @@ func (r *Relay) serve(ctx context.Context, listener, admin net.Listener) error {
 	servers := []*http.Server{clients}
 	ended := make(chan error, 2) // told by the goroutines below, which end with shutdown
 	most := r.cfg.connections()
-	limited := status.Limit(listener, most, r.handler.metrics.broken.Inc)
+	limited := lookup.Listen(listener, most, r.handler.metrics.broken.Inc)
 	if r.certs != nil {
 		clients.TLSConfig = r.certs.config()
 		go func() { ended <- clients.ServeTLS(limited, "", "") }()

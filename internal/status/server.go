@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // maxConnections is the most connections to one page at once. One client may have half of them,
@@ -70,6 +72,6 @@ func serve(address string, source Source) (*server, error) {
 		IdleTimeout:       30 * time.Second,
 		MaxHeaderBytes:    8 << 10,
 	}}
-	go s.Serve(Limit(listener, maxConnections, nil))
+	go s.Serve(lookup.Listen(listener, maxConnections, nil))
 	return s, nil
 }

@@ -1,4 +1,4 @@
-package status
+package lookup
 
 import (
 	"net"
@@ -6,23 +6,21 @@ import (
 	"sync"
 
 	"golang.org/x/net/netutil"
-
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // Limit returns a listener with at most so many connections at once, that closes new ones of an
-// address that has its share of them, see lookup.NewConnections. refused is told of these; nil:
+// address that has its share of them, see NewConnections. refused is told of these; nil:
 // nobody is.
-func Limit(l net.Listener, most int, refused func()) net.Listener {
+func Listen(l net.Listener, most int, refused func()) net.Listener {
 	if refused == nil {
 		refused = func() {}
 	}
-	return &limited{netutil.LimitListener(l, most), lookup.NewConnections(most), refused}
+	return &limited{netutil.LimitListener(l, most), NewConnections(most), refused}
 }
 
 type limited struct {
 	net.Listener
-	places  *lookup.Places
+	places  *Places
 	refused func()
 }
 

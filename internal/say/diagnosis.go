@@ -1,14 +1,41 @@
-package cmdline
+package say
 
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
+
+// The exit statuses other than 0.
+const (
+	BadNews = 1 // a name is not safe, or the command found a problem
+	Misuse  = 2 // the command could not do its work
+)
+
+// ErrBadNews ends a command that has printed all its findings: Exit prints nothing more.
+var ErrBadNews = errors.New("bad news")
+
+// Exit prints the error of a program, nil for none, and returns the exit status: 0, BadNews or
+// Misuse.
+func Exit(errOut io.Writer, program string, err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, ErrBadNews):
+		return BadNews
+	}
+	fmt.Fprintf(errOut, "%s: %v\n", program, err)
+	return Misuse
+}
+
+// UsageError adds to an error about the flags of a command where the help is.
+func UsageError(command string, err error) error {
+	text := err.Error()
+	return fmt.Errorf("%s, see %s -h", strings.ToLower(text[:1])+text[1:], command)
+}
 
 // The values of Diagnosis.Status.
 const (
@@ -83,7 +110,7 @@ func (d *Doctor) Sum() error {
 		if problems+warnings > 1 {
 			start = ". Start with: " + cmp.Or(d.first[Problem], d.first[Warning])
 		}
-		d.printf("\n%s, %s%s\n", say.Count(problems, "problem", "problems"), say.Count(warnings, "warning", "warnings"), start)
+		d.printf("\n%s, %s%s\n", Count(problems, "problem", "problems"), Count(warnings, "warning", "warnings"), start)
 	}
 	switch {
 	case d.err != nil:

@@ -1,5 +1,4 @@
-// Package memory tells how much memory this process may use.
-package engine
+package lookup
 
 import (
 	"math"
