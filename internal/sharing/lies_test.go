@@ -22,7 +22,7 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Do("HSET", key("heads:schedule.json"), "gone-4b", string(raw))
-	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Second })
+	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Minute })
 	r.Head("se-4b") // it keeps another one
 	r.lead(t)
 	held, cancel, _ := r.Held(t.Context())
