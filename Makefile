@@ -32,7 +32,7 @@ bench: ## what the plugin costs in the real server, see bench/README.md; under 5
 demo: ## the whole path without network and key, with dig; a minute
 	.ci/demo
 
-man: ## the manual pages of README and docs, into deploy/man; needs pandoc
+man: ## the manual pages of docs, into deploy/man; needs pandoc
 	deploy/man/build
 
 site: ## the web site of README and docs, into site; needs pandoc

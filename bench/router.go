@@ -13,7 +13,7 @@ import (
 const (
 	routerMemory = 64 // MiB, of the memory cgroup
 	routerLimit  = 40 // MiB, of GOMEMLIMIT, as in deploy/openwrt
-	smallLimit   = 30 // MiB, of GOMEMLIMIT, as docs/routers.md advises for 64 MB
+	smallLimit   = 30 // MiB, of GOMEMLIMIT, as docs/network.md advises for 64 MB
 	routerSettle = time.Second
 )
 

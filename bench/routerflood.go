@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What a router is flooded with. floodedEntries are what docs/routers.md advises for 64 MB.
+// What a router is flooded with. floodedEntries are what docs/network.md advises for 64 MB.
 const (
 	floodedEntries = 500_000
 	floodedRate    = 5_000 // queries a second of one client

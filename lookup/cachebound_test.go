@@ -86,7 +86,7 @@ func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 	}
 }
 
-// docs/performance.md, "Bounds": 300 bytes a prefix, and half a megabyte at least.
+// docs/reliability.md, "Bounds": 300 bytes a prefix, and half a megabyte at least.
 func TestTheCacheIsBoundedInBytes(t *testing.T) {
 	const capacity = 50_000
 	for _, n := range []int{0, 1, 256} {

@@ -227,7 +227,7 @@ func TestCheckerWantsASensibleConfig(t *testing.T) {
 	}
 }
 
-// The defaults are those of Config and of docs/limits.md.
+// The defaults are those of Config and of docs/blocking.md.
 func TestALimitHasADefault(t *testing.T) {
 	c := checkerOf(t, Config{})
 	if c.cache.maxHashes != 100_000 || c.searching.slots != 16 || c.timeout != 10*time.Second || c.perSearch != 240 || c.threats != AllThreats {

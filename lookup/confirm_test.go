@@ -49,7 +49,7 @@ func manyExpressed(n int) (all []string) {
 
 func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const queues, prefixes = 4, 240 // as in docs/limits.md
+		const queues, prefixes = 4, 240 // as in docs/blocking.md
 		const queued = queues * prefixes
 		const sent = 1 + prefixes // the first search begins at once, the second one when it is full
 		const hosts = sent + queued + 5

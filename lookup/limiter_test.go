@@ -136,7 +136,7 @@ func TestEMANeverRefusesRequestsAtRandom(t *testing.T) {
 		}
 	}
 	if refused > 0 {
-		t.Errorf("%d of 100,000 Poisson arrivals are refused, want none: docs/limits.md says so", refused)
+		t.Errorf("%d of 100,000 Poisson arrivals are refused, want none: docs/blocking.md says so", refused)
 	}
 }
 

@@ -95,7 +95,7 @@ var wrongCorefiles = []struct {
 	{"blacklist names.txt", 5, []string{"did you mean block?"}},
 	{"denylist names.txt", 5, []string{"did you mean block?"}},
 	{"resovler 9.9.9.9", 5, []string{"did you mean resolver?"}},
-	{"nonsense", 5, []string{`unknown property "nonsense": README.md and "man coredns-safebrowsing" have the properties`}},
+	{"nonsense", 5, []string{`unknown property "nonsense": docs/corefile.md and "man coredns-safebrowsing" list the properties`}},
 	{"AIzaSyA-SECRET", 5, []string{"write api_key before it"}},
 	{"ttl 5\nttl 6", 6, []string{"ttl is given more than once: it is at Corefile:5 already"}},
 	{"monitor x", 5, []string{"monitor takes no argument"}},

@@ -25,7 +25,7 @@ var repository = os.DirFS("..")
 func documents(t testing.TB) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md", "deploy/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md", "test/*.md", "deploy/*/*.md"} {
 		paths, err := fs.Glob(repository, pattern)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("Expected documents at %s, got %v", pattern, err)
@@ -91,6 +91,51 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	}
 }
 
+// Whoever copies a Corefile must not run an open resolver: each server block says where it
+// listens or who may ask.
+func TestNoCorefileIsAnOpenResolver(t *testing.T) {
+	all := make(map[string][]string)
+	for name, text := range documents(t) {
+		all[name] = blocks(text, "corefile")
+	}
+	for _, name := range []string{"Corefile.example", "deploy/package/Corefile", "deploy/image/Corefile"} {
+		text, err := fs.ReadFile(repository, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = []string{string(text)}
+	}
+	tried := 0
+	for name, corefiles := range all {
+		for _, corefile := range corefiles {
+			for _, block := range strings.Split(corefile, "\n}\n") {
+				if strings.TrimSpace(block) == "" {
+					continue
+				}
+				if tried++; !regexp.MustCompile(`(?m)^\s+(bind|acl) `).MatchString(block) {
+					t.Errorf("%s: expected bind or acl in\n%s", name, block)
+				}
+			}
+		}
+	}
+	if tried < 12 {
+		t.Errorf("Expected to find server blocks, got %d", tried)
+	}
+}
+
+// Plain words: these make sentences that have to be read twice.
+func TestTheDocumentsArePlain(t *testing.T) {
+	worn := regexp.MustCompile(`(?i)\b(in place of|of which|that of|those of|so many|goes on|go on|is of)\b`)
+	for name, text := range documents(t) {
+		if !strings.HasPrefix(name, "docs/") && name != "README.md" && name != "CONTRIBUTING.md" && name != "ARCHITECTURE.md" {
+			continue
+		}
+		for _, found := range worn.FindAllString(strings.Join(strings.Fields(prose(text)), " "), -1) {
+			t.Errorf("%s: %q: say it in other words", name, found)
+		}
+	}
+}
+
 // Code in the text that begins with a property, such as `unsure servfail`, is
 // accepted as a line of a stanza. Placeholders, in capitals or as …, are not tried.
 func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {
@@ -140,16 +185,72 @@ func TestWordsOfTheDocumentsExist(t *testing.T) {
 	for _, word := range regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1) {
 		known[word] = true
 	}
+	fields := jsonFields(t)
 	for name, text := range documents(t) {
 		if !strings.HasPrefix(name, "docs/") && name != "README.md" && name != "CHANGELOG.md" {
 			continue
 		}
 		for _, code := range regexp.MustCompile("`[^`\n]*`").FindAllString(prose(text), -1) {
 			for _, m := range regexp.MustCompile(`(^|[^A-Za-z0-9_./])([a-z0-9]+(_[a-z0-9]+)+)`).FindAllStringSubmatch(code, -1) {
-				if word := m[2]; !known[word] && !strings.HasPrefix(word, "safebrowsing_relay_") { // the relay has a test for its metrics
+				if word := m[2]; !known[word] && !(name == formats && fields[word]) && !strings.HasPrefix(word, "safebrowsing_relay_") { // the relay has a test for its metrics
 					t.Errorf("%s: %s: expected %s to be a property, a metric, or a word of the syntax", name, code, word)
 				}
 			}
+		}
+	}
+}
+
+// formats is the page about files and keys in Redis.
+const formats = "docs/formats.md"
+
+// jsonFields are the fields of the files and of the keys in Redis.
+func jsonFields(t *testing.T) map[string]bool {
+	t.Helper()
+	all := make(map[string]bool)
+	for _, dir := range []string{"updater", "lookup", "internal/ownlist", "internal/sharing"} {
+		names, err := fs.Glob(repository, dir+"/*.go")
+		if err != nil || len(names) == 0 {
+			t.Fatalf("Expected files in %s, got %v", dir, err)
+		}
+		for _, name := range names {
+			text, err := fs.ReadFile(repository, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile("`json:\"([a-z_0-9]+)").FindAllSubmatch(text, -1) {
+				all[string(m[1])] = true
+			}
+		}
+	}
+	return all
+}
+
+// What the page calls a field is one.
+func TestFieldsOfTheFormatsExist(t *testing.T) {
+	fields, tried := jsonFields(t), 0
+	text := documents(t)[formats]
+	for row := range strings.Lines(sectionOf(t, formats, "Files in db")) {
+		if !regexp.MustCompile("^\\| `[a-z_]+`(, `[a-z_]+`)* \\|").MatchString(row) || strings.Contains(row, "`paused`") || strings.Contains(row, "`lock`") {
+			continue
+		}
+		cell, _, _ := strings.Cut(row[2:], " |")
+		for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cell, -1) {
+			if tried++; !fields[m[1]] {
+				t.Errorf("Expected a field %s in a file", m[1])
+			}
+		}
+	}
+	if tried < 12 {
+		t.Errorf("Expected to find fields, got %d", tried)
+	}
+	for _, name := range []string{"updater/store.go", "internal/relay/historyfile.go", "internal/sharing/store.go"} {
+		source, err := fs.ReadFile(repository, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?:Magic += +|func Prefix.* return )"([^"\\]+)`).FindSubmatch(source)
+		if found == nil || !strings.Contains(text, string(found[1])) {
+			t.Errorf("Expected the page to have the first words of the format of %s, %q", name, found)
 		}
 	}
 }

@@ -31,18 +31,18 @@ func frontMatter(t *testing.T, page string) (fields map[string]string, text stri
 }
 
 // The page is read at another place: its links are whole URLs. What it says of properties and
-// metrics is what the README says.
-func TestThePageForCoreDNSAgreesWithTheReadme(t *testing.T) {
+// metrics is what docs/corefile.md says.
+func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 	fields, text := frontMatter(t, documents(t)[listing])
 	syntax := strings.Split(section(t, "Syntax"), "\n")
 	for line := range strings.SplitSeq(blocks(text, "txt")[0], "\n") {
 		if !slices.Contains(syntax, line) {
-			t.Errorf("Expected the line %q in the syntax of the README", line)
+			t.Errorf("Expected the line %q in the syntax of docs/corefile.md", line)
 		}
 	}
 	for _, metric := range regexp.MustCompile("`coredns_[^`]+`").FindAllString(text, -1) {
 		if !strings.Contains(section(t, "Metrics"), metric) {
-			t.Errorf("Expected %s in the README", metric)
+			t.Errorf("Expected %s in docs/corefile.md", metric)
 		}
 	}
 	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1)

@@ -68,7 +68,7 @@ func TestLogAsJSONIsAsDocumented(t *testing.T) {
 	if strings.Contains(logged, "[INFO]") {
 		t.Errorf("Expected nothing in front of the object, got %q", logged)
 	}
-	examples := documents(t)["docs/examples.md"]
+	examples := documents(t)["docs/corefile.md"]
 	documented, _, _ := strings.Cut(examples[strings.Index(examples, `{"time"`):], "\n")
 	var got, want map[string]any
 	if err := errors.Join(json.Unmarshal([]byte(logged), &got), json.Unmarshal([]byte(documented), &want)); err != nil {

@@ -198,13 +198,13 @@ func TestOpenWrtKeyIsInAFileOfItsOwn(t *testing.T) {
 
 // The fix for OpenWrt's own coredns, run on the plugin.cfg of CoreDNS.
 func TestFixOfOpenWrtsCoreDNSPutsThePluginBeforeCache(t *testing.T) {
-	document, err := fs.ReadFile(repository, "docs/routers.md")
+	document, err := fs.ReadFile(repository, "deploy/openwrt/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	fix := regexp.MustCompile(`\$\(SED\) '([^']+)'`).FindSubmatch(document)
 	if fix == nil {
-		t.Fatal("Expected the fix in docs/routers.md")
+		t.Fatal("Expected the fix in deploy/openwrt/README.md")
 	}
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()
 	if err != nil {

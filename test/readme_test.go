@@ -1,7 +1,6 @@
 package test
 
 import (
-	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,33 +16,75 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-func readme(t *testing.T) string {
-	t.Helper()
-	text, err := fs.ReadFile(repository, "README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
+func readme(t *testing.T) string { return documents(t)["README.md"] }
 
-// section returns a section of the README, without its heading.
-func section(t *testing.T, heading string) string {
+// reference is the page that has all properties and metrics.
+const reference = "docs/corefile.md"
+
+// section returns a section of the reference, without its heading.
+func section(t *testing.T, heading string) string { return sectionOf(t, reference, heading) }
+
+// sectionOf returns a section of a document, without its heading.
+func sectionOf(t *testing.T, document, heading string) string {
 	t.Helper()
-	_, text, ok := strings.Cut(readme(t), "\n## "+heading+"\n")
+	_, text, ok := strings.Cut(documents(t)[document], "\n## "+heading+"\n")
 	if !ok {
-		t.Fatalf("Expected the README to have a section %s", heading)
+		t.Fatalf("Expected %s to have a section %s", document, heading)
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
 	return text
 }
 
+// Whoever reads the README has never heard of the plugin.
+func TestTheReadmeIsForAStranger(t *testing.T) {
+	text := readme(t)
+	if n := len(strings.Fields(text)); n > 1800 {
+		t.Errorf("Expected at most 1,800 words, got %d: move what goes deeper to docs", n)
+	}
+	run, use := strings.Index(text, "\n## Run it\n"), strings.Index(text, "\n## Who may use it\n")
+	if run < 0 || use < run || !strings.Contains(text[use:], "non-commercial use") {
+		t.Error("Expected the ways to run it, then who may use it")
+	}
+	for _, way := range []string{"The image", "The package", "From source"} {
+		_, block, ok := strings.Cut(text[run:use], "\n### "+way+"\n")
+		block, _, _ = strings.Cut(block, "\n### ")
+		if !ok || len(blocks(block, "sh")) == 0 {
+			t.Errorf("Expected a block to copy for %s", way)
+		}
+	}
+	if !strings.Contains(text, "Not made or endorsed by Google or by the CoreDNS project.") {
+		t.Error("Expected the README to say who did not make the plugin")
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)`").FindAllStringSubmatch(sectionOf(t, "README.md", "Configure it"), -1)
+	for _, m := range rows {
+		if _, ok := config.Usages()[m[1]]; !ok {
+			t.Errorf("Expected no property %s", m[1])
+		}
+	}
+	if len(rows) != 8 {
+		t.Errorf("Expected eight properties, got %d", len(rows))
+	}
+}
+
+func TestTheDocumentsAreFewAndShort(t *testing.T) {
+	words, pages := 0, 0
+	for name, text := range documents(t) {
+		if strings.HasPrefix(name, "docs/") || name == "README.md" {
+			words, pages = words+len(strings.Fields(text)), pages+1
+		}
+	}
+	if words > 16_000 || pages > 12 {
+		t.Errorf("Expected at most 16,000 words in 12 pages, got %d in %d", words, pages)
+	}
+}
+
 // A property is explained by an item of the list after the syntax, or by one of a
 // page that this list links to.
-func TestEveryPropertyIsInTheReadme(t *testing.T) {
+func TestEveryPropertyIsInTheReference(t *testing.T) {
 	syntax, list, _ := strings.Cut(section(t, "Syntax"), "\n~~~\n")
 	explained := itemWords(list)
-	for _, m := range regexp.MustCompile(`\]\((docs/[a-z0-9-]+\.md)`).FindAllStringSubmatch(list, -1) {
-		explained = append(explained, itemWords(documents(t)[m[1]])...)
+	for _, m := range regexp.MustCompile(`\]\(([a-z0-9-]+\.md)`).FindAllStringSubmatch(list, -1) {
+		explained = append(explained, itemWords(documents(t)["docs/"+m[1]])...)
 	}
 	for word, usage := range config.Usages() {
 		if line := strings.TrimRight("    "+word+" "+usage, " ") + "\n"; !strings.Contains(syntax+"\n", line) {
@@ -73,9 +114,9 @@ func itemWords(text string) (words []string) {
 	return words
 }
 
-func TestWordsThatMakeAnEngineAreInTheReadme(t *testing.T) {
+func TestWordsThatMakeAnEngineAreInTheReference(t *testing.T) {
 	want := "`" + strings.Join(engine.Words(), "`, `") + "`"
-	if !strings.Contains(strings.Join(strings.Fields(readme(t)), " "), want) {
+	if !strings.Contains(strings.Join(strings.Fields(documents(t)[reference]), " "), want) {
 		t.Errorf("Expected %s in one sentence", want)
 	}
 }
@@ -99,7 +140,7 @@ func described(t *testing.T) map[string][]string {
 	return all
 }
 
-func TestMetricsAreAllInTheReadme(t *testing.T) {
+func TestMetricsAreAllInTheReference(t *testing.T) {
 	metrics := described(t)
 	if len(metrics) < 14 {
 		t.Fatalf("Expected to find the metrics, got %v", metrics)
@@ -107,12 +148,12 @@ func TestMetricsAreAllInTheReadme(t *testing.T) {
 	for _, m := range regexp.MustCompile("`(coredns_safebrowsing_[a-z_]+)\\{([a-z_, ]*)\\}`").FindAllStringSubmatch(section(t, "Metrics"), -1) {
 		labels, ok := metrics[m[1]]
 		if want := strings.Join(labels, ", "); !ok || m[2] != want {
-			t.Errorf("README has %s with the labels %q: Expected %q, and that there is such a metric", m[1], m[2], want)
+			t.Errorf("docs/corefile.md has %s with the labels %q: Expected %q, and that there is such a metric", m[1], m[2], want)
 		}
 		delete(metrics, m[1])
 	}
 	for name := range metrics {
-		t.Errorf("Expected %s in the README", name)
+		t.Errorf("Expected %s in docs/corefile.md", name)
 	}
 }
 
@@ -137,7 +178,7 @@ func TestMetricsAreWellNamed(t *testing.T) {
 	}
 }
 
-func TestWordsOfVerdictsAreInTheReadme(t *testing.T) {
+func TestWordsOfVerdictsAreInTheReference(t *testing.T) {
 	text := section(t, "Metrics")
 	for d := range lookup.NumDeciders {
 		if !strings.Contains(text, "`"+d.String()+"`") {

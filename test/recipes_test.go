@@ -21,7 +21,7 @@ func (w *world) recipe(document, heading string, replace ...string) {
 		w.t.Fatalf("Expected a section %q with one Corefile, got %d", heading, len(corefiles))
 	}
 	w.start(strings.NewReplacer(append(replace,
-		". {", ".:0 {\n\tbind "+w.host,
+		"bind 192.168.1.2\n", "bind "+w.host+"\n", "bind 127.0.0.1\n", "bind "+w.host+"\n", ". {", ".:0 {",
 		"api_key_file /etc/coredns/safebrowsing.key", "endpoint "+w.endpoint+"\n\tconfirm_timeout 4s\n\tdb "+w.db,
 		"testdata/", "../testdata/",
 		"forward . 9.9.9.9", "forward . "+w.upstream,
@@ -33,7 +33,7 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	const child, adult = "127.0.0.77", "127.0.0.78"
-	w.recipe("docs/examples.md", "Other rules for some clients", "192.168.2.0/24", child+"/32")
+	w.recipe("docs/network.md", "Other rules for some clients", "192.168.2.0/24", child+"/32")
 	w.updated(1)
 	for _, name := range []string{"malware.example.", "evil.example.com."} {
 		if m := w.askFrom(child, name); !isBlocked(m) {
@@ -48,7 +48,7 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 
 func TestRecipeThatKeepsBrowsersHere(t *testing.T) {
 	w := newWorld(t)
-	w.recipe("docs/examples.md", "Keep browsers here")
+	w.recipe("docs/network.md", "Keep browsers here")
 	w.updated(1)
 	names, err := os.ReadFile("../testdata/canary.txt")
 	if err != nil {

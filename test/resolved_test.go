@@ -31,7 +31,7 @@ mount --bind "$1" /etc/systemd
 shift
 exec "$@"`
 
-// TestSystemdResolvedInFront runs systemd-resolved with the lines of docs/resolvers.md, where
+// TestSystemdResolvedInFront runs systemd-resolved with the lines of docs/network.md, where
 // it cannot disturb the DNS of this machine.
 func TestSystemdResolvedInFront(t *testing.T) {
 	skipIfShort(t, "starts another resolver")

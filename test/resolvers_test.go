@@ -81,7 +81,7 @@ func pihole(settings string) string {
 
 func dnsmasqArgs(file string) []string { return []string{"--no-daemon", "--conf-file=" + file} }
 
-// TestResolversInFront runs the resolvers of docs/resolvers.md with the lines that are
+// TestResolversInFront runs the resolvers of docs/network.md with the lines that are
 // there. systemd-resolved has a test of its own.
 func TestResolversInFront(t *testing.T) {
 	skipIfShort(t, "starts other resolvers")
@@ -102,7 +102,7 @@ func TestResolversInFront(t *testing.T) {
 	}
 }
 
-// TestWhatACacheInFrontMakesOfOtherTypes asks the resolvers of docs/resolvers.md for A, then TXT,
+// TestWhatACacheInFrontMakesOfOtherTypes asks the resolvers of docs/network.md for A, then TXT,
 // then MX of a blocked name, each twice. It makes the rows of the table there: where one differs,
 // the failure has the row to put in its place.
 func TestWhatACacheInFrontMakesOfOtherTypes(t *testing.T) {
@@ -133,15 +133,15 @@ func TestWhatACacheInFrontMakesOfOtherTypes(t *testing.T) {
 					}
 					cells = append(cells, cell)
 				}
-				if row := strings.TrimSpace(strings.Join(append(cells, ""), " | ")); !strings.Contains(documents(t)["docs/resolvers.md"], "\n"+row+"\n") {
-					t.Errorf("Expected this row in docs/resolvers.md:\n%s", row)
+				if row := strings.TrimSpace(strings.Join(append(cells, ""), " | ")); !strings.Contains(documents(t)["docs/network.md"], "\n"+row+"\n") {
+					t.Errorf("Expected this row in docs/network.md:\n%s", row)
 				}
 			})
 		}
 	}
 }
 
-// outcomeOf returns what a client gets, as the table of docs/resolvers.md spells it.
+// outcomeOf returns what a client gets, as the table of docs/network.md spells it.
 func outcomeOf(m *dns.Msg) string {
 	switch {
 	case m.Rcode != dns.RcodeSuccess:
@@ -184,22 +184,22 @@ func checkForwarder(t *testing.T, row, address string) {
 	}
 }
 
-// documentedErrors returns what a row of docs/resolvers.md says: whether the first and the second
+// documentedErrors returns what a row of docs/network.md says: whether the first and the second
 // answer for a blocked name have the error of ours.
 func documentedErrors(t *testing.T, row string) [2]bool {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(row) + ` [0-9.]+ \| NXDOMAIN \| (not )?passed on(, but not from cache)? \|$`)
-	m := line.FindStringSubmatch(documents(t)["docs/resolvers.md"])
+	m := line.FindStringSubmatch(documents(t)["docs/network.md"])
 	if m == nil {
 		t.Fatalf("Expected a row of the table for %s", row)
 	}
 	return [2]bool{m[1] == "", m[1] == "" && m[2] == ""}
 }
 
-// documentedConfig returns the lines of a section of docs/resolvers.md.
+// documentedConfig returns the lines of a section of docs/network.md.
 func documentedConfig(t *testing.T, heading string) string {
-	_, text, ok := strings.Cut(documents(t)["docs/resolvers.md"], "\n## "+heading+"\n")
-	text, _, _ = strings.Cut(text, "\n## ")
+	_, text, ok := strings.Cut(documents(t)["docs/network.md"], "\n### "+heading+"\n")
+	text, _, _ = strings.Cut(text, "\n##")
 	all := blocks(text, "txt")
 	if !ok || len(all) != 1 {
 		t.Fatalf("Expected a section %s with one block, got %d", heading, len(all))

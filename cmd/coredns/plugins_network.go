@@ -3,7 +3,7 @@
 package main
 
 // These cost much or are for those who serve more than their own home: tls alone takes 0.3 MB
-// of the flash of a router, see docs/routers.md.
+// of the flash of a router, see deploy/openwrt/README.md.
 import (
 	_ "github.com/coredns/coredns/plugin/auto"
 	_ "github.com/coredns/coredns/plugin/chaos"

@@ -29,7 +29,7 @@ func blockOf(t *testing.T, document, after, language string) string {
 // page reach it, and the metrics of its alerts are there.
 func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	page := read(t, filepath.Join("..", "..", "docs", "fleet.md"))
-	metrics, readme := read(t, filepath.Join("..", "..", "docs", "command-line.md")), read(t, filepath.Join("..", "..", "README.md"))
+	corefile := read(t, filepath.Join("..", "..", "docs", "corefile.md"))
 	office := "\n## In a small office\n"
 	program := relayProgram(t)
 	w := newWorld(t)
@@ -81,13 +81,13 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 		}
 	}
 	for _, m := range name.FindAllString(clients, -1) {
-		if !strings.Contains(readme, "`"+m+"{") {
+		if !strings.Contains(corefile, "`"+m+"{") {
 			t.Errorf("CoreDNS has no metric %s", m)
 		}
 	}
 	for _, m := range regexp.MustCompile(`outcome=~?"([a-z|]+)"`).FindAllStringSubmatch(alerts, -1) {
 		for outcome := range strings.SplitSeq(m[1], "|") {
-			if !strings.Contains(metrics, "`"+outcome+"`") {
+			if !strings.Contains(page, "`"+outcome+"`") {
 				t.Errorf("there is no outcome %s", outcome)
 			}
 		}

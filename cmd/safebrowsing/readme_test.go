@@ -27,7 +27,7 @@ func commandLines(text string) (lines []string) {
 func TestCommandsOfTheDocuments(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var documents []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md", "deploy/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "bench/*.md", "test/*.md", "deploy/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil {
 			t.Fatal(err)

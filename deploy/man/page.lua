@@ -7,7 +7,7 @@ local page, source
 
 -- page_of returns the manual page that is made of a document, or nil.
 local function page_of(path)
-  if path == "README.md" then return "coredns-safebrowsing", "7" end
+  if path == "docs/corefile.md" then return "coredns-safebrowsing", "7" end
   if path == "docs/command-line.md" then return "safebrowsing", "1" end
   local name = path:match("^docs/([%w-]+)%.md$")
   if name then return "coredns-safebrowsing-" .. name, "7" end

@@ -143,7 +143,7 @@ func unknownProperty(word string, line int) error {
 	if near := meant(word); near != "" {
 		return fmt.Errorf("unknown property %q: did you mean %s?", word, near)
 	}
-	return fmt.Errorf("unknown property %q: README.md and \"man coredns-safebrowsing\" have the properties", word)
+	return fmt.Errorf("unknown property %q: docs/corefile.md and \"man coredns-safebrowsing\" list the properties", word)
 }
 
 // hasComma reports whether an argument has a comma where a space should be. Inside a

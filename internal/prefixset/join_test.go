@@ -156,7 +156,7 @@ func TestSetsAreUsedWhileTheyAreJoined(t *testing.T) {
 	<-done
 }
 
-// docs/performance.md, "Memory": these are the bytes of four lists, the largest with 70 % of all.
+// bench/README.md: these are the bytes of four lists, the largest with 70 % of all.
 func TestJoinedSetsTakeFewBytes(t *testing.T) {
 	for _, test := range []struct {
 		name        string

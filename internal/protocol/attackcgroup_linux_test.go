@@ -17,7 +17,7 @@ import (
 
 // The attacks on a process in a memory cgroup, where the kernel kills it at the bound.
 
-// What docs/reliability.md states. A process that does nothing takes idleMiB.
+// What test/README.md states. A process that does nothing takes idleMiB.
 const (
 	idleMiB       = 13
 	boundAnswer   = (idleMiB + 150) << 20

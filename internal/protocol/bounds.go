@@ -10,7 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// bound limits an answer that is read whole. docs/performance.md states each bound.
+// bound limits an answer that is read whole. docs/reliability.md states each bound.
 type bound struct {
 	bytes   int64 // of the body, compressed and decompressed
 	structs int   // of memory for the decoded messages and numbers, by their weights

@@ -224,7 +224,7 @@ func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 }
 
 func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
-	text, err := os.ReadFile("../../docs/command-line.md")
+	text, err := os.ReadFile("../../docs/fleet.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,8 @@ func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 	go func() {
 		defer close(descs)
 		newMetrics().registry.Describe(descs)
-		for _, c := range newRedisMetrics(nil).all() {
+		fleet := newFleetMetrics()
+		for _, c := range append(newRedisMetrics(nil).all(), fleet.leader, fleet.changes, fleet.age) {
 			c.Describe(descs)
 		}
 	}()
@@ -252,11 +253,11 @@ func TestMetricsOfTheRelayAreInTheDocuments(t *testing.T) {
 		delete(want, name)
 	}
 	for name := range want {
-		t.Errorf("docs/command-line.md does not have %s", name)
+		t.Errorf("docs/fleet.md does not have %s", name)
 	}
 	for _, outcome := range []string{outcomeSuccess, outcomeInvalid, outcomeDenied, outcomeLimited, outcomeBudget, outcomeBackoff, outcomeUnavailable, outcomeCancelled} {
 		if !strings.Contains(string(text), "`"+outcome+"`") {
-			t.Errorf("docs/command-line.md does not have the outcome %s", outcome)
+			t.Errorf("docs/fleet.md does not have the outcome %s", outcome)
 		}
 	}
 }
