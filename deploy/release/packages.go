@@ -77,5 +77,8 @@ func (r *release) packageContents(t target, in func(string) string) (all files.C
 		add(page, filepath.Join("/usr/share/man", filepath.Base(filepath.Dir(page)), filepath.Base(page)), "", 0o644)
 	}
 	add(filepath.Join(r.source, "LICENSE"), "/usr/share/doc/coredns-safebrowsing/copyright", "", 0o644)
+	for _, name := range []string{"README.md", "CHANGELOG.md", "Corefile.example"} {
+		add(filepath.Join(r.source, name), "/usr/share/doc/coredns-safebrowsing/"+name, "", 0o644)
+	}
 	return all
 }

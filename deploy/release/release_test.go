@@ -198,6 +198,7 @@ func TestADebHasConffilesScriptsAndUnits(t *testing.T) {
 	for name, mode := range map[string]int64{
 		"usr/bin/coredns-safebrowsing": 0o755, "usr/bin/safebrowsing": 0o755, "usr/bin/safebrowsing-relay": 0o755, "etc/coredns-safebrowsing/Corefile": 0o644,
 		"lib/systemd/system/coredns-safebrowsing.service": 0o644, "lib/systemd/system/safebrowsing-relay.service": 0o644, "usr/share/man/man1/safebrowsing.1": 0o644,
+		"usr/share/doc/coredns-safebrowsing/CHANGELOG.md": 0o644, "usr/share/doc/coredns-safebrowsing/README.md": 0o644, "usr/share/doc/coredns-safebrowsing/Corefile.example": 0o644,
 	} {
 		if h := files[name]; h == nil || h.Mode&0o7777 != mode {
 			t.Errorf("Expected %s with mode %o, got %+v", name, mode, h)
