@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 )
 
@@ -28,11 +27,7 @@ func (s *Schedule) begin(lists []string, now time.Time) (a attempt, err error) {
 		// A crash loses the answer, and with it a minimum wait that it may have had. The last
 		// known waits stand in for it.
 		wait := state.Fetch.Wait
-		for _, name := range lists {
-			list := state.Lists[name]
-			wait = max(wait, list.Wait)
-			state.Lists[name] = list // Status shows it from now on, even if the fetch fails
-		}
+		state.change(lists, func(list *ListClock) { wait = max(wait, list.Wait) })
 		s.asks++
 		state.Fetch = state.Fetch.noting(s.writer, s.asks, now, func(failures int) time.Duration { return max(Backoff(failures, s.random()), wait) })
 		a.begun, a.number = state.Fetch.Attempt, s.asks
@@ -81,13 +76,9 @@ func (a attempt) cancelled(lists []string, now time.Time) error {
 		if until := now.Add(state.Fetch.Wait); until.After(state.Fetch.NotBefore) {
 			state.Fetch.NotBefore = until
 		}
-		for _, name := range lists {
-			list := state.Lists[name]
-			// The request may have reached the server. Without a floor, each reload could send
-			// another one.
-			list.NotBefore = now.Add(max(list.Wait, changedFloor))
-			state.Lists[name] = list
-		}
+		// The request may have reached the server. Without a floor, each reload could send
+		// another one.
+		state.change(lists, func(list *ListClock) { list.NotBefore = now.Add(max(list.Wait, changedFloor)) })
 	})
 }
 
@@ -105,15 +96,13 @@ func (a attempt) takenBack() error { return a.end(func(*scheduleState) {}) }
 func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []string, err error) error {
 	return a.end(func(state *scheduleState) {
 		state.Fetch.Clock = state.Fetch.failed(now, Backoff(state.Fetch.Failures+1, a.schedule.random()), wait).because(now, err)
-		for _, name := range lists {
-			list := state.Lists[name]
+		state.change(lists, func(list *ListClock) {
 			list.Alone = list.Alone || refusesLists(err)
 			if list.Alone || len(lists) == 1 {
 				list.Failed = now // after lists that failed before
 			}
-			list.Rejected = list.Rejected || slices.Contains(doubtful, name)
-			state.Lists[name] = list
-		}
+		})
+		state.change(doubtful, func(list *ListClock) { list.Rejected = true })
 	})
 }
 
@@ -123,11 +112,11 @@ func (a attempt) failed(now time.Time, wait time.Duration, doubtful, lists []str
 func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtful []string, err error) error {
 	return a.end(func(state *scheduleState) {
 		state.Fetch.Away = away{} // it was sent
-		list := state.Lists[name]
-		list.Clock = list.failed(now, Backoff(list.Failures+1, a.schedule.random()), wait).because(now, err)
-		list.Alone, list.AtOnce = true, 0
-		list.Rejected = list.Rejected || slices.Contains(doubtful, name)
-		state.Lists[name] = list
+		state.change([]string{name}, func(list *ListClock) {
+			list.Clock = list.failed(now, Backoff(list.Failures+1, a.schedule.random()), wait).because(now, err)
+			list.Alone, list.AtOnce = true, 0
+		})
+		state.change(doubtful, func(list *ListClock) { list.Rejected = true })
 	})
 }
 
@@ -136,11 +125,7 @@ func (a attempt) refused(name string, now time.Time, wait time.Duration, doubtfu
 func (a attempt) split(lists []string) error {
 	return a.end(func(state *scheduleState) {
 		state.Fetch.Away = away{} // it was sent
-		for _, name := range lists {
-			list := state.Lists[name]
-			list.Alone = true
-			state.Lists[name] = list
-		}
+		state.change(lists, func(list *ListClock) { list.Alone = true })
 	})
 }
 

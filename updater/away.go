@@ -81,14 +81,6 @@ func (s *Schedule) seeks(lists []string, now time.Time) bool {
 	return false
 }
 
-// seeksSearch is seeks for searches. It also returns when one was tried last.
-func (s *Schedule) seeksSearch(now time.Time) (tried time.Time, seeks bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.state.Search.held()
-	return c.Away.Tried, c.Away.Until.After(now) && !c.Away.Reached && !c.NotBefore.After(now)
-}
-
 // wasAway reports whether the last try to fetch lists was not sent.
 func (s *Schedule) wasAway() bool {
 	s.mu.Lock()
@@ -100,10 +92,7 @@ func (s *Schedule) wasAway() bool {
 func (s *Schedule) fetchNotSent(lists []string, now time.Time, err error) error {
 	return s.change(func(state *scheduleState) {
 		state.Fetch.Clock = state.Fetch.notSent(now, s.random(), err)
-		for _, name := range lists {
-			list := state.Lists[name]
-			state.Lists[name] = list // Status shows it from now on, also if it was not there
-		}
+		state.change(lists, func(*ListClock) {})
 	})
 }
 

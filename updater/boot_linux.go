@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // bootVariable has the identity of the boot where that cannot be read, as in a service with
@@ -27,4 +29,15 @@ func thisBoot() (id string, since time.Duration) {
 		return "", 0
 	}
 	return id, since
+}
+
+// SinceBoot returns the time since boot, suspends included, or 0 if the system does not
+// know (clock_gettime(2), CLOCK_BOOTTIME). Nobody can set this clock. Package time has none like it:
+// on Linux its monotonic clock stops during a suspend. It is safe for concurrent use.
+func SinceBoot() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
 }

@@ -11,13 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -815,7 +815,7 @@ func TestSearchesAtOnceExceedNoBudget(t *testing.T) {
 		t.Errorf("the file says %d, want %d", n, perDay)
 	}
 	for _, name := range namesIn(t, dir) {
-		if strings.HasSuffix(name, unfinished) {
+		if files.Replaced(name) != "" {
 			t.Errorf("%s is left", name)
 		}
 	}

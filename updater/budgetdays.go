@@ -59,10 +59,7 @@ func dateOf(now time.Time) string { return now.Local().Format(time.DateOnly) }
 // higher count of the two dates applies: a router without a clock of its own starts in
 // 1970 again and again, and must not get a new budget each time.
 func (d budgetDays) on(date string) (next budgetDays, fresh bool) {
-	next = budgetDays{Day: date, Spent: maps.Clone(d.Spent), Recent: d.Recent, Uses: d.Uses, Parts: maps.Clone(d.Parts)}
-	if next.Spent == nil {
-		next.Spent = make(map[string]int)
-	}
+	next = budgetDays{Day: date, Spent: copied(d.Spent), Recent: d.Recent, Uses: d.Uses, Parts: copied(d.Parts)}
 	if date == d.Day {
 		next.forget()
 		return next, false
@@ -104,19 +101,9 @@ func (d budgetDays) with(writer string, spent int, hour recent) budgetDays {
 	if before.Spent == spent {
 		return d
 	}
-	d.Spent, d.Parts = maps.Clone(d.Spent), maps.Clone(d.Parts)
-	if d.Spent == nil {
-		d.Spent = make(map[string]int)
-	}
-	if d.Parts == nil {
-		d.Parts = make(map[string]map[string]part)
-	}
-	parts := maps.Clone(d.Parts[d.Day])
-	if parts == nil {
-		parts = make(map[string]part)
-	}
-	parts[writer] = part{before.Change + 1, spent, maps.Clone(hour)}
-	d.Parts[d.Day] = parts
+	d.Spent, d.Parts = copied(d.Spent), copied(d.Parts)
+	d.Parts[d.Day] = copied(d.Parts[d.Day])
+	d.Parts[d.Day][writer] = part{before.Change + 1, spent, maps.Clone(hour)}
 	d.Spent[d.Day] += spent - before.Spent
 	d.Recent = d.Recent.less(before.Hour).and(hour)
 	return d
@@ -124,10 +111,7 @@ func (d budgetDays) with(writer string, spent int, hour recent) budgetDays {
 
 // atLeast returns the count with no fewer searches on the current date.
 func (d budgetDays) atLeast(spent int) budgetDays {
-	d.Spent = maps.Clone(d.Spent)
-	if d.Spent == nil {
-		d.Spent = make(map[string]int)
-	}
+	d.Spent = copied(d.Spent)
 	d.Spent[d.Day] = max(d.Spent[d.Day], spent)
 	return d
 }
@@ -144,31 +128,16 @@ func (d budgetDays) same(other budgetDays) bool {
 // part explains, and the later current date. It is commutative, associative and idempotent. A
 // count that is too high costs confirmations, one that is too low costs money.
 func (d budgetDays) join(other budgetDays) budgetDays {
-	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int), Uses: lookup.JoinUses(d.Uses, other.Uses)}
-	for _, one := range []budgetDays{d, other} {
-		for date := range one.Spent {
-			if _, done := all.Spent[date]; done {
-				continue
-			}
-			parts, spent, hour := maps.Clone(d.Parts[date]), max(d.rest(date), other.rest(date)), recent(nil)
-			for writer, p := range other.Parts[date] {
-				if parts == nil {
-					parts = make(map[string]part)
-				}
-				parts[writer] = parts[writer].join(p)
-			}
-			for _, p := range parts {
-				spent, hour = spent+p.Spent, hour.and(p.Hour)
-			}
-			if all.Spent[date] = spent; len(parts) > 0 {
-				if all.Parts == nil {
-					all.Parts = make(map[string]map[string]part)
-				}
-				all.Parts[date] = parts
-			}
-			if date == all.Day {
-				all.Recent = d.restHour(date).merged(other.restHour(date)).and(hour)
-			}
+	all := budgetDays{Day: max(d.Day, other.Day), Spent: make(map[string]int), Uses: lookup.JoinUses(d.Uses, other.Uses),
+		Parts: joined(d.Parts, other.Parts, func(a, b map[string]part) map[string]part { return joined(a, b, part.join) })}
+	for date := range joined(d.Spent, other.Spent, func(a, b int) int { return max(a, b) }) {
+		spent, hour := max(d.rest(date), other.rest(date)), recent(nil)
+		for _, p := range all.Parts[date] {
+			spent, hour = spent+p.Spent, hour.and(p.Hour)
+		}
+		all.Spent[date] = spent
+		if date == all.Day {
+			all.Recent = d.restHour(date).merged(other.restHour(date)).and(hour)
 		}
 	}
 	return all

@@ -60,6 +60,15 @@ func (s *scheduleState) fetchHold(lists []string) (first Hold) {
 	return first
 }
 
+// change changes the clocks of lists. Status shows them from then on, whatever comes of a fetch.
+func (s *scheduleState) change(lists []string, alter func(*ListClock)) {
+	for _, name := range lists {
+		list := s.Lists[name]
+		alter(&list)
+		s.Lists[name] = list
+	}
+}
+
 // maxOthers is how many askers are remembered besides the current one.
 const maxOthers = 8
 
@@ -77,15 +86,11 @@ func (s *scheduleState) askedBy(asker string, now time.Time) {
 		return
 	}
 	last, next := s.clockSet, s.Others[asker]
-	others := maps.Clone(s.Others)
-	if others == nil {
-		others = make(map[string]clockSet)
-	}
+	others := copied(s.Others)
 	delete(others, asker)
 	others[s.Asker] = last
 	s.Others = pruned(others, now)
-	lists := make(map[string]ListClock)
-	maps.Copy(lists, next.Lists)
+	lists := copied(next.Lists)
 	for name, list := range last.Lists {
 		own := lists[name]
 		own.Updated, own.Rejected = list.Updated, list.Rejected

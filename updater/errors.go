@@ -13,7 +13,7 @@ import (
 )
 
 // Three questions about a status look alike. refused (403, 429) chooses the back-off of
-// searches. denied (401, 403; in renew.go) finds the back-offs that a new token ends.
+// searches. denied (401, 403) finds the back-offs that a new token ends.
 // refusesLists (400, 404) finds the requests to repeat list by list.
 
 // Errors of an update that must not be applied. The list keeps its content.
@@ -101,25 +101,37 @@ func (e *StatusError) Obeyed(search bool) time.Duration {
 	return min(e.RetryAfter, maxBackoff)
 }
 
+// statusOf returns the status that a server has answered with; the zero StatusError: it has not.
+func statusOf(err error) StatusError {
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return *status
+	}
+	return StatusError{}
+}
+
 // retryAfter returns how long the header Retry-After makes a client wait.
 func retryAfter(err error, search bool) time.Duration {
-	if status, ok := errors.AsType[*StatusError](err); ok {
-		return status.Obeyed(search)
-	}
-	return 0
+	status := statusOf(err)
+	return status.Obeyed(search)
 }
 
 // refused reports whether the server refuses this client, by its key or its rate.
 func refused(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && (status.Code == http.StatusForbidden || status.Code == http.StatusTooManyRequests)
+	code := statusOf(err).Code
+	return code == http.StatusForbidden || code == http.StatusTooManyRequests
+}
+
+// denied reports whether the server denied the credentials.
+func denied(err error) bool {
+	code := statusOf(err).Code
+	return code == http.StatusUnauthorized || code == http.StatusForbidden
 }
 
 // refusesLists reports whether the server may not know one of the lists asked for. A
 // single unknown list can fail a whole batch.
 func refusesLists(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && (status.Code == http.StatusBadRequest || status.Code == http.StatusNotFound)
+	code := statusOf(err).Code
+	return code == http.StatusBadRequest || code == http.StatusNotFound
 }
 
 // hasStatus reports whether the server has answered with a status.
@@ -130,10 +142,7 @@ func hasStatus(err error) bool {
 
 // lacksList reports whether a relay has refused a request only because it lacks one of the lists.
 // Google's server, whose rules demand a back-off, never says that.
-func lacksList(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && status.LacksList
-}
+func lacksList(err error) bool { return statusOf(err).LacksList }
 
 // maxCause limits the text of a cause, in bytes.
 const maxCause = 200

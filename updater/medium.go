@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // Medium keeps small documents for several writers. It is safe for concurrent use.
@@ -142,7 +144,7 @@ func (f folder) Swap(document string, old, next []byte) error {
 	if now, _ := f.Read(document); !bytes.Equal(now, old) {
 		return ErrConflict
 	}
-	place.remove(func(file string) bool { return isUnfinished(file, name) }) // of writers that died
+	files.Clean(place.dir, func(other string) bool { return other == name }) // of writers that died
 	err := place.replace(name, func(w io.Writer) error {
 		_, err := w.Write(next)
 		return err

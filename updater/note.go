@@ -130,14 +130,20 @@ func (s scheduleState) join(other scheduleState) scheduleState {
 
 // joined returns the values of both maps; join those that are in both. It is never nil.
 func joined[K comparable, V any](a, b map[K]V, join func(a, b V) V) map[K]V {
-	all := make(map[K]V, len(a))
-	maps.Copy(all, a)
+	all := copied(a)
 	for k, v := range b {
 		if own, both := all[k]; both {
 			v = join(own, v)
 		}
 		all[k] = v
 	}
+	return all
+}
+
+// copied returns a copy of a map, which is never nil.
+func copied[K comparable, V any](m map[K]V) map[K]V {
+	all := make(map[K]V, len(m))
+	maps.Copy(all, m)
 	return all
 }
 
@@ -172,10 +178,7 @@ func (a asked) noting(writer string, number uint64, now time.Time, backoff func(
 // that make no difference any more.
 func (a asked) settled(now time.Time, which func(note) bool) asked {
 	held := a.Clock
-	a.Notes = maps.Clone(a.Notes)
-	if a.Notes == nil {
-		a.Notes = make(map[string]note)
-	}
+	a.Notes = copied(a.Notes)
 	for writer, n := range a.Notes {
 		switch {
 		case !n.Ended && which(n):

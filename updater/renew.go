@@ -1,8 +1,8 @@
 package updater
 
 import (
-	"errors"
-	"net/http"
+	"maps"
+	"slices"
 )
 
 // One access token follows another while the asker stays the same. Another API key is
@@ -41,10 +41,7 @@ func (s *scheduleState) renewedBy(token string) {
 	// Clocks of other askers stay: the token says nothing about their keys.
 	s.Token = token
 	s.Fetch.Clock, s.Search.Clock = s.Fetch.renewed(), s.Search.renewed()
-	for name, list := range s.Lists {
-		list.Clock = list.renewed()
-		s.Lists[name] = list
-	}
+	s.change(slices.Collect(maps.Keys(s.Lists)), func(list *ListClock) { list.Clock = list.renewed() })
 }
 
 // renewed is the clock with a new token.
@@ -53,10 +50,4 @@ func (c Clock) renewed() Clock {
 		return c
 	}
 	return Clock{NotBefore: c.Besides, Wait: c.Wait, Attempt: c.Attempt}
-}
-
-// denied reports whether the server denied the credentials.
-func denied(err error) bool {
-	status, ok := errors.AsType[*StatusError](err)
-	return ok && (status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden)
 }

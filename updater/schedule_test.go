@@ -294,7 +294,7 @@ func read(t *testing.T, s *Schedule) []byte {
 // searched notes the end of a search, as of version 5, that was sent then.
 func searched(s *Schedule, sent time.Time, err error) (saveErr error) {
 	p := &pacedSearcher{schedule: s, rules: SearchRules{Backoff: Strikes}, report: func(e Event) { saveErr = e.Err }}
-	p.searched(sentSearch{at: sent, attempt: s.searchAttempt()}, time.Now(), 0, err)
+	p.searched(sentSearch{at: sent, attempt: s.searchClock().Attempt}, time.Now(), 0, err)
 	s.Flush()
 	return saveErr
 }

@@ -91,14 +91,14 @@ func (p *pacedSearcher) Search(ctx context.Context, prefixes []lookup.Prefix) (l
 		return lookup.Answer{}, held(now, wait, "")
 	}
 	sent := sentSearch{at: now}
-	if p.rules.Published && (!p.answered.Load() || p.schedule.searchMayWait()) {
+	if p.rules.Published && (!p.answered.Load() || p.schedule.searchClock().mayWait()) {
 		p.underWay.Add(1)
 		defer p.underWay.Add(-1)
 		if sent.note = p.note(ctx, now, asker); sent.note == 0 {
 			return lookup.Answer{}, errUnderWay
 		}
 	}
-	sent.attempt = p.schedule.searchAttempt()
+	sent.attempt = p.schedule.searchClock().Attempt
 	answer, err := p.searcher.Search(ctx, prefixes)
 	if p.schedule.askerNow() != asker { // the clock belongs to the new key
 		return answer, err
@@ -250,8 +250,9 @@ func (p *pacedSearcher) arrived(ctx context.Context, now time.Time) bool {
 		return false
 	}
 	defer p.looking.Store(false)
-	tried, seeks := p.schedule.seeksSearch(now)
-	if !seeks || now.Sub(tried) < seekEvery || now.Sub(p.seen) < seekEvery {
+	c := p.schedule.searchClock()
+	seeks := c.Away.Until.After(now) && !c.Away.Reached && !c.NotBefore.After(now)
+	if !seeks || now.Sub(c.Away.Tried) < seekEvery || now.Sub(p.seen) < seekEvery {
 		return false
 	}
 	p.seen = now
@@ -267,7 +268,7 @@ func (p *pacedSearcher) arrived(ctx context.Context, now time.Time) bool {
 // cut records that a search was cancelled. If it reached the server, the server may have answered already,
 // with a wait that was not read. So the last known wait is kept once more.
 func (p *pacedSearcher) cut(now time.Time, sent sentSearch, arrived bool) {
-	if sent.note == 0 && !p.schedule.searchMayWait() {
+	if sent.note == 0 && !p.schedule.searchClock().mayWait() {
 		return
 	}
 	p.schedule.changeSearch(func(a *asked) {

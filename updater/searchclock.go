@@ -94,71 +94,51 @@ func (s *Schedule) lookAtSharedSearches() {
 
 // SearchHold returns why no full hashes may be searched for now. It is safe for
 // concurrent use.
-func (s *Schedule) SearchHold() Hold {
-	last := s.hand.sameServer()
-	s.mu.Lock()
-	hold := s.state.Search.held().hold()
-	s.mu.Unlock()
+func (s *Schedule) SearchHold() Hold { return s.heldSearches().hold() }
+
+// heldSearches returns the clock of searches, or that of the schedule before, if it ends later: that
+// one may still be in use, and be told to wait.
+func (s *Schedule) heldSearches() Clock {
+	last, own := s.hand.sameServer(), s.searchClock()
 	if last != nil {
-		if other := last.SearchHold(); other.Until.After(hold.Until) {
+		if other := last.heldSearches(); other.end().After(own.end()) {
 			return other
 		}
 	}
-	return hold
+	return own
 }
 
-// searchAttempt returns the attempt of the clock of searches.
-func (s *Schedule) searchAttempt() uint64 {
+// searchClock returns the own clock of searches.
+func (s *Schedule) searchClock() Clock {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.Search.Attempt
+	return s.state.Search.held()
 }
 
-// searchMayWait reports whether the last search failed or got a minimum wait: the
-// next answer may well have one too.
-func (s *Schedule) searchMayWait() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.state.Search.held()
-	return c.Failures > 0 || c.Wait > 0
-}
+// mayWait reports whether the last request failed or got a minimum wait: the next answer may well
+// have one too.
+func (c Clock) mayWait() bool { return c.Failures > 0 || c.Wait > 0 }
 
 // searchWaits reports whether the success of a search that was sent at sent changes
 // the clock.
 func (s *Schedule) searchWaits(sent time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	together := !s.failed.IsZero() && sent.Before(s.failed)
-	c := s.state.Search.held()
+	c, together := s.searchClock(), s.failedTogether(sent, time.Time{}, nil)
 	return c.Failures > 0 && !together || c.Wait > 0 || c.Away.Tries > 0
 }
 
 // searchWait returns how long no search may be sent; not above 0: one may be.
-func (s *Schedule) searchWait(now time.Time) time.Duration {
-	last := s.hand.sameServer()
-	s.mu.Lock()
-	wait := s.state.Search.held().end().Sub(now)
-	s.mu.Unlock()
-	if last != nil {
-		wait = max(wait, last.searchWait(now))
-	}
-	return wait
-}
+func (s *Schedule) searchWait(now time.Time) time.Duration { return s.heldSearches().end().Sub(now) }
 
 // turn returns how long no search may be sent, like searchWait, and for whom: the number of the
 // asker, and a context in which to carries that one's key.
 func (s *Schedule) turn(ctx context.Context, to lookup.Searcher, now time.Time) (_ context.Context, asker uint64, wait time.Duration) {
-	last := s.hand.sameServer()
+	wait = s.searchWait(now)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if keyed, ok := to.(Keyed); ok {
 		ctx = keyed.Keep(ctx)
 	}
-	asker, wait = s.askers, s.state.Search.held().end().Sub(now)
-	s.mu.Unlock()
-	if last != nil {
-		wait = max(wait, last.searchWait(now))
-	}
-	return ctx, asker, wait
+	return ctx, s.askers, max(wait, s.state.Search.held().end().Sub(now))
 }
 
 // failedTogether reports whether a search that was sent at sent was under way when

@@ -262,7 +262,7 @@ func TestSearchesThatChangeTheClock(t *testing.T) {
 		if got := s.searchWaits(test.sent); got != test.waits {
 			t.Errorf("%+v: a success changes the clock: %t", test, got)
 		}
-		if got := s.searchMayWait(); got != test.mayWait {
+		if got := s.searchClock().mayWait(); got != test.mayWait {
 			t.Errorf("%+v: the next answer may have a wait: %t", test, got)
 		}
 		for _, err := range []error{nil, errTest} {

@@ -3,9 +3,11 @@ package updater
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +41,6 @@ const (
 	lockFile      = "lock"
 	listSuffix    = ".list"
 	damagedSuffix = ".damaged"
-	unfinished    = ".tmp" // end of the name of a file that is being written
 
 	// listMagic is the first line of a list file. It names the format.
 	listMagic = "safebrowsing list 2\n"
@@ -116,25 +117,21 @@ func (s *Store) changed(lists []string) (changed bool) {
 // clean removes unfinished files of writers that died, and no other files. Only the
 // holder of the lock may call it.
 func (s *Store) clean() {
-	s.remove(func(name string) bool { return isUnfinished(name, s.origin.scheduleFile()) || isUnfinishedList(name) })
+	files.Clean(s.dir, func(name string) bool {
+		list, ok := strings.CutSuffix(name, listSuffix)
+		_, err := Width(list)
+		return name == s.origin.scheduleFile() || ok && err == nil
+	})
 }
 
-// find returns the paths of the files in the folder whose names which accepts.
-func (s *Store) find(which func(name string) bool) (paths []string) {
-	files, _ := os.ReadDir(s.dir)
-	for _, file := range files {
-		if file.Type().IsRegular() && which(file.Name()) {
-			paths = append(paths, filepath.Join(s.dir, file.Name()))
-		}
+// replace puts what write writes in the place of the named file, durably.
+func (s *Store) replace(name string, write func(io.Writer) error) error {
+	path := filepath.Join(s.dir, name)
+	err := s.disk.Replace(path, files.Unfinished(name), func(f *os.File) error { return write(f) })
+	if err != nil {
+		return fmt.Errorf("saving %s: %w", path, err)
 	}
-	return paths
-}
-
-// remove removes the files that find returns.
-func (s *Store) remove(which func(name string) bool) {
-	for _, path := range s.find(which) {
-		os.Remove(path)
-	}
+	return nil
 }
 
 // setAside renames a damaged file: it is not read again, and can be inspected. If that

@@ -1,7 +1,6 @@
 package updater
 
 import (
-	"errors"
 	"net/http"
 	"slices"
 )
@@ -46,8 +45,7 @@ func (l List) versionUnknown() bool { return l.TakenOver && l.Version == nil }
 // a request: it may not know the versions of its predecessor. The next request asks
 // for these lists in full.
 func (u *Updater) doubtful(names []string, err error) (lists []string) {
-	status, ok := errors.AsType[*StatusError](err)
-	if !ok || status.Code != http.StatusBadRequest {
+	if statusOf(err).Code != http.StatusBadRequest {
 		return nil
 	}
 	for _, name := range names {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,6 +24,31 @@ func RealDisk() Disk { return Disk{SyncFile: syncFile, Rename: os.Rename, SyncDi
 // Unfinished is the pattern of os.CreateTemp for the file that is to replace another one, beside it:
 // a name of its own for each writer, since without a lock two may write at the same time.
 func Unfinished(name string) string { return name + ".*.tmp" }
+
+// Replaced returns the name of the file that a file of this name was to replace; "": it is none by
+// the pattern of Unfinished.
+func Replaced(name string) string {
+	name, ok := strings.CutSuffix(name, ".tmp")
+	dot := strings.LastIndexByte(name, '.')
+	if !ok || dot < 0 {
+		return ""
+	}
+	if _, err := strconv.ParseUint(name[dot+1:], 10, 64); err != nil {
+		return ""
+	}
+	return name[:dot]
+}
+
+// Clean removes what writers that died have left in a folder of new files for those whose names which
+// accepts. No other writer may be at work with them.
+func Clean(dir string, which func(name string) bool) {
+	all, _ := os.ReadDir(dir)
+	for _, f := range all {
+		if name := Replaced(f.Name()); name != "" && f.Type().IsRegular() && which(name) {
+			_ = os.Remove(filepath.Join(dir, f.Name()))
+		}
+	}
+}
 
 // Replace puts what write writes in the place of a file: whole and durably, or not at all, also if
 // the process or the machine ends meanwhile. A process that dies leaves a file by the pattern of

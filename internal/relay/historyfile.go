@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
@@ -131,13 +130,4 @@ func readSet(r io.Reader, width int) (*prefixset.Set, error) {
 		err = fmt.Errorf("entries of %v bytes, want %d", s.Widths(), width)
 	}
 	return s, err
-}
-
-// removeUnfinished removes the files that replaceFile left when its process died.
-func removeUnfinished(dir string) {
-	for _, path := range files.Named(dir, "", ".tmp") {
-		if strings.Contains(filepath.Base(path), historySuffix+".") {
-			os.Remove(path)
-		}
-	}
 }

@@ -16,10 +16,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -62,7 +64,7 @@ func NewLists(dir string) (*Lists, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return l, fmt.Errorf("making the folder for the history of lists: %w; keeping it in memory: after a restart all clients get full updates", err)
 	}
-	removeUnfinished(dir)
+	files.Clean(dir, func(name string) bool { return strings.HasSuffix(name, historySuffix) }) // of processes that died
 	l.dir = dir
 	return l, nil
 }

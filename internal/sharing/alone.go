@@ -45,16 +45,6 @@ func readNote(folder, asker string) (n note) {
 	return n
 }
 
-// removeUnfinished removes the notes of processes that ended while they wrote one.
-func removeUnfinished(folder string) {
-	files, _ := os.ReadDir(folder)
-	for _, f := range files {
-		if ok, _ := filepath.Match(noteFile+".*.tmp", f.Name()); ok && f.Type().IsRegular() {
-			_ = os.Remove(filepath.Join(folder, f.Name()))
-		}
-	}
-}
-
 // write replaces the note of a folder, durably.
 func (n note) write(folder string) error {
 	raw, err := json.Marshal(n)

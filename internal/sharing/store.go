@@ -118,7 +118,7 @@ func OpenStore(cfg StoreConfig) *Store {
 	s := &Store{cfg: cfg, id: fmt.Sprintf("%s/%d/%s", host, os.Getpid(), rand.Text()[:8]), cancel: cancel,
 		kicks: make(chan struct{}, 1), first: make(chan struct{}), asker: cfg.Origin.Asker, heads: make(map[string]string), broken: make(map[string]string), kept: make(map[string]bool)}
 	s.mirror.heads = make(map[string]seenHead)
-	removeUnfinished(cfg.Folder)
+	files.Clean(cfg.Folder, func(name string) bool { return name == noteFile }) // of processes that died
 	s.note = readNote(cfg.Folder, s.asker)
 	s.timer = time.AfterFunc(time.Hour, s.checkLease)
 	s.wg.Go(func() { s.run(ctx) })

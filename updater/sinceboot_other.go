@@ -1,9 +1,0 @@
-//go:build !linux
-
-package updater
-
-import "time"
-
-// SinceBoot returns 0: no clock that runs during a suspend is known for this system. Two
-// readings then never show a suspend.
-func SinceBoot() time.Duration { return 0 }
