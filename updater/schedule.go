@@ -19,7 +19,7 @@ type Schedule struct {
 	store    *Store         // nil: kept in memory only
 	random   func() float64 // uniform in [0, 1); tests replace it
 	writer   string         // names the notes of this Schedule
-	onlooker bool           // never writes a document; set before use
+	onlooker bool           // never writes the clock of searches, nor into a Shared; set before use
 	hand     handover       // has a lock of its own
 
 	mu       sync.Mutex // guards the rest; never held during disk access
@@ -81,10 +81,10 @@ func (s *Schedule) sharer() Shared {
 // fetchMedia returns where the schedule is written: by who may fetch. Others only add clocks to a
 // Shared that has lost them, or never had them, and save what they take over from there.
 func (s *Schedule) fetchMedia() []place {
-	if s.store == nil || s.onlooker {
+	if s.store == nil {
 		return nil
 	}
-	name, shared := s.store.origin.scheduleFile(), s.store.shared
+	name, shared := s.store.origin.scheduleFile(), s.sharer()
 	switch {
 	case s.owned && shared != nil:
 		return s.store.places(name, shared.Leased(), false)

@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,5 +84,18 @@ func TestADamagedScheduleTakesNoOtherClock(t *testing.T) {
 				t.Errorf("%s: %+v", name, s.state)
 			}
 		}
+	})
+}
+
+// Who reads a schedule, and then fetches as its owner, saves it.
+func TestAScheduleThatWasOnlyReadIsSavedByItsOwner(t *testing.T) {
+	inBubble(t, "", func(t *testing.T) {
+		store := openStore(t, t.TempDir())
+		s, err := ReadSchedule(store)
+		must(t, err)
+		loadErr, saveErr := s.own()
+		must(t, errors.Join(loadErr, saveErr))
+		success(t, s, begin(t, s, se), 6*time.Hour)
+		checkDue(t, s, 6*time.Hour)
 	})
 }
