@@ -23,10 +23,8 @@ type options struct {
 	length  time.Duration // of one measurement of a flood
 	rounds  int
 	names   int
-	only    []string // measurements; none: all
-	hosts   bool
+	only    []string      // measurements; none: all
 	limit   time.Duration // of all measurements together
-	profile string        // file for a CPU profile; "": measure
 
 	peerPaths  peerPrograms
 	buildPaths buildPaths
@@ -74,7 +72,6 @@ func measurements() []measurement {
 		{"router", (*bench).routers},
 		{"routerflood", (*bench).routerFloods},
 		{"upstream", (*bench).upstream},
-		{"sockets", (*bench).sockets},
 		{"builds", (*bench).builds},
 		{"peers", (*bench).peers},
 	}
@@ -82,9 +79,8 @@ func measurements() []measurement {
 
 // onRequest are the measurements that run only if they are named: those of routers need
 // root, that against upstream's CoreDNS its modules, which come from the network, and that of
-// peers their programs. That of sockets is about a server that has all cores, that
-// of builds about programs of which only the caller knows.
-var onRequest = []string{"router", "routerflood", "upstream", "sockets", "builds", "peers"}
+// peers their programs. That of builds is about programs of which only the caller knows.
+var onRequest = []string{"router", "routerflood", "upstream", "builds", "peers"}
 
 // wants reports whether a measurement is to be run.
 func (o *options) wants(name string) bool {

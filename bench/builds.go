@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// builds holds ours against other builds of cmd/coredns, under each of the loads of a profile. It
+// builds holds ours against other builds of cmd/coredns, under each of three loads. It
 // tells what a change gains that is not in this repository, such as one of CoreDNS.
 func (b *bench) builds(ctx context.Context) error {
 	f, ns, err := b.scene(ctx)
@@ -17,7 +17,7 @@ func (b *bench) builds(ctx context.Context) error {
 	}
 	defer ns.close()
 	names := slices.Sorted(maps.Keys(b.buildPaths))
-	for _, load := range profiled {
+	for _, load := range loads {
 		tail := strings.ReplaceAll(load.tail, "%s", ns.address)
 		specs := []spec{{name: "ours", folder: f, tail: tail, cores: b.serverCore}}
 		for _, name := range names {
@@ -49,4 +49,13 @@ func (p buildPaths) Set(value string) error {
 	}
 	p[name] = path
 	return nil
+}
+
+// loads are a server that answers by itself, one that forwards nearly every query, and one that
+// has nearly every answer in its cache. All have the plugins that most Corefiles have. %s is the
+// address of the name server.
+var loads = []struct{ name, tail string }{
+	{"template", "prometheus 127.0.0.1:0\n\terrors\n\t" + template},
+	{"cache, forward", "prometheus 127.0.0.1:0\n\terrors\n\t" + forwarding},
+	{"cached", "prometheus 127.0.0.1:0\n\terrors\n\tcache {\n\t\tsuccess 262144\n\t}\n\tforward . %s"},
 }

@@ -4,7 +4,6 @@ go 1.26.0
 
 require (
 	github.com/coredns-safebrowsing/safebrowsing v0.0.0
-	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/miekg/dns v1.1.73
 	github.com/prometheus/procfs v0.22.0
 	golang.org/x/sys v0.50.0

@@ -40,9 +40,6 @@ func benchmark(ctx context.Context) error {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	if o.profile != "" {
-		return b.writeProfileOf(ctx, o.profile)
-	}
 	err = b.run(ctx)
 	b.print(os.Stdout)
 	return err
@@ -59,9 +56,7 @@ func parse(args []string) (o options, err error) {
 	flags.DurationVar(&o.length, "time", 2500*time.Millisecond, "how long one server is measured at a time")
 	flags.IntVar(&o.rounds, "rounds", 5, "how often the servers take turns")
 	flags.IntVar(&o.names, "names", 100_000, "distinct names that are asked for")
-	flags.BoolVar(&o.hosts, "hosts", false, "measure the plugin hosts with a million names as well")
 	flags.DurationVar(&o.limit, "limit", 5*time.Minute, "when to give up; building is not counted")
-	flags.StringVar(&o.profile, "profile", "", "measure nothing, and write a CPU profile of the server to this file")
 	o.peerPaths = make(peerPrograms)
 	flags.Var(o.peerPaths, "peer", "the program of a server for -only peers, as `NAME=PATH`; those in PATH are found")
 	o.buildPaths = make(buildPaths)

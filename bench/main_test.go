@@ -65,26 +65,3 @@ func TestCommandsOfTheDocumentsAreAccepted(t *testing.T) {
 		t.Errorf("found %d commands of the bench in the documents, want at least 9", tried)
 	}
 }
-
-// The programs that are measured have the dependencies of their own module.
-func TestProgramsAreFoundInTheirModule(t *testing.T) {
-	root, err := moduleDir(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(root, "cmd", "coredns", "main.go")); err != nil {
-		t.Error(err)
-	}
-	t.Chdir(t.TempDir())
-	if root, err := moduleDir(t.Context()); err == nil || !strings.Contains(err.Error(), "go -C bench run .") {
-		t.Errorf("outside of the sources: got %q, %v", root, err)
-	}
-}
-
-func TestCountsAreReadable(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 10_000_000: "10,000,000"} {
-		if got := count(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 )
 
 // contest is servers that take turns at being flooded. The first is the one
@@ -97,14 +96,6 @@ func (b *bench) forwarding(ctx context.Context) error {
 	defer ns.close()
 	tail := fmt.Sprintf(forwarding, ns.address)
 	specs := b.contestants(f, tail)
-	if b.hosts {
-		file := filepath.Join(b.dir, "hosts")
-		if err := writeLines(file, "", names(hostsEntries, hostsSeed), "0.0.0.0 blocked-", ""); err != nil {
-			return err
-		}
-		hosts := fmt.Sprintf("hosts %s {\n\t\tfallthrough\n\t}\n\t", file)
-		specs = append(specs, spec{name: "hosts", tail: hosts + tail, cores: b.serverCore})
-	}
 	b.say("clean path, cache and forward: %d rounds", b.rounds)
 	c, err := b.flood(ctx, b.clientCore, b.rounds, specs...)
 	if err != nil {
@@ -112,16 +103,8 @@ func (b *bench) forwarding(ctx context.Context) error {
 	}
 	b.floodRows("cache, forward", c, 1, "CPU × 1.03")
 	b.controlRow("cache, forward", c)
-	if b.hosts {
-		b.floodRows("cache, forward; hosts with 1,000,000 names in place of the plugin", c, 3, "")
-	}
 	return nil
 }
-
-const (
-	hostsEntries = 1_000_000
-	hostsSeed    = 99
-)
 
 // scaleRounds is how many rounds each number of cores gets.
 const scaleRounds = 2
@@ -149,4 +132,12 @@ func (b *bench) scale(ctx context.Context) error {
 			c.rate[0].spread("%.0f"), c.rate[1].spread("%.0f"), c.rate[1].ratios(c.rate[0]).times(), ""})
 	}
 	return nil
+}
+
+// allCores are the cores of the servers and of the load together, for taskset.
+func (b *bench) allCores() string {
+	if b.serverCore == "" {
+		return ""
+	}
+	return b.serverCore + "," + b.clientCore
 }
