@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -44,6 +45,22 @@ func TestAlertsFireForTroubleAndNotOnHealthyServers(t *testing.T) {
 	t.Parallel()
 	promtool(t, "check", "rules", "../deploy/prometheus/rules.yml")
 	promtool(t, "test", "rules", "../deploy/prometheus/rules_test.yml")
+}
+
+// promtool reads an expression only in a file of rules.
+func TestQueriesOfTheDashboardAreValid(t *testing.T) {
+	rules := map[string]any{"groups": []any{map[string]any{"name": "dashboard", "rules": func() (all []any) {
+		for i, expr := range dashboardQueries(t) {
+			expr = strings.NewReplacer("$instance", "a", "$__rate_interval", "5m").Replace(expr)
+			all = append(all, map[string]string{"record": fmt.Sprintf("query:%d", i), "expr": expr})
+		}
+		return all
+	}()}}}
+	text, err := json.Marshal(rules) // JSON is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	promtool(t, "check", "rules", testkit.Write(t, t.TempDir(), "queries.yml", string(text)))
 }
 
 // dashboardQueries returns the queries of the dashboard.
