@@ -48,20 +48,3 @@ func TestTheVersionIsTheSameEverywhere(t *testing.T) {
 		}
 	}
 }
-
-func TestTheNotesAreThoseOfTheChangelog(t *testing.T) {
-	top := t.TempDir()
-	write(t, filepath.Join(top, "CHANGELOG.md"), "# Changelog\n\n## Unreleased\n\n* Soon.\n\n## 1.2.3\n\n### Lists\n\n* New.\n\n## 1.2.2\n\n* Old.\n\n## 1.2.1\n")
-	for _, tc := range []struct{ tag, want string }{
-		{"v1.2.3", "### Lists\n\n* New.\n"},
-		{"1.2.2", "* Old.\n"},
-		{"v1.3.0-rc.1", "* Soon.\n"},
-		{"v1.3.0", ""},
-		{"v1.2.1", ""},
-		{"Unreleased", ""},
-	} {
-		if got, err := notes(top, tc.tag); got != tc.want || (err == nil) != (tc.want != "") {
-			t.Errorf("%s: Expected %q, got %q and %v", tc.tag, tc.want, got, err)
-		}
-	}
-}

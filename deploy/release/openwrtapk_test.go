@@ -51,38 +51,6 @@ func unpackedPart(t *testing.T, raw []byte) map[string][]byte {
 	return unpacked(t, slices.Concat(raw, end.Bytes()))
 }
 
-func TestAPackageForApkHasTheService(t *testing.T) {
-	r := unbuilt(t, "")
-	for _, arch := range routerPackages(t, r) {
-		control, data, sum := apkParts(t, r.openwrtName(arch, ".apk"))
-		for _, want := range []string{"pkgname = coredns-safebrowsing\n", "pkgver = 1.2.3-r1\n", "arch = " + arch + "\n", "depend = ca-bundle\n", "datahash = " + sum + "\n"} {
-			if !strings.Contains(string(control[".PKGINFO"]), want) {
-				t.Errorf("%s: expected %q in\n%s", arch, want, control[".PKGINFO"])
-			}
-		}
-		for script, want := range map[string]string{
-			".post-install": "add_group_and_user\ndefault_postinst", ".pre-deinstall": "default_prerm",
-			".post-upgrade": "/etc/init.d/safebrowsing restart\n",
-		} {
-			if !strings.Contains(string(control[script]), want) {
-				t.Errorf("%s: expected %q in %s, got\n%s", arch, want, script, control[script])
-			}
-		}
-		state := func(ending string) string {
-			return string(data["lib/apk/packages/coredns-safebrowsing."+ending])
-		}
-		for _, name := range openwrtFiles {
-			if len(data[name]) == 0 || !strings.Contains(state("list"), "/"+name+"\n") {
-				t.Errorf("%s: expected %s in the package and in its list", arch, name)
-			}
-		}
-		config := fmt.Sprintf("/etc/config/safebrowsing %x\n", sha256.Sum256(data["etc/config/safebrowsing"]))
-		if state("rusers") != "safebrowsing=8530:safebrowsing=8530\n" || state("conffiles_static") != config || !strings.HasPrefix(state("conffiles"), "/etc/config/safebrowsing\n") {
-			t.Errorf("%s: got the user %q and the configuration %q, %q", arch, state("rusers"), state("conffiles"), state("conffiles_static"))
-		}
-	}
-}
-
 // apk-tools 3 is in no package of Debian: built from source, it runs this, too.
 func TestApkInstallsUpgradesAndRemovesThePackage(t *testing.T) {
 	program, err := exec.LookPath("apk")
