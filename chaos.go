@@ -12,7 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -37,43 +37,47 @@ func (s *SafeBrowsing) why(r *dns.Msg, host string) *dns.Msg {
 		return m
 	}
 	m.Authoritative = true
-	h := lookup.FromQname(host)
-	e := s.block.Explain(h, host+".")
+	a := s.block.Why(lookup.FromQname(host))
 	txt := &dns.TXT{
 		Hdr: dns.RR_Header{Name: r.Question[0].Name, Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
-		Txt: explanation(e, s.block.Reply().Warning(e.Decision), s.block.Line(e.Decision, h)),
+		Txt: explanation(a, time.Now()),
 	}
 	m.Answer = []dns.RR{txt}
 	return m
 }
 
+// decided are the words of verdicts, as metrics and metadata have them.
+var decided = map[string]string{
+	status.VerdictBlocked: lookup.Unsafe.String(), status.VerdictSuspected: lookup.Unsure.String(),
+	status.VerdictPasses: lookup.Safe.String(), status.VerdictUnknown: status.VerdictUnknown,
+}
+
 // explanation returns the strings of a TXT record, each "word=value". A long value goes on in
 // the next strings.
-func explanation(e block.Explained, warning string, line int) (all []string) {
+func explanation(a status.Answer, now time.Time) (all []string) {
 	add := func(word, value string) {
 		if value != "" && value != "." {
 			all = append(all, txtStrings(word+"="+value)...)
 		}
 	}
-	add("verdict", e.Verdict.String())
-	if !block.Unlisted(e.Decision) {
-		add("decided_by", e.By.String())
+	add("verdict", decided[a.Verdict])
+	add("decided_by", a.DecidedBy)
+	add("warning", a.Warning.Text)
+	add("threat", a.Threat)
+	add("list", filepath.Base(a.List)) // clients need not know where the operator keeps files
+	if a.Line > 0 {
+		add("line", strconv.Itoa(a.Line))
 	}
-	add("warning", warning)
-	add("threat", e.Threat.String())
-	add("list", filepath.Base(e.List)) // clients need not know where the operator keeps files
-	if line > 0 {
-		add("line", strconv.Itoa(line))
+	add("expression", a.Expression)
+	add("alias_of", a.Target)
+	if !a.Confirmed.IsZero() {
+		add("confirmed", a.Confirmed.UTC().Format(time.RFC3339))
 	}
-	add("expression", e.Expression)
-	if !e.Confirmed.IsZero() {
-		add("confirmed", e.Confirmed.UTC().Format(time.RFC3339))
+	if !a.Expires.IsZero() {
+		add("remaining", fmt.Sprint(max(0, a.Expires.Sub(now).Round(time.Second))))
 	}
-	if !e.Expires.IsZero() {
-		add("remaining", fmt.Sprint(max(0, time.Until(e.Expires).Round(time.Second))))
-	}
-	add("unblock", e.Unblock())
-	add("note", e.Note)
+	add("unblock", a.Unblock)
+	add("note", a.Note)
 	return all
 }
 

@@ -9,8 +9,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
@@ -20,8 +19,8 @@ func TestAnAnswerThatHasExpiredRemainsForNoTime(t *testing.T) {
 			0:            "remaining=0s",
 			-time.Minute: "remaining=0s", // expired between the decision and its explanation
 		} {
-			e := block.Explained{Decision: lookup.Decision{Verdict: lookup.Unsafe, Expires: time.Now().Add(until)}}
-			if got := explanation(e, "", 0); !slices.Contains(got, want) {
+			now := time.Now()
+			if got := explanation(status.Answer{Verdict: status.VerdictBlocked, Expires: now.Add(until)}, now); !slices.Contains(got, want) {
 				t.Errorf("%s: got %q, want %q", until, got, want)
 			}
 		}
@@ -42,7 +41,7 @@ func TestALongNoteIsDividedBetweenWords(t *testing.T) {
 			m := new(dns.Msg).SetQuestion("example.org.", dns.TypeTXT)
 			m.Answer = []dns.RR{&dns.TXT{
 				Hdr: dns.RR_Header{Name: "example.org.", Rrtype: dns.TypeTXT, Class: dns.ClassCHAOS},
-				Txt: explanation(block.Explained{Note: tc.note}, "", 0),
+				Txt: explanation(status.Answer{Note: tc.note}, time.Now()),
 			}}
 			wire, err := m.Pack()
 			if err != nil {
@@ -72,16 +71,4 @@ func stringsOf(data []byte) (all []string) {
 		all, data = append(all, string(data[1:end])), data[end:]
 	}
 	return all
-}
-
-// "Decided by list" would sound like a match.
-func TestANameOnNoListIsNotDecidedByAList(t *testing.T) {
-	got := explanation(block.Explained{Decision: lookup.Decision{By: lookup.ByList}, Note: "no threat list has it"}, "", 0)
-	if want := []string{"verdict=safe", "note=no threat list has it"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	got = explanation(block.Explained{Decision: lookup.Decision{Verdict: lookup.Unsure, By: lookup.ByList, List: "se-4b"}}, "", 0)
-	if want := []string{"verdict=unsure", "decided_by=list", "list=se-4b"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
 }

@@ -199,7 +199,7 @@ func TestQueryIsLoggedAsBlockedOnce(t *testing.T) {
 		s := oneListed(t, config.Block{Monitor: true})
 		_, q := s.decide(t.Context(), &test.ResponseWriter{}, new(dns.Msg).SetQuestion("suspected.example.", dns.TypeA))
 		for s.names.left == 0 { // until the log takes no more: then each further line is counted
-			s.observeBlocked(t.Context(), "192.0.2.1", q.question, lookup.Decision{})
+			s.observeBlocked(t.Context(), "192.0.2.1", q.question, "", lookup.Decision{})
 		}
 		before := s.names.left
 		for range 3 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -22,6 +23,22 @@ var (
 
 	frameOnlyTotal = newCounter("frame_only_total", "Counter of names whose threat the server marks FRAME_ONLY, by what became of them.", "action")
 )
+
+// namesChecked returns how many names the process has decided about: the sum of verdicts_total.
+func namesChecked() (n int) {
+	all := make(chan prometheus.Metric)
+	go func() {
+		verdictsTotal.Collect(all)
+		close(all)
+	}()
+	for m := range all {
+		var value dto.Metric
+		if m.Write(&value) == nil {
+			n += int(value.GetCounter().GetValue())
+		}
+	}
+	return n
+}
 
 // newCounter registers a counter of queries, by server and view and by labels.
 func newCounter(name, help string, labels ...string) *prometheus.CounterVec {

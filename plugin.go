@@ -9,8 +9,8 @@
 //	Corefile ──▶ config.Config ──▶ block.Block ──▶ engine.Engine: shared by server blocks with
 //	                                               equal settings, also over reloads
 //
-// Arrows of import point one way, which a test holds: this package → internal/block →
-// internal/engine, internal/config → internal/answer, internal/protocol,
+// Arrows of import point one way, which a test holds: this package → internal/control →
+// internal/block → internal/engine, internal/config → internal/answer, internal/protocol,
 // internal/ownlist → updater → lookup → internal/prefixset.
 package safebrowsing
 
@@ -41,6 +41,7 @@ type SafeBrowsing struct {
 	names     nameLog
 	waiting   *lookup.Places // of queries that wait for a confirmation
 	searching *lookup.Places // of those that wait for a search which they have caused
+	closeDoor func()         // lets go of the door of the process; set with the start
 	detached  detached       // next plugins and confirmations that outlive their query; ended with the server block
 }
 
@@ -72,6 +73,7 @@ func newPlaces(memory int64) (waiting, searching *lookup.Places) {
 func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
 	s := &SafeBrowsing{Next: next, block: block.New(cfg), names: nameLog{monitor: cfg.Monitor, json: cfg.LogJSON}}
 	s.waiting, s.searching = newPlaces(lookup.UsableMemory())
+	block.ThisProcess().Count(namesChecked)
 	return s
 }
 
@@ -150,7 +152,7 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 // answer answers a query for an unsafe name, unless in monitor mode.
 func (s *SafeBrowsing) answer(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, d lookup.Decision) way {
 	state := request.Request{W: w}
-	s.observeBlocked(ctx, state.IP(), r.Question[0], d)
+	s.observeBlocked(ctx, state.IP(), r.Question[0], "", d)
 	if s.block.Config.Monitor {
 		return passed
 	}
@@ -170,11 +172,12 @@ func (s *SafeBrowsing) observe(ctx context.Context, shown *shownDecision, d look
 }
 
 // observeBlocked counts and logs a query that is blocked, or in monitor mode would
-// be. It is called once for each such query.
-func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.Question, d lookup.Decision) {
+// be. It is called once for each such query. target is what the name is an alias of, if the decision
+// is about that; else "".
+func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.Question, target string, d lookup.Decision) {
 	if !s.block.Config.Monitor {
 		s.metrics.countBlocked(ctx, d)
-		s.block.Blocked(q, d, time.Now())
+		s.block.Blocked(q, target, client, d, time.Now())
 	}
 	if s.block.Config.Monitor || s.block.Config.LogBlocked {
 		s.names.log(client, q, d, s.block.Reply().Cause(d), time.Now())

@@ -147,9 +147,12 @@ func (q *query) wait(c *confirmation) lookup.Decision {
 	return d
 }
 
-// observe is called with each decision about the query or about a target in its
-// answer. A query counts as blocked once, however many of them are unsafe.
-func (q *query) observe(d lookup.Decision) {
+// observe is called with each decision about the query.
+func (q *query) observe(d lookup.Decision) { q.observeTarget("", d) }
+
+// observeTarget is called with each decision about a target in the answer; "" is the query itself. A
+// query counts as blocked once, however many of them are unsafe.
+func (q *query) observeTarget(target string, d lookup.Decision) {
 	q.plugin.observe(q.ctx, q.shown, d)
 	if errors.Is(d.Err, lookup.ErrShare) {
 		if _, relayed := errors.AsType[*lookup.UnansweredError](d.Err); !relayed { // else it is the share of this server
@@ -157,6 +160,6 @@ func (q *query) observe(d lookup.Decision) {
 		}
 	}
 	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {
-		q.plugin.observeBlocked(q.ctx, q.client.String(), q.question, d)
+		q.plugin.observeBlocked(q.ctx, q.client.String(), q.question, target, d)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
@@ -150,7 +151,29 @@ func sayOnce(texts []string, said map[string]bool, log func(string)) {
 // end waits for what outlives its queries, and lets go of what the server block took.
 func (s *SafeBrowsing) end() {
 	s.detached.end()
+	s.closeDoor()
 	s.block.End()
+}
+
+// doors are the control sockets of the process, over which it is asked what it protects.
+var doors control.Doors
+
+// openDoor opens the door of the process in the folder of the server block. Without one names are
+// checked as always.
+func (s *SafeBrowsing) openDoor() {
+	s.closeDoor = func() {}
+	folder := control.Folder(&s.block.Config)
+	if folder == "" {
+		return
+	}
+	path, release, err := doors.Open(folder, block.ThisProcess())
+	if err != nil {
+		log.Warningf("There is no control socket in %s: %v. Names are checked as always, but \"safebrowsing status\" cannot ask this server", folder, err)
+		return
+	}
+	if s.closeDoor = release; path != "" {
+		log.Infof("The control socket is %s", path)
+	}
 }
 
 // started are the server blocks that have started and not ended, each with the
@@ -168,6 +191,7 @@ func (b *started) start(s *SafeBrowsing, generation uint64) error {
 	if err := s.block.Start(); err != nil {
 		return err
 	}
+	s.openDoor()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.generations[s] = generation

@@ -152,7 +152,9 @@ func targetsOf(m *dns.Msg) (targets []string) {
 // about one that is unsure, and observes it unless it is Safe.
 func (q *query) checkTargets(targets []string) lookup.Decision {
 	var suspects []*block.Suspect
+	var suspected []string // the targets of suspects
 	var decision lookup.Decision
+	var of string // the target that decision is about
 	for _, target := range targets {
 		if q.plugin.block.Config.Except.Contains(strings.ToLower(target)) {
 			continue
@@ -162,19 +164,19 @@ func (q *query) checkTargets(targets []string) lookup.Decision {
 			continue
 		}
 		if c.Suspect != nil {
-			suspects = append(suspects, c.Suspect)
+			suspects, suspected = append(suspects, c.Suspect), append(suspected, target)
 		} else if c.Verdict == lookup.Unsafe {
-			decision, suspects = c.Decision, nil
+			decision, of, suspects = c.Decision, target, nil
 			break
 		}
 	}
-	for _, d := range q.confirmTargets(suspects) {
+	for i, d := range q.confirmTargets(suspects) {
 		if d.Graver(decision) {
-			decision = d
+			decision, of = d, suspected[i]
 		}
 	}
 	if decision.Verdict != lookup.Safe {
-		q.observe(decision)
+		q.observeTarget(of, decision)
 	}
 	return decision
 }

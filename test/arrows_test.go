@@ -27,6 +27,7 @@ var layers = [][]string{
 	{"internal/answer", "internal/ownlist"},
 	{"internal/config", "internal/engine"},
 	{"internal/block", "internal/relay"},
+	{"internal/control"},
 	{""}, // the plugin
 	{"cmd/coredns", "cmd/safebrowsing", "cmd/safebrowsing-relay", "bench", "test", "test/crash", "test/fleet", "test/server", "test/story"},
 }

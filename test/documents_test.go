@@ -16,6 +16,7 @@ import (
 	"github.com/coredns/caddy"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
 // repository is the top directory.
@@ -182,6 +183,10 @@ func TestWordsOfTheDocumentsExist(t *testing.T) {
 		"endpoint_ca":     true, "endpoint_cert": true, // of earlier versions, in CHANGELOG.md
 		"would_block": true, "left_out": true, // of log json, see TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut
 	}
+	for state := truth.Protected; state <= truth.NotProtected; state++ { // of the control socket
+		known[state.String()] = true
+	}
+	known["alias_of"] = true // of explain, see TestAnAliasThatWasBlockedIsNeverDenied
 	for _, word := range regexp.MustCompile(`[a-z0-9]+(_[a-z0-9]+)+`).FindAllString(text, -1) {
 		known[word] = true
 	}

@@ -1,6 +1,7 @@
 // Command coredns is a CoreDNS with the safebrowsing plugin and with the plugins that a
 // resolver for a network needs. It leaves out the plugins for clouds and clusters. Flags
-// and Corefile are CoreDNS's own, but for the flag -check, which only reads the Corefile.
+// and Corefile are CoreDNS's own, but for the flag -check, which only reads the Corefile. With a word
+// such as status or why it asks the CoreDNS that runs, see internal/control.
 //
 // Two build tags change the set of plugins. With router it is small: it leaves out what a
 // router at home does not need. With cluster it has, in addition, what the DNS server of a
@@ -8,6 +9,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -50,6 +52,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/whoami"
 
 	_ "github.com/coredns-safebrowsing/safebrowsing"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
@@ -75,6 +78,9 @@ func directives() []string {
 }
 
 func main() {
+	if control.IsCommand(os.Args) {
+		os.Exit(control.Main(context.Background(), os.Args, os.Stdout, os.Stderr))
+	}
 	if err := dnsserver.SetDirectives(directives()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -13,7 +13,8 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "safebrowsing" {
 		main()
 	}
-	os.Setenv("SAFEBROWSING_BOOT_ID", "") // the time of a bubble is not that since boot
+	os.Setenv("RUNTIME_DIRECTORY", filepath.Join(os.TempDir(), "no-server-is-here")) // tests ask no server of this machine
+	os.Setenv("SAFEBROWSING_BOOT_ID", "")                                            // the time of a bubble is not that since boot
 	os.Exit(m.Run())
 }
 
@@ -49,22 +50,22 @@ func TestBashCompletes(t *testing.T) {
 source <(safebrowsing completion bash)
 complete -p safebrowsing
 words() { COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); _safebrowsing; echo "$*: ${COMPREPLY[*]}"; }
-words safebrowsing che
+words safebrowsing wh
 words ~/safebrowsing doc
 words '~/safebrowsing' doc
-words safebrowsing check -co
-words safebrowsing check --co
-words safebrowsing check -corefile nam
+words safebrowsing why -co
+words safebrowsing why --co
+words safebrowsing why -corefile nam
 words safebrowsing completion ''
 `)
 	home, _, _ := strings.Cut(out[strings.Index(out, "/"):], "/safebrowsing")
 	expect(t, "bash", strings.ReplaceAll(out, home, "HOME"), `complete -o bashdefault -o default -F _safebrowsing safebrowsing
-safebrowsing che: check
+safebrowsing wh: why
 HOME/safebrowsing doc: doctor
 ~/safebrowsing doc: doctor
-safebrowsing check -co: -corefile -confirm
-safebrowsing check --co: --corefile --confirm
-safebrowsing check -corefile nam: 
+safebrowsing why -co: -confirm -corefile
+safebrowsing why --co: --confirm --corefile
+safebrowsing why -corefile nam: 
 safebrowsing completion : bash zsh fish
 `)
 }
@@ -75,14 +76,14 @@ compdef() { echo "compdef $*" }
 _describe() { print -l -- "${(@P)2}" }
 _files() { echo files }
 source <(safebrowsing completion zsh)
-words=(safebrowsing che) CURRENT=2; _safebrowsing
-words=(safebrowsing check -co a.example) CURRENT=3; _safebrowsing
-words=(safebrowsing check -corefile nam) CURRENT=4; _safebrowsing
+words=(safebrowsing wh) CURRENT=2; _safebrowsing
+words=(safebrowsing why -co a.example) CURRENT=3; _safebrowsing
+words=(safebrowsing why -corefile nam) CURRENT=4; _safebrowsing
 `)
 	expect(t, "zsh", out, `compdef _safebrowsing safebrowsing
-check:print whether names would be blocked, and why
--corefile:decide as the CoreDNS of this FILE
--confirm:ask the server to confirm suspected names
+why:print whether names are blocked, and why
+-confirm:ask the service to confirm suspected names
+-corefile:the COREFILE of the server (default: Corefile, else the one of /etc/coredns-safebrowsing or /etc/coredns)
 files
 `)
 }
@@ -90,20 +91,20 @@ files
 func TestFishCompletes(t *testing.T) {
 	out := inShell(t, "fish", "--no-config", "-c", `
 safebrowsing completion fish | source
-complete -C "safebrowsing che"
-complete -C "safebrowsing check -co"
-complete -C "safebrowsing check -corefile nam"
+complete -C "safebrowsing wh"
+complete -C "safebrowsing why -co"
+complete -C "safebrowsing why -corefile nam"
 `)
-	expect(t, "fish", out, `check	print whether names would be blocked, and why
--confirm	ask the server to confirm suspected names
--corefile	decide as the CoreDNS of this FILE
+	expect(t, "fish", out, `why	print whether names are blocked, and why
+-confirm	ask the service to confirm suspected names
+-corefile	the COREFILE of the server (default: Corefile, else the one of /etc/coredns-safebrowsing or /etc/coredns)
 names.txt
 `)
 }
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                             "check allow block pause expressions lists update status doctor version completion",
+		"":                             "status why blocked allow block unblock pause resume lists doctor expressions update version completion",
 		"e":                            "expressions",
 		"__":                           "", // for the scripts only
 		"-":                            "-version -help",
@@ -112,14 +113,14 @@ func TestCandidates(t *testing.T) {
 		"expressions -r":               "-rule",
 		"expressions -rule ":           "",
 		"expressions -rule webrisk --": "--rule --json --help",
-		"check -confirm -j":            "-json", // a flag without a value
-		"check -- -j":                  "",
+		"why -confirm -j":              "-json", // a flag without a value
+		"why -- -j":                    "",
 		"chekc ":                       "",
 		"pause ":                       "off",
 		"pause -b":                     "-block",
-		"allow -":                      "-file -corefile -remove -list -json -for -until -help",
+		"allow -":                      "-file -corefile -db -remove -list -json -for -until -help",
 		"allow shop.example ":          "",
-		"help u":                       "update",
+		"help u":                       "unblock update",
 		"help update ":                 "",
 		"completion z":                 "zsh",
 		"completion zsh ":              "",

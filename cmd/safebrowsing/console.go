@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/urfave/cli/v3"
 
@@ -37,20 +36,6 @@ func (o *console) printf(format string, args ...any) {
 	if o.err == nil {
 		_, o.err = fmt.Fprintf(o.w, format, args...)
 	}
-}
-
-// isTerminal reports whether a person may be reading w. It is also true for /dev/null,
-// which does no harm.
-func isTerminal(w io.Writer) bool {
-	if masked, ok := w.(say.MaskedWriter); ok {
-		w = masked.W
-	}
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // complain prints one line to standard error, so that it is not among the findings.

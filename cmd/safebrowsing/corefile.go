@@ -9,21 +9,18 @@ import (
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/caddy/caddyfile"
-	"github.com/coredns/coredns/plugin"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // serverBlock is a server block of a Corefile.
 type serverBlock struct {
 	*block.Block // as CoreDNS would decide; nil: the block does not have the plugin
 	config.Listening
-	file   string // the Corefile
-	number int    // position of the block in the Corefile, from 1; 0: made for a folder
-	view   view
+	file   string            // the Corefile
+	number int               // position of the block in the Corefile, from 1; 0: made for a folder
 	hidden string            // warning that no client gets to the view; "": none
 	tokens []caddyfile.Token // of the plugin's stanza
 	open   bool              // it answers everybody
@@ -64,7 +61,7 @@ func parseCorefile(path string) (all []serverBlock, err error) {
 	for i, b := range blocks {
 		server := serverBlock{
 			Listening: config.ListeningOf(b), file: path, number: i + 1,
-			view: viewOf(b.Tokens["view"]), hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[say.Plugin], open: isOpen(b),
+			hidden: config.HiddenView(path, blocks, i), tokens: b.Tokens[say.Plugin], open: isOpen(b),
 		}
 		if _, has := b.Tokens[say.Plugin]; has {
 			cfg, err := configOf(path, b)
@@ -169,59 +166,4 @@ func (b *serverBlock) stanza() string {
 		return ""
 	}
 	return fmt.Sprintf("%s:%d", cmp.Or(b.tokens[0].File, b.file), b.tokens[0].Line)
-}
-
-// answering returns the block with the plugin that answers for a name, or nil: the block
-// with the longest zone that holds the name. A block does not count if at the same port
-// another block answers in its place, see outdone.
-func answering(blocks []serverBlock, qname string) *serverBlock {
-	var best *serverBlock
-	longest := 0
-	for i := range blocks {
-		if blocks[i].Block == nil {
-			continue
-		}
-		for _, l := range blocks[i].Listeners {
-			if n := matching(l, qname); n > longest && !outdone(blocks, i, l, qname) {
-				best, longest = &blocks[i], n
-			}
-		}
-	}
-	return best
-}
-
-// matching returns the length of the listener's zone if it holds the name, and 0 otherwise.
-func matching(l config.Listener, qname string) int {
-	if !plugin.Name(l.Zone).Matches(qname) {
-		return 0
-	}
-	return len(l.Zone)
-}
-
-// outdone reports whether another listener at the port of l gets the queries for a name.
-// l belongs to block i. The longer zone wins; of equal zones the earlier block does.
-func outdone(blocks []serverBlock, i int, l config.Listener, qname string) bool {
-	for j, b := range blocks {
-		for _, other := range b.Listeners {
-			if other.Transport != l.Transport || other.Port != l.Port {
-				continue
-			}
-			if n := matching(other, qname) - matching(l, qname); n > 0 || n == 0 && j < i {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// stanzaLine returns the line of the stanza with an argument that is the host or one of
-// its parents. If there are several, the longest argument counts.
-func (b *serverBlock) stanzaLine(h lookup.Host) (file string, line int, text string, ok bool) {
-	best := 0
-	for _, t := range b.tokens {
-		if n := covers(t.Text, h); n > best {
-			best, file, line, text, ok = n, cmp.Or(t.File, b.file), t.Line, t.Text, true
-		}
-	}
-	return file, line, text, ok
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
@@ -17,7 +18,7 @@ func (e *examination) pauses(now time.Time) {
 			continue
 		}
 		file := block.PauseFile(b.Config.PauseFolder())
-		if seen[file] || regularOrNone(file) != nil {
+		if seen[file] || files.RegularOrNone(file) != nil {
 			continue
 		}
 		seen[file] = true

@@ -70,31 +70,10 @@ func TestListsByURLInDoctorAndLists(t *testing.T) {
 			if d.Status != test.want || !strings.HasPrefix(string(d.Text), name) || !strings.Contains(string(d.Text), test.text) || !strings.Contains(string(d.Advice), test.advice) {
 				t.Errorf("status %d, %+v, want %s, %q", status, d, test.want, test.text)
 			}
-			status, table, errOut := invoke(t, "lists", "-corefile", corefile)
-			if status != test.lists || !strings.Contains(table, name) || !strings.Contains(errOut, test.complaint) || test.complaint == "" && errOut != "" {
-				t.Errorf("lists: status %d, %s%s", status, table, errOut)
-			}
-			if test.state == &failing && !strings.Contains(table, ": not updated since "+say.Time(yes)+": the server answered status 503\n") {
-				t.Errorf("lists does not say why: %s", table)
-			}
-			status, object, _ := invoke(t, "lists", "-json", "-corefile", corefile)
-			if got := decode[urlListed](t, object); status != test.lists || len(got) != 1 || got[0].OwnList != name || test.content != "" && got[0].Entries != 2 {
-				t.Errorf("lists: status %d, %s", status, object)
-			}
-			if strings.Contains(out+table+errOut+object, "s3cret") {
+			if strings.Contains(out, "s3cret") {
 				t.Error("a secret is printed")
 			}
 		})
-	}
-}
-
-func TestListsOfAFolderHasListsByURL(t *testing.T) {
-	w := filled(t)
-	now := time.Now()
-	c := saved(t, w.dir, "a.example\n", ownlist.URLState{Changed: now, Checked: now, Tried: now, Next: now, Entries: 1})
-	status, out, errOut := invoke(t, "lists", "-db", w.dir)
-	if status != 0 || errOut != "" || !strings.Contains(out, "mw-4b") || !strings.Contains(out, "\nOWN LIST") || !strings.Contains(out, c.Name()+"  1  ") {
-		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 }
 
@@ -103,37 +82,6 @@ func TestDoctorOfListsByURLWithoutAFolder(t *testing.T) {
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  block "+listURL+"\n  db off\n }\n}\n")
 	if _, found, _ := examine(t, corefile, "-offline"); found["own list"].Status != isSkipped {
 		t.Errorf("%+v", found["own list"])
-	}
-}
-
-// check finds names of a list by URL in the folder, without a request, and names its line.
-func TestCheckByAListThatACoreDNSHasFetched(t *testing.T) {
-	w := newWorld(t)
-	requests := 0
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		requests++
-		w.Write([]byte("a.example\nbad.example\n"))
-	}))
-	defer s.Close()
-	c := ownlist.URLConfig{URL: s.URL + "/hosts.txt?key=s3cret", DB: w.dir}
-	list := ownlist.OpenURL(c, ownlist.Config{}, nil)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if state, err := ownlist.ReadURLState(c); err == nil && state.Entries == 2 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("the list is not fetched")
-		}
-	}
-	list.Close()
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  block "+c.URL+"\n  db DB\n }\n}\n")
-	_, out, errOut := invoke(t, "check", "-json", "-corefile", corefile, "bad.example", "good.example")
-	got := decode[checked](t, out)
-	if len(got) != 2 || got[0].Verdict != "unsafe" || string(got[0].List) != c.Name() || string(got[0].Line) != c.Name()+":2: bad.example" || got[1].Verdict != "safe" {
-		t.Errorf("%s%s", out, errOut)
-	}
-	if requests != 1 {
-		t.Errorf("%d requests, want that of CoreDNS only", requests)
 	}
 }
 
@@ -157,8 +105,8 @@ func TestAListByURLIsNotEdited(t *testing.T) {
 	}
 }
 
-// What a list by URL may not do has no effect, and the commands say which lines these are.
-func TestDoctorAndListsNameWhatAListByURLLeavesOut(t *testing.T) {
+// What a list by URL may not do has no effect, and the doctor says which lines these are.
+func TestDoctorNamesWhatAListByURLLeavesOut(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now().Truncate(time.Second)
 	saved(t, w.dir, "bad.example\n||org^\n||example.org^\n", ownlist.URLState{Changed: now, Checked: now, Tried: now, Next: now.Add(time.Hour), Entries: 2})
@@ -170,12 +118,6 @@ func TestDoctorAndListsNameWhatAListByURLLeavesOut(t *testing.T) {
 		corefile := w.corefile(t, ". {\n safebrowsing {\n  block "+listURL+" "+word+"\n  db DB\n }\n}\n")
 		if _, found, out := examine(t, corefile, "-offline"); !strings.Contains(string(found["own list"].Text), want) {
 			t.Errorf("%q: the doctor does not say %q: %s", word, want, out)
-		}
-		if _, out, errOut := invoke(t, "lists", "-corefile", corefile); !strings.Contains(out, ": "+want+"\n") {
-			t.Errorf("%q: lists does not say %q: %s%s", word, want, out, errOut)
-		}
-		if status, out, _ := invoke(t, "check", "-corefile", corefile, "lists.example.org"); status != 0 || !strings.Contains(out, "or a list by URL: it is the host of a list by URL") {
-			t.Errorf("%q: check says %s", word, out)
 		}
 	}
 }

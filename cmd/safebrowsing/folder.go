@@ -1,18 +1,16 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 )
-
-// errBothGiven says that two flags cannot be used together.
-var errBothGiven = errors.New("-corefile and -db are both given: keep one of the two")
 
 // folderFlag returns the flag of the commands that use a folder of lists.
 func folderFlag(usage string) cli.Flag {
@@ -36,4 +34,16 @@ func dialectNames() string {
 	names := protocol.DialectNames()
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// openFolderOf returns a server block with the default properties and the lists of a folder, which
+// were fetched by protocol d. key may be "". An endpoint of "" is the protocol's own. If lists
+// is nil, the default lists are used.
+func openFolderOf(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*block.Block, error) {
+	cfg := config.Config{Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{Service: d.Service}}, Online: true}
+	cfg.Engine, cfg.Secret = config.Engine{DB: dir, Endpoint: endpoint, Protocol: d.Name, APIKey: key, Lists: config.DefaultLists}, key
+	if lists != nil {
+		cfg.Lists = strings.Join(lists, " ")
+	}
+	return openBlock(cfg)
 }

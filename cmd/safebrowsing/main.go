@@ -1,12 +1,10 @@
 // Command safebrowsing is the operator's command line for the CoreDNS plugin of that name.
-// It reads the same Corefile and the same folder of lists as the plugin.
+// What is said about a running CoreDNS it asks that for, see internal/control.
 //
-//	check, expressions ──▶ what the plugin decides, and what it looks for
-//	allow, block       ──▶ the operator's own lists
-//	lists, update      ──▶ the folder in which lists are kept
-//	pause              ──▶ a file in that folder, at which a running plugin looks
-//	status             ──▶ what protects, since when, and what is next
+//	status, why, blocked, lists, pause, resume, allow, block, unblock ──▶ the CoreDNS that runs
 //	doctor             ──▶ why a configuration does not work
+//	update             ──▶ the folder in which lists are kept
+//	expressions        ──▶ what the plugin looks for
 //	version, completion ──▶ for bug reports, and for your shell
 package main
 
@@ -30,7 +28,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetOutput(&warnings{os.Stderr})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
+	status := execute(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
 }
@@ -46,8 +44,8 @@ func (l *warnings) Write(line []byte) (int, error) {
 	return l.w.Write(line)
 }
 
-// run executes a command line and returns the exit status.
-func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+// execute runs a command line and returns the exit status.
+func execute(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := command()
 	// A key may be in the wrong place of a Corefile or of the command line.
 	root.Reader, root.Writer, root.ErrWriter = in, say.MaskedWriter{W: out}, say.MaskedWriter{W: errOut}
@@ -60,23 +58,25 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	return say.Exit(root.ErrWriter, root.Name, root.Run(ctx, args))
 }
 
-const rootHelp = `Would a name be blocked, and why?
+const rootHelp = `Does the CoreDNS that runs here protect?
 
-   safebrowsing check -corefile /etc/coredns/Corefile example.com
+   sudo safebrowsing
 
-Let a name pass for half an hour:
+Why is a name blocked? Let it pass for half an hour:
 
-   safebrowsing allow -corefile /etc/coredns/Corefile -for 30m example.com
+   sudo safebrowsing why example.com
+   sudo safebrowsing allow -for 30m example.com
 
 Does this configuration work?
 
-   safebrowsing doctor -corefile /etc/coredns/Corefile
+   sudo safebrowsing doctor
 
 Each command has examples: safebrowsing COMMAND -h. With -json, all commands
 except completion print one JSON object per line. The exit status
-is 0 for good news, 1 for bad news such as an unsafe name or a problem, and 2 if
-the command could not do its work. The commands read an API key only from the
-Corefile and from $SAFEBROWSING_API_KEY.
+is 0 for good news, 1 for bad news such as a name that is blocked, a problem, or a
+CoreDNS that does not run, and 2 if the command could not do its work. The commands
+read an API key only where CoreDNS does: in the Corefile, its key file, the credential
+beside it and $SAFEBROWSING_API_KEY.
 
 This line lets bash complete commands and flags:
 
@@ -89,17 +89,18 @@ func command() *cli.Command {
 		Name:        "safebrowsing",
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
-		Commands:    []*cli.Command{check(), allowCommand(), blockCommand(), pauseCommand(), expressions(), lists(), update(), statusCommand(), doctor(), versionCommand(), completion(), complete(), relay(), testserver(), helpCommand()},
+		Commands:    []*cli.Command{statusCommand(), whyCommand(), blockedCommand(), allowCommand(), blockCommand(), unblockCommand(), pauseCommand(), resumeCommand(), listsCommand(), doctor(), expressions(), update(), versionCommand(), completion(), complete(), relay(), testserver(), helpCommand()},
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
-		Action: func(_ context.Context, c *cli.Command) error {
+		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Bool("version") {
 				return printVersion(newConsole(c))
 			}
 			if c.NArg() > 0 {
 				return unknownCommand(c, c.Args().First())
 			}
-			cli.ShowRootCommandHelp(c)
-			return errors.New("no command given")
+			asked := commandOf(c, "status")
+			asked.Short = true
+			return asked.Run(ctx, c.Root().Writer)
 		},
 	}
 }

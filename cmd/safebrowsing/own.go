@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"golang.org/x/net/publicsuffix"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -65,7 +65,7 @@ func ownCommand(allow bool) *cli.Command {
 		HideHelpCommand: true, // "help" is a host like any other
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "file", Usage: "edit this `FILE`"},
-			corefileFlag(),
+			corefileFlag(), folderOfServer(),
 			&cli.BoolFlag{Name: "remove", Usage: "remove the entries of the hosts"},
 			&cli.BoolFlag{Name: "list", Usage: "print the entries"},
 			jsonFlag(),
@@ -75,12 +75,20 @@ func ownCommand(allow bool) *cli.Command {
 			e := &ownEdit{console: newConsole(c), allow: allow, remove: c.Bool("remove"), now: now}
 			err := e.misuse(c)
 			if err == nil {
-				e.until, err = endOf(c.String("for"), c.String("until"), now)
-			}
-			if err == nil {
-				e.where, err = whereOf(c)
+				e.until, err = control.EndOf(c.String("for"), c.String("until"), now)
 			}
 			if err != nil {
+				return err
+			}
+			if !c.IsSet("file") && !c.Bool("list") {
+				asked := commandOf(c, word, c.Args().Slice()...)
+				asked.For, asked.Until, asked.Remove = c.String("for"), c.String("until"), e.remove
+				err := asked.Run(ctx, c.Root().Writer)
+				if _, down := errors.AsType[*control.NotRunningError](err); !down || c.IsSet("db") {
+					return err
+				}
+			}
+			if e.where, err = whereOf(c); err != nil {
 				return err
 			}
 			if c.Bool("list") {
@@ -123,7 +131,7 @@ func (e *ownEdit) misuse(c *cli.Command) error {
 func (e *ownEdit) edit(ctx context.Context, args []string) error {
 	var hosts []lookup.Host
 	for _, arg := range args {
-		h, err := hostOf(arg)
+		h, err := ownlist.HostOf(arg)
 		if err != nil {
 			return err
 		}
@@ -134,7 +142,7 @@ func (e *ownEdit) edit(ctx context.Context, args []string) error {
 		return err
 	}
 	all := make([]ownlist.Edited, len(hosts))
-	err = editFile(ctx, file.Path, func(text []byte) ([]byte, error) {
+	err = files.Edit(ctx, file.Path, func(text []byte) ([]byte, error) {
 		for i, h := range hosts {
 			if all[i], err = e.change(text, file, h); err != nil {
 				return nil, fmt.Errorf("%s: %w", file.Path, err)
@@ -202,20 +210,4 @@ func (e *ownEdit) say(file ownlist.Config, h lookup.Host, r ownlist.Edited) {
 	for _, line := range r.Ended {
 		e.printf("   removed, as it has ended: %s\n", say.Shown(line))
 	}
-}
-
-// hostOf returns the host that an argument names. It refuses hosts that would make an entry
-// about very many names.
-func hostOf(arg string) (lookup.Host, error) {
-	h, ok := lookup.ParseHost(arg)
-	if _, err := netip.ParseAddr(strings.Trim(h.String(), "[]")); ok && err == nil {
-		return h, fmt.Errorf("%q is an address: write the name that is asked for", arg)
-	}
-	if !ok || strings.ContainsAny(arg, "/*:@") || strings.Contains(arg, "..") || strings.HasPrefix(arg, ".") || strings.HasPrefix(arg, "-") {
-		return h, fmt.Errorf("%q is not a host: write a name such as www.example.org", arg)
-	}
-	if suffix, icann := publicsuffix.PublicSuffix(h.String()); icann && suffix == h.String() {
-		return h, fmt.Errorf("%s is a public suffix: an entry would be about every name below it; if you want that, write it into the file by hand", h)
-	}
-	return h, nil
 }

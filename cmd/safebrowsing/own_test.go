@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 )
 
 // ownWorld is a folder with a Corefile and a list of allow and of block.
@@ -219,7 +221,7 @@ func TestTimesOfUntil(t *testing.T) {
 		"tomorrow":             `-until: "tomorrow" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`,
 		"25:00":                `-until: "25:00" is not a time such as 18:00, 2026-11-22 or "2026-11-22 18:00"`,
 	} {
-		end, err := endOf("", written, now)
+		end, err := control.EndOf("", written, now)
 		got := end.Format(time.RFC3339)
 		if err != nil {
 			got = err.Error()
@@ -233,7 +235,7 @@ func TestTimesOfUntil(t *testing.T) {
 		"0s": `"0s" is less than a second`, "-1h": `"-1h" is less than a second`, "400d": `"400d" is more than 366 days`,
 		"99999999999d": `"99999999999d" is more than 366 days`, "d": `"d" is not a duration such as 30m, 2h or 7d`,
 	} {
-		end, err := endOf(written, "", now)
+		end, err := control.EndOf(written, "", now)
 		got := end.Format(time.TimeOnly)
 		if err != nil {
 			got = err.Error()

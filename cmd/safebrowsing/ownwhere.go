@@ -18,27 +18,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// usualCorefiles are where a Corefile is looked for: where CoreDNS does so without -conf,
-// where this project's packages put it, and where others do.
-var usualCorefiles = []string{"Corefile", "/etc/coredns-safebrowsing/Corefile", "/etc/coredns/Corefile"}
-
-func corefileFlag() cli.Flag {
-	return &cli.StringFlag{Name: "corefile", Usage: "the `COREFILE` of the server (default: Corefile, else the one of /etc/coredns-safebrowsing or /etc/coredns)"}
-}
-
-// corefileOf returns the Corefile of a command line, or "" if there is none.
-func corefileOf(c *cli.Command) string {
-	if c.IsSet("corefile") {
-		return c.String("corefile")
-	}
-	for _, path := range usualCorefiles {
-		if _, err := os.Stat(path); err == nil {
-			return path
-		}
-	}
-	return ""
-}
-
 // protectedBlocks returns the server blocks of a Corefile that have the plugin. It opens no lists.
 func protectedBlocks(path string) ([]serverBlock, error) {
 	all, err := parseCorefile(path)

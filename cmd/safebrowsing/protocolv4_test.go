@@ -18,13 +18,7 @@ func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	if fetched, asked := len(w.Requests("fetch")), len(w.Requests("")); fetched != 1 || asked != 1 {
 		t.Errorf("%d of %d requests by version 4", fetched, asked)
 	}
-	if status, out, errOut := invoke(t, "lists", "-db", w.dir); status != 0 || strings.Count(out, "verified") != 3 {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
-	status, out, errOut := invoke(t, "check", "-confirm", "-db", w.dir, "evil.example")
-	if status != 1 || !strings.Contains(out+errOut, "only CoreDNS searches") || len(w.Requests("find")) != 0 {
-		t.Errorf("status %d, %s%s; %d searches", status, out, errOut, len(w.Requests("find")))
-	}
+	w.wantVerified(t, 3)
 	w.ClientStarted()
 	if status, out, errOut := w.update(t, "-protocol", "v4"); status != 0 || !strings.Contains(out, "nothing is due before ") {
 		t.Errorf("by version 4 again: status %d, %s%s", status, out, errOut)
@@ -38,10 +32,6 @@ func TestUpdateByVersion4AndOnByVersion5(t *testing.T) {
 	if status, _, errOut := w.update(t, "-protocol", "v6"); status != 2 || !strings.Contains(errOut, `"v6" is not a protocol: the protocols are v5`) {
 		t.Errorf("status %d, %q", status, errOut)
 	}
-}
-
-func TestOnlyCoreDNSSearchesByVersion4(t *testing.T) {
-	wantNoSearches(t, protocol.DialectV4, "only CoreDNS searches by protocol v4: the server's minimum wait is for all searches with a key")
 }
 
 func TestAFolderMovesToVersion4(t *testing.T) {

@@ -59,12 +59,6 @@ func TestTheFolderOfSeveralEndpointsIsThatOfTheirSet(t *testing.T) {
 	if status != 2 || !strings.Contains(errOut, "use -endpoint "+both) {
 		t.Errorf("status %d, %s", status, errOut)
 	}
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint "+one+" http://127.0.0.1:1\n  db DB\n }\n}\n")
-	for _, from := range [][]string{{"-db", w.dir}, {"-corefile", corefile}} {
-		if status, out, errOut := invoke(t, append([]string{"check", "evil.example"}, from...)...); errOut != "" || !strings.Contains(out, "se-4b") {
-			t.Errorf("%s: status %d, %s%s", from[0], status, out, errOut)
-		}
-	}
 	if status, _, errOut := invoke(t, "update", "-now", "-db", w.dir, "-protocol", "webrisk", "-endpoint", w.endpoint); status != 2 || !strings.Contains(errOut, "protocol webrisk asks one server") {
 		t.Errorf("status %d, %s", status, errOut)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -144,7 +145,7 @@ func (u *fetching) firstContact(now bool) time.Duration {
 		return 0
 	}
 	delay := rand.N(time.Minute)
-	if isTerminal(u.errOut) {
+	if control.IsTerminal(u.errOut) {
 		u.complain("sending the request in %s (-now skips this delay)", delay.Round(time.Second))
 	}
 	return delay
@@ -225,7 +226,8 @@ func (u *fetching) print() {
 		case u.json:
 			u.object(o)
 		default:
-			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, say.Count(o.Entries, "entry", "entries"), shownTime(o.NotBefore))
+			due, _ := time.Parse(time.RFC3339, o.NotBefore)
+			u.printf("%s: %s, %s, next not before %s\n", o.Name, o.Outcome, say.Count(o.Entries, "entry", "entries"), say.Time(due))
 			if o.Error != "" {
 				u.printf("    error: %s\n", say.Shown(string(o.Error)))
 			}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,9 +14,11 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 func TestUpdateFetchesOnceAndThenNothingIsDue(t *testing.T) {
@@ -97,8 +100,8 @@ func TestUpdateThatFails(t *testing.T) {
 	if n := len(w.Requests("")); n != 1 {
 		t.Errorf("%d requests, want one", n)
 	}
-	if status, out, errOut := invoke(t, "lists", "-json", "-db", w.dir); status != 0 && status != 1 || strings.Contains(out, `"failures":0`) {
-		t.Errorf("status %d, %s%s", status, out, errOut)
+	if all := w.lists(t); len(all) == 0 || slices.ContainsFunc(all, func(l updater.ListStatus) bool { return l.Failures == 0 }) {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -152,7 +155,7 @@ func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if isTerminal(new(testkit.Output)) || isTerminal(file) {
+	if control.IsTerminal(new(testkit.Output)) || control.IsTerminal(file) {
 		t.Error("a buffer or a file was taken for a terminal")
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -160,7 +163,7 @@ func TestOnlyAPersonIsToldOfTheDelay(t *testing.T) {
 		t.Skip(err)
 	}
 	defer terminal.Close()
-	if !isTerminal(terminal) {
+	if !control.IsTerminal(terminal) {
 		t.Error("a terminal was not recognized")
 	}
 }
@@ -176,9 +179,7 @@ func TestUpdateByACorefile(t *testing.T) {
 	if status != 0 || errOut != "" || w.plain(out) != "se-4b: updated, 2 entries, next not before TIME\npha-4b: updated, 0 entries, next not before TIME\n" {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
-	if status, out, errOut := invoke(t, "lists", "-corefile", corefile); status != 0 || errOut != "" || strings.Count(out, "verified") != 2 {
-		t.Errorf("lists: status %d, %s%s", status, out, errOut)
-	}
+	w.wantVerified(t, 2)
 }
 
 // The request has the limit of the Corefile, and the limit holds if the server ignores it.
@@ -206,20 +207,17 @@ func TestCorefilesWithoutOneFolder(t *testing.T) {
 	}
 	two := stanza("a.example", "endpoint ENDPOINT, db DB") + stanza("b.example", "endpoint ENDPOINT, db DB/b")
 	for name, test := range map[string]struct {
-		corefile, update, lists string
+		corefile, update string
 	}{
-		"own lists only": {stanza(".", "block OWN(a.example), db DB"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force", "DIR/Corefile keeps no lists in a folder"},
-		"db off":         {stanza(".", "endpoint ENDPOINT, db off"), "DIR/Corefile:2 has db off", "DIR/Corefile keeps no lists in a folder"},
-		"nostorage":      {stanza(".", "endpoint ENDPOINT, mode nostorage"), "DIR/Corefile:2 has mode nostorage", "DIR/Corefile keeps no lists in a folder"},
-		"two folders": {two, "DIR/Corefile has several settings for Safe Browsing, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): select one with -db",
-			"DIR/Corefile keeps lists in several folders, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): select one with -db"},
+		"own lists only": {stanza(".", "block OWN(a.example), db DB"), "DIR/Corefile has no API key and no endpoint: only your own lists are in force"},
+		"db off":         {stanza(".", "endpoint ENDPOINT, db off"), "DIR/Corefile:2 has db off"},
+		"nostorage":      {stanza(".", "endpoint ENDPOINT, mode nostorage"), "DIR/Corefile:2 has mode nostorage"},
+		"two folders":    {two, "DIR/Corefile has several settings for Safe Browsing, DIR/Corefile:2 (db DB) and DIR/Corefile:8 (db DB/b): select one with -db"},
 	} {
 		corefile := w.corefile(t, test.corefile)
-		for command, want := range map[string]string{"update": test.update, "lists": test.lists} {
-			status, out, errOut := invoke(t, command, "-corefile", corefile)
-			if status != 2 || out != "" || !strings.HasPrefix(w.plain(errOut, filepath.Dir(corefile)), "safebrowsing: "+want) {
-				t.Errorf("%s: %s: status %d, %s%s, want %s", name, command, status, out, errOut, want)
-			}
+		status, out, errOut := invoke(t, "update", "-corefile", corefile)
+		if status != 2 || out != "" || !strings.HasPrefix(w.plain(errOut, filepath.Dir(corefile)), "safebrowsing: "+test.update) {
+			t.Errorf("%s: status %d, %s%s, want %s", name, status, out, errOut, test.update)
 		}
 	}
 	if n := len(w.Requests("")); n != 0 {

@@ -46,9 +46,7 @@ uws-4b: updated, 0 entries, next not before TIME
 	if asked, all := len(w.Requests("computeDiff")), len(w.Requests("")); asked != 3 || all != 3 {
 		t.Errorf("%d of %d requests by Web Risk, want one for each list", asked, all)
 	}
-	if status, out, errOut := invoke(t, "lists", "-db", w.dir); status != 0 || strings.Count(out, "verified") != 3 {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
+	w.wantVerified(t, 3)
 	w.ClientStarted()
 	if status, out, errOut := w.update(t, "-protocol", "webrisk"); status != 0 || !strings.Contains(out, "nothing is due before ") {
 		t.Errorf("by Web Risk again: status %d, %s%s", status, out, errOut)
@@ -85,9 +83,8 @@ func TestUpdateTakesATokenFromACorefile(t *testing.T) {
 	if out, errOut := w.mustUpdate(t, 0, corefile); !strings.Contains(out, "se-ext-4b: updated, 1 entry") || errOut != "" {
 		t.Errorf("%s%s", out, errOut)
 	}
-	status, out, errOut := invoke(t, "lists", "-json", "-corefile", corefile)
-	if all := decode[listed](t, out); status != 0 || errOut != "" || len(all) != 2 || all[1].Name != "se-ext-4b" || all[1].Entries != 1 {
-		t.Errorf("status %d, %s%s", status, out, errOut)
+	if all := w.lists(t); len(all) != 2 || all[1].Name != "se-ext-4b" || all[1].Entries != 1 {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -187,16 +184,6 @@ func TestExpressionsOfWebRisk(t *testing.T) {
 	}
 }
 
-// The reason is that only CoreDNS searches, and not that there is no key.
-func TestAFolderOfGooglesWebRiskNeedsNoKeyToSayThatOnlyCoreDNSSearches(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "db")
-	fromGoogle(t, dir, protocol.DialectWebRisk, "se-4b")
-	status, out, errOut := invoke(t, "check", "-confirm", "-db", dir, "evil.example")
-	if status != 1 || errOut != "" || !strings.Contains(out, "only CoreDNS searches by protocol webrisk") {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
-}
-
 func TestUpdateLeavesOutListsThatTheProtocolDoesNotHave(t *testing.T) {
 	w := newWorld(t)
 	w.Publish("pha-4b", nil)
@@ -207,42 +194,5 @@ func TestUpdateLeavesOutListsThatTheProtocolDoesNotHave(t *testing.T) {
 	status, out, errOut := w.update(t, "-protocol", "webrisk")
 	if status != 0 || errOut != "" || w.plain(out) != "se-4b: updated, 2 entries, next not before TIME\n" {
 		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
-}
-
-func TestOnlyCoreDNSSearches(t *testing.T) {
-	wantNoSearches(t, protocol.DialectWebRisk, "only CoreDNS searches by protocol webrisk: each search costs money, and CoreDNS counts it towards the budget")
-}
-
-// wantNoSearches holds that the program does not search by a protocol, and why.
-func wantNoSearches(t *testing.T, by *protocol.Dialect, want string) {
-	t.Helper()
-	name := by.Name
-	w := newWorld(t)
-	if status, out, errOut := w.update(t, "-protocol", name); status != 0 {
-		t.Fatalf("status %d, %s%s", status, out, errOut)
-	}
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  protocol "+name+"\n  budget 5\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-	for _, from := range [][]string{{"-db", w.dir}, {"-corefile", corefile}} {
-		status, out, errOut := invoke(t, append([]string{"check", "-confirm", "evil.example", "safe.example"}, from...)...)
-		if status != 1 || errOut != "" {
-			t.Errorf("%s, %s: status %d, %s", name, from, status, errOut)
-		}
-		expect(t, name, out, `evil.example: unsure
-    warning     suspected, not confirmed (`+by.Service+`)
-    expression  evil.example/
-    list        se-4b
-    decided by  list
-    error       `+want+`
-safe.example: safe
-    note        no threat list has it
-`)
-		_, out, _ = invoke(t, append([]string{"check", "-json", "evil.example"}, from...)...)
-		if got := decode[checked](t, out)[0]; got.Note != "suspected: a query would have it confirmed by the server" || got.Error != "" {
-			t.Errorf("%s, %s, without -confirm: %+v", name, from, got)
-		}
-	}
-	if n := len(w.Requests("search")); n != 0 {
-		t.Errorf("%s: %d searches", name, n)
 	}
 }

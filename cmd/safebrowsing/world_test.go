@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // invoke runs a command line and returns its exit status and its output.
@@ -23,7 +25,7 @@ func invoke(t *testing.T, args ...string) (status int, out, errOut string) {
 func feed(t *testing.T, in string, args ...string) (status int, out, errOut string) {
 	t.Helper()
 	var w, e bytes.Buffer
-	status = run(t.Context(), append([]string{"safebrowsing"}, args...), strings.NewReader(in), &w, &e)
+	status = execute(t.Context(), append([]string{"safebrowsing"}, args...), strings.NewReader(in), &w, &e)
 	return status, w.String(), e.String()
 }
 
@@ -160,5 +162,24 @@ func write(t *testing.T, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// lists returns the lists in the folder.
+func (w *world) lists(t *testing.T) []updater.ListStatus {
+	t.Helper()
+	all, err := updater.Status(w.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// wantVerified expects so many lists in the folder, none of which is damaged.
+func (w *world) wantVerified(t *testing.T, n int) {
+	t.Helper()
+	all := w.lists(t)
+	if len(all) != n || slices.ContainsFunc(all, func(l updater.ListStatus) bool { return l.Missing() }) {
+		t.Errorf("%+v, want %d lists", all, n)
 	}
 }

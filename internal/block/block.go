@@ -78,7 +78,7 @@ func (b *Block) Start() error {
 		b.Use(&e.Service)
 	}
 	b.ends = append(b.ends, b.openStatus())
-	started.add(b)
+	process.add(b)
 	return nil
 }
 
@@ -120,8 +120,8 @@ func (b *Block) open(fetch bool) error {
 	if err != nil {
 		return err
 	}
-	b.own.Store(lists)
-	b.ends = append(b.ends, lists.close)
+	b.own.Store(b.addServerLists(lists))
+	b.ends = append(b.ends, func() { b.own.Load().close() })
 	for _, list := range early.end() {
 		b.reportNeeded(list)
 	}
@@ -133,7 +133,9 @@ func (b *Block) Use(s *engine.Service) { b.service.Store(s) }
 
 // End lets go of what Start or Read took. Own lists still decide, but are not read again.
 func (b *Block) End() {
-	started.remove(b)
+	process.remove(b)
+	process.changing.Lock() // whoever opens lists of the server for this block has done so
+	process.changing.Unlock()
 	for _, end := range b.ends {
 		end()
 	}

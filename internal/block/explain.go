@@ -18,6 +18,7 @@ type Explained struct {
 	lookup.Decision
 	Suspected bool      // a query would have it confirmed
 	Confirmed time.Time // when the server said so; zero: unknown, or it has not
+	Unchecked bool      // the block does not check the name, or not now
 	Note      string    // what the decision does not say
 }
 
@@ -26,10 +27,12 @@ type Explained struct {
 // that has started since does not go on with one, and its folder does not tell.
 func (b *Block) Explain(h lookup.Host, qname string) Explained {
 	if until, paused := b.PausedUntil(); paused && b.stored == nil {
-		return Explained{Note: "not checked: blocking is paused until " + say.Time(until)}
+		return Explained{Unchecked: true, Note: "not checked: blocking is paused until " + say.Time(until)}
 	}
 	if !b.InScope(qname) {
-		return b.explained(h, lookup.Decision{}, "not checked: it is in no zone of this server block, or in one of its exceptions")
+		e := b.explained(h, lookup.Decision{}, "not checked: it is in no zone of this server block, or in one of its exceptions")
+		e.Unchecked = true
+		return e
 	}
 	var c Checked
 	b.check(h, &c)

@@ -109,7 +109,7 @@ func (m pausedMetric) Describe(descs chan<- *prometheus.Desc) { descs <- m.desc 
 // pause, and one series.
 func (m pausedMetric) Collect(metrics chan<- prometheus.Metric) {
 	paused := make(map[string]float64)
-	for _, b := range started.all() {
+	for _, b := range process.all() {
 		zones := strings.Join(b.Config.Zones, " ")
 		if _, now := b.PausedUntil(); now {
 			paused[zones] = 1

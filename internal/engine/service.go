@@ -51,13 +51,17 @@ func (s *Service) Standing(now time.Time) status.Service {
 	_, advisory := s.Provider()
 	all := status.Service{
 		Title: set.Dialect().Title, Address: set.Address(), Mode: set.Mode.String(), Folder: set.DB, Ending: set.Ending().Text(now), Ended: set.Ending().Over(now),
-		Fetch: s.FetchHold(), Search: s.SearchHold(), Advisory: advisory,
+		Fetch: status.HoldOf(s.FetchHold(), now), Search: status.HoldOf(s.SearchHold(), now), Lists: []status.List{}, Costly: []status.Costly{}, Advisory: advisory,
 	}
 	if s.ledger != nil {
 		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Dialect().Paid
 		all.InPart = status.SpentShares(s.ledger.Uses(), set.Budget, now)
 	}
-	all.Lists, all.Follows = s.standing()
+	lists, follows := s.standing()
+	for _, l := range lists {
+		all.Lists = append(all.Lists, status.ListOf(l, now))
+	}
+	all.Follows = follows
 	all.Unknown = len(all.Lists) == 0 && len(set.Stored()) > 0
 	return all
 }

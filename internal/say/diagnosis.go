@@ -15,7 +15,8 @@ const (
 	Misuse  = 2 // the command could not do its work
 )
 
-// ErrBadNews ends a command that has printed all its findings: Exit prints nothing more.
+// ErrBadNews ends a command that has printed all its findings: Exit prints nothing more. Another error
+// that is ErrBadNews is printed.
 var ErrBadNews = errors.New("bad news")
 
 // Exit prints the error of a program, nil for none, and returns the exit status: 0, BadNews or
@@ -24,10 +25,13 @@ func Exit(errOut io.Writer, program string, err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, ErrBadNews):
+	case err == ErrBadNews:
 		return BadNews
 	}
-	fmt.Fprintf(errOut, "%s: %v\n", program, err)
+	fmt.Fprintf(errOut, "%s: %s\n", program, Shown(err.Error()))
+	if errors.Is(err, ErrBadNews) {
+		return BadNews
+	}
 	return Misuse
 }
 

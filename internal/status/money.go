@@ -28,8 +28,8 @@ func (s *Service) Cost() string {
 
 // Costly is a name that searches were made for.
 type Costly struct {
-	Name     string
-	Searches int
+	Name     string `json:"name"`
+	Searches int    `json:"searches"`
 }
 
 // Dollars prints what the searches cost.

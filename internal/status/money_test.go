@@ -46,7 +46,7 @@ func TestTheThreeNamesThatCostMostAreCounted(t *testing.T) {
 
 func TestAReportSaysThatAShareIsSpent(t *testing.T) {
 	r := Report{At: time.Now(), Services: []Service{{Title: "Web Risk", InPart: "1 client has spent its share."}}, Blocks: []Block{{Zones: "."}}}
-	if f := Find(r); f.State != InPart || !slices.Contains(f.Problems, r.Services[0].InPart) || !strings.Contains(f.Headline, "in part") {
-		t.Errorf("%+v", f)
+	if r.Judge(); r.State != InPart || !slices.Contains(r.Causes, Cause{Text: r.Services[0].InPart}) || !strings.Contains(r.Headline, "in part") {
+		t.Errorf("%+v", r)
 	}
 }

@@ -23,17 +23,8 @@ import (
 // Source is where a page gets what it shows. Its methods are called at the same time.
 type Source interface {
 	Report() Report
-	// Explain says what the server blocks decide about a host. It asks no server.
-	Explain(h lookup.Host) []Answer
-}
-
-// Answer is what one server block decides about a host.
-type Answer struct {
-	Zones   string
-	Blocked bool
-	Text    string   // the decision, in a few words
-	Words   Words    // why; zero: nothing to say
-	Reasons []string // each "word: value"
+	// Why says what the server blocks do with a host. It asks no server.
+	Why(h lookup.Host) Why
 }
 
 var (
@@ -47,7 +38,7 @@ var (
 		"since":  func(t, now time.Time) string { return Age(now.Sub(t)) },
 		"until":  func(t, now time.Time) string { return Age(t.Sub(now)) },
 		"lately": func(t, now time.Time) bool { return now.Sub(t) < hour*time.Minute },
-		"plural": say.Count, "noGuarantee": func() string { return NoGuarantee },
+		"plural": say.Count, "list": shortList, "noGuarantee": func() string { return NoGuarantee },
 	}).Parse(pageHTML))
 
 	// policy lets the page load nothing, and be framed by nobody. The hash is that of its
@@ -70,11 +61,10 @@ const (
 // page is what the template shows.
 type page struct {
 	Report
-	Findings
 	CSS     template.CSS
 	Asked   string // in the form
 	Invalid bool   // it is no host
-	Answers []Answer
+	Why     *Why   // nil: nothing is asked
 }
 
 // handler serves the page of a source.
@@ -152,7 +142,7 @@ func (m *maker) make(asked string) ([]byte, error) {
 	defer m.mu.Unlock()
 	if age := time.Since(m.at); m.at.IsZero() || age < 0 || age >= fresh {
 		r := m.source.Report()
-		p := page{Report: r, Findings: Find(r), CSS: template.CSS(pageCSS)}
+		p := page{Report: r, CSS: template.CSS(pageCSS)}
 		body, err := render(p)
 		if err != nil {
 			return nil, err
@@ -164,10 +154,10 @@ func (m *maker) make(asked string) ([]byte, error) {
 	}
 	p := m.page
 	p.Asked = graphic(asked)
-	h, ok := hostOf(asked)
-	ok = ok && len(h.String()) <= maxName
+	h, ok := HostOf(asked)
 	if p.Invalid = !ok; ok {
-		p.Answers = m.source.Explain(h)
+		why := m.source.Why(h)
+		p.Why = &why
 	}
 	return render(p)
 }
@@ -190,12 +180,14 @@ func graphic(text string) string {
 	}, text)
 }
 
-// hostOf returns the host of what was typed: a name or a URL.
-func hostOf(text string) (lookup.Host, bool) {
+// HostOf returns the host of what was typed: a name of the DNS or a URL.
+func HostOf(text string) (h lookup.Host, ok bool) {
 	text = strings.TrimSpace(text)
 	if strings.Contains(text, "/") {
 		u, err := lookup.ParseURL(text)
-		return u.Host(), err == nil && u.Host() != lookup.Host{}
+		h, ok = u.Host(), err == nil && u.Host() != lookup.Host{}
+	} else {
+		h, ok = lookup.ParseHost(text)
 	}
-	return lookup.ParseHost(text)
+	return h, ok && len(h.String()) <= maxName
 }

@@ -2,36 +2,69 @@ package status
 
 import (
 	"cmp"
+	"container/list"
 	"slices"
 	"sync"
 	"time"
 )
 
-// hour is for how long blocked queries are counted, and names are kept.
+// hour is for how long blocked queries are counted by list, and names are kept.
 const hour = 60 // minutes
 
-// maxNames is the most names that are kept.
-const maxNames = 100
+// maxNames is the most names that are kept: some 300 bytes each.
+const maxNames = 2048
 
 // Count is how many queries a list has blocked.
 type Count struct {
-	List string
-	N    int
+	List string `json:"list"`
+	N    int    `json:"n"`
 }
 
-// Name is a name that was blocked. Who asked for it is not kept.
-type Name struct {
-	Name, List string
-	N          int
-	Last       time.Time
+// Blocked is a name that was blocked in the last hour.
+type Blocked struct {
+	Name      string    `json:"name"`
+	List      string    `json:"list"`
+	Entry     string    `json:"entry"`    // what matched, without its final slash
+	Target    string    `json:"alias_of"` // the name in the answer that the list has; "": Name itself
+	Threat    string    `json:"threat"`   // "": an own list
+	By        string    `json:"decided_by"`
+	Confirmed time.Time `json:"confirmed,omitzero"` // when the server said so
+	N         int       `json:"n"`                  // queries
+	First     time.Time `json:"first"`
+	Last      time.Time `json:"last"`
+	Client    string    `json:"client"` // of the last query, only where blocked names are logged; else ""
+	Zones     string    `json:"zones"`  // of the server block
+	Folder    string    `json:"-"`      // of its lists
+	Named     bool      `json:"-"`      // pages may show it
 }
 
-// Recent counts the queries that were blocked in the last hour, in memory only. The zero
-// value is ready to use; it is safe for concurrent use.
+// key tells names apart: server blocks may have different lists.
+type key struct{ name, zones, folder string }
+
+func (b *Blocked) key() key { return key{b.Name, b.Zones, b.Folder} }
+
+// Day counts names of a day, from midnight, or the start of the process if that is later.
+type Day struct {
+	Checked int      `json:"checked"` // names that a decision was made about
+	Blocked int      `json:"blocked"` // queries
+	Hours   [24]Pair `json:"hours"`   // of the last 24 hours, this one last
+}
+
+// Pair counts names of an hour.
+type Pair struct {
+	Checked int `json:"checked"`
+	Blocked int `json:"blocked"`
+}
+
+// Recent counts the queries that were blocked, in memory only. The zero value is ready to use; it is
+// safe for concurrent use.
 type Recent struct {
 	mu      sync.Mutex
 	minutes [hour]minute
-	names   []Name // the last one last
+	hours   [24]anHour
+	checked int                   // of the last call of Day
+	names   map[key]*list.Element // of order
+	order   list.List             // of *Blocked, the last one first
 }
 
 // minute counts the queries of one minute, by list.
@@ -40,8 +73,15 @@ type minute struct {
 	counts map[string]int
 }
 
-// Blocked counts a query that a list has blocked. name is "" if it must not be kept.
-func (r *Recent) Blocked(list, name string, now time.Time) {
+// anHour counts the names of one hour of local time.
+type anHour struct {
+	began time.Time
+	Pair
+}
+
+// Blocked counts a query that was blocked, and keeps its name, in place of the oldest one if there
+// are too many. First, N and Last of b are not used.
+func (r *Recent) Blocked(b Blocked, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	number := now.Unix() / 60
@@ -49,26 +89,53 @@ func (r *Recent) Blocked(list, name string, now time.Time) {
 	if m.number != number || m.counts == nil {
 		*m = minute{number, make(map[string]int)}
 	}
-	m.counts[list]++
-	if name != "" {
-		r.keep(Name{Name: name, List: list, N: 1, Last: now})
+	m.counts[b.List]++
+	r.hour(now).Blocked++
+	b.N, b.First, b.Last = 1, now, now
+	if e := r.names[b.key()]; e != nil {
+		old := e.Value.(*Blocked)
+		b.N, b.First = old.N+1, old.First
+		e.Value = &b
+		r.order.MoveToFront(e)
+		return
+	}
+	if r.forget(now); r.order.Len() >= maxNames {
+		r.drop(r.order.Back())
+	}
+	if r.names == nil {
+		r.names = make(map[key]*list.Element)
+	}
+	r.names[b.key()] = r.order.PushFront(&b)
+}
+
+// hour returns the counts of the hour of now. The caller holds mu.
+func (r *Recent) hour(now time.Time) *Pair {
+	local := now.Local()
+	began := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), 0, 0, 0, local.Location())
+	h := &r.hours[local.Hour()]
+	if !h.began.Equal(began) {
+		*h = anHour{began: began}
+	}
+	return &h.Pair
+}
+
+// forget forgets names that were blocked more than an hour ago. The caller holds mu.
+func (r *Recent) forget(now time.Time) {
+	for e := r.order.Back(); e != nil && now.Sub(e.Value.(*Blocked).Last) >= hour*time.Minute; e = r.order.Back() {
+		r.drop(e)
 	}
 }
 
-// keep keeps a name, in place of the oldest one if there are too many. The caller holds mu.
-func (r *Recent) keep(n Name) {
-	if i := slices.IndexFunc(r.names, func(other Name) bool { return other.Name == n.Name && other.List == n.List }); i >= 0 {
-		n.N += r.names[i].N
-		r.names = slices.Delete(r.names, i, i+1)
-	} else if len(r.names) == maxNames {
-		r.names = slices.Delete(r.names, 0, 1)
-	}
-	r.names = append(r.names, n)
+// drop forgets a name. The caller holds mu.
+func (r *Recent) drop(e *list.Element) {
+	delete(r.names, e.Value.(*Blocked).key())
+	r.order.Remove(e)
 }
 
 // Hour returns the counts of the last hour, the highest first, and the names, the last one
-// first. It forgets older names.
-func (r *Recent) Hour(now time.Time) (counts []Count, names []Name) {
+// first.
+func (r *Recent) Hour(now time.Time) (counts []Count, names []Blocked) {
+	counts, names = []Count{}, []Blocked{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sum := make(map[string]int)
@@ -83,15 +150,43 @@ func (r *Recent) Hour(now time.Time) (counts []Count, names []Name) {
 		counts = append(counts, Count{list, n})
 	}
 	slices.SortFunc(counts, func(a, b Count) int { return cmp.Or(b.N-a.N, cmp.Compare(a.List, b.List)) })
-	r.names = slices.DeleteFunc(r.names, func(n Name) bool { return now.Sub(n.Last) >= hour*time.Minute })
-	names = slices.Clone(r.names)
-	slices.Reverse(names)
+	r.forget(now)
+	for e := r.order.Front(); e != nil; e = e.Next() {
+		names = append(names, *e.Value.(*Blocked))
+	}
 	return counts, names
 }
 
-// Forget forgets everything.
-func (r *Recent) Forget() {
+// Last returns what is known about a name that was blocked in the last hour by a server block with these
+// zones, whose lists are in a folder; nil: nothing.
+func (r *Recent) Last(name, zones, folder string, now time.Time) *Blocked {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.minutes, r.names = [hour]minute{}, nil
+	r.forget(now)
+	e := r.names[key{name, zones, folder}]
+	if e == nil {
+		return nil
+	}
+	b := *e.Value.(*Blocked)
+	return &b
+}
+
+// Day returns the counts of the day. checked is how many names the process has made a decision about.
+func (r *Recent) Day(checked int, now time.Time) (d Day) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hour(now).Checked += checked - r.checked
+	r.checked = checked
+	local := now.Local()
+	for _, h := range r.hours {
+		ago := int(now.Sub(h.began) / time.Hour)
+		if h.began.IsZero() || ago < 0 || ago >= len(d.Hours) {
+			continue
+		}
+		d.Hours[len(d.Hours)-1-ago] = h.Pair
+		if h.began.YearDay() == local.YearDay() {
+			d.Checked, d.Blocked = d.Checked+h.Checked, d.Blocked+h.Pair.Blocked
+		}
+	}
+	return d
 }

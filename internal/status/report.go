@@ -1,15 +1,13 @@
-// Package status says whether a process protects its network, by what, and what is next:
-// in a value that the command line prints, and as a page.
+// Package status is what a process says about itself: one value, which the page, the door of
+// internal/control, answers by DNS and the command line show.
 //
-//	engines, server blocks ──▶ Report ──▶ Find ──▶ Findings ──▶ page, command line
-//	                                                Pages: one HTTP server for each address
-//	blocked queries ──▶ Recent ──▶ Report.Hour, Report.Names
+//	engines, server blocks ──▶ Report ──▶ Judge ──▶ Report ─┬─▶ JSON ──▶ Print: text
+//	blocked queries ──▶ Recent ──▶ Names, Today             └─▶ page
+//	a name ──▶ Why ──▶ JSON, text, page, TXT records
 package status
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,39 +15,131 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// Report is what protects, at a time.
+// Report is what protects, at a time. Judge fills in State, Headline, Causes, Notes and Notices.
 type Report struct {
-	At       time.Time
-	Version  string
-	Services []Service
-	Blocks   []Block
-	Hour     []Count   // blocked in the last hour, the most first
-	Counted  time.Time // since when they are counted
-	Names    []Name    // blocked in the last hour, the last first
-	Named    bool      // names are kept
+	At       time.Time `json:"at"`
+	Version  string    `json:"version"`
+	State    State     `json:"state"`
+	Headline string    `json:"headline"`
+	Since    time.Time `json:"since,omitzero"` // when State began; zero: unknown
+	Causes   []Cause   `json:"causes"`         // what does not protect, each once
+	Notes    []string  `json:"notes"`          // each a sentence that one may want to know
+	Notices  []Words   `json:"notices"`        // of the services
+	Services []Service `json:"services"`
+	Blocks   []Block   `json:"blocks"`
+	Today    Day       `json:"today"`
+	Hour     []Count   `json:"blocked_last_hour"` // by list, the most first
+	Counted  time.Time `json:"counted_since"`     // when the process began to count
+	Names    []Blocked `json:"names"`             // blocked in the last hour, the last first
+	Named    bool      `json:"-"`                 // pages show Names
+}
+
+// Cause is why names are not blocked that should be.
+type Cause struct {
+	Text  string    `json:"text"`           // a sentence
+	Until time.Time `json:"until,omitzero"` // when it ends, or is looked at again; zero: unknown
+	Cure  string    `json:"cure"`           // what to do, a sentence without its full stop; "": nothing
+}
+
+// String returns all of a cause in sentences.
+func (c Cause) String() string {
+	text := c.Text
+	if !c.Until.IsZero() {
+		text += " Until " + say.Time(c.Until) + "."
+	}
+	if c.Cure != "" {
+		text += " " + c.Cure + "."
+	}
+	return text
 }
 
 // Service is a service such as Safe Browsing, as one server is asked for it.
 type Service struct {
-	Title    string // of the protocol
-	Address  string // of the server, or of several joined by a space
-	Mode     string
-	Folder   string // of the lists; "": they are in memory only
-	Lists    []updater.ListStatus
-	Follows  bool         // another process fetches the lists into Folder
-	Unknown  bool         // the lists are in the memory of another process
-	Fetch    updater.Hold // why no list is fetched
-	Search   updater.Hold // why no name is confirmed
-	Budget   int          // searches a day; 0: no limit
-	Left     int          // of them, today
-	Spent    int          // searches today, or reserved
-	Paid     bool         // each search costs money
-	InPart   string       // a sentence: which clients have spent their shares; "": none
-	Costly   []Costly     // names that most searches were made for today, as far as names are kept
-	Ending   string       // that the service ends or has ended, and what to do, as a sentence; "": it does not
-	Ended    bool         // it has ended
-	Notice   string       // in whose words its lists name hosts, with Advisory at its end; "": Google does not provide them
-	Advisory string       // URL of Google's words about warnings
+	Title    string   `json:"title"`    // of the protocol
+	Address  string   `json:"endpoint"` // of the server, or of several joined by a space
+	Mode     string   `json:"mode"`
+	Folder   string   `json:"db"` // of the lists; "": they are in memory only
+	Lists    []List   `json:"lists"`
+	Follows  bool     `json:"follows"` // another process fetches the lists into Folder
+	Unknown  bool     `json:"-"`       // the lists are in the memory of another process
+	Fetch    Hold     `json:"fetch"`   // why no list is fetched
+	Search   Hold     `json:"search"`  // why no name is confirmed
+	Budget   int      `json:"budget"`  // searches a day; 0: no limit
+	Left     int      `json:"budget_remaining"`
+	Spent    int      `json:"searches_today"` // or reserved
+	Paid     bool     `json:"paid"`           // each search costs money
+	InPart   string   `json:"-"`              // a sentence: which clients have spent their shares; "": none
+	Costly   []Costly `json:"costly"`         // names that most searches were made for today, as far as names are kept
+	Ending   string   `json:"ending"`         // that the service ends or has ended, and what to do, as a sentence; "": it does not
+	Ended    bool     `json:"ended"`
+	Notice   string   `json:"-"`        // in whose words its lists name hosts, with Advisory at its end; "": Google does not provide them
+	Advisory string   `json:"advisory"` // URL of Google's words about warnings
+}
+
+// List is a list of a service.
+type List struct {
+	Name      string    `json:"name"`
+	Title     string    `json:"title"` // what it holds, see TitleOf
+	InForce   bool      `json:"in_force"`
+	Old       bool      `json:"old"`
+	Entries   int       `json:"entries"`
+	Updated   time.Time `json:"updated,omitzero"`    // zero: never, or unknown
+	NotBefore time.Time `json:"not_before,omitzero"` // when it may be fetched
+}
+
+// Missing reports whether none of its names is blocked.
+func (l List) Missing() bool { return !l.InForce }
+
+// ListOf returns a list as a server or a folder has it.
+func ListOf(l updater.ListStatus, now time.Time) List {
+	return List{l.Name, TitleOf(l.Name), !l.Missing(), l.Old(now), l.Entries, l.Updated, l.NotBefore}
+}
+
+// titles are what Google's lists hold, by the part of their names before the width.
+var titles = map[string]string{
+	"se": "phishing", "mw": "malware", "uws": "unwanted software", "uwsa": "unwanted apps", "pha": "harmful apps", "gc": "likely safe",
+}
+
+// TitleOf returns what a list of a service holds, in words; of others the name.
+func TitleOf(list string) string {
+	kind, _, _ := strings.Cut(list, "-")
+	if title := titles[kind]; title != "" && !strings.ContainsAny(list, "/.") {
+		return title
+	}
+	return list
+}
+
+// Hold says until when something is not done, and why. The zero Hold stops nothing.
+type Hold struct {
+	Until    time.Time `json:"until,omitzero"`
+	Why      string    `json:"reason"`
+	Failures int       `json:"failures"` // in a row; 0: it is no failure
+}
+
+// HoldOf returns a hold of an updater if it is active, else the zero one.
+func HoldOf(h updater.Hold, now time.Time) Hold {
+	if !h.Active(now) {
+		return Hold{}
+	}
+	return Hold{h.Until, h.String(), h.Failures}
+}
+
+// Active reports whether the hold lasts at now.
+func (h Hold) Active(now time.Time) bool { return h.Until.After(now) }
+
+// cure says what the operator can do about a hold.
+func (h Hold) cure() string {
+	code := 0
+	if _, cause, ok := strings.Cut(h.Why, ": status "); ok {
+		_, _ = fmt.Sscan(cause, &code) // 0 if it is no number
+	}
+	switch {
+	case h.Failures == 0:
+		return ""
+	case code == 400 || code == 401 || code == 403 || code == 404:
+		return "Correct the key, the endpoint or the lists: \"safebrowsing doctor\" says which. A changed key is tried within a minute"
+	}
+	return "It is tried again by itself; \"safebrowsing doctor\" tries now"
 }
 
 // NoGuarantee is to be told wherever Google's verdicts are (Safe Browsing terms, Web Risk "User
@@ -58,20 +148,21 @@ const NoGuarantee = "Google cannot guarantee that its information is complete an
 
 // Block is a server block.
 type Block struct {
-	Zones   string    // joined by a space
-	Service int       // index into Report.Services; -1: none
-	Own     []OwnList // of the operator
-	Monitor bool      // it blocks nothing
-	Paused  time.Time // until when it blocks nothing; zero: it is not paused
+	Zones   string    `json:"zones"`   // joined by a space
+	Service int       `json:"service"` // index into Report.Services; -1: none
+	Own     []OwnList `json:"own"`     // of the operator
+	Monitor bool      `json:"monitor"` // it blocks nothing
+	Paused  time.Time `json:"paused_until,omitzero"`
 }
 
 // OwnList is a list of the operator.
 type OwnList struct {
-	Name    string
-	Allow   bool
-	Entries int
-	Trouble string // why the file cannot be used; "": it can
-	Nothing string // why no name is in force although some should be, such as "is empty"; or ""
+	Name    string    `json:"name"`
+	Allow   bool      `json:"allow"`
+	Entries int       `json:"entries"`
+	Updated time.Time `json:"updated,omitzero"` // when its content changed
+	Trouble string    `json:"trouble"`          // why the file cannot be used; "": it can
+	Nothing string    `json:"nothing"`          // why no name is in force although some should be, such as "is empty"; or ""
 }
 
 func (o OwnList) does() string {
@@ -88,174 +179,37 @@ type State uint8
 const (
 	Protected State = iota
 	InPart
+	OwnLists // only lists of the operator, of many names, protect
 	NotProtected
 )
 
-// String returns the word of JSON and of the class of the page.
-func (s State) String() string { return [...]string{"protected", "in_part", "not_protected"}[s] }
+var stateWords = [...]string{"protected", "in_part", "own_lists", "not_protected"}
 
-// Findings are what a Report means.
-type Findings struct {
-	State    State
-	Headline string
-	Problems []string // each a sentence: what does not protect, until when, and what to do
-	Notes    []string // each a sentence that one may want to know
-	Notices  []Words  // of the services
+// String returns the word of JSON and of the class of the page.
+func (s State) String() string { return stateWords[s] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *State) UnmarshalText(text []byte) error {
+	for i, word := range stateWords {
+		if word == string(text) {
+			*s = State(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is not a state", text)
 }
 
 // Words are a text that may end with a URL, which is then a link on the page.
-type Words struct{ Text, URL string }
+type Words struct {
+	Text string `json:"text"`
+	URL  string `json:"url"`
+}
 
 // Before returns the text before the URL.
 func (w Words) Before() string { return strings.TrimSuffix(w.Text, w.URL) }
-
-// Find returns what a report means.
-func Find(r Report) Findings {
-	var f Findings
-	for i := range r.Services {
-		f.service(&r.Services[i], r.At)
-	}
-	working := 0
-	by := make(map[string]bool)
-	for _, b := range r.Blocks {
-		if f.block(r, b, by) {
-			working++
-		}
-	}
-	switch {
-	case working == 0:
-		f.State, f.Headline = NotProtected, "NOT protected"
-	case len(f.Problems) > 0:
-		f.State, f.Headline = InPart, "Protected in part, by "+joined(by)
-	default:
-		f.Headline = "Protected by " + joined(by)
-	}
-	if len(r.Blocks) == 0 {
-		f.Problems = append(f.Problems, "No server block has safebrowsing.")
-	}
-	return f
-}
-
-// service adds what there is to say about a service.
-func (f *Findings) service(s *Service, now time.Time) {
-	if notice := (Words{s.Notice, s.Advisory}); s.Notice != "" && !slices.Contains(f.Notices, notice) {
-		f.Notices = append(f.Notices, notice)
-	}
-	for _, l := range s.Lists {
-		switch {
-		case s.Unknown:
-		case l.Missing():
-			f.problem("List %s is not in force: none of its names is blocked. %s", l.Name, s.nextFetch(now))
-		case l.Old(now):
-			f.problem("List %s is old, so new threats pass: it was last fetched %s ago. %s", l.Name, Age(now.Sub(l.Updated)), s.nextFetch(now))
-		}
-	}
-	switch {
-	case s.Ended:
-		f.problem("%s.", s.Ending)
-	case s.Ending != "":
-		f.note("%s.", s.Ending)
-	}
-	if s.Unknown {
-		f.problem("The lists of %s are only in the memory of CoreDNS (db off): look at its status page or its metrics.", s.Title)
-	}
-	if s.Search.Active(now) {
-		f.problem("Confirmations are paused until %s (%v): suspected names pass.", say.Time(s.Search.Until), s.Search)
-	}
-	if s.InPart != "" {
-		f.problem("%s", s.InPart)
-	}
-	if s.Fetch.Active(now) && s.Fetch.Failures > 0 {
-		f.note("Lists of %s are not fetched before %s (%v).", s.Title, say.Time(s.Fetch.Until), s.Fetch)
-	}
-	if s.Follows {
-		f.note("Another process fetches the lists into %s, and this one reads them there.", s.Folder)
-	}
-}
-
-// nextFetch says when lists are fetched again.
-func (s *Service) nextFetch(now time.Time) string {
-	if s.Fetch.Active(now) {
-		return fmt.Sprintf("The server is not asked before %s (%v).", say.Time(s.Fetch.Until), s.Fetch)
-	}
-	return "It is fetched within a minute while CoreDNS runs. If it is not, the log says why."
-}
-
-// block adds what there is to say about a server block, and to by what protects its
-// clients. It reports whether something does.
-func (f *Findings) block(r Report, b Block, by map[string]bool) (works bool) {
-	for _, own := range b.Own {
-		if own.Trouble != "" {
-			f.note("The list %s cannot be used: %s. The %s in force.", own.Name, own.Trouble, say.Count(own.Entries, "entry read before stays", "entries read before stay"))
-		}
-		if own.Nothing != "" {
-			f.note("The list %s %s nothing: it %s.", own.Name, own.does(), own.Nothing)
-		}
-	}
-	switch {
-	case b.Paused.After(r.At):
-		f.problem("Blocking is paused until %s for the zones %s: every name passes. To end the pause: safebrowsing pause off", say.Time(b.Paused), b.Zones)
-		return false
-	case b.Monitor:
-		f.problem("The server block for %s has monitor: it logs what it would block, and blocks nothing.", b.Zones)
-		return false
-	}
-	for _, own := range b.Own {
-		if !own.Allow && own.Entries > 0 {
-			by["own lists"], works = true, true
-		}
-	}
-	if b.Service < 0 {
-		f.note("The server block for %s has own lists only: no service is asked.", b.Zones)
-	} else if s := &r.Services[b.Service]; s.works(r.At) {
-		by[s.Title], works = true, true
-	}
-	if !works {
-		f.problem("The server block for %s blocks nothing for now.", b.Zones)
-	}
-	return works
-}
-
-// works reports whether a service blocks names.
-func (s *Service) works(now time.Time) bool {
-	if s.Unknown || s.Search.Active(now) {
-		return false
-	}
-	for _, l := range s.Lists {
-		if !l.Missing() {
-			return true
-		}
-	}
-	return len(s.Lists) == 0 // the server is asked about each name
-}
-
-func (f *Findings) problem(format string, args ...any) { add(&f.Problems, format, args) }
-func (f *Findings) note(format string, args ...any)    { add(&f.Notes, format, args) }
-
-// add adds a sentence, once: server blocks may be alike.
-func add(all *[]string, format string, args []any) {
-	text := fmt.Sprintf(format, args...)
-	for _, other := range *all {
-		if other == text {
-			return
-		}
-	}
-	*all = append(*all, text)
-}
-
-// joined returns what protects, services first.
-func joined(by map[string]bool) string {
-	var all []string
-	for what := range by {
-		if what != "own lists" {
-			all = append(all, what)
-		}
-	}
-	if by["own lists"] {
-		all = append(all, "own lists")
-	}
-	return cmp.Or(strings.Join(all, " and "), "nothing")
-}
 
 // Age prints a duration, to two units at most.
 func Age(d time.Duration) string {
@@ -266,4 +220,13 @@ func Age(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
+}
+
+// Number prints a number with commas, as 6,812,345.
+func Number(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
 }

@@ -1,9 +1,9 @@
 package status
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,110 +17,190 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // healthy is the report of a server that protects.
 func healthy() Report {
-	return Report{
+	r := Report{
 		At: now,
-		Services: []Service{{Title: "Safe Browsing v5", Address: "https://sb.example", Mode: "local", Folder: "/db", Lists: []updater.ListStatus{
-			{Name: "se-4b", Entries: 3, Updated: now.Add(-time.Hour), NotBefore: now.Add(20 * time.Minute)},
-			{Name: "mw-4b", Updated: now.Add(-time.Hour)},
-		}, Fetch: updater.Hold{Until: now.Add(20 * time.Minute)}}},
+		Services: []Service{{Title: "Safe Browsing v5", Address: "https://sb.example", Mode: "local", Folder: "/db", Lists: []List{
+			{Name: "se-4b", Title: "phishing", InForce: true, Entries: 3, Updated: now.Add(-time.Hour), NotBefore: now.Add(20 * time.Minute)},
+			{Name: "mw-4b", Title: "malware", InForce: true, Updated: now.Add(-time.Hour)},
+		}, Fetch: Hold{Until: now.Add(20 * time.Minute), Why: "minimum wait of the server"}}},
 		Blocks: []Block{{Zones: ".", Own: []OwnList{{Name: "own.txt", Entries: 2}}}},
 	}
+	r.Judge()
+	return r
 }
 
-func TestFind(t *testing.T) {
-	backoff := updater.Hold{Until: now.Add(time.Hour), Failures: 2, Cause: "status 503"}
+func TestJudge(t *testing.T) {
+	backoff := Hold{Until: now.Add(time.Hour), Failures: 2, Why: "back-off after 2 failures: status 503"}
+	const full, part = "Protected by Safe Browsing v5 and own lists", "Protected in part, by Safe Browsing v5 and own lists"
 	for _, tc := range []struct {
 		name     string
 		change   func(*Report)
 		state    State
 		headline string
-		says     string // a problem, or for Protected a note
+		says     string // a cause, or for Protected a note
 	}{
-		{"healthy", func(*Report) {}, Protected, "Protected by Safe Browsing v5 and own lists", ""},
+		{"healthy", func(*Report) {}, Protected, full, ""},
 		{"no own list", func(r *Report) { r.Blocks[0].Own = nil }, Protected, "Protected by Safe Browsing v5", ""},
 		{"an allow list protects from nothing", func(r *Report) { r.Blocks[0].Own[0].Allow = true }, Protected, "Protected by Safe Browsing v5", ""},
-		{"own lists only", func(r *Report) { r.Services, r.Blocks[0].Service = nil, -1 }, Protected, "Protected by own lists", "has own lists only"},
-		{"follows", func(r *Report) { r.Services[0].Follows = true }, Protected, "Protected by Safe Browsing v5 and own lists", "Another process fetches the lists into /db"},
-		{"back-off", func(r *Report) { r.Services[0].Fetch = backoff }, Protected, "Protected by Safe Browsing v5 and own lists", "not fetched before 2026-11-22T13:00:00Z (back-off after 2 failures"},
-		{"own list fails", func(r *Report) { r.Blocks[0].Own[0].Trouble = "no such file" }, Protected, "Protected by Safe Browsing v5 and own lists", "The 2 entries read before stay in force"},
+		{"an example list is no protection", func(r *Report) { r.Services, r.Blocks[0].Service = nil, -1 }, NotProtected, "NOT protected: Safe Browsing is off, and your own lists block 2 names", "add api_key_file FILE"},
+		{"own lists only", func(r *Report) { r.Services, r.Blocks[0].Service, r.Blocks[0].Own[0].Entries = nil, -1, 12345 }, OwnLists, "Your own lists only (12,345 names): Safe Browsing is off", ""},
+		{"follows", func(r *Report) { r.Services[0].Follows = true }, Protected, full, "Another process fetches the lists into /db"},
+		{"back-off", func(r *Report) { r.Services[0].Fetch = backoff }, Protected, full, "not fetched before 2026-11-22T13:00:00Z (back-off after 2 failures"},
+		{"own list fails", func(r *Report) { r.Blocks[0].Own[0].Trouble = "no such file" }, Protected, full, "The 2 entries read before stay in force"},
 		{"own list without a name", func(r *Report) {
 			r.Blocks[0].Own = append(r.Blocks[0].Own, OwnList{Name: "html.txt", Nothing: "looks like an HTML page"})
-		}, Protected, "Protected by Safe Browsing v5 and own lists", "The list html.txt blocks nothing: it looks like an HTML page."},
-		{"list missing", func(r *Report) { r.Services[0].Lists[1].Err = fs.ErrNotExist }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "List mw-4b is not in force"},
-		{"list old", func(r *Report) { r.Services[0].Lists[0].Updated = now.Add(-72 * time.Hour) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "it was last fetched 3 days ago. The server is not asked before 2026-11-22T12:20:00Z"},
-		{"confirmations paused", func(r *Report) { r.Services[0].Search = backoff }, InPart, "Protected in part, by own lists", "suspected names pass"},
-		{"nothing left", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own = nil }, NotProtected, "NOT protected", "blocks nothing for now"},
-		{"paused", func(r *Report) { r.Blocks[0].Paused = now.Add(time.Minute) }, NotProtected, "NOT protected", "safebrowsing pause off"},
-		{"a pause that has ended", func(r *Report) { r.Blocks[0].Paused = now.Add(-time.Minute) }, Protected, "Protected by Safe Browsing v5 and own lists", ""},
-		{"monitor", func(r *Report) { r.Blocks[0].Monitor = true }, NotProtected, "NOT protected", "has monitor"},
-		{"one of two monitors", func(r *Report) { r.Blocks = append(r.Blocks, Block{Zones: "lan.", Monitor: true}) }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "server block for lan. has monitor"},
-		{"its protocol ends", func(r *Report) { r.Services[0].Ending = "It ends tomorrow" }, Protected, "Protected by Safe Browsing v5 and own lists", "It ends tomorrow."},
-		{"its protocol has ended", func(r *Report) { r.Services[0].Ending, r.Services[0].Ended = "It has ended", true }, InPart, "Protected in part, by Safe Browsing v5 and own lists", "It has ended."},
+		}, Protected, full, "The list html.txt blocks nothing: it looks like an HTML page."},
+		{"list missing", func(r *Report) { r.Services[0].Lists[1].InForce = false }, InPart, part, "List mw-4b is not in force"},
+		{"list old", func(r *Report) {
+			r.Services[0].Lists[0].Updated, r.Services[0].Lists[0].Old = now.Add(-72*time.Hour), true
+		}, InPart, part, "last fetched 3 days ago. The server is not asked now (minimum wait of the server). Until 2026-11-22T12:20:00Z"},
+		{"confirmations paused", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own[0].Entries = 5000 }, InPart, "Protected in part, by own lists", "suspected names pass"},
+		{"nothing left", func(r *Report) { r.Services[0].Search = backoff; r.Blocks[0].Own = nil }, NotProtected, "NOT protected: Safe Browsing v5 can confirm no name", "blocks nothing for now"},
+		{"paused", func(r *Report) { r.Blocks[0].Paused = now.Add(time.Minute) }, NotProtected, "NOT protected: blocking is paused", "safebrowsing resume"},
+		{"a pause that has ended", func(r *Report) { r.Blocks[0].Paused = now.Add(-time.Minute) }, Protected, full, ""},
+		{"monitor", func(r *Report) { r.Blocks[0].Monitor = true }, NotProtected, "NOT protected: monitor only logs", "has monitor"},
+		{"one of two monitors", func(r *Report) { r.Blocks = append(r.Blocks, Block{Zones: "lan.", Monitor: true}) }, InPart, part, "server block for lan. has monitor"},
+		{"its protocol ends", func(r *Report) { r.Services[0].Ending = "It ends tomorrow" }, Protected, full, "It ends tomorrow."},
+		{"its protocol has ended", func(r *Report) { r.Services[0].Ending, r.Services[0].Ended = "It has ended", true }, InPart, part, "It has ended."},
 		{"no list yet", func(r *Report) {
-			r.Services[0].Lists = []updater.ListStatus{{Name: "se-4b", Err: fs.ErrNotExist}}
-			r.Services[0].Fetch = updater.Hold{}
+			r.Services[0].Lists = []List{{Name: "se-4b"}}
+			r.Services[0].Fetch = Hold{}
 			r.Blocks[0].Own = nil
-		}, NotProtected, "NOT protected", "It is fetched within a minute while CoreDNS runs"},
-		{"keeps no lists", func(r *Report) { r.Services[0].Lists = nil }, Protected, "Protected by Safe Browsing v5 and own lists", ""},
-		{"unknown", func(r *Report) { r.Services[0].Unknown = true; r.Blocks[0].Own = nil }, NotProtected, "NOT protected", "only in the memory of CoreDNS"},
+		}, NotProtected, "NOT protected: no list of Safe Browsing v5 is in force", "Wait a minute"},
+		{"the key is wrong", func(r *Report) {
+			r.Services[0].Lists = []List{{Name: "se-4b"}, {Name: "mw-4b"}}
+			r.Services[0].Fetch = Hold{now.Add(time.Hour), "back-off after a failure at 00:00: status 403: denied", 1}
+		}, NotProtected, "NOT protected: no list of Safe Browsing v5 is in force", "Lists se-4b, mw-4b are not in force: none of the names is blocked. The server is not asked now (back-off after a failure at 00:00: status 403: denied). Until 2026-11-22T13:00:00Z. Correct the key"},
+		{"keeps no lists", func(r *Report) { r.Services[0].Lists = nil }, Protected, full, ""},
 		{"no server block", func(r *Report) { r.Blocks = nil }, NotProtected, "NOT protected", "No server block has safebrowsing"},
 	} {
 		r := healthy()
 		tc.change(&r)
-		f := Find(r)
-		where := f.Problems
-		if tc.state == Protected {
-			where = f.Notes
+		r.Judge()
+		where := r.Notes
+		if tc.state == Protected != (len(r.Causes) == 0) && tc.state != OwnLists {
+			t.Errorf("%s: state %v with the causes %v", tc.name, r.State, r.Causes)
 		}
-		if f.State != tc.state || f.Headline != tc.headline || !strings.Contains(strings.Join(where, "\n"), testkit.LocalTimes(tc.says)) || (tc.state == Protected) != (len(f.Problems) == 0) {
-			t.Errorf("%s: Expected %v %q and a sentence with %q, got %+v", tc.name, tc.state, tc.headline, tc.says, f)
+		if tc.state != Protected && tc.state != OwnLists {
+			where = nil
+			for _, c := range r.Causes {
+				where = append(where, c.String())
+			}
 		}
+		if r.State != tc.state || r.Headline != tc.headline || !strings.Contains(strings.Join(where, "\n"), testkit.LocalTimes(tc.says)) {
+			t.Errorf("%s: Expected %v %q and a sentence with %q, got %v %q %q", tc.name, tc.state, tc.headline, tc.says, r.State, r.Headline, where)
+		}
+	}
+}
+
+// A network that is down has one cause, however much it stops.
+func TestOneCauseIsSaidOnce(t *testing.T) {
+	r := healthy()
+	why := Hold{now.Add(time.Hour), "back-off after a failure: no route to host", 1}
+	r.Services[0].Fetch, r.Services[0].Search = why, why
+	for i := range r.Services[0].Lists {
+		r.Services[0].Lists[i].InForce = false
+	}
+	r.Judge()
+	all := fmt.Sprint(r.Causes, r.Notes)
+	if n := strings.Count(all, "no route to host"); n != 1 {
+		t.Errorf("The cause is said %d times: %s", n, all)
+	}
+}
+
+func TestAReportIsTheSameAfterJSON(t *testing.T) {
+	r := healthy()
+	r.Names, r.Hour, r.Since = []Blocked{{Name: "a.example", Last: now, First: now, N: 1}}, []Count{{"se-4b", 1}}, now
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Report
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	var want, have strings.Builder
+	(&Printer{W: &want, Tool: "x"}).Long(&r)
+	(&Printer{W: &have, Tool: "x"}).Long(&got)
+	if want.String() != have.String() || !strings.Contains(have.String(), "a.example") {
+		t.Errorf("%s\nwant\n%s", have.String(), want.String())
+	}
+}
+
+func TestTextIsSafeForATerminalAndColouredOnOneOnly(t *testing.T) {
+	r := healthy()
+	r.Names = []Blocked{{Name: "a\x1b[2J$(reboot).example", List: "se-4b", Last: now}}
+	var text, coloured strings.Builder
+	(&Printer{W: &text, Tool: "safebrowsing"}).Short(&r)
+	(&Printer{W: &coloured, Tool: "safebrowsing", Colour: true}).Short(&r)
+	if got := text.String(); strings.Contains(got, "\x1b") || !strings.Contains(got, "a%1B[2J") || strings.Contains(got, "allow -for") {
+		t.Errorf("%q", got)
+	}
+	if got := coloured.String(); !strings.HasPrefix(got, "\x1b[32;1mProtected by") || strings.Contains(got, "\x1b[2J") {
+		t.Errorf("%q", got)
+	}
+	if !strings.Contains(text.String(), "3 phishing, 0 malware (fetched 1h0m ago); 2 on your own lists") {
+		t.Errorf("%s", text.String())
 	}
 }
 
 func TestBlockedIsCountedForAnHour(t *testing.T) {
 	var r Recent
-	r.Blocked("se-4b", "old.example", now)
-	r.Blocked("se-4b", "a.example", now.Add(30*time.Minute))
-	r.Blocked("se-4b", "a.example", now.Add(31*time.Minute))
-	r.Blocked("own.txt", "", now.Add(59*time.Minute))
+	blocked := func(list, name string, at time.Time) { r.Blocked(Blocked{List: list, Name: name}, at) }
+	blocked("se-4b", "old.example", now)
+	blocked("se-4b", "a.example", now.Add(30*time.Minute))
+	blocked("se-4b", "a.example", now.Add(31*time.Minute))
+	blocked("own.txt", "b.example", now.Add(59*time.Minute))
 	for _, tc := range []struct {
 		after  time.Duration
 		counts string
 		names  string
 	}{
-		{59 * time.Minute, "[{se-4b 3} {own.txt 1}]", "a.example 2, old.example 1, "},
-		{60 * time.Minute, "[{se-4b 2} {own.txt 1}]", "a.example 2, "},
-		{100 * time.Minute, "[{own.txt 1}]", ""},
+		{59 * time.Minute, "[{se-4b 3} {own.txt 1}]", "b.example 1, a.example 2, old.example 1, "},
+		{60 * time.Minute, "[{se-4b 2} {own.txt 1}]", "b.example 1, a.example 2, "},
+		{100 * time.Minute, "[{own.txt 1}]", "b.example 1, "},
 		{5 * time.Hour, "[]", ""},
 	} {
+		last := r.Last("old.example", "", "", now.Add(tc.after))
 		counts, names := r.Hour(now.Add(tc.after))
 		got := ""
 		for _, n := range names {
 			got += fmt.Sprintf("%s %d, ", n.Name, n.N)
 		}
-		if fmt.Sprint(counts) != tc.counts || got != tc.names {
-			t.Errorf("After %s: Expected %s and %q, got %v and %q", tc.after, tc.counts, tc.names, counts, got)
+		if fmt.Sprint(counts) != tc.counts || got != tc.names || (last != nil) != strings.Contains(got, "old.example") {
+			t.Errorf("After %s: Expected %s and %q, got %v, %q and %v", tc.after, tc.counts, tc.names, counts, got, last)
 		}
 	}
 	later := now.Add(10 * time.Hour)
 	for i := range 3 * maxNames {
-		r.Blocked("se-4b", fmt.Sprintf("%d.example", i), later)
+		blocked("se-4b", fmt.Sprintf("%d.example", i), later)
 	}
 	counts, names := r.Hour(later)
-	if len(names) != maxNames || names[0].Name != "299.example" || names[maxNames-1].Name != "200.example" || counts[0].N != 300 {
-		t.Errorf("Expected the last %d names of 300, got %d: %v", maxNames, len(names), counts)
+	if len(names) != maxNames || names[0].Name != fmt.Sprintf("%d.example", 3*maxNames-1) || counts[0].N != 3*maxNames || len(r.names) != maxNames {
+		t.Errorf("Expected the last %d names, got %d: %v", maxNames, len(names), counts)
 	}
-	r.Forget()
-	if counts, names = r.Hour(later); len(counts)+len(names) != 0 {
-		t.Errorf("Expected nothing, got %v %v", counts, names)
+}
+
+func TestADayCountsFromMidnight(t *testing.T) {
+	var r Recent
+	day := time.Date(2026, 11, 22, 22, 30, 0, 0, time.Local)
+	r.Blocked(Blocked{Name: "a.example"}, day)
+	if d := r.Day(10, day); d.Blocked != 1 || d.Checked != 10 || d.Hours[23] != (Pair{10, 1}) {
+		t.Errorf("%+v", d)
+	}
+	next := day.Add(2 * time.Hour)
+	r.Blocked(Blocked{Name: "a.example"}, next)
+	if d := r.Day(15, next); d.Blocked != 1 || d.Checked != 5 || d.Hours[23] != (Pair{5, 1}) || d.Hours[21] != (Pair{10, 1}) {
+		t.Errorf("After midnight %+v", d)
+	}
+	if d := r.Day(15, day.Add(48*time.Hour)); d.Blocked != 0 || d.Checked != 0 {
+		t.Errorf("Two days later %+v", d)
 	}
 }
 
@@ -129,8 +209,8 @@ type fixed struct{ report Report }
 
 func (f fixed) Report() Report { return f.report }
 
-func (f fixed) Explain(h lookup.Host) []Answer {
-	return []Answer{{Zones: ".", Blocked: true, Text: h.String() + " is blocked", Reasons: []string{"List: <b>list</b>"}}}
+func (f fixed) Why(h lookup.Host) Why {
+	return Why{Answers: []Answer{{Zones: ".", Verdict: VerdictBlocked, Text: h.String() + " is blocked", Note: "<b>list</b>"}}}
 }
 
 func request(h http.Handler, method, host, target string) *httptest.ResponseRecorder {
@@ -184,7 +264,7 @@ func TestThePageIsReadOnlyAndForThisMachine(t *testing.T) {
 
 func TestThePageShowsAndEscapes(t *testing.T) {
 	r := healthy()
-	r.Named, r.Names = true, []Name{{Name: "<script>alert(1)</script>.example", List: "/etc/coredns/own.txt", N: 2, Last: now.Add(-3 * time.Minute)}}
+	r.Named, r.Names = true, []Blocked{{Name: "<script>alert(1)</script>.example", List: "/etc/coredns/own.txt", N: 2, Last: now.Add(-3 * time.Minute)}}
 	r.Hour = []Count{{"/etc/coredns/own.txt", 17}}
 	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/?host=%22%3E%3Cscript%3Ealert(2)%3C/script%3E").Body.String()
 	for _, want := range []string{

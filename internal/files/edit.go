@@ -1,4 +1,4 @@
-package main
+package files
 
 import (
 	"bytes"
@@ -11,33 +11,31 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
 // lockTimeout is how long an edit waits for the edits of others.
 const lockTimeout = 10 * time.Second
 
-// editFile replaces the content of a file by what change makes of it, whole or not at all,
-// even if the power fails. A lock on the folder keeps other edits by editFile away
+// Edit replaces the content of a file by what change makes of it, whole or not at all,
+// even if the power fails. A lock on the folder keeps other edits by Edit away
 // meanwhile, of other processes too. Mode and owner stay; of a symlink the target is
 // edited. A file that does not exist has no content. If change returns the same content,
 // the file is not written.
-func editFile(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
+func Edit(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
 	path, err := targetOf(path)
 	if err != nil {
 		return err
 	}
-	return editTarget(ctx, path, change)
+	return EditTarget(ctx, path, change)
 }
 
-// editTarget is editFile for a path that must not be a symlink. In a folder of another user
+// EditTarget is Edit for a path that must not be a symlink. In a folder of another user
 // one could lead root to any file.
-func editTarget(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
-	if err := regularOrNone(path); err != nil {
+func EditTarget(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
+	if err := RegularOrNone(path); err != nil {
 		return err
 	}
-	unlock, err := lockFolder(ctx, filepath.Dir(path))
+	unlock, err := LockFolder(ctx, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
@@ -53,8 +51,8 @@ func editTarget(ctx context.Context, path string, change func(old []byte) ([]byt
 	return replaceFile(path, content)
 }
 
-// regularOrNone returns an error if a path is neither of a regular file nor of none.
-func regularOrNone(path string) error {
+// RegularOrNone returns an error if a path is neither of a regular file nor of none.
+func RegularOrNone(path string) error {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", path)
 	}
@@ -84,8 +82,8 @@ func targetOf(path string) (string, error) {
 	return target, err
 }
 
-// lockFolder locks a folder. The lock needs no file of its own, which would stay in /etc.
-func lockFolder(ctx context.Context, dir string) (unlock func(), err error) {
+// LockFolder locks a folder. The lock needs no file of its own, which would stay in /etc.
+func LockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
@@ -102,9 +100,9 @@ func lockFolder(ctx context.Context, dir string) (unlock func(), err error) {
 // replaceFile replaces a file by one with other content. The caller has locked the folder. Until it is
 // whole the new one is hidden: a Corefile may import all files of the folder.
 func replaceFile(path string, content []byte) error {
-	unfinished := "." + files.Unfinished(filepath.Base(path))
+	unfinished := "." + Unfinished(filepath.Base(path))
 	removeUnfinished(filepath.Dir(path), unfinished)
-	return files.RealDisk().Replace(path, unfinished, func(f *os.File) error { return writeLike(path, f, content) })
+	return RealDisk().Replace(path, unfinished, func(f *os.File) error { return writeLike(path, f, content) })
 }
 
 // removeUnfinished removes the files of edits that did not come to an end, as when the power

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// running is a server that says what a test wants, and notes what it is asked to change.
+type running struct {
+	report  status.Report
+	paused  []string
+	changes []string
+}
+
+func (r *running) Report() status.Report { r.report.Judge(); return r.report }
+
+func (r *running) WhyName(_ context.Context, name string, confirm bool) (status.Why, error) {
+	h, ok := status.HostOf(name)
+	if !ok {
+		return status.Why{}, errors.New("no host")
+	}
+	a := status.Answer{Zones: ".", Verdict: status.VerdictPasses}
+	switch {
+	case strings.HasPrefix(name, "evil"):
+		a.Verdict, a.List = status.VerdictBlocked, "se-4b"
+	case confirm:
+		a.Note = "confirmed"
+	}
+	a.Say(h.String())
+	w := status.Why{Name: h.String(), Answers: []status.Answer{a}}
+	w.Judge()
+	return w, nil
+}
+
+func (r *running) Pause(_ context.Context, zone string, length time.Duration, keep bool) ([]block.Pause, error) {
+	r.paused = append(r.paused, zone+" "+length.String()+map[bool]string{true: " keep"}[keep])
+	if length == 0 {
+		return nil, nil
+	}
+	return []block.Pause{{Zone: zone, Until: time.Now().Add(length), Keep: keep}}, nil
+}
+
+func (r *running) Change(_ context.Context, h lookup.Host, c block.Change) (block.Changed, error) {
+	word := map[bool]string{true: "allow", false: "block"}[c.Allow]
+	length := ""
+	if !c.Until.IsZero() {
+		length = " for " + time.Until(c.Until).Round(time.Minute).String()
+	}
+	r.changes = append(r.changes, word+map[bool]string{true: " -remove"}[c.Remove]+" "+h.String()+length)
+	done := block.Changed{Host: h.String(), Action: word, File: "own.txt", Line: 3, Changed: true, Until: c.Until}
+	if c.Remove {
+		done.Action, done.Removed = "remove", []string{"x"}
+	}
+	return done, nil
+}
+
+// serve has a server run that commands find by -db FOLDER.
+func serve(t *testing.T) (r *running, folder string) {
+	t.Helper()
+	r, folder = new(running), t.TempDir()
+	r.report = status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5", Lists: []status.List{{Name: "se-4b", Title: "phishing", InForce: true, Entries: 6812345}}}}, Blocks: []status.Block{{Zones: "."}}}
+	_, release, err := new(control.Doors).Open(folder, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return r, folder
+}
+
+func TestCommandsAskTheServerThatRuns(t *testing.T) {
+	r, db := serve(t)
+	for _, tc := range []struct {
+		args   string
+		status int
+		out    string
+	}{
+		{"status", 0, "Protected by Safe Browsing v5\n  Lists    6,812,345 phishing\n"},
+		{"lists", 0, "phishing"},
+		{"blocked", 0, "No name was blocked in the last hour.\n"},
+		{"why evil.example fine.example", 1, "evil.example is blocked\n  List: se-4b (phishing)\nfine.example passes\n"},
+		{"check fine.example", 0, "fine.example passes\n"},
+		{"why -confirm fine.example", 0, "confirmed"},
+		{"why https://", 2, "no host"},
+		{"why", 2, "why takes names"},
+		{"status -json", 0, `"state":"protected"`},
+		{"pause 10m", 0, "Paused until TIME, or until CoreDNS is restarted: all server blocks\n"},
+		{"pause -keep -block example.org 2d", 0, "Paused until TIME, also if CoreDNS is restarted: the server blocks for example.org\n"},
+		{"pause off", 0, "Nothing is paused.\n"},
+		{"pause", 0, "Nothing is paused.\n"},
+		{"resume", 0, "Nothing is paused.\n"},
+		{"pause soon", 2, `"soon" is not a duration such as 30m, 2h or 7d`},
+		{"pause 8d", 2, `"8d" is more than 7 days`},
+		{"allow -for 1h x.example", 0, "x.example: allowed until TIME, with all names below it, by own.txt, line 3\n"},
+		{"allow -remove x.example", 0, "x.example: removed from own.txt (1 line)\n"},
+		{"block x.example y.example", 0, "y.example: blocked, with all names below it, by own.txt, line 3\n"},
+		{"unblock x.example", 0, "x.example: removed from own.txt (1 line)\n"},
+		{"allow -for 1x x.example", 2, "is not a duration"},
+		{"allow co.uk", 2, "co.uk is a public suffix"},
+		{"block -for 1h x.example", 2, "flag provided but not defined: -for"},
+	} {
+		words := strings.Fields(tc.args)
+		args := append([]string{words[0], "-db", db}, words[1:]...)
+		status, out, errOut := invoke(t, args...)
+		if got := wordedTimes(out + errOut); status != tc.status || !strings.Contains(got, tc.out) {
+			t.Errorf("%s: status %d, want %d:\n%swant:\n%s", tc.args, status, tc.status, got, tc.out)
+		}
+	}
+	if got, want := strings.Join(r.paused, ", "), "all 10m0s, example.org 48h0m0s keep, all 0s, all 0s"; got != want {
+		t.Errorf("pauses %s, want %s", got, want)
+	}
+	if got, want := strings.Join(r.changes, ", "), "allow x.example for 1h0m0s, allow -remove x.example, block x.example, block y.example, block -remove x.example"; got != want {
+		t.Errorf("changes %s, want %s", got, want)
+	}
+}
+
+// The state decides, and the five lines are there without a word or a flag.
+func TestTheExitStatusIsGoodNewsOnlyIfProtected(t *testing.T) {
+	r, db := serve(t)
+	t.Setenv("RUNTIME_DIRECTORY", db)
+	if status, out, errOut := invoke(t); status != 0 || !strings.HasPrefix(out, "Protected by Safe Browsing v5\n") || errOut != "" {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	r.report.Services[0].Lists[0].InForce = false
+	if status, out, _ := invoke(t); status != 1 || !strings.HasPrefix(out, "NOT protected: no list of Safe Browsing v5 is in force\n") {
+		t.Errorf("status %d, %s", status, out)
+	}
+	r.report.Services, r.report.Blocks = nil, []status.Block{{Zones: ".", Service: -1, Own: []status.OwnList{{Name: "many.txt", Entries: 5000}}}}
+	if status, out, _ := invoke(t); status != 1 || !strings.HasPrefix(out, "Your own lists only (5,000 names): Safe Browsing is off\n") {
+		t.Errorf("status %d, %s", status, out)
+	}
+}
+
+func TestWithoutAServerTheCommandsSayThatCoreDNSDoesNotRun(t *testing.T) {
+	for _, args := range [][]string{{}, {"status"}, {"why", "x.example"}, {"lists"}, {"blocked"}, {"pause", "10m"}, {"resume"}, {"unblock", "x.example"}} {
+		t.Setenv("RUNTIME_DIRECTORY", t.TempDir())
+		if status, out, errOut := invoke(t, args...); status != 1 || out != "" || !strings.HasPrefix(errOut, "safebrowsing: CoreDNS does not run: ") {
+			t.Errorf("%q: status %d, %s%s", args, status, out, errOut)
+		}
+	}
+}
+
+// The server of a Corefile is found by the folder of its lists, and no other one answers for it.
+func TestTheServerOfACorefileIsFound(t *testing.T) {
+	w := newWorld(t)
+	_, other := serve(t)
+	t.Setenv("RUNTIME_DIRECTORY", other)
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	if status, _, errOut := invoke(t, "status", "-corefile", corefile); status != 1 || !strings.Contains(errOut, "CoreDNS does not run") || !strings.Contains(errOut, w.dir) {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	_, release, err := new(control.Doors).Open(w.dir, &running{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if status, out, _ := invoke(t, "status", "-corefile", corefile); status != 1 || !strings.Contains(out, "No server block has safebrowsing") {
+		t.Errorf("status %d, %s", status, out)
+	}
+	if status, out, _ := invoke(t, "status", "-db", w.dir); status != 1 || !strings.Contains(out, "No server block has safebrowsing") {
+		t.Errorf("status %d, %s", status, out)
+	}
+}
+
+// A running server edits its own lists: the command line leaves the files of the Corefile alone.
+func TestAllowAsksTheServerThatRuns(t *testing.T) {
+	dir := ownWorld(t, "endpoint http://127.0.0.1:1\n  allow allow.txt\n  db db")
+	r := new(running)
+	_, release, err := new(control.Doors).Open(filepath.Join(dir, "db"), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	before := read(t, "allow.txt")
+	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 || !strings.Contains(out, "by own.txt, line 3") || read(t, "allow.txt") != before || len(r.changes) != 1 {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+}

@@ -1,0 +1,334 @@
+package block
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// What people change in a running server is in files, which a restart finds again: pauses, and entries
+// of own lists. A server may often not write the operator's lists; it has two of its own beside the
+// pauses, which all server blocks read.
+
+// ownNames are the files of the lists of the server, by whether they allow.
+var ownNames = map[bool]string{true: "allow.txt", false: "block.txt"}
+
+// serverLists returns the configs of the two lists in the folder of a block, without those that the
+// Corefile names; the files may not exist.
+func serverLists(cfg *config.Config) (all []ownlist.Config) {
+	folder := cfg.PauseFolder()
+	for _, allow := range []bool{true, false} {
+		path := filepath.Join(folder, ownNames[allow])
+		named := slices.ContainsFunc(cfg.Own, func(f config.OwnFile) bool { return f.Allow == allow && f.Path != "" && config.SameFile(f.Path, path) })
+		if folder != "" && !named {
+			all = append(all, ownlist.Config{Path: path, Allow: allow, IPv4: cfg.IPv4, IPv6: cfg.IPv6})
+		}
+	}
+	return all
+}
+
+// addServerLists opens lists of the server that exist and are not open yet.
+func (b *Block) addServerLists(lists *own) *own {
+	grown := *lists
+	for _, c := range serverLists(&b.Config) {
+		id := which{c.Path, c.Allow}
+		if _, open := lists.configs[id]; open || files.Check(c.Path) != nil {
+			continue
+		}
+		f, err := ownlist.Open(c, reportOwn)
+		if err != nil {
+			log.Warningf("The list %s, which \"safebrowsing %s\" has written, cannot be used: %v", c.Path, strings.TrimSuffix(ownNames[c.Allow], ".txt"), reasonOf(err))
+			continue
+		}
+		grown.files, grown.local = append(slices.Clip(grown.files), f), append(slices.Clip(grown.local), f)
+		configs := map[which]ownlist.Config{id: c}
+		for k, v := range grown.configs {
+			configs[k] = v
+		}
+		grown.configs = configs
+	}
+	return &grown
+}
+
+// lookForServerLists opens lists of the server that have come into being, by this process or by
+// another one with the folder.
+func (p *Process) lookForServerLists() {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	for _, b := range p.all() {
+		if lists := b.own.Load(); lists != nil {
+			if grown := b.addServerLists(lists); len(grown.files) > len(lists.files) {
+				b.own.Store(grown)
+			}
+		}
+	}
+}
+
+// settles is how long a change may take until queries see it: files are looked at twice a second.
+const settles = 3 * time.Second
+
+// wait waits until a change is in force, for settles at most.
+func wait(ctx context.Context, inForce func() bool) bool {
+	ctx, cancel := context.WithTimeout(ctx, settles)
+	defer cancel()
+	for !inForce() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return true
+}
+
+// Pause lets every name pass for a while in the server blocks that check a zone, or in all if it is
+// AllBlocks; a length of 0 ends pauses. It returns those that are in force then.
+func (p *Process) Pause(ctx context.Context, zone string, length time.Duration, keep bool) (all []Pause, err error) {
+	now := time.Now()
+	if length < 0 || length > MaxPause {
+		return nil, fmt.Errorf("a pause is of %v at most", MaxPause)
+	}
+	blocks := p.all()
+	if zone = strings.ToLower(zone); zone != AllBlocks {
+		zone = strings.TrimSuffix(zone, ".") + "."
+		blocks = slices.DeleteFunc(blocks, func(b *Block) bool { return !slices.Contains(b.Config.Zones, zone) })
+	}
+	if len(blocks) == 0 {
+		return nil, fmt.Errorf("no server block checks the zone %q", zone)
+	}
+	var done []string
+	for _, b := range blocks {
+		folder := b.Config.PauseFolder()
+		if slices.Contains(done, folder) {
+			continue
+		}
+		done = append(done, folder)
+		if folder == "" {
+			return nil, errors.New("there is no folder for the pause: add db DIRECTORY to the Corefile")
+		}
+		now, err := ChangePauses(ctx, folder, zone, length, keep, now)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, now...)
+	}
+	wait(ctx, func() bool {
+		return !slices.ContainsFunc(blocks, func(b *Block) bool {
+			_, paused := b.PausedUntil()
+			_, should := pausedUntil(all, b.Config.Zones, time.Now())
+			return paused != should
+		})
+	})
+	return all, nil
+}
+
+// ChangePauses writes a pause into the file of a folder, in place of one of the zone; a length of 0
+// ends those of the zone, or all for AllBlocks. It returns the pauses in force.
+func ChangePauses(ctx context.Context, folder, zone string, length time.Duration, keep bool, now time.Time) (all []Pause, err error) {
+	err = files.EditTarget(ctx, PauseFile(folder), func(old []byte) ([]byte, error) {
+		all, _ = ParsePauses(old) // a damaged file is written again
+		all = slices.DeleteFunc(all, func(x Pause) bool { return !x.Active(now) || x.Zone == zone || zone == AllBlocks })
+		if length > 0 {
+			all = append(all, Pause{Zone: zone, From: now.UTC(), Until: now.Add(length).UTC(), Keep: keep})
+		}
+		if len(all)+len(old) == 0 {
+			return nil, nil
+		}
+		return FormatPauses(all), nil
+	})
+	return all, err
+}
+
+// Change is an entry of an own list that is wanted, or not any more.
+type Change struct {
+	Allow  bool // else block
+	Remove bool
+	Until  time.Time // of an entry that allows; zero: for ever
+}
+
+// Changed is what has become of a Change.
+type Changed struct {
+	Host    string    `json:"host"`
+	Action  string    `json:"action"` // allow, block or remove
+	File    string    `json:"file"`
+	Line    int       `json:"line"` // 0 after remove
+	Entry   string    `json:"entry"`
+	Until   time.Time `json:"until,omitzero"` // zero: for ever
+	Changed bool      `json:"changed"`
+	Removed []string  `json:"removed"` // lines
+	But     string    `json:"but"`     // why queries are not answered as wanted; "": they are
+}
+
+// Change changes the lists for a host and all names below it, and waits until that is in force.
+func (p *Process) Change(ctx context.Context, h lookup.Host, c Change) (done Changed, err error) {
+	blocks := p.all()
+	if len(blocks) == 0 {
+		return done, errors.New("no server block has safebrowsing")
+	}
+	candidates := candidatesOf(blocks, c)
+	if c.Remove {
+		done, err = removeFrom(ctx, candidates, h)
+	} else {
+		done, err = addTo(ctx, candidates, h, c)
+	}
+	if err != nil {
+		return done, err
+	}
+	p.lookForServerLists()
+	wait(ctx, func() bool {
+		done.But = ""
+		for _, b := range blocks {
+			if why := b.otherwise(h, c); why != "" {
+				done.But = why
+			}
+		}
+		return done.But == ""
+	})
+	return done, nil
+}
+
+// candidatesOf returns the files that may be edited, the preferred one first: lists of the Corefile
+// that all blocks read, to remove an entry all lists, and at last the server's own.
+func candidatesOf(blocks []*Block, c Change) (all []ownlist.Config) {
+	seen := make(map[string]int)
+	add := func(f ownlist.Config, times int) {
+		if seen[f.Path]++; seen[f.Path] == times {
+			all = append(all, f)
+		}
+	}
+	times := len(blocks)
+	if c.Remove {
+		times = 1
+	}
+	for _, b := range blocks {
+		of := make(map[string]bool)
+		for _, own := range b.Config.Own {
+			if own.Path != "" && own.Allow == c.Allow && !of[own.Path] {
+				of[own.Path] = true
+				add(ownlist.Config{Path: own.Path, Allow: c.Allow, IPv4: b.Config.IPv4, IPv6: b.Config.IPv6}, times)
+			}
+		}
+	}
+	for _, f := range serverLists(&blocks[0].Config) {
+		if f.Allow == c.Allow {
+			add(f, 1)
+		}
+	}
+	return all
+}
+
+// forbidden reports whether an error says that this process may not write.
+func forbidden(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
+}
+
+// addTo adds an entry to the first file that may be written.
+func addTo(ctx context.Context, candidates []ownlist.Config, h lookup.Host, c Change) (done Changed, err error) {
+	err = errors.New("there is no file for the entry: add db DIRECTORY to the Corefile")
+	for _, f := range candidates {
+		var edited ownlist.Edited
+		if err = editList(ctx, f.Path, func(text []byte) ([]byte, error) {
+			edited, err = ownlist.Add(text, f, h, c.Until, time.Now())
+			return edited.Text, err
+		}); err == nil {
+			done = Changed{Host: h.String(), Action: wordOf(c), File: f.Path, Line: edited.Line, Entry: edited.Entry, Changed: edited.Changed, Removed: nonNil(edited.Ended)}
+			if strings.Contains(edited.Entry, "# until ") {
+				done.Until = c.Until
+			}
+			return done, nil
+		}
+		if !forbidden(err) {
+			break
+		}
+	}
+	return done, err
+}
+
+// removeFrom removes the entries of a host from all files.
+func removeFrom(ctx context.Context, candidates []ownlist.Config, h lookup.Host) (done Changed, err error) {
+	done = Changed{Host: h.String(), Action: "remove", Removed: []string{}}
+	for _, f := range candidates {
+		if _, missing := os.Stat(f.Path); missing != nil {
+			continue
+		}
+		var edited ownlist.Edited
+		if e := editList(ctx, f.Path, func(text []byte) ([]byte, error) {
+			edited, err = ownlist.Remove(text, f, h, time.Now())
+			return edited.Text, err
+		}); e != nil {
+			if len(edited.Removed) > 0 { // else there is nothing to write
+				return done, e
+			}
+			continue
+		}
+		if len(edited.Removed) > 0 {
+			done.File, done.Changed, done.Removed = f.Path, true, append(done.Removed, edited.Removed...)
+		}
+	}
+	return done, nil
+}
+
+// editList edits a list and has it read at once.
+func editList(ctx context.Context, path string, change func(old []byte) ([]byte, error)) error {
+	if err := files.Edit(ctx, path, change); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if full, err := filepath.Abs(path); err == nil {
+		ownlist.Changed(full)
+	}
+	return nil
+}
+
+func wordOf(c Change) string {
+	if c.Allow {
+		return "allow"
+	}
+	return "block"
+}
+
+func nonNil(all []string) []string {
+	if all == nil {
+		return []string{}
+	}
+	return all
+}
+
+// otherwise says why the block does not do what a change asks for; "" if it does, or does not check
+// the name.
+func (b *Block) otherwise(h lookup.Host, c Change) string {
+	if !b.InScope(h.String() + ".") {
+		return ""
+	}
+	var d Checked
+	b.check(h, &d)
+	own := isOwn(d.Decision)
+	switch {
+	case c.Allow && !c.Remove && d.Verdict == lookup.Unsafe:
+		return fmt.Sprintf("%s is still blocked, by a more specific entry of %s", h, d.List)
+	case c.Allow && !c.Remove && !own:
+		return "the entry is not in force yet"
+	case !c.Allow && !c.Remove && d.By == lookup.ByAllow:
+		return fmt.Sprintf("%s still passes: it is allowed by %s", h, d.List)
+	case !c.Allow && !c.Remove && d.Verdict != lookup.Unsafe:
+		return "the entry is not in force yet"
+	case c.Remove && !c.Allow && d.Verdict == lookup.Unsafe:
+		return fmt.Sprintf("%s is still blocked, by %s", h, shownList(d.List))
+	case c.Remove && c.Allow && d.By == lookup.ByAllow:
+		return fmt.Sprintf("%s still passes: it is allowed by %s", h, shownList(d.List))
+	}
+	return ""
+}
+
+func shownList(list string) string { return filepath.Base(list) }

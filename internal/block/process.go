@@ -1,0 +1,241 @@
+package block
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// process is what the server blocks of this process are together.
+var process = &Process{}
+
+// ThisProcess returns what the server blocks of this process are together.
+func ThisProcess() *Process { return process }
+
+// Process is what the server blocks that have started and not ended are together: who protects, what
+// was blocked, and why. It outlives reloads. It is safe for concurrent use.
+type Process struct {
+	pages  status.Pages
+	recent status.Recent
+	costs  status.Costs
+
+	changing sync.Mutex // held while lists of the server are opened
+
+	mu      sync.Mutex
+	blocks  []*Block
+	unwatch func()       // ends watch, and waits for that; nil: there is no block
+	checked func() int   // see Count
+	counted time.Time    // when the first block started
+	state   status.State // of the last report
+	since   time.Time    // when state began; zero: there was no report
+}
+
+// Count has reports tell how many names the process has decided about. It is called before blocks
+// start.
+func (p *Process) Count(checked func() int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checked = checked
+}
+
+func (p *Process) add(b *Block) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blocks = append(p.blocks, b)
+	if p.counted.IsZero() {
+		p.counted = time.Now()
+	}
+	if p.unwatch == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.watch(ctx)
+		}()
+		p.unwatch = func() { cancel(); <-ended }
+	}
+}
+
+func (p *Process) remove(b *Block) {
+	p.mu.Lock()
+	p.blocks = slices.DeleteFunc(p.blocks, func(other *Block) bool { return other == b })
+	end := p.unwatch
+	if len(p.blocks) == 0 {
+		p.unwatch = nil
+	} else {
+		end = nil
+	}
+	p.mu.Unlock()
+	if end != nil {
+		end()
+	}
+}
+
+// all returns the blocks by their zones.
+func (p *Process) all() []*Block {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.SortedStableFunc(slices.Values(p.blocks), func(a, b *Block) int { return cmp.Compare(a.zones(), b.zones()) })
+}
+
+// openStatus serves the status page that the Corefile names, if it does. The result ends
+// that. A page that cannot be served is logged: it must not keep CoreDNS from serving.
+func (b *Block) openStatus() (end func()) {
+	if b.Config.Status == "" {
+		return func() {}
+	}
+	at, release, err := process.pages.Open(b.Config.Status, page{process})
+	if err != nil {
+		log.Errorf("There is no status page at %s: %v. Names are checked as always. Choose another address for status, then restart CoreDNS", b.Config.Status, err)
+		return func() {}
+	}
+	if at != nil {
+		log.Infof("The status page is at http://%s/", at)
+	}
+	return release
+}
+
+// page is the process as pages may show it. It implements status.Source.
+type page struct{ *Process }
+
+// shownNames is the most names on a page.
+const shownNames = 100
+
+// Report implements status.Source: names that server blocks do not let the page have are left out.
+func (p page) Report() status.Report {
+	r := p.Process.Report()
+	r.Names = slices.DeleteFunc(r.Names, func(b status.Blocked) bool { return !b.Named })
+	r.Names = r.Names[:min(len(r.Names), shownNames)]
+	return r
+}
+
+// Why implements status.Source.
+func (p page) Why(h lookup.Host) status.Why { return p.Process.Why(context.Background(), h, false) }
+
+// Passed notes a query for a host that is in no list. It takes no lock and does not allocate.
+func (b *Block) Passed(h lookup.Host) { loud.familiar.count(h) }
+
+// Blocked notes a query that is blocked: to tell of it for an hour, and to log what may be a
+// mistake of Safe Browsing. target is what the name is an alias of, if the decision is about that.
+func (b *Block) Blocked(q dns.Question, target string, client string, d lookup.Decision, now time.Time) {
+	loud.blocked(q, d, now)
+	entry := status.Blocked{
+		Name: shown(q.Name), Zones: b.zones(), Folder: b.Config.DB, List: d.List, Entry: strings.TrimSuffix(d.Expression, "/"), Target: shown(target), Threat: d.Threat.String(), By: d.By.String(),
+	}
+	switch s := b.service.Load(); {
+	case d.By == lookup.ByServer:
+		entry.Confirmed = now
+	case d.By == lookup.ByCache && s != nil:
+		entry.Confirmed = s.Checker.Confirmed(d.Expression)
+	}
+	if b.Config.LogBlocked {
+		entry.Client = client
+	}
+	entry.Named = b.Config.StatusNames
+	process.recent.Blocked(entry, now)
+}
+
+// Searched notes that the decision about a name took so many searches, where names may be shown.
+func (b *Block) Searched(qname string, d lookup.Decision, searches int) {
+	if b.Config.StatusNames && b.Settings.Dialect().Paid && (d.By == lookup.ByServer || d.By == lookup.ByCache) && searches > 0 {
+		process.costs.Searched(shown(qname), searches, time.Now())
+	}
+}
+
+// shown returns a name as people see it.
+func shown(qname string) string { return strings.ToLower(strings.TrimSuffix(qname, ".")) }
+
+// ShareSpent logs that a client has spent its share of the budget: the first one of each day.
+func (b *Block) ShareSpent(client netip.Addr, now time.Time) {
+	if s := b.service.Load(); s != nil {
+		b.shares.Log(s, client, now)
+	}
+}
+
+// Report returns what protects, and what was blocked.
+func (p *Process) Report() status.Report {
+	blocks, now := p.all(), time.Now()
+	r := reportOf(blocks, now)
+	r.Version = say.Version
+	r.Hour, r.Names = p.recent.Hour(now)
+	for i, b := range blocks {
+		r.Named = r.Named || b.Config.StatusNames
+		if n := r.Blocks[i].Service; n >= 0 && r.Services[n].Paid && b.Config.StatusNames {
+			r.Services[n].Costly = p.costs.Most(now)
+		}
+	}
+	r.Judge()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	checked := 0
+	if p.checked != nil {
+		checked = p.checked()
+	}
+	r.Today, r.Counted = p.recent.Day(checked, now), p.counted
+	if p.since.IsZero() || r.State != p.state {
+		p.state, p.since = r.State, now
+	}
+	r.Since = p.since
+	return r
+}
+
+// watchInterval is how often a state is looked at, so that reports say when it began, and to which
+// hour names belong, and for lists that another process has written.
+const watchInterval = 5 * time.Second
+
+// watch notes changes of the state until ctx ends.
+func (p *Process) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		p.Report()
+		p.lookForServerLists()
+		select {
+		case <-ctx.Done():
+		case <-time.After(watchInterval):
+		}
+	}
+}
+
+// Why says what the server blocks do with a host. With confirm the server is asked about a suspected
+// one, else none is.
+func (p *Process) Why(ctx context.Context, h lookup.Host, confirm bool) status.Why {
+	now, qname := time.Now(), h.String()+"."
+	w := status.Why{Name: h.String(), At: now}
+	for _, b := range p.all() {
+		if !b.InScope(qname) {
+			continue
+		}
+		last := b.last(h, now)
+		if last != nil && (w.Last == nil || last.Last.After(w.Last.Last)) {
+			w.Last = last
+		}
+		a := b.why(ctx, h, confirm, last, now)
+		w.Answers = append(w.Answers, a)
+		if a.Blocked() && !b.isOwnName(a.DecidedBy) && b.Reply().Advisory != "" {
+			w.Report = reportURL
+		}
+	}
+	if w.Answers == nil {
+		w.Answers = []status.Answer{{Zones: "other zones", Verdict: status.VerdictPasses, Text: h.String() + " is not checked: no server block checks its zone"}}
+	}
+	if w.Judge(); w.Verdict == status.VerdictBlocked || w.Verdict == status.VerdictSuspected {
+		w.Allow = status.Allowing("safebrowsing", w.Name)
+	}
+	return w
+}
+
+// reportURL is where to tell Google of a mistake.
+const reportURL = "https://safebrowsing.google.com/safebrowsing/report_error/"
+
+func (b *Block) isOwnName(decidedBy string) bool {
+	return decidedBy == lookup.ByBlock.String() || decidedBy == lookup.ByAllow.String()
+}

@@ -1,0 +1,229 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+)
+
+// Command is what people ask a running server.
+type Command struct {
+	Word    string   // see Words
+	Names   []string // hosts; of pause a duration
+	For     string   // of allow: a duration
+	Until   string   // of allow: a time
+	Zone    string   // of pause and resume; "": all
+	Keep    bool     // of pause
+	Remove  bool     // of allow and block
+	Confirm bool     // of why: ask the service
+	Short   bool     // of status: only what matters
+	JSON    bool
+	Tool    string   // the command that people write before a word
+	Folders []string // where doors are
+}
+
+// Words are the words of commands, in the order of a help.
+var Words = []string{"status", "why", "blocked", "lists", "pause", "resume", "allow", "block", "unblock"}
+
+// Run asks, and prints the answer. It returns say.ErrBadNews if the network is not protected, or a name does
+// not pass.
+func (c *Command) Run(ctx context.Context, out io.Writer) error {
+	client, err := Find(ctx, c.Folders)
+	if err != nil {
+		return err
+	}
+	p := &status.Printer{W: out, Colour: !c.JSON && IsTerminal(out), Tool: c.Tool}
+	bad, err := c.ask(ctx, client, p)
+	switch {
+	case err != nil:
+		return err
+	case p.Err != nil:
+		return fmt.Errorf("printing: %w", p.Err)
+	case bad:
+		return say.ErrBadNews
+	}
+	return nil
+}
+
+// ask asks for what the words say.
+func (c *Command) ask(ctx context.Context, client *Client, p *status.Printer) (bad bool, err error) {
+	if needsNames := []string{"why", "allow", "block", "unblock"}; slices.Contains(needsNames, c.Word) && len(c.Names) == 0 {
+		return false, fmt.Errorf("%s takes names", c.Word)
+	}
+	switch c.Word {
+	case "status":
+		var r status.Report
+		text, err := client.Get(ctx, "/status", nil, &r)
+		c.print(p, text, err, func() { map[bool]func(*status.Report){true: p.Short, false: p.Long}[c.Short](&r) })
+		return r.State != status.Protected, err
+	case "lists":
+		var l Lists
+		text, err := client.Get(ctx, "/lists", nil, &l)
+		c.print(p, text, err, func() { p.Lists(&status.Report{At: l.At, Services: l.Services, Blocks: l.Own}) })
+		return false, err
+	case "blocked":
+		var names []status.Blocked
+		text, err := client.Get(ctx, "/blocked", nil, &names)
+		c.print(p, text, err, func() { p.Blocked(names, time.Now()) })
+		return false, err
+	case "why":
+		return c.each(func(name string) (bool, error) { return c.why(ctx, client, p, name) })
+	case "pause", "resume":
+		return false, c.pause(ctx, client, p)
+	case "allow", "block", "unblock":
+		return c.each(func(name string) (bool, error) { return c.change(ctx, client, p, name) })
+	}
+	return false, fmt.Errorf("there is no command %q: use %s", c.Word, strings.Join(Words, ", "))
+}
+
+func (c *Command) each(do func(name string) (bool, error)) (bad bool, err error) {
+	for _, name := range c.Names {
+		one, err := do(name)
+		if err != nil {
+			return bad, err
+		}
+		bad = bad || one
+	}
+	return bad, nil
+}
+
+// print prints an answer, as the server wrote it or for people.
+func (c *Command) print(p *status.Printer, text []byte, err error, forPeople func()) {
+	switch {
+	case err != nil:
+	case c.JSON:
+		_, p.Err = p.W.Write(text)
+	default:
+		forPeople()
+	}
+}
+
+func (c *Command) why(ctx context.Context, client *Client, p *status.Printer, name string) (bad bool, err error) {
+	query := url.Values{"name": {name}}
+	if c.Confirm {
+		query.Set("confirm", "1")
+	}
+	var w status.Why
+	text, err := client.Get(ctx, "/why", query, &w)
+	c.print(p, text, err, func() { p.Why(&w) })
+	return w.Verdict != status.VerdictPasses, err
+}
+
+func (c *Command) pause(ctx context.Context, client *Client, p *status.Printer) error {
+	if c.Word == "pause" && len(c.Names) == 1 && c.Names[0] == "off" {
+		c.Word, c.Names = "resume", nil
+	}
+	switch {
+	case c.Word == "resume" && len(c.Names) > 0:
+		return errors.New("resume takes no names")
+	case c.Word == "pause" && len(c.Names) == 0:
+		return c.pauses(ctx, client, p)
+	case len(c.Names) > 1:
+		return errors.New("pause takes one duration such as 10m, or off")
+	}
+	o := order{Zone: c.Zone, Keep: c.Keep}
+	if len(c.Names) == 1 {
+		o.For = c.Names[0]
+	}
+	var all []Paused
+	text, err := client.Post(ctx, "/"+c.Word, o, &all)
+	c.print(p, text, err, func() { printPauses(p, all) })
+	return err
+}
+
+// pauses prints those that are in force.
+func (c *Command) pauses(ctx context.Context, client *Client, p *status.Printer) error {
+	var r status.Report
+	text, err := client.Get(ctx, "/status", nil, &r)
+	c.print(p, text, err, func() {
+		var all []Paused
+		for _, b := range r.Blocks {
+			if b.Paused.After(r.At) {
+				all = append(all, Paused{Zone: b.Zones, Until: b.Paused, Keep: true})
+			}
+		}
+		if len(all) == 0 {
+			printPauses(p, nil)
+		}
+		for _, x := range all {
+			p.Line("Paused until %s: the server blocks for %s", say.Time(x.Until), x.Zone)
+		}
+	})
+	return err
+}
+
+func printPauses(p *status.Printer, all []Paused) {
+	if len(all) == 0 {
+		p.Line("Nothing is paused.")
+	}
+	for _, x := range all {
+		which, restart := "all server blocks", "or until CoreDNS is restarted"
+		if x.Zone != block.AllBlocks {
+			which = "the server blocks for " + x.Zone
+		}
+		if x.Keep {
+			restart = "also if CoreDNS is restarted"
+		}
+		p.Line("Paused until %s, %s: %s", say.Time(x.Until), restart, which)
+	}
+}
+
+func (c *Command) change(ctx context.Context, client *Client, p *status.Printer, name string) (bad bool, err error) {
+	until := c.Until
+	if until != "" {
+		t, err := TimeOf(until, time.Now())
+		if err != nil {
+			return false, err
+		}
+		until = t.Format(time.RFC3339)
+	}
+	var done block.Changed
+	text, err := client.Post(ctx, "/"+c.Word, order{Name: name, For: c.For, Until: until, Remove: c.Remove}, &done)
+	c.print(p, text, err, func() { printChange(p, c.Word, &done) })
+	return done.But != "", err
+}
+
+func printChange(p *status.Printer, word string, done *block.Changed) {
+	until, again := "", ""
+	if !done.Until.IsZero() {
+		until = " until " + say.Time(done.Until)
+	}
+	if !done.Changed {
+		again = " already"
+	}
+	switch {
+	case done.Action == "remove" && !done.Changed:
+		p.Line("%s: no list that can be edited has an entry of it", done.Host)
+	case done.Action == "remove":
+		p.Line("%s: removed from %s (%s)", done.Host, done.File, say.Count(len(done.Removed), "line", "lines"))
+	default:
+		p.Line("%s: %sed%s%s, with all names below it, by %s, line %d", done.Host, word, until, again, done.File, done.Line)
+	}
+	if done.But != "" {
+		p.Line("But %s", done.But)
+	}
+}
+
+// IsTerminal reports whether a person may be reading w. It is also true for /dev/null, which does no
+// harm.
+func IsTerminal(w io.Writer) bool {
+	if masked, ok := w.(say.MaskedWriter); ok {
+		w = masked.W
+	}
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

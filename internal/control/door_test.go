@@ -1,0 +1,333 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// knocker is the folder that a process started by a test asks in; see TestMain.
+const knocker = "SAFEBROWSING_TEST_KNOCK"
+
+// TestMain lets the test binary be a caller of another user.
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(knocker); folder != "" {
+		c := Command{Word: "status", Tool: "x", Folders: []string{folder}}
+		os.Exit(say.Exit(os.Stdout, "x", c.Run(context.Background(), os.Stdout)))
+	}
+	os.Exit(m.Run())
+}
+
+// protecting is a server that protects.
+type protecting struct{}
+
+func (protecting) Report() status.Report {
+	r := status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}, Names: []status.Blocked{}}
+	r.Judge()
+	return r
+}
+
+func (protecting) WhyName(_ context.Context, name string, _ bool) (status.Why, error) {
+	if _, ok := status.HostOf(name); !ok {
+		return status.Why{}, errors.New("no host")
+	}
+	return status.Why{Name: name, Verdict: status.VerdictPasses}, nil
+}
+
+func (protecting) Pause(context.Context, string, time.Duration, bool) ([]block.Pause, error) {
+	return nil, nil
+}
+
+func (protecting) Change(context.Context, lookup.Host, block.Change) (block.Changed, error) {
+	return block.Changed{}, nil
+}
+
+// opened is a door in a folder. Call closed once, or never.
+func opened(t *testing.T, d *Doors, folder string) (path string, closed func()) {
+	t.Helper()
+	path, release, err := d.Open(folder, protecting{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return path, release
+}
+
+func wantOpen(t *testing.T, path string, want bool) {
+	t.Helper()
+	client, err := Find(t.Context(), []string{filepath.Dir(path)})
+	var r status.Report
+	if err == nil {
+		_, err = client.Get(t.Context(), "/status", nil, &r)
+	}
+	if got := err == nil && r.Headline == "Protected by Safe Browsing v5"; got != want {
+		t.Errorf("%s answers: %v, want %v; %v", path, got, want, err)
+	}
+}
+
+func TestADoorIsForItsOwnerAndGroupAndEndsWithItsLastHolder(t *testing.T) {
+	d, folder := new(Doors), filepath.Join(t.TempDir(), "db")
+	path, first := opened(t, d, folder)
+	again, second := opened(t, d, folder)
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != fs0660 || again != "" || filepath.Base(path) != "control.sock" {
+		t.Errorf("%v, %v, %q", info, err, again)
+	}
+	first()
+	first() // counts once
+	wantOpen(t, path, true)
+	second()
+	wantOpen(t, path, false)
+	if all, err := os.ReadDir(folder); err != nil || len(all) != 0 {
+		t.Errorf("Expected nothing to be left, got %v, %v", all, err)
+	}
+}
+
+const fs0660 = os.ModeSocket | 0o660
+
+// Two processes with one folder have a door each, and a door that was left behind has a new owner.
+func TestEachProcessHasItsDoorAndOneLeftBehindIsReplaced(t *testing.T) {
+	folder := t.TempDir()
+	first, close1 := opened(t, new(Doors), folder)
+	second, close2 := opened(t, new(Doors), folder)
+	if first == second {
+		t.Fatalf("both have %s", first)
+	}
+	close1()
+	wantOpen(t, second, true)
+	if _, err := os.Lstat(second); err != nil {
+		t.Error(err)
+	}
+	close2()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	l.Close() // as a process that was killed
+	wantOpen(t, first, false)
+	third, _ := opened(t, new(Doors), folder)
+	if third != first {
+		t.Errorf("%s, want %s", third, first)
+	}
+	wantOpen(t, third, true)
+}
+
+// What is not a socket is not ours: it stays.
+func TestAFileInThePlaceOfADoorStays(t *testing.T) {
+	folder := t.TempDir()
+	file := testkit.Write(t, folder, "control.sock", "precious\n")
+	path, _ := opened(t, new(Doors), folder)
+	if path == file || testkit.Read(t, file) != "precious\n" {
+		t.Errorf("%s", path)
+	}
+	wantOpen(t, path, true)
+}
+
+func TestAFolderWithALongPathHasADoor(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs /proc")
+	}
+	path, _ := opened(t, new(Doors), filepath.Join(t.TempDir(), strings.Repeat("long", 40)))
+	wantOpen(t, path, true)
+}
+
+func TestACallerWithoutRightsIsToldWhatToDo(t *testing.T) {
+	if os.Getuid() != 0 || runtime.GOOS != "linux" {
+		t.Skip("only root can be somebody else")
+	}
+	folder, err := os.MkdirTemp("", "door") // others may not enter that of the test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	program := filepath.Join(folder, "program")
+	text, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(program, text, 0o755), os.Chmod(program, 0o755), os.Chmod(folder, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	path, _ := opened(t, new(Doors), folder)
+	ask := func(groups ...uint32) (string, int) {
+		c := exec.CommandContext(t.Context(), program)
+		c.Env, c.Dir = []string{knocker + "=" + folder}, "/"
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, Groups: groups}}
+		out, _ := c.CombinedOutput()
+		return string(out), c.ProcessState.ExitCode()
+	}
+	if out, code := ask(); code != 2 || !strings.Contains(out, "you may not ask the server at "+path+": use sudo, or be in the group") {
+		t.Errorf("status %d, %s", code, out)
+	}
+	if err := os.Chown(path, 0, 4242); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := ask(4242); code != 0 || !strings.Contains(out, "Protected by Safe Browsing v5") {
+		t.Errorf("in the group: status %d, %s", code, out)
+	}
+	if err := os.Chmod(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env, c.Dir = []string{knocker + "=" + t.TempDir()}, "/"
+	if out, err := c.CombinedOutput(); err == nil || c.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "CoreDNS does not run") {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+func TestACallThatChangesSomethingIsLoggedWithWhoAsked(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel does not tell who asks")
+	}
+	lines := testkit.Capture(t)
+	path, _ := opened(t, new(Doors), t.TempDir())
+	client, err := Find(t.Context(), []string{filepath.Dir(path)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if _, err := client.Post(t.Context(), "/pause", order{For: "10m", Zone: "a\n[ERROR] forged"}, &v); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantParts(t, lines.Only(t, "asked over the control socket for pause"), "[INFO]", fmt.Sprintf("(uid %d)", os.Getuid()), `"for":"10m"`, `\n[ERROR] forged`)
+	if _, err := client.Get(t.Context(), "/status", nil, &v); err != nil || len(lines.About("control socket")) != 1 {
+		t.Errorf("to read is logged, too: %q, %v", lines.About(""), err)
+	}
+}
+
+// send writes bytes to a door and returns what comes back within the time.
+func send(t *testing.T, path, text string, patience time.Duration) string {
+	t.Helper()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	_, _ = io.WriteString(conn, text) // it may close before it has read all
+	got, _ := io.ReadAll(conn)
+	return string(got)
+}
+
+func TestHostileInputIsRefused(t *testing.T) {
+	lines := testkit.Capture(t)
+	path, _ := opened(t, new(Doors), t.TempDir())
+	post := func(path, body string) string {
+		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
+	}
+	get := func(path string) string { return "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" }
+	for name, tc := range map[string]struct{ send, want string }{
+		"a huge body":            {post("/allow", `{"name":"`+strings.Repeat("a", 1<<20)+`"}`), "400 Bad Request"},
+		"a body that says more":  {post("/allow", `{"name":"x.example","key":"?"}`), "400 Bad Request"},
+		"bad JSON":               {post("/pause", `{"for":`), "400 Bad Request"},
+		"another type":           {post("/pause", `{"for":[["10m"]]}`), "400 Bad Request"},
+		"a deep one":             {post("/pause", strings.Repeat("[", 4000)), "400 Bad Request"},
+		"a name with a newline":  {post("/allow", `{"name":"a\nallow *.example"}`), "400 Bad Request"},
+		"a name with an escape":  {post("/block", `{"name":"a\u001b[2J.example"}`), ""},
+		"a public suffix":        {post("/allow", `{"name":"com"}`), "400 Bad Request"},
+		"an end in the past":     {post("/allow", `{"name":"x.example","until":"2020-01-01T00:00:00Z"}`), "400 Bad Request"},
+		"a pause for ever":       {post("/pause", `{"for":"100000h"}`), "400 Bad Request"},
+		"a pause of no time":     {post("/pause", `{}`), "400 Bad Request"},
+		"no name":                {get("/why"), "400 Bad Request"},
+		"a name of 100 kB":       {get("/why?name=" + strings.Repeat("a", 100_000)), "431 Request Header Fields Too Large"},
+		"bytes in a name":        {get("/why?name=%00%ff%1b%5d"), ""},
+		"a change by GET":        {get("/pause"), "405 Method Not Allowed"},
+		"another path":           {get("/../../etc/passwd"), ""},
+		"no HTTP":                {"\x16\x03\x01 hello\r\n\r\n", "400 Bad Request"},
+		"a proxy":                {"CONNECT example.org:443 HTTP/1.1\r\nHost: x\r\n\r\n", ""},
+		"headers without an end": {"GET /status HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", 10_000), ""},
+		"a length that is a lie": {"POST /pause HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n{}", ""},
+	} {
+		got := send(t, path, tc.send, 12*time.Second)
+		if first, _, _ := strings.Cut(got, "\r\n"); !strings.Contains(first, tc.want) || strings.Contains(got, "\x1b") || strings.Contains(first, "500") {
+			t.Errorf("%s: got %.200q, want %s", name, got, tc.want)
+		}
+		if got := send(t, path, get("/status"), 10*time.Second); !strings.Contains(got, `"state":"protected"`) {
+			t.Fatalf("after %s the door does not answer: %q", name, got)
+		}
+	}
+	for _, line := range lines.About("") {
+		if strings.ContainsAny(strings.TrimSuffix(line, "\n"), "\n\x1b") {
+			t.Errorf("a line of the log is forged: %q", line)
+		}
+	}
+}
+
+// Slow callers and very many of them take their places only, for a while, and never a query's.
+func TestManyConnectionsAreBounded(t *testing.T) {
+	folder := t.TempDir()
+	path, _ := opened(t, new(Doors), folder)
+	before := runtime.NumGoroutine()
+	var all []net.Conn
+	defer func() {
+		for _, c := range all {
+			c.Close()
+		}
+	}()
+	held, most := 0, 0
+	for n := range 10_000 {
+		conn, err := net.Dial("unix", path)
+		if err != nil { // the kernel has enough of them
+			continue
+		}
+		if held++; held <= 200 { // as slow as can be
+			_, _ = io.WriteString(conn, "G")
+			all = append(all, conn)
+		} else {
+			conn.Close()
+		}
+		if n%500 == 0 {
+			most = max(most, runtime.NumGoroutine()-before)
+		}
+	}
+	if most > 3*maxConnections {
+		t.Errorf("%d goroutines serve 10,000 connections", most)
+	}
+	begun := time.Now()
+	testkit.Until(t, "the door to answer again", func() bool {
+		client, err := Find(t.Context(), []string{folder})
+		if err != nil {
+			return false
+		}
+		var r status.Report
+		_, err = client.Get(t.Context(), "/status", nil, &r)
+		return err == nil
+	})
+	if took := time.Since(begun); took > 3*headerTimeout {
+		t.Errorf("slow callers kept the door for %v", took)
+	}
+}
+
+// No value of a call has a field for a secret, and what looks like one is masked.
+func TestWhatLooksLikeAKeyIsMasked(t *testing.T) {
+	path, _ := opened(t, new(Doors), t.TempDir())
+	conn := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) }}}
+	response, err := conn.Get("http://door/why?name=" + testkit.Key + ".example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || testkit.Leaks(string(text), testkit.Key) || !json.Valid(text) {
+		t.Errorf("%s, %v", text, err)
+	}
+}

@@ -1,0 +1,285 @@
+// Package control is the door: what is said about a running server is said by it, to who may open a
+// Unix socket, as HTTP and JSON.
+//
+//	block.Process ◀── Server ◀── Door: one socket a folder, counted, over reloads
+//	                               ▲ HTTP over a Unix socket: the owner and the group
+//	Command (words of the programs) ──▶ Client ──▶ Find: which socket
+//
+// The Server knows no key. Calls that change something are logged with who asked. docs/control.md has
+// all calls.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+var log = say.NewLog()
+
+// Server is what is asked over a door. It is safe for concurrent use; a block.Process is one.
+type Server interface {
+	Report() status.Report
+	WhyName(ctx context.Context, name string, confirm bool) (status.Why, error)
+	Pause(ctx context.Context, zone string, length time.Duration, keep bool) ([]block.Pause, error)
+	Change(ctx context.Context, h lookup.Host, c block.Change) (block.Changed, error)
+}
+
+// The bounds of what a caller may take.
+const (
+	maxConnections = 64 // of all callers at once; others are closed
+	maxBody        = 4 << 10
+	maxHeader      = 8 << 10
+	headerTimeout  = 5 * time.Second
+	callTimeout    = 20 * time.Second // a confirmation takes 10 seconds at most
+	maxShown       = 100              // names in a status
+)
+
+// order is the body of a call that changes something.
+type order struct {
+	Name   string `json:"name,omitempty"`
+	For    string `json:"for,omitempty"`   // a duration such as 30m or 7d
+	Until  string `json:"until,omitempty"` // in place of For: a time by RFC 3339
+	Zone   string `json:"zone,omitempty"`  // of a pause; "": all
+	Keep   bool   `json:"keep,omitempty"`  // a pause goes on after a restart
+	Remove bool   `json:"remove,omitempty"`
+}
+
+// Paused is a pause in an answer.
+type Paused struct {
+	Zone  string    `json:"zone"` // or "all"
+	Until time.Time `json:"until"`
+	Keep  bool      `json:"keep"`
+}
+
+// failure is the body of an answer that is not 200.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// misuse is an error of the caller.
+type misuse struct{ error }
+
+// handler serves the calls.
+func handler(s Server) http.Handler {
+	mux := http.NewServeMux()
+	get := func(path string, call func(r *http.Request) (any, error)) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			v, err := call(r)
+			reply(w, v, err)
+		})
+	}
+	post := func(path string, call func(ctx context.Context, o order) (any, error)) {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			o, err := orderOf(w, r)
+			var v any
+			if err == nil {
+				v, err = call(r.Context(), o)
+				logCall(r.Context(), path, o, err)
+			}
+			reply(w, v, err)
+		})
+	}
+	get("/status", func(*http.Request) (any, error) { return shortened(s.Report(), maxShown), nil })
+	get("/lists", func(*http.Request) (any, error) { return ListsOf(s.Report()), nil })
+	get("/blocked", func(*http.Request) (any, error) { return s.Report().Names, nil })
+	get("/why", func(r *http.Request) (any, error) {
+		q := r.URL.Query()
+		confirm, _ := strconv.ParseBool(q.Get("confirm"))
+		why, err := s.WhyName(r.Context(), q.Get("name"), confirm)
+		if err != nil {
+			err = misuse{err}
+		}
+		return why, err
+	})
+	post("/pause", func(ctx context.Context, o order) (any, error) { return pause(ctx, s, o, true) })
+	post("/resume", func(ctx context.Context, o order) (any, error) { return pause(ctx, s, o, false) })
+	post("/allow", func(ctx context.Context, o order) (any, error) {
+		return change(ctx, s, o, block.Change{Allow: true, Remove: o.Remove})
+	})
+	post("/block", func(ctx context.Context, o order) (any, error) {
+		return change(ctx, s, o, block.Change{Remove: o.Remove})
+	})
+	post("/unblock", func(ctx context.Context, o order) (any, error) { return change(ctx, s, o, block.Change{Remove: true}) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+		defer cancel()
+		mux.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// shortened returns a report with so many names at most.
+func shortened(r status.Report, most int) status.Report {
+	r.Names = r.Names[:min(len(r.Names), most)]
+	return r
+}
+
+// Lists are the lists of a report.
+type Lists struct {
+	At       time.Time        `json:"at"`
+	Services []status.Service `json:"services"`
+	Own      []status.Block   `json:"blocks"`
+}
+
+// ListsOf returns the lists of a report.
+func ListsOf(r status.Report) Lists { return Lists{r.At, r.Services, r.Blocks} }
+
+// orderOf reads the body of a call, which may be empty.
+func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&o); err != nil && !errors.Is(err, io.EOF) {
+		return o, misuse{fmt.Errorf("the body is not as expected: %w", err)}
+	}
+	return o, nil
+}
+
+func pause(ctx context.Context, s Server, o order, begin bool) (any, error) {
+	length, zone := time.Duration(0), o.Zone
+	if zone == "" {
+		zone = block.AllBlocks
+	}
+	if begin {
+		var err error
+		if length, err = say.Duration(o.For, block.MaxPause); err != nil {
+			return nil, misuse{err}
+		}
+	}
+	pauses, err := s.Pause(ctx, zone, length, o.Keep)
+	all := []Paused{}
+	for _, p := range pauses {
+		all = append(all, Paused{p.Zone, p.Until, p.Keep})
+	}
+	return all, err
+}
+
+// maxFor is the longest duration of an exception. A longer one is better written as a date.
+const maxFor = 366 * 24 * time.Hour
+
+func change(ctx context.Context, s Server, o order, c block.Change) (any, error) {
+	h, err := ownlist.HostOf(o.Name)
+	if err != nil {
+		return nil, misuse{err}
+	}
+	timed := o.For != "" || o.Until != ""
+	switch {
+	case timed && (!c.Allow || c.Remove):
+		err = errors.New("only an entry that allows has an end")
+	case o.For != "" && o.Until != "":
+		err = errors.New("for and until are both given: keep one of the two")
+	case o.For != "":
+		var d time.Duration
+		d, err = say.Duration(o.For, maxFor)
+		c.Until = time.Now().Add(d).Round(time.Second)
+	case o.Until != "":
+		c.Until, err = time.Parse(time.RFC3339, o.Until)
+	}
+	if err == nil && timed && !c.Until.After(time.Now()) {
+		err = fmt.Errorf("until: %s is in the past", o.Until)
+	}
+	if err != nil {
+		return nil, misuse{err}
+	}
+	return s.Change(ctx, h, c)
+}
+
+// reply writes an answer.
+func reply(w http.ResponseWriter, v any, err error) {
+	code := http.StatusOK
+	if err != nil {
+		code, v = http.StatusInternalServerError, failure{err.Error()}
+		if _, ok := errors.AsType[misuse](err); ok {
+			code = http.StatusBadRequest
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	e := json.NewEncoder(say.MaskedWriter{W: w})
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // the caller has gone
+}
+
+// logCall logs a call that changes something.
+func logCall(ctx context.Context, path string, o order, err error) {
+	text, _ := json.Marshal(o) // quotes control characters
+	who, _ := ctx.Value(peerKey{}).(string)
+	if err != nil {
+		log.Warningf("%s asked over the control socket for %s %s: %v", who, path[1:], text, err)
+		return
+	}
+	log.Infof("%s asked over the control socket for %s %s", who, path[1:], text)
+}
+
+// peerKey is where the context of a call has who asks, in words.
+type peerKey struct{}
+
+// serve serves calls on a listener until Close.
+func serve(l net.Listener, s Server) *http.Server {
+	server := &http.Server{
+		Handler:           handler(s),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       headerTimeout,
+		WriteTimeout:      callTimeout + time.Second,
+		IdleTimeout:       headerTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          nil,
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			if b, ok := conn.(*bounded); ok {
+				conn = b.Conn
+			}
+			return context.WithValue(ctx, peerKey{}, peerOf(conn))
+		},
+	}
+	go server.Serve(&few{Listener: l})
+	return server
+}
+
+// few is a listener with at most maxConnections at once, which closes others.
+type few struct {
+	net.Listener
+	open atomic.Int32
+}
+
+// Accept implements net.Listener.
+func (f *few) Accept() (net.Conn, error) {
+	for {
+		conn, err := f.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if f.open.Add(1) <= maxConnections {
+			return &bounded{Conn: conn, open: &f.open}, nil
+		}
+		f.open.Add(-1)
+		conn.Close()
+	}
+}
+
+// bounded is a connection that counts until it is closed.
+type bounded struct {
+	net.Conn
+	open   *atomic.Int32
+	closed atomic.Bool
+}
+
+// Close implements net.Conn.
+func (b *bounded) Close() error {
+	if b.closed.CompareAndSwap(false, true) {
+		b.open.Add(-1)
+	}
+	return b.Conn.Close()
+}

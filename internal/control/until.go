@@ -1,0 +1,51 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+)
+
+// EndOf returns when an exception ends by -for and -until; the zero time if both are "".
+func EndOf(length, until string, now time.Time) (time.Time, error) {
+	switch {
+	case length != "" && until != "":
+		return time.Time{}, errors.New("-for and -until are both given: keep one of the two")
+	case length != "":
+		d, err := say.Duration(length, maxFor)
+		return now.Add(d).Round(time.Second), err
+	case until != "":
+		return TimeOf(until, now)
+	}
+	return time.Time{}, nil
+}
+
+// TimeOf reads a time in the time zone of now: 18:00 is the next one, and the other forms
+// are those of an own list, with a space in place of the T if the user prefers.
+func TimeOf(written string, now time.Time) (time.Time, error) {
+	for _, layout := range []string{"15:04", time.TimeOnly} {
+		clock, err := time.Parse(layout, written)
+		if err != nil {
+			continue
+		}
+		at := func(day int) time.Time {
+			return time.Date(now.Year(), now.Month(), day, clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
+		}
+		if today := at(now.Day()); today.After(now) {
+			return today, nil
+		}
+		return at(now.Day() + 1), nil
+	}
+	end, err := ownlist.ParseUntil(strings.Replace(strings.TrimSpace(written), " ", "T", 1), now.Location())
+	if err != nil {
+		return end, fmt.Errorf("-until: %q is not a time such as 18:00, 2026-11-22 or \"2026-11-22 18:00\"", written)
+	}
+	if !end.After(now) {
+		return end, fmt.Errorf("-until: %s is in the past", written)
+	}
+	return end.In(now.Location()), nil
+}

@@ -1,0 +1,217 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+)
+
+// manyNames is from how many names on lists of the operator alone count as protection: an
+// example of three names is none.
+const manyNames = 1000
+
+// Judge fills in what the facts of a report mean.
+func (r *Report) Judge() {
+	r.Causes, r.Notes, r.Notices = []Cause{}, []string{}, []Words{}
+	for i := range r.Services {
+		r.service(&r.Services[i])
+	}
+	j := judgement{by: make(map[string]bool)}
+	for i := range r.Blocks {
+		r.block(&r.Blocks[i], &j)
+	}
+	if len(r.Blocks) == 0 {
+		r.cause(Cause{Text: "No server block has safebrowsing.", Cure: "Add safebrowsing to a server block of the Corefile"})
+	}
+	switch {
+	case j.working == 0:
+		r.State, r.Headline = NotProtected, "NOT protected"
+		if j.why != "" {
+			r.Headline += ": " + j.why
+		}
+	case len(r.Services) == 0 && len(r.Causes) == 0:
+		r.State, r.Headline = OwnLists, fmt.Sprintf("Your own lists only (%s names): Safe Browsing is off", Number(j.names))
+	case len(r.Causes) > 0:
+		r.State, r.Headline = InPart, "Protected in part, by "+joined(j.by)
+	default:
+		r.State, r.Headline = Protected, "Protected by "+joined(j.by)
+	}
+}
+
+// judgement is what has been found about server blocks.
+type judgement struct {
+	by      map[string]bool // what protects
+	names   int             // that own lists block
+	working int             // server blocks that something protects
+	why     string          // the first one that does not work does not
+}
+
+// service adds what there is to say about a service.
+func (r *Report) service(s *Service) {
+	if notice := (Words{s.Notice, s.Advisory}); s.Notice != "" && !slices.Contains(r.Notices, notice) {
+		r.Notices = append(r.Notices, notice)
+	}
+	fetchSaid := r.lists(s)
+	switch {
+	case s.Ended:
+		r.cause(Cause{Text: s.Ending + "."})
+	case s.Ending != "":
+		r.note("%s.", s.Ending)
+	}
+	if s.Unknown {
+		r.cause(Cause{Text: fmt.Sprintf("The lists of %s are only in the memory of CoreDNS (db off).", s.Title)})
+	}
+	if s.Search.Active(r.At) {
+		cause := Cause{Text: "Confirmations are paused: suspected names pass.", Until: s.Search.Until}
+		if !fetchSaid || s.Search.Why != s.Fetch.Why {
+			cause.Text, cause.Cure = fmt.Sprintf("Confirmations are paused (%s): suspected names pass.", s.Search.Why), s.Search.cure()
+		}
+		r.cause(cause)
+	}
+	if s.InPart != "" {
+		r.cause(Cause{Text: s.InPart})
+	}
+	if s.Fetch.Active(r.At) && s.Fetch.Failures > 0 && !fetchSaid {
+		r.note("Lists of %s are not fetched before %s (%s).", s.Title, say.Time(s.Fetch.Until), s.Fetch.Why)
+	}
+	if s.Follows {
+		r.note("Another process fetches the lists into %s, and this one reads them there.", s.Folder)
+	}
+}
+
+// lists adds which lists of a service are missing or old, each kind once. It reports whether that
+// says why no list is fetched.
+func (r *Report) lists(s *Service) (said bool) {
+	var missing, old []string
+	oldest := r.At
+	for _, l := range s.Lists {
+		switch {
+		case s.Unknown:
+		case l.Missing():
+			missing = append(missing, l.Name)
+		case l.Old:
+			old = append(old, l.Name)
+			if l.Updated.Before(oldest) {
+				oldest = l.Updated
+			}
+		}
+	}
+	add := func(names []string, text string) {
+		if len(names) == 0 {
+			return
+		}
+		c := Cause{Text: fmt.Sprintf(text, say.Plural(len(names), "List", "Lists"), strings.Join(names, ", "), say.Plural(len(names), "is", "are"))}
+		switch {
+		case said: // with the lists that are missing
+		case s.Fetch.Active(r.At):
+			c.Text += fmt.Sprintf(" The server is not asked now (%s).", s.Fetch.Why)
+			c.Until, c.Cure = s.Fetch.Until, s.Fetch.cure()
+		default:
+			c.Cure = "Wait a minute. If that does not end it, the log says why"
+		}
+		said = true
+		r.cause(c)
+	}
+	add(missing, "%s %s %s not in force: none of the names is blocked.")
+	add(old, "%s %s %s old, so new threats pass: last fetched "+Age(r.At.Sub(oldest))+" ago.")
+	return said
+}
+
+// block adds what there is to say about a server block, and to the judgement what protects its
+// clients.
+func (r *Report) block(b *Block, j *judgement) {
+	names := 0
+	for _, own := range b.Own {
+		if own.Trouble != "" {
+			r.note("The list %s cannot be used: %s. The %s in force.", own.Name, own.Trouble, say.Count(own.Entries, "entry read before stays", "entries read before stay"))
+		}
+		if own.Nothing != "" {
+			r.note("The list %s %s nothing: it %s.", own.Name, own.does(), own.Nothing)
+		}
+		if !own.Allow {
+			names += own.Entries
+		}
+	}
+	j.names = max(j.names, names)
+	why := ""
+	switch works := b.Service >= 0 && r.Services[b.Service].works(r.At); {
+	case b.Paused.After(r.At):
+		why = "blocking is paused"
+		r.cause(Cause{"Blocking is paused for the zones " + b.Zones + ": every name passes.", b.Paused, "To end the pause: safebrowsing resume"})
+	case b.Monitor:
+		why = "monitor only logs"
+		r.cause(Cause{Text: fmt.Sprintf("The server block for %s has monitor: it logs what it would block, and blocks nothing.", b.Zones), Cure: "Remove monitor from the Corefile to block"})
+	case works || names >= manyNames:
+		j.working++
+		if works {
+			j.by[r.Services[b.Service].Title] = true
+		}
+		if names > 0 {
+			j.by[ownLists] = true
+		}
+		if b.Service < 0 {
+			r.note("The server block for %s has own lists only: no service is asked.", b.Zones)
+		}
+		return
+	case b.Service < 0:
+		why = "Safe Browsing is off, and your own lists block " + say.Count(names, "name", "names")
+		r.cause(Cause{Text: fmt.Sprintf("The server block for %s asks no service, and its own lists block %s.", b.Zones, say.Count(names, "name", "names")),
+			Cure: "Give it a key: add api_key_file FILE to the Corefile, see \"safebrowsing doctor\""})
+	default:
+		s := &r.Services[b.Service]
+		if why = "no list of " + s.Title + " is in force"; s.Search.Active(r.At) {
+			why = s.Title + " can confirm no name"
+		}
+		also := ""
+		if names > 0 {
+			also = fmt.Sprintf(" but the %s of its own lists", say.Count(names, "name", "names"))
+		}
+		r.cause(Cause{Text: fmt.Sprintf("The server block for %s blocks nothing%s for now.", b.Zones, also)})
+	}
+	if j.why == "" {
+		j.why = why
+	}
+}
+
+// works reports whether a service blocks names.
+func (s *Service) works(now time.Time) bool {
+	if s.Unknown || s.Search.Active(now) {
+		return false
+	}
+	return len(s.Lists) == 0 || slices.ContainsFunc(s.Lists, func(l List) bool { return l.InForce }) // without lists the server is asked about each name
+}
+
+// cause adds a cause, once: server blocks may be alike.
+func (r *Report) cause(c Cause) {
+	if !slices.Contains(r.Causes, c) {
+		r.Causes = append(r.Causes, c)
+	}
+}
+
+// note adds a sentence, once.
+func (r *Report) note(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, text) {
+		r.Notes = append(r.Notes, text)
+	}
+}
+
+// ownLists is what a headline calls the lists of the operator.
+const ownLists = "own lists"
+
+// joined returns what protects, services first.
+func joined(by map[string]bool) string {
+	var all []string
+	for what := range by {
+		if what != ownLists {
+			all = append(all, what)
+		}
+	}
+	slices.Sort(all)
+	if by[ownLists] {
+		all = append(all, ownLists)
+	}
+	return strings.Join(all, " and ")
+}

@@ -1,0 +1,138 @@
+package status
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// Why is what a process says about a name.
+type Why struct {
+	Name    string    `json:"name"`
+	At      time.Time `json:"at"`
+	Verdict string    `json:"verdict"` // the gravest one of Answers
+	Text    string    `json:"text"`    // of that answer
+	Answers []Answer  `json:"answers"` // of the server blocks that check the name, or one that says that none does
+	Last    *Blocked  `json:"last_blocked,omitempty"`
+	Allow   string    `json:"allow"`  // a command that lets a blocked name pass; "": there is none
+	Report  string    `json:"report"` // where to report a mistake of the service; ""
+}
+
+// The verdicts, the gravest first. A name is Unknown where no list could tell, and not safe.
+const (
+	VerdictBlocked   = "blocked"
+	VerdictSuspected = "suspected" // a query would have it confirmed
+	VerdictUnknown   = "unknown"
+	VerdictPasses    = "passes"
+)
+
+var verdicts = []string{VerdictBlocked, VerdictSuspected, VerdictUnknown, VerdictPasses}
+
+// Answer is what one server block does with a name.
+type Answer struct {
+	Zones      string    `json:"zones"`
+	Verdict    string    `json:"verdict"`
+	Text       string    `json:"text"`       // a sentence without its full stop
+	DecidedBy  string    `json:"decided_by"` // as metrics have it; "": no list of threats has the name
+	List       string    `json:"list"`
+	Line       int       `json:"line"`       // of an own list; 0: unknown
+	Expression string    `json:"expression"` // that matched, or is suspected
+	Target     string    `json:"target"`     // the alias that matched; "": the name itself
+	Threat     string    `json:"threat"`
+	Warning    Words     `json:"warning"` // in the words of the service
+	Note       string    `json:"note"`
+	Confirmed  time.Time `json:"confirmed,omitzero"` // when the server said so
+	Expires    time.Time `json:"expires,omitzero"`   // until when this holds without asking again
+	Unblock    string    `json:"unblock"`            // what lets it pass
+}
+
+// Blocked reports whether the name is blocked.
+func (a *Answer) Blocked() bool { return a.Verdict == VerdictBlocked }
+
+// Say sets the sentence of the answer about a name.
+func (a *Answer) Say(name string) {
+	switch a.Verdict {
+	case VerdictBlocked:
+		a.Text = name + " is blocked"
+	case VerdictSuspected:
+		a.Text = name + " is suspected"
+	case VerdictUnknown:
+		a.Text = name + " is unknown"
+	default:
+		a.Text = name + " passes"
+	}
+	if a.Target != "" {
+		a.Text += ": it is an alias of " + a.Target
+	}
+}
+
+// Reasons returns the lines of the answer for people, each "Word: value".
+func (a *Answer) Reasons(now time.Time) (all []string) {
+	add := func(form, value string) {
+		if value != "" {
+			all = append(all, fmt.Sprintf(form, value))
+		}
+	}
+	add("%s", a.Note)
+	list := shortList(a.List)
+	if a.Line > 0 {
+		list += fmt.Sprintf(", line %d", a.Line)
+	}
+	add("List: %s", list)
+	add("Entry: %s", strings.TrimSuffix(a.Expression, "/"))
+	if a.DecidedBy != lookup.ByNobody.String() && a.DecidedBy != lookup.ByList.String() { // of these the note says why
+		add("Decided by: %s", a.DecidedBy)
+	}
+	if !a.Confirmed.IsZero() {
+		add("Confirmed by the server: %s", say.Time(a.Confirmed))
+	}
+	if a.Expires.After(now) {
+		add("This decision holds for: %s", Age(a.Expires.Sub(now)))
+	}
+	add("To let it pass: %s", a.Unblock)
+	return all
+}
+
+// shortList returns a list as people read it: a file without its folder, and what a list of a
+// service holds.
+func shortList(list string) string {
+	if title := TitleOf(list); title != list {
+		return fmt.Sprintf("%s (%s)", list, title)
+	}
+	if strings.Contains(list, "://") || list == "" {
+		return list
+	}
+	return filepath.Base(list)
+}
+
+// Judge fills in what the answers mean together.
+func (w *Why) Judge() {
+	w.Verdict = VerdictPasses
+	for _, verdict := range verdicts {
+		for _, a := range w.Answers {
+			if a.Verdict == verdict {
+				w.Verdict, w.Text = verdict, a.Text
+				return
+			}
+		}
+	}
+}
+
+// Since says how often and when a name was blocked in the last hour.
+func (b *Blocked) Since(now time.Time) string {
+	text := fmt.Sprintf("blocked %s in the last hour, last %s ago at %s, by %s", say.Count(b.N, "time", "times"), Age(now.Sub(b.Last)), say.Time(b.Last), shortList(b.List))
+	if b.Target != "" {
+		text += ", because it is an alias of " + b.Target
+	}
+	if b.Threat != "" {
+		text += ", as " + b.Threat
+	}
+	if !b.Confirmed.IsZero() {
+		text += ", confirmed at " + say.Time(b.Confirmed)
+	}
+	return text
+}

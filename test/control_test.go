@@ -1,0 +1,285 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
+
+// door returns a client of the server of a world.
+func (w *world) door() *control.Client {
+	w.t.Helper()
+	client, err := control.Find(w.t.Context(), []string{w.db})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return client
+}
+
+// asked returns what the door says about a name.
+func (w *world) asked(name string) (why truth.Why) {
+	w.t.Helper()
+	if _, err := w.door().Get(w.t.Context(), "/why", url.Values{"name": {name}}, &why); err != nil {
+		w.t.Fatal(err)
+	}
+	return why
+}
+
+// told returns what the door says about the server.
+func (w *world) told() (r truth.Report) {
+	w.t.Helper()
+	if _, err := w.door().Get(w.t.Context(), "/status", nil, &r); err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// order has the door change something.
+func (w *world) order(path, body string) {
+	w.t.Helper()
+	var v any
+	if _, err := w.door().Post(w.t.Context(), path, json.RawMessage(body), &v); err != nil {
+		w.t.Fatalf("%s %s: %v", path, body, err)
+	}
+}
+
+// An alias of a name that is blocked was blocked, and so says everybody who is asked.
+func TestAnAliasThatWasBlockedIsNeverDenied(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
+		return []dns.RR{&dns.CNAME{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeCNAME, Class: dns.ClassINET, Ttl: 60}, Target: "www.phishing.example."}}
+	})
+	w.threaten("phishing.example/")
+	w.start(w.corefile("inspect cname", "explain"))
+	w.updated(1)
+	if got := w.asked("alias.shop.example"); got.Verdict != truth.VerdictPasses || got.Last != nil {
+		t.Errorf("before: %+v", got)
+	}
+	w.wantBlocked("alias.shop.example.", dns.TypeA, phishing)
+	got := w.asked("Alias.Shop.Example")
+	if got.Verdict != truth.VerdictBlocked || got.Last == nil || got.Last.N != 1 || got.Last.Target != "www.phishing.example" || got.Last.List != "se-4b" ||
+		!strings.Contains(got.Text, "alias.shop.example is blocked: it is an alias of www.phishing.example") || got.Allow != "safebrowsing allow -for 1h alias.shop.example" || got.Last.Confirmed.IsZero() {
+		t.Errorf("%+v %+v", got, got.Last)
+	}
+	testkit.WantParts(t, w.why("alias.shop.example"), "verdict=unsafe", "list=se-4b", "expression=phishing.example/", "alias_of=www.phishing.example", "unblock=allow alias.shop.example")
+	w.order("/allow", `{"name": "alias.shop.example", "for": "1h"}`)
+	if got := w.asked("alias.shop.example"); got.Verdict != truth.VerdictPasses || got.Last == nil {
+		t.Errorf("allowed: %+v", got)
+	}
+	w.wantAlias("alias.shop.example.")
+	w.order("/allow", `{"name": "alias.shop.example", "remove": true}`)
+	w.order("/allow", `{"name": "phishing.example"}`)
+	if got := w.asked("alias.shop.example"); got.Verdict != truth.VerdictPasses || !strings.Contains(got.Answers[0].Note, "it passes again") {
+		t.Errorf("its target is allowed: %+v", got)
+	}
+}
+
+// wantAlias expects the answer of the upstream.
+func (w *world) wantAlias(name string) {
+	w.t.Helper()
+	testkit.Until(w.t, name+" to pass", func() bool {
+		m, err := dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), w.address("udp"))
+		return err == nil && m.Rcode == dns.RcodeSuccess && len(m.Answer) > 0
+	})
+}
+
+// When the answer of the server has expired a query would ask again: the name is suspected. But it was
+// blocked, and that is what people ask about.
+func TestANameBlockedLatelyIsNoMereSuspicion(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil-lately.example/")
+	w.google.SetCacheDuration(time.Second)
+	w.start(w.corefile("explain"))
+	w.updated(1)
+	testkit.Until(t, "the list", func() bool { return w.asked("evil-lately.example").Verdict == truth.VerdictSuspected })
+	w.wantBlocked("evil-lately.example.", dns.TypeA, phishing)
+	time.Sleep(1100 * time.Millisecond)
+	got := w.asked("evil-lately.example")
+	if got.Verdict != truth.VerdictBlocked || got.Answers[0].Threat != "social engineering" || got.Last.N != 1 {
+		t.Errorf("%+v", got)
+	}
+	testkit.WantParts(t, w.why("evil-lately.example"), "verdict=unsafe", "note=it was blocked under a minute ago")
+	searches := len(w.searches())
+	if got := w.asked("other.evil-lately.example"); got.Verdict != truth.VerdictSuspected || len(w.searches()) != searches {
+		t.Errorf("%+v, %d more searches", got, len(w.searches())-searches)
+	}
+	var why truth.Why
+	if _, err := w.door().Get(t.Context(), "/why", url.Values{"name": {"other.evil-lately.example"}, "confirm": {"1"}}, &why); err != nil || why.Verdict != truth.VerdictBlocked || len(w.searches()) != searches+1 {
+		t.Errorf("%+v, %v", why, err)
+	}
+}
+
+func TestAReloadKeepsTheDoorAndWhatWasBlocked(t *testing.T) {
+	w := newWorld(t)
+	lines := testkit.Capture(t)
+	w.start(w.corefile(blockList(t, "sb-reload.example")))
+	w.updated(1)
+	w.wantBlocked("sb-reload.example.", dns.TypeA, byOwn)
+	before, err := os.Lstat(w.door().Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.reload(w.corefile("monitor")); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Lstat(w.door().Socket)
+	if err != nil || !os.SameFile(before, after) || len(lines.About("The control socket is "+w.db)) != 1 {
+		t.Errorf("another door: %v", err)
+	}
+	if got := w.asked("sb-reload.example"); got.Last == nil || got.Last.N != 1 {
+		t.Errorf("%+v", got)
+	}
+	if err := w.reload(w.corefile("unknown-property")); err == nil {
+		t.Fatal("a Corefile that cannot be used was accepted")
+	}
+	w.asked("sb-reload.example")
+	w.stop()
+	if all, _ := filepath.Glob(filepath.Join(w.db, "control*")); len(all) != 0 {
+		t.Errorf("left behind: %q", all)
+	}
+}
+
+// In docs/control.md each line for a shell is a call of the door.
+func TestCallsOfTheDocumentWork(t *testing.T) {
+	w := newWorld(t)
+	w.start(w.corefile())
+	w.updated(1)
+	calls := regexp.MustCompile(`(?m)^curl -s --unix-socket /run/coredns-safebrowsing/control.sock (?:-d '(.*)' |-X (POST) )?'?http://door(/[a-z]+)(?:\?([^']*))?'?$`)
+	found := make(map[string]bool)
+	lines := shellLines(documents(t)["docs/control.md"])
+	for _, line := range lines {
+		m := calls.FindStringSubmatch(line)
+		if m == nil {
+			t.Errorf("%s is no call", line)
+			continue
+		}
+		var v any
+		var err error
+		if body, post := m[1], m[1]+m[2] != ""; post {
+			_, err = w.door().Post(t.Context(), m[3], json.RawMessage(map[bool]string{true: "{}", false: body}[body == ""]), &v)
+		} else {
+			query, _ := url.ParseQuery(m[4])
+			_, err = w.door().Get(t.Context(), m[3], query, &v)
+		}
+		if err != nil || v == nil {
+			t.Errorf("%s: %v, %v", line, v, err)
+		}
+		found[m[3][1:]] = true
+	}
+	for _, word := range control.Words {
+		if !found[word] {
+			t.Errorf("%s is not in the document", word)
+		}
+	}
+}
+
+// Whatever has been done to a server: the door, the page, explain, the metrics and the answers to
+// queries say the same.
+func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1))
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example/")
+	names := []string{"evil.example", "www.evil.example", "own.example", "a.own.example", "fine.example", "nas.local"}
+	corefile := func(more ...string) string {
+		return w.corefile(append([]string{"explain", "status 127.0.0.1:0 names"}, more...)...)
+	}
+	own := blockList(t, "own.example")
+	w.start(corefile(own))
+	w.updated(1)
+	page := w.pageURL(lines)
+	steps := map[string]func(){
+		"pause":   func() { w.order("/pause", `{"for": "10m"}`) },
+		"resume":  func() { w.order("/resume", `{}`) },
+		"allow":   func() { w.order("/allow", fmt.Sprintf(`{"name": %q, "for": "1h"}`, names[r.IntN(4)])) },
+		"forget":  func() { w.order("/allow", fmt.Sprintf(`{"name": %q, "remove": true}`, names[r.IntN(4)])) },
+		"block":   func() { w.order("/block", fmt.Sprintf(`{"name": %q}`, names[r.IntN(5)])) },
+		"unblock": func() { w.order("/unblock", fmt.Sprintf(`{"name": %q}`, names[r.IntN(5)])) },
+		"monitor": func() { w.mustReload(corefile(own, "monitor")) },
+		"reload":  func() { w.mustReload(corefile(own)) },
+		"except":  func() { w.mustReload(corefile(own, "except own.example")) },
+	}
+	words := []string{"pause", "resume", "resume", "allow", "forget", "block", "unblock", "monitor", "reload", "reload", "except"}
+	for n := range 25 {
+		word := words[r.IntN(len(words))]
+		steps[word]()
+		where := fmt.Sprintf("after step %d, %s", n, word)
+		w.wantAgreement(where, page, names)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func (w *world) mustReload(corefile string) {
+	w.t.Helper()
+	if err := w.reload(corefile); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wantAgreement holds that all who can be asked say the same.
+func (w *world) wantAgreement(where, page string, names []string) {
+	w.t.Helper()
+	for _, name := range names {
+		blocked := w.blocks(name + ".")
+		why := w.asked(name)
+		if (why.Verdict == truth.VerdictBlocked) != blocked {
+			w.t.Errorf("%s: %s is blocked: %v, the door says %+v", where, name, blocked, why)
+		}
+		verdict := map[string]string{"blocked": "unsafe", "passes": "safe", "suspected": "unsure", "unknown": "unknown"}[why.Verdict]
+		if got := w.why(name); !strings.HasPrefix(got, "verdict="+verdict) {
+			w.t.Errorf("%s: %s: the door says %s, explain %s", where, name, why.Verdict, got)
+		}
+		if body := get(w.t, page+"?host="+name); !strings.Contains(body, why.Text) {
+			w.t.Errorf("%s: %s: the door says %s, the page is\n%s", where, name, why.Text, body)
+		}
+	}
+	r := w.told()
+	w.made(page, r.Headline)
+	paused := 0.0
+	if r.Blocks[0].Paused.After(r.At) {
+		paused = 1
+	}
+	if got := testkit.Metric(w.t, "paused", "zones", "."); got != paused {
+		w.t.Errorf("%s: the metric of pauses is %v, the door says %v", where, got, r.Blocks[0].Paused)
+	}
+	blocked := 0
+	for _, c := range r.Hour {
+		blocked += c.N
+		if got := testkit.Metric(w.t, "blocked_total", "list", c.List); int(got) != c.N {
+			w.t.Errorf("%s: %d queries are blocked by %s, the metric has %v", where, c.N, c.List, got)
+		}
+	}
+	if time.Now().Minute() > 1 && (r.Today.Blocked != blocked || r.Today.Checked < blocked) {
+		w.t.Errorf("%s: today %+v, in the last hour %d", where, r.Today, blocked)
+	}
+}
+
+// blocks reports whether a query is blocked.
+func (w *world) blocks(name string) bool {
+	w.t.Helper()
+	m, err := dns.Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), w.address("udp"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m.Rcode == dns.RcodeNameError
+}
