@@ -14,9 +14,11 @@ import (
 	"testing"
 
 	"github.com/coredns/caddy"
+	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // repository is the top directory.
@@ -376,4 +378,32 @@ func testsOf(t *testing.T, dir string) string {
 		all[name] = string(text)
 	}
 	return strings.Join(slices.Collect(maps.Values(all)), "\n")
+}
+
+// Whoever finds a file in db can look it up.
+func TestEachFileOfTheDirectoryIsInTheFormats(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("budget 100", "block "+newListServer(t, "blocked.example\n").URL))
+	w.updated(1)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	testkit.Until(t, "the list by URL", func() bool { return isBlocked(w.ask("blocked.example.", dns.TypeA)) })
+	w.stop()
+	table, found := sectionOf(t, formats, "Files in db"), 0
+	err := fs.WalkDir(os.DirFS(w.db), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		found++
+		documented := regexp.MustCompile(`^own/[0-9a-f]+\.`).ReplaceAllString(name, "own/HASH.")
+		documented = regexp.MustCompile(`^[a-z0-9-]+\.list$`).ReplaceAllString(documented, "NAME.list")
+		documented = regexp.MustCompile(`^.+\.lock$`).ReplaceAllString(documented, "*.lock")
+		if !strings.Contains(table, "`"+documented+"`") {
+			t.Errorf("Expected %s in the table of docs/formats.md, for the file %s", documented, name)
+		}
+		return nil
+	})
+	if err != nil || found < 8 {
+		t.Errorf("Expected to find lists, clocks and counts, got %d files, %v", found, err)
+	}
 }
