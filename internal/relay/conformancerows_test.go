@@ -115,7 +115,7 @@ var frameRows = []row{
 	}},
 	{"$req of batchGet", sourceMessage, func(s *subject) error {
 		m := &sbv5.BatchGetHashListsRequest{Names: []string{"se-4b", "mw-8b"}, Version: [][]byte{s.before["mw-8b"].Version},
-			SizeConstraints: &sbv5.SizeConstraints{MaxUpdateEntries: 1024}}
+			SizeConstraints: &sbv5.SizeConstraints{MaxDatabaseEntries: 1024}}
 		var got sbv5.BatchGetHashListsResponse
 		err := s.readMessage(&got, "/v5/hashLists:batchGet", m)
 		if all := got.HashLists; err == nil && (len(all) != 2 || all[0].PartialUpdate || !all[1].PartialUpdate || additions(all[0]).count != 1023) {

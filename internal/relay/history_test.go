@@ -38,12 +38,12 @@ func TestHistorySurvivesARestart(t *testing.T) {
 	for i := range uint32(5) {
 		publish(t, l, "se-4b", numbered(i, 500, 10+i))
 		if i == 1 {
-			c.catchUp(t, "se-4b")
+			c.fetch(t, "se-4b")
 		}
 	}
 	c.lists = newLists(t, dir)
 	publish(t, c.lists, "se-4b", numbered(4, 500, 14))
-	c.catchUp(t, "se-4b")
+	c.fetch(t, "se-4b")
 	if !c.answers[0].Partial || c.held["se-4b"].Checksum != sumOf(setRuns(numbered(4, 500, 14))) {
 		t.Errorf("partial: %t: the history is lost", c.answers[0].Partial)
 	}
@@ -59,7 +59,7 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 	for _, set := range sets {
 		publish(t, l, "se-4b", set)
 		c := newClient(t, l)
-		c.catchUp(t, "se-4b")
+		c.fetch(t, "se-4b")
 		versions = append(versions, c.held["se-4b"].Version)
 	}
 	for _, test := range []struct {
@@ -79,7 +79,7 @@ func TestAnOlderListAfterARestartKeepsItsHistory(t *testing.T) {
 		}
 		publish(t, l, "se-4b", test.set)
 		for i, version := range versions {
-			if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0, 0); err != nil || a.Partial != test.partial[i] {
+			if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0); err != nil || a.Partial != test.partial[i] {
 				t.Errorf("%s, version %d: partial: %t, %v, want %t", test.name, i, a.Partial, err, test.partial[i])
 			}
 		}
@@ -96,7 +96,7 @@ func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 	l := newLists(t, dir)
 	publish(t, l, "se-4b", older)
 	c := newClient(t, l)
-	c.catchUp(t, "se-4b")
+	c.fetch(t, "se-4b")
 	had := c.held["se-4b"]
 	publish(t, l, "se-4b", newer)
 	path := filepath.Join(dir, "history", "se-4b.history")
@@ -120,7 +120,7 @@ func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "full updates") {
 			t.Errorf("%s: got %v, want an error that names the file and what follows", name, err)
 		}
-		c.catchUp(t, "se-4b")
+		c.fetch(t, "se-4b")
 		if c.answers[0].Partial || c.held["se-4b"].Checksum != sumOf(setRuns(newer)) {
 			t.Errorf("%s: partial: %t", name, c.answers[0].Partial)
 		}
@@ -130,7 +130,7 @@ func TestADamagedHistoryGivesFullUpdates(t *testing.T) {
 	}
 	c.lists, c.held["se-4b"] = newLists(t, dir), had
 	publish(t, c.lists, "se-4b", newer)
-	if c.catchUp(t, "se-4b"); c.answers[0].Partial {
+	if c.fetch(t, "se-4b"); c.answers[0].Partial {
 		t.Error("a partial update without a history")
 	}
 }
@@ -149,10 +149,10 @@ func TestAHistoryThatContradictsItsVersionGivesFullUpdates(t *testing.T) {
 		l := newLists(t, "")
 		publish(t, l, "se-4b", older)
 		c := newClient(t, l)
-		c.catchUp(t, "se-4b")
+		c.fetch(t, "se-4b")
 		publish(t, l, "se-4b", newer)
 		spoil(&(*l.current.Load())["se-4b"].history[0])
-		c.catchUp(t, "se-4b")
+		c.fetch(t, "se-4b")
 		if c.answers[0].Partial || c.held["se-4b"].Checksum != sumOf(setRuns(newer)) {
 			t.Errorf("%s: partial: %t", name, c.answers[0].Partial)
 		}
@@ -164,10 +164,10 @@ func TestAnEqualSetKeepsTheHistory(t *testing.T) {
 	l := newLists(t, "")
 	publish(t, l, "se-4b", numbered(0, 300, 10))
 	c := newClient(t, l)
-	c.catchUp(t, "se-4b")
+	c.fetch(t, "se-4b")
 	publish(t, l, "se-4b", numbered(0, 310, 10))
 	publish(t, l, "se-4b", numbered(0, 310, 10))
-	if c.catchUp(t, "se-4b"); !c.answers[0].Partial {
+	if c.fetch(t, "se-4b"); !c.answers[0].Partial {
 		t.Error("a full update after the same entries were published twice")
 	}
 }
@@ -228,19 +228,19 @@ func TestHistoryIsBounded(t *testing.T) {
 			l := newLists(t, "")
 			publish(t, l, "se-4b", numbered(0, 5000, 10))
 			c := newClient(t, l)
-			c.catchUp(t, "se-4b")
+			c.fetch(t, "se-4b")
 			held := c.held["se-4b"]
 			time.Sleep(100 * time.Hour) // in force as long as that: the age counts from its end
 			publish(t, l, "se-4b", numbered(0, 5001, 10))
 			time.Sleep(historyAge)
 			publish(t, l, "se-4b", numbered(0, 5002, 10))
-			if c.catchUp(t, "se-4b"); !c.answers[0].Partial {
+			if c.fetch(t, "se-4b"); !c.answers[0].Partial {
 				t.Errorf("a full update to a client %s behind", historyAge)
 			}
 			time.Sleep(time.Second)
 			publish(t, l, "se-4b", numbered(0, 5003, 10))
 			c.held["se-4b"] = held
-			if c.catchUp(t, "se-4b"); c.answers[0].Partial {
+			if c.fetch(t, "se-4b"); c.answers[0].Partial {
 				t.Errorf("a partial update to a client more than %s behind", historyAge)
 			}
 		})
@@ -292,7 +292,7 @@ func TestAFolderThatCannotBeUsedIsSaidAndDoneWithout(t *testing.T) {
 		t.Errorf("got %v, want an error that names the list and what follows", err)
 	}
 	c := newClient(t, l)
-	if c.catchUp(t, "se-4b"); c.held["se-4b"].Set.Len() != 6 {
+	if c.fetch(t, "se-4b"); c.held["se-4b"].Set.Len() != 6 {
 		t.Errorf("%d entries, want 6", c.held["se-4b"].Set.Len())
 	}
 }

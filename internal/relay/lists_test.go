@@ -80,13 +80,8 @@ func publishAtRandom(t *testing.T, width int, rng *rand.Rand) {
 			if rng.IntN(3) > 0 {
 				continue
 			}
-			c.maxUpdate = []int{0, 1024, 1500, 5000}[rng.IntN(4)]
 			c.maxDB = []int{0, 0, 700, 3000, 100_000}[rng.IntN(5)]
-			if rng.IntN(3) == 0 {
-				c.fetch(t, name) // may stop half-way
-				continue
-			}
-			c.catchUp(t, name)
+			c.fetch(t, name)
 			want := sumOfFirst(set, width, served(c.maxDB, set.Len()))
 			if got := c.held[name].Checksum; got != want {
 				t.Fatalf("the client has %x, published is %x", got, want)
@@ -146,12 +141,12 @@ func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
 	l := newLists(t, "")
 	publish(t, l, "se-4b", setOf(t, "aaaa", "aaaab", "bbbbb", "bbbbbb", "cccc", "dddddddd"))
 	c := newClient(t, l)
-	c.catchUp(t, "se-4b")
+	c.fetch(t, "se-4b")
 	if got, want := c.held["se-4b"].Checksum, sha256.Sum256([]byte("aaaabbbbccccdddd")); got != want {
 		t.Errorf("checksum %x, want that of four entries of four bytes", got)
 	}
 	publish(t, l, "se-4b", setOf(t, "aaaab", "bbbb", "cccc", "dddd"))
-	c.catchUp(t, "se-4b")
+	c.fetch(t, "se-4b")
 	if !c.answers[0].NotModified {
 		t.Error("the same entries, cut, are an update")
 	}
@@ -159,7 +154,7 @@ func TestEntriesOfOtherWidthsAreCut(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "gc-32b") || !strings.Contains(err.Error(), "nonsense") || strings.Contains(err.Error(), "se-4b") {
 		t.Errorf("got %v, want two lists refused", err)
 	}
-	if c.catchUp(t, "se-4b"); c.held["se-4b"].Set.Len() != 1 || !slices.Equal(l.Names(), []string{"se-4b"}) {
+	if c.fetch(t, "se-4b"); c.held["se-4b"].Set.Len() != 1 || !slices.Equal(l.Names(), []string{"se-4b"}) {
 		t.Errorf("lists %q, %d entries: a list that cannot be served must not hold up another", l.Names(), c.held["se-4b"].Set.Len())
 	}
 }
@@ -168,20 +163,17 @@ func TestGetRefusesWhatTheProtocolDoesNotAllow(t *testing.T) {
 	l := newLists(t, "")
 	publish(t, l, "se-4b", setOf(t, "aaaa"))
 	for _, test := range []struct {
-		name               string
-		list               string
-		maxUpdate, maxBase int
-		want               error
+		name       string
+		list       string
+		maxEntries int
+		want       error
 	}{
-		{"no limit", "se-4b", 0, 0, nil},
-		{"the least update", "se-4b", 1024, 0, nil},
-		{"the least database", "se-4b", 0, 1, nil},
-		{"another list", "mw-4b", 0, 0, ErrUnknownList},
-		{"an update that is too small", "se-4b", 1023, 0, ErrConstraint},
-		{"a negative update", "se-4b", -1, 0, ErrConstraint},
-		{"a negative database", "se-4b", 0, -1, ErrConstraint},
+		{"no limit", "se-4b", 0, nil},
+		{"the least database", "se-4b", 1, nil},
+		{"another list", "mw-4b", 0, ErrUnknownList},
+		{"a negative database", "se-4b", -1, ErrConstraint},
 	} {
-		if _, err := l.Get(t.Context(), netip.Addr{}, test.list, nil, test.maxUpdate, test.maxBase); !errors.Is(err, test.want) {
+		if _, err := l.Get(t.Context(), netip.Addr{}, test.list, nil, test.maxEntries); !errors.Is(err, test.want) {
 			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
 		}
 	}
@@ -198,7 +190,7 @@ func TestMinimumWaitsKeepClientsWithinAMinute(t *testing.T) {
 	}
 	l := newLists(t, "")
 	publish(t, l, "se-4b", setOf(t, "aaaa"))
-	a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 0, 0)
+	a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,16 +208,12 @@ func FuzzGet(f *testing.F) {
 	tag, from := tagOf("se-4b"), (*l.current.Load())["se-4b"].id
 	publish(f, l, "se-4b", newer)
 	to := (*l.current.Load())["se-4b"].id
-	f.Add([]byte(nil), uint16(0), uint16(0))
-	f.Add(version{target: view{id: from}}.append(nil, tag), uint16(0), uint16(0))
-	f.Add(version{target: view{id: from, limit: 2}}.append(nil, tag), uint16(0), uint16(2))
-	f.Add(version{target: view{id: to}, base: view{id: from}, boundary: []byte("bbbb")}.append(nil, tag), uint16(1), uint16(0))
-	f.Fuzz(func(t *testing.T, raw []byte, update, base uint16) {
-		maxUpdate := 0
-		if update > 0 {
-			maxUpdate = 1023 + int(update)
-		}
-		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", raw, maxUpdate, int(base))
+	f.Add([]byte(nil), uint16(0))
+	f.Add(versionOf(tag, view{id: from}), uint16(0))
+	f.Add(versionOf(tag, view{id: from, limit: 2}), uint16(2))
+	f.Add(versionOf(tag, view{id: to}), uint16(1))
+	f.Fuzz(func(t *testing.T, raw []byte, base uint16) {
+		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", raw, int(base))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +221,7 @@ func FuzzGet(f *testing.F) {
 		if err := proto.Unmarshal(a.Message, list); err != nil || list.Name != "se-4b" || len(list.Version) == 0 || list.PartialUpdate != a.Partial {
 			t.Fatalf("answer %v, %v", list, err)
 		}
-		if parseVersion(list.Version, tag, 4).target.id == (id{}) {
+		if parseVersion(list.Version, tag) == (view{}) {
 			t.Errorf("version %x is not one of the list", list.Version)
 		}
 		if want := sumOfFirst(newer, 4, min(int(base), newer.Len())); !a.Partial && !bytes.Equal(list.Sha256Checksum, want[:]) {
@@ -243,9 +231,9 @@ func FuzzGet(f *testing.F) {
 }
 
 func TestVersionsFollowFromListAndContent(t *testing.T) {
-	versionOf := func(l *Lists, name string) string {
+	versionIn := func(l *Lists, name string) string {
 		c := newClient(t, l)
-		c.catchUp(t, name)
+		c.fetch(t, name)
 		return string(c.held[name].Version)
 	}
 	one, other := newLists(t, ""), newLists(t, "")
@@ -255,41 +243,16 @@ func TestVersionsFollowFromListAndContent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a, b := versionOf(one, "se-4b"), versionOf(other, "se-4b"); a != b {
+	if a, b := versionIn(one, "se-4b"), versionIn(other, "se-4b"); a != b {
 		t.Errorf("two relays name the same list %x and %x", a, b)
 	}
-	if a, b := versionOf(one, "se-4b"), versionOf(one, "mw-4b"); a == b {
+	if a, b := versionIn(one, "se-4b"), versionIn(one, "mw-4b"); a == b {
 		t.Errorf("two lists have the same version %x", a)
 	}
-	q := query{names: []string{"se-4b", "mw-4b"}, versions: [][]byte{nil, []byte("12345678"), []byte(versionOf(one, "mw-4b")), []byte(versionOf(one, "se-4b"))}}
+	q := query{names: []string{"se-4b", "mw-4b"}, versions: [][]byte{nil, []byte("12345678"), []byte(versionIn(one, "mw-4b")), []byte(versionIn(one, "se-4b"))}}
 	got, bad := versionsOf(q)
 	want := map[string][]byte{"mw-4b": q.versions[2], "se-4b": q.versions[3]}
 	if bad != nil || !maps.EqualFunc(got, want, bytes.Equal) {
 		t.Errorf("versions %x, %+v, want %x", got, bad, want)
-	}
-}
-
-// Between two steps a list has entries of both contents. It must not exceed the client's room
-// even then, and an answer to a client with more room must not reach one with less.
-func TestAClientWithLittleRoomNeverGetsMoreEntries(t *testing.T) {
-	l := newLists(t, "")
-	older := numbered(1<<30, 3000, 10)
-	publish(t, l, "se-4b", older)
-	wide, narrow := newClient(t, l), newClient(t, l)
-	wide.catchUp(t, "se-4b")
-	narrow.catchUp(t, "se-4b")
-	newer, err := collect(changedRuns(setRuns(numbered(0, 2000, 10)), none(), setRuns(numbered(1<<30, 1000, 10)), 4), 4, 3000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	publish(t, l, "se-4b", newer)
-	wide.maxUpdate, wide.maxDB = 1024, 5000
-	narrow.maxUpdate, narrow.maxDB = 1024, 3100
-	if wide.fetch(t, "se-4b"); !wide.answers[0].Partial || wide.held["se-4b"].Set.Len() != 4024 {
-		t.Fatalf("partial: %t, %d entries: the step shows nothing", wide.answers[0].Partial, wide.held["se-4b"].Set.Len())
-	}
-	narrow.catchUp(t, "se-4b") // fetch checks each step
-	if got, want := narrow.held["se-4b"].Set.Len(), 3000; got != want {
-		t.Errorf("%d entries, want %d", got, want)
 	}
 }

@@ -21,9 +21,6 @@ type Answer struct {
 	NotModified bool
 	// Partial says that the update changes what the client has; else it replaces that.
 	Partial bool
-	// More says that the client limits the size of an update and has not got all of it: it
-	// may ask for the rest at once.
-	More bool
 }
 
 // ErrUnknownList says that there is no list of this name.
@@ -32,47 +29,37 @@ var ErrUnknownList = errors.New("no such list")
 // ErrConstraint says that a size constraint is not one that the protocol allows.
 var ErrConstraint = errors.New("size constraint out of range")
 
-// minUpdateEntries is the least max_update_entries (schema of version 5, SizeConstraints).
-const minUpdateEntries = 1024
-
 // Get returns what brings a client from its version of a list to the one in force. version is
 // what the client sent, nil if it sent none. A version that is unknown, or too old, or of
 // another list, gives a full update.
 //
-// An update has at most maxUpdateEntries removals and additions, and leaves the client with at
-// most maxDatabaseEntries entries: those that come first. 0 means no limit. So that few
-// different updates are made, the limits are rounded down: the first to a power of two, the
-// second to five significant bits.
+// An update leaves the client with at most maxEntries entries: those that come first. 0 means no
+// limit. So that few different updates are made, the limit is rounded down to five significant bits.
 //
 // Clients with equal arguments share the bytes of the answer, also while it is being made. One
 // answer is made at a time, for the clients in turn: client is the address of the one that asks,
 // the zero Addr if that is unknown. The error is ErrUnknownList or ErrConstraint, wrapped, for
 // what the client did wrong, or that of ctx: nothing is made for clients that have all gone away.
-func (l *Lists) Get(ctx context.Context, client netip.Addr, name string, version []byte, maxUpdateEntries, maxDatabaseEntries int) (Answer, error) {
+func (l *Lists) Get(ctx context.Context, client netip.Addr, name string, version []byte, maxEntries int) (Answer, error) {
 	s := (*l.current.Load())[name]
 	switch {
 	case s == nil:
 		return Answer{}, fmt.Errorf("%w: %q", ErrUnknownList, name)
-	case maxUpdateEntries < 0 || maxUpdateEntries > 0 && maxUpdateEntries < minUpdateEntries:
-		return Answer{}, fmt.Errorf("%w: max_update_entries %d, must be 0 or at least %d", ErrConstraint, maxUpdateEntries, minUpdateEntries)
-	case maxDatabaseEntries < 0:
-		return Answer{}, fmt.Errorf("%w: max_database_entries %d, must not be negative", ErrConstraint, maxDatabaseEntries)
+	case maxEntries < 0:
+		return Answer{}, fmt.Errorf("%w: max_database_entries %d, must not be negative", ErrConstraint, maxEntries)
 	}
-	u := request{
-		state: s, have: parseVersion(version, s.tag, s.width), want: s.view(maxDatabaseEntries),
-		most: roundDown(maxUpdateEntries, 1), room: maxDatabaseEntries,
-	}
-	if !s.knows(u.have) {
-		u = u.full()
-	}
-	if u.have.boundary == nil && u.have.target == u.want {
+	u := request{state: s, have: parseVersion(version, s.tag), want: s.view(maxEntries)}
+	if u.have == u.want {
 		return u.notModified(), nil
 	}
-	a, err := l.get(ctx, client, u)
-	if errors.Is(err, errHistory) {
-		return l.get(ctx, client, u.full())
+	if s.knows(u.have) {
+		a, err := l.get(ctx, client, u)
+		if !errors.Is(err, errHistory) {
+			return a, err
+		}
 	}
-	return a, err
+	u.have = view{}
+	return l.get(ctx, client, u)
 }
 
 // roundDown returns n with only its significant highest bits.
@@ -130,7 +117,7 @@ func BatchBody(answers []Answer, wait time.Duration) net.Buffers {
 // tail returns the field minimum_wait_duration. An answer without it allows the next request
 // at once.
 func (a Answer) tail(wait time.Duration) []byte {
-	if a.More || wait <= 0 {
+	if wait <= 0 {
 		return nil
 	}
 	d := appendNumber(nil, 1, uint64(wait/time.Second))

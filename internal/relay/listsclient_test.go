@@ -58,10 +58,10 @@ func publish(t testing.TB, l *Lists, name string, set *prefixset.Set) {
 
 // transport answers the requests of a client from lists, as a server would.
 type transport struct {
-	lists            *Lists
-	maxUpdate, maxDB int
-	wait             time.Duration
-	answers          []Answer // to the last request
+	lists   *Lists
+	maxDB   int
+	wait    time.Duration
+	answers []Answer // to the last request
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -86,7 +86,7 @@ func (tr *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	tr.answers = nil
 	for _, name := range names {
-		a, err := tr.lists.Get(r.Context(), netip.Addr{}, name, versions[name], tr.maxUpdate, tr.maxDB)
+		a, err := tr.lists.Get(r.Context(), netip.Addr{}, name, versions[name], tr.maxDB)
 		if err != nil {
 			return nil, err
 		}
@@ -150,13 +150,6 @@ func (c *client) fetch(t testing.TB, names ...string) (wait time.Duration) {
 		if err != nil {
 			t.Fatalf("list %s: %v", names[i], err)
 		}
-		changes := u.Removals.Count
-		for _, a := range u.Additions {
-			changes += a.Count
-		}
-		if c.maxUpdate > 0 && changes > c.maxUpdate {
-			t.Fatalf("list %s: %d changes, asked for %d at most", names[i], changes, c.maxUpdate)
-		}
 		if c.maxDB > 0 && list.Set.Len() > c.maxDB {
 			t.Fatalf("list %s: %d entries, asked for %d at most (partial: %t, before: %d)", names[i], list.Set.Len(), c.maxDB, u.Partial, before)
 		}
@@ -166,18 +159,4 @@ func (c *client) fetch(t testing.TB, names ...string) (wait time.Duration) {
 		t.Fatal(err)
 	}
 	return updates[len(updates)-1].MinimumWait
-}
-
-// catchUp fetches a list until there is nothing more to fetch.
-func (c *client) catchUp(t testing.TB, name string) {
-	t.Helper()
-	for range 1000 {
-		wait := c.fetch(t, name)
-		if more := c.answers[0].More; more != (wait == 0) {
-			t.Fatalf("minimum wait %s, more to come: %t", wait, more)
-		} else if !more {
-			return
-		}
-	}
-	t.Fatalf("list %s is not complete after 1000 updates", name)
 }

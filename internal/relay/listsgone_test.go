@@ -20,7 +20,7 @@ func TestNothingIsMadeForClientsThatHaveGoneAway(t *testing.T) {
 		errs := make(chan error, others)
 		alone := make(chan error, 1)
 		ask := func(ctx context.Context, errs chan error) {
-			a, err := l.Get(ctx, netip.Addr{}, "se-4b", nil, 0, 0)
+			a, err := l.Get(ctx, netip.Addr{}, "se-4b", nil, 0)
 			if err == nil && len(a.Message) == 0 {
 				err = errors.New("an empty answer")
 			}

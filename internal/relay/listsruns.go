@@ -68,27 +68,6 @@ func firstRuns(from runs, width int, n int64) runs {
 	}
 }
 
-// mixedRuns reads the entries of low below boundary, then those of high from there on.
-func mixedRuns(low, high runs, boundary []byte) runs {
-	width, below := len(boundary), true
-	return func() []byte {
-		if below {
-			run := low()
-			if n := lower(run, width, boundary); n > 0 {
-				below = n == len(run)
-				return run[:n]
-			}
-			below = false
-		}
-		for {
-			run := high()
-			if rest := run[lower(run, width, boundary):]; len(rest) > 0 || len(run) == 0 {
-				return rest
-			}
-		}
-	}
-}
-
 // lower returns the bytes of the entries in run that are less than bound.
 func lower(run []byte, width int, bound []byte) int {
 	return width * sort.Search(len(run)/width, func(i int) bool {

@@ -18,8 +18,8 @@ const (
 	// maxEncoded is the most encoded updates that are kept: more than a history has steps.
 	maxEncoded = 2048
 
-	// maxChanges is the most changes between contents that are kept for further steps of
-	// clients that limit the size of an update.
+	// maxChanges is the most changes between contents that are kept: clients with one version may
+	// want several views.
 	maxChanges = 4
 )
 

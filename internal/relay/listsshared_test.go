@@ -69,18 +69,18 @@ func TestClientsShareAnUpdate(t *testing.T) {
 	l := newLists(t, "")
 	publish(t, l, "se-4b", hashes(20_000, 1))
 	c := newClient(t, l)
-	c.catchUp(t, "se-4b")
+	c.fetch(t, "se-4b")
 	publish(t, l, "se-4b", churned(t, hashes(20_000, 1), 100, 100, 2))
 	for name, version := range map[string][]byte{"full": nil, "unknown": []byte("unknown"), "partial": c.held["se-4b"].Version} {
 		var wg sync.WaitGroup
 		var others atomic.Int32
-		first, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0, 0)
+		first, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 50 {
 			wg.Go(func() {
-				if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0, 0); err != nil || &a.Message[0] != &first.Message[0] {
+				if a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0); err != nil || &a.Message[0] != &first.Message[0] {
 					others.Add(1)
 				}
 			})
@@ -89,7 +89,7 @@ func TestClientsShareAnUpdate(t *testing.T) {
 			t.Errorf("%s: %d of 50 clients got bytes of their own", name, others.Load())
 		}
 	}
-	if _, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 1<<30, 1<<30); err != nil { // limits that make no difference
+	if _, err := l.Get(t.Context(), netip.Addr{}, "se-4b", nil, 1<<30); err != nil { // limits that make no difference
 		t.Fatal(err)
 	}
 	if err := l.Publish([]lookup.List{{Name: "se-4b", Set: (*l.current.Load())["se-4b"].source}}); err != nil { // another list has changed
@@ -109,7 +109,7 @@ func TestPublishingWhileClientsAsk(t *testing.T) {
 	for i := range 4 {
 		wg.Go(func() {
 			c := newClient(t, l)
-			c.maxUpdate = 1024 * (i % 2)
+			c.maxDB = 300 * (i % 2)
 			for rounds := 0; rounds < 20 || !done.Load(); rounds++ {
 				c.fetch(t, "se-4b")
 			}
@@ -159,10 +159,10 @@ func TestGzipSavesNothing(t *testing.T) {
 	set := hashes(300_000, 1)
 	publish(t, l, "se-4b", set)
 	c := newClient(t, l)
-	c.catchUp(t, "se-4b")
+	c.fetch(t, "se-4b")
 	publish(t, l, "se-4b", churned(t, set, 3000, 3000, 2))
 	for name, version := range map[string][]byte{"full": nil, "partial": c.held["se-4b"].Version} {
-		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0, 0)
+		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func BenchmarkFiveHundredClients(b *testing.B) {
 	full := timed(func() { get(b, l, nil) })
 	versions := make([][]byte, clients)
 	for i := range versions {
-		versions[i] = versionOf(b, get(b, l, nil))
+		versions[i] = versionHeld(b, get(b, l, nil))
 	}
 	var waits []time.Duration
 	var partial, publishing time.Duration
@@ -210,7 +210,7 @@ func BenchmarkFiveHundredClients(b *testing.B) {
 				a := get(b, l, versions[i])
 				waits = append(waits, time.Since(began))
 				if !a.NotModified {
-					versions[i] = versionOf(b, a)
+					versions[i] = versionHeld(b, a)
 				}
 			}
 		}
@@ -234,7 +234,7 @@ func timed(f func()) time.Duration {
 }
 
 func get(b *testing.B, l *Lists, version []byte) Answer {
-	a, err := l.Get(b.Context(), netip.Addr{}, "se-4b", version, 0, 0)
+	a, err := l.Get(b.Context(), netip.Addr{}, "se-4b", version, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func get(b *testing.B, l *Lists, version []byte) Answer {
 }
 
 // versionOf returns the version in an answer, which is its second field.
-func versionOf(b *testing.B, a Answer) []byte {
+func versionHeld(b *testing.B, a Answer) []byte {
 	_, _, n := protowire.ConsumeField(a.Message) // the name
 	_, _, tag := protowire.ConsumeTag(a.Message[n:])
 	v, size := protowire.ConsumeBytes(a.Message[n+tag:])

@@ -93,7 +93,7 @@ func (h *handler) get(r *http.Request, q query) (reply, *failure) {
 // list returns the update of a list. A client that holds a list which the relay has lost keeps
 // it. One that holds nothing waits for a while, if the relay is still fetching its first lists.
 func (h *handler) list(r *http.Request, name string, version []byte, q query) (Answer, *failure) {
-	answer, err := h.lists.Get(r.Context(), q.client, name, version, q.maxUpdate, q.maxDatabase)
+	answer, err := h.lists.Get(r.Context(), q.client, name, version, q.maxEntries)
 	kept := slices.Contains(h.configured, name)
 	switch {
 	case !errors.Is(err, ErrUnknownList) || !kept:
@@ -106,7 +106,7 @@ func (h *handler) list(r *http.Request, name string, version []byte, q query) (A
 		}
 		h.awaitFirst(r.Context(), q.begin)
 		leave()
-		answer, err = h.lists.Get(r.Context(), q.client, name, version, q.maxUpdate, q.maxDatabase)
+		answer, err = h.lists.Get(r.Context(), q.client, name, version, q.maxEntries)
 	}
 	switch {
 	case err == nil:

@@ -23,19 +23,22 @@ const (
 	prefixBytes     = 4
 	maxNames        = 100
 	maxVersionBytes = 1 << 10
+
+	// minUpdateEntries is the least max_update_entries (schema of version 5, SizeConstraints).
+	minUpdateEntries = 1024
 )
 
 // query is what a request asks for.
 type query struct {
-	names       []string
-	versions    [][]byte // of lists that the client holds, in any order
-	maxUpdate   int      // most entries of an update; 0: no limit
-	maxDatabase int      // most entries of a list; 0: no limit
-	prefixes    [][]byte // distinct
-	pageSize    int      // most lists of a page; 0: no limit
-	pageToken   string
-	client      netip.Addr
-	begin       func() // sends the header of a good answer, before the answer is there
+	names      []string
+	versions   [][]byte // of lists that the client holds, in any order
+	maxUpdate  int      // most changes of an update, which is checked only: updates are sent whole
+	maxEntries int      // most entries of a list; 0: no limit
+	prefixes   [][]byte // distinct
+	pageSize   int      // most lists of a page; 0: no limit
+	pageToken  string
+	client     netip.Addr
+	begin      func() // sends the header of a good answer, before the answer is there
 }
 
 // invalid returns the error of a request that breaks the rules of version 5.
@@ -119,7 +122,7 @@ func parseValues(values url.Values) (q query, bad *failure) {
 	}
 	for name, n := range map[string]*int{
 		"sizeConstraints.maxUpdateEntries":   &q.maxUpdate,
-		"sizeConstraints.maxDatabaseEntries": &q.maxDatabase,
+		"sizeConstraints.maxDatabaseEntries": &q.maxEntries,
 		"pageSize":                           &q.pageSize,
 	} {
 		if text := values.Get(name); text != "" {
@@ -172,9 +175,9 @@ func (m method) parseMessage(text string) (q query, bad *failure) {
 		q.prefixes = r.GetHashPrefixes()
 	case *sbv5.BatchGetHashListsRequest:
 		q.names, q.versions = r.GetNames(), r.GetVersion()
-		q.maxUpdate, q.maxDatabase = int(r.GetSizeConstraints().GetMaxUpdateEntries()), int(r.GetSizeConstraints().GetMaxDatabaseEntries())
+		q.maxUpdate, q.maxEntries = int(r.GetSizeConstraints().GetMaxUpdateEntries()), int(r.GetSizeConstraints().GetMaxDatabaseEntries())
 	}
-	if q.maxUpdate < 0 || q.maxDatabase < 0 {
+	if q.maxUpdate < 0 || q.maxEntries < 0 {
 		return q, invalid("sizeConstraints has a negative number")
 	}
 	return q, nil

@@ -29,7 +29,7 @@ func TestAClientThatWantsManyUpdatesDelaysAnotherByOne(t *testing.T) {
 				l.turns.take(netip.Addr{}, nil, nil) // all others wait
 				ask := func(client netip.Addr, limit int) {
 					go func() {
-						if _, err := l.Get(t.Context(), client, "se-4b", nil, 0, limit); err != nil {
+						if _, err := l.Get(t.Context(), client, "se-4b", nil, limit); err != nil {
 							t.Error(err)
 						}
 					}()
@@ -40,11 +40,11 @@ func TestAClientThatWantsManyUpdatesDelaysAnotherByOne(t *testing.T) {
 				}
 				ask(modest, tc.limited)
 				want := request{state: (*l.current.Load())["se-4b"]}
-				want.room, want.want = tc.limited, want.view(tc.limited)
+				want.want = want.view(tc.limited)
 				l.turns.leave()
 				synctest.Wait()
-				if made := l.kept.Keys(); !slices.Contains(made[:2], want.full().key()) {
-					t.Errorf("The update for the other client is number %d of %d", 1+slices.Index(made, want.full().key()), len(made))
+				if made := l.kept.Keys(); !slices.Contains(made[:2], want.key()) {
+					t.Errorf("The update for the other client is number %d of %d", 1+slices.Index(made, want.key()), len(made))
 				}
 			})
 		})
@@ -108,28 +108,21 @@ func TestAVersionMayNameMoreEntriesThanThereAre(t *testing.T) {
 	publish(t, l, "se-4b", setOf(t, "aaaa", "bbbb", "cccc"))
 	s := (*l.current.Load())["se-4b"]
 	for _, limit := range []uint32{4, 0x2000_0000, 0x4000_0001, 0x8000_0000, 0xffff_ffff} {
-		for _, v := range []version{
-			{target: view{id: s.id, limit: limit}},
-			{target: view{id: s.id, limit: limit}, base: view{id: s.id, limit: limit}, boundary: []byte("bbbb")},
-		} {
-			a, err := l.Get(t.Context(), greedy, "se-4b", v.append(nil, s.tag), 0, 0)
-			if err != nil || !a.Partial {
-				t.Errorf("limit %x: got %+v, %v, want an update without changes", limit, a, err)
-			}
+		a, err := l.Get(t.Context(), greedy, "se-4b", versionOf(s.tag, view{id: s.id, limit: limit}), 0)
+		if err != nil || !a.Partial {
+			t.Errorf("limit %x: got %+v, %v, want an update without changes", limit, a, err)
 		}
 	}
 }
 
-// A client between two steps says which content it comes from. The history has that content,
-// but damaged.
+// The history has the content that a client names, but damaged.
 func TestAClientWhoseBaseIsLostStartsAgain(t *testing.T) {
 	l := newLists(t, "")
 	publish(t, l, "se-4b", setOf(t, "aaaa", "bbbb"))
 	publish(t, l, "se-4b", setOf(t, "aaaa", "cccc"))
 	s := (*l.current.Load())["se-4b"]
 	s.history[0].from = id{1}
-	v := version{target: view{id: s.id}, base: view{id: id{1}}, boundary: []byte("bbbb")}
-	a, err := l.Get(t.Context(), modest, "se-4b", v.append(nil, s.tag), 0, 0)
+	a, err := l.Get(t.Context(), modest, "se-4b", versionOf(s.tag, view{id: id{1}}), 0)
 	if err != nil || a.Partial || len(a.Message) == 0 {
 		t.Errorf("got %+v, %v, want a full update", a, err)
 	}

@@ -12,34 +12,22 @@ type id [16]byte
 
 func idOf(sum [sha256.Size]byte) id { return id(sum[:16]) }
 
-// view is a content as one client may hold it: all of it, or its first entries.
+// view is a content as one client may hold it: all of it, or its first entries. The zero view is
+// nothing.
+//
+// On the wire it is a version, which is opaque ("Local Database"). Ours have everything that is
+// needed to find the content again, so relays with the same lists, or one that was restarted, agree
+// on them:
+//
+//	tag (4 bytes: SHA-256 of the list's name, cut), kind (1), id (16), limit (4)
 type view struct {
 	id    id
 	limit uint32 // entries; 0: all of them
 }
 
-// version is what a client holds. It is either a view, or a mixture of two: a client that
-// limits the size of an update comes from base to target in steps, and after some of them has
-// the entries of target below boundary, and those of base from there on.
-//
-// On the wire a version is opaque ("Local Database"). Ours have everything that is needed to
-// find the content again, so relays with the same lists, or one that was restarted, agree on
-// them:
-//
-//	tag (4 bytes: SHA-256 of the list's name, cut), kind (1), target (20)
-//	the same for a mixture, then base (20), boundary (one entry)
-type version struct {
-	target   view
-	base     view   // of a mixture; a zero id: no entries
-	boundary []byte // of a mixture; nil: not a mixture
-}
-
 const (
 	tagBytes  = 4
-	viewBytes = len(id{}) + 4
-
-	kindWhole   = 1
-	kindMixture = 2
+	kindWhole = 1 // 2 was a step on the way from one content to another
 )
 
 // tagOf returns what all versions of a list begin with. A server of Safe Browsing finds the
@@ -49,39 +37,21 @@ func tagOf(name string) []byte {
 	return sum[:tagBytes]
 }
 
-// append appends the version of the list with the given tag.
-func (v version) append(dst, tag []byte) []byte {
-	dst = append(dst, tag...)
-	if v.boundary == nil {
-		return v.target.append(append(dst, kindWhole))
-	}
-	dst = v.base.append(v.target.append(append(dst, kindMixture)))
-	return append(dst, v.boundary...)
+// versionOf returns the version of a view, of the list with the given tag.
+func versionOf(tag []byte, v view) []byte {
+	return v.append(append(bytes.Clone(tag), kindWhole))
 }
 
 func (v view) append(dst []byte) []byte {
 	return binary.BigEndian.AppendUint32(append(dst, v.id[:]...), v.limit)
 }
 
-func viewOf(raw []byte) view {
-	return view{id: id(raw[:len(id{})]), limit: binary.BigEndian.Uint32(raw[len(id{}):])}
-}
-
-// parseVersion parses a version of the list with the given tag, whose entries are width bytes
-// long. It returns the zero version for anything else: such a client gets a full update.
-func parseVersion(raw, tag []byte, width int) version {
-	rest, ok := bytes.CutPrefix(raw, tag)
-	if !ok || len(rest) < 1+viewBytes {
-		return version{}
+// parseVersion parses a version of the list with the given tag. It returns the zero view for
+// anything else: such a client gets a full update.
+func parseVersion(raw, tag []byte) view {
+	rest, ok := bytes.CutPrefix(raw, append(bytes.Clone(tag), kindWhole))
+	if !ok || len(rest) != len(id{})+4 || id(rest) == (id{}) {
+		return view{}
 	}
-	kind, target, rest := rest[0], viewOf(rest[1:]), rest[1+viewBytes:]
-	switch {
-	case target.id == id{}:
-		return version{}
-	case kind == kindWhole && len(rest) == 0:
-		return version{target: target}
-	case kind == kindMixture && len(rest) == viewBytes+width:
-		return version{target: target, base: viewOf(rest), boundary: bytes.Clone(rest[viewBytes:])}
-	}
-	return version{}
+	return view{id: id(rest), limit: binary.BigEndian.Uint32(rest[len(id{}):])}
 }
