@@ -3,11 +3,15 @@ package relay
 import (
 	"context"
 	"fmt"
+	"io"
 	golog "log"
 	"net"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"golang.org/x/net/netutil"
 
@@ -143,4 +147,20 @@ func (c *Config) URL(addr net.Addr) string {
 		scheme = "https"
 	}
 	return fmt.Sprintf("%s://%s", scheme, addr)
+}
+
+// admin serves what operators ask for: metrics, and how the relay is.
+func (r *Relay) admin() http.Handler {
+	mux := http.NewServeMux()
+	gatherers := prometheus.Gatherers{prometheus.DefaultGatherer, r.handler.metrics.registry}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherers, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !r.Ready() {
+			http.Error(w, "no lists are in force yet, or the relay stops", http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "ok\n")
+	})
+	return mux
 }
