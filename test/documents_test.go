@@ -250,7 +250,7 @@ func TestFieldsOfTheFormatsExist(t *testing.T) {
 	if tried < 12 {
 		t.Errorf("Expected to find fields, got %d", tried)
 	}
-	for _, name := range []string{"updater/store.go", "internal/relay/historyfile.go", "internal/sharing/store.go"} {
+	for _, name := range []string{"updater/store.go", "internal/relay/history.go", "internal/sharing/store.go"} {
 		source, err := fs.ReadFile(repository, name)
 		if err != nil {
 			t.Fatal(err)

@@ -9,11 +9,14 @@ package engine
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -193,4 +196,49 @@ func (e *Engine) start(key string) {
 		return
 	}
 	e.wg.Go(func() { e.runWithKeys(ctx, key) })
+}
+
+// stop ends everything that the engine does and waits for it, but not for a write that
+// hangs: see patience. Then its goroutines end when the disk answers, and report nothing.
+func (e *Engine) stop() {
+	e.Checker.Close() // before the schedule is let go of: a search may end with a wait
+	e.cancel()
+	running.remove(e)
+	if !files.Wait(e.finish) {
+		e.reporter.abandon()
+	}
+}
+
+// finish waits until all goroutines have ended and all clocks are on disk.
+func (e *Engine) finish() {
+	e.wg.Wait()
+	e.Schedule.Flush() // an answer does not wait for the disk
+	if e.ledger != nil {
+		if err := e.ledger.Flush(); err != nil {
+			e.reporter.report(updater.Event{Kind: updater.StoreFailed, List: updater.BudgetFile, Err: err})
+		}
+	}
+	e.client.Close()
+}
+
+// abandon says that a write hangs, and has nothing more be reported: the metrics may belong to
+// another engine by then.
+func (r *reporter) abandon() {
+	r.abandoned.Store(true)
+	log.Warningf("A write to %s has not ended within %s. It is not waited for: each file there is the old or the new one. Check the disk", r.settings.DB, files.WaitLimit)
+}
+
+// ShareLog logs that a client has spent its share of a budget: the first one of each day. The
+// zero ShareLog is ready to use. It is safe for concurrent use.
+type ShareLog struct{ said say.Daily }
+
+// Log logs that a client of the service was refused at now.
+func (l *ShareLog) Log(s *Service, client netip.Addr, now time.Time) {
+	if s.Shares == nil || !l.said.First("", now) {
+		return
+	}
+	taken, _ := s.Shares.Taken(client, now)
+	b, _ := s.Shares.For(client, now)
+	log.Warningf("In part: client %s has spent its share of the day's budget and what others do not need (%d of %d): its suspected names pass until more is free, at midnight at the latest. If it forwards for others, write \"budget %d 100%%\". The log names the first such client of a day only",
+		client, taken, b.Day, b.Day)
 }

@@ -1,8 +1,14 @@
 package ownlist
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -175,4 +181,223 @@ func (p *parser) add(text []byte, scope scope, allow bool) outcome {
 // say emits the entry of a canonical name, with the expiry and the response of the line.
 func (p *parser) say(name []byte, scope scope, allow bool) {
 	p.emit(entry{name: name, scope: scope, allow: allow || p.allow, response: p.response, until: p.until})
+}
+
+// maxLine is the most bytes of a line that are parsed.
+const maxLine = 4 << 10
+
+// eachLine calls do for each line of r, numbered from 1, without the line break and
+// without a byte order mark. The line is valid only during the call. A longer line than
+// maxLine is cut, and long is set, so no file can use much memory. eachLine returns a
+// notListError if r is not a list, or else the error of reading.
+func eachLine(r io.Reader, do func(number int, line []byte, long bool)) error {
+	br := bufio.NewReaderSize(r, 64<<10)
+	head, _ := br.Peek(sniffBytes) // ReadSlice returns the same error
+	if e, ok := notList(head); ok {
+		return e
+	}
+	for number := 1; ; number++ {
+		line, err := br.ReadSlice('\n')
+		long := errors.Is(err, bufio.ErrBufferFull)
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\uFEFF"))
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if long = long || len(line) > maxLine; long {
+			line = line[:maxLine]
+		}
+		if len(line) > 0 || err == nil {
+			do(number, line, long)
+		}
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = br.ReadSlice('\n')
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sniffBytes is the most bytes that http.DetectContentType uses.
+const sniffBytes = 512
+
+// notListError says that a file is not a list: what it seems to be, and what the operator
+// can do.
+type notListError struct{ seems, cure string }
+
+// Error implements error.
+func (e notListError) Error() string { return "it " + e.seems + ": " + e.cure }
+
+// notList returns what a file seems to be, from its first bytes, if it cannot be a list.
+// A failed download often leaves an HTML page, and single words on that page would pass
+// for names.
+func notList(head []byte) (e notListError, ok bool) {
+	for magic, format := range compressed {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return notListError{"is compressed (" + format + ")", "unpack it"}, true
+		}
+	}
+	if len(head) > 10 && string(head[:3]) == "BZh" && string(head[4:10]) == "1AY&SY" { // byte 3 is the level
+		return notListError{"is compressed (bzip2)", "unpack it"}, true
+	}
+	switch detected := http.DetectContentType(head); {
+	case strings.HasPrefix(detected, "text/html"), strings.HasPrefix(detected, "text/xml"):
+		return notListError{"looks like an HTML page", "download the list again"}, true
+	case strings.HasPrefix(detected, "text/plain; charset=utf-16"):
+		return notListError{"is UTF-16", "save it as UTF-8"}, true
+	}
+	return notListError{}, false
+}
+
+// compressed maps the first bytes of a compressed file to its format.
+var compressed = map[string]string{
+	"\x1f\x8b": "gzip", "PK\x03\x04": "zip", "\xfd7zXZ\x00": "xz", "\x28\xb5\x2f\xfd": "zstd", "7z\xbc\xaf\x27\x1c": "7z",
+}
+
+// maxName and maxLabel are the most bytes of a DNS name and of a label (RFC 1035 section
+// 2.3.4). maxNameText is the most bytes of a name as a person writes it: a rune has up to
+// four bytes, and becomes at least one byte of the name.
+const (
+	maxName     = 253
+	maxLabel    = 63
+	maxNameText = 4 * maxName
+)
+
+// letter maps each byte of a listed name to lower case, and every other byte to 0. It
+// allows fewer bytes than lookup.ParseHost: prose and markup must be bad lines, not
+// hosts.
+var letter = func() (t [256]byte) {
+	for _, c := range []byte("abcdefghijklmnopqrstuvwxyz0123456789-_.") {
+		t[c] = c
+	}
+	for c := byte('A'); c <= 'Z'; c++ {
+		t[c] = c | 0x20
+	}
+	return t
+}()
+
+// name returns the canonical form of a name or an IP address that a person wrote, as
+// lookup.ParseHost does. The result is valid until the next call.
+func (p *parser) name(text []byte) ([]byte, bool) {
+	if len(text) > maxNameText {
+		return nil, false
+	}
+	p.buf = p.buf[:0]
+	for _, c := range text {
+		if letter[c] == 0 {
+			return p.nameSlowly(text)
+		}
+		p.buf = append(p.buf, letter[c])
+	}
+	// A name with surplus dots, or one that may be an IPv4 address, needs ParseHost.
+	last := p.buf[bytes.LastIndexByte(p.buf, '.')+1:]
+	if len(last) == 0 || isDigit(last[0]) || p.buf[0] == '.' || bytes.Contains(p.buf, []byte("..")) {
+		return p.nameSlowly(text)
+	}
+	return p.buf, fits(p.buf)
+}
+
+// nameSlowly is name for IP addresses and for names that are not canonical.
+func (p *parser) nameSlowly(text []byte) ([]byte, bool) {
+	if h, ok := address(text); ok {
+		return append(p.buf[:0], h...), true
+	}
+	h, ok := lookup.ParseHost(string(text))
+	if !ok {
+		return nil, false
+	}
+	p.buf = append(p.buf[:0], h.String()...)
+	for _, c := range p.buf {
+		if letter[c] == 0 {
+			return nil, false
+		}
+	}
+	return p.buf, fits(p.buf)
+}
+
+// address returns the canonical form of an IPv6 address. The text may have brackets.
+func address(text []byte) (string, bool) {
+	if bytes.IndexByte(text, ':') < 0 {
+		return "", false
+	}
+	bare := strings.TrimSuffix(strings.TrimPrefix(string(text), "["), "]")
+	h, ok := lookup.ParseHost("[" + bare + "]")
+	return h.String(), ok
+}
+
+// fits reports whether a name is short enough for the DNS.
+func fits(name []byte) bool {
+	label := 0
+	for _, c := range name {
+		if label++; c == '.' {
+			label = 0
+		}
+		if label > maxLabel {
+			return false
+		}
+	}
+	return len(name) > 0 && len(name) <= maxName
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// isIP reports whether a canonical host is an IP literal, which has no parents.
+func isIP(name string) bool {
+	if name[0] == '[' {
+		return true
+	}
+	dots := 0
+	for i := len(name) - 1; i >= 0; i-- { // from the end: most names have a letter there
+		switch c := name[i]; {
+		case c == '.':
+			dots++
+		case !isDigit(c):
+			return false
+		}
+	}
+	return dots == 3
+}
+
+// isWhole reports whether h is the complete name of the query. FromQname drops labels that
+// no URL can hold, and the name of the query is then below h. lookup does not export this
+// fact, but FromQname of a complete name returns an equal Host.
+func isWhole(h lookup.Host) bool {
+	name := h.String()
+	return name[0] == '[' || lookup.FromQname(name) == h
+}
+
+// untilLayouts are the layouts of ParseUntil with a time of day. A layout without a time
+// zone uses loc.
+var untilLayouts = []string{
+	time.RFC3339,
+	"2006-01-02T15:04Z07:00",
+	"2006-01-02T15:04:05",
+	"2006-01-02T15:04",
+}
+
+// ParseUntil returns when an entry "until" text expires: the first moment at which it is
+// no longer valid. Text is one word:
+//
+//	2027-01-31            the end of that day in loc
+//	2027-01-31T18:00      that time in loc
+//	2027-01-31T18:00:00Z  that time in its own time zone (RFC 3339)
+//
+// The result may be in the past; its time zone is the one of text. A nil loc is the time
+// zone of the machine. It is safe for concurrent use.
+func ParseUntil(text string, loc *time.Location) (time.Time, error) {
+	if loc == nil {
+		loc = time.Local
+	}
+	if day, err := time.ParseInLocation(time.DateOnly, text, loc); err == nil {
+		return time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, loc), nil
+	}
+	for _, layout := range untilLayouts {
+		if t, err := time.ParseInLocation(layout, text, loc); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a date such as 2027-01-31 nor a time such as 2027-01-31T18:00", text)
 }

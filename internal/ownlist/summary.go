@@ -1,10 +1,14 @@
 package ownlist
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
@@ -176,4 +180,114 @@ func (s Summary) LeftOutRemark() string {
 		return ""
 	}
 	return fmt.Sprintf("%s left out, which a list by URL may not have unless the word wide follows it in the Corefile: %s", say.Count(n, "line is", "lines are"), s.LeftOut)
+}
+
+// Survey reads a list to its end and keeps nothing of it: it takes the same memory for any
+// number of entries. Summary.Entries counts a name once for each time that it occurs. names
+// is equal for lists with the same entries in any order, and probably not for others; it
+// does not depend on the process. Survey returns the error of reading r.
+func Survey(r io.Reader, c Config) (sum Summary, names uint64, err error) {
+	err = scan(r, c, &sum, func(e entry) {
+		sum.Entries++
+		names += e.sum()
+	})
+	return sum, names, err
+}
+
+// sum returns a hash of the entry: 64-bit FNV-1a, which hash/fnv would compute through an
+// interface.
+func (e entry) sum() uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for _, c := range e.name {
+		h = (h ^ uint64(c)) * prime
+	}
+	says := uint64(e.scope)<<8 | uint64(e.response)<<16
+	if e.allow {
+		says |= 1
+	}
+	h = (h ^ says) * prime
+	if !e.until.IsZero() {
+		h = (h ^ uint64(e.until.Unix())) * prime
+	}
+	return h ^ h>>32
+}
+
+// maxSuffix is the most bytes of a public suffix that wide finds.
+const maxSuffix = 40
+
+// wide says in words what an entry does if it matches a whole public suffix, such as com
+// or co.uk, or every name: "blocks the whole top-level domain com". For all other entries
+// it returns "".
+//
+// It looks for suffixes of several labels only under country codes, where nearly all of
+// them are. The lookup takes longer than the rest of a line.
+func (e entry) wide() string {
+	does := "blocks"
+	if e.allow {
+		does = "allows"
+	}
+	if len(e.name) == 0 {
+		return does + " every name"
+	}
+	n := labels(e.name)
+	if len(e.name) > maxSuffix || n > 3 || n > 1 && (e.scope&below == 0 || e.name[max(0, len(e.name)-3)] != '.') {
+		return ""
+	}
+	name := string(e.name)
+	suffix, icann := publicsuffix.PublicSuffix(name)
+	switch {
+	case !icann || suffix != name:
+		return ""
+	case e.scope&below == 0:
+		return fmt.Sprintf("%s the name %s itself, but no name below it: to %s these too, write .%s", does, name, strings.TrimSuffix(does, "s"), name)
+	case strings.Contains(name, "."):
+		return fmt.Sprintf("%s the whole public suffix %s", does, name)
+	}
+	return fmt.Sprintf("%s the whole top-level domain %s", does, name)
+}
+
+// kind names a kind of unsupported line, in the singular and in the plural.
+type kind struct{ one, many string }
+
+var (
+	kindRegexp    = kind{"regular expression", "regular expressions"}
+	kindURL       = kind{"URL with a path or a port", "URLs with a path or a port"}
+	kindPattern   = kind{"pattern for a part of a name", "patterns for a part of a name"}
+	kindElement   = kind{"rule for parts of a page", "rules for parts of a page"}
+	kindDnsmasq   = kind{"dnsmasq setting", "dnsmasq settings"}
+	kindUnbound   = kind{"unbound setting", "unbound settings"}
+	kindRPZAction = kind{"unknown RPZ action", "unknown RPZ actions"}
+	kindClass     = kind{"record of a class other than IN", "records of a class other than IN"}
+	kindOther     = kind{"line of another kind", "lines of other kinds"}
+)
+
+// with returns the kind of lines that hold a word: "2 with $client".
+func with(word string) kind { return kind{"with " + word, "with " + word} }
+
+// records returns the kind of records of a type.
+func records(rrtype string) kind { return kind{rrtype + " record", rrtype + " records"} }
+
+// unsupported notes the kind of a line and returns the outcome unsupported.
+func (p *parser) unsupported(k kind) outcome {
+	p.kind = k
+	return unsupported
+}
+
+// maxOption is the most bytes of the name of an adblock option.
+const maxOption = 20
+
+// optionKind returns the kind of an adblock rule with an option: $client=… or
+// $~third-party. It returns kindOther if the text cannot be the name of an option: the
+// words of a kind reach the log.
+func optionKind(option []byte) kind {
+	name, _, _ := bytes.Cut(bytes.TrimPrefix(bytes.TrimSpace(option), []byte("~")), []byte("="))
+	isName := len(name) > 0 && len(name) <= maxOption
+	for _, c := range name {
+		isName = isName && (letter[c] != 0 && c != '.')
+	}
+	if !isName {
+		return kindOther
+	}
+	return with("$" + string(bytes.ToLower(name)))
 }

@@ -12,7 +12,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -249,4 +252,136 @@ func wordsOf(err error, c URLConfig) string {
 	text = printable(text)
 	const most = 300
 	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// sideBySide is how many lists are downloaded at the same time. A download takes some 100 KiB
+// of memory, whatever the list: it is on disk before package ownlist reads it.
+const sideBySide = 4
+
+// waitsLong is after what wait for a place a list says so.
+const waitsLong = time.Minute
+
+// downloads are places for the downloads under way: a semaphore that knows who has one. It is safe for concurrent
+// use.
+type downloads struct {
+	free chan struct{} // has one element for each place that is taken
+
+	mu    sync.Mutex
+	names map[*urlSource]string // of those that have a place; guarded by mu
+}
+
+func newDownloads() *downloads {
+	return &downloads{free: make(chan struct{}, sideBySide), names: make(map[*urlSource]string)}
+}
+
+// take waits for a place, and returns a function that gives it back, which may be called more
+// than once. Once, after waitsLong, it tells waiting which lists have the places. If ctx ends
+// before there is one, it returns nil.
+func (p *downloads) take(ctx context.Context, s *urlSource, waiting func(others []string)) (leave func()) {
+	timer := time.NewTimer(waitsLong)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			waiting(p.taken())
+			continue
+		case p.free <- struct{}{}:
+		}
+		p.mu.Lock()
+		p.names[s] = s.name
+		p.mu.Unlock()
+		return sync.OnceFunc(func() {
+			p.mu.Lock()
+			delete(p.names, s)
+			p.mu.Unlock()
+			<-p.free
+		})
+	}
+}
+
+// taken returns the names of the lists that have a place, sorted.
+func (p *downloads) taken() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []string
+	for _, name := range p.names {
+		all = append(all, name)
+	}
+	slices.SortFunc(all, cmp.Compare[string])
+	return all
+}
+
+// errInward is why a redirect is not followed: somebody outside must not have this server ask
+// what only machines inside may, such as a router's page or the metadata of a cloud.
+var errInward = errors.New("a redirect from a public address to one that is not public")
+
+// isInward reports whether an address is not public: of this machine, of a private network, of
+// a link, or shared by a provider (RFC 6890).
+func isInward(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() || shared.Contains(a)
+}
+
+// shared are addresses between a provider and its customers (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// route is what is known of the way of one download.
+type route struct {
+	mu     sync.Mutex
+	public bool // a server at a public address has answered; guarded by mu
+}
+
+type routeKey struct{}
+
+func withRoute(ctx context.Context) context.Context {
+	return context.WithValue(ctx, routeKey{}, new(route))
+}
+
+// inwards is a transport that refuses to go from a public address inwards. It looks at the
+// address of the connection: a name can have any.
+type inwards struct {
+	http.RoundTripper
+	inward func(netip.Addr) bool
+}
+
+// RoundTrip implements http.RoundTripper. A connection that leads inwards after a public one
+// gets no request.
+func (t inwards) RoundTrip(r *http.Request) (*http.Response, error) {
+	way, _ := r.Context().Value(routeKey{}).(*route)
+	if way == nil {
+		return t.RoundTripper.RoundTrip(r)
+	}
+	ctx, refuse := context.WithCancelCause(r.Context())
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		to, ok := info.Conn.RemoteAddr().(*net.TCPAddr)
+		if !ok {
+			return
+		}
+		way.mu.Lock()
+		defer way.mu.Unlock()
+		switch inward := t.inward(to.AddrPort().Addr()); {
+		case inward && way.public:
+			refuse(fmt.Errorf("%w, %s", errInward, to.IP))
+			info.Conn.Close() // before the request is written
+		case !inward:
+			way.public = true
+		}
+	}}
+	answer, err := t.RoundTripper.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, errInward) {
+			err = cause
+		}
+		refuse(nil)
+	}
+	return answer, err
+}
+
+// CloseIdleConnections lets http.Client close those of the transport.
+func (t inwards) CloseIdleConnections() {
+	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }

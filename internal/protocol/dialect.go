@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -184,4 +185,106 @@ func SplitOrigin(origin string) (address string, d *Dialect) {
 		}
 	}
 	return origin, dialects[0]
+}
+
+// Provider is the service of Google's that says what a server says. The zero Provider is any other
+// server, whose verdicts must not be said to be Google's (Safe Browsing terms).
+type Provider struct {
+	Service  string // what Google calls it
+	Advisory string // URL of its words about warnings, to be given with each one
+}
+
+// hosts are the names of Google's servers, each with the endpoint of its service. Those with mtls
+// are for clients with a certificate (Google's AIP-4114).
+var hosts = map[string]string{
+	hostOf(DefaultEndpoint):            DefaultEndpoint,
+	"safebrowsing.mtls.googleapis.com": DefaultEndpoint,
+	hostOf(WebRiskEndpoint):            WebRiskEndpoint,
+	"webrisk.mtls.googleapis.com":      WebRiskEndpoint,
+}
+
+// ProviderOf returns the provider whose advisory has this URL, and the zero Provider for any other
+// text. So no words of a server, or of a file, are ever shown.
+func ProviderOf(advisory string) Provider {
+	for _, d := range dialects {
+		if d.Advisory == advisory {
+			return d.provider()
+		}
+	}
+	return Provider{}
+}
+
+// provider returns Google's service that the dialect is for.
+func (d *Dialect) provider() Provider { return Provider{d.Service, d.Advisory} }
+
+// ProviderAt returns Google's service at an endpoint that this dialect is spoken with, and the
+// zero Provider if Google does not run the server. "" is Google's.
+func (d *Dialect) ProviderAt(endpoint string) Provider {
+	if !IsGoogle(endpoint) {
+		return Provider{}
+	}
+	return d.provider()
+}
+
+// heard is the advisory that a server told of last. The zero heard has not heard from it. It is
+// safe for concurrent use.
+type heard struct{ advisory atomic.Pointer[string] }
+
+// hear notes the AdvisoryHeader of a good answer. One without it comes from a server that
+// is not Google's, or from a relay that has not asked its server yet: its next answer will tell.
+func (h *heard) hear(value string) {
+	advisory := ProviderOf(value).Advisory
+	if last := h.advisory.Load(); last == nil || *last != advisory {
+		h.advisory.Store(&advisory)
+	}
+}
+
+// Advisory implements Client.
+func (h *heard) Advisory() (url string, known bool) {
+	if last := h.advisory.Load(); last != nil {
+		return *last, true
+	}
+	return "", false
+}
+
+// Ending is the end of a protocol at Google's server. The zero Ending is none.
+type Ending struct {
+	At    time.Time
+	title string
+	name  string
+	next  *Dialect // to ask by from then on
+}
+
+// EndingAt returns the end of the dialect at an endpoint, "" for Google's: a server of the
+// operator's own may speak it for longer. A nil Dialect has none.
+func (d *Dialect) EndingAt(endpoint string) Ending {
+	if d == nil || d.ends.IsZero() || !IsGoogle(endpoint) {
+		return Ending{}
+	}
+	return Ending{d.ends, d.Title, d.Name, dialects[0]}
+}
+
+// Over reports whether the end has come.
+func (e Ending) Over(now time.Time) bool { return !e.At.IsZero() && !now.Before(e.At) }
+
+// Text says in a sentence when the protocol ends or has ended, and what to write; "" for none.
+func (e Ending) Text(now time.Time) string {
+	day := e.At.Format("2 January 2006")
+	switch {
+	case e.At.IsZero():
+		return ""
+	case e.Over(now):
+		return fmt.Sprintf("Google has ended %s on %s: its server may stop at any time, and then lists are not updated and names are not confirmed. %s. DNS and your own lists go on", e.title, day, e.Advice())
+	}
+	days := int((e.At.Sub(now) + 24*time.Hour - 1) / (24 * time.Hour))
+	in := fmt.Sprintf("in %d days", days)
+	if days == 1 {
+		in = "tomorrow"
+	}
+	return fmt.Sprintf("Google ends %s on %s, %s: from then on its server may stop at any time, and then lists are not updated and names are not confirmed. %s: the lists stay in force", e.title, day, in, e.Advice())
+}
+
+// Advice says what to write.
+func (e Ending) Advice() string {
+	return fmt.Sprintf("Change protocol %s to %s", e.name, e.next.Name)
 }

@@ -1,6 +1,10 @@
 package say
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Plural returns one if n is 1, else many.
 func Plural(n int, one, many string) string {
@@ -12,3 +16,66 @@ func Plural(n int, one, many string) string {
 
 // Count returns a number with its word, such as "1 entry" and "2 entries".
 func Count(n int, one, many string) string { return fmt.Sprintf("%d %s", n, Plural(n, one, many)) }
+
+// TimeForm is how texts for people have a time, which is local: as logs of the system and clocks on
+// the wall have it, with the zone. Files, JSON and answers by DNS have RFC 3339 in UTC instead.
+const TimeForm = "2006-01-02 15:04:05 MST"
+
+// Time returns a time as texts for people have it, see TimeForm; "never" for the zero time.
+// It is safe for concurrent use.
+func Time(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Local().Format(TimeForm)
+}
+
+// Nearest returns the known word nearest to a mistyped one, for the "did you mean" of an error:
+// that with the fewest edits from word, and their number. An edit
+// inserts, deletes or replaces one byte, or swaps two neighbours; case does not count. If
+// several words have as few edits, the one with the longest common beginning wins, then the
+// first one. Without known words it returns "". It is safe for concurrent use.
+func Nearest(word string, known []string) (nearest string, edits int) {
+	word = strings.ToLower(word)
+	common := 0
+	for i, k := range known {
+		d, c := distance(word, strings.ToLower(k)), commonPrefix(word, strings.ToLower(k))
+		if i == 0 || d < edits || d == edits && c > common {
+			nearest, edits, common = k, d, c
+		}
+	}
+	return nearest, edits
+}
+
+// distance is the optimal string alignment distance of a and b, in bytes.
+func distance(a, b string) int {
+	var before, above, row []int // rows i-2, i-1 and i of the table
+	for i := 0; i <= len(a); i++ {
+		before, above, row = above, row, make([]int, len(b)+1)
+		for j := range row {
+			switch {
+			case i == 0:
+				row[j] = j
+			case j == 0:
+				row[j] = i
+			default:
+				row[j] = min(above[j], row[j-1], above[j-1]) + 1
+				if a[i-1] == b[j-1] {
+					row[j] = above[j-1]
+				}
+				if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+					row[j] = min(row[j], before[j-2]+1)
+				}
+			}
+		}
+	}
+	return row[len(b)]
+}
+
+// commonPrefix returns the number of bytes with which a and b both begin.
+func commonPrefix(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -176,4 +177,131 @@ func dial(ctx context.Context, transport *http.Transport, server *url.URL) error
 		return err
 	}
 	return conn.Close()
+}
+
+// errOnce is the error of a request that net/http would have sent again.
+var errOnce = errors.New("the connection ended before the answer, or the server refused the request; a request is not sent twice")
+
+// Once returns a transport that writes each request at most once: the rules of the service count
+// requests. An http.Transport writes some again by itself: a GET whose connection of HTTP/1 was
+// kept and ends before the answer, and, up to six times, any request that a server of HTTP/2
+// gives back by REFUSED_STREAM, PROTOCOL_ERROR or GOAWAY. Those fail here. A kept connection that
+// has ended before anything was written is replaced. It is as safe for concurrent use as
+// transport.
+func Once(transport http.RoundTripper) http.RoundTripper { return once{transport} }
+
+// Fresh returns a transport like t that makes a connection for each request. It is for requests
+// that are minutes apart: whether an old connection still lives shows only when one is lost on it.
+// A t that is no *http.Transport is returned as it is.
+func Fresh(t http.RoundTripper) http.RoundTripper {
+	kept, ok := t.(*http.Transport)
+	if !ok {
+		return t
+	}
+	fresh := kept.Clone()
+	fresh.DisableKeepAlives = true
+	return fresh
+}
+
+type once struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper. Once the headers are written, the next connection for
+// the same request ends it: HTTP/2 looks at the context before it writes headers; HTTP/1, which
+// does not, has the connection for itself.
+func (t once) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	var written atomic.Bool
+	trace := &httptrace.ClientTrace{
+		WroteHeaders: func() { written.Store(true) },
+		GetConn: func(string) {
+			if written.Load() {
+				cancel(errOnce)
+			}
+		},
+		GotConn: func(info httptrace.GotConnInfo) {
+			if !written.Load() {
+				return
+			}
+			cancel(errOnce)
+			if !isHTTP2(info.Conn) {
+				info.Conn.Close()
+			}
+		},
+	}
+	answer, err := t.RoundTripper.RoundTrip(r.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if err != nil {
+		if context.Cause(ctx) == errOnce {
+			err = errOnce
+		}
+		cancel(nil)
+		return nil, err
+	}
+	answer.Body = canceling{answer.Body, cancel}
+	return answer, nil
+}
+
+// CloseIdleConnections lets http.Client close those of the transport.
+func (t once) CloseIdleConnections() {
+	if c, ok := t.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+func isHTTP2(conn net.Conn) bool {
+	secure, ok := conn.(*tls.Conn)
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+// canceling is a body whose request ends with it.
+type canceling struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+// Close implements io.Closer.
+func (b canceling) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// ParseCA returns the certificates of a PEM text, nil for "". It is an error if there is
+// none.
+func ParseCA(text string) (*x509.CertPool, error) {
+	if text == "" {
+		return nil, nil
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(text)) {
+		return nil, errors.New("there is no certificate in PEM, such as -----BEGIN CERTIFICATE-----")
+	}
+	return roots, nil
+}
+
+// CertFiles are the files, in PEM, of a certificate and its key. The zero CertFiles is none.
+type CertFiles struct{ Cert, Key string }
+
+// Load reads the files. The error names them.
+func (f CertFiles) Load() (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", f.Cert, f.Key, err)
+	}
+	return &pair, nil
+}
+
+// TLS returns how a client speaks TLS: ca as in Config.CA, cert read again for each
+// connection, since certificates are renewed. It is an error if one of the files cannot be
+// used now; if that happens later, the connection fails.
+func TLS(ca string, cert CertFiles) (*tls.Config, error) {
+	roots, err := ParseCA(ca)
+	if err != nil || cert == (CertFiles{}) {
+		return &tls.Config{RootCAs: roots}, err
+	}
+	if _, err := cert.Load(); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		RootCAs:              roots,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert.Load() },
+	}, nil
 }
