@@ -142,7 +142,7 @@ func TestAHistoryDamagedAtAnyPageCostsFullUpdatesOnly(t *testing.T) {
 			if err := publish(lists, "new"); err == nil {
 				t.Errorf("page %d, %s: no word of the damage", page, what)
 			}
-			if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0, 0); err != nil || len(a.Message) == 0 {
+			if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) == 0 {
 				t.Errorf("page %d, %s: %d bytes, %v", page, what, len(a.Message), err)
 			}
 		}

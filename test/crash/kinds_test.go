@@ -121,7 +121,7 @@ func useEverything(t *testing.T, p place, name string) {
 	lists, err := relay.NewLists(filepath.Join(p.db(), "relay"))
 	must(t, err)
 	publish(lists, "new")
-	if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0, 0); err != nil || len(a.Message) == 0 {
+	if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) == 0 {
 		t.Errorf("the relay serves %d bytes, %v", len(a.Message), err)
 	}
 }
