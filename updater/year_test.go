@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	yearSeeds = flag.Int("year.seeds", 2, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
+	yearSeeds = flag.Int("year.seeds", 1, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
 	yearFirst = flag.Uint64("year.first", 1, "the seed of the first year; the others follow")
 	yearSeed  = flag.Uint64("year.seed", 0, "simulate only the year of this seed; 0: all")
 )

@@ -27,7 +27,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-var chaosRounds = flag.Int("chaos", 3, "rounds of TestChaos")
+var chaosRounds = flag.Int("chaos", 2, "rounds of TestChaos")
 
 // childVariable has the configuration of a relay that runs in a process of its own.
 const childVariable = "SAFEBROWSING_TEST_RELAY"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -28,15 +29,13 @@ func sumOfFirst(s *prefixset.Set, width, n int) [sha256.Size]byte {
 	return sumOf(firstRuns(setRuns(s), width, int64(n)))
 }
 
+var publishSeeds = flag.Uint64("publish.seeds", 1, "courses of TestClientsAtAnyVersionEndWithThePublishedList for each width")
+
 // Whatever is published in whatever order, a client that comes back with any version and any
 // limits has in the end just what is in force.
 func TestClientsAtAnyVersionEndWithThePublishedList(t *testing.T) {
-	seeds := uint64(3)
-	if testing.Short() {
-		seeds = 1
-	}
 	for _, width := range []int{4, 8, 16, 32} {
-		for seed := range seeds {
+		for seed := range *publishSeeds {
 			t.Run(fmt.Sprintf("%d bytes, seed %d", width, seed), func(t *testing.T) {
 				t.Parallel()
 				publishAtRandom(t, width, rand.New(rand.NewPCG(seed, uint64(width))))
