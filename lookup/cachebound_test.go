@@ -215,19 +215,6 @@ func bitsOf(c *cache) (words []uint64) {
 	return words
 }
 
-// While some threat is cached, the bits of older ones are cleared with their word.
-func TestTheWordThatBecomesCurrentIsEmpty(t *testing.T) {
-	c, now := newTestCache(t), time.Now()
-	for i, want := range []int{1, 2, 3, 4, 3, 4} { // two puts in each word, 20 minutes apart
-		hash := FullHash{byte(i)}
-		c.put(hash.Prefix(4), serverAnswer{received: now, threats: []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Hour}}})
-		if got := bitsOf(c); len(got) != want {
-			t.Errorf("put %d: the words are %x, want %d", i, got, want)
-		}
-		now = now.Add(20 * time.Minute)
-	}
-}
-
 func TestEachBitOfThreatsIsUsed(t *testing.T) {
 	var c cache
 	if got := unsafe.Sizeof(c.threatBits); got != 2*(1<<16)/8 {

@@ -62,28 +62,6 @@ func TestPrivateNamesAreNotPublic(t *testing.T) {
 	}
 }
 
-func TestHiddenLabelsLeaveTheParents(t *testing.T) {
-	tests := []struct {
-		qname string
-		want  []string
-	}{
-		{`a\.b.example.com.`, []string{"example.com/"}},
-		{`a\.b.www.example.com.`, []string{"example.com/", "www.example.com/"}},
-		{`a\.b.c.d.e.f.g.com.`, []string{"g.com/", "f.g.com/", "e.f.g.com/", "d.e.f.g.com/"}},
-		{`a\.b.a.b.c.d.e.f.g.com.`, []string{"g.com/", "f.g.com/", "e.f.g.com/", "d.e.f.g.com/"}},
-		{`a\.b.co.uk.`, nil},
-		{`a\.b.com.`, nil},
-		{`a\.b.`, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.qname, func(t *testing.T) {
-			if got := FromQname(tt.qname).Expressions(); !slices.Equal(got, tt.want) {
-				t.Errorf("Expressions = %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 // someSuffixes are public suffixes of one to five labels, and wildcards.
 var someSuffixes = []string{
 	"com", "org", "de", "nosuchsuffix", "co.uk", "com.au", "github.io", "blogspot.com", "appspot.com",
@@ -125,32 +103,6 @@ func TestQuickStartsAreASupersetOfTheExpressions(t *testing.T) {
 					t.Fatalf("%s: quick starts %v of %+v lack %d", name, quick, h, start)
 				}
 			}
-		}
-	}
-}
-
-// Names of each length, with dots and bytes that differ from a dot in one bit at each place.
-func TestQuickStartsFollowTheDots(t *testing.T) {
-	random := rand.New(rand.NewPCG(13, 14))
-	for range 100_000 {
-		name := make([]byte, 1+random.IntN(40))
-		for i := range name {
-			name[i] = ".\x2f\x2c\x2a\x26\x3e\x0e\x6e\xaea-"[random.IntN(11)]
-		}
-		h := Host{name: string(name), form: formOf(string(name))}
-		var want []int
-		for i := len(name) - 1; i >= 0; i-- {
-			if name[i] == '.' {
-				want = append(want, i+1)
-			}
-		}
-		if len(want) >= maxLabelsWithoutPSL {
-			want = h.starts(RuleV4)
-		} else {
-			want = append(want[min(1, len(want)):], 0)
-		}
-		if got := h.suffixStarts(nil, RuleV4); !slices.Equal(got, want) {
-			t.Fatalf("%q: got %v, want %v", name, got, want)
 		}
 	}
 }

@@ -3,41 +3,10 @@ package lookup
 import (
 	"bytes"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 )
-
-func TestLongestNamesAreHosts(t *testing.T) {
-	label63 := strings.Repeat("a", 63)
-	tests := []struct {
-		name, qname string
-		labels      int
-	}{
-		{"four labels of the longest kind", strings.Join([]string{label63, label63, label63, label63[:61]}, "."), 4},
-		{"127 labels", strings.Repeat("a.", 126) + "a", 127},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if len(tt.qname) != maxHost {
-				t.Fatalf("name of %d bytes, want %d", len(tt.qname), maxHost)
-			}
-			h := FromQname(strings.ToUpper(tt.qname) + ".")
-			if h.String() != tt.qname || h.truncated() {
-				t.Errorf("host is %+v, want %q", h, tt.qname)
-			}
-			got := h.Expressions()
-			if want := min(tt.labels-1, maxExpressions); len(got) != want || got[0] != tt.qname+"/" {
-				t.Errorf("%d expressions, the first %q, want %d, the first the host", len(got), got[0], want)
-			}
-			decision, candidates := checkerOf(t, Config{}, "a.a/").Check(h)
-			if want := tt.labels == 127; (candidates != nil) != want {
-				t.Errorf("Check = %+v, candidates %v, want candidates: %v", decision, candidates != nil, want)
-			}
-		})
-	}
-}
 
 func TestNamesThatEscapesMakeLongerThanTheDNSAllowsAreChecked(t *testing.T) {
 	label := strings.Repeat(`\001`, 63)
@@ -50,25 +19,6 @@ func TestNamesThatEscapesMakeLongerThanTheDNSAllowsAreChecked(t *testing.T) {
 	c := checkerOf(t, Config{}, want+"/")
 	if _, candidates := c.Check(h); candidates == nil || candidates.expression(0) != want+"/" {
 		t.Errorf("the exact host is no candidate")
-	}
-}
-
-func TestCanonicalQnamesDoNotAllocate(t *testing.T) {
-	for _, qname := range []string{"example.com.", "a.b.c.d.e.f.g.example.com", "_sip._tcp.example.org.", "com."} {
-		if got := testing.AllocsPerRun(100, func() { FromQname(qname) }); got != 0 {
-			t.Errorf("FromQname(%q) allocates %v times, want 0", qname, got)
-		}
-	}
-}
-
-func TestZeroHostIsNeverListed(t *testing.T) {
-	var h Host
-	if h.String() != "" || h.Public() || h.Expressions() != nil {
-		t.Errorf("zero host is %q, public %v, with expressions %q", h, h.Public(), h.Expressions())
-	}
-	decision, candidates := checkerOf(t, Config{}, "/").Check(h)
-	if decision != (Decision{}) || candidates != nil {
-		t.Errorf("Check = %+v, %v, want nothing", decision, candidates)
 	}
 }
 
@@ -185,42 +135,4 @@ func FuzzParseHost(f *testing.F) {
 			t.Errorf("ParseHost(%q) = %+v, but of that %+v, %v", text, h, again, ok)
 		}
 	})
-}
-
-// A name that isSurelyCanonical accepts is canonical byte by byte too.
-func TestQuickNamesAreCanonical(t *testing.T) {
-	r := rand.New(rand.NewPCG(11, 12))
-	const usual, odd = "abcxyz019-_...", "AZ/:@[]^`{~ \x7f\x80%#?\\\"!,+*"
-	quick := 0
-	for range 300_000 {
-		name := make([]byte, r.IntN(30))
-		for i := range name {
-			name[i] = usual[r.IntN(len(usual))]
-		}
-		if len(name) > 0 && r.IntN(3) == 0 {
-			name[r.IntN(len(name))] = odd[r.IntN(len(odd))]
-		}
-		if _, ok := isSurelyCanonical(string(name)); ok {
-			quick++
-			if h := fromLabels(string(name)); h.name != string(name) && !h.ip() || h.truncated() {
-				t.Fatalf("%q is not canonical: %+v", name, h)
-			}
-		}
-	}
-	for _, name := range []string{"static.cdn.example.com", "a_b-c.de"} {
-		if _, ok := isSurelyCanonical(name); ok {
-			quick++
-		}
-	}
-	if quick < 10_002 {
-		t.Errorf("%d names are quick, want the usual ones", quick)
-	}
-}
-
-// The compiler keeps a structure of at most four words and four fields in registers.
-func TestAHostFitsIntoRegisters(t *testing.T) {
-	host := reflect.TypeFor[Host]()
-	if words := host.Size() / reflect.TypeFor[uintptr]().Size(); words > 4 || host.NumField() > 4 {
-		t.Errorf("a Host has %d words and %d fields", words, host.NumField())
-	}
 }

@@ -1,61 +1,9 @@
 package lookup
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 )
-
-// isQuick is isSurelyCanonical, byte by byte, for names of any length but none.
-func isQuick(name string) bool {
-	for _, c := range []byte(name) {
-		if c < '-' || c == '/' || c > '9' && c < '^' || c >= 0x7f {
-			return false
-		}
-	}
-	return name != "" && !strings.Contains("."+name+".", "..")
-}
-
-// checkQuick compares both ways to find names that are surely canonical with isQuick. A way
-// may leave out names of fewer than eight bytes.
-func checkQuick(t *testing.T, name string) {
-	t.Helper()
-	want := isQuick(name)
-	if _, got := isSurelyCanonical(name); got != want && (got || len(name) >= 8) {
-		t.Fatalf("isSurelyCanonical(%q) = %t, want %t", name, got, want)
-	}
-	if got := isCanonicalByWords(name); got != (want && len(name) >= 8) {
-		t.Fatalf("isCanonicalByWords(%q) = %t", name, got)
-	}
-}
-
-// Each byte is told from all others at each place of a word of eight bytes, and where two of
-// these words overlap.
-func TestQuickNamesHaveTheSameBytesAtEachPlace(t *testing.T) {
-	for length := range 20 {
-		for place := range length {
-			for b := range 256 {
-				name := []byte(strings.Repeat("a", length))
-				name[place] = byte(b)
-				checkQuick(t, string(name))
-			}
-		}
-	}
-}
-
-func TestQuickNamesHaveNoEmptyLabel(t *testing.T) {
-	for _, length := range []int{8, 9, 12, 16} {
-		for dots := range 1 << length {
-			name := []byte(strings.Repeat("a", length))
-			for i := range name {
-				if dots>>i&1 == 1 {
-					name[i] = '.'
-				}
-			}
-			checkQuick(t, string(name))
-		}
-	}
-}
 
 // FromQname has quick ways for most names. They lead to the host of the slow way.
 func TestEachWayLeadsToTheSameHost(t *testing.T) {
@@ -95,19 +43,6 @@ func TestLongInternationalNamesAreNotConverted(t *testing.T) {
 		h, ok := ParseHost(strings.Repeat("ü", length/2))
 		if got := strings.HasPrefix(h.String(), "xn--"); !ok || got != converted {
 			t.Errorf("a name of %d bytes is converted: %t, want %t", length, got, converted)
-		}
-	}
-}
-
-func TestHexDigits(t *testing.T) {
-	for b := range 256 {
-		c := string([]byte{byte(b)})
-		value, err := strconv.ParseUint(c, 16, 8)
-		if isHex(byte(b)) != (err == nil) {
-			t.Errorf("isHex(%q) = %t", c, err != nil)
-		}
-		if err == nil && uint64(unhex(byte(b))) != value {
-			t.Errorf("unhex(%q) = %d, want %d", c, unhex(byte(b)), value)
 		}
 	}
 }

@@ -10,25 +10,6 @@ import (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func TestFrozenClockAdmitsTwentyAndRefusesTheTwentyFirst(t *testing.T) {
-	l := PerClient(LeakyBucket{Rate: 10, Capacity: 20}.Admit)
-	client := netip.MustParseAddr("192.0.2.1")
-	for i := range 20 {
-		if !l.Admit(client, epoch) {
-			t.Fatalf("request %d is refused, want 20 admitted", i+1)
-		}
-	}
-	if l.Admit(client, epoch) {
-		t.Error("request 21 is admitted")
-	}
-	if !l.Admit(netip.MustParseAddr("192.0.2.2"), epoch) {
-		t.Error("another client is refused")
-	}
-	if l.Admit(client, epoch.Add(99*time.Millisecond)) || !l.Admit(client, epoch.Add(100*time.Millisecond)) {
-		t.Error("want one more request to be admitted after a tenth of a second, not before")
-	}
-}
-
 // The generic cell rate algorithm admits exactly what a leaky bucket admits, and
 // is written without one.
 func TestLeakyBucketAdmitsWhatGCRAAdmits(t *testing.T) {
@@ -121,22 +102,6 @@ func TestEMARefusesABurstAndLearnsARate(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestEMANeverRefusesRequestsAtRandom(t *testing.T) {
-	chance := rand.New(rand.NewPCG(3, 4))
-	var state Gaps
-	now, refused := epoch, 0
-	for range 100_000 {
-		now = now.Add(time.Duration(chance.ExpFloat64() * float64(time.Second)))
-		var admitted bool
-		if state, admitted = (EMA{Threshold: 3}).Admit(state, now); !admitted {
-			refused++
-		}
-	}
-	if refused > 0 {
-		t.Errorf("%d of 100,000 Poisson arrivals are refused, want none: docs/blocking.md says so", refused)
 	}
 }
 

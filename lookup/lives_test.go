@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,41 +164,6 @@ func collision(t *testing.T) (a, b string) {
 		t.Fatalf("%x and %x do not begin alike", hash, other)
 	}
 	return a, b
-}
-
-// The bits of expired threats must not pile up in a cache that always holds some threat:
-// each bit sends clean hosts through the slow path.
-func TestBitsOfExpiredThreatsDoNotPileUp(t *testing.T) {
-	c, err := newCache(1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := rand.New(rand.NewPCG(5, 6))
-	randomHash := func() (h FullHash) {
-		for i := range h {
-			h[i] = byte(r.Uint32())
-		}
-		return h
-	}
-	const ttl = 5 * time.Minute
-	now := time.Now()
-	for range 365 * 24 * 12 {
-		h := randomHash()
-		c.put(h.Prefix(4), serverAnswer{received: now, ttl: ttl, threats: []ThreatHash{{Hash: h, Threats: AllThreats, TTL: ttl}}})
-		if !c.mayThreaten(&h) {
-			t.Fatal("the threat that was put last is not looked for")
-		}
-		now = now.Add(ttl - time.Second)
-	}
-	slow := 0
-	for range 10_000 {
-		if h := randomHash(); c.mayThreatenAny([]FullHash{h}) {
-			slow++
-		}
-	}
-	if slow > 20 {
-		t.Errorf("%d of 10,000 clean hosts take the slow way after a year", slow)
-	}
 }
 
 func TestAYoungerAnswerForOnceSupersedesAnOlderOne(t *testing.T) {

@@ -101,30 +101,6 @@ func TestNoClientSpendsWhatOthersNeed(t *testing.T) {
 	}
 }
 
-// A router that forwards for all may use all of the budget, and at first nearly all.
-func TestALoneClientMayUseTheWholeBudget(t *testing.T) {
-	for _, day := range []int{1, 10, 200, 10_000} {
-		p := &purse{day: day}
-		s := NewShares(10, p.left, nil)
-		client := netip.MustParseAddr("192.0.2.1")
-		for date := range 3 {
-			p.spent = 0
-			for hour := range 24 {
-				for p.spent < p.day && s.Take(client, at(hour).AddDate(0, 0, date)) {
-					p.spent++
-				}
-				switch {
-				case date == 0 && p.spent < p.day*9/10, date > 0 && p.spent < p.day:
-					t.Fatalf("budget %d, day %d, %d o'clock: %d", day, date+1, hour, p.spent)
-				}
-			}
-			if p.spent < p.day-max(1, p.day/200) {
-				t.Errorf("budget %d, day %d: %d at its end", day, date+1, p.spent)
-			}
-		}
-	}
-}
-
 func TestAnHourHasSearchesForThoseWhoComeLater(t *testing.T) {
 	spent := 0
 	s := NewShares(10, func(time.Time) (Budget, bool) {
@@ -151,18 +127,6 @@ func TestAnHourHasSearchesForThoseWhoComeLater(t *testing.T) {
 	}
 	if got := take("192.0.2.3", at(12)); got != 2 {
 		t.Errorf("a third takes %d, want 2", got)
-	}
-}
-
-// Searches that are admitted at once count before they are sent.
-func TestABurstTakesNothingThatIsReserved(t *testing.T) {
-	s := NewShares(10, func(time.Time) (Budget, bool) { return Budget{Day: 100, Left: 100, Hour: 25, Now: 25}, true }, nil)
-	got := 0
-	for s.Take(netip.MustParseAddr("192.0.2.1"), at(12)) {
-		got++
-	}
-	if got != 20 {
-		t.Errorf("%d are admitted at once, want 20", got)
 	}
 }
 

@@ -3,9 +3,7 @@ package lookup
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 )
 
 func TestCheckGoesByTheRule(t *testing.T) {
@@ -47,26 +45,6 @@ func TestCheckGoesByTheRule(t *testing.T) {
 					t.Errorf("candidates are %q, want %q", got, want)
 				}
 			})
-		}
-	}
-}
-
-func TestRuleV4BlocksWhatIsBelowAPublicSuffix(t *testing.T) {
-	for _, rule := range []Rule{RuleV5, RuleV4} {
-		srv := &server{t: t}
-		srv.knows(time.Hour, isThreat("co.uk/", Malware), isThreat("192.0.2.1/", Malware))
-		c := checkerOf(t, Config{Searcher: srv, Rule: rule}, "co.uk/", "192.0.2.1/")
-		want := Decision{By: ByList}
-		if rule == RuleV4 {
-			want = Decision{Verdict: Unsafe, By: ByServer, Threat: Malware, List: "list", Expression: "co.uk/"}
-		}
-		got := decide(t, c, "x.co.uk.")
-		got.Expires = time.Time{}
-		if got != want {
-			t.Errorf("rule %d: %+v, want %+v", rule, got, want)
-		}
-		if got := decide(t, c, "192.0.2.1."); got.Verdict != Unsafe || got.Expression != "192.0.2.1/" {
-			t.Errorf("rule %d: an address: %+v, want unsafe", rule, got)
 		}
 	}
 }
@@ -123,18 +101,6 @@ func TestRealTimeIsLocalUntilItKnowsLikelySafeHosts(t *testing.T) {
 			}
 			if _, candidates := c.Check(FromQname("bad.example.")); candidates == nil && len(test.lists) > 0 && test.lists[0].Name == "bad" {
 				t.Errorf("mode %d, %s: a host in a list is not asked about", mode, name)
-			}
-		}
-	}
-}
-
-func TestCleanNamesOfTenLabelsDoNotAllocateByEitherRule(t *testing.T) {
-	for word, rule := range rules {
-		c := checkerOf(t, Config{Rule: rule}, "other.example/")
-		for labels := 2; labels <= maxLabelsWithoutPSL; labels++ {
-			h := FromQname(strings.Repeat("a.", labels-2) + "example.com.")
-			if got := testing.AllocsPerRun(100, func() { c.Check(h) }); got != 0 {
-				t.Errorf("%s: %s: %v allocations, want 0", word, h, got)
 			}
 		}
 	}

@@ -84,27 +84,6 @@ func TestExpressionsByRuleV4AreThoseOfTheVectors(t *testing.T) {
 	})
 }
 
-func TestHiddenLabelsLeaveTheParentsOfRuleV4(t *testing.T) {
-	tests := []struct {
-		qname string
-		want  []string
-	}{
-		{`a\.b.example.com.`, []string{"example.com/"}},
-		{`a\.b.a.b.c.d.e.f.com.`, []string{"f.com/", "e.f.com/", "d.e.f.com/", "c.d.e.f.com/"}},
-		{`a\.b.c.d.e.f.com.`, []string{"f.com/", "e.f.com/", "d.e.f.com/", "c.d.e.f.com/"}},
-		{`a\.b.co.uk.`, []string{"co.uk/"}},
-		{`a\.b.com.`, nil},
-		{`a\.b.`, nil},
-	}
-	for _, tt := range tests {
-		t.Run(tt.qname, func(t *testing.T) {
-			if got := FromQname(tt.qname).ExpressionsBy(RuleV4); !slices.Equal(got, tt.want) {
-				t.Errorf("ExpressionsBy = %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 // TestRuleV4IsTheRuleInItsPlainestForm compares with the rule over labels.
 func TestRuleV4IsTheRuleInItsPlainestForm(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 22))
@@ -126,61 +105,6 @@ func TestRuleV4IsTheRuleInItsPlainestForm(t *testing.T) {
 		if got := h.ExpressionsBy(RuleV5); !slices.Equal(got, h.Expressions()) {
 			t.Fatalf("%+v: RuleV5 = %q, want Expressions", h, got)
 		}
-	}
-}
-
-func TestNoURLHasMoreThanThirtyExpressions(t *testing.T) {
-	u, err := ParseURL("https://a.b.c.d.e.f.example.com/1/2/3/4/5?x=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, rule := range rules {
-		all := u.Expressions(rule)
-		if len(all) != 30 {
-			t.Errorf("%s: %d expressions, want 30", name, len(all))
-		}
-		for _, e := range all {
-			if strings.HasSuffix(e.Text, "/4/") {
-				t.Errorf("%s: %q adds a fourth component", name, e.Text)
-			}
-		}
-	}
-}
-
-func TestZeroURLIsNone(t *testing.T) {
-	var u URL
-	if u.String() != "" || u.Host() != (Host{}) || u.Expressions(RuleV5) != nil || u.Expressions(RuleV4) != nil {
-		t.Errorf("zero URL is %q of %q with %v", u, u.Host(), u.Expressions(RuleV5))
-	}
-}
-
-// TestURLsOfAnyBytesKeepTheirProperties parses texts of random pieces and of the bytes
-// that have a meaning in URLs.
-func TestURLsOfAnyBytesKeepTheirProperties(t *testing.T) {
-	random := rand.New(rand.NewPCG(23, 24))
-	pieces := strings.Split(`http https :// : / // . .. /./ /../ ? # % %2 %25 25 %2F %2e %3F %40 %5C @ \ [ ] ::1 1 0x7f a A b.com co.uk ü 。 `+
-		"\u00ad \xff \x00 \t \r \n xn-- xn--bcher-kva %C3%BC _", " ")
-	pieces = append(pieces, " ")
-	parsed := 0
-	for range 50_000 {
-		var b strings.Builder
-		if random.IntN(2) == 0 {
-			b.WriteString("http://")
-		}
-		for range random.IntN(12) {
-			b.WriteString(pieces[random.IntN(len(pieces))])
-		}
-		u, err := ParseURL(b.String())
-		if err != nil {
-			continue
-		}
-		parsed++
-		if checkURL(t, b.String(), u); t.Failed() {
-			return
-		}
-	}
-	if parsed < 5_000 {
-		t.Errorf("%d of 50,000 texts were parsed: this says little", parsed)
 	}
 }
 
@@ -279,4 +203,34 @@ func FuzzParseURL(f *testing.F) {
 		}
 		checkURL(t, text, u)
 	})
+}
+
+// TestURLsOfAnyBytesKeepTheirProperties parses texts of random pieces and of the bytes
+// that have a meaning in URLs.
+func TestURLsOfAnyBytesKeepTheirProperties(t *testing.T) {
+	random := rand.New(rand.NewPCG(23, 24))
+	pieces := strings.Split(`http https :// : / // . .. /./ /../ ? # % %2 %25 25 %2F %2e %3F %40 %5C @ \ [ ] ::1 1 0x7f a A b.com co.uk ü 。 `+
+		"\u00ad \xff \x00 \t \r \n xn-- xn--bcher-kva %C3%BC _", " ")
+	pieces = append(pieces, " ")
+	parsed := 0
+	for range 50_000 {
+		var b strings.Builder
+		if random.IntN(2) == 0 {
+			b.WriteString("http://")
+		}
+		for range random.IntN(12) {
+			b.WriteString(pieces[random.IntN(len(pieces))])
+		}
+		u, err := ParseURL(b.String())
+		if err != nil {
+			continue
+		}
+		parsed++
+		if checkURL(t, b.String(), u); t.Failed() {
+			return
+		}
+	}
+	if parsed < 5_000 {
+		t.Errorf("%d of 50,000 texts were parsed: this says little", parsed)
+	}
 }

@@ -34,17 +34,6 @@ func TestWrittenSetsAreReadBack(t *testing.T) {
 	})
 }
 
-func TestReadLeavesWhatFollows(t *testing.T) {
-	set := buildSet(t, 4, 2, [][]byte{[]byte("aaaa"), []byte("bbbb")})
-	r := bytes.NewReader(append(writtenForm(t, set), "next"...))
-	if _, err := Read(r, 2); err != nil {
-		t.Fatal(err)
-	}
-	if rest, _ := io.ReadAll(r); string(rest) != "next" {
-		t.Errorf("%q is left, want %q", rest, "next")
-	}
-}
-
 func TestWriteErrorsAreReturned(t *testing.T) {
 	set := buildSet(t, 4, 1, [][]byte{[]byte("aaaa")})
 	for _, limit := range []int{0, 1} {

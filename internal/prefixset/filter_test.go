@@ -1,7 +1,6 @@
 package prefixset
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -64,16 +63,6 @@ func TestFilterHoldsAllThatWasAdded(t *testing.T) {
 	}
 }
 
-func TestFilterDoesNotMindTheOrder(t *testing.T) {
-	prefixes := randomPrefixes(3, 10_000)
-	ascending := filterOf(len(prefixes), prefixes)
-	slices.Reverse(prefixes)
-	descending := filterOf(len(prefixes), append(prefixes, prefixes...))
-	if !bytes.Equal(ascending.memory.bytes, descending.memory.bytes) {
-		t.Error("the same entries make another filter")
-	}
-}
-
 // hashesOf returns hashes that begin with the prefixes.
 func hashesOf(prefixes ...uint32) [][32]byte {
 	hashes := make([][32]byte, len(prefixes))
@@ -112,28 +101,6 @@ func TestFilteredAreThoseThatTheFilterMayHold(t *testing.T) {
 	}
 }
 
-func TestFilteredTakesAtOnceHashes(t *testing.T) {
-	prefixes := randomPrefixes(11, AtOnce)
-	f := filterOf(1, prefixes[:1])
-	for place := range prefixes {
-		asked := slices.Repeat([]uint32{^prefixes[0]}, AtOnce)
-		asked[place] = prefixes[0]
-		if found := filtered(f, hashesOf(asked...)); found != 1<<place {
-			t.Errorf("hash %d of %d: found %b", place, AtOnce, found)
-		}
-	}
-}
-
-func TestFilterOfNothingHoldsNothing(t *testing.T) {
-	for name, f := range map[string]*Filter{"nil": nil, "zero": {}, "no entries": NewFilter(0), "empty": NewFilter(1000)} {
-		for _, p := range []uint32{0, 1, 1 << 31, math.MaxUint32} {
-			if f.mayHold(p) || filtered(f, hashesOf(p, p, p, p, p)) != 0 {
-				t.Errorf("%s: holds %08x", name, p)
-			}
-		}
-	}
-}
-
 func TestFilterLetsFewThrough(t *testing.T) {
 	for _, test := range []struct {
 		entries, filters int
@@ -163,14 +130,6 @@ func TestFilterLetsFewThrough(t *testing.T) {
 		}
 		if share := float64(through) / float64(asked); share > test.most {
 			t.Errorf("%d entries: %.4f get through, want at most %.4f", test.entries, share, test.most)
-		}
-	}
-}
-
-func TestFilterTakesSixBitsAnEntry(t *testing.T) {
-	for entries, want := range map[int]int{0: 0, 1: 1, 10: 1, 11: 2, 64: 6, 10_000_000: 937_500} {
-		if got := NewFilter(entries).words; got != want {
-			t.Errorf("%d entries: got %d words, want %d", entries, got, want)
 		}
 	}
 }

@@ -9,33 +9,6 @@ import (
 	"time"
 )
 
-// Two equal sets have all entries in common, and three sets may have them in seven combinations.
-func TestEntriesOfSeveralSetsAreInEachOfThem(t *testing.T) {
-	r := rand.New(rand.NewPCG(35, 36))
-	all := randomEntries(r, 4, 5000, false)
-	some := [3][][]byte{}
-	for _, e := range all {
-		for i, in := 0, 1+r.IntN(7); i < 3; i++ {
-			if in>>i&1 != 0 {
-				some[i] = append(some[i], e)
-			}
-		}
-	}
-	var sets []*Set
-	for _, entries := range [][][]byte{all, some[0], all, some[1], some[2]} {
-		sets = append(sets, buildSet(t, 4, len(entries), entries))
-	}
-	if g := NewGroup(sets, -1, nil).Join(nil); g.four[0].blocks.len() != len(all) {
-		t.Errorf("%d entries in all, want each once: %d", g.four[0].blocks.len(), len(all))
-	}
-	for i, want := range [][][]byte{all, some[0], all, some[1], some[2]} {
-		got := entriesIn(t, sets[i])
-		if same := slices.EqualFunc(got, want, func(s string, b []byte) bool { return s == string(b) }); !same {
-			t.Errorf("set %d has %d entries, want %d", i, len(got), len(want))
-		}
-	}
-}
-
 // A server may send lists that cannot be joined. They stay as they are.
 func TestSetsWithTooManyCombinationsStayApart(t *testing.T) {
 	r := rand.New(rand.NewPCG(37, 38))

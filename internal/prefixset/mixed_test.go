@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/iotest"
 )
 
 // mixedEntries returns at most n distinct ascending entries of the widths. Many
@@ -77,23 +76,6 @@ func TestMatchIsTheShortestEntry(t *testing.T) {
 	})
 }
 
-func TestMixedWidthsAreCounted(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
-		var want []int
-		for _, e := range entries {
-			want = append(want, len(e))
-		}
-		slices.Sort(want)
-		want = slices.Compact(want)
-		if got := set.Widths(); !slices.Equal(got, want) || (got == nil) != (len(entries) == 0) {
-			t.Errorf("Widths = %d, want %d", got, want)
-		}
-		if set.Len() != len(entries) {
-			t.Errorf("Len = %d, want %d", set.Len(), len(entries))
-		}
-	})
-}
-
 func TestRunsYieldAllEntriesInOrder(t *testing.T) {
 	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
 		runs := set.Runs()
@@ -116,36 +98,6 @@ func TestRunsYieldAllEntriesInOrder(t *testing.T) {
 		}
 		if run, width := runs.Next(); run != nil || width != 0 {
 			t.Errorf("after the end come %x, %d", run, width)
-		}
-	})
-}
-
-func TestRunsAreAsLongAsTheyMayBe(t *testing.T) {
-	set := mixedSet(t, randomEntries(rand.New(rand.NewPCG(25, 26)), 4, 3000, false))
-	runs := set.Runs()
-	for _, want := range []int{1024, 1024, 952} {
-		if run, _ := runs.Next(); len(run) != 4*want {
-			t.Errorf("a run of %d entries, want %d", len(run)/4, want)
-		}
-	}
-}
-
-func TestMixedSetsAreReadAndWritten(t *testing.T) {
-	eachMixedSet(t, func(t *testing.T, set *Set, entries [][]byte) {
-		want := bytes.Join(entries, nil)
-		if err := iotest.TestReader(set.Reader(), want); err != nil {
-			t.Error(err)
-		}
-		var copied bytes.Buffer
-		if n, err := io.Copy(&copied, set.Reader()); n != int64(len(want)) || err != nil || !bytes.Equal(copied.Bytes(), want) {
-			t.Errorf("copied %d bytes, %v, want %d", n, err, len(want))
-		}
-		if err := iotest.TestReader(mixedSet(t, entries).Reader(), want); err != nil {
-			t.Error(err)
-		}
-		again, err := Read(bytes.NewReader(writtenForm(t, set)), set.Len())
-		if err != nil || !sameSet(again, set) {
-			t.Errorf("the set is not read back: %v", err)
 		}
 	})
 }

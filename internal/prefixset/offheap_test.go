@@ -29,19 +29,6 @@ func TestMemoryComesFromTheHeapIfItCannotBeMapped(t *testing.T) {
 	}
 }
 
-func TestNewMemoryIsZero(t *testing.T) {
-	for _, size := range []int{0, 1, minMapped - 1, minMapped, minMapped + 1, 3 << 20} {
-		m := newMemory(size)
-		if len(m.bytes) != size || !bytes.Equal(m.bytes, make([]byte, size)) {
-			t.Errorf("%d bytes are no %d zeros", len(m.bytes), size)
-		}
-		for i := range m.bytes {
-			m.bytes[i] = 1
-		}
-		runtime.KeepAlive(m)
-	}
-}
-
 // collecting collects before every use of what is read or written.
 type collecting struct{ io.ReadWriter }
 

@@ -5,11 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/iotest"
 )
 
 // randomEntries returns at most n distinct ascending entries. Clustered ones
@@ -134,33 +132,6 @@ func TestLargeSetsEqualMaps(t *testing.T) {
 	}
 }
 
-func TestReaderYieldsWhatWasAdded(t *testing.T) {
-	eachSet(t, []int{0, 1, 2, 255}, func(t *testing.T, set *Set, _ int, entries [][]byte, _ *rand.Rand) {
-		want := bytes.Join(entries, nil)
-		readers := map[string]io.Reader{
-			"at once":              set.Reader(),
-			"one byte at a time":   iotest.OneByteReader(set.Reader()),
-			"halves":               iotest.HalfReader(set.Reader()),
-			"error with the bytes": iotest.DataErrReader(set.Reader()),
-			"seven bytes": readerFunc(func(r io.Reader) func([]byte) (int, error) {
-				return func(p []byte) (int, error) { return r.Read(p[:min(7, len(p))]) }
-			}(set.Reader())),
-		}
-		for name, r := range readers {
-			if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%s: %d bytes, error %v, want %d bytes", name, len(got), err, len(want))
-			}
-		}
-		if err := iotest.TestReader(set.Reader(), want); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
 func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -196,18 +167,5 @@ func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestZeroSetContainsNothing(t *testing.T) {
-	var set Set
-	if set.Len() != 0 || set.Widths() != nil || set.Bytes() != 0 || set.Contains(new([32]byte)) {
-		t.Errorf("zero set: %d entries of widths %v in %d bytes", set.Len(), set.Widths(), set.Bytes())
-	}
-	if got, err := io.ReadAll(set.Reader()); len(got) != 0 || err != nil {
-		t.Errorf("its reader yields %x, %v", got, err)
-	}
-	if got := NewBuilder(0).Set(); got.Len() != 0 || got.Contains(new([32]byte)) {
-		t.Errorf("empty built set: %d entries", got.Len())
 	}
 }
