@@ -152,14 +152,14 @@ func TestAReloadKeepsTheDoorAndWhatWasBlocked(t *testing.T) {
 	}
 }
 
-// In docs/control.md each line for a shell is a call of the door.
+// In docs/command-line.md each line for a shell is a call of the door.
 func TestCallsOfTheDocumentWork(t *testing.T) {
 	w := newWorld(t)
 	w.start(w.corefile())
 	w.updated(1)
 	calls := regexp.MustCompile(`(?m)^curl -s --unix-socket /run/coredns-safebrowsing/control.sock (?:-d '(.*)' |-X (POST) )?'?http://door(/[a-z]+)(?:\?([^']*))?'?$`)
 	found := make(map[string]bool)
-	lines := shellLines(documents(t)["docs/control.md"])
+	lines := shellLines(sectionOf(t, "docs/command-line.md", "The control socket"))
 	for _, line := range lines {
 		m := calls.FindStringSubmatch(line)
 		if m == nil {

@@ -73,8 +73,8 @@ func TestTheDocumentsAreFewAndShort(t *testing.T) {
 			words, pages = words+len(strings.Fields(text)), pages+1
 		}
 	}
-	if words > 16_500 || pages > 13 {
-		t.Errorf("Expected at most 16,500 words in 13 pages, got %d in %d", words, pages)
+	if words > 16_000 || pages > 12 {
+		t.Errorf("Expected at most 16,000 words in 12 pages, got %d in %d", words, pages)
 	}
 }
 

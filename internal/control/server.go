@@ -5,7 +5,7 @@
 //	                               ▲ HTTP over a Unix socket: the owner and the group
 //	Command (words of the programs) ──▶ Client ──▶ Find: which socket
 //
-// The Server knows no key. Calls that change something are logged with who asked. docs/control.md has
+// The Server knows no key. Calls that change something are logged with who asked. docs/command-line.md has
 // all calls.
 package control
 
