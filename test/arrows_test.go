@@ -119,6 +119,38 @@ func TestImportsPointOneWay(t *testing.T) {
 	}
 }
 
+// The most packages of the programs, and the most arrows among them. Code that the schemas generate and
+// helpers of tests are not counted. Lower them when you can.
+const (
+	mostPackages = 19
+	mostArrows   = 79
+)
+
+// A package pays if it lets a reader leave others closed.
+func TestTheHouseHasFewRoomsAndArrows(t *testing.T) {
+	counted := func(path string) bool {
+		name := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+		return (path == module || strings.HasPrefix(path, module+"/")) && !strings.Contains(name, "/pb/") && !strings.HasSuffix(name, "test") &&
+			!strings.HasPrefix(name, "test/") && name != "internal/testkit"
+	}
+	packages, arrows := 0, 0
+	for _, p := range packagesBelow(t, "..") {
+		if !counted(p.ImportPath) || len(p.GoFiles) == 0 {
+			continue
+		}
+		packages++
+		for _, path := range p.Imports {
+			if counted(path) {
+				arrows++
+			}
+		}
+	}
+	t.Logf("%d packages and %d arrows among them", packages, arrows)
+	if packages > mostPackages || arrows > mostArrows {
+		t.Errorf("Expected at most %d packages and %d arrows, got %d and %d", mostPackages, mostArrows, packages, arrows)
+	}
+}
+
 // The client of Redis would add 10 MB to the name server, which does not use it.
 func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
 	t.Parallel()
@@ -137,6 +169,20 @@ func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
 			if strings.HasPrefix(dependency, library) || strings.HasPrefix(dependency, ours) {
 				t.Errorf("%s%s is linked with %s", module, path, dependency)
 			}
+		}
+	}
+}
+
+// A relay is an engine with an HTTP face: it has no Corefile.
+func TestTheRelayIsNotLinkedWithTheParserOfTheCorefile(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-deps", module+"/internal/relay").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dependency := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(dependency, "github.com/coredns/caddy") || strings.HasPrefix(dependency, "github.com/coredns/coredns/core") || dependency == module+"/internal/config" {
+			t.Errorf("internal/relay is linked with %s", dependency)
 		}
 	}
 }

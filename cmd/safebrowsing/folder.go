@@ -6,7 +6,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -40,7 +39,8 @@ func dialectNames() string {
 // were fetched by protocol d. key may be "". An endpoint of "" is the protocol's own. If lists
 // is nil, the default lists are used.
 func openFolderOf(dir, endpoint string, d *protocol.Dialect, key string, lists []string) (*block.Block, error) {
-	cfg := config.Config{Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{Service: d.Service}}, Online: true}
+	cfg := config.Config{Block: config.Block{Zones: []string{"."}}, Online: true}
+	cfg.Service = d.Service
 	cfg.Engine, cfg.Secret = config.Engine{DB: dir, Endpoint: endpoint, Protocol: d.Name, APIKey: key, Lists: config.DefaultLists}, key
 	if lists != nil {
 		cfg.Lists = strings.Join(lists, " ")

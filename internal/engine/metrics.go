@@ -6,35 +6,38 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coredns/coredns/plugin"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
+// namespace begins the names of the metrics, and the buckets below are those of CoreDNS
+// (plugin.Namespace, plugin.SlimTimeBuckets): its package plugin would link the relay with the
+// parser of the Corefile.
+const namespace = "coredns"
+
 var (
 	requestsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace,
+		Namespace: namespace,
 		Subsystem: say.Plugin,
 		Name:      "requests_total",
 		Help:      "Counter of requests to the Safe Browsing server, by method and outcome.",
 	}, []string{"method", "outcome"})
 
 	requestDuration = promauto.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace:                   plugin.Namespace,
+		Namespace:                   namespace,
 		Subsystem:                   say.Plugin,
 		Name:                        "request_duration_seconds",
-		Buckets:                     plugin.SlimTimeBuckets,
-		NativeHistogramBucketFactor: plugin.NativeHistogramBucketFactor,
+		Buckets:                     prometheus.ExponentialBuckets(0.00025, 10, 5),
+		NativeHistogramBucketFactor: 1.05,
 		Help:                        "Histogram of the time that requests to the Safe Browsing server took.",
 	}, []string{"method"})
 )
 
 // buildInfo tells which version a machine of a fleet runs.
 var buildInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
-	Namespace: plugin.Namespace,
+	Namespace: namespace,
 	Subsystem: say.Plugin,
 	Name:      "build_info",
 	Help:      "Gauge that is always 1, with the version of the plugin.",
@@ -57,7 +60,7 @@ var engineLabels = []string{"endpoint", "db"}
 func labelsOf(s Settings) []string { return []string{s.Address(), cmp.Or(s.DB, "off")} }
 
 func newEngineDesc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, name), help, append(slices.Clone(engineLabels), labels...), nil)
+	return prometheus.NewDesc(prometheus.BuildFQName(namespace, say.Plugin, name), help, append(slices.Clone(engineLabels), labels...), nil)
 }
 
 var (
