@@ -56,13 +56,23 @@ func doorsOf(c *cli.Command) []string {
 	if err != nil {
 		return all
 	}
+	return doorsFor(path, c.IsSet("corefile"), blocks)
+}
+
+// doorsFor returns where the door of the server of a Corefile may be. If the Corefile is given, the
+// server of another one must not answer.
+func doorsFor(path string, given bool, blocks []serverBlock) []string {
+	all := control.Folders()
 	var of []string
 	for _, b := range blocks {
-		if folder := b.Config.PauseFolder(); folder != "" && !slices.Contains(all, folder) {
+		if b.Block == nil {
+			continue
+		}
+		if folder := b.Config.PauseFolder(); folder != "" && !slices.Contains(of, folder) {
 			of = append(of, folder)
 		}
 	}
-	if c.String("corefile") != "" && len(of) > 0 && !control.Usual(path) { // the server of another Corefile must not answer
+	if given && len(of) > 0 && !control.Usual(path) {
 		return of
 	}
 	return append(all, of...)

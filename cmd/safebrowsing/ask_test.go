@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -182,5 +184,69 @@ func TestAllowAsksTheServerThatRuns(t *testing.T) {
 	before := read(t, "allow.txt")
 	if status, out, errOut := invoke(t, "allow", "x.example"); status != 0 || !strings.Contains(out, "by own.txt, line 3") || read(t, "allow.txt") != before || len(r.changes) != 1 {
 		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+}
+
+// What can be known before a start is said without a server, and nothing about one that runs.
+func TestValidateSaysWhatCanBeKnownBeforeAStart(t *testing.T) {
+	w := newWorld(t)
+	port := testkit.FreePort(t)
+	good := w.corefile(t, ".:"+port+" {\n bind 127.0.0.1\n safebrowsing {\n  api_key K\n  endpoint ENDPOINT\n  db DB\n  block OWN(a.example)\n }\n}\n")
+	status, out, errOut := invoke(t, "validate", good)
+	if status != 0 || errOut != "" || !strings.HasSuffix(out, "\n0 problems, 0 warnings\n") || !strings.Contains(out, "ok       folder") || !strings.Contains(out, "ok       memory") {
+		t.Errorf("status %d, %s%s", status, out, errOut)
+	}
+	for _, not := range []string{"running", "in force", "server  ", "budget"} {
+		if strings.Contains(out, not) {
+			t.Errorf("%q is not known before a start: %s", not, out)
+		}
+	}
+	if n := len(w.Requests("")); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, out, _ := invoke(t, "validate", "-corefile", good); !strings.Contains(out, "warning  port      127.0.0.1:"+port+" is in use by another program\n") || !strings.HasSuffix(out, "0 problems, 1 warning\n") {
+		t.Errorf("%s", out)
+	}
+	bad := w.corefile(t, ". {\n safebrowsing {\n  erors\n }\n}\n")
+	if status, out, _ := invoke(t, "validate", bad); status != 1 || !strings.Contains(out, "problem  corefile  "+bad+":3") {
+		t.Errorf("status %d, %s", status, out)
+	}
+	t.Chdir(filepath.Dir(good)) // Corefile in this folder
+	if status, out, _ := invoke(t, "validate"); status != 0 || !strings.Contains(out, "1 of 1 server block has safebrowsing") {
+		t.Errorf("status %d, %s", status, out)
+	}
+}
+
+// The key of the packages is beside their Corefile, and a command finds it there.
+func TestTheCredentialBesideACorefileIsFound(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("CREDENTIALS_DIRECTORY", "")
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	write(t, filepath.Join(filepath.Dir(corefile), "safebrowsing.key"), "SECRET\n")
+	if _, out, _ := invoke(t, "validate", corefile); !strings.Contains(out, "ok       key       present") {
+		t.Errorf("%s", out)
+	}
+}
+
+func TestDoctorAsksTheServerThatRuns(t *testing.T) {
+	w := newWorld(t)
+	r := &running{report: status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}}}
+	_, release, err := new(control.Doors).Open(w.dir, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
+	if _, out, _ := invoke(t, "doctor", "-corefile", corefile); !strings.Contains(out, "ok       running   since never: Protected by Safe Browsing v5\n") {
+		t.Errorf("%s", out)
+	}
+	r.report.Blocks[0].Monitor = true
+	if status, out, _ := invoke(t, "doctor", "-corefile", corefile); status != 1 || !strings.Contains(out, "problem  running   NOT protected: monitor only logs. ") || !strings.Contains(out, "→ Remove monitor from the Corefile to block") {
+		t.Errorf("status %d, %s", status, out)
 	}
 }

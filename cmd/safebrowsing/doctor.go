@@ -11,6 +11,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
@@ -19,13 +20,13 @@ func doctor() *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "find out why a configuration does not work, and what to do about it",
-		Description: `Prints one line for each thing that must be right: the Corefile and the key in
-it, the connection to the server, the clock, the folder for the lists, and the
-memory. It sends one request, for the names of the server's lists, to each
-endpoint; to Web Risk, which has no such request, it sends one without the key and
-says what CoreDNS has noted about the key. With -offline it sends none. Run it on
-the machine of CoreDNS and as its user: another user may have other rights to the
-folder. The key is never printed.
+		Description: `Prints one line for each thing that must be right: what validate says, whether
+CoreDNS runs and protects, and the connection to the server. It sends one request, for
+the names of the server's lists, to each endpoint; to Web Risk, which has no such request,
+it sends one without the key and says what CoreDNS has noted about the key. With
+-offline it sends none. Run it on the machine of CoreDNS and as its user: another user may
+have other rights to the folder. The key is never printed. Without -corefile it examines
+the Corefile that safebrowsing validate does.
 
 With -endpoint in place of -corefile it examines a relay, or another server of your
 own, as a new client on this machine would: it fetches each list and confirms one of
@@ -34,6 +35,7 @@ request for the names of the lists only.
 
 safebrowsing-relay doctor examines the Redis or Valkey that relays share.
 
+   sudo safebrowsing doctor
    safebrowsing doctor -corefile /etc/coredns/Corefile
    sudo -u coredns safebrowsing doctor -offline -corefile /etc/coredns/Corefile
    safebrowsing doctor -endpoint http://127.0.0.1:8099 -api-key-file client.key
@@ -43,7 +45,7 @@ The JSON of a check is {"check","status","text","advice"}; status is ok, warning
 problem or skipped. The exit status is 1 if there is a problem; warnings leave it
 at 0.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "corefile", Usage: "the `FILE` to examine"},
+			corefileFlag(),
 			&cli.StringFlag{Name: "endpoint", Usage: "examine the server at this `URL`, or several separated by commas, without a Corefile"},
 			&cli.StringFlag{Name: "api-key-file", Usage: "read the key for -endpoint from `FILE` (default: $" + config.KeyVariable + ")"},
 			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for -endpoint"},
@@ -63,8 +65,8 @@ at 0.`,
 			switch {
 			case c.IsSet("redis"):
 				return errors.New("-redis is for the relay's program: run safebrowsing-relay doctor with the same flags")
-			case c.IsSet("corefile") == c.IsSet("endpoint"):
-				return errors.New("doctor needs one of -corefile and -endpoint, see safebrowsing doctor -h")
+			case c.IsSet("corefile") && c.IsSet("endpoint"):
+				return errors.New("-corefile and -endpoint are both given: keep one of the two")
 			case c.IsSet("endpoint"):
 				return d.endpoints(ctx, c)
 			}
@@ -73,7 +75,51 @@ at 0.`,
 					return fmt.Errorf("-%s goes with -endpoint: with -corefile the Corefile says it", flag)
 				}
 			}
-			return d.corefile(ctx, c.String("corefile"))
+			path := corefileOf(c)
+			if path == "" {
+				return errNoCorefile
+			}
+			d.given, d.ports = c.IsSet("corefile"), !c.IsSet("corefile")
+			return d.corefile(ctx, path)
+		},
+	}
+}
+
+// errNoCorefile says that there is nothing to examine.
+var errNoCorefile = errors.New("there is no Corefile here: use -corefile")
+
+func validate() *cli.Command {
+	return &cli.Command{
+		Name:      "validate",
+		Usage:     "examine a Corefile before CoreDNS starts",
+		ArgsUsage: "[COREFILE]",
+		Description: `Prints one line for each thing that can be known before a start, and sends nothing:
+the Corefile with its warnings, the form of the key and who may read it, the folders, the
+ports, who is answered, the lists of your own, and the memory for the lists. It says
+nothing about a CoreDNS that runs: see status and doctor. Without COREFILE it takes
+Corefile in this folder, else the one of /etc/coredns-safebrowsing or /etc/coredns.
+
+   sudo safebrowsing validate
+   safebrowsing validate Corefile
+
+The last line says how many problems there are, and where to start. The exit status is 1 if
+there is a problem; warnings leave it at 0.`,
+		Flags: []cli.Flag{corefileFlag(), jsonFlag()},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.NArg() > 1 || c.NArg() > 0 && c.IsSet("corefile") {
+				return errors.New("validate takes one Corefile, see safebrowsing validate -h")
+			}
+			path := c.Args().First()
+			if path == "" {
+				path = corefileOf(c)
+			}
+			if path == "" {
+				return errNoCorefile
+			}
+			control.UseCredential(path)
+			d := &examination{offline: true, ports: true, before: true, resolvConf: config.ResolvConf}
+			d.W, d.JSON, d.Secrets = c.Root().Writer, c.Bool("json"), []string{os.Getenv(config.KeyVariable)}
+			return d.corefile(ctx, path)
 		},
 	}
 }
@@ -96,6 +142,9 @@ type diagnosis say.Diagnosis
 type examination struct {
 	say.Doctor
 	offline    bool
+	before     bool   // only what can be known before a start
+	ports      bool   // are examined
+	given      bool   // the Corefile is, by a flag
 	resolvConf string // file with the system's resolvers
 	blocks     []serverBlock
 	path       string // of the Corefile; "": there is none
@@ -107,6 +156,9 @@ type examination struct {
 
 // tell prints a diagnosis.
 func (e *examination) tell(d diagnosis) {
+	if e.before && d.Status == isSkipped {
+		return
+	}
 	if e.endpoint != "" {
 		d.Text = text(e.endpoint+": ") + d.Text
 	}
@@ -138,9 +190,15 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		e.tell(diagnosis{"corefile", isWarning, text(warning), "change the line if this is not what you want"})
 	}
 	e.open()
+	running := !e.before && !e.offline && e.running(ctx)
+	if e.ports && !running {
+		e.portsOf()
+	}
 	e.extended()
 	e.ownLists()
-	e.pauses(time.Now())
+	if !e.before {
+		e.pauses(time.Now())
+	}
 	for _, b := range enginesOf(e.blocks) {
 		e.engine(ctx, b.Block)
 		if ctx.Err() != nil {
@@ -162,8 +220,10 @@ func (e *examination) engine(ctx context.Context, o *block.Block) {
 	}
 	if o.Config.Online {
 		e.folder(o)
-		e.protection(o)
-		e.budget(o, time.Now())
+		if !e.before { // what CoreDNS has saved tells of one that has run
+			e.protection(o)
+			e.budget(o, time.Now())
+		}
 	}
 }
 

@@ -142,8 +142,8 @@ func TestDoctorDoesNotFetchFromGoogle(t *testing.T) {
 func TestMisuseOfTheDoctor(t *testing.T) {
 	w := newWorld(t)
 	for args, want := range map[string]string{
-		"":                                               "doctor needs one of -corefile and -endpoint",
-		"-corefile x -endpoint http://x":                 "doctor needs one of -corefile and -endpoint",
+		"":                                               "there is no Corefile here: use -corefile",
+		"-corefile x -endpoint http://x":                 "-corefile and -endpoint are both given",
 		"-redis redis://127.0.0.1":                       "run safebrowsing-relay doctor",
 		"-corefile x -lists se-4b":                       "-lists goes with -endpoint",
 		"-corefile x -api-key-file k":                    "-api-key-file goes with -endpoint",

@@ -35,17 +35,20 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists bad":         "is not the name of a list",
 		"update -db " + none + " -endpoint http://127.0.0.1:1 -lists se-4b,se-4b": "list se-4b is given more than once",
 		"update -db " + none + " -endpoint nonsense":                              "the endpoint must be a URL",
-		"doctor":                     "doctor needs one of -corefile and -endpoint, see safebrowsing doctor -h",
-		"relay -db x":                "run safebrowsing-relay with the same flags",
-		"doctor -corefile " + none:   "no such file",
-		"doctor -corefile x y":       `no argument such as "y"`,
-		"help tcsh":                  `there is no command "tcsh", see safebrowsing -h`,
-		"completion":                 "completion takes the name of one shell: bash, zsh or fish",
-		"completion tcsh":            `there is no completion for "tcsh", only for bash, zsh and fish`,
-		"completion bash zsh":        "completion takes the name of one shell",
-		"version x":                  `no argument such as "x"`,
-		"testserver":                 "there, go run ./test/server -h",
-		"testserver -lists none.txt": "there, go run ./test/server -h",
+		"doctor":                         "there is no Corefile here: use -corefile",
+		"relay -db x":                    "run safebrowsing-relay with the same flags",
+		"doctor -corefile " + none:       "no such file",
+		"validate":                       "there is no Corefile here: use -corefile",
+		"validate a b":                   "validate takes one Corefile, see safebrowsing validate -h",
+		"doctor -corefile x -endpoint y": "-corefile and -endpoint are both given",
+		"doctor -corefile x y":           `no argument such as "y"`,
+		"help tcsh":                      `there is no command "tcsh", see safebrowsing -h`,
+		"completion":                     "completion takes the name of one shell: bash, zsh or fish",
+		"completion tcsh":                `there is no completion for "tcsh", only for bash, zsh and fish`,
+		"completion bash zsh":            "completion takes the name of one shell",
+		"version x":                      `no argument such as "x"`,
+		"testserver":                     "there, go run ./test/server -h",
+		"testserver -lists none.txt":     "there, go run ./test/server -h",
 	} {
 		status, _, errOut := invoke(t, strings.Fields(args)...)
 		if status != 2 || !strings.Contains(errOut, want) || strings.Count(errOut, "\n") != 1 {
@@ -58,7 +61,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range []string{"-h", "help", "why -h", "status -h", "blocked -h", "resume -h", "unblock -h", "allow -h", "block -h", "pause -h", "expressions -h", "lists -h", "update -h", "doctor -h", "version -h", "completion -h", "help doctor", "h doctor", "help help"} {
+	for _, args := range []string{"-h", "help", "why -h", "status -h", "blocked -h", "resume -h", "unblock -h", "validate -h", "allow -h", "block -h", "pause -h", "expressions -h", "lists -h", "update -h", "doctor -h", "version -h", "completion -h", "help doctor", "h doctor", "help help"} {
 		status, out, errOut := invoke(t, strings.Fields(args)...)
 		if status != 0 || errOut != "" || !strings.Contains(out, "safebrowsing ") {
 			t.Errorf("%s: status %d, %q", args, status, errOut)
@@ -87,9 +90,9 @@ func TestExamplesOfTheHelpWork(t *testing.T) {
 	replacer := strings.NewReplacer("/etc/coredns/Corefile", corefile, "/var/lib/coredns", w.dir,
 		"./lists", here+"/lists", "http://127.0.0.1:8099", w.endpoint, "sudo -u coredns ", "", "SAFEBROWSING_API_KEY=... ", "", "'", "",
 		" Corefile", " "+corefile, "COMMAND", "doctor")
-	example := regexp.MustCompile(`(?m)^\s+((?:sudo -u coredns |SAFEBROWSING_API_KEY=\.\.\. )?safebrowsing (?:expressions|update|doctor|version)(?: .*)?)$`)
+	example := regexp.MustCompile(`(?m)^\s+((?:sudo -u coredns |SAFEBROWSING_API_KEY=\.\.\. )?safebrowsing (?:expressions|update|doctor|validate|version)(?: .*)?)$`)
 	found := 0
-	for _, command := range []string{"", "expressions", "update", "doctor", "version"} {
+	for _, command := range []string{"", "expressions", "update", "doctor", "validate", "version"} {
 		_, help, _ := invoke(t, append(strings.Fields(command), "-h")...)
 		_, help, _ = strings.Cut(help, "DESCRIPTION")
 		help, _, _ = strings.Cut(help, "OPTIONS")

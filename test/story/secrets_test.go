@@ -205,7 +205,7 @@ func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
 		kept.addURL(t, "profile "+profile, "http://127.0.0.1:"+pprof+"/debug/pprof/"+profile)
 	}
 	kept.addProcess(t, c.process)
-	for _, args := range [][]string{{"doctor", "-corefile", c.file}, {"doctor", "-json", "-corefile", c.file}, {"lists", "-db", db}, {"check", "-corefile", c.file, "later.example.net"}} {
+	for _, args := range [][]string{{"doctor", "-corefile", c.file}, {"doctor", "-json", "-corefile", c.file}, {"lists", "-db", db}, {"status", "-json", "-db", db}, {"blocked", "-db", db}, {"why", "-corefile", c.file, "later.example.net"}, {"validate", c.file}} {
 		_, out := testkit.Run(t, programs["safebrowsing"], args...)
 		kept.add("output of safebrowsing "+args[0], []byte(out))
 	}

@@ -52,7 +52,7 @@ func TestTheSecretsOfARelayStayWhereTheyBelong(t *testing.T) {
 	w.kept.addURL(t, "metrics of the relay", "http://127.0.0.1:"+w.admin+"/metrics")
 	w.kept.addURL(t, "health of the relay", "http://127.0.0.1:"+w.admin+"/healthz")
 	for _, args := range [][]string{{"status", "-corefile", c.file}, {"status", "-json", "-corefile", c.file}, {"status", "-corefile", w.corefile},
-		{"doctor", "-corefile", c.file}, {"doctor", "-corefile", w.corefile}, {"doctor", "-endpoint", w.endpoint}, {"lists", "-db", filepath.Join(w.dir, "relay")}} {
+		{"doctor", "-corefile", c.file}, {"doctor", "-corefile", w.corefile}, {"doctor", "-endpoint", w.endpoint}, {"lists", "-corefile", c.file}} {
 		_, out := testkit.Run(t, w.programs["safebrowsing"], args...)
 		w.kept.add("output of safebrowsing "+strings.Join(args[:2], " "), []byte(out))
 	}

@@ -80,10 +80,10 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	if status != 1 {
 		t.Errorf("doctor ends with status %d, want 1", status)
 	}
-	status, out = cli("lists", "-db", db)
-	wantAll(t, "lists", out, "se-4b", "not fetched", "status 403")
-	if status != 1 {
-		t.Errorf("lists ends with status %d, want 1", status)
+	status, out = cli("status", "-db", db)
+	wantAll(t, "status", out, "NOT protected: no list of Safe Browsing v5 is in force", "se-4b", "not in force", "status 403")
+	if n := strings.Count(out, "status 403"); status != 1 || n > 2 {
+		t.Errorf("status ends with status %d, want 1, and says the cause %d times:\n%s", status, n, out)
 	}
 	c.stop()
 
@@ -109,10 +109,10 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	if status != 0 {
 		t.Errorf("doctor ends with status %d, want 0:\n%s", status, out)
 	}
-	status, out = cli("lists", "-db", db)
-	wantAll(t, "lists", out, "se-4b", "verified")
+	status, out = cli("status", "-db", db)
+	wantAll(t, "status", out, "Protected by Safe Browsing v5, since ", "1 phishing", "se-4b")
 	if status != 0 {
-		t.Errorf("lists ends with status %d, want 0", status)
+		t.Errorf("status ends with status %d, want 0:\n%s", status, out)
 	}
 	c.stop()
 	if all := c.everything(); strings.Contains(all, wrong) || strings.Contains(all, right) {

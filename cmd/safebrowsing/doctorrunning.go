@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/coredns/coredns/plugin/pkg/transport"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+)
+
+// running asks the server itself, and reports whether it runs.
+func (e *examination) running(ctx context.Context) bool {
+	client, err := control.Find(ctx, doorsFor(e.path, e.given, e.blocks))
+	var r status.Report
+	if err == nil {
+		_, err = client.Get(ctx, "/status", nil, &r)
+	}
+	if err != nil {
+		e.tell(diagnosis{"running", isWarning, text(err.Error()), "start CoreDNS, or run this command as its user or with sudo"})
+		return false
+	}
+	if r.State == status.Protected {
+		e.tell(diagnosis{"running", isOK, text(fmt.Sprintf("since %s: %s", say.Time(r.Since), r.Headline)), ""})
+		return true
+	}
+	cause := status.Cause{Cure: "run safebrowsing status"}
+	if len(r.Causes) > 0 {
+		cause = r.Causes[0]
+	}
+	advice := cause.Cure
+	if advice == "" {
+		advice = "run safebrowsing status"
+	}
+	cause.Cure = ""
+	e.tell(diagnosis{"running", isProblem, text(strings.TrimSpace(r.Headline + ". " + cause.String())), text(advice)})
+	return true
+}
+
+// portsOf examines whether somebody else has a port of the Corefile, or this user may not have it.
+func (e *examination) portsOf() {
+	var tried []string
+	for _, b := range e.blocks {
+		for _, l := range b.Listeners {
+			for _, address := range addressesOf(b.Bind, l.Port) {
+				if l.Transport != transport.DNS || slices.Contains(tried, address) {
+					continue
+				}
+				tried = append(tried, address)
+				if d, bad := portDiagnosis(address, take(address)); bad {
+					e.tell(d)
+				}
+			}
+		}
+	}
+}
+
+// addressesOf returns where a server block listens, as far as its bind has addresses.
+func addressesOf(bind []string, port string) (all []string) {
+	if len(bind) == 0 {
+		return []string{net.JoinHostPort("", port)}
+	}
+	for _, word := range bind {
+		if _, err := netip.ParseAddr(word); err == nil {
+			all = append(all, net.JoinHostPort(word, port))
+		}
+	}
+	return all
+}
+
+// take listens at an address for a moment.
+func take(address string) error {
+	udp, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return err
+	}
+	defer udp.Close()
+	tcp, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return tcp.Close()
+}
+
+// portDiagnosis says why a server could not listen at an address.
+func portDiagnosis(address string, err error) (d diagnosis, bad bool) {
+	_, port, _ := net.SplitHostPort(address)
+	switch {
+	case err == nil || port == "0":
+		return d, false
+	case errors.Is(err, syscall.EADDRINUSE):
+		return diagnosis{"port", isWarning, text(address + " is in use by another program"),
+			text(fmt.Sprintf("\"ss -lntup sport = :%s\" shows it: stop that program, or choose another port or address with bind", port))}, true
+	case errors.Is(err, fs.ErrPermission):
+		return diagnosis{"port", isWarning, text("this user may not listen at " + address), "run the command as CoreDNS does; a service needs CAP_NET_BIND_SERVICE for port 53"}, true
+	}
+	return diagnosis{"port", isWarning, text(fmt.Sprintf("nobody can listen at %s: %v", address, err)), "choose another address with bind"}, true
+}
