@@ -19,8 +19,8 @@
 //
 //   - Lists, in memory and on disk, and the Database: one goroutine at a time, the one
 //     in Load, Run or Once. What it publishes is immutable.
-//   - The Schedule: that goroutine, every goroutine that searches, and one that saves
-//     their changes. A mutex guards it.
+//   - The Schedule: that goroutine, every goroutine that searches, and those that save
+//     their changes (document.go). A mutex guards it.
 //   - The file of the schedule: the process that holds the lock of the folder. The file
 //     with the clock of searches, and that of the Ledger: every process, each file
 //     under a lock of its own.

@@ -140,12 +140,12 @@ func (d *document[T]) look(p place, accept func(T) bool) (news, lacks bool, err 
 // lookTimeout bounds how long a search waits for the disk to read a document.
 const lookTimeout = 100 * time.Millisecond
 
-// lookBriefly looks into the folders, unless somebody does so or writes, and waits for a disk that
-// hangs no longer than lookTimeout.
+// lookBriefly looks into the folders, unless somebody does so or a write hangs, and waits for a disk
+// that hangs no longer than lookTimeout.
 func (d *document[T]) lookBriefly(places []place) {
 	done := make(chan struct{})
 	d.mu.Lock()
-	busy := d.saving != nil || d.looking != nil
+	busy := d.late || d.looking != nil
 	if !busy {
 		d.looking = done
 	}

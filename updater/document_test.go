@@ -58,6 +58,7 @@ func lattice[T any](t *testing.T, copies func(chance *rand.Rand) []T, join func(
 			same(seed, "absorbing", join(ab, a), ab)
 		}
 	}
+	t.Logf("%d histories, %d triples of copies", *histories, 20**histories)
 }
 
 // countCopies returns copies of a count that three writers change, on dates that come and go.
@@ -101,6 +102,8 @@ func TestCountsAreJoinedInAnyOrder(t *testing.T) {
 // Three processes count on two media, which are away at times and lose what they had; processes
 // crash, and clocks step. Whatever is joined counts each paid search that it has heard of.
 func TestNoJoinForgetsAPaidSearch(t *testing.T) {
+	searches := 0
+	defer func() { t.Logf("%d histories, %d searches", *histories, searches) }()
 	for seed := range *histories {
 		chance := rand.New(rand.NewPCG(uint64(seed), 8))
 		m := newCountModel(chance)
@@ -109,6 +112,7 @@ func TestNoJoinForgetsAPaidSearch(t *testing.T) {
 				t.Fatalf("history %d, step %d: %s", seed, step, m.wrong)
 			}
 		}
+		searches += m.searches
 	}
 }
 
@@ -137,6 +141,8 @@ type countModel struct {
 	media  [2]copyOfCount
 	starts int
 	wrong  string
+
+	searches int // in all
 }
 
 func newCountModel(chance *rand.Rand) *countModel {
@@ -183,6 +189,7 @@ func (m *countModel) step() {
 	case 3, 4, 5: // searches, on one medium before they are sent, or in memory where none can be reached
 		n := 1 + m.chance.IntN(5)
 		m.own[i] += n
+		m.searches += n
 		k := &m.known[i]
 		p := k.days.part(m.names[i])
 		k.days = k.days.with(m.names[i], m.own[i]+m.chance.IntN(3), p.Hour.plus(n, m.now))
@@ -280,6 +287,7 @@ func TestNoJoinAllowsAnEarlyRequest(t *testing.T) {
 		}
 		asked += m.asked
 	}
+	t.Logf("%d histories, %d requests", *histories, asked)
 	if asked < *histories {
 		t.Errorf("only %d requests in %d histories", asked, *histories)
 	}

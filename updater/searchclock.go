@@ -71,9 +71,9 @@ func (s *Schedule) Flush() { s.searches.flush() }
 // lookAtSearches reads what other processes have saved about searches. If the disk
 // hangs, the search goes on without it.
 func (s *Schedule) lookAtSearches() {
-	s.lookAtSharedSearches()
 	if s.store != nil {
 		s.searches.lookBriefly(s.store.folders(s.store.origin.searchFile()))
+		s.lookAtSharedSearches()
 	}
 }
 
