@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -231,25 +230,6 @@ func randomEntries(rng *rand.Rand, width, n int, extremes bool) [][]byte {
 	}
 	slices.SortFunc(all, bytes.Compare)
 	return slices.CompactFunc(all, bytes.Equal)
-}
-
-func TestRiceDecodesWhatWasEncoded(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for _, width := range widths {
-		for round := range 200 {
-			entries := randomEntries(rng, width, 1+rng.IntN(300), round%2 == 0)
-			list := &sbv5.HashList{Name: fmt.Sprintf("x-%db", width), Version: []byte{1}}
-			protocoltest.EncodeAdditions(width, entries, list)
-			u := updateOf(t.Context(), list)
-			if u.Err != nil || len(u.Additions) != 1 || u.Additions[0].Count != len(entries) || u.Additions[0].Width != width {
-				t.Fatalf("width %d: additions %+v, %v, want %d", width, u.Additions, u.Err, len(entries))
-			}
-			got, err := readOdd(u.Additions[0].Reader, width, rng)
-			if want := bytes.Join(entries, nil); err != nil || !bytes.Equal(got, want) {
-				t.Fatalf("width %d: got %x, %v, want %x", width, got, err, want)
-			}
-		}
-	}
 }
 
 // readOdd reads all with buffers of changing sizes, most of them no multiple of

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -68,22 +67,6 @@ func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocol
 	for name, f := range protocoltest.SearchFaults() {
 		t.Run("search, "+name, func(t *testing.T) { try(t, "search", f, searchError) })
 	}
-}
-
-func TestEveryFaultIsAnErrorWithoutSecretsInProcess(t *testing.T) {
-	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, Client) error) {
-		synctest.Test(t, func(t *testing.T) {
-			s, c := fakeServer(t)
-			s.Break(method, 1, f)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			err := ask(ctx, c)
-			if err == nil {
-				t.Error("no error")
-			}
-			checkSecrets(t, err)
-		})
-	})
 }
 
 func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {

@@ -1,10 +1,7 @@
 package protocol
 
 import (
-	"compress/gzip"
-	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"log"
@@ -12,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -65,43 +61,6 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 	if n := elsewhere.Load(); n != 0 {
 		t.Errorf("the other server got %d requests", n)
-	}
-}
-
-// serveGzip answers compressed, if the client takes that.
-func serveGzip(t *testing.T, body io.Reader) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			t.Error("the client does not ask for gzip")
-		}
-		w.Header().Set("Content-Encoding", "gzip")
-		w.Header().Set("Content-Type", binaryForm)
-		z := gzip.NewWriter(w)
-		io.Copy(z, body)
-		z.Close()
-	}
-}
-
-func TestCompressedAnswersAreRead(t *testing.T) {
-	socket := httptest.NewServer(serveGzip(t, strings.NewReader(string(unhex(t, wireFound)))))
-	defer socket.Close()
-	c := clientOf(t, socket.URL)
-	defer c.Close()
-	answer, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
-	if err != nil || len(answer.Threats) != 1 {
-		t.Errorf("got %v, %v", answer, err)
-	}
-}
-
-// What counts is the size after decompression.
-func TestCompressedAnswersAreBounded(t *testing.T) {
-	bomb := new(endless)
-	socket := httptest.NewServer(serveGzip(t, io.LimitReader(bomb, 64<<20)))
-	defer socket.Close()
-	c := clientOf(t, socket.URL)
-	defer c.Close()
-	if err := searchError(t.Context(), c); !errors.Is(err, updater.ErrMalformed) {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -185,34 +144,6 @@ func TestResolversTakeTurns(t *testing.T) {
 	}
 }
 
-func TestHTTPSSpeaksHTTP2(t *testing.T) {
-	wire := unhex(t, wireNothingFound)
-	var protocols []string
-	socket := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		protocols = append(protocols, r.Proto)
-		serving(binaryForm, wire)(w, r)
-	}))
-	socket.EnableHTTP2 = true
-	socket.StartTLS()
-	defer socket.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(socket.Certificate())
-	tr := Transport(nil, new(tls.Config))
-	tr.Proxy = nil
-	tr.TLSClientConfig = &tls.Config{RootCAs: roots}
-	c, err := NewV5(Config{Endpoint: socket.URL, Key: testKey, UserAgent: "test/1", Transport: tr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := searchError(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
-	if len(protocols) != 1 || protocols[0] != "HTTP/2.0" {
-		t.Errorf("spoke %q", protocols)
-	}
-}
-
 func TestCertificatesAreChecked(t *testing.T) {
 	asked := false
 	socket := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
@@ -241,24 +172,5 @@ func TestTransportTakesTheProxyOfTheEnvironmentAndBoundsEachStep(t *testing.T) {
 	}
 	if tr.TLSHandshakeTimeout == 0 || tr.ResponseHeaderTimeout == 0 || tr.MaxResponseHeaderBytes == 0 || tr.DialContext == nil {
 		t.Error("a step is not bounded")
-	}
-}
-
-func TestAHangingServerIsLeftWithTheContext(t *testing.T) {
-	began := make(chan struct{})
-	socket := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		close(began)
-		<-r.Context().Done()
-	}))
-	defer socket.Close()
-	c := clientOf(t, socket.URL)
-	defer c.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-began
-		cancel()
-	}()
-	if err := searchError(ctx, c); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
 	}
 }

@@ -5,9 +5,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -60,22 +58,6 @@ func firstFetchError(ctx context.Context, c *WebRisk) (broken error) {
 		return err
 	}
 	return broken
-}
-
-func TestEveryFaultOfWebRiskIsAnErrorWithoutSecretsInProcess(t *testing.T) {
-	riskFaults(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *WebRisk) error) {
-		synctest.Test(t, func(t *testing.T) {
-			s := riskServer(t)
-			s.Break(method, 1, f)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			err := ask(ctx, newWebRisk(t, s, "se-4b"))
-			if err == nil || strings.Contains(err.Error(), "searching") != (method == "searchOne") {
-				t.Errorf("got %v", err)
-			}
-			checkSecrets(t, err)
-		})
-	})
 }
 
 func TestEveryFaultOfWebRiskIsAnErrorWithoutSecretsOverASocket(t *testing.T) {

@@ -172,18 +172,6 @@ func TestAnEqualSetKeepsTheHistory(t *testing.T) {
 	}
 }
 
-// A content may come back. Its clients need the steps since the last time only.
-func TestSinceBeginsAtTheLastTimeInForce(t *testing.T) {
-	a, b := id{1}, id{2}
-	steps := []step{{from: a}, {from: b}, {from: a}, {from: b}}
-	if got := since(steps, a); len(got) != 2 || got[0].from != a {
-		t.Errorf("%d steps, want the last two", len(got))
-	}
-	if since(steps, id{3}) != nil {
-		t.Error("steps since a content that was never in force")
-	}
-}
-
 func TestAHistoryOfAnotherListIsNotUsed(t *testing.T) {
 	dir := t.TempDir()
 	s := &state{name: "se-4b", tag: tagOf("se-4b"), width: 4}

@@ -103,37 +103,6 @@ func served(maxDB, n int) int {
 	return roundDown(maxDB, 5)
 }
 
-func TestABatchHasTheListsInTheOrderOfTheNames(t *testing.T) {
-	l := newLists(t, "")
-	sets := map[string]*prefixset.Set{"a-4b": setOf(t, "aaaa"), "b-4b": setOf(t), "gc-32b": setOf(t, strings.Repeat("g", 32), strings.Repeat("h", 32))}
-	var lists []lookup.List
-	for name, set := range sets {
-		lists = append(lists, lookup.List{Name: name, Set: set})
-	}
-	if err := l.Publish(lists); err != nil {
-		t.Fatal(err)
-	}
-	c := newClient(t, l)
-	for round, names := range [][]string{{"gc-32b", "a-4b", "b-4b"}, {"b-4b", "a-4b", "gc-32b"}} {
-		if wait := c.fetch(t, names...); wait != time.Minute {
-			t.Errorf("minimum wait %s, want %s", wait, time.Minute)
-		}
-		for _, name := range names {
-			if got, want := c.held[name].Checksum, sumOf(setRuns(sets[name])); got != want {
-				t.Errorf("list %s: checksum %x, want %x", name, got, want)
-			}
-		}
-		for i, a := range c.answers {
-			if a.NotModified != (round == 1) {
-				t.Errorf("round %d, list %s: not modified: %t", round, names[i], a.NotModified)
-			}
-		}
-	}
-	if !slices.Equal(l.Names(), []string{"a-4b", "b-4b", "gc-32b"}) || !l.Ready() || newLists(t, "").Ready() {
-		t.Errorf("names %q, ready: %t", l.Names(), l.Ready())
-	}
-}
-
 // Version 4 and Web Risk have entries of more than four bytes in a list of version 5 whose
 // clients expect four.
 func TestEntriesOfOtherWidthsAreCut(t *testing.T) {

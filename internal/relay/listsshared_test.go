@@ -2,7 +2,6 @@ package relay
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -149,34 +148,6 @@ func TestKeptUpdatesAreBounded(t *testing.T) {
 	e.keep("late", kept{of: s, answer: large})
 	if e.kept.Len() != 0 {
 		t.Error("an update is kept that was made for a content that has been replaced")
-	}
-}
-
-// Rice-coded hashes are as small as they get: gzip would cost time and save nothing. So no
-// compressed form is made.
-func TestGzipSavesNothing(t *testing.T) {
-	l := newLists(t, "")
-	set := hashes(300_000, 1)
-	publish(t, l, "se-4b", set)
-	c := newClient(t, l)
-	c.fetch(t, "se-4b")
-	publish(t, l, "se-4b", churned(t, set, 3000, 3000, 2))
-	for name, version := range map[string][]byte{"full": nil, "partial": c.held["se-4b"].Version} {
-		a, err := l.Get(t.Context(), netip.Addr{}, "se-4b", version, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var out bytes.Buffer
-		z, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-		if err != nil {
-			t.Fatal(err)
-		}
-		z.Write(a.Message)
-		z.Close()
-		t.Logf("%s: %d bytes, %d with gzip", name, len(a.Message), out.Len())
-		if out.Len() < len(a.Message)*98/100 {
-			t.Errorf("%s: gzip makes %d bytes of %d: it would pay to send updates compressed", name, out.Len(), len(a.Message))
-		}
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // pipes is a network within a testing/synctest bubble. It is a net.Listener.
@@ -50,22 +49,6 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error {
 	close(p.closed)
 	return nil
-}
-
-// A relay with its lists on disk answers its first client, who may ask at once.
-func TestARelayWithListsOnDiskAnswersItsFirstClient(t *testing.T) {
-	w := newWorld(t)
-	w.cfg.Settings.DB = t.TempDir()
-	w.start()
-	testkit.Until(t, "the lists of the relay", w.relay.Ready)
-	for range 20 {
-		w.relay.Close()
-		w.google.ClientStarted()
-		if w.start(); !w.relay.Ready() {
-			t.Error("the relay has its lists on disk and is not ready")
-		}
-	}
-	w.relay.Close()
 }
 
 // A whole site starts at the same time, the relay with an empty folder. Its clients wait for

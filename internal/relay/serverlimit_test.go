@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,16 +119,4 @@ func TestABurstIsRefusedByEMA(t *testing.T) {
 			t.Errorf("%d searches of a burst were limited, want 1, from which the rule learns", n)
 		}
 	})
-}
-
-// Retry-After says when the next search is allowed, in whole seconds.
-func TestRetryAfterOfTheLimit(t *testing.T) {
-	for _, tc := range []struct {
-		rate float64
-		want time.Duration
-	}{{100, time.Second}, {1, time.Second}, {0.5, 2 * time.Second}, {0.01, 100 * time.Second}, {0, time.Second}} {
-		if got := (&handler{rate: tc.rate}).limitedFor(); got != tc.want {
-			t.Errorf("%s: %s, want %s", fmt.Sprint(tc.rate, " a second"), got, tc.want)
-		}
-	}
 }

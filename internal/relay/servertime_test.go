@@ -63,33 +63,6 @@ func threatEnds(t *testing.T, ttl, delay, asked time.Duration) {
 	}
 }
 
-// Three clients that see the same name in turn cause the searches of one.
-func TestTheRelayAsksLikeOneClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.start()
-		defer w.relay.Close()
-		synctest.Wait()
-		var clients []*replica
-		for n := range 3 {
-			c := w.replica(n)
-			defer c.close()
-			clients = append(clients, c)
-		}
-		synctest.Wait()
-		for minute := range 300 {
-			if d := clients[minute%len(clients)].decide("evil.example."); d.Verdict != lookup.Unsafe {
-				t.Fatalf("minute %d: %+v", minute, d)
-			}
-			time.Sleep(time.Minute)
-		}
-		// The answers of the server are good for 5 minutes, the end included.
-		if n := len(w.google.Requests("search")); n != 50 {
-			t.Errorf("%d searches in 300 minutes, want 50", n)
-		}
-	})
-}
-
 // While the relay must not ask its server, its clients ask it again, each name once a minute, and the
 // relay asks nobody. So a name is confirmed a minute after the back-off at the latest.
 func TestClientsKeepTheRelaysBackoff(t *testing.T) {
@@ -172,31 +145,6 @@ func TestClientsWaitForTheRelaysBudget(t *testing.T) {
 			} else {
 				asked = now
 			}
-		}
-	})
-}
-
-// Clients that start with the relay wait for its lists: a refusal would cost them a back-off
-// of at least 15 minutes.
-func TestClientsThatComeBeforeTheListsGetThem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.cfg.Edge.FirstContact = func() time.Duration { return 20 * time.Second }
-		w.start()
-		defer w.relay.Close()
-		c := w.replica(1)
-		defer c.close()
-		synctest.Wait()
-		if w.relay.Ready() || c.entries() != 0 {
-			t.Error("the relay is ready before its first contact")
-		}
-		time.Sleep(21 * time.Second)
-		synctest.Wait()
-		if !w.relay.Ready() || c.entries() != 1 {
-			t.Errorf("ready: %t, the client has entries: %d", w.relay.Ready(), c.entries())
-		}
-		if d := c.decide("evil.example."); d.Verdict != lookup.Unsafe {
-			t.Errorf("got %+v", d)
 		}
 	})
 }

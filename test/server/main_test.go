@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -163,17 +160,6 @@ func get(t *testing.T, url, token string) (status int, body string) {
 	return answer.StatusCode, string(raw)
 }
 
-func TestTheTestServerDemandsAToken(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lists.txt")
-	write(t, file, "se-4b evil.example/\n")
-	endpoint := startServer(t, new(testkit.Output), "-lists", file, "-token", "TOKEN")
-	for token, want := range map[string]int{"": http.StatusUnauthorized, "ANOTHER": http.StatusUnauthorized, "TOKEN": http.StatusOK} {
-		if status, body := get(t, endpoint+paths["webrisk"], token); status != want {
-			t.Errorf("token %q: status %d, want %d: %s", token, status, want, body)
-		}
-	}
-}
-
 func TestTheTestServerPrintsTheStanza(t *testing.T) {
 	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8099}
 	for only, want := range map[*protocol.Dialect]string{
@@ -186,86 +172,6 @@ func TestTheTestServerPrintsTheStanza(t *testing.T) {
 		}
 		if _, err := config.Parse(caddy.NewTestController("dns", want), t.TempDir()); err != nil {
 			t.Errorf("%v: %v", only, err)
-		}
-	}
-}
-
-func TestAListFileThatIsBrokenIsToldOnceAndIsNoRuleBroken(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "lists.txt")
-	write(t, file, "se-4b evil.example/\n")
-	complaints := new(testkit.Output)
-	endpoint := startServer(t, complaints, "-lists", file, "-wait", "0s")
-	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, UserAgent: "test/1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	at := time.Now()
-	for i, step := range []struct {
-		content string // "": no file
-		entries int
-		want    string // the new line; "": none
-	}{
-		{"se-4b evil.example/\n", 1, ""},
-		{"se-4b evil.example/\nse-4b\n", 1, "LIST FILE: FILE: line 2: LIST EXPRESSION [unconfirmed] expected, for example se-4b evil.example.com/; the server keeps the previous lists\n"},
-		{"", 1, "LIST FILE: stat FILE: no such file or directory; the server keeps the previous lists\n"},
-		{"se-4b evil.example/ # moved back\n", 1, "LIST FILE: FILE can be read again and is in force\n"},
-		{"", 1, "LIST FILE: stat FILE: no such file or directory; the server keeps the previous lists\n"},
-		{"se-4b evil.example/\nse-4b worse.example/\n", 2, "LIST FILE: FILE can be read again and is in force\n"},
-	} {
-		if step.content == "" {
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			write(t, file, step.content)
-			if !strings.Contains(step.content, "moved back") { // with its old time
-				at = at.Add(time.Second)
-			}
-			if err := os.Chtimes(file, at, at); err != nil {
-				t.Fatal(err)
-			}
-		}
-		before := complaints.String()
-		for range 3 { // each request looks at the file
-			if _, err := client.Lists(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got := strings.ReplaceAll(strings.TrimPrefix(complaints.String(), before), file, "FILE")
-		if got != step.want {
-			t.Errorf("step %d: %q, want %q", i, got, step.want)
-		}
-		before = complaints.String()
-		if got := fetch(t, client, updater.List{Name: "se-4b"})[0].Set.Len(); got != step.entries {
-			t.Errorf("step %d: %d entries, want %d; %s", i, got, step.entries, strings.TrimPrefix(complaints.String(), before))
-		}
-	}
-}
-
-func TestALargeListFileIsAnnounced(t *testing.T) {
-	for name, test := range map[string]struct {
-		size int
-		want bool
-	}{"small": {1000, false}, "large": {3 << 20, true}} {
-		file := filepath.Join(t.TempDir(), "lists.txt")
-		write(t, file, "se-4b evil.example/\n# "+strings.Repeat("many\n# ", test.size/7))
-		out := new(testkit.Output)
-		s := &listServer{file: file, out: &output{w: out, errOut: out}}
-		s.Server = protocoltest.New(s.out)
-		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.load(info); err != nil {
-			t.Fatal(err)
-		}
-		want := ""
-		if test.want {
-			want = "Reading " + file + " (3.1 MB)\n"
-		}
-		if got := out.String(); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }
@@ -347,46 +253,6 @@ func getWithCookie(t *testing.T, endpoint string) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-}
-
-func TestMisuseIsExplained(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	bad := filepath.Join(t.TempDir(), "bad.txt")
-	write(t, bad, "se-4b good.example/\nnonsense\n")
-	good := filepath.Join(t.TempDir(), "good.txt")
-	write(t, good, "se-4b good.example/\n")
-	for _, tc := range []struct{ args, want string }{
-		{"", "-lists FILE is missing, see -h"},
-		{"-lists /no/such/file", "no such file"},
-		{"-lists " + bad, "line 2"},
-		{"-lists " + good + " surplus", "surplus"},
-		{"-lists " + good + " -surplus", "flag provided but not defined: -surplus, see -h"},
-		{"-lists " + good + " -protocol v6", `-protocol: "v6" is not a protocol: the protocols are v5`},
-		{"-lists " + good + " -key A -token B", "keep one of the two"},
-		{"-lists " + good + " -protocol v5 -token B", "protocol v5 takes no token: use -key"},
-		{"-lists " + good + " -listen " + taken.Addr().String(), "in use"},
-	} {
-		err := run(t.Context(), strings.Fields(tc.args), io.Discard, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: got %v, want an error with %q", tc.args, err, tc.want)
-		}
-	}
-}
-
-func TestHelpTeaches(t *testing.T) {
-	var out strings.Builder
-	if err := run(t.Context(), []string{"-h"}, &out, io.Discard); !errors.Is(err, flag.ErrHelp) {
-		t.Error(err)
-	}
-	for _, want := range []string{"LIST EXPRESSION [unconfirmed]", "go run ./test/server -lists", "-lists FILE", "-token TOKEN", "RULE BROKEN"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("Expected %q in the help, got %s", want, out.String())
-		}
-	}
 }
 
 func TestControlCharactersOfAClientAreNotPrinted(t *testing.T) {
