@@ -89,7 +89,7 @@ func command() *cli.Command {
 		Name:        "safebrowsing",
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
-		Commands:    []*cli.Command{statusCommand(), whyCommand(), blockedCommand(), allowCommand(), blockCommand(), unblockCommand(), pauseCommand(), resumeCommand(), listsCommand(), validate(), doctor(), expressions(), update(), versionCommand(), completion(), complete(), relay(), testserver(), helpCommand()},
+		Commands:    []*cli.Command{statusCommand(), whyCommand(), blockedCommand(), allowCommand(), blockCommand(), unblockCommand(), pauseCommand(), resumeCommand(), listsCommand(), setup(), validate(), doctor(), expressions(), update(), versionCommand(), completion(), complete(), relay(), testserver(), helpCommand()},
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Bool("version") {

@@ -1,0 +1,421 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/miekg/dns"
+	"github.com/urfave/cli/v3"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+)
+
+// setupWorld is what setup works on; tests have another one.
+type setupWorld struct {
+	root     string // before the paths of all files
+	see      func(root string) *machine
+	run      func(ctx context.Context, words []string) error
+	question func(ctx context.Context, q *question) error
+}
+
+func setup() *cli.Command { return setupIn(setupWorld{"/", see, runCommand, askServer}) }
+
+func setupIn(w setupWorld) *cli.Command {
+	return &cli.Command{
+		Name:  "setup",
+		Usage: "configure the package: key, network, port 53",
+		Description: `Asks for the API key, which it tries at once, for whom to serve, for the resolvers
+to forward to, and what to do about another resolver on port 53. Then it writes the
+key and the Corefile, starts the server, asks it for a name, and says what to enter
+in the router. Without a key it offers public lists.
+
+Each answer can be a flag. A file that is there is copied before it is replaced. If a
+step fails, everything is as before. With -dry-run nothing is changed.
+
+   sudo safebrowsing setup
+   sudo safebrowsing setup -dry-run
+   sudo safebrowsing setup -key-file key.txt -serve 192.168.1.0/24 -upstream 9.9.9.9 -yes
+   sudo safebrowsing setup -no-key -lists all -serve machine -upstream 9.9.9.9 -yes`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "key-file", Usage: "read the key from `FILE`"},
+			&cli.BoolFlag{Name: "no-key", Usage: "go without a key, or with the one that is there"},
+			&cli.StringFlag{Name: "endpoint", Usage: "ask the server at this `URL`, such as a relay of your own"},
+			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of public lists, separated by commas; all or none"},
+			&cli.StringFlag{Name: "serve", Usage: "the `NETWORKS` to serve, separated by commas; machine for this machine only, or all"},
+			&cli.StringFlag{Name: "upstream", Usage: "the `ADDRESSES` of resolvers to forward to, separated by commas"},
+			&cli.BoolFlag{Name: "yes", Usage: "do what is proposed about another resolver on port 53"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be written and run"},
+		},
+		Action: func(ctx context.Context, c *cli.Command) error {
+			if c.NArg() > 0 {
+				return fmt.Errorf("setup takes no argument such as %q, see safebrowsing setup -h", c.Args().First())
+			}
+			root := c.Root()
+			s := &settingUp{setupWorld: w, asker: newAsker(root.Reader, root.Writer), flags: c, machine: w.see(w.root)}
+			return s.do(ctx)
+		},
+	}
+}
+
+// settingUp is one run of setup.
+type settingUp struct {
+	setupWorld
+	*asker
+	flags   *cli.Command
+	machine *machine
+	copies  []written // files that were written, in order
+}
+
+// written is a file that was replaced.
+type written struct {
+	path string
+	copy string // of what was there; "": there was no file
+}
+
+func (s *settingUp) say(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+func (s *settingUp) do(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(s.root, setupFolder)); err != nil {
+		return fmt.Errorf("%w: setup configures the package, which has this folder. For a CoreDNS of your own see README.md", err)
+	}
+	a, err := s.answers(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := s.place(a)
+	if err != nil {
+		return err
+	}
+	plan := planFor(s.machine, a, p)
+	s.say("")
+	if s.flags.Bool("dry-run") {
+		s.print(plan)
+		return nil
+	}
+	for i, step := range plan.steps {
+		if err := s.step(ctx, step); err != nil {
+			return s.back(plan.steps[:i+1], err)
+		}
+	}
+	s.say("\nDone. What is left to you:")
+	for _, line := range append(plan.tells, `See "sudo safebrowsing status"; the lists take a minute`) {
+		s.say("  * %s.", line)
+	}
+	return nil
+}
+
+// answers asks for all that no flag says.
+func (s *settingUp) answers(ctx context.Context) (*answers, error) {
+	a := &answers{endpoint: s.flags.String("endpoint")}
+	var err error
+	if a.upstream, err = s.upstream(); err != nil {
+		return nil, err
+	}
+	if a.key, err = s.key(ctx, a); err != nil {
+		return nil, err
+	}
+	// A relay may need no key, and a key from before stays.
+	alone := a.key == "" && a.endpoint == "" && !s.machine.hasKey
+	if a.lists, err = s.lists(alone); err != nil {
+		return nil, err
+	}
+	a.networks, err = s.networks()
+	return a, err
+}
+
+func (s *settingUp) upstream() ([]string, error) {
+	if s.flags.IsSet("upstream") {
+		return upstreams(s.flags.String("upstream"))
+	}
+	var now []string
+	for _, r := range s.machine.resolvers {
+		now = append(now, r.String())
+	}
+	if len(now) == 0 {
+		now = []string{"9.9.9.9", "149.112.112.112"}
+	}
+	text, err := s.line("Forward to which resolvers", "-upstream", strings.Join(now, " "))
+	if err != nil {
+		return nil, err
+	}
+	return upstreams(text)
+}
+
+// key returns a key that the server accepts, or "".
+func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
+	if s.flags.Bool("no-key") {
+		return "", nil
+	}
+	try := func(key string) error { return tryKey(ctx, a.endpoint, key, a.upstream) }
+	if file := s.flags.String("key-file"); file != "" {
+		key, err := say.ReadKey(file)
+		if err == nil {
+			err = try(key)
+		}
+		if err != nil {
+			return "", fmt.Errorf("trying the key: %w", err)
+		}
+		s.say("Google accepts the key.")
+		return key, nil
+	}
+	if a.endpoint != "" {
+		return "", nil
+	}
+	s.say("A key of the Safe Browsing API is free, for non-commercial use: %s/apis/credentials", cloudConsole)
+	question := "Key, which is not shown (Enter: go on without one)"
+	if s.machine.hasKey {
+		question = "Key, which is not shown (Enter: keep the one that is there)"
+	}
+	for {
+		key, err := s.hidden(question, "-key-file or -no-key")
+		if err != nil || key == "" {
+			return "", err
+		}
+		refused := try(key)
+		if refused == nil {
+			s.say("Google accepts the key.")
+			return key, nil
+		}
+		s.say("It does not work: %v.", refused)
+		if _, answered := errors.AsType[*keyRefusal](refused); !answered && say.CheckKey(key) == nil {
+			if use, err := s.yes("Use it all the same", "-key-file"); err != nil || use {
+				return key, err
+			}
+		}
+	}
+}
+
+// lists returns the public lists to use. They are offered to those who have nothing else.
+func (s *settingUp) lists(alone bool) ([]publicList, error) {
+	switch {
+	case s.flags.IsSet("lists"):
+		return chosenLists(s.flags.String("lists"))
+	case !alone:
+		return nil, nil
+	}
+	s.say("Public lists, from their makers and under their licences:")
+	for i, l := range publicLists {
+		s.say("  %d  %s (%s): %s", i+1, l.name, l.licence, l.about)
+	}
+	for {
+		text, err := s.line("Which ones", "-lists", "all")
+		if err != nil {
+			return nil, err
+		}
+		if all, wrong := chosenLists(text); wrong == nil {
+			return all, nil
+		} else {
+			s.say("%v.", wrong)
+		}
+	}
+}
+
+func (s *settingUp) networks() ([]network, error) {
+	if s.flags.IsSet("serve") {
+		return chosenNetworks(s.machine, s.flags.String("serve"))
+	}
+	s.say("Whom to serve:\n  0  this machine only")
+	for i, n := range s.machine.networks {
+		s.say("  %d  %s, on %s, as %s", i+1, n.prefix, n.name, n.address)
+	}
+	byDefault := "0"
+	if len(s.machine.networks) > 0 {
+		byDefault = "1"
+	}
+	for {
+		text, err := s.line("Whom", "-serve", byDefault)
+		if err != nil {
+			return nil, err
+		}
+		if all, wrong := chosenNetworks(s.machine, text); wrong == nil {
+			return all, nil
+		} else {
+			s.say("%v.", wrong)
+		}
+	}
+}
+
+// place says who has port 53, and asks whether to do what is proposed.
+func (s *settingUp) place(a *answers) (place, error) {
+	p := placeFor(s.machine, a.networks)
+	if p.by == nil {
+		return p, nil
+	}
+	s.say("%s.", p.says)
+	if s.flags.Bool("yes") {
+		return p, nil
+	}
+	do, err := s.yes("Do that", "-yes")
+	if err == nil && !do {
+		p = behind(p.by)
+	}
+	return p, err
+}
+
+// print prints a plan.
+func (s *settingUp) print(plan setupPlan) {
+	for _, step := range plan.steps {
+		switch {
+		case step.file != nil:
+			text := step.file.text
+			if step.file.secret {
+				text = "(the key)\n"
+			}
+			s.say("write %s (mode %o)\n    %s", step.file.path, step.file.mode, strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    "))
+		case step.run != nil:
+			s.say("run %s", strings.Join(step.run, " "))
+		default:
+			s.say("ask %s for %s", step.ask.at, step.ask.name)
+		}
+	}
+	for _, line := range plan.tells {
+		s.say("tell: %s.", line)
+	}
+}
+
+func (s *settingUp) step(ctx context.Context, step step) error {
+	switch {
+	case step.file != nil:
+		return s.write(step.file)
+	case step.run != nil:
+		s.say("$ %s", strings.Join(step.run, " "))
+		return s.run(ctx, step.run)
+	}
+	if err := s.question(ctx, step.ask); err != nil {
+		return err
+	}
+	if step.ask.blocked {
+		s.say("The server blocks %s.", step.ask.name)
+	} else {
+		s.say("%s answers for %s.", step.ask.at, step.ask.name)
+	}
+	return nil
+}
+
+// write replaces a file. What was there is copied beside it, unless it is the same.
+func (s *settingUp) write(f *setupFile) error {
+	path, mode, copied := filepath.Join(s.root, f.path), f.mode, ""
+	before, err := os.ReadFile(path)
+	switch {
+	case err == nil && string(before) == f.text:
+		return nil
+	case err == nil:
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		if mode = info.Mode().Perm(); f.secret {
+			mode = f.mode
+		}
+		copied = path + "." + time.Now().Format("2006-01-02-150405")
+		if err := replace(copied, string(before), mode); err != nil {
+			return fmt.Errorf("copying %s: %w", path, err)
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := replace(path, f.text, mode); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	s.copies = append(s.copies, written{path, copied})
+	also := ""
+	if copied != "" {
+		also = ". The old one is " + copied
+	}
+	s.say("Wrote %s%s.", path, also)
+	return nil
+}
+
+func replace(path, text string, mode fs.FileMode) error {
+	return files.Replace(path, func(f *os.File) error {
+		_, err := io.WriteString(f, text)
+		return errors.Join(err, f.Chmod(mode))
+	})
+}
+
+// back undoes steps of which the last one failed: first the files, then the commands that read them.
+func (s *settingUp) back(steps []step, cause error) error {
+	// An interrupt is a cause, too, and must not stop this.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var all []error
+	for _, w := range slices.Backward(s.copies) {
+		if w.copy == "" {
+			all = append(all, os.Remove(w.path))
+		} else {
+			all = append(all, os.Rename(w.copy, w.path))
+		}
+	}
+	for _, step := range slices.Backward(steps) {
+		if step.undo != nil {
+			all = append(all, s.run(ctx, step.undo))
+		}
+	}
+	if err := errors.Join(all...); err != nil {
+		return fmt.Errorf("%w. Not everything is as before: %w", cause, err)
+	}
+	return fmt.Errorf("%w. Everything is as before", cause)
+}
+
+// runCommand runs a command. Its error has what it printed last.
+func runCommand(ctx context.Context, words []string) error {
+	c := exec.CommandContext(ctx, words[0], words[1:]...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+		return fmt.Errorf("%s: %w: %s", strings.Join(words, " "), err, say.Shown(string(lines[len(lines)-1])))
+	}
+	return nil
+}
+
+// askTimeout is how long a server may take to answer after its start.
+const askTimeout = 30 * time.Second
+
+// askServer asks a server until it answers as it should, and the time is over.
+func askServer(ctx context.Context, q *question) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	m := new(dns.Msg).SetQuestion(dns.Fqdn(q.name), dns.TypeA)
+	m.SetEdns0(1232, false)
+	for {
+		answer, _, err := (&dns.Client{Timeout: 5 * time.Second}).ExchangeContext(ctx, m, q.at.String())
+		switch {
+		case err == nil && q.blocked && isBlocked(answer):
+			return nil
+		case err == nil && q.blocked:
+			err = fmt.Errorf("it does not block %s, which is in block.txt: %s", q.name, dns.RcodeToString[answer.Rcode])
+		case err == nil && answer.Rcode != dns.RcodeServerFailure && answer.Rcode != dns.RcodeRefused:
+			return nil
+		case err == nil:
+			err = fmt.Errorf("the answer for %s is %s", q.name, dns.RcodeToString[answer.Rcode])
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("asking the server at %s: %w. \"journalctl -u %s\" says more", q.at, err, setupUnit)
+		case <-time.After(time.Second / 2):
+		}
+	}
+}
+
+// isBlocked reports whether an answer says so by its Extended DNS Error (RFC 8914, section 4.16).
+func isBlocked(answer *dns.Msg) bool {
+	o := answer.IsEdns0()
+	return o != nil && slices.ContainsFunc(o.Option, func(e dns.EDNS0) bool {
+		ede, ok := e.(*dns.EDNS0_EDE)
+		return ok && ede.InfoCode == dns.ExtendedErrorCodeBlocked
+	})
+}

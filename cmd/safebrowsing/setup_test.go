@@ -1,0 +1,447 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
+)
+
+func home() []network {
+	return []network{
+		{"eth0", netip.MustParseAddr("192.168.1.2"), netip.MustParsePrefix("192.168.1.0/24")},
+		{"eth1", netip.MustParseAddr("10.0.0.2"), netip.MustParsePrefix("10.0.0.0/8")},
+	}
+}
+
+func at(name, unit, address string) holder {
+	return holder{name: name, unit: unit, at: netip.MustParseAddr(address)}
+}
+
+// placeTests are machines with a resolver of each kind.
+var placeTests = []struct {
+	name    string
+	serve   int // so many networks
+	holders []holder
+	want    string
+}{
+	{"nobody, this machine", 0, nil, "[127.0.0.1]:53 tells"},
+	{"nobody, a network", 1, nil, "[192.168.1.2]:53"},
+	{"nobody, two networks", 2, nil, "[192.168.1.2 10.0.0.2]:53"},
+	{"systemd-resolved, this machine", 0, []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}, "[127.0.0.1]:1053 front 127.0.0.53 /etc/systemd/resolved.conf.d/safebrowsing.conf"},
+	{"systemd-resolved, a network", 1, []holder{at("systemd-resolve", "systemd-resolved.service", "127.0.0.53")}, "[192.168.1.2]:53"},
+	{"systemd-resolved on the network", 1, []holder{at("systemd-resolve", "systemd-resolved.service", "192.168.1.2")}, "[192.168.1.2]:53 /etc/systemd/resolved.conf.d/safebrowsing.conf"},
+	{"dnsmasq everywhere", 1, []holder{at("dnsmasq", "dnsmasq.service", "0.0.0.0")}, "[127.0.0.1]:1053 front 192.168.1.2 /etc/dnsmasq.d/safebrowsing.conf"},
+	{"dnsmasq everywhere by IPv6", 0, []holder{at("dnsmasq", "dnsmasq.service", "::")}, "[127.0.0.1]:1053 front 127.0.0.1 /etc/dnsmasq.d/safebrowsing.conf"},
+	{"dnsmasq of virtual machines", 1, []holder{at("dnsmasq", "libvirtd.service", "192.168.122.1")}, "[192.168.1.2]:53"},
+	{"dnsmasq of another unit", 1, []holder{at("dnsmasq", "NetworkManager.service", "0.0.0.0")}, "[127.0.0.1]:1053 tells"},
+	{"another CoreDNS", 1, []holder{at("coredns", "coredns.service", "::")}, "[192.168.1.2]:53 stop coredns.service"},
+	{"a CoreDNS without a unit", 1, []holder{at("coredns", "", "::")}, "[127.0.0.1]:1053 tells"},
+	{"a CoreDNS elsewhere", 1, []holder{at("coredns", "coredns.service", "10.0.0.2")}, "[192.168.1.2]:53"},
+	{"Pi-hole", 2, []holder{at("pihole-FTL", "pihole-FTL.service", "0.0.0.0")}, "[127.0.0.1]:1053 tells"},
+	{"Unbound on the second network", 2, []holder{at("unbound", "unbound.service", "10.0.0.2")}, "[127.0.0.1]:1053 tells"},
+}
+
+func TestWhereSetupPutsTheServer(t *testing.T) {
+	for _, test := range placeTests {
+		p := placeFor(&machine{holders: test.holders}, home()[:test.serve])
+		got := fmt.Sprintf("%v:%d", p.at, p.port)
+		if p.front != nil {
+			got += " front " + p.front.String()
+		}
+		if p.file != nil {
+			got += " " + p.file.path
+		}
+		if p.stop != "" {
+			got += " stop " + p.stop
+		}
+		if len(p.tells) > 0 {
+			got += " tells"
+		}
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+		if proposes := p.file != nil || p.stop != ""; proposes != (p.by != nil && p.says != "") {
+			t.Errorf("%s: it does more or less than it says: %+v", test.name, p)
+		}
+	}
+}
+
+// The Corefile for each place and answer is one that the plugin reads without a warning.
+func TestCorefilesOfSetupAreRead(t *testing.T) {
+	t.Setenv("SAFEBROWSING_API_KEY", testkit.Key)
+	dir := t.TempDir()
+	for _, name := range []string{"block.txt", "allow.txt"} {
+		write(t, filepath.Join(dir, name), read(t, "../../deploy/package/"+name))
+	}
+	for _, test := range placeTests {
+		for _, a := range []answers{
+			{networks: home()[:test.serve], upstream: []string{"9.9.9.9", "[2620:fe::fe]:53"}},
+			{networks: home()[:test.serve], upstream: []string{"192.168.1.1"}, lists: publicLists, endpoint: "http://192.168.1.3:8099"},
+		} {
+			p := placeFor(&machine{holders: test.holders}, a.networks)
+			path := filepath.Join(dir, "Corefile")
+			write(t, path, strings.NewReplacer(setupFolder, dir, "/var/lib/coredns-safebrowsing", dir).Replace(corefileFor(&a, p)))
+			blocks, err := parseCorefile(path)
+			if err != nil {
+				t.Errorf("%s: %v in\n%s", test.name, err, read(t, path))
+				continue
+			}
+			if warnings := warningsOf(blocks); len(warnings) > 0 || blocks[0].open {
+				t.Errorf("%s: %q, open: %v", test.name, warnings, blocks[0].open)
+			}
+			if got := len(blocks[0].Config.Own); got != 2+len(a.lists) {
+				t.Errorf("%s: %d own lists, want %d", test.name, got, 2+len(a.lists))
+			}
+		}
+	}
+}
+
+// What Google answers, by its documents and by reports of users.
+const (
+	notEnabled = "Safe Browsing API has not been used in project 123456789 before or it is disabled. Enable it by visiting https://console.developers.google.com/apis/api/safebrowsing.googleapis.com/overview?project=123456789 then retry."
+	invalid    = "API key not valid. Please pass a valid API key."
+	restricted = "Requests to this API safebrowsing.googleapis.com method google.security.safebrowsing.v5.SafeBrowsing.ListHashLists are blocked."
+)
+
+func TestRefusalsOfAKeySayWhatToDoInTheConsole(t *testing.T) {
+	for _, test := range []struct {
+		code         int
+		message, why string
+		cure         string
+	}{
+		{400, invalid, "Google does not know the key", "39 letters"},
+		{400, "API key expired. Please renew the API key.", "expired", "new one"},
+		{403, notEnabled, "not enabled in the key's project, which is number 123456789", "safebrowsing.googleapis.com?project=123456789"},
+		{403, restricted, "restricted to other APIs", "API restrictions"},
+		{403, "The provided API key has an IP address restriction. The originating IP address of the call (192.0.2.7) violates this restriction.", "restricted to other IP addresses", "application restrictions"},
+		{403, "Requests from referer <empty> are blocked.", "restricted to web sites", "application restrictions"},
+		{403, "Requests from this Android client application <empty> are blocked.", "Android", "application restrictions"},
+		{403, "Requests from this iOS client application <empty> are blocked.", "iOS", "application restrictions"},
+		{403, "Permission denied: Consumer 'api_key:x' has been suspended.", "suspended", "another project"},
+		{403, "This API method requires billing to be enabled. Please enable billing on project #5.", "billing", "Safe Browsing API"},
+		{403, "something new", "status 403 Forbidden: something new", "/apis/credentials"},
+		{429, "Quota exceeded", "quota", "midnight"},
+	} {
+		err := refusalOf(&updater.StatusError{Code: test.code, Message: test.message})
+		r, ok := errors.AsType[*keyRefusal](err)
+		if !ok || !strings.Contains(r.why, test.why) || !strings.Contains(r.cure, test.cure) {
+			t.Errorf("%d %s: %v, want %s and %s", test.code, test.message, err, test.why, test.cure)
+		}
+	}
+	if err := refusalOf(&updater.StatusError{Code: 503}); errors.As(err, new(*keyRefusal)) {
+		t.Errorf("A server with a fault has refused no key: %v", err)
+	}
+}
+
+// google is a Safe Browsing server that refuses keys in Google's words.
+func google(t *testing.T) (endpoint string, requests *int) {
+	t.Helper()
+	lists, _ := protocoltest.Small(t)
+	lists.SetKey(testkit.Key)
+	requests = new(int)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*requests++
+		refuse := func(code int, message string) {
+			w.WriteHeader(code)
+			fmt.Fprintf(w, `{"error":{"code":%d,"message":%q}}`, code, message)
+		}
+		switch key := r.Header.Get("X-Goog-Api-Key"); key {
+		case "not-enabled":
+			refuse(403, notEnabled)
+		case "restricted":
+			refuse(403, restricted)
+		case testkit.Key:
+			lists.ServeHTTP(w, r)
+		default:
+			refuse(400, invalid)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, requests
+}
+
+// installed is a machine with the package, whose commands are noted and not run.
+type installed struct {
+	t    *testing.T
+	root string
+	machine
+	ran   []string
+	fails string // the command, or "ask ADDRESS", that fails
+}
+
+func newInstalled(t *testing.T) *installed {
+	t.Helper()
+	i := &installed{t: t, root: t.TempDir()}
+	i.machine = machine{networks: home(), resolvers: []netip.Addr{netip.MustParseAddr("192.168.1.1")}, systemd: true, blocklist: "# x\nmalware.example\n"}
+	if err := os.MkdirAll(filepath.Join(i.root, setupFolder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Corefile", "block.txt", "allow.txt"} {
+		write(t, i.path(name), read(t, "../../deploy/package/"+name))
+	}
+	return i
+}
+
+func (i *installed) path(name string) string { return filepath.Join(i.root, setupFolder, name) }
+
+// setup runs the command with what is typed.
+func (i *installed) setup(typed string, args ...string) (out string, err error) {
+	i.t.Helper()
+	i.ran = nil
+	note := func(words string) error {
+		i.ran = append(i.ran, words)
+		if words == i.fails {
+			return errors.New("it fails")
+		}
+		return nil
+	}
+	c := setupIn(setupWorld{
+		i.root, func(string) *machine { return &i.machine },
+		func(_ context.Context, words []string) error { return note(strings.Join(words, " ")) },
+		func(_ context.Context, q *question) error { return note("ask " + q.at.String()) },
+	})
+	var w strings.Builder
+	c.Reader, c.Writer = strings.NewReader(typed), &w
+	err = c.Run(i.t.Context(), append([]string{"setup"}, args...))
+	return w.String(), err
+}
+
+// files returns the paths, modes and contents of all files.
+func (i *installed) files() (all []string) {
+	i.t.Helper()
+	err := filepath.WalkDir(i.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		all = append(all, fmt.Sprintf("%s %v\n%s", strings.TrimPrefix(path, i.root), info.Mode(), read(i.t, path)))
+		return nil
+	})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	return all
+}
+
+// flagsWith are those that answer all questions, with a server that has a key.
+func flagsWith(t *testing.T, more ...string) []string {
+	endpoint, _ := google(t)
+	key := filepath.Join(t.TempDir(), "key")
+	write(t, key, testkit.Key+"\n")
+	return append([]string{"-endpoint", endpoint, "-key-file", key, "-upstream", "9.9.9.9", "-serve", "192.168.1.0/24", "-yes"}, more...)
+}
+
+func TestSetupConfiguresThePackage(t *testing.T) {
+	i := newInstalled(t)
+	i.holders = []holder{at("coredns", "coredns.service", "::")}
+	before := read(t, i.path("Corefile"))
+	flags := flagsWith(t)
+	out, err := i.setup("", flags...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if info, err := os.Stat(i.path("safebrowsing.key")); err != nil || info.Mode() != 0o600 || read(t, i.path("safebrowsing.key")) != testkit.Key+"\n" {
+		t.Errorf("The key: %v, %v", info, err)
+	}
+	copies, _ := filepath.Glob(i.path("Corefile.*"))
+	if len(copies) != 1 || read(t, copies[0]) != before {
+		t.Errorf("Expected a copy of the old Corefile, got %q", copies)
+	}
+	corefile := read(t, i.path("Corefile"))
+	for _, want := range []string{"\n. {\n", "\tbind 192.168.1.2\n", "allow net 127.0.0.0/8 192.168.1.0/24\n", "\tforward . 9.9.9.9\n"} {
+		if !strings.Contains(corefile, want) {
+			t.Errorf("Expected %q in\n%s", want, corefile)
+		}
+	}
+	want := []string{
+		"/usr/bin/coredns-safebrowsing -check -conf /etc/coredns-safebrowsing/Corefile",
+		"systemctl disable --now coredns.service", "systemctl enable --quiet coredns-safebrowsing.service",
+		"systemctl restart coredns-safebrowsing.service", "ask 192.168.1.2:53",
+	}
+	if !slices.Equal(i.ran, want) {
+		t.Errorf("It ran %q, want %q", i.ran, want)
+	}
+	if !strings.Contains(out, "DNS server 192.168.1.2, and no second one") || strings.Contains(out, testkit.Key) {
+		t.Errorf("It printed\n%s", out)
+	}
+	i.holders = nil
+	all := i.files()
+	if out, err := i.setup("", flags...); err != nil || !slices.Equal(i.files(), all) {
+		t.Errorf("A second time it changes files: %v\n%s", err, out)
+	}
+}
+
+// Whichever step fails, the machine is as before.
+func TestSetupThatFailsLeavesEverythingAsBefore(t *testing.T) {
+	dnsmasq, coredns := at("dnsmasq", "dnsmasq.service", "::"), at("coredns", "coredns.service", "::")
+	const check, restart = "/usr/bin/coredns-safebrowsing -check -conf /etc/coredns-safebrowsing/Corefile", "systemctl restart coredns-safebrowsing.service"
+	for _, test := range []struct {
+		fails  string
+		holder holder
+		after  []string // what is run after it
+	}{
+		{check, coredns, nil},
+		{"systemctl disable --now coredns.service", coredns, []string{"systemctl enable --now coredns.service"}},
+		{restart, coredns, []string{restart, "systemctl enable --now coredns.service"}},
+		{"ask 192.168.1.2:53", coredns, []string{restart, "systemctl enable --now coredns.service"}},
+		{"ask 127.0.0.1:1053", dnsmasq, []string{restart}},
+		{"systemctl restart dnsmasq.service", dnsmasq, []string{"systemctl restart dnsmasq.service", restart}},
+		{"ask 192.168.1.2:53", dnsmasq, []string{"systemctl restart dnsmasq.service", restart}},
+	} {
+		i := newInstalled(t)
+		i.holders, i.fails = []holder{test.holder}, test.fails
+		before := i.files()
+		out, err := i.setup("", flagsWith(t)...)
+		if err == nil || !strings.Contains(err.Error(), "it fails") {
+			t.Errorf("%s: %v\n%s", test.fails, err, out)
+			continue
+		}
+		if got := i.files(); !slices.Equal(got, before) {
+			t.Errorf("%s: %q, want %q", test.fails, got, before)
+		}
+		if after := i.ran[slices.Index(i.ran, test.fails)+1:]; !slices.Equal(after, test.after) {
+			t.Errorf("%s: then it ran %q, want %q", test.fails, after, test.after)
+		}
+	}
+}
+
+func TestSetupChangesNothingInADryRun(t *testing.T) {
+	i := newInstalled(t)
+	i.holders = []holder{at("dnsmasq", "dnsmasq.service", "::")}
+	before := i.files()
+	out, err := i.setup("", flagsWith(t, "-dry-run")...)
+	if err != nil || len(i.ran) > 0 || !slices.Equal(i.files(), before) {
+		t.Errorf("%v, it ran %q", err, i.ran)
+	}
+	for _, want := range []string{"write /etc/coredns-safebrowsing/safebrowsing.key (mode 600)\n    (the key)\n", "write /etc/dnsmasq.d/safebrowsing.conf", "    server=127.0.0.1#1053\n", "run systemctl restart dnsmasq.service\n", "ask 127.0.0.1:1053 for malware.example\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("Expected %q in\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, testkit.Key) {
+		t.Error("It printed the key")
+	}
+}
+
+// A person types the answers: none of Google's keys, all lists, the second network, and no change of
+// the other resolver.
+func TestSetupAsks(t *testing.T) {
+	i := newInstalled(t)
+	i.holders = []holder{at("coredns", "coredns.service", "10.0.0.2")}
+	out, err := i.setup("\n\nlots\n1,phishing-database\n7\n2\nno\n")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	corefile := read(t, i.path("Corefile"))
+	for _, want := range []string{".:1053 {", "bind 127.0.0.1\n", publicLists[0].url, publicLists[2].url, "forward . 192.168.1.1\n", "10.0.0.0/8"} {
+		if !strings.Contains(corefile, want) {
+			t.Errorf("Expected %q in\n%s", want, corefile)
+		}
+	}
+	if strings.Contains(corefile, publicLists[1].url) {
+		t.Error("A list is there that was not chosen")
+	}
+	for _, l := range publicLists {
+		if !strings.Contains(out, l.name+" ("+l.licence+")") {
+			t.Errorf("Expected the licence of %s in\n%s", l.name, out)
+		}
+	}
+	for _, want := range []string{`"lots" is no list`, `no address in "7"`, "coredns keeps port 53"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("Expected %q in\n%s", want, out)
+		}
+	}
+	if _, err := i.setup("\n"); err == nil || !strings.Contains(err.Error(), "-key-file or -no-key") {
+		t.Errorf("Expected the flag that answers the question, got %v", err)
+	}
+}
+
+// A key is tried once before it is used. One that Google refuses is not written.
+func TestSetupTriesTheKey(t *testing.T) {
+	for key, want := range map[string]string{
+		testkit.Key:            "",
+		"AIza-of-nobody-known": "Google does not know the key",
+		"not-enabled":          "the Safe Browsing API is not enabled in the key's project, which is number 123456789",
+		"restricted":           "the key is restricted to other APIs",
+		"/etc/key.txt":         "holds a path",
+	} {
+		endpoint, requests := google(t)
+		i := newInstalled(t)
+		file := filepath.Join(t.TempDir(), "key")
+		write(t, file, key+"\n")
+		out, err := i.setup("", "-endpoint", endpoint, "-key-file", file, "-upstream", "9.9.9.9", "-serve", "machine", "-yes")
+		_, missing := os.Stat(i.path("safebrowsing.key"))
+		switch {
+		case want == "" && (err != nil || missing != nil || *requests != 1):
+			t.Errorf("%s: %v, %v, %d requests\n%s", key, err, missing, *requests, out)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || missing == nil || len(i.ran) > 0):
+			t.Errorf("%s: %v, want %s", key, err, want)
+		}
+	}
+}
+
+func TestSetupNeedsThePackage(t *testing.T) {
+	i := newInstalled(t)
+	i.root = t.TempDir()
+	if _, err := i.setup("", flagsWith(t)...); err == nil || !strings.Contains(err.Error(), "setup configures the package") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A machine is seen by its files: systemd-resolved with its stub, and dnsmasq for IPv6.
+func TestSetupSeesResolversAndWhoHasPort53(t *testing.T) {
+	root := t.TempDir()
+	put := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, text)
+	}
+	const line = "  12: %s %s 07 00000000:00000000 00:00000000 00000000   101        0 %d 2 0 0\n"
+	put("proc/net/udp", "  sl  local_address rem_address st\n"+fmt.Sprintf(line, "3500007F:0035", "00000000:0000", 71)+
+		fmt.Sprintf(line, "0201A8C0:0035", "0101A8C0:0035", 72)+fmt.Sprintf(line, "3500007F:0044", "00000000:0000", 73)+fmt.Sprintf(line, "00000000:0035", "00000000:0000", 75))
+	put("proc/net/tcp6", fmt.Sprintf(line, "00000000000000000000000000000000:0035", "00000000000000000000000000000000:0000", 74))
+	process := func(pid int, name, unit string, inodes ...int) {
+		put(fmt.Sprintf("proc/%d/comm", pid), name+"\n")
+		put(fmt.Sprintf("proc/%d/cgroup", pid), "0::/system.slice/"+unit+"\n")
+		put(fmt.Sprintf("proc/%d/fd/0", pid), "")
+		for _, inode := range inodes {
+			if err := os.Symlink(fmt.Sprintf("socket:[%d]", inode), filepath.Join(root, fmt.Sprintf("proc/%d/fd/%d", pid, inode))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	process(101, "systemd-resolve", "systemd-resolved.service", 71, 72, 73)
+	process(102, "dnsmasq", "dnsmasq.service", 74)
+	process(103, "coredns-safebro", setupUnit, 75)
+	put("etc/resolv.conf", "nameserver 127.0.0.53\noptions edns0\n")
+	put("run/systemd/resolve/resolv.conf", "# x\nnameserver 203.0.113.77\nnameserver fe80::1%eth0\nnameserver 203.0.113.78\n")
+	put("run/systemd/system/x", "")
+	put("etc/coredns-safebrowsing/block.txt", "# a list\n*.below.example\n.malware.example # why\n")
+	m := see(root)
+	want := []holder{{"systemd-resolve", 101, "systemd-resolved.service", netip.MustParseAddr("127.0.0.53")}, {"dnsmasq", 102, "dnsmasq.service", netip.IPv6Unspecified()}}
+	if !slices.Equal(m.holders, want) {
+		t.Errorf("holders %+v, want %+v", m.holders, want)
+	}
+	if got := fmt.Sprintln(m.resolvers, m.systemd, m.hasKey, blockedName(m.blocklist)); got != "[203.0.113.77 203.0.113.78] true false malware.example\n" {
+		t.Errorf("resolvers, systemd, key, name: %s", got)
+	}
+}

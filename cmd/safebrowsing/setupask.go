@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// asker asks the operator. Each question says which flag answers it.
+type asker struct {
+	in     *bufio.Reader
+	source io.Reader // of in
+	out    io.Writer
+}
+
+func newAsker(in io.Reader, out io.Writer) *asker { return &asker{bufio.NewReader(in), in, out} }
+
+// line asks, and returns what is typed, or the default for an empty line.
+func (a *asker) line(question, flag, byDefault string) (string, error) {
+	fmt.Fprintf(a.out, "%s [%s]: ", question, byDefault)
+	text, err := a.in.ReadString('\n')
+	if err != nil && text == "" {
+		return "", unanswered(flag)
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return byDefault, nil
+	}
+	return text, nil
+}
+
+// hidden asks for a secret, which a terminal does not show.
+func (a *asker) hidden(question, flag string) (string, error) {
+	fmt.Fprintf(a.out, "%s: ", question)
+	if f, ok := a.source.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		raw, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(a.out)
+		return strings.TrimSpace(string(raw)), err
+	}
+	text, err := a.in.ReadString('\n')
+	if err != nil && text == "" {
+		return "", unanswered(flag)
+	}
+	return strings.TrimSpace(text), nil
+}
+
+// yes asks whether something is to be done.
+func (a *asker) yes(question, flag string) (bool, error) {
+	answer, err := a.line(question, flag, "yes")
+	return err == nil && strings.HasPrefix(strings.ToLower(answer), "y"), err
+}
+
+func unanswered(flag string) error {
+	return fmt.Errorf("there is no answer: nobody is at a terminal. Give it with %s", flag)
+}
+
+// chosenLists returns the lists with these names or numbers, separated by commas or spaces.
+func chosenLists(text string) (all []publicList, err error) {
+	for _, word := range words(text) {
+		switch n, notNumber := strconv.Atoi(word); {
+		case word == "all":
+			return publicLists, nil
+		case word == "none":
+			return nil, nil
+		case notNumber == nil && n >= 1 && n <= len(publicLists):
+			all = append(all, publicLists[n-1])
+		default:
+			i := slices.IndexFunc(publicLists, func(l publicList) bool { return l.name == word })
+			if i < 0 {
+				return nil, fmt.Errorf("%q is no list: write numbers or names as above, all, or none", word)
+			}
+			all = append(all, publicLists[i])
+		}
+	}
+	return all, nil
+}
+
+// chosenNetworks returns the networks of a machine that are chosen by number, by network or address,
+// or by "all"; none for "machine", which is number 0.
+func chosenNetworks(m *machine, text string) (all []network, err error) {
+	for _, word := range words(text) {
+		switch n, notNumber := strconv.Atoi(word); {
+		case word == "all":
+			return m.networks, nil
+		case word == "machine", notNumber == nil && n == 0:
+			return nil, nil
+		case notNumber == nil && n >= 1 && n <= len(m.networks):
+			all = append(all, m.networks[n-1])
+		default:
+			i := slices.IndexFunc(m.networks, func(n network) bool { return n.prefix.String() == word || n.address.String() == word })
+			if i < 0 {
+				return nil, fmt.Errorf("this machine has no address in %q: write machine, all, or one of its networks, such as %s", word, exampleOf(m))
+			}
+			all = append(all, m.networks[i])
+		}
+	}
+	return all, nil
+}
+
+func exampleOf(m *machine) string {
+	if len(m.networks) == 0 {
+		return "192.168.1.0/24"
+	}
+	return m.networks[0].prefix.String()
+}
+
+// upstreams reads addresses of resolvers, each with a port or without.
+func upstreams(text string) (all []string, err error) {
+	for _, word := range words(text) {
+		_, notAddress := netip.ParseAddr(word)
+		_, notPort := netip.ParseAddrPort(word)
+		if notAddress != nil && notPort != nil {
+			return nil, fmt.Errorf("%q is no address of a resolver, such as 9.9.9.9", word)
+		}
+		all = append(all, word)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("a resolver is needed, such as 9.9.9.9")
+	}
+	return all, nil
+}
+
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}

@@ -1,0 +1,297 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+)
+
+// What setup decides, without looking at the machine and without changing it:
+//
+//	machine, answers ──▶ place ──▶ plan
+
+// The files of the packages.
+const (
+	setupFolder = "/etc/coredns-safebrowsing"
+	setupUnit   = "coredns-safebrowsing.service"
+	setupServer = "/usr/bin/coredns-safebrowsing"
+)
+
+// behindPort is where the server listens if another resolver has port 53.
+const behindPort = 1053
+
+// network is one that a machine has an address in.
+type network struct {
+	name    string // of the interface
+	address netip.Addr
+	prefix  netip.Prefix
+}
+
+// holder is a process that listens on port 53.
+type holder struct {
+	name string // of the program, as the kernel has it: at most 15 letters
+	pid  int
+	unit string     // of systemd; "": none
+	at   netip.Addr // unspecified: all addresses
+}
+
+// machine is what setup sees.
+type machine struct {
+	networks  []network
+	holders   []holder
+	resolvers []netip.Addr // that the machine asks, without its own addresses
+	systemd   bool         // it runs, and so a unit can be restarted
+	hasKey    bool         // there is a key from before
+	blocklist string       // what block.txt holds
+}
+
+// publicList is a list that its makers publish, by URL. Nothing of it is shipped.
+type publicList struct{ name, url, licence, about string }
+
+// publicLists are offered to those who have no key. A plain line means that host only: so the form of
+// TIF is the one of adblockers, which has all names below. URLhaus itself wants a key of its own.
+var publicLists = []publicList{
+	{"hagezi-tif", "https://raw.githubusercontent.com/hagezi/dns-blocklists/main/adblock/tif.txt", "GPL-3.0", "HaGeZi's Threat Intelligence Feeds: phishing, malware, scam"},
+	{"urlhaus", "https://malware-filter.gitlab.io/malware-filter/urlhaus-filter-agh.txt", "CC0-1.0 and MIT", "hosts of malware from abuse.ch URLhaus, by malware-filter"},
+	{"phishing-database", "https://phish.co.za/latest/phishing-domains-ACTIVE.txt", "MIT", "Phishing.Database: hosts of phishing that are active"},
+}
+
+// answers are what setup is told.
+type answers struct {
+	key      string // "": there is none, or the one from before stays
+	endpoint string // "": Google's server
+	lists    []publicList
+	networks []network // none: this machine only
+	upstream []string
+}
+
+// place is where the server listens, and what happens to a resolver that has port 53.
+type place struct {
+	at    []netip.Addr
+	port  int
+	by    *holder     // the resolver that something is proposed about; nil: there is nothing to do
+	says  string      // what is proposed
+	stop  string      // its unit, which makes room
+	file  *setupFile  // of its configuration
+	unit  string      // which reads the file
+	front *netip.Addr // where it then answers by this server; nil: it does not
+	tells []string    // what is left to the operator
+}
+
+// has reports whether a process has port 53 of an address.
+func (h *holder) has(address netip.Addr) bool { return h.at == address || h.at.IsUnspecified() }
+
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+
+// placeFor returns where a server for these networks listens: on port 53, or behind the resolver that
+// has it.
+func placeFor(m *machine, networks []network) place {
+	at := []netip.Addr{loopback}
+	if len(networks) > 0 {
+		at = nil
+	}
+	for _, n := range networks {
+		at = append(at, n.address)
+	}
+	for i := range m.holders {
+		h := &m.holders[i]
+		resolved := strings.HasPrefix(h.name, "systemd-resolve")
+		conflict := slices.ContainsFunc(at, h.has)
+		switch {
+		case resolved && len(networks) == 0:
+			return behindResolved(h)
+		case !conflict:
+		case resolved:
+			return place{
+				at: at, port: 53, by: h, unit: "systemd-resolved.service",
+				says: "systemd-resolved also listens on the address of your network. It stops that, and stays the resolver of this machine",
+				file: resolvedFile("DNSStubListenerExtra=\n"),
+			}
+		case h.name == "dnsmasq" && h.unit == "dnsmasq.service":
+			return behindDnsmasq(h, at[0])
+		case strings.HasPrefix(h.name, "coredns") && h.unit != "":
+			return place{at: at, port: 53, by: h, stop: h.unit, says: "Another CoreDNS has port 53. Its unit " + h.unit + " is stopped and disabled"}
+		default:
+			return behind(h)
+		}
+	}
+	p := place{at: at, port: 53}
+	if len(networks) == 0 {
+		p.tells = []string{"On this machine, make 127.0.0.1 the only name server: in your network manager, or in /etc/resolv.conf"}
+	}
+	return p
+}
+
+// behind is the place behind a resolver that setup does not change.
+func behind(h *holder) place {
+	return place{
+		at: []netip.Addr{loopback}, port: behindPort,
+		tells: []string{fmt.Sprintf("%s keeps port 53. Make 127.0.0.1, port %d, its only upstream: \"man coredns-safebrowsing-network\" has the lines", h.name, behindPort)},
+	}
+}
+
+func behindDnsmasq(h *holder, front netip.Addr) place {
+	return place{
+		at: []netip.Addr{loopback}, port: behindPort, front: &front, by: h, unit: h.unit,
+		says: "dnsmasq has port 53. It keeps it, with DHCP and your local names, and asks this server for all others",
+		file: &setupFile{path: "/etc/dnsmasq.d/safebrowsing.conf", text: fmt.Sprintf("no-resolv\nserver=127.0.0.1#%d\n", behindPort), mode: 0o644},
+	}
+}
+
+func behindResolved(h *holder) place {
+	front := netip.AddrFrom4([4]byte{127, 0, 0, 53})
+	return place{
+		at: []netip.Addr{loopback}, port: behindPort, front: &front, by: h, unit: "systemd-resolved.service",
+		says: "systemd-resolved is the resolver of this machine. It stays that, and asks this server",
+		file: resolvedFile(fmt.Sprintf("DNS=127.0.0.1:%d\nDomains=~.\nDNSSEC=no\nFallbackDNS=\n", behindPort)),
+	}
+}
+
+func resolvedFile(lines string) *setupFile {
+	return &setupFile{path: "/etc/systemd/resolved.conf.d/safebrowsing.conf", text: "[Resolve]\n" + lines, mode: 0o644}
+}
+
+// setupFile is a file to write.
+type setupFile struct {
+	path, text string
+	mode       fs.FileMode
+	secret     bool
+}
+
+// step is one of a plan: exactly one of file, run and ask is set.
+type step struct {
+	file *setupFile
+	run  []string
+	undo []string // takes run back
+	ask  *question
+}
+
+// question is one that a server must answer before the next step.
+type question struct {
+	at      netip.AddrPort
+	name    string
+	blocked bool // by a list of the operator's own; else any answer will do
+}
+
+// setupPlan is what setup does, and what is left to the operator.
+type setupPlan struct {
+	steps []step
+	tells []string
+}
+
+// planFor returns the steps from answers to a server that is used. What others use is changed last: it
+// is not touched unless the server answers.
+func planFor(m *machine, a *answers, p place) setupPlan {
+	var all setupPlan
+	add := func(s ...step) { all.steps = append(all.steps, s...) }
+	if a.key != "" {
+		add(step{file: &setupFile{path: path.Join(setupFolder, "safebrowsing.key"), text: a.key + "\n", mode: 0o600, secret: true}})
+	}
+	corefile := path.Join(setupFolder, "Corefile")
+	add(step{file: &setupFile{path: corefile, text: corefileFor(a, p), mode: 0o644}}, step{run: []string{setupServer, "-check", "-conf", corefile}})
+	if m.systemd {
+		if p.stop != "" {
+			add(step{run: systemctl("disable", "--now", p.stop), undo: systemctl("enable", "--now", p.stop)})
+		}
+		if p.front == nil && p.file != nil { // it makes room
+			add(step{file: p.file}, restart(p.unit))
+		}
+		add(step{run: systemctl("enable", "--quiet", setupUnit)}, restart(setupUnit))
+		name := blockedName(m.blocklist)
+		add(step{ask: &question{netip.AddrPortFrom(p.at[0], uint16(p.port)), cmp.Or(name, "example.com"), name != ""}})
+	} else {
+		all.tells = append(all.tells, fmt.Sprintf("systemd does not run here. Start the server: %s -conf %s", setupServer, corefile))
+	}
+	if p.front != nil {
+		add(step{file: p.file})
+		if m.systemd {
+			add(restart(p.unit), step{ask: &question{netip.AddrPortFrom(*p.front, 53), "example.com", false}})
+		} else {
+			all.tells = append(all.tells, "Then restart "+strings.TrimSuffix(p.unit, ".service"))
+		}
+	}
+	all.tells = append(all.tells, p.tells...)
+	all.tells = append(all.tells, routerFor(a.networks)...)
+	return all
+}
+
+func systemctl(words ...string) []string { return append([]string{"systemctl"}, words...) }
+
+// restart is a step that is repeated when the files are those of before again.
+func restart(unit string) step {
+	return step{run: systemctl("restart", unit), undo: systemctl("restart", unit)}
+}
+
+// routerFor says what to enter in the router.
+func routerFor(networks []network) (tells []string) {
+	if len(networks) == 0 {
+		return nil
+	}
+	for _, n := range networks {
+		tells = append(tells, fmt.Sprintf("In the router of %s, under LAN or DHCP: DNS server %s, and no second one. Give this machine that address for ever there", n.prefix, n.address))
+	}
+	return append(tells, "In the router, announce no DNS server over IPv6: else clients ask it instead. Then reconnect the clients")
+}
+
+// corefileFor returns the Corefile. A test has CoreDNS read it for all places.
+func corefileFor(a *answers, p place) string {
+	var b strings.Builder
+	line := func(indent int, words ...string) {
+		b.WriteString(strings.Repeat("\t", indent) + strings.Join(words, " ") + "\n")
+	}
+	line(0, `# By "safebrowsing setup". "man coredns-safebrowsing" has all properties. After a change:`)
+	line(0, "# sudo systemctl reload coredns-safebrowsing")
+	line(0, cmp.Or(map[int]string{53: "."}[p.port], fmt.Sprintf(".:%d", p.port))+" {")
+	bind, allow := []string{"bind"}, []string{"allow net 127.0.0.0/8"}
+	for _, address := range p.at {
+		bind = append(bind, address.String())
+	}
+	for _, n := range a.networks {
+		allow = append(allow, n.prefix.String())
+	}
+	line(1, bind...)
+	line(1, "acl {")
+	line(2, allow...)
+	line(2, "block # all others: an open resolver is used in attacks")
+	line(1, "}")
+	line(1, "errors")
+	line(1, say.Plugin+" {")
+	line(2, "db /var/lib/coredns-safebrowsing")
+	line(2, "block", path.Join(setupFolder, "block.txt"))
+	line(2, "allow", path.Join(setupFolder, "allow.txt"))
+	if a.endpoint != "" {
+		line(2, "endpoint", a.endpoint)
+	}
+	for _, l := range a.lists {
+		line(2, "block", l.url, "#", l.licence)
+	}
+	if p.port != 53 { // one client asks for all others
+		line(2, "limit leaky_bucket 100 200")
+	}
+	line(2, append([]string{"resolver"}, a.upstream...)...) // DNS of this machine may wait for this server
+	line(2, "status 127.0.0.1:8053")
+	line(2, "explain")
+	line(1, "}")
+	line(1, "cache")
+	line(1, "loop")
+	line(1, append([]string{"forward ."}, a.upstream...)...)
+	line(0, "}")
+	return b.String()
+}
+
+// blockedName returns the first host of a list, to ask for; "": it has none.
+func blockedName(list string) string {
+	for line := range strings.Lines(list) {
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.Trim(line, " \t\r\n."); line != "" && !strings.ContainsAny(line, " |/:*^=!;@\"") {
+			return line
+		}
+	}
+	return ""
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// see looks at a machine whose files are below root.
+func see(root string) *machine {
+	m := &machine{networks: networksOf(), holders: holdersOf(filepath.Join(root, "proc"))}
+	_, err := os.Stat(filepath.Join(root, "run/systemd/system"))
+	m.systemd = err == nil
+	_, err = os.Stat(filepath.Join(root, setupFolder, "safebrowsing.key"))
+	m.hasKey = err == nil
+	list, _ := os.ReadFile(filepath.Join(root, setupFolder, "block.txt"))
+	m.blocklist = string(list)
+	for _, file := range []string{"etc/resolv.conf", "run/systemd/resolve/resolv.conf"} { // the latter is behind systemd-resolved
+		text, _ := os.ReadFile(filepath.Join(root, file))
+		if m.resolvers = m.resolversIn(string(text)); len(m.resolvers) > 0 {
+			break
+		}
+	}
+	return m
+}
+
+// networksOf returns the networks that this machine has an IPv4 address in. An IPv6 address of a
+// provider may change each day.
+func networksOf() (all []network) {
+	interfaces, _ := net.Interfaces()
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp == 0 || i.Flags&(net.FlagLoopback|net.FlagPointToPoint) != 0 {
+			continue
+		}
+		addresses, _ := i.Addrs()
+		for _, a := range addresses {
+			p, err := netip.ParsePrefix(a.String())
+			if err == nil && p.Addr().Is4() && !p.Addr().IsLinkLocalUnicast() {
+				all = append(all, network{i.Name, p.Addr(), p.Masked()})
+			}
+		}
+	}
+	return all
+}
+
+// resolversIn returns the addresses in a resolv.conf(5) that are not on the machine.
+func (m *machine) resolversIn(text string) (all []netip.Addr) {
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "nameserver" {
+			continue
+		}
+		a, err := netip.ParseAddr(words[1])
+		own := slices.ContainsFunc(m.networks, func(n network) bool { return n.address == a })
+		if err == nil && !a.IsLoopback() && a.Zone() == "" && !own {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// holdersOf returns the processes that listen on port 53, by a folder like /proc. What cannot be read
+// is left out, and so is the server of the package.
+func holdersOf(proc string) (all []holder) {
+	at := make(map[string]netip.Addr)
+	for _, name := range []string{"udp", "udp6", "tcp", "tcp6"} {
+		text, _ := os.ReadFile(filepath.Join(proc, "net", name))
+		for line := range strings.Lines(string(text)) {
+			if address, inode, ok := onPort53(line); ok {
+				at["socket:["+inode+"]"] = address
+			}
+		}
+	}
+	sockets, _ := filepath.Glob(filepath.Join(proc, "[0-9]*", "fd", "*"))
+	for _, file := range sockets {
+		target, _ := os.Readlink(file)
+		address, ok := at[target]
+		if !ok {
+			continue
+		}
+		process := filepath.Dir(filepath.Dir(file))
+		name, _ := os.ReadFile(filepath.Join(process, "comm"))
+		h := holder{name: string(bytes.TrimSpace(name)), unit: unitOf(process), at: address}
+		h.pid, _ = strconv.Atoi(filepath.Base(process))
+		if h.unit != setupUnit && !slices.Contains(all, h) {
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// onPort53 reads a line of /proc/net/udp, tcp or one of IPv6: a socket that listens has no peer
+// (proc_net(5)).
+func onPort53(line string) (address netip.Addr, inode string, ok bool) {
+	words := strings.Fields(line) // sl, local, remote, st, queues, timer, retransmits, uid, timeout, inode
+	if len(words) < 10 || !strings.HasSuffix(words[1], ":0035") || !strings.HasSuffix(words[2], ":0000") {
+		return address, "", false
+	}
+	raw, err := hex.DecodeString(strings.TrimSuffix(words[1], ":0035"))
+	if err != nil || len(raw)%4 != 0 {
+		return address, "", false
+	}
+	for i := 0; i < len(raw); i += 4 { // each word is in the order of the machine
+		binary.BigEndian.PutUint32(raw[i:], binary.NativeEndian.Uint32(raw[i:]))
+	}
+	address, ok = netip.AddrFromSlice(raw)
+	return address.Unmap(), words[9], ok
+}
+
+// unitOf returns the unit of systemd that a process belongs to, by the end of its control group
+// (cgroups(7)).
+func unitOf(process string) string {
+	text, _ := os.ReadFile(filepath.Join(process, "cgroup"))
+	for line := range strings.Lines(string(text)) {
+		if name := filepath.Base(strings.TrimSpace(line)); strings.HasSuffix(name, ".service") {
+			return name
+		}
+	}
+	return ""
+}
