@@ -2,6 +2,7 @@
 // What is said about a running CoreDNS it asks that for, see internal/control.
 //
 //	status, why, blocked, lists, pause, resume, allow, block, unblock ──▶ the CoreDNS that runs
+//	setup              ──▶ the configuration of a package
 //	doctor             ──▶ why a configuration does not work
 //	update             ──▶ the folder in which lists are kept
 //	expressions        ──▶ what the plugin looks for
@@ -72,8 +73,8 @@ Does this configuration work?
    sudo safebrowsing doctor
 
 Each command has examples: safebrowsing COMMAND -h. With -json, all commands
-except completion print one JSON object per line. The exit status
-is 0 for good news, 1 for bad news such as a name that is blocked, a problem, or a
+except completion and setup print one JSON object per line. The exit status is 0
+for good news, 1 for bad news such as a name that is blocked, a problem, or a
 CoreDNS that does not run, and 2 if the command could not do its work. The commands
 read an API key only where CoreDNS does: in the Corefile, its key file, the credential
 beside it and $SAFEBROWSING_API_KEY.
