@@ -9,6 +9,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -52,16 +53,17 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	w.start(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100") + strings.Replace(silent, "status", "budget 100\n\t\tstatus", 1))
 	w.updated(1)
 	url := w.pageURL(lines)
-	wantPage(t, get(t, url), []string{"Protected by Safe Browsing v5 and own lists", "se-4b", "No query.", "own.txt blocks 1 entry", "Searches left today: 100 of 100", "minimum wait of the server"}, []string{"NOT", own, "secret"})
+	wantPage(t, get(t, url), []string{"Protected by Safe Browsing v5 and own lists", "Phishing", "se-4b", "Nothing.", "own.txt blocks 1 entry", "Searches left today: 100 of 100"}, []string{"NOT", own, "secret"})
 
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // of the server block without names
 	w.wantBlocked("BLOCKED.example.org.", dns.TypeA, "blocklist own.txt")
 	w.wantBlocked("blocked.example.org.", dns.TypeA, "blocklist own.txt")
 	w.wantPassed("fine.example.org.", dns.TypeA)
 	searches := len(w.searches())
-	w.made(url, "<th scope=\"row\">own.txt")
-	wantPage(t, get(t, url), []string{"<th scope=\"row\">own.txt</th><td class=\"number\">2</td>", "<th scope=\"row\">se-4b</th><td class=\"number\">1</td>", "<th scope=\"row\">blocked.example.org</th>"},
-		[]string{"evil.example.com", "fine.example.org", "127.0.0.1<"})
+	w.made(url, "own.txt 2×")
+	wantPage(t, get(t, url), []string{"Phishing 1×", ">blocked.example.org</a>", "sudo safebrowsing allow -for 1h blocked.example.org", "questions blocked", "<svg"},
+		[]string{"evil.example.com", "fine.example.org", "127.0.0.1<", "Asked by"})
+	wantPage(t, get(t, url+"status.json"), []string{`"state":"protected"`, `"name":"blocked.example.org"`, `"client":""`}, []string{"evil.example.com", "fine.example.org"})
 	for host, want := range map[string][]string{
 		"evil.example.com":                   {"evil.example.com is blocked", "suspected social engineering (Safe Browsing)</li>", "List: se-4b", "To let it pass: allow evil.example.com"},
 		"https://blocked.example.org/x":      {"blocked.example.org is blocked", "List: own.txt"},
@@ -107,4 +109,37 @@ func TestAStatusPageThatCannotBeServedIsAnErrorAndNamesAreChecked(t *testing.T) 
 	w.updated(1)
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
 	testkit.WantParts(t, lines.Only(t, "There is no status page at "+taken.Addr().String()), "[ERROR]", "address already in use", "Choose another address")
+}
+
+// What the page tells programs is what the control socket tells, byte for byte, but for the time at
+// which it was asked.
+func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
+	if !apart(t) { // what was blocked is the process's
+		return
+	}
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example.com/")
+	w.start(w.corefile("status 127.0.0.1:0 names", "log", blockList(t, "sb-test.example")))
+	w.updated(1)
+	url := w.pageURL(lines)
+	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
+	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
+	timeless := func(text string) string {
+		return regexp.MustCompile(`"at":"[^"]*"`).ReplaceAllString(text, "")
+	}
+	var page, door string
+	testkit.Until(t, "the page to tell of both names", func() bool {
+		page = get(t, url+"status.json")
+		return strings.Contains(page, "evil.example.com")
+	})
+	text, err := w.door().Get(t.Context(), "/status", nil, new(truth.Report))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if door = string(text); strings.TrimSpace(timeless(page)) != strings.TrimSpace(timeless(door)) {
+		t.Errorf("The page says\n%s\nand the socket\n%s", page, door)
+	}
+	wantPage(t, page, []string{`"name":"sb-test.example"`, `"client":"127.0.0.1"`, `"blocked":2`}, nil)
+	wantPage(t, get(t, url), []string{"Asked by", `<td class="client">127.0.0.1</td>`}, nil)
 }

@@ -108,14 +108,10 @@ func (b *Block) openStatus() (end func()) {
 // page is the process as pages may show it. It implements status.Source.
 type page struct{ *Process }
 
-// shownNames is the most names on a page.
-const shownNames = 100
-
 // Report implements status.Source: names that server blocks do not let the page have are left out.
 func (p page) Report() status.Report {
 	r := p.Process.Report()
 	r.Names = slices.DeleteFunc(r.Names, func(b status.Blocked) bool { return !b.Named })
-	r.Names = r.Names[:min(len(r.Names), shownNames)]
 	return r
 }
 

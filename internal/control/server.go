@@ -45,7 +45,6 @@ const (
 	maxHeader      = 8 << 10
 	headerTimeout  = 5 * time.Second
 	callTimeout    = 20 * time.Second // a confirmation takes 10 seconds at most
-	maxShown       = 100              // names in a status
 )
 
 // order is the body of a call that changes something.
@@ -93,7 +92,7 @@ func handler(s Server) http.Handler {
 			reply(w, v, err)
 		})
 	}
-	get("/status", func(*http.Request) (any, error) { return shortened(s.Report(), maxShown), nil })
+	get("/status", func(*http.Request) (any, error) { return s.Report().Shown(), nil })
 	get("/lists", func(*http.Request) (any, error) { return ListsOf(s.Report()), nil })
 	get("/blocked", func(*http.Request) (any, error) { return s.Report().Names, nil })
 	get("/why", func(r *http.Request) (any, error) {
@@ -119,12 +118,6 @@ func handler(s Server) http.Handler {
 		defer cancel()
 		mux.ServeHTTP(w, r.WithContext(ctx))
 	})
-}
-
-// shortened returns a report with so many names at most.
-func shortened(r status.Report, most int) status.Report {
-	r.Names = r.Names[:min(len(r.Names), most)]
-	return r
 }
 
 // Lists are the lists of a report.

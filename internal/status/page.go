@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,11 +35,14 @@ var (
 	pageCSS string
 
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"moment": say.Time, "base": filepath.Base,
-		"since":  func(t, now time.Time) string { return Age(now.Sub(t)) },
-		"until":  func(t, now time.Time) string { return Age(t.Sub(now)) },
-		"lately": func(t, now time.Time) bool { return now.Sub(t) < hour*time.Minute },
-		"plural": say.Count, "list": shortList, "noGuarantee": func() string { return NoGuarantee },
+		"clock": clock, "base": filepath.Base, "number": Number, "words": listWords, "chart": chartOf, "graphic": graphic,
+		"since": func(t, now time.Time) string { return shortAge(now.Sub(t)) },
+		"until": func(t, now time.Time) string { return shortAge(t.Sub(now)) },
+		"day": func(t, now time.Time) bool {
+			return t.Local().Format(time.DateOnly) == now.Local().Format(time.DateOnly)
+		},
+		"plural": say.Count, "noGuarantee": func() string { return NoGuarantee },
+		"allow": func(name string) string { return Allowing("sudo safebrowsing", name) },
 	}).Parse(pageHTML))
 
 	// policy lets the page load nothing, and be framed by nobody. The hash is that of its
@@ -62,6 +66,7 @@ const (
 type page struct {
 	Report
 	CSS     template.CSS
+	Stays   bool   // it does not renew itself
 	Asked   string // in the form
 	Invalid bool   // it is no host
 	Why     *Why   // nil: nothing is asked
@@ -78,10 +83,12 @@ func handler(source Source) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "This page can only be read", http.StatusMethodNotAllowed)
+		case r.URL.Path == "/status.json":
+			m.tell(w)
 		case r.URL.Path != "/":
 			http.NotFound(w, r)
 		default:
-			m.show(w, r.URL.Query().Get("host"))
+			m.show(w, r.URL.Query())
 		}
 	})
 }
@@ -124,35 +131,54 @@ type maker struct {
 	at   time.Time // when the last page was made; zero: never
 	page page      // without an answer
 	body []byte    // of it
+	json []byte    // its report
 }
 
-func (m *maker) show(w http.ResponseWriter, asked string) {
-	body, err := m.make(asked[:min(len(asked), maxHost)])
+// show answers with the page. One with an answer about a host, or that was asked to stay, does not renew
+// itself: it would be lost while it is read.
+func (m *maker) show(w http.ResponseWriter, query url.Values) {
+	asked := query.Get("host")
+	body, err := m.make(asked[:min(len(asked), maxHost)], query.Has("stay"))
 	if err != nil {
-		http.Error(w, "The page cannot be made: "+err.Error(), http.StatusInternalServerError)
+		cannotBeMade(w, err)
 		return
+	}
+	if asked == "" && !query.Has("stay") {
+		w.Header().Set("Refresh", "60")
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Write(body)
 }
 
+// tell answers with the report as JSON, as the control socket does.
+func (m *maker) tell(w http.ResponseWriter) {
+	m.mu.Lock()
+	err := m.renew()
+	body := m.json
+	m.mu.Unlock()
+	if err != nil {
+		cannotBeMade(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(body)
+}
+
+func cannotBeMade(w http.ResponseWriter, err error) {
+	http.Error(w, "The page cannot be made: "+err.Error(), http.StatusInternalServerError)
+}
+
 // make returns the page, with an answer about a host if that is asked.
-func (m *maker) make(asked string) ([]byte, error) {
+func (m *maker) make(asked string, stay bool) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if age := time.Since(m.at); m.at.IsZero() || age < 0 || age >= fresh {
-		r := m.source.Report()
-		p := page{Report: r, CSS: template.CSS(pageCSS)}
-		body, err := render(p)
-		if err != nil {
-			return nil, err
-		}
-		m.at, m.page, m.body = time.Now(), p, body
-	}
-	if asked == "" {
-		return m.body, nil
+	if err := m.renew(); err != nil || asked == "" && !stay {
+		return m.body, err
 	}
 	p := m.page
+	if p.Stays = true; asked == "" {
+		return render(p)
+	}
 	p.Asked = graphic(asked)
 	h, ok := HostOf(asked)
 	if p.Invalid = !ok; ok {
@@ -162,9 +188,27 @@ func (m *maker) make(asked string) ([]byte, error) {
 	return render(p)
 }
 
+// renew makes the page again if it is not fresh. The caller holds mu.
+func (m *maker) renew() error {
+	if age := time.Since(m.at); !m.at.IsZero() && age >= 0 && age < fresh {
+		return nil
+	}
+	p := page{Report: m.source.Report(), CSS: template.CSS(pageCSS)}
+	body, err := render(p)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := p.Report.WriteJSON(&text); err != nil {
+		return err
+	}
+	m.at, m.page, m.body, m.json = time.Now(), p, body, text.Bytes()
+	return nil
+}
+
 func render(p page) ([]byte, error) {
 	var body bytes.Buffer
-	err := pageTemplate.Execute(&body, p)
+	err := pageTemplate.Execute(say.MaskedWriter{W: &body}, p)
 	return body.Bytes(), err
 }
 

@@ -7,7 +7,9 @@
 package status
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -32,6 +34,22 @@ type Report struct {
 	Counted  time.Time `json:"counted_since"`     // when the process began to count
 	Names    []Blocked `json:"names"`             // blocked in the last hour, the last first
 	Named    bool      `json:"-"`                 // pages show Names
+}
+
+// maxShown is the most names that are told with a report.
+const maxShown = 100
+
+// Shown returns the report as it is told: with the last names only.
+func (r Report) Shown() Report {
+	r.Names = r.Names[:min(len(r.Names), maxShown)]
+	return r
+}
+
+// WriteJSON writes the report as it is told, without secrets.
+func (r Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(say.MaskedWriter{W: w})
+	e.SetEscapeHTML(false)
+	return e.Encode(r.Shown())
 }
 
 // Cause is why names are not blocked that should be.

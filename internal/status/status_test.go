@@ -236,7 +236,10 @@ func TestThePageIsReadOnlyAndForThisMachine(t *testing.T) {
 		{"GET", "192.0.2.1", "/", 200},
 		{"GET", "LOCALHOST:8053", "/?host=evil.example", 200},
 		{"GET", own + ":8053", "/", 200},
+		{"GET", "127.0.0.1:8053", "/status.json", 200},
 		{"GET", "attacker.example:8053", "/", 421},
+		{"GET", "attacker.example:8053", "/status.json", 421},
+		{"POST", "127.0.0.1:8053", "/status.json", 405},
 		{"GET", "127.0.0.1.attacker.example", "/", 421},
 		{"GET", "localhost.attacker.example:8053", "/", 421},
 		{"GET", "", "/", 421},
@@ -268,7 +271,7 @@ func TestThePageShowsAndEscapes(t *testing.T) {
 	r.Hour = []Count{{"/etc/coredns/own.txt", 17}}
 	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/?host=%22%3E%3Cscript%3Ealert(2)%3C/script%3E").Body.String()
 	for _, want := range []string{
-		"Protected by Safe Browsing v5 and own lists", "se-4b", "1h0m ago", "in 20m", "&lt;script&gt;alert(1)", "17", "own.txt", "3m ago", "own.txt blocks 2 entries", "<style>" + pageCSS + "</style>",
+		"Protected by Safe Browsing v5 and own lists", "Phishing <span class=\"soft short\">se-4b", "1h ago", "in 20m", "&lt;script&gt;alert(1)", "own.txt 17×", "3m ago", "own.txt blocks 2 entries", "<style>" + pageCSS + "</style>",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("Expected %q in\n%s", want, body)
@@ -290,6 +293,133 @@ func TestThePageShowsAndEscapes(t *testing.T) {
 		if strings.Contains(want, "is blocked") && !strings.Contains(body, "&lt;b&gt;list") {
 			t.Errorf("%s: Expected the reasons, escaped", host)
 		}
+	}
+}
+
+// What a client asks for is shown with what to do about it, and a command to copy only if a shell takes
+// the name for nothing else.
+func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
+	r := healthy()
+	long := strings.Repeat("long.", 23) + "name"
+	r.Named, r.Names = true, []Blocked{
+		{Name: long, List: "se-4b", N: 1234, Last: now},
+		{Name: "shop.example", Target: "evil.example", List: "mw-4b", N: 1, Last: now},
+		{Name: "$(reboot).example", List: "mw-4b", N: 1, Last: now},
+		{Name: "a\u202eb.example&x=1", List: "mw-4b", N: 1, Last: now},
+	}
+	r.Services[0].Costly = []Costly{{"`reboot`.example", 3}, {"dear.example", 2}}
+	page := func() string { return request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String() }
+	got := page()
+	for _, want := range []string{
+		`<a href="/?host=` + long + `#ask" title="Why?">` + long, "<code>sudo safebrowsing allow -for 1h " + long + "</code>", "1,234×", "an alias of evil.example",
+		`href="/?host=%24%28reboot%29.example#ask"`, "%26x%3d1#ask", "<code>sudo safebrowsing allow -for 1h dear.example</code>",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("Expected %q in\n%s", want, got)
+		}
+	}
+	for _, not := range []string{"1h $", "1h `", "\u202e", "Asked by"} {
+		if strings.Contains(got, not) {
+			t.Errorf("Expected no %q in\n%s", not, got)
+		}
+	}
+	if r.Names[1].Client = "192.0.2.7"; !strings.Contains(page(), "Asked by") || !strings.Contains(page(), "192.0.2.7") {
+		t.Error("Expected who asked, where names are logged")
+	}
+	if r.Named = false; strings.Contains(page(), "shop.example") {
+		t.Error("Expected no names where the Corefile does not show them")
+	}
+}
+
+// Each cause is said once, in the state, and not again beside a list.
+func TestThePageSaysOneCauseOnce(t *testing.T) {
+	r := healthy()
+	why := Hold{now.Add(time.Hour), "no route to host", 1}
+	r.Services[0].Fetch, r.Services[0].Search = why, why
+	for i := range r.Services[0].Lists {
+		r.Services[0].Lists[i].InForce = false
+	}
+	r.Judge()
+	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String()
+	if strings.Count(body, "no route to host") != 1 || strings.Contains(body, "confirmed at once") {
+		t.Errorf("Expected the cause once in\n%s", body)
+	}
+	if want := "Until " + clock(why.Until, now) + "."; !strings.Contains(body, want) {
+		t.Errorf("Expected %q in\n%s", want, body)
+	}
+}
+
+func TestThePageHasTheDayAndItsLine(t *testing.T) {
+	r := healthy()
+	r.Today = Day{Checked: 12400, Blocked: 31}
+	if body := request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String(); strings.Contains(body, "<svg") {
+		t.Error("Expected no line of a day without a question")
+	}
+	r.Today.Hours[22], r.Today.Hours[23] = Pair{12000, 30}, Pair{400, 1}
+	body := request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String()
+	for _, want := range []string{
+		"<strong>31</strong> of 12,400 questions blocked", `<polyline points="10,40.0 `, " 450,2.0 470,38.7\"/>",
+		"12,400 questions, at most 12,000 in an hour, and 31 blocked, at most 30 in an hour", ": 30 of 12,000 questions blocked</title>", `y="48" width="17" height="24"`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("Expected %q in\n%s", want, body)
+		}
+	}
+	if n := strings.Count(body, `class="bar"`); n != 2 {
+		t.Errorf("Expected a bar for each of 2 hours, got %d", n)
+	}
+}
+
+// An answer that is being read stays, and whoever wants it can have any page stay.
+func TestThePageRenewsItself(t *testing.T) {
+	h := handler(fixed{healthy()})
+	for target, want := range map[string]string{"/": "60", "/?host=a.example": "", "/?stay": "", "/status.json": ""} {
+		w := request(h, "GET", "127.0.0.1", target)
+		if got := w.Header().Get("Refresh"); got != want {
+			t.Errorf("%s: Expected Refresh %q, got %q", target, want, got)
+		}
+		if body := w.Body.String(); target != "/status.json" && strings.Contains(body, `href="/?stay"`) != (want != "") {
+			t.Errorf("%s: Expected the link that stops that only where it holds: %s", target, body)
+		}
+	}
+}
+
+func TestStatusJSONIsTheReport(t *testing.T) {
+	r := healthy()
+	for i := range 300 {
+		r.Names = append(r.Names, Blocked{Name: fmt.Sprintf("<b>%d.example", i), Last: now, First: now})
+	}
+	r.Services[0].Fetch.Why = "asking with AIza" + strings.Repeat("x", 35)
+	w := request(handler(fixed{r}), "GET", "127.0.0.1", "/status.json")
+	var want strings.Builder
+	if err := r.WriteJSON(&want); err != nil {
+		t.Fatal(err)
+	}
+	var got Report
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Body.String() != want.String() || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%v %s", err, w.Body)
+	}
+	if len(got.Names) != 100 || got.Names[0].Name != "<b>0.example" || strings.Contains(want.String(), "AIzax") {
+		t.Errorf("Expected 100 names and no key, got %d: %s", len(got.Names), want.String())
+	}
+}
+
+func TestTimesOfThePageAreLocalAndUTC(t *testing.T) {
+	berlin := time.FixedZone("CET", 3600)
+	old := time.Local
+	time.Local = berlin
+	defer func() { time.Local = old }()
+	for at, want := range map[time.Time]string{
+		now:                      "13:00 CET (12:00 UTC)",
+		now.Add(-13 * time.Hour): "00:00 CET (23:00 UTC)",
+		now.Add(-24 * time.Hour): "2026-11-21 13:00 CET (12:00 UTC)",
+	} {
+		if got := clock(at, now); got != want {
+			t.Errorf("Expected %q, got %q", want, got)
+		}
+	}
+	if time.Local = time.UTC; clock(now, now) != "12:00 UTC" {
+		t.Errorf("got %q", clock(now, now))
 	}
 }
 
