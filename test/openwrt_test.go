@@ -61,7 +61,7 @@ func (r *router) do(commands string) (called string) {
 	if busybox, err := exec.LookPath("busybox"); err == nil {
 		shell = []string{busybox, "sh"}
 	}
-	script := ". ../" + openwrt + "safebrowsing.init; . ../testdata/openwrt/rc.sh; RUN=" + r.run + " PAUSE=0.01 RESOLV=/dev/null; " + commands
+	script := ". ../" + openwrt + "safebrowsing.init; . ../testdata/openwrt/rc.sh; RUN=" + r.run + " PAUSE=0.01 RESOLV=/dev/null PROG=server; " + commands
 	c := exec.Command(shell[0], append(shell[1:], "-c", script)...)
 	c.Env = append(os.Environ(), "STATE="+r.state)
 	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
@@ -93,6 +93,7 @@ func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 	port, db, lists := testkit.FreePort(t), t.TempDir(), t.TempDir()
 	r := newRouter(t, map[string][]string{
 		"enabled": {"1"}, "port": {port}, "db": {db}, "upstream": {w.upstream},
+		"page": {"127.0.0.1:" + testkit.FreePort(t)}, "log": {"1"}, "explain": {"1"},
 		"block": {writeFile(t, lists, "block.txt", "blocked.example\n")}, "allow": {"good.blocked.example"},
 	})
 	called := r.do("start_service")
@@ -176,6 +177,34 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 				t.Errorf("The key is in an argument or the log:\n%s", called)
 			}
 		})
+	}
+}
+
+// The words of a router's owner reach the server that runs, and what it answers is the exit status.
+func TestOpenWrtCommandsAskTheServer(t *testing.T) {
+	for _, tc := range []struct{ commands, db, called, says string }{
+		{"status_service", "/tmp/x", "server status", ""},
+		{"! why malware.example", "/tmp/x", "server why malware.example", ""},
+		{"pause 10m", "/tmp/x", "server pause 10m", ""},
+		{"allow shop.example -for 1h", "/tmp/x", "server allow shop.example -for 1h", ""},
+		{"allow -for 1h shop.example", "/tmp/x", "server allow -for 1h shop.example", ""},
+		{"allow shop.example", "/tmp/x", "server allow shop.example", "uci add_list safebrowsing.main.allow=shop.example"},
+		{"allow shop.example", "/mnt/usb", "server allow shop.example", ""},
+	} {
+		r := newRouter(t, map[string][]string{"db": {tc.db}})
+		called := r.do("said=$(" + tc.commands + ") && note \"said $said\"")
+		if first, said, _ := strings.Cut(called, "\nsaid "); first != tc.called || tc.says == "" && said != "\n" || !strings.Contains(said, tc.says) {
+			t.Errorf("%s with %s: got\n%s", tc.commands, tc.db, called)
+		}
+	}
+	script, err := fs.ReadFile(repository, openwrt+"safebrowsing.init")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"why", "pause", "allow"} {
+		if !regexp.MustCompile(`(?m)^EXTRA_COMMANDS='.*\b` + command + `\b`).Match(script) {
+			t.Errorf("%s is no command of the script", command)
+		}
 	}
 }
 

@@ -43,6 +43,11 @@ config_list_foreach() {
 	for value in $(uci get "$CONFIG.$1.$2"); do "$3" "$value"; done
 }
 
+# server is the program of the package, which the commands of the script call.
+server() {
+	note "server $*"
+	[ "$1" != why ]
+}
 logger() { note "log $*"; }
 procd_kill() { note "kill $*"; }
 chown() { note "chown $*"; }
