@@ -93,7 +93,7 @@ func (s *settingUp) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.place(a)
+	p, err := s.place(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *settingUp) do(ctx context.Context) error {
 func (s *settingUp) answers(ctx context.Context) (*answers, error) {
 	a := &answers{endpoint: s.flags.String("endpoint")}
 	var err error
-	if a.upstream, err = s.upstream(); err != nil {
+	if a.upstream, err = s.upstream(ctx); err != nil {
 		return nil, err
 	}
 	if a.key, err = s.key(ctx, a); err != nil {
@@ -127,14 +127,14 @@ func (s *settingUp) answers(ctx context.Context) (*answers, error) {
 	}
 	// A relay may need no key, and a key from before stays.
 	alone := a.key == "" && a.endpoint == "" && !s.machine.hasKey
-	if a.lists, err = s.lists(alone); err != nil {
+	if a.lists, err = s.lists(ctx, alone); err != nil {
 		return nil, err
 	}
-	a.networks, err = s.networks()
+	a.networks, err = s.networks(ctx)
 	return a, err
 }
 
-func (s *settingUp) upstream() ([]string, error) {
+func (s *settingUp) upstream(ctx context.Context) ([]string, error) {
 	if s.flags.IsSet("upstream") {
 		return upstreams(s.flags.String("upstream"))
 	}
@@ -145,7 +145,7 @@ func (s *settingUp) upstream() ([]string, error) {
 	if len(now) == 0 {
 		now = []string{"9.9.9.9", "149.112.112.112"}
 	}
-	text, err := s.line("Forward to which resolvers", "-upstream", strings.Join(now, " "))
+	text, err := s.line(ctx, "Forward to which resolvers", "-upstream", strings.Join(now, " "))
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("trying the key: %w", err)
 		}
-		s.say("Google accepts the key.")
+		s.say("The server accepts the key.")
 		return key, nil
 	}
 	if a.endpoint != "" {
@@ -178,18 +178,18 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 		question = "Key, which is not shown (Enter: keep the one that is there)"
 	}
 	for {
-		key, err := s.hidden(question, "-key-file or -no-key")
+		key, err := s.hidden(ctx, question, "-key-file or -no-key")
 		if err != nil || key == "" {
 			return "", err
 		}
 		refused := try(key)
 		if refused == nil {
-			s.say("Google accepts the key.")
+			s.say("The server accepts the key.")
 			return key, nil
 		}
 		s.say("It does not work: %v.", refused)
 		if _, answered := errors.AsType[*keyRefusal](refused); !answered && say.CheckKey(key) == nil {
-			if use, err := s.yes("Use it all the same", "-key-file"); err != nil || use {
+			if use, err := s.yes(ctx, "Use it all the same", "-key-file"); err != nil || use {
 				return key, err
 			}
 		}
@@ -197,7 +197,7 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 }
 
 // lists returns the public lists to use. They are offered to those who have nothing else.
-func (s *settingUp) lists(alone bool) ([]publicList, error) {
+func (s *settingUp) lists(ctx context.Context, alone bool) ([]publicList, error) {
 	switch {
 	case s.flags.IsSet("lists"):
 		return chosenLists(s.flags.String("lists"))
@@ -209,7 +209,7 @@ func (s *settingUp) lists(alone bool) ([]publicList, error) {
 		s.say("  %d  %s (%s): %s", i+1, l.name, l.licence, l.about)
 	}
 	for {
-		text, err := s.line("Which ones", "-lists", "all")
+		text, err := s.line(ctx, "Which ones", "-lists", "all")
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +221,7 @@ func (s *settingUp) lists(alone bool) ([]publicList, error) {
 	}
 }
 
-func (s *settingUp) networks() ([]network, error) {
+func (s *settingUp) networks(ctx context.Context) ([]network, error) {
 	if s.flags.IsSet("serve") {
 		return chosenNetworks(s.machine, s.flags.String("serve"))
 	}
@@ -234,7 +234,7 @@ func (s *settingUp) networks() ([]network, error) {
 		byDefault = "1"
 	}
 	for {
-		text, err := s.line("Whom", "-serve", byDefault)
+		text, err := s.line(ctx, "Whom", "-serve", byDefault)
 		if err != nil {
 			return nil, err
 		}
@@ -247,7 +247,7 @@ func (s *settingUp) networks() ([]network, error) {
 }
 
 // place says who has port 53, and asks whether to do what is proposed.
-func (s *settingUp) place(a *answers) (place, error) {
+func (s *settingUp) place(ctx context.Context, a *answers) (place, error) {
 	p := placeFor(s.machine, a.networks)
 	if p.by == nil {
 		return p, nil
@@ -256,7 +256,7 @@ func (s *settingUp) place(a *answers) (place, error) {
 	if s.flags.Bool("yes") {
 		return p, nil
 	}
-	do, err := s.yes("Do that", "-yes")
+	do, err := s.yes(ctx, "Do that", "-yes")
 	if err == nil && !do {
 		p = behind(p.by)
 	}

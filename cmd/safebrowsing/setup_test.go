@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
@@ -393,6 +397,45 @@ func TestSetupTriesTheKey(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || missing == nil || len(i.ran) > 0):
 			t.Errorf("%s: %v, want %s", key, err, want)
 		}
+	}
+}
+
+// The server's name is looked up where the new Corefile does so.
+func TestSetupTriesTheKeyByTheResolversToForwardTo(t *testing.T) {
+	asked := make(chan string, 100)
+	resolver := testkit.FreePort(t)
+	started := make(chan struct{})
+	s := &dns.Server{Addr: "127.0.0.1:" + resolver, Net: "udp", NotifyStartedFunc: func() { close(started) }, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+		select {
+		case asked <- r.Question[0].Name:
+		default:
+		}
+		_ = w.WriteMsg(new(dns.Msg).SetRcode(r, dns.RcodeNameError))
+	})}
+	go func() { _ = s.ListenAndServe() }()
+	<-started
+	defer func() { _ = s.Shutdown() }()
+	err := tryKey(t.Context(), "https://google.example", testkit.Key, []string{"127.0.0.1:" + resolver})
+	if err == nil || errors.As(err, new(*keyRefusal)) {
+		t.Errorf("got %v", err)
+	}
+	select {
+	case name := <-asked:
+		expect(t, "the name", name, "google.example.")
+	default:
+		t.Error("Expected the resolver to be asked")
+	}
+	expect(t, "ports", fmt.Sprint(withPorts([]string{"9.9.9.9", "2620:fe::fe", "192.0.2.1:5353"})), "[9.9.9.9:53 [2620:fe::fe]:53 192.0.2.1:5353]")
+}
+
+// Ctrl-C at a question ends setup, and nothing is changed.
+func TestSetupCanBeInterruptedAtAQuestion(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	waits, never := io.Pipe()
+	defer never.Close()
+	time.AfterFunc(10*time.Millisecond, cancel)
+	if _, err := newAsker(waits, io.Discard).hidden(ctx, "Key", "-key-file"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,40 +26,73 @@ type asker struct {
 func newAsker(in io.Reader, out io.Writer) *asker { return &asker{bufio.NewReader(in), in, out} }
 
 // line asks, and returns what is typed, or the default for an empty line.
-func (a *asker) line(question, flag, byDefault string) (string, error) {
+func (a *asker) line(ctx context.Context, question, flag, byDefault string) (string, error) {
 	fmt.Fprintf(a.out, "%s [%s]: ", question, byDefault)
-	text, err := a.in.ReadString('\n')
-	if err != nil && text == "" {
-		return "", unanswered(flag)
+	text, err := typed(ctx, a.read)
+	if err != nil {
+		return "", unanswered(err, flag)
 	}
-	if text = strings.TrimSpace(text); text == "" {
-		return byDefault, nil
+	return cmp.Or(text, byDefault), nil
+}
+
+func (a *asker) read() (string, error) {
+	text, err := a.in.ReadString('\n')
+	if text != "" {
+		err = nil // the last line needs no end
+	}
+	return strings.TrimSpace(text), err
+}
+
+// typed returns what read returns, or the error of a context that ends before, as by Ctrl-C. Reading a
+// terminal cannot be ended: read then goes on until the process ends, which is next.
+func typed(ctx context.Context, read func() (string, error)) (text string, err error) {
+	done := make(chan struct{})
+	var readText string
+	var readErr error
+	go func() {
+		readText, readErr = read()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return readText, readErr
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// hidden asks for a secret, which a terminal does not show.
+func (a *asker) hidden(ctx context.Context, question, flag string) (string, error) {
+	fmt.Fprintf(a.out, "%s: ", question)
+	read := a.read
+	if f, ok := a.source.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		defer fmt.Fprintln(a.out)
+		if shown, err := term.GetState(int(f.Fd())); err == nil {
+			defer func() { _ = term.Restore(int(f.Fd()), shown) }() // also after Ctrl-C
+		}
+		read = func() (string, error) {
+			raw, err := term.ReadPassword(int(f.Fd()))
+			return strings.TrimSpace(string(raw)), err
+		}
+	}
+	text, err := typed(ctx, read)
+	if err != nil {
+		return "", unanswered(err, flag)
 	}
 	return text, nil
 }
 
-// hidden asks for a secret, which a terminal does not show.
-func (a *asker) hidden(question, flag string) (string, error) {
-	fmt.Fprintf(a.out, "%s: ", question)
-	if f, ok := a.source.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		raw, err := term.ReadPassword(int(f.Fd()))
-		fmt.Fprintln(a.out)
-		return strings.TrimSpace(string(raw)), err
-	}
-	text, err := a.in.ReadString('\n')
-	if err != nil && text == "" {
-		return "", unanswered(flag)
-	}
-	return strings.TrimSpace(text), nil
-}
-
 // yes asks whether something is to be done.
-func (a *asker) yes(question, flag string) (bool, error) {
-	answer, err := a.line(question, flag, "yes")
+func (a *asker) yes(ctx context.Context, question, flag string) (bool, error) {
+	answer, err := a.line(ctx, question, flag, "yes")
 	return err == nil && strings.HasPrefix(strings.ToLower(answer), "y"), err
 }
 
-func unanswered(flag string) error {
+// unanswered is the error of a question that got no answer.
+func unanswered(err error, flag string) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
 	return fmt.Errorf("there is no answer: nobody is at a terminal. Give it with %s", flag)
 }
 

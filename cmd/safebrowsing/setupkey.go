@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"strings"
 
@@ -21,7 +22,7 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: key, Resolvers: resolvers, UserAgent: "coredns-safebrowsing/" + say.Version})
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: key, Resolvers: withPorts(resolvers), UserAgent: "coredns-safebrowsing/" + say.Version})
 	if err != nil {
 		return err
 	}
@@ -31,6 +32,17 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 		return refusalOf(status)
 	}
 	return err
+}
+
+// withPorts returns addresses with port 53 where they have none.
+func withPorts(addresses []string) (all []string) {
+	for _, text := range addresses {
+		if a, err := netip.ParseAddr(text); err == nil {
+			text = netip.AddrPortFrom(a, 53).String()
+		}
+		all = append(all, text)
+	}
+	return all
 }
 
 // keyRefusal says why a server does not accept a key, and what ends that.
