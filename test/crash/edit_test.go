@@ -3,12 +3,16 @@
 package crash
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 )
 
 // Files that commands edit: the operator's own list, and pauses.
@@ -35,13 +39,24 @@ func removeOld(p place) []string {
 	return []string{"allow", "-file", p.own(), "-remove", "old.example"}
 }
 
-func writeCorefile(t *testing.T, p place) {
-	text := fmt.Sprintf(". {\n safebrowsing {\n  endpoint http://127.0.0.1:1\n  db %s\n }\n}\n", p.etc())
-	must(t, os.WriteFile(filepath.Join(p.etc(), "Corefile"), []byte(text), 0o600))
+// setPause is pauseAll with a note.
+func setPause(p place) error {
+	if err := pauseAll(p); err != nil {
+		return err
+	}
+	return p.say("done")
 }
 
-func pauseAll(p place) []string {
-	return []string{"pause", "-keep", "-corefile", filepath.Join(p.etc(), "Corefile"), "1h"}
+// pauseAll is what a running server does when it is told to pause.
+func pauseAll(p place) error {
+	_, err := block.ChangePauses(context.Background(), p.etc(), block.AllBlocks, time.Hour, true, time.Now())
+	return err
+}
+
+// isPaused reports whether the file of pauses, if it is a regular one, has a pause in force.
+func (p place) isPaused() bool {
+	pauses, _ := block.ParsePauses([]byte(readIfRegular(block.PauseFile(p.etc()))))
+	return slices.ContainsFunc(pauses, func(x block.Pause) bool { return x.Active(time.Now()) })
 }
 
 // safebrowsing runs a command to its end.
@@ -80,13 +95,16 @@ func checkFile(after string) func(*testing.T, place, []note, bool) {
 // tidies up.
 func checkPaused(t *testing.T, p place, said []note, _ bool) {
 	t.Helper()
-	writeCorefile(t, p)
-	out, err := safebrowsing([]string{"pause", "-corefile", filepath.Join(p.etc(), "Corefile")})
-	if paused := strings.Contains(out, "Paused until"); err != nil || !paused && (count(said, "done") > 0 || !strings.Contains(out, "Nothing is paused")) {
-		t.Errorf("%v: %s", err, out)
+	if raw, err := os.ReadFile(block.PauseFile(p.etc())); err == nil {
+		if _, err := block.ParsePauses(raw); err != nil {
+			t.Errorf("%q: %v", raw, err)
+		}
 	}
-	if out, err := safebrowsing(pauseAll(p)); err != nil || !strings.Contains(out, "Paused until") {
-		t.Errorf("The next pause: %v: %s", err, out)
+	if count(said, "done") > 0 && !p.isPaused() {
+		t.Error("A pause that has been set is lost")
+	}
+	if err := pauseAll(p); err != nil || !p.isPaused() {
+		t.Errorf("The next pause: %v; paused: %t", err, p.isPaused())
 	}
 	wantTidy(t, p.etc())
 }

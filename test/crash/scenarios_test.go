@@ -49,7 +49,7 @@ var scenarios = []scenario{
 	{"next fetch of a list by URL", oldOwnList, fetchList, nil, checkOwnList, false},
 	{"an exception is added", ownFile, nil, allowNew, checkFile(withNew), false},
 	{"an exception is removed", ownFile, nil, removeOld, checkFile(withoutOld), false},
-	{"a pause", writeCorefile, nil, pauseAll, checkPaused, false},
+	{"a pause", nothing, setPause, nil, checkPaused, false},
 	{"a relay that follows loses Redis", followed, loseRedis, nil, checkLease(false), true},
 	{"a relay that leads loses Redis", led, loseRedis, nil, checkLease(true), true},
 }
