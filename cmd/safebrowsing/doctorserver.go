@@ -231,7 +231,11 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 	status := new(updater.StatusError)
 	switch {
 	case errors.As(err, &status):
-		return diagnosis{"server", isProblem, text(err.Error()), adviceFor(status.Code, o)}
+		advice := adviceFor(status.Code, o)
+		if known := knownRefusal(status, o.Settings.Dialect()); known != nil && o.Config.Secret != "" && o.Settings.TokenFile() == "" {
+			advice = text(known.Error())
+		}
+		return diagnosis{"server", isProblem, text(err.Error()), advice}
 	case isTLS(err):
 		return diagnosis{"server", isSkipped, "there is no connection", ""}
 	case err != nil && !answered:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -139,14 +140,13 @@ func TestRefusalsOfAKeySayWhatToDoInTheConsole(t *testing.T) {
 		{403, "something new", "status 403 Forbidden: something new", "/apis/credentials"},
 		{429, "Quota exceeded", "quota", "midnight"},
 	} {
-		err := refusalOf(&updater.StatusError{Code: test.code, Message: test.message})
-		r, ok := errors.AsType[*keyRefusal](err)
-		if !ok || !strings.Contains(r.why, test.why) || !strings.Contains(r.cure, test.cure) {
-			t.Errorf("%d %s: %v, want %s and %s", test.code, test.message, err, test.why, test.cure)
+		r := refusalOf(&updater.StatusError{Code: test.code, Message: test.message}, protocol.Dialects()[0])
+		if r == nil || !strings.Contains(r.why, test.why) || !strings.Contains(r.cure, test.cure) {
+			t.Errorf("%d %s: %v, want %s and %s", test.code, test.message, r, test.why, test.cure)
 		}
 	}
-	if err := refusalOf(&updater.StatusError{Code: 503}); errors.As(err, new(*keyRefusal)) {
-		t.Errorf("A server with a fault has refused no key: %v", err)
+	if r := refusalOf(&updater.StatusError{Code: 503}, protocol.Dialects()[0]); r != nil {
+		t.Errorf("A server with a fault has refused no key: %v", r)
 	}
 }
 
@@ -397,6 +397,17 @@ func TestSetupTriesTheKey(t *testing.T) {
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || missing == nil || len(i.ran) > 0):
 			t.Errorf("%s: %v, want %s", key, err, want)
 		}
+	}
+}
+
+// The doctor knows the same refusals.
+func TestDoctorSaysWhatToDoInTheConsole(t *testing.T) {
+	endpoint, _ := google(t)
+	corefile := filepath.Join(t.TempDir(), "Corefile")
+	write(t, corefile, ". {\nsafebrowsing {\ndb off\napi_key not-enabled\nendpoint "+endpoint+"\n}\n}\n")
+	status, out, _ := invoke(t, "doctor", "-corefile", corefile)
+	if status != 1 || !strings.Contains(out, "Enable it at https://console.cloud.google.com/apis/library/safebrowsing.googleapis.com?project=123456789") {
+		t.Errorf("%d\n%s", status, out)
 	}
 }
 

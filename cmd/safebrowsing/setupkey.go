@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
@@ -29,7 +30,9 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 	defer client.Close()
 	_, err = client.Lists(ctx)
 	if status, ok := errors.AsType[*updater.StatusError](err); ok {
-		return refusalOf(status)
+		if refused := refusalOf(status, protocol.Dialects()[0]); refused != nil {
+			return refused
+		}
 	}
 	return err
 }
@@ -54,48 +57,54 @@ func (r *keyRefusal) Error() string { return r.why + ". " + r.cure }
 // cloudConsole is where keys are made.
 const cloudConsole = "https://console.cloud.google.com"
 
+type refusal struct{ words, why, cure string }
+
 // refusals are the words with which Google refuses a key, in lower case, and what they mean
 // (Google Cloud, "API keys", and "Error details": the reasons of google.rpc.ErrorInfo have no place in
 // the text, the words have).
-var refusals = []struct{ words, why, cure string }{
-	{"has not been used in project", "the Safe Browsing API is not enabled in the key's project", "Enable it at @API, wait a minute, and try again. If it is enabled in another project, the key is of the wrong project: make one in that"},
-	{"it is disabled", "the Safe Browsing API is not enabled in the key's project", "Enable it at @API, wait a minute, and try again"},
+var refusals = []refusal{
+	{"has not been used in project", "the @SERVICE API is not enabled in the key's project", "Enable it at @API, wait a minute, and try again. If it is enabled in another project, the key is of the wrong project: make one in that"},
+	{"it is disabled", "the @SERVICE API is not enabled in the key's project", "Enable it at @API, wait a minute, and try again"},
 	{"ip address restriction", "the key is restricted to other IP addresses", "Add the public address of this network to the key's application restrictions at @KEYS"},
 	{"referer", "the key is restricted to web sites", "Set the key's application restrictions to none, or to IP addresses, at @KEYS"},
 	{"android client application", "the key is restricted to Android apps", "Set the key's application restrictions to none, or to IP addresses, at @KEYS"},
 	{"ios client application", "the key is restricted to iOS apps", "Set the key's application restrictions to none, or to IP addresses, at @KEYS"},
-	{"are blocked", "the key is restricted to other APIs", "Add the Safe Browsing API to the key's API restrictions at @KEYS"},
+	{"are blocked", "the key is restricted to other APIs", "Add the @SERVICE API to the key's API restrictions at @KEYS"},
 	{"api key expired", "the key has expired", "Make a new one at @KEYS"},
 	{"has been suspended", "Google has suspended the key or its project", "See the project's notices at @KEYS, or make a key in another project"},
 	{"api key not valid", "Google does not know the key", "Copy it again from @KEYS: it has 39 letters and begins with AIza"},
-	{"billing", "the key's project has no billing account, which its service demands", "Add one, or make a key in a project with the Safe Browsing API"},
+	{"billing", "the key's project has no billing account, which its service demands", "Add one, or use the Safe Browsing API, if you may"},
 }
 
 var projectNumber = regexp.MustCompile(`project (?:number )?(\d+)`)
 
-// refusalOf says what a status with the server's words means for the key.
-func refusalOf(status *updater.StatusError) error {
+// refusalOf says what a status means for the key of a service, or returns nil.
+func refusalOf(status *updater.StatusError, d *protocol.Dialect) *keyRefusal {
+	keys := cloudConsole + "/apis/credentials"
+	switch r := knownRefusal(status, d); {
+	case r != nil:
+		return r
+	case status.Code == http.StatusBadRequest, status.Code == http.StatusUnauthorized, status.Code == http.StatusForbidden:
+		return &keyRefusal{fmt.Sprintf("the server refuses the key: %v", status), "See the key and its restrictions at " + keys}
+	case status.Code == http.StatusTooManyRequests: // it knows the key
+		return &keyRefusal{"the quota of the key's project is used up", "Wait until midnight, Pacific time, or see the quota at " + apiPage(d)}
+	}
+	return nil
+}
+
+// knownRefusal says what the words of a server mean for the key of a service. It returns nil for
+// words that are not Google's.
+func knownRefusal(status *updater.StatusError, d *protocol.Dialect) *keyRefusal {
 	said := strings.ToLower(status.Message)
-	// The page of the console is that of the key's project.
-	project, number := "", projectNumber.FindStringSubmatch(said)
-	if number != nil {
-		project = "?project=" + number[1]
+	i := slices.IndexFunc(refusals, func(r refusal) bool { return strings.Contains(said, r.words) })
+	if i < 0 {
+		return nil
 	}
-	pages := strings.NewReplacer("@API", cloudConsole+"/apis/library/safebrowsing.googleapis.com"+project, "@KEYS", cloudConsole+"/apis/credentials"+project)
-	for _, r := range refusals {
-		if strings.Contains(said, r.words) {
-			why := r.why
-			if number != nil {
-				why += ", which is number " + number[1]
-			}
-			return &keyRefusal{why, pages.Replace(r.cure)}
-		}
+	r, project := refusals[i], ""
+	number := projectNumber.FindStringSubmatch(said)
+	if number != nil { // the console opens the key's project
+		r.why, project = r.why+", which is number "+number[1], "?project="+number[1]
 	}
-	switch status.Code {
-	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
-		return &keyRefusal{fmt.Sprintf("the server refuses the key: %v", status), pages.Replace("See the key and its restrictions at @KEYS")}
-	case http.StatusTooManyRequests: // it knows the key
-		return &keyRefusal{"the quota of the key's project is used up", pages.Replace("Wait until midnight, Pacific time, or see the quota at @API")}
-	}
-	return status
+	pages := strings.NewReplacer("@SERVICE", d.Service, "@API", apiPage(d)+project, "@KEYS", cloudConsole+"/apis/credentials"+project)
+	return &keyRefusal{pages.Replace(r.why), pages.Replace(r.cure)}
 }
