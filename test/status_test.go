@@ -1,6 +1,7 @@
 package test
 
 import (
+	"io/fs"
 	"net"
 	"net/http"
 	"regexp"
@@ -142,4 +143,34 @@ func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
 	}
 	wantPage(t, page, []string{`"name":"sb-test.example"`, `"client":"127.0.0.1"`, `"blocked":2`}, nil)
 	wantPage(t, get(t, url), []string{"Asked by", `<td class="client">127.0.0.1</td>`}, nil)
+}
+
+// The Corefiles that are installed serve the page to this machine only, and show no names on it.
+func TestPackagesAndTheImageServeThePageWithoutNames(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	for _, file := range []string{"deploy/package/Corefile", "deploy/image/Corefile"} {
+		t.Run(file, func(t *testing.T) {
+			text, err := fs.ReadFile(repository, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := regexp.MustCompile(`(?m)^\s+status .*?( #|$)`).FindAllString(string(text), -1); len(got) != 1 || strings.TrimRight(strings.TrimSpace(got[0]), " #") != "status 127.0.0.1:8053" {
+				t.Errorf("Expected the page on loopback, got %q", got)
+			}
+			lines := testkit.Capture(t)
+			w := newWorld(t)
+			_, list, _ := strings.Cut(blockList(t, "sb-test.example"), " ")
+			corefile := strings.NewReplacer(".:1053 {", ".:0 {", "\n. {", "\n.:0 {\n\tbind "+w.host, "bind 127.0.0.1", "bind "+w.host,
+				"status 127.0.0.1:8053", "status 127.0.0.1:0", "db /var/lib/coredns-safebrowsing", "db "+w.db, "forward . /etc/resolv.conf", "forward . "+w.upstream, "\tloop\n", "").Replace(string(text))
+			corefile = regexp.MustCompile(`\s+allow /\S+`).ReplaceAllString(regexp.MustCompile(`block /\S+`).ReplaceAllString(corefile, "block "+list), "")
+			w.start(corefile)
+			url := w.pageURL(lines)
+			w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
+			w.made(url, "own.txt 1×")
+			wantPage(t, get(t, url), []string{"NOT protected", "Names are not shown here", "own.txt blocks 1 entry"}, []string{">sb-test.example", "Asked by"})
+			wantPage(t, get(t, url+"status.json"), []string{`"state":"not_protected"`, `"names":[]`}, []string{"sb-test.example"})
+		})
+	}
 }

@@ -91,9 +91,9 @@ func (r *Report) lists(s *Service) (said bool) {
 		switch {
 		case s.Unknown:
 		case l.Missing():
-			missing = append(missing, l.Name)
+			missing = append(missing, shortList(l.Name))
 		case l.Old:
-			old = append(old, l.Name)
+			old = append(old, shortList(l.Name))
 			if l.Updated.Before(oldest) {
 				oldest = l.Updated
 			}
