@@ -97,6 +97,9 @@ func (s *settingUp) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if itself := asksItself(a, p); itself != "" {
+		return fmt.Errorf("the server would ask itself at %s: give another resolver to forward to with -upstream", itself)
+	}
 	plan := planFor(s.machine, a, p)
 	s.say("")
 	if s.flags.Bool("dry-run") {

@@ -450,6 +450,46 @@ func TestSetupCanBeInterruptedAtAQuestion(t *testing.T) {
 	}
 }
 
+// A server that forwards to itself, or to who asks it, would answer nothing.
+func TestSetupForwardsToNobodyWhoAsksIt(t *testing.T) {
+	dnsmasq := []holder{at("dnsmasq", "dnsmasq.service", "::")}
+	for _, test := range []struct {
+		serve    int
+		holders  []holder
+		upstream string
+		want     string
+	}{
+		{0, nil, "127.0.0.1", "127.0.0.1"},
+		{0, nil, "127.0.0.1:5335", ""},
+		{1, nil, "127.0.0.1", ""},
+		{1, nil, "192.168.1.2:53", "192.168.1.2:53"},
+		{1, dnsmasq, "192.168.1.2", "192.168.1.2"},
+		{1, dnsmasq, "127.0.0.1:1053", "127.0.0.1:1053"},
+		{1, dnsmasq, "192.168.1.1", ""},
+	} {
+		p := placeFor(&machine{holders: test.holders}, home()[:test.serve])
+		if got := asksItself(&answers{upstream: []string{"9.9.9.9", test.upstream}}, p); got != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+	i := newInstalled(t)
+	before := i.files()
+	_, err := i.setup("", "-no-key", "-lists", "all", "-serve", "machine", "-upstream", "127.0.0.1", "-yes")
+	if err == nil || !strings.Contains(err.Error(), "would ask itself at 127.0.0.1") || !slices.Equal(i.files(), before) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Who has neither a key nor a list is told so.
+func TestSetupTellsWhatBlocksNothing(t *testing.T) {
+	for lists, want := range map[string]bool{"none": true, "urlhaus": false} {
+		out, err := newInstalled(t).setup("", "-no-key", "-lists", lists, "-serve", "machine", "-upstream", "9.9.9.9")
+		if got := strings.Contains(out, "only the names in block.txt"); err != nil || got != want {
+			t.Errorf("%s: %v\n%s", lists, err, out)
+		}
+	}
+}
+
 func TestSetupNeedsThePackage(t *testing.T) {
 	i := newInstalled(t)
 	i.root = t.TempDir()

@@ -90,7 +90,10 @@ func (a *asker) yes(ctx context.Context, question, flag string) (bool, error) {
 
 // unanswered is the error of a question that got no answer.
 func unanswered(err error, flag string) error {
-	if !errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted, nothing is changed: %w", err)
+	case !errors.Is(err, io.EOF):
 		return err
 	}
 	return fmt.Errorf("there is no answer: nobody is at a terminal. Give it with %s", flag)

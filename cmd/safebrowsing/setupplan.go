@@ -128,6 +128,23 @@ func placeFor(m *machine, networks []network) place {
 	return p
 }
 
+// asksItself returns the first upstream that is the server, or asks it; "": there is none.
+func asksItself(a *answers, p place) string {
+	own := map[string]bool{}
+	for _, address := range p.at {
+		own[netip.AddrPortFrom(address, uint16(p.port)).String()] = true
+	}
+	if p.front != nil {
+		own[netip.AddrPortFrom(*p.front, 53).String()] = true
+	}
+	for i, at := range withPorts(a.upstream) {
+		if own[at] {
+			return a.upstream[i]
+		}
+	}
+	return ""
+}
+
 // behind is the place behind a resolver that setup does not change.
 func behind(h *holder) place {
 	return place{
@@ -215,6 +232,9 @@ func planFor(m *machine, a *answers, p place) setupPlan {
 		} else {
 			all.tells = append(all.tells, "Then restart "+strings.TrimSuffix(p.unit, ".service"))
 		}
+	}
+	if a.key == "" && !m.hasKey && a.endpoint == "" && len(a.lists) == 0 {
+		all.tells = append(all.tells, "Without a key and lists only the names in block.txt are blocked: run setup again with one of them")
 	}
 	all.tells = append(all.tells, p.tells...)
 	all.tells = append(all.tells, routerFor(a.networks)...)
