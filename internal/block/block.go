@@ -133,9 +133,8 @@ func (b *Block) Use(s *engine.Service) { b.service.Store(s) }
 
 // End lets go of what Start or Read took. Own lists still decide, but are not read again.
 func (b *Block) End() {
-	process.changing.Lock() // whoever opens lists of the server for this block has done so
 	process.remove(b)
-	process.changing.Unlock()
+	process.settle()
 	for _, end := range b.ends {
 		end()
 	}

@@ -81,6 +81,13 @@ func (p *Process) remove(b *Block) {
 	}
 }
 
+// settle waits until whoever opens lists of the server has done so. Blocks that have been removed get
+// none from then on.
+func (p *Process) settle() {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+}
+
 // all returns the blocks by their zones.
 func (p *Process) all() []*Block {
 	p.mu.Lock()
