@@ -25,14 +25,14 @@ func (r *release) baseLayer() (v1.Layer, error) {
 	}
 	entries := []entry{
 		{path: "etc/", mode: 0o755},
-		{path: "etc/coredns/", mode: 0o755, owner: nonroot}, // safebrowsing allow and block write there
+		{path: "etc/coredns/", mode: 0o755}, // entries of allow and block go to the volume, which outlives an upgrade
 	}
 	for _, source := range []string{"deploy/image/Corefile", "deploy/package/allow.txt", "deploy/package/block.txt"} {
 		content, err := os.ReadFile(filepath.Join(r.source, source))
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, entry{path: "etc/coredns/" + filepath.Base(source), mode: 0o644, owner: nonroot, content: content})
+		entries = append(entries, entry{path: "etc/coredns/" + filepath.Base(source), mode: 0o644, content: content})
 	}
 	return r.layer(append(entries, []entry{
 		{path: "etc/group", mode: 0o644, content: []byte("root:x:0:\nnonroot:x:65532:\n")},

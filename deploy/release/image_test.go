@@ -102,8 +102,9 @@ func TestTheImageIsForEachPlatform(t *testing.T) {
 			if h == nil {
 				h = files[name+"/"]
 			}
-			if h == nil || h.Mode&0o7777 != mode {
-				t.Errorf("%s: expected %s with mode %o, got %+v", platform, name, mode, h)
+			owner := map[bool]int{true: nonroot}[name == "var/lib/coredns-safebrowsing"]
+			if h == nil || h.Mode&0o7777 != mode || h.Uid != owner {
+				t.Errorf("%s: expected %s with mode %o of user %d, got %+v", platform, name, mode, owner, h)
 			}
 		}
 		if h := files["coredns"]; h != nil && h.PAXRecords["SCHILY.xattr.security.capability"] != netBindService {
