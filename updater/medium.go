@@ -61,7 +61,7 @@ type folder struct {
 // spareFolder returns the folder for documents that cannot be saved in the folder of the lists, as
 // where that is read-only; "": there is none. It is meant for files of running programs.
 func spareFolder() string {
-	dir := os.Getenv("RUNTIME_DIRECTORY") // systemd.exec(5)
+	dir := files.RuntimeFolder()
 	if !filepath.IsAbs(dir) {
 		return ""
 	}

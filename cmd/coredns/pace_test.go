@@ -81,7 +81,7 @@ func logOfStart(t *testing.T, port uint16, env ...string) string {
 
 func TestThePaceIsInTheLogAtDebug(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("needs to know how much memory there is")
+		t.Skip("only Linux tells how much memory there is")
 	}
 	tests := []struct {
 		name, env string

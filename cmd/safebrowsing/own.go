@@ -1,18 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -72,17 +73,17 @@ func ownCommand(allow bool) *cli.Command {
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			now := time.Now()
-			e := &ownEdit{console: newConsole(c), allow: allow, remove: c.Bool("remove"), now: now}
+			e := &ownEdit{console: newConsole(c), Change: block.Change{Allow: allow, Remove: c.Bool("remove")}, now: now}
 			err := e.misuse(c)
 			if err == nil {
-				e.until, err = control.EndOf(c.String("for"), c.String("until"), now)
+				e.Until, err = control.EndOf(c.String("for"), c.String("until"), now)
 			}
 			if err != nil {
 				return err
 			}
 			if !c.IsSet("file") && !c.Bool("list") {
 				asked := commandOf(c, word, c.Args().Slice()...)
-				asked.For, asked.Until, asked.Remove = c.String("for"), c.String("until"), e.remove
+				asked.For, asked.Until, asked.Remove = c.String("for"), c.String("until"), e.Remove
 				err := asked.Run(ctx, c.Root().Writer)
 				if _, down := errors.AsType[*control.NotRunningError](err); !down || c.IsSet("db") {
 					return err
@@ -110,16 +111,16 @@ func ownWord(allow bool) string {
 type ownEdit struct {
 	*console
 	where
-	allow, remove bool
-	until, now    time.Time // until is zero: for ever
+	block.Change
+	now time.Time
 }
 
 func (e *ownEdit) misuse(c *cli.Command) error {
-	word, timed := ownWord(e.allow), c.IsSet("for") || c.IsSet("until")
+	word, timed := ownWord(e.Allow), c.IsSet("for") || c.IsSet("until")
 	switch {
-	case c.Bool("list") && (e.remove || timed || c.NArg() > 0):
+	case c.Bool("list") && (e.Remove || timed || c.NArg() > 0):
 		return fmt.Errorf("%s -list takes no hosts, and only -file, -corefile and -json", word)
-	case e.remove && timed:
+	case e.Remove && timed:
 		return errors.New("-remove ends an exception now: leave out -for and -until")
 	case !c.Bool("list") && c.NArg() == 0:
 		return fmt.Errorf("%s takes hosts, see safebrowsing %s -h", word, word)
@@ -137,14 +138,14 @@ func (e *ownEdit) edit(ctx context.Context, args []string) error {
 		}
 		hosts = append(hosts, h)
 	}
-	file, err := e.pick(e.allow)
+	file, err := e.pick(e.Allow)
 	if err != nil {
 		return err
 	}
 	all := make([]ownlist.Edited, len(hosts))
 	err = files.Edit(ctx, file.Path, func(text []byte) ([]byte, error) {
 		for i, h := range hosts {
-			if all[i], err = e.change(text, file, h); err != nil {
+			if all[i], err = e.edited(text, file, h); err != nil {
 				return nil, fmt.Errorf("%s: %w", file.Path, err)
 			}
 			text = all[i].Text
@@ -154,60 +155,22 @@ func (e *ownEdit) edit(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	p := &status.Printer{W: e.w}
 	for i, h := range hosts {
-		e.say(file, h, all[i])
+		done := e.Of(h, file, all[i])
+		if e.json {
+			e.object(done)
+		} else {
+			control.PrintChange(p, &done)
+		}
 	}
-	return e.end(e.complainOfUse(file, e.allow, hosts, e.remove))
+	e.err = cmp.Or(e.err, p.Err)
+	return e.end(e.complainOfUse(file, hosts))
 }
 
-func (e *ownEdit) change(text []byte, file ownlist.Config, h lookup.Host) (ownlist.Edited, error) {
-	if e.remove {
+func (e *ownEdit) edited(text []byte, file ownlist.Config, h lookup.Host) (ownlist.Edited, error) {
+	if e.Remove {
 		return ownlist.Remove(text, file, h, e.now)
 	}
-	return ownlist.Add(text, file, h, e.until, e.now)
-}
-
-// ownEdited is the JSON of one host.
-type ownEdited struct {
-	Host   text   `json:"host"`
-	Action string `json:"action"` // allow, block, or remove
-	File   text   `json:"file"`
-	Line   int    `json:"line"` // 0 after remove
-	Entry  text   `json:"entry"`
-	Until  string `json:"until"` // "": for ever
-	Change bool   `json:"changed"`
-	Ended  []text `json:"ended"` // lines that were removed, as their entries had ended
-}
-
-// say prints what has become of a host.
-func (e *ownEdit) say(file ownlist.Config, h lookup.Host, r ownlist.Edited) {
-	permanent := !strings.Contains(r.Entry, "# until ")
-	if e.json {
-		o := ownEdited{text(h.String()), ownWord(e.allow), text(file.Path), r.Line, text(r.Entry), "", r.Changed, []text{}}
-		if e.remove {
-			o.Action = "remove"
-		} else if !permanent {
-			o.Until = say.Stamp(e.until)
-		}
-		for _, line := range r.Ended {
-			o.Ended = append(o.Ended, text(line))
-		}
-		e.object(o)
-		return
-	}
-	name, until, does := say.Shown(h.String()), "", ownWord(e.allow)+"ed"
-	if !permanent {
-		until = " until " + say.Time(e.until)
-	}
-	switch {
-	case e.remove:
-		e.printf("%s: removed from %s (%s)\n", name, say.Shown(file.Path), say.Count(len(r.Removed), "line", "lines"))
-	case !r.Changed:
-		e.printf("%s: %s%s already, with all names below it, by %s, line %d\n", name, does, until, say.Shown(file.Path), r.Line)
-	default:
-		e.printf("%s: %s%s, with all names below it, by %s, line %d\n", name, does, until, say.Shown(file.Path), r.Line)
-	}
-	for _, line := range r.Ended {
-		e.printf("   removed, as it has ended: %s\n", say.Shown(line))
-	}
+	return ownlist.Add(text, file, h, e.Until, e.now)
 }

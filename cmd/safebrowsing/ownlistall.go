@@ -20,9 +20,9 @@ type ownListed struct {
 
 // list prints the entries of the file of -file, or of all files of the Corefile.
 func (e *ownEdit) list() error {
-	files := e.files(e.allow)
+	files := e.files(e.Allow)
 	if e.file != "" || len(files) == 0 {
-		file, err := e.pick(e.allow)
+		file, err := e.pick(e.Allow)
 		if err != nil {
 			return err
 		}

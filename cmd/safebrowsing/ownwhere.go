@@ -81,19 +81,19 @@ func (w where) pick(allow bool) (ownlist.Config, error) {
 
 // complainOfUse prints which server blocks do not use a file, and for which hosts an edit of
 // it does not do what the user wants. It reports whether there is such a host.
-func (e *ownEdit) complainOfUse(file ownlist.Config, allow bool, hosts []lookup.Host, removed bool) (bad bool) {
+func (e *ownEdit) complainOfUse(file ownlist.Config, hosts []lookup.Host) (bad bool) {
 	if e.corefile == "" {
 		e.complain("there is no Corefile here, so it is not known whether CoreDNS reads %s: use -corefile", file.Path)
 		return false
 	}
 	var without []string
 	for _, b := range e.blocks {
-		if !b.uses(file.Path, allow) {
+		if !b.uses(file.Path, e.Allow) {
 			without = append(without, b.stanza())
 			continue
 		}
 		for _, h := range hosts {
-			if why := b.otherwise(h, allow); why != "" && !removed {
+			if why := b.otherwise(h, e.Change); why != "" {
 				e.complain("%s: %s", b.stanza(), why)
 				bad = true
 			}
@@ -101,7 +101,7 @@ func (e *ownEdit) complainOfUse(file ownlist.Config, allow bool, hosts []lookup.
 	}
 	switch {
 	case len(without) == len(e.blocks):
-		e.complain("CoreDNS does not read %s: no server block of %s has the line \"%s %s\"", file.Path, e.corefile, ownWord(allow), file.Path)
+		e.complain("CoreDNS does not read %s: no server block of %s has the line \"%s %s\"", file.Path, e.corefile, ownWord(e.Allow), file.Path)
 		return true
 	case len(without) > 0:
 		e.complain("%s is not read by the server %s at %s", file.Path, say.Plural(len(without), "block", "blocks"), strings.Join(without, ", "))
@@ -119,10 +119,9 @@ func (b *serverBlock) uses(path string, allow bool) bool {
 	return false
 }
 
-// otherwise says why the server block does not do what an entry for a host asks for; "" if
-// it does.
-func (b *serverBlock) otherwise(h lookup.Host, allow bool) string {
-	if !b.InScope(h.String() + ".") {
+// otherwise says why the server block does not do what a change asks for; "" if it does.
+func (b *serverBlock) otherwise(h lookup.Host, c block.Change) string {
+	if !b.InScope(h.String()+".") && !c.Remove {
 		return fmt.Sprintf("%s is not checked: it is in no zone of this server block, or in one of its exceptions", h)
 	}
 	now := block.New(b.Config) // with the own lists as they are after the edit
@@ -130,13 +129,7 @@ func (b *serverBlock) otherwise(h lookup.Host, allow bool) string {
 		return "" // CoreDNS will say so
 	}
 	defer now.End()
-	switch d := now.Check(h); {
-	case allow && d.Verdict == lookup.Unsafe:
-		return fmt.Sprintf("%s is still blocked, by a more specific entry of %s", h, d.List)
-	case !allow && d.By == lookup.ByAllow:
-		return fmt.Sprintf("%s still passes: it is allowed by %s", h, d.List)
-	}
-	return ""
+	return now.Otherwise(h, c)
 }
 
 func exists(path string) bool {

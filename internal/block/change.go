@@ -167,8 +167,19 @@ type Changed struct {
 	Entry   string    `json:"entry"`
 	Until   time.Time `json:"until,omitzero"` // zero: for ever
 	Changed bool      `json:"changed"`
-	Removed []string  `json:"removed"` // lines
+	Removed []string  `json:"removed"` // lines that were about the host
+	Ended   []string  `json:"ended"`   // lines that were removed, as their entries had ended
 	But     string    `json:"but"`     // why queries are not answered as wanted; "": they are
+}
+
+// Of returns what an edit of a list has made of the change for a host.
+func (c Change) Of(h lookup.Host, list ownlist.Config, e ownlist.Edited) Changed {
+	done := Changed{Host: h.String(), Action: c.word(), File: list.Path, Line: e.Line, Entry: e.Entry, Changed: e.Changed,
+		Removed: append([]string{}, e.Removed...), Ended: append([]string{}, e.Ended...)}
+	if strings.Contains(e.Entry, "# until ") {
+		done.Until = c.Until
+	}
+	return done
 }
 
 // Change changes the lists for a host and all names below it, and waits until that is in force.
@@ -179,7 +190,7 @@ func (p *Process) Change(ctx context.Context, h lookup.Host, c Change) (done Cha
 	}
 	candidates := candidatesOf(blocks, c)
 	if c.Remove {
-		done, err = removeFrom(ctx, candidates, h)
+		done, err = removeFrom(ctx, candidates, h, c)
 	} else {
 		done, err = addTo(ctx, candidates, h, c)
 	}
@@ -190,7 +201,7 @@ func (p *Process) Change(ctx context.Context, h lookup.Host, c Change) (done Cha
 	wait(ctx, func() bool {
 		done.But = ""
 		for _, b := range blocks {
-			if why := b.otherwise(h, c); why != "" {
+			if why := b.Otherwise(h, c); why != "" {
 				done.But = why
 			}
 		}
@@ -243,11 +254,7 @@ func addTo(ctx context.Context, candidates []ownlist.Config, h lookup.Host, c Ch
 			edited, err = ownlist.Add(text, f, h, c.Until, time.Now())
 			return edited.Text, err
 		}); err == nil {
-			done = Changed{Host: h.String(), Action: wordOf(c), File: f.Path, Line: edited.Line, Entry: edited.Entry, Changed: edited.Changed, Removed: nonNil(edited.Ended)}
-			if strings.Contains(edited.Entry, "# until ") {
-				done.Until = c.Until
-			}
-			return done, nil
+			return c.Of(h, f, edited), nil
 		}
 		if !forbidden(err) {
 			break
@@ -257,8 +264,8 @@ func addTo(ctx context.Context, candidates []ownlist.Config, h lookup.Host, c Ch
 }
 
 // removeFrom removes the entries of a host from all files.
-func removeFrom(ctx context.Context, candidates []ownlist.Config, h lookup.Host) (done Changed, err error) {
-	done = Changed{Host: h.String(), Action: "remove", Removed: []string{}}
+func removeFrom(ctx context.Context, candidates []ownlist.Config, h lookup.Host, c Change) (done Changed, err error) {
+	done = c.Of(h, ownlist.Config{}, ownlist.Edited{})
 	for _, f := range candidates {
 		if _, missing := os.Stat(f.Path); missing != nil {
 			continue
@@ -274,7 +281,7 @@ func removeFrom(ctx context.Context, candidates []ownlist.Config, h lookup.Host)
 			continue
 		}
 		if len(edited.Removed) > 0 {
-			done.File, done.Changed, done.Removed = f.Path, true, append(done.Removed, edited.Removed...)
+			done.File, done.Changed, done.Removed, done.Ended = f.Path, true, append(done.Removed, edited.Removed...), append(done.Ended, edited.Ended...)
 		}
 	}
 	return done, nil
@@ -291,23 +298,19 @@ func editList(ctx context.Context, path string, change func(old []byte) ([]byte,
 	return nil
 }
 
-func wordOf(c Change) string {
-	if c.Allow {
+func (c Change) word() string {
+	switch {
+	case c.Remove:
+		return "remove"
+	case c.Allow:
 		return "allow"
 	}
 	return "block"
 }
 
-func nonNil(all []string) []string {
-	if all == nil {
-		return []string{}
-	}
-	return all
-}
-
-// otherwise says why the block does not do what a change asks for; "" if it does, or does not check
+// Otherwise says why the block does not do what a change asks for; "" if it does, or does not check
 // the name.
-func (b *Block) otherwise(h lookup.Host, c Change) string {
+func (b *Block) Otherwise(h lookup.Host, c Change) string {
 	if !b.InScope(h.String() + ".") {
 		return ""
 	}

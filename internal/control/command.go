@@ -189,11 +189,12 @@ func (c *Command) change(ctx context.Context, client *Client, p *status.Printer,
 	}
 	var done block.Changed
 	text, err := client.Post(ctx, "/"+c.Word, order{Name: name, For: c.For, Until: until, Remove: c.Remove}, &done)
-	c.print(p, text, err, func() { printChange(p, c.Word, &done) })
+	c.print(p, text, err, func() { PrintChange(p, &done) })
 	return done.But != "", err
 }
 
-func printChange(p *status.Printer, word string, done *block.Changed) {
+// PrintChange prints what has become of a change of an own list.
+func PrintChange(p *status.Printer, done *block.Changed) {
 	until, again := "", ""
 	if !done.Until.IsZero() {
 		until = " until " + say.Time(done.Until)
@@ -207,7 +208,10 @@ func printChange(p *status.Printer, word string, done *block.Changed) {
 	case done.Action == "remove":
 		p.Line("%s: removed from %s (%s)", done.Host, done.File, say.Count(len(done.Removed), "line", "lines"))
 	default:
-		p.Line("%s: %sed%s%s, with all names below it, by %s, line %d", done.Host, word, until, again, done.File, done.Line)
+		p.Line("%s: %sed%s%s, with all names below it, by %s, line %d", done.Host, done.Action, until, again, done.File, done.Line)
+	}
+	for _, line := range done.Ended {
+		p.Line("   removed, as it has ended: %s", line)
 	}
 	if done.But != "" {
 		p.Line("But %s", done.But)

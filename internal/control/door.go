@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -36,14 +38,8 @@ func nameOf(n int) string {
 }
 
 // Folder returns where the door of a server block is: the folder of the service manager for sockets
-// and the like ($RUNTIME_DIRECTORY of systemd), else that of the lists. "": nowhere.
-func Folder(c *config.Config) string {
-	if dirs := os.Getenv("RUNTIME_DIRECTORY"); dirs != "" {
-		first, _, _ := strings.Cut(dirs, ":")
-		return first
-	}
-	return c.PauseFolder()
-}
+// and the like, else that of the lists. "": nowhere.
+func Folder(c *config.Config) string { return cmp.Or(files.RuntimeFolder(), c.PauseFolder()) }
 
 // Doors are the doors of a process: one for each folder, however many server blocks have it. A door
 // stays open over a reload that names its folder again. The zero value has none; it is safe for
@@ -166,7 +162,7 @@ func lives(path string) bool {
 	if err == nil {
 		conn.Close()
 	}
-	return !refused(err)
+	return !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist)
 }
 
 // maxPath is the most bytes of the path of a socket, with some for the name (unix(7)).

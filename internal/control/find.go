@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
 
@@ -50,7 +51,7 @@ const stateFolder, runtimeFolder = "/var/lib/coredns-safebrowsing", "/run/coredn
 // Folders returns where doors are looked for unless a Corefile says it: in $RUNTIME_DIRECTORY alone if
 // that is set.
 func Folders() (all []string) {
-	if runtime, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":"); runtime != "" {
+	if runtime := files.RuntimeFolder(); runtime != "" {
 		return []string{runtime}
 	}
 	lists, _ := config.DefaultFolder()

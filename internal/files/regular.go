@@ -93,3 +93,10 @@ func Named(dir, begin, end string) (paths []string) {
 	}
 	return paths
 }
+
+// RuntimeFolder returns the folder that the service manager has made for sockets and for what a boot
+// may lose: the first one of $RUNTIME_DIRECTORY (systemd.exec(5)). "": there is none.
+func RuntimeFolder() string {
+	first, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
+	return first
+}
