@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -25,17 +24,10 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// promtool runs promtool in a folder of deploy. The test is skipped if it is not installed.
+// promtool runs promtool in a folder of deploy.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	program, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(testkit.Program(t, "promtool"), args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %q: %v\n%s", args, err, out)
 	}
 }

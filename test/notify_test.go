@@ -203,13 +203,7 @@ func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
 
 // Alertmanager itself reads the file, and sends each alert of the rules, and no other one.
 func TestRecipeOfAlertmanagerSendsEachAlert(t *testing.T) {
-	program, err := exec.LookPath("prometheus-alertmanager")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	program := testkit.Program(t, "prometheus-alertmanager")
 	topic := newTopic(t)
 	dir, address := t.TempDir(), testkit.FreeAddr(t)
 	config := strings.NewReplacer("https://ntfy.sh/TOPIC", topic.URL+"/dns", "group_wait: 30s", "group_wait: 0s").Replace(notify(t, "alertmanager.yml"))

@@ -152,17 +152,13 @@ func outcomeOf(m *dns.Msg) string {
 	return "passes"
 }
 
-// findForwarder returns the path of a resolver. Without it the test is skipped, but not in CI.
+// findForwarder returns the path of a resolver. One that is not in Debian may be missing in CI, too.
 func findForwarder(t *testing.T, f forwarder) string {
 	t.Helper()
-	program, err := exec.LookPath(f.program)
-	if err != nil {
-		if os.Getenv("CI") != "" && !f.notInDebian {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+	if _, err := exec.LookPath(f.program); err != nil && f.notInDebian {
+		t.Skip("not in Debian: ", err)
 	}
-	return program
+	return testkit.Program(t, f.program)
 }
 
 // checkForwarder asks a resolver twice for each name, and so for an answer that it may have

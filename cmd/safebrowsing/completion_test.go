@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // TestMain lets the test binary run as the command if it is started by that name.
@@ -21,11 +23,7 @@ func TestMain(m *testing.M) {
 // inShell runs a script with the command in its path and without the user's settings.
 func inShell(t *testing.T, shell string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(shell); err != nil && os.Getenv("CI") != "" {
-		t.Fatalf("This test needs %s: %v", shell, err)
-	} else if err != nil {
-		t.Skipf("This test needs %s: install the package of that name", shell)
-	}
+	testkit.Program(t, shell)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package testkit
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -27,22 +28,10 @@ type Redis struct {
 	logged  *Output
 }
 
-// redisServer returns the path of redis-server, or of $SAFEBROWSING_REDIS_SERVER. A test is
-// skipped where there is none, but not where $CI is set.
+// redisServer returns the path of redis-server, or of $SAFEBROWSING_REDIS_SERVER.
 func redisServer(t testing.TB) string {
 	t.Helper()
-	name := "redis-server"
-	if other := os.Getenv("SAFEBROWSING_REDIS_SERVER"); other != "" {
-		name = other
-	}
-	path, err := exec.LookPath(name)
-	switch {
-	case err != nil && os.Getenv("CI") != "":
-		t.Fatalf("This test needs %s: %v", name, err)
-	case err != nil:
-		t.Skipf("This test needs %s: install the package redis-server", name)
-	}
-	return path
+	return Program(t, cmp.Or(os.Getenv("SAFEBROWSING_REDIS_SERVER"), "redis-server"))
 }
 
 // StartRedis starts a server that keeps everything in memory, with more options such as

@@ -7,6 +7,7 @@ package testkit
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -24,6 +25,27 @@ func Until(t testing.TB, what string, done func() bool) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	t.Fatalf("Still waiting: %s", what)
+}
+
+// Program returns the path of a program that a test needs, see Need.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	Need(t, err)
+	return path
+}
+
+// Need skips a test that cannot run here, or fails it where $CI is set: .ci/tools installs what tests
+// need. err says what is missing; nil: nothing.
+func Need(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case os.Getenv("CI") != "":
+		t.Fatalf("This test cannot run: %v", err)
+	default:
+		t.Skipf("This test cannot run: %v. .ci/tools installs what tests need", err)
+	}
 }
 
 // Write writes a file and returns its path.
