@@ -123,19 +123,28 @@ func startUpstream(t testing.TB, delay time.Duration) string {
 	})
 }
 
+// startUpstreamWith starts a name server for UDP and TCP. Without TCP the port could be that of
+// another listener, which never answers.
 func startUpstreamWith(t testing.TB, answer func(dns.Question) []dns.RR) string {
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	address := testkit.FreeAddr(t)
+	var started sync.WaitGroup
+	for _, network := range []string{"udp", "tcp"} {
+		started.Add(1)
+		server := &dns.Server{Addr: address, Net: network, NotifyStartedFunc: started.Done, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
+			m := new(dns.Msg).SetReply(r)
+			m.Answer = answer(r.Question[0])
+			w.WriteMsg(m)
+		})}
+		go func() {
+			if err := server.ListenAndServe(); err != nil {
+				t.Errorf("The name server does not start: %v", err)
+				started.Done()
+			}
+		}()
+		t.Cleanup(func() { server.Shutdown() })
 	}
-	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
-		m := new(dns.Msg).SetReply(r)
-		m.Answer = answer(r.Question[0])
-		w.WriteMsg(m)
-	})}
-	go server.ActivateAndServe()
-	t.Cleanup(func() { server.Shutdown() })
-	return conn.LocalAddr().String()
+	started.Wait()
+	return address
 }
 
 // publish makes the next version of a list from expressions.
