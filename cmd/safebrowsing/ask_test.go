@@ -11,6 +11,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -235,18 +236,19 @@ func TestTheCredentialBesideACorefileIsFound(t *testing.T) {
 
 func TestDoctorAsksTheServerThatRuns(t *testing.T) {
 	w := newWorld(t)
-	r := &running{report: status.Report{At: time.Now(), Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}}}
+	begun := time.Now().Add(-time.Hour)
+	r := &running{report: status.Report{At: time.Now(), Since: begun, Services: []status.Service{{Title: "Safe Browsing v5"}}, Blocks: []status.Block{{Zones: "."}}}}
 	_, release, err := new(control.Doors).Open(w.dir, r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
 	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint ENDPOINT\n  db DB\n }\n}\n")
-	if _, out, _ := invoke(t, "doctor", "-corefile", corefile); !strings.Contains(out, "ok       running   since never: Protected by Safe Browsing v5\n") {
+	if _, out, _ := invoke(t, "doctor", "-corefile", corefile); !strings.Contains(out, "ok       running   Protected by Safe Browsing v5, since "+say.Time(begun)+"\n") || strings.Contains(out, "in force") {
 		t.Errorf("%s", out)
 	}
 	r.report.Blocks[0].Monitor = true
-	if status, out, _ := invoke(t, "doctor", "-corefile", corefile); status != 1 || !strings.Contains(out, "problem  running   NOT protected: monitor only logs. ") || !strings.Contains(out, "→ Remove monitor from the Corefile to block") {
+	if status, out, _ := invoke(t, "doctor", "-corefile", corefile); status != 1 || !strings.Contains(out, "problem  running   NOT protected: monitor only logs, since ") || !strings.Contains(out, "→ Remove monitor from the Corefile to block") {
 		t.Errorf("status %d, %s", status, out)
 	}
 }

@@ -145,6 +145,7 @@ type examination struct {
 	before     bool   // only what can be known before a start
 	ports      bool   // are examined
 	given      bool   // the Corefile is, by a flag
+	answers    bool   // the server that runs does
 	resolvConf string // file with the system's resolvers
 	blocks     []serverBlock
 	path       string // of the Corefile; "": there is none
@@ -190,13 +191,13 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 		e.tell(diagnosis{"corefile", isWarning, text(warning), "change the line if this is not what you want"})
 	}
 	e.open()
-	running := !e.before && !e.offline && e.running(ctx)
-	if e.ports && !running {
+	e.answers = !e.before && !e.offline && e.running(ctx)
+	if e.ports && !e.answers {
 		e.portsOf()
 	}
 	e.extended()
 	e.ownLists()
-	if !e.before {
+	if !e.before && !e.answers {
 		e.pauses(time.Now())
 	}
 	for _, b := range enginesOf(e.blocks) {
@@ -220,7 +221,8 @@ func (e *examination) engine(ctx context.Context, o *block.Block) {
 	}
 	if o.Config.Online {
 		e.folder(o)
-		if !e.before { // what CoreDNS has saved tells of one that has run
+		e.unlimited(o)
+		if !e.before && !e.answers { // what CoreDNS has saved tells of one that has run
 			e.protection(o)
 			e.budget(o, time.Now())
 		}

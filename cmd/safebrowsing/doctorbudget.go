@@ -14,19 +14,25 @@ import (
 // lowBudget is the part of a budget from which it may not last for the day.
 const lowBudget = 0.8
 
-// budget examines the budget of searches, if there is one or should be.
+// budget examines how much of the budget of searches is left, if there is one.
 func (e *examination) budget(o *block.Block, now time.Time) {
+	perDay := o.Config.Budget
+	if perDay == 0 {
+		return
+	}
 	ledger, err := o.Count()
-	switch perDay := o.Config.Budget; {
-	case perDay > 0:
-		e.tell(budgetDiagnosis(perDay, ledger, err, now))
-		if ledger == nil {
-			break
-		}
-		if told := status.SpentShares(ledger.Uses(), perDay, now); told != "" {
-			e.tell(diagnosis{"share", isWarning, text("in part: " + told), text(fmt.Sprintf("write \"budget %d 100%%\" if one client forwards for others", perDay))})
-		}
-	case o.Settings.Dialect().Paid:
+	e.tell(budgetDiagnosis(perDay, ledger, err, now))
+	if ledger == nil {
+		return
+	}
+	if told := status.SpentShares(ledger.Uses(), perDay, now); told != "" {
+		e.tell(diagnosis{"share", isWarning, text("in part: " + told), text(fmt.Sprintf("write \"budget %d 100%%\" if one client forwards for others", perDay))})
+	}
+}
+
+// unlimited warns of searches that cost money without a budget.
+func (e *examination) unlimited(o *block.Block) {
+	if o.Config.Budget == 0 && o.Settings.Dialect().Paid {
 		e.tell(diagnosis{"budget", isWarning, "unlimited: each search costs money, and one client that asks for random names causes as many as limit allows",
 			"replace budget unlimited by budget COUNT, the most searches a day"})
 	}

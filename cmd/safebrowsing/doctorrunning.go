@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/coredns/coredns/plugin/pkg/transport"
@@ -18,7 +18,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 )
 
-// running asks the server itself, and reports whether it runs.
+// running asks the server itself, and reports whether it answers: then it tells of lists, searches and
+// pauses, and the files in its folder are not looked at.
 func (e *examination) running(ctx context.Context) bool {
 	client, err := control.Find(ctx, doorsFor(e.path, e.given, e.blocks))
 	var r status.Report
@@ -26,23 +27,25 @@ func (e *examination) running(ctx context.Context) bool {
 		_, err = client.Get(ctx, "/status", nil, &r)
 	}
 	if err != nil {
-		e.tell(diagnosis{"running", isWarning, text(err.Error()), "start CoreDNS, or run this command as its user or with sudo"})
+		d := diagnosis{"running", isWarning, text(err.Error()), "run this command as the user of CoreDNS, or with sudo"}
+		if _, down := errors.AsType[*control.NotRunningError](err); down {
+			d.Status, d.Advice = isProblem, "start CoreDNS; before its first start use safebrowsing validate"
+		}
+		e.tell(d)
 		return false
 	}
-	if r.State == status.Protected {
-		e.tell(diagnosis{"running", isOK, text(fmt.Sprintf("since %s: %s", say.Time(r.Since), r.Headline)), ""})
-		return true
+	d := diagnosis{"running", isOK, text(fmt.Sprintf("%s, since %s", r.Headline, say.Time(r.Since))), ""}
+	if r.State != status.Protected {
+		d.Status, d.Advice = isProblem, "see the next lines, or run safebrowsing status"
 	}
-	cause := status.Cause{Cure: "run safebrowsing status"}
-	if len(r.Causes) > 0 {
-		cause = r.Causes[0]
+	e.tell(d)
+	for _, c := range r.Causes {
+		advice := cmp.Or(c.Cure, "run safebrowsing status")
+		c.Cure = ""
+		e.tell(diagnosis{"running", isWarning, text(c.String()), text(advice)})
 	}
-	advice := cause.Cure
-	if advice == "" {
-		advice = "run safebrowsing status"
-	}
-	cause.Cure = ""
-	e.tell(diagnosis{"running", isProblem, text(strings.TrimSpace(r.Headline + ". " + cause.String())), text(advice)})
+	e.tell(diagnosis{"lists", isOK, text(r.ListsInWords()), ""})
+	e.tell(diagnosis{"today", isOK, text(r.TodayInWords()), ""})
 	return true
 }
 

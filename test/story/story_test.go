@@ -76,7 +76,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	c.wantReady()
 	c.want("malware.example.net.", dns.RcodeSuccess) // nothing blocks on a guess
 	status, out := cli("doctor", "-corefile", c.file)
-	wantAll(t, "doctor", out, "problem  server", "problem  lists", "0 of 3 in force, missing: se-4b, mw-4b, uws-4b", "not asked before", "back-off after a failure", "status 403", "make sure that the key is right", "tries a changed key within a minute")
+	wantAll(t, "doctor", out, "problem  server", "problem  running   NOT protected: no list of Safe Browsing v5 is in force", "se-4b (phishing), mw-4b (malware), uws-4b", "are not in force", "The server is not asked now (back-off after a failure", "status 403", "Until ")
 	if status != 1 {
 		t.Errorf("doctor ends with status %d, want 1", status)
 	}
@@ -105,7 +105,7 @@ func TestAWrongKeyThatIsRepaired(t *testing.T) {
 	c.want("harmless.example.net.", dns.RcodeSuccess)
 	c.wantReady()
 	status, out = cli("doctor", "-corefile", c.file)
-	wantAll(t, "doctor", out, "ok       server", "ok       lists", "3 of 3 in force, 1 entry", "minimum wait of the server")
+	wantAll(t, "doctor", out, "ok       server", "ok       running   Protected by Safe Browsing v5, since ", "ok       lists     1 phishing", "ok       today ")
 	if status != 0 {
 		t.Errorf("doctor ends with status %d, want 0:\n%s", status, out)
 	}
