@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -46,14 +47,17 @@ step fails, everything is as before. With -dry-run nothing is changed.
    sudo safebrowsing setup
    sudo safebrowsing setup -dry-run
    sudo safebrowsing setup -key-file key.txt -serve 192.168.1.0/24 -upstream 9.9.9.9 -yes
-   sudo safebrowsing setup -no-key -lists all -serve machine -upstream 9.9.9.9 -yes`,
+   sudo safebrowsing setup -no-key -lists all -serve machine -upstream tls://9.9.9.9%dns.quad9.net -yes
+   sudo safebrowsing setup -key-file key.txt -protocol webrisk -budget 200 -serve all -yes`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "key-file", Usage: "read the key from `FILE`"},
 			&cli.BoolFlag{Name: "no-key", Usage: "go without a key, or with the one that is there"},
 			&cli.StringFlag{Name: "endpoint", Usage: "ask the server at this `URL`, such as a relay of your own"},
+			&cli.StringFlag{Name: "protocol", Usage: "the key is for this `PROTOCOL`: v5, or webrisk for commercial use", Value: "v5"},
+			&cli.UintFlag{Name: "budget", Usage: "with webrisk: the most searches a day, `COUNT`"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of public lists, separated by commas; all or none"},
 			&cli.StringFlag{Name: "serve", Usage: "the `NETWORKS` to serve, separated by commas; machine for this machine only, or all"},
-			&cli.StringFlag{Name: "upstream", Usage: "the `ADDRESSES` of resolvers to forward to, separated by commas"},
+			&cli.StringFlag{Name: "upstream", Usage: "the `ADDRESSES` of resolvers to forward to, separated by commas; also tls://ADDRESS%NAME"},
 			&cli.BoolFlag{Name: "yes", Usage: "do what is proposed about another resolver on port 53"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be written and run"},
 		},
@@ -122,6 +126,9 @@ func (s *settingUp) do(ctx context.Context) error {
 func (s *settingUp) answers(ctx context.Context) (*answers, error) {
 	a := &answers{endpoint: s.flags.String("endpoint")}
 	var err error
+	if a.protocol, a.budget, err = s.protocol(ctx); err != nil {
+		return nil, err
+	}
 	if a.upstream, err = s.upstream(ctx); err != nil {
 		return nil, err
 	}
@@ -135,6 +142,29 @@ func (s *settingUp) answers(ctx context.Context) (*answers, error) {
 	}
 	a.networks, err = s.networks(ctx)
 	return a, err
+}
+
+// protocol returns the protocol that the key is for, and with Web Risk the budget. "" is v5.
+func (s *settingUp) protocol(ctx context.Context) (name, budget string, err error) {
+	switch name = s.flags.String("protocol"); name {
+	case "v5":
+		if s.flags.IsSet("budget") {
+			return "", "", errors.New("-budget is for -protocol webrisk: Safe Browsing costs nothing")
+		}
+		return "", "", nil
+	case "webrisk":
+	default:
+		return "", "", fmt.Errorf("-protocol is v5 or webrisk, not %q", name)
+	}
+	if s.flags.IsSet("budget") {
+		budget = strconv.FormatUint(uint64(s.flags.Uint("budget")), 10)
+	} else if budget, err = s.line(ctx, "Most searches a day, at 5 US cents each", "-budget", "200"); err != nil {
+		return "", "", err
+	}
+	if n, err := strconv.ParseUint(budget, 10, 31); err != nil || n == 0 {
+		return "", "", fmt.Errorf("a budget is a number of searches a day, such as 200, not %q", budget)
+	}
+	return name, budget, nil
 }
 
 func (s *settingUp) upstream(ctx context.Context) ([]string, error) {
@@ -160,7 +190,10 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 	if s.flags.Bool("no-key") {
 		return "", nil
 	}
-	try := func(key string) error { return tryKey(ctx, a.endpoint, key, a.upstream) }
+	try, works := func(key string) error { return tryKey(ctx, a.endpoint, key, plain(a.upstream)) }, "The server accepts the key."
+	if a.protocol != "" { // it has no request that tries a key and costs nothing
+		try, works = say.CheckKey, "Web Risk tells only the server whether it accepts the key: see \"sudo safebrowsing doctor\"."
+	}
 	if file := s.flags.String("key-file"); file != "" {
 		key, err := say.ReadKey(file)
 		if err == nil {
@@ -169,13 +202,15 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("trying the key: %w", err)
 		}
-		s.say("The server accepts the key.")
+		s.say("%s", works)
 		return key, nil
 	}
 	if a.endpoint != "" {
 		return "", nil
 	}
-	s.say("A key of the Safe Browsing API is free, for non-commercial use: %s/apis/credentials", cloudConsole)
+	if a.protocol == "" {
+		s.say("A key of the Safe Browsing API is free, for non-commercial use; others need -protocol webrisk: %s/apis/credentials", cloudConsole)
+	}
 	question := "Key, which is not shown (Enter: go on without one)"
 	if s.machine.hasKey {
 		question = "Key, which is not shown (Enter: keep the one that is there)"
@@ -187,7 +222,7 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 		}
 		refused := try(key)
 		if refused == nil {
-			s.say("The server accepts the key.")
+			s.say("%s", works)
 			return key, nil
 		}
 		s.say("It does not work: %v.", refused)
@@ -233,8 +268,13 @@ func (s *settingUp) networks(ctx context.Context) ([]network, error) {
 		s.say("  %d  %s, on %s, as %s", i+1, n.prefix, n.name, n.address)
 	}
 	byDefault := "0"
-	if len(s.machine.networks) > 0 {
-		byDefault = "1"
+	for i, n := range s.machine.networks { // IPv4 and IPv6 of the first interface
+		switch {
+		case i == 0:
+			byDefault = "1"
+		case n.name == s.machine.networks[0].name:
+			byDefault += fmt.Sprintf(",%d", i+1)
+		}
 	}
 	for {
 		text, err := s.line(ctx, "Whom", "-serve", byDefault)

@@ -95,6 +95,7 @@ func TestCorefilesOfSetupAreRead(t *testing.T) {
 		for _, a := range []answers{
 			{networks: home()[:test.serve], upstream: []string{"9.9.9.9", "[2620:fe::fe]:53"}},
 			{networks: home()[:test.serve], upstream: []string{"192.168.1.1"}, lists: publicLists, endpoint: "http://192.168.1.3:8099"},
+			{networks: append(home()[:test.serve], uniqueLocal(ifInet6)...), upstream: []string{"tls://9.9.9.9%dns.quad9.net", "tls://[2620:fe::fe]%dns.quad9.net:853"}, protocol: "webrisk", budget: "200"},
 		} {
 			p := placeFor(&machine{holders: test.holders}, a.networks)
 			path := filepath.Join(dir, "Corefile")
@@ -110,6 +111,85 @@ func TestCorefilesOfSetupAreRead(t *testing.T) {
 			if got := len(blocks[0].Config.Own); got != 2+len(a.lists) {
 				t.Errorf("%s: %d own lists, want %d", test.name, got, 2+len(a.lists))
 			}
+		}
+	}
+}
+
+// ifInet6 has a unique local address, one that is temporary, one that is deprecated, a link-local and a
+// global one.
+const ifInet6 = `fd00000000000001020000fffe000002 02 40 00 80     eth0
+fd00000000000001abcdabcdabcdabcd 02 40 00 01     eth0
+fd00000000000002abcdabcdabcdabcd 02 40 00 a0     eth0
+fe80000000000000020000fffe000002 02 40 20 80     eth0
+20010db8000000010200000000000002 02 40 00 80     eth0
+`
+
+// An address that stays may be entered in a router; a temporary one, or a provider's, may not.
+func TestSetupServesAddressesOfIPv6ThatStay(t *testing.T) {
+	want := network{"eth0", netip.MustParseAddr("fd00::1:200:ff:fe00:2"), netip.MustParsePrefix("fd00:0:0:1::/64")}
+	if got := uniqueLocal(ifInet6); len(got) != 1 || got[0] != want {
+		t.Fatalf("%+v, want %+v", got, want)
+	}
+	for _, line := range []string{"", "fd00 02 40 00 80 eth0", "fd00000000000001020000fffe000002 02 400 00 80 eth0", "fd00000000000001020000fffe000002 02 40 00 8x eth0"} {
+		if got := uniqueLocal(line); len(got) > 0 {
+			t.Errorf("%q: %+v", line, got)
+		}
+	}
+	i := newInstalled(t)
+	i.networks = slices.Insert(home(), 1, want)
+	out, err := i.setup("\n", "-no-key", "-lists", "all", "-upstream", "9.9.9.9", "-yes")
+	if err != nil || !strings.Contains(out, "Whom [1,2]") || !strings.Contains(out, "RDNSS: DNS server fd00::1:200:ff:fe00:2") || strings.Contains(out, "announce no DNS server") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if corefile := read(t, i.path("Corefile")); !strings.Contains(corefile, "bind 192.168.1.2 fd00::1:200:ff:fe00:2\n") {
+		t.Error(corefile)
+	}
+}
+
+// Commercial use needs Web Risk, whose searches cost money: setup writes no Corefile without a budget.
+func TestSetupOfWebRiskHasABudget(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	write(t, file, testkit.Key+"\n")
+	for _, test := range []struct{ typed, flags, want string }{
+		{"\n", "-protocol webrisk", "protocol webrisk\n\t\tbudget 200 "},
+		{"", "-protocol webrisk -budget 50", "budget 50 "},
+		{"", "-protocol webrisk -budget 0", "error: a budget is a number of searches a day"},
+		{"many\n", "-protocol webrisk", "error: a budget is a number of searches a day, such as 200, not \"many\""},
+		{"", "-budget 50", "error: -budget is for -protocol webrisk"},
+		{"", "-protocol v6", "error: -protocol is v5 or webrisk"},
+	} {
+		i := newInstalled(t)
+		out, err := i.setup(test.typed, append(strings.Fields(test.flags), "-key-file", file, "-upstream", "9.9.9.9", "-serve", "machine", "-yes")...)
+		got := read(t, i.path("Corefile"))
+		if err != nil {
+			got = "error: " + err.Error()
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s: %s, want %q\n%s", test.flags, got, test.want, out)
+		}
+	}
+}
+
+// Upstreams are written as *forward* reads them; our own connections ask the same machines by plain DNS.
+func TestSetupForwardsByTLS(t *testing.T) {
+	for text, want := range map[string]string{
+		"9.9.9.9,[2620:fe::fe]:53":                "[9.9.9.9 [2620:fe::fe]:53]",
+		"tls://9.9.9.9%dns.quad9.net":             "[9.9.9.9]",
+		"tls://9.9.9.9%dns.quad9.net:853 1.1.1.1": "[9.9.9.9 1.1.1.1]",
+		"tls://[2620:fe::fe]%dns.quad9.net":       "[2620:fe::fe]",
+		"tls://9.9.9.9":                           "needs the name",
+		"tls://9.9.9.9%":                          "needs the name",
+		"tls://dns.quad9.net%dns.quad9.net":       "is no address",
+		"quad9":                                   "is no address",
+		"":                                        "a resolver is needed",
+	} {
+		all, err := upstreams(text)
+		got := fmt.Sprint(plain(all))
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }
@@ -436,7 +516,7 @@ func TestSetupTriesTheKeyByTheResolversToForwardTo(t *testing.T) {
 	default:
 		t.Error("Expected the resolver to be asked")
 	}
-	expect(t, "ports", fmt.Sprint(withPorts([]string{"9.9.9.9", "2620:fe::fe", "192.0.2.1:5353"})), "[9.9.9.9:53 [2620:fe::fe]:53 192.0.2.1:5353]")
+	expect(t, "ports", fmt.Sprint([]string{withPort("9.9.9.9"), withPort("2620:fe::fe"), withPort("192.0.2.1:5353")}), "[9.9.9.9:53 [2620:fe::fe]:53 192.0.2.1:5353]")
 }
 
 // Ctrl-C at a question ends setup, and nothing is changed.

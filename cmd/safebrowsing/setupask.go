@@ -149,13 +149,22 @@ func exampleOf(m *machine) string {
 	return m.networks[0].prefix.String()
 }
 
-// upstreams reads addresses of resolvers, each with a port or without.
+// upstreams reads addresses of resolvers as *forward* has them: with a port or without, or with the
+// name in their certificate, tls://ADDRESS%NAME or tls://ADDRESS%NAME:PORT.
 func upstreams(text string) (all []string, err error) {
 	for _, word := range words(text) {
-		_, notAddress := netip.ParseAddr(word)
-		_, notPort := netip.ParseAddrPort(word)
-		if notAddress != nil && notPort != nil {
-			return nil, fmt.Errorf("%q is no address of a resolver, such as 9.9.9.9", word)
+		address, byTLS := strings.CutPrefix(word, "tls://")
+		if byTLS {
+			var name string
+			var named bool
+			if address, name, named = strings.Cut(address, "%"); !named || name == "" {
+				return nil, fmt.Errorf("%q needs the name in the resolver's certificate, such as tls://9.9.9.9%%dns.quad9.net", word)
+			}
+		}
+		_, notAddress := netip.ParseAddr(strings.Trim(address, "[]"))
+		_, notPort := netip.ParseAddrPort(address)
+		if notAddress != nil && (notPort != nil || byTLS) {
+			return nil, fmt.Errorf("%q is no address of a resolver, such as 9.9.9.9 or tls://9.9.9.9%%dns.quad9.net", word)
 		}
 		all = append(all, word)
 	}
@@ -163,6 +172,18 @@ func upstreams(text string) (all []string, err error) {
 		return nil, errors.New("a resolver is needed, such as 9.9.9.9")
 	}
 	return all, nil
+}
+
+// plain returns the addresses of upstreams for plain DNS.
+func plain(upstreams []string) (all []string) {
+	for _, u := range upstreams {
+		if address, byTLS := strings.CutPrefix(u, "tls://"); byTLS {
+			u, _, _ = strings.Cut(address, "%")
+			u = strings.Trim(u, "[]")
+		}
+		all = append(all, u)
+	}
+	return all
 }
 
 func words(text string) []string {

@@ -23,7 +23,11 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverTimeout)
 	defer cancel()
-	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: key, Resolvers: withPorts(resolvers), UserAgent: "coredns-safebrowsing/" + say.Version})
+	var at []string
+	for _, r := range resolvers {
+		at = append(at, withPort(r))
+	}
+	client, err := protocol.NewV5(protocol.Config{Endpoint: endpoint, Key: key, Resolvers: at, UserAgent: "coredns-safebrowsing/" + say.Version})
 	if err != nil {
 		return err
 	}
@@ -37,15 +41,12 @@ func tryKey(ctx context.Context, endpoint, key string, resolvers []string) error
 	return err
 }
 
-// withPorts returns addresses with port 53 where they have none.
-func withPorts(addresses []string) (all []string) {
-	for _, text := range addresses {
-		if a, err := netip.ParseAddr(text); err == nil {
-			text = netip.AddrPortFrom(a, 53).String()
-		}
-		all = append(all, text)
+// withPort returns the address of a resolver with port 53 if it has none.
+func withPort(address string) string {
+	if a, err := netip.ParseAddr(address); err == nil {
+		return netip.AddrPortFrom(a, 53).String()
 	}
-	return all
+	return address
 }
 
 // keyRefusal says why a server does not accept a key, and what ends that.

@@ -66,6 +66,8 @@ var publicLists = []publicList{
 type answers struct {
 	key      string // "": there is none, or the one from before stays
 	endpoint string // "": Google's server
+	protocol string // "": v5
+	budget   string // of Web Risk: searches a day
 	lists    []publicList
 	networks []network // none: this machine only
 	upstream []string
@@ -137,9 +139,9 @@ func asksItself(a *answers, p place) string {
 	if p.front != nil {
 		own[netip.AddrPortFrom(*p.front, 53).String()] = true
 	}
-	for i, at := range withPorts(a.upstream) {
-		if own[at] {
-			return a.upstream[i]
+	for _, upstream := range a.upstream { // one by TLS has another port
+		if own[withPort(upstream)] {
+			return upstream
 		}
 	}
 	return ""
@@ -253,10 +255,15 @@ func routerFor(networks []network) (tells []string) {
 	if len(networks) == 0 {
 		return nil
 	}
+	ipv6 := "In the router, announce no DNS server over IPv6: else clients ask it instead. Then reconnect the clients"
 	for _, n := range networks {
-		tells = append(tells, fmt.Sprintf("In the router of %s, under LAN or DHCP: DNS server %s, and no second one. Give this machine that address for ever there", n.prefix, n.address))
+		if n.address.Is6() {
+			ipv6 = fmt.Sprintf("In the router, under IPv6 or RDNSS: DNS server %s, and no second one. Then reconnect the clients", n.address)
+		} else {
+			tells = append(tells, fmt.Sprintf("In the router of %s, under LAN or DHCP: DNS server %s, and no second one. Give this machine that address for ever there", n.prefix, n.address))
+		}
 	}
-	return append(tells, "In the router, announce no DNS server over IPv6: else clients ask it instead. Then reconnect the clients")
+	return append(tells, ipv6)
 }
 
 // corefileFor returns the Corefile. A test has CoreDNS read it for all places.
@@ -288,13 +295,17 @@ func corefileFor(a *answers, p place) string {
 	if a.endpoint != "" {
 		line(2, "endpoint", a.endpoint)
 	}
+	if a.protocol != "" {
+		line(2, "protocol", a.protocol)
+		line(2, "budget", a.budget, "# searches a day, at 5 US cents each")
+	}
 	for _, l := range a.lists {
 		line(2, "block", l.url, "#", l.licence)
 	}
 	if p.port != 53 { // one client asks for all others
 		line(2, "limit leaky_bucket 100 200")
 	}
-	line(2, append([]string{"resolver"}, a.upstream...)...) // DNS of this machine may wait for this server
+	line(2, append([]string{"resolver"}, plain(a.upstream)...)...) // DNS of this machine may wait for this server
 	line(2, "status 127.0.0.1:8053")
 	line(2, "explain")
 	line(1, "}")

@@ -15,7 +15,7 @@ import (
 
 // see looks at a machine whose files are below root.
 func see(root string) *machine {
-	m := &machine{networks: networksOf(), holders: holdersOf(filepath.Join(root, "proc"))}
+	m := &machine{networks: networksOf(root), holders: holdersOf(filepath.Join(root, "proc"))}
 	_, err := os.Stat(filepath.Join(root, "run/systemd/system"))
 	m.systemd = err == nil
 	_, err = os.Stat(filepath.Join(root, setupFolder, "safebrowsing.key"))
@@ -31,9 +31,12 @@ func see(root string) *machine {
 	return m
 }
 
-// networksOf returns the networks that this machine has an IPv4 address in. An IPv6 address of a
-// provider may change each day.
-func networksOf() (all []network) {
+// networksOf returns the networks that this machine has an address in that stays: an IPv4 address, or
+// a unique local one of IPv6 (RFC 4193), in the order of the interfaces. The provider's IPv6 addresses
+// may change each day.
+func networksOf(root string) (all []network) {
+	text, _ := os.ReadFile(filepath.Join(root, "proc/net/if_inet6"))
+	unique := uniqueLocal(string(text))
 	interfaces, _ := net.Interfaces()
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 || i.Flags&(net.FlagLoopback|net.FlagPointToPoint) != 0 {
@@ -45,6 +48,35 @@ func networksOf() (all []network) {
 			if err == nil && p.Addr().Is4() && !p.Addr().IsLinkLocalUnicast() {
 				all = append(all, network{i.Name, p.Addr(), p.Masked()})
 			}
+		}
+		for _, n := range unique {
+			if n.name == i.Name {
+				all = append(all, n)
+			}
+		}
+	}
+	return all
+}
+
+// uniqueLocal returns the networks of the unique local addresses in a text like /proc/net/if_inet6:
+// address, index, length of the prefix, scope, flags, name. Temporary and tentative addresses and
+// those that are deprecated or have failed are left out (linux/if_addr.h).
+func uniqueLocal(text string) (all []network) {
+	const temporary, failed, deprecated, tentative = 0x01, 0x08, 0x20, 0x40
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) != 6 {
+			continue
+		}
+		raw, notHex := hex.DecodeString(words[0])
+		address, ok := netip.AddrFromSlice(raw)
+		bits, notBits := strconv.ParseInt(words[2], 16, 0)
+		flags, notFlags := strconv.ParseUint(words[4], 16, 32)
+		if notHex != nil || notBits != nil || notFlags != nil || !ok || !address.Is6() || !address.IsPrivate() || flags&(temporary|failed|deprecated|tentative) != 0 {
+			continue
+		}
+		if prefix, err := address.Prefix(int(bits)); err == nil {
+			all = append(all, network{words[5], address, prefix})
 		}
 	}
 	return all
