@@ -15,9 +15,10 @@ import (
 )
 
 var (
-	yearSeeds = flag.Int("year.seeds", 1, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
-	yearFirst = flag.Uint64("year.first", 1, "the seed of the first year; the others follow")
-	yearSeed  = flag.Uint64("year.seed", 0, "simulate only the year of this seed; 0: all")
+	yearSeeds  = flag.Int("year.seeds", 1, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
+	yearMonths = flag.Int("year.months", 4, "how many months of a year are simulated; 12: all")
+	yearFirst  = flag.Uint64("year.first", 1, "the seed of the first year; the others follow")
+	yearSeed   = flag.Uint64("year.seed", 0, "simulate only the year of this seed; 0: all")
 )
 
 // seedsOfYears returns the seeds of the years that a test simulates, if it simulates n of them.
@@ -86,7 +87,7 @@ func newYear(t *testing.T, speaks spoken, dir string, seed uint64) *year {
 		chance:  rand.New(rand.NewPCG(seed, 1)),
 		server:  protocoltest.New(t),
 		dir:     dir,
-		end:     time.Now().AddDate(1, 0, 0),
+		end:     time.Now().AddDate(0, *yearMonths, 0),
 		booted:  time.Now(),
 		content: make(map[string]map[string]bool),
 	}

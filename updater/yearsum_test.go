@@ -19,8 +19,8 @@ func sumOfYears(t *testing.T) *yearSum {
 	percent := debug.SetGCPercent(800)
 	t.Cleanup(func() {
 		debug.SetGCPercent(percent)
-		t.Logf("%d years: %d starts, %d takeovers, %d losses of the network, %d versions of lists, %d requests for updates, %d searches",
-			s.years, s.starts, s.takeovers, s.losses, s.versions, s.updates, s.searches)
+		t.Logf("%d years of %d months: %d starts, %d takeovers, %d losses of the network, %d versions of lists, %d requests for updates, %d searches",
+			s.years, *yearMonths, s.starts, s.takeovers, s.losses, s.versions, s.updates, s.searches)
 	})
 	return s
 }
