@@ -41,8 +41,12 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 	if got := testkit.Metric(t, "blocked_total", "list", "se-4b") - blocked; got != 1 {
 		t.Errorf("Expected one name to be counted as blocked, got %v", got)
 	}
-	if got := lines.About("Monitor: www.evil.example.com. A for 127.0.0.1 would be blocked: " + phishing); len(got) != 2 || !strings.Contains(got[0], "evil.example.com/") {
-		t.Errorf("Expected two lines that say what would be blocked and why, got %q", got)
+	would := func() []string {
+		return lines.About("Monitor: www.evil.example.com. A for 127.0.0.1 would be blocked: " + phishing)
+	}
+	testkit.Until(t, "two lines that say what would be blocked", func() bool { return len(would()) == 2 }) // they follow the counters
+	if got := would(); !strings.Contains(got[0], "evil.example.com/") {
+		t.Errorf("Expected lines that say why, got %q", got)
 	}
 	if n, _ := engines.Count(); n != 1 {
 		t.Errorf("Expected one engine, got %d", n)

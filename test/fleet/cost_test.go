@@ -14,8 +14,9 @@ import (
 var processes = flag.Int("processes", 8, "how many CoreDNS are clients of a relay at once; nightly 64")
 
 // What reaches the server behind a relay is what one client costs, however many there are.
-// The relay is a process. So are the clients of the first rows; 500 clients are engines in this process, with sockets of their own. Each client has a
-// judging server of its own when there is no relay.
+// The relay is a process. So are the clients of the first rows; 500 clients are engines in this
+// process, with sockets of their own. Each client has a judging server of its own when there is no
+// relay.
 func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
 	var table strings.Builder
 	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
