@@ -351,6 +351,36 @@ func TestGoCommandsOfTheDocumentsExist(t *testing.T) {
 	}
 }
 
+// A document that says which test holds a promise names one that there is.
+func TestNamesOfTestsInTheDocumentsExist(t *testing.T) {
+	exist := make(map[string]bool)
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)`)
+	err := fs.WalkDir(repository, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := fs.ReadFile(repository, name)
+		for _, m := range function.FindAllSubmatch(text, -1) {
+			exist[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil || len(exist) < 500 {
+		t.Fatalf("Expected to find the tests, got %d: %v", len(exist), err)
+	}
+	named := 0
+	for name, text := range documents(t) {
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
+			if named++; !exist[m[1]] {
+				t.Errorf("%s names %s, and there is no such test", name, m[1])
+			}
+		}
+	}
+	if named < 40 {
+		t.Errorf("Expected the documents to name tests, got %d", named)
+	}
+}
+
 // sameModule reports whether no directory between a module and a package in it has
 // a go.mod of its own.
 func sameModule(module, dir string) bool {
