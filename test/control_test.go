@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,36 @@ func (w *world) order(path, body string) {
 	var v any
 	if _, err := w.door().Post(w.t.Context(), path, json.RawMessage(body), &v); err != nil {
 		w.t.Fatalf("%s %s: %v", path, body, err)
+	}
+}
+
+// BenchmarkWhy measures why over the door, connection included, while the memory of the last hour is
+// full: of a name that passes, one that the service lists, and one in an own list of a million.
+func BenchmarkWhy(b *testing.B) {
+	const kept, own = 2048, 1_000_000
+	w := newWorld(b)
+	var list strings.Builder
+	for i := range own {
+		fmt.Fprintf(&list, "own%d.example\n", i)
+	}
+	w.threaten("evil.example/")
+	w.start(w.corefile("limit off", "explain", "block "+writeFile(b, b.TempDir(), "own.txt", list.String())))
+	w.updated(1)
+	for i := range kept {
+		w.ask(fmt.Sprintf("n%d.evil.example.", i), dns.TypeA)
+	}
+	for kind, name := range map[string]string{"passes": "clean%d.example", "blocked": "n%d.evil.example", "own list": "own%d.example"} {
+		b.Run(kind, func(b *testing.B) {
+			var took []time.Duration
+			for n := 0; b.Loop(); n++ {
+				begun := time.Now()
+				w.asked(fmt.Sprintf(name, n*997%kept))
+				took = append(took, time.Since(begun))
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+		})
 	}
 }
 

@@ -136,15 +136,15 @@ func (b *Block) Line(d lookup.Decision, h lookup.Host) int {
 		return 0
 	}
 	defer b.finding.Unlock()
-	return lineIn(own, h)
+	return lineIn(own, h, strings.TrimSuffix(d.Expression, "/"))
 }
 
-// lineIn returns the line of a list that decides on a host, or 0.
-func lineIn(list ownlist.Config, h lookup.Host) int {
+// lineIn returns the line of a list that decides on a host by an entry, or 0.
+func lineIn(list ownlist.Config, h lookup.Host, entry string) int {
 	if info, err := os.Stat(list.Path); err != nil || info.Size() > maxSearched {
 		return 0
 	}
-	line, _, _, err := ownlist.FindLine(list, h)
+	line, _, _, err := ownlist.FindLine(list, h, entry)
 	if err != nil {
 		return 0
 	}

@@ -184,7 +184,7 @@ func (b *Block) BlocksNeeded(list string) (n NeededNames) {
 	for _, a := range all {
 		text := a.String()
 		if len(n.Names) < maxNamed {
-			if line := lineIn(lists.configs[which{list, false}], a.Host); line > 0 {
+			if line := lineIn(lists.configs[which{list, false}], a.Host, ""); line > 0 {
 				text += fmt.Sprintf(" (line %d)", line)
 			}
 		}

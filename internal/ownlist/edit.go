@@ -85,7 +85,7 @@ func Remove(text []byte, c Config, h lookup.Host, now time.Time) (Edited, error)
 	})
 	if err == nil && len(e.Removed) == 0 {
 		err = fmt.Errorf("no line is about %s", h)
-		if line, entry, ok, _ := find(bytes.NewReader(text), c, h, now); ok {
+		if line, entry, ok, _ := find(bytes.NewReader(text), c, h, "", now); ok {
 			err = fmt.Errorf("%w: line %d, %q, is about a name above it", err, line, entry)
 		}
 	}

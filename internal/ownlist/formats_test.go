@@ -205,7 +205,7 @@ func TestNamesWithHiddenLabelsAreBelow(t *testing.T) {
 		if _, got := f.Match(h, then); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
-		if _, _, got, _ := find(strings.NewReader(text), Config{}, h, then); got != want {
+		if _, _, got, _ := find(strings.NewReader(text), Config{}, h, "", then); got != want {
 			t.Errorf("line of %s: %v", text, got)
 		}
 	}

@@ -56,7 +56,7 @@ func FuzzRead(f *testing.F) {
 				t.Errorf("%q is emitted and no host", name)
 			}
 		})
-		err = eachLine(bytes.NewReader(raw), func(_ int, line []byte, long bool) {
+		err = eachLine(bytes.NewReader(raw), nil, func(_ int, line []byte, long bool) {
 			if !long {
 				p.line(line)
 			}
@@ -66,9 +66,19 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, h := range hosts {
 			act, depth := c.match(h, then)
-			_, text, ok, err := find(bytes.NewReader(raw), Config{Allow: allow}, h, then)
+			line, text, ok, err := find(bytes.NewReader(raw), Config{Allow: allow}, h, "", then)
 			if err != nil || ok != (act != none) || depth > 127 {
 				t.Errorf("%s: the set says %d at %d, the lines say %v %q", h, act, depth, ok, text)
+			}
+			if !ok {
+				continue
+			}
+			entry := h.String()
+			for n := labels(entry); n > depth; n-- {
+				_, entry, _ = strings.Cut(entry, ".")
+			}
+			if quick, quickText, _, err := find(bytes.NewReader(raw), Config{Allow: allow}, h, entry, then); err != nil || quick != line || quickText != text {
+				t.Errorf("%s by %q: line %d %q, without skipping %d %q", h, entry, quick, quickText, line, text)
 			}
 		}
 	})

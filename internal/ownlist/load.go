@@ -49,7 +49,7 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 		}
 		return line
 	}
-	err := eachLine(r, func(n int, line []byte, long bool) {
+	err := eachLine(r, nil, func(n int, line []byte, long bool) {
 		result := bad
 		if sum.lines = n; !long {
 			result = p.line(line)
@@ -139,15 +139,16 @@ func countLines(f *os.File, size int64) (lines int, err error) {
 }
 
 // FindLine returns the line of a file that decides on h, numbered from 1. If several
-// lines do, it returns the first. It reads the file again and ignores expired entries. ok
-// is false if no line matches h. It is safe for concurrent use.
-func FindLine(c Config, h lookup.Host) (line int, text string, ok bool, err error) {
+// lines do, it returns the first. It reads the file again and ignores expired entries. name
+// is that of the entry that decides, or "": with it most lines need not be parsed. ok is false if no line
+// matches h. It is safe for concurrent use.
+func FindLine(c Config, h lookup.Host, name string) (line int, text string, ok bool, err error) {
 	f, _, err := openRegular(c.Path)
 	if err != nil {
 		return 0, "", false, err
 	}
 	defer f.Close()
-	line, text, ok, err = find(f, c, h, time.Now())
+	line, text, ok, err = find(f, c, h, name, time.Now())
 	if err != nil {
 		err = fmt.Errorf("reading %s: %w", c.Path, err)
 	}
@@ -155,7 +156,7 @@ func FindLine(c Config, h lookup.Host) (line int, text string, ok bool, err erro
 }
 
 // find is FindLine for the lines of r.
-func find(r io.Reader, c Config, h lookup.Host, now time.Time) (line int, text string, ok bool, err error) {
+func find(r io.Reader, c Config, h lookup.Host, name string, now time.Time) (line int, text string, ok bool, err error) {
 	if h.String() == "" {
 		return 0, "", false, nil
 	}
@@ -170,7 +171,7 @@ func find(r io.Reader, c Config, h lookup.Host, now time.Time) (line int, text s
 		}
 		best, bestLabels, ok, better = e, n, true, true
 	})
-	err = eachLine(r, func(number int, raw []byte, long bool) {
+	err = eachLine(r, p.without(name), func(number int, raw []byte, long bool) {
 		if better = false; long {
 			return
 		}

@@ -192,7 +192,7 @@ func TestTheSetAgreesWithTheLines(t *testing.T) {
 				continue
 			}
 			m, ok := f.Match(h, then)
-			_, line, found, err := find(strings.NewReader(text), Config{Allow: allow}, h, then)
+			_, line, found, err := find(strings.NewReader(text), Config{Allow: allow}, h, m.Name(h), then)
 			if err != nil || ok != found || ok && !agrees(line, allow, m, h) {
 				t.Fatalf("%s: %+v %v, by the lines %v %q\n%s", name, m, ok, found, line, text)
 			}

@@ -183,21 +183,64 @@ func (p *parser) say(name []byte, scope scope, allow bool) {
 	p.emit(entry{name: name, scope: scope, allow: allow || p.allow, response: p.response, until: p.until})
 }
 
+// without returns a function for eachLine that skips lines with no entry of this name, and none that
+// others depend on: directives and records that begin a zone. "" and addresses are in any line.
+func (p *parser) without(entry string) func(lines []byte) bool {
+	label, _, _ := strings.Cut(entry, ".")
+	if label == "" || isIP(entry) {
+		return nil
+	}
+	var lower []byte
+	return func(lines []byte) bool {
+		if p.zone.open {
+			return false
+		}
+		lower = append(lower[:0], lines...)
+		for i, c := range lower {
+			switch {
+			case 'A' <= c && c <= 'Z':
+				lower[i] = c + 'a' - 'A'
+			case c >= 0x80, c == '\\', c == '%', c == '@': // names that are written in another way
+				return false
+			}
+		}
+		for _, need := range []string{label, "$origin", " soa", "\tsoa"} {
+			if bytes.Contains(lower, []byte(need)) {
+				return false
+			}
+		}
+		p.zone.owner = append(p.zone.owner[:0], "skipped.invalid"...) // of the next record without an owner
+		return true
+	}
+}
+
 // maxLine is the most bytes of a line that are parsed.
 const maxLine = 4 << 10
 
 // eachLine calls do for each line of r, numbered from 1, without the line break and
 // without a byte order mark. The line is valid only during the call. A longer line than
 // maxLine is cut, and long is set, so no file can use much memory. eachLine returns a
-// notListError if r is not a list, or else the error of reading.
-func eachLine(r io.Reader, do func(number int, line []byte, long bool)) error {
+// notListError if r is not a list, or else the error of reading. It leaves out lines that skip, if
+// not nil, says may be: skip is given many at once.
+func eachLine(r io.Reader, skip func(lines []byte) bool, do func(number int, line []byte, long bool)) error {
 	br := bufio.NewReaderSize(r, 64<<10)
 	head, _ := br.Peek(sniffBytes) // ReadSlice returns the same error
 	if e, ok := notList(head); ok {
 		return e
 	}
+	looked := 0 // bytes before the lines that skip has not seen
 	for number := 1; ; number++ {
+		for skip != nil && looked == 0 {
+			lines, _ := br.Peek(br.Size())
+			if looked = bytes.LastIndexByte(lines, '\n') + 1; looked == 0 || !skip(lines[:looked]) {
+				break
+			}
+			number += bytes.Count(lines[:looked], []byte("\n"))
+			_, _ = br.Discard(looked) // they are buffered
+			looked = 0
+		}
 		line, err := br.ReadSlice('\n')
+		looked = max(0, looked-len(line))
 		long := errors.Is(err, bufio.ErrBufferFull)
 		if number == 1 {
 			line = bytes.TrimPrefix(line, []byte("\uFEFF"))

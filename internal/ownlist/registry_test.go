@@ -189,12 +189,12 @@ func TestFindLine(t *testing.T) {
 		{"example.net", false, 0, ""},
 	}
 	for _, tt := range tests {
-		line, text, ok, err := FindLine(Config{Path: path, Allow: tt.allow, IPv4: netip.MustParseAddr("192.0.2.9")}, host(t, tt.host))
+		line, text, ok, err := FindLine(Config{Path: path, Allow: tt.allow, IPv4: netip.MustParseAddr("192.0.2.9")}, host(t, tt.host), "")
 		if line != tt.line || text != tt.text || ok != (tt.line > 0) || err != nil {
 			t.Errorf("%s: %d %q %v %v", tt.host, line, text, ok, err)
 		}
 	}
-	if _, _, ok, err := FindLine(Config{Path: path + ".none"}, host(t, "a.example")); ok || err == nil {
+	if _, _, ok, err := FindLine(Config{Path: path + ".none"}, host(t, "a.example"), ""); ok || err == nil {
 		t.Error("a line of a file that does not exist")
 	}
 }
