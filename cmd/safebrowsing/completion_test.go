@@ -17,7 +17,17 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("RUNTIME_DIRECTORY", filepath.Join(os.TempDir(), "no-server-is-here")) // tests ask no server of this machine
 	os.Setenv("SAFEBROWSING_BOOT_ID", "")                                            // the time of a bubble is not that since boot
-	os.Exit(m.Run())
+	if cache, err := os.UserCacheDir(); err == nil && os.Getenv("GOCACHE") == "" {
+		os.Setenv("GOCACHE", filepath.Join(cache, "go-build"))
+	}
+	cache, err := os.MkdirTemp("", "cache") // of the default db: nor one that another test runs
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("XDG_CACHE_HOME", cache)
+	status := m.Run()
+	os.RemoveAll(cache)
+	os.Exit(status)
 }
 
 // inShell runs a script with the command in its path and without the user's settings.
