@@ -192,7 +192,7 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 	}
 	try, works := func(key string) error { return tryKey(ctx, a.endpoint, key, plain(a.upstream)) }, "The server accepts the key."
 	if a.protocol != "" { // it has no request that tries a key and costs nothing
-		try, works = say.CheckKey, "Web Risk tells only the server whether it accepts the key: see \"sudo safebrowsing doctor\"."
+		try, works = say.CheckKey, "Whether Web Risk accepts the key shows when the server has asked it: see \"sudo safebrowsing doctor\"."
 	}
 	if file := s.flags.String("key-file"); file != "" {
 		key, err := say.ReadKey(file)
@@ -208,7 +208,9 @@ func (s *settingUp) key(ctx context.Context, a *answers) (string, error) {
 	if a.endpoint != "" {
 		return "", nil
 	}
-	if a.protocol == "" {
+	if a.protocol != "" {
+		s.say("A key of the Web Risk API needs a project with a billing account: %s/apis/credentials", cloudConsole)
+	} else {
 		s.say("A key of the Safe Browsing API is free, for non-commercial use; others need -protocol webrisk: %s/apis/credentials", cloudConsole)
 	}
 	question := "Key, which is not shown (Enter: go on without one)"

@@ -95,7 +95,7 @@ func TestCorefilesOfSetupAreRead(t *testing.T) {
 		for _, a := range []answers{
 			{networks: home()[:test.serve], upstream: []string{"9.9.9.9", "[2620:fe::fe]:53"}},
 			{networks: home()[:test.serve], upstream: []string{"192.168.1.1"}, lists: publicLists, endpoint: "http://192.168.1.3:8099"},
-			{networks: append(home()[:test.serve], uniqueLocal(ifInet6)...), upstream: []string{"tls://9.9.9.9%dns.quad9.net", "tls://[2620:fe::fe]%dns.quad9.net:853"}, protocol: "webrisk", budget: "200"},
+			{networks: append(home()[:test.serve], uniqueLocal(ifInet6)...), upstream: []string{"tls://9.9.9.9%dns.quad9.net", "tls://2620:fe::fe%dns.quad9.net:853"}, protocol: "webrisk", budget: "200"},
 		} {
 			p := placeFor(&machine{holders: test.holders}, a.networks)
 			path := filepath.Join(dir, "Corefile")
@@ -176,7 +176,9 @@ func TestSetupForwardsByTLS(t *testing.T) {
 		"9.9.9.9,[2620:fe::fe]:53":                "[9.9.9.9 [2620:fe::fe]:53]",
 		"tls://9.9.9.9%dns.quad9.net":             "[9.9.9.9]",
 		"tls://9.9.9.9%dns.quad9.net:853 1.1.1.1": "[9.9.9.9 1.1.1.1]",
-		"tls://[2620:fe::fe]%dns.quad9.net":       "[2620:fe::fe]",
+		"tls://2620:fe::fe%dns.quad9.net":         "[2620:fe::fe]",
+		"tls://[2620:fe::fe]%dns.quad9.net":       "is no address", // nor to *forward*
+		"[2620:fe::fe]":                           "is no address",
 		"tls://9.9.9.9":                           "needs the name",
 		"tls://9.9.9.9%":                          "needs the name",
 		"tls://dns.quad9.net%dns.quad9.net":       "is no address",

@@ -150,7 +150,7 @@ func exampleOf(m *machine) string {
 }
 
 // upstreams reads addresses of resolvers as *forward* has them: with a port or without, or with the
-// name in their certificate, tls://ADDRESS%NAME or tls://ADDRESS%NAME:PORT.
+// name in their certificate, tls://ADDRESS%NAME or tls://ADDRESS%NAME:PORT. There IPv6 has no brackets.
 func upstreams(text string) (all []string, err error) {
 	for _, word := range words(text) {
 		address, byTLS := strings.CutPrefix(word, "tls://")
@@ -161,7 +161,7 @@ func upstreams(text string) (all []string, err error) {
 				return nil, fmt.Errorf("%q needs the name in the resolver's certificate, such as tls://9.9.9.9%%dns.quad9.net", word)
 			}
 		}
-		_, notAddress := netip.ParseAddr(strings.Trim(address, "[]"))
+		_, notAddress := netip.ParseAddr(address)
 		_, notPort := netip.ParseAddrPort(address)
 		if notAddress != nil && (notPort != nil || byTLS) {
 			return nil, fmt.Errorf("%q is no address of a resolver, such as 9.9.9.9 or tls://9.9.9.9%%dns.quad9.net", word)
@@ -179,7 +179,6 @@ func plain(upstreams []string) (all []string) {
 	for _, u := range upstreams {
 		if address, byTLS := strings.CutPrefix(u, "tls://"); byTLS {
 			u, _, _ = strings.Cut(address, "%")
-			u = strings.Trim(u, "[]")
 		}
 		all = append(all, u)
 	}

@@ -255,15 +255,16 @@ func routerFor(networks []network) (tells []string) {
 	if len(networks) == 0 {
 		return nil
 	}
-	ipv6 := "In the router, announce no DNS server over IPv6: else clients ask it instead. Then reconnect the clients"
+	last := "In the router, announce no DNS server over IPv6: else clients ask it instead. Then reconnect the clients"
 	for _, n := range networks {
 		if n.address.Is6() {
-			ipv6 = fmt.Sprintf("In the router, under IPv6 or RDNSS: DNS server %s, and no second one. Then reconnect the clients", n.address)
+			tells = append(tells, fmt.Sprintf("In the router of %s, under IPv6 or RDNSS: DNS server %s, and no second one", n.prefix, n.address))
+			last = "Then reconnect the clients"
 		} else {
 			tells = append(tells, fmt.Sprintf("In the router of %s, under LAN or DHCP: DNS server %s, and no second one. Give this machine that address for ever there", n.prefix, n.address))
 		}
 	}
-	return append(tells, ipv6)
+	return append(tells, last)
 }
 
 // corefileFor returns the Corefile. A test has CoreDNS read it for all places.
