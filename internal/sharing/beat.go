@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -124,16 +125,7 @@ func (s *Store) beat(ctx context.Context, early bool) (again bool) {
 	k, want, asker := s.keys(), s.want, s.asker
 	s.mu.Unlock()
 	begun := time.Now() // the lease counts from before the call
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	wanted := "0"
-	if want {
-		wanted = "1"
-	}
-	form := strconv.Itoa(format)
-	names := []string{k.lease, k.token, k.format, k.prefix + k.documents[0], k.prefix + k.documents[1], k.prefix + k.documents[2], k.heads, k.alive}
-	v, err := s.cfg.Client.Eval(limited, "lease", beatScript, names, s.id, strconv.FormatInt(s.cfg.Lease.Milliseconds(), 10), wanted, form+" "+s.cfg.Writer, form,
-		strconv.FormatInt((keepFormat*s.cfg.Lease).Milliseconds(), 10), strconv.Itoa(maxValue))
+	v, err := s.look(ctx, k, want)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -169,6 +161,20 @@ func (s *Store) beat(ctx context.Context, early bool) (again bool) {
 		s.renewParts(ctx)
 	}
 	return false
+}
+
+// look is the call of a beat.
+func (s *Store) look(ctx context.Context, k keys, want bool) (Value, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	wanted := "0"
+	if want {
+		wanted = "1"
+	}
+	form := strconv.Itoa(format)
+	names := []string{k.lease, k.token, k.format, k.prefix + k.documents[0], k.prefix + k.documents[1], k.prefix + k.documents[2], k.heads, k.alive}
+	return s.cfg.Client.Eval(ctx, "lease", beatScript, names, s.id, strconv.FormatInt(s.cfg.Lease.Milliseconds(), 10), wanted, form+" "+s.cfg.Writer, form,
+		strconv.FormatInt((keepFormat*s.cfg.Lease).Milliseconds(), 10), strconv.Itoa(maxValue))
 }
 
 // errNewer says that relays of a newer version use the keys.
@@ -217,7 +223,11 @@ func (s *Store) saw(answer []Value, k keys, want bool, begun time.Time) (events 
 		events = append(events, Event{Kind: LeaseLost, Holder: holder})
 	}
 	s.clock = s.clock.next(answer[3], answer[4], s.cfg.sinceBoot())
+	before := s.mirror
 	s.mirror.take(answer[5:], k, s.cfg.Spread)
+	if s.published.After(begun) { // Redis may have answered before this process published
+		s.mirror.heads, s.mirror.missing = before.heads, before.missing
+	}
 	switch mine := holder == s.id && want && s.want; {
 	case mine:
 		events = append(events, s.extend(token, begun)...)
@@ -316,6 +326,7 @@ func (m *mirror) take(answer []Value, k keys, spread time.Duration) {
 		}
 		m.heads[name] = h
 	}
+	m.missing = maps.Clone(m.missing)
 	if m.missing == nil {
 		m.missing = make(map[string]bool)
 	}

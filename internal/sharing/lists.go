@@ -203,7 +203,7 @@ func (s *Store) flip(ctx context.Context, k keys, next head, token string) error
 		return errFenced
 	}
 	s.mu.Lock()
-	s.heads[next.List] = string(raw)
+	s.heads[next.List], s.published = string(raw), time.Now()
 	delete(s.broken, next.List)
 	s.mirror.heads[next.List] = seenHead{raw: string(raw), head: next}
 	s.mu.Unlock()

@@ -76,27 +76,28 @@ type Store struct {
 
 	unwritten atomic.Bool // the note could not be written
 
-	mu       sync.Mutex // guards the rest; never held during a call of Redis
-	asker    string
-	want     bool
-	token    string    // of the lease; "": none
-	until    time.Time // end of the lease, on the monotonic clock
-	since    time.Time // begin of the lease
-	timer    *time.Timer
-	lose     context.CancelFunc // ends the context of Held; nil: there is none
-	mirror   mirror
-	down     error     // why Redis cannot be used; nil: it can
-	downAt   time.Time // since when; zero: it can
-	alone    bool
-	clock    clock  // of Redis
-	holder   string // of the lease, as last seen
-	note     note
-	renewed  time.Time          // when the parts were renewed last
-	repaired time.Time          // when a lease was ended to publish again
-	heads    map[string]string  // published in this lease, by name of the list
-	broken   map[string]string  // heads whose parts are missing, likewise
-	kept     map[string]bool    // lists that this process keeps: it has asked for their heads
-	deafen   context.CancelFunc // ends the subscription to news; nil: there is none yet
+	mu        sync.Mutex // guards the rest; never held during a call of Redis
+	asker     string
+	want      bool
+	token     string    // of the lease; "": none
+	until     time.Time // end of the lease, on the monotonic clock
+	since     time.Time // begin of the lease
+	timer     *time.Timer
+	lose      context.CancelFunc // ends the context of Held; nil: there is none
+	mirror    mirror
+	down      error     // why Redis cannot be used; nil: it can
+	downAt    time.Time // since when; zero: it can
+	alone     bool
+	clock     clock  // of Redis
+	holder    string // of the lease, as last seen
+	note      note
+	renewed   time.Time          // when the parts were renewed last
+	repaired  time.Time          // when a lease was ended to publish again
+	heads     map[string]string  // published in this lease, by name of the list
+	published time.Time          // when the last of them was
+	broken    map[string]string  // heads whose parts are missing, likewise
+	kept      map[string]bool    // lists that this process keeps: it has asked for their heads
+	deafen    context.CancelFunc // ends the subscription to news; nil: there is none yet
 }
 
 // OpenStore returns a Store that looks at Redis until Close. It does not wait for Redis.

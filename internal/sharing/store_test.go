@@ -538,15 +538,9 @@ func TestPartsOfOldContentsExpire(t *testing.T) {
 		if err := a.Publish(h, func(w io.Writer) error { _, err := w.Write([]byte(content)); return err }, nil); err != nil {
 			t.Fatal(err)
 		}
-		var key string
-		testkit.Until(t, "the new head", func() bool { // a look at Redis that began before may show the last one for a moment
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			seen := a.mirror.heads["se-4b"].head
-			key = seen.File.key(Prefix(origin.Asker), 0)
-			return string(seen.Version) == version
-		})
-		return key
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.mirror.heads["se-4b"].head.File.key(Prefix(origin.Asker), 0)
 	}
 	life := func(key string) (seconds int) {
 		fmt.Sscanf(server.Do("TTL", key), ":%d", &seconds)
@@ -559,6 +553,41 @@ func TestPartsOfOldContentsExpire(t *testing.T) {
 	}
 	if got := life(next); got < int(keepParts.Seconds())-600 {
 		t.Errorf("Expected that the new part stays for %s, got %d s", keepParts, got)
+	}
+}
+
+// A look at Redis whose answer is from before a head was published takes nothing back: the holder would
+// publish its lists again.
+func TestALookFromBeforeAHeadWasPublishedTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	server := testkit.StartRedis(t)
+	a := openStore(t, server.URL(), nil)
+	a.lead(t)
+	publish := func(version string) {
+		t.Helper()
+		h := updater.Head{List: "se-4b", Version: []byte(version), Checksum: []byte(version), Received: time.Now()}
+		if err := a.Publish(h, func(w io.Writer) error { _, err := w.Write([]byte(version)); return err }, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("1")
+	a.mu.Lock()
+	k := a.keys()
+	a.mu.Unlock()
+	begun := time.Now()
+	v, err := a.look(t.Context(), k, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish("2")
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	events, _ := a.saw(v.Array(), k, true, begun)
+	if got := string(a.mirror.heads["se-4b"].head.Version); got != "2" || a.damaged() || len(events) > 0 {
+		t.Errorf("Expected version 2, got %q, damaged: %v, %v", got, a.damaged(), events)
+	}
+	if events, _ = a.saw(v.Array(), k, true, time.Now()); !a.damaged() && len(events) == 0 {
+		t.Error("Expected that a head that Redis has lost is noticed")
 	}
 }
 
