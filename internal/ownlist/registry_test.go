@@ -1,6 +1,7 @@
 package ownlist
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"os"
@@ -91,7 +92,11 @@ func TestAReloadSharesAFileThatHasVanished(t *testing.T) {
 }
 
 func TestGoroutinesEnd(t *testing.T) {
-	before := runtime.NumGoroutine()
+	watchers := func() int {
+		stacks := make([]byte, 1<<20)
+		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("(*source).watch("))
+	}
+	before := watchers()
 	path := filepath.Join(t.TempDir(), "list")
 	write(t, path, "one.example\n")
 	var files []*File
@@ -100,17 +105,16 @@ func TestGoroutinesEnd(t *testing.T) {
 		must(t, err)
 		files = append(files, f)
 	}
-	if got := runtime.NumGoroutine() - before; got > 2 {
-		t.Errorf("%d goroutines for two lists", got)
-	}
+	testkit.Until(t, "two goroutines for two lists", func() bool { return watchers() == before+2 })
 	for _, f := range files {
 		f.Close()
 	}
 	if len(opened.files) != 0 {
 		t.Errorf("%d files are left", len(opened.files))
 	}
-	// A goroutine counts for a moment after the last Close has waited for it.
-	testkit.Until(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+	if got := watchers() - before; got != 0 {
+		t.Errorf("%d goroutines are left", got)
+	}
 }
 
 // Every version of the file lists "always". Its other names hold its version number.
@@ -196,6 +200,36 @@ func TestFindLine(t *testing.T) {
 	}
 	if _, _, ok, err := FindLine(Config{Path: path + ".none"}, host(t, "a.example"), ""); ok || err == nil {
 		t.Error("a line of a file that does not exist")
+	}
+}
+
+// Lines that need not be parsed are counted all the same, in files of many blocks, with the name in the
+// first, the last and other lines.
+func TestFindLineByTheNameOfTheEntry(t *testing.T) {
+	const lines = 20_000
+	for _, format := range []string{"%s", "0.0.0.0 %s", "||%s^", "%s CNAME .", "http://%s/", "BÜCHER.%s"} {
+		var text strings.Builder
+		for i := range lines {
+			fmt.Fprintf(&text, format+"\n", fmt.Sprintf("Own%d.host%d.example", i, i))
+			if i%5000 == 17 {
+				text.WriteString("# " + strings.Repeat("x", 70_000) + "\n")
+			}
+		}
+		path := filepath.Join(t.TempDir(), "list")
+		write(t, path, text.String())
+		for _, i := range []int{0, 16, 17, 18, 5016, 5018, 12_345, lines - 1} {
+			name := fmt.Sprintf("own%d.host%d.example", i, i)
+			if strings.HasPrefix(format, "B") {
+				name = "xn--bcher-kva." + name
+			}
+			long := 0 // lines before it
+			for at := 17; at < i; at += 5000 {
+				long++
+			}
+			if line, _, ok, err := FindLine(Config{Path: path}, host(t, name), name); err != nil || !ok || line != 1+i+long {
+				t.Errorf("%s: %s is in line %d (%v, %v), want %d", format, name, line, ok, err, 1+i+long)
+			}
+		}
 	}
 }
 
