@@ -17,6 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	testkit.InMemory()
 	testkit.TwoProcessors()
+	testkit.SideBySide(8)
 	dir, err := os.MkdirTemp("", "spare")
 	if err != nil {
 		panic(err)

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gofrs/flock"
 )
 
 // Build builds programs, the folders below cmd, into dir. It returns their paths by name.
@@ -23,25 +25,52 @@ func Build(dir string, names ...string) (map[string]string, error) {
 }
 
 // BuildWith is Build with more files, which the module has not: their content by their path in it.
+// Programs are linked once for all tests, and once more when a source has changed.
 func BuildWith(dir string, more map[string]string, names ...string) (map[string]string, error) {
 	root, err := noteSources()
 	if err != nil {
 		return nil, err
 	}
-	overlay, err := overlayOf(dir, root, more)
+	kept := filepath.Join(os.TempDir(), fmt.Sprintf("safebrowsing-programs-%d", os.Getuid()))
+	if len(more) > 0 {
+		kept += "-with" // or each would have to be linked again after the other
+	}
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		return nil, err
+	}
+	lock := flock.New(filepath.Join(kept, "lock"))
+	if err := lock.Lock(); err != nil {
+		return nil, err
+	}
+	defer lock.Unlock()
+	overlay, err := overlayOf(kept, root, more)
 	if err != nil {
 		return nil, err
 	}
-	built := make(map[string]string)
-	args := []string{"build", "-overlay", overlay, "-o", dir + string(filepath.Separator)}
+	args := []string{"build", "-overlay", overlay, "-o", kept + string(filepath.Separator)}
 	for _, name := range names {
-		built[name] = filepath.Join(dir, name)
 		args = append(args, "github.com/coredns-safebrowsing/safebrowsing/cmd/"+name)
 	}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building %s: %w\n%s", strings.Join(names, " and "), err, out)
 	}
-	return built, nil
+	return linked(kept, dir, names)
+}
+
+// linked gives programs a second name: go build removes the first one before it writes another
+// program. It returns their paths by name.
+func linked(from, to string, names []string) (map[string]string, error) {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return nil, err
+	}
+	paths := make(map[string]string)
+	for _, name := range names {
+		paths[name] = filepath.Join(to, name)
+		if err := os.Link(filepath.Join(from, name), paths[name]); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
 }
 
 // overlayOf writes files for -overlay, see go help build, and returns the path of the list.
