@@ -52,7 +52,7 @@ var decided = map[string]string{
 	status.VerdictPasses: lookup.Safe.String(), status.VerdictUnknown: status.VerdictUnknown,
 }
 
-// explanation returns the strings of a TXT record, each "word=value". A long value goes on in
+// explanation returns the strings of a TXT record, each "word=value". A long value continues in
 // the next strings.
 func explanation(a status.Answer, now time.Time) (all []string) {
 	add := func(word, value string) {
@@ -99,7 +99,7 @@ func txtStrings(text string) (all []string) {
 	return all
 }
 
-// endOfWord returns the length of the longest part of a text, of at most so many bytes, that
+// endOfWord returns the length of the longest part of a text, within a number of bytes, that
 // ends with a space, or else with a whole character.
 func endOfWord(text string, most int) int {
 	if len(text) <= most {

@@ -84,7 +84,7 @@ func (c *client) WriteMsg(m *dns.Msg) error {
 	return nil
 }
 
-// isBlocked reports whether the plugin answered in place of the next one, which knows
+// isBlocked reports whether the plugin answered instead of the next one, which knows
 // every name.
 func isBlocked(m *dns.Msg) bool { return m.Rcode == dns.RcodeNameError }
 

@@ -80,7 +80,7 @@ func newPlugin(cfg config.Config, next plugin.Handler) *SafeBrowsing {
 // Name implements the plugin.Handler interface.
 func (s *SafeBrowsing) Name() string { return say.Plugin }
 
-// way is how a query goes on after decide.
+// way is how a query continues after decide.
 type way uint8
 
 const (

@@ -56,7 +56,7 @@ func (q *query) write(w dns.ResponseWriter, a written, d lookup.Decision) error 
 	return a.writeTo(w)
 }
 
-// replace answers in place of the next plugin if the decision calls for that, and
+// replace answers instead of the next plugin if the decision calls for that, and
 // reports whether it does. It is not called in monitor mode.
 func (q *query) replace(w dns.ResponseWriter, d lookup.Decision) bool {
 	var m *dns.Msg

@@ -58,7 +58,7 @@ func (b *bench) contestants(f *folder, tail string) []spec {
 // the stack deeper, and where it then has to grow once more, which depends on the
 // plugins behind, that alone is microseconds.
 func (b *bench) controlRow(what string, c *contest) {
-	b.add(row{what + "; control, any in place of the plugin: CPU a query, µs",
+	b.add(row{what + "; control, any instead of the plugin: CPU a query, µs",
 		c.cpu[0].spread("%.2f"), c.cpu[2].spread("%.2f"), c.cpu[2].ratios(c.cpu[0]).times(), ""})
 }
 

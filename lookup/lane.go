@@ -226,7 +226,7 @@ type Use struct {
 
 const (
 	maxUses    = 7 // days that are remembered
-	hourlyPart = 5 // an hour has one search of so many for those who come later in it
+	hourlyPart = 5 // a fifth of an hour's searches is for those who come later in it
 )
 
 // JoinUses returns the last days of both, the earliest first: of the same date the higher numbers.

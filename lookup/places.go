@@ -58,7 +58,7 @@ func NewPlaces(first, most int) *Places {
 	return newPlaces(&Places{first: first, most: most, client: share(clientShare), network: share(networkShare), name: share(nameShare), same: samePlaces})
 }
 
-// NewConnections returns so many free places, 1 or more, for connections or requests of clients that
+// NewConnections returns n free places, 1 or more, for connections or requests of clients that
 // are name servers. While half of them are taken, one client may have no more than a sixteenth, and
 // 16, as many searches as a CoreDNS has under way.
 func NewConnections(most int) *Places {
@@ -114,7 +114,7 @@ func networkOf(client netip.Addr) netip.Addr {
 	return netip.PrefixFrom(client, bits).Masked().Addr() // the zero Addr for a client without an address
 }
 
-// Limit returns a listener with at most so many connections at once, that closes new ones of an
+// Limit returns a listener with at most n connections at once, that closes new ones of an
 // address that has its share of them, see NewConnections. refused is told of these; nil:
 // nobody is.
 func Listen(l net.Listener, most int, refused func()) net.Listener {

@@ -56,7 +56,7 @@ const (
 	// unlistedTTL is the TTL of an answer about a prefix that no list holds. It is short,
 	// because the next update may bring the prefix.
 	unlistedTTL = time.Minute
-	// maxStored is the most entries of the lists that a search sends in place of the 4 bytes
+	// maxStored is the most entries of the lists that a search sends instead of the 4 bytes
 	// that they begin with.
 	maxStored = 30
 )

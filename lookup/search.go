@@ -84,7 +84,7 @@ func (c *Checker) settle(s *search, prefixes map[Prefix]bool, answer Answer, err
 }
 
 // tell ends the parts of a search about prefixes before the search ends. Of a prefix about which
-// not all is known the threats are kept, and its part goes on.
+// not all is known the threats are kept, and its part continues.
 func (c *Checker) tell(s *search, prefixes []Prefix, answer Answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

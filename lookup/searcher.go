@@ -47,7 +47,7 @@ type Answer struct {
 	// server gave none.
 	MinimumWait time.Duration
 	// Earlier are answers about single prefixes that the Searcher had without asking the
-	// server, from a cache that several programs share. They hold in place of the above,
+	// server, from a cache that several programs share. They hold instead of the above,
 	// and with an error.
 	Earlier map[Prefix]EarlierAnswer
 }

@@ -20,7 +20,7 @@ func (p *purse) left(time.Time) (Budget, bool) {
 	return Budget{Day: p.day, Left: left, Hour: p.day, Now: left}, true
 }
 
-// walled returns Shares of which one client may take n a day, and no more: so many are reserved
+// walled returns Shares of which one client may take n a day, and no more: all others are reserved
 // for others.
 func walled(n int) *Shares {
 	s := NewShares(1, func(time.Time) (Budget, bool) {
@@ -48,7 +48,7 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 		{"a client", "192.0.2.1", evening, 5, 3},
 		{"the same client over IPv6", "::ffff:192.0.2.1", evening, 1, 0},
 		{"another client", "192.0.2.2", evening, 2, 2},
-		{"it goes on", "192.0.2.2", evening, 2, 1},
+		{"it continues", "192.0.2.2", evening, 2, 1},
 		{"a site", "2001:db8:0:1::1", evening, 3, 3},
 		{"another network of that site", "2001:db8:0:2::1", evening, 1, 0},
 		{"another site", "2001:db8:0:100::1", evening, 1, 1},

@@ -148,7 +148,7 @@ func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 	tests := []struct {
 		name    string
 		timeout time.Duration
-		last    time.Duration // when the last query goes on
+		last    time.Duration // when the last query continues
 		most    int           // that go on together
 	}{
 		{"all have time", time.Second, (50 + queries/16) * ms, 16},

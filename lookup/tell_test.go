@@ -77,7 +77,7 @@ func searchWithin(t *testing.T, c *Checker, limit time.Duration, expressions ...
 	return c.Search(ctx, prefixes, false, nil, nil)
 }
 
-// Queries for several names are merged into one search. Each goes on when its own prefix is known;
+// Queries for several names are merged into one search. Each continues when its own prefix is known;
 // no answer is kept for longer than it lives; and nobody is asked twice about what is under way.
 func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

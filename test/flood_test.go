@@ -232,7 +232,7 @@ func inUse() used {
 	return used{float64(samples[0].Value.Uint64()+samples[1].Value.Uint64()) / (1 << 20), runtime.NumGoroutine()}
 }
 
-// settled waits until there are at most so many goroutines, if not 0, or none has ended
+// settled waits until there are at most that number of goroutines, if not 0, or none has ended
 // for a while, and returns what is in use then.
 func settled(t *testing.T, goroutines int) used {
 	t.Helper()

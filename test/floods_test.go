@@ -24,7 +24,7 @@ type flood struct {
 	from       func(n int) netip.Addr
 	odd        bool          // of all types and classes
 	search     time.Duration // what an answer of the server takes
-	goroutines int           // at most so many more than before
+	goroutines int           // at most this number more than before
 	drowns     bool          // confirmations of others are lost in it, which nothing can help
 }
 

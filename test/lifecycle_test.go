@@ -195,7 +195,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	if err := w.reload(strings.Replace(w.corefile("lists se-4b", "cache 77"), ".:0", ".:"+port, 1)); err == nil {
 		t.Fatal("Expected the reload to fail")
 	}
-	w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // the engine that goes on backs off
+	w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // the engine that continues backs off
 	w.backedOff()
 	n := len(w.google.Requests("update"))
 	w.google.ClientStarted()

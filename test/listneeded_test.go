@@ -26,7 +26,7 @@ func freePort(t *testing.T, host string) string {
 	return port
 }
 
-// named returns a URL with a name in place of its address.
+// named returns a URL with a name instead of its address.
 func named(t *testing.T, text, name string) string {
 	t.Helper()
 	u, err := url.Parse(text)

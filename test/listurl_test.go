@@ -133,7 +133,7 @@ func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
 }
 
 // What a server sends that is no list does nothing: nothing is blocked, the log says why,
-// the metrics count it, and DNS goes on.
+// the metrics count it, and DNS continues.
 func TestAListByURLThatIsNoListIsToldAndDoesNothing(t *testing.T) {
 	endless := func(piece string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {

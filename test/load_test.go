@@ -16,7 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-var loadTime = flag.Duration("load", 3*time.Second, "how long TestQueriesUpdatesAndReloadsAtOnce goes on")
+var loadTime = flag.Duration("load", 3*time.Second, "how long TestQueriesUpdatesAndReloadsAtOnce lasts")
 
 // TestQueriesUpdatesAndReloadsAtOnce is for the race detector: eight clients ask
 // while lists are updated every second and the Corefile is reloaded, half of the
@@ -81,7 +81,7 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 	}
 }
 
-// loadCorefile answers by template in place of forward, some of whose goroutines
+// loadCorefile answers by template instead of forward, some of whose goroutines
 // outlive a reload.
 func (w *world) loadCorefile(port string, properties ...string) string {
 	template := "template IN A {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}"

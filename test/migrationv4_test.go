@@ -107,7 +107,7 @@ func TestMigrationToAServerThatKnowsNoneOfTheStates(t *testing.T) {
 	}
 }
 
-// A list with longer prefixes is of no use to version 5.
+// A list with longer prefixes does not help version 5.
 func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)

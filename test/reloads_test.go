@@ -67,7 +67,7 @@ func TestReloads(t *testing.T) {
 	c.Wait()
 }
 
-// plain answers by template in place of forward and cache.
+// plain answers by template instead of forward and cache.
 func (w *world) plain(properties ...string) string {
 	return strings.Replace(w.loadCorefile(":0", properties...), "\tcache\n", "", 1)
 }

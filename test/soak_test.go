@@ -16,7 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-var soakTime = flag.Duration("soak", 0, "how long TestSoak goes on; 0: it is skipped")
+var soakTime = flag.Duration("soak", 0, "how long TestSoak lasts; 0: it is skipped")
 
 // TestSoak has all at once, for as long as it is told to: queries, new versions of lists,
 // faults of the servers, reloads with other settings, and two relays of which one dies and

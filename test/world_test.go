@@ -70,7 +70,7 @@ type world struct {
 
 	certificate *x509.Certificate // of the server, if it has one, see overTLS
 
-	elsewhere string // address of a CoreDNS in another process, which is asked in place of the instance; "": none
+	elsewhere string // address of a CoreDNS in another process, which is asked instead of the instance; "": none
 }
 
 var worlds atomic.Uint32
@@ -341,7 +341,7 @@ func (w *world) updated(n int) {
 	})
 }
 
-// perUpdate returns how many requests an update of so many lists takes. Web Risk is
+// perUpdate returns how many requests an update of n lists takes. Web Risk is
 // asked for each list by itself.
 func (w *world) perUpdate(lists int) int {
 	if w.protocol == protocol.DialectWebRisk {

@@ -60,7 +60,7 @@ type change struct {
 	partial  bool
 	removals []uint32
 	add      []byte // an entry for each
-	result   []byte // what the checksum is of, an entry for each
+	result   []byte // what the checksum is made from, an entry for each
 }
 
 func (c change) update(width int) *Update {

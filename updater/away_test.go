@@ -128,7 +128,7 @@ func TestAFetchThatWasNotSentIsNoFailureOfTheServer(t *testing.T) {
 		dir := t.TempDir()
 		way := &route{err: errGone}
 		for i, wait := range steps {
-			u := awayUpdater(t, dir, blindSource{way}, nil) // each with a restart, which goes on with the count
+			u := awayUpdater(t, dir, blindSource{way}, nil) // each with a restart, which continues with the count
 			once(t, u)
 			if way.tried != i+1 {
 				t.Fatalf("%d tries, want %d", way.tried, i+1)

@@ -26,7 +26,7 @@ import (
 // With a Store the count is a document, which several processes may share. A search is
 // counted there before it is sent. So that not every search waits for the disk, a
 // process reserves a few at a time; after a crash those count as spent. If the disk
-// hangs or fails, the process goes on with what it knows: the last count that it saw,
+// hangs or fails, the process continues with what it knows: the last count that it saw,
 // and its own searches.
 //
 // The document counts covered searches of this process, which has spent own. If own is less, the others
@@ -153,7 +153,7 @@ func (l *Ledger) Move(store *Store) (err error) {
 var errUnknownCount = fmt.Errorf("the number of searches spent today is unknown: %w", errStays)
 
 // noteDamage notes that the count in a folder cannot be read, and returns the error: it is
-// errUnknownCount unless the count is of an earlier day. The caller holds mu.
+// errUnknownCount unless the count is that of an earlier day. The caller holds mu.
 func (l *Ledger) noteDamage(p place, err error) error {
 	file := p.Medium.(folder).path(p.document)
 	err = fmt.Errorf("%s: %w", file, err)

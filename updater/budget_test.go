@@ -462,7 +462,7 @@ func TestADamagedCountSpendsNothingBeforeTheNextDay(t *testing.T) {
 			t.Errorf("%d searches", got)
 		}
 	})
-	inBubble(t, "it is of yesterday", func(t *testing.T) {
+	inBubble(t, "it is from yesterday", func(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "budget.json")
 		must(t, os.WriteFile(file, nil, 0o600))

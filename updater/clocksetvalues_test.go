@@ -24,7 +24,7 @@ func TestTheHoldOfSeveralListsIsThatWhichEndsFirst(t *testing.T) {
 	}
 }
 
-// An asker that comes back goes on with its clocks of all lists, and is no other any more.
+// An asker that comes back continues with its clocks of all lists, and is no other any more.
 func TestAnAskerThatComesBackHasItsClocksOfLists(t *testing.T) {
 	now := time.Now()
 	s := waiting("a", now, map[string]time.Duration{"x-4b": 3 * time.Hour})

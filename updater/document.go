@@ -16,7 +16,7 @@ import (
 // A document is a small value that outlives its process, or is agreed among several: the schedule,
 // the clock of searches, and the count of searches. One owner has it in memory. Copies of it on
 // media are joined with that, by one pure function for each kind of document: what is read is never
-// believed in place of what is known, so a medium may lose a document, or bring an old copy back.
+// believed instead of what is known, so a medium may lose a document, or bring an old copy back.
 
 // document brings the value of an owner together with its copies, which are of type T. Only one
 // goroutine writes at a time, and nobody needs to wait for the disk.
@@ -170,7 +170,7 @@ func (d *document[T]) lookBriefly(places []place) {
 	}
 }
 
-// save begins to write, unless a write is under way, and goes on while there are changes. ended, which
+// save begins to write, unless a write is under way, and continues while there are changes. ended, which
 // may be nil, is called after each round; kept says that the value is in a folder, and err is that
 // of the folder of the lists. The caller holds mu.
 func (d *document[T]) save(ended func(kept bool, err error)) *saving {

@@ -29,7 +29,7 @@ func (s oneVersion) Fetch(_ context.Context, wanted []updater.Want, take func(i 
 	return 0, nil
 }
 
-// An Updater without a folder keeps its lists in memory. A program that goes on
+// An Updater without a folder keeps its lists in memory. A program that continues
 // calls Run; one that ends, such as a command, calls Once.
 func ExampleUpdater() {
 	schedule, err := updater.NewSchedule(nil)

@@ -150,7 +150,7 @@ func readFile(dir, name string) (l List, origin string, err error) {
 // maxListFile is the most bytes of a list file: those of the largest list that is accepted.
 var maxListFile = listFileBytes(DefaultMaxEntries)
 
-// listFileBytes returns the most bytes of the file of a list of so many entries. They have 32 bytes
+// listFileBytes returns the most bytes of the file of a list with n entries. They have 32 bytes
 // each at most; the texts at the beginning, and the index of each width, come on top.
 func listFileBytes(entries int) int64 { return 32*int64(entries) + 3*maxText + 16<<20 }
 

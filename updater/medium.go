@@ -30,7 +30,7 @@ type Medium interface {
 // ErrConflict says that another writer has changed a document.
 var ErrConflict = errors.New("another process has written the document")
 
-// exchange gives up after so many tries and so long while others write all the time. Both: on a
+// exchange gives up after this number of tries and this time while others write all the time. Both: on a
 // busy machine a second is two tries, and each failure is searches that others do not know of.
 const exchangeTries, exchangeLimit = 20, time.Second
 

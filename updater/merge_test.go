@@ -196,7 +196,7 @@ func TestStreamsThatMustNotBeMerged(t *testing.T) {
 		partial   bool
 		removals  Entries
 		additions []Entries
-		result    model // that the checksum is of, as if what is wrong did no harm
+		result    model // that the checksum is made from, as if what is wrong did no harm
 	}{
 		{"an entry in two streams", false, Entries{}, []Entries{streamOf(a, b), streamOf(b, c)}, model{a, b, c}},
 		{"the first entry in two streams", false, Entries{}, []Entries{streamOf(a), streamOf(a)}, model{a}},

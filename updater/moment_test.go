@@ -78,7 +78,7 @@ func TestTheLaterOfTwoMoments(t *testing.T) {
 		"of two boots":                 {moment{noon, "a", 2 * time.Hour}, moment{noon.Add(time.Hour), "b", time.Hour}},
 		"of a boot that is not known":  {moment{noon, "a", time.Hour}, moment{Saved: noon.Add(time.Hour)}},
 		"of boots that are not known":  {moment{Saved: noon}, moment{Saved: noon.Add(time.Hour)}},
-		"the first one is of no file":  {moment{}, moment{noon, "a", time.Hour}},
+		"the first one has no file":    {moment{}, moment{noon, "a", time.Hour}},
 		"the clock of one boot stands": {moment{noon, "a", time.Hour}, moment{noon, "a", time.Hour + 1}},
 	} {
 		if !test.later.after(test.earlier) || test.earlier.after(test.later) || test.later.after(test.later) {

@@ -8,7 +8,7 @@ import (
 // Once is for a program that runs and ends, such as a command or the job of a timer. It
 // keeps the same rules as Run: both take the same locks and save the same schedule.
 
-// Once does a single round, in place of Run: it publishes the lists in the store,
+// Once does a single round, instead of Run: it publishes the lists in the store,
 // waits for the first contact, up to a minute, and fetches what is due.
 //
 // It returns ErrBusy at once if the lock of the store is taken; a *NotDueError if the

@@ -45,7 +45,7 @@ func NewSchedule(store *Store) (*Schedule, error) {
 	s := newSchedule(store)
 	err := s.load(true)
 	if errors.Is(err, errUnreadableSearches) {
-		s.keepSearches() // in place of the damaged file: a restart must not wait once more
+		s.keepSearches() // instead of the damaged file: a restart must not wait once more
 	}
 	return s, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
-// scheduleOf is a file of a schedule with so many failures.
+// scheduleOf is a file of a schedule with that number of failures.
 func scheduleOf(t *testing.T, failures int, saved time.Time) []byte {
 	t.Helper()
 	state := scheduleState{clockSet: clockSet{Fetch: asked{Clock: Clock{NotBefore: saved.Add(time.Hour), Failures: failures}}}}

@@ -57,7 +57,7 @@ func (s *scripted) questions() []question {
 	return slices.Clone(s.asked)
 }
 
-// last returns the youngest of so many questions, and fails the test if there are
+// last returns the youngest of n questions, and fails the test if there are
 // more or less.
 func (s *scripted) last(t *testing.T, count int) question {
 	t.Helper()

@@ -69,7 +69,7 @@ func (s *Schedule) keepSearches() {
 func (s *Schedule) Flush() { s.searches.flush() }
 
 // lookAtSearches reads what other processes have saved about searches. If the disk
-// hangs, the search goes on without it.
+// hangs, the search continues without it.
 func (s *Schedule) lookAtSearches() {
 	if s.store != nil {
 		s.searches.lookBriefly(s.store.folders(s.store.origin.searchFile()))

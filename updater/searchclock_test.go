@@ -422,7 +422,7 @@ func TestOnlookersDoNotWriteTheClockOfSearches(t *testing.T) {
 		t.Errorf("files %q", got)
 	}
 	if !s.SearchHold().Active(time.Now()) {
-		t.Error("it goes on asking")
+		t.Error("it continues asking")
 	}
 }
 

@@ -282,7 +282,7 @@ func TestWhatADeadWriterLeavesIsALeftover(t *testing.T) {
 }
 
 // What has been replaced must survive a loss of power: the content must be on the
-// disk before the name leads to it, and the name before the caller goes on.
+// disk before the name leads to it, and the name before the caller continues.
 func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 	lost := errors.New("the power fails")
 	for name, test := range map[string]struct {

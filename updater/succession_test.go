@@ -19,7 +19,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// The origins of two versions of a server. The newer goes on with the lists of the
+// The origins of two versions of a server. The newer continues with the lists of the
 // older, which has those of the newer in force until it has fetched its own.
 var (
 	older = updater.Origin{Name: "server v4", Predecessors: []updater.Predecessor{{Name: "server"}}, Schedule: "schedule-v4.json"}

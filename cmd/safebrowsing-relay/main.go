@@ -49,7 +49,7 @@ files again when they change.
 
 With -redis, relays act as one over Redis 6.2 or Valkey 7.2, or later ones: one of them at
 a time fetches lists, and all share lists, clocks, answers and the limits of clients. Each
-has its own folder, and goes on with it while Redis is away.
+has its own folder, and continues with it while Redis is away.
 
 safebrowsing-relay doctor examines that Redis.
 
@@ -99,7 +99,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "endpoint", Usage: "the `URL` of the server, or several separated by commas (default: Google's)"},
 			&cli.StringFlag{Name: "endpoint-ca", Usage: "trust only the authorities in `FILE` for the server"},
 			&cli.StringFlag{Name: "endpoint-cert", Usage: "the certificate for the server and its key, two `FILES` with a comma"},
-			&cli.StringFlag{Name: "token-file", Usage: "read an access token for Web Risk from `FILE`, in place of an API key"},
+			&cli.StringFlag{Name: "token-file", Usage: "read an access token for Web Risk from `FILE`, instead of an API key"},
 			&cli.StringFlag{Name: "resolver", Usage: "the `ADDRESSES` of name servers for the server's name, separated by commas"},
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the plugin's default)"},
 			&cli.StringFlag{Name: "max-entries", Usage: "the most entries of a list, a `COUNT`"},
@@ -112,7 +112,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "client-key-file", Usage: "serve only clients that send one of the keys in `FILE`"},
 			&cli.BoolFlag{Name: "insecure-listen", Usage: "let all other machines use the relay, without TLS and keys"},
 			&cli.FloatFlag{Name: "rate", Usage: "the most searches of one client, such as a CoreDNS, in a second, a `NUMBER`; 0 for no limit", Value: relay.DefaultRate},
-			&cli.FloatFlag{Name: "ema", Usage: "in place of -rate: refuse searches of one client that come faster than it used to ask, by a `NUMBER` of deviations"},
+			&cli.FloatFlag{Name: "ema", Usage: "instead of -rate: refuse searches of one client that come faster than it used to ask, by a `NUMBER` of deviations"},
 			&cli.FloatFlag{Name: "burst", Usage: "the `NUMBER` of searches that one client may cause at once", Value: relay.DefaultBurst},
 			&cli.IntFlag{Name: "connections", Usage: "the most connections of clients at once, a `COUNT`", Value: relay.DefaultConnections},
 			&cli.BoolFlag{Name: "version", Usage: "print the version"},
@@ -266,7 +266,7 @@ func redisConfig(c *cli.Command) (*sharing.Config, error) {
 	case cfg.PasswordFile != "" && target.Password != "":
 		return nil, errors.New("-redis has a password, and -redis-password-file is given: keep one of the two")
 	case cfg.CAFile != "" && !target.TLS:
-		return nil, errors.New("-redis-ca needs TLS: write rediss in place of redis in -redis")
+		return nil, errors.New("-redis-ca needs TLS: write rediss instead of redis in -redis")
 	}
 	return cfg, nil
 }

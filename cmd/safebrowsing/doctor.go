@@ -28,7 +28,7 @@ it sends one without the key and says what CoreDNS has noted about the key. With
 have other rights to the folder. The key is never printed. Without -corefile it examines
 the Corefile that safebrowsing validate does.
 
-With -endpoint in place of -corefile it examines a relay, or another server of your
+With -endpoint instead of -corefile it examines a relay, or another server of your
 own, as a new client on this machine would: it fetches each list and confirms one of
 its entries, which may cost the relay one search. It sends Google's servers the
 request for the names of the lists only.

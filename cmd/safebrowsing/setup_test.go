@@ -38,7 +38,7 @@ func at(name, unit, address string) holder {
 // placeTests are machines with a resolver of each kind.
 var placeTests = []struct {
 	name    string
-	serve   int // so many networks
+	serve   int // how many networks
 	holders []holder
 	want    string
 }{

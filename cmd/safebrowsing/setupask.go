@@ -44,7 +44,7 @@ func (a *asker) read() (string, error) {
 }
 
 // typed returns what read returns, or the error of a context that ends before, as by Ctrl-C. Reading a
-// terminal cannot be ended: read then goes on until the process ends, which is next.
+// terminal cannot be ended: read then continues until the process ends, which is next.
 func typed(ctx context.Context, read func() (string, error)) (text string, err error) {
 	done := make(chan struct{})
 	var readText string

@@ -175,7 +175,7 @@ func (w *world) lists(t *testing.T) []updater.ListStatus {
 	return all
 }
 
-// wantVerified expects so many lists in the folder, none of which is damaged.
+// wantVerified expects that number of lists in the folder, and none damaged.
 func (w *world) wantVerified(t *testing.T, n int) {
 	t.Helper()
 	all := w.lists(t)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// find returns what a file of the repository has in place of the group of a pattern.
+// find returns what a file of the repository has instead of the group of a pattern.
 func find(t *testing.T, name, pattern string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", name))

@@ -57,7 +57,7 @@ func TestAReleaseLooksAtItsProgramsBeforeItIsPublished(t *testing.T) {
 	}
 }
 
-// A small system has a shell, and perhaps no program kill: that is of procps.
+// A small system has a shell, and perhaps no program kill: procps has it.
 func TestAReloadOfTheUnitNeedsAShellOnly(t *testing.T) {
 	text, err := os.ReadFile("../systemd/coredns-safebrowsing.service")
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // sources returns a folder like the repository, with what is not built of it: the files of
-// deploy, and pages in place of the manual.
+// deploy, and pages instead of the manual.
 func sources(t *testing.T) string {
 	t.Helper()
 	top := t.TempDir()

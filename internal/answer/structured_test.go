@@ -98,7 +98,7 @@ func startBlocking(t *testing.T, p Reply, d lookup.Decision) (address string) {
 	return conn.LocalAddr().String()
 }
 
-// nameOf returns a name of about so many bytes.
+// nameOf returns a name of about n bytes.
 func nameOf(length int) string {
 	name := "x.example."
 	for len(name) < length {

@@ -98,7 +98,7 @@ func wait(ctx context.Context, inForce func() bool) bool {
 func (p *Process) Pause(ctx context.Context, zone string, length time.Duration, keep bool) (all []Pause, err error) {
 	now := time.Now()
 	if length < 0 || length > MaxPause {
-		return nil, fmt.Errorf("a pause is of %v at most", MaxPause)
+		return nil, fmt.Errorf("a pause lasts %v at most", MaxPause)
 	}
 	blocks := p.all()
 	if zone = strings.ToLower(zone); zone != AllBlocks {
@@ -134,7 +134,7 @@ func (p *Process) Pause(ctx context.Context, zone string, length time.Duration, 
 	return all, nil
 }
 
-// ChangePauses writes a pause into the file of a folder, in place of one of the zone; a length of 0
+// ChangePauses writes a pause into the file of a folder, instead of one of the zone; a length of 0
 // ends those of the zone, or all for AllBlocks. It returns the pauses in force.
 func ChangePauses(ctx context.Context, folder, zone string, length time.Duration, keep bool, now time.Time) (all []Pause, err error) {
 	err = files.EditTarget(ctx, PauseFile(folder), func(old []byte) ([]byte, error) {

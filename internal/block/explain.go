@@ -62,7 +62,7 @@ func (b *Block) Ask(ctx context.Context, h lookup.Host, qname string) Explained 
 	return b.tell(h, c)
 }
 
-// tell returns a decision in words. A Suspect is of a needed host.
+// tell returns a decision in words. A Suspect is a needed host.
 func (b *Block) tell(h lookup.Host, c Checked) Explained {
 	d := c.Decision
 	if c.Needed != "" && (c.Suspect != nil || d.Verdict != lookup.Safe) {

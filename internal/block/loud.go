@@ -61,7 +61,7 @@ type familiarity struct {
 
 const (
 	familiarWidth  = 1 << 13
-	familiarSample = 16             // one of so many queries is counted, on average
+	familiarSample = 16             // queries for each one that is counted, on average
 	familiarRate   = 60             // queries an hour that make a name familiar
 	familiarMemory = 24 * time.Hour // counts of more are halved
 )

@@ -148,7 +148,7 @@ func (b *Block) Blocked(q dns.Question, target string, client string, d lookup.D
 	process.recent.Blocked(entry, now)
 }
 
-// Searched notes that the decision about a name took so many searches, where names may be shown.
+// Searched notes that the decision about a name took this number of searches, where names may be shown.
 func (b *Block) Searched(qname string, d lookup.Decision, searches int) {
 	if b.Config.StatusNames && b.Settings.Dialect().Paid && (d.By == lookup.ByServer || d.By == lookup.ByCache) && searches > 0 {
 		process.costs.Searched(shown(qname), searches, time.Now())

@@ -67,7 +67,7 @@ type Engine struct {
 // Protocols are the words of protocol, the default first.
 var Protocols = []string{"v5", "v4", webRisk}
 
-// webRisk is the protocol of another service than Safe Browsing. It takes tokens in place of keys.
+// webRisk is the protocol of another service than Safe Browsing. It takes tokens instead of keys.
 const webRisk = "webrisk"
 
 // serviceOf returns what Google calls the service that is asked by a protocol.

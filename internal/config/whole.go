@@ -184,7 +184,7 @@ func HiddenView(file string, blocks []caddyfile.ServerBlock, i int) string {
 	return ""
 }
 
-// hides returns a zone for which a server block without view answers in place of another.
+// hides returns a zone for which a server block without view answers instead of another.
 func hides(before, block caddyfile.ServerBlock) (zone string, ok bool) {
 	if len(before.Tokens["view"]) > 0 {
 		return "", false
@@ -201,7 +201,7 @@ func hides(before, block caddyfile.ServerBlock) (zone string, ok bool) {
 	return "", false
 }
 
-// ForwardTargets returns the hosts that forward and grpc name in a Corefile, in place of an
+// ForwardTargets returns the hosts that forward and grpc name in a Corefile, instead of an
 // address: CoreDNS resolves these itself.
 func ForwardTargets(blocks []caddyfile.ServerBlock) (hosts []string) {
 	for _, b := range blocks {

@@ -73,7 +73,7 @@ func (c *Client) do(r *http.Request, v any) ([]byte, error) {
 	return text, json.Unmarshal(text, v)
 }
 
-// RefusedError is what a server answers in place of doing something.
+// RefusedError is what a server answers instead of doing something.
 type RefusedError struct {
 	Text string
 	Code int // of HTTP

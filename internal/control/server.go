@@ -51,9 +51,9 @@ const (
 type order struct {
 	Name   string `json:"name,omitempty"`
 	For    string `json:"for,omitempty"`   // a duration such as 30m or 7d
-	Until  string `json:"until,omitempty"` // in place of For: a time by RFC 3339
+	Until  string `json:"until,omitempty"` // instead of For: a time by RFC 3339
 	Zone   string `json:"zone,omitempty"`  // of a pause; "": all
-	Keep   bool   `json:"keep,omitempty"`  // a pause goes on after a restart
+	Keep   bool   `json:"keep,omitempty"`  // a pause continues after a restart
 	Remove bool   `json:"remove,omitempty"`
 }
 

@@ -33,7 +33,7 @@ type past struct {
 // outlive an engine: a server's minimum wait is for the next one too.
 type schedules map[Identity]*updater.Schedule
 
-// next returns a schedule that goes on where the last one of the same identity
+// next returns a schedule that continues where the last one of the same identity
 // stands, whatever folder that had.
 func (all schedules) next(id Identity, store *updater.Store, report func(updater.Event)) *updater.Schedule {
 	schedule, err := updater.NewSchedule(store)
@@ -177,7 +177,7 @@ func (r *Registry) end(e *shared) {
 	e.becomeReady() // nobody waits for it any more
 	if id := e.settings.Identity(); r.past.schedules[id] == e.Schedule {
 		// This engine was dropped by a failed reload, or is the last of its identity.
-		// Point successors at the engine that goes on. If that one still has to take
+		// Point successors at the engine that continues. If that one still has to take
 		// over the lists, it forgets them itself.
 		if !r.followed(e.Schedule) {
 			e.Schedule.ForgetLists()

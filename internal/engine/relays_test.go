@@ -103,7 +103,7 @@ func TestTheGaugeSaysWhichRelayFails(t *testing.T) {
 		before.reporter.endpointChanged(protocol.EndpointEvent{Endpoint: "http://first.internal", Err: errors.New("connection refused")})
 		want("the engine that ends has seen a failure", 0, 1)
 		end()
-		want("the engine that goes on has not", 1, 1)
+		want("the engine that continues has not", 1, 1)
 		endOther()
 		want("both have ended", 0, 0) // there is no gauge
 		relays.second.ClientLostState()

@@ -92,7 +92,7 @@ func (s Settings) Client(key string, database *lookup.Database, transport http.R
 // Endpoints returns the URLs of the servers that may be asked, the preferred one first.
 func (s Settings) Endpoints() []string { return strings.Fields(s.Address()) }
 
-// At returns the settings with one endpoint in place of all.
+// At returns the settings with one endpoint instead of all.
 func (s Settings) At(endpoint string) Settings {
 	s.Endpoint = endpoint
 	return s

@@ -8,7 +8,7 @@ import (
 )
 
 // Same reports whether two results of os.Stat are probably of the same content: one file, of one size
-// and time. nil is of no file, and the same as nothing.
+// and time. nil stands for no file, and equals nothing.
 func Same(a, b fs.FileInfo) bool {
 	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -14,14 +14,14 @@ import (
 // much other work a disk is slow that does not hang.
 var WaitLimit = 800 * time.Millisecond
 
-// hurried is the limit while another wait goes on that was given up: the same disk hangs.
+// hurried is the limit while another wait continues that was given up: the same disk hangs.
 func hurried() time.Duration { return WaitLimit / 10 }
 
 // hung counts waits that were given up and go on. It is a package variable because those who
 // wait do not know each other, and the process has its disks in common.
 var hung atomic.Int32
 
-// Wait calls end and reports whether it has returned within WaitLimit. If not, end goes on in a
+// Wait calls end and reports whether it has returned within WaitLimit. If not, end continues in a
 // goroutine, which nothing stops. While there is such a goroutine, the limit is a tenth. Wait
 // is safe for concurrent use.
 func Wait(end func()) bool {

@@ -269,7 +269,7 @@ func labels[T string | []byte](name T) int {
 	return n
 }
 
-// depthBit returns the bit of exactAt and belowAt for names of so many labels.
+// depthBit returns the bit of exactAt and belowAt for names with this number of labels.
 func depthBit(labels int) int { return min(labels, 63) }
 
 // Match is the entry of a list that decides on a host.

@@ -21,7 +21,7 @@ func mustURL(t testing.TB, err error) {
 	}
 }
 
-// names returns a list of so many names.
+// names returns a list of n names.
 func names(n int) string {
 	var text strings.Builder
 	for i := range n {

@@ -67,7 +67,7 @@ func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
 		waited bool          // which was reported
 	}{
 		{100, 6, 0, 31 * time.Second, false},                             // drips: gives its place away
-		{31 << 10, sideBySide, 14 * time.Minute, 16 * time.Minute, true}, // is fast enough, and goes on for 15 minutes
+		{31 << 10, sideBySide, 14 * time.Minute, 16 * time.Minute, true}, // is fast enough, and continues for 15 minutes
 	} {
 		db := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {

@@ -55,7 +55,7 @@ func (b *Builder) AddOf(old *Set, first int, entries []byte, width int) error {
 	return b.took(taken, entries, 4)
 }
 
-// took ends adding entries of which so many bytes were in order, at least one entry.
+// took ends adding entries: this number of bytes was in order, at least one entry.
 func (b *Builder) took(taken int, entries []byte, width int) error {
 	runtime.KeepAlive(b) // its parts use memory that the collector frees with b
 	b.width = copy(b.last[:], entries[taken-width:taken])

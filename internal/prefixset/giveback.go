@@ -10,7 +10,7 @@ const (
 	// manyBytes are worth a collection.
 	manyBytes = 1 << 20
 
-	// fewUnused are bytes of the heap. The collector returns so many to the system in a
+	// fewUnused are bytes of the heap. The collector returns that number to the system in a
 	// millisecond. It does nothing else meanwhile: with one core no query is answered.
 	fewUnused = 16 << 20
 )

@@ -61,7 +61,7 @@ func (g *Group) Bytes() (n int) {
 }
 
 // Join moves the entries of four bytes of all sets into one set of blocks that they share: an
-// entry takes hardly more memory there than alone, and a look-up asks one set in place of all. It
+// entry takes hardly more memory there than alone, and a look-up asks one set instead of all. It
 // returns a Group that asks that one, or g if that does so already.
 //
 // Join returns g if a filter is over all entries, and then parts sets that have been joined. It

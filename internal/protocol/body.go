@@ -83,7 +83,7 @@ func tooLong(maxBytes int64) error {
 	return fmt.Errorf("%w: %w", updater.ErrMalformed, TooLongError(maxBytes))
 }
 
-// TooLongError says that an answer has more than so many bytes.
+// TooLongError says that an answer has more bytes than its bound.
 type TooLongError int64
 
 // Error implements error.

@@ -236,7 +236,7 @@ func endWithTheirContexts(t *testing.T, clients map[string]Client) {
 					_, _, applied = updater.Apply(old, u, 1<<24)
 				})
 				if !over && (err != nil || errors.Is(applied, context.Canceled)) {
-					t.Errorf("the request goes on, but got %v, %v", err, applied)
+					t.Errorf("the request continues, but got %v, %v", err, applied)
 				}
 				if over && (!errors.Is(err, context.Canceled) || applied == nil || errors.Is(applied, updater.ErrChecksum)) {
 					t.Errorf("the request is over, but got %v, %v", err, applied)

@@ -193,7 +193,7 @@ type partlyKnowing struct {
 	Client
 	known []lookup.Prefix
 	wait  time.Duration
-	err   error // in place of an answer
+	err   error // instead of an answer
 	asked [][]lookup.Prefix
 }
 

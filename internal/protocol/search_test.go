@@ -159,7 +159,7 @@ func TestAttributesMayBeUnpacked(t *testing.T) {
 	}
 }
 
-// In JSON an enum value that the schema does not know has a name in place of a
+// In JSON an enum value that the schema does not know has a name instead of a
 // number. It must not vanish: what is left would be a detail without attribute. Only
 // its detail does, the rest of the answer is used.
 func TestUnknownNamesInJSONDropTheirDetailOnly(t *testing.T) {

@@ -109,7 +109,7 @@ func (c *V5) fetchOne(ctx context.Context, query url.Values, w updater.Want, tak
 
 // otherList returns the error for a list that was not asked for.
 func otherList(got, want string) error {
-	return fmt.Errorf("%w: list %q in place of %q", updater.ErrMalformed, got, want)
+	return fmt.Errorf("%w: list %q instead of %q", updater.ErrMalformed, got, want)
 }
 
 // constraints returns the query parameters that limit the size of a list.

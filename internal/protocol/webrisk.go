@@ -142,7 +142,7 @@ func (c *WebRisk) Lists(context.Context) (all []ListInfo, err error) {
 }
 
 // threatOfWebRisk returns the threat of a type, or NoThreat for those that are unknown.
-// Extended coverage is social engineering: how sure Google is of a name does not change
+// Extended coverage is social engineering: how sure Google is about a name does not change
 // what it does to a user. The list in a Decision tells the two apart.
 func threatOfWebRisk(t wrv1.ThreatType) lookup.Threat {
 	switch t {

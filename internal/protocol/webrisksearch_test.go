@@ -54,7 +54,7 @@ func TestWebRiskKeepsThreatsOfItsListsOnly(t *testing.T) {
 		{"of a list that is not configured", []string{"mw-4b"}, []wrv1.ThreatType{unwanted}, nil},
 		{"extended coverage", []string{"se-ext-4b"}, []wrv1.ThreatType{extended}, []lookup.Threat{lookup.SocialEngineering}},
 		{"extended coverage that is not configured", []string{"se-4b"}, []wrv1.ThreatType{extended}, nil},
-		{"the normal coverage in place of the extended", []string{"se-ext-4b"}, []wrv1.ThreatType{phishing}, nil},
+		{"the normal coverage instead of the extended", []string{"se-ext-4b"}, []wrv1.ThreatType{phishing}, nil},
 		{"an unknown type", WebRiskLists(), []wrv1.ThreatType{5}, nil},
 		{"a negative type", WebRiskLists(), []wrv1.ThreatType{-1}, nil},
 		{"no type", WebRiskLists(), []wrv1.ThreatType{0}, nil},
@@ -105,7 +105,7 @@ func TestWebRiskSearchRejectsWhatCannotBe(t *testing.T) {
 	for name, m := range map[string]*wrv1.SearchHashesResponse{
 		"a full hash of 31 bytes":               {Threats: []*threatHash{{Hash: make([]byte, 31)}}},
 		"a full hash of 33 bytes":               {Threats: []*threatHash{{Hash: make([]byte, 33)}}},
-		"a prefix in place of a hash":           {Threats: []*threatHash{{Hash: make([]byte, 32)}, {Hash: make([]byte, 4)}}},
+		"a prefix instead of a hash":            {Threats: []*threatHash{{Hash: make([]byte, 32)}, {Hash: make([]byte, 4)}}},
 		"a threat without a hash":               {Threats: []*threatHash{{}}},
 		"an expire time that cannot be":         {Threats: []*threatHash{{Hash: make([]byte, 32), ExpireTime: wrong}}},
 		"a negative expire time that cannot be": {NegativeExpireTime: wrong},

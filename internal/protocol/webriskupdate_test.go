@@ -190,7 +190,7 @@ func TestWebRiskRejectsWhatCannotBe(t *testing.T) {
 		"data cut":                           rice(riskRice(5, 2, 2, "f7")),
 		"no data":                            rice(riskRice(5, 2, 2, "")),
 		"a value over 32 bits":               rice(riskRice(1<<32-1, 2, 1, "02")),
-		"other numbers than the sum is of":   rice(riskRice(6, 0, 0, "")),
+		"other numbers than the sum has":     rice(riskRice(6, 0, 0, "")),
 		"a full update with removals":        func(m *diffAnswer) { m.Removals = indices(0) },
 		"a partial one, nothing being held":  func(m *diffAnswer) { m.ResponseType, m.Additions = riskDiff, nil; m.Removals = indices(1 << 30) },
 		"a removal behind the end":           remove(indices(1)),

@@ -36,7 +36,7 @@ func (s *Server) refuseFind(q *query) (status int, why string) {
 }
 
 // findAnswer returns the answer of fullHashes.find. A hash matches in each list
-// asked about that is of its threat type; whether the list holds it does not matter.
+// asked about that has its threat type; whether the list holds it does not matter.
 func (s *Server) findAnswer(q *query, f *Fault, a *reply) (proto.Message, error) {
 	m := &sbv4.FindFullHashesResponse{}
 	know := found{wait: s.v4.findWait, negativeFor: max(s.negativeFor, 0), positiveFor: map[string]time.Duration{}}

@@ -94,7 +94,7 @@ type update struct {
 // changes reports whether the update holds anything for the client to apply.
 func (u *update) changes() bool { return len(u.removals)+len(u.additions) > 0 }
 
-// limited returns the newest version, or with maxEntries above 0 one with the first so many
+// limited returns the newest version, or with maxEntries above 0 one with the first maxEntries
 // of its entries.
 func (l *list) limited(maxEntries int) version {
 	v := l.newest()

@@ -252,7 +252,7 @@ func (c *Config) check() error {
 			"(-insecure-listen serves whoever can reach this address)", c.Listen)
 	case c.Redis != nil && c.Redis.Target.InClear() && !c.InsecureRedis:
 		return fmt.Errorf("the Redis at %s is on another machine: who is on the way could read its password, and change lists and answers: "+
-			"write rediss in place of redis in -redis (-insecure-redis uses it in clear text)", c.Redis.Target)
+			"write rediss instead of redis in -redis (-insecure-redis uses it in clear text)", c.Redis.Target)
 	}
 	return nil
 }
@@ -273,7 +273,7 @@ func (c *Config) warnings() (all []string) {
 		all = append(all, "Other users of this machine can read the password of Redis in -redis, in the list of processes. Give -redis-password-file or $"+RedisPasswordVariable)
 	}
 	if c.Redis != nil && c.Redis.Target.InClear() {
-		all = append(all, "The connection to Redis has no TLS: the network can read and change what relays share. Write rediss in place of redis in -redis")
+		all = append(all, "The connection to Redis has no TLS: the network can read and change what relays share. Write rediss instead of redis in -redis")
 	}
 	if c.Admin != "" && !isLoopback(c.Admin) {
 		all = append(all, fmt.Sprintf("Other machines can read the metrics on %s", c.Admin))

@@ -58,7 +58,7 @@ func TestOneClientCannotSpendTheBudgetOfTheFleet(t *testing.T) {
 		if d := first.decideFor("192.0.2.1", "worse.example."); d.Verdict != lookup.Unsafe {
 			t.Errorf("another client's threat at the same CoreDNS: %+v", d)
 		}
-		for hour := range 3 { // and it goes on
+		for hour := range 3 { // and it continues
 			time.Sleep(time.Hour)
 			flood(150+150*hour, 300+150*hour)
 		}

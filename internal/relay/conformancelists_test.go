@@ -100,10 +100,10 @@ var listRows = []row{
 		}
 		return errors.Join(err, leads(nil, l, nil))
 	}},
-	{"maxUpdateEntries: the list, in steps of at most so many changes or, as from a relay, at once", sourceSizes, func(s *subject) error {
+	{"maxUpdateEntries: the list, in steps of at most this number of changes or, as from a relay, at once", sourceSizes, func(s *subject) error {
 		return errors.Join(s.inSteps("se-4b", nil, nil), s.inSteps("se-4b", s.before["se-4b"].Version, contentsBefore["se-4b"]))
 	}},
-	{"maxDatabaseEntries: at most so many entries", sourceSizes, func(s *subject) error {
+	{"maxDatabaseEntries: at most this number of entries", sourceSizes, func(s *subject) error {
 		l, err := s.list("se-4b", nil, "sizeConstraints.maxDatabaseEntries", "1500")
 		if err != nil {
 			return err

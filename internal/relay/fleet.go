@@ -64,7 +64,7 @@ func (f *sharedLists) report(e sharing.Event) {
 	case sharing.Follows:
 		log.Infof("Relay %s fetches lists for all relays on this Redis", e.Holder)
 	case sharing.Alone:
-		log.Warningf("Redis at %s has been away since %s. This relay fetched lists last, so it goes on by itself, with the clocks in %s, until Redis is back", where, say.Time(e.Since), f.cfg.Settings.DB)
+		log.Warningf("Redis at %s has been away since %s. This relay fetched lists last, so it continues by itself, with the clocks in %s, until Redis is back", where, say.Time(e.Since), f.cfg.Settings.DB)
 	case sharing.Repaired:
 		log.Warning("Lists were missing or damaged in Redis. This relay publishes them again")
 	}

@@ -78,7 +78,7 @@ func NewLists(dir string) (*Lists, error) {
 //
 // An error names each list that cannot be served, which keeps its last content, and each whose
 // history cannot be read or saved: that list is served, but some clients get a full update
-// in place of a partial one. All other lists are published whatever the error.
+// instead of a partial one. All other lists are published whatever the error.
 func (l *Lists) Publish(lists []lookup.List) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

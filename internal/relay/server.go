@@ -45,7 +45,7 @@ type Config struct {
 	fleetTimes sharing.StoreConfig // of tests: only its times count
 
 	Rate, Burst float64 // searches of one client: Rate a second, after Burst at once; Rate 0: no limit
-	EMA         float64 // threshold of a lookup.EMA, in place of Rate and Burst; 0: none
+	EMA         float64 // threshold of a lookup.EMA, instead of Rate and Burst; 0: none
 }
 
 // rule returns the limit of one client.
@@ -110,7 +110,7 @@ type handler struct {
 	searching  *lookup.Places  // of requests that wait for a search; so few that connections are left
 	starting   *lookup.Places  // of requests that wait for the first lists
 	limiter    lookup.Limiter  // nil: no limit
-	limits     *sharing.Limits // of all relays on one Redis, in place of limiter and shares; nil: there are none
+	limits     *sharing.Limits // of all relays on one Redis, instead of limiter and shares; nil: there are none
 	rate       float64
 	shares     *lookup.Shares
 	shareSpent func(client netip.Addr) // logs it; nil: it is not logged
@@ -206,7 +206,7 @@ func (r *Relay) publish(lists *Lists) {
 	err := lists.Publish(r.engine.Lists())
 	switch began, ended := r.trouble.Note(err); {
 	case began:
-		log.Errorf("Cannot keep the versions of lists: %v. Clients get whole lists in place of updates until that works", err)
+		log.Errorf("Cannot keep the versions of lists: %v. Clients get whole lists instead of updates until that works", err)
 	case ended:
 		log.Info("The versions of lists are kept again")
 	}

@@ -136,7 +136,7 @@ func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.RemoteAddr, r.RequestURI = c.remote, r.URL.RequestURI()
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)
-	select { // as a network does: an engine does not wait for long for a request that goes on
+	select { // as a network does: an engine does not wait for long for a request that continues
 	case <-time.After(delay):
 	case <-r.Context().Done():
 	}

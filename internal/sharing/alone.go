@@ -11,7 +11,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 )
 
-// When Redis stays away, lists would grow old everywhere. So after StoreConfig.Alone one relay goes on
+// When Redis stays away, lists would grow old everywhere. So after StoreConfig.Alone one relay continues
 // without it: the one that had the lease last, as it noted in its folder. So does a relay that has
 // never seen Redis work: it cannot know of others. It keeps its own clocks,
 // which are at least as late as those in Redis, so the server sees one polite client. Only in a

@@ -22,7 +22,7 @@ import (
 //	lookup.Checker ──▶ Answers ─┬─▶ Redis: known? else claim the search
 //	                            └─▶ the server, about what no relay knows or asks about
 //
-// Where Redis is away each relay goes on by itself.
+// Where Redis is away each relay continues by itself.
 
 // Answers asks a server only about prefixes that no relay knows. It is safe for
 // concurrent use.

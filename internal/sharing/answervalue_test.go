@@ -62,7 +62,7 @@ func TestBoundsOfAValue(t *testing.T) {
 	for _, tt := range []struct{ ttl, want time.Duration }{{-time.Hour, 0}, {1 << 62, 24 * time.Hour}} {
 		got, ok, _ := decode(p, answer{ttl: tt.ttl, threats: []lookup.ThreatHash{{TTL: tt.ttl}}}.encode(p))
 		if !ok || got.ttl != tt.want || got.threats[0].TTL != tt.want {
-			t.Errorf("Expected a TTL of %s in place of %s, got %+v", tt.want, tt.ttl, got)
+			t.Errorf("Expected a TTL of %s instead of %s, got %+v", tt.want, tt.ttl, got)
 		}
 	}
 }

@@ -131,7 +131,7 @@ func (c *Client) watch(ctx context.Context) {
 }
 
 // pauses says how long Redis is left alone. The time grows from minPause to maxPause, and
-// goes on growing if Redis works for less than maxPause in between. The zero pauses is
+// continues growing if Redis works for less than maxPause in between. The zero pauses is
 // ready for use.
 type pauses struct {
 	last   time.Duration

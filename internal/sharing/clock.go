@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// clock is the last time that Redis told. It goes on by clocks that nobody can set: a machine whose
+// clock is the last time that Redis told. It continues by clocks that nobody can set: a machine whose
 // wall clock is set between two beats ends no wait early, neither its own nor that of others.
 type clock struct {
 	told   time.Time     // by Redis; zero: never

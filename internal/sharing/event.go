@@ -16,7 +16,7 @@ const (
 	LeaseTaken                  // this process has the right to fetch
 	LeaseLost                   // this process no longer has the right to fetch; Holder has it, "" if that is unknown
 	Follows                     // another process has the right to fetch: Holder
-	Alone                       // this process goes on without Redis, which is away since Since
+	Alone                       // this process continues without Redis, which is away since Since
 	Repaired                    // lists in Redis were missing or damaged and are published again
 )
 

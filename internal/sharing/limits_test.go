@@ -155,7 +155,7 @@ func TestASearchThatIsNotSentIsGivenBackToAllRelays(t *testing.T) {
 	}
 }
 
-// Without Redis a relay goes on from what it has admitted itself.
+// Without Redis a relay continues from what it has admitted itself.
 func TestWithoutRedisEachRelayHasItsOwnLimits(t *testing.T) {
 	t.Parallel()
 	s := testkit.StartRedis(t)

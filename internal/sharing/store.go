@@ -26,7 +26,7 @@ import (
 // holder that was suspended and has woken up. The holder counts its lease from before each
 // renewal was sent, by its monotonic clock, and stops before the key can expire.
 //
-// Redis is never needed. While it is away, the holder goes on until its lease ends, and the
+// Redis is never needed. While it is away, the holder continues until its lease ends, and the
 // others serve what they have. See alone.go for a Redis that stays away.
 
 // Defaults of StoreConfig, and other times.
@@ -59,7 +59,7 @@ type StoreConfig struct {
 	Beat   time.Duration // mean time between two looks at Redis
 	Settle time.Duration // from the begin of a lease to its first request, so that others can report their clocks
 	Spread time.Duration // followers fetch new lists within this time, each at a random moment
-	Alone  time.Duration // from the loss of Redis until the last holder goes on without it
+	Alone  time.Duration // from the loss of Redis until the last holder continues without it
 
 	wall      func() time.Time     // of this machine; nil: time.Now. Tests replace it
 	sinceBoot func() time.Duration // nil: updater.SinceBoot. Tests replace it to simulate a suspend

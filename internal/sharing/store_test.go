@@ -264,7 +264,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
 	t.Parallel()
 	r := openStore(t, "redis://"+testkit.FreeAddr(t), func(c *StoreConfig) { c.Alone = 100 * time.Millisecond })
-	testkit.Until(t, "that it goes on alone", r.TryLock)
+	testkit.Until(t, "that it continues alone", r.TryLock)
 	testkit.Until(t, "one event of each kind", func() bool { return r.events.count(Alone) == 1 && r.events.count(Lost) == 1 })
 }
 
@@ -413,7 +413,7 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 	r.lead(t)
 }
 
-// When Redis stays away, the relay that had the lease last goes on, and yields when Redis is
+// When Redis stays away, the relay that had the lease last continues, and yields when Redis is
 // back.
 func TestTheLastHolderGoesOnAlone(t *testing.T) {
 	skipIfShort(t)
@@ -424,7 +424,7 @@ func TestTheLastHolderGoesOnAlone(t *testing.T) {
 	a.lead(t)
 	testkit.Until(t, "that b follows", func() bool { b.TryLock(); return b.events.count(Follows) == 1 })
 	server.Kill()
-	testkit.Until(t, "that a goes on alone", func() bool { b.TryLock(); return a.TryLock() && a.events.count(Alone) == 1 })
+	testkit.Until(t, "that a continues alone", func() bool { b.TryLock(); return a.TryLock() && a.events.count(Alone) == 1 })
 	if err := a.Own("schedule.json", set("x")); !errors.Is(err, updater.ErrAlone) {
 		t.Errorf("Expected ErrAlone, got %v", err)
 	}

@@ -55,7 +55,7 @@ const (
 //	redis+sentinel://[USER@]HOST[:PORT],HOST[:PORT].../MASTER[/DB]
 //	redis+cluster://[USER@]HOST[:PORT],HOST[:PORT]...
 //
-// rediss in place of redis is TLS; valkey and valkeys mean the same. An error never
+// rediss instead of redis is TLS; valkey and valkeys mean the same. An error never
 // quotes the URL: it may hold a password.
 func Parse(raw string) (Target, error) {
 	scheme, rest, ok := strings.Cut(raw, "://")

@@ -79,7 +79,7 @@ type anHour struct {
 	Pair
 }
 
-// Blocked counts a query that was blocked, and keeps its name, in place of the oldest one if there
+// Blocked counts a query that was blocked, and keeps its name, instead of the oldest one if there
 // are too many. First, N and Last of b are not used.
 func (r *Recent) Blocked(b Blocked, now time.Time) {
 	r.mu.Lock()

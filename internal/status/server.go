@@ -15,7 +15,7 @@ import (
 const maxConnections = 64
 
 // Pages are the pages of a process: one for each address, however many server blocks name
-// it. A page goes on over a reload that names its address again. The zero value has none; it
+// it. A page continues over a reload that names its address again. The zero value has none; it
 // is safe for concurrent use.
 type Pages struct {
 	mu   sync.Mutex

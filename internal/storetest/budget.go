@@ -61,7 +61,7 @@ func oneBudget(t *testing.T, m Medium) {
 		late = late || s.late.Load()
 	}
 	late = late || m.Late != nil && m.Late()
-	if late { // then a process goes on with what it knows, by design
+	if late { // then a process continues with what it knows, by design
 		t.Logf("The machine is too busy: %d searches were made while the disk or Redis was late", total)
 	}
 	if !late && (total > budget || total < budget*9/10) || total > processes*budget {

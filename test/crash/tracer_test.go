@@ -33,7 +33,7 @@ type tracer struct {
 	notes   string // a file whose writes are reported but are no points
 
 	// point is told the number of each call, from 1, before the kernel executes it. It
-	// returns an error to give to the program in place of executing the call, or errKill, or
+	// returns an error to give to the program instead of executing the call, or errKill, or
 	// errHang.
 	point func(n int, c call) error
 	done  func(c call) // is told each call that the kernel has executed without an error; may be nil
