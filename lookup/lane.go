@@ -19,6 +19,7 @@ type lane struct {
 	begun    time.Time        // when the last one began
 	took     time.Duration    // how long the one took that ended last
 	next     *time.Timer      // calls begin; nil: not yet needed
+	watchers []chan struct{}  // closed when the lane is idle, see Checker.Idle, or closes
 }
 
 func newLane(searches int) *lane {
@@ -129,6 +130,9 @@ func (c *Checker) beginIn(l *lane) {
 		l.begun = now
 		c.wg.Go(func() { c.run(s) })
 	}
+	if l.idle() {
+		l.tellIdle()
+	}
 }
 
 // needed leaves the prefixes that have been answered out of a search that has not begun, and reports
@@ -181,6 +185,7 @@ func (l *lane) close() {
 		}
 	}
 	l.queue = nil
+	l.tellIdle()
 }
 
 // How much of a budget is reserved for others, as values without a clock or a lock.

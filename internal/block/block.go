@@ -84,7 +84,17 @@ func (b *Block) Start() error {
 
 // Read makes the block decide as a CoreDNS would that has saved what is in its folders now. It
 // changes nothing there; only Ask sends requests. End ends it.
-func (b *Block) Read() error {
+func (b *Block) Read() error { return b.read(engine.Read) }
+
+// ReadToSearch is Read for a program that confirms many names, see engine.ReadToSearch.
+func (b *Block) ReadToSearch(firstContact func() time.Duration) error {
+	return b.read(func(s engine.Settings, secret string) (*engine.Stored, error) {
+		return engine.ReadToSearch(s, secret, firstContact)
+	})
+}
+
+// read is Read with what reads the folder of the service.
+func (b *Block) read(service func(engine.Settings, string) (*engine.Stored, error)) error {
 	if err := b.ReadOwn(); err != nil {
 		return err
 	}
@@ -94,7 +104,7 @@ func (b *Block) Read() error {
 	if !b.Config.Online {
 		return nil
 	}
-	stored, err := engine.Read(b.Settings, b.Config.Secret)
+	stored, err := service(b.Settings, b.Config.Secret)
 	if err != nil {
 		b.End()
 		return err

@@ -142,21 +142,34 @@ func (s threats) Search(context.Context, []lookup.Prefix) (lookup.Answer, error)
 	return answer, nil
 }
 
-// listing returns a block for which the server confirms that names are threats.
-func listing(t *testing.T, cfg config.Block, names ...string) *Block {
+// checkerOf returns a checker whose list holds names, and which asks a server.
+func checkerOf(t *testing.T, server lookup.Searcher, names ...string) *lookup.Checker {
 	t.Helper()
-	builder := prefixset.NewBuilder(len(names))
+	var entries []string
 	for _, name := range names {
-		hash := lookup.HashExpression(name + "/")
-		builder.Add(hash[:4], 4)
+		entries = append(entries, string(lookup.HashExpression(name+"/").Prefix(4)))
+	}
+	slices.Sort(entries)
+	builder := prefixset.NewBuilder(len(names))
+	for _, entry := range entries {
+		if err := builder.Add([]byte(entry), len(entry)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	database := new(lookup.Database)
 	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})
-	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: threats{names}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: server})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { checker.Close() })
+	return checker
+}
+
+// listing returns a block for which the server confirms that names are threats.
+func listing(t *testing.T, cfg config.Block, names ...string) *Block {
+	t.Helper()
+	checker := checkerOf(t, threats{names}, names...)
 	cfg.Zones = []string{"."}
 	b := New(config.Config{Block: cfg})
 	b.Use(engine.ServiceForTests(checker))

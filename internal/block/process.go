@@ -29,7 +29,8 @@ type Process struct {
 	recent status.Recent
 	costs  status.Costs
 
-	changing sync.Mutex // held while lists of the server are opened
+	changing   sync.Mutex // held while lists of the server are opened
+	confirming sync.Mutex // held while a program has prefixes confirmed
 
 	mu      sync.Mutex
 	blocks  []*Block

@@ -61,6 +61,14 @@ func (protecting) Change(context.Context, lookup.Host, block.Change) (block.Chan
 	return block.Changed{}, nil
 }
 
+func (protecting) Listings(q block.Question) (block.Listings, error) {
+	return block.Listings{Zones: ".", PerSearch: len(q.Prefixes), Listed: []block.Listed{}, Own: []block.OwnSay{}}, nil
+}
+
+func (protecting) Confirm(context.Context, block.Question) (block.Confirmed, error) {
+	return block.Confirmed{Answers: []block.PrefixAnswer{}}, nil
+}
+
 // opened is a door in a folder. Call closed once, or never.
 func opened(t *testing.T, d *Doors, folder string) (path string, closed func()) {
 	t.Helper()
@@ -215,6 +223,28 @@ func TestACallThatChangesSomethingIsLoggedWithWhoAsked(t *testing.T) {
 	}
 }
 
+// A question about prefixes is longer than a change may be, and changes nothing.
+func TestAQuestionAboutManyPrefixesIsAnsweredAndNotLogged(t *testing.T) {
+	lines := testkit.Capture(t)
+	path, _ := opened(t, new(Doors), t.TempDir())
+	client, err := Find(t.Context(), []string{filepath.Dir(path)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := block.Question{Prefixes: make([]byte, 4*block.MaxPrefixes)}
+	for range block.MaxHosts {
+		q.Hosts = append(q.Hosts, strings.Repeat("a", 253))
+	}
+	var l block.Listings
+	if _, err := client.Post(t.Context(), "/listed", q, &l); err != nil || l.PerSearch != len(q.Prefixes) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	var c block.Confirmed
+	if _, err := client.Post(t.Context(), "/confirm", block.Question{}, &c); err != nil || len(lines.About("control socket")) != 0 {
+		t.Errorf("%v, %q", err, lines.About(""))
+	}
+}
+
 // send writes bytes to a door and returns what comes back within the time.
 func send(t *testing.T, path, text string, patience time.Duration) string {
 	t.Helper()
@@ -250,6 +280,9 @@ func TestHostileInputIsRefused(t *testing.T) {
 		"an end in the past":     {post("/allow", `{"name":"x.example","until":"2020-01-01T00:00:00Z"}`), "400 Bad Request"},
 		"a pause for ever":       {post("/pause", `{"for":"100000h"}`), "400 Bad Request"},
 		"a pause of no time":     {post("/pause", `{}`), "400 Bad Request"},
+		"a huge question":        {post("/listed", `{"prefixes":"`+strings.Repeat("A", 1<<20)+`"}`), "400 Bad Request"},
+		"no prefixes":            {post("/confirm", `{"prefixes":"?"}`), "400 Bad Request"},
+		"a question by GET":      {get("/confirm"), "405 Method Not Allowed"},
 		"no name":                {get("/why"), "400 Bad Request"},
 		"a name of 100 kB":       {get("/why?name=" + strings.Repeat("a", 100_000)), "431 Request Header Fields Too Large"},
 		"bytes in a name":        {get("/why?name=%00%ff%1b%5d"), ""},

@@ -36,12 +36,15 @@ type Server interface {
 	WhyName(ctx context.Context, name string, confirm bool) (status.Why, error)
 	Pause(ctx context.Context, zone string, length time.Duration, keep bool) ([]block.Pause, error)
 	Change(ctx context.Context, h lookup.Host, c block.Change) (block.Changed, error)
+	Listings(q block.Question) (block.Listings, error)
+	Confirm(ctx context.Context, q block.Question) (block.Confirmed, error)
 }
 
 // The bounds of what a caller may take.
 const (
 	maxConnections = 64 // of all callers at once; others are closed
 	maxBody        = 4 << 10
+	maxQuestion    = 128 << 10 // the body of a question about prefixes and hosts
 	maxHeader      = 8 << 10
 	headerTimeout  = 5 * time.Second
 	callTimeout    = 20 * time.Second // a confirmation takes 10 seconds at most
@@ -83,11 +86,25 @@ func handler(s Server) http.Handler {
 	}
 	post := func(path string, call func(ctx context.Context, o order) (any, error)) {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-			o, err := orderOf(w, r)
+			var o order
+			err := readBody(w, r, maxBody, &o)
 			var v any
 			if err == nil {
 				v, err = call(r.Context(), o)
 				logCall(r.Context(), path, o, err)
+			}
+			reply(w, v, err)
+		})
+	}
+	ask := func(path string, call func(ctx context.Context, q block.Question) (any, error)) {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			var q block.Question
+			err := readBody(w, r, maxQuestion, &q)
+			var v any
+			if err == nil {
+				if v, err = call(r.Context(), q); err != nil {
+					err = misuse{err}
+				}
 			}
 			reply(w, v, err)
 		})
@@ -113,6 +130,8 @@ func handler(s Server) http.Handler {
 		return change(ctx, s, o, block.Change{Remove: o.Remove})
 	})
 	post("/unblock", func(ctx context.Context, o order) (any, error) { return change(ctx, s, o, block.Change{Remove: true}) })
+	ask("/listed", func(_ context.Context, q block.Question) (any, error) { return s.Listings(q) })
+	ask("/confirm", func(ctx context.Context, q block.Question) (any, error) { return s.Confirm(ctx, q) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 		defer cancel()
@@ -130,14 +149,14 @@ type Lists struct {
 // ListsOf returns the lists of a report.
 func ListsOf(r status.Report) Lists { return Lists{r.At, r.Services, r.Blocks} }
 
-// orderOf reads the body of a call, which may be empty.
-func orderOf(w http.ResponseWriter, r *http.Request) (o order, err error) {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+// readBody reads the body of a call, which may be empty and has most bytes at most, into v.
+func readBody(w http.ResponseWriter, r *http.Request, most int64, v any) error {
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, most))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&o); err != nil && !errors.Is(err, io.EOF) {
-		return o, misuse{fmt.Errorf("the body is not as expected: %w", err)}
+	if err := d.Decode(v); err != nil && !errors.Is(err, io.EOF) {
+		return misuse{fmt.Errorf("the body is not as expected: %w", err)}
 	}
-	return o, nil
+	return nil
 }
 
 func pause(ctx context.Context, s Server, o order, begin bool) (any, error) {

@@ -82,7 +82,16 @@ type Stored struct {
 }
 
 // Read reads what is in the folder, and changes nothing there. The caller must Close the result.
-func Read(s Settings, secret string) (*Stored, error) {
+func Read(s Settings, secret string) (*Stored, error) { return read(s, secret, false, nil) }
+
+// ReadToSearch is Read for a program that confirms many names: it keeps the clocks of searches and the
+// count of the budget in the folder, as a CoreDNS does. firstContact is that of Edge.
+func ReadToSearch(s Settings, secret string, firstContact func() time.Duration) (*Stored, error) {
+	return read(s, secret, true, firstContact)
+}
+
+// read is Read, and with searches ReadToSearch.
+func read(s Settings, secret string, searches bool, firstContact func() time.Duration) (*Stored, error) {
 	database := new(lookup.Database)
 	client, err := s.Client(secret, database, nil)
 	if err != nil {
@@ -103,17 +112,28 @@ func Read(s Settings, secret string) (*Stored, error) {
 		}
 	}
 	if _, err := os.Stat(s.DB); s.DB != "" && err == nil {
-		all.readFolder(database, s.Origin(secret))
+		all.readFolder(database, s.Origin(secret), searches)
 	}
-	searcher := updater.Pace(client, all.Schedule, s.SearchRules(nil), func(updater.Event) {})
+	searcher := updater.Pace(client, all.Schedule, s.SearchRules(firstContact), unsaved)
+	if searches && all.ledger != nil {
+		searcher = all.ledger.Limit(searcher, s.Budget, unsaved)
+	}
 	if all.Checker, err = lookup.NewChecker(s.CheckerConfig(database, searcher)); err != nil {
 		return nil, err
 	}
 	return all, nil
 }
 
-// readFolder publishes the lists of the folder, and reads its schedule and its count.
-func (s *Stored) readFolder(database *lookup.Database, origin updater.Origin) {
+// unsaved says that a clock or the count cannot be saved.
+func unsaved(e updater.Event) {
+	if e.Kind == updater.StoreFailed {
+		log.Warningf("%v", e.Err)
+	}
+}
+
+// readFolder publishes the lists of the folder, and reads its schedule and its count, to keep them there
+// if searches is set.
+func (s *Stored) readFolder(database *lookup.Database, origin updater.Origin, searches bool) {
 	store, err := updater.OpenStore(s.settings.DB, origin)
 	if err != nil {
 		s.Problems = append(s.Problems, err)
@@ -132,10 +152,15 @@ func (s *Stored) readFolder(database *lookup.Database, origin updater.Origin) {
 		}
 	}
 	database.Publish(lists)
-	if s.settings.Budget > 0 {
-		s.ledger, s.Uncounted = updater.ReadLedger(store)
+	readLedger, readSchedule := updater.ReadLedger, updater.ReadSchedule
+	if searches {
+		readLedger, readSchedule = updater.NewLedger, updater.NewSchedule
 	}
-	schedule, err := updater.ReadSchedule(store)
+	if s.settings.Budget > 0 {
+		s.ledger, s.Uncounted = readLedger(store)
+		s.ledger.Spread()
+	}
+	schedule, err := readSchedule(store)
 	if err != nil {
 		s.Problems = append(s.Problems, err)
 	}
@@ -166,8 +191,14 @@ func (s *Stored) readLists() (lists []updater.ListStatus, err error) {
 // Count returns the count of searches that CoreDNS saved last; nil: there is none.
 func (s *Stored) Count() *updater.Ledger { return s.ledger }
 
-// Close cancels confirmations.
+// Close cancels confirmations, and waits until clocks and count are saved.
 func (s *Stored) Close() {
 	s.Checker.Close()
+	s.Schedule.Flush()
+	if s.ledger != nil {
+		if err := s.ledger.Flush(); err != nil {
+			unsaved(updater.Event{Kind: updater.StoreFailed, Err: err})
+		}
+	}
 	s.client.Close()
 }
