@@ -66,6 +66,14 @@ func (r *running) Change(_ context.Context, h lookup.Host, c block.Change) (bloc
 	return done, nil
 }
 
+func (r *running) Listings(block.Question) (block.Listings, error) {
+	return block.Listings{}, errors.New("no server block uses Safe Browsing or Web Risk")
+}
+
+func (r *running) Confirm(context.Context, block.Question) (block.Confirmed, error) {
+	return block.Confirmed{}, nil
+}
+
 // serve has a server run that commands find by -db FOLDER.
 func serve(t *testing.T) (r *running, folder string) {
 	t.Helper()

@@ -30,6 +30,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 		"expressions":                 "expressions takes names or URLs",
 		"expressions -rule v6 a":      `-rule: "v6" is not a protocol: the protocols are v5`,
 		"update -now":                 "no API key",
+		"coverage":                    "coverage takes one file, or - for standard input, see safebrowsing coverage -h",
 		"update -corefile x -db .":    "-corefile and -db are both given: keep one of the two",
 		"update -corefile x -lists a": "-corefile and -lists are both given: keep one of the two",
 		"update -corefile " + none:    "no such file",
@@ -64,7 +65,7 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, args := range []string{"-h", "help", "why -h", "status -h", "blocked -h", "resume -h", "unblock -h", "validate -h", "allow -h", "block -h", "pause -h", "expressions -h", "lists -h", "update -h", "doctor -h", "version -h", "completion -h", "help doctor", "h doctor", "help help"} {
+	for _, args := range []string{"-h", "help", "why -h", "status -h", "blocked -h", "resume -h", "unblock -h", "validate -h", "allow -h", "block -h", "pause -h", "expressions -h", "coverage -h", "lists -h", "update -h", "doctor -h", "version -h", "completion -h", "help doctor", "h doctor", "help help"} {
 		status, out, errOut := invoke(t, strings.Fields(args)...)
 		if status != 0 || errOut != "" || !strings.Contains(out, "safebrowsing ") {
 			t.Errorf("%s: status %d, %q", args, status, errOut)

@@ -97,16 +97,22 @@ func newUpdate(c *cli.Command) (*fetching, error) {
 	if c.IsSet("corefile") {
 		open = u.fromCorefile
 	}
-	b, err := open(c)
+	_, err := u.open(c, open)
+	return u, err
+}
+
+// open makes the updater for what a command line means, and returns the configuration.
+func (u *fetching) open(c *cli.Command, from func(*cli.Command) (*block.Block, error)) (config.Config, error) {
+	b, err := from(c)
 	if err != nil {
-		return nil, err
+		return config.Config{}, err
 	}
 	defer b.End()
 	if b.Config.Secret == "" && b.Settings.Google() {
-		return nil, errors.New("no API key: set $" + config.KeyVariable + ", or -endpoint for a server of your own")
+		return b.Config, errors.New("no API key: set $" + config.KeyVariable + ", or -endpoint for a server of your own")
 	}
 	u.names = b.Settings.Stored()
-	return u, u.prepare(b, c.Bool("now"))
+	return b.Config, u.prepare(b, c.Bool("now"))
 }
 
 // prepare makes the updater. It creates the folder if that does not exist.
