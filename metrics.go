@@ -21,6 +21,8 @@ var (
 
 	blockedTotal = newCounter("blocked_total", "Counter of names blocked, by the list that they matched.", "list")
 
+	keptTotal = newCounter("kept_total", "Counter of queries that are answered here so that clients stay, by reason.", "reason")
+
 	frameOnlyTotal = newCounter("frame_only_total", "Counter of names whose threat the server marks FRAME_ONLY, by what became of them.", "action")
 )
 
@@ -78,6 +80,11 @@ func (b *blockMetrics) countVerdict(ctx context.Context, d lookup.Decision) {
 // countBlocked counts a query that is blocked.
 func (b *blockMetrics) countBlocked(ctx context.Context, d lookup.Decision) {
 	blockedTotal.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), d.List).Inc()
+}
+
+// countKept counts a query for a kept name, by the reason that answer.Kept has.
+func (b *blockMetrics) countKept(ctx context.Context, reason string) {
+	keptTotal.WithLabelValues(metrics.WithServer(ctx), metrics.WithView(ctx), reason).Inc()
 }
 
 // countFrameOnly counts a decision that rests on a threat marked FRAME_ONLY.

@@ -120,6 +120,11 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		w.WriteMsg(s.why(r, host))
 		return answered, nil
 	}
+	if kept := s.block.Kept(r.Question[0].Name); kept != nil && state.QClass() == dns.ClassINET {
+		s.metrics.countKept(ctx, kept.Reason)
+		w.WriteMsg(kept.Answer(ctx, w, r))
+		return answered, nil
+	}
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.block.InScope(r.Question[0].Name) {
 		return passed, nil
 	}

@@ -57,6 +57,7 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 		file, blocks := corefileOf(of.generation)
 		loop := s.block.Config.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
 		sayDoubts(&s.block.Config, append(config.HiddenViews(file, blocks), loop), of.said)
+		sayOnce([]string{s.block.Keeps()}, of.said, func(text string) { log.Info(text) })
 		s.block.Need(block.NeededBy(of.blocks, config.ForwardTargets(blocks))) // all blocks have been read by now
 		if err := serving.start(s, of.generation); err != nil {
 			return plugin.Error(say.Plugin, err)

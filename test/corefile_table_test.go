@@ -102,6 +102,8 @@ var wrongCorefiles = []struct {
 	{"ttl 5 minutes", 5, []string{"wrong arguments, usage: ttl DURATION, such as 60s or 5m"}},
 	{`allow ""`, 5, []string{"allow: an argument is empty: is it a variable that is not set?"}},
 	{`allow {$NO_SUCH_VARIABLE}`, 5, []string{"allow: an argument is empty"}},
+	{"keep_clients on", 5, []string{`keep_clients: "on": keep_clients takes off or nothing`}},
+	{"keep_clients off off", 5, []string{"wrong arguments, usage: keep_clients [off]"}},
 	// Own lists.
 	{"block missing.txt", 5, []string{"block: there is no file missing.txt"}},
 	{"block evil.example.org", 5, []string{"there is no file evil.example.org; block takes files: write the name into one"}},

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -44,27 +43,6 @@ func TestRecipeOfOtherRulesForSomeClients(t *testing.T) {
 		}
 	}
 	testkit.Until(w.t, "the line about the adult", func() bool { return len(lines.About("evil.example.com. A for "+adult+" would be blocked")) == 1 })
-}
-
-func TestRecipeThatKeepsBrowsersHere(t *testing.T) {
-	w := newWorld(t)
-	w.recipe("docs/network.md", "Keep browsers here")
-	w.updated(1)
-	names, err := os.ReadFile("../testdata/canary.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tried := 0
-	for line := range strings.Lines(string(names)) {
-		if name, _, _ := strings.Cut(line, " "); !strings.HasPrefix(line, "#") {
-			w.wantBlocked(name+".", dns.TypeAAAA, "blocklist canary.txt")
-			tried++
-		}
-	}
-	if tried != 3 {
-		t.Errorf("Expected three names, got %d", tried)
-	}
-	w.wantPassed("icloud.com.", dns.TypeA)
 }
 
 func TestRecipeOfNewlyRegisteredDomains(t *testing.T) {

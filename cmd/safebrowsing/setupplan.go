@@ -293,6 +293,7 @@ func corefileFor(a *answers, p place) string {
 	line(2, "db /var/lib/coredns-safebrowsing")
 	line(2, "block", path.Join(setupFolder, "block.txt"))
 	line(2, "allow", path.Join(setupFolder, "allow.txt"))
+	line(2, "keep_clients")
 	if a.endpoint != "" {
 		line(2, "endpoint", a.endpoint)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -37,8 +38,20 @@ func (b *Block) why(ctx context.Context, h lookup.Host, confirm bool, last *stat
 	if last != nil && !b.Config.Monitor && (e.By == lookup.ByList || a.Verdict == status.VerdictSuspected || a.Verdict == status.VerdictUnknown) {
 		b.remember(&a, last, now)
 	}
+	if k := b.Kept(qname); k != nil {
+		b.keep(&a, k)
+	}
 	a.Say(h.String())
 	return a
+}
+
+// keep corrects an answer by what is answered about a kept name, whatever lists say.
+func (b *Block) keep(a *status.Answer, k *answer.Kept) {
+	*a = status.Answer{Zones: a.Zones, Verdict: status.VerdictPasses, Note: "answered here and not forwarded: " + k.Text}
+	if k.Canary {
+		a.Verdict, a.DecidedBy, a.List = status.VerdictBlocked, lookup.ByBlock.String(), "keep_clients"
+		a.Note, a.Unblock = k.Text, "allow "+strings.TrimSuffix(k.Name, ".")
+	}
 }
 
 // confirmTimeout is the most time for the confirmation of one name that people ask about.

@@ -94,9 +94,20 @@ type Block struct {
 	LogJSON        bool           // as JSON, one object a line
 	Monitor        bool           // decide, but never block
 	Explain        bool           // answer why
+	Keep           Keep           // which names are answered here so that clients stay
 	Status         string         // "address:port" of the status page; "": none
 	StatusNames    bool           // it shows the names that this server block has blocked
 }
+
+// Keep says which names are answered here, and not forwarded, so that clients go on asking this server.
+// The zero Keep is that of a stanza without keep_clients.
+type Keep uint8
+
+const (
+	KeepResolver Keep = iota // resolver.arpa only
+	KeepCanaries             // and the names by which browsers and systems ask the network
+	KeepNothing
+)
 
 // OwnFile is a list of the operator's own, as the Corefile names it.
 type OwnFile struct {

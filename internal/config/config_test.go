@@ -61,6 +61,9 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 			return c.Secret == "KEYINFILE" && c.Engine.KeyFile == key && c.Engine.APIKey == ""
 		}},
 		{"endpoint without a key", "safebrowsing {\nendpoint http://127.0.0.1:1/\n}", func(c Config) bool { return c.Online && c.Endpoint == "http://127.0.0.1:1" }},
+		{"no keep_clients", "safebrowsing {\nblock " + own + "\n}", func(c Config) bool { return c.Keep == KeepResolver }},
+		{"keep_clients", "safebrowsing {\nblock " + own + "\nkeep_clients\n}", func(c Config) bool { return c.Keep == KeepCanaries }},
+		{"keep_clients off", "safebrowsing {\nblock " + own + "\nkeep_clients off\n}", func(c Config) bool { return c.Keep == KeepNothing }},
 		{"own lists alone", "safebrowsing {\nblock " + own + "\n}", func(c Config) bool {
 			return !c.Online && len(c.Own) == 1 && c.Own[0] == OwnFile{Path: own}
 		}},

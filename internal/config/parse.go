@@ -59,6 +59,7 @@ var properties = map[string]struct {
 	"monitor":         {0, 0, false, "", (*parser).monitorOnly},
 	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.Explain = true; return nil }},
 	"status":          {1, 3, false, "ADDRESS [names] [public]", (*parser).statusPage},
+	"keep_clients":    {0, 1, false, "[off]", (*parser).keepClients},
 	"structured":      {1, -1, false, "OPTIONCODE [CONTACT...]", (*parser).structuredErrors},
 	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
 }
@@ -250,6 +251,17 @@ func (p *parser) path(name string) string {
 func (p *parser) timeout(args []string) (err error) {
 	p.ConfirmTimeout, err = duration(args[0], time.Millisecond, maxConfirmTimeout)
 	return err
+}
+
+func (p *parser) keepClients(args []string) error {
+	p.Keep = KeepCanaries
+	if len(args) == 1 {
+		p.Keep = KeepNothing
+		if args[0] != "off" {
+			return fmt.Errorf("%q: keep_clients takes off or nothing", args[0])
+		}
+	}
+	return nil
 }
 
 func (p *parser) inspectWhat(args []string) error {
