@@ -3,11 +3,13 @@ package safebrowsing
 import (
 	"encoding/json"
 	golog "log"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -35,11 +37,14 @@ type nameLine struct {
 	Expression string    `json:"expression,omitempty"`
 	List       string    `json:"list,omitempty"`
 	DecidedBy  string    `json:"decided_by,omitempty"`
+	Allow      string    `json:"allow,omitempty"`    // the command that lets the name pass for an hour
+	Report     string    `json:"report,omitempty"`   // where to report that this is a mistake
 	LeftOut    int       `json:"left_out,omitempty"` // names without a line of their own
 }
 
 // log logs that the query of a client is blocked, or in monitor mode would be.
-func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause string, now time.Time) {
+// report is where to say that this is a mistake, or "".
+func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause, report string, now time.Time) {
 	l.mu.Lock()
 	level, admitted := lookup.LeakyBucket{Rate: 10, Capacity: 20}.Admit(l.level, now)
 	l.level = level
@@ -52,10 +57,11 @@ func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause st
 		return
 	}
 	l.logLeft(left, now)
+	allow := status.Allowing("safebrowsing", strings.ToLower(strings.TrimSuffix(q.Name, ".")))
 	if l.json {
 		logJSON(nameLine{
 			Time: now.UTC(), Event: l.event(), Client: client, Name: q.Name, Type: dns.Type(q.Qtype).String(), Cause: cause,
-			Threat: d.Threat.String(), Expression: d.Expression, List: d.List, DecidedBy: d.By.String(),
+			Threat: d.Threat.String(), Expression: d.Expression, List: d.List, DecidedBy: d.By.String(), Allow: allow, Report: report,
 		})
 		return
 	}
@@ -63,7 +69,17 @@ func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause st
 	if l.monitor {
 		format = "Monitor: %s %s for %s would be blocked: %s, expression %s, list %s, decided by %s"
 	}
-	log.Infof(format, q.Name, dns.Type(q.Qtype), client, cause, d.Expression, d.List, d.By)
+	mistake := ""
+	if allow != "" {
+		mistake = ". A mistake? " + allow
+	}
+	if report != "" {
+		mistake += ", report it at " + report
+		if allow == "" {
+			mistake = ". A mistake? Report it at " + report
+		}
+	}
+	log.Infof(format+"%s", q.Name, dns.Type(q.Qtype), client, cause, d.Expression, d.List, d.By, mistake)
 }
 
 // event returns what happens to names, as the JSON form spells it.

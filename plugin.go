@@ -16,6 +16,8 @@ package safebrowsing
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -136,6 +138,9 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	c := s.block.Check(host)
 	if c.By == lookup.ByList {
 		s.block.Passed(host)
+		if s.block.LooksBack() && c.Suspect == nil {
+			s.block.Asked(addressOf(w.RemoteAddr()), host, false)
+		}
 	}
 	switch {
 	case c.Suspect != nil && (s.block.Config.Monitor || c.Needed != ""):
@@ -185,8 +190,26 @@ func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.
 		s.block.Blocked(q, target, client, d, time.Now())
 	}
 	if s.block.Config.Monitor || s.block.Config.LogBlocked {
-		s.names.log(client, q, d, s.block.Reply().Cause(d), time.Now())
+		s.names.log(client, q, d, s.block.Reply().Cause(d), s.block.ReportTo(d), time.Now())
 	}
+}
+
+// addressOf returns the address of a client, without allocating where CoreDNS knows it by UDP, TCP, TLS
+// or HTTPS; the zero Addr if it has none.
+func addressOf(a net.Addr) netip.Addr {
+	var ip net.IP
+	switch a := a.(type) {
+	case *net.UDPAddr:
+		ip = a.IP
+	case *net.TCPAddr:
+		ip = a.IP
+	case nil:
+	default:
+		all, _ := netip.ParseAddrPort(a.String())
+		return all.Addr().Unmap()
+	}
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
 }
 
 // checked reports whether queries of a type are part of browsing. To block

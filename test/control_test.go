@@ -16,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -233,7 +234,7 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 	corefile := func(more ...string) string {
 		return w.corefile(append([]string{"explain", "status 127.0.0.1:0 names"}, more...)...)
 	}
-	own := blockList(t, "own.example")
+	own := "block " + writeFile(t, t.TempDir(), "own.txt", "# Issues: https://lists.example/issues\nown.example\n*.own.example\n")
 	w.start(corefile(own))
 	w.updated(1)
 	page := w.pageURL(lines)
@@ -282,10 +283,22 @@ func (w *world) wantAgreement(where, page string, names []string) {
 		}
 		if body := get(w.t, page+"?host="+name); !strings.Contains(body, why.Text) {
 			w.t.Errorf("%s: %s: the door says %s, the page is\n%s", where, name, why.Text, body)
+		} else if strings.Contains(body, "Report it") != (why.Report != "") || !strings.Contains(body, why.Report) {
+			w.t.Errorf("%s: %s: the door says that mistakes are reported at %q, the page is\n%s", where, name, why.Report, body)
+		}
+		if list := why.Answers[0].List; blocked && (why.Report != "") != (filepath.Base(list) == "own.txt") {
+			w.t.Errorf("%s: %s is blocked by %s, and mistakes are reported at %q", where, name, list, why.Report)
 		}
 	}
 	r := w.told()
 	w.made(page, r.Headline)
+	w.made(page, r.Today.InWords())
+	if unsure := int(testkit.Metric(w.t, "verdicts_total", "verdict", "unsure")); r.Today.Unconfirmed != unsure && time.Now().Hour() > 0 {
+		w.t.Errorf("%s: %d passed unconfirmed, the metric has %d", where, r.Today.Unconfirmed, unsure)
+	}
+	if byServer := int(testkit.Metric(w.t, "verdicts_total", "decided_by", "server")); r.Today.InTime > byServer {
+		w.t.Errorf("%s: %d confirmed in time, the metric has %d names that the server decided about", where, r.Today.InTime, byServer)
+	}
 	paused := 0.0
 	if r.Blocks[0].Paused.After(r.At) {
 		paused = 1
@@ -313,4 +326,42 @@ func (w *world) blocks(name string) bool {
 		w.t.Fatal(err)
 	}
 	return m.Rcode == dns.RcodeNameError
+}
+
+// What became of suspected names on a day is the same for the door, the page and the metrics.
+func TestWhatBecameOfThreatsIsCounted(t *testing.T) {
+	if !apart(t) {
+		return
+	}
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	w.threaten("evil.example/", "slow.example/")
+	w.start(w.corefile("log", "status 127.0.0.1:0", "confirm_timeout 300ms", blockList(t, "own.example")))
+	w.updated(1)
+	page := w.pageURL(lines)
+	testkit.Until(t, "a threat confirmed in time", func() bool { return w.blocks("evil.example.") })
+	first := w.told().Today.Threats
+	w.google.Break("search", 1, protocoltest.Fault{Delay: time.Second})
+	if w.blocks("slow.example.") {
+		t.Fatal("a name is blocked that the server has not confirmed")
+	}
+	testkit.Until(t, "the answer", func() bool { return w.asked("slow.example").Verdict == truth.VerdictBlocked })
+	for _, name := range []string{"slow.example.", "slow.example.", "www.evil.example.", "own.example."} {
+		if !w.blocks(name) {
+			t.Errorf("%s is not blocked", name)
+		}
+	}
+	r := w.told()
+	if want := (truth.Threats{InTime: first.InTime, Unconfirmed: first.Unconfirmed + 1, Second: first.Second + 1}); r.Today.Threats != want || first.InTime+first.Second < 1 {
+		t.Errorf("%+v, want %+v", r.Today.Threats, want)
+	}
+	w.made(page, r.Today.InWords())
+	for verdict, want := range map[string]int{"unsure": r.Today.Unconfirmed, "unsafe": r.Today.Blocked} {
+		if got := int(testkit.Metric(t, "verdicts_total", "verdict", verdict)); got != want {
+			t.Errorf("the metric has %d %s, the door says %d", got, verdict, want)
+		}
+	}
+	for _, line := range lines.About("Blocked own.example.") {
+		testkit.WantParts(t, line, ". A mistake? safebrowsing allow -for 1h own.example")
+	}
 }

@@ -38,6 +38,7 @@ type Block struct {
 	service atomic.Pointer[engine.Service] // set by Use; nil: Safe Browsing is off
 	pauses  atomic.Pointer[pauseFolder]    // nil: there is no file of pauses
 	needed  atomic.Pointer[Needed]         // set by Need; nil: none
+	memory  *memory                        // set by LookBack, before queries come; nil: nothing is remembered
 	stored  *engine.Stored                 // that Read has read; nil: the block is started, or Safe Browsing is off
 	ends    []func()                       // what End does
 
@@ -77,6 +78,7 @@ func (b *Block) Start() error {
 		b.ends = append(b.ends, release)
 		b.Use(&e.Service)
 	}
+	b.ends = append(b.ends, b.LookBack())
 	b.ends = append(b.ends, b.openStatus())
 	process.add(b)
 	return nil

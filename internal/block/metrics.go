@@ -7,10 +7,18 @@ import (
 	"github.com/coredns/coredns/plugin"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 )
+
+var listedLateTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+	Namespace: plugin.Namespace,
+	Subsystem: say.Plugin,
+	Name:      "listed_late_total",
+	Help:      "Counter of devices that asked for a name before the list had it, see look_back.",
+}, []string{"list"})
 
 // ownLists exports the state of the operator's lists that are open. It stores
 // nothing: a list disappears from the metrics when no server block uses it.

@@ -3,6 +3,7 @@ package block
 import (
 	"cmp"
 	"context"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -28,6 +30,9 @@ type Process struct {
 	pages  status.Pages
 	recent status.Recent
 	costs  status.Costs
+
+	memories    memories
+	unconfirmed unconfirmed
 
 	changing   sync.Mutex // held while lists of the server are opened
 	confirming sync.Mutex // held while a program has prefixes confirmed
@@ -120,6 +125,7 @@ type page struct{ *Process }
 func (p page) Report() status.Report {
 	r := p.Process.Report()
 	r.Names = slices.DeleteFunc(r.Names, func(b status.Blocked) bool { return !b.Named })
+	r.Late = status.ForPages(r.Late)
 	return r
 }
 
@@ -145,8 +151,61 @@ func (b *Block) Blocked(q dns.Question, target string, client string, d lookup.D
 	if b.Config.LogBlocked {
 		entry.Client = client
 	}
-	entry.Named = b.Config.StatusNames
+	entry.Named, entry.Report = b.Config.StatusNames, b.ReportTo(d)
+	entry.Second = !isOwn(d) && process.unconfirmed.blocked(client, entry.Name)
 	process.recent.Blocked(entry, now)
+}
+
+// Unconfirmed notes a query for a name that a list holds, and that passed because the server did not
+// confirm it in time, or could not be asked.
+func (b *Block) Unconfirmed(client netip.Addr, qname string, now time.Time) {
+	if b.Config.UnsureFails || b.Config.Monitor {
+		return
+	}
+	process.unconfirmed.passed(client.String(), shown(qname))
+	process.recent.Unconfirmed(now)
+}
+
+// unconfirmed are the pairs of client and name that passed lately and could not be confirmed. The zero
+// value is ready to use; it is safe for concurrent use.
+type unconfirmed struct {
+	mu    sync.Mutex
+	seed  maphash.Seed
+	pairs map[uint64]bool // hashes; of too many any one goes
+}
+
+// maxUnconfirmed is the most pairs.
+const maxUnconfirmed = 4096
+
+// key returns the hash of a pair. The caller holds mu.
+func (u *unconfirmed) key(client, name string) uint64 {
+	if u.pairs == nil {
+		u.seed, u.pairs = maphash.MakeSeed(), make(map[uint64]bool)
+	}
+	return maphash.String(u.seed, client+" "+name)
+}
+
+func (u *unconfirmed) passed(client, name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	key := u.key(client, name)
+	for other := range u.pairs {
+		if len(u.pairs) < maxUnconfirmed {
+			break
+		}
+		delete(u.pairs, other)
+	}
+	u.pairs[key] = true
+}
+
+// blocked reports whether a query of the client for the name passed before. The next one does not count.
+func (u *unconfirmed) blocked(client, name string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	key := u.key(client, name)
+	was := u.pairs[key]
+	delete(u.pairs, key)
+	return was
 }
 
 // Searched notes that the decision about a name took this number of searches, where names may be shown.
@@ -172,8 +231,10 @@ func (p *Process) Report() status.Report {
 	r := reportOf(blocks, now)
 	r.Version = say.Version
 	r.Hour, r.Names = p.recent.Hour(now)
+	r.Late = p.recent.LastLate(now)
 	for i, b := range blocks {
 		r.Named = r.Named || b.Config.StatusNames
+		r.LooksBack = r.LooksBack || b.LooksBack()
 		if n := r.Blocks[i].Service; n >= 0 && r.Services[n].Paid && b.Config.StatusNames {
 			r.Services[n].Costly = p.costs.Most(now)
 		}
@@ -224,8 +285,8 @@ func (p *Process) Why(ctx context.Context, h lookup.Host, confirm bool) status.W
 		}
 		a := b.why(ctx, h, confirm, last, now)
 		w.Answers = append(w.Answers, a)
-		if a.Blocked() && !b.isOwnName(a.DecidedBy) && b.Reply().Advisory != "" {
-			w.Report = reportURL
+		if a.Blocked() {
+			w.Report = cmp.Or(w.Report, b.ReportTo(lookup.Decision{By: deciderOf(a.DecidedBy), List: a.List}))
 		}
 	}
 	if w.Answers == nil {
@@ -237,9 +298,20 @@ func (p *Process) Why(ctx context.Context, h lookup.Host, confirm bool) status.W
 	return w
 }
 
-// reportURL is where to tell Google of a mistake.
+// reportURL is where to tell Google of a mistake. Web Risk has the lists of Safe Browsing, and no form of
+// its own for a site that is listed by mistake.
 const reportURL = "https://safebrowsing.google.com/safebrowsing/report_error/"
 
-func (b *Block) isOwnName(decidedBy string) bool {
-	return decidedBy == lookup.ByBlock.String() || decidedBy == lookup.ByAllow.String()
+// ReportTo returns where to report that the block of a name is a mistake: to Google, or to where the own
+// list that blocks it says. "" if that is not known.
+func (b *Block) ReportTo(d lookup.Decision) string {
+	switch {
+	case isOwn(d):
+		if lists := b.own.Load(); lists != nil {
+			return ownlist.Tracker(lists.files, d.List)
+		}
+	case b.Reply().Advisory != "":
+		return reportURL
+	}
+	return ""
 }

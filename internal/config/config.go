@@ -97,6 +97,7 @@ type Block struct {
 	Keep           Keep           // which names are answered here so that clients stay
 	Status         string         // "address:port" of the status page; "": none
 	StatusNames    bool           // it shows the names that this server block has blocked
+	LookBack       time.Duration  // for how long it is kept who asked for what; 0: not at all
 }
 
 // Keep says which names are answered here, and not forwarded, so that clients go on asking this server.

@@ -60,6 +60,7 @@ var properties = map[string]struct {
 	"explain":         {0, 0, false, "", func(p *parser, _ []string) error { p.Explain = true; return nil }},
 	"status":          {1, 3, false, "ADDRESS [names] [public]", (*parser).statusPage},
 	"keep_clients":    {0, 1, false, "[off]", (*parser).keepClients},
+	"look_back":       {1, 1, false, "DURATION", (*parser).lookBack},
 	"structured":      {1, -1, false, "OPTIONCODE [CONTACT...]", (*parser).structuredErrors},
 	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
 }
@@ -75,7 +76,7 @@ func Usages() map[string]string {
 
 // onlySafeBrowsing are the properties that have no effect on the operator's own lists.
 var onlySafeBrowsing = []string{
-	"tls", "protocol", "mode", "lists", "max_entries", "budget", "resolver", "confirm_timeout", "unsure", "limit", "cache",
+	"tls", "protocol", "mode", "lists", "max_entries", "budget", "resolver", "confirm_timeout", "unsure", "limit", "cache", "look_back",
 }
 
 // forURLs are those of onlySafeBrowsing that have an effect on lists by URL too.
@@ -188,6 +189,9 @@ func (p *parser) finish() error {
 		p.off()
 		return nil
 	}
+	if p.LookBack > 0 && p.Mode == lookup.NoStorage {
+		p.given["look_back"].warn(p, "look_back has no effect with mode nostorage: there are no lists that could have a name later")
+	}
 	if p.Budget > 0 && p.DB == "" {
 		p.given["budget"].warn(p, "db is off: the budget is kept in memory, and each start of the process begins a new one")
 	}
@@ -262,6 +266,17 @@ func (p *parser) keepClients(args []string) error {
 		}
 	}
 	return nil
+}
+
+// The bounds of look_back. Lists are fetched every 5 to 30 minutes, and what is older than a day tells little.
+const (
+	minLookBack = 10 * time.Minute
+	maxLookBack = 24 * time.Hour
+)
+
+func (p *parser) lookBack(args []string) (err error) {
+	p.LookBack, err = duration(args[0], minLookBack, maxLookBack)
+	return err
 }
 
 func (p *parser) inspectWhat(args []string) error {

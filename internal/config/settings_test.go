@@ -23,7 +23,7 @@ func TestWithoutAKeySafeBrowsingIsSaidToBeOff(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	cert, key := testkit.Certificate(t, t.TempDir())
 	ca := "tls " + cert + " " + key + " " + cert
-	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 100000\nbudget unlimited\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nlimit off\ncache 10"
+	const all = "protocol v5\nmode local\nlists se-4b\nmax_entries 100000\nbudget unlimited\ndb off\nresolver 9.9.9.9\nconfirm_timeout 1s\nunsure pass\nlimit off\ncache 10\nlook_back 1h"
 	own := listing(t)
 	const note = "to switch it on set api_key"
 	for _, tc := range []struct{ text, warning, note string }{
@@ -201,6 +201,9 @@ func TestEachPropertyIsReadIntoSettingsOrBlock(t *testing.T) {
 			args := arguments.Replace(form)
 			if word == "tls" {
 				args = cert + " " + key
+			}
+			if word == "look_back" {
+				args = "1h"
 			}
 			if word == "status" {
 				args = strings.Replace(args, "9.9.9.9", "127.0.0.1:8053", 1)

@@ -54,6 +54,9 @@ func scan(r io.Reader, k Config, sum *Summary, emit func(entry)) error {
 		if sum.lines = n; !long {
 			result = p.line(line)
 			sum.onPurpose = sum.onPurpose || result == nothing && isEmptyOnPurpose(line)
+			if n <= headLines && result == nothing {
+				sum.tracker.note(line)
+			}
 		}
 		switch result {
 		case localData:

@@ -27,7 +27,8 @@ type Summary struct {
 	LeftOut     WideLines // such lines of a fetched list that may not have them: they have no effect
 	Modified    time.Time // modification time of the file; zero: hosts of the Corefile
 
-	lines     int  // read so far
+	lines     int // read so far
+	tracker   tracker
 	onPurpose bool // a comment says that it may have no entries
 }
 

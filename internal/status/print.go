@@ -49,6 +49,15 @@ func (p *Printer) Short(r *Report) {
 	}
 	p.line(plain, "  Lists    %s", r.ListsInWords())
 	p.line(plain, "  Today    %s", r.TodayInWords())
+	if len(r.Services) > 0 {
+		p.line(plain, "  Threats  %s", r.Today.InWords())
+	}
+	for i, l := range r.Late {
+		if i == 3 {
+			break
+		}
+		p.line(yellow, "  Late     %s", l)
+	}
 	for i, b := range r.Names {
 		if i == 3 {
 			break
@@ -134,6 +143,12 @@ func (r *Report) TodayInWords() string {
 		}
 	}
 	return text
+}
+
+// InWords returns the counts in words.
+func (t Threats) InWords() string {
+	return fmt.Sprintf("%s confirmed in time; %s passed because %s could not be confirmed; %s blocked on the second query",
+		Number(t.InTime), Number(t.Unconfirmed), say.Plural(t.Unconfirmed, "it", "they"), Number(t.Second))
 }
 
 // Long prints all of a report.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // hour is for how long blocked queries are counted by list, and names are kept.
@@ -34,8 +36,10 @@ type Blocked struct {
 	Last      time.Time `json:"last"`
 	Client    string    `json:"client"` // of the last query, only where blocked names are logged; else ""
 	Zones     string    `json:"zones"`  // of the server block
+	Report    string    `json:"report"` // where to report that this is a mistake; "": unknown
 	Folder    string    `json:"-"`      // of its lists
 	Named     bool      `json:"-"`      // pages may show it
+	Second    bool      `json:"-"`      // the same client asked before, and passed since the name could not be confirmed
 }
 
 // key tells names apart: server blocks may have different lists.
@@ -45,15 +49,27 @@ func (b *Blocked) key() key { return key{b.Name, b.Zones, b.Folder} }
 
 // Day counts names of a day, from midnight, or the start of the process if that is later.
 type Day struct {
-	Checked int      `json:"checked"` // names that a decision was made about
-	Blocked int      `json:"blocked"` // queries
-	Hours   [24]Pair `json:"hours"`   // of the last 24 hours, this one last
+	Checked int `json:"checked"` // names that a decision was made about
+	Blocked int `json:"blocked"` // queries
+	Threats
+	Hours [24]Pair `json:"hours"` // of the last 24 hours, this one last
 }
 
 // Pair counts names of an hour.
 type Pair struct {
 	Checked int `json:"checked"`
 	Blocked int `json:"blocked"`
+}
+
+// Threats says how a day's suspected names were stopped, or were not. It counts queries.
+type Threats struct {
+	InTime      int `json:"confirmed_in_time"`  // blocked, since the server confirmed the threat while the query waited
+	Unconfirmed int `json:"passed_unconfirmed"` // passed, since the server did not answer in time or could not be asked
+	Second      int `json:"blocked_on_second"`  // blocked, after a query of the same client for the name had passed so
+}
+
+func (t *Threats) add(other Threats) {
+	t.InTime, t.Unconfirmed, t.Second = t.InTime+other.InTime, t.Unconfirmed+other.Unconfirmed, t.Second+other.Second
 }
 
 // Recent counts the queries that were blocked, in memory only. The zero value is ready to use; it is
@@ -65,6 +81,7 @@ type Recent struct {
 	checked int                   // of the last call of Day
 	names   map[key]*list.Element // of order
 	order   list.List             // of *Blocked, the last one first
+	late    []Late                // of the last day, the last one first
 }
 
 // minute counts the queries of one minute, by list.
@@ -77,6 +94,7 @@ type minute struct {
 type anHour struct {
 	began time.Time
 	Pair
+	Threats
 }
 
 // Blocked counts a query that was blocked, and keeps its name, instead of the oldest one if there
@@ -90,7 +108,14 @@ func (r *Recent) Blocked(b Blocked, now time.Time) {
 		*m = minute{number, make(map[string]int)}
 	}
 	m.counts[b.List]++
-	r.hour(now).Blocked++
+	h := r.hour(now)
+	h.Blocked++
+	if b.By == lookup.ByServer.String() {
+		h.InTime++
+	}
+	if b.Second {
+		h.Second++
+	}
 	b.N, b.First, b.Last = 1, now, now
 	if e := r.names[b.key()]; e != nil {
 		old := e.Value.(*Blocked)
@@ -108,15 +133,22 @@ func (r *Recent) Blocked(b Blocked, now time.Time) {
 	r.names[b.key()] = r.order.PushFront(&b)
 }
 
+// Unconfirmed counts a query that passed because its name could not be confirmed.
+func (r *Recent) Unconfirmed(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hour(now).Unconfirmed++
+}
+
 // hour returns the counts of the hour of now. The caller holds mu.
-func (r *Recent) hour(now time.Time) *Pair {
+func (r *Recent) hour(now time.Time) *anHour {
 	local := now.Local()
 	began := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), 0, 0, 0, local.Location())
 	h := &r.hours[local.Hour()]
 	if !h.began.Equal(began) {
 		*h = anHour{began: began}
 	}
-	return &h.Pair
+	return h
 }
 
 // forget forgets names that were blocked more than an hour ago. The caller holds mu.
@@ -186,6 +218,7 @@ func (r *Recent) Day(checked int, now time.Time) (d Day) {
 		d.Hours[len(d.Hours)-1-ago] = h.Pair
 		if h.began.YearDay() == local.YearDay() {
 			d.Checked, d.Blocked = d.Checked+h.Checked, d.Blocked+h.Pair.Blocked
+			d.Threats.add(h.Threats)
 		}
 	}
 	return d

@@ -19,21 +19,23 @@ import (
 
 // Report is what protects, at a time. Judge fills in State, Headline, Causes, Notes and Notices.
 type Report struct {
-	At       time.Time `json:"at"`
-	Version  string    `json:"version"`
-	State    State     `json:"state"`
-	Headline string    `json:"headline"`
-	Since    time.Time `json:"since,omitzero"` // when State began; zero: unknown
-	Causes   []Cause   `json:"causes"`         // what does not protect, each once
-	Notes    []string  `json:"notes"`          // each a sentence that one may want to know
-	Notices  []Words   `json:"notices"`        // of the services
-	Services []Service `json:"services"`
-	Blocks   []Block   `json:"blocks"`
-	Today    Day       `json:"today"`
-	Hour     []Count   `json:"blocked_last_hour"` // by list, the most first
-	Counted  time.Time `json:"counted_since"`     // when the process began to count
-	Names    []Blocked `json:"names"`             // blocked in the last hour, the last first
-	Named    bool      `json:"-"`                 // pages show Names
+	At        time.Time `json:"at"`
+	Version   string    `json:"version"`
+	State     State     `json:"state"`
+	Headline  string    `json:"headline"`
+	Since     time.Time `json:"since,omitzero"` // when State began; zero: unknown
+	Causes    []Cause   `json:"causes"`         // what does not protect, each once
+	Notes     []string  `json:"notes"`          // each a sentence that one may want to know
+	Notices   []Words   `json:"notices"`        // of the services
+	Services  []Service `json:"services"`
+	Blocks    []Block   `json:"blocks"`
+	Today     Day       `json:"today"`
+	Hour      []Count   `json:"blocked_last_hour"` // by list, the most first
+	Counted   time.Time `json:"counted_since"`     // when the process began to count
+	Names     []Blocked `json:"names"`             // blocked in the last hour, the last first
+	Late      []Late    `json:"listed_late"`       // of the last 24 hours, the last first, see look_back
+	LooksBack bool      `json:"-"`                 // a server block has look_back
+	Named     bool      `json:"-"`                 // pages show Names
 }
 
 // maxShown is the most names that are told with a report.

@@ -1,0 +1,279 @@
+package block
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// Look-back: what clients asked for and got is remembered, see lookup.Passed, and compared with the
+// lists after each update. Each server block with look_back has a memory of its own, since its
+// zones, its exceptions and its log are its own. A reload that does not change what it depends on
+// keeps it. The operator's own lists have no part in it: they say nothing about when a name became a threat.
+
+// memoryKey is what a memory depends on.
+type memoryKey struct {
+	zones  string
+	engine engine.Settings
+	keep   time.Duration
+	names  bool // they are kept: only with log
+}
+
+// memory is what the clients of a server block asked for. It is safe for concurrent use.
+type memory struct {
+	passed  *lookup.Passed
+	rule    lookup.Rule // of expressions
+	names   *askedNames // nil: none are kept
+	holders int         // guarded by memories.mu
+}
+
+// memories are those of the process. It is safe for concurrent use.
+type memories struct {
+	mu  sync.Mutex
+	all map[memoryKey]*memory
+}
+
+// The most bytes of a memory, and the part of all memory that it takes at most.
+const (
+	mostRemembered  = 4 << 20
+	leastRemembered = 64 << 10
+	rememberedPart  = 64
+)
+
+// rememberedBytes returns the bytes of a memory where the process may use so many; 0: unknown.
+func rememberedBytes(usable int64) int {
+	if usable <= 0 {
+		return mostRemembered
+	}
+	return int(min(max(usable/rememberedPart, leastRemembered), mostRemembered))
+}
+
+// acquire returns the memory of a key, and how to let go of it.
+func (m *memories) acquire(key memoryKey) (kept *memory, release func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.all == nil {
+		m.all = make(map[memoryKey]*memory)
+	}
+	kept = m.all[key]
+	if kept == nil {
+		for other := range m.all {
+			if other.zones == key.zones {
+				log.Infof("Look-back for %s starts with nothing: its settings have changed, and what was asked before is forgotten", key.zones)
+				break
+			}
+		}
+		bytes := rememberedBytes(lookup.UsableMemory())
+		kept = &memory{passed: lookup.NewPassed(bytes, key.keep), rule: key.engine.Dialect().Rule}
+		if key.names {
+			kept.names = newAskedNames(bytes / bytesPerName)
+		}
+		m.all[key] = kept
+	}
+	kept.holders++
+	return kept, sync.OnceFunc(func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if kept.holders--; kept.holders == 0 {
+			delete(m.all, key)
+		}
+	})
+}
+
+// askedNames are the names of pairs, where names are logged anyway: the last ones. It is safe for
+// concurrent use.
+type askedNames struct {
+	mu    sync.Mutex
+	names map[lookup.Pair]askedName
+	order []lookup.Pair // a ring of keys of names
+	next  int           // in order
+}
+
+type askedName struct {
+	client, name string
+	at           time.Time
+}
+
+// bytesPerName is how many bytes of the memory there are for each name. A name takes some 200 bytes.
+const bytesPerName = 256
+
+func newAskedNames(most int) *askedNames {
+	return &askedNames{names: make(map[lookup.Pair]askedName), order: make([]lookup.Pair, most)}
+}
+
+func (a *askedNames) add(p lookup.Pair, client netip.Addr, h lookup.Host, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.names, a.order[a.next])
+	a.names[p], a.order[a.next] = askedName{client.String(), strings.Clone(h.String()), now}, p
+	a.next = (a.next + 1) % len(a.order)
+}
+
+func (a *askedNames) of(p lookup.Pair) (askedName, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	name, ok := a.names[p]
+	return name, ok
+}
+
+// forget forgets the names that were asked for before a time.
+func (a *askedNames) forget(before time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p, name := range a.names {
+		if name.at.Before(before) {
+			delete(a.names, p)
+		}
+	}
+}
+
+// LooksBack reports whether Asked has an effect.
+func (b *Block) LooksBack() bool { return b.memory != nil }
+
+// Asked remembers that a client asked for a host that passed. With unsure a list holds the host, but
+// the server did not confirm that in time. For a pair that is remembered it takes no lock and does not
+// allocate.
+func (b *Block) Asked(client netip.Addr, h lookup.Host, unsure bool) {
+	m := b.memory
+	if m == nil || !h.Public() {
+		return
+	}
+	p, added := m.passed.Note(client, h, m.rule)
+	if added && unsure {
+		m.passed.LookSoon()
+	}
+	if added && m.names != nil {
+		m.names.add(p, client, h, time.Now())
+	}
+}
+
+const (
+	lookBackEvery = 5 * time.Second // for lists that are new
+	lookBackFor   = time.Minute     // at most at a time
+	mostLines     = 20              // in the log after one update
+)
+
+// LookBack begins to look back, if the stanza says so, until end is called. Start calls it.
+func (b *Block) LookBack() (end func()) {
+	if b.Config.LookBack == 0 || !b.Config.Online {
+		return func() {}
+	}
+	m, release := process.memories.acquire(memoryKey{b.zones(), b.Settings, b.Config.LookBack, b.Config.LogBlocked})
+	b.memory = m
+	for _, list := range strings.Fields(b.Settings.Lists) {
+		listedLateTotal.WithLabelValues(list).Add(0) // an alert sees only what grows
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { b.lookBack(ctx, m) })
+	return func() {
+		cancel()
+		wg.Wait()
+		release()
+	}
+}
+
+// lookBack looks back until ctx ends.
+func (b *Block) lookBack(ctx context.Context, m *memory) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookBackEvery):
+		}
+		if s := b.service.Load(); s != nil {
+			b.lookBackOnce(ctx, m, s)
+		}
+		if m.names != nil {
+			m.names.forget(time.Now().Add(-b.Config.LookBack))
+		}
+	}
+}
+
+// lookBackOnce compares the memory with the lists, and tells what it finds. Its searches count as those
+// of one client without an address.
+func (b *Block) lookBackOnce(ctx context.Context, m *memory, s *engine.Service) {
+	ctx, cancel := context.WithTimeout(ctx, lookBackFor)
+	defer cancel()
+	late, err := s.Checker.LookBack(ctx, m.passed, lookup.AdmitBy(nil, s.Shares, netip.Addr{}))
+	if err != nil {
+		log.Debugf("Look-back asks again in a minute: %v", err)
+	}
+	b.tellLate(b.lateOf(late, m, time.Now()))
+}
+
+// lateOf returns what is to be told: of names that are kept each one by itself, else how many devices
+// asked. The operator's own lists and needed names pass, whatever a list says.
+func (b *Block) lateOf(late []lookup.Late, m *memory, now time.Time) (all []status.Late) {
+	type named struct {
+		client string
+		hash   lookup.FullHash
+	}
+	devices, told := make(map[lookup.FullHash]map[uint32]bool), make(map[named]bool)
+	of := make(map[lookup.FullHash]int) // index in all
+	for _, l := range late {
+		next := status.Late{
+			Devices: 1, Asked: l.Asked, Listed: now, List: l.List, Threat: status.ListedAs(l.Threat), Zones: b.zones(), Named: b.Config.StatusNames,
+		}
+		if asked, ok := m.name(l.Pair); ok {
+			h := lookup.FromQname(asked.name + ".")
+			if key := (named{asked.client, l.Hash}); !told[key] && b.isLate(h, l.Hash) {
+				told[key] = true
+				next.Name, next.Client = asked.name, asked.client
+				all = append(all, next)
+			}
+			continue
+		}
+		if devices[l.Hash] == nil {
+			devices[l.Hash] = make(map[uint32]bool)
+			of[l.Hash] = len(all)
+			all = append(all, next)
+		}
+		devices[l.Hash][l.Client] = true
+		all[of[l.Hash]].Devices = len(devices[l.Hash])
+	}
+	slices.SortStableFunc(all, func(a, b status.Late) int {
+		return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Client, b.Client))
+	})
+	return all
+}
+
+// name returns the name and the client of a pair, if they are kept.
+func (m *memory) name(p lookup.Pair) (askedName, bool) {
+	if m.names == nil {
+		return askedName{}, false
+	}
+	return m.names.of(p)
+}
+
+// isLate reports whether a host has an expression with a full hash, and the block would not let it pass.
+func (b *Block) isLate(h lookup.Host, hash lookup.FullHash) bool {
+	var c Checked
+	b.check(h, &c)
+	return c.By != lookup.ByAllow && c.Needed == "" && slices.ContainsFunc(h.ExpressionsBy(b.Settings.Dialect().Rule), func(e string) bool {
+		return lookup.HashExpression(e) == hash
+	})
+}
+
+// tellLate logs and counts names that were listed late, and keeps them for a day.
+func (b *Block) tellLate(all []status.Late) {
+	for i, l := range all {
+		listedLateTotal.WithLabelValues(l.List).Add(float64(l.Devices))
+		if i < mostLines {
+			log.Warningf("Listed too late: %s", l)
+		}
+	}
+	if more := len(all) - mostLines; more > 0 {
+		log.Warningf("Listed too late: %s more, see \"safebrowsing status\"", say.Count(more, "name", "names"))
+	}
+	process.recent.Late(all)
+}

@@ -1,0 +1,104 @@
+package block
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// lookingBack returns a block with a memory, which asks nobody.
+func lookingBack(t *testing.T, alter func(*config.Config)) *Block {
+	c := config.Config{Online: true, Block: config.Block{Zones: []string{"."}, LookBack: time.Hour}}
+	c.Lists = "se-4b"
+	alter(&c)
+	b := New(c)
+	t.Cleanup(b.LookBack())
+	return b
+}
+
+func TestAReloadThatChangesNothingKeepsWhatWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lines := testkit.Capture(t)
+		first := lookingBack(t, func(*config.Config) {})
+		second := lookingBack(t, func(c *config.Config) { c.TTL = time.Minute })
+		if first.memory != second.memory || len(lines.About("Look-back")) != 0 {
+			t.Errorf("another memory, %q", lines.About("Look-back"))
+		}
+		third := lookingBack(t, func(c *config.Config) { c.LookBack = 2 * time.Hour })
+		if third.memory == first.memory {
+			t.Error("the same memory for another duration")
+		}
+		lines.Only(t, "Look-back for . starts with nothing")
+		if third.memory.names != nil || lookingBack(t, func(c *config.Config) { c.LogBlocked = true }).memory.names == nil {
+			t.Error("names are kept with log, and only with it")
+		}
+		if lookingBack(t, func(c *config.Config) { c.LookBack = 0 }).LooksBack() || lookingBack(t, func(c *config.Config) { c.Online = false }).LooksBack() {
+			t.Error("look-back is on without look_back, or without a service")
+		}
+	})
+	if n := len(process.memories.all); n != 0 {
+		t.Errorf("%d memories are left", n)
+	}
+}
+
+func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hash := lookup.HashExpression("evil.example/")
+		late := func(b *Block, client, name string) lookup.Late {
+			h := lookup.FromQname(name + ".")
+			addr := netip.MustParseAddr(client)
+			p, added := b.memory.passed.Note(addr, h, lookup.RuleV5)
+			if !added {
+				t.Errorf("%s is not new", name)
+			}
+			if b.memory.names != nil {
+				b.memory.names.add(p, addr, h, time.Now())
+			}
+			return lookup.Late{Pair: p, Client: uint32(addr.As4()[3]), Asked: time.Now(), Hash: hash, List: "se-4b", Threat: lookup.SocialEngineering}
+		}
+		for _, names := range []bool{false, true} {
+			b := lookingBack(t, func(c *config.Config) { c.LogBlocked = names })
+			got := b.lateOf([]lookup.Late{late(b, "192.0.2.1", "evil.example"), late(b, "192.0.2.1", "www.evil.example"), late(b, "192.0.2.2", "evil.example")}, b.memory, time.Now())
+			switch {
+			case !names && (len(got) != 1 || got[0].Devices != 2 || got[0].Name+got[0].Client != "" || got[0].Threat != "phishing"):
+				t.Errorf("without names: %+v", got)
+			case names && (len(got) != 2 || got[0].Client+got[0].Name != "192.0.2.1evil.example" || got[1].Client != "192.0.2.2"):
+				t.Errorf("with names: %+v", got)
+			}
+			if names { // the bits of a record were the same by chance: a name that is known tells
+				if got := b.lateOf([]lookup.Late{late(b, "192.0.2.3", "harmless.example")}, b.memory, time.Now()); len(got) != 0 {
+					t.Errorf("a name with another hash: %+v", got)
+				}
+			}
+		}
+	})
+}
+
+func TestNamesAreKeptForAsLongAsPairs(t *testing.T) {
+	now := time.Now()
+	a := newAskedNames(4)
+	for i := range 6 {
+		a.add(lookup.Pair(i), netip.Addr{}, lookup.FromQname(fmt.Sprintf("n%d.example.", i)), now.Add(time.Duration(i)*time.Minute))
+	}
+	if _, ok := a.of(1); ok || len(a.names) != 4 {
+		t.Errorf("%d names of 4 at most", len(a.names))
+	}
+	a.forget(now.Add(4 * time.Minute))
+	if _, ok := a.of(4); !ok || len(a.names) != 2 {
+		t.Errorf("%v are left", a.names)
+	}
+}
+
+func TestAMemoryIsSmallWhereThereIsLittle(t *testing.T) {
+	for usable, want := range map[int64]int{0: 4 << 20, 1 << 20: 64 << 10, 64 << 20: 1 << 20, 8 << 30: 4 << 20} {
+		if got := rememberedBytes(usable); got != want {
+			t.Errorf("of %d: %d, want %d", usable, got, want)
+		}
+	}
+}

@@ -1,0 +1,390 @@
+package safebrowsing
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns/coredns/plugin"
+	"github.com/coredns/coredns/plugin/test"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+var week = flag.Bool("week", false, "look back on seven days of a household instead of one")
+
+// backwards is a bubble with look-back. Its list is what is published.
+type backwards struct {
+	*bubble
+	list map[string]bool // prefixes
+}
+
+func newBackwards(t *testing.T, names bool) *backwards {
+	alter := func(s *SafeBrowsing) {
+		s.block.Config.LookBack, s.block.Config.LogBlocked = 24*time.Hour, names
+	}
+	b := &backwards{newBubble(t, time.Millisecond, alter, "unrelated.example/"), make(map[string]bool)}
+	b.google.JudgeSearchBackoff(true)
+	b.publish(sum("unrelated.example/"))
+	end, release := b.plugin.block.LookBack(), b.release
+	b.release = func() { end(); release() }
+	return b
+}
+
+func sum(expression string) []byte {
+	hash := sha256.Sum256([]byte(expression))
+	return hash[:]
+}
+
+// publish adds prefixes of hashes to the list, which the server then gives to who asks.
+func (b *backwards) publish(hashes ...[]byte) {
+	for _, h := range hashes {
+		b.list[string(h[:4])] = true
+	}
+	var entries [][]byte
+	for prefix := range b.list {
+		entries = append(entries, []byte(prefix))
+	}
+	b.google.Publish("se-4b", entries)
+}
+
+// threaten lists an expression, which searches confirm.
+func (b *backwards) threaten(expression string) {
+	b.google.AddThreat(expression, sbv5.ThreatType_SOCIAL_ENGINEERING)
+	b.publish(sum(expression))
+}
+
+// reported returns how many devices were reported so far.
+func reported(t testing.TB) int { return int(testkit.Metric(t, "listed_late_total", "list", "se-4b")) }
+
+func TestANameThatIsListedLaterIsTold(t *testing.T) {
+	for _, names := range []bool{true, false} {
+		t.Run(fmt.Sprintf("names %v", names), func(t *testing.T) {
+			lines := testkit.Capture(t)
+			synctest.Test(t, func(t *testing.T) {
+				b := newBackwards(t, names)
+				defer b.stop()
+				before := reported(t)
+				b.ask("192.168.1.20", "WWW.late.example.")
+				b.ask("192.168.1.20", "www.late.example.")
+				b.ask("192.168.1.21", "late.example.")
+				b.ask("192.168.1.20", "fine.example.")
+				time.Sleep(10 * time.Minute)
+				b.threaten("late.example/")
+				time.Sleep(21 * time.Minute)
+				if m, _ := b.ask("192.168.1.22", "late.example."); !isBlocked(m) {
+					t.Error("the list is not in force")
+				}
+				time.Sleep(2 * time.Hour)
+				told := lines.About("Listed too late: ")
+				want := []string{"2 devices asked at "}
+				if names {
+					want = []string{"192.168.1.21 asked for late.example at ", "192.168.1.20 asked for www.late.example at "}
+				}
+				if len(told) != len(want) || reported(t)-before != 2 {
+					t.Fatalf("Expected %q, got %q and %d devices", want, told, reported(t)-before)
+				}
+				for i, part := range want {
+					testkit.WantParts(t, told[i], "[WARNING]", part, "phishing")
+				}
+				if n := len(b.google.Requests("search")); n != 1 { // of look-back; the query takes its answer
+					t.Errorf("Expected one search, got %d", n)
+				}
+			})
+		})
+	}
+}
+
+// Look-back keeps the rules of queries: nothing is sent in a back-off, and what is found then is told
+// after it.
+func TestLookBackKeepsTheBackoffAndTellsAfterIt(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackwards(t, true)
+		defer b.stop()
+		b.ask("192.168.1.20", "late.example.")
+		down := time.Now()
+		b.google.Break("search", 1<<30, protocoltest.Fault{Status: 503})
+		b.threaten("late.example/")
+		time.Sleep(6 * time.Hour)
+		if got := lines.About("Listed too late"); len(got) != 0 {
+			t.Errorf("Expected nothing to be told that is not confirmed, got %q", got)
+		}
+		if n := len(b.google.Requests("search")); n < 3 || n > 6*60/5 { // the referee judges when
+			t.Errorf("Expected a search when one is allowed, got %d in %s", n, time.Since(down))
+		}
+		b.google.Repair()
+		time.Sleep(2 * time.Hour)
+		testkit.WantParts(t, lines.Only(t, "Listed too late"), "192.168.1.20 asked for late.example at ")
+	})
+}
+
+// A name that passed because the server was slow is blocked on the second query, and told.
+func TestANameThatPassedUnconfirmedIsTold(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackwards(t, true)
+		defer b.stop()
+		b.threaten("slow.example/")
+		time.Sleep(time.Hour)
+		before := block.ThisProcess().Report().Today.Threats
+		b.google.Break("search", 1, protocoltest.Fault{Delay: 3 * time.Second})
+		if m, _ := b.ask("192.168.1.20", "slow.example."); isBlocked(m) {
+			t.Error("Expected a name to pass that is not confirmed in time")
+		}
+		time.Sleep(5 * time.Second)
+		for range 2 {
+			if m, _ := b.ask("192.168.1.20", "slow.example."); !isBlocked(m) {
+				t.Error("Expected the second query to be blocked")
+			}
+		}
+		got := block.ThisProcess().Report().Today.Threats
+		if want := (status.Threats{InTime: before.InTime, Unconfirmed: before.Unconfirmed + 1, Second: before.Second + 1}); got != want {
+			t.Errorf("Expected %+v, got %+v", want, got)
+		}
+		time.Sleep(2 * time.Minute)
+		testkit.WantParts(t, lines.Only(t, "Listed too late"), "192.168.1.20 asked for slow.example at ")
+		if n := len(b.google.Requests("search")); n != 1 {
+			t.Errorf("Expected one search, got %d", n)
+		}
+	})
+}
+
+// visit is that a device asks for a name.
+type visit struct {
+	at     time.Duration
+	client int
+	name   string
+	threat bool
+}
+
+// delay draws when people follow a lure, after it was sent: half of them in the first hour, 80 % in five
+// hours and 90 % in ten (Trusteer, "The golden hour of phishing attacks", 2010,
+// https://securityintelligence.com/the-golden-hour-of-phishing-emails). The rest comes within a day.
+func delay(r *rand.Rand) time.Duration {
+	between := func(a, b time.Duration) time.Duration { return a + time.Duration(r.Int64N(int64(b-a))) }
+	switch n := r.IntN(10); {
+	case n < 5:
+		return between(0, time.Hour)
+	case n < 8:
+		return between(time.Hour, 5*time.Hour)
+	case n < 9:
+		return between(5*time.Hour, 10*time.Hour)
+	}
+	return between(10*time.Hour, 24*time.Hour)
+}
+
+// household returns what its devices ask for, and when each phishing name is listed: 1 to 60 minutes
+// after its lure was sent.
+func household(days int, r *rand.Rand) (visits []visit, listed map[string]time.Duration) {
+	const devices, names, lures = 8, 500, 24 // a day; a lure has one victim here
+	listed = make(map[string]time.Duration)
+	for day := range days {
+		begin := time.Duration(day) * 24 * time.Hour
+		for i := range names {
+			name := fmt.Sprintf("www.site%d.example.com.", r.IntN(3*names))
+			if i%4 == 0 {
+				name = fmt.Sprintf("a.cdn.site%d-%d.example.net.", day, i)
+			}
+			visits = append(visits, visit{begin + time.Duration(r.Int64N(int64(24*time.Hour))), r.IntN(devices), name, false})
+		}
+		for i := range lures {
+			sent := begin + time.Duration(r.Int64N(int64(24*time.Hour)))
+			name := fmt.Sprintf("login.phish%d-%d.example.org.", day, i)
+			listed[name] = sent + time.Minute + time.Duration(r.Int64N(int64(59*time.Minute)))
+			visits = append(visits, visit{sent + delay(r), r.IntN(devices), name, true})
+		}
+	}
+	slices.SortFunc(visits, func(a, b visit) int { return cmp.Compare(a.at, b.at) })
+	return visits, listed
+}
+
+// outcome is what a household learns.
+type outcome struct{ visits, stopped, told, collisions int }
+
+// inhabit has a household live for some days, and an hour after. Each hour ten names that were asked for
+// share a prefix with a threat that is listed then; in reality it is one in weeks.
+func inhabit(t *testing.T, names bool, days int) (o outcome) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(2026, 11))
+		visits, listed := household(days, r)
+		b := newBackwards(t, names)
+		defer b.stop()
+		before, begun := reported(t), time.Now()
+		var asked []string
+		publish := func(until time.Duration) {
+			for name, at := range listed {
+				if at <= until {
+					b.google.AddThreat(strings.TrimSuffix(name, ".")+"/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+					b.list[string(sum(strings.TrimSuffix(name, ".") + "/")[:4])] = true
+					delete(listed, name)
+				}
+			}
+			b.publish()
+		}
+		collide := func() {
+			for range min(10, len(asked)) {
+				hash := sum(strings.TrimSuffix(asked[r.IntN(len(asked))], ".") + "/")
+				for i := range hash[4:] {
+					hash[4+i] = byte(r.Uint32())
+				}
+				b.google.AddFullHash(hash, &protocoltest.ThreatDetail{ThreatType: sbv5.ThreatType_SOCIAL_ENGINEERING})
+				b.list[string(hash[:4])] = true
+				o.collisions++
+			}
+			asked = nil
+		}
+		hour := time.Duration(0)
+		for _, v := range visits {
+			for ; hour < v.at; hour += 10 * time.Minute {
+				time.Sleep(time.Until(begun.Add(hour)))
+				if hour%time.Hour == 0 {
+					collide()
+				}
+				publish(hour)
+			}
+			time.Sleep(time.Until(begun.Add(v.at)))
+			m, _ := b.ask(fmt.Sprintf("192.168.1.%d", 20+v.client), v.name)
+			switch {
+			case v.threat:
+				if o.visits++; isBlocked(m) {
+					o.stopped++
+				}
+			case isBlocked(m):
+				t.Errorf("Expected %s to pass", v.name)
+			default:
+				asked = append(asked, v.name)
+			}
+		}
+		publish(1 << 62)
+		time.Sleep(2 * time.Hour)
+		o.told = reported(t) - before
+	})
+	return o
+}
+
+// Of a household's phishing, listed 1 to 60 minutes late, each visit is stopped or told.
+func TestAHouseholdsWeekWithLookBack(t *testing.T) {
+	days := 1
+	if *week {
+		days = 7
+	}
+	withNames, without := inhabit(t, true, days), inhabit(t, false, days)
+	percent := func(n int) float64 { return 100 * float64(n) / float64(withNames.visits) }
+	t.Logf("%d days, %d visits of phishing that is listed 1 to 60 minutes late: %.0f %% stopped, %.0f %% told by look-back, %d false reports with names and %d without, of %d names that share a prefix",
+		days, withNames.visits, percent(withNames.stopped), percent(withNames.told), withNames.told-(withNames.visits-withNames.stopped), without.told-(without.visits-without.stopped), without.collisions)
+	if withNames.visits != 24*days || withNames.stopped < 24*days/4 || withNames.stopped+withNames.told != withNames.visits {
+		t.Errorf("Expected each visit to be stopped or told, got %+v", withNames)
+	}
+	// Without the name, of 1,024 that share a prefix with a threat one is reported: here 0.2 a day.
+	if wrong := without.told - (without.visits - without.stopped); wrong < 0 || wrong > 2+days {
+		t.Errorf("Expected hardly a false report, got %d of %+v", wrong, without)
+	}
+}
+
+// BenchmarkLookBack is what look-back adds to the handling of a clean name: of one that was asked for
+// before, of 10,000 that were, and of names that are new. Both are measured by turns, and of each the
+// fastest thousand queries count: other work of the machine slows down some of them.
+func BenchmarkLookBack(b *testing.B) {
+	const batch = 1000
+	questions := make([]*dns.Msg, 1<<16)
+	for i := range questions {
+		questions[i] = new(dns.Msg).SetQuestion(fmt.Sprintf("www.static%d.example.com.", i), dns.TypeA)
+	}
+	off, on := clean(b, 0), clean(b, 24*time.Hour)
+	for _, names := range []int{1, 10_000, len(questions)} {
+		kind := map[int]string{1: "one name", 10_000: "10,000 names", len(questions): "new names"}[names]
+		b.Run(kind, func(b *testing.B) {
+			w := &clientWriter{addr: &net.UDPAddr{IP: net.IPv4(192, 168, 1, 20).To4(), Port: 53053}}
+			next, least := 0, map[*SafeBrowsing]time.Duration{off: time.Hour, on: time.Hour}
+			ask := func(s *SafeBrowsing, from int) {
+				begun := time.Now()
+				for i := range batch {
+					s.ServeDNS(context.Background(), w, questions[(from+i)%names])
+				}
+				least[s] = min(least[s], time.Since(begun))
+			}
+			for range names/batch + 1 {
+				if names < len(questions) {
+					ask(on, next)
+					next += batch
+				}
+			}
+			least[on] = time.Hour
+			for b.Loop() {
+				if names == len(questions) { // another client has asked for none of them
+					copy(w.addr.IP, netip.AddrFrom4([4]byte{10, byte(next >> 24), byte(next >> 16), byte(next >> 8)}).AsSlice())
+				}
+				ask(off, next)
+				ask(on, next)
+				next += batch
+			}
+			b.ReportMetric(float64(least[off])/batch, "off-ns/query")
+			b.ReportMetric(float64(least[on])/batch, "on-ns/query")
+			b.ReportMetric(100*float64(least[on]-least[off])/float64(least[off]), "%-more")
+		})
+	}
+}
+
+// clean returns a plugin with a list that holds none of the names that are asked for.
+func clean(b *testing.B, keep time.Duration) *SafeBrowsing {
+	database, builder := new(lookup.Database), prefixset.NewBuilder(1)
+	builder.Add(make([]byte, 4), 4)
+	database.Publish([]lookup.List{{Name: "se-4b", Set: builder.Set()}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: noSearcher{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(checker.Close)
+	s := newPlugin(config.Config{Online: true, Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{TTL: time.Minute}, LookBack: keep}},
+		plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) { return dns.RcodeSuccess, nil }))
+	s.block.Use(engine.ServiceForTests(checker))
+	b.Cleanup(s.block.LookBack())
+	return s
+}
+
+// clientWriter is a writer whose client costs no allocation, as those of CoreDNS.
+type clientWriter struct {
+	test.ResponseWriter
+	addr *net.UDPAddr
+}
+
+// RemoteAddr implements dns.ResponseWriter.
+func (w *clientWriter) RemoteAddr() net.Addr { return w.addr }
+
+func TestLookBackAllocatesNothingForAPairThatIsThere(t *testing.T) {
+	allocations := make(map[time.Duration]float64)
+	for _, keep := range []time.Duration{0, time.Hour} {
+		s := oneListed(t, config.Block{LookBack: keep})
+		s.block.Config.Online = true
+		end := s.block.LookBack()
+		m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
+		w := &clientWriter{addr: &net.UDPAddr{IP: net.IPv4(192, 168, 1, 20), Port: 53053}}
+		allocations[keep] = testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) })
+		end()
+	}
+	if allocations[time.Hour] != allocations[0] {
+		t.Errorf("Expected no more allocations than without look-back, got %v", allocations)
+	}
+}

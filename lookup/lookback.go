@@ -1,0 +1,135 @@
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+)
+
+// Late is an expression of a name that a client asked for before the server confirmed it as a threat.
+type Late struct {
+	Pair   Pair      // as Passed.Note returned it
+	Client uint32    // tells clients apart: 18 bits of a keyed hash
+	Asked  time.Time // first, to the minute
+	Hash   FullHash  // of the expression
+	List   string
+	Threat Threat
+}
+
+const (
+	lookAgain   = time.Minute      // after what was not confirmed
+	lookAnyway  = 5 * time.Minute  // to forget what is old
+	mostLate    = MaxPrefixes      // prefixes of one LookBack
+	idleWaiting = 30 * time.Second // for a time without queries that wait
+)
+
+// LookBack compares p with the lists in force, if they have changed since the last call, and asks the
+// server about the prefixes that they hold. It returns what the server confirms as a threat, each
+// pair and expression once, and forgets what the server has answered about. What the server has not
+// answered about is asked again by later calls.
+//
+// Searches wait until none waits for a query, and are those of Search: merged with those of
+// queries, within the back-off and the budget that the Searcher keeps, and admitted by admit, which
+// may be nil. Call it every few seconds: it does nothing if there is nothing to do. A second call
+// at the same time does nothing.
+func (c *Checker) LookBack(ctx context.Context, p *Passed, admit Admit) (late []Late, err error) {
+	if !p.looking.TryLock() {
+		return nil, nil
+	}
+	defer p.looking.Unlock()
+	current, now := c.database.snapshot(), time.Now()
+	wait := lookAnyway
+	if p.left || p.unsure.Load() {
+		wait = lookAgain
+	}
+	if since := now.Sub(p.lookedAt); len(current.lists) == 0 || current == p.looked && since >= 0 && since < wait {
+		return nil, nil
+	}
+	p.unsure.Store(false)
+	found, all := p.listed(holdsPrefix(current.lists), now, mostLate)
+	p.looked, p.lookedAt, p.left = current, now, !all
+	for _, batch := range batches(found, c.perSearch) {
+		some, err := c.lookBackAt(ctx, p, batch, found, admit)
+		if late = append(late, some...); err != nil {
+			p.left = true
+			return late, err
+		}
+	}
+	return late, nil
+}
+
+// lookBackAt asks about prefixes, and settles those that have an answer.
+func (c *Checker) lookBackAt(ctx context.Context, p *Passed, prefixes []Prefix, found map[uint32][]passedOne, admit Admit) (late []Late, err error) {
+	quiet, cancel := context.WithTimeoutCause(ctx, idleWaiting, ErrLimited)
+	defer cancel()
+	if c.Idle(quiet) != nil {
+		return nil, cmp.Or(ctx.Err(), context.Cause(quiet), ErrClosed)
+	}
+	answers, err := c.Search(ctx, prefixes, false, admit.All(), nil)
+	for i, a := range answers {
+		threats := c.threatsIn(a)
+		for _, one := range found[binary.BigEndian.Uint32([]byte(prefixes[i]))] {
+			at := slices.IndexFunc(threats, func(t ThreatHash) bool { return p.check(&t.Hash) == one.check })
+			switch {
+			case at >= 0:
+				one.Hash = threats[at].Hash
+				one.Threat, _ = threats[at].Threats.split()
+				one.List, _ = c.prefixOf(c.database.Lists(), one.Hash)
+				late = append(late, one.Late)
+				p.settle(&one, true)
+			case a.Err == nil:
+				p.settle(&one, false)
+			}
+		}
+	}
+	slices.SortFunc(late, func(a, b Late) int { return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Pair, b.Pair)) })
+	return late, err
+}
+
+// threatsIn returns the threats in an answer, each full hash once.
+func (c *Checker) threatsIn(a PrefixAnswer) (all []ThreatHash) {
+	for _, t := range a.Threats {
+		threat, ok := c.threatIn(serverAnswer{threats: a.Threats}, t.Hash)
+		if ok && !slices.ContainsFunc(all, func(other ThreatHash) bool { return other.Hash == t.Hash }) {
+			all = append(all, threat)
+		}
+	}
+	return all
+}
+
+// holdsPrefix returns a function that reports whether a list of threats holds a prefix of four bytes or
+// an entry below it.
+func holdsPrefix(lists []List) func(prefix uint32) bool {
+	var sets, wide []*prefixset.Set
+	for _, l := range lists {
+		if widths := l.Set.Widths(); !l.LikelySafe && len(widths) > 0 {
+			sets = append(sets, l.Set)
+			if slices.Max(widths) > minPrefix {
+				wide = append(wide, l.Set)
+			}
+		}
+	}
+	var hash [32]byte
+	return func(prefix uint32) bool {
+		binary.BigEndian.PutUint32(hash[:], prefix)
+		return slices.ContainsFunc(sets, func(s *prefixset.Set) bool { return s.Contains(&hash) }) ||
+			slices.ContainsFunc(wide, func(s *prefixset.Set) bool { return len(s.Under([minPrefix]byte(hash[:]), 1)) > 0 })
+	}
+}
+
+// batches returns the prefixes of the keys, in order, at most n together.
+func batches(found map[uint32][]passedOne, n int) (all [][]Prefix) {
+	var prefixes []Prefix
+	for prefix := range found {
+		prefixes = append(prefixes, Prefix(binary.BigEndian.AppendUint32(nil, prefix)))
+	}
+	slices.Sort(prefixes)
+	for batch := range slices.Chunk(prefixes, n) {
+		all = append(all, batch)
+	}
+	return all
+}

@@ -1,0 +1,229 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// remembering is a Checker without the names that p has, whose server knows threats.
+func remembering(t *testing.T, cfg Config, threats ...ThreatHash) (*Checker, *Passed, *server) {
+	srv := &server{t: t}
+	srv.knows(5*time.Minute, threats...)
+	cfg.Searcher = srv
+	return checkerOf(t, cfg, "unrelated.example/"), NewPassed(64<<10, 24*time.Hour), srv
+}
+
+// list publishes the list again, with expressions.
+func (c *Checker) list(expressions ...string) {
+	c.database.Publish([]List{listOf("list", append(expressions, "unrelated.example/")...)})
+}
+
+func (c *Checker) wantLate(t *testing.T, p *Passed, want ...string) {
+	t.Helper()
+	late, err := c.LookBack(t.Context(), p, nil)
+	var got []string
+	for _, l := range late {
+		got = append(got, fmt.Sprintf("%s %s %s", l.Asked.UTC().Format("15:04"), l.List, l.Threat))
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
+	}
+}
+
+func TestANameThatIsListedLaterIsFoundOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // it begins at midnight, 2000-01-01 UTC
+		c, p, srv := remembering(t, Config{}, isThreat("evil.example/", SocialEngineering), isThreat("b.c.d.deep.example/", Malware))
+		time.Sleep(4 * time.Minute)
+		first, _ := p.Note(device1, FromQname("www.evil.example."), RuleV5)
+		time.Sleep(2 * time.Minute)
+		p.Note(device2, FromQname("evil.example."), RuleV5)
+		p.Note(device2, FromQname("clean.example."), RuleV5)
+		p.Note(device2, FromQname("x.a.b.c.d.deep.example."), RuleV5) // its fifth expression is in a second record
+		c.wantLate(t, p)
+		time.Sleep(4 * time.Minute)
+		c.list("evil.example/", "clean.example/")
+		late, err := c.LookBack(t.Context(), p, nil)
+		if err != nil || len(late) != 2 || late[0].Pair != first || late[0].Client == late[1].Client || late[0].Hash != HashExpression("evil.example/") || late[1].Threat != SocialEngineering {
+			t.Errorf("%+v, %v", late, err)
+		}
+		if got := late[0].Asked.UTC().Format("15:04"); got != "00:04" {
+			t.Errorf("asked at %s", got)
+		}
+		if got := srv.searches(); len(got) != 1 || len(got[0]) != 2 {
+			t.Errorf("searches %x", got)
+		}
+		c.list("evil.example/", "clean.example/", "b.c.d.deep.example/")
+		c.wantLate(t, p, "00:06 list malware")
+		time.Sleep(time.Hour)
+		c.list("evil.example/", "clean.example/", "b.c.d.deep.example/", "another.example/")
+		c.wantLate(t, p)
+		if got := srv.searches(); len(got) != 2 {
+			t.Errorf("what the server has answered about is asked again: %x", got)
+		}
+	})
+}
+
+// The server confirms that something begins with the prefix. The name that was asked for does not.
+func TestANameThatOnlySharesAPrefixIsNotReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, srv := remembering(t, Config{})
+		p.Note(device1, FromQname("clean.example."), RuleV5)
+		other := ThreatHash{Hash: HashExpression("clean.example/"), Threats: AllThreats}
+		reported := 0
+		for i := range 64 { // hashes with its prefix
+			other.Hash[20], other.Hash[9] = byte(i), byte(i+1)
+			srv.knows(0, other)
+			c.list("clean.example/")
+			p.Note(device1, FromQname("clean.example."), RuleV5)
+			late, err := c.LookBack(t.Context(), p, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reported += len(late)
+			p = NewPassed(1, time.Hour) // with other keys
+			p.Note(device1, FromQname("clean.example."), RuleV5)
+		}
+		if reported > 2 { // of 64 one in 1,024 is expected: 0.06
+			t.Errorf("%d of 64 names that share a prefix were reported", reported)
+		}
+		if n := len(srv.searches()); n != 64 {
+			t.Errorf("%d searches", n)
+		}
+	})
+}
+
+func TestWhatIsNotConfirmedIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, srv := remembering(t, Config{})
+		p.Note(device1, FromQname("evil.example."), RuleV5)
+		c.list("evil.example/")
+		for _, trouble := range []error{ErrBackoff, ErrBudget, errors.New("no answer")} {
+			srv.always(Answer{}, trouble)
+			before := len(srv.searches())
+			if late, err := c.LookBack(t.Context(), p, nil); len(late) != 0 || !errors.Is(err, trouble) {
+				t.Errorf("%v, %v, want %v", late, err, trouble)
+			}
+			for range 11 { // not within a minute
+				time.Sleep(5 * time.Second)
+				c.wantLate(t, p)
+			}
+			if n := len(srv.searches()) - before; n != 1 {
+				t.Errorf("%d searches in a minute", n)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		refused := errors.New("not now")
+		if _, err := c.LookBack(t.Context(), p, func() (func(), error) { return nil, refused }); !errors.Is(err, refused) {
+			t.Errorf("%v, want that it is not admitted", err)
+		}
+		time.Sleep(time.Minute)
+		srv.knows(time.Minute, isThreat("evil.example/", SocialEngineering))
+		c.wantLate(t, p, "00:00 list social engineering")
+	})
+}
+
+// A name that passed because the server did not answer in time is in the list already.
+func TestANameThatCouldNotBeConfirmedIsLookedAtSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, _ := remembering(t, Config{}, isThreat("evil.example/", Malware))
+		c.list("evil.example/")
+		c.wantLate(t, p)
+		time.Sleep(time.Second)
+		p.Note(device1, FromQname("evil.example."), RuleV5)
+		p.LookSoon()
+		c.wantLate(t, p)
+		time.Sleep(time.Minute)
+		c.wantLate(t, p, "00:00 list malware")
+	})
+}
+
+// Look-back comes after all queries that wait, and while it waits it holds nobody up.
+func TestLookBackComesAfterQueriesThatWait(t *testing.T) {
+	for _, searches := range []int{1, 16} {
+		t.Run(fmt.Sprint(searches), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, p, srv := remembering(t, Config{Searches: searches, PerSearch: 1})
+				late := HashExpression("late.example/").Prefix(4)
+				srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
+					time.Sleep(time.Second)
+					return Answer{TTL: time.Minute}, nil
+				}
+				p.Note(device1, FromQname("late.example."), RuleV5)
+				c.list(append(manyExpressed(60), "late.example/")...)
+				for i := range 40 {
+					c.Confirm(suspect(t, c, named(i)), nil)
+				}
+				var asked int
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					if _, err := c.LookBack(t.Context(), p, nil); err != nil && searches > 1 {
+						t.Error(err)
+					}
+					asked = slices.IndexFunc(srv.searches(), func(prefixes []Prefix) bool { return slices.Contains(prefixes, late) })
+				}()
+				time.Sleep(time.Millisecond)
+				for i := range 10 { // these come after look-back has begun to wait
+					c.Confirm(suspect(t, c, named(40+i)), nil)
+				}
+				<-done
+				if searches == 1 { // for half a minute there was no time without a query that waits
+					if asked != -1 {
+						t.Errorf("look-back was number %d of the searches", asked)
+					}
+					time.Sleep(time.Minute)
+					return
+				}
+				if asked != 50 {
+					t.Errorf("look-back was number %d of the searches, want it after 50 of queries", asked)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A query for the name that look-back asks about shares its search.
+func TestAQuerySharesASearchOfLookBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p, srv := remembering(t, Config{})
+		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
+			time.Sleep(time.Second)
+			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("evil.example/", Malware)}}, nil
+		}
+		p.Note(device1, FromQname("evil.example."), RuleV5)
+		c.list("evil.example/")
+		go c.LookBack(t.Context(), p, nil)
+		time.Sleep(100 * time.Millisecond)
+		if late, err := c.LookBack(t.Context(), p, nil); late != nil || err != nil { // one at a time
+			t.Errorf("%v, %v", late, err)
+		}
+		if d := decide(t, c, "evil.example."); d.Verdict != Unsafe || len(srv.searches()) != 1 {
+			t.Errorf("%+v after %d searches", d, len(srv.searches()))
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+// Lists of one's own server may hold longer prefixes, and those of version 4 mix them.
+func TestLookBackKnowsPrefixesOfAllLengths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, width := range []int{4, 5, 8, 16, 32} {
+			for _, asStored := range []bool{false, true} {
+				c, p, _ := remembering(t, Config{AsStored: asStored}, isThreat("evil.example/", Malware))
+				p.Note(netip.Addr{}, FromQname("www.evil.example."), RuleV5)
+				hash := HashExpression("evil.example/")
+				c.database.Publish([]List{{Name: "list", Set: setOf([][]byte{hash[:width]})}})
+				if late, err := c.LookBack(t.Context(), p, nil); err != nil || len(late) != 1 {
+					t.Errorf("%d bytes, as stored %v: %v, %v", width, asStored, late, err)
+				}
+			}
+		}
+	})
+}

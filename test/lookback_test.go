@@ -1,0 +1,242 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
+
+// lookingBack starts a CoreDNS with look_back, which keeps no names of answers itself. It returns the URL of
+// its page.
+func (w *world) lookingBack(properties ...string) (c *child, page string) {
+	w.t.Helper()
+	for _, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+		w.google.SetMinimumWait(list, time.Second)
+	}
+	w.publish("se-4b", "unrelated.example/")
+	c = newChild(w.t, w)
+	page = testkit.FreeAddress(w.t, w.host)
+	c.configure(strings.Replace(w.corefile(append(properties, "look_back 1h", "status "+page+" names public")...), "\tcache\n", "", 1))
+	c.Process = testkit.StartWith(w.t, []string{childVariable + "=1", "GOGC=25", "GODEBUG=clobberfree=1"}, os.Args[0], "-conf", c.file)
+	testkit.Until(w.t, "the first answer", c.answers)
+	testkit.Until(w.t, "the list", func() bool {
+		return c.metric(`coredns_safebrowsing_list_entries{db="`+w.db+`",endpoint="`+w.endpoint+`",list="se-4b"}`) > 0
+	})
+	return c, "http://" + page + "/"
+}
+
+// query asks for a name without a name in a message of this package.
+func (c *child) query(name string) *dns.Msg {
+	c.t.Helper()
+	m, _, err := (&dns.Client{Timeout: 5 * time.Second}).Exchange(new(dns.Msg).SetQuestion(name, dns.TypeA), c.address)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return m
+}
+
+// A name that is listed later is told by the log, the metric, the door and the page, and by all the same:
+// with log by its name and who asked, without it by how many did.
+func TestANameThatIsListedLaterIsToldEverywhere(t *testing.T) {
+	for _, names := range []bool{true, false} {
+		t.Run(fmt.Sprintf("names %v", names), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			properties := []string{}
+			if names {
+				properties = append(properties, "log")
+			}
+			c, page := w.lookingBack(properties...)
+			for _, name := range []string{"late.example.com.", "fine.example.com."} {
+				if m := c.query(name); m.Rcode != dns.RcodeSuccess {
+					t.Errorf("Expected %s to pass, got\n%v", name, m)
+				}
+			}
+			w.google.AddThreat("late.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
+			w.publish("se-4b", "unrelated.example/", "late.example.com/", "fine.example.com/")
+			testkit.Until(t, "look-back", func() bool { return c.metric("coredns_safebrowsing_listed_late_total") == 1 })
+			want := `1 device asked at \d\d:\d\d for a name that is listed as phishing since \d\d:\d\d`
+			if names {
+				want = regexp.QuoteMeta(w.host) + `|127\.0\.0\.1 asked for late.example.com at \d\d:\d\d, listed as phishing at \d\d:\d\d`
+			}
+			sentence := regexp.MustCompile(want)
+			report := w.told()
+			if len(report.Late) != 1 || !sentence.MatchString(report.Late[0].String()) || report.Late[0].Devices != 1 || report.Late[0].List != "se-4b" {
+				t.Fatalf("The door says %+v", report.Late)
+			}
+			text := report.Late[0].String()
+			testkit.Until(t, "the line", func() bool { return strings.Contains(c.Output(), "Listed too late: "+text) })
+			testkit.Until(t, "the page", func() bool { return strings.Contains(get(t, page), text) })
+			if !names && strings.Contains(c.Output()+get(t, page)+get(t, page+"status.json"), "late.example.com") {
+				t.Error("Expected no name without log")
+			}
+			if !isBlockedWithout(c.query("late.example.com.")) {
+				t.Error("Expected the name to be blocked now")
+			}
+			if n := strings.Count(c.Output(), "Listed too late"); n != 1 {
+				t.Errorf("Expected one line, got %d in\n%s", n, c.Output())
+			}
+		})
+	}
+}
+
+// isBlockedWithout is isBlocked of an answer to a query without EDNS.
+func isBlockedWithout(m *dns.Msg) bool { return m.Rcode == dns.RcodeNameError }
+
+// secretNames returns which of some names the memory of a process has, in text or as they are on the wire: both
+// have the label.
+func secretNames(t *testing.T, pid int, label string) map[string]bool {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	found, read := make(map[string]bool), 0
+	whole := regexp.MustCompile("(?i)" + label + `(\d{4})`)
+	for line := range strings.Lines(string(maps)) {
+		fields := strings.Fields(line)
+		from, to, _ := strings.Cut(fields[0], "-")
+		first, _ := strconv.ParseInt(from, 16, 64)
+		last, err := strconv.ParseInt(to, 16, 64)
+		if err != nil || !strings.HasPrefix(fields[1], "rw") {
+			continue
+		}
+		r := bufio.NewReaderSize(io.NewSectionReader(memory, first, last-first), 1<<20)
+		for {
+			chunk, err := r.Peek(1 << 20)
+			read += len(chunk)
+			for _, m := range whole.FindAllSubmatch(chunk, -1) {
+				found[string(m[1])] = true
+			}
+			if len(chunk) <= 64 || err != nil && len(chunk) == 0 {
+				break
+			}
+			_, _ = r.Discard(len(chunk) - 64) // a name may be on both sides
+		}
+	}
+	if read < 1<<20 {
+		t.Fatalf("read %d bytes of memory", read)
+	}
+	return found
+}
+
+// Without log no name stays in memory. Go overwrites memory that nobody refers to any more (clobberfree), and
+// other queries what is in buffers and on stacks; what is kept stays there. With log the names are found.
+func TestLookBackKeepsNoNames(t *testing.T) {
+	for _, names := range []bool{true, false} {
+		t.Run(fmt.Sprintf("names %v", names), func(t *testing.T) {
+			t.Parallel()
+			const secrets, others = 50, 200
+			w := newWorld(t)
+			properties := []string{"limit off"}
+			if names {
+				properties = append(properties, "log")
+			}
+			c, _ := w.lookingBack(properties...)
+			label := fmt.Sprintf("kept%x-", rand.Uint64()) // it is not in the program
+			for i := range secrets {
+				c.query(fmt.Sprintf("%s%04d.secret.example.", label, i))
+			}
+			chaff := func() {
+				for range others {
+					c.query(fmt.Sprintf("other%x.example.", rand.Uint64()))
+				}
+			}
+			chaff()
+			if names {
+				if got := len(secretNames(t, c.Pid(), label)); got != secrets {
+					t.Errorf("Expected all %d names in memory where they are logged, got %d", secrets, got)
+				}
+				return
+			}
+			left := secrets
+			for range 30 {
+				if left = len(secretNames(t, c.Pid(), label)); left == 0 {
+					break
+				}
+				chaff()
+			}
+			if left > 0 {
+				t.Errorf("Expected no name in memory, got %d of %d: %v", left, secrets, secretNames(t, c.Pid(), label))
+			}
+		})
+	}
+}
+
+// BenchmarkQueryWithLookBack prints the processor time that a CoreDNS takes for a query of a clean name,
+// without look-back and with it: the least of the rounds, which are by turns.
+func BenchmarkQueryWithLookBack(b *testing.B) {
+	const names, round = 10_000, 10_000
+	servers := make(map[string]*child)
+	for _, word := range []string{"off", "on"} {
+		w := newWorld(b)
+		property := "ttl 60"
+		if word == "on" {
+			property = "look_back 24h"
+		}
+		c := newChild(b, w)
+		c.configure(strings.Replace(w.corefile(property), "forward . "+w.upstream, "template ANY ANY {\n\t\tanswer \"{{ .Name }} 60 IN A 192.0.2.7\"\n\t}", 1))
+		c.start()
+		testkit.Until(b, "the first answer", c.answers)
+		servers[word] = c
+	}
+	least := map[string]float64{"off": 1e9, "on": 1e9}
+	for range b.N {
+		for _, word := range []string{"off", "on"} {
+			c := servers[word]
+			conn, err := dns.Dial("udp", c.address)
+			if err != nil {
+				b.Fatal(err)
+			}
+			begun := processorTime(b, c.Pid())
+			for i := range round {
+				_ = conn.WriteMsg(new(dns.Msg).SetQuestion(fmt.Sprintf("www.n%d.example.com.", i*7919%names), dns.TypeA))
+				if _, err := conn.ReadMsg(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			conn.Close()
+			least[word] = min(least[word], float64(processorTime(b, c.Pid())-begun)/round)
+		}
+	}
+	b.ReportMetric(least["off"], "off-ns/query")
+	b.ReportMetric(least["on"], "on-ns/query")
+	b.ReportMetric(100*(least["on"]-least["off"])/least["off"], "%-more")
+}
+
+// processorTime returns the processor time that a process has taken, from its clock of that (clock_getcpuclockid).
+func processorTime(t testing.TB, pid int) time.Duration {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
+	if err == nil {
+		var sum time.Duration
+		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		for _, task := range tasks {
+			raw, _ = os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name()))
+			if fields := bytes.Fields(raw); len(fields) > 0 {
+				ns, _ := strconv.ParseInt(string(fields[0]), 10, 64)
+				sum += time.Duration(ns)
+			}
+		}
+		return sum
+	}
+	t.Fatal(err)
+	return 0
+}
