@@ -63,7 +63,7 @@ const (
 	clientBits    = 18
 )
 
-// NewPassed returns a memory of about so many bytes, at least one bucket, for names that were asked
+// NewPassed returns a memory of about this size in bytes, at least one bucket, for names that were asked
 // for up to keep ago, at most 30 days.
 func NewPassed(bytes int, keep time.Duration) *Passed {
 	n := max(1, bytes/(8*passedBytes))

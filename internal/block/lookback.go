@@ -49,7 +49,7 @@ const (
 	rememberedPart  = 64
 )
 
-// rememberedBytes returns the bytes of a memory where the process may use so many; 0: unknown.
+// rememberedBytes returns the bytes of a memory where the process may use this number; 0: unknown.
 func rememberedBytes(usable int64) int {
 	if usable <= 0 {
 		return mostRemembered

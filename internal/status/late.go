@@ -24,7 +24,7 @@ type Late struct {
 
 const (
 	maxLate = 100            // that are kept
-	lateFor = 24 * time.Hour // for so long
+	lateFor = 24 * time.Hour // is how long they are kept
 )
 
 // ListedAs returns what a threat is listed as, in one word where there is one.

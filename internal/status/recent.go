@@ -212,7 +212,7 @@ func (r *Recent) Day(checked int, now time.Time) (d Day) {
 	local := now.Local()
 	for _, h := range r.hours {
 		ago := int(now.Sub(h.began) / time.Hour)
-		if h.began.IsZero() || ago < 0 || ago >= len(d.Hours) {
+		if h.began.IsZero() || h.began.After(now) || ago >= len(d.Hours) { // the clock may have been set back
 			continue
 		}
 		d.Hours[len(d.Hours)-1-ago] = h.Pair
