@@ -30,6 +30,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 var week = flag.Bool("week", false, "look back on seven days of a household instead of one")
@@ -40,9 +41,12 @@ type backwards struct {
 	list map[string]bool // prefixes
 }
 
-func newBackwards(t *testing.T, names bool) *backwards {
+func newBackwards(t *testing.T, names bool, budget int) *backwards {
 	alter := func(s *SafeBrowsing) {
 		s.block.Config.LookBack, s.block.Config.LogBlocked = 24*time.Hour, names
+		if s.block.Settings.Budget = budget; budget > 0 {
+			s.block.Settings.Share = 100
+		}
 	}
 	b := &backwards{newBubble(t, time.Millisecond, alter, "unrelated.example/"), make(map[string]bool)}
 	b.google.JudgeSearchBackoff(true)
@@ -83,7 +87,7 @@ func TestANameThatIsListedLaterIsTold(t *testing.T) {
 		t.Run(fmt.Sprintf("names %v", names), func(t *testing.T) {
 			lines := testkit.Capture(t)
 			synctest.Test(t, func(t *testing.T) {
-				b := newBackwards(t, names)
+				b := newBackwards(t, names, 0)
 				defer b.stop()
 				before := reported(t)
 				b.ask("192.168.1.20", "WWW.late.example.")
@@ -121,7 +125,7 @@ func TestANameThatIsListedLaterIsTold(t *testing.T) {
 func TestLookBackKeepsTheBackoffAndTellsAfterIt(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := newBackwards(t, true)
+		b := newBackwards(t, true, 0)
 		defer b.stop()
 		b.ask("192.168.1.20", "late.example.")
 		down := time.Now()
@@ -140,11 +144,41 @@ func TestLookBackKeepsTheBackoffAndTellsAfterIt(t *testing.T) {
 	})
 }
 
+// A budget that queries have spent is not exceeded: what is found then is told on the next day.
+func TestLookBackKeepsTheBudgetAndTellsOnTheNextDay(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackwards(t, true, 2)
+		defer b.stop()
+		b.threaten("first.example/")
+		b.threaten("second.example/")
+		midnight := updater.NextDay(time.Now())
+		b.google.SetBudget(2, midnight)
+		time.Sleep(time.Until(midnight.Add(-6 * time.Hour)))
+		b.ask("192.168.1.20", "late.example.")
+		for _, name := range []string{"first.example.", "second.example."} {
+			if m, _ := b.ask("192.168.1.20", name); !isBlocked(m) {
+				t.Errorf("Expected %s to be blocked", name)
+			}
+		}
+		b.threaten("late.example/")
+		time.Sleep(5 * time.Hour)
+		if n, told := len(b.google.Requests("search")), lines.About("Listed too late"); n != 2 || len(told) != 0 {
+			t.Errorf("Expected two searches and nothing to be told, got %d and %q", n, told)
+		}
+		time.Sleep(2 * time.Hour)
+		testkit.WantParts(t, lines.Only(t, "Listed too late"), "192.168.1.20 asked for late.example at ")
+		if n := len(b.google.Requests("search")); n != 3 {
+			t.Errorf("Expected one search more on the next day, got %d", n)
+		}
+	})
+}
+
 // A name that passed because the server was slow is blocked on the second query, and told.
 func TestANameThatPassedUnconfirmedIsTold(t *testing.T) {
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := newBackwards(t, true)
+		b := newBackwards(t, true, 0)
 		defer b.stop()
 		b.threaten("slow.example/")
 		time.Sleep(time.Hour)
@@ -229,7 +263,7 @@ func inhabit(t *testing.T, names bool, days int) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(2026, 11))
 		visits, listed := household(days, r)
-		b := newBackwards(t, names)
+		b := newBackwards(t, names, 0)
 		defer b.stop()
 		before, begun := reported(t), time.Now()
 		var asked []string
