@@ -1,6 +1,8 @@
 package test
 
 import (
+	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -15,10 +17,12 @@ import (
 
 	"github.com/miekg/dns"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // door returns a client of the server of a world.
@@ -85,6 +89,33 @@ func BenchmarkWhy(b *testing.B) {
 			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
 		})
+	}
+}
+
+// What a program has confirmed over the door counts for queries, too, and costs no second search; what no
+// list holds is not sent.
+func TestPrefixesAreConfirmedOverTheDoor(t *testing.T) {
+	w := newWorld(t)
+	w.threaten("phishing.example/")
+	w.start(w.corefile("block " + writeFile(t, t.TempDir(), "own.txt", "own.example\n")))
+	w.updated(1)
+	q := block.Question{Hosts: []string{"own.example", "phishing.example"}}
+	for _, expression := range []string{"phishing.example/", "clean.example/"} {
+		q.Prefixes = append(q.Prefixes, lookup.HashExpression(expression).Prefix(4)...)
+	}
+	var l block.Listings
+	if _, err := w.door().Post(t.Context(), "/listed", q, &l); err != nil || len(l.Listed) != 1 || l.Listed[0].Ask != 1 || len(l.Own) != 1 || l.Own[0].Host != "own.example" || l.Own[0].Allow {
+		t.Errorf("%+v, %v", l, err)
+	}
+	var c block.Confirmed
+	hash := lookup.HashExpression("phishing.example/")
+	if _, err := w.door().Post(t.Context(), "/confirm", block.Question{Prefixes: q.Prefixes}, &c); err != nil || c.Error != "" || c.Searches != 1 || len(c.Answers) != 2 || len(c.Answers[0].Threats) != 1 || c.Answers[0].Threats[0] != hex.EncodeToString(hash[:]) || len(c.Answers[1].Threats) != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	w.wantBlocked("www.phishing.example.", dns.TypeA, phishing)
+	asked := w.google.Requests("search")
+	if len(asked) != 1 || len(asked[0].Prefixes) != 1 || !bytes.Equal(asked[0].Prefixes[0], hash[:4]) {
+		t.Errorf("asked about %+v", asked)
 	}
 }
 

@@ -174,7 +174,7 @@ func (m *measuring) confirm(ctx context.Context, search *confirming, searches in
 // tell prints what was found, and draws it.
 func (m *measuring) tell(f *findings, svg string) error {
 	if svg != "" {
-		if err := files.Replace(svg, func(w *os.File) error { return f.draw(w) }); err != nil {
+		if err := files.Replace(svg, func(w *os.File) error { return errors.Join(f.draw(w), w.Chmod(0o644)) }); err != nil {
 			return err
 		}
 	}

@@ -469,7 +469,7 @@ func TestCoverageDrawsAPicture(t *testing.T) {
 	w := filled(t)
 	file := filepath.Join(t.TempDir(), "a&b.svg")
 	status, out, errOut := feed(t, "http://evil.example/\nhttp://clean.example/<x>\n", "coverage", "-endpoint", w.endpoint, "-db", w.dir, "-now", "-svg", file, "-")
-	if status != 0 || !strings.Contains(out, "Of what is listed, DNS stops 100.0 %.") || !strings.Contains(out, "1 search of at most 240 prefixes, for 1 prefix that a list holds.") {
+	if status != 0 || !strings.Contains(out, "Of what is listed, DNS stops 100.0 %.") || !strings.Contains(out, "se-4b (phishing)") || strings.Contains(out, "By domain") || !strings.Contains(out, "1 search of at most 240 prefixes, for 1 prefix that a list holds.") {
 		t.Errorf("status %d, %s%s", status, out, errOut)
 	}
 	raw, err := os.ReadFile(file)

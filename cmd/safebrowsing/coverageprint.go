@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"text/template"
@@ -99,7 +100,7 @@ func (f *findings) print(o *console) {
 	line("URLs", f.URLs, fmt.Sprintf("without %s that came again, and %s that are none", status.Number(f.Duplicates), say.Count(f.Bad, "line", "lines")))
 	line("Listed", f.Listed, "")
 	line("  by host", f.ByHost, "DNS stops them")
-	line("  by path only", f.ByPath, fmt.Sprintf("DNS cannot; of %s the host is an IP address", status.Number(f.Addresses)))
+	line("  by path only", f.ByPath, fmt.Sprintf("DNS cannot stop them; the host of %s is an IP address", status.Number(f.Addresses)))
 	line("Not listed", f.NotListed, fmt.Sprintf("%s of them in private networks", status.Number(f.Private)))
 	line("Unconfirmed", f.Unconfirmed, say.Shown(string(f.Stopped)))
 	line("Own lists add", f.OwnAdds, "to what DNS stops")
@@ -117,11 +118,22 @@ func (f *findings) print(o *console) {
 	if f.Unconfirmed > 0 {
 		o.printf("Not all could be confirmed: %s. With -resume FILE a later run goes on.\n", say.Shown(string(f.Stopped)))
 	}
-	f.rows(o, "By list", f.ByList)
+	f.rows(o, "By list", titled(f.ByList))
 	f.rows(o, "By public suffix", f.BySuffix)
 	f.rows(o, "By hosting name", f.Hosting)
-	f.rows(o, "By domain", f.ByDomain)
+	f.rows(o, "By domain", slices.DeleteFunc(slices.Clone(f.ByDomain), func(r row) bool { return r.URLs == 1 }))
 	f.rows(o, "By age", f.ByAge)
+}
+
+// titled returns rows of lists with what they hold.
+func titled(lists []row) (all []row) {
+	for _, r := range lists {
+		if title := status.TitleOf(string(r.Name)); title != string(r.Name) {
+			r.Name += text(" (" + title + ")")
+		}
+		all = append(all, r)
+	}
+	return all
 }
 
 // maxPrinted is the most rows of a table for people.
@@ -188,7 +200,7 @@ const (
 func (f *findings) draw(w io.Writer) error {
 	d := drawing{findings: f}
 	d.bar("all", f.tally)
-	for _, group := range [][]row{f.ByList, f.Hosting, f.BySuffix, f.ByAge} {
+	for _, group := range [][]row{titled(f.ByList), f.Hosting, f.BySuffix, f.ByAge} {
 		for _, r := range group[:min(len(group), maxBars)] {
 			if r.URLs > 0 {
 				d.bar(say.Shown(string(r.Name)), r.tally)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -119,4 +120,36 @@ func TestOneProgramAtATimeHasPrefixesConfirmed(t *testing.T) {
 	if _, err := p.Confirm(t.Context(), Question{}); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
+}
+
+// halfKnown is a server that knows one name, and takes long for all others.
+type halfKnown struct{ slow, slower threats }
+
+func (h halfKnown) Search(ctx context.Context, prefixes []lookup.Prefix) (lookup.Answer, error) {
+	if slices.Contains(prefixes, lookup.Prefix(prefixesOf("known.example"))) {
+		return h.slow.Search(ctx, prefixes)
+	}
+	time.Sleep(time.Second)
+	return h.slower.Search(ctx, prefixes)
+}
+
+// A query would be answered with the threat that is known; who counts waits for all.
+func TestAKnownThreatDoesNotHideWhatIsAnsweredLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const known, late = "known.example", "late.example"
+		b := New(config.Config{})
+		b.Use(engine.ServiceForTests(checkerOf(t, halfKnown{threats{[]string{known}}, threats{[]string{late}}}, known, late)))
+		for _, names := range [][]string{{known}, {known, late}} {
+			c, err := b.Confirm(t.Context(), Question{Prefixes: prefixesOf(names...)})
+			if err != nil || c.Error != "" || c.Searches != 1 || len(c.Answers) != len(names) {
+				t.Fatalf("%q: %+v, %v", names, c, err)
+			}
+			for i, name := range names {
+				hash := lookup.HashExpression(name + "/")
+				if got := c.Answers[i].Threats; !slices.Equal(got, []string{hex.EncodeToString(hash[:])}) {
+					t.Errorf("%s: %q", name, got)
+				}
+			}
+		}
+	})
 }
