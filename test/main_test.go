@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	caddy.Quiet = true
 	dnsserver.Quiet = true
 	dnsserver.Directives = []string{
-		"root", "metadata", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "rewrite", "acl", manyClients,
+		"root", "metadata", "proxyproto", "reload", "bind", "ready", "health", "prometheus", "errors", "log", "dnstap", "dns64", "rewrite", "acl", manyClients,
 		say.Plugin, failing, "cache", "tls", "template", "hosts", "forward", "whoami", "view", "multisocket",
 	}
 	engines.SetFirstContact(func() time.Duration { return 0 }) // real seconds are precious
