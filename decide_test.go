@@ -2,6 +2,7 @@ package safebrowsing
 
 import (
 	"context"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
@@ -152,10 +154,37 @@ func TestOnlyMetadataWaitsForADecisionInMonitorMode(t *testing.T) {
 	}
 }
 
+// A device that asks this server for a resolver is counted by its queries that a browser would send, whether the
+// block checks the name or not.
+func TestDevicesThatAskForResolversAreCounted(t *testing.T) {
+	s := oneListed(t, config.Block{Except: []string{"google."}})
+	also := func() int { return block.ThisProcess().Report().Devices.Also }
+	before := also()
+	w := &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 99), Port: 53053}}
+	for _, tc := range []struct {
+		qname         string
+		qtype, qclass uint16
+		want          int
+	}{
+		{"www.example.", dns.TypeA, dns.ClassINET, 0},
+		{"dns.google.", dns.TypeTXT, dns.ClassINET, 0},
+		{"dns.google.", dns.TypeA, dns.ClassCHAOS, 0},
+		{"dns.google.", dns.TypeHTTPS, dns.ClassINET, 1},
+		{"dns.google.", dns.TypeA, dns.ClassINET, 1},
+	} {
+		m := new(dns.Msg).SetQuestion(tc.qname, tc.qtype)
+		m.Question[0].Qclass = tc.qclass
+		s.ServeDNS(t.Context(), w, m)
+		if got := also() - before; got != tc.want {
+			t.Errorf("%v: %d devices more, want %d", m.Question[0], got, tc.want)
+		}
+	}
+}
+
 func TestCleanNameAllocatesAtMostOnce(t *testing.T) {
 	s := oneListed(t, config.Block{})
 	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
-	w := &test.ResponseWriter{}
+	w := newOneClient()
 	if n := testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) }); n > 1 {
 		t.Errorf("Expected at most one allocation, got %v", n)
 	}

@@ -127,7 +127,11 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		w.WriteMsg(kept.Answer(ctx, w, r))
 		return answered, nil
 	}
-	if !checked(state.QType()) || state.QClass() != dns.ClassINET || !s.block.InScope(r.Question[0].Name) {
+	if !checked(state.QType()) || state.QClass() != dns.ClassINET {
+		return passed, nil
+	}
+	s.block.Heard(w.RemoteAddr(), r.Question[0].Name)
+	if !s.block.InScope(r.Question[0].Name) {
 		return passed, nil
 	}
 	if _, paused := s.block.PausedUntil(); paused {

@@ -2,6 +2,7 @@ package safebrowsing
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func BenchmarkServeDNS(b *testing.B) {
 		}))
 	s.block.Use(engine.ServiceForTests(checker))
 	m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
-	w := &test.ResponseWriter{}
+	w := newOneClient()
 	b.ReportAllocs()
 	for b.Loop() {
 		s.ServeDNS(context.Background(), w, m)
@@ -51,3 +52,17 @@ type noSearcher struct{}
 func (noSearcher) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
 	return lookup.Answer{}, lookup.ErrBackoff
 }
+
+// oneClient is a writer that has the address of its client, as those of servers have. The one that it is made
+// from makes it anew for each call.
+type oneClient struct {
+	test.ResponseWriter
+	from *net.UDPAddr
+}
+
+func newOneClient() *oneClient {
+	return &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 20), Port: 53053}}
+}
+
+// RemoteAddr implements dns.ResponseWriter.
+func (w *oneClient) RemoteAddr() net.Addr { return w.from }

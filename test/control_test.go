@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -269,6 +270,11 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 	w.start(corefile(own))
 	w.updated(1)
 	page := w.pageURL(lines)
+	logs := false // the Corefile has log
+	load := func(more ...string) {
+		w.mustReload(corefile(more...))
+		logs = slices.Contains(more, "log")
+	}
 	steps := map[string]func(){
 		"pause":   func() { w.order("/pause", `{"for": "10m"}`) },
 		"resume":  func() { w.order("/resume", `{}`) },
@@ -276,16 +282,18 @@ func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
 		"forget":  func() { w.order("/allow", fmt.Sprintf(`{"name": %q, "remove": true}`, names[r.IntN(4)])) },
 		"block":   func() { w.order("/block", fmt.Sprintf(`{"name": %q}`, names[r.IntN(5)])) },
 		"unblock": func() { w.order("/unblock", fmt.Sprintf(`{"name": %q}`, names[r.IntN(5)])) },
-		"monitor": func() { w.mustReload(corefile(own, "monitor")) },
-		"reload":  func() { w.mustReload(corefile(own)) },
-		"except":  func() { w.mustReload(corefile(own, "except own.example")) },
+		"monitor": func() { load(own, "monitor") },
+		"reload":  func() { load(own) },
+		"except":  func() { load(own, "except own.example") },
+		"wander":  func() { w.wander(r.IntN(4)) },
+		"log":     func() { load(own, "log") },
 	}
-	words := []string{"pause", "resume", "resume", "allow", "forget", "block", "unblock", "monitor", "reload", "reload", "except"}
+	words := []string{"pause", "resume", "resume", "allow", "forget", "block", "unblock", "monitor", "reload", "reload", "except", "wander", "wander", "log"}
 	for n := range 25 {
 		word := words[r.IntN(len(words))]
 		steps[word]()
 		where := fmt.Sprintf("after step %d, %s", n, word)
-		w.wantAgreement(where, page, names)
+		w.wantAgreement(where, page, names, logs)
 		if t.Failed() {
 			return
 		}
@@ -300,7 +308,7 @@ func (w *world) mustReload(corefile string) {
 }
 
 // wantAgreement holds that all who can be asked say the same.
-func (w *world) wantAgreement(where, page string, names []string) {
+func (w *world) wantAgreement(where, page string, names []string, logs bool) {
 	w.t.Helper()
 	for _, name := range names {
 		blocked := w.blocks(name + ".")
@@ -344,8 +352,43 @@ func (w *world) wantAgreement(where, page string, names []string) {
 			w.t.Errorf("%s: %d queries are blocked by %s, the metric has %v", where, c.N, c.List, got)
 		}
 	}
+	w.wantDevicesAgree(where, page, r, logs)
 	if time.Now().Minute() > 1 && (r.Today.Blocked != blocked || r.Today.Checked < blocked) {
 		w.t.Errorf("%s: today %+v, in the last hour %d", where, r.Today, blocked)
+	}
+}
+
+// wander has another client of the machine ask for a public encrypted resolver.
+func (w *world) wander(client int) {
+	w.t.Helper()
+	c := dns.Client{Dialer: &net.Dialer{LocalAddr: &net.UDPAddr{IP: net.IPv4(127, 255, 255, byte(1+client))}}}
+	if _, _, err := c.Exchange(new(dns.Msg).SetQuestion("abc.dns.nextdns.io.", dns.TypeA), w.address("udp")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wantDevicesAgree holds that all who can be asked count the same devices, and that addresses are told only where
+// names are logged.
+func (w *world) wantDevicesAgree(where, page string, r truth.Report, logs bool) {
+	w.t.Helper()
+	if got := testkit.Metric(w.t, "devices", "state", "also"); int(got) != r.Devices.Also {
+		w.t.Errorf("%s: the metric has %v devices, the door %+v", where, got, r.Devices)
+	}
+	sum := r.Devices.InWords()
+	if got := w.why("dns.google"); !strings.Contains(got, sum) {
+		w.t.Errorf("%s: the door says %s, explain %s", where, sum, got)
+	}
+	if r.Devices.Any() {
+		w.made(page, sum+".")
+	}
+	for _, d := range r.Devices.Told {
+		w.made(page, d.String())
+	}
+	testkit.Until(w.t, "the page to tell the addresses that the door tells", func() bool {
+		return strings.Count(get(w.t, page), "127.255.255.") == len(r.Devices.Told)
+	})
+	if n := len(r.Devices.Told); n > r.Devices.Also || n > 0 && !logs {
+		w.t.Errorf("%s: the door tells %d addresses: %+v", where, n, r.Devices)
 	}
 }
 

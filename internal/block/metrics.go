@@ -129,3 +129,19 @@ func (m pausedMetric) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, value, zones)
 	}
 }
+
+// devicesMetric exports who asks for other resolvers. It stores nothing.
+type devicesMetric struct{ desc *prometheus.Desc }
+
+var _ = registered(devicesMetric{prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, say.Plugin, "devices"),
+	"Gauge of the clients that ask for public encrypted resolvers, by whether they ask for nothing else, or also for other names.", []string{"state"}, nil)})
+
+// Describe implements prometheus.Collector.
+func (m devicesMetric) Describe(descs chan<- *prometheus.Desc) { descs <- m.desc }
+
+// Collect implements prometheus.Collector.
+func (m devicesMetric) Collect(metrics chan<- prometheus.Metric) {
+	r := process.devices.counts()
+	metrics <- gauge(m.desc, float64(r.Left), "left")
+	metrics <- gauge(m.desc, float64(r.Also), "also")
+}

@@ -19,17 +19,18 @@ import (
 )
 
 // process is what the server blocks of this process are together.
-var process = &Process{}
+var process = &Process{devices: newDevices()}
 
 // ThisProcess returns what the server blocks of this process are together.
 func ThisProcess() *Process { return process }
 
 // Process is what the server blocks that have started and not ended are together: who protects, what
-// was blocked, and why. It outlives reloads. It is safe for concurrent use.
+// was blocked, and why, and who asks others. It outlives reloads. It is safe for concurrent use.
 type Process struct {
-	pages  status.Pages
-	recent status.Recent
-	costs  status.Costs
+	pages   status.Pages
+	recent  status.Recent
+	costs   status.Costs
+	devices *devices
 
 	memories    memories
 	unconfirmed unconfirmed
@@ -121,11 +122,12 @@ func (b *Block) openStatus() (end func()) {
 // page is the process as pages may show it. It implements status.Source.
 type page struct{ *Process }
 
-// Report implements status.Source: names that server blocks do not let the page have are left out.
+// Report implements status.Source: names and devices that server blocks do not let the page have are left out.
 func (p page) Report() status.Report {
 	r := p.Process.Report()
 	r.Names = slices.DeleteFunc(r.Names, func(b status.Blocked) bool { return !b.Named })
 	r.Late = status.ForPages(r.Late)
+	r.Devices.Told = slices.DeleteFunc(r.Devices.Told, func(d status.Device) bool { return !d.Named })
 	return r
 }
 
@@ -232,6 +234,7 @@ func (p *Process) Report() status.Report {
 	r.Version = say.Version
 	r.Hour, r.Names = p.recent.Hour(now)
 	r.Late = p.recent.LastLate(now)
+	r.Devices = p.devices.report(logsNames(blocks), now)
 	for i, b := range blocks {
 		r.Named = r.Named || b.Config.StatusNames
 		r.LooksBack = r.LooksBack || b.LooksBack()
@@ -262,6 +265,7 @@ const watchInterval = 5 * time.Second
 func (p *Process) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.Report()
+		p.sweepDevices()
 		p.lookForServerLists()
 		select {
 		case <-ctx.Done():

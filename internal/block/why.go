@@ -74,6 +74,9 @@ func (b *Block) answerOf(h lookup.Host, e Explained) status.Answer {
 	if e.Verdict == lookup.Unsafe && b.Config.Monitor {
 		a.Note = strings.TrimSuffix("would be blocked, but monitor lets it pass; "+a.Note, "; ")
 	}
+	if x := telling.find(h.String()); x != nil && x.resolver {
+		a.Note = strings.TrimPrefix(a.Note+"; a public encrypted resolver: "+process.devices.counts().InWords(), "; ")
+	}
 	if e.Verdict == lookup.Unsure && e.Err != nil {
 		a.Note = strings.TrimSuffix(fmt.Sprintf("could not be confirmed: %v; %s", e.Err, a.Note), "; ")
 	}

@@ -58,6 +58,10 @@ func (p *Printer) Short(r *Report) {
 		}
 		p.line(yellow, "  Late     %s", l)
 	}
+	if r.Devices.Left > 0 {
+		p.line(yellow, "  Devices  %s", r.Devices.InWords())
+		p.devices(r, func(d Device) bool { return d.Left })
+	}
 	for i, b := range r.Names {
 		if i == 3 {
 			break
@@ -76,6 +80,15 @@ func (p *Printer) headline(r *Report) {
 		since = ", since " + say.Time(r.Since)
 	}
 	p.line([...]string{Protected: green, InPart: yellow, OwnLists: yellow, NotProtected: red}[r.State], "%s%s", r.Headline, since)
+}
+
+// devices prints some of the devices that ask for other resolvers.
+func (p *Printer) devices(r *Report, which func(Device) bool) {
+	for _, d := range r.Devices.Told {
+		if which(d) {
+			p.line(plain, "           %s", d)
+		}
+	}
 }
 
 // ListsInWords returns what the lists hold, such as "6,812,345 phishing, 98,765 malware".
@@ -154,6 +167,12 @@ func (t Threats) InWords() string {
 // Long prints all of a report.
 func (p *Printer) Long(r *Report) {
 	p.Short(r)
+	if r.Devices.Also > 0 {
+		if r.Devices.Left == 0 {
+			p.line(plain, "  Devices  %s", r.Devices.InWords())
+		}
+		p.devices(r, func(d Device) bool { return !d.Left })
+	}
 	for _, note := range r.Notes {
 		p.line(plain, "  Note     %s", note)
 	}

@@ -36,6 +36,7 @@ type Report struct {
 	Late      []Late    `json:"listed_late"`       // of the last 24 hours, the last first, see look_back
 	LooksBack bool      `json:"-"`                 // a server block has look_back
 	Named     bool      `json:"-"`                 // pages show Names
+	Devices   Devices   `json:"devices"`           // that ask for other resolvers
 }
 
 // maxShown is the most names that are told with a report.

@@ -331,6 +331,67 @@ func TestABlockedNameHasWhyCountAndACommand(t *testing.T) {
 	}
 }
 
+// Devices that may not be protected are told where people look first, and what came from a network is escaped.
+func TestDevicesThatLeftAreTold(t *testing.T) {
+	r := healthy()
+	shown := func() (page, short, long string) {
+		var s, l strings.Builder
+		(&Printer{W: &s, Tool: "x"}).Short(&r)
+		(&Printer{W: &l, Tool: "x"}).Long(&r)
+		return request(handler(fixed{r}), "GET", "127.0.0.1", "/").Body.String(), s.String(), l.String()
+	}
+	page, short, long := shown()
+	if strings.Contains(page, "use other resolvers") || strings.Contains(short+long, "Devices") {
+		t.Errorf("Expected nothing about devices, got %s\n%s", page, long)
+	}
+	r.Devices = Devices{Left: 1, Also: 2, Told: []Device{
+		{Client: "192.168.1.20", Resolver: "dns.google", Asked: 40, Last: now, Since: now.Add(-2 * time.Hour), Left: true},
+		{Client: "<script>\u202e\x1b[2J", Resolver: "dns.quad9.net", Asked: 1, Last: now, Since: now},
+	}}
+	page, short, long = shown()
+	const sum = "3 devices ask for public encrypted resolvers, 1 of them for nothing else: it may not be protected"
+	left, also := testkit.LocalTimes("192.168.1.20 asked for dns.google 40 times today and nothing else since 2026-11-22T10:00:00Z: it may not be protected"), "asked for dns.quad9.net 1 time today, and for other names, too"
+	testkit.WantParts(t, page, sum+".</p>", "<li>"+left+"</li>", "&lt;script&gt;", also)
+	testkit.WantParts(t, short, "  Devices  "+sum, left)
+	testkit.WantParts(t, long, "  Devices  "+sum, left, also)
+	if strings.Contains(short, also) || strings.Contains(page, "<script") || strings.ContainsAny(page+short+long, "\u202e\x1b") || strings.Count(long, sum) != 1 {
+		t.Errorf("%s\n%s\n%s", page, short, long)
+	}
+	r.Devices = Devices{Also: 1}
+	page, short, long = shown()
+	const too = "1 device asks for public encrypted resolvers, and for other names, too"
+	if strings.Contains(short, "Devices") || !strings.Contains(long, "  Devices  "+too) || !strings.Contains(page, "<p>"+too+".</p>") {
+		t.Errorf("%s\n%s\n%s", page, short, long)
+	}
+}
+
+func TestDevicesInWords(t *testing.T) {
+	for _, tc := range []struct {
+		left, also int
+		want       string
+	}{
+		{0, 0, "no device asks for a public encrypted resolver"},
+		{1, 0, "1 device asks for public encrypted resolvers and for nothing else: it may not be protected"},
+		{2, 0, "2 devices ask for public encrypted resolvers and for nothing else: they may not be protected"},
+		{2, 1, "3 devices ask for public encrypted resolvers, 2 of them for nothing else: they may not be protected"},
+		{0, 2, "2 devices ask for public encrypted resolvers, and for other names, too"},
+	} {
+		if got := (Devices{Left: tc.left, Also: tc.also}).InWords(); got != tc.want {
+			t.Errorf("%d and %d: %q, want %q", tc.left, tc.also, got, tc.want)
+		}
+	}
+	d := Device{Resolver: "dns.google", Last: now.Add(-time.Hour), Since: now.Add(-4 * time.Hour), Left: true}
+	for got, want := range map[string]string{
+		d.String():       "A device asked for dns.google, last at 2026-11-22T11:00:00Z, and nothing else since 2026-11-22T08:00:00Z: it may not be protected",
+		d.BackAfter(now): "A device, which asked for dns.google only, asks for other names again, after 4h0m",
+		d.Forgotten():    "A device, which asked for dns.google only, asks for nothing any more since 2026-11-22T11:00:00Z",
+	} {
+		if want = testkit.LocalTimes(want); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // Each cause is said once, in the state, and not again beside a list.
 func TestThePageSaysOneCauseOnce(t *testing.T) {
 	r := healthy()

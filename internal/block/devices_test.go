@@ -1,0 +1,669 @@
+package block
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// withDevices lets a test have devices of its own.
+func withDevices(t testing.TB) *devices {
+	old := process.devices
+	process.devices = newDevices()
+	t.Cleanup(func() { process.devices = old })
+	return process.devices
+}
+
+// watched is a server block that names who asks, in the log and on the page.
+func watched() *Block {
+	return New(config.Config{Block: config.Block{Zones: []string{"."}, LogBlocked: true, StatusNames: true}})
+}
+
+func clientAt(n int) net.Addr {
+	return &net.UDPAddr{IP: net.IPv4(10, byte(n>>16), byte(n>>8), byte(n)), Port: 53053}
+}
+
+func TestNamesOfResolversAreTold(t *testing.T) {
+	for qname, want := range map[string]string{
+		"dns.google.":                    "dns.google",
+		"DNS.gOOGLE.":                    "dns.google", // 0x20
+		"_dns.dns.google.":               "dns.google",
+		"abc123.dns.nextdns.io.":         "dns.nextdns.io",
+		"mozilla.cloudflare-dns.com.":    "cloudflare-dns.com",
+		"one.one.one.one.":               "one.one.one.one",
+		"doh.pub.":                       "doh.pub", // as short as can be
+		"x.doh.pub.":                     "doh.pub",
+		"_dns.resolver.arpa.":            "resolver.arpa",
+		"www.google.com.":                "www.google.com",
+		"connectivitycheck.gstatic.com.": "connectivitycheck.gstatic.com",
+		"mail.google.com.":               "",
+		"x.www.google.com.":              "",
+		"notdns.google.":                 "",
+		"google.":                        "",
+		"nextdns.io.":                    "",
+		"dns.google.example.com.":        "",
+		"oh.pub.":                        "",
+		"one.one.":                       "",
+		".":                              "",
+		`dns\.google.`:                   "", // one label
+		`x\.dns.google.`:                 "",
+		"":                               "",
+		"www.example.com.":               "",
+	} {
+		got := ""
+		if x := telling.find(qname); x != nil {
+			got = x.name
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", qname, got, want)
+		}
+		if n := testing.AllocsPerRun(10, func() { telling.find(qname) }); n != 0 {
+			t.Errorf("%s: %v allocations", qname, n)
+		}
+	}
+	if n := len(telling.all); n < 80 || n > 255 {
+		t.Errorf("There are %d names", n)
+	}
+	for _, x := range telling.all {
+		if got := telling.find(x.name + "."); got == nil || got.name != x.name {
+			t.Errorf("%s is overlooked", x.name)
+		}
+	}
+}
+
+// The table is a list that block takes, and each name in it has its source.
+func TestTheListOfResolversIsAListLikeAnyOther(t *testing.T) {
+	b, err := opened(&config.Block{Zones: []string{"."}, Own: []config.OwnFile{{Path: "resolvers.txt"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.End()
+	for _, s := range b.OwnLists() {
+		if s.Bad.Count+s.NotSupported() > 0 || s.InForce() < 55 {
+			t.Errorf("%d entries, bad %+v", s.InForce(), s.Bad)
+		}
+	}
+	sourced, seen := false, make(map[string]bool)
+	for line := range strings.Lines(resolversList) {
+		switch line = strings.TrimSpace(line); {
+		case line == "":
+			sourced = false
+		case strings.HasPrefix(line, "#"):
+			sourced = sourced || strings.Contains(line, "https://")
+		default:
+			name := strings.TrimSuffix(strings.TrimPrefix(line, "||"), "^")
+			if line != "||"+name+"^" || !sourced || seen[name] || len(name) < shortest || name != strings.ToLower(name) {
+				t.Errorf("%s: expected ||NAME^ once, below a comment with its source, in lower case, of %d bytes at least", line, shortest)
+			}
+			seen[name] = true
+			if e := b.Explain(lookup.FromQname("x."+name+"."), "x."+name+"."); e.Verdict != lookup.Unsafe {
+				t.Errorf("x.%s is not blocked: %+v", name, e)
+			}
+		}
+	}
+	for _, name := range tellsNothing {
+		if len(name) < shortest {
+			t.Errorf("%s is too short", name)
+		}
+	}
+}
+
+// household is a day of devices. It has the shape that K. Schomp, M. Rabinovich and M. Allman found in homes
+// ("Towards a Model of DNS Client Behavior", PAM 2016): users' devices ask for 80 % of their names in clusters
+// of 12 in the mean, other devices for 65 % in clusters of 4.3, and clusters have sizes of a wide range.
+type household struct {
+	*rand.Rand
+	block   *Block
+	clients []*homeDevice
+	queries int
+}
+
+// homeDevice is a device of a household.
+type homeDevice struct {
+	kind      string
+	size      float64 // names of a cluster, in the mean
+	clustered float64 // part of names in clusters
+	busy      float64 // clusters an hour, while it is used
+	idle      float64 // the same at other times
+	from, to  float64 // hours of the day in which it is used
+	resolver  string  // that it looks up as well; "": none
+	often     float64 // part of clusters that begin with that
+	alone     float64 // times an hour that it looks it up without a cluster, while it is used
+	left      string  // the resolver that it uses; "": it asks us
+}
+
+// newHousehold has ten devices. Half of them look up a resolver now and then, and stay.
+func newHousehold(seed uint64, b *Block) *household {
+	h := &household{Rand: rand.New(rand.NewPCG(seed, 30)), block: b}
+	user := func(kind string, busy, from, to float64, resolver string, often float64) {
+		h.clients = append(h.clients, &homeDevice{kind, 12, 0.80, busy, busy / 40, from, to, resolver, often, 1, ""})
+	}
+	other := func(kind string, busy, idle float64, resolver string, often, alone float64) {
+		h.clients = append(h.clients, &homeDevice{kind, 4.3, 0.65, busy, idle, 0, 24, resolver, often, alone, ""})
+	}
+	user("phone", 30, 6.5, 23, "", 0)
+	user("laptop", 60, 8, 18, "dns.google", 0.05)
+	user("phone", 20, 7, 22.5, "cloudflare-dns.com", 0.1)
+	user("tablet", 25, 16, 21, "", 0)
+	user("desktop", 50, 19, 23.5, "mozilla.cloudflare-dns.com", 0.02)
+	user("phone", 25, 6, 22, "dns.google", 0.02)
+	other("television", 20, 2, "dns.google", 0.5, 0)
+	other("speaker", 4, 4, "dns.google", 0.3, 6)
+	other("camera", 6, 6, "", 0, 0)
+	other("printer", 0.5, 0.2, "", 0, 0)
+	return h
+}
+
+// minute has the devices ask as in one minute of a day.
+func (h *household) minute(now time.Time) {
+	hour := float64(now.UTC().Hour()) + float64(now.Minute())/60
+	for i, c := range h.clients {
+		rate := c.idle
+		if hour >= c.from && hour < c.to {
+			rate = c.busy
+		}
+		if c.left != "" {
+			if h.Float64() < rate/8/60 { // each time that it joins the network, or its answer has expired
+				h.ask(i, c.left, 2)
+				h.ask(i, "connectivitycheck.gstatic.com", 2)
+				h.ask(i, "www.google.com", 2)
+			}
+			continue
+		}
+		if c.resolver != "" && rate == c.busy && h.Float64() < c.alone/60 {
+			h.ask(i, c.resolver, 2)
+		}
+		clusters := h.poisson(rate / 60)
+		for range clusters {
+			if c.resolver != "" && h.Float64() < c.often {
+				h.ask(i, c.resolver, 2)
+			}
+			h.ordinary(i, 1+int(h.ExpFloat64()*(c.size-1)))
+		}
+		h.ordinary(i, h.poisson(rate/60*c.size*(1-c.clustered)/c.clustered))
+	}
+}
+
+func (h *household) poisson(mean float64) (n int) {
+	for p := h.Float64(); p > math.Exp(-mean); p *= h.Float64() {
+		n++
+	}
+	return n
+}
+
+func (h *household) ordinary(client, n int) {
+	for range n {
+		h.ask(client, fmt.Sprintf("h%d.site%d.example", h.IntN(20), h.IntN(2000)), 1)
+	}
+}
+
+func (h *household) ask(client int, name string, queries int) {
+	h.queries += queries
+	for range queries {
+		h.block.Heard(clientAt(client), name+".")
+	}
+}
+
+// Ten devices, two of which leave at different hours of the second day: these are reported, and nobody else.
+func TestDevicesThatLeaveAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := withDevices(t)
+		h := newHousehold(2016, watched())
+		begin := time.Now()
+		leaves := map[int]time.Duration{0: 34*time.Hour + 4*time.Minute, 1: 37*time.Hour + 30*time.Minute}
+		returns := 45 * time.Hour // of the first one
+		reported, returned := make(map[int]time.Duration), 0
+		for range 48 * 60 {
+			at := time.Since(begin)
+			for i, when := range leaves {
+				if at == when {
+					h.clients[i].left = []string{"dns.google", "abc123.dns.nextdns.io"}[i]
+				}
+			}
+			if at == returns {
+				h.clients[0].left = ""
+			}
+			h.minute(time.Now())
+			time.Sleep(time.Minute)
+			left, back := d.sweep(true, time.Now())
+			for _, line := range append(left, back...) {
+				t.Logf("%s %s", time.Now().UTC().Format("Mon 15:04"), line)
+			}
+			for i := range h.clients {
+				who := clientAt(i).(*net.UDPAddr).IP.String()
+				if slices.ContainsFunc(left, func(line string) bool { return strings.HasPrefix(line, who+" asked for ") }) {
+					reported[i] = time.Since(begin)
+				}
+			}
+			if returned += len(back); returned > 0 && at < returns {
+				t.Errorf("%v after the start: %q", at, back)
+			}
+		}
+		if returned != 1 {
+			t.Errorf("%d came back, want 1", returned)
+		}
+		for i, c := range h.clients {
+			after := reported[i] - leaves[i]
+			if _, leaves := leaves[i]; leaves && (after < regularQuiet || after > regularQuiet+2*time.Hour) {
+				t.Errorf("The %s %d left, and was reported after %v", c.kind, i, after)
+			} else if !leaves && reported[i] != 0 {
+				t.Errorf("The %s %d stayed, and was reported", c.kind, i)
+			}
+		}
+		r := d.report(true, time.Now())
+		if r.Left != 1 || len(r.Told) == 0 || r.Told[0].Client != "10.0.0.1" || r.Told[0].Resolver != "dns.nextdns.io" || !r.Told[0].Left {
+			t.Fatalf("%+v", r)
+		}
+		if off := r.Told[0].Since.Sub(begin) - leaves[1]; off < -10*time.Minute || off > time.Minute {
+			t.Errorf("It left at %v, and is told since %v", leaves[1], r.Told[0].Since.Sub(begin))
+		}
+	})
+}
+
+// Whatever the seed: devices that stay are not reported, though half of them look up resolvers, too.
+func TestNoOrdinaryDeviceIsReported(t *testing.T) {
+	seeds := 20
+	if testing.Short() {
+		seeds = 2
+	}
+	first := rand.Uint64()
+	queries := 0
+	for n := range seeds {
+		synctest.Test(t, func(t *testing.T) {
+			d := withDevices(t)
+			h := newHousehold(first+uint64(n), watched())
+			wander := 0
+			for range 48 * 60 {
+				h.minute(time.Now())
+				time.Sleep(time.Minute)
+				if left, _ := d.sweep(true, time.Now()); len(left) > 0 {
+					t.Fatalf("seed %d: %q", first+uint64(n), left)
+				}
+				wander = max(wander, d.counts().Also)
+			}
+			if wander < 5 {
+				t.Errorf("seed %d: %d devices looked up a resolver on one day", first+uint64(n), wander)
+			}
+			queries += h.queries
+		})
+	}
+	t.Logf("%d households of ten devices from seed %d on, two days each, %d queries a day each: nobody is reported", seeds, first, queries/seeds/2)
+}
+
+// A device that asks for nothing but a resolver while it rests, and for more when it is used, is reported
+// in its first night, and in no other.
+func TestADeviceThatRestsIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, b := withDevices(t), watched()
+		var nights []int
+		for minute := range 10 * minutesOfDay {
+			if minute%minutesOfDay < 6*60 {
+				b.Heard(clientAt(1), "film.example.")
+			}
+			if minute%(20+minute/minutesOfDay) == 0 {
+				b.Heard(clientAt(1), "dns.google.")
+			}
+			time.Sleep(time.Minute)
+			if left, _ := d.sweep(true, time.Now()); len(left) > 0 {
+				nights = append(nights, minute/minutesOfDay)
+			}
+		}
+		if !slices.Equal(nights, []int{0}) {
+			t.Errorf("Reported in the nights %v", nights)
+		}
+	})
+}
+
+func TestWhenAClientHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			name     string
+			ordinary int           // minutes with ordinary names at first
+			signs    int           // minutes with queries for a resolver after them
+			over     time.Duration // in which these were
+			then     time.Duration // without any query
+			left     bool
+		}{
+			{"it asks for a resolver for hours", 40, 4, 3 * time.Hour, 0, true},
+			{"it has not asked for long enough", 40, 4, 2 * time.Hour, 10 * time.Hour, false}, // it may be switched off
+			{"too few queries", 40, 2, 5 * time.Hour, 0, false},
+			{"it used to ask for little", 20, 5, 5 * time.Hour, 0, false},
+			{"it used to ask for little, and asks no more at all", 20, 12, 7 * time.Hour, 0, true},
+			{"it had left before the start", 0, 12, 7 * time.Hour, 0, true},
+			{"it had left, too few queries", 0, 8, 7 * time.Hour, 0, false},
+			{"it asks for no resolver", 40, 0, 0, 20 * time.Hour, false},
+		} {
+			d, b := withDevices(t), watched()
+			left := 0
+			sleep := func(length time.Duration) {
+				for range int(length / time.Minute) {
+					time.Sleep(time.Minute)
+					lines, _ := d.sweep(true, time.Now())
+					left += len(lines)
+				}
+			}
+			for range tc.ordinary {
+				b.Heard(clientAt(1), "www.example.com.")
+				sleep(time.Minute)
+			}
+			for range tc.signs {
+				sleep(tc.over / time.Duration(max(1, tc.signs-1)))
+				b.Heard(clientAt(1), "dns.google.")
+			}
+			sleep(tc.then + time.Minute)
+			if want := map[bool]int{true: 1}[tc.left]; left != want || d.counts().Left != want {
+				t.Errorf("%s: reported %d times, %+v", tc.name, left, d.counts())
+			}
+		}
+	})
+}
+
+// The log, the report, the page, explain and the metric say the same, and tell an address only where names are
+// logged.
+func TestAllSayTheSameAboutDevices(t *testing.T) {
+	lines := testkit.Capture(t)
+	synctest.Test(t, func(t *testing.T) {
+		withDevices(t)
+		named, silent := watched(), New(config.Config{Block: config.Block{Zones: []string{"silent.example."}}})
+		for _, b := range []*Block{named, silent} {
+			process.add(b)
+		}
+		defer func() {
+			for _, b := range []*Block{named, silent} {
+				b.End()
+			}
+		}()
+		want := func(when string, left, also, told int) {
+			t.Helper()
+			r := process.Report()
+			if r.Devices.Left != left || r.Devices.Also != also || len(r.Devices.Told) != told {
+				t.Errorf("%s: %+v", when, r.Devices)
+			}
+			for state, n := range map[string]int{"left": left, "also": also} {
+				if got := testkit.Metric(t, "devices", "state", state); got != float64(n) {
+					t.Errorf("%s: the metric of %s is %v, want %d", when, state, got, n)
+				}
+			}
+			if a := named.Why(lookup.FromQname("x.dns.google.")); !strings.Contains(a.Note, "a public encrypted resolver: "+r.Devices.InWords()) {
+				t.Errorf("%s: %+v", when, a)
+			}
+			if a := named.Why(lookup.FromQname("www.google.com.")); strings.Contains(a.Note, "resolver") {
+				t.Errorf("%s: %+v", when, a)
+			}
+			if shown := (page{process}).Report().Devices; shown.Left != left || len(shown.Told) != told {
+				t.Errorf("%s: the page has %+v", when, shown)
+			}
+			if n := len(lines.About("it may not be protected")); n != left && when != "both are back" {
+				t.Errorf("%s: %d lines", when, n)
+			}
+		}
+		use := func(minutes int, names ...string) {
+			for n := range minutes {
+				for _, name := range names {
+					if name != "dns.google." || n%5 == 0 {
+						named.Heard(clientAt(1), name)
+						silent.Heard(clientAt(2), name)
+					}
+				}
+				time.Sleep(time.Minute)
+			}
+			time.Sleep(2 * watchInterval)
+		}
+		want("at first", 0, 0, 0)
+		use(40, "www.example.com.")
+		want("ordinary names", 0, 0, 0)
+		use(40, "www.example.com.", "dns.google.")
+		want("a resolver, too", 0, 2, 1)
+		use(200, "dns.google.")
+		want("nothing else", 2, 0, 1)
+		use(200, "dns.google.", "_dns.resolver.arpa.")
+		want("nothing else for long", 2, 0, 1)
+		use(2, "www.example.com.")
+		want("both are back", 0, 2, 1)
+	})
+	left, back := lines.About("it may not be protected"), lines.About("asks for other names again")
+	slices.Sort(left)
+	if len(left) != 2 || len(back) != 2 || !strings.Contains(left[0], "[WARNING]") || !strings.Contains(left[0], "10.0.0.1 asked for dns.google ") ||
+		!strings.Contains(left[0], " times today and nothing else since ") || !strings.Contains(left[1], "A device asked for dns.google ") || !strings.Contains(back[0]+back[1], "[INFO]") {
+		t.Errorf("%q\n%q", left, back)
+	}
+	for _, line := range lines.About("") {
+		if strings.Contains(line, "10.0.0.2") {
+			t.Errorf("A client of a server block without log is told: %s", line)
+		}
+	}
+}
+
+// Where names are not logged any more, no address is told or kept.
+func TestNoAddressIsKeptWithoutLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := withDevices(t)
+		watched().Heard(clientAt(1), "dns.google.")
+		if r := d.report(true, time.Now()); len(r.Told) != 1 || r.Told[0].Client != "10.0.0.1" || !r.Told[0].Named {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(time.Minute)
+		d.sweep(false, time.Now())
+		if r := d.report(true, time.Now()); len(r.Told) != 0 || r.Also != 1 {
+			t.Errorf("%+v", r)
+		}
+		notOnPage := watched()
+		notOnPage.Config.StatusNames = false
+		notOnPage.Heard(clientAt(1), "dns.google.")
+		if r := d.report(true, time.Now()); len(r.Told) != 1 || r.Told[0].Named || r.Told[0].Asked != 2 {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// The numbers of the page are those of the day.
+func TestDevicesOfYesterdayThatStayAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, b := withDevices(t), watched()
+		b.Heard(clientAt(1), "dns.google.")
+		if r := d.counts(); r.Left != 0 || r.Also != 1 {
+			t.Errorf("%+v", r)
+		}
+		time.Sleep(25 * time.Hour)
+		d.sweep(true, time.Now())
+		if r := d.report(true, time.Now()); r.Any() || len(r.Told) != 0 || len(d.wanderers) != 0 {
+			t.Errorf("%+v, %d kept", r, len(d.wanderers))
+		}
+	})
+}
+
+// A flood of made-up addresses takes the memory that there is for it, and those who ask each day stay known.
+func TestAFloodOfClientsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, b := withDevices(t), watched()
+		const regulars = 500
+		ask := func(name string) {
+			for i := range regulars {
+				b.Heard(clientAt(i), name)
+			}
+		}
+		for range 2 * regular {
+			ask("www.example.com.")
+			time.Sleep(time.Minute)
+			d.sweep(true, time.Now())
+		}
+		for n := range 5 {
+			for i := range 100_000 {
+				b.Heard(clientAt(1_000_000+n*100_000+i), "www.example.com.")
+				b.Heard(clientAt(1_000_000+n*100_000+i), "dns.google.")
+			}
+			ask("dns.google.")
+			time.Sleep(time.Minute)
+			d.sweep(true, time.Now())
+		}
+		if table := d.clients.table.Load(); len(table.slots) > mostSlots || len(d.wanderers) > maxClients {
+			t.Errorf("%d slots, %d wanderers", len(table.slots), len(d.wanderers))
+		}
+		known := 0
+		for i := range regulars {
+			if s := d.clients.table.Load().find(d.clients.keyOf(clientAt(i))); s != nil && s.active >= regular {
+				known++
+			}
+		}
+		if known < regulars*95/100 {
+			t.Errorf("%d of %d regular clients are known", known, regulars)
+		}
+		for range 50 { // those that leave are reported still
+			time.Sleep(5 * time.Minute)
+			ask("dns.google.")
+			d.sweep(true, time.Now())
+		}
+		if n := d.counts().Left; n < regulars*90/100 {
+			t.Errorf("%d of %d that have left are counted", n, regulars)
+		}
+	})
+}
+
+// Queries of many clients at once, and sweeps: each client is seen in each minute.
+func TestManyAskAtOnce(t *testing.T) {
+	c := newClients()
+	const many, sweeps = 200, 10
+	seen := make(map[uint64]uint32)
+	for minute := range uint32(sweeps) {
+		var all sync.WaitGroup
+		for part := range 4 {
+			all.Go(func() {
+				for n := range 4 * many {
+					c.ordinary(c.keyOf(clientAt((n + part) % many)))
+				}
+			})
+		}
+		all.Wait()
+		c.sweep(minute+1, false, func(key uint64, active uint32) { seen[key] = active })
+	}
+	if len(seen) != many {
+		t.Errorf("%d clients were seen, want %d", len(seen), many)
+	}
+	for key, active := range seen {
+		if active != sweeps {
+			t.Errorf("Client %x was seen in %d minutes of %d", key, active, sweeps)
+		}
+	}
+	var racing sync.WaitGroup // while sweeps run, and the table grows
+	for part := range 4 {
+		racing.Go(func() {
+			for n := range 20_000 {
+				c.ordinary(c.keyOf(clientAt(n%5_000 + part)))
+			}
+		})
+	}
+	for minute := range uint32(20) {
+		c.sweep(sweeps+minute+1, minute == 5, func(uint64, uint32) {})
+	}
+	racing.Wait()
+}
+
+// What 10,000 clients take: all ask for ordinary names, and then all for a resolver, too.
+func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
+	heap := func() int {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	const many = 10_000
+	began := time.Now()
+	before := heap()
+	d, b := withDevices(t), watched()
+	ask := func(name string) {
+		for i := range many {
+			b.Heard(clientAt(i), name)
+		}
+	}
+	for n := range 6 { // it grows once a minute
+		ask("www.example.com.")
+		d.sweep(true, began.Add(time.Duration(n+1)*time.Minute))
+	}
+	known := 0
+	for i := range many {
+		if d.clients.table.Load().find(d.clients.keyOf(clientAt(i))) != nil {
+			known++
+		}
+	}
+	ordinary := heap() - before
+	ask("dns.google.")
+	all := heap() - before
+	t.Logf("%d clients, of which %d are known: %d KiB, %d bytes each; if all ask for a resolver: %d KiB, %d bytes each", many, known, ordinary>>10, ordinary/many, all>>10, all/many)
+	if known < many*99/100 || len(d.wanderers) != many {
+		t.Errorf("%d of %d clients are known, %d of %d that ask for a resolver", known, many, len(d.wanderers), many)
+	}
+	if ordinary > 1<<20 || all > 8<<20 {
+		t.Errorf("Expected at most 1 MiB, and 8 MiB if all ask for a resolver, got %d and %d", ordinary, all)
+	}
+	runtime.KeepAlive(d)
+}
+
+// Other addresses than those of UDP and TCP are read, and no address does no harm.
+func TestClientsAreToldByTheirAddress(t *testing.T) {
+	c := newClients()
+	four := c.keyOf(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 1})
+	for _, same := range []net.Addr{
+		&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, pipe("192.0.2.1:3"), pipe("[::ffff:192.0.2.1]:3"),
+	} {
+		if got := c.keyOf(same); got != four {
+			t.Errorf("%v is taken for another client", same)
+		}
+	}
+	for _, other := range []net.Addr{&net.UDPAddr{IP: net.IPv4(192, 0, 2, 2)}, &net.UDPAddr{IP: net.ParseIP("2001:db8::1")}, pipe("[2001:db8::1]:3")} {
+		if got := c.keyOf(other); got == four || got == 0 {
+			t.Errorf("%v is taken for the first client", other)
+		}
+	}
+	for _, none := range []net.Addr{nil, pipe("pipe"), &net.UDPAddr{}} {
+		if got := c.keyOf(none); got != 0 {
+			t.Errorf("%v is taken for a client", none)
+		}
+		watched().Heard(none, "dns.google.")
+	}
+}
+
+// pipe is an address of another kind.
+type pipe string
+
+func (p pipe) Network() string { return "pipe" }
+func (p pipe) String() string  { return string(p) }
+
+func BenchmarkHeard(b *testing.B) {
+	block := watched()
+	for kind, qname := range map[string]string{"ordinary": "www.static.example.com.", "likeness": "mail.google.com.", "resolver": "dns.google."} {
+		b.Run(kind, func(b *testing.B) {
+			withDevices(b)
+			from := clientAt(1)
+			b.ReportAllocs()
+			for b.Loop() {
+				block.Heard(from, qname)
+			}
+		})
+	}
+}
+
+// BenchmarkSweep is what happens once a minute, with 10,000 clients that have all asked.
+func BenchmarkSweep(b *testing.B) {
+	d, block := withDevices(b), watched()
+	for n := 1; b.Loop(); n++ {
+		b.StopTimer()
+		for i := range 10_000 {
+			block.Heard(clientAt(i), "www.example.com.")
+		}
+		b.StartTimer()
+		d.sweep(true, d.began.Add(time.Duration(n)*time.Minute))
+	}
+}
