@@ -42,11 +42,9 @@ func (c *Checker) LookBack(ctx context.Context, p *Passed, admit Admit) (late []
 	}
 	defer p.looking.Unlock()
 	current, now := c.database.snapshot(), time.Now()
-	wait := lookAnyway
-	if p.left || p.unsure.Load() {
-		wait = lookAgain
-	}
-	if since := now.Sub(p.lookedAt); len(current.lists) == 0 || current == p.looked && since >= 0 && since < wait {
+	since := now.Sub(p.lookedAt)
+	again := (p.left || p.unsure.Load()) && (since >= lookAgain || since < 0)
+	if len(current.lists) == 0 || current == p.looked && !again {
 		return nil, nil
 	}
 	p.unsure.Store(false)

@@ -231,6 +231,10 @@ func (p *Passed) listed(holds func(prefix uint32) bool, now time.Time, most int)
 	return found, true
 }
 
+// Forget forgets what is older than it is to be kept. Call it every few minutes: LookBack does the same, but only
+// when there is something to look at.
+func (p *Passed) Forget() { p.listed(func(uint32) bool { return false }, time.Now(), 0) }
+
 // change changes a record, unless it is another one by now.
 func (p *Passed) change(place uint32, i int, pair uint64, do func()) {
 	lock := &p.locks[place%uint32(len(p.locks))]

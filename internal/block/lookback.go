@@ -159,6 +159,7 @@ func (b *Block) Asked(client netip.Addr, h lookup.Host, unsure bool) {
 const (
 	lookBackEvery = 5 * time.Second // for lists that are new
 	lookBackFor   = time.Minute     // at most at a time
+	forgetEvery   = 5 * time.Minute // what is old
 	mostLines     = 20              // in the log after one update
 )
 
@@ -182,20 +183,30 @@ func (b *Block) LookBack() (end func()) {
 	}
 }
 
-// lookBack looks back until ctx ends.
+// lookBack looks back until ctx ends. While nothing may be asked it waits.
 func (b *Block) lookBack(ctx context.Context, m *memory) {
-	for {
+	for forgot := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(lookBackEvery):
 		}
-		if s := b.service.Load(); s != nil {
+		now := time.Now()
+		if s := b.service.Load(); s != nil && !s.SearchHold().Active(now) {
 			b.lookBackOnce(ctx, m, s)
 		}
-		if m.names != nil {
-			m.names.forget(time.Now().Add(-b.Config.LookBack))
+		if now.Sub(forgot) >= forgetEvery {
+			m.forget(now.Add(-b.Config.LookBack))
+			forgot = now
 		}
+	}
+}
+
+// forget forgets what was asked before a time.
+func (m *memory) forget(before time.Time) {
+	m.passed.Forget()
+	if m.names != nil {
+		m.names.forget(before)
 	}
 }
 
