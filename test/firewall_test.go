@@ -141,15 +141,16 @@ func asClient(what string) string {
 // of all that it has started.
 func inHomeNetwork(t *testing.T, on string) {
 	t.Helper()
-	enter := []string{"--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", enterHomeNetwork, "sh", on}
+	namespaces := []string{"--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"}
 	err := errors.New("namespaces need root")
 	var out []byte
 	if os.Geteuid() == 0 {
-		out, err = exec.Command("unshare", append(enter, "true")...).CombinedOutput()
+		out, err = exec.Command("unshare", append(namespaces, "true")...).CombinedOutput()
 	}
 	if err != nil {
-		t.Skipf("this test needs root, and a machine that gives namespaces, bridges and nftables: %v\n%s", err, out)
+		t.Skipf("this test needs root, and a machine that gives namespaces: %v\n%s", err, out)
 	}
+	enter := append(namespaces, "sh", "-c", enterHomeNetwork, "sh", on)
 	c := exec.Command("unshare", append(enter, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")...)
 	c.Env = append(os.Environ(), ownNetwork+"="+on)
 	out, err = c.CombinedOutput()
