@@ -38,20 +38,20 @@ const (
 // planned is what a network needs.
 type planned struct {
 	Network     provision `json:"network"`
-	Rate        float64 `json:"queries_per_second"`
-	PeakRate    float64 `json:"queries_per_second_at_the_peak"`
-	Cores       float64 `json:"cores"`              // busy at the peak
-	CoresBehind float64 `json:"cores_behind_cache"` // the same behind a packet cache
-	CacheCores  float64 `json:"cache_cores"`        // of that cache
-	Memory      float64 `json:"memory"`             // of a node for lists, bytes
-	PeakMemory  float64 `json:"memory_at_the_peak"` // the same during a full update
-	Full        float64 `json:"full_update_bytes"`  // of a node
-	Daily       float64 `json:"update_bytes_a_day"` // of a node
-	FleetRate   float64 `json:"update_bits_per_second"`
-	ColdRate    float64 `json:"cold_start_bits_per_second"` // all nodes within a minute
-	OneIn       float64 `json:"one_name_in"`                // shares a prefix with a list
-	Tiers       []tier  `json:"tiers"`
-	Saved       tier    `json:"one_more_hour_saves"` // of the first tier
+	Rate        float64   `json:"queries_per_second"`
+	PeakRate    float64   `json:"queries_per_second_at_the_peak"`
+	Cores       float64   `json:"cores"`              // busy at the peak
+	CoresBehind float64   `json:"cores_behind_cache"` // the same behind a packet cache
+	CacheCores  float64   `json:"cache_cores"`        // of that cache
+	Memory      float64   `json:"memory"`             // of a node for lists, bytes
+	PeakMemory  float64   `json:"memory_at_the_peak"` // the same during a full update
+	Full        float64   `json:"full_update_bytes"`  // of a node
+	Daily       float64   `json:"update_bytes_a_day"` // of a node
+	FleetRate   float64   `json:"update_bits_per_second"`
+	ColdRate    float64   `json:"cold_start_bits_per_second"` // all nodes within a minute
+	OneIn       float64   `json:"one_name_in"`                // shares a prefix with a list
+	Tiers       []tier    `json:"tiers"`
+	Saved       tier      `json:"one_more_hour_saves"` // of the first tier
 }
 
 // tier is a way to ask the service, and what it costs.
