@@ -104,7 +104,7 @@ func command() *cli.Command {
 			&cli.StringFlag{Name: "lists", Usage: "the `NAMES` of lists, separated by commas (default: the plugin's default)"},
 			&cli.StringFlag{Name: "max-entries", Usage: "the most entries of a list, a `COUNT`"},
 			&cli.StringFlag{Name: "budget", Usage: "the most searches a day, `COUNT`[,SHARE%] or unlimited, as in a Corefile"},
-			&cli.StringFlag{Name: "cache", Usage: "the most answers to keep, a `COUNT`, as in a Corefile"},
+			&cli.StringFlag{Name: "cache", Usage: "the most answers to keep, a `COUNT`, or a size of memory such as 1GiB"},
 			&cli.BoolFlag{Name: "realtime", Usage: "ask the server about prefixes in no list, too, for clients in mode realtime"},
 			&cli.StringFlag{Name: "tls-cert", Usage: "serve https with the certificate in `FILE`"},
 			&cli.StringFlag{Name: "tls-key", Usage: "the `FILE` with the key of the certificate"},

@@ -82,6 +82,7 @@ func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 		{"limit leaky_bucket", "safebrowsing {\napi_key K\nlimit leaky_bucket\n}", func(c Config) bool { return admitted(c) == DefaultBurst }},
 		{"limit leaky_bucket with numbers", "safebrowsing {\napi_key K\nlimit leaky_bucket 1 7\n}", func(c Config) bool { return admitted(c) == 7 }},
 		{"limit ema", "safebrowsing {\napi_key K\nlimit ema 2.5\n}", func(c Config) bool { return c.Limiter != nil && admitted(c) > DefaultBurst }},
+		{"a cache by its memory", "safebrowsing {\napi_key K\ncache 3MiB\n}", func(c Config) bool { return c.Engine.Cache == 3<<20/300 }},
 		{"limit off", "safebrowsing {\napi_key K\nlimit off\n}", func(c Config) bool { return c.Limiter == nil }},
 		{"zones", "safebrowsing example.org Example.NET {\napi_key K\n}", func(c Config) bool { return len(c.Zones) == 2 && c.Zones[1] == "example.net." }},
 		{"everything", `safebrowsing {
@@ -176,6 +177,8 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key K\nstructured 65010 https://example.org", "must begin with mailto: or tel:"},
 		{"api_key K\nunsure maybe", "not one of pass, servfail"},
 		{"api_key K\ncache none", "not a number"},
+		{"api_key K\ncache 5GiB", "not a size from 1KiB to 4GiB"},
+		{"api_key K\ncache 12parrots", "not a size such as 64MiB"},
 		{"api_key K\nprotocol webrisk", "each search costs money: add budget COUNT for the most searches a day, or budget unlimited"},
 		{"api_key K\nprotocol webrisk\nbudget unlimited\nmode realtime", "protocol webrisk has no mode realtime"},
 		{"api_key K\nprotocol webrisk\nbudget 5\nlists pha-4b", `protocol webrisk has no list "pha-4b", only mw-4b, se-4b, se-ext-4b, uws-4b`},

@@ -62,7 +62,7 @@ var properties = map[string]struct {
 	"keep_clients":    {0, 1, false, "[off]", (*parser).keepClients},
 	"look_back":       {1, 1, false, "DURATION", (*parser).lookBack},
 	"structured":      {1, -1, false, "OPTIONCODE [CONTACT...]", (*parser).structuredErrors},
-	"cache":           {1, 1, false, "CAPACITY", (*parser).capacity},
+	"cache":           {1, 1, false, "COUNT|SIZE", (*parser).capacity},
 }
 
 // Usages returns what each property takes, by its word.

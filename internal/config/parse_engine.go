@@ -115,8 +115,17 @@ func (p *parser) maxEntriesOf(args []string) (err error) {
 	return err
 }
 
+// answerBytes are the most that a cached answer takes, with its share of full hashes.
+const answerBytes = 300
+
 func (p *parser) capacity(args []string) (err error) {
-	p.Engine.Cache, err = number(args[0], 1, 1<<30)
+	text := args[0]
+	if first, last := text[0], text[len(text)-1]; '0' <= first && first <= '9' && ('0' > last || last > '9') {
+		bytes, err := size(text, 1<<10, 4<<30)
+		p.Engine.Cache = int(bytes / answerBytes)
+		return err
+	}
+	p.Engine.Cache, err = number(text, 1, 1<<30)
 	return err
 }
 

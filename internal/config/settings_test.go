@@ -153,7 +153,7 @@ func TestOnlyTheServerOfGoogleIsGoogle(t *testing.T) {
 func placeholders(t *testing.T) *strings.Replacer {
 	file := writeFile(t, t.TempDir(), "list.txt", "blocked.example\n"+certificate(t))
 	return strings.NewReplacer("FILE", file, "URL", "https://lists.example.org/hosts.txt", "HOST", "x.example", "NAME", "mw-4b", "COUNT", "5000", "DIRECTORY", t.TempDir(), "ADDRESS", "9.9.9.9",
-		"ZONES", "lan", "IPV4", "192.0.2.1", "DURATION", "1s", "CAPACITY", "10", "OPTIONCODE", "65010")
+		"ZONES", "lan", "IPV4", "192.0.2.1", "DURATION", "1s", "SIZE", "1MiB", "OPTIONCODE", "65010")
 }
 
 // alternatives returns the shortest arguments of each form that a usage has.
