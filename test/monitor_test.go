@@ -43,8 +43,9 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 			t.Errorf("Expected %s to be blocked, got\n%v", tc.name, m)
 		}
 		testkit.Until(w.t, "the line", func() bool { return len(lines.About(tc.name)) > 0 })
-		if got := lines.About(tc.name); len(got) != 1 || !strings.HasSuffix(strings.TrimSpace(got[0]), tc.want) {
-			t.Errorf("Expected one line that ends with %q, got %q", tc.want, got)
+		want := tc.want + ". A mistake? safebrowsing allow -for 1h " + strings.TrimSuffix(tc.name, ".")
+		if got := lines.About(tc.name); len(got) != 1 || !strings.HasSuffix(strings.TrimSpace(got[0]), want) {
+			t.Errorf("Expected one line that ends with %q, got %q", want, got)
 		}
 	}
 	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
