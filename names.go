@@ -1,8 +1,6 @@
 package safebrowsing
 
 import (
-	"encoding/json"
-	golog "log"
 	"strings"
 	"sync"
 	"time"
@@ -59,7 +57,7 @@ func (l *nameLog) log(client string, q dns.Question, d lookup.Decision, cause, r
 	l.logLeft(left, now)
 	allow := status.Allowing("safebrowsing", strings.ToLower(strings.TrimSuffix(q.Name, ".")))
 	if l.json {
-		logJSON(nameLine{
+		log.JSON(nameLine{
 			Time: now.UTC(), Event: l.event(), Client: client, Name: q.Name, Type: dns.Type(q.Qtype).String(), Cause: cause,
 			Threat: d.Threat.String(), Expression: d.Expression, List: d.List, DecidedBy: d.By.String(), Allow: allow, Report: report,
 		})
@@ -90,17 +88,6 @@ func (l *nameLog) event() string {
 	return "blocked"
 }
 
-// logJSON writes a line that is JSON from its first byte on: where CoreDNS writes its
-// log, without the level and the plugin's name.
-func logJSON(line nameLine) {
-	text, err := json.Marshal(line)
-	if err != nil { // unreachable: all fields are texts and numbers, and the year has four digits
-		log.Errorf("Cannot log a name as JSON: %v", err)
-		return
-	}
-	golog.New(golog.Writer(), "", 0).Println(string(text)) // no date in front, whatever the flags
-}
-
 // end logs how many names were left out since the last line.
 func (l *nameLog) end(now time.Time) {
 	l.mu.Lock()
@@ -118,7 +105,7 @@ func (l *nameLog) logLeft(left int, now time.Time) {
 	switch {
 	case left == 0:
 	case l.json:
-		logJSON(nameLine{Time: now.UTC(), Event: "left_out", LeftOut: left})
+		log.JSON(nameLine{Time: now.UTC(), Event: "left_out", LeftOut: left})
 	case l.monitor:
 		log.Infof("Monitor: %d more %s would have been blocked; the log takes ten lines a second", left, names)
 	default:

@@ -184,6 +184,7 @@ func TestWordsOfTheDocumentsExist(t *testing.T) {
 		"always_nxdomain": true,                        // of unbound
 		"endpoint_ca":     true, "endpoint_cert": true, // of earlier versions, in CHANGELOG.md
 		"would_block": true, "left_out": true, // of log json, see TestLogOfNamesIsBoundedAndSaysWhatItLeavesOut
+		"listed_late": true, // see TestLinesAboutLateNamesAreFew
 	}
 	for state := truth.Protected; state <= truth.NotProtected; state++ { // of the control socket
 		known[state.String()] = true

@@ -275,11 +275,23 @@ func (b *Block) isLate(h lookup.Host, hash lookup.FullHash) bool {
 	})
 }
 
+// lateLine is a line of log json. Programs read it: fields are added, but none is renamed or removed.
+type lateLine struct {
+	Time  time.Time `json:"time"`
+	Event string    `json:"event"` // listed_late
+	status.Late
+}
+
 // tellLate logs and counts names that were listed late, and keeps them for a day.
 func (b *Block) tellLate(all []status.Late) {
 	for i, l := range all {
 		listedLateTotal.WithLabelValues(l.List).Add(float64(l.Devices))
-		if i < mostLines {
+		switch {
+		case i >= mostLines:
+		case b.Config.LogJSON:
+			l.Asked, l.Listed = l.Asked.UTC(), l.Listed.UTC()
+			log.JSON(lateLine{l.Listed, "listed_late", l})
+		default:
 			log.Warningf("Listed too late: %s", l)
 		}
 	}

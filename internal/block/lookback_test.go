@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -100,5 +101,25 @@ func TestAMemoryIsSmallWhereThereIsLittle(t *testing.T) {
 		if got := rememberedBytes(usable); got != want {
 			t.Errorf("of %d: %d, want %d", usable, got, want)
 		}
+	}
+}
+
+func TestLinesAboutLateNamesAreFew(t *testing.T) {
+	for _, json := range []bool{false, true} {
+		lines := testkit.Capture(t)
+		b := New(config.Config{Block: config.Block{Zones: []string{"."}, LogJSON: json}})
+		var all []status.Late
+		for i := range 30 {
+			all = append(all, status.Late{Name: fmt.Sprintf("n%d.example", i), Client: "192.0.2.1", Devices: 1, Asked: time.Now(), Listed: time.Now(), List: "se-4b", Threat: "phishing"})
+		}
+		b.tellLate(all)
+		about := "Listed too late: 192.0.2.1 asked for "
+		if json {
+			about = `"event":"listed_late","name":"n`
+		}
+		if got := len(lines.About(about)); got != mostLines {
+			t.Errorf("%d lines", got)
+		}
+		lines.Only(t, "Listed too late: 10 names more")
 	}
 }

@@ -69,7 +69,8 @@ func TestEachLevelOfTheLogAndEachWriteIsMasked(t *testing.T) {
 	l.Warning(aKey)
 	l.Warningf("%s", aKey)
 	l.Errorf("%s", aKey)
-	if got := lines.About("(the key)"); len(got) != 5 || len(lines.About(aKey)) != 0 {
+	l.JSON(map[string]string{"a": aKey})
+	if got := lines.About("(the key)"); len(got) != 6 || !strings.HasPrefix(got[5], "{") || len(lines.About(aKey)) != 0 {
 		t.Errorf("got %q", lines.About(""))
 	}
 	var b strings.Builder
