@@ -124,7 +124,7 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	}
 	if kept := s.block.Kept(r.Question[0].Name); kept != nil && state.QClass() == dns.ClassINET {
 		s.metrics.countKept(ctx, kept.Reason)
-		w.WriteMsg(kept.Answer(ctx, w, r))
+		w.WriteMsg(kept.Designate(ctx, w, r, s.block.Designated()))
 		return answered, nil
 	}
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET {

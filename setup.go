@@ -56,7 +56,9 @@ func live(c *caddy.Controller, s *SafeBrowsing) {
 	c.OnStartup(func() error {
 		file, blocks := corefileOf(of.generation)
 		loop := s.block.Config.LoopWarning(blocks, config.SystemResolvers(config.ResolvConf), config.MachineAddresses())
-		sayDoubts(&s.block.Config, append(config.HiddenViews(file, blocks), loop), of.said)
+		encrypted := config.EncryptedOf(blocks)
+		s.block.Designate(config.Designated(encrypted))
+		sayDoubts(&s.block.Config, slices.Concat(config.HiddenViews(file, blocks), s.block.Config.Undesignated(encrypted), []string{loop}), of.said)
 		sayOnce([]string{s.block.Keeps()}, of.said, func(text string) { log.Info(text) })
 		s.block.Need(block.NeededBy(of.blocks, config.ForwardTargets(blocks))) // all blocks have been read by now
 		if err := serving.start(s, of.generation); err != nil {

@@ -74,7 +74,8 @@ func TestCorefilesOfTheDocumentsAreAccepted(t *testing.T) {
 	relay := httptest.NewTLSServer(nil)
 	relay.Close()
 	ca := writeFile(t, t.TempDir(), "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: relay.Certificate().Raw})))
-	replacer := strings.NewReplacer("/etc/coredns/relay-client.key", key, "/etc/coredns/relay-ca.pem", ca, "/etc/coredns/safebrowsing.key", key, "/etc/coredns/webrisk.key", key, "/etc/resolv.conf", resolv)
+	dnsCert, dnsKey := testkit.Certificate(t, t.TempDir(), "dns.home.example")
+	replacer := strings.NewReplacer("/etc/coredns/dns.pem", dnsCert, "/etc/coredns/dns.key", dnsKey, "/etc/coredns/relay-client.key", key, "/etc/coredns/relay-ca.pem", ca, "/etc/coredns/safebrowsing.key", key, "/etc/coredns/webrisk.key", key, "/etc/resolv.conf", resolv)
 	example, err := fs.ReadFile(repository, "Corefile.example")
 	if err != nil {
 		t.Fatal(err)

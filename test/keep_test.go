@@ -50,8 +50,8 @@ func TestClientsAreLedAwayOnlyWhereTheCorefileSaysSo(t *testing.T) {
 		zone, canaries bool
 		line           string
 	}{
-		{"# before there was keep_clients this was that of off", true, false, "Clients are kept here in part: resolver.arpa is not forwarded. keep_clients does"},
-		{"keep_clients", true, true, "Clients are kept here: resolver.arpa is not forwarded, and there are no use-application-dns.net,"},
+		{"# before there was keep_clients this was that of off", true, false, "Clients are kept here in part: resolver.arpa is not forwarded. keep_clients answers these here, too: use-"},
+		{"keep_clients", true, true, "Clients are kept here: resolver.arpa is not forwarded; and there are no use-application-dns.net,"},
 		{"keep_clients off", false, false, "keep_clients off: resolver.arpa is forwarded"},
 	} {
 		t.Run(tc.word, func(t *testing.T) {

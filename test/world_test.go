@@ -192,6 +192,13 @@ func (w *world) corefile(properties ...string) string {
 // start starts CoreDNS and waits until it has been in touch with the server.
 func (w *world) start(corefile string) {
 	w.t.Helper()
+	w.begin(corefile)
+	w.serving()
+}
+
+// begin is start for a Corefile with servers that serving cannot ask.
+func (w *world) begin(corefile string) {
+	w.t.Helper()
 	engines.Forget(w.endpoint) // the port may have been that of another test, at whose end a wait was left
 	caddyMu.Lock()
 	instance, err := caddy.Start(input(corefile))
@@ -201,7 +208,6 @@ func (w *world) start(corefile string) {
 	}
 	w.instance = instance
 	w.t.Cleanup(w.stop)
-	w.serving()
 }
 
 // serving waits until every server answers over UDP and TCP. CoreDNS does not

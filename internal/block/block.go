@@ -39,6 +39,7 @@ type Block struct {
 	pauses  atomic.Pointer[pauseFolder]    // nil: there is no file of pauses
 	needed  atomic.Pointer[Needed]         // set by Need; nil: none
 	memory  *memory                        // set by LookBack, before queries come; nil: nothing is remembered
+	instead atomic.Pointer[instead]        // set by Designate; nil: none
 	stored  *engine.Stored                 // that Read has read; nil: the block is started, or Safe Browsing is off
 	ends    []func()                       // what End does
 

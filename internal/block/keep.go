@@ -31,6 +31,20 @@ func (b *Block) Kept(qname string) *answer.Kept {
 	return k
 }
 
+// instead are the encrypted resolvers of this server that take the place of the block.
+type instead []answer.Designated
+
+// Designate tells the block to which encrypted resolvers of this server it leads clients.
+func (b *Block) Designate(all []answer.Designated) { b.instead.Store((*instead)(&all)) }
+
+// Designated returns them, in the order in which clients try them.
+func (b *Block) Designated() []answer.Designated {
+	if all := b.instead.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
 // Keeps says which names are kept, for the log.
 func (b *Block) Keeps() string {
 	var canaries []string
@@ -39,16 +53,22 @@ func (b *Block) Keeps() string {
 			canaries = append(canaries, strings.TrimSuffix(k.Name, "."))
 		}
 	}
-	names := strings.Join(canaries, ", ")
+	names, zone := strings.Join(canaries, ", "), "resolver.arpa is not forwarded"
+	var all []string
+	for _, d := range b.Designated() {
+		all = append(all, d.String())
+	}
+	if len(all) > 0 {
+		zone = "resolver.arpa leads to this server: " + strings.Join(all, ", ")
+	}
 	switch b.Config.Keep {
 	case config.KeepNothing:
 		return "keep_clients off: resolver.arpa is forwarded, and an upstream may lead clients to ask it in place of this server"
 	case config.KeepCanaries:
-		text := "Clients are kept here: resolver.arpa is not forwarded, and there are no " + names
 		if b.Config.Monitor {
-			text = "Clients are kept here in part: resolver.arpa is not forwarded, but monitor lets pass " + names
+			return "Clients are kept here in part: " + zone + "; but monitor lets pass " + names
 		}
-		return text
+		return "Clients are kept here: " + zone + "; and there are no " + names
 	}
-	return "Clients are kept here in part: resolver.arpa is not forwarded. keep_clients does the same for " + names
+	return "Clients are kept here in part: " + zone + ". keep_clients answers these here, too: " + names
 }

@@ -69,8 +69,8 @@ func TestTheLogSaysWhichNamesAreKept(t *testing.T) {
 		block config.Block
 		want  string
 	}{
-		{config.Block{}, "Clients are kept here in part: resolver.arpa is not forwarded. keep_clients does the same for use-application-dns.net, mask.icloud.com, mask-h2.icloud.com, dns-tunnel-check.googlezip.net"},
-		{config.Block{Keep: config.KeepCanaries}, "Clients are kept here: resolver.arpa is not forwarded, and there are no use-application-dns.net, "},
+		{config.Block{}, "Clients are kept here in part: resolver.arpa is not forwarded. keep_clients answers these here, too: use-application-dns.net, mask.icloud.com, mask-h2.icloud.com, dns-tunnel-check.googlezip.net"},
+		{config.Block{Keep: config.KeepCanaries}, "Clients are kept here: resolver.arpa is not forwarded; and there are no use-application-dns.net, "},
 		{config.Block{Keep: config.KeepCanaries, Monitor: true}, "monitor lets pass use-application-dns.net, "},
 		{config.Block{Keep: config.KeepNothing}, "keep_clients off: resolver.arpa is forwarded, and "},
 	} {

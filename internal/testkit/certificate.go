@@ -5,6 +5,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -12,17 +13,24 @@ import (
 	"time"
 )
 
-// Certificate writes a new certificate for 127.0.0.1, which is its own CA, and its key into files
-// of a folder, in PEM. It replaces those of an earlier call.
-func Certificate(t testing.TB, dir string) (cert, key string) {
+// Certificate writes a new certificate for 127.0.0.1 and for names, which is its own CA, and its key
+// into files of a folder, in PEM. It replaces those of an earlier call.
+func Certificate(t testing.TB, dir string, names ...string) (cert, key string) {
+	t.Helper()
+	return CertificateAt(t, dir, net.IPv4(127, 0, 0, 1), names...)
+}
+
+// CertificateAt is Certificate for another address than 127.0.0.1.
+func CertificateAt(t testing.TB, dir string, address net.IP, names ...string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, // kdig takes none without a subject
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{address}, DNSNames: names, IsCA: true, BasicConstraintsValid: true,
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {

@@ -1,0 +1,194 @@
+package test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
+
+// encrypting starts a CoreDNS that answers without encryption and over TLS, QUIC and HTTPS at one
+// address, with a certificate for that and for dns.home.example, which is its own authority.
+func (w *world) encrypting(properties ...string) (authority string) {
+	w.t.Helper()
+	cert, key := testkit.CertificateAt(w.t, w.t.TempDir(), net.ParseIP(w.host), "*.home.example", "dns.home.example")
+	var corefile strings.Builder
+	for _, scheme := range []string{"dns://", "https://", "tls://", "quic://"} {
+		address := testkit.FreeAddress(w.t, w.host)
+		_, port, _ := net.SplitHostPort(address)
+		if scheme == "dns://" {
+			w.elsewhere = address
+		}
+		block := strings.Replace(w.corefile(properties...), ".:0 {", scheme+".:"+port+" {", 1)
+		if scheme != "dns://" {
+			block = strings.Replace(block, "errors", "errors\n\ttls "+cert+" "+key, 1)
+		}
+		corefile.WriteString(block)
+	}
+	w.begin(corefile.String()) // QUIC is not asked by serving
+	testkit.Until(w.t, "the first answer", func() bool {
+		_, err := dns.Exchange(new(dns.Msg).SetQuestion(designation, dns.TypeA), w.elsewhere)
+		return err == nil
+	})
+	w.updated(1)
+	return cert
+}
+
+// designated asks as a client does that looks for encrypted DNS (RFC 9462 section 4).
+func (w *world) designated() (all []*dns.SVCB) {
+	w.t.Helper()
+	for _, rr := range w.ask(designation, dns.TypeSVCB).Answer {
+		if svcb, ok := rr.(*dns.SVCB); ok {
+			all = append(all, svcb)
+		}
+	}
+	slices.SortFunc(all, func(a, b *dns.SVCB) int { return int(a.Priority) - int(b.Priority) })
+	return all
+}
+
+// parameters are those of a record that a client needs.
+type parameters struct{ alpn, port, hint, path string }
+
+func parametersOf(rr *dns.SVCB) (p parameters) {
+	for _, value := range rr.Value {
+		switch value := value.(type) {
+		case *dns.SVCBAlpn:
+			p.alpn = value.Alpn[0]
+		case *dns.SVCBPort:
+			p.port = value.String()
+		case *dns.SVCBIPv4Hint:
+			p.hint = value.Hint[0].String()
+		case *dns.SVCBDoHPath:
+			p.path = value.Template
+		}
+	}
+	return p
+}
+
+// upgraded asks a designated resolver, after its certificate has proved that it may take the place of the one at
+// asked: it has the name of the target, and that address (RFC 9462 section 4.2).
+func upgraded(t *testing.T, rr *dns.SVCB, asked string, roots *x509.CertPool, name string) *dns.Msg {
+	t.Helper()
+	p := parametersOf(rr)
+	address := net.JoinHostPort(p.hint, p.port)
+	trust := &tls.Config{RootCAs: roots, ServerName: strings.TrimSuffix(rr.Target, "."), VerifyConnection: func(s tls.ConnectionState) error {
+		return s.PeerCertificates[0].VerifyHostname(asked)
+	}}
+	m := new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false)
+	if p.alpn == "h2" {
+		if p.path != "/dns-query{?dns}" {
+			t.Errorf("Expected the path of CoreDNS, got %q", p.path)
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}}
+		defer client.CloseIdleConnections()
+		answer, err := askHTTPS(client, address, m)
+		if err != nil {
+			t.Fatalf("%v: %v", rr, err)
+		}
+		return answer
+	}
+	schemes := map[string]string{"dot": "tls://", "doq": "quic://"}
+	i := slices.IndexFunc(differentialTransports, func(tr transport) bool { return tr.scheme == schemes[p.alpn] && tr.scheme != "" })
+	if i < 0 {
+		t.Fatalf("Expected a transport that CoreDNS has, got %v", rr)
+	}
+	exchange, conn, err := differentialTransports[i].dial(t.Context(), address, trust)
+	if err != nil {
+		t.Fatalf("%v: %v", rr, err)
+	}
+	defer conn.Close()
+	query, err := m.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := exchange(query)
+	answer := new(dns.Msg)
+	if err == nil {
+		err = answer.Unpack(raw)
+	}
+	if err != nil {
+		t.Fatalf("%v: %v", rr, err)
+	}
+	return answer
+}
+
+func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = leadingUpstream(t)
+	lines := testkit.Capture(t)
+	authority := w.encrypting("block " + writeFile(t, t.TempDir(), "own.txt", "blocked.example\n"))
+	text, err := os.ReadFile(authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(text)
+	all := w.designated()
+	var order []string
+	for _, rr := range all {
+		p := parametersOf(rr)
+		order = append(order, p.alpn)
+		if rr.Target != "dns.home.example." || p.hint != w.host {
+			t.Errorf("Expected to be led to dns.home.example at %s, got %v", w.host, rr)
+			continue
+		}
+		if m := upgraded(t, rr, w.host, roots, "blocked.example."); !isBlocked(m) {
+			t.Errorf("%s: Expected to end at this server, which blocks, got\n%v", p.alpn, m)
+		}
+		if m := upgraded(t, rr, w.host, roots, "clean.example.org."); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 1 {
+			t.Errorf("%s: Expected the address of a clean name, got\n%v", p.alpn, m)
+		}
+	}
+	if got := strings.Join(order, " "); got != "doq dot h2" {
+		t.Errorf("Expected the least costly transport first, got %s", got)
+	}
+	lines.Only(t, "resolver.arpa leads to this server: doq at dns.home.example, dot at dns.home.example, h2 at dns.home.example")
+	if m := w.ask(designation, dns.TypeA); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 0 || len(m.Ns) != 1 {
+		t.Errorf("Expected NODATA for other types, got\n%v", m)
+	}
+	t.Run("kdig", func(t *testing.T) { kdigEndsHere(t, testkit.Program(t, "kdig"), all, authority) })
+}
+
+// kdigEndsHere asks designated resolvers with the client of Knot DNS.
+func kdigEndsHere(t *testing.T, program string, all []*dns.SVCB, authority string) {
+	for _, rr := range all {
+		p := parametersOf(rr)
+		over := map[string]string{"dot": "+tls", "doq": "+quic", "h2": "+https"}[p.alpn]
+		out, err := exec.Command(program, "@"+p.hint, "-p", p.port, "+tls-ca="+authority, "+tls-hostname="+strings.TrimSuffix(rr.Target, "."), over, "blocked.example", "A").CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "NXDOMAIN") || !strings.Contains(string(out), "blocklist own.txt") {
+			t.Errorf("%s: Expected a blocking answer, got %v and\n%s", over, err, out)
+		}
+	}
+}
+
+func TestKeepClientsOffLeadsNobodyToThisServer(t *testing.T) {
+	w := newWorld(t)
+	w.upstream = leadingUpstream(t)
+	w.encrypting("keep_clients off")
+	if all := w.designated(); len(all) != 1 || all[0].Target != "dns.upstream.example." {
+		t.Errorf("Expected the answer of the upstream, got %v", all)
+	}
+}
+
+func TestAnEncryptedServerWithoutANameIsTold(t *testing.T) {
+	lines := testkit.Capture(t)
+	w := newWorld(t)
+	cert, key := testkit.Certificate(t, t.TempDir())
+	tls := strings.Replace(w.corefile(), ".:0 {", fmt.Sprintf("tls://.:%s {\n\ttls %s %s", testkit.FreePort(t), cert, key), 1)
+	w.start(w.corefile() + tls)
+	w.updated(1)
+	if line := lines.Only(t, "its certificate has no DNS name"); !strings.Contains(line, "[WARNING]") {
+		t.Errorf("Expected a warning, got %q", line)
+	}
+	w.wantKept(designation, true)
+}
