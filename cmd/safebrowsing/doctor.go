@@ -23,8 +23,8 @@ func doctor() *cli.Command {
 		Description: `Prints one line for each thing that must be right: what validate says, whether
 CoreDNS runs and protects, and the connection to the server. It sends one request, for
 the names of the server's lists, to each endpoint; to Web Risk, which has no such request,
-it sends one without the key and says what CoreDNS has noted about the key. With
--offline it sends none. Run it on the machine of CoreDNS and as its user: another user may
+it sends one without the key and says what CoreDNS has noted about the key. It asks
+the running server for the names by which clients leave it. With -offline it sends none. Run it on the machine of CoreDNS and as its user: another user may
 have other rights to the folder. The key is never printed. Without -corefile it examines
 the Corefile that safebrowsing validate does.
 
@@ -200,6 +200,7 @@ func (e *examination) corefile(ctx context.Context, path string) error {
 	if !e.before && !e.answers {
 		e.pauses(time.Now())
 	}
+	e.keeps(ctx)
 	for _, b := range enginesOf(e.blocks) {
 		e.engine(ctx, b.Block)
 		if ctx.Err() != nil {

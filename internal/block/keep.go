@@ -45,15 +45,22 @@ func (b *Block) Designated() []answer.Designated {
 	return nil
 }
 
-// Keeps says which names are kept, for the log.
-func (b *Block) Keeps() string {
-	var canaries []string
+// DesignatedName is the name by which clients look for encrypted resolvers (RFC 9462 section 4).
+const DesignatedName = "_dns." + answer.ResolverZone
+
+// Canaries returns the names that do not exist with keep_clients, without their final dots.
+func Canaries() (names []string) {
 	for _, k := range answer.KeptNames {
 		if k.Canary {
-			canaries = append(canaries, strings.TrimSuffix(k.Name, "."))
+			names = append(names, strings.TrimSuffix(k.Name, "."))
 		}
 	}
-	names, zone := strings.Join(canaries, ", "), "resolver.arpa is not forwarded"
+	return names
+}
+
+// Keeps says which names are kept, for the log.
+func (b *Block) Keeps() string {
+	names, zone := strings.Join(Canaries(), ", "), "resolver.arpa is not forwarded"
 	var all []string
 	for _, d := range b.Designated() {
 		all = append(all, d.String())
