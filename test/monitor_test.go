@@ -17,7 +17,7 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
-	own := writeFile(t, t.TempDir(), "own.txt", "blocked.example.org\n")
+	own := writeFile(t, t.TempDir(), "own.txt", "# Issues: https://lists.example/issues\nblocked.example.org\n")
 	// The target of another name would be decided on while that is confirmed, perhaps first.
 	w.upstream = startUpstreamWith(t, func(q dns.Question) []dns.RR {
 		if q.Name != "alias.example.net." {
@@ -44,6 +44,9 @@ func TestLogSaysWhoAskedForWhatAndWhyItIsBlocked(t *testing.T) {
 		}
 		testkit.Until(w.t, "the line", func() bool { return len(lines.About(tc.name)) > 0 })
 		want := tc.want + ". A mistake? safebrowsing allow -for 1h " + strings.TrimSuffix(tc.name, ".")
+		if strings.Contains(want, own) {
+			want += ", report it at https://lists.example/issues"
+		}
 		if got := lines.About(tc.name); len(got) != 1 || !strings.HasSuffix(strings.TrimSpace(got[0]), want) {
 			t.Errorf("Expected one line that ends with %q, got %q", want, got)
 		}
