@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -74,6 +76,7 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 
 	alerts, clients, _ := strings.Cut(blockOf(t, page, "\n## Watch it\n", "txt"), "# on the CoreDNS servers")
 	served := testkit.Body(t, admin+"/metrics")
+	wantPlanOf(t, served)
 	name := regexp.MustCompile(`\b(?:coredns_)?safebrowsing_[a-z_]+`)
 	for _, m := range name.FindAllString(alerts, -1) {
 		if !strings.Contains(served, "\n"+m) {
@@ -91,6 +94,23 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 				t.Errorf("there is no outcome %s", outcome)
 			}
 		}
+	}
+}
+
+// wantPlanOf wants a plan from the metrics of a relay, as if it ran for an hour: with its one client, and with
+// what its one search, of doctor, costs.
+func wantPlanOf(t *testing.T, metrics string) {
+	t.Helper()
+	begun := fmt.Sprintf("\nprocess_start_time_seconds %d\n", time.Now().Add(-time.Hour).Unix())
+	metrics = regexp.MustCompile(`\nprocess_start_time_seconds .*\n`).ReplaceAllString(metrics, begun)
+	status, out, errOut := feed(t, metrics, "plan", "-json", "-from", "-")
+	var p planned
+	if err := json.Unmarshal([]byte(out), &p); status != 0 || err != nil {
+		t.Fatalf("plan: exit status %d, %v, %s", status, err, errOut)
+	}
+	if m := p.Measured; m == nil || m.Clients != 1 || p.Network.Nodes != 1 || p.Network.Lines != defaults().Lines ||
+		!near(m.Searches, 24, 0.01) || !near(m.Dollars, 1.2, 0.01) {
+		t.Errorf("got %+v, measured %+v", p, m)
 	}
 }
 

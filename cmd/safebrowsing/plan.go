@@ -49,7 +49,7 @@ It sends no request, unless -from names a URL. Each default says where it is fro
 			for _, s := range sources {
 				*s.field(&n) = c.Float(s.flag)
 			}
-			var read measured
+			var read *measured
 			if from := c.String("from"); from != "" {
 				var err error
 				if read, err = measure(ctx, from, c.Root().Reader, time.Now()); err != nil {
@@ -60,11 +60,12 @@ It sends no request, unless -from names a URL. Each default says where it is fro
 			if err := n.check(); err != nil {
 				return err
 			}
-			out := newConsole(c)
-			if p := n.plan(); out.json {
+			out, p := newConsole(c), n.plan()
+			p.Measured = read
+			if out.json {
 				out.object(p)
 			} else {
-				out.plan(p, read)
+				out.plan(p)
 			}
 			return out.end(false)
 		},
@@ -105,20 +106,26 @@ func (n *provision) check() error {
 	return nil
 }
 
-// measured is what metrics tell; 0: they do not.
+// measured is what metrics tell of one process; 0: they do not.
 type measured struct {
-	queries  float64 // a day
-	cpu      float64 // µs a query
-	entries  float64
-	searches float64 // a day
-	lasted   time.Duration
+	Hours    float64 `json:"hours"`   // since its start
+	Queries  float64 `json:"queries"` // a day; a relay has none
+	CPU      float64 `json:"cpu"`     // µs a query
+	Clients  float64 `json:"clients"` // of a relay
+	Entries  float64 `json:"entries"`
+	Searches float64 `json:"searches"` // a day
+	Dollars  float64 `json:"dollars_a_day"`
+	Month    float64 `json:"dollars_a_month"` // at this rate
 }
+
+// daysOfMonth is the mean of a year's months.
+const daysOfMonth = 365.25 / 12
 
 // maxMetrics is the most bytes of metrics that are read.
 const maxMetrics = 16 << 20
 
 // measure reads metrics in the text format of Prometheus.
-func measure(ctx context.Context, from string, in io.Reader, now time.Time) (m measured, err error) {
+func measure(ctx context.Context, from string, in io.Reader, now time.Time) (m *measured, err error) {
 	source := in
 	switch {
 	case strings.HasPrefix(from, "http://"), strings.HasPrefix(from, "https://"):
@@ -154,22 +161,25 @@ func measure(ctx context.Context, from string, in io.Reader, now time.Time) (m m
 }
 
 // measuredOf returns what metrics tell. A counter counts from the start of the process.
-func measuredOf(families map[string]*dto.MetricFamily, now time.Time) (m measured, err error) {
+func measuredOf(families map[string]*dto.MetricFamily, now time.Time) (*measured, error) {
 	begun := sum(families["process_start_time_seconds"], nil)
 	if begun == 0 {
-		return m, errors.New("process_start_time_seconds is missing: are these the metrics of a CoreDNS with prometheus, or of a relay?")
+		return nil, errors.New("process_start_time_seconds is missing: are these the metrics of a CoreDNS with prometheus, or of a relay?")
 	}
-	if m.lasted = now.Sub(time.Unix(int64(begun), 0)); m.lasted < time.Minute {
-		return m, errors.New("the process runs for less than a minute: wait for a day that is like others")
+	lasted := now.Sub(time.Unix(int64(begun), 0))
+	if lasted < time.Minute {
+		return nil, errors.New("the process runs for less than a minute: wait for a day that is like others")
 	}
-	days := m.lasted.Hours() / 24
-	queries := sum(families["coredns_dns_requests_total"], nil)
-	m.queries = queries / days
-	if queries > 0 {
-		m.cpu = sum(families["process_cpu_seconds_total"], nil) / queries * 1e6
+	days := lasted.Hours() / 24
+	m := &measured{
+		Hours:    lasted.Hours(),
+		Clients:  sum(families["safebrowsing_relay_clients"], nil),
+		Entries:  sum(families["coredns_safebrowsing_list_entries"], nil),
+		Searches: sum(families["coredns_safebrowsing_requests_total"], map[string]string{"method": "search"}) / days,
 	}
-	m.entries = sum(families["coredns_safebrowsing_list_entries"], nil)
-	m.searches = sum(families["coredns_safebrowsing_requests_total"], map[string]string{"method": "search"}) / days
+	if queries := sum(families["coredns_dns_requests_total"], nil); queries > 0 {
+		m.Queries, m.CPU = queries/days, sum(families["process_cpu_seconds_total"], nil)/queries*1e6
+	}
 	return m, nil
 }
 
@@ -189,38 +199,50 @@ func sum(family *dto.MetricFamily, labels map[string]string) (total float64) {
 	return total
 }
 
-// into puts what was measured into a network, but for what a flag says: it is one server of one line,
-// which asks for all.
-func (m measured) into(n *provision, isSet func(flag string) bool) {
+// into puts what was measured into a network, but for what a flag says, and computes what the searches
+// cost. A CoreDNS is one server of one line, which asks for all; a relay knows its clients, and no queries.
+func (m *measured) into(n *provision, isSet func(flag string) bool) {
 	set := func(flag string, field *float64, value float64) {
 		if value > 0 && !isSet(flag) {
 			*field = value
 		}
 	}
-	set("lines", &n.Lines, 1)
-	set("queries", &n.Queries, m.queries/n.Lines)
-	set("cpu", &n.CPU, m.cpu)
-	set("entries", &n.Entries, m.entries)
-	set("nodes", &n.Nodes, 1)
-	set("regions", &n.Regions, 1)
+	set("entries", &n.Entries, m.Entries)
+	set("nodes", &n.Nodes, m.Clients)
+	if m.Queries > 0 {
+		set("lines", &n.Lines, 1)
+		set("queries", &n.Queries, m.Queries/n.Lines)
+		set("cpu", &n.CPU, m.CPU)
+		set("nodes", &n.Nodes, 1)
+		set("regions", &n.Regions, 1)
+	}
 	if most := n.Lines * n.Queries; n.Names > most && !isSet("names") {
 		n.Names = most / 400 // as the defaults
 	}
+	m.Dollars = m.Searches * n.Price
+	m.Month = m.Dollars * daysOfMonth
 }
 
-func (o *console) plan(p planned, m measured) {
+func (o *console) plan(p planned) {
 	w := tabwriter.NewWriter(o.w, 0, 0, 2, ' ', 0)
 	row := func(cells ...string) { fmt.Fprintln(w, strings.TrimRight(strings.Join(cells, "\t"), "\t")) }
 	n := p.Network
-	if m.lasted > 0 {
-		row("Measured for "+status.Age(m.lasted)+":", fmt.Sprintf("%s queries and %s searches a day, %s entries, %s µs a query", number(m.queries), number(m.searches), number(m.entries), number(m.cpu)))
+	if m := p.Measured; m != nil {
+		row("measured for", status.Age(time.Duration(m.Hours*float64(time.Hour))))
+		if m.Queries > 0 {
+			row("queries a day", number(m.Queries), number(m.CPU)+" µs a query")
+		} else {
+			row("clients", number(m.Clients))
+		}
+		row("entries", number(m.Entries))
+		row("searches a day", number(m.Searches), "at this rate "+number(m.Dollars)+" US-$ a day, "+number(m.Month)+" a month")
 		row()
 	}
 	for _, s := range sources {
 		value, from := *s.field(&n), s.from
 		if value != s.value {
 			from = "-" + s.flag
-			if m.lasted > 0 {
+			if p.Measured != nil {
 				from += " or measured"
 			}
 		}

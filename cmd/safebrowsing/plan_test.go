@@ -136,6 +136,9 @@ coredns_safebrowsing_requests_total{method="fetch",outcome="success"} 900
 	if n := p.Network; n.Lines != 50 || n.Entries != 5e6 || !near(n.CPU, 50, 1e-9) || n.Nodes != 1 || n.Names > n.Lines*n.Queries {
 		t.Errorf("got %+v", n)
 	}
+	if m := p.Measured; m == nil || !near(m.Searches/m.Queries, 1e-6, 1e-9) || !near(m.Dollars, m.Searches/20, 1e-9) || !near(m.Month/m.Dollars, 30.44, 1e-3) {
+		t.Errorf("got %+v", m)
+	}
 	for broken, want := range map[string]string{"": "is missing", "{": "not the text format", "process_start_time_seconds 9e9\n": "less than a minute"} {
 		if status, _, errOut := feed(t, broken, "plan", "-from", "-"); status != 2 || !strings.Contains(errOut, want) {
 			t.Errorf("metrics %q: exit status %d, %q, want %q", broken, status, errOut, want)

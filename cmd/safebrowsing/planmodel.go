@@ -52,6 +52,7 @@ type planned struct {
 	OneIn       float64   `json:"one_name_in"`                // shares a prefix with a list
 	Tiers       []tier    `json:"tiers"`
 	Saved       tier      `json:"one_more_hour_saves"` // of the first tier
+	Measured    *measured `json:"measured,omitempty"`  // with -from
 }
 
 // tier is a way to ask the service, and what it costs.
