@@ -80,7 +80,7 @@ var wrongCorefiles = []struct {
 	{". {\nsafebrowsing {block names.txt}\n}", 2, []string{"a { must be the last word of its line, after a space"}},
 	{". {\nsafebrowsing\n{\nblock names.txt\n}\n}", 3, []string{"the { must be at the end of the line that begins with safebrowsing"}},
 	{". {\nsafebrowsing {\nblock names.txt\nforward . 192.0.2.53\n}", 4, []string{"forward is a plugin and not a property of safebrowsing: a } is missing before line 4"}},
-	{". {\nsafebrowsing {\nblock names.txt\ncache\nforward . 192.0.2.53\n}", 4, []string{"usage: cache CAPACITY", "if the plugin cache is meant, a } is missing before line 4"}},
+	{". {\nsafebrowsing {\nblock names.txt\ncache\nforward . 192.0.2.53\n}", 4, []string{"usage: cache COUNT|SIZE", "if the plugin cache is meant, a } is missing before line 4"}},
 	{". {\nsafebrowsing {\nblock names.txt\ncache {\nsuccess 100\n}\n}\n}", 4, []string{"cache takes no braces; if the plugin cache is meant, a } is missing before line 4"}},
 	{". {\nsafebrowsing {\nexcept {\nx.example\n}\n}\n}", 3, []string{"except takes no braces"}},
 	{". {\nsafebrowsing {\nblock names.txt\n}\nsafebrowsing {\nblock names.txt\n}\n}", 5, []string{"safebrowsing is given more than once in this server block"}},
