@@ -110,7 +110,6 @@ func secretNames(t *testing.T, pid int, label string) map[string]bool {
 	}
 	defer memory.Close()
 	found, read := make(map[string]bool), 0
-	whole := regexp.MustCompile("(?i)" + label + `(\d{4})`)
 	for line := range strings.Lines(string(maps)) {
 		fields := strings.Fields(line)
 		from, to, _ := strings.Cut(fields[0], "-")
@@ -123,8 +122,14 @@ func secretNames(t *testing.T, pid int, label string) map[string]bool {
 		for {
 			chunk, err := r.Peek(1 << 20)
 			read += len(chunk)
-			for _, m := range whole.FindAllSubmatch(chunk, -1) {
-				found[string(m[1])] = true
+			for rest := chunk; ; {
+				i := bytes.Index(rest, []byte(label))
+				if i < 0 || i+len(label)+4 > len(rest) {
+					break
+				}
+				if rest = rest[i+len(label):]; isNumber(rest[:4]) {
+					found[string(rest[:4])] = true
+				}
 			}
 			if len(chunk) <= 64 || err != nil && len(chunk) == 0 {
 				break
@@ -137,6 +142,8 @@ func secretNames(t *testing.T, pid int, label string) map[string]bool {
 	}
 	return found
 }
+
+func isNumber(text []byte) bool { return len(bytes.Trim(text, "0123456789")) == 0 }
 
 // Without log no name stays in memory. Go overwrites memory that nobody refers to any more (clobberfree), and
 // other queries what is in buffers and on stacks; what is kept stays there. With log the names are found.
