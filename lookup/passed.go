@@ -32,7 +32,7 @@ import (
 //
 // A record is in one of 8 places, the bucket that the hash of client and name chooses. If all are
 // taken the oldest one goes. Two names of a client count as one where their 32 bits and their bucket
-// are the same: of 2^32 / 8 names one is not remembered.
+// are the same. One bit is always set, so of 2^31 / 8 names one is not remembered.
 //
 // Note takes no lock for a pair that is there, and does not allocate. Passed is safe for concurrent
 // use.
