@@ -147,6 +147,18 @@ func (c *cache) add(p Prefix, answer serverAnswer) {
 	}
 }
 
+// reason returns why a search about p is needed now.
+func (c *cache) reason(p Prefix, now time.Time) Reason {
+	answer, ok := c.answers.Peek(p)
+	switch lived, over := answer.ttlAt(answer.received), -answer.ttlAt(now); {
+	case !ok:
+		return ReasonNew
+	case over > lived:
+		return ReasonExpired
+	}
+	return ReasonPopular
+}
+
 // mark sets the bits of the threats in an answer. Before that it clears the bits of
 // threats that have expired, where it can tell. The caller holds mu.
 func (c *cache) mark(answer serverAnswer) {

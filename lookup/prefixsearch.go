@@ -17,6 +17,7 @@ type PrefixAnswer struct {
 	Threats []ThreatHash
 	TTL     time.Duration // how long the answer may still be cached; zero: use it once
 	From    Origin
+	Reason  Reason // why the server was asked, if From is FromServer
 	// Err says why nothing is known but Threats: the server was not asked, or has failed.
 	Err error
 }
@@ -43,6 +44,29 @@ func (o Origin) String() string {
 func Origins() (all []Origin) {
 	for o := range numOrigins {
 		all = append(all, o)
+	}
+	return all
+}
+
+// Reason says why the server is asked about a prefix. The zero value is for one that no answer is
+// cached about.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonNew     Reason = iota // no answer is cached: none was given, or it was dropped, by a restart too
+	ReasonExpired               // the cached answer has ended, longer ago than it lived
+	ReasonPopular               // it has ended, but one that lives twice as long would still be cached
+	numReasons
+)
+
+// String returns the reason as metrics spell it.
+func (r Reason) String() string { return [...]string{"new", "expired", "popular"}[r] }
+
+// Reasons returns all reasons.
+func Reasons() (all []Reason) {
+	for r := range numReasons {
+		all = append(all, r)
 	}
 	return all
 }
@@ -142,6 +166,7 @@ type prefixSearch struct {
 	prefixes []Prefix // to ask about; parts[i] is for prefixes[i]
 	parts    []*part  // nil: none is needed
 	from     Origin
+	reason   Reason
 }
 
 // prefixSearch returns the prefixes that the server is asked about: p, or with asStored
@@ -267,7 +292,7 @@ func (c *Checker) enqueueAll(s *prefixSearch, n *admission) {
 			s.parts[j] = c.enqueue(p, nil)
 			n.prefixes--
 		}
-		s.from = FromServer
+		s.from, s.reason = FromServer, max(s.reason, c.cache.reason(p, time.Now()))
 	}
 }
 
@@ -278,7 +303,7 @@ func (s prefixSearch) underWay() bool {
 
 // answerOf returns the answer about a prefix when all its searches have ended, or ctx has.
 func (c *Checker) answerOf(ctx context.Context, s prefixSearch) PrefixAnswer {
-	answer := PrefixAnswer{TTL: unlistedTTL, From: s.from}
+	answer := PrefixAnswer{TTL: unlistedTTL, From: s.from, Reason: s.reason}
 	known, sent := false, false
 	for i, of := range s.parts {
 		if of == nil {

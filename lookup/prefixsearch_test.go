@@ -69,6 +69,32 @@ func TestAPrefixAnswerTellsItsRemainingTTL(t *testing.T) {
 	})
 }
 
+// A search is new, or for a name that is popular again within another life of its answer, or expired.
+func TestAPrefixAnswerTellsWhyTheServerWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		srv.knows(5*time.Minute, isThreat("bad.example/", Malware))
+		c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "good.example/")
+		for _, step := range []struct {
+			after time.Duration
+			want  Reason
+		}{
+			{0, ReasonNew},
+			{5*time.Minute + 1, ReasonPopular},
+			{10 * time.Minute, ReasonPopular},
+			{10*time.Minute + 1, ReasonExpired},
+			{24 * time.Hour, ReasonExpired},
+		} {
+			time.Sleep(step.after)
+			for _, expression := range []string{"bad.example/", "good.example/"} {
+				if got := oneAnswer(t, c, expression); got.From != FromServer || got.Reason != step.want {
+					t.Errorf("%s after %s: from %s, %s, want %s", expression, step.after, got.From, got.Reason, step.want)
+				}
+			}
+		}
+	})
+}
+
 // A client may get the answer 10 seconds later, and a threat must not be older than 30
 // minutes then. If the client answers others, that takes up to 10 seconds again.
 func TestAThreatIsNotToldForMoreThan30Minutes(t *testing.T) {

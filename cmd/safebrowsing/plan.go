@@ -114,6 +114,7 @@ type measured struct {
 	Clients  float64 `json:"clients"` // of a relay
 	Entries  float64 `json:"entries"`
 	Searches float64 `json:"searches"` // a day
+	Popular  float64 `json:"popular"`  // of these, for a relay: answers that live twice as long would save them
 	Dollars  float64 `json:"dollars_a_day"`
 	Month    float64 `json:"dollars_a_month"` // at this rate
 }
@@ -177,6 +178,7 @@ func measuredOf(families map[string]*dto.MetricFamily, now time.Time) (*measured
 		Entries:  sum(families["coredns_safebrowsing_list_entries"], nil),
 		Searches: sum(families["coredns_safebrowsing_requests_total"], map[string]string{"method": "search"}) / days,
 	}
+	m.Popular = sum(families["safebrowsing_relay_searches_total"], map[string]string{"reason": "popular"}) / days
 	if queries := sum(families["coredns_dns_requests_total"], nil); queries > 0 {
 		m.Queries, m.CPU = queries/days, sum(families["process_cpu_seconds_total"], nil)/queries*1e6
 	}
@@ -233,6 +235,7 @@ func (o *console) plan(p planned) {
 			row("queries a day", number(m.Queries), number(m.CPU)+" µs a query")
 		} else {
 			row("clients", number(m.Clients))
+			row("popular again a day", number(m.Popular), "answers that live twice as long would save "+number(m.Popular*n.Price)+" US-$ a day")
 		}
 		row("entries", number(m.Entries))
 		row("searches a day", number(m.Searches), "at this rate "+number(m.Dollars)+" US-$ a day, "+number(m.Month)+" a month")

@@ -139,6 +139,21 @@ coredns_safebrowsing_requests_total{method="fetch",outcome="success"} 900
 	if m := p.Measured; m == nil || !near(m.Searches/m.Queries, 1e-6, 1e-9) || !near(m.Dollars, m.Searches/20, 1e-9) || !near(m.Month/m.Dollars, 30.44, 1e-3) {
 		t.Errorf("got %+v", m)
 	}
+	relay := `process_start_time_seconds 1.7e9
+safebrowsing_relay_clients 7
+safebrowsing_relay_searches_total{reason="popular"} 25
+safebrowsing_relay_searches_total{reason="new"} 75
+coredns_safebrowsing_requests_total{method="search",outcome="success"} 100
+`
+	_, out, _ = feed(t, relay, "plan", "-json", "-from", "-")
+	p = planned{}
+	if err := json.Unmarshal([]byte(out), &p); err != nil || p.Measured == nil || p.Network.Nodes != 7 || p.Network.Lines != defaults().Lines ||
+		!near(p.Measured.Popular*4, p.Measured.Searches, 1e-9) {
+		t.Errorf("from a relay: got %+v, measured %+v, %v", p, p.Measured, err)
+	}
+	if _, out, _ := feed(t, relay, "plan", "-from", "-"); !strings.Contains(out, "answers that live twice as long would save ") || !strings.Contains(out, " a month\n") {
+		t.Errorf("from a relay: got %s", out)
+	}
 	for broken, want := range map[string]string{"": "is missing", "{": "not the text format", "process_start_time_seconds 9e9\n": "less than a minute"} {
 		if status, _, errOut := feed(t, broken, "plan", "-from", "-"); status != 2 || !strings.Contains(errOut, want) {
 			t.Errorf("metrics %q: exit status %d, %q, want %q", broken, status, errOut, want)

@@ -29,6 +29,7 @@ type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
 	searches *prometheus.CounterVec
+	asked    *prometheus.CounterVec
 	bytes    prometheus.Counter
 	broken   prometheus.Counter
 	clients  *clients
@@ -44,6 +45,7 @@ func newMetrics() *metrics {
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(counter("requests_total", "Counter of requests of clients, by method and outcome."), []string{"method", "outcome"}),
 		searches: prometheus.NewCounterVec(counter("prefixes_total", "Counter of prefixes that clients asked about, by where the answer came from."), []string{"from"}),
+		asked:    prometheus.NewCounterVec(counter("searches_total", "Counter of prefixes that the server was asked about, by why: new, expired, or popular again within another life of the answer."), []string{"reason"}),
 		bytes:    prometheus.NewCounter(counter("sent_bytes_total", "Counter of the bytes of answers, without headers.")),
 		broken:   prometheus.NewCounter(counter("connection_errors_total", "Counter of connections that broke the rules of HTTP or TLS, or were too many for one address.")),
 		clients:  newClients(),
@@ -51,9 +53,12 @@ func newMetrics() *metrics {
 	for _, o := range lookup.Origins() {
 		m.searches.WithLabelValues(o.String())
 	}
+	for _, r := range lookup.Reasons() {
+		m.asked.WithLabelValues(r.String())
+	}
 	gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: metricsPrefix, Name: "clients", Help: "Gauge of the clients of the last hour, at most 16384."},
 		func() float64 { return float64(m.clients.count(time.Now())) })
-	m.registry.MustRegister(m.requests, m.searches, m.bytes, m.broken, gauge)
+	m.registry.MustRegister(m.requests, m.searches, m.asked, m.bytes, m.broken, gauge)
 	return m
 }
 

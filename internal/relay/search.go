@@ -33,6 +33,9 @@ func (h *handler) search(r *http.Request, client netip.Addr, q query) (reply, *f
 		if a.Err == nil {
 			h.metrics.searches.WithLabelValues(a.From.String()).Inc()
 		}
+		if a.Err == nil && a.From == lookup.FromServer {
+			h.metrics.asked.WithLabelValues(a.Reason.String()).Inc()
+		}
 	}
 	if err != nil {
 		return h.partly(r, prefixes, answers, err)
