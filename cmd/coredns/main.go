@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
@@ -77,6 +78,18 @@ func directives() []string {
 	})
 }
 
+// tellManager has the service manager told when the ports listen, once, and when the process ends.
+func tellManager() {
+	tell := sync.OnceFunc(control.TellManager)
+	caddy.RegisterEventHook("manager", func(event caddy.EventName, _ any) error {
+		if event == caddy.InstanceStartupEvent {
+			tell()
+		}
+		return nil
+	})
+	caddy.OnProcessExit = append(caddy.OnProcessExit, control.TellManagerEnd)
+}
+
 func main() {
 	if control.IsCommand(os.Args) {
 		os.Exit(control.Main(context.Background(), os.Args, os.Stdout, os.Stderr))
@@ -96,6 +109,7 @@ func main() {
 	}
 	tune()
 	watchPorts()
+	tellManager()
 	// coredns -version prints it after the versions of CoreDNS and of Go.
 	coremain.GitCommit = "safebrowsing " + say.Version
 	coremain.Run()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -208,4 +209,38 @@ func TestTheRelayKeepsItsKey(t *testing.T) {
 	if strings.Contains(errOut.String(), "SECRET") {
 		t.Errorf("the key is in the log: %s", errOut)
 	}
+}
+
+// The service has started when the relay listens, with lists or without.
+func TestTheServiceManagerOfTheRelayIsTold(t *testing.T) {
+	w := newWorld(t)
+	socket := &net.UnixAddr{Name: filepath.Join(t.TempDir(), "notify"), Net: "unixgram"}
+	manager, err := net.ListenUnixgram("unixgram", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // after the relay has ended
+		defer manager.Close()
+		if got := heard(t, manager); got != "STOPPING=1" {
+			t.Errorf("at its end the relay told %q", got)
+		}
+	})
+	t.Setenv("NOTIFY_SOCKET", socket.Name)
+	endpoint, _ := startRelay(t, "-db", t.TempDir(), "-endpoint", w.endpoint, "-lists", "se-4b")
+	want := "READY=1\nSTATUS=The relay serves lists se-4b on " + strings.TrimPrefix(endpoint, "http://") + " (http)"
+	if got := heard(t, manager); got != want {
+		t.Errorf("the relay told %q, want %q", got, want)
+	}
+}
+
+// heard returns the next message to a service manager.
+func heard(t *testing.T, manager *net.UnixConn) string {
+	t.Helper()
+	buffer := make([]byte, 1000)
+	manager.SetReadDeadline(time.Now().Add(time.Minute))
+	n, err := manager.Read(buffer)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(buffer[:n])
 }

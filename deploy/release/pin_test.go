@@ -73,3 +73,26 @@ func TestAReloadOfTheUnitNeedsAShellOnly(t *testing.T) {
 		}
 	}
 }
+
+// The programs of both units tell systemd that they have started. Without a bound of our own, a disk that
+// takes more than systemd's 90 seconds would fail the start, and the next one, too.
+func TestUnitsWaitUntilTheirProgramsServe(t *testing.T) {
+	units, err := filepath.Glob("../systemd/*.service")
+	if err != nil || len(units) < 2 {
+		t.Fatal(units, err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"Type=notify", "TimeoutStartSec=10min"} {
+			if !strings.Contains(string(text), "\n"+line+"\n") {
+				t.Errorf("%s has no %s", unit, line)
+			}
+		}
+		if !regexp.MustCompile(`(?m)^RestrictAddressFamilies=.*\bAF_UNIX\b`).Match(text) {
+			t.Errorf("%s cannot reach the socket of systemd", unit)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -46,8 +47,13 @@ func Run(ctx context.Context, cfg Config, started func(listen, admin net.Addr)) 
 	for _, warning := range cfg.warnings() {
 		log.Warning(warning)
 	}
-	log.Infof("The relay serves lists %s on %s (%s)", strings.Join(r.handler.configured, ", "), listener.Addr(), r.security())
+	serves := fmt.Sprintf("The relay serves lists %s on %s (%s)", strings.Join(r.handler.configured, ", "), listener.Addr(), r.security())
+	log.Info(serves)
 	started(listener.Addr(), adminAddr)
+	if err := files.Notify("READY=1", "STATUS="+serves); err != nil {
+		log.Warningf("The service manager cannot be told that the relay serves: %v", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = files.Notify("STOPPING=1") })()
 	return r.serve(ctx, listener, admin)
 }
 
