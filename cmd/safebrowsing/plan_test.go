@@ -31,8 +31,8 @@ func TestAPlanOfAProvider(t *testing.T) {
 	for what, x := range map[string]struct{ got, want float64 }{
 		"queries a second":            {p.Rate, 463_000},
 		"at the peak":                 {p.PeakRate, 1.02e6},
-		"cores":                       {p.Cores, 40.7},
-		"cores behind a cache":        {p.CoresBehind, 6.1},
+		"cores":                       {p.Cores, 23.4},
+		"cores behind a cache":        {p.CoresBehind, 3.51},
 		"cores of the cache":          {p.CacheCores, 8.15},
 		"one name in":                 {p.OneIn, 252},
 		"a full update":               {p.Full, 9.87e6},
