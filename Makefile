@@ -3,10 +3,10 @@
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 TIME ?= 30s
 
-.PHONY: help build test short lint fuzz bench demo man site release ci
+.PHONY: help build test short lint fuzz bench demo man site release publish-check ci
 
 help: ## print this
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 build: ## the programs, into the working directory
 	go build -o . ./cmd/...
@@ -41,6 +41,9 @@ site: ## the web site of README and docs, into site; needs pandoc
 release: ## all files of a release, into dist; needs pandoc: make release VERSION=v1.2.3
 	deploy/man/build
 	go -C deploy/release run . $(VERSION)
+
+publish-check: ## what is missing before a release: make publish-check VERSION=v1.2.3
+	go -C deploy/release run . -publish-check $(VERSION)
 
 ci: ## all that must pass before a change lands; about 12 minutes, on Debian
 	.ci/run

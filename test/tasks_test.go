@@ -14,7 +14,7 @@ func TestTasksOfTheDocumentsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	tasks := make(map[string]bool)
-	for _, m := range regexp.MustCompile(`(?m)^([a-z]+):(.*)$`).FindAllStringSubmatch(string(makefile), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^([a-z-]+):(.*)$`).FindAllStringSubmatch(string(makefile), -1) {
 		tasks[m[1]] = true
 		if !strings.HasPrefix(m[2], " ## ") {
 			t.Errorf("Expected %s to have a line for make help, got %q", m[1], m[2])
@@ -22,7 +22,7 @@ func TestTasksOfTheDocumentsExist(t *testing.T) {
 	}
 	tried := 0
 	for name, text := range documents(t) {
-		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z]+)").FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(text, -1) {
 			if tried++; !tasks[m[1]] {
 				t.Errorf("%s: expected a task %s in the Makefile", name, m[1])
 			}

@@ -41,9 +41,10 @@ type release struct {
 func main() {
 	out := flag.String("out", "../../dist", "the `FOLDER` for the files of the release, which is replaced")
 	onlyNotes := flag.Bool("notes", false, "print what CHANGELOG.md says about the version, and make nothing")
+	onlyCheck := flag.Bool("publish-check", false, "say line by line what is missing before the version can be published, and make nothing")
 	only := flag.String("targets", "", "build only these, such as linux/amd64,linux/mips+router (default: those in .ci/sizes)")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: make man && go -C deploy/release run . [-out FOLDER] [-targets TARGETS] VERSION\n       go -C deploy/release run . -notes VERSION")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: make man && go -C deploy/release run . [-out FOLDER] [-targets TARGETS] VERSION\n       go -C deploy/release run . -notes VERSION\n       go -C deploy/release run . -publish-check VERSION")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -52,11 +53,16 @@ func main() {
 		os.Exit(2)
 	}
 	var err error
-	if *onlyNotes {
+	switch {
+	case *onlyCheck:
+		if !publishCheck(os.Stdout, "../..", flag.Arg(0), around("../..")) {
+			os.Exit(1)
+		}
+	case *onlyNotes:
 		var text string
 		text, err = notes("../..", flag.Arg(0))
 		fmt.Print(text)
-	} else {
+	default:
 		err = run(flag.Arg(0), "../..", *out, *only)
 	}
 	if err != nil {
