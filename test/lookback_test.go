@@ -229,21 +229,18 @@ func BenchmarkQueryWithLookBack(b *testing.B) {
 	b.ReportMetric(100*(least["on"]-least["off"])/least["off"], "%-more")
 }
 
-// processorTime returns the processor time that a process has taken, from its clock of that (clock_getcpuclockid).
-func processorTime(t testing.TB, pid int) time.Duration {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
-	if err == nil {
-		var sum time.Duration
-		tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-		for _, task := range tasks {
-			raw, _ = os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name()))
-			if fields := bytes.Fields(raw); len(fields) > 0 {
-				ns, _ := strconv.ParseInt(string(fields[0]), 10, 64)
-				sum += time.Duration(ns)
-			}
-		}
-		return sum
+// processorTime returns the processor time that the threads of a process have taken.
+func processorTime(t testing.TB, pid int) (sum time.Duration) {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
-	return 0
+	for _, task := range tasks {
+		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name())) // it may have ended
+		if fields := bytes.Fields(raw); len(fields) > 0 {
+			ns, _ := strconv.ParseInt(string(fields[0]), 10, 64)
+			sum += time.Duration(ns)
+		}
+	}
+	return sum
 }
