@@ -94,3 +94,50 @@ func ExampleApply() {
 	// 2 <nil>
 	// true 2
 }
+
+// confirming is a lookup.Searcher that knows one threat. One for a real server asks it for hashes.
+type confirming string
+
+func (s confirming) Search(context.Context, []lookup.Prefix) (lookup.Answer, error) {
+	threat := lookup.ThreatHash{Hash: lookup.HashExpression(string(s)), Threats: lookup.Threats(0).With(lookup.Malware), TTL: 5 * time.Minute}
+	return lookup.Answer{Threats: []lookup.ThreatHash{threat}, TTL: 5 * time.Minute}, nil
+}
+
+// A checker of another program: it brings an updater.Source and a lookup.Searcher of its own, since the client of
+// Google's servers is not exported.
+func Example_checker() {
+	schedule, err := updater.NewSchedule(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var database lookup.Database
+	u, err := updater.New(updater.Config{Source: oneVersion("\x01\x02\x03\x04\x73\xd9\x86\xe0"), Database: &database, Schedule: schedule,
+		Lists: []string{"mw-4b"}, FirstContact: func() time.Duration { return 0 }}) // leave it nil with a real server
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := u.Once(context.Background()); err != nil { // a server calls Run
+		fmt.Println(err)
+	}
+	rules := updater.SearchRules{Backoff: updater.Strikes} // of version 5
+	searcher := updater.Pace(confirming("example.com/"), schedule, rules, func(updater.Event) {})
+	checker, err := lookup.NewChecker(lookup.Config{Database: &database, Searcher: searcher})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer checker.Close()
+	for _, name := range []string{"www.example.com.", "example.org."} {
+		decision, candidates := checker.Check(lookup.FromQname(name))
+		if candidates != nil { // a list has it: only the server knows
+			decision = checker.Confirm(candidates, nil).Wait(context.Background())
+		}
+		fmt.Println(name, decision.Verdict)
+	}
+	// Output:
+	// the server is asked for mw-4b
+	// www.example.com. unsafe
+	// example.org. safe
+}
