@@ -112,7 +112,7 @@ names.txt
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                             "status why blocked allow block unblock pause resume lists setup validate doctor expressions plan coverage update version completion",
+		"":                             "status why blocked allow block unblock pause resume lists setup validate doctor expressions plan import coverage update version completion",
 		"e":                            "expressions",
 		"__":                           "", // for the scripts only
 		"-":                            "-version -help",

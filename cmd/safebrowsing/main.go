@@ -8,6 +8,7 @@
 //	expressions        ──▶ what the plugin looks for
 //	coverage           ──▶ how much of a feed of URLs DNS can stop
 //	plan               ──▶ what a large network needs
+//	import             ──▶ the configuration of another program
 //	version, completion ──▶ for bug reports, and for your shell
 package main
 
@@ -92,7 +93,7 @@ func command() *cli.Command {
 		Name:        "safebrowsing",
 		Usage:       "try and operate the safebrowsing plugin of CoreDNS",
 		Description: rootHelp,
-		Commands:    []*cli.Command{statusCommand(), whyCommand(), blockedCommand(), allowCommand(), blockCommand(), unblockCommand(), pauseCommand(), resumeCommand(), listsCommand(), setup(), validate(), doctor(), expressions(), plan(), coverageCommand(), update(), versionCommand(), completion(), complete(), relay(), testserver(), helpCommand()},
+		Commands:    []*cli.Command{statusCommand(), whyCommand(), blockedCommand(), allowCommand(), blockCommand(), unblockCommand(), pauseCommand(), resumeCommand(), listsCommand(), setup(), validate(), doctor(), expressions(), plan(), importCommand(), coverageCommand(), update(), versionCommand(), completion(), complete(), relay(), testserver(), helpCommand()},
 		Flags:       []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version", Local: true}},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			if c.Bool("version") {

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/coredns/caddy/caddyfile"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+)
+
+// importTests are files as the other programs write them, and names with what the made server block
+// does about them. The files NAME.want have what import prints.
+var importTests = []struct {
+	name, files      string
+	blocked, passing string
+}{
+	{
+		"pihole", "adlist.csv domainlist.csv",
+		"bad.example wild.example a.wild.example",
+		"www.bad.example fine.example good.example kids.example fine.wild.example ads1.example a.gone.example",
+	},
+	{
+		"adguardhome", "AdGuardHome.yaml",
+		"tree.example a.tree.example host.example hosts.example www.hosts.example a.below.example only.example good.example a.good.example www.only.good.example firm.example wild.example a.wild.example",
+		"fine.tree.example a.fine.tree.example www.host.example below.example a.only.example only.good.example client.example answer.example ads1.example part.example nas2.example a.quiet.example",
+	},
+	{
+		"blocky", "blocky.yml",
+		"host.example tree.example a.tree.example a.fine.tree.example exact.example hosts.example www.hosts.example any.example",
+		"www.host.example fine.tree.example a.exact.example banner-1.example two words",
+	},
+	{"blocky-old", "blocky-old.yml", "host.example", "www.host.example fine.example"},
+	{
+		"unbound", "unbound.conf",
+		"own.example a.own.example exact.example a.below.example nodata.example local.example",
+		"a.lan a.exact.example below.example fine.below.example tcp.example",
+	},
+	{
+		"zone", "policy.zone",
+		"exact.example a.below.example nodata.example local.example",
+		"a.exact.example below.example fine.below.example tcp.example",
+	},
+}
+
+// inImports changes to the folder with the files of other programs.
+func inImports(t *testing.T) (here string) {
+	t.Helper()
+	t.Setenv("SAFEBROWSING_API_KEY", "")
+	t.Chdir(filepath.Join("testdata", "import"))
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return here
+}
+
+func TestImportPrintsWhatComesAlongAndWhatDoesNot(t *testing.T) {
+	here := inImports(t)
+	for _, tt := range importTests {
+		status, out, errOut := invoke(t, append([]string{"import", "-dry-run"}, strings.Fields(tt.files)...)...)
+		if status != 0 || errOut != "" {
+			t.Errorf("%s: status %d, %s", tt.name, status, errOut)
+		}
+		expect(t, tt.name, strings.ReplaceAll(out, here, "HERE"), read(t, tt.name+".want"))
+		if exists("imported") {
+			t.Errorf("%s: -dry-run has written", tt.name)
+		}
+	}
+}
+
+func TestAnImportedConfigurationDecides(t *testing.T) {
+	inImports(t)
+	for _, tt := range importTests {
+		dir := filepath.Join(t.TempDir(), "a b") // which has to be quoted
+		status, out, errOut := invoke(t, append([]string{"import", "-out", dir}, strings.Fields(tt.files)...)...)
+		if status != 0 || errOut != "" || !strings.Contains(out, "Next: safebrowsing validate") {
+			t.Fatalf("%s: status %d, %s%s", tt.name, status, out, errOut)
+		}
+		all, err := readCorefile(filepath.Join(dir, "Corefile"))
+		if err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		if len(all) != 1 || all[0].open {
+			t.Errorf("%s: expected one server block, for some only", tt.name)
+		}
+		for blocked, names := range map[bool]string{true: tt.blocked, false: tt.passing} {
+			for _, name := range strings.Fields(names) {
+				h, _ := lookup.ParseHost(name)
+				if e := all[0].Explain(h, name+"."); (e.Verdict == lookup.Unsafe) != blocked {
+					t.Errorf("%s: %s: expected blocked %t, got %+v", tt.name, name, blocked, e)
+				}
+			}
+		}
+		closeBlocks(all)
+	}
+}
+
+func TestImportReplacesNothing(t *testing.T) {
+	inImports(t)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "allow.txt"), "mine.example\n")
+	status, _, errOut := invoke(t, "import", "-out", dir, "blocky-old.yml")
+	if status != 2 || !strings.Contains(errOut, "allow.txt is there: remove it, or choose another folder with -out") {
+		t.Errorf("status %d, %s", status, errOut)
+	}
+	if exists(filepath.Join(dir, "Corefile")) || read(t, filepath.Join(dir, "allow.txt")) != "mine.example\n" {
+		t.Error("a file was written")
+	}
+}
+
+func TestImportPrintsOneObject(t *testing.T) {
+	inImports(t)
+	dir := filepath.Join(t.TempDir(), "new")
+	status, out, _ := invoke(t, "import", "-json", "-out", dir, "-upstream", "tls://9.9.9.9%dns.quad9.net", "blocky.yml")
+	all := decode[importReport](t, out)
+	if status != 0 || len(all) != 1 {
+		t.Fatalf("status %d, %s", status, out)
+	}
+	r := all[0]
+	if r.From != "blocky" || r.Folder != dir || !r.Written || r.Block != (importCount{1, 6}) || r.Allow != (importCount{1, 1}) || len(r.Forward) != 1 || r.Counts["regular expression"] != 1 {
+		t.Errorf("got %+v", r)
+	}
+	for _, f := range r.Files {
+		if read(t, f.Path) != string(f.Text) {
+			t.Errorf("%s: expected the text of the object", f.Path)
+		}
+	}
+	if l := r.Left[0]; l.File != "blocky.yml" || l.Line == 0 {
+		t.Errorf("expected a place, got %+v", l)
+	}
+}
+
+// teleporter is a backup of Pi-hole 5 with these files.
+func teleporter(t testing.TB, files map[string]string) string {
+	t.Helper()
+	var b bytes.Buffer
+	zipped := gzip.NewWriter(&b)
+	w := tar.NewWriter(zipped)
+	for name, content := range files {
+		testkit.Need(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}))
+		_, err := w.Write([]byte(content))
+		testkit.Need(t, err)
+	}
+	testkit.Need(t, w.Close())
+	testkit.Need(t, zipped.Close())
+	return b.String()
+}
+
+func TestABackupOfPihole5IsRead(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "backup.tar.gz", teleporter(t, map[string]string{
+		"adlist.json":          `[{"id":1,"address":"https://lists.example.net/a.txt","enabled":1,"comment":null}, {"id":2,"address":"https://lists.example.net/b.txt","enabled":false}]`,
+		"blacklist.exact.json": `[{"id":1,"type":1,"domain":"bad.example","enabled":1}]`,
+		"whitelist.exact.json": `[{"id":2,"type":0,"domain":"good.example","enabled":true}]`,
+		"blacklist.regex.json": `[{"id":3,"domain":"(^|\\.)wild\\.example$","enabled":1}, {"id":4,"domain":"^ads","enabled":1}]`,
+		"client.json":          `[{"id":1,"ip":"192.0.2.5","comment":"tablet"}]`,
+		"group.json":           `[{"id":0,"name":"Default"}, {"id":1,"name":"kids"}]`,
+		"custom.list":          "192.0.2.10 nas.example\n",
+		"setupVars.conf":       "PIHOLE_INTERFACE=eth0\nPIHOLE_DNS_1=127.0.0.1#5335\nPIHOLE_DNS_2=9.9.9.9\n",
+		"dhcp.leases":          "ignored",
+	}))
+	status, out, errOut := invoke(t, "import", "-json", "-dry-run", "backup.tar.gz")
+	if status != 0 {
+		t.Fatalf("status %d, %s", status, errOut)
+	}
+	r := decode[importReport](t, out)[0]
+	var left []string
+	for _, l := range r.Left {
+		left = append(left, l.String())
+	}
+	expect(t, "left out", strings.Join(left, "\n"), `backup.tar.gz/adlist.json:2: switched off: https://lists.example.net/b.txt
+backup.tar.gz/blacklist.regex.json:2: regular expression: ^ads
+backup.tar.gz/client.json: client: 192.0.2.5 tablet
+backup.tar.gz/custom.list:1: rewrite: 192.0.2.10 nas.example
+backup.tar.gz/group.json: group of clients: kids (its lists and names hold for all)`)
+	for _, want := range []string{"block https://lists.example.net/a.txt\n", "forward . 127.0.0.1:5335 9.9.9.9\n"} {
+		if !strings.Contains(string(r.Files[0].Text), want) {
+			t.Errorf("expected %q in\n%s", want, r.Files[0].Text)
+		}
+	}
+	for i, want := range []string{1: "bad.example\n||wild.example^\n", 2: "|good.example^\n"} {
+		if i > 0 && !sameLines(string(r.Files[i].Text), want) {
+			t.Errorf("expected %q in any order in\n%s", want, r.Files[i].Text)
+		}
+	}
+}
+
+// sameLines reports whether a list has these lines, after its comment.
+func sameLines(list, want string) bool {
+	_, lines, _ := strings.Cut(list, "\n")
+	for line := range strings.Lines(want) {
+		if !strings.Contains(lines, line) {
+			return false
+		}
+	}
+	return len(lines) == len(want)
+}
+
+func TestWhatImportRefuses(t *testing.T) {
+	inImports(t)
+	dir := t.TempDir()
+	file := func(name, text string) string { return testkit.Write(t, dir, name, text) }
+	for _, tt := range []struct{ args, want string }{
+		{"", "takes the files of a configuration"},
+		{file("none.txt", "hello"), "is no file that import knows"},
+		{dir + "/nowhere", "no such file"},
+		{"-from bind blocky.yml", "-from is pihole, adguardhome, blocky, rpz"},
+		{"blocky.yml unbound.conf", "import them one by one"},
+		{file("gravity.db", "SQLite format 3\x00"), "is a database"},
+		{file("new.zip", "PK\x03\x04"), "group by d.id\" > domainlist.csv"},
+		{"-from blocky " + file("a.yml", "a: ["), "a.yml: yaml: line 1"},
+		{"-from blocky " + file("b.yml", "- a"), "this is no configuration"},
+		{"-from pihole " + file("c.tar.gz", teleporter(t, map[string]string{"x": "y"})), "no table of Pi-hole in it"},
+		{file("d.tar.gz", teleporter(t, map[string]string{"adlist.json": strings.Repeat(" ", maxImport)})), "it unpacks to more than 16.8 MB"},
+		{file("e.csv", "id,address\n\"1"), "this is not what sqlite3 -csv prints"},
+		{file("big.yml", "blocking:\n"+strings.Repeat("#", maxImport)), "has more than 16.8 MB"},
+		{"-upstream nobody blocky.yml", "is no address of a resolver"},
+		{"-from pihole " + file("f.txt", "hello"), "no file of Pi-hole"},
+		{file("many.yml", "blocking:\n  denylists:\n    a:\n      - |\n"+strings.Repeat("        a.example\n", maxNames+1)), "import takes up to 100000"},
+	} {
+		status, out, errOut := invoke(t, append([]string{"import", "-dry-run"}, strings.Fields(tt.args)...)...)
+		if status != 2 || !strings.Contains(errOut, tt.want) {
+			t.Errorf("%.80s: status %d, %.200s%.400s, want %q", tt.args, status, out, errOut, tt.want)
+		}
+	}
+}
+
+func TestUpstreamsOfOthers(t *testing.T) {
+	for written, want := range map[string]string{
+		"9.9.9.9":                            "9.9.9.9",
+		"9.9.9.9:53":                         "9.9.9.9",
+		"tcp+udp:9.9.9.9":                    "9.9.9.9",
+		"udp://9.9.9.9":                      "9.9.9.9",
+		"127.0.0.1#5335":                     "127.0.0.1:5335",
+		"[2620:fe::fe]:5353":                 "[2620:fe::fe]:5353",
+		"2620:fe::fe":                        "2620:fe::fe",
+		"tls://dns.quad9.net":                "tls://9.9.9.9%dns.quad9.net tls://149.112.112.112%dns.quad9.net",
+		"tls://8.8.8.8":                      "tls://8.8.8.8%dns.google",
+		"tls://192.0.2.1":                    "tls://192.0.2.1",
+		"tls://192.0.2.1:8853":               "", // forward wants a name before a port
+		"tcp-tls:192.0.2.1:8853#dns.example": "tls://192.0.2.1%dns.example:8853",
+		"https://dns.google/dns-query":       "tls://8.8.8.8%dns.google tls://8.8.4.4%dns.google",
+		"h3://1.1.1.1/dns-query":             "tls://1.1.1.1%cloudflare-dns.com",
+		"https://192.0.2.1/dns-query":        "",
+		"quic://dns.example":                 "",
+		"sdns://AgcAAAAAAAAABzEuMC4wLjE":     "",
+		"[/lan/]192.0.2.1":                   "",
+		"router.example":                     "",
+		"tls://":                             "",
+		"tcp-tls:192.0.2.1#a b{$HOME}":       "",
+	} {
+		all, why := forwardTo(written)
+		if got := strings.Join(all, " "); got != want || want == "" && why == "" {
+			t.Errorf("%s: got %q (%s), want %q", written, got, why, want)
+		}
+	}
+}
+
+// A server block that is made asks nobody who asks it.
+func TestAnImportDoesNotForwardToItself(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "a.yml", "upstreams:\n  groups:\n    default:\n      - 127.0.0.1:5353\n      - 127.0.0.1\nports:\n  dns: 5353\n")
+	_, out, _ := invoke(t, "import", "-dry-run", "a.yml")
+	if !strings.Contains(out, "forward . 127.0.0.1\n") || !strings.Contains(out, "upstream: 127.0.0.1:5353 (the server would ask itself)") {
+		t.Error(out)
+	}
+}
+
+// What others wrote makes no other lines in the Corefile than lists, and lists that are read whole.
+func FuzzImport(f *testing.F) {
+	for _, tt := range importTests {
+		for _, name := range strings.Fields(tt.files) {
+			raw, err := os.ReadFile(filepath.Join("testdata", "import", name))
+			if err != nil {
+				f.Fatal(err)
+			}
+			for i := range peers {
+				f.Add(i, raw)
+			}
+		}
+	}
+	f.Add(0, []byte(teleporter(f, map[string]string{"adlist.json": `[{"address":"https://a.example/{$HOME}"}]`})))
+	f.Add(1, []byte("filters:\n- {enabled: true, url: \"https://a.example/ } . {\"}\nuser_rules: [\"a.example\\n}\", \"@@||a.example^\", &x [*x]]"))
+	f.Add(2, []byte("blocking:\n  denylists: &a\n    b: [*a, \"a\\tb\"]\n"))
+	f.Fuzz(func(t *testing.T, peer int, raw []byte) {
+		if peer < 0 || peer >= len(peers) {
+			return
+		}
+		dir := t.TempDir()
+		path := filepath.Join(dir, "input")
+		testkit.Need(t, os.WriteFile(path, raw, 0o600))
+		m := &imported{}
+		if err := m.read(peers[peer], []string{path}); err != nil {
+			return
+		}
+		out := filepath.Join(dir, "out")
+		all, err := m.files(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Need(t, writeNew(out, all))
+		blocks, err := caddyfile.Parse("Corefile", strings.NewReader(string(all[0].Text)), nil)
+		if err != nil || len(blocks) != 1 {
+			t.Fatalf("%v, %d server blocks in\n%s", err, len(blocks), all[0].Text)
+		}
+		for directive := range blocks[0].Tokens {
+			if !strings.Contains(" bind acl errors safebrowsing cache loop forward ", " "+directive+" ") {
+				t.Errorf("directive %q in\n%s", directive, all[0].Text)
+			}
+		}
+		if _, err := parseCorefile(all[0].Path); err != nil {
+			t.Errorf("%v in\n%s", err, all[0].Text)
+		}
+		for i, allow := range map[int]bool{1: false, 2: true} {
+			sum, _, err := ownlist.Survey(strings.NewReader(string(all[i].Text)), ownlist.Config{Allow: allow})
+			if err != nil || sum.Seems != "" || sum.Bad.Count+sum.NotSupported()+sum.Elsewhere.Count > 0 {
+				t.Errorf("%v, %v in\n%s", err, sum.Remarks(), all[i].Text)
+			}
+		}
+		if _, err := json.Marshal(m.left); err != nil {
+			t.Error(err)
+		}
+	})
+}

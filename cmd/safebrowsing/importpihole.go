@@ -1,0 +1,224 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
+)
+
+// The commands that print the tables of Pi-hole, with the groups of each row, of version 5 or 6.
+const (
+	adlistCommand     = `sudo pihole-FTL sqlite3 -header -csv /etc/pihole/gravity.db "select a.*, group_concat(group_id, ' ') as group_ids from adlist a left join adlist_by_group on adlist_id = a.id group by a.id" > adlist.csv`
+	domainlistCommand = `sudo pihole-FTL sqlite3 -header -csv /etc/pihole/gravity.db "select d.*, group_concat(group_id, ' ') as group_ids from domainlist d left join domainlist_by_group on domainlist_id = d.id group by d.id" > domainlist.csv`
+)
+
+// gravityRow is one of a table of Pi-hole.
+type gravityRow map[string]string
+
+// isTable reports whether a text begins as a table that sqlite3 prints as CSV.
+func isTable(text string) bool {
+	head, _, _ := strings.Cut(text, "\n")
+	columns := strings.Split(strings.TrimSpace(head), ",")
+	return slices.Contains(columns, "address") || slices.Contains(columns, "domain")
+}
+
+// pihole reads a table as CSV or JSON, a backup of Pi-hole 5, or setupVars.conf.
+func (m *imported) pihole(raw []byte) error {
+	switch {
+	case bytes.HasPrefix(raw, []byte("\x1f\x8b")):
+		return m.teleporter(raw)
+	case bytes.HasPrefix(raw, []byte("[")):
+		return m.piholeJSON(path.Base(m.file), raw)
+	case isTable(string(raw)):
+		return m.piholeCSV(raw)
+	}
+	return m.setupVars(raw)
+}
+
+func (m *imported) piholeCSV(raw []byte) error {
+	r := csv.NewReader(bytes.NewReader(raw))
+	columns, err := r.Read()
+	for err == nil {
+		var cells []string
+		if cells, err = r.Read(); err != nil {
+			break
+		}
+		line, _ := r.FieldPos(0)
+		x := gravityRow{}
+		for i, name := range columns {
+			x[name] = cells[i]
+		}
+		m.piholeRow(line, x)
+	}
+	if !errors.Is(err, io.EOF) {
+		return fmt.Errorf("this is not what sqlite3 -csv prints: %w", err)
+	}
+	return nil
+}
+
+// teleporter reads a backup of Pi-hole 5: a tar.gz with the tables as JSON.
+func (m *imported) teleporter(raw []byte) error {
+	unzipped, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	outside := m.file
+	defer func() { m.file = outside }()
+	r := &io.LimitedReader{R: unzipped, N: maxImport}
+	archive := tar.NewReader(r)
+	known := 0
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var content []byte
+		if err == nil {
+			content, err = io.ReadAll(archive)
+		}
+		switch {
+		case err != nil && r.N <= 0:
+			return fmt.Errorf("it unpacks to more than %s: this is no backup of Pi-hole", say.Size(maxImport))
+		case err != nil:
+			return fmt.Errorf("this is no backup of Pi-hole: %w", err)
+		}
+		name := path.Base(header.Name)
+		m.file = outside + "/" + name
+		switch {
+		case strings.HasSuffix(name, ".json"):
+			err = m.piholeJSON(name, content)
+		case name == "setupVars.conf":
+			err = m.setupVars(content)
+		case name == "custom.list", name == "05-pihole-custom-cname.conf":
+			m.eachLeft(content, "rewrite")
+		default:
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s in it: %w", name, err)
+		}
+		known++
+	}
+	if known == 0 {
+		return errors.New("there is no table of Pi-hole in it")
+	}
+	return nil
+}
+
+// eachLeft leaves out all lines of a file.
+func (m *imported) eachLeft(raw []byte, what string) {
+	number := 0
+	for line := range strings.Lines(string(raw)) {
+		number++
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			m.leave(number, what, line, "")
+		}
+	}
+}
+
+// piholeJSON reads a table of a backup. Its name says which one.
+func (m *imported) piholeJSON(name string, raw []byte) error {
+	var all []map[string]any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&all); err != nil {
+		return fmt.Errorf("this is no table of Pi-hole: %w", err)
+	}
+	for i, cells := range all {
+		x := gravityRow{}
+		for column, v := range cells {
+			switch v := v.(type) {
+			case nil:
+			case bool:
+				x[column] = map[bool]string{true: "1", false: "0"}[v]
+			default:
+				x[column] = fmt.Sprint(v)
+			}
+		}
+		switch {
+		case strings.HasSuffix(name, "_by_group.json"), name == "domain_audit.json":
+			continue // groups are left out below
+		case name == "client.json":
+			m.leave(0, "client", x["ip"]+" "+x["comment"], "")
+			continue
+		case name == "group.json":
+			if x["id"] != "0" {
+				m.leave(0, "group of clients", x["name"], "its lists and names hold for all")
+			}
+			continue
+		}
+		if kind, ok := map[string]string{"whitelist.exact.json": "0", "blacklist.exact.json": "1", "whitelist.regex.json": "2", "blacklist.regex.json": "3"}[name]; ok {
+			x["type"] = kind
+		}
+		m.piholeRow(i+1, x)
+	}
+	return nil
+}
+
+// piholeRow reads a row of the table adlist or domainlist.
+func (m *imported) piholeRow(line int, x gravityRow) {
+	it := x["address"] + x["domain"]
+	groups, grouped := x["group_ids"]
+	switch {
+	case it == "":
+		return
+	case x["enabled"] == "0":
+		m.leave(line, "switched off", it, "")
+		return
+	case grouped && !slices.Contains(strings.Fields(groups), "0"):
+		m.leave(line, "group of clients", it, "it is in no group that all clients are in")
+		return
+	}
+	if x["address"] != "" {
+		m.list(line, x["type"] == "1", x["address"], "/")
+		return
+	}
+	allow := x["type"] == "0" || x["type"] == "2"
+	if x["type"] == "0" || x["type"] == "1" {
+		m.host(line, allow, false, x["domain"])
+	} else if domain := domainOfRegexp(x["domain"]); domain != "" {
+		m.host(line, allow, true, domain)
+	} else {
+		m.leave(line, "regular expression", x["domain"], "")
+	}
+}
+
+// treeRegexp is a regular expression that means a domain and all names below it, as Pi-hole's own
+// "wildcard" writes it.
+var treeRegexp = regexp.MustCompile(`^(?:\(\\\.\|\^\)|\(\^\|\\\.\))([A-Za-z0-9_-]+(?:\\\.[A-Za-z0-9_-]+)*)\$$`)
+
+func domainOfRegexp(expression string) string {
+	found := treeRegexp.FindStringSubmatch(expression)
+	if found == nil {
+		return ""
+	}
+	return strings.ReplaceAll(found[1], `\.`, ".")
+}
+
+// setupVars reads the upstreams of Pi-hole 5.
+func (m *imported) setupVars(raw []byte) error {
+	number, found := 0, false
+	for line := range strings.Lines(string(raw)) {
+		number++
+		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if ok && strings.HasPrefix(key, "PIHOLE_DNS_") {
+			m.upstream(number, value)
+		}
+		found = found || ok
+	}
+	if !found {
+		return errors.New("this is no file of Pi-hole that import knows: see safebrowsing import -h")
+	}
+	return nil
+}

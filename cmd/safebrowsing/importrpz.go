@@ -1,0 +1,225 @@
+package main
+
+import (
+	"net/netip"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+)
+
+// rpz reads unbound.conf, of Unbound 1.14 and later, or a zone file with policies.
+func (m *imported) rpz(raw []byte) error {
+	if !unboundClause.Match(raw) {
+		return m.zoneFile(raw)
+	}
+	u := &unboundConf{imported: m, dir: filepath.Dir(m.file)}
+	number := 0
+	for line := range strings.Lines(string(raw)) {
+		number++
+		words := unboundWords(line)
+		for i := 0; i < len(words); {
+			end := i + 1
+			for end < len(words) && !unboundKey.MatchString(words[end]) {
+				end++
+			}
+			u.set(number, strings.TrimSuffix(words[i], ":"), words[i+1:end])
+			i = end
+		}
+	}
+	u.end()
+	return nil
+}
+
+var (
+	unboundClause = regexp.MustCompile(`(?m)^\s*(server|rpz|forward-zone|stub-zone|auth-zone|remote-control):`)
+	unboundKey    = regexp.MustCompile(`^[a-z][a-z0-9-]*:$`)
+	unboundWord   = regexp.MustCompile(`"[^"]*"|'[^']*'|[^\s"'#:]+:(?:\s|$)|[^\s"']+`)
+)
+
+// unboundWords returns the words of a line without quotes and comments.
+func unboundWords(line string) (all []string) {
+	for _, word := range unboundWord.FindAllString(line, -1) {
+		word = strings.TrimSpace(word)
+		if strings.HasPrefix(word, "#") {
+			break
+		}
+		all = append(all, strings.Trim(word, `"'`))
+	}
+	return all
+}
+
+// unboundConf is one run over unbound.conf.
+type unboundConf struct {
+	*imported
+	clause string
+	dir    string // where relative paths begin
+	zone   unboundZone
+}
+
+// unboundZone is a clause rpz or forward-zone.
+type unboundZone struct {
+	line          int
+	name          string
+	url, file     string
+	action        string
+	tags, primary string
+	tls           bool
+	forward       []unboundUpstream
+}
+
+type unboundUpstream struct {
+	line int
+	text string
+}
+
+// set reads one attribute.
+func (u *unboundConf) set(line int, key string, values []string) {
+	value := strings.Join(values, " ")
+	if len(values) == 0 {
+		u.end()
+		u.clause, u.zone = key, unboundZone{line: line}
+		return
+	}
+	z := &u.zone
+	switch u.clause + " " + key {
+	case "server directory":
+		u.dir = value
+	case "server interface", "server ip-address":
+		address, port, _ := strings.Cut(value, "@")
+		u.listens(line, address, port)
+	case "server port":
+		u.listens(line, "", value)
+	case "server local-zone":
+		if len(values) == 2 && values[1] != "transparent" && values[1] != "nodefault" {
+			u.name(line, false, true, "local-zone: \""+values[0]+"\" "+values[1])
+		}
+	case "server access-control":
+		u.clients(line, values)
+	case "server local-data", "server local-data-ptr":
+		u.leave(line, "rewrite", value, "")
+	case "server access-control-tag", "server access-control-view", "server access-control-tag-action":
+		u.leave(line, "client", key+" "+value, "")
+	case "rpz name", "forward-zone name":
+		z.name = value
+	case "rpz url":
+		z.url = value
+	case "rpz zonefile":
+		z.file = value
+	case "rpz rpz-action-override":
+		z.action = value
+	case "rpz tags":
+		z.tags = value
+	case "rpz primary", "rpz master":
+		z.primary = value
+	case "forward-zone forward-tls-upstream", "forward-zone forward-ssl-upstream":
+		z.tls = value == "yes"
+	case "forward-zone forward-addr", "forward-zone forward-host":
+		z.forward = append(z.forward, unboundUpstream{line, value})
+	default:
+		if strings.HasPrefix(key, "include") {
+			u.leave(line, "included file", value, "import it, too")
+		}
+	}
+}
+
+// clients takes a network that may ask.
+func (u *unboundConf) clients(line int, values []string) {
+	network, err := netip.ParsePrefix(values[0])
+	switch {
+	case len(values) != 2 || err != nil, !strings.HasPrefix(values[1], "allow"):
+		u.leave(line, "client", "access-control "+strings.Join(values, " "), "see acl of CoreDNS")
+	case network.Bits() == 0:
+		u.leave(line, "client", "access-control "+strings.Join(values, " "), "an open resolver is used in attacks")
+	case !strings.Contains(" "+homeNetworks+" ", " "+network.Masked().String()+" ") && !slices.Contains(u.serve, network.Masked().String()):
+		u.serve = append(u.serve, network.Masked().String())
+	}
+}
+
+// end takes the clause that ends.
+func (u *unboundConf) end() {
+	z := u.zone
+	switch u.clause {
+	case "rpz":
+		u.policies(z)
+	case "forward-zone":
+		for _, f := range z.forward {
+			if z.name != "." {
+				u.leave(f.line, "upstream", f.text, "for "+z.name+" only: see forward of CoreDNS")
+			} else {
+				u.imported.upstream(f.line, ofUnbound(f.text, z.tls))
+			}
+		}
+	}
+	u.clause = ""
+}
+
+// ofUnbound returns an upstream, ADDRESS@PORT#NAME, as others write it.
+func ofUnbound(text string, tls bool) string {
+	address, name, _ := strings.Cut(text, "#")
+	address, port, _ := strings.Cut(address, "@")
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	if port != "" {
+		address += ":" + port
+	}
+	if !tls {
+		return address
+	}
+	if name != "" {
+		name = "#" + name
+	}
+	return "tls://" + address + name
+}
+
+// policies takes a clause rpz: the list by URL, or its file.
+func (u *unboundConf) policies(z unboundZone) {
+	switch {
+	case z.action == "disabled":
+		u.leave(z.line, "switched off", z.name, "")
+		return
+	case z.tags != "":
+		u.leave(z.line, "client", z.name+" tags "+z.tags, "here it holds for all")
+	case z.action != "" && z.action != "passthru" && z.action != "nxdomain":
+		u.leave(z.line, "answer", z.name+" rpz-action-override "+z.action, "see respond")
+	}
+	switch source := z.url; {
+	case source != "":
+		u.list(z.line, z.action == "passthru", source, u.dir)
+	case z.file != "":
+		u.list(z.line, z.action == "passthru", z.file, u.dir)
+	case z.primary != "":
+		u.leave(z.line, "zone transfer", z.name+" from "+z.primary, "a list is a file or a URL")
+	}
+}
+
+// zoneFile takes a zone file as it is, and says which lines an own list does not read.
+func (m *imported) zoneFile(raw []byte) error {
+	sum, _, err := ownlist.Survey(strings.NewReader(string(raw)), ownlist.Config{})
+	if err != nil {
+		return err
+	}
+	for _, l := range sum.Unsupported {
+		m.leave(l.First.Number, "trigger or action", l.First.Text, ofKind(l.Count))
+	}
+	if sum.LocalData.Count > 0 {
+		m.leave(sum.LocalData.First.Number, "answer", sum.LocalData.First.Text, ofKind(sum.LocalData.Count))
+	}
+	if sum.Bad.Count > 0 {
+		m.leave(sum.Bad.First.Number, "not a record", sum.Bad.First.Text, ofKind(sum.Bad.Count))
+	}
+	m.list(0, false, m.file, ".")
+	return nil
+}
+
+// ofKind says how many lines are like the first one.
+func ofKind(count int) string {
+	if count == 1 {
+		return ""
+	}
+	return "the first of " + strconv.Itoa(count)
+}
