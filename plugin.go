@@ -16,8 +16,6 @@ package safebrowsing
 
 import (
 	"context"
-	"net"
-	"net/netip"
 	"time"
 
 	"github.com/coredns/coredns/plugin"
@@ -122,7 +120,9 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 		w.WriteMsg(s.why(r, host))
 		return answered, nil
 	}
-	if kept := s.block.Kept(r.Question[0].Name); kept != nil && state.QClass() == dns.ClassINET {
+	qname := r.Question[0].Name
+	sign := block.SignOf(qname)
+	if kept := s.block.Kept(sign, qname); kept != nil && state.QClass() == dns.ClassINET {
 		s.metrics.countKept(ctx, kept.Reason)
 		w.WriteMsg(kept.Designate(ctx, w, r, s.block.Designated()))
 		return answered, nil
@@ -130,20 +130,20 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET {
 		return passed, nil
 	}
-	s.block.Heard(w.RemoteAddr(), r.Question[0].Name)
-	if !s.block.InScope(r.Question[0].Name) {
+	s.block.Heard(w.RemoteAddr(), sign)
+	if !s.block.InScope(qname) {
 		return passed, nil
 	}
 	if _, paused := s.block.PausedUntil(); paused {
 		return passed, nil
 	}
 	shown := announce(ctx)
-	host := lookup.FromQname(r.Question[0].Name)
+	host := lookup.FromQname(qname)
 	c := s.block.Check(host)
 	if c.By == lookup.ByList {
 		s.block.Passed(host)
 		if s.block.LooksBack() && c.Suspect == nil {
-			s.block.Asked(addressOf(w.RemoteAddr()), host, false)
+			s.block.Asked(block.ClientOf(w.RemoteAddr()), host, false)
 		}
 	}
 	switch {
@@ -196,24 +196,6 @@ func (s *SafeBrowsing) observeBlocked(ctx context.Context, client string, q dns.
 	if s.block.Config.Monitor || s.block.Config.LogBlocked {
 		s.names.log(client, q, d, s.block.Reply().Cause(d), s.block.ReportTo(d), time.Now())
 	}
-}
-
-// addressOf returns the address of a client, without allocating where CoreDNS knows it by UDP, TCP, TLS
-// or HTTPS; the zero Addr if it has none.
-func addressOf(a net.Addr) netip.Addr {
-	var ip net.IP
-	switch a := a.(type) {
-	case *net.UDPAddr:
-		ip = a.IP
-	case *net.TCPAddr:
-		ip = a.IP
-	case nil:
-	default:
-		all, _ := netip.ParseAddrPort(a.String())
-		return all.Addr().Unmap()
-	}
-	addr, _ := netip.AddrFromSlice(ip)
-	return addr.Unmap()
 }
 
 // checked reports whether queries of a type are part of browsing. To block

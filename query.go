@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/coredns/coredns/plugin"
-	"github.com/coredns/coredns/request"
 
 	"github.com/miekg/dns"
 
@@ -32,10 +31,8 @@ type query struct {
 }
 
 func (s *SafeBrowsing) newQuery(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, shown *shownDecision, c block.Checked) *query {
-	state := request.Request{W: w}
-	client, _ := netip.ParseAddr(state.IP())
 	return &query{
-		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: client, shown: shown, suspect: c.Suspect,
+		plugin: s, ctx: ctx, msg: r, question: r.Question[0], client: block.ClientOf(w.RemoteAddr()), shown: shown, suspect: c.Suspect,
 		deadline: time.Now().Add(s.block.Config.ConfirmTimeout), inspects: s.block.Config.Inspect && c.Needed == "",
 	}
 }

@@ -44,7 +44,7 @@ func TestResolversAreDesignatedInOrderWithWhatClientsNeed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := new(dns.Msg).SetQuestion(tc.qname, tc.qtype).SetEdns0(1232, false)
-			m := KeptFor(tc.qname).Designate(t.Context(), &fromAddress{at: tc.client}, r, all)
+			m := keptFor(tc.qname).Designate(t.Context(), &fromAddress{at: tc.client}, r, all)
 			if m.Rcode != dns.RcodeSuccess || len(m.Answer) != len(tc.want) || (len(m.Ns) == 1) != (tc.want == nil) {
 				t.Fatalf("Expected %d records, or NODATA, got\n%v", len(tc.want), m)
 			}
@@ -63,7 +63,7 @@ func TestResolversAreDesignatedInOrderWithWhatClientsNeed(t *testing.T) {
 	}
 	t.Run("none that the client can reach", func(t *testing.T) {
 		r := new(dns.Msg).SetQuestion("_dns.resolver.arpa.", dns.TypeSVCB)
-		if m := KeptFor("_dns.resolver.arpa.").Designate(t.Context(), &fromAddress{at: "192.168.1.20"}, r, all[:1]); len(m.Answer) != 0 || len(m.Ns) != 1 {
+		if m := keptFor("_dns.resolver.arpa.").Designate(t.Context(), &fromAddress{at: "192.168.1.20"}, r, all[:1]); len(m.Answer) != 0 || len(m.Ns) != 1 {
 			t.Errorf("Expected NODATA, got\n%v", m)
 		}
 	})

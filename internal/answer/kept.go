@@ -2,7 +2,6 @@ package answer
 
 import (
 	"context"
-	"strings"
 
 	"github.com/miekg/dns"
 )
@@ -49,23 +48,6 @@ var KeptNames = []Kept{
 		Text:   "by the operator of this network: Chrome looks up prefetched pages",
 		Source: "https://developer.chrome.com/docs/privacy-security/private-prefetch-proxy-for-network-admins", Read: "2026-11-25",
 	},
-}
-
-// KeptFor returns what is kept about a name with its final dot, or nil. Case does not count. It does
-// not allocate: nearly all names differ from those in length, or in the first letter.
-func KeptFor(qname string) *Kept {
-	for i := range KeptNames {
-		k := &KeptNames[i]
-		over := len(qname) - len(k.Name)
-		if over == 0 && strings.EqualFold(qname, k.Name) {
-			return k
-		}
-		// The last comparison is for the dots that are part of a label.
-		if k.Below && over > 1 && qname[over-1] == '.' && strings.EqualFold(qname[over:], k.Name) && dns.IsSubDomain(k.Name, qname) {
-			return k
-		}
-	}
-	return nil
 }
 
 // KeptTTL is the TTL of answers about kept names, in seconds.

@@ -59,20 +59,11 @@ func newClientTable(slots int) *clientTable {
 	return &clientTable{make([]atomic.Uint64, slots), make([]seen, slots)}
 }
 
-// keyOf returns the hash of the address of a client, or 0 if it has none. It does not allocate for a
-// client that asks over UDP or TCP. Who does not know the secret cannot choose addresses with equal hashes.
+// keyOf returns the hash of the address of a client, or 0 if it has none. Who does not know the secret cannot
+// choose addresses with equal hashes.
 func (c *clients) keyOf(from net.Addr) uint64 {
-	var ip []byte
-	switch a := from.(type) {
-	case *net.UDPAddr:
-		ip = a.IP
-	case *net.TCPAddr:
-		ip = a.IP
-	default:
-		ip = addressOf(from).AsSlice()
-	}
 	var high, low uint64
-	switch len(ip) {
+	switch ip := ipOf(from); len(ip) {
 	case net.IPv4len: // as in IPv6 (RFC 4291, section 2.5.5.2)
 		low = 0xffff<<32 | uint64(binary.BigEndian.Uint32(ip))
 	case net.IPv6len:
@@ -85,13 +76,25 @@ func (c *clients) keyOf(from net.Addr) uint64 {
 	return (high^low)&^asked | taken
 }
 
-// addressOf returns the address of a client; the zero one: it has none.
-func addressOf(from net.Addr) netip.Addr {
-	if from == nil {
-		return netip.Addr{}
+// ClientOf returns the address of a client, without a zone; the zero Addr if it has none. It does not allocate
+// for a client that asks over UDP, TCP, TLS or HTTPS.
+func ClientOf(from net.Addr) netip.Addr {
+	client, _ := netip.AddrFromSlice(ipOf(from))
+	return client.Unmap()
+}
+
+// ipOf returns the bytes of the address of a client.
+func ipOf(from net.Addr) net.IP {
+	switch a := from.(type) {
+	case *net.UDPAddr:
+		return a.IP
+	case *net.TCPAddr:
+		return a.IP
+	case nil:
+		return nil
 	}
 	at, _ := netip.ParseAddrPort(from.String())
-	return at.Addr().Unmap().WithZone("")
+	return at.Addr().AsSlice()
 }
 
 // ordinary notes that a client asks for an ordinary name. It takes no lock, does not allocate, and writes

@@ -16,7 +16,7 @@ func TestAFloodOfClientsIsBounded(t *testing.T) {
 		const regulars = 500
 		ask := func(name string) {
 			for i := range regulars {
-				b.Heard(clientAt(i), name)
+				b.Heard(clientAt(i), SignOf(name))
 			}
 		}
 		for range 2 * regular {
@@ -26,8 +26,8 @@ func TestAFloodOfClientsIsBounded(t *testing.T) {
 		}
 		for n := range 5 {
 			for i := range 100_000 {
-				b.Heard(clientAt(1_000_000+n*100_000+i), "www.example.com.")
-				b.Heard(clientAt(1_000_000+n*100_000+i), "dns.google.")
+				b.Heard(clientAt(1_000_000+n*100_000+i), SignOf("www.example.com."))
+				b.Heard(clientAt(1_000_000+n*100_000+i), SignOf("dns.google."))
 			}
 			ask("dns.google.")
 			time.Sleep(time.Minute)
@@ -110,7 +110,7 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 	d, b := withDevices(t), watched()
 	ask := func(name string) {
 		for i := range many {
-			b.Heard(clientAt(i), name)
+			b.Heard(clientAt(i), SignOf(name))
 		}
 	}
 	for n := range 6 { // it grows once a minute
@@ -156,7 +156,7 @@ func TestClientsAreToldByTheirAddress(t *testing.T) {
 		if got := c.keyOf(none); got != 0 {
 			t.Errorf("%v is taken for a client", none)
 		}
-		watched().Heard(none, "dns.google.")
+		watched().Heard(none, SignOf("dns.google."))
 	}
 }
 
@@ -174,7 +174,7 @@ func BenchmarkHeard(b *testing.B) {
 			from := clientAt(1)
 			b.ReportAllocs()
 			for b.Loop() {
-				block.Heard(from, qname)
+				block.Heard(from, SignOf(qname))
 			}
 		})
 	}
@@ -186,7 +186,7 @@ func BenchmarkSweep(b *testing.B) {
 	for n := 1; b.Loop(); n++ {
 		b.StopTimer()
 		for i := range 10_000 {
-			block.Heard(clientAt(i), "www.example.com.")
+			block.Heard(clientAt(i), SignOf("www.example.com."))
 		}
 		b.StartTimer()
 		d.sweep(true, d.began.Add(time.Duration(n)*time.Minute))

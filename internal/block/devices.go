@@ -16,7 +16,7 @@ import (
 // devices tells which clients look for public encrypted resolvers, and which of them ask this server for
 // nothing else any more: these may not be protected.
 //
-//	query ──▶ tellTales ─┬─ ordinary ──▶ clients, without a lock ──sweep──┐
+//	query ──▶ SignOf ────┬─ ordinary ──▶ clients, without a lock ──sweep──┐
 //	                     ├─ tells nothing                                 ▼
 //	                     └─ resolver ──▶ wanderer ◀── it is back, or it has left ──▶ log line, status
 //
@@ -122,15 +122,15 @@ func (w *wanderer) device(now time.Time) status.Device {
 	return d
 }
 
-// Heard notes that a client asks for a name, in the scope of the block or not. For an ordinary name it takes
-// no lock and does not allocate.
-func (b *Block) Heard(from net.Addr, qname string) {
+// Heard notes that a client asks for a name with this sign, in the scope of the block or not. For an ordinary
+// name, without a sign, it takes no lock and does not allocate.
+func (b *Block) Heard(from net.Addr, x *Sign) {
 	d := process.devices
 	key := d.clients.keyOf(from)
 	if key == 0 {
 		return
 	}
-	switch x := telling.find(qname); {
+	switch {
 	case x == nil:
 		d.clients.ordinary(key)
 	case x.resolver:
@@ -141,7 +141,7 @@ func (b *Block) Heard(from net.Addr, qname string) {
 // toldOf returns the address of a client where names are logged; else the zero one.
 func (b *Block) toldOf(from net.Addr) (client netip.Addr) {
 	if b.Config.LogBlocked {
-		client = addressOf(from)
+		client = ClientOf(from)
 	}
 	return client
 }

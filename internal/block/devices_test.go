@@ -38,10 +38,10 @@ func TestADeviceThatRestsIsReportedOnce(t *testing.T) {
 		var nights []int
 		for minute := range 10 * minutesOfDay {
 			if minute%minutesOfDay < 6*60 {
-				b.Heard(clientAt(1), "film.example.")
+				b.Heard(clientAt(1), SignOf("film.example."))
 			}
 			if minute%(20+minute/minutesOfDay) == 0 {
-				b.Heard(clientAt(1), "dns.google.")
+				b.Heard(clientAt(1), SignOf("dns.google."))
 			}
 			time.Sleep(time.Minute)
 			if left, _ := d.sweep(true, time.Now()); len(left) > 0 {
@@ -83,12 +83,12 @@ func TestWhenAClientHasLeft(t *testing.T) {
 				}
 			}
 			for range tc.ordinary {
-				b.Heard(clientAt(1), "www.example.com.")
+				b.Heard(clientAt(1), SignOf("www.example.com."))
 				sleep(time.Minute)
 			}
 			for range tc.signs {
 				sleep(tc.over / time.Duration(max(1, tc.signs-1)))
-				b.Heard(clientAt(1), "dns.google.")
+				b.Heard(clientAt(1), SignOf("dns.google."))
 			}
 			sleep(tc.then + time.Minute)
 			if want := map[bool]int{true: 1}[tc.left]; left != want || d.counts().Left != want {
@@ -141,8 +141,8 @@ func TestAllSayTheSameAboutDevices(t *testing.T) {
 			for n := range minutes {
 				for _, name := range names {
 					if name != "dns.google." || n%5 == 0 {
-						named.Heard(clientAt(1), name)
-						silent.Heard(clientAt(2), name)
+						named.Heard(clientAt(1), SignOf(name))
+						silent.Heard(clientAt(2), SignOf(name))
 					}
 				}
 				time.Sleep(time.Minute)
@@ -178,7 +178,7 @@ func TestAllSayTheSameAboutDevices(t *testing.T) {
 func TestNoAddressIsKeptWithoutLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := withDevices(t)
-		watched().Heard(clientAt(1), "dns.google.")
+		watched().Heard(clientAt(1), SignOf("dns.google."))
 		if r := d.report(true, time.Now()); len(r.Told) != 1 || r.Told[0].Client != "10.0.0.1" || !r.Told[0].Named {
 			t.Errorf("%+v", r)
 		}
@@ -189,7 +189,7 @@ func TestNoAddressIsKeptWithoutLog(t *testing.T) {
 		}
 		notOnPage := watched()
 		notOnPage.Config.StatusNames = false
-		notOnPage.Heard(clientAt(1), "dns.google.")
+		notOnPage.Heard(clientAt(1), SignOf("dns.google."))
 		if r := d.report(true, time.Now()); len(r.Told) != 1 || r.Told[0].Named || r.Told[0].Asked != 2 {
 			t.Errorf("%+v", r)
 		}
@@ -200,7 +200,7 @@ func TestNoAddressIsKeptWithoutLog(t *testing.T) {
 func TestDevicesOfYesterdayThatStayAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, b := withDevices(t), watched()
-		b.Heard(clientAt(1), "dns.google.")
+		b.Heard(clientAt(1), SignOf("dns.google."))
 		if r := d.counts(); r.Left != 0 || r.Also != 1 {
 			t.Errorf("%+v", r)
 		}

@@ -104,7 +104,7 @@ func (h *household) ordinary(client, n int) {
 func (h *household) ask(client int, name string, queries int) {
 	h.queries += queries
 	for range queries {
-		h.block.Heard(clientAt(client), name+".")
+		h.block.Heard(clientAt(client), SignOf(name+"."))
 	}
 }
 

@@ -8,17 +8,19 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// Kept returns what is answered here in place of the next plugin so that clients go on asking this
-// server; nil: nothing. qname has its final dot. It neither takes a lock nor allocates for other
-// names.
+// Kept returns what is answered here instead of by the next plugin, so that clients keep asking this
+// server; nil: nothing. qname has its final dot, and x is its sign.
 //
 // The operator's words win: names in no zone of the block, in except or in allow are forwarded. A
 // pause and monitor let the canaries pass, as they do with all that is blocked. They do not change
 // that resolver.arpa is served here: that blocks no name, and clients that were led away would not
 // come back when the pause ends.
-func (b *Block) Kept(qname string) *answer.Kept {
-	k := answer.KeptFor(qname)
-	if k == nil || b.Config.Keep == config.KeepNothing || k.Canary && b.Config.Keep != config.KeepCanaries || !b.InScope(qname) {
+func (b *Block) Kept(x *Sign, qname string) *answer.Kept {
+	if x == nil || x.kept == nil {
+		return nil
+	}
+	k := x.kept
+	if b.Config.Keep == config.KeepNothing || k.Canary && b.Config.Keep != config.KeepCanaries || !b.InScope(qname) {
 		return nil
 	}
 	if _, paused := b.PausedUntil(); k.Canary && (paused || b.Config.Monitor) {
@@ -70,7 +72,7 @@ func (b *Block) Keeps() string {
 	}
 	switch b.Config.Keep {
 	case config.KeepNothing:
-		return "keep_clients off: resolver.arpa is forwarded, and an upstream may lead clients to ask it in place of this server"
+		return "keep_clients off: resolver.arpa is forwarded, and an upstream may lead clients to ask it instead of this server"
 	case config.KeepCanaries:
 		if b.Config.Monitor {
 			return "Clients are kept here in part: " + zone + "; but monitor lets pass " + names

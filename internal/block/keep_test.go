@@ -37,7 +37,7 @@ func TestWhatIsKeptByTheStanza(t *testing.T) {
 			}
 			t.Cleanup(b.End)
 			for qname, want := range map[string]bool{ddr: tc.ddr, canary: tc.canary, strings.ToUpper(canary): tc.canary, "www.example.net.": false} {
-				if k := b.Kept(qname); (k != nil) != want {
+				if k := b.Kept(SignOf(qname), qname); (k != nil) != want {
 					t.Errorf("%s: Expected to be kept: %v, got %+v", qname, want, k)
 				}
 			}

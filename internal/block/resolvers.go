@@ -27,22 +27,27 @@ var tellsNothing = []string{
 	"connectivity-check.ubuntu.com", "nmcheck.gnome.org",
 }
 
-// telling are the names whose queries tell something else about a client than those for ordinary names.
-var telling = newTellTales(resolversList, tellsNothing)
+// telling are the names whose queries are signs.
+var telling = newSigns(resolversList, tellsNothing)
 
-// tellTales are names by what a query for them tells: a hash table by their last bytes. They are immutable.
-type tellTales struct {
-	all   []tellTale
+// signs are names by what a query for them tells: a hash table by their last bytes. They are immutable.
+type signs struct {
+	all   []Sign
 	first [1 << endBits]uint8 // of the names with a hash, by their place in all, from 1 on; 0: none
 }
 
-// tellTale is a name.
-type tellTale struct {
+// Sign is what a query for a name tells about its client, where that is not the same as for ordinary names.
+type Sign struct {
 	name     string
-	resolver bool  // else it tells nothing
-	below    bool  // names below it, too
-	next     uint8 // with the same hash, as in first
+	resolver bool         // the client looks for a public encrypted resolver; else the name tells nothing
+	kept     *answer.Kept // what is answered here; nil: nothing
+	below    bool         // names below it, too
+	next     uint8        // with the same hash, as in first
 }
+
+// SignOf returns the sign that a query for a name is; nil: none, as nearly all. It neither takes a lock nor
+// allocates. Case and the final dot do not count.
+func SignOf(qname string) *Sign { return telling.find(qname) }
 
 const (
 	endBytes = 8  // that are hashed
@@ -50,24 +55,25 @@ const (
 	endBits  = 12 // 4,096 for some hundred names
 )
 
-func newTellTales(resolvers string, nothing []string) *tellTales {
-	t := new(tellTales)
+func newSigns(resolvers string, nothing []string) *signs {
+	t := new(signs)
 	for line := range strings.Lines(resolvers) {
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "||"); ok {
-			t.add(tellTale{name: strings.TrimSuffix(name, "^"), resolver: true, below: true})
+			t.add(Sign{name: strings.TrimSuffix(name, "^"), resolver: true, below: true})
 		}
 	}
 	for _, name := range nothing {
-		t.add(tellTale{name: name})
+		t.add(Sign{name: name})
 	}
-	for _, k := range answer.KeptNames {
-		t.add(tellTale{name: strings.TrimSuffix(k.Name, "."), below: k.Below})
+	for i := range answer.KeptNames {
+		k := &answer.KeptNames[i]
+		t.add(Sign{name: strings.TrimSuffix(k.Name, "."), below: k.Below, kept: k})
 	}
 	return t
 }
 
 // add adds a name, of at most 255.
-func (t *tellTales) add(x tellTale) {
+func (t *signs) add(x Sign) {
 	at := endOf("." + x.name)
 	x.next = t.first[at]
 	t.all = append(t.all, x)
@@ -84,7 +90,7 @@ func endOf(name string) uint64 {
 }
 
 // find returns the name that the one of a query is, or is below; nil: none. It does not allocate.
-func (t *tellTales) find(qname string) *tellTale {
+func (t *signs) find(qname string) *Sign {
 	name := strings.TrimSuffix(qname, ".")
 	var at uint64
 	switch {
@@ -103,12 +109,16 @@ func (t *tellTales) find(qname string) *tellTale {
 	return nil
 }
 
-// covers reports whether a name is this one or, if that counts, below it. Case does not count. A dot with a
-// backslash is part of a label (RFC 1035, section 5.1).
-func (x *tellTale) covers(name string) bool {
+// covers reports whether a name is this one or, if that counts, below it. Case does not count. A dot behind a
+// backslash is part of a label, and not behind two (RFC 1035, section 5.1).
+func (x *Sign) covers(name string) bool {
 	front := len(name) - len(x.name)
 	if front < 0 || !strings.EqualFold(name[front:], x.name) {
 		return false
 	}
-	return front == 0 || x.below && name[front-1] == '.' && !strings.HasSuffix(name[:front-1], `\`)
+	if front == 0 || !x.below || name[front-1] != '.' {
+		return front == 0
+	}
+	labels := name[:front-1]
+	return (len(labels)-len(strings.TrimRight(labels, `\`)))%2 == 0
 }

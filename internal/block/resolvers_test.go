@@ -36,13 +36,13 @@ func TestNamesOfResolversAreTold(t *testing.T) {
 		"www.example.com.":               "",
 	} {
 		got := ""
-		if x := telling.find(qname); x != nil {
+		if x := SignOf(qname); x != nil {
 			got = x.name
 		}
 		if got != want {
 			t.Errorf("%s: got %q, want %q", qname, got, want)
 		}
-		if n := testing.AllocsPerRun(10, func() { telling.find(qname) }); n != 0 {
+		if n := testing.AllocsPerRun(10, func() { SignOf(qname) }); n != 0 {
 			t.Errorf("%s: %v allocations", qname, n)
 		}
 	}
@@ -50,7 +50,7 @@ func TestNamesOfResolversAreTold(t *testing.T) {
 		t.Errorf("There are %d names", n)
 	}
 	for _, x := range telling.all {
-		if got := telling.find(x.name + "."); got == nil || got.name != x.name {
+		if got := SignOf(x.name + "."); got == nil || got.name != x.name {
 			t.Errorf("%s is overlooked", x.name)
 		}
 	}
@@ -89,6 +89,39 @@ func TestTheListOfResolversIsAListLikeAnyOther(t *testing.T) {
 	for _, name := range tellsNothing {
 		if len(name) < shortest {
 			t.Errorf("%s is too short", name)
+		}
+	}
+}
+
+func TestNamesThatAreKeptAreSigns(t *testing.T) {
+	for _, tc := range []struct{ qname, reason string }{
+		{"resolver.arpa.", "resolver_arpa"},
+		{"_dns.resolver.arpa.", "resolver_arpa"},
+		{"_DNS.Resolver.ARPA.", "resolver_arpa"},
+		{"a.b._dns.resolver.arpa.", "resolver_arpa"},
+		{"myresolver.arpa.", ""},
+		{`my\.resolver.arpa.`, ""}, // a dot within a label
+		{`my\\.resolver.arpa.`, "resolver_arpa"},
+		{"arpa.", ""},
+		{"home.arpa.", ""},
+		{"use-application-dns.net.", "firefox"},
+		{"USE-application-dns.NET.", "firefox"},
+		{"www.use-application-dns.net.", ""},
+		{"use-application-dnt.net.", ""},
+		{"mask.icloud.com.", "private_relay"},
+		{"mask-h2.icloud.com.", "private_relay"},
+		{"icloud.com.", ""},
+		{"dns-tunnel-check.googlezip.net.", "chrome_prefetch"},
+		{"googlezip.net.", ""},
+		{".", ""},
+		{"", ""},
+	} {
+		reason := ""
+		if x := SignOf(tc.qname); x != nil && x.kept != nil {
+			reason = x.kept.Reason
+		}
+		if reason != tc.reason {
+			t.Errorf("%s: Expected %q, got %q", tc.qname, tc.reason, reason)
 		}
 	}
 }

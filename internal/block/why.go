@@ -38,7 +38,7 @@ func (b *Block) why(ctx context.Context, h lookup.Host, confirm bool, last *stat
 	if last != nil && !b.Config.Monitor && (e.By == lookup.ByList || a.Verdict == status.VerdictSuspected || a.Verdict == status.VerdictUnknown) {
 		b.remember(&a, last, now)
 	}
-	if k := b.Kept(qname); k != nil {
+	if k := b.Kept(SignOf(qname), qname); k != nil {
 		b.keep(&a, k)
 	}
 	a.Say(h.String())
@@ -74,7 +74,7 @@ func (b *Block) answerOf(h lookup.Host, e Explained) status.Answer {
 	if e.Verdict == lookup.Unsafe && b.Config.Monitor {
 		a.Note = strings.TrimSuffix("would be blocked, but monitor lets it pass; "+a.Note, "; ")
 	}
-	if x := telling.find(h.String()); x != nil && x.resolver {
+	if x := SignOf(h.String()); x != nil && x.resolver {
 		a.Note = strings.TrimPrefix(a.Note+"; a public encrypted resolver: "+process.devices.counts().InWords(), "; ")
 	}
 	if e.Verdict == lookup.Unsure && e.Err != nil {
