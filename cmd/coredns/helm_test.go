@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // chartValues are those of CoreDNS's chart that deploy/helm sets, see
@@ -98,8 +100,7 @@ func TestTheCorefileOfTheChartStarts(t *testing.T) {
 	api := httptest.NewServer(nil) // everything is not found
 	defer api.Close()
 	v, here := helmValues(t), t.TempDir()
-	own := filepath.Join(here, "own.txt")
-	writeFile(t, own, "blocked.example\n")
+	own := testkit.Write(t, here, "own.txt", "blocked.example\n")
 	var without []string
 	if !slices.Contains(directives(), "kubernetes") {
 		without = []string{"kubernetes"}

@@ -32,7 +32,7 @@ func TestOrderIsThatOfCoreDNSWithSafebrowsingBeforeCache(t *testing.T) {
 // leaves out.
 var (
 	ofClusters   = []string{"autopath", "dnssec", "k8s_external", "kubernetes"}
-	notOnRouters = []string{"auto", "chaos", "file", "https", "https3", "pprof", "proxyproto", "quic", "root", "secondary", "template", "tls", "transfer"}
+	notOnRouters = []string{"auto", "chaos", "file", "https", "https3", "pprof", "proxyproto", "quic", "root", "secondary", "template", "tls", "transfer", "view"}
 )
 
 // TestEachBuildHasItsPlugins runs for the build tags of the test itself: .ci/builds runs it

@@ -8,8 +8,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +16,8 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // resolver is a Corefile with the plugins that a resolver for a network uses.
@@ -88,8 +88,8 @@ func TestAResolverWithEachOfThesePluginsAnswers(t *testing.T) {
 	}
 	t.Setenv("SAFEBROWSING_API_KEY", "")
 	here := t.TempDir()
-	writeFile(t, filepath.Join(here, "zone"), "@ 60 IN SOA ns.zone.example. a.zone.example. 1 60 60 60 60\n@ 60 IN NS ns.zone.example.\n@ 60 IN A 192.0.2.3\n")
-	writeFile(t, filepath.Join(here, "own.txt"), "blocked.example\n")
+	testkit.Write(t, here, "zone", "@ 60 IN SOA ns.zone.example. a.zone.example. 1 60 60 60 60\n@ 60 IN NS ns.zone.example.\n@ 60 IN A 192.0.2.3\n")
+	testkit.Write(t, here, "own.txt", "blocked.example\n")
 	pair := certificate(t, here)
 	corefile := strings.ReplaceAll(resolver, "HERE", here)
 	instance, err := caddy.Start(caddy.CaddyfileInput{Filepath: "Corefile", Contents: []byte(corefile), ServerTypeName: "dns"})
@@ -151,13 +151,6 @@ func answerOf(client *dns.Client, m *dns.Msg, server string) string {
 	return dns.RcodeToString[r.Rcode]
 }
 
-func writeFile(t *testing.T, path, content string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // certificate writes a certificate for 127.0.0.1 and its key to a folder. It returns a pool
 // that trusts the certificate.
 func certificate(t *testing.T, dir string) *x509.CertPool {
@@ -169,8 +162,8 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, "cert.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	writeFile(t, filepath.Join(dir, "key.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
+	testkit.Write(t, dir, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	testkit.Write(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})))
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	return roots
