@@ -37,13 +37,8 @@ exec "$@"`
 // it cannot disturb the DNS of this machine.
 func TestSystemdResolvedInFront(t *testing.T) {
 	skipIfShort(t, "starts another resolver")
-	program, err := findResolved()
-	if err == nil && os.Geteuid() != 0 {
-		err = errors.New("namespaces need root")
-	}
-	testkit.Need(t, err)
-	if os.Getenv(ownNetwork) == "" {
-		againInOwnNetwork(t)
+	program := resolvedInOwnNetwork(t)
+	if program == "" {
 		return
 	}
 	w := newWorld(t)
@@ -52,6 +47,22 @@ func TestSystemdResolvedInFront(t *testing.T) {
 	w.updated(1)
 	startForwarder(t, program)
 	checkForwarder(t, "systemd-resolved", "127.0.0.53:53")
+}
+
+// resolvedInOwnNetwork returns the path of systemd-resolved if this process has a network of its own. Else it has
+// run the calling test in one, and returns "".
+func resolvedInOwnNetwork(t *testing.T) (program string) {
+	t.Helper()
+	program, err := findResolved()
+	if err == nil && os.Geteuid() != 0 {
+		err = errors.New("namespaces need root")
+	}
+	testkit.Need(t, err)
+	if os.Getenv(ownNetwork) == "" {
+		againInOwnNetwork(t)
+		return ""
+	}
+	return program
 }
 
 // findResolved returns the path of systemd-resolved. .ci/tools unpacks it into a folder of PATH.

@@ -151,18 +151,21 @@ func firstLines(path string) string {
 	return string(beginning)
 }
 
-// leakTimeout is how long a server may take to answer the doctor.
-const leakTimeout = 5 * time.Second
+// onceTimeout is how long a server may take to answer one question.
+const onceTimeout = 5 * time.Second
+
+// askOnce asks a server for a name over UDP, as a client does.
+func askOnce(ctx context.Context, at netip.AddrPort, name string, qtype uint16) (*dns.Msg, error) {
+	m := new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype).SetEdns0(1232, false)
+	answer, _, err := (&dns.Client{Timeout: onceTimeout}).ExchangeContext(ctx, m, at.String())
+	return answer, err
+}
 
 // leaksDiagnosis asks a server as a client does, and says which answers would lead that away. targets
 // are the encrypted resolvers of this server; listed is a name that it blocks.
 func leaksDiagnosis(ctx context.Context, at netip.AddrPort, targets []string, listed string) diagnosis {
-	ask := func(name string, qtype uint16) (*dns.Msg, error) {
-		answer, _, err := (&dns.Client{Timeout: leakTimeout}).ExchangeContext(ctx, new(dns.Msg).SetQuestion(dns.Fqdn(name), qtype).SetEdns0(1232, false), at.String())
-		return answer, err
-	}
 	const check = "leaks"
-	designated, err := ask(block.DesignatedName, dns.TypeSVCB)
+	designated, err := askOnce(ctx, at, block.DesignatedName, dns.TypeSVCB)
 	if err != nil {
 		return diagnosis{check, isWarning, text(fmt.Sprintf("there is no answer at %s: %v", at, err)), "see the log of CoreDNS, and bind in the Corefile"}
 	}
@@ -177,7 +180,7 @@ func leaksDiagnosis(ctx context.Context, at netip.AddrPort, targets []string, li
 	}
 	var leaks []string
 	for _, name := range block.Canaries() {
-		if answer, err := ask(name, dns.TypeA); err == nil && answer.Rcode == dns.RcodeSuccess && len(answer.Answer) > 0 {
+		if answer, err := askOnce(ctx, at, name, dns.TypeA); err == nil && answer.Rcode == dns.RcodeSuccess && len(answer.Answer) > 0 {
 			leaks = append(leaks, name)
 		}
 	}
@@ -185,7 +188,7 @@ func leaksDiagnosis(ctx context.Context, at netip.AddrPort, targets []string, li
 		return diagnosis{check, isWarning, text(fmt.Sprintf("at %s there is an address for %s: such clients do not ask this server any more", at, strings.Join(leaks, ", "))),
 			text("write keep_clients into the stanza of " + say.Plugin + ", unless you want that")}
 	}
-	if answer, err := ask(listed, dns.TypeA); listed != "" && err == nil && !isBlocked(answer) {
+	if answer, err := askOnce(ctx, at, listed, dns.TypeA); listed != "" && err == nil && !isBlocked(answer) {
 		return diagnosis{check, isWarning, text(fmt.Sprintf("at %s %s is not blocked, although a list of the Corefile has it", at, listed)),
 			"see \"safebrowsing why " + text(listed) + "\": there may be a pause, or another server answers at that address"}
 	}

@@ -434,10 +434,8 @@ const askTimeout = 30 * time.Second
 func askServer(ctx context.Context, q *question) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	m := new(dns.Msg).SetQuestion(dns.Fqdn(q.name), dns.TypeA)
-	m.SetEdns0(1232, false)
 	for {
-		answer, _, err := (&dns.Client{Timeout: 5 * time.Second}).ExchangeContext(ctx, m, q.at.String())
+		answer, err := askOnce(ctx, q.at, q.name, dns.TypeA)
 		switch {
 		case err == nil && q.blocked && isBlocked(answer):
 			return nil

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -50,10 +50,10 @@ func Run(ctx context.Context, cfg Config, started func(listen, admin net.Addr)) 
 	serves := fmt.Sprintf("The relay serves lists %s on %s (%s)", strings.Join(r.handler.configured, ", "), listener.Addr(), r.security())
 	log.Info(serves)
 	started(listener.Addr(), adminAddr)
-	if err := files.Notify("READY=1", "STATUS="+serves); err != nil {
+	if err := say.Notify("READY=1", "STATUS="+serves); err != nil {
 		log.Warningf("The service manager cannot be told that the relay serves: %v", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = files.Notify("STOPPING=1") })()
+	defer context.AfterFunc(ctx, func() { _ = say.Notify("STOPPING=1") })()
 	return r.serve(ctx, listener, admin)
 }
 
