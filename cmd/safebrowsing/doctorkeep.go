@@ -186,7 +186,7 @@ func leaksDiagnosis(ctx context.Context, at netip.AddrPort, targets []string, li
 	}
 	if len(leaks) > 0 {
 		return diagnosis{check, isWarning, text(fmt.Sprintf("at %s there is an address for %s: such clients do not ask this server any more", at, strings.Join(leaks, ", "))),
-			text("write keep_clients into the stanza of " + say.Plugin + ", unless you want that")}
+			text("write keep_clients into the stanza of " + say.Plugin + ", unless you want that. If it is there, a pause or monitor lets them pass")}
 	}
 	if answer, err := askOnce(ctx, at, listed, dns.TypeA); listed != "" && err == nil && !isBlocked(answer) {
 		return diagnosis{check, isWarning, text(fmt.Sprintf("at %s %s is not blocked, although a list of the Corefile has it", at, listed)),
