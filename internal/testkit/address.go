@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -49,7 +50,13 @@ func claim(address string) bool {
 	return true
 }
 
+// free reports whether nothing listens on an address. Its own sockets must be closed then: a program that was being
+// started meanwhile would have them until it runs, so none is.
 func free(address string) bool {
+	if runtime.GOOS == "linux" { // elsewhere net takes the lock itself
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return false
