@@ -217,10 +217,7 @@ func (w *world) serving() {
 	w.t.Helper()
 	m := new(dns.Msg).SetQuestion("started.why.safebrowsing.", dns.TypeTXT)
 	m.Question[0].Qclass = dns.ClassCHAOS // answered by the server or this plugin, not upstream
-	for _, s := range w.instance.Servers() {
-		if s.LocalAddr() == nil {
-			continue // not plain DNS
-		}
+	for _, s := range w.plainServers() {
 		for network, address := range map[string]string{"udp": s.LocalAddr().String(), "tcp": s.Addr().String()} {
 			c := &dns.Client{Net: network, Timeout: time.Second}
 			testkit.Until(w.t, "the first answer over "+network, func() bool {
@@ -229,6 +226,12 @@ func (w *world) serving() {
 			})
 		}
 	}
+}
+
+// plainServers returns the servers of the instance that speak plain DNS. CoreDNS starts servers in no
+// particular order.
+func (w *world) plainServers() []caddy.ServerListener {
+	return slices.DeleteFunc(slices.Clone(w.instance.Servers()), func(s caddy.ServerListener) bool { return s.LocalAddr() == nil })
 }
 
 func input(corefile string) caddy.Input {
@@ -276,7 +279,7 @@ func (w *world) address(network string) string {
 	if w.elsewhere != "" {
 		return w.elsewhere
 	}
-	s := w.instance.Servers()[0]
+	s := w.plainServers()[0]
 	if network == "udp" {
 		return s.LocalAddr().String()
 	}

@@ -57,7 +57,7 @@ func (s *Service) Standing(now time.Time) status.Service {
 	_, advisory := s.Provider()
 	all := status.Service{
 		Title: set.Dialect().Title, Address: set.Address(), Mode: set.Mode.String(), Folder: set.DB, Ending: set.Ending().Text(now), Ended: set.Ending().Over(now),
-		Fetch: status.HoldOf(s.FetchHold(), now), Search: status.HoldOf(s.SearchHold(), now), Lists: []status.List{}, Costly: []status.Costly{}, Advisory: advisory,
+		Fetch: holdOf(s.FetchHold(), now), Search: holdOf(s.SearchHold(), now), Lists: []status.List{}, Costly: []status.Costly{}, Advisory: advisory,
 	}
 	if s.ledger != nil {
 		all.Budget, all.Left, all.Spent, all.Paid = set.Budget, s.ledger.Remaining(set.Budget, now), s.ledger.Spent(now), set.Dialect().Paid
@@ -65,11 +65,19 @@ func (s *Service) Standing(now time.Time) status.Service {
 	}
 	lists, follows := s.standing()
 	for _, l := range lists {
-		all.Lists = append(all.Lists, status.ListOf(l, now))
+		all.Lists = append(all.Lists, status.List{Name: l.Name, Title: status.TitleOf(l.Name), InForce: !l.Missing(), Old: l.Old(now), Entries: l.Entries, Updated: l.Updated, NotBefore: l.NotBefore})
 	}
 	all.Follows = follows
 	all.Unknown = len(all.Lists) == 0 && len(set.Stored()) > 0
 	return all
+}
+
+// holdOf returns a hold of the updater if it is active, else the zero one.
+func holdOf(h updater.Hold, now time.Time) status.Hold {
+	if !h.Active(now) {
+		return status.Hold{}
+	}
+	return status.Hold{Until: h.Until, Why: h.String(), Failures: h.Failures}
 }
 
 // Stored is a Service as a CoreDNS has saved it in the folder of its lists. Only confirmations

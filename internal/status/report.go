@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/say"
-	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 // Report is what protects, at a time. Judge fills in State, Headline, Causes, Notes and Notices.
@@ -111,11 +110,6 @@ type List struct {
 // Missing reports whether none of its names is blocked.
 func (l List) Missing() bool { return !l.InForce }
 
-// ListOf returns a list as a server or a folder has it.
-func ListOf(l updater.ListStatus, now time.Time) List {
-	return List{l.Name, TitleOf(l.Name), !l.Missing(), l.Old(now), l.Entries, l.Updated, l.NotBefore}
-}
-
 // titles are what Google's lists hold, by the part of their names before the width.
 var titles = map[string]string{
 	"se": "phishing", "mw": "malware", "uws": "unwanted software", "uwsa": "unwanted apps", "pha": "harmful apps", "gc": "likely safe",
@@ -135,14 +129,6 @@ type Hold struct {
 	Until    time.Time `json:"until,omitzero"`
 	Why      string    `json:"reason"`
 	Failures int       `json:"failures"` // in a row; 0: it is no failure
-}
-
-// HoldOf returns a hold of an updater if it is active, else the zero one.
-func HoldOf(h updater.Hold, now time.Time) Hold {
-	if !h.Active(now) {
-		return Hold{}
-	}
-	return Hold{h.Until, h.String(), h.Failures}
 }
 
 // Active reports whether the hold lasts at now.
