@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	differentialNames = flag.Int("differential.names", 50_000, "how many names each differential test compares; a tenth of it with -short")
+	differentialNames = flag.Int("differential.names", 20_000, "how many names each differential test compares; a tenth of it with -short")
 	differentialSeed  = flag.Uint64("differential.seed", 1, "where the differential tests begin")
 )
 

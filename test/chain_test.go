@@ -197,7 +197,7 @@ func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bo
 	for transport, ask := range asks {
 		for range 4 {
 			clients.Go(func() {
-				for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+				for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
 					askColliding(t, transport, ask, blocks)
 				}
 			})

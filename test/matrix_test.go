@@ -85,6 +85,7 @@ func asksOf(t *testing.T, instance *caddy.Instance) (all map[string]func(*dns.Ms
 	}
 	all = map[string]func(*dns.Msg) (*dns.Msg, error){}
 	exchange := func(c *dns.Client, address string) func(*dns.Msg) (*dns.Msg, error) {
+		c.Timeout = 30 * time.Second // its default of two is too short on a core with much to do
 		return func(m *dns.Msg) (*dns.Msg, error) {
 			answer, _, err := c.Exchange(m, address)
 			return answer, err

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -12,6 +13,8 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
+
+var orderSeeds = flag.Int("order.seeds", 20, "orders of events that TestNoOrderOfEventsTurnsAKnownThreatIntoAPass tries")
 
 // orderNames are the names of TestNoOrderOfEventsTurnsAKnownThreatIntoAPass, and what each of their
 // expressions is.
@@ -103,12 +106,12 @@ func (o *order) step() {
 // shares; back-offs) turns a threat that is known and has not expired into a pass, and the server
 // is never asked too early.
 func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
-	seeds := uint64(60)
+	seeds := *orderSeeds
 	if testing.Short() {
 		seeds = 8
 	}
 	known := 0
-	for seed := range seeds {
+	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			o := &order{world: newWorld(t), t: t, refused: make(map[string]time.Time), rng: rand.New(rand.NewPCG(seed, 25))}
 			var all []string
@@ -156,7 +159,7 @@ func TestNoOrderOfEventsTurnsAKnownThreatIntoAPass(t *testing.T) {
 		}
 	}
 	t.Logf("%d decisions about names whose threat was known", known)
-	if known < int(seeds)*5 {
+	if known < seeds*5 {
 		t.Errorf("%d decisions about names whose threat was known, in %d orders", known, seeds)
 	}
 }

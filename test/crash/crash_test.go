@@ -82,7 +82,7 @@ func stride() int {
 	if *all {
 		return 1
 	}
-	return 23
+	return 41
 }
 
 // tried returns the scenarios that are tried.
