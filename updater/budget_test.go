@@ -21,7 +21,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-var budgetSeeds = flag.Uint64("budget.seeds", 20, "how many courses of events TestNoCrashAndNoRestartExceedsTheBudget tries")
+var budgetSeeds = flag.Uint64("budget.seeds", 8, "how many courses of events TestNoCrashAndNoRestartExceedsTheBudget tries")
 
 // spender is one process that spends a budget.
 type spender struct {

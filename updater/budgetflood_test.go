@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	floodEvery  = 2 * time.Second // the flooder asks for a new name that is in a list
+	floodEvery  = 10 * time.Second // the flooder asks for a new name that is in a list
 	floodNames  = int(24 * time.Hour / floodEvery)
 	floodBudget = 1000
 	users       = 10
@@ -144,7 +144,7 @@ func liveFlooded(t *testing.T, budget int, shared bool) floodedDay {
 //	go test ./updater -run Flood -v
 func TestAFloodSpendsOnlyWhatOthersDoNotNeed(t *testing.T) {
 	if testing.Short() {
-		t.Skip("a day with 43,200 searches")
+		t.Skip("a day with 8,640 searches")
 	}
 	tests := []struct {
 		name   string

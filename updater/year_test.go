@@ -16,7 +16,7 @@ import (
 
 var (
 	yearSeeds  = flag.Int("year.seeds", 1, "how many years TestAYearWithoutViolation simulates of each version of the protocol")
-	yearMonths = flag.Int("year.months", 4, "how many months of a year are simulated; 12: all")
+	yearMonths = flag.Int("year.months", 2, "how many months of a year are simulated; 12: all")
 	yearFirst  = flag.Uint64("year.first", 1, "the seed of the first year; the others follow")
 	yearSeed   = flag.Uint64("year.seed", 0, "simulate only the year of this seed; 0: all")
 )
