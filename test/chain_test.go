@@ -190,7 +190,7 @@ func (w *world) chainOf(t *testing.T, order []string, corefile string, blocks bo
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks, close := asksOf(t, instance)
+	asks, close := asksOf(t, instance, 30*time.Second)
 	defer close()
 	testkit.Until(w.t, "the lists", w.ready)
 	var clients sync.WaitGroup

@@ -65,14 +65,14 @@ func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks, stop := asksOf(t, instance)
+	asks, stop := asksOf(t, instance, 2*time.Second)
 	t.Cleanup(stop)
 	return asks
 }
 
 // asksOf returns how to ask an instance over UDP, TCP, TLS and HTTPS, and what stops
-// it.
-func asksOf(t *testing.T, instance *caddy.Instance) (all map[string]func(*dns.Msg) (*dns.Msg, error), stop func()) {
+// it. Who asks waits so long for an answer.
+func asksOf(t *testing.T, instance *caddy.Instance, patience time.Duration) (all map[string]func(*dns.Msg) (*dns.Msg, error), stop func()) {
 	t.Helper()
 	trust := &tls.Config{InsecureSkipVerify: true} // the certificate is our own
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}}
@@ -85,7 +85,7 @@ func asksOf(t *testing.T, instance *caddy.Instance) (all map[string]func(*dns.Ms
 	}
 	all = map[string]func(*dns.Msg) (*dns.Msg, error){}
 	exchange := func(c *dns.Client, address string) func(*dns.Msg) (*dns.Msg, error) {
-		c.Timeout = 30 * time.Second // its default of two is too short on a core with much to do
+		c.Timeout = patience
 		return func(m *dns.Msg) (*dns.Msg, error) {
 			answer, _, err := c.Exchange(m, address)
 			return answer, err
