@@ -122,6 +122,7 @@ func TestTestHostTriesTheWholePath(t *testing.T) {
 func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
+	w.publish("mw-4b", "collides.example.com/") // its hash has a listed prefix, and that is all
 	own := writeFile(t, t.TempDir(), "own.txt", "# mine\nblocked.example\n")
 	w.start(w.corefile("explain", blockList(t, "sb-test.example"), "block "+own, "allow good.example", "except lan"))
 	w.updated(1)
@@ -142,6 +143,10 @@ func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
 	}
 	if n := len(w.google.Requests("search")); n != 0 {
 		t.Errorf("Expected no search, got %d", n)
+	}
+	w.wantPassed("collides.example.com.", dns.TypeA)
+	if got, want := w.why("collides.example.com"), "verdict=safe decided_by=cache note=the server was asked about the first bytes of its hash, and does not call it a threat"; got != want {
+		t.Errorf("Expected %q, got %q", want, got)
 	}
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	got := w.why("www.evil.example.com")

@@ -92,6 +92,8 @@ func (b *Block) noteOn(h lookup.Host, d lookup.Decision) string {
 	switch {
 	case d.By == lookup.ByAllow && d.List == NeededList:
 		return "never blocked by Safe Browsing or a list by URL: it is " + b.neededFor(h)
+	case d.Verdict == lookup.Safe && (d.By == lookup.ByCache || d.By == lookup.ByServer):
+		return "the server was asked about the first bytes of its hash, and does not call it a threat"
 	case d.FrameOnly:
 		return "the server marks the threat FRAME_ONLY; allow would let the name pass"
 	case Unlisted(d) && len(b.Problems()) > 0:
