@@ -3,7 +3,7 @@
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 TIME ?= 30s
 
-.PHONY: help build test short lint fuzz bench demo man site release publish-check ci
+.PHONY: help build test short lint fuzz bench man site release publish-check ci
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -28,9 +28,6 @@ fuzz: ## every fuzz target for TIME (30s): make fuzz TIME=5m
 
 bench: ## what the plugin costs in the real server, see bench/README.md; under 5 minutes
 	go -C bench run .
-
-demo: ## the whole path without network and key, with dig; a minute
-	.ci/demo
 
 man: ## the manual pages of docs, into deploy/man; needs pandoc
 	deploy/man/build

@@ -22,6 +22,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -198,6 +199,7 @@ func TestManyQueriesForOneCollidingNameMakeOneSearch(t *testing.T) {
 }
 
 func TestOneFloodingClientDoesNotSwitchProtectionOffForOthers(t *testing.T) {
+	testkit.Long(t)
 	limiter := func(s *SafeBrowsing) {
 		s.block.Config.Limiter = lookup.PerClient(lookup.LeakyBucket{Rate: config.DefaultRate, Capacity: config.DefaultBurst}.Admit)
 	}

@@ -320,6 +320,7 @@ func inhabit(t *testing.T, names bool, days int) (o outcome) {
 
 // Of a household's phishing, listed 1 to 60 minutes late, each visit is stopped or told.
 func TestAHouseholdsWeekWithLookBack(t *testing.T) {
+	testkit.Long(t)
 	days := 1
 	if *week {
 		days = 7

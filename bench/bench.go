@@ -79,7 +79,7 @@ func measurements() []measurement {
 
 // onRequest are the measurements that run only if they are named: those of routers need
 // root, that against upstream's CoreDNS its modules, which come from the network, and that of
-// peers their programs. That of builds is about programs of which only the caller knows.
+// peers their programs. That of builds is about programs that only the caller knows.
 var onRequest = []string{"router", "routerflood", "upstream", "builds", "peers"}
 
 // wants reports whether a measurement is to be run.

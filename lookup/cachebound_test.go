@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 	"unsafe"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // threatsBehind returns n full hashes that begin with the same four bytes. The first is
@@ -88,6 +90,7 @@ func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 
 // docs/reliability.md, "Bounds": 300 bytes a prefix, and half a megabyte at least.
 func TestTheCacheIsBoundedInBytes(t *testing.T) {
+	testkit.Long(t)
 	const capacity = 50_000
 	for _, n := range []int{0, 1, 256} {
 		before := heap()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // A day of browsing: pages of ten names each, evenly over the day.
@@ -30,7 +31,7 @@ func dayThreat(chance *rand.Rand) (name string, listed []string) {
 	return []string{"", "www.", "login.", "a.login."}[chance.IntN(4)] + domain + ".", []string{domain + "/", "login." + domain + "/", "a.login." + domain + "/"}
 }
 
-// dayName returns a name, of which few are asked for often and many once (Zipf).
+// dayName returns a name: few are asked for often, and many once (Zipf).
 func dayName(site, sub *rand.Zipf) string {
 	name := fmt.Sprintf("s%d.com.", site.Uint64())
 	if n := sub.Uint64(); n > 0 {
@@ -157,6 +158,7 @@ const popularNames = 100
 //
 //	go test ./lookup -run SearchesADay -v
 func TestPopularNamesCostSearchesADayWheneverTheirAnswersExpire(t *testing.T) {
+	testkit.Long(t)
 	for _, life := range []time.Duration{5 * time.Minute, 30 * time.Minute, time.Hour, 4 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var names, expressions []string
@@ -197,9 +199,7 @@ func TestPopularNamesCostSearchesADayWheneverTheirAnswersExpire(t *testing.T) {
 //
 //	go test ./lookup -run SearchesADay -v
 func TestSearchesADay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("prints figures")
-	}
+	testkit.Long(t)
 	services := []struct {
 		name string
 		cfg  Config

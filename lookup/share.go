@@ -127,9 +127,9 @@ type burst struct {
 // underWay returns the searches that are not counted in what is left. It is a pure function.
 func (u burst) underWay(left int) int { return max(0, u.n-max(0, u.left-left)) }
 
-// NewShares returns Shares of percent, from 1 to 100, of the budget of which left returns what
-// is left; known is false where there is no budget for now, and nothing is reserved. With 100
-// nothing is reserved either. noted, which may be nil, is called when the first client of a day is
+// NewShares returns Shares of percent, from 1 to 100, of a budget. left returns what is left of it;
+// known is false where there is no budget for now, and nothing is reserved. With 100 nothing is
+// reserved either. noted, which may be nil, is called when the first client of a day is
 // refused.
 func NewShares(percent int, left func(now time.Time) (b Budget, known bool), noted func()) *Shares {
 	return &Shares{percent: percent, left: left, noted: noted, spent: bySite[spending](), usual: bySite[int]()}

@@ -20,7 +20,7 @@ func (p *purse) left(time.Time) (Budget, bool) {
 	return Budget{Day: p.day, Left: left, Hour: p.day, Now: left}, true
 }
 
-// walled returns Shares of which one client may take n a day, and no more: all others are reserved
+// walled returns Shares that let one client take n a day, and no more: all others are reserved
 // for others.
 func walled(n int) *Shares {
 	s := NewShares(1, func(time.Time) (Budget, bool) {

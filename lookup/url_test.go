@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func ExampleParseURL() {
@@ -110,6 +112,7 @@ func TestRuleV4IsTheRuleInItsPlainestForm(t *testing.T) {
 
 // TestLongTextsTakeNoLonger would take minutes if a step were quadratic.
 func TestLongTextsTakeNoLonger(t *testing.T) {
+	testkit.Long(t)
 	const n = 1 << 18
 	international := make([]rune, n)
 	for i := range international {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 const module = "github.com/coredns-safebrowsing/safebrowsing"
@@ -153,6 +155,7 @@ func TestTheHouseHasFewRoomsAndArrows(t *testing.T) {
 
 // The client of Redis would add 10 MB to the name server, which does not use it.
 func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	const library, ours = "github.com/valkey-io/valkey-go", module + "/internal/sharing"
 	for _, p := range packages(t) {
@@ -175,6 +178,7 @@ func TestOnlyTheRelayIsLinkedWithRedis(t *testing.T) {
 
 // A relay is an engine with an HTTP face: it has no Corefile.
 func TestTheRelayIsNotLinkedWithTheParserOfTheCorefile(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-deps", module+"/internal/relay").Output()
 	if err != nil {
@@ -190,6 +194,7 @@ func TestTheRelayIsNotLinkedWithTheParserOfTheCorefile(t *testing.T) {
 // What is for tests is exported, since it has to be, and is in a file or a package of its
 // own. A program that used it would look into what is not its business.
 func TestNoProgramUsesWhatIsForTests(t *testing.T) {
+	testkit.Long(t)
 	const view = "fortests.go"
 	forTests := []string{module + "/internal/storetest", module + "/internal/testkit"}
 	views := 0

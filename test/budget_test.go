@@ -102,7 +102,7 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 	}
 }
 
-// usedBefore writes a count of which nothing is spent today, after a day on which clients needed
+// usedBefore writes a count with nothing spent today, after a day on which clients needed
 // their shares.
 func (w *world) usedBefore(clients, kept int) {
 	w.t.Helper()

@@ -94,7 +94,7 @@ var stanzas = []string{"", "inspect cname", "unsure servfail", "monitor", "monit
 // with a prefix are asked for at once over every transport, and verdicts come before
 // the answer of upstream, after it, and too late.
 func TestChainOfPluginsInEveryOrder(t *testing.T) {
-	skipIfShort(t, "starts a CoreDNS for each order of the plugins, 5 s in all")
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

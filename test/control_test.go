@@ -163,6 +163,7 @@ func (w *world) wantAlias(name string) {
 // When the answer of the server has expired a query would ask again: the name is suspected. But it was
 // blocked, and that is what people ask about.
 func TestANameBlockedLatelyIsNoMereSuspicion(t *testing.T) {
+	testkit.Long(t)
 	w := newWorld(t)
 	w.threaten("evil-lately.example/")
 	w.google.SetCacheDuration(time.Second)
@@ -218,6 +219,7 @@ func TestAReloadKeepsTheDoorAndWhatWasBlocked(t *testing.T) {
 
 // In docs/command-line.md each line for a shell is a call of the door.
 func TestCallsOfTheDocumentWork(t *testing.T) {
+	testkit.Long(t)
 	w := newWorld(t)
 	w.start(w.corefile())
 	w.updated(1)
@@ -253,6 +255,7 @@ func TestCallsOfTheDocumentWork(t *testing.T) {
 // Whatever has been done to a server: the door, the page, explain, the metrics and the answers to
 // queries say the same.
 func TestAllWaysToAskAgreeInRandomStates(t *testing.T) {
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}
@@ -415,6 +418,7 @@ func (w *world) blocks(name string) bool {
 
 // What became of suspected names on a day is the same for the door, the page and the metrics.
 func TestWhatBecameOfThreatsIsCounted(t *testing.T) {
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestDamagedFileIsReportedSetAsideAndFetchedAgain(t *testing.T) {
-	skipIfShort(t, "waits in real seconds")
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

@@ -33,7 +33,7 @@ func promtool(t *testing.T, args ...string) {
 }
 
 func TestAlertsFireForTroubleAndNotOnHealthyServers(t *testing.T) {
-	skipIfShort(t, "has promtool evaluate days of series")
+	testkit.Long(t)
 	t.Parallel()
 	promtool(t, "check", "rules", "../deploy/prometheus/rules.yml")
 	promtool(t, "test", "rules", "../deploy/prometheus/rules_test.yml")

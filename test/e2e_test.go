@@ -45,7 +45,7 @@ func TestEndToEnd(t *testing.T) {
 		for _, test := range endToEnd {
 			t.Run(d.String()+"/"+test.name, func(t *testing.T) {
 				if d != protocol.Dialects()[0] {
-					skipIfShort(t, "one protocol is enough for a quick run")
+					testkit.Long(t)
 				}
 				w := newWorld(t)
 				w.protocol = d

@@ -37,7 +37,7 @@ const matrixParts = 4
 // comes neither before the back-off has ended nor more than a day later, and memory is
 // bounded.
 func TestFaultMatrix(t *testing.T) {
-	skipIfShort(t, "starts a server for each fault")
+	testkit.Long(t)
 	part, mine := inParts(t, matrixParts)
 	if !mine {
 		return

@@ -54,7 +54,7 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 }
 
 func TestMonitorHoldsNothingBack(t *testing.T) {
-	skipIfShort(t, "waits for a confirmation to time out after 4 s")
+	testkit.Long(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.google.Break("search", 1, protocoltest.Fault{Delay: 5 * time.Second})
@@ -260,6 +260,7 @@ func TestMetadataReachesTheLog(t *testing.T) {
 }
 
 func TestMetadataReachesDnstap(t *testing.T) {
+	testkit.Long(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +306,7 @@ func TestMetadataReachesDnstap(t *testing.T) {
 // A resolver with a cache, in front of ours, keeps each negative answer exactly
 // as long as it should be kept.
 func TestNegativeAnswersAreKeptExactlyTheTTL(t *testing.T) {
-	skipIfShort(t, "waits for two TTLs of 2 s")
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

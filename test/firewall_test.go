@@ -67,7 +67,7 @@ exec "$@"`
 // The rules of docs/clients.md, on a router that has CoreDNS and on one beside it: queries to other name servers
 // end here, and encrypted ones are refused.
 func TestTheFirewallKeepsQueriesHere(t *testing.T) {
-	skipIfShort(t, "makes networks")
+	testkit.Long(t)
 	for _, program := range []string{"nft", "ip", "dnsmasq", "dig"} {
 		testkit.Program(t, program)
 	}

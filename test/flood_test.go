@@ -20,6 +20,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var (
@@ -33,7 +34,7 @@ var (
 // Each flood is compared with as many queries for clean names in its place, so that the
 // work of sending and of answering does not count as the plugin's.
 func TestFlood(t *testing.T) {
-	skipIfShort(t, "lasts some seconds, see -flood.all")
+	testkit.Long(t)
 	all, rate, lasts := floods, *floodRate, *floodTime
 	if !*floodAll {
 		all, rate, lasts = slices.DeleteFunc(slices.Clone(floods), func(f flood) bool { return !f.sample }), 2_000, 700*time.Millisecond

@@ -40,6 +40,7 @@ func hostileList(t *testing.T) []byte {
 
 // A list that takes long to decode must not keep a reload, or readiness, waiting.
 func TestReloadAndReadyDoNotWaitForAHostileList(t *testing.T) {
+	testkit.Long(t)
 	body, asked := hostileList(t), make(chan bool, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "application/x-protobuf")

@@ -99,7 +99,7 @@ func TestKeptNamesAreCountedAndExplained(t *testing.T) {
 
 // A pause ends, but a phone that was led away would not come back.
 func TestAPauseLetsCanariesPassAndLeadsNoClientAway(t *testing.T) {
-	skipIfShort(t, "waits for looks at a file each second")
+	testkit.Long(t)
 	w := newWorld(t)
 	w.upstream = leadingUpstream(t)
 	w.recipe("docs/clients.md", "Names that keep clients here")

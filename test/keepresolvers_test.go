@@ -9,13 +9,14 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // TestWhatResolversInFrontSayOfNamesByWhichClientsLeave asks the resolvers of docs/network.md, with the
 // lines that are there, before and after keep_clients. It makes the rows of the table in
 // test/README.md: where one differs, the failure has the row to put in its place.
 func TestWhatResolversInFrontSayOfNamesByWhichClientsLeave(t *testing.T) {
-	skipIfShort(t, "starts other resolvers")
+	testkit.Long(t)
 	t.Parallel()
 	servers := map[string]*world{}
 	for _, word := range []string{"keep_clients off", "keep_clients"} {
@@ -45,7 +46,7 @@ func TestWhatResolversInFrontSayOfNamesByWhichClientsLeave(t *testing.T) {
 // TestWhatSystemdResolvedSaysOfNamesByWhichClientsLeave makes the row of systemd-resolved, see
 // TestSystemdResolvedInFront.
 func TestWhatSystemdResolvedSaysOfNamesByWhichClientsLeave(t *testing.T) {
-	skipIfShort(t, "starts another resolver")
+	testkit.Long(t)
 	program := resolvedInOwnNetwork(t)
 	if program == "" {
 		return

@@ -108,7 +108,7 @@ func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 // While health keeps a server that ends in service, for its load balancer to find
 // out, it protects as before: also after a reload that failed.
 func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
-	skipIfShort(t, "waits for two lameducks of 2 s")
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}
@@ -139,7 +139,7 @@ func TestProtectionLastsAsLongAsTheServer(t *testing.T) {
 // A resolver is not ready before the first contact has ended, and ready then, though
 // it failed.
 func TestReadyWhenTheFirstContactHasEnded(t *testing.T) {
-	skipIfShort(t, "waits for two first contacts of 2 s")
+	testkit.Long(t)
 	t.Parallel()
 	for name, status := range map[string]int{"with lists": 0, "with a failure": 503} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func (w *world) backedOff() {
 
 // A reload that fails leaves no trace for the next one to follow.
 func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
-	skipIfShort(t, "waits in real seconds")
+	testkit.Long(t)
 	w := newWorld(t)
 	w.db = "off"
 	w.google.SetMinimumWait("se-4b", time.Second)
@@ -211,7 +211,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 
 // The file of a folder that is taken up again may be older than what is known.
 func TestAnOlderFileDoesNotEndABackoff(t *testing.T) {
-	skipIfShort(t, "waits in real seconds")
+	testkit.Long(t)
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.db, t.TempDir()

@@ -135,6 +135,7 @@ func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
 // What a server sends that is no list does nothing: nothing is blocked, the log says why,
 // the metrics count it, and DNS continues.
 func TestAListByURLThatIsNoListIsToldAndDoesNothing(t *testing.T) {
+	testkit.Long(t)
 	endless := func(piece string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {

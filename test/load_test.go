@@ -23,7 +23,7 @@ var loadTime = flag.Duration("load", 3*time.Second, "how long TestQueriesUpdates
 // time with another server, which is another engine. Afterwards no goroutine may
 // be left.
 func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
-	skipIfShort(t, "lasts 3 s, see -load")
+	testkit.Long(t)
 	before := runtime.NumGoroutine()
 	t.Run("load", func(t *testing.T) {
 		w, other := newWorld(t), newWorld(t)

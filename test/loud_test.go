@@ -9,6 +9,7 @@ import (
 )
 
 func TestAFamiliarNameThatIsListedIsLoud(t *testing.T) {
+	testkit.Long(t)
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.threaten("evil.example.com/")

@@ -52,7 +52,7 @@ func (w *world) v5Fetch(n int) protocoltest.Request {
 }
 
 func TestMigrationKeepsTheLists(t *testing.T) {
-	skipIfShort(t, "waits three times for a minimum wait of 1 s")
+	testkit.Long(t)
 	t.Parallel()
 	for name, test := range map[string]struct{ restart, memory bool }{
 		"by a reload": {}, "by a restart": {restart: true}, "by a reload, lists in memory": {memory: true},
@@ -137,7 +137,7 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 // their versions for states. And each version has a schedule of its own, which holds
 // when it comes back.
 func TestBackToVersion4StartsAnewAndKeepsItsWait(t *testing.T) {
-	skipIfShort(t, "waits in real seconds")
+	testkit.Long(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
@@ -237,7 +237,7 @@ func failReload(t *testing.T, w *world) {
 
 // After a reload into version 5 that failed, the next one takes over what version 4 holds now.
 func TestMigrationAfterAFailedOne(t *testing.T) {
-	skipIfShort(t, "waits for a minimum wait of 2 s")
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}
@@ -266,7 +266,7 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 
 // The same where the reload failed before anything had been fetched.
 func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
-	skipIfShort(t, "waits in real seconds")
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

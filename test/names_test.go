@@ -61,7 +61,7 @@ func hostileName(label, mark, zone string) string {
 // A name from a client is escaped wherever it appears. It begins no line, no field and no
 // element of its own.
 func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
-	skipIfShort(t, "the log takes ten lines a second")
+	testkit.Long(t)
 	for _, form := range []string{"log", "log json"} {
 		t.Run(form, func(t *testing.T) {
 			lines := testkit.Capture(t)

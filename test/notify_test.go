@@ -81,6 +81,7 @@ func templated(t *testing.T, template string, value any) string {
 
 // What Home Assistant reads from a server that runs is what it waits for, in good days and in bad ones.
 func TestRecipeOfHomeAssistant(t *testing.T) {
+	testkit.Long(t)
 	var recipe homeAssistant
 	if err := yaml.UnmarshalStrict([]byte(notify(t, "home-assistant.yaml")), &recipe); err != nil {
 		t.Fatal(err)
@@ -160,6 +161,7 @@ func newTopic(t *testing.T) *topic {
 }
 
 func TestRecipeOfNtfyTellsEachChangeOnce(t *testing.T) {
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

@@ -86,6 +86,7 @@ const before = "192.0.2.1 /lan/192.0.2.2"
 // The configuration of a router becomes a Corefile with which the server blocks, and dnsmasq
 // forwards to it as long as it runs.
 func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
+	testkit.Long(t)
 	if _, err := os.Stat("/proc/net/udp"); err != nil {
 		t.Skip("the script looks there for the port: ", err)
 	}
@@ -148,6 +149,7 @@ func TestOpenWrtServiceBlocksAndHandsDnsmasqOver(t *testing.T) {
 
 // What cannot work leaves the router with the DNS that it had, and says why.
 func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
+	testkit.Long(t)
 	some := map[string][]string{"enabled": {"1"}, "api_key": {"SECRET"}, "upstream": {"192.0.2.9"}, "port": {"5335"}}
 	for _, tc := range []struct {
 		name    string
@@ -182,6 +184,7 @@ func TestOpenWrtServiceLeavesDnsmasqAlone(t *testing.T) {
 
 // The words of a router's owner reach the server that runs, and what it answers is the exit status.
 func TestOpenWrtCommandsAskTheServer(t *testing.T) {
+	testkit.Long(t)
 	for _, tc := range []struct{ commands, db, called, says string }{
 		{"status_service", "/tmp/x", "server status", ""},
 		{"! why malware.example", "/tmp/x", "server why malware.example", ""},

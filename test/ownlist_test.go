@@ -59,9 +59,7 @@ func TestAFileOfSeveralServerBlocksAndReloadsIsReadOnce(t *testing.T) {
 // A list is changed while queries come at ten thousand a second, or as many as
 // this machine can do: none is lost, and none waits for the list.
 func TestAChangeOfAListUnderLoadLosesNoQuery(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes as long as it takes to see that a file has changed")
-	}
+	testkit.Long(t)
 	w := newWorld(t)
 	var text strings.Builder
 	for i := range 300_000 {

@@ -30,7 +30,7 @@ func (w *world) paused(zone string, length time.Duration) {
 }
 
 func TestAPauseLetsEveryNamePass(t *testing.T) {
-	skipIfShort(t, "waits for looks at a file each second")
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}
@@ -79,6 +79,7 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 
 // Without Safe Browsing there is no folder of lists, and the default one counts.
 func TestOwnListsWithoutSafeBrowsingArePausedToo(t *testing.T) {
+	testkit.Long(t)
 	w := newWorld(t)
 	t.Setenv("SAFEBROWSING_API_KEY", "")
 	t.Setenv("STATE_DIRECTORY", w.db)

@@ -57,7 +57,7 @@ func moves() (all []move) {
 // begin has the first protocol's lists in force.
 func (m move) begin(t *testing.T) *world {
 	if m.otherKey && !m.restart && !m.memory {
-		skipIfShort(t, "two engines have one db, and the second one tries again after 1 s")
+		testkit.Long(t)
 	}
 	w := newWorld(t)
 	if m.memory {
@@ -138,6 +138,7 @@ func TestListsOfTheOtherProtocolTakeTheirPlace(t *testing.T) {
 // Each protocol has waits of its own, which hold when it comes back. By another key the
 // server is asked at once: its waits are those of another client.
 func TestWaitsOfAProtocolHoldWhenItComesBack(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for _, m := range moves() {
 		if m.otherKey {

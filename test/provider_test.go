@@ -16,6 +16,7 @@ import (
 // The Corefile of the page for providers, with addresses of this machine and an own list: who asks
 // is what the PROXY protocol says.
 func TestALineIsProtectedByAValueOfThePROXYProtocol(t *testing.T) {
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

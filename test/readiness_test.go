@@ -36,7 +36,7 @@ func TestGaugesTellEnginesApart(t *testing.T) {
 // A key that is replaced in its file is used within seconds, and has a first contact
 // of its own. So has one that is replaced in the Corefile.
 func TestARepairedKeyIsUsedAtOnce(t *testing.T) {
-	skipIfShort(t, "waits up to 10 s until the key file is read again")
+	testkit.Long(t)
 	const bad, good = "AIzaBAD", "AIzaGOOD"
 	lines := testkit.Capture(t)
 	for name, tc := range map[string]struct {

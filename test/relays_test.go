@@ -80,7 +80,7 @@ func TestAFirstRelayThatIsDownDoesNotDelayTheLists(t *testing.T) {
 // Lists stay in force and keep their versions when relays are added, removed and put in
 // another order.
 func TestListsOutliveAChangeOfRelays(t *testing.T) {
-	skipIfShort(t, "waits in real seconds")
+	testkit.Long(t)
 	t.Parallel()
 	for _, tc := range []struct{ name, db string }{{"in a directory", ""}, {"in memory", "db off"}} {
 		t.Run(tc.name, func(t *testing.T) {

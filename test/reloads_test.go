@@ -27,7 +27,7 @@ var reloads = flag.Int("reloads", 20, "how many times TestReloads reloads")
 // again: with the same Corefile, with other settings of an engine, and with Corefiles that
 // are refused. No query may be lost, nothing leaked, and the servers judge the requests.
 func TestReloads(t *testing.T) {
-	skipIfShort(t, "lasts some seconds, see -reloads")
+	testkit.Long(t)
 	w, other, secure := newWorld(t), newWorld(t), newWorld(t)
 	secure.overTLS()
 	worlds := []*world{w, other, secure}

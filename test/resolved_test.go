@@ -36,7 +36,7 @@ exec "$@"`
 // TestSystemdResolvedInFront runs systemd-resolved with the lines of docs/network.md, where
 // it cannot disturb the DNS of this machine.
 func TestSystemdResolvedInFront(t *testing.T) {
-	skipIfShort(t, "starts another resolver")
+	testkit.Long(t)
 	program := resolvedInOwnNetwork(t)
 	if program == "" {
 		return

@@ -84,7 +84,7 @@ func dnsmasqArgs(file string) []string { return []string{"--no-daemon", "--conf-
 // TestResolversInFront runs the resolvers of docs/network.md with the lines that are
 // there. systemd-resolved has a test of its own.
 func TestResolversInFront(t *testing.T) {
-	skipIfShort(t, "starts other resolvers")
+	testkit.Long(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.start(w.corefile(blockList(t, "blocked.example")))
@@ -106,7 +106,7 @@ func TestResolversInFront(t *testing.T) {
 // then MX of a blocked name, each twice. It makes the rows of the table there: where one differs,
 // the failure has the row to put in its place.
 func TestWhatACacheInFrontMakesOfOtherTypes(t *testing.T) {
-	skipIfShort(t, "starts other resolvers")
+	testkit.Long(t)
 	t.Parallel()
 	for _, mode := range []string{"nxdomain", "nodata"} {
 		w := newWorld(t)

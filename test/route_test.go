@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var routeAfter = flag.Duration("route.after", 5*time.Second, "how long TestARouterIsProtectedSoonAfterItsRouteIsThere waits before it adds the route")
@@ -29,7 +31,7 @@ exec "$@"`
 // A router: the server starts before there is a route to Google, or to a name server. When the
 // route comes, the first threat is blocked within a minute. The time is logged.
 func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
-	skipIfShort(t, "waits for a route")
+	testkit.Long(t)
 	if os.Getenv(ownNetwork) == "" {
 		t.Parallel()
 		withoutRoute(t)

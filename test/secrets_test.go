@@ -27,6 +27,7 @@ func gathered(t *testing.T) string {
 
 // A key is in the right place, in a list's URL, and in what servers answer.
 func TestAKeyIsOnNoPageInNoMetricAndInNoLog(t *testing.T) {
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

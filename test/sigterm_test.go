@@ -75,7 +75,7 @@ var stops = []struct {
 // SIGTERM ends CoreDNS in less than two seconds, whatever is under way. Without -sigterm.all
 // the bound is a wide one: other tests use the processors.
 func TestSIGTERM(t *testing.T) {
-	skipIfShort(t, "starts a process for each moment, see -sigterm.all")
+	testkit.Long(t)
 	most := 10 * time.Second
 	if *sigtermAll {
 		most = 2 * time.Second

@@ -43,6 +43,7 @@ func wantPage(t *testing.T, page string, parts, not []string) {
 }
 
 func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}
@@ -115,6 +116,7 @@ func TestAStatusPageThatCannotBeServedIsAnErrorAndNamesAreChecked(t *testing.T) 
 // What the page tells programs is what the control socket tells, byte for byte, but for the time at
 // which it was asked.
 func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
+	testkit.Long(t)
 	if !apart(t) { // what was blocked is the process's
 		return
 	}
@@ -147,6 +149,7 @@ func TestStatusJSONIsWhatTheControlSocketSays(t *testing.T) {
 
 // The Corefiles that are installed serve the page to this machine only, and show no names on it.
 func TestPackagesAndTheImageServeThePageWithoutNames(t *testing.T) {
+	testkit.Long(t)
 	if !apart(t) {
 		return
 	}

@@ -24,7 +24,7 @@ const (
 
 // tokenWorld is a world of Web Risk whose token is in a file.
 func tokenWorld(t *testing.T) (w *world, file string) {
-	skipIfShort(t, "the file of a token is read every 5 s")
+	testkit.Long(t)
 	w = newWorld(t)
 	w.protocol = protocol.DialectWebRisk
 	w.google.SetCacheDuration(time.Millisecond) // each query is a search

@@ -15,7 +15,7 @@ import (
 // and runs the tests of the plugin local, with those that the patch adds: as a package of this module, of
 // which only this build sees the files.
 func TestThePatchForLocalAnswersResolverArpa(t *testing.T) {
-	skipIfShort(t, "links a test of CoreDNS")
+	testkit.Long(t)
 	t.Parallel()
 	git := testkit.Program(t, "git")
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/coredns/coredns").Output()

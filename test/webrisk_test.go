@@ -95,7 +95,7 @@ func TestFourBytesAreSentHoweverLongAnEntryIs(t *testing.T) {
 
 // A partial update, and a restart, keep a list of mixed lengths whole.
 func TestAListOfMixedLengthsIsUpdatedAndKept(t *testing.T) {
-	skipIfShort(t, "waits for a minimum wait of 1 s")
+	testkit.Long(t)
 	t.Parallel()
 	w := newRiskWorld(t)
 	w.google.SetMinimumWait("mw-4b", time.Second)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -116,6 +117,7 @@ func saved(t *testing.T, dir string) int {
 }
 
 func TestABudgetIsSpentAndRenewedAtMidnight(t *testing.T) {
+	testkit.Long(t)
 	for _, perDay := range []int{1, 2, 5, 99, 250, 1000} {
 		for _, disk := range []bool{true, false} {
 			inBubble(t, fmt.Sprintf("%d a day, with a folder: %t", perDay, disk), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -143,9 +144,7 @@ func liveFlooded(t *testing.T, budget int, shared bool) floodedDay {
 //
 //	go test ./updater -run Flood -v
 func TestAFloodSpendsOnlyWhatOthersDoNotNeed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a day with 8,640 searches")
-	}
+	testkit.Long(t)
 	tests := []struct {
 		name   string
 		budget int

@@ -143,8 +143,8 @@ func (l *Ledger) refusal(perDay int, now time.Time) error {
 	return &SpentError{Hold: l.allowance(perDay, now).Hold, why: l.unknown}
 }
 
-// Shares returns the Shares of a budget of perDay searches a day, at least 1, of each of which a
-// client may have percent, and what the others do not need. They know the last days from the file.
+// Shares returns the Shares of a budget of perDay searches a day, at least 1. Each client may have
+// percent of it, and beyond that what the others do not need. They know the last days from the file.
 // From now on the file of the count tells later processes what the clients of this one used,
 // without who they are. also, which may be nil, returns what else bounds the searches, if it is
 // known.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -57,6 +58,7 @@ func TestThePartOfTheBudgetIsRenewedEachDayWithoutTheSharedStore(t *testing.T) {
 
 // Whatever is refused, the same function says so to those who look, and until when.
 func TestWhoAsksWhatIsLeftLearnsWhatIsRefused(t *testing.T) {
+	testkit.Long(t)
 	for seed := range uint64(20) {
 		inBubble(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
 			chance := rand.New(rand.NewPCG(seed, 2))

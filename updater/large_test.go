@@ -16,6 +16,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -46,9 +47,7 @@ func largeAnswer(t *testing.T) (answer []byte, some []uint32) {
 }
 
 func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+	testkit.Long(t)
 	answer, some := largeAnswer(t)
 	client, err := protocol.NewV5(protocol.Config{UserAgent: "large/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{

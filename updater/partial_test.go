@@ -13,6 +13,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -61,6 +62,7 @@ func fetchAndApply(t *testing.T, source updater.Source, held updater.List, most 
 // Whatever version of a list is held, a partial update must lead to the same
 // list as a full one.
 func TestPartialUpdatesLeadWhereFullOnesDo(t *testing.T) {
+	testkit.Long(t)
 	for _, width := range []int{4, 8, 16, 32} {
 		t.Run(fmt.Sprintf("%d bytes", width), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

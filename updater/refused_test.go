@@ -11,6 +11,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -157,6 +158,7 @@ func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 }
 
 func TestListsAreUpdatedFromAServerThatRefusesBatches(t *testing.T) {
+	testkit.Long(t)
 	for _, status := range []int{http.StatusBadRequest, http.StatusNotFound} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
@@ -213,6 +215,7 @@ func TestListsComeBackFromAServerThatRefusesAll(t *testing.T) {
 // A failure that says nothing of the list ends the round, but a list that fails
 // every request for it does not keep the others back for ever.
 func TestAListThatFailsEveryRequestDoesNotStarveTheOthers(t *testing.T) {
+	testkit.Long(t)
 	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
 		server.Publish("pha-4b", entriesOf(3))
 		server.Break("update", 1, protocoltest.Fault{Status: http.StatusBadRequest, Batch: true})
@@ -232,6 +235,7 @@ func TestAListThatFailsEveryRequestDoesNotStarveTheOthers(t *testing.T) {
 
 // Of lists that are asked for one after the other each waits as it is told to.
 func TestAMinimumWaitAboveADayIsObeyedAndTold(t *testing.T) {
+	testkit.Long(t)
 	inEachVersion(t, func(t *testing.T, server *protocoltest.Server, start func() *run) {
 		server.Publish("pha-4b", entriesOf(3))
 		for _, list := range []string{"se-4b", "pha-4b", "mw-4b"} {

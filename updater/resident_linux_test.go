@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -36,9 +37,7 @@ func resident(t *testing.T) int {
 // Lists are outside of the heap, so that the collector does not see how many that
 // are not in force any more pile up.
 func TestReplacedListsAreGivenBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+	testkit.Long(t)
 	chance := rand.New(rand.NewPCG(5, 6))
 	var answers [][]byte
 	for range 2 {

@@ -124,7 +124,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 		if second.versions["se-4b"] != "1" || len(second.versions) != 2 {
 			t.Errorf("asked for %v, want both lists", second.versions)
 		}
-		time.Sleep(2*time.Hour - 1) // mw-4b, of which nothing is held, was rejected
+		time.Sleep(2*time.Hour - 1) // mw-4b, with nothing of it held, was rejected
 		source.last(t, 2)
 		time.Sleep(1 * time.Nanosecond)
 		source.last(t, 3)

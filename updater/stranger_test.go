@@ -5,13 +5,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // A module that is not ours can use all that the examples use: Go refuses it internal packages.
 func TestExamplesCompileInAnotherModule(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles a module")
-	}
+	testkit.Long(t)
 	ours, err := filepath.Abs("..")
 	must(t, err)
 	dir := t.TempDir()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -61,6 +62,7 @@ func delays(t *testing.T, suspend bool) (all []time.Duration) {
 }
 
 func TestFirstContactIsAtARandomTimeWithinAMinuteAfterStart(t *testing.T) {
+	testkit.Long(t)
 	wantSpread(t, delays(t, false))
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 var (
@@ -39,9 +40,7 @@ func seedsOfYears(n int) (seeds []uint64) {
 // while nothing runs. Meanwhile full hashes are searched for. The server is the referee. At the
 // end, when the server is well again, the updater must have caught up.
 func TestAYearWithoutViolation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
+	testkit.Long(t)
 	total := sumOfYears(t)
 	for version, speaks := range versions {
 		for _, seed := range seedsOfYears(*yearSeeds) {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -19,9 +20,7 @@ import (
 // it dies, ends, or is cut off from the store. To the server they are one client, so a wait
 // that the first one was given holds for the second one.
 func TestAYearOfRelaysWithoutViolation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds")
-	}
+	testkit.Long(t)
 	total := sumOfYears(t)
 	for version, speaks := range versions {
 		for _, seed := range seedsOfYears(max(1, *yearSeeds/8)) {

@@ -83,6 +83,7 @@ quic://.:0 {
 `
 
 func TestAResolverWithEachOfThesePluginsAnswers(t *testing.T) {
+	testkit.Long(t)
 	if err := dnsserver.SetDirectives(directives()); err != nil {
 		t.Fatal(err)
 	}

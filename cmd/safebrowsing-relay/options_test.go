@@ -76,6 +76,7 @@ func ask(t *testing.T, client protocol.Client, expression string) (lookup.Answer
 
 // Each property of a Corefile that says what is fetched from which server, and how, is a flag.
 func TestOptionsOfARelay(t *testing.T) {
+	testkit.Long(t)
 	for name, test := range map[string]struct {
 		set  func(t *testing.T, w *world) (properties string)
 		want func(t *testing.T, w *world, client protocol.Client)

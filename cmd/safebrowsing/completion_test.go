@@ -54,6 +54,7 @@ func inShell(t *testing.T, shell string, args ...string) string {
 
 // bash runs without its start-up files, and so without the package bash-completion.
 func TestBashCompletes(t *testing.T) {
+	testkit.Long(t)
 	out := inShell(t, "bash", "--norc", "--noprofile", "-c", `
 source <(safebrowsing completion bash)
 complete -p safebrowsing
@@ -97,6 +98,7 @@ files
 }
 
 func TestFishCompletes(t *testing.T) {
+	testkit.Long(t)
 	out := inShell(t, "fish", "--no-config", "-c", `
 safebrowsing completion fish | source
 complete -C "safebrowsing wh"

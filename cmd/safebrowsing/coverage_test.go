@@ -74,9 +74,10 @@ func leastSearches(s *protocoltest.Server) (least, sent, prefixes int) {
 	return (prefixes + lookup.MaxPrefixes - 1) / lookup.MaxPrefixes, len(requests), prefixes
 }
 
-// The first line of what shows that coverage is right: 10,000 URLs of which all is known, in as few searches
+// The first line of what shows that coverage is right: 10,000 URLs with known truth, in as few searches
 // as their prefixes take.
 func TestAFeedOf10000URLsIsCountedRightInTheFewestSearches(t *testing.T) {
+	testkit.Long(t)
 	w := newWorld(t)
 	m := makeFeed(w.Server, 10_000, 1)
 	path := filepath.Join(t.TempDir(), "feed.txt")

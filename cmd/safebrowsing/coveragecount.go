@@ -95,7 +95,7 @@ type counter struct {
 	batch    []page
 	prefixes map[lookup.Prefix]bool // of batch
 	hosts    map[string]bool        // of batch
-	suspects []page                 // of which lists hold a prefix
+	suspects []page                 // with a prefix that a list holds
 	listed   map[lookup.Prefix]block.Listed
 	own      map[string]block.OwnSay // of hosts that the operator decides on
 }
@@ -191,7 +191,7 @@ func placeOf(host string, address bool) (suffix, domain string, hosting bool) {
 	return suffix, domain, false
 }
 
-// flush looks up the URLs of the batch. Those of which no list holds a prefix are counted at once.
+// flush looks up the URLs of the batch. Those without such a prefix are counted at once.
 func (c *counter) flush(ctx context.Context) error {
 	if len(c.batch) == 0 {
 		return nil

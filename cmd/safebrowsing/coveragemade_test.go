@@ -10,7 +10,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// made is a feed of which all is known.
+// made is a feed with known truth.
 type made struct {
 	text       string
 	want       tally

@@ -8,9 +8,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestDoctorSaysWhatIsLeftOfTheBudget(t *testing.T) {
+	testkit.Long(t)
 	today := time.Now().Format(time.DateOnly)
 	spent := func(n int) string { return fmt.Sprintf(`{"day":%q,"spent":{%q:%d}}`, today, today, n) }
 	const paused = "confirmations are paused until TIME (the day's budget of 5 searches is spent)"

@@ -261,7 +261,7 @@ func answerDiagnosis(o *block.Block, address string, offered []protocol.ListInfo
 }
 
 // acceptedDiagnosis says whether a server can be reached, and what CoreDNS has noted about
-// the key. It is for services of which each request is charged or must be due.
+// the key. It is for services that charge for each request, or that may be asked only when it is time.
 func acceptedDiagnosis(o *block.Block, answered bool, err error, now time.Time) diagnosis {
 	if !answered {
 		return answerDiagnosis(o, o.Settings.Address(), nil, answered, err)

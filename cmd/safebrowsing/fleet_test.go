@@ -117,9 +117,7 @@ func wantPlanOf(t *testing.T, metrics string) {
 // relayProgram builds the relay and returns its path.
 func relayProgram(t *testing.T) string {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: this test builds the program of the relay")
-	}
+	testkit.Long(t)
 	programs, err := testkit.Build(t.TempDir(), "safebrowsing-relay")
 	if err != nil {
 		t.Fatal(err)

@@ -206,6 +206,7 @@ func sameLines(list, want string) bool {
 }
 
 func TestWhatImportRefuses(t *testing.T) {
+	testkit.Long(t)
 	inImports(t)
 	dir := t.TempDir()
 	file := func(name, text string) string { return testkit.Write(t, dir, name, text) }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // ownWorld is a folder with a Corefile and a list of allow and of block.
@@ -171,9 +172,7 @@ func TestAnEditKeepsTheOwner(t *testing.T) {
 }
 
 func TestConcurrentEditsLoseNoLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: this test starts 20 processes")
-	}
+	testkit.Long(t)
 	const processes = 20
 	dir := ownWorld(t, "allow allow.txt\n  block block.txt")
 	program, err := os.Executable()

@@ -63,6 +63,7 @@ func TestAPlanOfAProvider(t *testing.T) {
 // A day of 100,000 lines that ask for names by Zipf's law, in a cache or several, is simulated; the
 // day before fills them.
 func TestAPlanIsThatOfASimulatedDay(t *testing.T) {
+	testkit.Long(t)
 	n := defaults()
 	n.Lines, n.Queries, n.Names, n.Zipf, n.Entries = 100_000, float64(*planQueries), 1e6, 1.05, 200e6
 	for _, x := range []struct{ life, caches float64 }{{1, 1}, {1, 4}, {24, 1}, {1.0 / 12, 1}} {

@@ -15,6 +15,7 @@ import (
 // SECURITY.md: the key is in no error. People run these commands when something is wrong, and
 // post what they print.
 func TestNoCommandPrintsAKeyFromAWrongPlaceOfTheCorefile(t *testing.T) {
+	testkit.Long(t)
 	w := newWorld(t)
 	lines := testkit.Capture(t)
 	db := filepath.Join(t.TempDir(), "db")

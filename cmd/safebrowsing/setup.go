@@ -392,7 +392,7 @@ func replace(path, text string, mode fs.FileMode) error {
 	})
 }
 
-// back undoes steps of which the last one failed: first the files, then the commands that read them.
+// back undoes steps after one has failed: first the files, then the commands that read them.
 func (s *settingUp) back(steps []step, cause error) error {
 	// An interrupt is a cause, too, and must not stop this.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)

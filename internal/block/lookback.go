@@ -139,12 +139,12 @@ func (a *askedNames) forget(before time.Time) {
 // LooksBack reports whether Asked has an effect.
 func (b *Block) LooksBack() bool { return b.memory != nil }
 
-// Asked remembers that a client asked for a host that passed. With unsure a list holds the host, but
-// the server did not confirm that in time. For a pair that is remembered it takes no lock and does not
-// allocate.
+// Asked remembers that a client asked for a host that was looked up and passed. With unsure a list
+// holds the host, but the server did not confirm that in time. For a pair that is remembered it takes no
+// lock and does not allocate.
 func (b *Block) Asked(client netip.Addr, h lookup.Host, unsure bool) {
 	m := b.memory
-	if m == nil || !h.Public() {
+	if m == nil {
 		return
 	}
 	p, added := m.passed.Note(client, h, m.rule)

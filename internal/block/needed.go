@@ -125,7 +125,7 @@ type NeededNames struct {
 	Pass  bool     // the list is one by URL: the names pass
 }
 
-// maxNamed is the most names of which String tells.
+// maxNamed is the most names that String gives.
 const maxNamed = 5
 
 // String says what becomes of the names, or returns "" if there are none.

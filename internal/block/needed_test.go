@@ -74,6 +74,7 @@ func TestAListByURLBlocksNoNameThatTheServerNeeds(t *testing.T) {
 }
 
 func TestAFileOfTheOperatorBlocksWhatItSaysWithAWarning(t *testing.T) {
+	testkit.Long(t)
 	lines := testkit.Capture(t)
 	path := filepath.Join(t.TempDir(), "own.txt")
 	replaceList(t, path, "# mine\nsb.example.net\n")

@@ -38,6 +38,9 @@ func (b *Block) why(ctx context.Context, h lookup.Host, confirm bool, last *stat
 	if last != nil && !b.Config.Monitor && (e.By == lookup.ByList || a.Verdict == status.VerdictSuspected || a.Verdict == status.VerdictUnknown) {
 		b.remember(&a, last, now)
 	}
+	if last == nil && a.Verdict != status.VerdictBlocked && process.recent.Crowded(now) {
+		a.Note = strings.TrimPrefix(a.Note+"; more names were blocked in the last hour than are kept, and this may be one of them", "; ")
+	}
 	if k := b.Kept(SignOf(qname), qname); k != nil {
 		b.keep(&a, k)
 	}

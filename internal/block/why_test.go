@@ -1,7 +1,10 @@
 package block
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
@@ -18,5 +21,22 @@ func TestANameOnNoListIsNotDecidedByAList(t *testing.T) {
 	got = b.answerOf(h, Explained{Decision: lookup.Decision{Verdict: lookup.Unsure, By: lookup.ByList, List: "se-4b"}})
 	if got.Verdict != status.VerdictSuspected || got.DecidedBy != "list" || got.List != "se-4b" {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestWhyDoesNotDenyWhatIsForgotten(t *testing.T) {
+	before := process
+	process = &Process{devices: newDevices()}
+	t.Cleanup(func() { process = before })
+	b, h := New(config.Config{Online: true}), lookup.FromQname("example.org.")
+	const doubt = "this may be one of them"
+	if got := b.Why(h); strings.Contains(got.Note, doubt) {
+		t.Errorf("Expected no doubt before anything was blocked, got %+v", got)
+	}
+	for i := range 10_000 {
+		process.recent.Blocked(status.Blocked{List: "se-4b", Name: fmt.Sprintf("%d.example", i)}, time.Now())
+	}
+	if got := b.Why(h); !strings.HasSuffix(got.Note, doubt) {
+		t.Errorf("Expected a word about names that are forgotten, got %+v", got)
 	}
 }

@@ -261,6 +261,7 @@ func send(t *testing.T, path, text string, patience time.Duration) string {
 }
 
 func TestHostileInputIsRefused(t *testing.T) {
+	testkit.Long(t)
 	lines := testkit.Capture(t)
 	path, _ := opened(t, new(Doors), t.TempDir())
 	post := func(path, body string) string {
@@ -313,6 +314,7 @@ func TestHostileInputIsRefused(t *testing.T) {
 
 // Slow callers and very many of them take their places only, for a while, and never a query's.
 func TestManyConnectionsAreBounded(t *testing.T) {
+	testkit.Long(t)
 	folder := t.TempDir()
 	path, _ := opened(t, new(Doors), folder)
 	before := runtime.NumGoroutine()

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -66,6 +67,7 @@ func heap() int64 {
 }
 
 func TestAMillionNamesFit(t *testing.T) {
+	testkit.Long(t)
 	for _, lines := range []int{100, 1000, 70_000, million} {
 		c, err := read(bytes.NewReader(generated(lines, "%s")), Config{}, 0)
 		must(t, err)

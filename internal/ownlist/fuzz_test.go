@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -103,6 +104,7 @@ func FuzzName(f *testing.F) {
 
 // TestReadingIsLinear reads the worst known lines at the greatest length.
 func TestReadingIsLinear(t *testing.T) {
+	testkit.Long(t)
 	const lines = 200
 	var all strings.Builder
 	for r := range 1500 {

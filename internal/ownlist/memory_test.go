@@ -5,11 +5,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // While a large list is read it takes little more memory than afterwards, also if its
 // beginning is not like the rest.
 func TestALargeListIsReadInTheMemoryThatItTakes(t *testing.T) {
+	testkit.Long(t)
 	const lines = 300_000
 	text := string(generated(lines, "%s"))
 	for name, test := range map[string]struct {

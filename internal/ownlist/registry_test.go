@@ -206,6 +206,7 @@ func TestFindLine(t *testing.T) {
 // Lines that need not be parsed are counted all the same, in files of many blocks, with the name in the
 // first, the last and other lines.
 func TestFindLineByTheNameOfTheEntry(t *testing.T) {
+	testkit.Long(t)
 	const lines = 20_000
 	for _, format := range []string{"%s", "0.0.0.0 %s", "||%s^", "%s CNAME .", "http://%s/", "BÜCHER.%s"} {
 		var text strings.Builder

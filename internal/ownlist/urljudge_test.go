@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestAListThatShrinksIsBelievedAfterAnHour(t *testing.T) {
+	testkit.Long(t)
 	withClock(t, names(100), func(w *clocked) {
 		l := w.start(func(c *URLConfig) { c.Refresh = time.Minute })
 		defer l.Close()

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // dripping is a body that brings some bytes a second until ctx ends.
@@ -59,6 +61,7 @@ func (m *mixed) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Lists of servers that drip, or that are slow without malice, are fetched beside the others.
 func TestASlowServerKeepsNoOtherListWaiting(t *testing.T) {
+	testkit.Long(t)
 	for _, tc := range []struct {
 		bytes  int // a second, of each of six slow lists
 		most   int // of these under way together

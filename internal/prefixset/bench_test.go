@@ -121,7 +121,7 @@ func containsPacked(entries []byte, want uint32) bool {
 	return false
 }
 
-// queries returns hashes of which the set of prefixes holds all, or none.
+// queries returns hashes that the set holds all, or none of.
 func queries(prefixes []uint32) (hits, misses [][32]byte) {
 	r := rand.New(rand.NewPCG(19, 20))
 	for len(hits) < 1<<16 {

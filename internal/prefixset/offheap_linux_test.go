@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // residentBytes returns the memory that the process takes.
@@ -23,6 +25,7 @@ func residentBytes(t *testing.T) int {
 }
 
 func TestMemoryIsGivenBack(t *testing.T) {
+	testkit.Long(t)
 	entries := strides(71, 400_000)
 	tests := map[string]func(){
 		"sets":               func() { setOfPacked(entries, 400_000) },

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestMemoryComesFromTheHeapIfItCannotBeMapped(t *testing.T) {
@@ -51,6 +53,7 @@ func collect() {
 // TestSetsLiveWhileTheyAreReadAndWritten would crash if memory was given back
 // of which nothing is left but a slice in use.
 func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
+	testkit.Long(t)
 	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(65, 66)), 9, 100_000, false), nil)
 	for width, entries := range map[int][]byte{4: strides(67, 300_000), 9: wide} {
 		made := func() *Set {

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // randomEntries returns at most n distinct ascending entries. Clustered ones
@@ -104,6 +106,7 @@ func TestContainsEqualsLinearScan(t *testing.T) {
 }
 
 func TestLargeSetsEqualMaps(t *testing.T) {
+	testkit.Long(t)
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, size := range []int{chunkEntries - 1, chunkEntries, 200_000} {
 		for _, width := range []int{4, 8} {

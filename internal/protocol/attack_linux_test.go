@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -87,9 +88,7 @@ func TestNoAnswerTakesMuchMemoryOrTime(t *testing.T) {
 		beAttacked(t, name)
 		return
 	}
-	if testing.Short() {
-		t.Skip("-short: each attack has a process of its own, 5 s in all")
-	}
+	testkit.Long(t)
 	for i, a := range attacks {
 		if !*attackAll && i%16 != 0 {
 			continue

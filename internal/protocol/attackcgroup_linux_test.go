@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // The attacks on a process in a memory cgroup, where the kernel kills it at the bound.
@@ -33,9 +35,7 @@ func TestEachAttackIsSurvivedInAMemoryCgroup(t *testing.T) {
 		beAttacked(t, name)
 		return
 	}
-	if testing.Short() {
-		t.Skip("-short: each attack has a process of its own")
-	}
+	testkit.Long(t)
 	if out, err := attackIn(t, newCgroup(t, boundAnswer), greedy, ""); !killed(err) {
 		t.Skipf("cgroups do not bound memory here: a process that takes twice as much ends with %v: %s", err, out)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -39,6 +40,7 @@ func encoded(status int, coding, contentType string, body []byte) answering {
 }
 
 func TestBytesThatComeOfAByteAreBounded(t *testing.T) {
+	testkit.Long(t)
 	noise := make([]byte, 5<<18)
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	hex := fmt.Appendf(nil, "%x", noise)
@@ -194,6 +196,7 @@ func TestVersionsAreBounded(t *testing.T) {
 // Whatever of an answer is in memory already, it is not decoded when the request is
 // over.
 func TestDecodingEndsWithItsContext(t *testing.T) {
+	testkit.Long(t)
 	whole, _ := fullList(t, "se-4b", 1000)
 	long, _ := fullList(t, "se-4b", 1_000_000)
 	wholeText, err := protojson.Marshal(whole)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
@@ -68,7 +69,7 @@ func batch(lists ...[]byte) (raw []byte) {
 	return raw
 }
 
-// streamed reads an answer about one list, of which old is held, and applies it: as
+// streamed reads an answer about one list whose content is old, and applies it: as
 // the answer to a batch, or else to a request for this list only.
 func streamed(t testing.TB, inBatch bool, list io.Reader, old updater.List) (l updater.List, u updater.Update, err error) {
 	t.Helper()
@@ -101,6 +102,7 @@ func answerAbout(inBatch bool, list []byte) []byte {
 var inBatchOrNot = []bool{true, false}
 
 func TestLongListsAreDecodedWhileTheyCome(t *testing.T) {
+	testkit.Long(t)
 	for name, n := range map[string]int{"se-4b": 1_000_000, "x-8b": 200_000, "x-16b": 80_000, "gc-32b": 40_000} {
 		m, entries := fullList(t, name, n)
 		raw := inOrder(t, m)

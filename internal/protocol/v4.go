@@ -148,7 +148,7 @@ func matched(ctx context.Context, wanted []updater.Want, answers []*sbv4.FetchTh
 		case updates[i] == nil && w.Version != nil:
 			updates[i] = &updater.Update{Version: w.Version, Partial: true}
 		case updates[i] == nil:
-			updates[i] = &updater.Update{Err: fmt.Errorf("%w: no answer about list %s, of which nothing is held", updater.ErrMalformed, w.List)}
+			updates[i] = &updater.Update{Err: fmt.Errorf("%w: no answer about list %s, and nothing of it is held", updater.ErrMalformed, w.List)}
 		}
 	}
 	return updates, nil

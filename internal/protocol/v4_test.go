@@ -95,7 +95,7 @@ func phishing(kind sbv4.FetchThreatListUpdatesResponse_ListUpdateResponse_Respon
 	}
 }
 
-// fetchV4 fetches se-4b, of which old is held, and applies what comes.
+// fetchV4 fetches se-4b while old is held, and applies what comes.
 func fetchV4(t *testing.T, old updater.List, m *listUpdate) (l updater.List, err error) {
 	t.Helper()
 	c := newV4(t, always(binaryForm, updatesV4(t, 0, m)), "se-4b")

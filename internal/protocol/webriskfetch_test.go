@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -48,6 +49,7 @@ func TestWebRiskAnswersThatAreNoneFailTheRequest(t *testing.T) {
 
 // A list of seven million entries may come raw: 28 MB.
 func TestWebRiskAnswersMayHave32MiB(t *testing.T) {
+	testkit.Long(t)
 	for entries, want := range map[int]string{7_000_000: "", 8_400_000: "at most 33554432 are allowed"} {
 		m := riskUpdate(riskReset, "")
 		m.Additions = &wrv1.ThreatEntryAdditions{RawHashes: []*wrv1.RawHashes{{PrefixSize: 4, RawHashes: make([]byte, 4*entries)}}}

@@ -25,7 +25,7 @@ func riskClients(t *testing.T, cfg Config) (clients []*WebRisk) {
 	return clients
 }
 
-// riskFetchError fetches a list, of which version 1 is held, and returns what is wrong
+// riskFetchError fetches a list while version 1 is held, and returns what is wrong
 // with the answer or with the list.
 func riskFetchError(ctx context.Context, c *WebRisk) (broken error) {
 	_, err := c.Fetch(ctx, []updater.Want{{List: "se-4b", Version: []byte(secretPrefix)}}, func(_ int, u *updater.Update) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -48,7 +49,7 @@ func riskFaults(t *testing.T, try func(t *testing.T, method string, f protocolte
 	}
 }
 
-// firstFetchError fetches se-4b, of which nothing is held, and returns what is wrong
+// firstFetchError fetches se-4b for the first time, and returns what is wrong
 // with the answer or with the list.
 func firstFetchError(ctx context.Context, c *WebRisk) (broken error) {
 	_, err := c.Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) {
@@ -61,6 +62,7 @@ func firstFetchError(ctx context.Context, c *WebRisk) (broken error) {
 }
 
 func TestEveryFaultOfWebRiskIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
+	testkit.Long(t)
 	riskFaults(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *WebRisk) error) {
 		s := riskServer(t)
 		s.Break(method, 1, f)

@@ -40,7 +40,7 @@ func riskRice(first int64, k, n int32, data string) *wrv1.RiceDeltaEncoding {
 	return &wrv1.RiceDeltaEncoding{FirstValue: first, RiceParameter: k, EntryCount: n, EncodedData: b}
 }
 
-// fetchRisk fetches se-4b, of which old is held, and applies what comes.
+// fetchRisk fetches se-4b while old is held, and applies what comes.
 func fetchRisk(t *testing.T, old updater.List, m *diffAnswer) (l updater.List, err error) {
 	t.Helper()
 	body, err := proto.Marshal(m)

@@ -143,7 +143,7 @@ type backoff struct {
 }
 
 // fail counts a failure at a time: page "Request Frequency", MIN(2^(N-1) * 15
-// minutes * (RAND + 1), 24 hours), of which the least is demanded.
+// minutes * (RAND + 1), 24 hours); the least of it is demanded.
 func (b *backoff) fail(at time.Time) {
 	b.failures++
 	doublings := min(b.failures-1, 7) // 2^7 * 15 minutes are more than a day

@@ -46,7 +46,7 @@ func (r *referee) learnDiff(x *exchange, how outcome, at time.Time) {
 	r.learnLists(x, how, at, r.diffRequests())
 }
 
-// riskBackoff is the back-off of hashes.search of Web Risk, of which the least is demanded.
+// riskBackoff is the back-off of hashes.search of Web Risk; the least of it is demanded.
 // Refusals (429, 403) back off as updates do. Other failures follow Google Cloud's service
 // level agreements, "Back-off Requirements": a second after the first error, doubling up to
 // 32 seconds.

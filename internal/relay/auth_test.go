@@ -183,9 +183,7 @@ func TestWhereTheRelayListens(t *testing.T) {
 
 func TestTheRelaySpeaksTLSAndWantsCertificates(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: files are read every 5 seconds")
-	}
+	testkit.Long(t)
 	dir := t.TempDir()
 	ca, other := newAuthority(t, dir), newAuthority(t, t.TempDir())
 	w := newWorld(t)

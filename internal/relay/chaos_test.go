@@ -309,9 +309,7 @@ func (c *chaos) fresh(n int, begun time.Time) time.Duration {
 //	go test ./internal/relay -run TestChaos -chaos 200 -timeout 1h -v
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("this test waits for leases to end")
-	}
+	testkit.Long(t)
 	rounds := *chaosRounds
 	w, url := judged(t, 6*(rounds+1))
 	w.cfg.Settings.Endpoint = url

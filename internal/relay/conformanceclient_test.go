@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -100,9 +101,7 @@ func (c *ourClient) results(t *testing.T) (lines []string) {
 // Google's server, from its first fetch and after a change of the lists.
 func TestOurClientGetsTheSameFromARelay(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: the relay asks for lists again after a second")
-	}
+	testkit.Long(t)
 	lists := slices.Sorted(maps.Keys(contentsAfter))
 	var all [][]string
 	for _, s := range []*subject{judging(t, lenient{}), relayed(t)} {

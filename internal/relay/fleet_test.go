@@ -64,6 +64,7 @@ func inForce(r *Relay) (n int) {
 
 // Several relays on one Redis cost the server what one client costs, and all have its lists.
 func TestRelaysOnOneRedisAreOneClient(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	const clients, names = 64, 64
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -124,6 +125,7 @@ func follow(t *testing.T, r *Relay, i, names int) {
 // A relay starts without Redis, serves the lists of its folder, and asks for none. When Redis is
 // there, it has one leader again. The log has one line for each state.
 func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
+	testkit.Long(t)
 	lines := testkit.Capture(t)
 	w, url := judged(t, 20)
 	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Admin = url, nil, "127.0.0.1:0"
@@ -158,6 +160,7 @@ func TestARelayWithListsStartsWithoutRedis(t *testing.T) {
 
 // When Redis dies, requests of clients and the lists both find out. That is one state.
 func TestTheLogHasOneLineWhenRedisDies(t *testing.T) {
+	testkit.Long(t)
 	lines := testkit.Capture(t)
 	w, url := judged(t, 1)
 	w.cfg.Settings.Endpoint, w.cfg.Edge.Transport, w.cfg.Admin = url, nil, "127.0.0.1:0"

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -211,6 +212,7 @@ func TestAHistoryOfAnotherListIsNotUsed(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
+	testkit.Long(t)
 	t.Run("in time", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLists(t, "")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestAClientInModeRealtimeHasItsListsAlthoughTheRelayCannotDoMore(t *testing.T) {
+	testkit.Long(t)
 	lines := testkit.Capture(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

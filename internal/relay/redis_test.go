@@ -51,6 +51,7 @@ func (w *world) relays(n int) (all []*running) {
 // Relays that share Redis search like one, whoever asks them at the same time. Without Redis
 // the judging server fails this test, because an answer that is fresh is asked for again.
 func TestRelaysOnOneRedisSearchLikeOne(t *testing.T) {
+	testkit.Long(t)
 	const clients, names, takes = 64, 20, 20 * time.Millisecond
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "relays\tclients\tprefixes searched\ttime for all clients to have an answer\t")
@@ -114,6 +115,7 @@ func askTogether(t *testing.T, relays []*running, clients int, expressions []str
 
 // What one relay admits counts at the other one, until Redis is away.
 func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
+	testkit.Long(t)
 	w := newWorld(t)
 	var all []string
 	for i := range 20 {
@@ -151,6 +153,7 @@ func TestTheRateOfAClientHoldsOverRelays(t *testing.T) {
 }
 
 func TestTheLogAndMetricsTellOfRedis(t *testing.T) {
+	testkit.Long(t)
 	lines := testkit.Capture(t)
 	w := newWorld(t)
 	w.cfg.Admin = "127.0.0.1:0"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -33,6 +34,7 @@ func (w *world) behind() *chain {
 // minutes from the last confirmation, however slow the answers of both are. It is cached for no
 // longer than the server said; an answer that is on its way at that time is used once.
 func TestNoAnswerIsOlderThan30MinutesBehindTwoRelays(t *testing.T) {
+	testkit.Long(t)
 	for _, ttl := range []time.Duration{5 * time.Minute, 29*time.Minute + 55*time.Second, 24 * time.Hour} {
 		for _, delay := range []time.Duration{0, 9 * time.Second} {
 			for _, warmed := range []time.Duration{0, 2 * time.Minute, 20 * time.Minute} { // when the second relay asks the first

@@ -197,9 +197,7 @@ func (o onSearch) RoundTrip(r *http.Request) (*http.Response, error) {
 // Clients that send nothing, or slowly, are cut, and those beyond the bound wait.
 func TestSlowClientsDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("-short: a slow client is cut after 5 seconds")
-	}
+	testkit.Long(t)
 	w := newWorld(t)
 	w.cfg.Connections = 2
 	r := run(t, w.cfg)

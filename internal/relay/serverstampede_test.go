@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -56,9 +57,7 @@ var stampedes = []struct {
 // After a fault of the relay its clients do not come all at once, all of them get the lists, and
 // no listed name is ever taken for safe.
 func TestNoStampedeAfterAFault(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: simulates hours of many clients")
-	}
+	testkit.Long(t)
 	var table strings.Builder
 	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "fault\tmost list requests/s\trelay has new lists after\thalf of the clients after\tall clients after")

@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 // A threat that the server confirms no more blocks at every client for at most 30 minutes
 // from the last confirmation, however the TTLs of relay and client overlap.
 func TestNoAnswerIsOlderThan30MinutesAtTheClient(t *testing.T) {
+	testkit.Long(t)
 	for _, ttl := range []time.Duration{5 * time.Minute, 29 * time.Minute, 24 * time.Hour} {
 		for _, delay := range []time.Duration{0, 9 * time.Second} { // of the relay's answers
 			for _, asked := range []time.Duration{0, 14 * time.Minute, 29*time.Minute + 39*time.Second, 29*time.Minute + 50*time.Second, 29*time.Minute + 51*time.Second} {
@@ -151,6 +153,7 @@ func TestClientsWaitForTheRelaysBudget(t *testing.T) {
 
 // A client is behind the relay by a minute at most, and the relay asks as often as one client.
 func TestClientsFollowTheRelayWithinAMinute(t *testing.T) {
+	testkit.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.start()

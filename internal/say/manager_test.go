@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // manager listens as a service manager does.
@@ -47,6 +49,7 @@ func TestNotifyDoesNothingWithoutAServiceManager(t *testing.T) {
 
 // Unix keeps a few messages for a manager that hangs, and would then have the sender wait.
 func TestNotifyDoesNotWaitForAServiceManagerThatHangs(t *testing.T) {
+	testkit.Long(t)
 	manager(t, filepath.Join(t.TempDir(), "notify"))
 	for range 100_000 {
 		if err := Notify("READY=1"); err != nil {

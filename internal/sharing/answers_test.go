@@ -253,6 +253,7 @@ func TestASearchThatFailedIsNotWaitedFor(t *testing.T) {
 
 // A relay that has died costs others no more than a search takes.
 func TestARelayThatDiedIsWaitedForOnce(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(time.Minute)
@@ -295,9 +296,7 @@ func TestWithoutRedisARelayAsksTheServer(t *testing.T) {
 }
 
 func TestAClusterKeepsAnswersToo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a cluster takes seconds to come up")
-	}
+	testkit.Long(t)
 	t.Parallel()
 	nodes := testkit.StartCluster(t)
 	srv, bad := threatening(time.Minute)
@@ -317,6 +316,7 @@ func TestAClusterKeepsAnswersToo(t *testing.T) {
 // However old an answer in Redis is, a threat ends 30 minutes after the server told it, and
 // a client has 10 seconds to get it.
 func TestAThreatOfRedisKeepsItsAge(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(24 * time.Hour)
@@ -362,6 +362,7 @@ func TestWhatRedisLearns(t *testing.T) {
 // An answer holds for what was asked: relays that search for other threats do not share it, and
 // neither do those that did not name them in the key.
 func TestAnAnswerIsForTheThreatsThatWereAskedFor(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	_, bad := threatening(time.Hour)
@@ -407,6 +408,7 @@ func TestAnOlderFormatDoesNotReplaceANewerOne(t *testing.T) {
 
 // A value that is too large for any relay is removed, and costs no connection.
 func TestAValueThatIsTooLargeIsRemoved(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	srv, bad := threatening(0)

@@ -133,9 +133,7 @@ func TestOneServer(t *testing.T) {
 
 func TestSentinelsNameTheMasterAlsoAfterAFailover(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("a failover takes seconds")
-	}
+	testkit.Long(t)
 	master := testkit.StartRedis(t)
 	host, port, _ := net.SplitHostPort(master.Addr)
 	replica := testkit.StartRedis(t, "--replicaof", host+" "+port)
@@ -159,6 +157,7 @@ func TestSentinelsNameTheMasterAlsoAfterAFailover(t *testing.T) {
 
 // Sentinels have a password of their own, and that of the master may change.
 func TestPasswordsWithSentinels(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	master := testkit.StartRedis(t, "--requirepass", "first")
 	sentinels := testkit.StartSentinels(t, master, 1, "requirepass sentinel", "sentinel auth-pass main first")
@@ -184,9 +183,7 @@ func TestPasswordsWithSentinels(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("a cluster takes seconds to come up")
-	}
+	testkit.Long(t)
 	nodes := testkit.StartCluster(t)
 	c, w := open(t, "redis+cluster://"+nodes[0].Addr+","+nodes[1].Addr, nil)
 	w.wait(t, 1)
@@ -201,6 +198,7 @@ func TestCluster(t *testing.T) {
 }
 
 func TestPasswordOfAFileThatChanges(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t, "--requirepass", "first")
 	file := filepath.Join(t.TempDir(), "password")
@@ -234,6 +232,7 @@ func TestUserAndPassword(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s, ca := testkit.StartRedisTLS(t)
 	url := strings.Replace(s.URL(), "redis://", "rediss://", 1)
@@ -255,6 +254,7 @@ func TestTLS(t *testing.T) {
 // The name of Redis is looked up by the resolver of the configuration: the system's may be
 // the CoreDNS that waits for this relay.
 func TestOwnResolver(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	_, port, _ := net.SplitHostPort(s.Addr)
@@ -283,6 +283,7 @@ func TestOwnResolver(t *testing.T) {
 
 // A client that starts before Redis finds it, and so does one whose Redis was killed.
 func TestRedisThatComesAndGoes(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	s.Kill()
@@ -316,6 +317,7 @@ func TestRedisThatComesAndGoes(t *testing.T) {
 
 // A Redis that hangs costs the deadline a few times, and nothing after that.
 func TestRedisThatHangs(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	const deadline = 20 * time.Millisecond
@@ -344,6 +346,7 @@ func TestRedisThatHangs(t *testing.T) {
 
 // A probe is a write, so a Redis that refuses writes stays away, with one state.
 func TestRedisThatCannotBeWritten(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	for _, tt := range []struct {
 		name, want string
@@ -372,6 +375,7 @@ func TestRedisThatCannotBeWritten(t *testing.T) {
 }
 
 func TestSubscribe(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	s := testkit.StartRedis(t)
 	c, w := open(t, s.URL(), nil)

@@ -81,6 +81,7 @@ func TestAThreatThatRedisKnowsIsBlockedWhateverTheSearchForOthersSays(t *testing
 // Two relays share a Redis, and start again with an empty cache in any order. Whatever their servers
 // answer, a threat that is in Redis decides.
 func TestNoOrderOfAnswersOverRedisTurnsAKnownThreatIntoAPass(t *testing.T) {
+	testkit.Long(t)
 	s := testkit.StartRedis(t)
 	hashes := []lookup.FullHash{hashOf("c.b.a.example/"), hashOf("b.a.example/"), hashOf("a.example/")}
 	threat := lookup.ThreatHash{Hash: hashes[2], Threats: lookup.AllThreats, TTL: time.Hour}

@@ -47,6 +47,7 @@ func TestAHeadWithoutPartsOfAListThatNobodyKeepsEndsNoTurn(t *testing.T) {
 
 // A fleet that goes back to an older version works again some leases after the newer one has ended.
 func TestTheFormatExpiresWithItsWriters(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	r := openStore(t, server.URL(), func(c *StoreConfig) { c.Lease = time.Second })
@@ -84,6 +85,7 @@ func TestNewsAreHeardAfterANewKey(t *testing.T) {
 
 // Values that are too large for any relay are removed, and the relays go on.
 func TestValuesThatAreTooLargeAreRemoved(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	large := strings.Repeat("x", 2<<20)

@@ -16,7 +16,7 @@ import (
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// walled returns shares of which one client may take n a day, and no more: the rest is reserved for
+// walled returns shares that let one client take n a day, and no more: the rest is reserved for
 // others. 0: none.
 func walled(n int) *lookup.Shares {
 	if n == 0 {

@@ -67,7 +67,7 @@ func info(t *testing.T, s *testkit.Redis, section, name string) (n int) {
 //
 //	go test ./internal/sharing -run TestTrafficOfLists -entries 10000000 -v
 func TestTrafficOfLists(t *testing.T) {
-	skipIfShort(t)
+	testkit.Long(t)
 	t.Parallel()
 	const relays = 4
 	server := testkit.StartRedis(t)

@@ -80,14 +80,6 @@ func openStore(t *testing.T, url string, change func(*StoreConfig)) *relay {
 	return r
 }
 
-// skipIfShort skips a test that waits for seconds.
-func skipIfShort(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("this test waits for leases to end")
-	}
-}
-
 // lead waits until a relay has the lease.
 func (r *relay) lead(t *testing.T) {
 	t.Helper()
@@ -124,6 +116,7 @@ func update(m updater.Medium, document string, change func([]byte) ([]byte, erro
 func key(name string) string { return Prefix(origin.Asker) + name }
 
 func TestOneRelayAtATimeHasTheLease(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	a, b := openStore(t, server.URL(), nil), openStore(t, server.URL(), nil)
@@ -151,7 +144,7 @@ func TestOneRelayAtATimeHasTheLease(t *testing.T) {
 // replica: there is one holder, and what is published is found.
 func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 	t.Parallel()
-	skipIfShort(t)
+	testkit.Long(t)
 	for name, start := range map[string]func(t *testing.T) (url string, failover func()){
 		"cluster": func(t *testing.T) (string, func()) {
 			nodes := testkit.StartCluster(t)
@@ -213,6 +206,7 @@ func TestTheStoreOnAClusterAndBehindASentinel(t *testing.T) {
 
 // A holder that was suspended believes in its lease when it wakes up. Redis does not.
 func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), func(c *StoreConfig) { c.Beat, c.Lease = time.Hour, time.Hour }) // it does not look again by itself
@@ -262,6 +256,7 @@ func TestRedisRefusesAHolderThatWasSuspended(t *testing.T) {
 
 // A relay that has never seen its Redis work knows no other that could fetch.
 func TestARelayThatNeverSawRedisGoesOnAlone(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	r := openStore(t, "redis://"+testkit.FreeAddr(t), func(c *StoreConfig) { c.Alone = 100 * time.Millisecond })
 	testkit.Until(t, "that it continues alone", r.TryLock)
@@ -283,7 +278,7 @@ func (r *relay) leadAgain(server *testkit.Redis, schedule string) {
 
 // A holder that cannot renew stops before its lease ends at Redis.
 func TestAHolderStopsBeforeItsLeaseEnds(t *testing.T) {
-	skipIfShort(t)
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), nil)
@@ -332,7 +327,7 @@ func TestConcurrentUpdatesLoseNothing(t *testing.T) {
 // Whatever Redis has or says, the lease is not believed without it, there is one event for a
 // state, and it heals.
 func TestTroubleOfRedis(t *testing.T) {
-	skipIfShort(t)
+	testkit.Long(t)
 	t.Parallel()
 	for name, test := range map[string]struct {
 		options    []string
@@ -392,6 +387,7 @@ func TestTroubleOfRedis(t *testing.T) {
 }
 
 func TestARelayLeavesANewerFormatAlone(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	server.Do("SET", key("format"), "2 v9.1.0")
@@ -416,7 +412,7 @@ func TestARelayLeavesANewerFormatAlone(t *testing.T) {
 // When Redis stays away, the relay that had the lease last continues, and yields when Redis is
 // back.
 func TestTheLastHolderGoesOnAlone(t *testing.T) {
-	skipIfShort(t)
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	soon := func(c *StoreConfig) { c.Alone = 4 * time.Second }
@@ -453,6 +449,7 @@ func TestTheLastHolderGoesOnAlone(t *testing.T) {
 }
 
 func TestContentsAreCheckedAndInParts(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	a, b := openStore(t, server.URL(), nil), openStore(t, server.URL(), nil)
@@ -529,6 +526,7 @@ func ends(t *testing.T, held context.Context) {
 }
 
 func TestPartsOfOldContentsExpire(t *testing.T) {
+	testkit.Long(t)
 	t.Parallel()
 	server := testkit.StartRedis(t)
 	a := openStore(t, server.URL(), nil)

@@ -81,6 +81,7 @@ type Recent struct {
 	checked int                   // of the last call of Day
 	names   map[key]*list.Element // of order
 	order   list.List             // of *Blocked, the last one first
+	lost    time.Time             // when the last one of those was blocked that went for others; zero: none went
 	late    []Late                // of the last day, the last one first
 }
 
@@ -125,7 +126,9 @@ func (r *Recent) Blocked(b Blocked, now time.Time) {
 		return
 	}
 	if r.forget(now); r.order.Len() >= maxNames {
-		r.drop(r.order.Back())
+		oldest := r.order.Back()
+		r.lost = oldest.Value.(*Blocked).Last
+		r.drop(oldest)
 	}
 	if r.names == nil {
 		r.names = make(map[key]*list.Element)
@@ -201,6 +204,14 @@ func (r *Recent) Last(name, zones, folder string, now time.Time) *Blocked {
 	}
 	b := *e.Value.(*Blocked)
 	return &b
+}
+
+// Crowded reports whether more names were blocked in the last hour than are kept: of a name that Last does
+// not know nobody can say that it was not blocked.
+func (r *Recent) Crowded(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.lost.IsZero() && now.Sub(r.lost) < hour*time.Minute
 }
 
 // Day returns the counts of the day. checked is how many names the process has made a decision about.

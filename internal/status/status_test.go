@@ -178,12 +178,18 @@ func TestBlockedIsCountedForAnHour(t *testing.T) {
 		}
 	}
 	later := now.Add(10 * time.Hour)
+	if r.Crowded(later) {
+		t.Error("Expected room for four names")
+	}
 	for i := range 3 * maxNames {
 		blocked("se-4b", fmt.Sprintf("%d.example", i), later)
 	}
 	counts, names := r.Hour(later)
 	if len(names) != maxNames || names[0].Name != fmt.Sprintf("%d.example", 3*maxNames-1) || counts[0].N != 3*maxNames || len(r.names) != maxNames {
 		t.Errorf("Expected the last %d names, got %d: %v", maxNames, len(names), counts)
+	}
+	if !r.Crowded(later.Add(59*time.Minute)) || r.Crowded(later.Add(time.Hour)) {
+		t.Error("Expected names of the last hour, and of no other, to be known as forgotten")
 	}
 }
 

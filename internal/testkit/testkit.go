@@ -27,6 +27,14 @@ func Until(t testing.TB, what string, done func() bool) {
 	t.Fatalf("Still waiting: %s", what)
 }
 
+// Long skips a test that takes half a second or more when only a quick run is wanted, with -short.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it takes long")
+	}
+}
+
 // Program returns the path of a program that a test needs, see Need.
 func Program(t testing.TB, name string) string {
 	t.Helper()

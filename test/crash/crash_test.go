@@ -272,7 +272,5 @@ func (s scenario) afterPowerFailure(t *testing.T, p place, left state, said []no
 }
 
 func skipUnlessTraced(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: starts a process for each point")
-	}
+	testkit.Long(t)
 }

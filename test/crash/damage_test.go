@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -87,6 +88,7 @@ func TestAListDamagedAtAnyPageIsNotUsed(t *testing.T) {
 // A schedule or a clock of searches that is damaged at any bit allows no request that the
 // undamaged one forbids.
 func TestAClockDamagedAtAnyBitKeepsItsWait(t *testing.T) {
+	testkit.Long(t)
 	p := complete(t)
 	for name, check := range map[string]func(*testing.T, place){"schedule.json": wantNoUpdate, "searches.json": wantNoSearch} {
 		path := filepath.Join(p.db(), name)

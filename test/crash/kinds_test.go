@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/relay"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -52,6 +53,7 @@ var kinds = map[string]func(t *testing.T, path string){
 // A start on a folder with something else in the place of a file ends soon, keeps every other
 // list in force, and asks the server too often in no case.
 func TestSomethingElseInThePlaceOfAFile(t *testing.T) {
+	testkit.Long(t)
 	for kind, put := range kinds {
 		for _, name := range storeFiles {
 			t.Run(kind+"/"+name, func(t *testing.T) {

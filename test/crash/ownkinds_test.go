@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/ownlist"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // otherKinds are kinds, and a file that another user owns.
@@ -31,6 +32,7 @@ func otherKinds() map[string]func(*testing.T, string) {
 // Something else in the place of a file of a list by URL keeps nobody waiting: the list comes,
 // or the state says why not.
 func TestSomethingElseInThePlaceOfAListByURL(t *testing.T) {
+	testkit.Long(t)
 	for kind, put := range otherKinds() {
 		for _, suffix := range []string{".list", ".json"} {
 			t.Run(kind+"/"+suffix, func(t *testing.T) {
@@ -64,7 +66,7 @@ func useList(t *testing.T, p place) {
 }
 
 // Something else in the place of a file that commands edit ends in an error that names the
-// file, or the command writes what it should. A file of which a line cannot be kept is never
+// file, or the command writes what it should. A file with a line that cannot be kept is never
 // replaced.
 func TestSomethingElseInThePlaceOfAFileThatIsEdited(t *testing.T) {
 	skipUnlessTraced(t)

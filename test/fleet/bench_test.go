@@ -76,7 +76,7 @@ func benchEntriesOf(seed uint64) [][]byte {
 	return entries
 }
 
-// changed returns entries of which some are replaced, in both lists.
+// changed returns entries with some replaced, in both lists.
 func changed(entries [][]byte) [][]byte {
 	next := slices.Clone(entries)
 	rng := rand.New(rand.NewPCG(2, 2))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"text/tabwriter"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -18,21 +19,18 @@ var processes = flag.Int("processes", 8, "how many CoreDNS are clients of a rela
 // process, with sockets of their own. Each client has a judging server of its own when there is no
 // relay.
 func TestAFleetCostsWhatOneClientCosts(t *testing.T) {
+	testkit.Long(t)
 	var table strings.Builder
 	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "clients\tnames\trelay\trequests for lists\tsearches\tprefixes\t")
 	for _, tc := range []struct {
 		clients, names int
 		start          func(testing.TB, []string) []client
-		long           bool
 	}{
-		{1, 90, startResolvers, false},
-		{*processes, 90, startResolvers, false},
-		{500, 30, inThisProcess, true},
+		{1, 90, startResolvers},
+		{*processes, 90, startResolvers},
+		{500, 30, inThisProcess},
 	} {
-		if tc.long && testing.Short() {
-			continue
-		}
 		t.Run(fmt.Sprint(tc.clients), func(t *testing.T) {
 			names := population(tc.names)
 			alone := measure(t, tc.clients, names, tc.start, false)

@@ -70,9 +70,7 @@ var faults = []fault{
 // fetch lists. The relay is a process, and 64 clients ask over sockets. How clients come to
 // have new lists, which takes minutes, is in TestNoStampede of internal/relay.
 func TestFaultsOfARelay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: takes seconds, mostly by waiting")
-	}
+	testkit.Long(t)
 	var mu sync.Mutex
 	rows := make(map[string]string)
 	t.Run("faults", func(t *testing.T) {

@@ -17,9 +17,7 @@ import (
 // The story of somebody who asks whether the network is protected, and why a name is blocked: the
 // programs say what the server that runs says, and nothing if it is dead.
 func TestProgramsSayWhatTheServerSaysAndThatItIsDead(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and starts programs")
-	}
+	testkit.Long(t)
 	t.Parallel()
 	programs := programs(t)
 	dir := t.TempDir()

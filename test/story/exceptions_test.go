@@ -16,9 +16,7 @@ import (
 // The story of a site that is blocked and must work now: the commands change a running
 // server, without a reload.
 func TestExceptionsAndPausesOfARunningServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and starts programs")
-	}
+	testkit.Long(t)
 	t.Parallel()
 	programs := programs(t)
 	dir := t.TempDir()

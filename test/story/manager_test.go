@@ -16,9 +16,7 @@ import (
 // The story of a machine that boots without a way to Google: the service has started as soon as the port
 // listens, and the service manager shows what status says.
 func TestTheServiceManagerIsTold(t *testing.T) {
-	if testing.Short() {
-		t.Skip("links programs")
-	}
+	testkit.Long(t)
 	t.Parallel()
 	programs := programs(t)
 	dir := t.TempDir()

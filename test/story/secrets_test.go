@@ -131,9 +131,7 @@ func recordingUpstream(t *testing.T, kept *traces) string {
 // the header that is made for it, even if the server repeats it. And a name from a client
 // cannot forge a line of the log.
 func TestTheKeyLeavesInItsHeaderOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a first contact")
-	}
+	testkit.Long(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
 	}

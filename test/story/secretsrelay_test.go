@@ -32,9 +32,7 @@ const (
 // The key of a relay, the key of its clients and the password of Redis are in nothing that a
 // relay, Redis and a CoreDNS leave, and cross the network only where they belong.
 func TestTheSecretsOfARelayStayWhereTheyBelong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs two programs and Redis")
-	}
+	testkit.Long(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("reads /proc")
 	}

@@ -30,9 +30,7 @@ const firstContact = 80 * time.Second
 // The story of somebody who mistyped the key: what is wrong is said at once and
 // everywhere, and when it is repaired protection comes with the first contact.
 func TestAWrongKeyThatIsRepaired(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes two first contacts")
-	}
+	testkit.Long(t)
 	t.Parallel()
 	const wrong, right = "AIzaWRONG", "AIzaRIGHT"
 	programs := programs(t)
