@@ -74,8 +74,9 @@ func TestTheLogSaysWhichNamesAreKept(t *testing.T) {
 		{config.Block{Keep: config.KeepCanaries, Monitor: true}, "monitor lets pass use-application-dns.net, "},
 		{config.Block{Keep: config.KeepNothing}, "keep_clients off: resolver.arpa is forwarded, and "},
 	} {
-		if got := New(config.Config{Block: tc.block}).Keeps(); !strings.Contains(got, tc.want) {
-			t.Errorf("Expected %q, got %q", tc.want, got)
+		b := New(config.Config{Block: tc.block})
+		if got := b.Keeps(); !strings.Contains(got, tc.want) || b.standing().Led != (tc.block.Keep == config.KeepNothing) {
+			t.Errorf("Expected %q, got %q; status says that clients are led away: %t", tc.want, got, b.standing().Led)
 		}
 	}
 }

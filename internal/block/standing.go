@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -36,7 +37,7 @@ func reportOf(blocks []*Block, now time.Time) status.Report {
 
 // standing returns what the block protects by, without its service.
 func (b *Block) standing() status.Block {
-	s := status.Block{Zones: b.zones(), Service: -1, Monitor: b.Config.Monitor, Own: []status.OwnList{}}
+	s := status.Block{Zones: b.zones(), Service: -1, Monitor: b.Config.Monitor, Led: b.Config.Keep == config.KeepNothing, Own: []status.OwnList{}}
 	s.Paused, _ = b.PausedUntil()
 	for _, own := range b.OwnLists() {
 		o := status.OwnList{Name: own.Named, Allow: own.Allow, Entries: own.InForce(), Updated: own.Modified, Nothing: own.Complaint()}

@@ -136,6 +136,9 @@ func (r *Report) block(b *Block, j *judgement) {
 		}
 	}
 	j.names = max(j.names, names)
+	if b.Led {
+		r.note("keep_clients off: resolver.arpa is forwarded, and an upstream may lead the clients of %s to ask it instead of this server.", b.Zones)
+	}
 	why := ""
 	switch works := b.Service >= 0 && r.Services[b.Service].works(r.At); {
 	case b.Paused.After(r.At):

@@ -160,6 +160,7 @@ type Block struct {
 	Own     []OwnList `json:"own"`     // of the operator
 	Monitor bool      `json:"monitor"` // it blocks nothing
 	Paused  time.Time `json:"paused_until,omitzero"`
+	Led     bool      `json:"led_away"` // keep_clients off: an upstream may lead clients to ask it instead
 }
 
 // OwnList is a list of the operator.

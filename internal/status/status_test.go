@@ -68,6 +68,7 @@ func TestJudge(t *testing.T) {
 		{"one of two monitors", func(r *Report) { r.Blocks = append(r.Blocks, Block{Zones: "lan.", Monitor: true}) }, InPart, part, "server block for lan. has monitor"},
 		{"its protocol ends", func(r *Report) { r.Services[0].Ending = "It ends tomorrow" }, Protected, full, "It ends tomorrow."},
 		{"its protocol has ended", func(r *Report) { r.Services[0].Ending, r.Services[0].Ended = "It has ended", true }, InPart, part, "It has ended."},
+		{"clients are led away", func(r *Report) { r.Blocks[0].Led = true }, Protected, full, "keep_clients off: resolver.arpa is forwarded"},
 		{"no list yet", func(r *Report) {
 			r.Services[0].Lists = []List{{Name: "se-4b"}}
 			r.Services[0].Fetch = Hold{}
