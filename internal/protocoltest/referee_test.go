@@ -2,17 +2,44 @@ package protocoltest
 
 import (
 	"context"
+	"encoding/base64"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 )
 
-// bench is a server in a bubble with one list and hand-made requests.
+// recorder collects violations instead of failing the test.
+type recorder struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.texts = append(r.texts, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.texts
+	r.texts = nil
+	return taken
+}
+
+// bench is a server in a bubble with two lists and hand-made requests.
 type bench struct {
 	*testing.T
 	*Server
@@ -43,6 +70,99 @@ const (
 	entryL = "\x01\x02\x03\x04\x05\x06" // begins with entryA
 )
 
+// want checks that one violation was reported since the last look, and that it names a rule. "": none.
+func (b *bench) want(rule string) {
+	b.Helper()
+	if got := b.violations.take(); len(got) != min(1, len(rule)) || !strings.Contains(strings.Join(got, ""), rule) {
+		b.Errorf("violations %q, want one that names %q, or none", got, rule)
+	}
+}
+
+// act is what a client does, and the rule that it breaks thereby, "": none.
+type act struct {
+	name string
+	do   func(b *bench)
+	rule string
+}
+
+// judged runs acts, each in a bubble of its own, and checks what the referee says.
+func judged(t *testing.T, bubble func(*testing.T, string, func(*bench)), acts ...act) {
+	for _, a := range acts {
+		bubble(t, a.name, func(b *bench) { a.do(b); b.want(a.rule) })
+	}
+}
+
+// notBefore checks that an act is reported one nanosecond before the wait is over and
+// not when it is over. Setup brings the client there.
+func notBefore(t *testing.T, name, rule string, wait time.Duration, setup, do func(b *bench)) {
+	for part, early := range map[string]time.Duration{"early": 1, "in time": 0} {
+		inBubble(t, name+", "+part, func(b *bench) {
+			setup(b)
+			b.want("")
+			time.Sleep(wait - early)
+			do(b)
+			b.want(rule[:len(rule)*int(early)])
+		})
+	}
+}
+
+// meanwhile begins an act whose answer takes a minute more than a fault says. The returned
+// function waits for its end.
+func (b *bench) meanwhile(method string, f Fault, do func(b *bench)) (end func()) {
+	f.Delay = time.Minute
+	b.Break(method, 1, f)
+	done := make(chan struct{})
+	go func() { defer close(done); do(&bench{T: b.T, Server: b.Server}) }()
+	synctest.Wait()
+	return func() { <-done }
+}
+
+// tenFailures are ten failures in a row, each when the back-off of the one before is over.
+func (b *bench) tenFailures(method string, ask func(b *bench)) {
+	b.Break(method, 10, Fault{CloseConnection: true})
+	for n := range 10 {
+		ask(b)
+		if n < 9 {
+			time.Sleep(min(15*time.Minute<<n, 24*time.Hour))
+		}
+	}
+}
+
+func base64URL(b []byte) string { return base64.URLEncoding.EncodeToString(b) }
+
+// polite returns a request that breaks no rule of form.
+func polite(t testing.TB, path string, values url.Values) *http.Request {
+	t.Helper()
+	query := url.Values{"alt": {"proto"}}
+	maps.Copy(query, values)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://sb.test"+path+"?"+query.Encode(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("User-Agent", "reference/1")
+	return r
+}
+
+// read sends a request and parses the answer into m.
+func read(client http.RoundTripper, r *http.Request, m proto.Message) error {
+	resp, err := client.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if form := resp.Header.Get("Content-Type"); err == nil && (!strings.HasPrefix(form, "application/x-protobuf") || len(b) == 1<<20) {
+		err = fmt.Errorf("%d bytes of %s", len(b), form)
+	}
+	if err != nil {
+		return err
+	}
+	return proto.Unmarshal(b, m)
+}
+
 // lists fetches lists with these versions; the answer may be bad.
 func (b *bench) lists(versions [][]byte, names ...string) {
 	query := url.Values{"names": names}
@@ -55,59 +175,40 @@ func (b *bench) lists(versions [][]byte, names ...string) {
 	}
 }
 
-// search asks for prefixes; the answer may be bad.
+// search asks for prefixes; a bad answer is an error.
 func (b *bench) search(prefixes ...string) error {
 	query := url.Values{}
 	for _, p := range prefixes {
 		query.Add("hashPrefixes", base64URL([]byte(p)))
 	}
-	return searchWith(b, polite(b.T, "/v5/hashes:search", query))
+	var m sbv5.SearchHashesResponse
+	if err := read(b, polite(b.T, "/v5/hashes:search", query), &m); err != nil {
+		return err
+	}
+	for _, h := range m.FullHashes {
+		if len(h.FullHash) != 32 {
+			return fmt.Errorf("full hash of %d bytes", len(h.FullHash))
+		}
+	}
+	return nil
 }
 
-// notBefore checks that act is reported one nanosecond before the wait is over and
-// not when it is over. Setup brings the client there.
-func notBefore(t *testing.T, name, rule string, wait time.Duration, setup, act func(b *bench)) {
-	inBubble(t, name+", early", func(b *bench) {
-		setup(b)
-		wantNone(b.T, b.violations.take())
-		time.Sleep(wait - 1)
-		act(b)
-		wantOne(b.T, b.violations.take(), rule)
-	})
-	inBubble(t, name+", in time", func(b *bench) {
-		setup(b)
-		time.Sleep(wait)
-		act(b)
-		wantNone(b.T, b.violations.take())
-	})
-}
+func se(b *bench) { b.lists(nil, "se-4b") }
+func mw(b *bench) { b.lists(nil, "mw-4b") }
 
 func TestRefereeReportsRequestsTooEarly(t *testing.T) {
-	se := func(b *bench) { b.lists(nil, "se-4b") }
 	notBefore(t, "minimum wait", "minimum wait", time.Hour, se, se)
-	notBefore(t, "minimum wait after restart", "minimum wait", time.Hour,
-		func(b *bench) { se(b); b.ClientStarted() }, se)
-	notBefore(t, "minimum wait of one list in a batch", "minimum wait", time.Hour, se,
-		func(b *bench) { b.lists(nil, "mw-4b", "se-4b") })
-	notBefore(t, "one failure", "back-off", 15*time.Minute,
-		func(b *bench) { b.Break("", 1, Fault{Status: 503}); se(b) },
-		func(b *bench) { b.lists(nil, "mw-4b") })
-	notBefore(t, "ten failures", "back-off", 24*time.Hour, func(b *bench) {
-		b.Break("", 10, Fault{CloseConnection: true})
-		for n := range 10 {
-			se(b)
-			if n < 9 {
-				time.Sleep(min(15*time.Minute<<n, 24*time.Hour))
-			}
-		}
-	}, se)
+	notBefore(t, "minimum wait after restart", "minimum wait", time.Hour, func(b *bench) { se(b); b.ClientStarted() }, se)
+	notBefore(t, "minimum wait of one list in a batch", "minimum wait", time.Hour, se, func(b *bench) { b.lists(nil, "mw-4b", "se-4b") })
+	notBefore(t, "one failure", "back-off", 15*time.Minute, func(b *bench) { b.Break("", 1, Fault{Status: 503}); se(b) }, mw)
+	notBefore(t, "ten failures", "back-off", 24*time.Hour, func(b *bench) { b.tenFailures("", se) }, se)
 	notBefore(t, "failure after success", "back-off", 15*time.Minute, func(b *bench) {
 		b.Break("", 2, Fault{Status: 500})
 		se(b)
 		time.Sleep(15 * time.Minute)
 		se(b)
 		time.Sleep(30 * time.Minute)
-		b.lists(nil, "mw-4b")
+		mw(b)
 		b.Break("", 1, Fault{WrongName: true})
 		se(b)
 	}, se)
@@ -116,14 +217,14 @@ func TestRefereeReportsRequestsTooEarly(t *testing.T) {
 		se(b)
 		time.Sleep(15 * time.Minute)
 		se(b)
-		b.lists(nil, "mw-4b")
+		mw(b)
 	}, se)
 	notBefore(t, "no change, no wait", ourFloor+", no minimum wait and no change", 30*time.Minute, func(b *bench) {
 		b.SetMinimumWait("se-4b", 0)
 		se(b)
 		b.lists([][]byte{b.version}, "se-4b")
 	}, se)
-	notBefore(t, "time-out", "back-off", 15*time.Minute, func(b *bench) { b.timeOut() }, se)
+	notBefore(t, "time-out", "back-off", 15*time.Minute, (*bench).timeOut, se)
 	notBefore(t, "time-out of http.Client", "back-off", 15*time.Minute, func(b *bench) {
 		b.Break("batchGet", 1, Fault{EndlessBody: true, Delay: time.Hour})
 		client := http.Client{Transport: b.Server, Timeout: time.Second}
@@ -142,40 +243,34 @@ func TestRefereeReportsRequestsTooEarly(t *testing.T) {
 
 // timeOut makes a list request that runs out of time.
 func (b *bench) timeOut() {
-	b.Break("batchGet", 1, Fault{Delay: time.Hour})
 	ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 	defer cancel()
-	r := polite(b.T, "/v5/hashLists:batchGet", url.Values{"names": {"se-4b"}}).WithContext(ctx)
-	if _, err := b.RoundTrip(r); err == nil {
+	b.slow(ctx)
+}
+
+// slow makes a list request that takes an hour, or until its context ends.
+func (b *bench) slow(ctx context.Context) {
+	b.Break("batchGet", 1, Fault{Delay: time.Hour})
+	if _, err := b.RoundTrip(polite(b.T, "/v5/hashLists:batchGet", url.Values{"names": {"se-4b"}}).WithContext(ctx)); err == nil {
 		b.Error("a slow answer came in time")
 	}
 }
 
 func TestRefereeForgivesCancellation(t *testing.T) {
 	inBubble(t, "cancelled context", func(b *bench) {
-		b.Break("batchGet", 1, Fault{Delay: time.Hour})
 		ctx, cancel := context.WithCancel(b.Context())
 		time.AfterFunc(time.Second, cancel)
-		r := polite(b.T, "/v5/hashLists:batchGet", url.Values{"names": {"se-4b"}}).WithContext(ctx)
-		if _, err := b.RoundTrip(r); err == nil {
-			b.Error("a slow answer came in time")
-		}
-		b.lists(nil, "se-4b")
-		wantNone(b.T, b.violations.take())
+		b.slow(ctx)
+		se(b)
+		b.want("")
 		if got := b.Requests("batchGet")[0]; !got.Cancelled || got.Failed {
 			b.Errorf("noted as %+v, want cancelled", got)
 		}
 	})
-	inBubble(t, "told afterwards", func(b *bench) {
-		b.timeOut()
-		b.ClientCancelled()
-		b.lists(nil, "se-4b")
-		wantNone(b.T, b.violations.take())
-	})
+	inBubble(t, "told afterwards", func(b *bench) { b.timeOut(); b.ClientCancelled(); se(b); b.want("") })
 	inBubble(t, "cancelled while reading", func(b *bench) {
 		ctx, cancel := context.WithCancel(b.Context())
-		r := polite(b.T, "/v5/hashLists:batchGet", url.Values{"names": {"se-4b"}}).WithContext(ctx)
-		resp, err := b.RoundTrip(r)
+		resp, err := b.RoundTrip(polite(b.T, "/v5/hashLists:batchGet", url.Values{"names": {"se-4b"}}).WithContext(ctx))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -184,77 +279,168 @@ func TestRefereeForgivesCancellation(t *testing.T) {
 			b.Error("body read in spite of the cancellation")
 		}
 		resp.Body.Close()
-		b.lists(nil, "se-4b")
-		wantNone(b.T, b.violations.take())
+		se(b)
+		b.want("")
 	})
 }
 
 func TestRefereeForgetsWhatTheClientLost(t *testing.T) {
-	inBubble(t, "wiped disk", func(b *bench) {
-		b.lists(nil, "se-4b")
-		b.Break("", 1, Fault{Status: 500})
-		b.lists(nil, "mw-4b")
-		b.ClientLostState()
-		b.lists(nil, "se-4b")
-		wantNone(b.T, b.violations.take())
-	})
-	inBubble(t, "wiped disk, version kept", func(b *bench) {
-		b.lists(nil, "se-4b")
-		b.ClientLostState()
-		b.lists([][]byte{b.version}, "se-4b")
-		wantOne(b.T, b.violations.take(), "version")
-	})
-	inBubble(t, "restart with an older version", func(b *bench) {
-		b.lists(nil, "se-4b")
-		old := b.version
-		b.Publish("se-4b", nil)
-		time.Sleep(time.Hour)
-		b.lists([][]byte{old}, "se-4b")
-		b.ClientStarted()
-		time.Sleep(time.Hour)
-		b.lists([][]byte{old}, "se-4b")
-		wantNone(b.T, b.violations.take())
-		time.Sleep(time.Hour)
-		b.lists([][]byte{old}, "se-4b")
-		wantOne(b.T, b.violations.take(), "want the newest") // the restart excuses one answer
-	})
-	inBubble(t, "restart while a search is under way", func(b *bench) {
-		b.Break("search", 1, Fault{Delay: time.Minute})
-		done := make(chan struct{})
-		go func() { defer close(done); _ = b.search("aaaa") }()
-		synctest.Wait()
-		b.ClientStarted()
-		if err := b.search("aaaa"); err != nil {
-			b.Error(err)
-		}
-		<-done
-		wantNone(b.T, b.violations.take())
-	})
+	judged(t, inBubble,
+		act{"wiped disk", func(b *bench) { se(b); b.Break("", 1, Fault{Status: 500}); mw(b); b.ClientLostState(); se(b) }, ""},
+		act{"wiped disk, version kept", func(b *bench) { se(b); b.ClientLostState(); b.lists([][]byte{b.version}, "se-4b") }, "version"},
+		act{"restart with an older version", func(b *bench) {
+			se(b)
+			old := b.version
+			b.Publish("se-4b", nil)
+			time.Sleep(time.Hour)
+			b.lists([][]byte{old}, "se-4b")
+			b.ClientStarted()
+			time.Sleep(time.Hour)
+			b.lists([][]byte{old}, "se-4b")
+			b.want("")
+			time.Sleep(time.Hour)
+			b.lists([][]byte{old}, "se-4b")
+		}, "want the newest"}, // the restart excuses one answer
+		act{"restart while a search is under way", func(b *bench) {
+			end := b.meanwhile("search", Fault{}, func(b *bench) { _ = b.search("aaaa") })
+			b.ClientStarted()
+			if err := b.search("aaaa"); err != nil {
+				b.Error(err)
+			}
+			end()
+		}, ""})
 }
 
 func TestRefereeReportsParallelListRequests(t *testing.T) {
-	inBubble(t, "same list", func(b *bench) {
-		b.Break("batchGet", 1, Fault{Delay: time.Minute})
-		done := make(chan struct{})
-		go func() { defer close(done); b.lists(nil, "se-4b") }()
-		synctest.Wait()
-		other := &bench{T: b.T, Server: b.Server}
-		other.lists(nil, "mw-4b")
-		wantNone(b.T, b.violations.take())
-		other.lists(nil, "se-4b")
-		<-done
-		wantOne(b.T, b.violations.take(), "under way")
-	})
-	inBubble(t, "a success after a failure", func(b *bench) {
-		b.Break("batchGet", 1, Fault{Delay: time.Minute})
-		b.Break("batchGet", 1, Fault{Status: 500})
-		done := make(chan struct{})
-		go func() { defer close(done); b.lists(nil, "se-4b") }()
-		synctest.Wait()
-		other := &bench{T: b.T, Server: b.Server}
-		other.lists(nil, "mw-4b")
-		<-done
-		other.lists(nil, "mw-4b") // it ends the back-off
-		wantNone(b.T, b.violations.take())
-	})
+	judged(t, inBubble,
+		act{"same list", func(b *bench) {
+			end := b.meanwhile("batchGet", Fault{}, se)
+			mw(b)
+			b.want("")
+			se(b)
+			end()
+		}, "under way"},
+		act{"a success after a failure", func(b *bench) {
+			end := b.meanwhile("batchGet", Fault{}, se)
+			b.Break("batchGet", 1, Fault{Status: 500})
+			mw(b)
+			end()
+			mw(b) // the success ends the back-off
+		}, ""})
+}
+
+func TestRefereeReportsWrongVersions(t *testing.T) {
+	ask := func(list string, versions func(b *bench) [][]byte) func(b *bench) {
+		return func(b *bench) { b.lists(versions(b), list) }
+	}
+	newest := func(b *bench) [][]byte { return [][]byte{b.version} }
+	twice := func(b *bench, version []byte) {
+		b.lists([][]byte{version}, "se-4b")
+		time.Sleep(time.Hour)
+		b.lists([][]byte{version}, "se-4b")
+	}
+	judged(t, func(t *testing.T, name string, f func(b *bench)) {
+		inBubble(t, name, func(b *bench) { se(b); time.Sleep(time.Hour); f(b) })
+	},
+		act{"newest", ask("se-4b", newest), ""},
+		act{"absent", se, ""},
+		act{"old", func(b *bench) { b.Publish("se-4b", nil); twice(b, b.version) }, "want the newest"},
+		act{"unknown", ask("se-4b", func(*bench) [][]byte { return [][]byte{{1, 2, 3}} }), "never served"},
+		act{"empty", ask("se-4b", func(*bench) [][]byte { return [][]byte{{}} }), "never served"},
+		act{"of another list", ask("mw-4b", newest), "was sent for"},
+		act{"twice", ask("se-4b", func(b *bench) [][]byte { return [][]byte{b.version, b.version} }), "more than one version"},
+		act{"after bad content", func(b *bench) { b.Break("batchGet", 1, Fault{Duplicate: true}); twice(b, b.version) }, "last update was bad"},
+		act{"of a bad answer", func(b *bench) {
+			b.Break("batchGet", 1, Fault{WrongChecksum: true})
+			b.Publish("se-4b", nil)
+			b.lists([][]byte{b.version}, "se-4b")
+			time.Sleep(time.Hour)
+			b.lists([][]byte{b.version}, "se-4b")
+		}, "had to be refused"},
+		act{"name twice", func(b *bench) { b.lists(nil, "mw-4b", "mw-4b", "mw-4b") }, "more than once"})
+}
+
+// One of several servers takes the versions of the others, and of nobody else.
+func TestOneOfManyTakesTheVersionsOfTheOthers(t *testing.T) {
+	other := New(t)
+	other.Publish("se-4b", [][]byte{[]byte("abcd")})
+	ask := func(version []byte, setup func(b *bench)) func(b *bench) {
+		return func(b *bench) {
+			setup(b)
+			b.Server.lists = map[string]*list{} // the first version made is the same one
+			b.Publish("se-4b", [][]byte{[]byte("abcd")})
+			b.lists([][]byte{version}, "se-4b")
+		}
+	}
+	oneOfMany, version := func(b *bench) { b.OneOfMany() }, other.list("se-4b").newest().id
+	judged(t, inBubble,
+		act{"of another server", ask(version, oneOfMany), ""},
+		act{"of another server, though it is alone", ask(version, func(*bench) {}), "never served"},
+		act{"unknown", ask([]byte{1, 2, 3}, oneOfMany), "never served"})
+}
+
+// batchers ask for several lists in one request.
+var batchers = map[string]func(b *bench, names ...string){
+	"v5": func(b *bench, names ...string) { b.lists(nil, names...) },
+}
+
+// A batch that is refused says nothing of its lists: the back-off is for all of them,
+// and afterwards each is asked for by itself. A list that is refused by itself has
+// a back-off of its own.
+func TestRefereeTakesARefusedListByItself(t *testing.T) {
+	for version, ask := range batchers {
+		se, mw := func(b *bench) { ask(b, "se-4b") }, func(b *bench) { ask(b, "mw-4b") }
+		for _, status := range []int{400, 404} {
+			name := fmt.Sprintf("%s, status %d, ", version, status)
+			refuse := func(b *bench, names ...string) {
+				b.SetMinimumWait("se-4b", time.Second)
+				b.SetMinimumWait("mw-4b", time.Second)
+				b.Break("update", 1, Fault{Status: status})
+				ask(b, names...)
+			}
+			notBefore(t, name+"a list twice", "back-off of one list", 30*time.Minute, func(b *bench) {
+				refuse(b, "se-4b")
+				time.Sleep(15 * time.Minute)
+				refuse(b, "se-4b")
+			}, se)
+			notBefore(t, name+"a batch", "back-off", 15*time.Minute, func(b *bench) { refuse(b, "se-4b", "mw-4b") }, mw)
+			judged(t, inBubble,
+				act{name + "another list", func(b *bench) { refuse(b, "se-4b"); mw(b) }, ""},
+				act{name + "the batch again", func(b *bench) {
+					refuse(b, "se-4b", "mw-4b")
+					time.Sleep(time.Hour)
+					se(b)
+					time.Sleep(time.Second)
+					b.want("")
+					ask(b, "se-4b", "mw-4b")
+				}, "unknown lists"},
+				act{name + "the batch after all were served", func(b *bench) {
+					refuse(b, "se-4b", "mw-4b")
+					time.Sleep(time.Hour)
+					se(b)
+					time.Sleep(time.Second)
+					mw(b)
+					time.Sleep(time.Second)
+					ask(b, "se-4b", "mw-4b")
+				}, ""})
+		}
+		notBefore(t, version+", another status", "back-off", 15*time.Minute, func(b *bench) { b.Break("update", 1, Fault{Status: 403}); se(b) }, mw)
+	}
+}
+
+func TestOnlyWhatARestartForgetsIsExcused(t *testing.T) {
+	const restarted, wiped = "the client was restarted", "the client was restarted and keeps nothing on disk"
+	for violation, want := range map[string]string{
+		"protocoltest: Local List Mode, cache: 1 hash prefix asked for again":             restarted,
+		"protocoltest: Request Frequency: lists fetched while another fetch is under way": wiped,
+		"protocoltest: Request Frequency, minimum wait: list \"se-4b\" asked for":         wiped,
+		"protocoltest: Web Risk, caching: 1 hash prefix asked for again":                  restarted,
+		"protocoltest: budget of searches: search 3 of a day that has 2":                  wiped,
+		"protocoltest: API key: the URL of the request search holds the key":              "",
+		"protocoltest: Local Database, version: the version 00 was never served":          "",
+	} {
+		if got := Excuse(violation); got != want {
+			t.Errorf("%s: got %q, want %q", violation, got, want)
+		}
+	}
 }

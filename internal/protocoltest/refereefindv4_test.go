@@ -2,7 +2,6 @@ package protocoltest
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv4"
@@ -19,8 +18,16 @@ func (b *bench) states() [][]byte {
 func (b *bench) find(prefixes ...string) { b.findWith(nil, prefixes...) }
 
 func (b *bench) findWith(change func(*sbv4.FindFullHashesRequest), prefixes ...string) {
-	_, _ = findV4(b.T, b, b.states(), []string{"se-4b", "mw-4b"}, prefixes, change)
+	b.findV4(b.states(), []string{"se-4b", "mw-4b"}, prefixes, change)
 }
+
+// findIn is find in some lists, with these states.
+func (b *bench) findIn(states [][]byte, lists []string, prefixes ...string) {
+	b.findV4(states, lists, prefixes, nil)
+}
+
+func findA(b *bench) { b.find(entryA) }
+func findM(b *bench) { b.find(entryM) }
 
 // inFindBubble is inBubble for a client that has fetched both lists.
 func inFindBubble(t *testing.T, name string, f func(b *bench)) {
@@ -33,96 +40,64 @@ func inFindBubble(t *testing.T, name string, f func(b *bench)) {
 }
 
 func TestRefereeReportsFindsTooEarly(t *testing.T) {
-	a := func(b *bench) { b.find(entryA) }
-	m := func(b *bench) { b.find(entryM) }
-	setUp := func(act func(b *bench)) func(b *bench) {
-		return func(b *bench) { b.fetch("se-4b", "mw-4b"); act(b) }
+	setUp := func(do func(b *bench)) func(b *bench) {
+		return func(b *bench) { b.fetch("se-4b", "mw-4b"); do(b) }
 	}
-	wait := setUp(func(b *bench) { b.SetFindWait(time.Hour); a(b) })
-	notBefore(t, "minimum wait", "minimum wait", time.Hour, wait, m)
-	notBefore(t, "minimum wait after restart", "minimum wait", time.Hour, func(b *bench) { wait(b); b.ClientStarted() }, m)
-	notBefore(t, "one failure", "back-off", 15*time.Minute, setUp(func(b *bench) {
-		b.Break("find", 1, Fault{ShortHash: true})
-		a(b)
-	}), a)
-	notBefore(t, "failure before restart", "back-off", 15*time.Minute, setUp(func(b *bench) {
-		b.Break("", 1, Fault{Status: 429})
-		a(b)
-		b.ClientStarted()
-	}), a)
+	wait := setUp(func(b *bench) { b.SetFindWait(time.Hour); findA(b) })
+	notBefore(t, "minimum wait", "minimum wait", time.Hour, wait, findM)
+	notBefore(t, "minimum wait after restart", "minimum wait", time.Hour, func(b *bench) { wait(b); b.ClientStarted() }, findM)
+	notBefore(t, "one failure", "back-off", 15*time.Minute, setUp(func(b *bench) { b.Break("find", 1, Fault{ShortHash: true}); findA(b) }), findA)
+	notBefore(t, "failure before restart", "back-off", 15*time.Minute, setUp(func(b *bench) { b.Break("", 1, Fault{Status: 429}); findA(b); b.ClientStarted() }), findA)
 	notBefore(t, "two failures", "back-off", 30*time.Minute, setUp(func(b *bench) {
 		b.Break("find", 2, Fault{Status: 500})
-		a(b)
+		findA(b)
 		time.Sleep(15 * time.Minute)
-		a(b)
-	}), a)
-	inFindBubble(t, "cancelled", func(b *bench) {
-		b.Break("find", 1, Fault{Status: 500})
-		a(b)
-		b.ClientCancelled()
-		a(b)
-		wantNone(b.T, b.violations.take())
-	})
-	inFindBubble(t, "after a success", func(b *bench) {
-		b.Break("find", 1, Fault{Status: 500})
-		a(b)
-		time.Sleep(15 * time.Minute)
-		a(b)
-		m(b)
-		b.fetch("se-4b")
-		wantNone(b.T, b.violations.take())
-	})
+		findA(b)
+	}), findA)
+	judged(t, inFindBubble,
+		act{"cancelled", func(b *bench) { b.Break("find", 1, Fault{Status: 500}); findA(b); b.ClientCancelled(); findA(b) }, ""},
+		act{"after a success", func(b *bench) {
+			b.Break("find", 1, Fault{Status: 500})
+			findA(b)
+			time.Sleep(15 * time.Minute)
+			findA(b)
+			findM(b)
+			fetchSE(b)
+		}, ""},
+		act{"the budget counts finds", func(b *bench) {
+			b.diff("se-4b", "mw-4b")
+			b.SetBudget(3, time.Date(2000, 1, 1, 8, 0, 0, 0, time.UTC))
+			riskA(b)
+			findA(b)
+			_ = b.search("aaaa")
+			b.want("")
+			_ = b.search("bbbb")
+		}, "search 4 of a day that has 3"})
 }
 
+// The memory for answers is that of Web Risk, see TestRefereeReportsRisksSearchedAgain.
 func TestRefereeReportsHashesFoundAgain(t *testing.T) {
-	full := entryA + string(make([]byte, 28))
 	ask := func(b *bench) { b.fetch("se-4b", "mw-4b"); b.find(entryA, entryM) }
-	again := func(b *bench) { b.find(entryA) }
-	listed := func(life time.Duration) func(b *bench) {
-		return func(b *bench) {
-			b.SetCacheDuration(life)
-			b.AddFullHash([]byte(full), &ThreatDetail{ThreatType: sbv5.ThreatType_MALWARE})
-			ask(b)
-		}
+	notBefore(t, "negative of an hour", "fresh", time.Hour, func(b *bench) { b.SetNegativeCacheDuration(time.Hour); ask(b) }, findA)
+	notBefore(t, "short positive", "fresh", time.Minute, func(b *bench) {
+		b.SetCacheDuration(time.Minute)
+		b.AddFullHash([]byte(entryA+string(make([]byte, 28))), &ThreatDetail{ThreatType: sbv5.ThreatType_MALWARE})
+		ask(b)
+	}, findA)
+	judged(t, inFindBubble,
+		act{"no negative cache", func(b *bench) { b.SetNegativeCacheDuration(-1); findA(b); findA(b) }, ""},
+		act{"longer prefix", func(b *bench) { findA(b); b.find(entryL) }, ""},
+		act{"restarted", func(b *bench) { findA(b); b.ClientStarted(); findA(b) }, ""},
+		act{"under way", func(b *bench) {
+			end := b.meanwhile("find", Fault{}, func(b *bench) { b.find(entryA, entryB) })
+			findM(b)
+			b.want("")
+			b.find(entryL, entryB)
+			end()
+		}, "under way"})
+	if got := Excuse("protocoltest: Caching: 2 hash prefixes asked for again"); got != "the client was restarted" {
+		t.Errorf("a restart excuses a find that was forgotten, got %q", got)
 	}
-	notBefore(t, "negative", "fresh", 300*time.Second, ask, again)
-	notBefore(t, "negative of an hour", "fresh", time.Hour, func(b *bench) { b.SetNegativeCacheDuration(time.Hour); ask(b) }, again)
-	notBefore(t, "short positive", "fresh", time.Minute, listed(time.Minute), again)
-	notBefore(t, "long positive", "fresh", 300*time.Second, listed(time.Hour), again)
-	notBefore(t, "negative after positive", "fresh", 300*time.Second, func(b *bench) {
-		listed(time.Minute)(b)
-		time.Sleep(time.Minute)
-		delete(b.threats, full)
-		again(b) // nothing there any more: now the prefix is known
-	}, again)
-	inFindBubble(t, "no negative cache", func(b *bench) {
-		b.SetNegativeCacheDuration(-1)
-		b.find(entryA)
-		b.find(entryA)
-		wantNone(b.T, b.violations.take())
-	})
-	inFindBubble(t, "longer prefix", func(b *bench) {
-		b.find(entryA)
-		b.find(entryL)
-		wantNone(b.T, b.violations.take())
-	})
-	inFindBubble(t, "restarted", func(b *bench) {
-		b.find(entryA)
-		b.ClientStarted()
-		b.find(entryA)
-		wantNone(b.T, b.violations.take())
-	})
-	inFindBubble(t, "under way", func(b *bench) {
-		b.Break("find", 1, Fault{Delay: time.Minute})
-		done := make(chan struct{})
-		go func() { defer close(done); b.find(entryA, entryB) }()
-		synctest.Wait()
-		b.find(entryM)
-		wantNone(b.T, b.violations.take())
-		b.find(entryL, entryB)
-		wantOne(b.T, b.violations.take(), "under way")
-		<-done
-	})
 }
 
 func TestRefereeReportsMalformedFinds(t *testing.T) {
@@ -137,7 +112,7 @@ func TestRefereeReportsMalformedFinds(t *testing.T) {
 			}
 		}
 	}
-	tests := []struct {
+	for _, tt := range []struct {
 		name     string
 		prefixes []string
 		change   func(m *message)
@@ -164,19 +139,11 @@ func TestRefereeReportsMalformedFinds(t *testing.T) {
 		{"a state twice", []string{entryA}, func(m *message) { m.ClientStates = append(m.ClientStates, m.ClientStates[0]) }, "more than one state"},
 		{"a foreign state", []string{entryA}, func(m *message) { m.ClientStates = append(m.ClientStates, []byte{1}) }, "never served"},
 		{"no client", []string{entryA}, func(m *message) { m.Client = nil }, "client_id"},
-	}
-	for _, tt := range tests {
-		inFindBubble(t, tt.name, func(b *bench) {
-			b.findWith(tt.change, tt.prefixes...)
-			if got := b.violations.take(); tt.rule == "" {
-				wantNone(b.T, got)
-			} else {
-				wantOne(b.T, got, tt.rule)
-			}
-		})
+	} {
+		inFindBubble(t, tt.name, func(b *bench) { b.findWith(tt.change, tt.prefixes...); b.want(tt.rule) })
 	}
 	for n, rule := range map[int]string{500: "", 501: "want 1 to 500"} {
-		inBubble(t, "many", func(b *bench) {
+		judged(t, inBubble, act{"many", func(b *bench) {
 			var entries [][]byte
 			for _, p := range numbered(n) {
 				entries = append(entries, []byte(p))
@@ -184,12 +151,7 @@ func TestRefereeReportsMalformedFinds(t *testing.T) {
 			b.Publish("se-4b", entries)
 			b.fetch("se-4b", "mw-4b")
 			b.find(numbered(n)...)
-			if got := b.violations.take(); rule == "" {
-				wantNone(b.T, got)
-			} else {
-				wantOne(b.T, got, rule)
-			}
-		})
+		}, rule})
 	}
 }
 
@@ -203,98 +165,49 @@ func TestRefereeKnowsWhichStatesAreHeld(t *testing.T) {
 		b.fetchWith(old[0], nil, "se-4b")
 		return old
 	}
-	find := func(b *bench, states ...[]byte) {
-		_, _ = findV4(b.T, b, states, []string{"se-4b", "mw-4b"}, []string{entryB}, nil)
-	}
-	tests := []struct {
-		name string
-		act  func(b *bench)
-		rule string // empty: legal
-	}{
-		{"old while the new one is applied", func(b *bench) { find(b, update(b, Fault{})...) }, ""},
-		{"old", func(b *bench) {
+	find := func(b *bench, states ...[]byte) { b.findIn(states, []string{"se-4b", "mw-4b"}, entryB) }
+	old := func(then func(b *bench)) func(b *bench) {
+		return func(b *bench) {
 			old := update(b, Fault{})
 			time.Sleep(applyTime)
+			then(b)
 			find(b, old...)
-		}, "want the newest"},
-		{"old after a restart", func(b *bench) {
-			old := update(b, Fault{})
-			time.Sleep(applyTime)
-			b.ClientStarted()
-			find(b, old...)
-		}, ""},
-		{"none after a restart", func(b *bench) { b.ClientStarted(); find(b) }, ""},
-		{"none while the first one is applied", func(b *bench) {
-			b.ClientStarted()
-			b.fetch("se-4b", "mw-4b")
-			find(b)
-		}, ""},
-		{"none though the first one is applied", func(b *bench) {
-			b.ClientStarted()
-			b.fetch("se-4b")
-			time.Sleep(applyTime)
-			find(b)
-		}, "no state was sent"},
-		{"of a refused answer", func(b *bench) { update(b, Fault{WrongChecksum: true}); find(b, b.states()...) }, "want the newest good"},
-		{"before a refused answer", func(b *bench) { find(b, update(b, Fault{WrongChecksum: true})...) }, ""},
-		{"none after a refused answer", func(b *bench) { find(b, update(b, Fault{WrongChecksum: true})[1]) }, ""},
+		}
 	}
-	for _, tt := range tests {
-		inFindBubble(t, tt.name, func(b *bench) {
-			tt.act(b)
-			if got := b.violations.take(); tt.rule == "" {
-				wantNone(b.T, got)
-			} else {
-				wantOne(b.T, got, tt.rule)
-			}
-		})
-	}
+	judged(t, inFindBubble,
+		act{"old while the new one is applied", func(b *bench) { find(b, update(b, Fault{})...) }, ""},
+		act{"old", old(func(*bench) {}), "want the newest"},
+		act{"old after a restart", old(func(b *bench) { b.ClientStarted() }), ""},
+		act{"none after a restart", func(b *bench) { b.ClientStarted(); find(b) }, ""},
+		act{"none while the first one is applied", func(b *bench) { b.ClientStarted(); b.fetch("se-4b", "mw-4b"); find(b) }, ""},
+		act{"none though the first one is applied", func(b *bench) { b.ClientStarted(); fetchSE(b); time.Sleep(applyTime); find(b) }, "no state was sent"},
+		act{"of a refused answer", func(b *bench) { update(b, Fault{WrongChecksum: true}); find(b, b.states()...) }, "want the newest good"},
+		act{"before a refused answer", func(b *bench) { find(b, update(b, Fault{WrongChecksum: true})...) }, ""},
+		act{"none after a refused answer", func(b *bench) { find(b, update(b, Fault{WrongChecksum: true})[1]) }, ""})
 }
 
 func init() { batchers["v4"] = (*bench).fetch }
 
 func TestRefereeKeepsTheClocksOfV4Apart(t *testing.T) {
-	inBubble(t, "three services", func(b *bench) {
+	judged(t, inBubble, act{"three services", func(b *bench) {
 		b.Break("", 1, Fault{Status: 500})
-		b.lists(nil, "se-4b")
+		se(b)
 		b.fetch("se-4b", "mw-4b")
 		b.Break("find", 1, Fault{Status: 500})
-		b.find(entryA)
+		findA(b)
 		b.diff("se-4b", "mw-4b")
 		b.Break("searchOne", 1, Fault{Status: 500})
-		b.risk(entryA)
+		riskA(b)
 		b.lists(nil) // no violation but that no list is named
 		b.violations.take()
 		_ = b.search(entryA)
 		time.Sleep(time.Hour)
 		b.diff("se-4b", "mw-4b")
-		wantNone(b.T, b.violations.take())
-	})
+	}, ""})
 }
 
 func TestRefereeTakesEntriesThatTheOtherServiceGave(t *testing.T) {
-	find := func(b *bench, prefix string) {
-		_, _ = findV4(b.T, b, nil, []string{"se-4b", "mw-4b"}, []string{prefix}, nil)
-	}
+	find := func(b *bench, prefix string) { b.findIn(nil, []string{"se-4b", "mw-4b"}, prefix) }
 	takesEntries(t, "Web Risk, by lists of v4", (*bench).fetch, (*bench).risk, map[string]string{"longer": "", "long": "", "longe": "no entry", "none": "no entry"})
 	takesEntries(t, "v4, by lists of Web Risk", (*bench).diff, find, map[string]string{"longer": "", "long": "no entries", "none": "no entries"})
-}
-
-func TestTheBudgetCountsFinds(t *testing.T) {
-	inFindBubble(t, "any protocol", func(b *bench) {
-		b.diff("se-4b", "mw-4b")
-		b.SetBudget(3, time.Date(2000, 1, 1, 8, 0, 0, 0, time.UTC))
-		b.risk(entryA)
-		b.find(entryA)
-		_ = b.search("aaaa")
-		wantNone(b.T, b.violations.take())
-		_ = b.search("bbbb")
-		wantOne(b.T, b.violations.take(), "search 4 of a day that has 3")
-	})
-}
-
-func TestARestartExcusesAForgottenFind(t *testing.T) {
-	if got := Excuse("protocoltest: Caching: 2 hash prefixes asked for again"); got != "the client was restarted" {
-		t.Errorf("got %q", got)
-	}
 }
