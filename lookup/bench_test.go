@@ -56,8 +56,7 @@ func randomSet(seed uint64, n int) *prefixset.Set {
 	return b.Set()
 }
 
-// benchHosts are 100,000 different hosts like those of a resolver's log: two to
-// six labels, most of them three.
+// benchHosts are 100,000 different hosts like those of a resolver's log: two to six labels, most of them three.
 var benchHosts = sync.OnceValue(func() []Host {
 	r := rand.New(rand.NewPCG(15, 16))
 	suffixes := []string{"com", "com", "com", "com", "net", "org", "io", "de", "fr", "co.uk", "com.br", "github.io"}
@@ -93,8 +92,7 @@ func fiveExpressions(i int) Host {
 	return FromQname(fmt.Sprintf("static.img%d.eu-west.cdn.example.com.", i))
 }
 
-// eachBenchName runs a benchmark over the mixed hosts and over one host. It leaves out
-// hosts that are not clean.
+// eachBenchName runs a benchmark over the mixed hosts and over one host. It leaves out hosts that are not clean.
 func eachBenchName(b *testing.B, clean func(Host) bool, run func(b *testing.B, hosts []Host)) {
 	var hosts []Host
 	for _, h := range benchHosts() {

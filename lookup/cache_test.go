@@ -28,42 +28,40 @@ func TestAnswersAreFreshForExactlyTheirLife(t *testing.T) {
 		{"no threat for a day", 24 * time.Hour, 24 * time.Hour, true},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := &server{t: t}
-				verdict := Safe
-				srv.knows(tt.ttl)
-				if !tt.safe {
-					verdict = Unsafe
-					srv.knows(tt.ttl, isThreat("example.com/", Malware))
-				}
-				c := checkerOf(t, Config{Searcher: srv}, "example.com/")
-				asked := time.Now()
-				decision := decide(t, c, "example.com.")
-				if decision.Verdict != verdict || decision.By != ByServer {
-					t.Fatalf("first: %+v, want %v by server", decision, verdict)
-				}
-				if !tt.safe && !decision.Expires.Equal(asked.Add(tt.want)) {
-					t.Errorf("expires %v after it was asked, want %v", decision.Expires.Sub(asked), tt.want)
-				}
+		inBubble(t, tt.name, func(t *testing.T) {
+			srv := &server{t: t}
+			verdict := Safe
+			srv.knows(tt.ttl)
+			if !tt.safe {
+				verdict = Unsafe
+				srv.knows(tt.ttl, isThreat("example.com/", Malware))
+			}
+			c := checkerOf(t, Config{Searcher: srv}, "example.com/")
+			asked := time.Now()
+			decision := decide(t, c, "example.com.")
+			if decision.Verdict != verdict || decision.By != ByServer {
+				t.Fatalf("first: %+v, want %v by server", decision, verdict)
+			}
+			if !tt.safe && !decision.Expires.Equal(asked.Add(tt.want)) {
+				t.Errorf("expires %v after it was asked, want %v", decision.Expires.Sub(asked), tt.want)
+			}
 
-				time.Sleep(tt.want)
-				decision = decide(t, c, "example.com.")
-				if decision.Verdict != verdict || decision.By != ByCache {
-					t.Errorf("at the end of its TTL: %+v, want %v by cache", decision, verdict)
-				}
-				if n := len(srv.searches()); n != 1 {
-					t.Errorf("%d searches, want 1", n)
-				}
+			time.Sleep(tt.want)
+			decision = decide(t, c, "example.com.")
+			if decision.Verdict != verdict || decision.By != ByCache {
+				t.Errorf("at the end of its TTL: %+v, want %v by cache", decision, verdict)
+			}
+			if n := len(srv.searches()); n != 1 {
+				t.Errorf("%d searches, want 1", n)
+			}
 
-				time.Sleep(1 * time.Nanosecond)
-				if _, candidates := c.Check(FromQname("example.com.")); candidates == nil {
-					t.Error("a nanosecond later the answer is still used")
-				}
-				if answer, ok := c.cache.get(HashExpression("example.com/"), time.Now()); ok {
-					t.Errorf("the cache still answers %+v", answer)
-				}
-			})
+			time.Sleep(1 * time.Nanosecond)
+			if _, candidates := c.Check(FromQname("example.com.")); candidates == nil {
+				t.Error("a nanosecond later the answer is still used")
+			}
+			if answer, ok := c.cache.get(HashExpression("example.com/"), time.Now()); ok {
+				t.Errorf("the cache still answers %+v", answer)
+			}
 		})
 	}
 }
@@ -133,10 +131,7 @@ func TestCacheBeatsTheLists(t *testing.T) {
 
 func TestThreatsAreLookedForUntilTheLastExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cache, err := newCache(10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cache := newTestCache(t)
 		hash, other := HashExpression("example.com/"), HashExpression("example.org/")
 		put := func(size int, ttl time.Duration) {
 			threat := lasting(ttl, isThreat("example.com/", Malware))
@@ -227,10 +222,9 @@ func TestThreatOfOnePrefixDoesNotShortenTheAnswerAboutAnother(t *testing.T) {
 
 func TestUnconfiguredThreatsNeverBlock(t *testing.T) {
 	tests := []struct {
-		name    string
-		enabled []Threat
-		listed  []Threat
-		want    Threat
+		name            string
+		enabled, listed []Threat
+		want            Threat
 	}{
 		{"all by default", nil, []Threat{PotentiallyHarmfulApplication}, PotentiallyHarmfulApplication},
 		{"the only one", []Threat{Malware}, []Threat{Malware}, Malware},

@@ -13,8 +13,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// threatsBehind returns n full hashes that begin with the same four bytes. The first is
-// the hash of the expression.
+// threatsBehind returns n full hashes that begin with the same four bytes. The first is the hash of the expression.
 func threatsBehind(expression string, n int) (all []ThreatHash) {
 	hash := HashExpression(expression)
 	for i := range n {
@@ -60,13 +59,10 @@ func TestAnAnswerThatIsTooLongSupersedesOthers(t *testing.T) {
 	}
 }
 
-// The cache holds no more full hashes than prefixes. It forgets the least recently used
-// prefixes first.
+// The cache holds no more full hashes than prefixes. It forgets the least recently used prefixes first.
 func TestTheCacheIsBoundedInFullHashes(t *testing.T) {
 	c, err := newCache(1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var hashes []FullHash
 	for i := range 20 {
 		threats := threatsBehind(expressed(i), 100)
@@ -95,9 +91,7 @@ func TestTheCacheIsBoundedInBytes(t *testing.T) {
 	for _, n := range []int{0, 1, 256} {
 		before := heap()
 		c, err := newCache(capacity)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range 3 * capacity / max(1, n/20) {
 			threats := threatsBehind(expressed(i), n)
 			c.put(HashExpression(expressed(i)).Prefix(4), serverAnswer{received: time.Now(), ttl: time.Hour, threats: threats})
@@ -160,21 +154,6 @@ func TestAnAnswerEndsByEitherClock(t *testing.T) {
 	}
 }
 
-// An answer that may be used once leaves nothing behind, and takes the place of the one before.
-func TestAnAnswerToBeUsedOnceIsNotKept(t *testing.T) {
-	c, err := newCache(10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, now := HashExpression("example.com/").Prefix(4), time.Now()
-	for _, ttl := range []time.Duration{0, time.Hour, 0} {
-		c.put(p, serverAnswer{received: now, ttl: ttl})
-		if got, want := c.answers.Len(), min(1, int(ttl)); got != want {
-			t.Errorf("with a TTL of %s the cache has %d answers, want %d", ttl, got, want)
-		}
-	}
-}
-
 // The cache shortens the TTL of a threat in its own copy of the answer.
 func TestPutLeavesTheAnswerAsItIs(t *testing.T) {
 	c, hash := newTestCache(t), HashExpression("example.com/")
@@ -185,56 +164,167 @@ func TestPutLeavesTheAnswerAsItIs(t *testing.T) {
 	}
 }
 
-// When every threat has expired no bit is left in either word: a bit that stays makes
-// queries slow.
-func TestNoBitOutlivesTheThreats(t *testing.T) {
+// neighbour returns a full hash with the same first n bytes, and no more.
+func neighbour(hash FullHash, n int) FullHash {
+	hash[n] ^= 0x80
+	return hash
+}
+
+// newTestCache returns a cache of ten answers.
+func newTestCache(t *testing.T) *cache {
+	t.Helper()
 	c, err := newCache(10)
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	return c
+}
+
+func TestTheYoungestAnswerCountsWhateverItsLength(t *testing.T) {
+	hash := HashExpression("example.com/")
+	threat := func(ttl time.Duration) []ThreatHash {
+		return []ThreatHash{lasting(ttl, isThreat("example.com/", Malware))}
 	}
-	hash, now := HashExpression("example.com/"), time.Now()
-	for range 2 { // the second is in the other word
-		now = now.Add(maxVerdictAge + 1)
-		c.put(hash.Prefix(4), serverAnswer{received: now, ttl: time.Hour, threats: []ThreatHash{{Hash: hash, Threats: AllThreats, TTL: time.Minute}}})
-		if !c.mayThreaten(&hash) {
-			t.Error("the cache does not know of its threat")
-		}
-		c.sweep(now.Add(time.Minute + 1))
-		if n := len(bitsOf(c)); n != 0 || c.anyThreat.Load() {
-			t.Errorf("%d bits of expired threats are left", n)
-		}
+	type put struct {
+		size    int // of the prefix
+		ttl     time.Duration
+		threats []ThreatHash
+	}
+	tests := []struct {
+		name  string
+		puts  []put // one second after the other
+		ok    bool
+		found bool // a threat
+	}{
+		{"nothing", nil, false, false},
+		{"a negative one only", []put{{32, time.Hour, nil}}, true, false},
+		{"a threat, then a longer prefix without", []put{{4, time.Hour, threat(time.Minute)}, {8, time.Hour, nil}}, true, false},
+		{"a threat, then a shorter prefix without", []put{{8, time.Hour, threat(time.Minute)}, {4, time.Hour, nil}}, true, false},
+		{"no threat, then one of a longer prefix", []put{{4, time.Hour, nil}, {9, time.Hour, threat(time.Minute)}}, true, true},
+		{"no threat, then one of a shorter prefix", []put{{9, time.Hour, nil}, {4, time.Hour, threat(time.Minute)}}, true, true},
+		{"the youngest in the middle", []put{{4, time.Hour, nil}, {32, time.Hour, nil}, {16, time.Hour, threat(time.Minute)}}, true, true},
+		{"the youngest has expired, an older one not", []put{{4, time.Hour, threat(time.Minute)}, {8, 1, nil}}, false, false},
+		{"its threat has expired, the older answer not", []put{{4, time.Hour, nil}, {8, time.Hour, threat(1)}}, false, false},
+		{"the same prefix again", []put{{4, time.Hour, threat(time.Minute)}, {4, time.Hour, nil}}, true, false},
+		{"a shorter prefix later, for once only", []put{{5, time.Hour, nil}, {4, 0, threat(0)}}, false, false},
+		{"the same prefix again, for once only", []put{{4, time.Hour, nil}, {4, 0, threat(0)}}, false, false},
+	}
+	for _, tt := range tests {
+		inBubble(t, tt.name, func(t *testing.T) {
+			c := newTestCache(t)
+			for _, p := range tt.puts {
+				c.put(hash.Prefix(p.size), serverAnswer{received: time.Now(), ttl: p.ttl, threats: p.threats})
+				time.Sleep(time.Second)
+			}
+			answer, ok := c.get(hash, time.Now())
+			if ok != tt.ok || ok && (answer.threats != nil) != tt.found {
+				t.Errorf("got %+v, %v, want an answer: %v, with a threat: %v", answer, ok, tt.ok, tt.found)
+			}
+		})
 	}
 }
 
-// bitsOf returns the words of threatBits that have a bit set.
-func bitsOf(c *cache) (words []uint64) {
-	for i := range c.threatBits {
-		for j := range c.threatBits[i] {
-			if word := c.threatBits[i][j].Load(); word != 0 {
-				words = append(words, word)
+func TestEachFullHashHasItsOwnLife(t *testing.T) {
+	hash := HashExpression("example.com/")
+	other := neighbour(hash, 4)
+	threat := isThreat("example.com/", Malware)
+	unwanted := isThreat("example.com/", UnwantedSoftware)
+	tests := []struct {
+		name     string
+		negative time.Duration // TTL of the rest of the prefix
+		threats  []ThreatHash
+		after    time.Duration
+		ok       bool // hash can be answered
+		others   bool // so can another full hash of the prefix
+	}{
+		{"all live", time.Hour, []ThreatHash{lasting(time.Minute, threat)}, time.Minute, true, true},
+		{"the threat has expired", time.Hour, []ThreatHash{lasting(time.Minute, threat)}, time.Minute + 1, false, true},
+		{"the rest has expired", time.Minute, []ThreatHash{lasting(20*time.Minute, threat)}, time.Minute + 1, true, false},
+		{"there was no TTL for the rest", 0, []ThreatHash{lasting(20*time.Minute, threat)}, 20 * time.Minute, true, false},
+		{"both have expired", time.Minute, []ThreatHash{lasting(time.Minute, threat)}, time.Minute + 1, false, false},
+		{"the TTL of a threat is at most 30 minutes", 2 * time.Hour, []ThreatHash{lasting(time.Hour, threat)}, maxVerdictAge + 1, false, true},
+		{"one of two threats of it has expired", time.Hour,
+			[]ThreatHash{lasting(2*time.Minute, threat), lasting(time.Minute, unwanted)}, time.Minute + 1, false, true},
+		{"the other one has", time.Hour,
+			[]ThreatHash{lasting(time.Minute, unwanted), lasting(2*time.Minute, threat)}, time.Minute + 1, false, true},
+		{"a threat for this once", time.Hour, []ThreatHash{threat}, 1, false, true},
+	}
+	for _, tt := range tests {
+		inBubble(t, tt.name, func(t *testing.T) {
+			c := newTestCache(t)
+			c.put(hash.Prefix(4), serverAnswer{received: time.Now(), ttl: tt.negative, threats: tt.threats})
+			time.Sleep(tt.after)
+			if _, ok := c.get(hash, time.Now()); ok != tt.ok {
+				t.Errorf("the threat is answered: %v, want %v", ok, tt.ok)
+			}
+			if _, ok := c.get(other, time.Now()); ok != tt.others {
+				t.Errorf("another full hash is answered: %v, want %v", ok, tt.others)
+			}
+		})
+	}
+}
+
+// TestExpiredThreatIsAskedAboutAgain asks through the Checker, for two names whose
+// prefix, of the one list, is the same.
+func TestExpiredThreatIsAskedAboutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := collision(t)
+		srv := &server{t: t}
+		srv.knows(time.Hour, lasting(time.Minute, isThreat(a+"/", Malware)))
+		c := checkerOf(t, Config{Searcher: srv}, a+"/")
+		asked := time.Now()
+		got := decide(t, c, a+".")
+		if got.Verdict != Unsafe || got.By != ByServer || !got.Expires.Equal(asked.Add(time.Minute)) {
+			t.Errorf("first: %+v, want unsafe by server for a minute", got)
+		}
+		time.Sleep(time.Minute)
+		if got := decide(t, c, a+"."); got.Verdict != Unsafe || got.By != ByCache || !got.Expires.Equal(asked.Add(time.Minute)) {
+			t.Errorf("a minute later: %+v, want unsafe by cache until now", got)
+		}
+		time.Sleep(1 * time.Nanosecond)
+		if got := decide(t, c, b+"."); got != (Decision{By: ByCache}) {
+			t.Errorf("another name of the prefix: %+v, want safe by cache", got)
+		}
+		if n := len(srv.searches()); n != 1 {
+			t.Errorf("%d searches, want 1", n)
+		}
+		if got := decide(t, c, a+"."); got.Verdict != Unsafe || got.By != ByServer {
+			t.Errorf("when the threat has expired: %+v, want unsafe by server", got)
+		}
+	})
+}
+
+// collision returns two names whose hashes begin with the same four bytes.
+func collision(t *testing.T) (a, b string) {
+	t.Helper()
+	a, b = "h83507.example", "h113938.example"
+	if hash, other := HashExpression(a+"/"), HashExpression(b+"/"); hash.Prefix(4) != other.Prefix(4) || hash == other {
+		t.Fatalf("%x and %x do not begin alike", hash, other)
+	}
+	return a, b
+}
+
+// Confirmed is the time of an answer with or without a threat, while it may be used.
+func TestConfirmedIsTheTimeOfACachedAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := &server{t: t}
+		srv.knows(time.Minute, isThreat("bad.example/", Malware))
+		c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "good.example/")
+		asked := time.Now()
+		decide(t, c, "bad.example.")
+		decide(t, c, "good.example.")
+		for _, after := range []time.Duration{0, time.Minute, 1} {
+			time.Sleep(after)
+			want := asked
+			if after == 1 { // the TTL has ended
+				want = time.Time{}
+			}
+			for _, expression := range []string{"bad.example/", "good.example/"} {
+				if got := c.Confirmed(expression); !got.Equal(want) {
+					t.Errorf("%s, after %s: confirmed at %s, want %s", expression, time.Since(asked), got, want)
+				}
+			}
+			if got := c.Confirmed("other.example/"); !got.IsZero() {
+				t.Errorf("a host that was not asked about is confirmed at %s", got)
 			}
 		}
-	}
-	return words
-}
-
-func TestEachBitOfThreatsIsUsed(t *testing.T) {
-	var c cache
-	if got := unsafe.Sizeof(c.threatBits); got != 2*(1<<16)/8 {
-		t.Errorf("%d bytes for two times 65,536 bits", got)
-	}
-	for _, test := range []struct {
-		hash FullHash
-		word int
-		bit  uint64
-	}{
-		{FullHash{0, 0, 255}, 0, 1},
-		{FullHash{0, 63}, 0, 1 << 63},
-		{FullHash{0, 64}, 1, 1},
-		{FullHash{255, 255}, 1023, 1 << 63},
-	} {
-		if word, bit := threatBit(&test.hash); word != test.word || bit != test.bit {
-			t.Errorf("%x: word %d, bit %x, want %d and %x", test.hash[:3], word, bit, test.word, test.bit)
-		}
-	}
+	})
 }

@@ -2,8 +2,10 @@ package lookup
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -49,20 +51,6 @@ func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
 	}
 }
 
-// If one search can ask about all candidates, the exact host comes first. Otherwise the
-// domain does: its threat saves the other searches.
-func TestTheFirstOfSeveralThreatsIsNamed(t *testing.T) {
-	all := []string{"www.example.com/", "example.com/"}
-	for perSearch, want := range map[int]string{0: all[0], 3: all[0], 2: all[0], 1: all[1]} {
-		srv := &server{t: t}
-		srv.knows(time.Hour, isThreat(all[0], Malware), isThreat(all[1], Malware))
-		c := checkerOf(t, Config{Searcher: srv, PerSearch: perSearch}, all...)
-		if got := decide(t, c, "www.example.com."); got.Verdict != Unsafe || got.Expression != want {
-			t.Errorf("%d prefixes a search: %+v, want unsafe for %s", perSearch, got, want)
-		}
-	}
-}
-
 func TestFirstIsThatOfTheFirstCandidate(t *testing.T) {
 	database := new(Database)
 	database.Publish([]List{listOf("domain", "example.com/"), listOf("host", "www.example.com/")})
@@ -102,6 +90,324 @@ func TestSubdomainsHaveTheShortestExpressionInCommon(t *testing.T) {
 	for _, name := range []string{"example.com.", "a.example.com.", "b.a.example.com.", "other.example.com."} {
 		if got := suspect(t, c, name).Shortest(); got != want {
 			t.Errorf("%s: %x, want %x", name, got, want)
+		}
+	}
+}
+
+// storedAs returns a list of prefixes of the hash of an expression, of the widths.
+func storedAs(t testing.TB, name, expression string, widths ...int) List {
+	t.Helper()
+	hash := HashExpression(expression)
+	var entries [][]byte
+	for _, width := range widths {
+		entries = append(entries, hash[:width])
+	}
+	return List{Name: name, Set: setOf(entries)}
+}
+
+func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
+	const host = "example.com/"
+	likelySafe := storedAs(t, "safe", host, 4)
+	likelySafe.LikelySafe = true
+	tests := []struct {
+		name  string
+		lists []List
+		first string // the list in the decision
+		size  int    // bytes of the prefix that is sent with AsStored
+	}{
+		{"four bytes", []List{storedAs(t, "a", host, 4)}, "a", 4},
+		{"five bytes", []List{storedAs(t, "a", host, 5)}, "a", 5},
+		{"a whole hash", []List{storedAs(t, "a", host, 32)}, "a", 32},
+		{"the shortest of a list", []List{storedAs(t, "a", host, 6, 8, 32)}, "a", 6},
+		{"the shortest of two lists, in the first", []List{storedAs(t, "a", host, 5, 16), storedAs(t, "b", host, 8)}, "a", 5},
+		{"the shortest of two lists, in the second", []List{storedAs(t, "a", host, 16), storedAs(t, "b", host, 7, 32)}, "a", 7},
+		{"another list that does not match", []List{storedAs(t, "a", "example.net/", 4), storedAs(t, "b", host, 9)}, "b", 9},
+		{"a list of likely safe ones does not count", []List{likelySafe, storedAs(t, "b", host, 10)}, "b", 10},
+	}
+	for _, tt := range tests {
+		for _, asStored := range []bool{false, true} {
+			t.Run(tt.name+map[bool]string{true: ", as stored", false: ", in four bytes"}[asStored], func(t *testing.T) {
+				database := new(Database)
+				database.Publish(tt.lists)
+				srv := &server{t: t}
+				srv.knows(time.Hour, isThreat(host, Malware))
+				c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: asStored})
+				if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.List != tt.first {
+					t.Errorf("%+v, want unsafe, of list %s", got, tt.first)
+				}
+				want := HashExpression(host).Prefix(4)
+				if asStored {
+					want = HashExpression(host).Prefix(tt.size)
+				}
+				if got := srv.searches(); len(got) != 1 || !slices.Equal(got[0], []Prefix{want}) {
+					t.Errorf("asked for %x, want %x", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestHostsInNoListAreAskedInFourBytes tests the modes that ask about hosts that no list holds.
+func TestHostsInNoListAreAskedInFourBytes(t *testing.T) {
+	database := new(Database)
+	database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
+	srv := &server{t: t}
+	c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: true, Mode: NoStorage})
+	decide(t, c, "www.example.com.")
+	want := []Prefix{HashExpression("www.example.com/").Prefix(4), HashExpression("example.com/").Prefix(8)}
+	if got := srv.searches(); len(got) != 1 || !slices.Equal(got[0], want) {
+		t.Errorf("asked for %x, want %x", got, want)
+	}
+}
+
+// TestAnswersOfOneLengthServeAnother tests lists whose prefixes change their length.
+func TestAnswersOfOneLengthServeAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		database := new(Database)
+		database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
+		srv := &server{t: t}
+		srv.knows(time.Hour, isThreat("example.com/", Malware))
+		c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: true})
+		decide(t, c, "example.com.")
+		database.Publish([]List{storedAs(t, "a", "example.com/", 4)})
+		if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.By != ByCache {
+			t.Errorf("%+v, want unsafe by cache", got)
+		}
+		time.Sleep(maxVerdictAge + 1)
+		srv.knows(time.Hour)
+		if got := decide(t, c, "example.com."); got != (Decision{By: ByServer}) {
+			t.Errorf("after its TTL: %+v, want safe by server", got)
+		}
+		database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
+		if got := decide(t, c, "example.com."); got != (Decision{By: ByCache}) {
+			t.Errorf("in the old length again: %+v, want safe by cache", got)
+		}
+	})
+}
+
+func TestCheckGoesByTheRule(t *testing.T) {
+	const long = "1.2.3.4.5.6.7.8.9.a.b.c.example.com" // more than maxLabelsWithoutPSL
+	tests := []struct {
+		name   string
+		qname  string
+		listed []string
+		v5, v4 []string // candidates
+	}{
+		{"a public suffix", "x.co.uk.", []string{"co.uk/"}, nil, []string{"co.uk/"}},
+		{"a landlord", "u.github.io.", []string{"github.io/"}, nil, []string{"github.io/"}},
+		{"a top-level domain never counts", "x.example.com.", []string{"com/"}, nil, nil},
+		{"a registrable domain", "x.example.co.uk.", []string{"example.co.uk/"}, []string{"example.co.uk/"}, []string{"example.co.uk/"}},
+		{"the exact host comes first, the shortest parent next", "www.example.com.", []string{"www.example.com/", "example.com/"},
+			[]string{"www.example.com/", "example.com/"}, []string{"www.example.com/", "example.com/"}},
+		{"six labels: the host", "a.b.c.d.e.com.", []string{"a.b.c.d.e.com/"}, []string{"a.b.c.d.e.com/"}, []string{"a.b.c.d.e.com/"}},
+		{"six labels: five of them", "a.b.c.d.e.com.", []string{"b.c.d.e.com/"}, []string{"b.c.d.e.com/"}, []string{"b.c.d.e.com/"}},
+		{"seven labels: six of them", "a.b.c.d.e.f.com.", []string{"b.c.d.e.f.com/"}, nil, nil},
+		{"seven labels below co.uk: five of them", "a.b.c.d.e.co.uk.", []string{"c.d.e.co.uk/"}, []string{"c.d.e.co.uk/"}, []string{"c.d.e.co.uk/"}},
+		{"seven labels below co.uk: six of them", "a.b.c.d.e.co.uk.", []string{"b.c.d.e.co.uk/"}, []string{"b.c.d.e.co.uk/"}, nil},
+		{"seven labels below co.uk: two of them", "a.b.c.d.e.co.uk.", []string{"co.uk/"}, nil, []string{"co.uk/"}},
+		{"many labels: the host", long + ".", []string{long + "/"}, []string{long + "/"}, []string{long + "/"}},
+		{"many labels: two of them", long + ".", []string{"example.com/"}, []string{"example.com/"}, []string{"example.com/"}},
+		{"many labels: five of them", long + ".", []string{"a.b.c.example.com/", "b.c.example.com/"},
+			[]string{"b.c.example.com/", "a.b.c.example.com/"}, []string{"b.c.example.com/", "a.b.c.example.com/"}},
+		{"many labels: six of them", long + ".", []string{"9.a.b.c.example.com/"}, nil, nil},
+		{"many labels below co.uk", "1.2.3.4.5.6.7.8.9.a.co.uk.", []string{"co.uk/", "8.9.a.co.uk/", "7.8.9.a.co.uk/"},
+			[]string{"8.9.a.co.uk/", "7.8.9.a.co.uk/"}, []string{"co.uk/", "8.9.a.co.uk/"}},
+		{"an address", "192.0.2.1.", []string{"192.0.2.1/"}, []string{"192.0.2.1/"}, []string{"192.0.2.1/"}},
+		{"an address has no parent", "192.0.2.1.", []string{"2.1/", "0.2.1/"}, nil, nil},
+		{"a hidden label leaves the parents", `a\.b.co.uk.`, []string{"co.uk/"}, nil, []string{"co.uk/"}},
+	}
+	for _, tt := range tests {
+		for word, want := range map[string][]string{"v5": tt.v5, "v4": tt.v4} {
+			t.Run(tt.name+", "+word, func(t *testing.T) {
+				_, candidates := checkerOf(t, Config{Rule: rules[word]}, tt.listed...).Check(FromQname(tt.qname))
+				if got := expressionsOf(candidates); !slices.Equal(got, want) {
+					t.Errorf("candidates are %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestLikelySafeHostsGoByTheRule tests the mode RealTime.
+func TestLikelySafeHostsGoByTheRule(t *testing.T) {
+	for rule, asked := range map[Rule]bool{RuleV5: true, RuleV4: false} {
+		safe := listOf("safe", append(common(99), "co.uk/")...)
+		safe.LikelySafe = true
+		database := new(Database)
+		database.Publish([]List{safe})
+		c := checkerOf(t, Config{Database: database, Mode: RealTime, Rule: rule})
+		if _, candidates := c.Check(FromQname("x.co.uk.")); (candidates != nil) != asked {
+			t.Errorf("rule %d: the server is asked: %v, want %v", rule, candidates != nil, asked)
+		}
+	}
+}
+
+// common returns n expressions.
+func common(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("common%d.example/", i))
+	}
+	return all
+}
+
+// Without the list of likely safe hosts every host would be asked about.
+func TestRealTimeIsLocalUntilItKnowsLikelySafeHosts(t *testing.T) {
+	listed := listOf("bad", "bad.example/")
+	likelySafe := func(n int) List {
+		l := listOf("safe", common(n)...)
+		l.LikelySafe = true
+		return l
+	}
+	many := listOf("long", common(500)...)
+	for name, test := range map[string]struct {
+		lists []List
+		asks  bool // about a host that no list has
+	}{
+		"no list":                             {nil, false},
+		"no list of likely safe hosts":        {[]List{listed}, false},
+		"an empty one":                        {[]List{listed, likelySafe(0)}, false},
+		"one that is short":                   {[]List{listed, likelySafe(99)}, false},
+		"one that is short, and a long other": {[]List{listed, many, likelySafe(99)}, false},
+		"one that is long enough":             {[]List{listed, likelySafe(100)}, true},
+		"only that one":                       {[]List{likelySafe(100)}, true},
+	} {
+		database := new(Database)
+		database.Publish(test.lists)
+		for mode, asks := range map[Mode]bool{Local: false, RealTime: test.asks, NoStorage: true} {
+			c := checkerOf(t, Config{Database: database, Mode: mode})
+			if _, candidates := c.Check(FromQname("new.example.com.")); (candidates != nil) != asks {
+				t.Errorf("mode %d, %s: the server is asked: %t, want %t", mode, name, candidates != nil, asks)
+			}
+			if _, candidates := c.Check(FromQname("bad.example.")); candidates == nil && len(test.lists) > 0 && test.lists[0].Name == "bad" {
+				t.Errorf("mode %d, %s: a host in a list is not asked about", mode, name)
+			}
+		}
+	}
+}
+
+// inFrames marks a threat FRAME_ONLY.
+func inFrames(t ThreatHash) ThreatHash {
+	t.FrameOnly = true
+	return t
+}
+
+func TestFrameOnlyThreatsBlockAndAreMarked(t *testing.T) {
+	const name, parent = "www.example.com/", "example.com/"
+	outcome := func(threat Threat, expression string, frameOnly bool) Decision {
+		return Decision{Verdict: Unsafe, Threat: threat, Expression: expression, FrameOnly: frameOnly}
+	}
+	tests := []struct {
+		name    string
+		threats []ThreatHash
+		want    Decision
+	}{
+		{"none", nil, Decision{}},
+		{"not marked", []ThreatHash{isThreat(name, Malware)}, outcome(Malware, name, false)},
+		{"marked", []ThreatHash{inFrames(isThreat(name, Malware))}, outcome(Malware, name, true)},
+		{"marked, then not, in one full hash", []ThreatHash{inFrames(isThreat(name, Malware)), isThreat(name, SocialEngineering)},
+			outcome(SocialEngineering, name, false)},
+		{"not marked, then marked, in one full hash", []ThreatHash{isThreat(name, SocialEngineering), inFrames(isThreat(name, Malware))},
+			outcome(SocialEngineering, name, false)},
+		{"a domain that is marked, of a name that is not", []ThreatHash{isThreat(name, Malware), inFrames(isThreat(parent, Malware))},
+			outcome(Malware, name, false)},
+		{"a name that is marked, in a domain that is not", []ThreatHash{inFrames(isThreat(name, Malware)), isThreat(parent, Malware)},
+			outcome(Malware, name, true)},
+		{"a threat that nobody wants to be protected from", []ThreatHash{isThreat(name, UnwantedSoftware), inFrames(isThreat(name, Malware))},
+			outcome(Malware, name, true)},
+		{"a marked threat that nobody wants to be protected from", []ThreatHash{inFrames(isThreat(name, UnwantedSoftware))}, Decision{}},
+	}
+	for _, tt := range tests {
+		srv := &server{t: t}
+		srv.knows(time.Hour, tt.threats...)
+		c := checkerOf(t, Config{Searcher: srv, Threats: Threats(0).With(Malware).With(SocialEngineering)}, name, parent)
+		for _, by := range []Decider{ByServer, ByCache} {
+			got, want := decide(t, c, "www.example.com."), tt.want
+			if want.By = by; want.Verdict == Unsafe {
+				want.List, want.Expires = "list", got.Expires
+			}
+			if got != want {
+				t.Errorf("%s: got %+v, want %+v", tt.name, got, want)
+			}
+		}
+	}
+}
+
+// Version 4 and Web Risk name each threat of a full hash in an entry of its own, version 5 all in one.
+func TestADecisionNamesAllThreatsOfItsExpression(t *testing.T) {
+	const name = "www.example.com/"
+	lasting := func(h ThreatHash, ttl time.Duration) ThreatHash {
+		h.TTL = ttl
+		return h
+	}
+	both := isThreat(name, Malware)
+	both.Threats = both.Threats.With(SocialEngineering)
+	for _, tc := range []struct {
+		name    string
+		threats []ThreatHash
+		want    []Threat
+		lasts   time.Duration
+	}{
+		{"one", []ThreatHash{lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
+		{"two in one entry", []ThreatHash{lasting(both, time.Minute)}, []Threat{Malware, SocialEngineering}, time.Minute},
+		{"two in two entries, until the first ends", []ThreatHash{lasting(isThreat(name, SocialEngineering), time.Minute), lasting(isThreat(name, Malware), time.Second)}, []Threat{Malware, SocialEngineering}, time.Second},
+		{"one that is marked FRAME_ONLY, besides another", []ThreatHash{inFrames(isThreat(name, Malware)), lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
+		{"one that is not asked for, besides another", []ThreatHash{isThreat(name, UnwantedSoftware), lasting(isThreat(name, SocialEngineering), time.Minute)}, []Threat{SocialEngineering}, time.Minute},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			srv := &server{t: t}
+			srv.knows(time.Hour, tc.threats...)
+			c := checkerOf(t, Config{Searcher: srv, Threats: Threats(0).With(Malware).With(SocialEngineering)}, name)
+			for _, by := range []Decider{ByServer, ByCache} {
+				d := decide(t, c, "www.example.com.")
+				if d.By != by || !slices.Equal(d.Threats(), tc.want) || time.Until(d.Expires) != tc.lasts {
+					t.Errorf("Expected %v for %v by %v, got %v for %v in %+v", tc.want, tc.lasts, by, d.Threats(), time.Until(d.Expires), d)
+				}
+			}
+		})
+	}
+}
+
+func TestMoreThanMaxFilteredPrefixesAreJoined(t *testing.T) {
+	lists := func() []List {
+		return []List{listOf("a", "a.example/", "b.example/"), listOf("b", "b.example/", "c.example/"),
+			{Name: "safe", Set: listOf("safe", "d.example/").Set, LikelySafe: true}}
+	}
+	for _, test := range []struct {
+		name        string
+		maxFiltered int
+		lists       []List
+		joined      bool
+	}{
+		{"none has a filter", -1, lists(), true},
+		{"by default", 0, lists(), false},
+		{"one more than have a filter", 3, lists(), true},
+		{"as many as have a filter", 4, lists(), false},
+		{"no list", -1, nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := &Database{MaxFiltered: test.maxFiltered}
+			if d.PublishApart(test.lists) {
+				t.Error("lists were replaced, but there were none")
+			}
+			checkHeld(t, d, len(test.lists) > 0)
+			if joined := d.Join(); joined != test.joined {
+				t.Errorf("joined: %t, want %t", joined, test.joined)
+			}
+			checkHeld(t, d, len(test.lists) > 0)
+			if replaced := d.PublishApart(lists()); replaced != (len(test.lists) > 0) {
+				t.Errorf("replaced: %t", replaced)
+			}
+		})
+	}
+}
+
+// checkHeld asks a database with three unsafe hosts, or without a list, about these and others.
+func checkHeld(t *testing.T, d *Database, lists bool) {
+	t.Helper()
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		want := lists && name < "d"
+		if got := d.snapshot().holdsAny([]FullHash{HashExpression(name + ".example/")}); got != want {
+			t.Errorf("%s.example: got %t, want %t", name, got, want)
 		}
 	}
 }

@@ -7,10 +7,22 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 )
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
 
 // searchFunc is a Searcher.
 type searchFunc func(ctx context.Context, prefixes []Prefix) (Answer, error)
@@ -19,11 +31,9 @@ func (f searchFunc) Search(ctx context.Context, prefixes []Prefix) (Answer, erro
 	return f(ctx, prefixes)
 }
 
-// server is a Searcher that knows the rules of "Local List Mode" and fails the
-// test when the Checker breaks one: it wants 1 to 240 prefixes, each
-// once, and none whose last answer may still be used for every full hash.
-// OnSearch answers; nil means that nothing is known. A threat that has no TTL of
-// its own gets the TTL of the answer.
+// server is a Searcher that knows the rules of "Local List Mode" and fails the test when the Checker breaks one: it
+// wants 1 to 240 prefixes, each once, and none whose last answer may still be used for every full hash. OnSearch
+// answers; nil means that nothing is known. A threat that has no TTL of its own gets the TTL of the answer.
 type server struct {
 	t        testing.TB
 	OnSearch func(ctx context.Context, prefixes []Prefix) (Answer, error)
@@ -158,9 +168,7 @@ func checkerOf(t testing.TB, cfg Config, expressions ...string) *Checker {
 		cfg.Searcher = &server{t: t}
 	}
 	c, err := NewChecker(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -212,6 +220,9 @@ func TestCheckerWantsASensibleConfig(t *testing.T) {
 		{"negative cache", Config{Database: database, Searcher: searcher, Cache: -1}, false},
 		{"negative time-out", Config{Database: database, Searcher: searcher, Timeout: -1}, false},
 		{"negative searches", Config{Database: database, Searcher: searcher, Searches: -1}, false},
+		{"negative prefixes of a search", Config{Database: database, Searcher: searcher, PerSearch: -1}, false},
+		{"as many as the server allows", Config{Database: database, Searcher: searcher, PerSearch: MaxPrefixes}, true},
+		{"one more", Config{Database: database, Searcher: searcher, PerSearch: MaxPrefixes + 1}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -224,13 +235,5 @@ func TestCheckerWantsASensibleConfig(t *testing.T) {
 				c.Close() // does no harm
 			}
 		})
-	}
-}
-
-// The defaults are those of Config and of docs/blocking.md.
-func TestALimitHasADefault(t *testing.T) {
-	c := checkerOf(t, Config{})
-	if c.cache.maxHashes != 100_000 || c.searching.slots != 16 || c.timeout != 10*time.Second || c.perSearch != 240 || c.threats != AllThreats {
-		t.Errorf("%d prefixes, %d searches, timeout %s, %d prefixes a search, threats %b", c.cache.maxHashes, c.searching.slots, c.timeout, c.perSearch, c.threats)
 	}
 }

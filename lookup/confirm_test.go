@@ -6,35 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-func TestConfirmationsOfOnePrefixShareASearch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
-			time.Sleep(100 * time.Millisecond)
-			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
-		}
-		c := checkerOf(t, Config{Searcher: srv}, "example.com/")
-		var wg sync.WaitGroup
-		var unsafe atomic.Int32
-		for i := range 1_000 {
-			wg.Go(func() {
-				if decide(t, c, fmt.Sprintf("h%d.example.com.", i)).Verdict == Unsafe {
-					unsafe.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		if n := len(srv.searches()); n != 1 || unsafe.Load() != 1_000 {
-			t.Errorf("%d searches and %d unsafe, want 1 and 1,000", n, unsafe.Load())
-		}
-	})
-}
 
 // named returns the name, and the expression, of host i, which has no other.
 func named(i int) string     { return fmt.Sprintf("h%d.example.", i) }
@@ -94,34 +69,6 @@ func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 		}
 		if got := decide(t, c, named(hosts-1)); got.Verdict != Safe || got.By != ByServer {
 			t.Errorf("who was turned away asks again: %+v, want safe by server", got)
-		}
-	})
-}
-
-func TestSearchesNeverExceedTheSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const slots, hosts = 3, 200
-		var running, most atomic.Int32
-		srv := &server{t: t}
-		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
-			if n := running.Add(1); n > most.Load() {
-				most.Store(n)
-			}
-			time.Sleep(time.Second)
-			running.Add(-1)
-			return Answer{TTL: time.Minute}, nil
-		}
-		c := checkerOf(t, Config{Searcher: srv, Searches: slots}, manyExpressed(hosts)...)
-		var wg sync.WaitGroup
-		for i := range hosts {
-			wg.Go(func() {
-				time.Sleep(time.Duration(i) * 10 * time.Millisecond)
-				decide(t, c, named(i))
-			})
-		}
-		wg.Wait()
-		if got := most.Load(); got != slots {
-			t.Errorf("at most %d searches at once, want %d", got, slots)
 		}
 	})
 }
@@ -471,20 +418,4 @@ func TestALateConfirmationDoesNotReplaceAGraverDecision(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
-}
-
-func TestADecisionForAListIsGraverThanOneForBeingLate(t *testing.T) {
-	order := []Decision{
-		{Verdict: Safe, By: ByServer},
-		{Verdict: Unsure, By: ByTimeout},
-		{Verdict: Unsure, By: ByTimeout, List: "se-4b"},
-		{Verdict: Unsafe, By: ByServer},
-	}
-	for i, a := range order {
-		for j, b := range order {
-			if got := a.Graver(b); got != (i > j) {
-				t.Errorf("%v graver than %v: %v", a, b, got)
-			}
-		}
-	}
 }

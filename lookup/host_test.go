@@ -136,3 +136,214 @@ func FuzzParseHost(f *testing.F) {
 		}
 	})
 }
+
+// FromQname has quick ways for most names. They lead to the host of the slow way.
+func TestEachWayLeadsToTheSameHost(t *testing.T) {
+	for _, format := range []string{"?", "?a", "a?", "a?a", "a.?", "?.a", "a?.", "a.?.", "a.??.a", "a.a?A.a", "some-name?A.example."} {
+		for b := range 256 {
+			name := strings.ReplaceAll(format, "?", string([]byte{byte(b)}))
+			want := fromLabels(name)
+			if name == "." {
+				want = Host{} // the root
+			}
+			if got := FromQname(name); got != want {
+				t.Errorf("FromQname(%q) = %+v, want %+v", name, got, want)
+			}
+		}
+	}
+}
+
+// The URL Standard forbids these in a name that it converts to ASCII (section 3.1, "forbidden
+// domain code point"). Such a name is not converted, so it is another one than without them.
+func TestForbiddenCodePointsEndTheConversion(t *testing.T) {
+	for b := range 0x80 {
+		c := string([]byte{byte(b)})
+		if strings.Contains(strings.TrimSuffix(notInHost, " "), c) {
+			continue // see TestHostsAreParsedAsTheVectorsSay
+		}
+		want := b <= 0x20 || strings.Contains("#%<>^|\x7f", c)
+		h, ok := canonicalHost("ü"+c+"a.example", "")
+		if plain := strings.HasPrefix(h.String(), "%C3%BC"); !ok || plain != want || plain == strings.HasPrefix(h.String(), "xn--") {
+			t.Errorf("%q: host %q, want it not to be converted: %t", c, h, want)
+		}
+	}
+}
+
+// No DNS name has more than 1,012 bytes before its conversion.
+func TestLongInternationalNamesAreNotConverted(t *testing.T) {
+	for length, converted := range map[int]bool{2: true, 1010: true, 1012: true, 1014: false, 2000: false} {
+		h, ok := ParseHost(strings.Repeat("ü", length/2))
+		if got := strings.HasPrefix(h.String(), "xn--"); !ok || got != converted {
+			t.Errorf("a name of %d bytes is converted: %t, want %t", length, got, converted)
+		}
+	}
+}
+
+// What never leaves a site must not be sent, whatever it collides with.
+func TestPrivateNamesAreNotPublic(t *testing.T) {
+	for public, hosts := range map[bool]string{
+		true: "example.com a.mylocal local.example test.example a.example xhome.arpa a.uri.arpa 8.8.8.8 [2001:4860:4860::8888] xfritz.box shop.box a.net " +
+			"xlan.de plan.net lan.example.com my.box whome.me home.de corp.com",
+		false: "com localhost a.localhost nas.local a.b.local a.internal a.onion a.invalid a.test a.alt 1.0.0.127.in-addr.arpa in-addr.arpa 1.ip6.arpa ip6.arpa " +
+			"nas.home.arpa home.arpa 127.1 [::1] 10.0.0.1 192.168.1.1 [fd00::1] 169.254.169.254 fritz.box nas.fritz.box " +
+			"pc.lan nas.home x.corp a.intranet a.private 192.168.178.1 127.0.0.1 172.16.1.1 169.254.1.1",
+	} {
+		for text := range strings.FieldsSeq(hosts) {
+			if h, ok := ParseHost(text); !ok || h.Public() != public || text[0] != '[' && FromQname(text+".").Public() != public {
+				t.Errorf("%s: want public: %v", text, public)
+			}
+		}
+	}
+}
+
+// someSuffixes are public suffixes of one to five labels, and wildcards.
+var someSuffixes = []string{
+	"com", "org", "de", "nosuchsuffix", "co.uk", "com.au", "github.io", "blogspot.com", "appspot.com",
+	"s3.amazonaws.com", "us-west-1.compute.amazonaws.com", "eu-central-1.compute.amazonaws.com", "compute-1.amazonaws.com",
+	"s3.dualstack.eu-west-1.amazonaws.com", "cn-north-1.eb.amazonaws.com.cn", "x.ck", "kawasaki.jp", "city.kawasaki.jp",
+	"k12.ma.us", "pvt.k12.ma.us", "local", "home.arpa",
+}
+
+// randomName returns a DNS name of one of the suffixes and up to eight labels before
+// it. Sometimes one label cannot be part of a URL and hides the labels to its left.
+func randomName(r *rand.Rand) string {
+	name := someSuffixes[r.IntN(len(someSuffixes))] + "."
+	for range r.IntN(9) {
+		label := string("abc"[r.IntN(3)])
+		switch r.IntN(16) {
+		case 0:
+			label = `a\.b`
+		case 1:
+			label = `a%23`
+		case 2:
+			label = "A"
+		}
+		name = label + "." + name
+	}
+	return name
+}
+
+func TestQuickStartsAreASupersetOfTheExpressions(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 20_000 {
+		h := FromQname(randomName(random))
+		for name, rule := range rules {
+			quick := h.suffixStarts(nil, rule)
+			if most := max(maxLabelsWithoutPSL-1, maxExpressions); len(quick) > most {
+				t.Fatalf("%s: %q has %d quick starts, want at most %d", name, h, len(quick), most)
+			}
+			for _, start := range h.starts(rule) {
+				if !slices.Contains(quick, start) {
+					t.Fatalf("%s: quick starts %v of %+v lack %d", name, quick, h, start)
+				}
+			}
+		}
+	}
+}
+
+// TestCandidatesAreTheListedExpressions compares Check with the rule in its plainest
+// form. The lists hold every kind of suffix, including those that are not expressions.
+func TestCandidatesAreTheListedExpressions(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	listed := map[Prefix]bool{}
+	var lists [2][]string
+	for range 400 {
+		name := FromQname(randomName(random)).String()
+		for range random.IntN(8) {
+			if _, parent, ok := strings.Cut(name, "."); ok {
+				name = parent
+			}
+		}
+		lists[random.IntN(2)] = append(lists[random.IntN(2)], name+"/")
+	}
+	for i := range lists {
+		for _, expression := range lists[i] {
+			listed[HashExpression(expression).Prefix(4)] = true
+		}
+	}
+	database := new(Database)
+	database.Publish([]List{listOf("a", lists[0]...), listOf("b", lists[1]...)})
+	for word, rule := range rules {
+		t.Run(word, func(t *testing.T) { compareCandidates(t, random, database, rule, listed) })
+	}
+}
+
+// compareCandidates compares Check of random names with the expressions whose prefixes are listed.
+func compareCandidates(t *testing.T, random *rand.Rand, database *Database, rule Rule, listed map[Prefix]bool) {
+	c := checkerOf(t, Config{Database: database, Rule: rule})
+	suspected := 0
+	for range 20_000 {
+		qname := randomName(random)
+		h := FromQname(qname)
+		var want []string
+		for _, expression := range h.ExpressionsBy(rule) {
+			if h.Public() && listed[HashExpression(expression).Prefix(4)] {
+				want = append(want, expression)
+			}
+		}
+		decision, candidates := c.Check(h)
+		if got := expressionsOf(candidates); !slices.Equal(got, want) {
+			t.Fatalf("%s: candidates are %q, want %q", qname, got, want)
+		}
+		if wantVerdict := map[bool]Verdict{true: Unsure, false: Safe}[want != nil]; decision.Verdict != wantVerdict {
+			t.Fatalf("%s: verdict is %v, want %v", qname, decision.Verdict, wantVerdict)
+		}
+		if want != nil {
+			suspected++
+		}
+	}
+	if suspected < 2_000 || suspected > 18_000 {
+		t.Errorf("%d of 20,000 names were suspected: the comparison says little", suspected)
+	}
+}
+
+func TestCleanNamesDoNotAllocate(t *testing.T) {
+	database := new(Database)
+	var lists []List
+	for _, name := range []string{"a", "b", "c", "d"} {
+		lists = append(lists, listOf(name, name+".example/", "www."+name+".example/"))
+	}
+	database.Publish(lists)
+	c := checkerOf(t, Config{Database: database})
+	for _, qname := range []string{
+		"com.", "example.com.", "www.example.com.", "a.b.example.co.uk.", "a.b.c.example.com.", "a.b.c.d.example.com.",
+		"x.us-west-1.compute.amazonaws.com.", "nas.local.", `a\.b.example.com.`, "1.2.3.4.",
+		strings.Repeat(strings.Repeat("a", 49)+".", 5) + "com.",
+	} {
+		h := FromQname(qname)
+		if got := testing.AllocsPerRun(200, func() { c.Check(h) }); got != 0 {
+			t.Errorf("%s: %v allocations, want 0", qname, got)
+		}
+	}
+}
+
+// A look-up asks about the same sums whether the dots of a name are known or not.
+func TestSumDottedSumsTheSameSuffixes(t *testing.T) {
+	random := rand.New(rand.NewPCG(21, 22))
+	dotted := 0
+	for range 20_000 {
+		name := strings.Repeat("l", random.IntN(30)) + randomName(random)
+		h := FromQname(name)
+		var got [maxDottedSums]FullHash
+		n := sumDotted(&got, h.name, h.dots())
+		if n == 0 {
+			continue
+		}
+		dotted++
+		var want []FullHash
+		for _, start := range (Host{name: h.name}).suffixStarts(nil, RuleV5) {
+			want = append(want, HashExpression(h.name[start:]+"/"))
+		}
+		if !equalSets(got[:n], want) {
+			t.Fatalf("%q: %d sums %x, want %x", name, n, got[:n], want)
+		}
+	}
+	if n := sumDotted(new([maxDottedSums]FullHash), "www.a.example", 1<<3|1<<5); n > 0 && dotted < 5_000 {
+		t.Errorf("%d names were summed by their dots, want the usual ones", dotted)
+	}
+}
+
+func equalSets(a, b []FullHash) bool {
+	compare := func(a, b FullHash) int { return slices.Compare(a[:], b[:]) }
+	return slices.Equal(slices.SortedFunc(slices.Values(a), compare), slices.SortedFunc(slices.Values(b), compare))
+}

@@ -32,12 +32,8 @@ func TestTheLeastLimitOfTheCgroupsCounts(t *testing.T) {
 			top := t.TempDir()
 			for name, text := range tt.files {
 				file := filepath.Join(top, name)
-				if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+				must(t, os.WriteFile(file, []byte(text), 0o600))
 			}
 			if got := limitOfCgroups(top, tt.own, machine); got != tt.want*mib {
 				t.Errorf("Expected %d MiB, got %d bytes", tt.want, got)

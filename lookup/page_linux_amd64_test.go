@@ -14,16 +14,12 @@ func endOfPage(t *testing.T) func(behind, n int) string {
 	t.Helper()
 	const page = 4096
 	memory, err := syscall.Mmap(-1, 0, 2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = syscall.Munmap(memory) })
 	for i := range page {
 		memory[i] = "abc.-_:9\xff."[i*i>>3%10]
 	}
-	if err := syscall.Mprotect(memory[page:], syscall.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mprotect(memory[page:], syscall.PROT_NONE))
 	return func(behind, n int) string { return unsafe.String(&memory[page-behind-n], n) }
 }
 

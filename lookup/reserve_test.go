@@ -13,12 +13,11 @@ func at(hour int) time.Time { return time.Date(2026, 11, 23, hour, 0, 0, 0, time
 func TestWhatIsReservedForOthers(t *testing.T) {
 	day := func(date string, clients, kept int) Use { return Use{Date: date, Clients: clients, Kept: kept} }
 	for _, test := range []struct {
-		name  string
-		past  []Use
-		today Use
-		own   asker
-		hour  int
-		want  int
+		name       string
+		past       []Use
+		today      Use
+		own        asker
+		hour, want int
 	}{
 		{"a forwarder that has always been alone", []Use{day("2026-11-21", 1, 20), day("2026-11-22", 1, 20)}, day("2026-11-23", 1, 20), asker{own: 150, new: true}, 9, 0},
 		{"a forwarder that this process knows", []Use{day("2026-11-22", 1, 20)}, day("2026-11-23", 1, 20), asker{own: 150, usual: 20}, 9, 0},

@@ -24,8 +24,7 @@ const (
 	dayRoundTrip = 80 * time.Millisecond
 )
 
-// dayThreat returns a name of a threat and the expressions that are listed for its
-// domain.
+// dayThreat returns a name of a threat and the expressions that are listed for its domain.
 func dayThreat(chance *rand.Rand) (name string, listed []string) {
 	domain := fmt.Sprintf("evil%d.example", chance.IntN(dayThreats))
 	return []string{"", "www.", "login.", "a.login."}[chance.IntN(4)] + domain + ".", []string{domain + "/", "login." + domain + "/", "a.login." + domain + "/"}

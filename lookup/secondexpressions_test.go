@@ -27,8 +27,7 @@ func secondURL(text string, rule lookup.Rule) (all []string, ok bool) {
 	if !found {
 		return nil, false
 	}
-	// User and password go before the escapes do, else an escaped slash in a password
-	// would hide the host.
+	// User and password go before the escapes do, else an escaped slash in a password would hide the host.
 	end := strings.IndexAny(rest, "/?")
 	if end < 0 {
 		end = len(rest)
@@ -159,8 +158,7 @@ func secondHost(text string, rule lookup.Rule) (host string, isAddress bool) {
 	return escape(text), false
 }
 
-// secondAddress writes an IPv6 address. Mapped addresses and those of NAT64 are IPv4
-// addresses.
+// secondAddress writes an IPv6 address. Mapped addresses and those of NAT64 are IPv4 addresses.
 func secondAddress(a netip.Addr) string {
 	if a.Is4In6() || netip.MustParsePrefix("64:ff9b::/96").Contains(a) {
 		raw := a.As16()

@@ -20,8 +20,7 @@ func (p *purse) left(time.Time) (Budget, bool) {
 	return Budget{Day: p.day, Left: left, Hour: p.day, Now: left}, true
 }
 
-// walled returns Shares that let one client take n a day, and no more: all others are reserved
-// for others.
+// walled returns Shares that let one client take n a day, and no more: all others are reserved for others.
 func walled(n int) *Shares {
 	s := NewShares(1, func(time.Time) (Budget, bool) {
 		return Budget{Day: 100 * n, Left: 100 * n, Hour: 100 * n, Now: 100 * n}, true
@@ -39,11 +38,9 @@ func TestAShareIsForASiteAndADay(t *testing.T) {
 	midnight := time.Date(2026, 11, 23, 0, 0, 0, 0, time.Local)
 	evening := midnight.Add(-time.Hour)
 	steps := []struct {
-		name   string
-		client string
-		now    time.Time
-		asked  int
-		want   int
+		name, client string
+		now          time.Time
+		asked, want  int
 	}{
 		{"a client", "192.0.2.1", evening, 5, 3},
 		{"the same client over IPv6", "::ffff:192.0.2.1", evening, 1, 0},
@@ -185,46 +182,43 @@ func TestAClientIsChargedForTheSearchesThatItCauses(t *testing.T) {
 	}{
 		{0, 1, 1, []int{1, 2}}, {MaxPrefixes, 1, 1, []int{1, 2}}, {2, 1, 1, []int{1, 2}}, {1, 1, 2, []int{1, 1, 1}},
 	} {
-		t.Run(fmt.Sprint(test.perSearch, " prefixes a search"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				srv := &server{t: t}
-				srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
-					time.Sleep(time.Second)
-					return Answer{TTL: time.Minute}, nil
+		inBubble(t, fmt.Sprint(test.perSearch, " prefixes a search"), func(t *testing.T) {
+			srv := &server{t: t}
+			srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
+				time.Sleep(time.Second)
+				return Answer{TTL: time.Minute}, nil
+			}
+			c := checkerOf(t, Config{Searcher: srv, PerSearch: test.perSearch, Searches: 1}, "example.com/", "a.example.com/", "b.a.example.com/")
+			var first, other, third account
+			waiting := []*Confirmation{
+				c.Confirm(suspect(t, c, "example.com."), first.admit),
+				c.Confirm(suspect(t, c, "b.a.example.com."), other.admit), // its parent is under way
+				c.Confirm(suspect(t, c, "a.example.com."), third.admit),   // all is under way
+			}
+			for _, w := range waiting {
+				if d := w.Wait(t.Context()); d.Verdict != Safe || d.By != ByServer {
+					t.Errorf("%+v", d)
 				}
-				c := checkerOf(t, Config{Searcher: srv, PerSearch: test.perSearch, Searches: 1}, "example.com/", "a.example.com/", "b.a.example.com/")
-				var first, other, third account
-				waiting := []*Confirmation{
-					c.Confirm(suspect(t, c, "example.com."), first.admit),
-					c.Confirm(suspect(t, c, "b.a.example.com."), other.admit), // its parent is under way
-					c.Confirm(suspect(t, c, "a.example.com."), third.admit),   // all is under way
-				}
-				for _, w := range waiting {
-					if d := w.Wait(t.Context()); d.Verdict != Safe || d.By != ByServer {
-						t.Errorf("%+v", d)
-					}
-				}
-				c.Confirm(suspectAfter(t, c, "b.a.example.com."), third.admit)
-				if first.charged != test.first || other.charged != test.other || third.charged != 0 {
-					t.Errorf("charged %d, %d and %d, want %d, %d and 0", first.charged, other.charged, third.charged, test.first, test.other)
-				}
-				if n := first.refunded + other.refunded + third.refunded; n != 0 {
-					t.Errorf("%d were refunded", n)
-				}
-				var sizes []int
-				for _, prefixes := range srv.searches() {
-					sizes = append(sizes, len(prefixes))
-				}
-				if !slices.Equal(sizes, test.sizes) {
-					t.Errorf("searches of %v prefixes, want %v", sizes, test.sizes)
-				}
-			})
+			}
+			c.Confirm(suspectAfter(t, c, "b.a.example.com."), third.admit)
+			if first.charged != test.first || other.charged != test.other || third.charged != 0 {
+				t.Errorf("charged %d, %d and %d, want %d, %d and 0", first.charged, other.charged, third.charged, test.first, test.other)
+			}
+			if n := first.refunded + other.refunded + third.refunded; n != 0 {
+				t.Errorf("%d were refunded", n)
+			}
+			var sizes []int
+			for _, prefixes := range srv.searches() {
+				sizes = append(sizes, len(prefixes))
+			}
+			if !slices.Equal(sizes, test.sizes) {
+				t.Errorf("searches of %v prefixes, want %v", sizes, test.sizes)
+			}
 		})
 	}
 }
 
-// Where each prefix costs a search, the registrable domain comes first: its threat is
-// one of all hosts below it.
+// Where each prefix costs a search, the registrable domain comes first: its threat is one of all hosts below it.
 func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 	const domain, below, host = "example.com/", "a.example.com/", "b.a.example.com/"
 	name := "b.a.example.com."
@@ -305,8 +299,7 @@ func TestAQueryThatIsOverAsksNoFurther(t *testing.T) {
 	})
 }
 
-// suspectAfter returns candidates as a query has them that was checked before the
-// answers came.
+// suspectAfter returns candidates as a query has them that was checked before the answers came.
 func suspectAfter(t *testing.T, c *Checker, qname string) *Candidates {
 	t.Helper()
 	fresh := checkerOf(t, Config{Database: c.database})
@@ -384,17 +377,5 @@ func TestTheQueueIsBoundInPrefixes(t *testing.T) {
 				t.Errorf("%d prefixes a search: at the end %d of %d were refunded, want all but the one that was sent", perSearch, a.refunded, a.charged)
 			}
 		})
-	}
-}
-
-func TestPrefixesOfASearchHaveBounds(t *testing.T) {
-	for perSearch, ok := range map[int]bool{-1: false, 0: true, 1: true, MaxPrefixes: true, MaxPrefixes + 1: false} {
-		c, err := NewChecker(Config{Database: new(Database), Searcher: searchFunc(nil), PerSearch: perSearch})
-		if (err == nil) != ok {
-			t.Errorf("%d: %v", perSearch, err)
-		}
-		if err == nil {
-			c.Close()
-		}
 	}
 }

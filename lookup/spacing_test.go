@@ -57,27 +57,24 @@ func TestSearchesBeginOneAfterAnother(t *testing.T) {
 		{"a full search", 16, always(50 * ms), append([]time.Duration{0}, slices.Repeat([]time.Duration{ms}, MaxPrefixes+1)...), []time.Duration{0, ms, 6 * ms}, []int{1, MaxPrefixes, 1}},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := &began{takes: test.takes, since: time.Now()}
-				c := checkerOf(t, Config{Searcher: b, Searches: test.searches}, manyExpressed(len(test.queries))...)
-				for i, at := range test.queries {
-					time.Sleep(time.Until(b.since.Add(at)))
-					synctest.Wait()
-					c.Confirm(suspect(t, c, named(i)), nil)
-				}
-				time.Sleep(10 * time.Second)
-				c.Close()
-				if !slices.Equal(b.at, test.at) || !slices.Equal(b.sizes, test.sizes) {
-					t.Errorf("Expected searches at %v for %v prefixes, got %v and %v", test.at, test.sizes, b.at, b.sizes)
-				}
-			})
+		inBubble(t, test.name, func(t *testing.T) {
+			b := &began{takes: test.takes, since: time.Now()}
+			c := checkerOf(t, Config{Searcher: b, Searches: test.searches}, manyExpressed(len(test.queries))...)
+			for i, at := range test.queries {
+				time.Sleep(time.Until(b.since.Add(at)))
+				synctest.Wait()
+				c.Confirm(suspect(t, c, named(i)), nil)
+			}
+			time.Sleep(10 * time.Second)
+			c.Close()
+			if !slices.Equal(b.at, test.at) || !slices.Equal(b.sizes, test.sizes) {
+				t.Errorf("Expected searches at %v for %v prefixes, got %v and %v", test.at, test.sizes, b.at, b.sizes)
+			}
 		})
 	}
 }
 
-// Queries that are woken together all want the processor, and those for clean names wait
-// behind them.
+// Queries that are woken together all want the processor, and those for clean names wait behind them.
 func TestAFloodWakesFewQueriesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const queries, every = 4_000, 250 * time.Microsecond
@@ -156,24 +153,22 @@ func TestQueriesOfOneSearchWakeAFewAtATime(t *testing.T) {
 		{"the timeout comes meanwhile", 60*ms + ms/2, 60*ms + ms/2, queries - 11*16},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := &began{takes: func(int) time.Duration { return 50 * ms }}
-				c := checkerOf(t, Config{Searcher: b}, expressed(0))
-				after, by := asking(t, c, queries, test.timeout)
-				together := make(map[time.Duration]int)
-				most := 0
-				for _, d := range after {
-					together[d]++
-					most = max(most, together[d])
-				}
-				if last := slices.Max(after); last != test.last || slices.Min(after) != 50*ms || most != test.most {
-					t.Errorf("Expected the queries to go on from 50ms to %v, %d together, got %v to %v, %d together", test.last, test.most, slices.Min(after), last, most)
-				}
-				if by[ByServer] != queries || len(b.at) != 1 {
-					t.Errorf("Expected the answer of one search to decide, got %v by %d searches", by, len(b.at))
-				}
-			})
+		inBubble(t, test.name, func(t *testing.T) {
+			b := &began{takes: func(int) time.Duration { return 50 * ms }}
+			c := checkerOf(t, Config{Searcher: b}, expressed(0))
+			after, by := asking(t, c, queries, test.timeout)
+			together := make(map[time.Duration]int)
+			most := 0
+			for _, d := range after {
+				together[d]++
+				most = max(most, together[d])
+			}
+			if last := slices.Max(after); last != test.last || slices.Min(after) != 50*ms || most != test.most {
+				t.Errorf("Expected the queries to go on from 50ms to %v, %d together, got %v to %v, %d together", test.last, test.most, slices.Min(after), last, most)
+			}
+			if by[ByServer] != queries || len(b.at) != 1 {
+				t.Errorf("Expected the answer of one search to decide, got %v by %d searches", by, len(b.at))
+			}
 		})
 	}
 }

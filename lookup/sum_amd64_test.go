@@ -4,9 +4,11 @@ package lookup
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/cpuid/v2"
@@ -33,8 +35,7 @@ func TestAssemblyIsTakenWhereThereIsASHAUnit(t *testing.T) {
 	}
 }
 
-// The tests of the assembly are skipped on a processor without its instructions. .ci/run prints
-// what this one says.
+// The tests of the assembly are skipped on a processor without its instructions. .ci/run prints what this one says.
 func TestTheProcessorHasInstructionsOfTheAssembly(t *testing.T) {
 	t.Logf("%s: SHA unit (sums of names): %v; SSSE3 (dots of names): %v", cpuid.CPU.BrandName, shaUnit, byteShuffle)
 	if !shaUnit && !byteShuffle && os.Getenv("CI") != "" {
@@ -47,4 +48,77 @@ func TestSumSuffixesWithoutSHAUnit(t *testing.T) {
 	defer func(was bool) { shaUnit = was }(shaUnit)
 	shaUnit = false
 	checkSums(t, benchSumName, benchSumStarts[:])
+}
+
+// slowScan is scan, one byte after the other.
+func slowScan(name string) (dots, others uint64) {
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '.':
+			dots |= 1 << i
+		case 'a' <= c && c <= 'z', isDigit(c), c == '-', strings.IndexByte("^_`{|}~", c) >= 0:
+		default:
+			others |= 1 << i
+		}
+	}
+	return dots, others
+}
+
+func checkScan(t *testing.T, name string) {
+	t.Helper()
+	dots, others, ok := scanName(name)
+	wantDots, wantOthers := slowScan(name)
+	if !ok || dots != wantDots || others != wantOthers {
+		t.Fatalf("%q: got %x, %x, %v, want %x, %x", name, dots, others, ok, wantDots, wantOthers)
+	}
+}
+
+func TestScanKnowsEveryByteAtEveryPlace(t *testing.T) {
+	if !byteShuffle {
+		t.Skip("no SSSE3")
+	}
+	for size := 1; size <= 64; size++ {
+		for at := range size {
+			for b := range 256 {
+				name := []byte(strings.Repeat("a", size))
+				name[at] = byte(b)
+				checkScan(t, string(name))
+			}
+		}
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 20_000 {
+		checkScan(t, randomMessage(r, 1+r.IntN(64)))
+	}
+}
+
+// A name may be scanned on a machine without the instructions. The results are the same.
+func TestNamesAreTheSameWithoutScan(t *testing.T) {
+	was := byteShuffle
+	defer func() { byteShuffle = was }()
+	r := rand.New(rand.NewPCG(7, 8))
+	for range 50_000 {
+		name := make([]byte, 1+r.IntN(80))
+		for i := range name {
+			name[i] = "abc-019."[r.IntN(8)]
+			if r.IntN(60) == 0 {
+				name[i] = "..ABC/:\\_^\x7f\xe4 "[r.IntN(13)]
+			}
+		}
+		type result struct {
+			host   Host
+			starts []int
+		}
+		var got [2]result
+		for i := range got {
+			byteShuffle = was && i == 0
+			got[i].host = FromQname(string(name))
+			if got[i].host.name != "" {
+				got[i].starts = got[i].host.suffixStarts(nil, RuleV5)
+			}
+		}
+		if got[0].host.name != got[1].host.name || (got[0].host.form^got[1].host.form)&(isIP|isTruncated) != 0 || !slices.Equal(got[0].starts, got[1].starts) {
+			t.Fatalf("%q: got %v with scan, %v without", name, got[0], got[1])
+		}
+	}
 }

@@ -83,8 +83,7 @@ const benchSumName = "img-07.static.eu-west-1.cdn.example.com"
 // benchSumStarts are the expressions of benchSumName, the most important first.
 var benchSumStarts = [maxExpressions]int{0, 28, 24, 14, 7}
 
-// BenchmarkSumSuffixes hashes one to five expressions of a name, with sumSuffixes and
-// with the standard library.
+// BenchmarkSumSuffixes hashes one to five expressions of a name, with sumSuffixes and with the standard library.
 func BenchmarkSumSuffixes(b *testing.B) {
 	var sums [maxExpressions]FullHash
 	for n := 1; n <= maxExpressions; n++ {

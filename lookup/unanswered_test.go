@@ -127,3 +127,373 @@ func TestAThreatOutlivesItsAnswerWhenTheServerCannotBeAsked(t *testing.T) {
 		}
 	})
 }
+
+// An answer that the Searcher had before keeps its own age.
+func TestAnEarlierAnswerIsNoNewerThanItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := HashExpression("bad.example/").Prefix(4), HashExpression("good.example/").Prefix(4)
+		var sent []Prefix
+		earlier := true
+		c := checkerOf(t, Config{Searcher: searchFunc(func(_ context.Context, prefixes []Prefix) (Answer, error) {
+			a := Answer{TTL: time.Hour, Earlier: make(map[Prefix]EarlierAnswer)}
+			for _, p := range prefixes {
+				if p == bad && earlier {
+					a.Earlier[p] = EarlierAnswer{Received: time.Now().Add(-20 * time.Minute), TTL: 24 * time.Hour,
+						Threats: []ThreatHash{lasting(24*time.Hour, isThreat("bad.example/", Malware))}}
+					continue
+				}
+				sent = append(sent, p)
+			}
+			return a, nil
+		})}, "bad.example/", "good.example/")
+
+		account := new(account)
+		answers, err := searchOf(t, c, account.admit, "bad.example/")
+		if err != nil || answers[0].From != FromShared || answers[0].TTL != 9*time.Minute+40*time.Second || len(answers[0].Threats) != 1 {
+			t.Fatalf("Expected a threat of 20 minutes ago, from the other cache, got %+v, %v", answers, err)
+		}
+		if account.charged != 1 || account.refunded != 1 {
+			t.Errorf("Expected that a search that was not sent is refunded, got %+v", *account)
+		}
+		if d := decide(t, c, "bad.example."); d.By != ByCache || !d.Expires.Equal(time.Now().Add(10*time.Minute)) {
+			t.Errorf("Expected that the cache has the answer for 10 minutes, got %+v", d)
+		}
+
+		time.Sleep(time.Hour)
+		answers, err = searchOf(t, c, account.admit, "good.example/", "bad.example/")
+		if err != nil || answers[0].From != FromServer || answers[0].TTL != time.Hour || answers[1].From != FromShared || answers[1].TTL != 9*time.Minute+40*time.Second {
+			t.Errorf("Expected that each prefix has its own time and origin, got %+v, %v", answers, err)
+		}
+		if account.charged != 2 || account.refunded != 1 || len(sent) != 1 || sent[0] != good {
+			t.Errorf("Expected one search for %x and no refund of it, got %+v and %x", good, *account, sent)
+		}
+
+		time.Sleep(time.Hour)
+		if d := c.Confirm(suspectAfter(t, c, "bad.example."), nil).Wait(t.Context()); d.Verdict != Unsafe || !d.Expires.Equal(time.Now().Add(10*time.Minute)) {
+			t.Errorf("Expected a threat for 10 minutes more, got %+v", d)
+		}
+	})
+}
+
+// Admission may ask another machine. Other queries go on meanwhile.
+func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
+	srv := &server{t: t}
+	srv.knows(5 * time.Minute)
+	c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
+	refunded := 0
+	prefix := HashExpression("bad.example/").Prefix(4)
+	answers, err := c.Search(t.Context(), []Prefix{prefix}, false, func(n int) (int, func(), error) {
+		if n != 1 {
+			t.Errorf("Expected 1 search, got %d", n)
+		}
+		oneAnswer(t, c, "bad.example/") // another query has the same wish
+		return n, func() { refunded++ }, nil
+	}, nil)
+	if err != nil || answers[0].From != FromCache || refunded != 1 || len(srv.searches()) != 1 {
+		t.Errorf("Expected the answer to the other query and a refund, got %+v, %v, %d refunds, %d searches", answers, err, refunded, len(srv.searches()))
+	}
+}
+
+// telling is a server that hangs for 9 seconds. Before, the Searcher tells what another cache knows.
+func telling(t *testing.T, known map[Prefix]EarlierAnswer) *server {
+	srv := &server{t: t}
+	srv.OnSearch = func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+		answer := Answer{Earlier: make(map[Prefix]EarlierAnswer)}
+		var told []Prefix
+		for _, p := range prefixes {
+			if e, ok := known[p]; ok {
+				answer.Earlier[p] = e
+				told = append(told, p)
+			}
+		}
+		Tell(ctx, told, answer)
+		if len(told) == len(prefixes) {
+			return answer, nil
+		}
+		time.Sleep(9 * time.Second)
+		return answer, errors.New("trouble")
+	}
+	return srv
+}
+
+// within returns the decision on a host that is confirmed for half a second, and how long it took.
+func within(t *testing.T, c *Checker, qname string) (Decision, time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	d, candidates := c.Check(FromQname(qname))
+	if candidates != nil {
+		d = c.Confirm(candidates, nil).Wait(ctx)
+	}
+	return d, time.Since(begun)
+}
+
+// The exact host, which comes first, is with a server that hangs. Its parent is known, in the same search
+// or in another one.
+func TestAThreatThatIsKnownDoesNotWaitForTheRest(t *testing.T) {
+	parent := HashExpression("bad.example/").Prefix(4)
+	for name, before := range map[string]string{"in one search": "", "in two": "a.bad.example."} {
+		inBubble(t, name, func(t *testing.T) {
+			known := map[Prefix]EarlierAnswer{parent: earlier(time.Minute, isThreat("bad.example/", Malware))}
+			c := checkerOf(t, Config{Searcher: telling(t, known)}, "bad.example/", "a.bad.example/")
+			if before != "" { // it has asked about the exact host alone
+				_, _ = searchWithin(t, c, time.Second, "a.bad.example/")
+			}
+			for _, by := range []Decider{ByServer, ByCache} {
+				if d, took := within(t, c, "a.bad.example."); d.Verdict != Unsafe || d.By != by || took > 100*time.Millisecond {
+					t.Errorf("after %s: %+v, want unsafe by %s", took, d, by)
+				}
+			}
+		})
+	}
+}
+
+// searchWithin asks as a relay does.
+func searchWithin(t *testing.T, c *Checker, limit time.Duration, expressions ...string) ([]PrefixAnswer, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var prefixes []Prefix
+	for _, e := range expressions {
+		prefixes = append(prefixes, HashExpression(e).Prefix(4))
+	}
+	return c.Search(ctx, prefixes, false, nil, nil)
+}
+
+// Queries for several names are merged into one search. Each continues when its own prefix is known;
+// no answer is kept for longer than it lives; and nobody is asked twice about what is under way.
+func TestEachNameOfAMergedSearchGoesOnWhenItIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := HashExpression("bad.example/").Prefix(4), HashExpression("good.example/").Prefix(4)
+		known := map[Prefix]EarlierAnswer{bad: earlier(time.Minute, isThreat("bad.example/", Malware)), good: earlier(time.Minute)}
+		srv := telling(t, known)
+		c := checkerOf(t, Config{Searcher: srv, Searches: 2}, "bad.example/", "good.example/", "new.example/", "first.example/")
+		go within(t, c, "first.example.") // it takes a slot, so that the others wait for some milliseconds
+		synctest.Wait()
+		for qname, want := range map[string]Verdict{"bad.example.": Unsafe, "good.example.": Safe, "new.example.": Unsure} {
+			go func() {
+				if d, took := within(t, c, qname); d.Verdict != want || (took > 100*time.Millisecond) != (want == Unsure) {
+					t.Errorf("%s after %s: %+v, want %s", qname, took, d, want)
+				}
+			}()
+		}
+		time.Sleep(time.Second)
+		if n := len(srv.searches()); n != 2 || len(srv.searches()[1]) != 3 {
+			t.Errorf("searches %x, want the second one for three prefixes", srv.searches())
+		}
+		for _, qname := range []string{"bad.example.", "good.example.", "new.example."} {
+			within(t, c, qname)
+		}
+		if n := len(srv.searches()); n != 2 {
+			t.Errorf("%d searches, want 2: all is known or under way", n)
+		}
+		time.Sleep(10 * time.Second)
+		if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe || d.By != ByCache {
+			t.Errorf("after the end of the search: %+v", d)
+		}
+	})
+}
+
+// The end of a search does not replace what has been learnt since about a prefix that was told.
+func TestTheEndOfASearchDoesNotReplaceAYoungerAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := HashExpression("bad.example/").Prefix(4)
+		known := map[Prefix]EarlierAnswer{bad: earlier(time.Second)}
+		c := checkerOf(t, Config{Searcher: telling(t, known)}, "bad.example/", "new.example/")
+		_, _ = searchWithin(t, c, time.Second, "bad.example/", "new.example/")
+		time.Sleep(time.Second)
+		known[bad] = earlier(time.Minute, isThreat("bad.example/", Malware))
+		for range 2 {
+			if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe {
+				t.Errorf("%+v", d)
+			}
+			time.Sleep(9 * time.Second)
+		}
+	})
+}
+
+// Of a prefix some threats are known. The rest is asked about, and a query for a threat does not pass.
+func TestAThreatOfAPrefixThatIsKnownInPartDoesNotPass(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, fresh := HashExpression("bad.example/").Prefix(4), HashExpression("new.example/").Prefix(4)
+		srv := &server{t: t}
+		srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
+			Tell(ctx, []Prefix{bad, fresh}, Answer{TTL: -1, Earlier: map[Prefix]EarlierAnswer{bad: earlier(-1, isThreat("bad.example/", Malware))}})
+			time.Sleep(9 * time.Second)
+			return Answer{}, errors.New("trouble")
+		}
+		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
+		for i := range 2 {
+			if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe {
+				t.Errorf("%d: %+v", i, d)
+			}
+		}
+	})
+}
+
+// A late Tell, or one without a Checker, changes nothing.
+func TestNobodyListensToALateTell(t *testing.T) {
+	Tell(t.Context(), []Prefix{"abcd"}, Answer{})
+	synctest.Test(t, func(t *testing.T) {
+		bad := HashExpression("bad.example/").Prefix(4)
+		var late context.Context
+		srv := &server{t: t}
+		srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
+			late = ctx
+			return Answer{TTL: time.Minute}, nil
+		}
+		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
+		within(t, c, "bad.example.")
+		Tell(late, []Prefix{bad}, Answer{Earlier: map[Prefix]EarlierAnswer{bad: earlier(time.Minute, isThreat("bad.example/", Malware))}})
+		if d, _ := within(t, c, "bad.example."); d.Verdict != Safe {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// shareSpent admits nothing.
+func shareSpent() (refund func(), err error) { return nil, ErrShare }
+
+// knowingServer answers with threats at once, or what is only known from known after a second.
+func knowingServer(t *testing.T, known ...ThreatHash) (srv *server, onlyKnown *int) {
+	srv, onlyKnown = &server{t: t}, new(int)
+	srv.OnSearch = func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+		if !OnlyKnown(ctx) {
+			return Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat("bad.example/", Malware), isThreat("new.example/", Malware)}}, nil
+		}
+		*onlyKnown++
+		time.Sleep(time.Second)
+		answer := Answer{Earlier: make(map[Prefix]EarlierAnswer)}
+		for _, p := range prefixes {
+			for _, k := range known {
+				if p.begins(k.Hash) {
+					answer.Earlier[p] = earlier(time.Minute, k)
+				}
+			}
+		}
+		if len(answer.Earlier) < len(prefixes) {
+			return answer, &UnansweredError{Until: time.Now().Add(time.Minute), Reason: ErrShare}
+		}
+		return answer, nil
+	}
+	return srv, onlyKnown
+}
+
+// What a relay knows is a threat also for a client whose share is spent, and the relay is asked for
+// it once a minute, apart from the searches of others.
+func TestAClientWhoseShareIsSpentLearnsWhatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, onlyKnown := knowingServer(t, isThreat("bad.example/", Malware))
+		c := checkerOf(t, Config{Searcher: srv, Known: true}, "bad.example/", "new.example/")
+		confirm := func(qname string, admit Admit) Decision {
+			d, candidates := c.Check(FromQname(qname))
+			if candidates != nil {
+				d = c.Confirm(candidates, admit).Wait(t.Context())
+			}
+			return d
+		}
+		for _, by := range []Decider{ByServer, ByCache} {
+			if d := confirm("bad.example.", shareSpent); d.Verdict != Unsafe || d.By != by {
+				t.Errorf("a known threat: %+v", d)
+			}
+		}
+		for range 3 {
+			if d := confirm("new.example.", shareSpent); d.Verdict != Unsure || d.By != ByBudget || !errors.Is(d.Err, ErrShare) {
+				t.Errorf("what is not known: %+v", d)
+			}
+		}
+		if *onlyKnown != 2 {
+			t.Errorf("asked %d times for what is known, want 2", *onlyKnown)
+		}
+		time.Sleep(MaxUnanswered)
+		begun := time.Now()
+		done := make(chan Decision)
+		go func() { done <- confirm("new.example.", shareSpent) }()
+		synctest.Wait()
+		if d := confirm("new.example.", nil); d.Verdict != Unsafe || time.Since(begun) >= time.Second {
+			t.Errorf("another client with a share, after %s: %+v", time.Since(begun), d)
+		}
+		if d := <-done; d.Verdict != Unsafe {
+			t.Errorf("the first client: %+v, want what the other has learnt meanwhile", d)
+		}
+		if *onlyKnown != 3 {
+			t.Errorf("asked %d times for what is known, want 3", *onlyKnown)
+		}
+	})
+}
+
+// Only a share that is spent asks for what is known, and only a Searcher that may know it.
+func TestARefusalOfAnotherKindAsksNobody(t *testing.T) {
+	for name, tc := range map[string]struct {
+		known bool
+		err   error
+	}{"limited": {true, ErrLimited}, "a server that knows nothing for free": {false, ErrShare}} {
+		t.Run(name, func(t *testing.T) {
+			srv := &server{t: t}
+			c := checkerOf(t, Config{Searcher: srv, Known: tc.known}, "bad.example/")
+			refuse := func(int) (int, func(), error) { return 0, nil, tc.err }
+			if d := c.Confirm(suspect(t, c, "bad.example."), func() (func(), error) { return nil, tc.err }).Wait(t.Context()); d.Verdict != Unsure || !errors.Is(d.Err, tc.err) {
+				t.Errorf("%+v", d)
+			}
+			if _, err := c.Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4)}, false, refuse, nil); !errors.Is(err, tc.err) {
+				t.Errorf("%v", err)
+			}
+			if n := len(srv.searches()); n > 0 {
+				t.Errorf("%d searches", n)
+			}
+		})
+	}
+}
+
+// A relay asks for what is known in the same way.
+func TestARelayAsksForWhatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv, onlyKnown := knowingServer(t, isThreat("bad.example/", Malware))
+		c := checkerOf(t, Config{Searcher: srv, Known: true}, "bad.example/", "new.example/")
+		refuse := func(int) (int, func(), error) { return 0, nil, ErrShare }
+		answers, err := c.Search(t.Context(), []Prefix{HashExpression("bad.example/").Prefix(4), HashExpression("new.example/").Prefix(4)}, false, refuse, nil)
+		if !errors.Is(err, ErrShare) || len(answers[0].Threats) != 1 || answers[0].Err != nil || answers[0].From != FromShared || answers[1].Err == nil || *onlyKnown != 1 {
+			t.Errorf("%+v, %v, asked %d times", answers, err, *onlyKnown)
+		}
+	})
+}
+
+// A server that hangs takes all slots. What is known does not wait for one, and is not searched for
+// any more when one is free.
+func TestWhatIsKnownDoesNotWaitForASlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known, _ := knowingServer(t, isThreat("bad.example/", Malware))
+		searched := make(map[Prefix]bool)
+		hung := make(chan struct{})
+		srv := searchFunc(func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+			if OnlyKnown(ctx) {
+				return known.Search(ctx, prefixes)
+			}
+			<-hung
+			for _, p := range prefixes {
+				searched[p] = true
+			}
+			return Answer{TTL: time.Hour}, nil
+		})
+		refunds := 0
+		c := checkerOf(t, Config{Searcher: srv, Known: true, Searches: 1}, "slow.example/", "bad.example/", "new.example/")
+		slow := c.Confirm(suspect(t, c, "slow.example."), nil)
+		synctest.Wait()
+		admit := func() (func(), error) { return func() { refunds++ }, nil }
+		unknown := c.Confirm(suspect(t, c, "new.example."), admit)
+		begun := time.Now()
+		if d := c.Confirm(suspect(t, c, "bad.example."), admit).Wait(t.Context()); d.Verdict != Unsafe || time.Since(begun) > 2*time.Second {
+			t.Errorf("a known threat after %s: %+v", time.Since(begun), d)
+		}
+		close(hung)
+		for name, d := range map[string]Decision{"slow": slow.Wait(t.Context()), "new": unknown.Wait(t.Context())} {
+			if d.Verdict != Safe {
+				t.Errorf("%s: %+v", name, d)
+			}
+		}
+		if len(searched) != 2 || searched[HashExpression("bad.example/").Prefix(4)] || refunds > 1 {
+			t.Errorf("%d prefixes searched, %d refunds", len(searched), refunds)
+		}
+	})
+}

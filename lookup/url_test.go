@@ -64,9 +64,7 @@ func TestExpressionsOfURLsAreThoseOfTheVectors(t *testing.T) {
 			t.Fatalf("rule %q", f[0])
 		}
 		u, err := ParseURL(f[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, want := texts(u.Expressions(rule)), strings.Fields(f[2]); !slices.Equal(got, want) {
 			t.Errorf("%s: Expressions = %q, want %q", f[1], got, want)
 		}
@@ -208,8 +206,7 @@ func FuzzParseURL(f *testing.F) {
 	})
 }
 
-// TestURLsOfAnyBytesKeepTheirProperties parses texts of random pieces and of the bytes
-// that have a meaning in URLs.
+// TestURLsOfAnyBytesKeepTheirProperties parses texts of random pieces and of the bytes that have a meaning in URLs.
 func TestURLsOfAnyBytesKeepTheirProperties(t *testing.T) {
 	random := rand.New(rand.NewPCG(23, 24))
 	pieces := strings.Split(`http https :// : / // . .. /./ /../ ? # % %2 %25 25 %2F %2e %3F %40 %5C @ \ [ ] ::1 1 0x7f a A b.com co.uk ü 。 `+

@@ -15,9 +15,7 @@ import (
 func vectors(t *testing.T, file string, fields int, run func(t *testing.T, f []string)) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "testdata", "lookup", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		line = strings.TrimSpace(line)
@@ -126,9 +124,7 @@ func TestHashesAreThoseOfTheVectors(t *testing.T) {
 func TestHashesBeginAsPublished(t *testing.T) {
 	vectors(t, "sha256.txt", 3, func(t *testing.T, f []string) {
 		times, err := strconv.Atoi(f[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		hash := HashExpression(strings.Repeat(f[0], times))
 		if got := hex.EncodeToString(hash[:]); !strings.HasPrefix(got, f[2]) {
 			t.Errorf("hash is %s, want it to begin with %s", got, f[2])

@@ -31,14 +31,10 @@ func entries(width int, all ...byte) (out []byte) {
 func heldList(t testing.TB, name string, all ...byte) List {
 	t.Helper()
 	width, err := Width(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b := prefixset.NewBuilder(len(all))
 	for _, e := range all {
-		if err := b.Add(entry(width, e), width); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Add(entry(width, e), width))
 	}
 	return List{Name: name, Version: []byte("old"), Checksum: sha256.Sum256(entries(width, all...)), Set: b.Set()}
 }
@@ -49,9 +45,7 @@ func content(t testing.TB, l List) []byte {
 		return nil
 	}
 	raw, err := io.ReadAll(l.Set.Reader())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return raw
 }
 
@@ -115,9 +109,7 @@ func TestApply(t *testing.T) {
 					old = heldList(t, name, test.held...)
 				}
 				l, changed, err := Apply(old, test.change.update(width), 10)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				want := entries(width, test.change.result...)
 				if got := content(t, l); !bytes.Equal(got, want) || l.Set.Len() != len(test.change.result) {
 					t.Errorf("got %x, want %x", got, want)

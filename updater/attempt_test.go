@@ -1,9 +1,9 @@
 package updater
 
 import (
-	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -88,8 +88,7 @@ func TestEachEndOfAFetchLeavesTheseClocks(t *testing.T) {
 				func(a attempt) error { return a.answered(now, 1, nil) }, Clock{NotBefore: now.Add(time.Second), Wait: 1}, clocks{se: list, mw: {}},
 			},
 		} {
-			s, err := NewSchedule(nil)
-			must(t, err)
+			s := newScheduleOf(t, nil)
 			s.random = func() float64 { return 0 }
 			s.state.Fetch.Clock, s.state.Lists[se] = fetch, list
 			a, err := s.begin(both, begun)
@@ -123,8 +122,7 @@ func TestADoubtfulListStaysRejected(t *testing.T) {
 		"failed":  func(a attempt) error { return a.failed(time.Now(), 0, nil, []string{se}, errTest) },
 		"refused": func(a attempt) error { return a.refused(se, time.Now(), 0, nil, errTest) },
 	} {
-		s, err := NewSchedule(nil)
-		must(t, err)
+		s := newScheduleOf(t, nil)
 		s.state.Lists[se] = ListClock{Rejected: true}
 		must(t, end(begin(t, s, se)))
 		if !s.list(se).Rejected {
@@ -133,48 +131,12 @@ func TestADoubtfulListStaysRejected(t *testing.T) {
 	}
 }
 
-// A list that failed its checks waits for longer than fetches at once do, which then begin again.
-func TestARejectedListHasNoFetchesAtOnce(t *testing.T) {
-	now := time.Now()
-	got := ListClock{Clock: Clock{Wait: time.Hour}, AtOnce: 5, Updated: now, Alone: true}.rejected(now, 2*time.Hour, 0, errTest)
-	want := ListClock{Clock: Clock{NotBefore: now.Add(2 * time.Hour), Failures: 1, Wait: time.Hour}.because(now, errTest), Rejected: true, Updated: now, Alone: true}
-	if got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-}
-
-// A request that the shared store does not confirm leaves no trace.
-func TestAFetchThatIsNotConfirmedIsTakenBack(t *testing.T) {
-	store := openStore(t, t.TempDir())
-	v := &view{medium: newMedium()}
-	store.Share(v)
-	s, err := NewSchedule(store)
-	must(t, err)
-	loadErr, saveErr := s.own()
-	must(t, errors.Join(loadErr, saveErr))
-	before := s.state.clone()
-	calls := v.n
-	v.own = func(n int) error {
-		if n == calls+1 { // the note
-			return errTest
-		}
-		return nil
-	}
-	if _, err := s.begin([]string{se}, time.Now()); !errors.Is(err, errNotHeld) {
-		t.Errorf("got %v, want %v", err, errNotHeld)
-	}
-	if got := s.state.Fetch.held(); got != before.Fetch.held() {
-		t.Errorf("all fetches have %+v, want %+v", got, before.Fetch.held())
-	}
-}
-
 // Lists that must be asked for alone come first, the one that failed longest ago at the head;
 // after two failures in a row the others come first.
 func TestWhichListsAreAskedForTogether(t *testing.T) {
 	all := []string{"a", "b", "c", "d"}
 	longAgo := time.Now()
-	s, err := NewSchedule(nil)
-	must(t, err)
+	s := newScheduleOf(t, nil)
 	for _, test := range []struct {
 		name     string
 		alone    []string // the later, the longer ago it failed
@@ -205,8 +167,7 @@ func TestWhichListsAreAskedForTogether(t *testing.T) {
 
 // The schedule is due with the first of its lists, and each list with itself and with all fetches.
 func TestWhenListsAreDue(t *testing.T) {
-	s, err := NewSchedule(nil)
-	must(t, err)
+	s := newScheduleOf(t, nil)
 	now := time.Now()
 	s.state.Fetch.NotBefore = now.Add(2 * time.Hour)
 	for i, name := range []string{"c", "a", "b"} {
@@ -235,5 +196,61 @@ func TestWhenListsAreDue(t *testing.T) {
 	}
 	if due := s.due(nil); !due.IsZero() {
 		t.Errorf("no list is due at %s", due)
+	}
+}
+
+// The table of page "Request Frequency": from the least wait, drawn at 0, to the greatest, drawn just below 1.
+func TestBackoffFollowsTheTable(t *testing.T) {
+	tests := []struct {
+		failures    int
+		least, most time.Duration
+	}{
+		{0, 0, 0},
+		{-1, 0, 0},
+		{1, 15 * time.Minute, 30 * time.Minute},
+		{2, 30 * time.Minute, time.Hour},
+		{3, time.Hour, 2 * time.Hour},
+		{4, 2 * time.Hour, 4 * time.Hour},
+		{5, 4 * time.Hour, 8 * time.Hour},
+		{6, 8 * time.Hour, 16 * time.Hour},
+		{7, 16 * time.Hour, 24 * time.Hour},
+		{8, 24 * time.Hour, 24 * time.Hour},
+		{9, 24 * time.Hour, 24 * time.Hour},
+	}
+	almostOne := math.Nextafter(1, 0)
+	for _, test := range tests {
+		t.Run(fmt.Sprintf("%d failures", test.failures), func(t *testing.T) {
+			if got := Backoff(test.failures, 0); got != test.least {
+				t.Errorf("at 0: %s, want %s", got, test.least)
+			}
+			if got := Backoff(test.failures, almostOne); got > test.most || got < test.most-time.Millisecond {
+				t.Errorf("below 1: %s, want at most, and nearly, %s", got, test.most)
+			}
+			middle := min(test.least+test.least/2, 24*time.Hour)
+			if got := Backoff(test.failures, 0.5); got != middle {
+				t.Errorf("at 0.5: %s, want %s", got, middle)
+			}
+		})
+	}
+}
+
+func TestBackoffNeverOverflows(t *testing.T) {
+	var counts []int
+	for n := 1; n <= 200; n++ {
+		counts = append(counts, n)
+	}
+	counts = append(counts, math.MaxInt32, math.MaxInt-1, math.MaxInt)
+	for _, r := range []float64{0, 0.5, math.Nextafter(1, 0)} {
+		last := time.Duration(0)
+		for _, n := range counts {
+			got := Backoff(n, r)
+			if got < 15*time.Minute || got > 24*time.Hour || got < last {
+				t.Errorf("%d failures at %v: %s after %s", n, r, got, last)
+			}
+			last = got
+			if pause := Strikes(n, 0, r); pause < 0 || pause > 30*time.Minute {
+				t.Errorf("%d searches at %v: %s", n, r, pause)
+			}
+		}
 	}
 }

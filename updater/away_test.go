@@ -102,8 +102,7 @@ func TestTheWaitAfterARequestThatWasNotSentIsShort(t *testing.T) {
 func awayUpdater(t *testing.T, dir string, source Source, report func(Event)) *Updater {
 	t.Helper()
 	store := openStore(t, dir)
-	schedule, err := NewSchedule(store)
-	must(t, err)
+	schedule := newScheduleOf(t, store)
 	schedule.random = func() float64 { return 0 }
 	u, err := New(Config{
 		Source: source, Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se},

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"io"
-	"math/bits"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -54,9 +52,7 @@ func answerWith(tb testing.TB, partial bool, removals, additions []uint32, resul
 		{CompressedRemovals: protocoltest.EncodeRice32(removals), Sha256Checksum: sum[:]},
 	} {
 		raw, err := proto.Marshal(part)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, err)
 		list = append(list, raw...)
 	}
 	return list
@@ -89,45 +85,6 @@ func changed(prefixes []uint32, n int) (removals, additions, result []uint32) {
 	return removals, additions, result
 }
 
-// riskAnswerWith is answerWith for Web Risk, raw or in Rice coding.
-func riskAnswerWith(tb testing.TB, rice, partial bool, removals, additions []uint32, result []byte) []byte {
-	tb.Helper()
-	sum := sha256.Sum256(result)
-	m := &wrv1.ComputeThreatListDiffResponse{
-		ResponseType: wrv1.ComputeThreatListDiffResponse_RESET, NewVersionToken: []byte{1},
-		Additions: &wrv1.ThreatEntryAdditions{}, Removals: &wrv1.ThreatEntryRemovals{},
-		Checksum: &wrv1.ComputeThreatListDiffResponse_Checksum{Sha256: sum[:]},
-	}
-	if partial {
-		m.ResponseType = wrv1.ComputeThreatListDiffResponse_DIFF
-	}
-	if rice {
-		m.Additions.RiceHashes = protocoltest.EncodeRiceWebRisk(littleEndian(additions))
-		m.Removals.RiceIndices = protocoltest.EncodeRiceWebRisk(removals)
-	} else {
-		m.Additions.RawHashes = []*wrv1.RawHashes{{PrefixSize: 4, RawHashes: bytesOf(additions)}}
-		m.Removals.RawIndices = &wrv1.RawIndices{}
-		for _, i := range removals {
-			m.Removals.RawIndices.Indices = append(m.Removals.RawIndices.Indices, int32(i))
-		}
-	}
-	raw, err := proto.Marshal(m)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return raw
-}
-
-// littleEndian returns prefixes as the numbers that Web Risk codes, in their order.
-func littleEndian(prefixes []uint32) []uint32 {
-	numbers := make([]uint32, len(prefixes))
-	for i, p := range prefixes {
-		numbers[i] = bits.ReverseBytes32(p)
-	}
-	slices.Sort(numbers)
-	return numbers
-}
-
 // answering is a client of a server that always answers the same.
 func answering(tb testing.TB, by *protocol.Dialect, answer []byte) updater.Source {
 	tb.Helper()
@@ -137,9 +94,7 @@ func answering(tb testing.TB, by *protocol.Dialect, answer []byte) updater.Sourc
 			Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
 		}, nil
 	})}, []string{"se-4b"}, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return client
 }
 
@@ -177,10 +132,9 @@ func TestUpdatesTakeLittleMemoryBesideTheList(t *testing.T) {
 	}
 }
 
-// BenchmarkUpdate is an update from the answer on the wire to the list that can be
-// published: in full, and in part with 10,000 removals and 10,000 additions. Beside
-// its time it tells how many times that of the SHA-256 of all entries it is, which
-// no update can go without.
+// BenchmarkUpdate is an update from the answer on the wire to the list that can be published: in full, and in part
+// with 10,000 removals and 10,000 additions. Beside its time it tells how many times that of the SHA-256 of all
+// entries it is, which no update can go without.
 func BenchmarkUpdate(b *testing.B) {
 	for name, n := range map[string]int{"1M": 1_000_000, "4M": 4_000_000, "10M": 10_000_000} {
 		prefixes := ascendingPrefixes(n)
@@ -197,22 +151,6 @@ func BenchmarkUpdate(b *testing.B) {
 				benchmarkUpdate(b, answering(b, protocol.DialectV5, test.answer), test.old, entries)
 			})
 		}
-	}
-}
-
-// BenchmarkUpdateByWebRisk is BenchmarkUpdate of 4 million entries, each answer raw and
-// in Rice coding.
-func BenchmarkUpdateByWebRisk(b *testing.B) {
-	prefixes := ascendingPrefixes(4_000_000)
-	entries := bytesOf(prefixes)
-	removals, additions, result := changed(prefixes, 10_000)
-	none := updater.List{Name: "se-4b"}
-	for coding, rice := range map[string]bool{"raw": false, "Rice": true} {
-		full := answering(b, protocol.DialectWebRisk, riskAnswerWith(b, rice, false, nil, prefixes, entries))
-		part := answering(b, protocol.DialectWebRisk, riskAnswerWith(b, rice, true, removals, additions, bytesOf(result)))
-		held := update(b, full, none)
-		b.Run("4M/"+coding+"/full", func(b *testing.B) { benchmarkUpdate(b, full, none, entries) })
-		b.Run("4M/"+coding+"/partial", func(b *testing.B) { benchmarkUpdate(b, part, held, entries) })
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -156,8 +155,7 @@ func TestABudgetIsSpentAndRenewedAtMidnight(t *testing.T) {
 	}
 }
 
-// Whatever several processes do, no more is sent on a date than the budget, and what
-// no crash has lost can be spent.
+// Whatever several processes do, no more is sent on a date than the budget, and what no crash has lost can be spent.
 func TestNoCrashAndNoRestartExceedsTheBudget(t *testing.T) {
 	seeds := *budgetSeeds
 	if testing.Short() {
@@ -783,42 +781,4 @@ func TestWithoutALimitSearchesAreCountedAndNeverWait(t *testing.T) {
 			t.Errorf("told %+v", s.events)
 		}
 	})
-}
-
-// Many searches of several processes at once, on a real disk and a real clock.
-func TestSearchesAtOnceExceedNoBudget(t *testing.T) {
-	dir := t.TempDir()
-	const perDay = 300
-	var sent atomic.Int32
-	var wg sync.WaitGroup
-	date := dateOf(time.Now())
-	for range 3 {
-		l, err := NewLedger(openStore(t, dir))
-		must(t, err)
-		searcher := l.Limit(&midway{do: func() { sent.Add(1) }}, perDay, func(Event) {})
-		for range 8 {
-			wg.Go(func() {
-				for range perDay {
-					if _, err := searcher.Search(t.Context(), nil); err != nil {
-						return
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if dateOf(time.Now()) != date {
-		t.Skip("midnight")
-	}
-	if n := sent.Load(); n != perDay {
-		t.Errorf("%d were sent, want %d", n, perDay)
-	}
-	if n := saved(t, dir); n != perDay {
-		t.Errorf("the file says %d, want %d", n, perDay)
-	}
-	for _, name := range namesIn(t, dir) {
-		if files.Replaced(name) != "" {
-			t.Errorf("%s is left", name)
-		}
-	}
 }

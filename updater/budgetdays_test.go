@@ -4,8 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func TestTheCountOfADayFollowsTheClock(t *testing.T) {
@@ -59,17 +64,6 @@ func TestTheCountOfADayFollowsTheClock(t *testing.T) {
 	}
 }
 
-func TestAMonthOfDaysIsNotRemembered(t *testing.T) {
-	var days budgetDays
-	for day := range 30 {
-		days, _ = days.on(fmt.Sprintf("2026-11-%02d", day+1))
-	}
-	want := map[string]int{"2026-11-27": 0, "2026-11-28": 0, "2026-11-29": 0, "2026-11-30": 0}
-	if !maps.Equal(days.Spent, want) {
-		t.Errorf("%v, want the last days", days.Spent)
-	}
-}
-
 func TestACountWithAnotherNumberIsACopy(t *testing.T) {
 	var none budgetDays
 	one := none.with("me", 1, nil)
@@ -95,9 +89,7 @@ func TestOnlyAWholeCountIsRead(t *testing.T) {
 }
 
 func TestTheNextDayBeginsAtMidnightWherever(t *testing.T) {
-	tests := []struct {
-		name, zone, now, want string
-	}{
+	tests := []struct{ name, zone, now, want string }{
 		{"no change", "Europe/Berlin", "2026-11-22T23:59:59+01:00", "2026-11-23T00:00:00+01:00"},
 		{"at midnight", "Europe/Berlin", "2026-11-22T00:00:00+01:00", "2026-11-23T00:00:00+01:00"},
 		{"a day of 23 hours", "Europe/Berlin", "2026-03-29T00:00:00+01:00", "2026-03-30T00:00:00+02:00"},
@@ -120,19 +112,7 @@ func TestTheNextDayBeginsAtMidnightWherever(t *testing.T) {
 	}
 }
 
-func TestReservationsShrinkNearTheEnd(t *testing.T) {
-	for _, test := range []struct{ perDay, spent, want int }{
-		{1, 0, 1}, {1, 1, 0}, {99, 0, 1}, {1000, 0, 10}, {1000, 990, 2}, {1000, 997, 1}, {1000, 1000, 0}, {1000, 2000, 0},
-		{100_000, 0, 50}, {100_000, 99_900, 25},
-	} {
-		if got := chunk(test.perDay, test.spent); got != test.want {
-			t.Errorf("%d of %d spent: %d are reserved, want %d", test.spent, test.perDay, got, test.want)
-		}
-	}
-}
-
-// Each date has the higher count of both. Of the dates the latest ones are remembered, and the
-// current one always.
+// Each date has the higher count of both. Of the dates the latest ones are remembered, and the current one always.
 func TestMergedCountsKeepTheHigherOne(t *testing.T) {
 	type counts = map[string]int
 	for _, test := range []struct {
@@ -161,10 +141,173 @@ func TestMergedCountsKeepTheHigherOne(t *testing.T) {
 	}
 }
 
-func TestTheNextDayBeginsAtMidnightOfLocalTime(t *testing.T) {
-	now := time.Now()
-	next := NextDay(now)
-	if !next.After(now) || dateOf(next) == dateOf(now) || dateOf(next.Add(-time.Second)) != dateOf(now) {
-		t.Errorf("after %s: %s", now, next)
+// takeAll takes n searches of a budget of 100, and returns how many it got.
+func takeAll(t *testing.T, l *Ledger, n int) (got int) {
+	t.Helper()
+	for range n {
+		if _, err := l.take(t.Context(), 100, func(Event) {}); err == nil {
+			got++
+		}
+	}
+	return got
+}
+
+// The others may be spending the rest of the day's budget, on each day that they are away.
+func TestThePartOfTheBudgetIsRenewedEachDayWithoutTheSharedStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := quick(openStore(t, t.TempDir()))
+		v := &view{medium: newMedium()}
+		store.Share(v)
+		l, err := NewLedger(store)
+		must(t, err)
+		const known = 92
+		first := takeAll(t, l, known)
+		v.away = errTest
+		time.Sleep(lookAgainAfter)
+		if first += takeAll(t, l, 100); first > known+(100-known)/partAlone+1 {
+			t.Errorf("day 1: %d searches", first)
+		}
+		for day := 2; day < 5; day++ {
+			time.Sleep(24 * time.Hour)
+			if got := takeAll(t, l, 100); got != 100/partAlone {
+				t.Errorf("day %d: %d searches, want %d", day, got, 100/partAlone)
+			}
+			now := time.Now()
+			if h := l.Hold(100, now); !h.Active(now) || h.Portion != OneAlone || l.Remaining(100, now) != 0 {
+				t.Errorf("day %d: searches are refused, and %d are left until %+v", day, l.Remaining(100, now), h)
+			}
+		}
+		v.away = nil
+		time.Sleep(lookAgainAfter)
+		if got := takeAll(t, l, 100); got != 100-100/partAlone {
+			t.Errorf("%d searches when it is back, want the rest", got)
+		}
+	})
+}
+
+// Whatever is refused, the same function says so to those who look, and until when.
+func TestWhoAsksWhatIsLeftLearnsWhatIsRefused(t *testing.T) {
+	testkit.Long(t)
+	for seed := range uint64(20) {
+		inBubble(t, fmt.Sprint("seed ", seed), func(t *testing.T) {
+			chance := rand.New(rand.NewPCG(seed, 2))
+			perDay := []int{1, 12, 100, 401}[chance.IntN(4)]
+			v := &view{medium: newMedium()}
+			store := quick(openStore(t, t.TempDir()))
+			store.Share(v)
+			l, err := NewLedger(store)
+			must(t, err)
+			if chance.IntN(2) == 0 {
+				l.Spread()
+			}
+			for range 400 {
+				switch chance.IntN(20) {
+				case 0:
+					v.away = []error{nil, errTest}[chance.IntN(2)]
+				case 1:
+					time.Sleep(time.Duration(chance.IntN(180)) * time.Minute)
+				case 2:
+					time.Sleep(time.Duration(chance.IntN(180)) * time.Second)
+				}
+				_, err := l.take(t.Context(), perDay, func(Event) {})
+				now := time.Now()
+				a := l.Allowance(perDay, now)
+				if (a.Now == 0) != a.Hold.Active(now) || a.Now > a.Left || a.Hold != l.Hold(perDay, now) || a.Left != l.Remaining(perDay, now) {
+					t.Fatalf("%+v", a)
+				}
+				if spent, ok := errors.AsType[*SpentError](err); ok && (spent.Hold != a.Hold || !errors.Is(err, lookup.ErrBudget)) {
+					t.Fatalf("refused with %+v, and told %+v", spent.Hold, a)
+				}
+				if until := a.Hold.Until; a.Now == 0 && a.Hold.Portion != OneAlone {
+					if l.Allowance(perDay, until.Add(-1)).Now != 0 || l.Allowance(perDay, until).Now == 0 {
+						t.Fatalf("it does not end at %s: %+v", until, a)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestNoHourTakesMoreThanAQuarterOfTheBudget(t *testing.T) {
+	for _, test := range []struct{ perDay, hour int }{{1, 1}, {19, 19}, {21, 20}, {80, 20}, {81, 21}, {100, 25}, {200, 50}, {10_000, 2500}, {1 << 30, 1 << 28}} {
+		if got := HourOf(test.perDay); got != test.hour {
+			t.Errorf("of %d an hour takes %d, want %d", test.perDay, got, test.hour)
+		}
+	}
+	for _, disk := range []bool{true, false} {
+		for seed := range uint64(10) {
+			inBubble(t, fmt.Sprintf("seed %d, with a folder: %t", seed, disk), func(t *testing.T) {
+				const perDay = 100
+				chance := rand.New(rand.NewPCG(seed, 3))
+				dir := ""
+				if disk {
+					dir = t.TempDir()
+				}
+				s := newSpender(t, dir, perDay)
+				s.ledger.Spread()
+				var at []time.Time
+				for range 600 {
+					if s.search(t) == nil {
+						at = append(at, time.Now())
+					}
+					time.Sleep(time.Duration(chance.IntN(1+chance.IntN(300)*chance.IntN(2))) * time.Second)
+					if dir != "" && chance.IntN(50) == 0 { // a restart renews no hour
+						must(t, s.ledger.Flush())
+						s = newSpender(t, dir, perDay)
+						s.ledger.Spread()
+					}
+				}
+				for i := range at {
+					n := 0
+					for _, other := range at[i:] {
+						if other.Sub(at[i]) < time.Hour && dateOf(other) == dateOf(at[i]) {
+							n++
+						}
+					}
+					if n > HourOf(perDay) {
+						t.Fatalf("%d searches in the hour after %s", n, at[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// A day with enough to ask for spends the whole budget, a quarter of it an hour.
+func TestASpreadBudgetIsSpentOverTheDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpender(t, t.TempDir(), 100)
+		s.ledger.Spread()
+		total := 0
+		for hour := range 5 {
+			n := s.drain(t)
+			if total += n; hour < 4 && n != 25 || hour == 4 && n != 0 {
+				t.Errorf("hour %d: %d searches", hour, n)
+			}
+			if h := s.ledger.Hold(100, time.Now()); hour < 3 {
+				if h.Portion != AnHour || time.Until(h.Until) > time.Hour+slot {
+					t.Errorf("hour %d: %+v", hour, h)
+				}
+				time.Sleep(time.Until(h.Until))
+			}
+		}
+		if total != 100 {
+			t.Errorf("%d searches, want all", total)
+		}
+	})
+}
+
+// A clock that was ahead, or is set back, holds up no search for longer than the day.
+func TestAnHourSurvivesAClockThatJumps(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for name, jump := range map[string]time.Duration{"ahead": 73 * 365 * 24 * time.Hour, "an hour ahead": time.Hour, "back": -90 * time.Minute} {
+		var r recent
+		r = r.plus(10, now.Add(jump)).plus(5, now)
+		if got := r.sum(now); got != 5 {
+			t.Errorf("%s: %d count, want 5", name, got)
+		}
+		if until := r.frees(5, now); until.Sub(now) > time.Hour+slot {
+			t.Errorf("%s: until %s", name, until)
+		}
 	}
 }

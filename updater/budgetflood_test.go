@@ -45,8 +45,7 @@ func (s *chargingServer) Search(_ context.Context, prefixes []lookup.Prefix) (lo
 	return answer, nil
 }
 
-// floodDatabase holds all names that are asked for in a day, and kinds says whose they
-// are.
+// floodDatabase holds all names that are asked for in a day, and kinds says whose they are.
 func floodDatabase(t *testing.T) (database *lookup.Database, kinds map[lookup.Prefix]string) {
 	t.Helper()
 	kinds = make(map[lookup.Prefix]string)
@@ -68,9 +67,7 @@ func floodDatabase(t *testing.T) (database *lookup.Database, kinds map[lookup.Pr
 	slices.Sort(entries)
 	b := prefixset.NewBuilder(len(entries))
 	for _, e := range entries {
-		if err := b.Add([]byte(e), len(e)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Add([]byte(e), len(e)))
 	}
 	database = new(lookup.Database)
 	database.Publish([]lookup.List{{Name: "se-4b", Set: b.Set()}})
@@ -89,14 +86,10 @@ func liveFlooded(t *testing.T, budget int, shared bool) floodedDay {
 	database, kinds := floodDatabase(t)
 	srv := &chargingServer{charged: make(map[string]int), kinds: kinds}
 	store, err := updater.OpenStore(t.TempDir(), updater.Origin{Name: "https://sb.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	schedule, _ := updater.NewSchedule(store)
 	ledger, err := updater.NewLedger(store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var shares *lookup.Shares
 	if shared {
 		ledger.Spread()
@@ -105,9 +98,7 @@ func liveFlooded(t *testing.T, budget int, shared bool) floodedDay {
 	report := func(updater.Event) {}
 	paced := updater.Pace(srv, schedule, updater.SearchRules{Backoff: updater.Strikes}, report)
 	c, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: ledger.Limit(paced, budget, report), PerSearch: 1, Searches: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	limiter := lookup.PerClient(lookup.LeakyBucket{Rate: 10, Capacity: 20}.Admit)
 	ask := func(client int, name string) lookup.Decision {

@@ -209,8 +209,7 @@ func (m *countModel) step() {
 	m.settle(i)
 }
 
-// clockCopies returns copies of clocks that three writers change. Clocks step, so times come in any
-// order.
+// clockCopies returns copies of clocks that three writers change. Clocks step, so times come in any order.
 func clockCopies(chance *rand.Rand) (all []scheduleState) {
 	copies := make([]scheduleState, 3)
 	for i := range copies {
@@ -333,14 +332,12 @@ type modelProcess struct {
 
 // clockModel is the model.
 type clockModel struct {
-	chance    *rand.Rand
-	now       time.Time
-	processes [3]modelProcess
-	media     [2]copyOfClock
-	starts    int
-	requests  int
-	asked     int
-	wrong     string
+	chance                  *rand.Rand
+	now                     time.Time
+	processes               [3]modelProcess
+	media                   [2]copyOfClock
+	starts, requests, asked int
+	wrong                   string
 }
 
 func newClockModel(chance *rand.Rand) *clockModel {

@@ -87,8 +87,7 @@ func (m *worldModel) start(i int) {
 	w.store.boot = func() (string, time.Duration) { return "boot", time.Since(m.begun) }
 	w.store.Share(w.view)
 	var err error
-	w.schedule, err = NewSchedule(w.store)
-	must(m.t, err)
+	w.schedule = newScheduleOf(m.t, w.store)
 	w.schedule.random = func() float64 { return 0 }
 	w.ledger, err = NewLedger(w.store)
 	must(m.t, err)

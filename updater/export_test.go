@@ -11,8 +11,7 @@ import (
 
 // Doors for tests of package updater_test.
 
-// SetSleep replaces the sleep of Run, and the longest time that it sleeps at
-// once.
+// SetSleep replaces the sleep of Run, and the longest time that it sleeps at once.
 func (u *Updater) SetSleep(sleep func(ctx context.Context, d time.Duration) error, slice time.Duration) {
 	u.sleep, u.slice = sleep, slice
 }

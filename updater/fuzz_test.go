@@ -96,20 +96,14 @@ func FuzzListFile(f *testing.F) {
 	s := openStore(f, f.TempDir())
 	path := filepath.Join(s.dir, "se-4b"+listSuffix)
 	for _, l := range []List{heldList(f, "se-4b"), heldList(f, "se-4b", 1, 2, 255), newModel([]string{"aaaa", "aaaab", "bbbbb", strings.Repeat("c", 32)}).list(f)} {
-		if err := s.SaveList(l); err != nil {
-			f.Fatal(err)
-		}
+		must(f, s.SaveList(l))
 		raw, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(raw[:len(raw)-sha256.Size])
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		sum := sha256.Sum256(raw)
-		if err := os.WriteFile(path, append(slices.Clone(raw), sum[:]...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, append(slices.Clone(raw), sum[:]...), 0o600))
 		l, origin, err := readFile(s.dir, "se-4b")
 		if err != nil {
 			if !errors.Is(err, ErrDamaged) {
@@ -122,9 +116,7 @@ func FuzzListFile(f *testing.F) {
 				t.Errorf("the list of %q is read", origin)
 			}
 		}
-		if err := s.SaveList(l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.SaveList(l))
 		again, err := s.ReadList("se-4b")
 		if err != nil || !equal(t, again, l) {
 			t.Errorf("got %+v, %v, want %+v", again, err, l)
@@ -140,9 +132,7 @@ func FuzzSchedule(f *testing.F) {
 	set := clockSet{Fetch: asked{Clock: clock}, Search: asked{Clock: clock}, Lists: map[string]ListClock{"se-4b": {Clock: clock, AtOnce: 3, Rejected: true, Updated: now, Alone: true}}}
 	for _, state := range []scheduleState{{}, {moment: moment{Saved: now}, clockSet: set}, {moment: moment{now.Add(time.Hour), "boot", time.Hour}, Asker: "a", Token: "b", clockSet: set, Others: map[string]clockSet{"c": set, "d": {}}}} {
 		raw, err := json.Marshal(state)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(raw, "a", "b")
 	}
 	f.Add([]byte(`{"saved":"2027-01-31T12:00:00Z","fetch":{"failures":1}}`), "", "")
@@ -228,9 +218,7 @@ func FuzzBudget(f *testing.F) {
 			t.Errorf("%+v and %+v: got %+v", d, next, both)
 		}
 		text, err := json.Marshal(next)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if again, err := parseBudget(text); err != nil || again.spent() != next.spent() || again.Day != next.Day {
 			t.Errorf("got %+v, %v, want %+v", again, err, next)
 		}

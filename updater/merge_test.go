@@ -29,9 +29,7 @@ func (m model) list(t testing.TB) List {
 	t.Helper()
 	b := prefixset.NewBuilder(len(m))
 	for _, e := range m {
-		if err := b.Add([]byte(e), len(e)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Add([]byte(e), len(e)))
 	}
 	return List{Name: "se-4b", Version: []byte("old"), Checksum: m.checksum(), Set: b.Set()}
 }
@@ -88,8 +86,7 @@ func indices(all ...uint32) Entries {
 	return Entries{Width: 4, Count: len(all), Reader: bytes.NewReader(raw)}
 }
 
-// next returns a random update of what is held and what it must lead to. An entry
-// that is removed may be added again.
+// next returns a random update of what is held and what it must lead to. An entry that is removed may be added again.
 func next(r *rand.Rand, held model, widths []int, partial bool) (*Update, model) {
 	var kept []string
 	var removed []uint32
@@ -179,9 +176,7 @@ func TestLongStreamsOfSeveralWidthsAreMerged(t *testing.T) {
 	sum := want.checksum()
 	u := &Update{Version: []byte("new"), Partial: true, Checksum: sum[:], Additions: streamsOf(r, added)}
 	l, _, err := Apply(held.list(t), u, 50_000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	checkModel(t, l, want)
 }
 
@@ -303,9 +298,7 @@ func TestMergingEndsWithABrokenStream(t *testing.T) {
 	broken := errors.New("the request is over")
 	held := prefixset.NewBuilder(1 << 20)
 	for i := range 1 << 20 {
-		if err := held.Add(binary.BigEndian.AppendUint32(nil, uint32(i)<<8), 4); err != nil {
-			t.Fatal(err)
-		}
+		must(t, held.Add(binary.BigEndian.AppendUint32(nil, uint32(i)<<8), 4))
 	}
 	old := List{Name: "se-4b", Version: []byte{1}, Set: held.Set()}
 	for name, partial := range map[string]bool{"into a list": true, "without a list": false} {

@@ -3,22 +3,26 @@ package updater_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// evolve returns entries without some of them and with some more, ascending,
-// each once.
+// evolve returns entries without some of them and with some more, ascending, each once.
 func evolve(chance *rand.Rand, width int, entries [][]byte) [][]byte {
 	keep := chance.IntN(5)
 	var next [][]byte
@@ -41,8 +45,7 @@ func evolve(chance *rand.Rand, width int, entries [][]byte) [][]byte {
 	return slices.CompactFunc(next, bytes.Equal)
 }
 
-// fetchAndApply fetches the list that is held and applies the update to it. A
-// fetch that fails ends the test.
+// fetchAndApply fetches the list that is held and applies the update to it. A fetch that fails ends the test.
 func fetchAndApply(t *testing.T, source updater.Source, held updater.List, most int) (l updater.List, changed bool, update *updater.Update, err error) {
 	t.Helper()
 	wanted := []updater.Want{{List: held.Name, Version: held.Version}}
@@ -59,53 +62,147 @@ func fetchAndApply(t *testing.T, source updater.Source, held updater.List, most 
 	return l, changed, update, err
 }
 
-// Whatever version of a list is held, a partial update must lead to the same
-// list as a full one.
+// Whatever version of a list is held, a partial update must lead to the same list as a full one.
 func TestPartialUpdatesLeadWhereFullOnesDo(t *testing.T) {
 	testkit.Long(t)
 	for _, width := range []int{4, 8, 16, 32} {
-		t.Run(fmt.Sprintf("%d bytes", width), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				chance := rand.New(rand.NewPCG(1, uint64(width)))
-				server, name := protocoltest.New(t), fmt.Sprintf("x-%db", width)
-				client, err := protocol.NewV5(protocol.Config{UserAgent: "partial/1", Transport: server})
-				if err != nil {
-					t.Fatal(err)
+		inBubble(t, fmt.Sprintf("%d bytes", width), func(t *testing.T) {
+			chance := rand.New(rand.NewPCG(1, uint64(width)))
+			server, name := protocoltest.New(t), fmt.Sprintf("x-%db", width)
+			client, err := protocol.NewV5(protocol.Config{UserAgent: "partial/1", Transport: server})
+			must(t, err)
+			held := updater.List{Name: name}
+			var entries [][]byte
+			partial := 0
+			for round := range 80 {
+				for range chance.IntN(4) { // also none, and several at once
+					entries = evolve(chance, width, entries)
+					server.Publish(name, entries)
 				}
-				held := updater.List{Name: name}
-				var entries [][]byte
-				partial := 0
-				for round := range 80 {
-					for range chance.IntN(4) { // also none, and several at once
-						entries = evolve(chance, width, entries)
-						server.Publish(name, entries)
-					}
-					if round == 0 {
-						server.Publish(name, entries)
-					}
-					if round%20 == 19 {
-						server.ForgetVersions(name)
-					}
-					before := held.Checksum
-					l, changed, update, err := fetchAndApply(t, client, held, 1<<20)
-					if update.Partial {
-						partial++
-					}
-					if err != nil || changed != (before != l.Checksum || held.Set == nil) {
-						t.Fatalf("round %d: changed: %t, %v", round, changed, err)
-					}
-					held = l
-					raw, err := io.ReadAll(held.Set.Reader())
-					want := bytes.Join(entries, nil)
-					if err != nil || !bytes.Equal(raw, want) || held.Checksum != sha256.Sum256(want) {
-						t.Fatalf("round %d: %d bytes, %v, want the %d of the full list", round, len(raw), err, len(want))
-					}
-					time.Sleep(30 * time.Minute)
+				if round == 0 {
+					server.Publish(name, entries)
 				}
-				if partial < 70 {
-					t.Errorf("only %d updates were partial", partial)
+				if round%20 == 19 {
+					server.ForgetVersions(name)
+				}
+				before := held.Checksum
+				l, changed, update, err := fetchAndApply(t, client, held, 1<<20)
+				if update.Partial {
+					partial++
+				}
+				if err != nil || changed != (before != l.Checksum || held.Set == nil) {
+					t.Fatalf("round %d: changed: %t, %v", round, changed, err)
+				}
+				held = l
+				raw, err := io.ReadAll(held.Set.Reader())
+				want := bytes.Join(entries, nil)
+				if err != nil || !bytes.Equal(raw, want) || held.Checksum != sha256.Sum256(want) {
+					t.Fatalf("round %d: %d bytes, %v, want the %d of the full list", round, len(raw), err, len(want))
+				}
+				time.Sleep(30 * time.Minute)
+			}
+			if partial < 70 {
+				t.Errorf("only %d updates were partial", partial)
+			}
+		})
+	}
+}
+
+// The checksum of a partial update is over the old entries as they were read, but their bits
+// may be copied: the set must hold what the checksum is over.
+func TestSetsHoldWhatTheirChecksumIsOver(t *testing.T) {
+	for _, n := range []int{1000, 100_000} {
+		prefixes := ascendingPrefixes(n)
+		full := answering(t, protocol.DialectV5, answerWith(t, false, nil, prefixes, bytesOf(prefixes)))
+		held := update(t, full, updater.List{Name: "se-4b"})
+		for _, changes := range []int{1, 10, 100, 1000} {
+			t.Run(fmt.Sprintf("%d changes of %d entries", changes, n), func(t *testing.T) {
+				removals, additions, result := changed(prefixes, changes)
+				part := answering(t, protocol.DialectV5, answerWith(t, true, removals, additions, bytesOf(result)))
+				l := update(t, part, held)
+				if got, _ := io.ReadAll(l.Set.Reader()); !bytes.Equal(got, bytesOf(result)) {
+					t.Errorf("the set has %d entries, which are not the %d that the checksum is over", l.Set.Len(), len(result))
+				}
+				if got, _ := io.ReadAll(held.Set.Reader()); !bytes.Equal(got, bytesOf(prefixes)) {
+					t.Error("the old set has changed")
 				}
 			})
-		})
+		}
+	}
+}
+
+// largeAnswer is the answer that holds a list of seven million prefixes, more
+// than any list of Google's has; some of them are given back.
+func largeAnswer(t *testing.T) (answer []byte, some []uint32) {
+	chance := rand.New(rand.NewPCG(7, 7))
+	values := make([]uint32, 7_000_000)
+	raw := make([]byte, 0, 4*len(values))
+	value := uint32(0)
+	for i := range values {
+		values[i] = value
+		raw = binary.BigEndian.AppendUint32(raw, value)
+		value += 1 + chance.Uint32N(1200)
+		if i%100_000 == 0 {
+			some = append(some, values[i])
+		}
+	}
+	sum := sha256.Sum256(raw)
+	answer, err := proto.Marshal(&sbv5.HashList{
+		Name: "se-4b", Version: []byte{1}, Sha256Checksum: sum[:],
+		CompressedAdditions: &sbv5.HashList_AdditionsFourBytes{AdditionsFourBytes: protocoltest.EncodeRice32(values)},
+	})
+	must(t, err)
+	return answer, some
+}
+
+func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
+	testkit.Long(t)
+	answer, some := largeAnswer(t)
+	client, err := protocol.NewV5(protocol.Config{UserAgent: "large/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
+			Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
+		}, nil
+	})})
+	must(t, err)
+	begun := time.Now()
+	l, changed, _, err := fetchAndApply(t, client, updater.List{Name: "se-4b"}, updater.DefaultMaxEntries)
+	if err != nil || !changed {
+		t.Fatalf("changed: %t, %v", changed, err)
+	}
+	applied := time.Now()
+	store, err := updater.OpenStore(t.TempDir(), updater.Origin{Name: "test"})
+	must(t, err)
+	must(t, store.SaveList(l))
+	saved := time.Now()
+	loaded, err := store.LoadList("se-4b")
+	if err != nil || loaded.Checksum != l.Checksum {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes on the wire; applied in %s, saved in %s, loaded in %s; %d bytes in memory",
+		len(answer), applied.Sub(begun), saved.Sub(applied), time.Since(saved), loaded.Set.Bytes())
+	checkLarge(t, loaded, some)
+	if _, _, err := updater.Apply(updater.List{Name: "se-4b"}, &updater.Update{
+		Version: []byte{1}, Additions: []updater.Entries{{Width: 4, Count: updater.DefaultMaxEntries + 1}}, Checksum: make([]byte, 32),
+	}, updater.DefaultMaxEntries); !errors.Is(err, updater.ErrMalformed) {
+		t.Errorf("a list above the limit: %v", err)
+	}
+}
+
+func checkLarge(t *testing.T, l updater.List, some []uint32) {
+	t.Helper()
+	if l.Set.Len() != 7_000_000 || l.Set.Bytes() > 15<<20 {
+		t.Errorf("%d entries in %d bytes", l.Set.Len(), l.Set.Bytes())
+	}
+	for _, value := range some {
+		var hash [32]byte
+		binary.BigEndian.PutUint32(hash[:], value)
+		if !l.Set.Contains(&hash) {
+			t.Errorf("prefix %08x is missing", value)
+		}
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, l.Set.Reader()); err != nil || !bytes.Equal(sum.Sum(nil), l.Checksum[:]) {
+		t.Errorf("the entries have another checksum, %v", err)
 	}
 }

@@ -21,9 +21,8 @@ var batchers = map[string]func(protocol.Config) (protocol.Client, error){
 	"v5": func(cfg protocol.Config) (protocol.Client, error) { return protocol.NewV5(cfg) },
 }
 
-// inEachVersion runs a test in a bubble for each version of the protocol, on a
-// server that has the lists se-4b and mw-4b. Start starts an updater of three lists,
-// pha-4b too, whose state is on a disk.
+// inEachVersion runs a test in a bubble for each version of the protocol, on a server that has the lists se-4b and
+// mw-4b. Start starts an updater of three lists, pha-4b too, whose state is on a disk.
 func inEachVersion(t *testing.T, test func(t *testing.T, server *protocoltest.Server, start func() *run)) {
 	for version, client := range batchers {
 		t.Run(version, func(t *testing.T) {
@@ -35,9 +34,7 @@ func inEachVersion(t *testing.T, test func(t *testing.T, server *protocoltest.Se
 				server.Publish("mw-4b", entriesOf(2))
 				test(t, server, func() *run {
 					c, err := client(protocol.Config{UserAgent: "run/1", Transport: server})
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					r := newRunOf(t, c, dir, updater.Origin{Name: "test"}, "se-4b", "pha-4b", "mw-4b")
 					r.start()
 					return r
@@ -123,13 +120,9 @@ func TestAListThatTheOperatorsServerDoesNotHaveDelaysNoOther(t *testing.T) {
 		server.Publish("se-4b", entriesOf(1))
 		server.Publish("mw-4b", entriesOf(2))
 		c, err := protocol.NewV5(protocol.Config{Endpoint: "http://relay.example", UserAgent: "run/1", Transport: server})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		schedule, err := updater.NewSchedule(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := &run{t: t, database: &lookup.Database{MaxFiltered: -1}}
 		r.use(c, schedule, nil, "se-4b", "gc-32b", "mw-4b")
 		r.start()

@@ -28,14 +28,11 @@ func resident(t *testing.T) int {
 		t.Skip(err)
 	}
 	pages, err := strconv.Atoi(strings.Fields(string(raw))[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pages * os.Getpagesize()
 }
 
-// Lists are outside of the heap, so that the collector does not see how many that
-// are not in force any more pile up.
+// Lists are outside of the heap, so that the collector does not see how many that are not in force any more pile up.
 func TestReplacedListsAreGivenBack(t *testing.T) {
 	testkit.Long(t)
 	chance := rand.New(rand.NewPCG(5, 6))
@@ -60,9 +57,7 @@ func TestReplacedListsAreGivenBack(t *testing.T) {
 			Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
 		}, nil
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	debug.FreeOSMemory()
 	before := resident(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -20,6 +20,17 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // entriesOf returns one entry of 4 bytes for each b.
 func entriesOf(all ...byte) (out [][]byte) {
 	for _, b := range all {
@@ -40,14 +51,11 @@ type run struct {
 	events []updater.Event
 }
 
-// newRun returns an updater of lists over a server, whose state is in dir; an
-// empty dir keeps it in memory.
+// newRun returns an updater of lists over a server, whose state is in dir; an empty dir keeps it in memory.
 func newRun(t *testing.T, server *protocoltest.Server, dir string, lists ...string) *run {
 	t.Helper()
 	client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return newRunOf(t, client, dir, updater.Origin{Name: "test"}, lists...)
 }
 
@@ -77,9 +85,7 @@ func (r *run) use(source updater.Source, schedule *updater.Schedule, store *upda
 	r.updater, err = updater.New(updater.Config{
 		Source: source, Database: r.database, Schedule: schedule, Store: store, Lists: lists, Report: r.report,
 	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 }
 
 func (r *run) report(e updater.Event) {
@@ -141,8 +147,7 @@ func (r *run) checkHeld(when, list string, want ...byte) {
 	}
 }
 
-// waitForFault lets time pass until the server has spoilt an answer and the
-// client has dealt with it.
+// waitForFault lets time pass until the server has spoilt an answer and the client has dealt with it.
 func waitForFault(t *testing.T, server *protocoltest.Server) {
 	t.Helper()
 	spoilt := func(r protocoltest.Request) bool { return r.Fault && r.Done }
@@ -183,8 +188,7 @@ func (r *run) checkTold(lists ...string) {
 	}
 }
 
-// forEachFault runs a test in a bubble for each fault of lists and for both
-// places of the state.
+// forEachFault runs a test in a bubble for each fault of lists and for both places of the state.
 func forEachFault(t *testing.T, test func(t *testing.T, dir string, f protocoltest.Fault)) {
 	for name, f := range protocoltest.ListFaults() {
 		t.Run(name, func(t *testing.T) {
@@ -325,21 +329,6 @@ func TestOfTwoUpdatersOnOneFolderOneAsks(t *testing.T) {
 	})
 }
 
-func TestAnUpdaterThatWaitsForTheFolderCanBeStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1))
-		dir := t.TempDir()
-		first, second := newRun(t, server, dir, "se-4b"), newRun(t, server, dir, "se-4b")
-		first.start()
-		synctest.Wait()
-		second.start()
-		time.Sleep(time.Hour)
-		second.stop()
-		first.stop()
-	})
-}
-
 // One that is stopped before it has begun must not keep the folder.
 func TestAnUpdaterStoppedAtOnceLetsTheFolderGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -363,24 +352,6 @@ func TestAnUpdaterStoppedAtOnceLetsTheFolderGo(t *testing.T) {
 	})
 }
 
-func TestWithoutDiskListsLiveInMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := protocoltest.New(t)
-		server.Publish("se-4b", entriesOf(1, 2))
-		server.SetMinimumWait("se-4b", time.Hour)
-		r := newRun(t, server, "", "se-4b")
-		if r.start() {
-			t.Error("a list was there from the start")
-		}
-		time.Sleep(2 * time.Minute)
-		r.checkHeld("after the first contact", "se-4b", 1, 2)
-		server.Publish("se-4b", entriesOf(2))
-		time.Sleep(time.Hour)
-		r.checkHeld("after the minimum wait", "se-4b", 2)
-		r.stop()
-	})
-}
-
 func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := protocoltest.New(t)
@@ -388,9 +359,7 @@ func TestOnADiskThatCannotBeWrittenListsAreStillInForce(t *testing.T) {
 		server.SetMinimumWait("se-4b", time.Hour)
 		dir := filepath.Join(t.TempDir(), "lists")
 		r := newRun(t, server, dir, "se-4b")
-		if err := os.Remove(dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(dir))
 		if err := os.WriteFile(dir, nil, 0o600); err != nil { // stops even root
 			t.Fatal(err)
 		}
@@ -472,8 +441,7 @@ func TestNothingIsAskedBeforeItIsDue(t *testing.T) {
 	})
 }
 
-// A fetch that ends because the server is shut down is no failure: after the
-// restart it is done again soon.
+// A fetch that ends because the server is shut down is no failure: after the restart it is done again soon.
 func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := protocoltest.New(t)
@@ -506,9 +474,7 @@ func TestAStatusThatComesWithAShutdownCallsForABackoff(t *testing.T) {
 		server.Publish("se-4b", entriesOf(1))
 		server.Break("update", 1, protocoltest.Fault{Status: 503})
 		client, err := protocol.NewV5(protocol.Config{Key: "key", UserAgent: "run/1", Transport: server})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dir := t.TempDir()
 		var r *run
 		r = newRunOf(t, endsAfter{client, func() { r.cancel() }}, dir, updater.Origin{Name: "test"}, "se-4b")
@@ -535,51 +501,16 @@ func (e endsAfter) Fetch(ctx context.Context, wants []updater.Want, take func(in
 	return e.Source.Fetch(ctx, wants, take)
 }
 
-// An answer must fit the request, whatever the source is.
-func TestASourceThatAnswersAnotherNumberOfListsHasFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		schedule, err := updater.NewSchedule(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := &run{t: t}
-		r.updater, err = updater.New(updater.Config{
-			Source: emptySource{}, Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}, Report: r.report,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.start()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if fetched := r.reported(updater.Fetched); len(fetched) != 1 || !errors.Is(fetched[0].Err, updater.ErrMalformed) {
-			t.Errorf("got %v", fetched)
-		}
-		r.stop()
-	})
-}
-
-// emptySource answers with no list at all.
-type emptySource struct{}
-
-func (emptySource) Fetch(context.Context, []updater.Want, func(int, *updater.Update)) (time.Duration, error) {
-	return 0, nil
-}
-
 func TestTheFirstContactIsAsConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan time.Time, 10)
 		schedule, err := updater.NewSchedule(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		u, err := updater.New(updater.Config{
 			Source: sourceFunc(func() { asked <- time.Now() }), Database: new(lookup.Database), Schedule: schedule,
 			Lists: []string{"se-4b"}, FirstContact: func() time.Duration { return 59 * time.Second },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		begun := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -603,17 +534,7 @@ func (f sourceFunc) Fetch(context.Context, []updater.Want, func(int, *updater.Up
 // A source that panics must not take the name server down.
 func TestASourceThatPanicsHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		schedule, err := updater.NewSchedule(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := &run{t: t}
-		r.updater, err = updater.New(updater.Config{
-			Source: sourceFunc(func() { panic("oh") }), Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}, Report: r.report,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := newRunOf(t, sourceFunc(func() { panic("oh") }), "", updater.Origin{}, "se-4b")
 		r.start()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -626,9 +547,7 @@ func TestASourceThatPanicsHasFailed(t *testing.T) {
 
 func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 	schedule, err := updater.NewSchedule(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good := updater.Config{Source: sourceFunc(nil), Database: new(lookup.Database), Schedule: schedule, Lists: []string{"se-4b"}}
 	if _, err := updater.New(good); err != nil {
 		t.Fatal(err)
@@ -652,18 +571,14 @@ func TestNewRefusesWhatMakesNoSense(t *testing.T) {
 func TestWithoutListsOnlyTheScheduleIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		schedule, err := updater.NewSchedule(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var events []updater.Event
 		u, err := updater.New(updater.Config{
 			Source:   sourceFunc(nil), // panics when it is asked
 			Database: new(lookup.Database), Schedule: schedule,
 			Report: func(e updater.Event) { events = append(events, e) },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !u.Load() {
 			t.Error("not all of no lists are loaded")
 		}

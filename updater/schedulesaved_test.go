@@ -1,7 +1,13 @@
 package updater
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,24 +40,6 @@ func TestAnEarlierChangeIsNotWrittenOverALaterOne(t *testing.T) {
 		must(t, set(3))
 		if got := savedFailures(t, s); got != 3 {
 			t.Errorf("change %d is saved, want the third one", got)
-		}
-	})
-}
-
-// The file of the schedule has the clocks of fetches only, and only its owner writes it.
-func TestWhatTheFileOfAScheduleHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		s.state.Search.Clock = Clock{Failures: 9}
-		count := func(state *scheduleState) { state.Fetch.Failures++ }
-		must(t, s.change(count))
-		if saved, ok := savedClocks(t, s.store, scheduleFile); !ok || saved.Search.held() != (Clock{}) || heldSearch(s).Failures != 9 {
-			t.Errorf("the file has %+v", saved)
-		}
-		s.disown()
-		must(t, s.change(count))
-		if got := savedFailures(t, s); got != 1 || s.state.Fetch.Failures != 2 {
-			t.Errorf("%d failures are saved, %d in memory, want 1 and 2", got, s.state.Fetch.Failures)
 		}
 	})
 }
@@ -93,9 +81,175 @@ func TestAScheduleThatWasOnlyReadIsSavedByItsOwner(t *testing.T) {
 		store := openStore(t, t.TempDir())
 		s, err := ReadSchedule(store)
 		must(t, err)
-		loadErr, saveErr := s.own()
-		must(t, errors.Join(loadErr, saveErr))
+		must(t, errors.Join(s.own()))
 		success(t, s, begin(t, s, se), 6*time.Hour)
 		checkDue(t, s, 6*time.Hour)
 	})
+}
+
+// A disk that hangs keeps its reader waiting, and no search: those need the lock of the schedule.
+func TestNoSearchWaitsWhileTheScheduleIsRead(t *testing.T) {
+	for name, read := range map[string]func(s *Schedule){
+		"by a follower":                     func(s *Schedule) { s.look() },
+		"by one that may write from now on": func(s *Schedule) { _ = s.load(true) },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			dir := t.TempDir()
+			owner := ownedSchedule(t, dir, 0)
+			must(t, owner.change(func(state *scheduleState) { state.Fetch.Failures = 3 }))
+			owner.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
+			owner.Flush()
+			s := newSchedule(openStore(t, dir))
+			reads := 0
+			onRead(s.store, func(int) {
+				reads++
+				if !s.mu.TryLock() {
+					t.Error("the lock is held while the disk is read")
+					return
+				}
+				s.mu.Unlock()
+			})
+			if read(s); reads == 0 || s.state.Fetch.Failures != 3 {
+				t.Errorf("%d reads, then %+v", reads, s.state.Fetch)
+			}
+		})
+	}
+}
+
+// A back-off that is saved while the schedule is read is newer than what was read.
+func TestABackoffThatIsSavedDuringAReadStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := searchesAfter(t, t.TempDir())
+		s.changeSearch(fail(time.Now().Add(time.Minute)), noError(t))
+		s.Flush()
+		until := time.Now().Add(time.Hour)
+		must(t, os.Chtimes(filepath.Join(s.store.dir, "searches.json"), until, until)) // another process has written it
+		var begun atomic.Bool
+		onRead(s.store, func(int) {
+			if begun.Swap(true) || !s.mu.TryLock() { // it is held during the read: nothing is saved meanwhile
+				return
+			}
+			s.mu.Unlock()
+			s.changeSearch(fail(until), noError(t))
+			s.Flush()
+		})
+		must(t, s.load(true))
+		if hold := s.SearchHold(); hold.Until.Before(until) {
+			t.Errorf("searches pause until %s, want %s", hold.Until, until)
+		}
+	})
+}
+
+// Flush may wait while searches go on and change their clock.
+func TestChangesOfSearchesBeginWhileAnotherOneIsWaitedFor(t *testing.T) {
+	s, _ := searchesAfter(t, t.TempDir())
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				s.changeSearch(func(c *asked) { c.Failures++ }, noError(t))
+				s.Flush()
+			}
+		})
+	}
+	wg.Wait()
+	if got := heldSearch(s).Failures; got != 200 {
+		t.Errorf("%d changes, want 200", got)
+	}
+}
+
+// A reload while a fetch is under way, which succeeds or is cancelled.
+func TestAReloadDuringAFetchIsNoFailure(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, s *Schedule, a attempt){
+		"answered":  func(t *testing.T, s *Schedule, a attempt) { success(t, s, a, 5*time.Minute) },
+		"cancelled": func(t *testing.T, s *Schedule, a attempt) { must(t, a.cancelled([]string{se}, time.Now())) },
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			first := newScheduleOf(t, nil)
+			for range 8 { // the next wait is a day
+				must(t, begin(t, first, se).failed(time.Now(), 0, nil, nil, errTest))
+			}
+			time.Sleep(24 * time.Hour)
+			a := begin(t, first, se)
+			second := newScheduleOf(t, nil)
+			second.Follow(first)
+			end(t, first, a)
+			second.resume()
+			if got, want := second.due([]string{se}), first.due([]string{se}); !got.Equal(want) {
+				t.Errorf("due in %s with %d failures, the one before in %s with %d", time.Until(got), second.state.Fetch.Failures, time.Until(want), first.state.Fetch.Failures)
+			}
+		})
+	}
+}
+
+// A search that is cancelled may have been answered with a wait that was not read.
+func TestACancelledSearchKeepsTheLastWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		schedule := newScheduleOf(t, nil)
+		searcher := &script{errs: []error{nil, context.Canceled}, waits: []time.Duration{time.Hour}}
+		p := Pace(searcher, schedule, SearchRules{Backoff: Strict}, func(Event) {})
+		p.Search(t.Context(), nil)
+		time.Sleep(2 * time.Hour)
+		p.Search(t.Context(), nil) // cancelled
+		if wait := schedule.searchWait(time.Now()); wait != time.Hour {
+			t.Errorf("the next search may be sent in %s, want an hour", wait)
+		}
+	})
+}
+
+// told is a Source that says whose words its lists are.
+type told struct{ text string }
+
+func (told) Fetch(context.Context, []Want, func(int, *Update)) (time.Duration, error) { return 0, nil }
+func (s told) Advisory() (text string, known bool)                                    { return s.text, s.text != "?" }
+
+// What a server said is known after a restart, with any key. It does not count for the lists of
+// another server in the same folder. A file of a version before it was kept is read as always.
+func TestWhatAServerSaysOfItselfIsSavedWithTheSchedule(t *testing.T) {
+	dir := t.TempDir()
+	at := func(server, asker string) *Schedule {
+		store, err := OpenStore(dir, Origin{Name: server, Asker: asker})
+		must(t, err)
+		s := newScheduleOf(t, store)
+		return s
+	}
+	save := func(s *Schedule) {
+		s.owned = true
+		must(t, s.change(func(*scheduleState) {}))
+	}
+	before := at("http://relay", "one")
+	before.state.Fetch.Clock = Clock{NotBefore: time.Now().Add(time.Hour), Failures: 1}
+	save(before)
+	raw, err := readSmall(dir + "/schedule.json")
+	must(t, err)
+	if strings.Contains(string(raw), "advice") {
+		t.Errorf("Expected the form of the version before, got %s", raw)
+	}
+	s := at("http://relay", "one")
+	if got := s.Advisory(); got != "" || s.FetchHold([]string{"se-4b"}).Failures != 1 {
+		t.Errorf("Expected the wait and no advisory, got %q, %+v", got, s.FetchHold([]string{"se-4b"}))
+	}
+	s.advise(told{"https://advisory.example/"})
+	s.advise(told{"?"}) // it has not answered: what was known stays
+	save(s)
+	for _, asker := range []string{"one", "two", ""} {
+		if got := at("http://relay", asker).Advisory(); got != "https://advisory.example/" {
+			t.Errorf("Asker %q: got %q", asker, got)
+		}
+	}
+	if got := at("http://other", "one").Advisory(); got != "" {
+		t.Errorf("Of another server: got %q", got)
+	}
+	next := newSchedule(nil)
+	last := newSchedule(nil)
+	last.advise(told{"https://advisory.example/"})
+	next.Follow(last)
+	if got := next.Advisory(); got != "https://advisory.example/" {
+		t.Errorf("After a reload, in memory: got %q", got)
+	}
+	s.advise(told{""})
+	save(s)
+	if got := at("http://relay", "one").Advisory(); got != "" {
+		t.Errorf("Of a server that has none any more: got %q", got)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -57,8 +58,7 @@ func (s *scripted) questions() []question {
 	return slices.Clone(s.asked)
 }
 
-// last returns the youngest of n questions, and fails the test if there are
-// more or less.
+// last returns the youngest of n questions, and fails the test if there are more or less.
 func (s *scripted) last(t *testing.T, count int) question {
 	t.Helper()
 	synctest.Wait()
@@ -69,8 +69,7 @@ func (s *scripted) last(t *testing.T, count int) question {
 	return asked[count-1]
 }
 
-// full is a full update, to a version, of a list of these entries, which are
-// ascending; each is a stream of its own.
+// full is a full update, to a version, of a list of these entries, which are ascending; each is a stream of its own.
 func full(version string, entries ...string) func(string) *updater.Update {
 	return func(string) *updater.Update {
 		sum := sha256.Sum256([]byte(strings.Join(entries, "")))
@@ -171,9 +170,7 @@ func TestANewVersionOfAnUnchangedListSurvivesARestart(t *testing.T) {
 				source.last(t, len(test.answers))
 				r.stop()
 				store, err := updater.OpenStore(dir, updater.Origin{Name: "test"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if l, err := store.ReadList("se-4b"); err != nil || string(l.Version) != test.want {
 					t.Errorf("version %q is saved, %v, want %q", l.Version, err, test.want)
 				}
@@ -195,32 +192,29 @@ func TestUpdatesMayComeInAnyOrderButMustAllCome(t *testing.T) {
 		"all": {[]int{0, 1, 2}, true}, "backward": {[]int{2, 1, 0}, true}, "all but one": {[]int{0, 2}, false},
 		"none": {nil, false}, "one that was not asked for": {[]int{0, 1, 2, 3}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				source := takes(test.take)
-				r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b")
-				r.start()
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				fetched := r.reported(updater.Fetched)
-				if len(fetched) != 1 || test.good != (fetched[0].Err == nil) {
-					t.Fatalf("fetched %+v, want success: %t", fetched, test.good)
+		inBubble(t, name, func(t *testing.T) {
+			source := takes(test.take)
+			r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b")
+			r.start()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			fetched := r.reported(updater.Fetched)
+			if len(fetched) != 1 || test.good != (fetched[0].Err == nil) || len(test.take) < 3 && !errors.Is(fetched[0].Err, updater.ErrMalformed) {
+				t.Fatalf("fetched %+v, want success: %t", fetched, test.good)
+			}
+			for i, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
+				if test.good {
+					r.checkHeld("in the end", list, byte(i))
+				} else {
+					r.checkHeld("in the end", list)
 				}
-				for i, list := range []string{"se-4b", "mw-4b", "uws-4b"} {
-					if test.good {
-						r.checkHeld("in the end", list, byte(i))
-					} else {
-						r.checkHeld("in the end", list)
-					}
-				}
-				r.stop()
-			})
+			}
+			r.stop()
 		})
 	}
 }
 
-// takes is a source that hands over updates of these numbers, each with its number
-// as the entry.
+// takes is a source that hands over updates of these numbers, each with its number as the entry.
 type takes []int
 
 func (s takes) Fetch(_ context.Context, _ []updater.Want, take func(i int, u *updater.Update)) (time.Duration, error) {
@@ -228,4 +222,78 @@ func (s takes) Fetch(_ context.Context, _ []updater.Want, take func(i int, u *up
 		take(i, full("1", prefix(byte(i)))(""))
 	}
 	return time.Hour, nil
+}
+
+// single is a scripted source of a server that answers about one list a request, and always fails for one of them.
+type single struct {
+	*scripted
+	broken string // "": none
+}
+
+func (s single) OneByOne() {}
+
+func (s single) Fetch(ctx context.Context, wanted []updater.Want, take func(i int, u *updater.Update)) (time.Duration, error) {
+	wait, err := s.scripted.Fetch(ctx, wanted, take)
+	if wanted[0].List == s.broken {
+		err = errors.New("broken")
+	}
+	return wait, err
+}
+
+// order returns the lists that each question since the nth was about.
+func (s single) order(n int) (lists []string) {
+	for _, q := range s.questions()[n:] {
+		text := ""
+		for list := range q.versions {
+			text += list
+		}
+		lists = append(lists, text)
+	}
+	return lists
+}
+
+func TestListsOfOneByOneThatAreAnsweredCountWhateverComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := waiting(time.Hour, full("1", prefix(1)))
+		source := single{scripted: &scripted{answers: []func(string) *updater.Update{answer}, errs: []error{nil, &updater.StatusError{Code: 503}}}}
+		r := newRunOf(t, source, t.TempDir(), updater.Origin{Name: "test"}, "se-4b", "mw-4b", "uws-4b")
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got, want := source.order(0), []string{"se-4b", "mw-4b"}; !slices.Equal(got, want) {
+			t.Fatalf("asked for %q, want %q", got, want)
+		}
+		r.checkHeld("answered before the failure", "se-4b", 1)
+		r.checkHeld("failed", "mw-4b")
+		if got := r.reported(updater.Fetched); len(got) != 2 || got[0].Err != nil || got[1].Err == nil || got[0].List != "se-4b" || got[1].List != "mw-4b" {
+			t.Errorf("reported %+v, want one request that was answered and one that failed", got)
+		}
+		time.Sleep(13 * time.Minute)
+		synctest.Wait()
+		if got := source.order(2); len(got) != 0 {
+			t.Errorf("asked for %q in the back-off", got)
+		}
+		time.Sleep(31 * time.Minute)
+		synctest.Wait()
+		// The one that failed waits behind the one that has not been asked for.
+		if got, want := source.order(2), []string{"uws-4b", "mw-4b"}; !slices.Equal(got, want) {
+			t.Errorf("asked for %q after the back-off, want %q", got, want)
+		}
+	})
+}
+
+func TestAListOfOneByOneThatAlwaysFailsDoesNotStarveTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := waiting(30*time.Minute, full("1", prefix(1)))
+		source := single{scripted: &scripted{answers: []func(string) *updater.Update{answer}}, broken: "se-4b"}
+		r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b")
+		r.start()
+		defer r.stop()
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		r.checkHeld("beside a list that fails", "mw-4b", 1)
+		r.checkHeld("beside a list that fails", "uws-4b", 1)
+		r.checkHeld("which fails", "se-4b")
+	})
 }

@@ -24,8 +24,7 @@ type process struct {
 // are all zero. It does not hold the folder.
 func newProcess(t *testing.T, dir string, rules SearchRules, s *script) *process {
 	t.Helper()
-	schedule, err := NewSchedule(openStore(t, dir))
-	must(t, err)
+	schedule := newScheduleOf(t, openStore(t, dir))
 	schedule.random = func() float64 { return 0 }
 	t.Cleanup(schedule.Flush)
 	p := &process{schedule: schedule, script: s}
@@ -70,8 +69,7 @@ func TestProcessesWithOneFolderShareTheClockOfSearches(t *testing.T) {
 				first := newProcess(t, dir, rules, &script{errs: []error{errLimited, errLimited, nil, nil}})
 				second := newProcess(t, dir, rules, good())
 				if p := map[string]*process{"first": first, "second": second}[holder]; p != nil {
-					loadErr, saveErr := p.schedule.own()
-					must(t, errors.Join(loadErr, saveErr))
+					must(t, errors.Join(p.schedule.own()))
 				}
 				must(t, second.search(t))
 				if err := first.search(t); err != errLimited {
@@ -127,8 +125,7 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 	// saved returns what a process that starts now knows.
 	saved := func(t *testing.T, dir string) Clock {
 		t.Helper()
-		schedule, err := NewSchedule(openStore(t, dir))
-		must(t, err)
+		schedule := newScheduleOf(t, openStore(t, dir))
 		return heldSearch(schedule)
 	}
 	inBubble(t, "a loop of crashes", func(t *testing.T) {
@@ -143,8 +140,7 @@ func TestASearchThatMayBeToldToWaitIsNotedBeforeItIsSent(t *testing.T) {
 					t.Errorf("search %d: %+v is on disk, want a back-off of %s", failures, c, Backoff(failures, 0))
 				}
 			}
-			schedule, err := NewSchedule(openStore(t, dir))
-			must(t, err)
+			schedule := newScheduleOf(t, openStore(t, dir))
 			schedule.random = func() float64 { return 0 }
 			rules := v4Rules
 			rules.FirstContact = func() time.Duration { return 0 }
@@ -340,8 +336,7 @@ func TestChangesOfTheClockReachTheDiskInOrder(t *testing.T) {
 		for i := range 100 {
 			want = want*2%1009 + i
 		}
-		again, err := NewSchedule(openStore(t, dir))
-		must(t, err)
+		again := newScheduleOf(t, openStore(t, dir))
 		if got := heldSearch(again).Failures; got != want || heldSearch(p.schedule).Failures != want {
 			t.Errorf("%d is saved, %d is held, want %d", got, p.schedule.state.Search.Failures, want)
 		}
@@ -367,8 +362,7 @@ func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
 			dir := t.TempDir()
 			var all []*Schedule
 			for range processes {
-				s, err := NewSchedule(openStore(t, dir))
-				must(t, err)
+				s := newScheduleOf(t, openStore(t, dir))
 				all = append(all, s)
 			}
 			now := time.Now()
@@ -381,8 +375,7 @@ func TestNoWaitIsLostBetweenProcesses(t *testing.T) {
 			for _, s := range all {
 				s.Flush()
 			}
-			again, err := NewSchedule(openStore(t, dir))
-			must(t, err)
+			again := newScheduleOf(t, openStore(t, dir))
 			wait := processes * changes * time.Minute
 			if got := heldSearch(again); got.Failures < changes || got.Failures > test.most || got.NotBefore.Sub(now).Round(time.Second) != wait {
 				t.Errorf("%d failures and a wait of %s are saved, want %d to %d and %s", got.Failures, got.NotBefore.Sub(now), changes, test.most, wait)
@@ -444,8 +437,7 @@ func TestADamagedClockOfSearchesIsReplaced(t *testing.T) {
 		must(t, writeSchedule(openStore(t, dir), raw))
 		p := newProcess(t, dir, v5Rules, good())
 		p.backsOff(t, "at once", time.Hour)
-		loadErr, saveErr := p.schedule.own()
-		must(t, errors.Join(loadErr, saveErr))
+		must(t, errors.Join(p.schedule.own()))
 		p.schedule.Flush()
 		newProcess(t, dir, v5Rules, good()).backsOff(t, "after a restart", time.Hour)
 	})
@@ -479,8 +471,7 @@ func TestAnotherKeyInTheFolderHidesNoWait(t *testing.T) {
 			p := newProcess(t, dir, v4Rules, s)
 			store, err := OpenStore(dir, Origin{Name: testOrigin, Asker: asker})
 			must(t, err)
-			schedule, err := NewSchedule(store)
-			must(t, err)
+			schedule := newScheduleOf(t, store)
 			schedule.random = p.schedule.random
 			t.Cleanup(schedule.Flush)
 			p.schedule = schedule

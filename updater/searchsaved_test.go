@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,19 +15,15 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
-// searchesAfter returns a schedule of a folder, and what a process that starts then knows of
-// searches.
+// searchesAfter returns a schedule of a folder, and what a process that starts then knows of searches.
 func searchesAfter(t *testing.T, dir string) (s *Schedule, saved func() Clock) {
 	t.Helper()
-	s, err := NewSchedule(openStore(t, dir))
-	must(t, err)
+	s = newScheduleOf(t, openStore(t, dir))
 	t.Cleanup(s.Flush)
 	return s, func() Clock {
 		t.Helper()
 		s.Flush()
-		again, err := NewSchedule(openStore(t, dir))
-		must(t, err)
-		return heldSearch(again)
+		return heldSearch(newScheduleOf(t, openStore(t, dir)))
 	}
 }
 
@@ -99,8 +96,7 @@ func TestAChangeBetweenDocumentAndFileReachesBoth(t *testing.T) {
 		v := &view{medium: newMedium()}
 		late := &lateView{view: v}
 		store.Share(late)
-		s, err := NewSchedule(store)
-		must(t, err)
+		s := newScheduleOf(t, store)
 		more := func(c *asked) { c.Failures++ }
 		late.then = func() { s.changeSearch(more, noError(t)) }
 		s.changeSearch(more, noError(t))
@@ -130,8 +126,7 @@ func (v *lateView) Swap(name string, old, next []byte) error {
 	return err
 }
 
-// A damaged file may have had a wait: searches wait for a quarter of an hour, or longer if they
-// do so anyway.
+// A damaged file may have had a wait: searches wait for a quarter of an hour, or longer if they do so anyway.
 func TestADamagedFileOfSearchesShortensNoWait(t *testing.T) {
 	for _, wait := range []time.Duration{0, backoffUnit - 1, backoffUnit, backoffUnit + 1, time.Hour} {
 		inBubble(t, wait.String(), func(t *testing.T) {
@@ -178,34 +173,6 @@ func TestWhatIsNoFileOfSearchesCountsAsADamagedOne(t *testing.T) {
 	}
 }
 
-// Of another asker only the clock of searches is in the file.
-func TestAFileOfSearchesKeepsOtherClocks(t *testing.T) {
-	until := time.Now().Add(time.Hour)
-	for _, asker := range []string{"", "a"} {
-		s := newSchedule(nil)
-		s.asker, s.state.Asker = asker, asker
-		s.state.Search.Failures = 9
-		if asker != "" {
-			s.state.Others = map[string]clockSet{"b": {Fetch: asked{Clock: Clock{NotBefore: until, Failures: 1}}, Search: asked{Clock: Clock{Failures: 1}}}}
-		}
-		saved := scheduleState{Asker: "a", clockSet: clockSet{Search: asked{Clock: Clock{Failures: 2, Attempt: 1}}}, Others: map[string]clockSet{"b": {Search: asked{Clock: Clock{NotBefore: until, Failures: 3, Attempt: 2}}}}}
-		s.meet(saved)
-		other, want := s.state.Others["b"], 0
-		if asker != "" {
-			want = 1
-		}
-		if s.state.Search.Failures != 2 || other.Search.Failures != 3 || other.Fetch.Failures != want {
-			t.Errorf("asker %q: %+v, and of another one %+v", asker, s.state.Search, other)
-		}
-	}
-	s := newSchedule(nil)
-	s.state.Asker, s.state.Search.Failures = "a", 9
-	s.meet(scheduleState{Asker: "b", clockSet: clockSet{Search: asked{Clock: Clock{Failures: 12}}}})
-	if s.state.Search.Failures != 9 {
-		t.Error("the clock of another asker is taken over")
-	}
-}
-
 // Only a wait that lasts, and ends after that of the file, is worth a write.
 func TestAClockIsKeptIfItEndsLater(t *testing.T) {
 	for _, test := range []struct {
@@ -232,49 +199,6 @@ func TestAClockIsKeptIfItEndsLater(t *testing.T) {
 				t.Errorf("%+v is saved at %s, want to wait %s", got, now, test.want)
 			}
 		})
-	}
-}
-
-// Which successes change the clock, and which searches came together.
-func TestSearchesThatChangeTheClock(t *testing.T) {
-	now := time.Now()
-	for _, test := range []struct {
-		failures     int
-		wait         time.Duration
-		failed, sent time.Time
-		waits        bool // a success of the search changes the clock
-		together     bool
-		mayWait      bool
-	}{
-		{0, 0, time.Time{}, now, false, false, false},
-		{1, 0, time.Time{}, now, true, false, true}, // it failed in another process
-		{1, 0, now, now, true, false, true},
-		{1, 0, now, now.Add(-1), false, true, true},
-		{1, 0, now, now.Add(1), true, false, true},
-		{0, 0, now, now.Add(-1), false, true, false},
-		{0, 0, now, now.Add(1), false, false, false},
-		{0, 1, time.Time{}, now, true, false, true},
-		{1, time.Hour, now, now.Add(-1), true, true, true},
-	} {
-		s := newSchedule(nil)
-		s.state.Search.Clock = Clock{Failures: test.failures, Wait: test.wait}
-		s.failed = test.failed
-		if got := s.searchWaits(test.sent); got != test.waits {
-			t.Errorf("%+v: a success changes the clock: %t", test, got)
-		}
-		if got := s.searchClock().mayWait(); got != test.mayWait {
-			t.Errorf("%+v: the next answer may have a wait: %t", test, got)
-		}
-		for _, err := range []error{nil, errTest} {
-			s.failed = test.failed
-			want := test.failed
-			if err != nil && !test.together {
-				want = now.Add(time.Hour)
-			}
-			if got := s.failedTogether(test.sent, now.Add(time.Hour), err); got != test.together || !s.failed.Equal(want) {
-				t.Errorf("%+v, %v: together: %t, failed last at %s, want %s", test, err, got, s.failed, want)
-			}
-		}
 	}
 }
 
@@ -343,4 +267,158 @@ func TestASearchCarriesTheKeyWhoseClockAllowedIt(t *testing.T) {
 		}
 		s.Flush()
 	})
+}
+
+// onRead calls do each time that a file of clocks of the store is read or encoded.
+func onRead(s *Store, do func(calls int)) {
+	calls, boot := 0, s.boot
+	s.boot = func() (string, time.Duration) {
+		calls++
+		do(calls)
+		return boot()
+	}
+}
+
+// One search at a time looks at the file. The others go on with what is in memory.
+func TestOneSearchAtATimeLooksAtTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s, _ := searchesAfter(t, dir)
+		other, saved := searchesAfter(t, dir)
+		other.changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
+		saved()
+		s.searches.looking = make(chan struct{})
+		if s.lookAtSearches(); s.state.Search.Failures != 0 || s.searches.looking == nil {
+			t.Error("two look at once")
+		}
+		s.searches.looking, s.searches.late = nil, true
+		if s.lookAtSearches(); s.state.Search.Failures != 0 || s.searches.looking != nil {
+			t.Error("one looks while a write hangs")
+		}
+		s.searches.late = false
+		reads := 0
+		onRead(s.store, func(int) {
+			reads++
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.searches.looking == nil {
+				t.Error("while it looks, it is not said so")
+			}
+		})
+		for range 3 {
+			if s.lookAtSearches(); s.state.Search.Failures != 1 || s.searches.looking != nil {
+				t.Errorf("the file is not read, or still being read: %+v", s.state.Search)
+			}
+		}
+		if reads != 1 {
+			t.Errorf("the file was read %d times, want once: it has not changed", reads)
+		}
+	})
+}
+
+// A search sees what the process on another machine was told.
+func TestASearchLooksAtTheSharedStore(t *testing.T) {
+	m := newMedium()
+	var all []*Schedule
+	for range 2 {
+		store := openStore(t, t.TempDir())
+		store.Share(&view{medium: m})
+		s := newScheduleOf(t, store)
+		t.Cleanup(s.Flush)
+		all = append(all, s)
+	}
+	all[0].changeSearch(fail(time.Now().Add(time.Hour)), noError(t))
+	all[0].Flush()
+	all[1].lookAtSearches()
+	if wait := all[1].searchWait(time.Now()); wait < 59*time.Minute {
+		t.Errorf("a wait of %s, want an hour", wait)
+	}
+}
+
+// The wait that follows a damaged file is not begun once more by each start.
+func TestADamagedFileOfSearchesCostsOneWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "searches.json"), []byte("{"), 0o600))
+		s, err := NewSchedule(openStore(t, dir))
+		if !errors.Is(err, errUnreadableSearches) {
+			t.Errorf("got %v", err)
+		}
+		s.Flush()
+		time.Sleep(10 * time.Minute)
+		again, _ := searchesAfter(t, dir)
+		if wait := again.searchWait(time.Now()); wait != 5*time.Minute {
+			t.Errorf("after 10 minutes and a restart %s to wait, want 5 minutes", wait)
+		}
+	})
+}
+
+// slowSearches returns a schedule whose file of searches is not written before write is closed.
+func slowSearches(t *testing.T, dir string) (s *Schedule, write chan struct{}) {
+	s, write = ownedSchedule(t, dir, 0), make(chan struct{})
+	s.store.disk.SyncFile = func(f *os.File) error {
+		if strings.Contains(f.Name(), "search") {
+			<-write
+		}
+		return nil
+	}
+	return s, write
+}
+
+// A folder changes hands while a back-off of searches is on its way to the disk.
+func TestABackoffOutlastsAReloadWhileItIsSaved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, write := slowSearches(t, t.TempDir())
+		now := time.Now()
+		s.mu.Lock()
+		s.state.Others = map[string]clockSet{"other": {Search: asked{Clock: Clock{NotBefore: now.Add(2 * time.Hour)}}}}
+		s.mu.Unlock()
+		s.changeSearch(func(c *asked) { c.Clock = c.failed(now, time.Hour, 0) }, func(err error) { t.Error(err) })
+		synctest.Wait()
+		must(t, s.load(true))
+		if left := s.SearchHold().Until.Sub(now); left != time.Hour {
+			t.Errorf("searches pause for %s, want an hour", left)
+		}
+		s.mu.Lock()
+		other := s.state.Others["other"].Search.NotBefore
+		s.mu.Unlock()
+		if left := other.Sub(now); left != 2*time.Hour {
+			t.Errorf("those of another key pause for %s, want two hours", left)
+		}
+		close(write)
+		s.Flush()
+		again := newScheduleOf(t, s.store)
+		if left := again.SearchHold().Until.Sub(now); left != time.Hour {
+			t.Errorf("after a restart searches pause for %s, want an hour", left)
+		}
+	})
+}
+
+// While a wait is saved, another one comes from an earlier schedule, and is not in the file.
+func TestTheEndOfASaveShortensNoWait(t *testing.T) {
+	for name, test := range map[string]struct{ other, want time.Duration }{
+		"no other process":              {0, 2 * time.Hour},
+		"another process waits less":    {time.Hour, 2 * time.Hour},
+		"another process waits longest": {3 * time.Hour, 3 * time.Hour},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			dir, now := t.TempDir(), time.Now()
+			s, write := slowSearches(t, dir)
+			if test.other > 0 {
+				other := newScheduleOf(t, openStore(t, dir))
+				other.changeSearch(func(c *asked) { c.Clock = c.failed(now, test.other, 0) }, func(err error) { t.Error(err) })
+				other.Flush()
+			}
+			s.changeSearch(func(c *asked) { c.Failures++ }, func(err error) { t.Error(err) })
+			synctest.Wait()
+			last := newSchedule(nil)
+			last.state.Search.NotBefore = now.Add(2 * time.Hour)
+			s.meetLast(last)
+			close(write)
+			s.Flush()
+			if left := s.SearchHold().Until.Sub(now); left != test.want {
+				t.Errorf("searches pause for %s, want %s", left, test.want)
+			}
+		})
+	}
 }

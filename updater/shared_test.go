@@ -137,8 +137,7 @@ func sharing(t *testing.T, m *medium, fetch func() (*Update, error)) (*Updater, 
 	store := openStore(t, t.TempDir())
 	v := &view{medium: m}
 	store.Share(v)
-	schedule, err := NewSchedule(store)
-	must(t, err)
+	schedule := newScheduleOf(t, store)
 	t.Cleanup(schedule.Flush)
 	u, err := New(Config{Source: single(fetch), Database: new(lookup.Database), Schedule: schedule, Store: store, Lists: []string{se}})
 	must(t, err)
@@ -245,8 +244,7 @@ func TestAFollowerTakesOverListsAndClocks(t *testing.T) {
 	if m.pulled != 1 {
 		t.Errorf("%d whole files were read, want the first only: then the difference", m.pulled)
 	}
-	again, err := NewSchedule(follower.cfg.Store)
-	must(t, err)
+	again := newScheduleOf(t, follower.cfg.Store)
 	if wait := time.Until(again.due([]string{se})); wait < 59*time.Minute {
 		t.Errorf("the folder of the follower has a wait of %s, want an hour", wait)
 	}
@@ -322,72 +320,6 @@ func TestAFollowerRefuses(t *testing.T) {
 	}
 }
 
-// Redis was emptied, or restored from an old copy: who knows later clocks reports them.
-func TestClocksThatTheSharedStoreHasLostComeBack(t *testing.T) {
-	for name, lose := range map[string]func(m *medium, old []byte){
-		"lost":    func(m *medium, _ []byte) { clear(m.documents) },
-		"damaged": func(m *medium, _ []byte) { m.documents["schedule.json"] = []byte("garbage") },
-		"old":     func(m *medium, old []byte) { m.documents["schedule.json"] = old },
-	} {
-		m := newMedium()
-		leader, _ := sharing(t, m, func() (*Update, error) { return fullOf("1", 1), nil })
-		follower, _ := sharing(t, m, nil)
-		must(t, leader.acquire(t.Context()))
-		old := m.documents["schedule.json"]
-		leader.update(t.Context())
-		follower.cfg.Schedule.look()
-		must(t, searched(follower.cfg.Schedule, time.Now(), &StatusError{Code: 429, RetryAfter: time.Hour}))
-		leader.release()
-		lose(m, old)
-		follower.cfg.Schedule.look()
-		follower.cfg.Schedule.Flush()
-		third, _ := sharing(t, m, func() (*Update, error) { t.Errorf("%s: the third process asks too early", name); return nil, errTest })
-		must(t, third.acquire(t.Context()))
-		third.update(t.Context())
-		if wait := time.Until(third.cfg.Schedule.due([]string{se})); wait < 59*time.Minute {
-			t.Errorf("%s: a wait of %s, want an hour", name, wait)
-		}
-		third.cfg.Schedule.lookAtSharedSearches()
-		if wait := third.cfg.Schedule.searchWait(time.Now()); wait < 59*time.Minute {
-			t.Errorf("%s: searches wait for %s, want an hour", name, wait)
-		}
-		third.release()
-	}
-}
-
-func TestAPartOfTheBudgetWithoutTheSharedStore(t *testing.T) {
-	store := openStore(t, t.TempDir())
-	v := &view{medium: newMedium()}
-	store.Share(v)
-	l, err := NewLedger(store)
-	must(t, err)
-	spend := func(n int) (spent int) {
-		for range n {
-			if _, err := l.take(t.Context(), 100, func(Event) {}); err == nil {
-				spent++
-			}
-		}
-		return spent
-	}
-	if got := spend(20); got != 20 {
-		t.Fatalf("%d searches, want 20", got)
-	}
-	v.away = errTest
-	known, err := parseBudget(v.documents["budget.json"])
-	must(t, err)
-	want := known.spent() + (100-known.spent())/partAlone
-	if got := 20 + spend(100); got > want || got < 20 {
-		t.Errorf("%d searches, want at most %d", got, want)
-	}
-	v.away = nil
-	l.mu.Lock()
-	l.lookAgain = time.Time{}
-	l.mu.Unlock()
-	if spend(100); l.Spent(time.Now()) != 100 {
-		t.Errorf("%d searches when it is back, want all 100", l.Spent(time.Now()))
-	}
-}
-
 func TestTheDifferenceLeadsFromOneContentToTheOther(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	content := func() []uint32 {
@@ -456,9 +388,7 @@ func FuzzParseDifference(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 255, 255, 255, 255, 0, 0, 0, 1})
 	f.Add([]byte{0, 0, 0, 4, 0, 0, 0, 0, 64, 0, 0, 0})
 	base, _, err := Apply(List{Name: se}, fullOf("1", 1, 2, 3), 1000)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		u, err := parseDifference(raw, Head{Version: []byte("2"), Checksum: make([]byte, 32)})
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/files"
@@ -26,9 +25,7 @@ const (
 func openStore(t testing.TB, dir string) *Store {
 	t.Helper()
 	s, err := OpenStore(dir, Origin{Name: testOrigin})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -36,9 +33,7 @@ func openStore(t testing.TB, dir string) *Store {
 func namesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range all {
 		names = append(names, f.Name())
 	}
@@ -61,9 +56,7 @@ func TestListsComeBackFromTheStore(t *testing.T) {
 	lists = append(lists, heldList(t, "empty-4b"), List{Name: "zero-4b", Version: []byte{}, Set: new(prefixset.Set)})
 	for range 2 { // saved over itself the second time
 		for _, l := range lists {
-			if err := s.SaveList(l); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.SaveList(l))
 		}
 	}
 	for _, l := range lists {
@@ -74,12 +67,6 @@ func TestListsComeBackFromTheStore(t *testing.T) {
 	}
 	if got := namesIn(t, dir); len(got) != len(lists) {
 		t.Errorf("files %q", got)
-	}
-}
-
-func TestAListThatWasNeverSavedDoesNotExist(t *testing.T) {
-	if _, err := openStore(t, t.TempDir()).LoadList("se-4b"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -141,24 +128,6 @@ func (c *countingWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestAListOfAnotherServerDoesNotExist(t *testing.T) {
-	dir := t.TempDir()
-	s := openStore(t, dir)
-	if err := s.SaveList(heldList(t, "se-4b", 1)); err != nil {
-		t.Fatal(err)
-	}
-	other, err := OpenStore(dir, Origin{Name: "https://other.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.LoadList("se-4b"); !errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrDamaged) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := s.LoadList("se-4b"); err != nil {
-		t.Errorf("it was not left for its own server: %v", err)
-	}
-}
-
 // checkDamaged fails unless a list is found damaged, once, and then set aside.
 func checkDamaged(t *testing.T, s *Store, name, what string) {
 	t.Helper()
@@ -176,18 +145,12 @@ func checkDamaged(t *testing.T, s *Store, name, what string) {
 
 func TestDamagedListsAreSetAside(t *testing.T) {
 	s := openStore(t, t.TempDir())
-	if err := s.SaveList(heldList(t, "se-4b", 1, 2, 200)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SaveList(heldList(t, "se-4b", 1, 2, 200)))
 	file := filepath.Join(s.dir, "se-4b"+listSuffix)
 	good, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write := func(raw []byte) {
-		if err := os.WriteFile(file, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, raw, 0o600))
 	}
 	for i := range good {
 		raw := bytes.Clone(good)
@@ -205,18 +168,14 @@ func TestDamagedListsAreSetAside(t *testing.T) {
 	if _, err := s.LoadList("se-4b"); err != nil {
 		t.Errorf("undamaged: %v", err)
 	}
-	if err := os.Rename(file, filepath.Join(s.dir, "mw-4b"+listSuffix)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(file, filepath.Join(s.dir, "mw-4b"+listSuffix)))
 	checkDamaged(t, s, "mw-4b", "the file of another list")
 }
 
 func TestAWriteThatFailsLeavesTheOldFile(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	l := heldList(t, "se-4b", 1, 2, 3)
-	if err := s.SaveList(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SaveList(l))
 	full := errors.New("no space left")
 	err := s.replace("se-4b"+listSuffix, func(w io.Writer) error {
 		w.Write([]byte("half of a li"))
@@ -243,13 +202,9 @@ func TestLeftoversOfDeadWritersAreCleaned(t *testing.T) {
 		t.Run(folder, func(t *testing.T) {
 			s := openStore(t, filepath.Join(t.TempDir(), folder))
 			for _, name := range slices.Concat(ours, others) {
-				if err := os.WriteFile(filepath.Join(s.dir, name), []byte("x"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("x"), 0o600))
 			}
-			if err := os.Mkdir(filepath.Join(s.dir, "zz-4b.list.1.tmp"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Mkdir(filepath.Join(s.dir, "zz-4b.list.1.tmp"), 0o700))
 			s.clean()
 			if got, want := namesIn(t, s.dir), append(slices.Clone(others), "zz-4b.list.1.tmp"); !slices.Equal(got, want) {
 				t.Errorf("files %q, want %q", got, want)
@@ -264,12 +219,8 @@ func TestWhatADeadWriterLeavesIsALeftover(t *testing.T) {
 	s.disk.Rename = func(from, _ string) error { // the process dies here: nothing is removed any more
 		return os.Rename(from, from+".kept")
 	}
-	if err := s.SaveList(heldList(t, "se-4b", 1)); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeSchedule(s, []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.SaveList(heldList(t, "se-4b", 1)))
+	must(t, writeSchedule(s, []byte("{}")))
 	left := namesIn(t, s.dir)
 	if len(left) != 2 {
 		t.Fatalf("files %q", left)
@@ -297,9 +248,7 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := openStore(t, t.TempDir())
-			if err := writeSchedule(s, []byte("old")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, writeSchedule(s, []byte("old")))
 			var steps []string
 			step := func(step string) error {
 				if steps = append(steps, step); step == test.fails {
@@ -347,9 +296,7 @@ func TestAFileIsOnTheDiskBeforeItReplacesTheOldOne(t *testing.T) {
 func TestAStoreSyncsFilesAndFolders(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	f, err := os.CreateTemp(s.dir, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.Close()
 	if err := s.disk.SyncFile(f); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a closed file was synced: %v", err)
@@ -359,17 +306,12 @@ func TestAStoreSyncsFilesAndFolders(t *testing.T) {
 	}
 }
 
-// unwritable returns a store whose folder has become a file: nothing can be read
-// or written there, not even by root.
+// unwritable returns a store whose folder has become a file: nothing can be read or written there, not even by root.
 func unwritable(t *testing.T) *Store {
 	t.Helper()
 	s := openStore(t, filepath.Join(t.TempDir(), "lists"))
-	if err := os.Remove(s.dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.dir, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(s.dir))
+	must(t, os.WriteFile(s.dir, nil, 0o600))
 	return s
 }
 
@@ -404,40 +346,61 @@ func TestAFolderThatCannotBeUsedGivesErrors(t *testing.T) {
 	}
 }
 
-func TestADamagedScheduleIsSetAsideAndCaution(t *testing.T) {
-	good := `{"saved":"2000-01-01T00:00:00Z","fetch":{"not_before":"2000-01-01T00:00:00Z","failures":0}}`
-	for name, raw := range map[string]string{
-		"empty": "", "cut": good[:len(good)/2], "no JSON": "\x00\x00\x00\x00", "another form": `{"fetch":[]}`, "no time": `{"saved":"yesterday"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := openStore(t, t.TempDir())
-				if err := writeSchedule(s, []byte(raw)); err != nil {
-					t.Fatal(err)
-				}
-				schedule, err := NewSchedule(s)
-				if err == nil {
-					t.Error("no error")
-				}
-				if got := namesIn(t, s.dir); !slices.Equal(got, []string{scheduleFile + damagedSuffix}) {
-					t.Errorf("files %q", got)
-				}
-				want := time.Now().Add(30 * time.Minute)
-				if due := schedule.due([]string{"se-4b"}); !due.Equal(want) {
-					t.Errorf("due %s, want in half an hour, %s", due, want)
-				}
-				// As Run does, a moment later.
-				time.Sleep(time.Second)
-				if loadErr, saveErr := schedule.own(); loadErr != nil || saveErr != nil {
-					t.Errorf("once more: %v, %v", loadErr, saveErr)
-				}
-				if due := schedule.due([]string{"se-4b"}); !due.Equal(want) {
-					t.Errorf("owned, due %s, want in half an hour, %s", due, want)
-				}
-				if again, err := NewSchedule(openStore(t, s.dir)); err != nil || !again.due([]string{"se-4b"}).Equal(want) {
-					t.Errorf("after a restart due %s, %v, want %s", again.due([]string{"se-4b"}), err, want)
-				}
-			})
-		})
+func TestStatusOfAFolder(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir)
+	wrong := heldList(t, "wrong-4b", 3)
+	wrong.Checksum[0] ^= 1
+	for _, l := range []List{heldList(t, "good-4b", 1, 2), heldList(t, "wide-32b", 9), wrong, heldList(t, "bad-4b", 1), heldList(t, "old-4b", 1)} {
+		must(t, s.SaveList(l))
+	}
+	must(t, os.Rename(filepath.Join(dir, "old-4b.list"), filepath.Join(dir, "new-4b.list")))
+	must(t, os.WriteFile(filepath.Join(dir, "bad-4b.list"), []byte("no list at all, but long enough to be one, if only it were"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "aside-4b.list.damaged"), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "No List\x1b.list"), nil, 0o600))
+	must(t, os.Mkdir(filepath.Join(dir, "folder-4b.list"), 0o700))
+	before := namesIn(t, dir)
+
+	all, err := Status(dir)
+	must(t, err)
+	want := []struct {
+		name           string
+		entries, width int
+		err            error
+	}{
+		{"aside-4b", 0, 4, ErrDamaged},
+		{"bad-4b", 0, 4, ErrDamaged},
+		{"folder-4b", 0, 4, errAny},
+		{"good-4b", 2, 4, nil},
+		{"new-4b", 0, 4, ErrDamaged},
+		{"wide-32b", 1, 32, nil},
+		{"wrong-4b", 0, 4, ErrChecksum},
+	}
+	if len(all) != len(want) {
+		t.Fatalf("got %d lists, want %d: %+v", len(all), len(want), all)
+	}
+	for i, w := range want {
+		got := all[i]
+		fits := errors.Is(got.Err, w.err) || w.err == errAny && got.Err != nil
+		if got.Name != w.name || got.Entries != w.entries || !slices.Equal(got.Widths, []int{w.width}) || !fits || !got.NotBefore.IsZero() {
+			t.Errorf("got %+v, want %+v", got, w)
+		}
+		if held := got.Err == nil; held != (got.Origin == testOrigin) || held != (got.Version != nil) || held != (got.Checksum != [32]byte{}) {
+			t.Errorf("%s: %+v holds something, or not", w.name, got)
+		}
+	}
+	if after := namesIn(t, dir); !slices.Equal(after, before) {
+		t.Errorf("the folder had %q and has %q", before, after)
+	}
+}
+
+var errAny = errors.New("any error")
+
+func TestStatusOfNoFolder(t *testing.T) {
+	if all, err := Status(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) || all != nil {
+		t.Errorf("got %+v, %v, want that there is none", all, err)
+	}
+	if all, err := Status(t.TempDir()); err != nil || all != nil {
+		t.Errorf("of an empty one got %+v, %v, want nothing", all, err)
 	}
 }

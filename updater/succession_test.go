@@ -29,9 +29,7 @@ var (
 func openStore(t *testing.T, dir string, origin updater.Origin) *updater.Store {
 	t.Helper()
 	store, err := updater.OpenStore(dir, origin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return store
 }
 
@@ -40,26 +38,21 @@ func save(t *testing.T, dir string, origin updater.Origin, name, version string,
 	t.Helper()
 	b := prefixset.NewBuilder(0)
 	for _, e := range entries {
-		if err := b.Add([]byte(e), len(e)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Add([]byte(e), len(e)))
 	}
 	l := updater.List{Name: name, Version: []byte(version), Checksum: sha256.Sum256([]byte(strings.Join(entries, ""))), Set: b.Set()}
-	if err := openStore(t, dir, origin).SaveList(l); err != nil {
-		t.Fatal(err)
-	}
+	must(t, openStore(t, dir, origin).SaveList(l))
 }
 
 func TestListsOfThePredecessorAreTakenOver(t *testing.T) {
 	wide := strings.Repeat("w", 8)
 	tests := []struct {
-		name      string
-		list      string
-		from, by  updater.Origin
-		entries   []string
-		takenOver bool
-		version   string
-		want      error
+		name, list string
+		from, by   updater.Origin
+		entries    []string
+		takenOver  bool
+		version    string
+		want       error
 	}{
 		{"its own list", "se-4b", newer, newer, []string{prefix(1)}, false, "a state", nil},
 		{"its own list of several widths", "se-4b", newer, newer, []string{prefix(1), wide}, false, "a state", nil},
@@ -84,6 +77,9 @@ func TestListsOfThePredecessorAreTakenOver(t *testing.T) {
 					t.Fatalf("got %v, want %v", err, test.want)
 				}
 				if err != nil {
+					if _, err := openStore(t, dir, test.from).LoadList(test.list); err != nil {
+						t.Errorf("it was not left for its own server: %v", err)
+					}
 					continue
 				}
 				if l.TakenOver != test.takenOver || string(l.Version) != test.version || l.Set.Len() != len(test.entries) {
@@ -212,40 +208,38 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 	}
 	for _, test := range tests {
 		dir := t.TempDir()
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				save(t, dir, older, "se-4b", "a state", prefix(1))
-				save(t, dir, newer, "mw-4b", "own", prefix(2))
-				source := &scripted{answers: []func(string) *updater.Update{waiting(12*time.Hour, full("1", prefix(3)))}, errs: []error{test.err}}
-				r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
-				r.start()
-				time.Sleep(time.Minute)
-				if got := source.last(t, 1).versions; got["se-4b"] != "a state" || got["mw-4b"] != "own" {
-					t.Errorf("asked for %v", got)
-				}
-				r.checkHeld("after the refusal", "se-4b", 1) // it stays in force
-				if test.restart {
-					r.stop()
-					r = newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
-					r.start()
-					r.checkHeld("after the restart", "se-4b", 1)
-				}
-				time.Sleep(90 * time.Minute)
-				source.last(t, 1+test.sent)
-				got := make(map[string]string)
-				for _, q := range source.questions()[1:] {
-					maps.Copy(got, q.versions)
-				}
-				if got["se-4b"] != test.se || got["mw-4b"] != test.mw {
-					t.Errorf("then asked for %v, want %q and %q", got, test.se, test.mw)
-				}
-				r.checkHeld("after the update", "se-4b", 3)
-				time.Sleep(12 * time.Hour)
-				if got := source.last(t, 2+test.sent).versions; got["se-4b"] != "1" || got["mw-4b"] != "1" {
-					t.Errorf("at last asked for %v, want both from their versions on", got)
-				}
+		inBubble(t, test.name, func(t *testing.T) {
+			save(t, dir, older, "se-4b", "a state", prefix(1))
+			save(t, dir, newer, "mw-4b", "own", prefix(2))
+			source := &scripted{answers: []func(string) *updater.Update{waiting(12*time.Hour, full("1", prefix(3)))}, errs: []error{test.err}}
+			r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
+			r.start()
+			time.Sleep(time.Minute)
+			if got := source.last(t, 1).versions; got["se-4b"] != "a state" || got["mw-4b"] != "own" {
+				t.Errorf("asked for %v", got)
+			}
+			r.checkHeld("after the refusal", "se-4b", 1) // it stays in force
+			if test.restart {
 				r.stop()
-			})
+				r = newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
+				r.start()
+				r.checkHeld("after the restart", "se-4b", 1)
+			}
+			time.Sleep(90 * time.Minute)
+			source.last(t, 1+test.sent)
+			got := make(map[string]string)
+			for _, q := range source.questions()[1:] {
+				maps.Copy(got, q.versions)
+			}
+			if got["se-4b"] != test.se || got["mw-4b"] != test.mw {
+				t.Errorf("then asked for %v, want %q and %q", got, test.se, test.mw)
+			}
+			r.checkHeld("after the update", "se-4b", 3)
+			time.Sleep(12 * time.Hour)
+			if got := source.last(t, 2+test.sent).versions; got["se-4b"] != "1" || got["mw-4b"] != "1" {
+				t.Errorf("at last asked for %v, want both from their versions on", got)
+			}
+			r.stop()
 		})
 	}
 }
@@ -270,9 +264,7 @@ func TestARefusalLaterOnIsNoneOfTheState(t *testing.T) {
 func successor(t *testing.T, last *updater.Schedule, source updater.Source, lists ...string) (*run, *updater.Schedule) {
 	t.Helper()
 	schedule, err := updater.NewSchedule(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if last != nil {
 		schedule.Succeed(last, nil, true)
 	}
@@ -325,28 +317,26 @@ func TestAScheduleInMemorySucceedsThePredecessors(t *testing.T) {
 // A predecessor that has nothing to give is no hindrance.
 func TestAScheduleSucceedsOneWithoutLists(t *testing.T) {
 	for name, asked := range map[string]bool{"that never asked": false, "whose list was rejected": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				old, last := successor(t, nil, &scripted{answers: []func(string) *updater.Update{unchanged("1")}}, "se-4b")
-				if asked {
-					old.start()
-					time.Sleep(time.Minute)
-					synctest.Wait()
-					old.stop()
-				}
-				if got := len(old.reported(updater.ListRejected)); (got == 1) != asked {
-					t.Errorf("%d lists were rejected", got)
-				}
-				source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
-				r, _ := successor(t, last, source, "se-4b")
-				if r.start() || len(r.reported(updater.Loaded)) != 0 {
-					t.Error("a list was there from the start")
-				}
+		inBubble(t, name, func(t *testing.T) {
+			old, last := successor(t, nil, &scripted{answers: []func(string) *updater.Update{unchanged("1")}}, "se-4b")
+			if asked {
+				old.start()
 				time.Sleep(time.Minute)
-				source.last(t, 1)
-				r.checkHeld("in the end", "se-4b", 5)
-				r.stop()
-			})
+				synctest.Wait()
+				old.stop()
+			}
+			if got := len(old.reported(updater.ListRejected)); (got == 1) != asked {
+				t.Errorf("%d lists were rejected", got)
+			}
+			source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(5))}, wait: time.Hour}
+			r, _ := successor(t, last, source, "se-4b")
+			if r.start() || len(r.reported(updater.Loaded)) != 0 {
+				t.Error("a list was there from the start")
+			}
+			time.Sleep(time.Minute)
+			source.last(t, 1)
+			r.checkHeld("in the end", "se-4b", 5)
+			r.stop()
 		})
 	}
 }
@@ -356,14 +346,10 @@ func TestADamagedScheduleOfSeveralIsTold(t *testing.T) {
 	save(t, dir, older, "se-4b", "a state", prefix(1))
 	for _, damaged := range []string{"schedule.json", older.Schedule} {
 		file := filepath.Join(dir, damaged)
-		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte("{"), 0o600))
 		if all, err := updater.Status(dir); !errors.Is(err, updater.ErrDamaged) || len(all) != 1 || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: got %+v, %v, want the list and ErrDamaged", damaged, all, err)
 		}
-		if err := os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(file))
 	}
 }

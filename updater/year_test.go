@@ -5,14 +5,20 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
+	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+	"github.com/coredns-safebrowsing/safebrowsing/lookup"
+	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
 var (
@@ -33,12 +39,11 @@ func seedsOfYears(n int) (seeds []uint64) {
 	return seeds
 }
 
-// TestAYearWithoutViolation lets an updater live through a year of simulated
-// time for each seed: new versions, faults of every kind, minimum waits of all
-// lengths and none, servers that refuse batches or lists, restarts, reloads, crashes
-// in the middle of whatever goes on, reboots, suspends, and clocks that are set back or forward
-// while nothing runs. Meanwhile full hashes are searched for. The server is the referee. At the
-// end, when the server is well again, the updater must have caught up.
+// TestAYearWithoutViolation lets an updater live through a year of simulated time for each seed: new versions, faults
+// of every kind, minimum waits of all lengths and none, servers that refuse batches or lists, restarts, reloads,
+// crashes in the middle of whatever goes on, reboots, suspends, and clocks that are set back or forward while nothing
+// runs. Meanwhile full hashes are searched for. The server is the referee. At the end, when the server is well again,
+// the updater must have caught up.
 func TestAYearWithoutViolation(t *testing.T) {
 	testkit.Long(t)
 	total := sumOfYears(t)
@@ -165,9 +170,7 @@ func (y *year) check() {
 	}
 	for i, list := range y.lists {
 		got, err := io.ReadAll(published[i].Set.Reader())
-		if err != nil {
-			y.t.Fatal(err)
-		}
+		must(y.t, err)
 		var want bytes.Buffer
 		for _, e := range sorted(y.content[list]) {
 			want.WriteString(e)
@@ -176,4 +179,87 @@ func (y *year) check() {
 			y.t.Errorf("list %s has not caught up with the server: %d bytes, want %d", list, len(got), want.Len())
 		}
 	}
+}
+
+// yearSum counts what happened in the years of a test. It is safe for concurrent use.
+type yearSum struct {
+	mu                                                            sync.Mutex
+	years, starts, takeovers, losses, versions, updates, searches int
+}
+
+// sumOfYears returns the sum that is logged when all years of the test are over. Until then
+// garbage is collected less often: a year makes much of it, and needs little memory.
+func sumOfYears(t *testing.T) *yearSum {
+	s := new(yearSum)
+	percent := debug.SetGCPercent(800)
+	t.Cleanup(func() {
+		debug.SetGCPercent(percent)
+		t.Logf("%d years of %d months: %d starts, %d takeovers, %d losses of the network, %d versions of lists, %d requests for updates, %d searches",
+			s.years, *yearMonths, s.starts, s.takeovers, s.losses, s.versions, s.updates, s.searches)
+	})
+	return s
+}
+
+// live lives through a year, and counts it unless the test ends there.
+func (s *yearSum) live(y *year) {
+	y.live()
+	updates, searches := len(y.server.Requests("update")), y.searches()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.years++
+	s.starts += y.starts
+	s.takeovers += y.takeovers
+	s.losses += y.losses
+	s.versions += y.published
+	s.updates += updates
+	s.searches += searches
+}
+
+// spoken is what a year depends on the version of the protocol for.
+type spoken struct {
+	lists  []string
+	widths func(list string, chance *rand.Rand) int // of an entry
+	faults func() map[string]protocoltest.Fault
+	client func(cfg protocol.Config, database *lookup.Database) (protocol.Client, error)
+	search updater.SearchRules
+	prefix func(entry []byte) lookup.Prefix // that is searched for
+	single bool                             // one prefix a search
+	waits  func(y *year)                    // sets waits of methods, at random; nil: it has none
+	calm   func(y *year)                    // ends them
+}
+
+var versions = map[string]spoken{
+	"v5": {
+		lists:  []string{"se-4b", "mw-4b", "own-32b"},
+		widths: func(list string, _ *rand.Rand) int { width, _ := updater.Width(list); return width },
+		faults: func() map[string]protocoltest.Fault {
+			all := protocoltest.ListFaults()
+			maps.Copy(all, protocoltest.SearchFaults())
+			return all
+		},
+		client: func(cfg protocol.Config, _ *lookup.Database) (protocol.Client, error) { return protocol.NewV5(cfg) },
+		search: protocol.DialectV5.SearchRules,
+		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry[:4]) },
+	},
+	"webrisk": {
+		lists:  []string{"se-4b", "mw-4b", "se-ext-4b"},
+		widths: func(_ string, chance *rand.Rand) int { return 4 + max(0, chance.IntN(60)-31) },
+		faults: func() map[string]protocoltest.Fault {
+			all := protocoltest.ListFaultsWebRisk()
+			maps.Copy(all, protocoltest.SearchFaultsWebRisk())
+			maps.Copy(all, protocoltest.OddSearchTimes())
+			for name, fault := range protocoltest.OddDiffTimes() {
+				if !fault.FarNextDiff { // longer than the year
+					all[name] = fault
+				}
+			}
+			return all
+		},
+		client: func(cfg protocol.Config, _ *lookup.Database) (protocol.Client, error) {
+			return protocol.NewWebRisk(cfg, []string{"se-4b", "mw-4b", "se-ext-4b"})
+		},
+		search: protocol.DialectWebRisk.SearchRules,
+		prefix: func(entry []byte) lookup.Prefix { return lookup.Prefix(entry) },
+		single: true,
+	},
 }

@@ -3,10 +3,13 @@ package updater_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -152,9 +156,7 @@ func (y *year) startProcess() {
 	y.starts++
 	l := &life{dir: y.folderDir(y.folder), database: &lookup.Database{MaxFiltered: -1}, stopSearching: func() {}}
 	store, err := updater.OpenStore(l.dir, updater.Origin{Name: "test"})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	must(y.t, err)
 	store.SetBoot(y.boot)
 	store.SetSync(func() { time.Sleep(syncTime) })
 	if y.shared != nil {
@@ -162,23 +164,17 @@ func (y *year) startProcess() {
 		store.Share(l.view)
 	}
 	schedule, err := updater.NewSchedule(store)
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	must(y.t, err)
 	l.schedule = schedule
 	chance := rand.New(rand.NewPCG(y.chance.Uint64(), 2)) // of this client's one goroutine
 	schedule.SetRandom(locked(rand.New(rand.NewPCG(y.chance.Uint64(), 4)).Float64))
 	client, err := y.client(protocol.Config{Key: "key", UserAgent: "year/1", Transport: l.roundTripper(y)}, l.database)
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	must(y.t, err)
 	u, err := updater.New(updater.Config{
 		Source: client, Database: l.database, Schedule: schedule, Store: store, Lists: y.lists, Report: l.report(y.t),
 		FirstContact: func() time.Duration { return time.Duration(chance.Float64() * float64(time.Minute)) },
 	})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	must(y.t, err)
 	u.SetSleep(func(ctx context.Context, d time.Duration) error {
 		if chance.IntN(300) == 0 { // the machine is suspended
 			d += time.Duration(chance.Int64N(int64(20 * time.Hour)))
@@ -216,4 +212,182 @@ func (l *life) report(t *testing.T) func(updater.Event) {
 			t.Errorf("event %d of list %q: %v", e.Kind, e.List, e.Err)
 		}
 	}
+}
+
+// publish makes a next version: some entries go, some come.
+func (y *year) publish(list string) {
+	held := y.content[list]
+	for _, e := range sorted(held) {
+		if y.chance.IntN(4) == 0 {
+			delete(held, e)
+		}
+	}
+	for range y.chance.IntN(8) {
+		entry := make([]byte, y.widths(list, y.chance))
+		for i := range entry {
+			entry[i] = byte(y.chance.Uint32())
+		}
+		held[string(entry)] = true
+	}
+	var entries [][]byte
+	for e := range held {
+		entries = append(entries, []byte(e))
+	}
+	y.server.Publish(list, entries)
+	y.published++
+}
+
+func sorted(set map[string]bool) (all []string) {
+	for e := range set {
+		all = append(all, e)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// longestWait is the longest minimum wait that the server gives: more than a day, where back-offs end.
+const longestWait = 8 * 24 * time.Hour
+
+func (y *year) setWait(list string) {
+	if y.chance.IntN(20) == 0 {
+		y.server.SetMinimumWait(list, 0)
+		return
+	}
+	shortest, longest := 30*time.Minute, 40*time.Hour
+	if y.chance.IntN(10) == 0 {
+		longest = longestWait
+	}
+	y.server.SetMinimumWait(list, shortest+time.Duration(y.chance.Int64N(int64(longest-shortest))))
+}
+
+// setMethodWaits sets the waits of methods, where there are some, and how removals are coded.
+func (y *year) setMethodWaits() {
+	if y.waits != nil {
+		y.waits(y)
+	}
+	y.server.SetRawRemovals(y.chance.IntN(2) == 0)
+}
+
+// breakSomething queues a fault for one to thirty requests.
+func (y *year) breakSomething() {
+	faults := y.faults()
+	var names []string
+	for name, fault := range faults {
+		if !fault.EndlessBody { // takes a hundred times as long as all others; it has its own test
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	fault := faults[names[y.chance.IntN(len(names))]]
+	if y.chance.IntN(2) == 0 {
+		fault.List = y.list()
+	}
+	if y.chance.IntN(5) == 0 {
+		fault.Delay = time.Duration(y.chance.Int64N(int64(4 * time.Minute)))
+	}
+	if fault.Status != 0 && y.chance.IntN(5) == 0 { // which counts for a day at most
+		fault.RetryAfter = 10 * 365 * 24 * time.Hour
+	}
+	y.server.Break("", 1+int(y.chance.ExpFloat64()*3), fault)
+}
+
+// refuse makes the server refuse batches, a list, or all lists, for some time.
+func (y *year) refuse() {
+	fault := protocoltest.Fault{Status: http.StatusBadRequest}
+	if y.chance.IntN(2) == 0 {
+		fault.Status = http.StatusNotFound
+	}
+	switch y.chance.IntN(3) {
+	case 0:
+		fault.Batch = true
+	case 1:
+		fault.List = y.list()
+	}
+	y.server.Break("update", 1+y.chance.IntN(30), fault)
+}
+
+// restart stops the client as a service manager does, and starts it after a while, in which the machine may boot.
+func (y *year) restart(pause time.Duration) {
+	y.current.stop()
+	time.Sleep(pause)
+	if y.chance.IntN(3) == 0 {
+		y.reboot()
+	}
+	y.server.ClientStarted()
+	y.start()
+}
+
+// reload starts a second client in the same folder, before the first is
+// stopped: as a Corefile does whose engine settings changed.
+func (y *year) reload() {
+	old := y.current
+	old.stopSearching()
+	y.server.ClientStarted()
+	y.start()
+	time.Sleep(time.Duration(y.chance.Int64N(int64(5 * time.Second))))
+	old.stop()
+	y.server.ClientStarted()
+}
+
+// crash ends the client at once, whatever it does: nothing that it does afterwards reaches the disk or the server.
+func (y *year) crash() {
+	y.die()
+	y.server.ClientStarted()
+	y.start()
+}
+
+// die ends the client as crash does. The folder is what it had on the disk then.
+func (y *year) die() {
+	y.folders++
+	y.folder = y.folders
+	copyFolder(y.t, y.current.dir, y.folderDir(y.folder))
+	y.current.dead.Store(true)
+	if y.current.view != nil {
+		y.current.view.cut()
+	}
+	y.current.stop()
+}
+
+// crashLoop is a client that dies again and again soon after its start.
+func (y *year) crashLoop() {
+	for range y.chance.IntN(20) {
+		time.Sleep(time.Duration(y.chance.Int64N(int64(3 * time.Minute))))
+		y.crash()
+	}
+}
+
+// setClock sets the wall clock of the machine while no client runs, after a stop or a crash.
+// Set back, the next client finds files from the future. Set forward, it finds files whose
+// waits have ended, and only the clock since boot tells otherwise.
+func (y *year) setClock() {
+	if y.chance.IntN(2) == 0 {
+		y.current.stop()
+	} else {
+		y.die()
+	}
+	forward := time.Duration(y.chance.Int64N(int64(2000*time.Hour))) - 1000*time.Hour
+	must(y.t, updater.SetClock(y.folderDir(y.folder), forward))
+	y.server.ClientStarted()
+	y.start()
+}
+
+// reboot begins another boot of the machine. Its wall clock is right then: a clock that is set
+// forward over a reboot looks like time that has passed.
+func (y *year) reboot() { y.boots, y.booted = y.boots+1, time.Now() }
+
+// boot is what the machine knows of its boot.
+func (y *year) boot() (id string, since time.Duration) {
+	return fmt.Sprint("boot ", y.boots), time.Since(y.booted)
+}
+
+func (y *year) folderDir(n int) string { return filepath.Join(y.dir, fmt.Sprint(n)) }
+
+func copyFolder(t *testing.T, from, to string) {
+	files, err := os.ReadDir(from)
+	err = errors.Join(err, os.Mkdir(to, 0o700))
+	for _, file := range files {
+		raw, readErr := os.ReadFile(filepath.Join(from, file.Name()))
+		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(to, file.Name()), raw, 0o600))
+	}
+	must(t, err)
 }

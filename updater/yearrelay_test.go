@@ -15,10 +15,9 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
 
-// TestAYearOfRelaysWithoutViolation is TestAYearWithoutViolation for two relays with a folder
-// each, which share a store in memory: one of them fetches, and the other one takes over when
-// it dies, ends, or is cut off from the store. To the server they are one client, so a wait
-// that the first one was given holds for the second one.
+// TestAYearOfRelaysWithoutViolation is TestAYearWithoutViolation for two relays with a folder each, which share a
+// store in memory: one of them fetches, and the other one takes over when it dies, ends, or is cut off from the
+// store. To the server they are one client, so a wait that the first one was given holds for the second one.
 func TestAYearOfRelaysWithoutViolation(t *testing.T) {
 	testkit.Long(t)
 	total := sumOfYears(t)

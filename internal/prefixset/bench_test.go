@@ -1,7 +1,6 @@
 package prefixset
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -51,16 +50,11 @@ func setOfPacked(entries []byte, capacity int) *Set {
 	return b.Set()
 }
 
-// BenchmarkContains compares a Set with a binary search over packed
-// prefixes and with a map.
+// BenchmarkContains compares a Set with a binary search over packed prefixes and with a map.
 func BenchmarkContains(b *testing.B) {
-	eachSize(b, benchContains)
-}
-
-func eachSize(b *testing.B, run func(b *testing.B, prefixes []uint32)) {
 	for _, millions := range []int{1, 4, 8, 10} {
 		prefixes := randomPrefixes(17, millions*1_000_000)
-		b.Run(fmt.Sprintf("%dM", millions), func(b *testing.B) { run(b, prefixes) })
+		b.Run(fmt.Sprintf("%dM", millions), func(b *testing.B) { benchContains(b, prefixes) })
 	}
 }
 
@@ -141,45 +135,4 @@ func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
-}
-
-// BenchmarkBuild adds all entries in runs of 1024, as an update does.
-func BenchmarkBuild(b *testing.B) {
-	eachSize(b, func(b *testing.B, prefixes []uint32) {
-		entries := packed(prefixes)
-		perEntry(b, len(prefixes), func() { benchFound = setOfPacked(entries, len(prefixes)).Len() == 0 })
-	})
-}
-
-// BenchmarkRuns reads all entries in order.
-func BenchmarkRuns(b *testing.B) {
-	eachSize(b, func(b *testing.B, prefixes []uint32) {
-		set := setOfNumbers(prefixes)
-		perEntry(b, len(prefixes), func() {
-			runs := set.Runs()
-			for run, _ := runs.Next(); len(run) > 0; run, _ = runs.Next() {
-				benchFound = run[0] == 0
-			}
-		})
-	})
-}
-
-// BenchmarkLoad reads the written form from memory: beyond it, loading costs
-// what the file system takes.
-func BenchmarkLoad(b *testing.B) {
-	eachSize(b, func(b *testing.B, prefixes []uint32) {
-		written := writtenForm(b, setOfNumbers(prefixes))
-		perEntry(b, len(prefixes), func() {
-			if _, err := Read(bytes.NewReader(written), len(prefixes)); err != nil {
-				b.Fatal(err)
-			}
-		})
-	})
-}
-
-func perEntry(b *testing.B, entries int, run func()) {
-	for b.Loop() {
-		run()
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(entries), "ns/entry")
 }

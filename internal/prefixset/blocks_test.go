@@ -1,10 +1,15 @@
 package prefixset
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // numbers are ascending prefixes by the shape that they have.
@@ -31,8 +36,7 @@ func numbers(r *rand.Rand, n int) map[string][]uint32 {
 	return made
 }
 
-// strides returns n ascending entries of four bytes, fast: with random strides
-// over the whole range.
+// strides returns n ascending entries of four bytes, fast: with random strides over the whole range.
 func strides(seed uint64, n int) []byte {
 	r := rand.New(rand.NewPCG(seed, 1))
 	entries := make([]byte, 0, 4*n)
@@ -66,5 +70,206 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 		set.Contains(hash)
 	}); n != 0 {
 		t.Errorf("%v allocations a look-up", n)
+	}
+}
+
+// plainBlocks is the directory and the stream of ascending numbers, made bit by bit from what
+// the comment of blocks says.
+func plainBlocks(all []uint32, low uint) []byte {
+	buf := make([]byte, blocksBytes(low, len(all)))
+	at := 8 * streamStart(low)
+	put := func(bit uint32) {
+		buf[at/8] |= byte(bit&1) << (at % 8)
+		at++
+	}
+	rest := all
+	for block := range blockCount(low) {
+		record := buf[recordBytes*block:]
+		binary.LittleEndian.PutUint32(record, uint32(len(all)-len(rest)))
+		n := 0
+		for n < len(rest) && rest[n]>>low>>bucketBits == uint32(block) {
+			bucket := rest[n] >> low % (1 << bucketBits)
+			record[4+bucket/8] |= 1 << (bucket % 8)
+			n++
+		}
+		for i, x := range rest[:n] {
+			if i == 0 || x>>low != rest[i-1]>>low {
+				put(1)
+			} else {
+				put(0)
+			}
+		}
+		for _, x := range rest[:n] {
+			for bit := range low {
+				put(x >> bit)
+			}
+		}
+		rest = rest[n:]
+	}
+	binary.LittleEndian.PutUint32(buf[recordBytes*blockCount(low):], uint32(len(all)))
+	return buf
+}
+
+// clustered returns about n ascending numbers: some alone, and some in dense groups, so that
+// blocks have from no entry to several hundred.
+func clustered(r *rand.Rand, n int) (all []uint32) {
+	for len(all) < n {
+		x := r.Uint32()
+		all = append(all, x)
+		for range r.IntN(2) * r.IntN(300) {
+			x += 1 + r.Uint32N(1<<r.IntN(14))
+			all = append(all, x)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func TestBlocksHaveTheFormThatTheirCommentGives(t *testing.T) {
+	r := rand.New(rand.NewPCG(61, 62))
+	for low := uint(7); low <= maxLow; low++ {
+		t.Run(fmt.Sprintf("%d low bits", low), func(t *testing.T) {
+			most := 3 << bucketBits / 8 << (maxLow - low) // more entries would make the builder use fewer low bits
+			for _, n := range []int{1, most / 2, most} {
+				all := clustered(r, min(n, 3000))
+				all = all[:min(n, len(all))]
+				b := newBlocksBuilderWith(low, len(all))
+				for rest := all; len(rest) > 0; {
+					piece := rest[:min(1+r.IntN(200), len(rest))]
+					if taken := b.add(packed(piece)); taken != 4*len(piece) {
+						t.Fatalf("%d bytes of %d are added", taken, 4*len(piece))
+					}
+					rest = rest[len(piece):]
+				}
+				p := b.close()
+				if want := plainBlocks(all, low); p.low != low || p.n != len(all) || !bytes.Equal(p.buf[:len(p.buf)-slack], want) {
+					t.Errorf("%d entries are not coded as they should be", len(all))
+				}
+			}
+		})
+	}
+}
+
+// The entries are few enough to collide, and some sets are large enough for an index of two leading bytes.
+func TestUnderFindsWhatAScanFinds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, size := range []int{0, 1, 300, chunkEntries + 5000} {
+		var entries [][]byte
+		for range size {
+			e := make([]byte, []int{4, 5, 8, 32}[random.IntN(4)])
+			for i := range e {
+				e[i] = byte(random.Uint32())
+			}
+			if random.IntN(2) == 0 {
+				copy(e, []byte{7, 7, byte(random.IntN(4)), byte(random.IntN(64))})
+			}
+			entries = append(entries, e)
+		}
+		slices.SortFunc(entries, bytes.Compare)
+		entries = slices.CompactFunc(entries, bytes.Equal)
+		b := NewBuilder(len(entries))
+		for _, e := range entries {
+			must(t, b.Add(e, len(e)))
+		}
+		set := b.Set()
+		for third := range byte(4) {
+			for fourth := range byte(64) {
+				prefix := [4]byte{7, 7, third, fourth}
+				want := scanUnder(entries, prefix)
+				if got := set.Under(prefix, len(entries)+1); !slices.EqualFunc(got, want, bytes.Equal) {
+					t.Fatalf("of %d entries under %x: %x, want %x", len(entries), prefix, got, want)
+				}
+				if got := set.Under(prefix, 1); len(got) != min(1, len(want)) {
+					t.Fatalf("%d entries, want at most 1", len(got))
+				}
+			}
+		}
+	}
+}
+
+func scanUnder(entries [][]byte, prefix [4]byte) (found [][]byte) {
+	for _, e := range entries {
+		if bytes.Equal(e, prefix[:]) {
+			return [][]byte{e}
+		}
+		if bytes.HasPrefix(e, prefix[:]) {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// onCores gives the rest of a test this many cores.
+func onCores(t *testing.T, n int) {
+	before := runtime.GOMAXPROCS(n)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+}
+
+func TestPauseLeavesHalfOfACoreToOthers(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		cores int
+		each  time.Duration // of work on lookEvery bytes
+		least float64       // part of the time that is slept
+		most  float64
+		piece time.Duration // the longest work without a pause
+	}{
+		{"quick work", 1, 10 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery},
+		{"slow work", 1, 200 * time.Microsecond, 0.45, 0.55, 2 * pauseEvery},
+		{"very slow work", 1, 900 * time.Microsecond, 0.45, 0.55, time.Millisecond},
+		{"work that waits", 1, time.Second, 0, 0.01, time.Second},
+		{"two cores", 2, 200 * time.Microsecond, 0, 0, time.Hour},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			onCores(t, test.cores)
+			synctest.Test(t, func(t *testing.T) {
+				var pause Pause
+				var slept, piece, longest time.Duration
+				begun := time.Now()
+				for range 2_000 {
+					time.Sleep(test.each)
+					piece += test.each
+					before := time.Now()
+					pause.After(lookEvery)
+					if now := time.Since(before); now > 0 {
+						slept, piece = slept+now, 0
+					}
+					longest = max(longest, piece)
+				}
+				if part := float64(slept) / float64(time.Since(begun)); part < test.least || part > test.most {
+					t.Errorf("sleeps %.3f of the time, want %.2f to %.2f", part, test.least, test.most)
+				}
+				if longest > test.piece {
+					t.Errorf("works for %s without a pause, at most %s are allowed", longest, test.piece)
+				}
+			})
+		})
+	}
+}
+
+func TestPauseOfFewBytesAndANilPauseDoNotSleep(t *testing.T) {
+	onCores(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		var pause Pause
+		var none *Pause
+		begun := time.Now()
+		for range 100 {
+			pause.After(lookEvery / 101)
+			none.After(1 << 30)
+		}
+		if slept := time.Since(begun); slept != 0 {
+			t.Errorf("slept %s", slept)
+		}
+	})
+}
+
+func TestCopyWithPausesCopiesAll(t *testing.T) {
+	for _, size := range []int{0, 1, 1<<16 - 1, 1 << 16, 1<<16 + 1, 300_000} {
+		src := bytes.Repeat([]byte("abcdefg"), size/7+1)[:size]
+		dst := make([]byte, size+1)
+		new(Pause).copy(dst, src)
+		if !bytes.Equal(dst[:size], src) || dst[size] != 0 {
+			t.Errorf("%d bytes are not copied", size)
+		}
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// change takes some numbers out of old and puts others in: the share of each is 1 in every. It
-// returns what comes out as pieces, in order. A piece of old has the index of its first
-// number there, another one has -1.
+// change takes some numbers out of old and puts others in: the share of each is 1 in every. It returns what comes out
+// as pieces, in order. A piece of old has the index of its first number there, another one has -1.
 func change(r *rand.Rand, old []uint32, every int) (pieces [][]uint32, firsts []int) {
 	from := 0
 	end := func(i int) {
@@ -64,18 +63,14 @@ func addChanged(t *testing.T, old []uint32, every, capacity int, r *rand.Rand) {
 	pieces, firsts := change(r, old, every)
 	plain, quick := NewBuilder(capacity), NewBuilder(capacity)
 	for i, piece := range pieces {
-		if err := plain.Add(packed(piece), 4); err != nil {
-			t.Fatal(err)
-		}
+		must(t, plain.Add(packed(piece), 4))
 		err := error(nil)
 		if firsts[i] < 0 {
 			err = quick.Add(packed(piece), 4)
 		} else {
 			err = quick.AddOf(from, firsts[i], packed(piece), 4)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if got, want := quick.Set(), plain.Set(); len(pieces) > 0 && !bytes.Equal(writtenForm(t, got), writtenForm(t, want)) {
 		t.Errorf("sets of %d and %d entries differ", got.Len(), want.Len())
@@ -106,9 +101,7 @@ func TestAddOfRefusesWhatIsOutOfOrder(t *testing.T) {
 	from := setOfNumbers(old)
 	for _, again := range []int{999, 998, 500, 0} {
 		b := NewBuilder(len(old))
-		if err := errors.Join(b.AddOf(from, 0, packed(old[:500]), 4), b.AddOf(from, 500, packed(old[500:1000]), 4)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(b.AddOf(from, 0, packed(old[:500]), 4), b.AddOf(from, 500, packed(old[500:1000]), 4)))
 		if err := b.AddOf(from, again, packed(old[again:again+500]), 4); !errors.Is(err, ErrOrder) {
 			t.Errorf("entries from %d on, after 1000: %v, want ErrOrder", again, err)
 		}
@@ -135,9 +128,7 @@ func TestAddOfTakesEntriesOfAnySet(t *testing.T) {
 		b := NewBuilder(0)
 		runs, first := set.Runs(), 0
 		for run, width := runs.Next(); width > 0; run, width = runs.Next() {
-			if err := b.AddOf(set, first, run, width); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.AddOf(set, first, run, width))
 			first += len(run) / width
 		}
 		want, _ := io.ReadAll(set.Reader())

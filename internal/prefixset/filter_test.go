@@ -147,8 +147,7 @@ func benchFilter(n int) (*Filter, [4][]uint32) {
 	return f, lists
 }
 
-// BenchmarkFilter asks about the five hashes of a clean name, which depend on
-// the answer before, and builds a filter.
+// BenchmarkFilter asks about the five hashes of a clean name, which depend on the answer before, and builds a filter.
 func BenchmarkFilter(b *testing.B) {
 	names := make([][usual]uint32, 1<<17)
 	r := rand.New(rand.NewPCG(9, 10))

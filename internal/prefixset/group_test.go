@@ -36,9 +36,7 @@ func joinSets(t testing.TB, r *rand.Rand, sizes ...int) (sets []*Set, entries []
 func entriesIn(t testing.TB, s *Set) []string {
 	t.Helper()
 	raw, err := io.ReadAll(s.Reader())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []string
 	for ; len(raw) > 0; raw = raw[4:] {
 		all = append(all, string(raw[:4]))
@@ -115,10 +113,9 @@ func checkGroups(t *testing.T, r *rand.Rand, sets []*Set, entries [][]string, gr
 func TestOnlyFewEntriesHaveAFilter(t *testing.T) {
 	four, wide := buildSet(t, 4, 0, randomEntries(rand.New(rand.NewPCG(51, 52)), 4, 640, false)), buildSet(t, 8, 0, randomEntries(rand.New(rand.NewPCG(53, 54)), 8, 64, false))
 	for _, test := range []struct {
-		name        string
-		sets        []*Set
-		maxFiltered int
-		words       int
+		name               string
+		sets               []*Set
+		maxFiltered, words int
 	}{
 		{"as many as have one", []*Set{four}, 640, 60},
 		{"one more", []*Set{four}, 639, 0},
@@ -142,9 +139,7 @@ func TestGroupAsksLongerEntriesToo(t *testing.T) {
 		if e[7]%2 == 0 {
 			width = 8
 		}
-		if err := mixed.Add(e[:width], width); err != nil {
-			t.Fatal(err)
-		}
+		must(t, mixed.Add(e[:width], width))
 	}
 	sets := []*Set{mixed.Set(), buildSet(t, 4, 500, randomEntries(r, 4, 500, false)), buildSet(t, 32, 0, randomEntries(r, 32, 100, false))}
 	filtered, apart := NewGroup(sets, 10_000, new(Pause)), NewGroup(sets, 0, new(Pause))

@@ -206,8 +206,7 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
-// The forms that the sets had before are given back: otherwise joined sets would take twice their
-// memory.
+// The forms that the sets had before are given back: otherwise joined sets would take twice their memory.
 func TestJoinGivesBackWhatTheSetsTook(t *testing.T) {
 	r := rand.New(rand.NewPCG(45, 46))
 	outside := func() int64 {

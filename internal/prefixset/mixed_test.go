@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// mixedEntries returns at most n distinct ascending entries of the widths. Many
-// begin with a whole other entry.
+// mixedEntries returns at most n distinct ascending entries of the widths. Many begin with a whole other entry.
 func mixedEntries(r *rand.Rand, n int, widths ...int) [][]byte {
 	var entries [][]byte
 	for i := range n {
@@ -31,9 +30,7 @@ func mixedSet(t testing.TB, entries [][]byte) *Set {
 	t.Helper()
 	b := NewBuilder(0)
 	for _, e := range entries {
-		if err := b.Add(e, len(e)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Add(e, len(e)))
 	}
 	return b.Set()
 }
@@ -100,30 +97,6 @@ func TestRunsYieldAllEntriesInOrder(t *testing.T) {
 			t.Errorf("after the end come %x, %d", run, width)
 		}
 	})
-}
-
-func TestEntriesOfTwoWidthsKeepOneOrder(t *testing.T) {
-	tests := []struct {
-		name          string
-		first, second string
-		want          error
-	}{
-		{"the longer after its beginning", "aaaa", "aaaaa", nil},
-		{"the longer before its beginning", "aaaaa", "aaaa", ErrOrder},
-		{"the shorter is greater", "aaaaa", "aaab", nil},
-		{"the longer is less", "aaab", "aaaaa", ErrOrder},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			b := NewBuilder(0)
-			if err := b.Add([]byte(tt.first), len(tt.first)); err != nil {
-				t.Fatal(err)
-			}
-			if err := b.Add([]byte(tt.second), len(tt.second)); !errors.Is(err, tt.want) {
-				t.Errorf("Add = %v, want %v", err, tt.want)
-			}
-		})
-	}
 }
 
 func TestBuilderRefusesBrokenEntries(t *testing.T) {

@@ -14,9 +14,7 @@ import (
 func residentBytes(t *testing.T) int {
 	t.Helper()
 	statm, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var size, resident int // in pages
 	if _, err := fmt.Sscan(string(statm), &size, &resident); err != nil {
 		t.Fatal(err)

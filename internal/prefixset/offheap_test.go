@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,9 +60,7 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 	for width, entries := range map[int][]byte{4: strides(67, 300_000), 9: wide} {
 		made := func() *Set {
 			b := NewBuilder(len(entries) / 4)
-			if err := b.Add(entries, width); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Add(entries, width))
 			return b.Set()
 		}
 		var written bytes.Buffer
@@ -80,8 +80,7 @@ func TestSetsLiveWhileTheyAreReadAndWritten(t *testing.T) {
 	}
 }
 
-// TestSetsAreUsedWhileTheyAreReplaced would crash if memory was given back that
-// is still in use.
+// TestSetsAreUsedWhileTheyAreReplaced would crash if memory was given back that is still in use.
 func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 	entries := packed(randomPrefixes(61, 300_000))
 	wide := bytes.Join(randomEntries(rand.New(rand.NewPCG(62, 63)), 9, 100_000, false), nil)
@@ -115,8 +114,7 @@ func TestSetsAreUsedWhileTheyAreReplaced(t *testing.T) {
 	readers.Wait()
 }
 
-// useUntil uses what is current in all ways there are, keeping it no longer
-// than each use.
+// useUntil uses what is current in all ways there are, keeping it no longer than each use.
 func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*Set], seed uint64, entries, wide []byte) {
 	r := rand.New(rand.NewPCG(seed, 64))
 	for {
@@ -148,5 +146,65 @@ func useUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[[2]*Se
 		if err != nil || copied.Len() != len(wide)/9 {
 			t.Errorf("a written set is not read back: %v", err)
 		}
+	}
+}
+
+func TestMemoryOutsideOfTheHeapCountsForTheLimit(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	const mib = 1 << 20
+	want := func(when string, limit int64) {
+		t.Helper()
+		if got := debug.SetMemoryLimit(-1); got != limit {
+			t.Errorf("%s: the collector's limit is %d, want %d", when, got, limit)
+		}
+	}
+	var l memoryLimit
+	debug.SetMemoryLimit(math.MaxInt64)
+	l.add(10 * mib)
+	want("without a limit", math.MaxInt64)
+	debug.SetMemoryLimit(100 * mib)
+	l.add(20 * mib)
+	want("with one, all that is outside counts", 70*mib)
+	l.add(-10 * mib)
+	want("some is given back", 80*mib)
+	l.add(200 * mib)
+	want("the heap keeps a half", 50*mib)
+	debug.SetMemoryLimit(1000 * mib)
+	l.add(-20 * mib)
+	want("somebody has set another limit", 800*mib)
+	l.add(-200 * mib)
+	want("all is given back", 1000*mib)
+}
+
+func TestGiveBackLeavesALargeHeapAlone(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		replaced int
+		unused   uint64
+		want     released
+	}{
+		{"few bytes replaced", manyBytes - 1, 0, left},
+		{"nothing unused", manyBytes, 0, returned},
+		{"a small heap", manyBytes, fewUnused, returned},
+		{"one that has grown", manyBytes, fewUnused + 1, collected},
+		{"one that has grown, much replaced", 1 << 30, 1 << 40, collected},
+	} {
+		if got := release(tc.replaced, tc.unused); got != tc.want {
+			t.Errorf("%s: got %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// Half of it is the bound: what else runs in this process leaves more, or frees what was alive when
+// the collector last counted.
+func TestGarbageCountsAsUnused(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nothing is collected on its own
+	collect()
+	const size = 64 << 20
+	garbage := make([]byte, size)
+	runtime.KeepAlive(garbage)
+	if got := unusedBytes(); got < size/2 {
+		t.Errorf("got %d bytes, want about the %d that have become garbage", got, size)
 	}
 }

@@ -12,6 +12,13 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // randomEntries returns at most n distinct ascending entries. Clustered ones
 // share their first bytes with many others.
 func randomEntries(r *rand.Rand, width, n int, clustered bool) [][]byte {
@@ -36,9 +43,7 @@ func buildSet(t testing.TB, width, capacity int, entries [][]byte) *Set {
 	t.Helper()
 	b := NewBuilder(capacity)
 	for _, e := range entries {
-		if err := b.Add(e, width); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Add(e, width))
 	}
 	return b.Set()
 }
@@ -137,10 +142,8 @@ func TestLargeSetsEqualMaps(t *testing.T) {
 
 func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
 	tests := []struct {
-		name   string
-		first  string
-		second string
-		want   error
+		name, first, second string
+		want                error
 	}{
 		{"ascending in the last byte", "aaaa", "aaab", nil},
 		{"ascending in the first byte", "aaaa", "baaa", nil},
@@ -149,15 +152,17 @@ func TestBuilderRefusesEntriesOutOfOrder(t *testing.T) {
 		{"descending in the first byte", "baaa", "aaab", ErrOrder},
 		{"zeros twice", "\x00\x00\x00\x00", "\x00\x00\x00\x00", ErrOrder},
 		{"bytes are unsigned", "\x7faaa", "\x80aaa", nil},
+		{"the longer after its beginning", "aaaa", "aaaaa", nil},
+		{"the longer before its beginning", "aaaaa", "aaaa", ErrOrder},
+		{"the shorter is greater", "aaaaa", "aaab", nil},
+		{"the longer is less", "aaab", "aaaaa", ErrOrder},
 	}
 	for _, tt := range tests {
 		for _, capacity := range []int{0, 100_000} {
 			t.Run(fmt.Sprintf("%s, capacity %d", tt.name, capacity), func(t *testing.T) {
 				b := NewBuilder(capacity)
-				if err := b.Add([]byte(tt.first), 4); err != nil {
-					t.Fatal(err)
-				}
-				if err := b.Add([]byte(tt.second), 4); !errors.Is(err, tt.want) {
+				must(t, b.Add([]byte(tt.first), len(tt.first)))
+				if err := b.Add([]byte(tt.second), len(tt.second)); !errors.Is(err, tt.want) {
 					t.Fatalf("Add = %v, want %v", err, tt.want)
 				}
 				want := 2
