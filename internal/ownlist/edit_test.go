@@ -152,16 +152,3 @@ func TestAnEntryEndsAtItsSecond(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkPoll(b *testing.B) {
-	path := b.TempDir() + "/list"
-	write(b, path, "one.example\n")
-	k := Config{Path: path}
-	c, version, _, err := load(k)
-	must(b, err)
-	s := &source{key: k, version: version}
-	s.content.Store(c)
-	for b.Loop() {
-		s.poll()
-	}
-}

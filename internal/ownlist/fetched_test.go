@@ -11,9 +11,7 @@ func TestNoLineOfAFetchedListIsQuoted(t *testing.T) {
 	const list = "a.example\nS3CRET = yes, it is\n10.0.0.1 S3CRET-host\n"
 	for _, fetched := range []bool{false, true} {
 		c, err := read(strings.NewReader(list), Config{Fetched: fetched}, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		remarks := strings.Join(c.summary.Remarks(), "; ")
 		if strings.Contains(remarks, "S3CRET") == fetched || !strings.Contains(remarks, "first at line 2") || !strings.Contains(remarks, "first at line 3") {
 			t.Errorf("fetched %v: %s", fetched, remarks)
@@ -33,9 +31,7 @@ func TestAFetchedListHasNoWholeSuffixes(t *testing.T) {
 		{Config{Allow: true}, 5, 0}, {Config{Fetched: true, Allow: true}, 1, 4},
 	} {
 		c, err := read(strings.NewReader(list), tc.c, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := c.summary; got.Entries != tc.entries || got.LeftOut.Count() != tc.left {
 			t.Errorf("%+v: %d entries, left out: %s; want %d and %d", tc.c, got.Entries, got.LeftOutRemark(), tc.entries, tc.left)
 		}

@@ -32,9 +32,7 @@ func listOf(t testing.TB, text string, allow bool) (*File, Summary) {
 func listAs(t testing.TB, text string, as Config) (*File, Summary) {
 	t.Helper()
 	c, err := read(strings.NewReader(text), as, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := Hosts("list", nil)
 	f.content.Store(c)
 	return f, c.summary
@@ -227,9 +225,7 @@ func TestExampleFiles(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
 			raw, err := os.ReadFile(filepath.Join("..", "..", "testdata", "ownlist", tt.file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			f, sum := listOf(t, string(raw), tt.file == "allow.txt")
 			for want, hosts := range map[string]string{"B": tt.blocked, "A": tt.allowed, "-": tt.neither} {
 				for h := range strings.FieldsSeq(hosts) {

@@ -14,9 +14,7 @@ import (
 // report that does not return stands in for the disk.
 func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.txt")
-	if err := os.WriteFile(path, []byte("one.example\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("one.example\n"), 0o600))
 	synctest.Test(t, func(t *testing.T) {
 		hung := make(chan struct{})
 		f, err := newRegistry(pollInterval).open(Config{Path: path}, func(e Event) {
@@ -24,12 +22,8 @@ func TestCloseDoesNotWaitForADiskThatHangs(t *testing.T) {
 				<-hung
 			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.Remove(path))
 		time.Sleep(2 * pollInterval)
 		begun := time.Now()
 		f.Close()

@@ -68,18 +68,6 @@ func TestBestOfNothing(t *testing.T) {
 	}
 }
 
-func TestMatchNamesItsFile(t *testing.T) {
-	f := Hosts("Corefile", []HostEntry{{Host: host(t, "a.example")}})
-	if m, ok := f.Match(host(t, "x.a.example"), then); !ok || m != (Match{Allow: true, Labels: 2, File: "Corefile"}) {
-		t.Error(m, ok)
-	}
-	if st := f.State(); st.Path != "Corefile" || st.Entries != 1 || !st.Allow {
-		t.Errorf("%+v", st)
-	}
-	f.Close()
-	f.Close()
-}
-
 func TestEntriesEnd(t *testing.T) {
 	end := time.Date(2027, 2, 1, 0, 0, 0, 0, time.Local)
 	list := "a.example # until 2027-01-31\n" +
@@ -144,26 +132,6 @@ func TestBadDatesAreBadLines(t *testing.T) {
 	}
 }
 
-func TestHostsOfTheCorefileEnd(t *testing.T) {
-	f := Hosts("Corefile", []HostEntry{
-		{Host: host(t, "a.example"), Until: then},
-		{Host: host(t, "b.example")},
-		{Host: host(t, "192.0.2.1"), Until: then},
-		{}, // no host
-	})
-	if got := f.State().Entries; got != 3 {
-		t.Errorf("%d entries", got)
-	}
-	for now, want := range map[time.Time]string{then.Add(-1): "true true true", then: "false true false"} {
-		_, a := f.Match(host(t, "x.a.example"), now)
-		_, b := f.Match(host(t, "x.b.example"), now)
-		_, c := f.Match(host(t, "192.0.2.1"), now)
-		if got := fmt.Sprint(a, b, c); got != want {
-			t.Errorf("%v: %s, want %s", now, got, want)
-		}
-	}
-}
-
 // randomList returns lines of names from few labels, so many of them match each other.
 func randomList(r *rand.Rand, lines int) string {
 	name := func() string {
@@ -208,15 +176,4 @@ func agrees(line string, allowList bool, m Match, h lookup.Host) bool {
 	}
 	act, labels := c.match(h, then)
 	return act != none && (act == allow) == m.Allow && labels == m.Labels
-}
-
-func TestSaysAreKept(t *testing.T) {
-	for exact := none; exact <= allow; exact++ {
-		for below := none; below <= allow; below++ {
-			s := says{exact, below}
-			if s != (says{}) && (s.code() > saysMask || saysOf(s.code()) != s) {
-				t.Errorf("%v becomes %d, %v", s, s.code(), saysOf(s.code()))
-			}
-		}
-	}
 }

@@ -1,7 +1,6 @@
 package ownlist
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"os"
@@ -42,13 +41,11 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 		if m, ok := b.Match(host(t, "one.example"), then); !ok || m.File != filepath.Join(dir, ".", "x", "..", "list") {
 			t.Errorf("%+v, %v", m, ok)
 		}
-
 		write(t, path, "one.example\ntwo.example\n")
 		polled()
 		if got := first.take() + "," + second.take() + "," + third.take(); got != "loaded,,loaded" {
 			t.Errorf("reported %q", got)
 		}
-
 		a.Close()
 		a.Close() // counts once
 		write(t, path, "one.example\ntwo.example\nthree.example\n")
@@ -56,7 +53,6 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 		if got := first.take() + "," + second.take(); got != ",loaded" || b.State().Entries != 3 {
 			t.Errorf("reported %q, %d entries", got, b.State().Entries)
 		}
-
 		b.Close()
 		c.Close()
 		write(t, path, "four.example\n")
@@ -64,7 +60,6 @@ func TestAFileOpenedTwiceIsReadOnce(t *testing.T) {
 		if got := second.take(); got != "" || len(r.files) != 0 || b.State().Entries != 3 {
 			t.Errorf("reported %q, %d files, %d entries", got, len(r.files), b.State().Entries)
 		}
-
 		b = open(path, false, &second)
 		defer b.Close()
 		if got := second.take(); got != "loaded" || b.State().Entries != 1 {
@@ -89,32 +84,6 @@ func TestAReloadSharesAFileThatHasVanished(t *testing.T) {
 		next.Close()
 		w.want("vanished", "one.example")
 	})
-}
-
-func TestGoroutinesEnd(t *testing.T) {
-	watchers := func() int {
-		stacks := make([]byte, 1<<20)
-		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("(*source).watch("))
-	}
-	before := watchers()
-	path := filepath.Join(t.TempDir(), "list")
-	write(t, path, "one.example\n")
-	var files []*File
-	for i := range 20 {
-		f, err := Open(Config{Path: path, Allow: i%2 == 0}, nil)
-		must(t, err)
-		files = append(files, f)
-	}
-	testkit.Until(t, "two goroutines for two lists", func() bool { return watchers() == before+2 })
-	for _, f := range files {
-		f.Close()
-	}
-	if len(opened.files) != 0 {
-		t.Errorf("%d files are left", len(opened.files))
-	}
-	if got := watchers() - before; got != 0 {
-		t.Errorf("%d goroutines are left", got)
-	}
 }
 
 // Every version of the file lists "always". Its other names hold its version number.

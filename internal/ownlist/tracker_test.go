@@ -35,9 +35,7 @@ func TestTheHeadOfAListSaysWhereMistakesAreReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := testkit.Write(t, t.TempDir(), "list.txt", tc.head+"blocked.example\n")
 			f, err := Open(Config{Path: path, Name: "the list"}, func(Event) {})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer f.Close()
 			other := Hosts("Corefile", nil)
 			if got := Tracker([]*File{other, f}, f.State().Named); got != tc.want {

@@ -34,7 +34,7 @@ func BenchmarkByURL(b *testing.B) {
 				before := resetPeak(b)
 				c := URLConfig{URL: server.URL, DB: b.TempDir(), MaxBytes: MaxMaxBytes}
 				file, err := Open(Config{Path: c.Path(), Fetched: true}, nil)
-				mustURL(b, err)
+				must(b, err)
 				list := OpenURL(c, Config{}, func(e URLEvent) { b.Errorf("%+v", e) })
 				for _, ok := file.Match(last, time.Now()); !ok; _, ok = file.Match(last, time.Now()) {
 					time.Sleep(time.Millisecond)
@@ -62,7 +62,7 @@ func resetPeak(b *testing.B) int64 {
 // memory returns bytes of resident memory, by their name in proc(5).
 func memory(b *testing.B, name string) int64 {
 	text, err := os.ReadFile("/proc/self/status")
-	mustURL(b, err)
+	must(b, err)
 	for line := range strings.Lines(string(text)) {
 		var kB int64
 		if _, err := fmt.Sscanf(line, name+": %d kB", &kB); err == nil {

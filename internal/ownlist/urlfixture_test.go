@@ -14,13 +14,6 @@ import (
 	"time"
 )
 
-func mustURL(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // names returns a list of n names.
 func names(n int) string {
 	var text strings.Builder

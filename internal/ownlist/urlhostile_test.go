@@ -144,7 +144,7 @@ func TestAHostileServerChangesNothing(t *testing.T) {
 func (f *fixture) clean(good int) {
 	f.t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(f.source.path), "*"))
-	mustURL(f.t, err)
+	must(f.t, err)
 	if want := 1 + min(good, 1); len(files) != want {
 		f.t.Errorf("Files %q, want %d", files, want)
 	}
@@ -162,7 +162,7 @@ func (f *fixture) clean(good int) {
 
 func TestAServerThatIsNotThereIsAskedAgainSoonUntilAListIsInForce(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	mustURL(t, err)
+	must(t, err)
 	l.Close()
 	f := newFixture(t, nil)
 	good := f.source.openers[0].cfg
@@ -233,7 +233,7 @@ func TestAListComesCompressedConditionallyAndByRedirects(t *testing.T) {
 func TestAListIsInForceWhenItHasCome(t *testing.T) {
 	f := newFixture(t, nil)
 	file, err := Open(Config{Path: f.source.path, Name: f.source.name, Fetched: true}, nil)
-	mustURL(t, err)
+	must(t, err)
 	defer file.Close()
 	f.fetch(send("bad.example\n"))
 	for end := time.Now().Add(4 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -249,7 +249,7 @@ func TestAListIsInForceWhenItHasCome(t *testing.T) {
 
 func TestADirectoryThatCannotBeWrittenIsAFailure(t *testing.T) {
 	f := newFixture(t, nil)
-	mustURL(t, os.WriteFile(filepath.Dir(f.source.path), nil, 0o600)) // a file is where the directory should be
+	must(t, os.WriteFile(filepath.Dir(f.source.path), nil, 0o600)) // a file is where the directory should be
 	if s := f.fetch(send(names(3))); !s.Failing() || !strings.Contains(s.Error, "not a directory") || len(f.events) != 1 {
 		t.Errorf("%+v", s)
 	}

@@ -101,7 +101,7 @@ func TestJudge(t *testing.T) {
 	}
 	came := func(text string) Summary {
 		sum, _, err := Survey(strings.NewReader(text), Config{})
-		mustURL(t, err)
+		must(t, err)
 		return sum
 	}
 	for _, test := range []struct {

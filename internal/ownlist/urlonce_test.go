@@ -16,7 +16,7 @@ func TestADownloadHasAConnectionOfItsOwn(t *testing.T) {
 		requests++
 		if connections[r.RemoteAddr] {
 			conn, _, err := http.NewResponseController(w).Hijack()
-			mustURL(t, err)
+			must(t, err)
 			conn.(*net.TCPConn).SetLinger(0)
 			conn.Close()
 			return

@@ -167,9 +167,9 @@ func TestAFolderWithABracketIsTakenAsItIs(t *testing.T) {
 		t.Errorf("saved: %+v", got)
 	}
 	left := strings.TrimSuffix(f.source.path, listSuffix) + ".list.123.tmp"
-	mustURL(t, os.WriteFile(left, nil, 0o600))
+	must(t, os.WriteFile(left, nil, 0o600))
 	old := time.Now().Add(-2 * time.Hour)
-	mustURL(t, os.Chtimes(left, old, old))
+	must(t, os.Chtimes(left, old, old))
 	f.source.clean()
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("an unfinished file stays: %v", err)

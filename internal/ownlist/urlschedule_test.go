@@ -204,7 +204,7 @@ func TestListsAreFetchedFourAtATimeAndOnceForAllOpeners(t *testing.T) {
 		var lists []*URLList
 		release := make(chan struct{})
 		open, most := 0, 0
-		w.urlRegistry.transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+		w.urlRegistry.transport = transport(func(r *http.Request) (*http.Response, error) {
 			w.mu.Lock()
 			open++
 			most = max(most, open)
@@ -234,10 +234,6 @@ func TestListsAreFetchedFourAtATimeAndOnceForAllOpeners(t *testing.T) {
 		}
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Two processes that share a db fetch a list once: the second one finds the state of the
 // first.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestOverTLS(t *testing.T) {
@@ -80,14 +82,10 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 	if b.Path() != path {
 		t.Errorf("%s and %s", path, b.Path())
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if s, err := readURLState("", path); err == nil && !s.Checked.IsZero() {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("The list is not there")
-		}
-	}
+	testkit.Until(t, "the list", func() bool {
+		s, err := readURLState("", path)
+		return err == nil && !s.Checked.IsZero()
+	})
 	a.Close()
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
@@ -106,21 +104,21 @@ func TestWithoutADBTheListIsInATemporaryFileUntilClose(t *testing.T) {
 func TestAStartRemovesOnlyItsOwnUnfinishedFiles(t *testing.T) {
 	f := newFixture(t, nil)
 	dir, base := filepath.Dir(f.source.path), filepath.Base(f.source.path)
-	mustURL(t, os.MkdirAll(dir, 0o700))
+	must(t, os.MkdirAll(dir, 0o700))
 	old := time.Now().Add(-2 * time.Hour)
 	for name, stays := range map[string]bool{
 		base + ".123.tmp": false, strings.TrimSuffix(base, listSuffix) + ".json.123.tmp": false,
 		"0123.list.123.tmp": true, base: true, "notes.tmp": true,
 	} {
-		mustURL(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-		mustURL(t, os.Chtimes(filepath.Join(dir, name), old, old))
+		must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		must(t, os.Chtimes(filepath.Join(dir, name), old, old))
 		f.source.clean()
 		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != stays {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	young := filepath.Join(dir, base+".456.tmp") // another process downloads now
-	mustURL(t, os.WriteFile(young, nil, 0o600))
+	must(t, os.WriteFile(young, nil, 0o600))
 	f.source.clean()
 	if _, err := os.Stat(young); err != nil {
 		t.Error(err)

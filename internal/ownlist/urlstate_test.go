@@ -25,18 +25,18 @@ func TestAStateIsReadAsItWasSaved(t *testing.T) {
 	if _, err := ReadURLState(c); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Got %v", err)
 	}
-	mustURL(t, os.MkdirAll(filepath.Dir(c.Path()), 0o700))
-	mustURL(t, os.WriteFile(c.Path(), []byte("a.b"), 0o600))
+	must(t, os.MkdirAll(filepath.Dir(c.Path()), 0o700))
+	must(t, os.WriteFile(c.Path(), []byte("a.b"), 0o600))
 	want := someState()
-	mustURL(t, want.save(c.Path()))
+	must(t, want.save(c.Path()))
 	if got, err := ReadURLState(c); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, want\n%+v", got, err, want)
 	}
-	mustURL(t, os.WriteFile(c.Path(), []byte("a.bc"), 0o600)) // not the list that was saved
+	must(t, os.WriteFile(c.Path(), []byte("a.bc"), 0o600)) // not the list that was saved
 	if got, err := ReadURLState(c); err != nil || got.ETag != "" || !got.Changed.IsZero() || got.Failures != 2 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	mustURL(t, os.WriteFile(stateOf(c.Path()), []byte("{"), 0o600))
+	must(t, os.WriteFile(stateOf(c.Path()), []byte("{"), 0o600))
 	if got, err := ReadURLState(c); !errors.Is(err, errState) || got != (URLState{Name: c.Name()}) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -44,7 +44,7 @@ func TestAStateIsReadAsItWasSaved(t *testing.T) {
 
 func FuzzURLState(f *testing.F) {
 	raw, err := json.Marshal(someState())
-	mustURL(f, err)
+	must(f, err)
 	f.Add(raw)
 	f.Add([]byte(`{"etag":"a\r\nX-Evil: 1","bytes":-1,"failures":99999999999999999999}`))
 	f.Add([]byte(strings.Repeat(" ", maxState) + "{}"))

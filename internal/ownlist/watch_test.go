@@ -120,24 +120,20 @@ func TestChangesAreSeen(t *testing.T) {
 	watching(t, func(w *watched) {
 		polled()
 		w.want("", "one.example")
-
 		write(w.t, w.path, "one.example\nthree.example\n")
 		w.want("", "one.example")
 		polled()
 		w.want("loaded", "one.example three.example")
-
 		write(w.t, w.path+".new", "two.example\n")
 		must(w.t, os.Rename(w.path+".new", w.path))
 		polled()
 		w.want("loaded", "two.example")
-
 		info, err := os.Stat(w.path)
 		must(w.t, err)
 		write(w.t, w.path, "one.example\n") // of the same size
 		must(w.t, os.Chtimes(w.path, time.Time{}, info.ModTime().Add(-time.Hour)))
 		polled()
 		w.want("loaded", "one.example")
-
 		for range 3 {
 			polled()
 		}
@@ -192,14 +188,12 @@ func TestSwappedSymlinksAreSeen(t *testing.T) {
 		}
 		must(t, os.Symlink("..1", in("..data")))
 		must(t, os.Symlink(filepath.Join("..data", "list"), in("list")))
-
 		w := &watched{events: new(events), t: t}
 		var err error
 		w.file, err = newRegistry(pollInterval).open(Config{Path: in("list")}, w.report)
 		must(t, err)
 		defer w.file.Close()
 		w.want("loaded", "one.example")
-
 		must(t, os.Symlink("..2", in("..data_tmp")))
 		must(t, os.Rename(in("..data_tmp"), in("..data")))
 		must(t, os.RemoveAll(in("..1")))
@@ -215,27 +209,22 @@ func TestAFileThatCannotBeUsedKeepsTheOld(t *testing.T) {
 		w.want("vanished", "one.example")
 		polled()
 		w.want("", "one.example")
-
 		must(w.t, os.Rename(w.path+".away", w.path)) // unchanged
 		polled()
 		w.want("loaded again", "one.example")
-
 		for _, empty := range []string{"", "# nothing\n", "<html>not found</html>\n"} {
 			write(w.t, w.path, empty)
 			polled()
 		}
 		w.want("empty", "one.example")
-
 		must(w.t, os.Remove(w.path))
 		must(w.t, os.Mkdir(w.path, 0o755))
 		polled()
 		polled()
 		w.want("irregular", "one.example")
-
 		must(w.t, os.Remove(w.path))
 		polled()
 		w.want("vanished", "one.example")
-
 		write(w.t, w.path, "four.example")
 		polled()
 		w.want("loaded again", "four.example")
