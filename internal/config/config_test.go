@@ -2,8 +2,6 @@ package config
 
 import (
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -35,14 +34,7 @@ func listing(t *testing.T) string {
 	return "block " + writeFile(t, t.TempDir(), "own.txt", "x.example\n")
 }
 
-func writeFile(t *testing.T, dir, name, text string) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+var writeFile = testkit.Write
 
 func TestParseAcceptsAndKeepsWhatItReads(t *testing.T) {
 	dir := t.TempDir()
@@ -140,50 +132,29 @@ func TestParseRefusesWithFileLineAndAdvice(t *testing.T) {
 		{"api_key", "api_key KEY"},
 		{"api_key A B", "api_key KEY"},
 		{"api_key \"SECRET WORD\"", "a space"},
-		{"api_key A\napi_key B", "more than once: it is at Testfile:2 already"},
 		{"api_key A\napi_key_file B", "keep one of the two"},
 		{"api_key_file " + empty, "empty is empty"},
 		{"api_key_file /no/such/file", "no such file"},
-		{"nonsense", `unknown property "nonsense"`},
 		{"endpoint ftp://example.org", "must be a URL such as"},
 		{"endpoint http://u:p@example.org", "must be a URL such as"},
 		{"api_key K\nlists own", "must end in -4b, -8b, -16b or -32b"},
 		{"api_key K\nlists ../se-4b", "must end in"},
 		{"api_key K\nlists se-4b se-4b", "se-4b is given more than once"},
-		{"api_key K\nlists gc-32b", "likely safe"},
-		{"api_key K\nmax_entries 7", "from 1024"},
-		{"api_key K\nresolver dns.example", "not an IP address"},
-		{"block /no/such/file", "there is no file /no/such/file"},
-		{"api_key K\nallow /no/such/file", "there is no file /no/such/file"},
-		{"api_key K\nallow a:b", "is not a host"},
-		{"api_key K\nallow good.example until", "until needs a date"},
-		{"api_key K\nallow good.example until tomorrow", "neither a date such as"},
-		{"api_key K\nrespond teapot", "not one of nxdomain"},
 		{"api_key K\nrespond nxdomain 192.0.2.1", "takes no address"},
 		{"api_key K\nrespond sinkhole", "takes an IPv4 address"},
 		{"api_key K\nrespond sinkhole x", "not an IP address"},
-		{"api_key K\nrespond sinkhole 192.0.2.1 192.0.2.2", "one IPv4 and one IPv6"},
-		{"api_key K\nttl 1h", "more than 30m"},
-		{"api_key K\nttl soon", "not a duration"},
-		{"api_key K\nconfirm_timeout 1h", "more than 10s"},
-		{"api_key K\nmode quick", "not one of local, realtime, nostorage"},
-		{"api_key K\nlimit none", "not one of leaky_bucket, ema, off"},
 		{"api_key K\nlimit off 3", "takes no"},
 		{"api_key K\nlimit leaky_bucket 0", "more than 0"},
 		{"api_key K\nlimit leaky_bucket 1 0.5", "a burst at least 1"},
 		{"api_key K\nlimit ema NaN", "more than 0"},
-		{"api_key K\ninspect mx", "is not cname"},
 		{"api_key K\nstructured 0", "not a number from 1"},
 		{"api_key K\nstructured 65010 https://example.org", "must begin with mailto: or tel:"},
-		{"api_key K\nunsure maybe", "not one of pass, servfail"},
 		{"api_key K\ncache none", "not a number"},
 		{"api_key K\ncache 5GiB", "not a size from 1KiB to 4GiB"},
 		{"api_key K\ncache 12parrots", "not a size such as 64MiB"},
 		{"api_key K\nprotocol webrisk", "each search costs money: add budget COUNT for the most searches a day, or budget unlimited"},
-		{"api_key K\nprotocol webrisk\nbudget unlimited\nmode realtime", "protocol webrisk has no mode realtime"},
 		{"api_key K\nprotocol webrisk\nbudget 5\nlists pha-4b", `protocol webrisk has no list "pha-4b", only mw-4b, se-4b, se-ext-4b, uws-4b`},
 		{"api_key K\nprotocol webrisk\nbudget 5\nlists mv-4b", "did you mean mw-4b?"},
-		{"api_key K\nlists se-ext-4b", "is not one of Google's"},
 		{"api_key K\nbudget 0", "not a number from 1"},
 		{"api_key K\nbudget -1", "not a number from 1"},
 		{"api_key K\nbudget none", "not a number from 1"},

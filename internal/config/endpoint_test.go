@@ -1,8 +1,6 @@
 package config
 
 import (
-	"encoding/pem"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +15,8 @@ import (
 // certificate returns a certificate in PEM.
 func certificate(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewTLSServer(nil)
-	defer server.Close()
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	cert, _ := testkit.Certificate(t, t.TempDir())
+	return testkit.Read(t, cert)
 }
 
 func TestEndpointsAreReadInTheirOrder(t *testing.T) {

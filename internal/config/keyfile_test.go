@@ -27,9 +27,7 @@ func TestKeyComesFromACredentialToo(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, Credential)
 			if tc.credential != "none" {
-				if err := os.WriteFile(file, []byte(tc.credential), 0o400); err != nil {
-					t.Fatal(err)
-				}
+				writeFile(t, dir, Credential, tc.credential)
 			}
 			t.Setenv("CREDENTIALS_DIRECTORY", dir)
 			t.Setenv(KeyVariable, tc.variable)

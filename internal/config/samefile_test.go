@@ -10,9 +10,7 @@ func TestEqualPathsAreOneFileEvenWhileItIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	for _, name := range []string{"one", "two"} {
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, ".", name, "")
 	}
 	if err := os.Symlink("one", "link"); err != nil {
 		t.Fatal(err)

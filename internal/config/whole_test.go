@@ -71,7 +71,7 @@ func TestAViewThatNoClientGetsToIsSaid(t *testing.T) {
 }
 
 func TestForwardTargetsAreThoseGivenByName(t *testing.T) {
-	blocks, err := caddyfile.Parse("Corefile", strings.NewReader(`. {
+	got := ForwardTargets(corefileOf(t, `. {
     forward . tls://dns.example.org:853 9.9.9.9%dns.quad9.net https://doh.example.org [2001:db8::1]:53 {
         tls_servername name.example.org
         except lan.example.org
@@ -83,11 +83,7 @@ example.net {
     grpc . grpc.example.org:443
     hosts not.example.org
 }
-`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := ForwardTargets(blocks)
+`))
 	if want := []string{"dns.example.org", "doh.example.org", "second.example.org", "grpc.example.org"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
