@@ -1,13 +1,11 @@
 package safebrowsing
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
 	"net/netip"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,7 +15,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -59,25 +56,6 @@ func (c *crowd) ask(client netip.Addr, name string) {
 			c.short.Add(1)
 		}
 	})
-}
-
-func TestWhatMayWaitIsSizedByTheMemory(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		memory int64
-		want   int
-	}{
-		{"unknown", 0, 2048},
-		{"a GOMEMLIMIT of 30 MiB", 30 << 20, 128},
-		{"a router of 64 MiB", 64 << 20, 256},
-		{"a router of 128 MiB", 128 << 20, 512},
-		{"a small machine", 512 << 20, 2048},
-		{"a rack", 1 << 40, 2048},
-	} {
-		if got := firstPlaces(tc.memory); got != tc.want {
-			t.Errorf("%s: Expected %d first places, got %d", tc.name, tc.want, got)
-		}
-	}
 }
 
 // While the server is slow, queries for any subdomain of a suspected name wait: for one
@@ -149,14 +127,7 @@ func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
 		for n := range 3_000 {
 			hashes = append(hashes, lookup.HashExpression(fmt.Sprintf("c%d.example/", n)))
 		}
-		database := new(lookup.Database)
-		database.Publish([]lookup.List{{Name: "mw-4b", Set: setOf(t, hashes)}})
-		checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: searched{true}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer checker.Close()
-		c.plugin.block.Use(engine.ServiceForTests(checker))
+		c.plugin.block.Use(engine.ServiceForTests(checking(t, "mw-4b", searched{true}, hashes...)))
 		for n := range 3_000 {
 			c.ask(siteOf(netip.MustParseAddr("2001:db8::"), n), fmt.Sprintf("c%d.example.", n))
 		}
@@ -180,16 +151,4 @@ func TestAFloodOfOneNetworkLeavesRoomForOthers(t *testing.T) {
 			}
 		}
 	})
-}
-
-func setOf(t *testing.T, hashes []lookup.FullHash) *prefixset.Set {
-	t.Helper()
-	slices.SortFunc(hashes, func(a, b lookup.FullHash) int { return bytes.Compare(a[:], b[:]) })
-	builder := prefixset.NewBuilder(len(hashes))
-	for _, hash := range hashes {
-		if err := builder.Add(hash[:4], 4); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return builder.Set()
 }

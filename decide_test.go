@@ -1,10 +1,10 @@
 package safebrowsing
 
 import (
+	"bytes"
 	"context"
 	"net"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +21,7 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
@@ -36,23 +37,10 @@ func oneListedBy(t testing.TB, block config.Block, searcher lookup.Searcher) *Sa
 	t.Helper()
 	dir := t.TempDir()
 	for name, own := range map[string]config.OwnFile{"blocked.example\nblocked.lan\n": {Path: "block.txt"}, "allowed.example\n": {Path: "allow.txt", Allow: true}} {
-		own.Path = filepath.Join(dir, own.Path)
-		if err := os.WriteFile(own.Path, []byte(name), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		own.Path = testkit.Write(t, dir, own.Path, name)
 		block.Own = append(block.Own, own)
 	}
 	block.Zones, block.Reply = []string{"."}, answer.Reply{TTL: time.Minute}
-	builder := prefixset.NewBuilder(1)
-	hash := lookup.HashExpression("suspected.example/")
-	builder.Add(hash[:4], 4)
-	database := new(lookup.Database)
-	database.Publish([]lookup.List{{Name: "se-4b", Set: builder.Set()}})
-	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: searcher})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { checker.Close() })
 	s := newPlugin(config.Config{Block: block}, plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) {
 		return dns.RcodeSuccess, nil
 	}))
@@ -60,8 +48,28 @@ func oneListedBy(t testing.TB, block config.Block, searcher lookup.Searcher) *Sa
 		t.Fatal(err)
 	}
 	t.Cleanup(s.block.End)
-	s.block.Use(engine.ServiceForTests(checker))
+	s.block.Use(engine.ServiceForTests(checking(t, "se-4b", searcher, lookup.HashExpression("suspected.example/"))))
 	return s
+}
+
+// checking returns a checker of one list that has the prefixes of hashes.
+func checking(t testing.TB, list string, searcher lookup.Searcher, hashes ...lookup.FullHash) *lookup.Checker {
+	t.Helper()
+	slices.SortFunc(hashes, func(a, b lookup.FullHash) int { return bytes.Compare(a[:], b[:]) })
+	builder := prefixset.NewBuilder(len(hashes))
+	for _, hash := range hashes {
+		if err := builder.Add(hash[:4], 4); err != nil {
+			t.Fatal(err)
+		}
+	}
+	database := new(lookup.Database)
+	database.Publish([]lookup.List{{Name: list, Set: builder.Set()}})
+	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: searcher})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(checker.Close)
+	return checker
 }
 
 func TestDecideReturnsTheWayOfAQuery(t *testing.T) {
@@ -86,7 +94,7 @@ func TestDecideReturnsTheWayOfAQuery(t *testing.T) {
 			t.Run(tc.name+" "+dns.TypeToString[tc.qtype]+" "+mode, func(t *testing.T) {
 				m := new(dns.Msg).SetQuestion(tc.name, tc.qtype)
 				m.Question[0].Qclass = tc.qclass
-				w := &countingWriter{}
+				w := new(recorder)
 				block := blocks[mode]
 				block.Except = []string{"lan."}
 				on, q := oneListed(t, block).decide(t.Context(), w, m)
@@ -99,20 +107,13 @@ func TestDecideReturnsTheWayOfAQuery(t *testing.T) {
 				if q != nil && (want == inspect) != (q.suspect == nil) {
 					t.Errorf("Expected a suspect unless the answer is inspected, got %v", q.suspect)
 				}
-				if (w.messages == 1) != (want == answered) || w.messages > 1 {
-					t.Errorf("Expected one message only if answered, got %d", w.messages)
+				if (len(w.msgs) == 1) != (want == answered) || len(w.msgs) > 1 {
+					t.Errorf("Expected one message only if answered, got %d", len(w.msgs))
 				}
 			})
 		}
 	}
 }
-
-type countingWriter struct {
-	test.ResponseWriter
-	messages int
-}
-
-func (w *countingWriter) WriteMsg(*dns.Msg) error { w.messages++; return nil }
 
 // In monitor mode a decision outlives its query, unless metadata is read: that is
 // done when the query ends.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/coredns/coredns/plugin"
-	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/miekg/dns"
 
@@ -73,12 +72,12 @@ func FuzzServeDNS(f *testing.F) {
 		if r.Unpack(query) != nil || len(r.Question) == 0 || upstream.Unpack(reply) != nil {
 			return // the server, or forward, refuses these
 		}
-		before, writer := r.String(), &answers{}
+		before, writer := r.String(), new(recorder)
 		rcode, err := plugins[int(which)%len(plugins)].ServeDNS(context.WithValue(t.Context(), key{}, upstream), writer, r)
-		if err != nil || rcode != dns.RcodeSuccess || len(writer.all) != 1 || r.String() != before {
-			t.Fatalf("%d answers, %d, %v to\n%v\nwhich is now\n%v", len(writer.all), rcode, err, before, r)
+		if err != nil || rcode != dns.RcodeSuccess || len(writer.msgs) != 1 || r.String() != before {
+			t.Fatalf("%d answers, %d, %v to\n%v\nwhich is now\n%v", len(writer.msgs), rcode, err, before, r)
 		}
-		m := writer.all[0]
+		m := writer.msgs[0]
 		if m.Id != r.Id {
 			t.Errorf("the answer has ID %d, the query %d", m.Id, r.Id)
 		}
@@ -92,11 +91,3 @@ func FuzzServeDNS(f *testing.F) {
 }
 
 func upstreamPacks(m *dns.Msg) bool { _, err := m.Pack(); return err == nil }
-
-// answers is a writer that keeps what is written.
-type answers struct {
-	test.ResponseWriter
-	all []*dns.Msg
-}
-
-func (a *answers) WriteMsg(m *dns.Msg) error { a.all = append(a.all, m); return nil }

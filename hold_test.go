@@ -3,8 +3,6 @@ package safebrowsing
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,7 +19,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
@@ -44,29 +41,15 @@ func (s searched) Search(ctx context.Context, _ []lookup.Prefix) (lookup.Answer,
 // another plugin.
 func suspecting(t *testing.T, threat bool, next plugin.HandlerFunc) *SafeBrowsing {
 	t.Helper()
-	hash := lookup.HashExpression("evil.example.com/")
-	builder := prefixset.NewBuilder(1)
-	builder.Add(hash[:4], 4)
-	database := new(lookup.Database)
-	database.Publish([]lookup.List{{Name: "mw-4b", Set: builder.Set()}})
-	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: searched{threat}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { checker.Close() })
 	s := newPlugin(config.Config{Block: config.Block{Zones: []string{"."}, ConfirmTimeout: 10 * time.Second, Reply: answer.Reply{TTL: time.Minute}}}, next)
-	s.block.Use(engine.ServiceForTests(checker))
+	s.block.Use(engine.ServiceForTests(checking(t, "mw-4b", searched{threat}, lookup.HashExpression("evil.example.com/"))))
 	return s
 }
 
 // blocking has an own list of s block a name.
 func blocking(t *testing.T, s *SafeBrowsing, name string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "own.txt")
-	if err := os.WriteFile(path, []byte(name+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.block.Config.Own = []config.OwnFile{{Path: path}}
+	s.block.Config.Own = []config.OwnFile{{Path: testkit.Write(t, t.TempDir(), "own.txt", name+"\n")}}
 	if err := s.block.ReadOwn(); err != nil {
 		t.Fatal(err)
 	}

@@ -18,13 +18,11 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns/coredns/plugin"
-	"github.com/coredns/coredns/plugin/test"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/engine"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/prefixset"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/status"
@@ -351,7 +349,7 @@ func BenchmarkLookBack(b *testing.B) {
 	for _, names := range []int{1, 10_000, len(questions)} {
 		kind := map[int]string{1: "one name", 10_000: "10,000 names", len(questions): "new names"}[names]
 		b.Run(kind, func(b *testing.B) {
-			w := &clientWriter{addr: &net.UDPAddr{IP: net.IPv4(192, 168, 1, 20).To4(), Port: 53053}}
+			w := &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 168, 1, 20).To4(), Port: 53053}}
 			next, least := 0, map[*SafeBrowsing]time.Duration{off: time.Hour, on: time.Hour}
 			ask := func(s *SafeBrowsing, from int) {
 				begun := time.Now()
@@ -369,7 +367,7 @@ func BenchmarkLookBack(b *testing.B) {
 			least[on] = time.Hour
 			for b.Loop() {
 				if names == len(questions) { // another client has asked for none of them
-					copy(w.addr.IP, netip.AddrFrom4([4]byte{10, byte(next >> 24), byte(next >> 16), byte(next >> 8)}).AsSlice())
+					copy(w.from.IP, netip.AddrFrom4([4]byte{10, byte(next >> 24), byte(next >> 16), byte(next >> 8)}).AsSlice())
 				}
 				ask(off, next)
 				ask(on, next)
@@ -384,29 +382,12 @@ func BenchmarkLookBack(b *testing.B) {
 
 // clean returns a plugin with a list that holds none of the names that are asked for.
 func clean(b *testing.B, keep time.Duration) *SafeBrowsing {
-	database, builder := new(lookup.Database), prefixset.NewBuilder(1)
-	builder.Add(make([]byte, 4), 4)
-	database.Publish([]lookup.List{{Name: "se-4b", Set: builder.Set()}})
-	checker, err := lookup.NewChecker(lookup.Config{Database: database, Searcher: noSearcher{}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(checker.Close)
 	s := newPlugin(config.Config{Online: true, Block: config.Block{Zones: []string{"."}, Reply: answer.Reply{TTL: time.Minute}, LookBack: keep}},
 		plugin.HandlerFunc(func(context.Context, dns.ResponseWriter, *dns.Msg) (int, error) { return dns.RcodeSuccess, nil }))
-	s.block.Use(engine.ServiceForTests(checker))
+	s.block.Use(engine.ServiceForTests(checking(b, "se-4b", noSearcher{}, lookup.FullHash{})))
 	b.Cleanup(s.block.LookBack())
 	return s
 }
-
-// clientWriter is a writer whose client costs no allocation, as those of CoreDNS.
-type clientWriter struct {
-	test.ResponseWriter
-	addr *net.UDPAddr
-}
-
-// RemoteAddr implements dns.ResponseWriter.
-func (w *clientWriter) RemoteAddr() net.Addr { return w.addr }
 
 func TestLookBackAllocatesNothingForAPairThatIsThere(t *testing.T) {
 	allocations := make(map[time.Duration]float64)
@@ -415,7 +396,7 @@ func TestLookBackAllocatesNothingForAPairThatIsThere(t *testing.T) {
 		s.block.Config.Online = true
 		end := s.block.LookBack()
 		m := new(dns.Msg).SetQuestion("www.static.example.com.", dns.TypeA)
-		w := &clientWriter{addr: &net.UDPAddr{IP: net.IPv4(192, 168, 1, 20), Port: 53053}}
+		w := &oneClient{from: &net.UDPAddr{IP: net.IPv4(192, 168, 1, 20), Port: 53053}}
 		allocations[keep] = testing.AllocsPerRun(100, func() { s.ServeDNS(t.Context(), w, m) })
 		end()
 	}
