@@ -64,8 +64,8 @@ var attacks = []attack{
 	{name: "v5 lists: threat types of a list", ask: fetchV5, write: manyThreatTypes, most: 64},
 	{name: "v5 lists: 16 million entries that are next to each other", ask: fetchV5, write: neighbours, most: 64},
 	{name: "v5 lists, JSON: empty lists", contentType: jsonForm, ask: fetchV5, write: listed(`{"hashLists":[`, `{}`, `]}`, 127<<20), most: 64},
-	{name: "v5 lists, JSON: 90 MB of additions", contentType: jsonForm, ask: fetchV5, write: bigJSON(120 << 20), most: 64},
-	{name: "v5 lists, JSON: 32 MB of additions", contentType: jsonForm, plain: true, ask: fetchV5, write: bigJSON(32_000_000), most: 192},
+	{name: "v5 lists, JSON: 90 MB of additions", contentType: jsonForm, ask: fetchV5, write: inJSON(`{"hashLists":[{`, `}]}`, 120<<20), most: 64},
+	{name: "v5 lists, JSON: 32 MB of additions", contentType: jsonForm, plain: true, ask: fetchV5, write: inJSON(`{"hashLists":[{`, `}]}`, 32_000_000), most: 192},
 	{name: "v5 list of lists: empty lists on each page", ask: listLists, write: pages, most: 64},
 	{name: "v5 list of lists: long descriptions on each page", ask: listLists, write: longPages, most: 64},
 	{name: "Web Risk search: empty threats", ask: searchRisk, write: repeated("\x0a\x00", 4<<20), most: 64},
@@ -77,8 +77,16 @@ var attacks = []attack{
 	{name: "Web Risk list: additions of 120 MB, not compressed", plain: true, ask: fetchRiskList, write: riskSets(1, 120_000_000), most: 192},
 	{name: "Web Risk list: additions of 32 MB in 32 sets, not compressed", plain: true, ask: fetchRiskList, write: riskSets(32, 32_000_000), most: 192},
 	{name: "Web Risk list: 16 million entries in Rice coding", plain: true, ask: fetchRiskList, write: riskNeighbours(6_000_000), most: 192},
-	{name: "Web Risk list, JSON: 32 MB of additions", contentType: jsonForm, plain: true, ask: fetchRiskList, write: riskJSON(32_000_000), most: 192},
+	{name: "Web Risk list, JSON: 32 MB of additions", contentType: jsonForm, plain: true, ask: fetchRiskList, write: listed(`{"responseType":"RESET","newVersionToken":"Ag==","additions":{"riceHashes":{"riceParameter":3,"entryCount":8,"encodedData":"`, zeros, `"}}}`, 32_000_000), most: 192},
 	{name: "the text of an error", status: 503, contentType: jsonForm, ask: fetchV5, write: listed(`{"error":{"message":"`, strings.Repeat("x", 1000), `"}}`, 127<<20), most: 64},
+	{name: "v5 list: empty fields", ask: fetchOne, write: repeated("\x12\x00", 127<<20), most: 64},
+	{name: "v5 list: additions again and again", ask: fetchOne, write: oneList(manyAdditions), most: 64},
+	{name: "v5 list: removals of 120 MB", ask: fetchOne, write: oneList(removals(120 << 20)), most: 64},
+	{name: "v5 list: removals of 120 MB, not compressed", plain: true, ask: fetchOne, write: oneList(removals(120 << 20)), most: 128},
+	{name: "v5 list: removals of 16 MB, not compressed", plain: true, ask: fetchOne, write: oneList(removals(16_000_000)), most: 128},
+	{name: "v5 list: threat types", ask: fetchOne, write: oneList(manyThreatTypes), most: 64},
+	{name: "v5 list: 16 million entries that are next to each other", ask: fetchOne, write: oneList(neighbours), most: 64},
+	{name: "v5 list: 32 MB of additions in JSON", contentType: jsonForm, plain: true, ask: fetchOne, write: inJSON(`{`, `}`, 32_000_000), most: 192},
 }
 
 // The whole process of a client that is attacked takes no more than stated, and
@@ -205,13 +213,46 @@ func searchNames(n int) func(context.Context, string) error {
 	}
 }
 
-func fetchV5(ctx context.Context, endpoint string) error {
-	c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1"})
-	if err != nil {
-		return err
+// by asks with a client of a dialect.
+func by(d *Dialect, ask func(context.Context, Client) error) func(context.Context, string) error {
+	return func(ctx context.Context, endpoint string) error {
+		c, err := d.NewClient(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
+		if err != nil {
+			return err
+		}
+		return ask(ctx, c)
 	}
-	return fetchAndApply(ctx, c, "mw-4b") // a batch
 }
+
+// byFetch fetches se-4b, and others.
+func byFetch(d *Dialect, others ...string) func(context.Context, string) error {
+	return by(d, func(ctx context.Context, c Client) error { return fetchAndApply(ctx, c, others...) })
+}
+
+func bySearch(d *Dialect) func(context.Context, string) error {
+	return by(d, func(ctx context.Context, c Client) (err error) {
+		for range 20 {
+			_, err = c.Search(ctx, []lookup.Prefix{"abcd"})
+		}
+		return err
+	})
+}
+
+func byLists(d *Dialect) func(context.Context, string) error {
+	return by(d, func(ctx context.Context, c Client) error {
+		all, err := c.Lists(ctx)
+		runtime.KeepAlive(all)
+		return err
+	})
+}
+
+var (
+	fetchV5       = byFetch(DialectV5, "mw-4b") // a batch
+	fetchOne      = byFetch(DialectV5)          // hashList.get, whose answer is the message of one list
+	listLists     = byLists(DialectV5)
+	fetchRiskList = byFetch(DialectWebRisk)
+	searchRisk    = bySearch(DialectWebRisk)
+)
 
 // fetchAndApply does to an answer about se-4b, and others, what the updater does. A
 // list of 2,000 entries is held.
@@ -234,34 +275,5 @@ func fetchAndApply(ctx context.Context, c Client, others ...string) (err error) 
 	if err == nil {
 		err = applied
 	}
-	return err
-}
-
-func fetchRiskList(ctx context.Context, endpoint string) error {
-	c, err := NewWebRisk(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"})
-	if err != nil {
-		return err
-	}
-	return fetchAndApply(ctx, c)
-}
-
-func searchRisk(ctx context.Context, endpoint string) error {
-	c, err := NewWebRisk(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"})
-	if err != nil {
-		return err
-	}
-	for range 20 {
-		_, err = c.Search(ctx, []lookup.Prefix{"abcd"})
-	}
-	return err
-}
-
-func listLists(ctx context.Context, endpoint string) error {
-	c, err := NewV5(Config{Endpoint: endpoint, UserAgent: "test/1"})
-	if err != nil {
-		return err
-	}
-	all, err := c.Lists(ctx)
-	runtime.KeepAlive(all)
 	return err
 }

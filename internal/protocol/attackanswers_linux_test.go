@@ -5,6 +5,7 @@ package protocol
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"io"
 	"net/http"
 	"strings"
@@ -21,10 +22,11 @@ func repeated(text string, size int) func(io.Writer, *http.Request) {
 	return listed("", text, "", size)
 }
 
-// listed is a text again and again between a head and a tail, in JSON with commas.
+// listed is a text again and again between a head and a tail, in JSON with commas unless it is in
+// a string.
 func listed(head, text, tail string, size int) func(io.Writer, *http.Request) {
 	separator := ""
-	if head != "" && text[0] != 'x' {
+	if head != "" && !strings.HasSuffix(head, `"`) {
 		separator = ","
 	}
 	return func(w io.Writer, _ *http.Request) {
@@ -138,16 +140,6 @@ func neighbours(w io.Writer, _ *http.Request) {
 	w.Write(bytes.Repeat([]byte{0x22}, n)) // a difference of one, twice
 }
 
-func bigJSON(n int) func(io.Writer, *http.Request) {
-	return func(w io.Writer, _ *http.Request) {
-		io.WriteString(w, `{"hashLists":[{"name":"se-4b","version":"Ag==","additionsFourBytes":{"riceParameter":3,"entriesCount":8,"encodedData":"`)
-		for range n / 1200 {
-			io.WriteString(w, strings.Repeat("A", 1200))
-		}
-		io.WriteString(w, `"}}]}`)
-	}
-}
-
 func pages(w io.Writer, r *http.Request) {
 	repeated("\x0a\x00", 4<<20-100)(w, r)
 	w.Write([]byte("\x12\x01x"))
@@ -159,4 +151,73 @@ func longPages(w io.Writer, _ *http.Request) {
 	metadata := protowire.AppendBytes(protowire.AppendTag(nil, 8, protowire.BytesType), description)
 	w.Write(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), metadata))
 	w.Write([]byte("\x12\x01x"))
+}
+
+// zeros are 900 bytes of zeros in base64.
+var zeros = strings.Repeat("A", 1200)
+
+// inJSON is a list with additions of n bytes, between what else an answer has.
+func inJSON(head, tail string, n int) func(io.Writer, *http.Request) {
+	return listed(head+`"name":"se-4b","version":"Ag==","additionsFourBytes":{"riceParameter":3,"entriesCount":8,"encodedData":"`, zeros, `"}`+tail, n)
+}
+
+// oneList is the answer to a batch without the field around its only list.
+func oneList(batch func(io.Writer, *http.Request)) func(io.Writer, *http.Request) {
+	return func(w io.Writer, r *http.Request) {
+		var whole bytes.Buffer
+		batch(&whole, r)
+		_, _, tag := protowire.ConsumeTag(whole.Bytes())
+		_, length := protowire.ConsumeVarint(whole.Bytes()[tag:])
+		w.Write(whole.Bytes()[tag+length:])
+	}
+}
+
+// nested is value in a field in a field, and so on, the innermost number first.
+func nested(value []byte, numbers ...protowire.Number) []byte {
+	for _, number := range numbers {
+		value = protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
+	}
+	return value
+}
+
+func riskThreatTypes(w io.Writer, _ *http.Request) {
+	w.Write(nested(bytes.Repeat([]byte{2}, 4<<20-64), 1, 1))
+}
+
+// writeRisk writes a field of an answer of this kind, which has a version.
+func writeRisk(w io.Writer, kind byte, field []byte) {
+	w.Write([]byte{0x20, kind, 0x3a, 1, 'v'})
+	w.Write(field)
+}
+
+func riskRemovals(n int) func(io.Writer, *http.Request) {
+	return func(w io.Writer, _ *http.Request) { writeRisk(w, 1, nested(make([]byte, n), 1, 1, 6)) }
+}
+
+// riskSets are additions of size bytes in n sets, whose entries are to be merged one
+// by one.
+func riskSets(n, size int) func(io.Writer, *http.Request) {
+	return func(w io.Writer, _ *http.Request) {
+		entries := size / 4 / n
+		var sets []byte
+		for i := range n {
+			hashes := make([]byte, 0, 4*entries)
+			for j := range entries {
+				hashes = binary.BigEndian.AppendUint32(hashes, uint32(j*n+i))
+			}
+			sets = append(sets, nested(append([]byte{8, 4}, nested(hashes, 2)...), 1)...)
+		}
+		writeRisk(w, 2, nested(sets, 5))
+	}
+}
+
+// riskNeighbours are entries in size bytes, as many as there can be: each is one more
+// than that before.
+func riskNeighbours(size int) func(io.Writer, *http.Request) {
+	return func(w io.Writer, _ *http.Request) {
+		// With parameter 2 a difference of one is 0 1 0, lowest bit first.
+		data := bytes.Repeat([]byte{0x92, 0x24, 0x49}, size/3)
+		head := protowire.AppendVarint([]byte{0x10, 2, 0x18}, uint64(len(data)*8/3))
+		writeRisk(w, 2, nested(append(head, nested(data, 4)...), 2, 5))
+	}
 }

@@ -3,54 +3,23 @@
 package protocol
 
 import (
-	"context"
 	"encoding/binary"
 	"io"
 	"net/http"
 
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 )
 
 func init() {
 	attacks = append(attacks,
-		attack{name: "v4 search: empty matches", ask: searchV4, write: repeated("\x0a\x00", 4<<20), most: 64},
-		attack{name: "v4 lists: 64 million empty responses", ask: fetchV4Lists, write: repeated("\x0a\x00", 127<<20), most: 64},
-		attack{name: "v4 lists: 100 million raw removals", ask: fetchV4Lists, write: rawRemovals(100_000_000), most: 64},
-		attack{name: "v4 lists: a million raw removals, not compressed", plain: true, ask: fetchV4Lists, write: rawRemovals(1_000_000), most: 64},
-		attack{name: "v4 lists: a million additions of one entry", ask: fetchV4Lists, write: oneEntrySets, most: 64},
-		attack{name: "v4 lists: additions of 120 MB, not compressed", plain: true, ask: fetchV4Lists, write: rawSets(1, 120_000_000), most: 192},
-		attack{name: "v4 lists: additions of 32 MB in 32 sets, not compressed", plain: true, ask: fetchV4Lists, write: rawSets(32, 32_000_000), most: 192},
-		attack{name: "v4 list of lists", ask: listV4, write: repeated("\x0a\x00", 4<<20), most: 64})
-}
-
-func fetchV4Lists(ctx context.Context, endpoint string) error {
-	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
-	if err != nil {
-		return err
-	}
-	return fetchAndApply(ctx, c)
-}
-
-func searchV4(ctx context.Context, endpoint string) error {
-	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
-	if err != nil {
-		return err
-	}
-	for range 20 {
-		_, err = c.Search(ctx, []lookup.Prefix{"abcd"})
-	}
-	return err
-}
-
-func listV4(ctx context.Context, endpoint string) error {
-	c, err := NewV4(Config{Endpoint: endpoint, UserAgent: "test/1"}, []string{"se-4b"}, func() [][]byte { return nil })
-	if err != nil {
-		return err
-	}
-	_, err = c.Lists(ctx)
-	return err
+		attack{name: "v4 search: empty matches", ask: bySearch(DialectV4), write: repeated("\x0a\x00", 4<<20), most: 64},
+		attack{name: "v4 lists: 64 million empty responses", ask: byFetch(DialectV4), write: repeated("\x0a\x00", 127<<20), most: 64},
+		attack{name: "v4 lists: 100 million raw removals", ask: byFetch(DialectV4), write: rawRemovals(100_000_000), most: 64},
+		attack{name: "v4 lists: a million raw removals, not compressed", plain: true, ask: byFetch(DialectV4), write: rawRemovals(1_000_000), most: 64},
+		attack{name: "v4 lists: a million additions of one entry", ask: byFetch(DialectV4), write: oneEntrySets, most: 64},
+		attack{name: "v4 lists: additions of 120 MB, not compressed", plain: true, ask: byFetch(DialectV4), write: rawSets(1, 120_000_000), most: 192},
+		attack{name: "v4 lists: additions of 32 MB in 32 sets, not compressed", plain: true, ask: byFetch(DialectV4), write: rawSets(32, 32_000_000), most: 192},
+		attack{name: "v4 list of lists", ask: byLists(DialectV4), write: repeated("\x0a\x00", 4<<20), most: 64})
 }
 
 // updateHeadV4 begins an update of SOCIAL_ENGINEERING whose rest has size bytes.

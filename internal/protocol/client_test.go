@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -148,35 +145,6 @@ func TestNewClientRefusesWhatCannotWorkWithoutRepeatingIt(t *testing.T) {
 	}
 }
 
-// fakeServer returns a server that holds lists of all widths, and a client of it
-// in-process.
-func fakeServer(t *testing.T) (*protocoltest.Server, *V5) {
-	s := protocoltest.New(t)
-	s.SetKey(testKey)
-	for _, width := range widths {
-		s.Publish(fmt.Sprintf("x-%db", width), [][]byte{make([]byte, width), append(make([]byte, width-1), 1)})
-	}
-	return s, newClient(t, s)
-}
-
-func TestOneListOfEachWidthIsFetched(t *testing.T) {
-	_, c := fakeServer(t)
-	for _, width := range widths {
-		name := fmt.Sprintf("x-%db", width)
-		got, err := fetch(t, c, updater.Want{List: name})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if l, _, err := updater.Apply(updater.List{Name: name}, got[0], 10); err != nil || l.Set.Len() != 2 || !slices.Equal(l.Set.Widths(), []int{width}) {
-			t.Errorf("%s: %v, %v", name, l, err)
-		}
-	}
-	_, err := fetch(t, c, updater.Want{List: "unknown-4b"})
-	if status, ok := errors.AsType[*updater.StatusError](err); !ok || status.Code != 400 || !strings.Contains(err.Error(), "unknown-4b") {
-		t.Errorf("an unknown list: %v", err)
-	}
-}
-
 func TestListsComeFromAllPages(t *testing.T) {
 	page := func(token, next string, names ...string) []byte {
 		m := &sbv5.ListHashListsResponse{NextPageToken: next}
@@ -185,10 +153,7 @@ func TestListsComeFromAllPages(t *testing.T) {
 				Description: "of " + name, ThreatTypes: []sbv5.ThreatType{sbv5.ThreatType_MALWARE, 13, sbv5.ThreatType_UNWANTED_SOFTWARE},
 			}})
 		}
-		raw, err := proto.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := marshal(t, m)
 		return raw
 	}
 	pages := map[string][]byte{"": page("", "a=&b", "se-4b"), "a=&b": page("a=&b", "c"), "c": page("c", "", "mw-4b", "uws-4b")}
@@ -215,10 +180,7 @@ func TestListsComeFromAllPages(t *testing.T) {
 
 func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 	list := func(name string) []byte {
-		raw, err := proto.Marshal(&sbv5.HashList{Name: name, Version: []byte{1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := marshal(t, &sbv5.HashList{Name: name, Version: []byte{1}})
 		return raw
 	}
 	tests := []struct {
@@ -237,7 +199,7 @@ func TestBatchMustAnswerWhatWasAsked(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := newClient(t, always(binaryForm, batchOf(t, test.lists...)))
+			c := newClient(t, always(binaryForm, batch(test.lists...)))
 			got, err := fetch(t, c, updater.Want{List: "se-4b"}, updater.Want{List: "mw-4b"})
 			if test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) || test.good && len(got) != 2 {
 				t.Errorf("got %d updates, %v", len(got), err)
@@ -410,17 +372,6 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-func TestShortBodyIsAnError(t *testing.T) {
-	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
-		a := response(r, http.StatusOK, http.Header{"Content-Type": {binaryForm}}, unhex(t, wireNothingFound))
-		a.ContentLength++
-		return a, nil
-	}))
-	if _, err := c.Search(t.Context(), []lookup.Prefix{zeroPrefix}); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestTheEndOfTheContextPasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := protocoltest.New(t)
@@ -437,20 +388,4 @@ func TestTheEndOfTheContextPasses(t *testing.T) {
 			t.Errorf("cancelled: %v", err)
 		}
 	})
-}
-
-// The standard error of a request holds its URL.
-func TestErrorsOfTheConnectionHoldNoURL(t *testing.T) {
-	closed := httptest.NewServer(http.NotFoundHandler())
-	closed.Close()
-	for name, endpoint := range map[string]string{"refused": closed.URL, "no such port": "http://127.0.0.1:99999"} {
-		c, err := NewV5(Config{Endpoint: endpoint, Key: testKey, UserAgent: "test/1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = c.Search(t.Context(), []lookup.Prefix{secretPrefix})
-		if _, ok := errors.AsType[*url.Error](err); err == nil || ok || strings.Contains(err.Error(), "/v5/") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

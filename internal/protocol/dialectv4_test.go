@@ -45,7 +45,7 @@ func TestGooglesSafeBrowsingSpeaksVersion4AndItsWebRiskDoesNot(t *testing.T) {
 
 // "Update Constraints" of version 4.
 func TestLimitsOfEntriesThatVersion4Knows(t *testing.T) {
-	for entries, limit := range map[int]int{0: 0, 5000: 4096, 1 << 24: 1 << 20} {
+	for entries, limit := range map[int]int{0: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 1 << 20: 1 << 20, 1<<20 - 1: 1 << 19, 5_000_000: 1 << 20} {
 		if got := DialectV4.MaxEntries(entries); got != limit {
 			t.Errorf("expected %d to become %d, got %d", entries, limit, got)
 		}

@@ -119,6 +119,14 @@ func simulated(t *testing.T, n int) (*fleet, *inProcess) {
 	return newFleet(t, p.servers, urls, p), p
 }
 
+// simulate runs a test in simulated time.
+func simulate(t *testing.T, n int, run func(t *testing.T, f *fleet, network *inProcess)) {
+	synctest.Test(t, func(t *testing.T) {
+		f, network := simulated(t, n)
+		run(t, f, network)
+	})
+}
+
 // search searches for a prefix that no search has asked for before, within a timeout.
 func (f *fleet) search(t *testing.T, timeout time.Duration) error {
 	_, err := f.searchWait(t, timeout)
@@ -221,19 +229,6 @@ func TestTheNextEndpointStandsInForOneThatFails(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatDoesNotListenIsLeftAtOnce(t *testing.T) {
-	f := onSockets(t, 3, 2)
-	for range 3 {
-		if err := f.search(t, 10*time.Second); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := f.fetch(t, 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	f.want(t, []int{0, 0, 4}, "a left for c", "b left for c")
-}
-
 // All endpoints would refuse the request: asking them costs, and helps nobody.
 func TestWhatIsWrongWithTheRequestIsAskedOnce(t *testing.T) {
 	for _, status := range []int{400, 405, 413, 414, 431} {
@@ -248,8 +243,7 @@ func TestWhatIsWrongWithTheRequestIsAskedOnce(t *testing.T) {
 }
 
 func TestAShutdownIsNoFailureOfAnEndpoint(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := simulated(t, 2)
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: time.Hour})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
@@ -266,8 +260,7 @@ func TestAShutdownIsNoFailureOfAnEndpoint(t *testing.T) {
 // An endpoint that is back is found by one search, not by all, and for that search it
 // has a second. Then it is preferred again.
 func TestOneSearchFindsOutWhetherAnEndpointIsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, network := simulated(t, 3)
+	simulate(t, 3, func(t *testing.T, f *fleet, network *inProcess) {
 		network.set("a", true)
 		for range 10 {
 			if err := f.search(t, 10*time.Second); err != nil {
@@ -327,8 +320,7 @@ func TestAnEndpointThatIsLeftAloneIsAskedBeforeTheRequestFails(t *testing.T) {
 		{"refused", protocoltest.Fault{Status: 429}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, network := simulated(t, 2)
+			simulate(t, 2, func(t *testing.T, f *fleet, network *inProcess) {
 				f.servers[0].Break("search", 1, tc.fault)
 				f.search(t, 10*time.Second)
 				time.Sleep(10 * time.Second)
@@ -360,8 +352,7 @@ func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
 		{"one does not have a list", down, protocoltest.Fault{Status: 404}, true, 404, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, _ := simulated(t, 2)
+			simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 				f.servers[0].Break("", 1, tc.first)
 				f.servers[1].Break("", 1, tc.second)
 				ask := f.searchWait
@@ -387,8 +378,7 @@ func TestTheErrorOfAllNamesEachAndIsThatOfTheFirstToReturn(t *testing.T) {
 
 // A list that no endpoint has does not keep the others from being fetched.
 func TestAListThatNobodyHasLeavesTheOthersAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := simulated(t, 2)
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		for _, s := range f.servers {
 			s.Break("get", 1, protocoltest.Fault{Status: 404})
 		}
@@ -404,8 +394,7 @@ func TestAListThatNobodyHasLeavesTheOthersAlone(t *testing.T) {
 }
 
 func TestARestIsOfTheKeyThatWasAskedWith(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := simulated(t, 2)
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		for _, s := range f.servers {
 			s.SetKey("NEW")
 		}
@@ -431,8 +420,7 @@ func TestARestIsOfTheKeyThatWasAskedWith(t *testing.T) {
 
 // An answer to the old key that comes after the new one is in use says nothing about the new one.
 func TestAFailureOfTheOldKeyIsNoRestOfTheNewOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := simulated(t, 2)
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		for _, s := range f.servers {
 			s.SetKey("NEW")
 		}
@@ -452,8 +440,7 @@ func TestAFailureOfTheOldKeyIsNoRestOfTheNewOne(t *testing.T) {
 }
 
 func TestAnEndpointThatWasLeftIsBackWithTheNewKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := simulated(t, 2)
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		f.servers[0].SetKey("NEW")
 		if err := f.search(t, time.Second); err != nil {
 			t.Fatal(err)
@@ -554,8 +541,7 @@ func TestAShorterWaitDoesNotEndALongerOne(t *testing.T) {
 
 // Of two endpoints that may be back, one search tries only one.
 func TestASearchTriesOneEndpointThatMayBeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, network := simulated(t, 3)
+	simulate(t, 3, func(t *testing.T, f *fleet, network *inProcess) {
 		network.set("a", true)
 		network.set("b", true)
 		f.search(t, 10*time.Second)
@@ -573,8 +559,7 @@ func TestASearchTriesOneEndpointThatMayBeBack(t *testing.T) {
 
 // An answer to a search that was sent before another one failed is no news.
 func TestAnAnswerFromBeforeAFailureDoesNotEndTheRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := simulated(t, 2)
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		f.servers[0].Break("search", 1, protocoltest.Fault{Delay: 2 * time.Second})
 		f.servers[0].Break("search", 1, protocoltest.Fault{Status: 500})
 		var wg sync.WaitGroup
@@ -590,8 +575,7 @@ func TestAnAnswerFromBeforeAFailureDoesNotEndTheRest(t *testing.T) {
 // A relay that confirms names but has no lists to give has not recovered because it
 // confirms a name.
 func TestAnEndpointIsBackWhenItAnswersWhatItFailedIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := simulated(t, 2)
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		f.servers[0].Break("update", 1, protocoltest.Fault{Status: 500})
 		f.fetch(t, time.Minute)
 		f.search(t, 10*time.Second)
@@ -603,8 +587,7 @@ func TestAnEndpointIsBackWhenItAnswersWhatItFailedIn(t *testing.T) {
 }
 
 func TestAnEndpointThatWasNotAskedInTimeHasNotFailed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, _ := simulated(t, 2)
+	simulate(t, 2, func(t *testing.T, f *fleet, _ *inProcess) {
 		if err := f.search(t, -time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}

@@ -54,10 +54,7 @@ func addListSeeds(f *testing.F) {
 			}
 			sum := sha256.Sum256(all)
 			m.Sha256Checksum = sum[:]
-			raw, err := proto.Marshal(m)
-			if err != nil {
-				f.Fatal(err)
-			}
+			raw := marshal(f, m)
 			f.Add(raw)
 		}
 	}
@@ -189,10 +186,7 @@ func FuzzComputeDiff(f *testing.F) {
 	mixed := riskUpdate(riskDiff, "3c3c3c3c 3c3c3c3c3c b4b4b4b4")
 	mixed.Removals = &wrv1.ThreatEntryRemovals{RawIndices: &wrv1.RawIndices{Indices: []int32{2}}, RiceIndices: riskRice(0, 0, 0, "")}
 	mixed.Additions = &wrv1.ThreatEntryAdditions{RawHashes: []*wrv1.RawHashes{riskRaw(5, "3c3c3c3c3c")}}
-	raw, err := proto.Marshal(mixed)
-	if err != nil {
-		f.Fatal(err)
-	}
+	raw := marshal(f, mixed)
 	f.Add(raw, false)
 	text, err := protojson.Marshal(mixed)
 	if err != nil {

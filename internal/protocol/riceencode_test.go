@@ -86,10 +86,7 @@ func TestRiceEncodingDecodesToTheEntries(t *testing.T) {
 			}
 			other := new(sbv5.HashList)
 			protocoltest.EncodeAdditions(width, entries, other)
-			reference, err := proto.Marshal(other)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reference := marshal(t, other)
 			if r, ok := additionsOf(other); ok && r.parameter == int32(p.k) && !bytes.Equal(raw, reference) {
 				t.Fatalf("width %d, %d entries, parameter %d: got %x, the judging server writes %x", width, len(entries), p.k, raw, reference)
 			}

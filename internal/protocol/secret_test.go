@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -71,7 +69,11 @@ func faultsOfBoth(t *testing.T, try func(t *testing.T, method string, f protocol
 
 func TestEveryFaultIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
 	faultsOfBoth(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, Client) error) {
-		s, _ := fakeServer(t)
+		s := protocoltest.New(t)
+		s.SetKey(testKey)
+		for _, width := range widths {
+			s.Publish(fmt.Sprintf("x-%db", width), [][]byte{make([]byte, width), append(make([]byte, width-1), 1)})
+		}
 		s.Break(method, 1, f)
 		socket := httptest.NewServer(s)
 		defer socket.Close()
@@ -105,58 +107,37 @@ func clientOf(t *testing.T, endpoint string) *V5 {
 // A server that knows the key, as it must, may repeat it in whatever words an
 // error quotes.
 func TestAServerThatRepeatsTheKeyDoesNotGetItIntoErrors(t *testing.T) {
-	named, err := proto.Marshal(&sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{
-		{Name: testKey}, {Name: "x-8b"}, {Name: "x-16b"}, {Name: "x-32b"},
-	}})
-	if err != nil {
-		t.Fatal(err)
+	named := marshal(t, &sbv5.BatchGetHashListsResponse{HashLists: []*sbv5.HashList{{Name: testKey}, {Name: "x-8b"}, {Name: "x-16b"}, {Name: "x-32b"}}})
+	one := marshal(t, &sbv5.HashList{Name: testKey})
+	saying := func(message string) answering {
+		return func(r *http.Request) (*http.Response, error) {
+			return response(r, 403, nil, []byte(`{"error":{"message":"`+message+`"}}`)), nil
+		}
 	}
-	one, err := proto.Marshal(&sbv5.HashList{Name: testKey})
-	if err != nil {
-		t.Fatal(err)
+	with := func(status int, header, value string) answering {
+		return func(r *http.Request) (*http.Response, error) {
+			return response(r, status, http.Header{header: {value}}, nil), nil
+		}
 	}
-	messages := map[string]func(r *http.Request) *http.Response{
-		"in the error message": func(r *http.Request) *http.Response {
-			return response(r, 403, nil, []byte(`{"error":{"message":"the key `+testKey+` is not valid"}}`))
-		},
-		"in the error message, escaped": func(r *http.Request) *http.Response {
-			return response(r, 403, nil, []byte(`{"error":{"message":"the key \u0041`+testKey[1:]+` is not valid"}}`))
-		},
-		"across the end of the message": func(r *http.Request) *http.Response {
-			return response(r, 403, nil, []byte(`{"error":{"message":"`+strings.Repeat("x", 290)+testKey+`"}}`))
-		},
-		"as the type of the answer": func(r *http.Request) *http.Response {
-			return response(r, 200, http.Header{"Content-Type": {"x-" + testKey + "/plain"}}, nil)
-		},
-		"as an enum in JSON": func(r *http.Request) *http.Response {
-			body := `{"fullHashes":[{"fullHashDetails":[{"threatType":"` + testKey + `"}]}],"hashLists":"` + testKey + `","name":[]}`
-			return response(r, 200, http.Header{"Content-Type": {"application/json"}}, []byte(body))
-		},
-		"as an enum in JSON of Web Risk": func(r *http.Request) *http.Response {
-			body := `{"responseType":"` + testKey + `","threats":"` + testKey + `"}`
-			return response(r, 200, http.Header{"Content-Type": {"application/json"}}, []byte(body))
-		},
-		"as a time of Web Risk": func(r *http.Request) *http.Response {
-			body := `{"recommendedNextDiff":"` + testKey + `","negativeExpireTime":"` + testKey + `"}`
-			return response(r, 200, http.Header{"Content-Type": {"application/json"}}, []byte(body))
-		},
-		"as a compression": func(r *http.Request) *http.Response {
-			return response(r, 200, http.Header{"Content-Encoding": {testKey}}, nil)
-		},
-		"as the name of a list": func(r *http.Request) *http.Response {
-			body := named
+	for name, answer := range map[string]answering{
+		"in the error message":           saying("the key " + testKey + " is not valid"),
+		"in the error message, escaped":  saying(`the key \u0041` + testKey[1:] + " is not valid"),
+		"across the end of the message":  saying(strings.Repeat("x", 290) + testKey),
+		"as the type of the answer":      with(200, "Content-Type", "x-"+testKey+"/plain"),
+		"as an enum in JSON":             always(jsonForm, []byte(`{"fullHashes":[{"fullHashDetails":[{"threatType":"`+testKey+`"}]}],"hashLists":"`+testKey+`","name":[]}`)),
+		"as an enum in JSON of Web Risk": always(jsonForm, []byte(`{"responseType":"`+testKey+`","threats":"`+testKey+`"}`)),
+		"as a time of Web Risk":          always(jsonForm, []byte(`{"recommendedNextDiff":"`+testKey+`","negativeExpireTime":"`+testKey+`"}`)),
+		"as a compression":               with(200, "Content-Encoding", testKey),
+		"as the name of a list": func(r *http.Request) (*http.Response, error) {
 			if strings.HasPrefix(r.URL.Path, "/v5/hashList/") {
-				body = one
+				return always(binaryForm, one)(r)
 			}
-			return response(r, 200, http.Header{"Content-Type": {binaryForm}}, body)
+			return always(binaryForm, named)(r)
 		},
-		"in a redirect that is no URL": func(r *http.Request) *http.Response {
-			return response(r, 302, http.Header{"Location": {"https://[::1/?key=" + testKey}}, nil)
-		},
-	}
-	for name, answer := range messages {
+		"in a redirect that is no URL": with(302, "Location", "https://[::1/?key="+testKey),
+	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, answering(func(r *http.Request) (*http.Response, error) { return answer(r), nil }))
+			c := newClient(t, answer)
 			_, one := fetch(t, c, updater.Want{List: "x-4b"})
 			_, lists := c.Lists(t.Context())
 			errs := []error{fetchError(t.Context(), c), searchError(t.Context(), c), one, lists}
@@ -193,24 +174,12 @@ func TestAServerThatRepeatsTheKeyInNoHTTP(t *testing.T) {
 		"as a length":       "HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer listener.Close()
-			go func() {
-				for {
-					conn, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-						fmt.Fprintf(conn, answer, testKey)
-					}
-					conn.Close()
+			endpoint := "http://" + tcpServer(t, func(conn net.Conn) {
+				defer conn.Close()
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					fmt.Fprintf(conn, answer, testKey)
 				}
-			}()
-			endpoint := "http://" + listener.Addr().String()
+			})
 			clients := []Client{clientOf(t, endpoint)}
 			for _, c := range riskClients(t, Config{Key: testKey, Endpoint: endpoint}) {
 				c.cfg.Transport.(*http.Transport).Proxy = nil

@@ -1,19 +1,22 @@
 package protocol
 
 import (
-	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"os"
+	"os/exec"
+	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/miekg/dns"
-
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -64,38 +67,6 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// serveName answers questions for the addresses of a name, on UDP and with
-// 127.0.0.1, and returns its own address.
-func serveName(t *testing.T, name string) (address string) {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &dns.Server{PacketConn: conn, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		m := new(dns.Msg).SetReply(q)
-		switch asked := q.Question[0]; {
-		case asked.Name != name:
-			m.Rcode = dns.RcodeNameError
-		case asked.Qtype == dns.TypeA:
-			m.Answer = []dns.RR{&dns.A{
-				Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.IPv4(127, 0, 0, 1),
-			}}
-		}
-		w.WriteMsg(m)
-	})}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		server.ActivateAndServe()
-	}()
-	t.Cleanup(func() {
-		conn.Close()
-		<-done
-	})
-	return conn.LocalAddr().String()
-}
-
 func TestConfiguredResolversFindTheServer(t *testing.T) {
 	socket := httptest.NewServer(serving(binaryForm, unhex(t, wireFound)))
 	defer socket.Close()
@@ -105,7 +76,7 @@ func TestConfiguredResolversFindTheServer(t *testing.T) {
 	}
 	c, err := NewV5(Config{
 		Endpoint: "http://made-up.safebrowsing.example:" + port, Key: testKey, UserAgent: "test/1",
-		Resolvers: []string{serveName(t, "made-up.safebrowsing.example.")},
+		Resolvers: []string{nameServer(t, 0)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -144,33 +115,91 @@ func TestResolversTakeTurns(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreChecked(t *testing.T) {
-	asked := false
-	socket := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
-	socket.Config.ErrorLog = log.New(io.Discard, "", 0)
-	socket.StartTLS()
-	defer socket.Close()
-	c := clientOf(t, socket.URL)
-	defer c.Close()
-	err := searchError(t.Context(), c)
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok || asked {
-		t.Errorf("got %v, asked: %t", err, asked)
-	}
-	checkSecrets(t, err)
+func pemOf(der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-// The environment is read once per process, so that only the function can be
-// looked at.
-func TestTransportTakesTheProxyOfTheEnvironmentAndBoundsEachStep(t *testing.T) {
-	tr := Transport([]string{"127.0.0.1:53"}, new(tls.Config))
-	if tr.Proxy == nil {
-		t.Fatal("no proxy is ever used")
+func TestOnlyTheGivenAuthoritiesVouchForTheServer(t *testing.T) {
+	judge := protocoltest.New(t)
+	server := httptest.NewUnstartedServer(judge)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	its := pemOf(server.Certificate().Raw)
+	cert, _ := testkit.Certificate(t, t.TempDir())
+	other := testkit.Read(t, cert)
+	for _, tc := range []struct {
+		name, ca string
+		trusted  bool
+	}{
+		{"its own", its, true},
+		{"its own after another", other + its, true},
+		{"another", other, false},
+		{"the system's", "", false},
+	} {
+		c, err := NewV5(Config{Endpoint: server.URL, UserAgent: "test/1", CA: tc.ca})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.cfg.Transport.(*http.Transport).Proxy = nil
+		judge.ClientStarted()
+		err = searchError(t.Context(), c)
+		if (err == nil) != tc.trusted || err != nil && !strings.Contains(err.Error(), "certificate") {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		checkSecrets(t, err)
+		c.Close()
 	}
-	local := &http.Request{URL: &url.URL{Scheme: "http", Host: "127.0.0.1"}}
-	if proxy, err := tr.Proxy(local); proxy != nil || err != nil {
-		t.Errorf("the own machine is reached through %v, %v", proxy, err)
+	roots, err := ParseCA(its)
+	only := x509.NewCertPool()
+	only.AddCert(server.Certificate())
+	if err != nil || !roots.Equal(only) {
+		t.Errorf("authorities besides the given ones, or %v", err)
 	}
-	if tr.TLSHandshakeTimeout == 0 || tr.ResponseHeaderTimeout == 0 || tr.MaxResponseHeaderBytes == 0 || tr.DialContext == nil {
-		t.Error("a step is not bounded")
+	if _, err := NewV5(Config{UserAgent: "test/1", CA: "none"}); err == nil {
+		t.Error("a text without a certificate is accepted")
+	}
+}
+
+// The environment is read once in a process, so that another one is needed: this
+// test binary, which runs only the second test below.
+func TestHTTPSProxyIsHonoured(t *testing.T) {
+	asked := make(chan string, 1)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.Method + " " + r.Host:
+		default:
+		}
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	defer proxy.Close()
+	child := exec.Command(os.Args[0], "-test.run", "^TestFetchInAnotherProcess$")
+	child.Env = append(os.Environ(), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=", "no_proxy=", childVariable+"=1")
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	select {
+	case got := <-asked:
+		if want := "CONNECT safebrowsing.example:443"; got != want {
+			t.Errorf("the proxy was asked %q, want %q", got, want)
+		}
+	default:
+		t.Error("the proxy was not asked")
+	}
+}
+
+const childVariable = "SAFEBROWSING_TEST_CHILD"
+
+func TestFetchInAnotherProcess(t *testing.T) {
+	if os.Getenv(childVariable) == "" {
+		return // it is half of the test above
+	}
+	c, err := NewV5(Config{Endpoint: "https://safebrowsing.example", UserAgent: "test/1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fetch(t, c, updater.Want{List: "se-4b"}); err == nil {
+		t.Error("fetched through a proxy that refuses")
 	}
 }

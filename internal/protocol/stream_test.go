@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/iotest"
@@ -115,19 +116,11 @@ func TestLongListsAreDecodedWhileTheyCome(t *testing.T) {
 				t.Errorf("%s, in a batch: %t: %v", name, inBatch, err)
 				continue
 			}
-			if got := entriesOf(t, l); !bytes.Equal(got, entries) || u.MinimumWait != time.Hour || u.Additions[0].Reader.(*riceReader).buf == nil {
+			if got := all(t, l); !bytes.Equal(got, entries) || u.MinimumWait != time.Hour || u.Additions[0].Reader.(*riceReader).buf == nil {
 				t.Errorf("%s: %d bytes of entries, want %d; minimum wait %s; decoded while it came: %t", name, len(got), len(entries), u.MinimumWait, u.Additions[0].Reader.(*riceReader).buf != nil)
 			}
 		}
 	}
-}
-
-func entriesOf(t testing.TB, l updater.List) []byte {
-	raw, err := io.ReadAll(l.Set.Reader())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
 }
 
 // inOrder writes a list in the order of the numbers of its fields: Go writes the
@@ -160,7 +153,7 @@ func TestStreamedAnswersInAllOrders(t *testing.T) {
 			for _, inBatch := range inBatchOrNot {
 				answer := slices.Concat(unknown, answerAbout(inBatch, raw), unknown)
 				l, _, err := streamed(t, inBatch, read(bytes.NewReader(answer)), updater.List{Name: "se-4b"})
-				if err != nil || !bytes.Equal(entriesOf(t, l), entries) {
+				if err != nil || !bytes.Equal(all(t, l), entries) {
 					t.Errorf("%s, %s, in a batch: %t: %v", name, way, inBatch, err)
 				}
 			}
@@ -237,7 +230,7 @@ func TestListsBehindARefusedOne(t *testing.T) {
 		l, _, err := updater.Apply(updater.List{Name: []string{"se-4b", "mw-4b"}[i]}, u, 5000) // too few for the first one
 		got, errs = append(got, l), append(errs, err)
 	})
-	if err != nil || len(got) != 2 || !errors.Is(errs[0], updater.ErrMalformed) || errs[1] != nil || !bytes.Equal(entriesOf(t, got[1]), entries) {
+	if err != nil || len(got) != 2 || !errors.Is(errs[0], updater.ErrMalformed) || errs[1] != nil || !bytes.Equal(all(t, got[1]), entries) {
 		t.Errorf("%v, of the lists %v", err, errs)
 	}
 }
@@ -292,4 +285,25 @@ func behind(raw []byte) bool {
 		raw = raw[n:]
 	}
 	return false
+}
+
+// TestAShortAnswerTakesLittleMemory is about the answer for a list that has not changed.
+func TestAShortAnswerTakesLittleMemory(t *testing.T) {
+	const answers, most = 100, 16 << 10
+	raw := marshal(t, &sbv5.HashList{Name: "se-4b", Version: []byte{7}, MinimumWaitDuration: durationpb.New(time.Hour)})
+	taken := 0
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range answers {
+		if err := readOne(t.Context(), bytes.NewReader(raw), int64(len(raw)), "se-4b", func(*updater.Update) { taken++ }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if taken != answers {
+		t.Errorf("%d updates taken, want %d", taken, answers)
+	}
+	if got := (after.TotalAlloc - before.TotalAlloc) / answers; got > most {
+		t.Errorf("an answer of %d bytes takes %d bytes of memory, want at most %d", len(raw), got, most)
+	}
 }

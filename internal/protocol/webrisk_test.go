@@ -1,11 +1,12 @@
 package protocol
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"math"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,10 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/wrv1"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
 )
@@ -141,23 +143,12 @@ func TestSetKeyReplacesTheTokenToo(t *testing.T) {
 
 func TestWebRiskListsOnTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fetchOne := func(raw string, old updater.List) (updater.List, *updater.Update) {
-			updates, err := fetch(t, newWebRisk(t, always(binaryForm, unhex(t, raw))), updater.Want{List: "se-4b", Version: old.Version})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, changed, err := updater.Apply(old, updates[0], 1000)
-			if err != nil || !changed {
-				t.Fatalf("changed: %t, %v", changed, err)
-			}
-			return l, updates[0]
-		}
-		full, u := fetchOne(wireReset, updater.List{Name: "se-4b"})
+		full, u := applied(t, newWebRisk(t, always(binaryForm, unhex(t, wireReset))), updater.List{Name: "se-4b"})
 		checkList(t, full, "0102", "05000000140000001d000000", "a9a325de93cffeb40b5b59b90b4647d9061e378063378da5357dc48b61191198")
 		if u.Partial || u.MinimumWait != 30*time.Minute {
 			t.Errorf("partial: %t, wait %s", u.Partial, u.MinimumWait)
 		}
-		partial, u := fetchOne(wireDiff, full)
+		partial, u := applied(t, newWebRisk(t, always(binaryForm, unhex(t, wireDiff))), full)
 		checkList(t, partial, "0103", "0500000014000000ff1d000000", "d246254746515444fdfa97ad7956bd38ea33228468b9d0f90b3a3100928150c8")
 		if !u.Partial || u.MinimumWait != 5*time.Minute {
 			t.Errorf("partial: %t, wait %s", u.Partial, u.MinimumWait)
@@ -177,20 +168,14 @@ func TestWebRiskCountsByTheClockOfTheServer(t *testing.T) {
 			}
 		}
 		at := timestamppb.New(server.Add(10 * time.Minute))
-		diff, err := proto.Marshal(&diffAnswer{RecommendedNextDiff: at, ResponseType: wrv1.ComputeThreatListDiffResponse_RESET})
-		if err != nil {
-			t.Fatal(err)
-		}
+		diff := marshal(t, &diffAnswer{RecommendedNextDiff: at, ResponseType: wrv1.ComputeThreatListDiffResponse_RESET})
 		updates, err := fetch(t, newWebRisk(t, late(diff)), updater.Want{List: "se-4b"})
 		if err != nil || updates[0].MinimumWait != 10*time.Minute {
 			t.Errorf("wait %s, %v, want 10m: it is never too short", updates[0].MinimumWait, err)
 		}
-		search, err := proto.Marshal(&wrv1.SearchHashesResponse{NegativeExpireTime: at, Threats: []*threatHash{
+		search := marshal(t, &wrv1.SearchHashesResponse{NegativeExpireTime: at, Threats: []*threatHash{
 			{Hash: make([]byte, 32), ExpireTime: at, ThreatTypes: []wrv1.ThreatType{wrv1.ThreatType_MALWARE}},
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		got, err := newWebRisk(t, late(search), "mw-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
 		if want := 10*time.Minute - 3*time.Second; err != nil || got.TTL != want || len(got.Threats) != 1 || got.Threats[0].TTL != want {
 			t.Errorf("got %+v, %v, want lives of %s: they are never too long", got, err, want)
@@ -198,37 +183,10 @@ func TestWebRiskCountsByTheClockOfTheServer(t *testing.T) {
 	})
 }
 
-// An answer in JSON has the names that Google's mapping gives to the fields.
-func TestWebRiskAnswersInJSON(t *testing.T) {
+// A full hash is used by those of its threat types that the schema knows.
+func TestWebRiskUnknownNamesInJSONAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sum := sha256.Sum256(unhex(t, "05000000aabb140000001d000000"))
-		// The difference of 9 from 20 is q = 2, r = 1, as in the worked example.
-		body := `{"recommendedNextDiff":"2000-01-01T00:10:00.5Z","responseType":"RESET","newVersionToken":"AQI=","somethingNew":[1],
-			"additions":{"rawHashes":[{"prefixSize":6,"rawHashes":"BQAAAKq7"}],"riceHashes":{"firstValue":"20","riceParameter":2,"entryCount":1,"encodedData":"Cw=="}},
-			"checksum":{"sha256":"` + bytesParam.EncodeToString(sum[:]) + `"}}`
-		updates, err := fetch(t, newWebRisk(t, always(jsonForm, []byte(body))), updater.Want{List: "se-4b"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, _, err := updater.Apply(updater.List{Name: "se-4b"}, updates[0], 1000)
-		if err != nil || updates[0].MinimumWait != 10*time.Minute+500*time.Millisecond {
-			t.Fatalf("wait %s, %v", updates[0].MinimumWait, err)
-		}
-		checkList(t, l, "0102", "05000000aabb140000001d000000", hex.EncodeToString(sum[:]))
-
-		body = `{"responseType":"DIFF","newVersionToken":"AQM=","removals":{"rawIndices":{"indices":[2]},"riceIndices":{}},
-			"checksum":{"sha256":"` + bytesParam.EncodeToString(sha256Of("14000000")) + `"}}`
-		updates, err = fetch(t, newWebRisk(t, always(jsonForm, []byte(body))), updater.Want{List: "se-4b", Version: l.Version})
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, _, err = updater.Apply(l, updates[0], 1000)
-		if err != nil || updates[0].MinimumWait != 0 {
-			t.Fatalf("wait %s, %v", updates[0].MinimumWait, err)
-		}
-		checkList(t, l, "0103", "14000000", hex.EncodeToString(sha256Of("14000000")))
-
-		body = `{"negativeExpireTime":"2000-01-01T00:05:00Z","threats":[
+		body := `{"negativeExpireTime":"2000-01-01T00:05:00Z","threats":[
 			{"threatTypes":["MALWARE","SOMETHING_NEW"],"hash":"` + strings.Repeat("A", 43) + `=","expireTime":"2000-01-01T00:01:00Z","new":{}},
 			{"threatTypes":["SOMETHING_NEW"],"hash":"` + strings.Repeat("B", 42) + `A="}]}`
 		got, err := newWebRisk(t, always(jsonForm, []byte(body)), "mw-4b").Search(t.Context(), []lookup.Prefix{zeroPrefix})
@@ -243,16 +201,6 @@ func sha256Of(entries string) []byte {
 	raw, _ := hex.DecodeString(strings.ReplaceAll(entries, " ", ""))
 	sum := sha256.Sum256(raw)
 	return sum[:]
-}
-
-func TestWebRiskMaxEntriesIsAPowerOfTwo(t *testing.T) {
-	for entries, want := range map[int]int{
-		0: 0, -1: 0, 1: 1024, 1024: 1024, 1025: 1024, 2047: 1024, 2048: 2048, 1 << 20: 1 << 20, 5_000_000: 1 << 22, 1 << 24: 1 << 24, math.MaxInt: 1 << 30,
-	} {
-		if got := WebRiskMaxEntries(entries); got != want {
-			t.Errorf("%d becomes %d, want %d", entries, got, want)
-		}
-	}
 }
 
 func TestWebRiskOffersItsFourLists(t *testing.T) {
@@ -296,13 +244,122 @@ func TestNewWebRiskRefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
-func TestGoogleIsKnownByBothEndpoints(t *testing.T) {
-	for endpoint, want := range map[string]bool{
-		"": true, DefaultEndpoint: true, WebRiskEndpoint: true, "https://WebRisk.googleapis.com.:443/": true,
-		"https://webrisk.googleapis.com.evil.example": false, "http://127.0.0.1:8080": false, "%zz": false,
-	} {
-		if got := IsGoogle(endpoint); got != want {
-			t.Errorf("%q: %t, want %t", endpoint, got, want)
-		}
+// riskServer returns a server that has two lists, one of mixed lengths.
+func riskServer(t *testing.T) *protocoltest.Server {
+	s := protocoltest.New(t)
+	s.SetKey(testKey)
+	s.Publish("se-4b", [][]byte{{0, 0, 0, 0}, {0, 0, 0, 1}, []byte(secretPrefix), {0xfb, 0xef, 0xfe, 0, 7}})
+	s.Publish("se-ext-4b", [][]byte{{9, 9, 9, 9}})
+	return s
+}
+
+// A server that breaks the order of its schema breaks nothing else.
+func TestRawHashesOutOfOrderMakeTheSameList(t *testing.T) {
+	s := riskServer(t)
+	s.Break("computeDiff", 1, protocoltest.Fault{UnsortedRaw: true})
+	if err := firstFetchError(t.Context(), newWebRisk(t, s, "se-4b")); err != nil {
+		t.Error(err)
 	}
 }
+
+// riskFaults calls try for each fault of lists and of searches.
+func riskFaults(t *testing.T, try func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *WebRisk) error)) {
+	for name, f := range protocoltest.ListFaultsWebRisk() {
+		t.Run("lists, "+name, func(t *testing.T) { try(t, "computeDiff", f, firstFetchError) })
+	}
+	for name, f := range protocoltest.SearchFaultsWebRisk() {
+		t.Run("search, "+name, func(t *testing.T) {
+			try(t, "searchOne", f, func(ctx context.Context, c *WebRisk) error {
+				if err := firstFetchError(ctx, c); err != nil { // only entries of lists may be asked for
+					return err
+				}
+				return searchError(ctx, c)
+			})
+		})
+	}
+}
+
+// firstFetchError fetches se-4b for the first time, and returns what is wrong
+// with the answer or with the list.
+func firstFetchError(ctx context.Context, c *WebRisk) (broken error) {
+	_, err := c.Fetch(ctx, []updater.Want{{List: "se-4b"}}, func(_ int, u *updater.Update) {
+		_, _, broken = updater.Apply(updater.List{Name: "se-4b"}, u, 1000)
+	})
+	if err != nil {
+		return err
+	}
+	return broken
+}
+
+func TestEveryFaultOfWebRiskIsAnErrorWithoutSecretsOverASocket(t *testing.T) {
+	testkit.Long(t)
+	riskFaults(t, func(t *testing.T, method string, f protocoltest.Fault, ask func(context.Context, *WebRisk) error) {
+		s := riskServer(t)
+		s.Break(method, 1, f)
+		socket := httptest.NewServer(s)
+		defer socket.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if f.Delay > 0 {
+			ctx, cancel = context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+		}
+		err := ask(ctx, riskClientOf(t, Config{Endpoint: socket.URL, Key: testKey}))
+		if err == nil {
+			t.Error("no error")
+		}
+		checkSecrets(t, err)
+	})
+}
+
+// riskClientOf returns a client with the transport of production.
+func riskClientOf(t *testing.T, cfg Config) *WebRisk {
+	t.Helper()
+	cfg.UserAgent = "test/1"
+	c, err := NewWebRisk(cfg, []string{"se-4b", "se-ext-4b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.cfg.Transport.(*http.Transport).Proxy = nil // whatever the environment says
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Over a socket an answer has a Date. In both forms, by a key and by a token, the
+// lives and waits are those that the server meant.
+func TestWebRiskOverASocket(t *testing.T) {
+	for name, form := range map[string]struct{ json, bearer bool }{"protobuf, key": {false, false}, "JSON, token": {true, true}} {
+		t.Run(name, func(t *testing.T) {
+			s := riskServer(t)
+			s.AnswerJSON(form.json)
+			if form.bearer {
+				s.SetToken(testKey)
+			}
+			s.SetMinimumWait("se-ext-4b", time.Hour)
+			s.SetCacheDuration(10 * time.Minute)
+			s.SetNegativeCacheDuration(20 * time.Minute)
+			s.AddExtendedThreat("evil.example.com/")
+			full := lookup.FullHash(sha256Of(hex.EncodeToString([]byte("evil.example.com/"))))
+			s.Publish("se-ext-4b", [][]byte{full[:6]})
+			socket := httptest.NewServer(s)
+			defer socket.Close()
+			c := riskClientOf(t, Config{Endpoint: socket.URL, Key: testKey, Bearer: form.bearer})
+			updates, err := fetch(t, c, updater.Want{List: "se-ext-4b"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, _, err := updater.Apply(updater.List{Name: "se-ext-4b"}, updates[0], 1000)
+			if err != nil || l.Set.Len() != 1 || !near(updates[0].MinimumWait, time.Hour) {
+				t.Errorf("%v, wait %s, %v", l, updates[0].MinimumWait, err)
+			}
+			got, err := c.Search(t.Context(), []lookup.Prefix{lookup.Prefix(full[:6])})
+			if err != nil || !near(got.TTL, 20*time.Minute) || len(got.Threats) != 1 || !near(got.Threats[0].TTL, 10*time.Minute) ||
+				got.Threats[0].Hash != full || got.Threats[0].Threats != lookup.Threats(0).With(lookup.SocialEngineering) {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// near reports whether a duration is the wanted one, or up to a minute shorter.
+func near(got, want time.Duration) bool { return got <= want && got > want-time.Minute }

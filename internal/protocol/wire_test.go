@@ -3,13 +3,17 @@ package protocol
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"io"
+	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -19,11 +23,10 @@ import (
 // Messages as the schema of v5 writes them. The hashes and the coded data are
 // those of the pages "URLs and Hashing" and "Local Database".
 const (
-	wireSearchRequest = "0a041d32c508"
-	wireNothingFound  = "120308ac02"
-	wireFound         = "0a260a201d32c5084a360e58f1b87109637a6810acad97a861a7769e8f1841410d2a960c12020802120308ac02"
-	wireFull          = "0a0573652d346212020102221508888acbe901101e180222097400d2971bed497400320308880e3a20d1099a04a9fd4f1ed0cd830fb388d03faa04cb1f0cb5819b9ecb84ec6e95bbbf"
-	wirePartial       = "0a0573652d3462120201031801220608e2bce0c4082a020801320308ac023a204331164ec13c31b2764ff32a04eab00504aefa9a4e854a9d32f1b2caa9be6cf5"
+	wireNothingFound = "120308ac02"
+	wireFound        = "0a260a201d32c5084a360e58f1b87109637a6810acad97a861a7769e8f1841410d2a960c12020802120308ac02"
+	wireFull         = "0a0573652d346212020102221508888acbe901101e180222097400d2971bed497400320308880e3a20d1099a04a9fd4f1ed0cd830fb388d03faa04cb1f0cb5819b9ecb84ec6e95bbbf"
+	wirePartial      = "0a0573652d3462120201031801220608e2bce0c4082a020801320308ac023a204331164ec13c31b2764ff32a04eab00504aefa9a4e854a9d32f1b2caa9be6cf5"
 )
 
 // answering is a transport that answers every request by itself.
@@ -58,24 +61,6 @@ func newClient(t testing.TB, transport http.RoundTripper) *V5 {
 
 const testKey = "AIzaSy-SECRET_0123456789"
 
-// batchOf is the answer to a fetch of several lists.
-func batchOf(t testing.TB, lists ...[]byte) []byte {
-	t.Helper()
-	var answer sbv5.BatchGetHashListsResponse
-	for _, raw := range lists {
-		list := new(sbv5.HashList)
-		if err := proto.Unmarshal(raw, list); err != nil {
-			t.Fatal(err)
-		}
-		answer.HashLists = append(answer.HashLists, list)
-	}
-	raw, err := proto.Marshal(&answer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return raw
-}
-
 // zeroPrefix is asked for where it does not matter what is.
 const zeroPrefix = lookup.Prefix("\x00\x00\x00\x00")
 
@@ -107,10 +92,9 @@ func added(u *updater.Update) (n int) {
 	return n
 }
 
-// applied fetches se-4b from a server that answers raw, and applies it to old.
-func applied(t *testing.T, raw string, old updater.List) (updater.List, *updater.Update) {
+// applied fetches se-4b from a server that answers a client, and applies it to old.
+func applied(t *testing.T, c Client, old updater.List) (updater.List, *updater.Update) {
 	t.Helper()
-	c := newClient(t, always(binaryForm, unhex(t, raw)))
 	updates, err := fetch(t, c, updater.Want{List: "se-4b", Version: old.Version})
 	if err != nil {
 		t.Fatal(err)
@@ -123,12 +107,12 @@ func applied(t *testing.T, raw string, old updater.List) (updater.List, *updater
 }
 
 func TestListsOnTheWire(t *testing.T) {
-	full, update := applied(t, wireFull, updater.List{Name: "se-4b"})
+	full, update := applied(t, newClient(t, always(binaryForm, unhex(t, wireFull))), updater.List{Name: "se-4b"})
 	checkList(t, full, "0102", "1d32c508291bc542f7a502e5", "d1099a04a9fd4f1ed0cd830fb388d03faa04cb1f0cb5819b9ecb84ec6e95bbbf")
 	if update.Partial || update.MinimumWait != 30*time.Minute {
 		t.Errorf("partial: %t, minimum wait %s", update.Partial, update.MinimumWait)
 	}
-	partial, update := applied(t, wirePartial, full)
+	partial, update := applied(t, newClient(t, always(binaryForm, unhex(t, wirePartial))), full)
 	checkList(t, partial, "0103", "1d32c50888981e62f7a502e5", "4331164ec13c31b2764ff32a04eab00504aefa9a4e854a9d32f1b2caa9be6cf5")
 	if !update.Partial || update.Removals.Count != 1 || added(update) != 1 || update.MinimumWait != 5*time.Minute {
 		t.Errorf("got %+v", update)
@@ -138,11 +122,7 @@ func TestListsOnTheWire(t *testing.T) {
 
 func checkList(t *testing.T, l updater.List, version, entries, checksum string) {
 	t.Helper()
-	raw, err := io.ReadAll(l.Set.Reader())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := hex.EncodeToString(raw); got != entries {
+	if got := hex.EncodeToString(all(t, l)); got != entries {
 		t.Errorf("entries %s, want %s", got, entries)
 	}
 	if got := hex.EncodeToString(l.Version); got != version {
@@ -153,44 +133,191 @@ func checkList(t *testing.T, l updater.List, version, entries, checksum string) 
 	}
 }
 
-func TestSearchRequestOnTheWire(t *testing.T) {
-	var want sbv5.SearchHashesRequest
-	if err := proto.Unmarshal(unhex(t, wireSearchRequest), &want); err != nil {
-		t.Fatal(err)
-	}
-	var asked []string
-	c := newClient(t, answering(func(r *http.Request) (*http.Response, error) {
-		asked = r.URL.Query()["hashPrefixes"]
-		return always(binaryForm, unhex(t, wireNothingFound))(r)
-	}))
-	if _, err := c.Search(t.Context(), []lookup.Prefix{lookup.Prefix(want.HashPrefixes[0])}); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(asked, []string{"HTLFCA=="}) {
-		t.Errorf("asked for %q", asked)
-	}
-}
-
 func TestSearchAnswersOnTheWire(t *testing.T) {
 	found := lookup.ThreatHash{
 		Hash:    lookup.FullHash(unhex(t, "1d32c5084a360e58f1b87109637a6810acad97a861a7769e8f1841410d2a960c")),
 		Threats: lookup.Threats(0).With(lookup.SocialEngineering),
 		TTL:     5 * time.Minute,
 	}
+	for wire, want := range map[string][]lookup.ThreatHash{wireNothingFound: nil, wireFound: {found}} {
+		got, err := newClient(t, always(binaryForm, unhex(t, wire))).Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
+		if err != nil || got.TTL != 5*time.Minute || !slices.Equal(got.Threats, want) {
+			t.Errorf("got %v, %v, want %v for 5 min", got, err, want)
+		}
+	}
+}
+
+// searchFor lets a client search for a prefix, answered m in binary form.
+func searchFor(t *testing.T, m *sbv5.SearchHashesResponse) (lookup.Answer, error) {
+	t.Helper()
+	raw := marshal(t, m)
+	return newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
+}
+
+func TestLifeOfSearchAnswers(t *testing.T) {
 	tests := []struct {
-		name, wire string
-		want       []lookup.ThreatHash
+		name     string
+		duration *durationpb.Duration
+		want     time.Duration
+		good     bool
 	}{
-		{"nothing found", wireNothingFound, nil},
-		{"b.example.com/ is social engineering", wireFound, []lookup.ThreatHash{found}},
+		{"none", nil, 0, true},
+		{"zero", &durationpb.Duration{}, 0, true},
+		{"seconds", &durationpb.Duration{Seconds: 300}, 5 * time.Minute, true},
+		{"nanoseconds are nanoseconds", &durationpb.Duration{Seconds: 1, Nanos: 500}, time.Second + 500, true},
+		{"nanoseconds only", &durationpb.Duration{Nanos: 1}, 1, true},
+		{"the longest that the schema allows", &durationpb.Duration{Seconds: 315576000000}, math.MaxInt64, true},
+		{"negative seconds", &durationpb.Duration{Seconds: -1}, 0, false},
+		{"negative nanoseconds", &durationpb.Duration{Nanos: -1}, 0, false},
+		{"both signs", &durationpb.Duration{Seconds: 1, Nanos: -1}, 0, false},
+		{"too many nanoseconds", &durationpb.Duration{Nanos: 1_000_000_000}, 0, false},
+		{"longer than the schema allows", &durationpb.Duration{Seconds: math.MaxInt64}, 0, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := newClient(t, always(binaryForm, unhex(t, test.wire)))
-			got, err := c.Search(t.Context(), []lookup.Prefix{"\x1d\x32\xc5\x08"})
-			if err != nil || got.TTL != 5*time.Minute || !slices.Equal(got.Threats, test.want) {
-				t.Errorf("got %v, %v, want %v for 5 min", got, err, test.want)
+			got, err := searchFor(t, &sbv5.SearchHashesResponse{CacheDuration: test.duration})
+			if got.TTL != test.want || test.good != (err == nil) || err != nil && !errors.Is(err, updater.ErrMalformed) {
+				t.Errorf("got %s, %v, want %s", got.TTL, err, test.want)
+			}
+			u := updateOf(t.Context(), &sbv5.HashList{Name: "se-4b", Version: []byte{1}, MinimumWaitDuration: test.duration})
+			if u.MinimumWait != test.want || test.good != (u.Err == nil) || u.Err != nil && !errors.Is(u.Err, updater.ErrMalformed) {
+				t.Errorf("as a minimum wait: got %s, %v, want %s", u.MinimumWait, u.Err, test.want)
 			}
 		})
+	}
+}
+
+func TestFullHashesMustBeWhole(t *testing.T) {
+	for _, size := range []int{0, 4, 31, 33, 64} {
+		m := &sbv5.SearchHashesResponse{CacheDuration: durationpb.New(time.Minute), FullHashes: []*sbv5.FullHash{
+			{FullHash: make([]byte, 32), FullHashDetails: detail(sbv5.ThreatType_MALWARE)},
+			{FullHash: make([]byte, size)},
+		}}
+		got, err := searchFor(t, m)
+		if !errors.Is(err, updater.ErrMalformed) || got.Threats != nil || got.TTL != 0 {
+			t.Errorf("full hash of %d bytes: got %v, %v", size, got, err)
+		}
+	}
+}
+
+func detail(threat sbv5.ThreatType, attributes ...sbv5.ThreatAttribute) []*sbv5.FullHash_FullHashDetail {
+	return []*sbv5.FullHash_FullHashDetail{{ThreatType: threat, Attributes: attributes}}
+}
+
+// enforceableTests say what is left of the details of a full hash.
+var enforceableTests = []struct {
+	name      string
+	details   []*sbv5.FullHash_FullHashDetail
+	want      []lookup.Threat
+	frameOnly []lookup.Threat
+}{
+	{"no detail", nil, nil, nil},
+	{"malware", detail(sbv5.ThreatType_MALWARE), []lookup.Threat{lookup.Malware}, nil},
+	{"social engineering", detail(sbv5.ThreatType_SOCIAL_ENGINEERING), []lookup.Threat{lookup.SocialEngineering}, nil},
+	{"unwanted software", detail(sbv5.ThreatType_UNWANTED_SOFTWARE), []lookup.Threat{lookup.UnwantedSoftware}, nil},
+	{"harmful application", detail(sbv5.ThreatType_POTENTIALLY_HARMFUL_APPLICATION), []lookup.Threat{lookup.PotentiallyHarmfulApplication}, nil},
+	{"unspecified threat", detail(0), nil, nil},
+	{"unknown threat", detail(13), nil, nil},
+	{"canary", detail(sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY), nil, nil},
+	{"frame only", detail(sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_FRAME_ONLY), nil, []lookup.Threat{lookup.SocialEngineering}},
+	{"frame only, twice", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY, sbv5.ThreatAttribute_FRAME_ONLY), nil, []lookup.Threat{lookup.Malware}},
+	{"unknown threat, frame only", detail(13, sbv5.ThreatAttribute_FRAME_ONLY), nil, nil},
+	{"both attributes", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_CANARY, sbv5.ThreatAttribute_FRAME_ONLY), nil, nil},
+	{"both attributes, the other way round", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY, sbv5.ThreatAttribute_CANARY), nil, nil},
+	{"frame only and unknown", detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY, 99), nil, nil},
+	{"unspecified attribute", detail(sbv5.ThreatType_MALWARE, 0), nil, nil},
+	{"unknown attribute", detail(sbv5.ThreatType_MALWARE, 99), nil, nil},
+	{"a good detail beside dropped ones",
+		slices.Concat(detail(13), detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_CANARY), detail(sbv5.ThreatType_UNWANTED_SOFTWARE), detail(sbv5.ThreatType_SOCIAL_ENGINEERING, 99)),
+		[]lookup.Threat{lookup.UnwantedSoftware}, nil},
+	{"two good details", slices.Concat(detail(sbv5.ThreatType_MALWARE), detail(sbv5.ThreatType_SOCIAL_ENGINEERING)),
+		[]lookup.Threat{lookup.Malware, lookup.SocialEngineering}, nil},
+	{"one threat for frames, another one for all",
+		slices.Concat(detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY), detail(sbv5.ThreatType_SOCIAL_ENGINEERING)),
+		[]lookup.Threat{lookup.SocialEngineering}, []lookup.Threat{lookup.Malware}},
+	{"one threat for frames and for all",
+		slices.Concat(detail(sbv5.ThreatType_MALWARE, sbv5.ThreatAttribute_FRAME_ONLY), detail(sbv5.ThreatType_MALWARE)),
+		[]lookup.Threat{lookup.Malware}, nil},
+}
+
+// threatHashes is what a search tells of a full hash.
+func threatHashes(hash lookup.FullHash, threats, frameOnly []lookup.Threat) (all []lookup.ThreatHash) {
+	for i, some := range [][]lookup.Threat{threats, frameOnly} {
+		t := lookup.ThreatHash{Hash: hash, FrameOnly: i == 1}
+		for _, threat := range some {
+			t.Threats = t.Threats.With(threat)
+		}
+		if some != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func TestOnlyEnforceableThreatsAreKept(t *testing.T) {
+	hash := bytes.Repeat([]byte{7}, 32)
+	for _, test := range enforceableTests {
+		t.Run(test.name, func(t *testing.T) {
+			m := &sbv5.SearchHashesResponse{FullHashes: []*sbv5.FullHash{{FullHash: hash, FullHashDetails: test.details}}}
+			want := threatHashes(lookup.FullHash(hash), test.want, test.frameOnly)
+			got, err := searchFor(t, m)
+			if err != nil || !slices.Equal(got.Threats, want) {
+				t.Errorf("binary form: got %v, %v, want %v", got.Threats, err, want)
+			}
+			text, err := protojson.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err = newClient(t, always("application/json", text)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
+			if err != nil || !slices.Equal(got.Threats, want) {
+				t.Errorf("JSON: got %v, %v, want %v", got.Threats, err, want)
+			}
+		})
+	}
+}
+
+// Attributes may be packed or not: a decoder must take both.
+func TestAttributesMayBeUnpacked(t *testing.T) {
+	raw := slices.Concat([]byte{0x0a, 0x28, 0x0a, 0x20}, make([]byte, 32), []byte{0x12, 0x04, 0x08, 0x02, 0x10, 0x02})
+	got, err := newClient(t, always(binaryForm, raw)).Search(t.Context(), []lookup.Prefix{zeroPrefix})
+	if err != nil || len(got.Threats) != 1 || !got.Threats[0].FrameOnly {
+		t.Errorf("got %v, %v, want one threat, marked FRAME_ONLY", got, err)
+	}
+}
+
+// In JSON an enum value that the schema does not know has a name instead of a
+// number. It must not vanish: what is left would be a detail without attribute. Only
+// its detail does, the rest of the answer is used.
+func TestUnknownNamesInJSONDropTheirDetailOnly(t *testing.T) {
+	malware, unwanted := []lookup.Threat{lookup.Malware}, []lookup.Threat{lookup.UnwantedSoftware}
+	for _, test := range []struct {
+		name, details   string
+		want, frameOnly []lookup.Threat
+	}{
+		{"unknown attribute", `{"threatType":"MALWARE","attributes":["SOMETHING_NEW"]}`, nil, nil},
+		{"unknown before known attribute", `{"threatType":"MALWARE","attributes":[ "SOMETHING_NEW" , "FRAME_ONLY"]}`, nil, nil},
+		{"unknown behind known attribute", `{"threatType":"MALWARE","attributes":["FRAME_ONLY", "SOMETHING_NEW"]}`, nil, nil},
+		{"several unknown attributes", `{"attributes":["A","B\"]","C"],"threatType":"MALWARE"}`, nil, nil},
+		{"the name of another enum", `{"threatType":"MALWARE","attributes":["MALWARE"]}`, nil, nil},
+		{"a name that is written with an escape", `{"threatType":"MALWARE","\u0061ttributes":["NE\u0057"]}`, nil, nil},
+		{"a known name that is written with an escape", `{"threatType":"MALWARE","attributes":["\u0046RAME_ONLY"]}`, nil, malware},
+		{"unknown threat", `{"threatType":"SOMETHING_NEW"}`, nil, nil},
+		{"unknown threat with an attribute", `{"threatType":"SOMETHING_NEW","attributes":["FRAME_ONLY"]}`, nil, nil},
+		{"unknown field", `{"threatType":"MALWARE","somethingNew":{"attributes":["NEW",{"attributes":[]},"NEW"]}}`, malware, nil},
+		{"unknown attribute beside a good detail", `{"threatType":"MALWARE","attributes":["NEW"]},{"threatType":"UNWANTED_SOFTWARE"}`, unwanted, nil},
+		{"unknown threat beside a good detail", `{"threatType":"UNWANTED_SOFTWARE","attributes":["FRAME_ONLY"]},{"threatType":"NEW"}`, nil, unwanted},
+	} {
+		body := `{"cacheDuration":"1.5s","fullHashes":[` +
+			`{"fullHash":"` + strings.Repeat("A", 43) + `=","fullHashDetails":[` + test.details + `]},` +
+			`{"fullHashDetails":[{"threatType":"MALWARE"}],"fullHash":"` + strings.Repeat("B", 42) + `A="}]}`
+		got, err := newClient(t, always("application/json", []byte(body))).Search(t.Context(), []lookup.Prefix{zeroPrefix})
+		want := threatHashes(lookup.FullHash{}, test.want, test.frameOnly)
+		for i := range got.Threats {
+			got.Threats[i].TTL = 0
+		}
+		last := len(got.Threats) - 1
+		if err != nil || last < 0 || got.Threats[last].Hash == (lookup.FullHash{}) || !slices.Equal(got.Threats[:last], want) {
+			t.Errorf("%s: got %v, %v, want %v and another hash", test.name, got.Threats, err, want)
+		}
 	}
 }
