@@ -104,22 +104,6 @@ func TestAFeedOf10000URLsIsCountedRightInTheFewestSearches(t *testing.T) {
 	t.Logf("%d URLs: %d prefixes in %d searches, the least possible; %s, %.1f MB allocated", f.URLs, prefixes, sent, took.Round(time.Millisecond), float64(after.TotalAlloc-before.TotalAlloc)/1e6)
 }
 
-// BenchmarkCoverage measures what 10,000 URLs take where no list holds any: the most of a proxy's log.
-func BenchmarkCoverage(b *testing.B) {
-	var feed strings.Builder
-	for i := range 10_000 {
-		fmt.Fprintf(&feed, "http://www.host%d.example/a/b/c.html?q=%d\n", i, i)
-	}
-	for b.Loop() {
-		c := newCounter(nobody{}, lookup.RuleV5, time.Now())
-		m := &measuring{feed: feedReader{}}
-		if err := m.count(b.Context(), strings.NewReader(feed.String()), c); err != nil || c.total.NotListed != 10_000 {
-			b.Fatal(err, c.total)
-		}
-	}
-	b.ReportAllocs()
-}
-
 // nobody knows no prefix.
 type nobody struct{}
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 func TestDoctorOfAnEndpoint(t *testing.T) {
@@ -168,13 +169,11 @@ func TestDoctorOfARelay(t *testing.T) {
 	client := filepath.Join(t.TempDir(), "client")
 	write(t, client, "NEW\n")
 	var out string
-	for range 1000 {
+	testkit.Until(t, "the doctor to find no problem", func() bool {
 		var status int
-		if status, out, _ = invoke(t, "doctor", "-endpoint", endpoint, "-api-key-file", client); status == 0 {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		status, out, _ = invoke(t, "doctor", "-endpoint", endpoint, "-api-key-file", client)
+		return status == 0
+	})
 	for _, want := range []string{
 		"ok       server    it accepts the key and offers 3 lists\n",
 		"ok       lists     se-4b 2 entries, mw-4b 1 entry, uws-4b 0 entries; updates every ",

@@ -66,7 +66,6 @@ func TestDoctorSaysWhatProtects(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-
 		want(isWarning, "0 of 2 in force, missing: se-4b, pha4-4b", "within a minute after its start")
 		fetch() // the whole batch is refused
 		want(isProblem, "0 of 2 in force, missing: se-4b, pha4-4b; not asked before 20", "back-off after a failure", "status 400", "the names in lists")
@@ -75,7 +74,6 @@ func TestDoctorSaysWhatProtects(t *testing.T) {
 		want(isProblem, "1 of 2 in force, missing: pha4-4b (back-off after ", "status 400", "did you mean pha-4b?", "the names in lists")
 		time.Sleep(25 * time.Hour)
 		want(isWarning, "1 of 2 in force, missing: pha4-4b")
-
 		write(t, corefile, strings.Replace(read(t, corefile), "pha4-4b", "", 1))
 		want(isProblem, "but not updated: se-4b since ")
 	})

@@ -92,13 +92,11 @@ func TestDoctorOfAToken(t *testing.T) {
 	corefile := w.riskCorefile(t, "token_file token; budget 5")
 	file := filepath.Join(filepath.Dir(corefile), "token")
 	write(t, corefile, strings.Replace(read(t, corefile), "token_file token", "token_file "+file, 1))
-
 	status, found, out := examine(t, corefile)
 	if d := found["corefile"]; status != 1 || d.Status != isProblem || !strings.Contains(string(d.Text), "token_file: open "+file) || !strings.Contains(string(d.Advice), "or the file that the line names") {
 		t.Errorf("no file: status %d, %+v; all: %s", status, d, out)
 	}
 	renew := "put a new token into " + file + ", and have something do so every hour; CoreDNS uses it within 5 seconds"
-
 	write(t, file, "STALE\n")
 	long := time.Now().Add(-61 * time.Minute)
 	if err := os.Chtimes(file, long, long); err != nil {
@@ -115,7 +113,6 @@ func TestDoctorOfAToken(t *testing.T) {
 	if d := found["server"]; status != 1 || d.Status != isProblem || !strings.Contains(string(d.Text), "status 401") || string(d.Advice) != renew {
 		t.Errorf("refused: status %d, %+v; all: %s", status, d, out)
 	}
-
 	write(t, file, "FRESH\n")
 	_, found, out = examine(t, corefile)
 	if d := found["key"]; d != (diagnosis{"key", isOK, text("a token, in " + file), ""}) {
@@ -123,24 +120,5 @@ func TestDoctorOfAToken(t *testing.T) {
 	}
 	if d := found["server"]; d.Status != isWarning || !strings.Contains(string(d.Text), "whether it accepts the token is not known yet") {
 		t.Errorf("a new token: %+v; all: %s", d, out)
-	}
-}
-
-func TestDoctorSaysHowToGetAKeyForTheService(t *testing.T) {
-	w := newWorld(t)
-	for name, test := range map[string]struct {
-		properties, status, text, advice string
-	}{
-		"Safe Browsing": {"block OWN(a.example)", isWarning, "there is none: Safe Browsing is off, and only your own lists are in force",
-			"give a key with api_key_file FILE, or with $SAFEBROWSING_API_KEY; enable the Safe Browsing API at https://console.cloud.google.com/apis/library/safebrowsing.googleapis.com and"},
-		"Web Risk": {"block OWN(a.example)\nprotocol webrisk\nbudget 5", isWarning, "there is none: Web Risk is off, and only your own lists are in force",
-			"give a key with api_key_file FILE or a token with token_file FILE, or with $SAFEBROWSING_API_KEY; enable the Web Risk API at https://console.cloud.google.com/apis/library/webrisk.googleapis.com and"},
-		"Web Risk of Google": {"endpoint https://webrisk.googleapis.com\nprotocol webrisk\nbudget 5", isProblem, "there is none, and Google's server refuses requests without a key",
-			"enable the Web Risk API"},
-	} {
-		_, found, out := examine(t, w.corefile(t, ". {\n safebrowsing {\n "+test.properties+"\n db off\n }\n}\n"), "-offline")
-		if d := found["key"]; d.Status != test.status || string(d.Text) != test.text || !strings.Contains(string(d.Advice), test.advice) {
-			t.Errorf("%s: %+v, want %s, %s, %s; all: %s", name, d, test.status, test.text, test.advice, out)
-		}
 	}
 }

@@ -32,7 +32,6 @@ func TestExpressionsAsJSON(t *testing.T) {
 		`"sha256":"73d986e009065f182c10bcb6a45db3d6eda9498f8930654af2653f8a938cd801","dns":true}]}`+"\n")
 	_, out, _ = invoke(t, "expressions", "-json", "http:///x")
 	expect(t, "no host", out, `{"input":"http:///x","error":"no host"}`+"\n")
-
 	status, out, _ := invoke(t, "expressions", "-json", "-rule", "webrisk", "a.b.example.co.uk", "", "https://1.2.3.4/x/", "help")
 	lines := strings.SplitAfter(out, "\n")
 	if status != 1 || len(lines) != 5 {
@@ -89,13 +88,4 @@ func TestArgumentsMayHoldAnyBytes(t *testing.T) {
 	if _, out, _ := invoke(t, "expressions", "\x1b[2J\xff.example"); strings.Contains(out, "\x1b") || strings.Contains(out, "\xff") {
 		t.Errorf("a terminal would not like %q", out)
 	}
-}
-
-func TestExpressionsOfStandardInput(t *testing.T) {
-	_, want, _ := invoke(t, "expressions", "a.example", "b.example", "c.example")
-	status, out, errOut := feed(t, "# mine\nb.example 1\n", "expressions", "a.example", "-", "c.example")
-	if status != 0 || errOut != "" {
-		t.Errorf("status %d, %s", status, errOut)
-	}
-	expect(t, "text", out, want)
 }

@@ -38,7 +38,6 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	w.SetKey("GOOGLE")
 	t.Chdir(t.TempDir())
 	write(t, "safebrowsing.key", "GOOGLE\n")
-
 	commands := strings.Split(strings.TrimSpace(blockOf(t, page, office, "sh")), "\n")
 	if len(commands) != 2 {
 		t.Fatalf("%d commands, want the two that the page promises: %q", len(commands), commands)
@@ -62,7 +61,6 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	if _, err := os.Stat("relay"); err != nil {
 		t.Error(err)
 	}
-
 	here := strings.NewReplacer("http://192.168.1.2:8099", url, "/etc/coredns/relay-client.key", "clients.key")
 	doctor := strings.Fields(here.Replace(blockOf(t, page, "Check it from", "sh")))
 	status, out, errOut = invoke(t, doctor[1:]...)
@@ -73,7 +71,6 @@ func TestTheSmallOfficeOfTheDocumentsWorks(t *testing.T) {
 	if _, found, out := examine(t, "Corefile"); found["server"].Status != isOK {
 		t.Errorf("the Corefile does not reach the relay: %s", out)
 	}
-
 	alerts, clients, _ := strings.Cut(blockOf(t, page, "\n## Watch it\n", "txt"), "# on the CoreDNS servers")
 	served := testkit.Body(t, admin+"/metrics")
 	wantPlanOf(t, served)

@@ -64,26 +64,6 @@ func TestMisuseHasStatus2AndAHint(t *testing.T) {
 	}
 }
 
-func TestHelpTeaches(t *testing.T) {
-	for _, args := range []string{"-h", "help", "why -h", "status -h", "blocked -h", "resume -h", "unblock -h", "validate -h", "allow -h", "block -h", "pause -h", "expressions -h", "coverage -h", "lists -h", "update -h", "doctor -h", "version -h", "completion -h", "help doctor", "h doctor", "help help"} {
-		status, out, errOut := invoke(t, strings.Fields(args)...)
-		if status != 0 || errOut != "" || !strings.Contains(out, "safebrowsing ") {
-			t.Errorf("%s: status %d, %q", args, status, errOut)
-		}
-		for line := range strings.Lines(out) {
-			if len([]rune(line)) > 160 {
-				t.Errorf("%s: a line of %d letters: %s", args, len(line), line)
-			}
-		}
-	}
-	_, out, _ := invoke(t, "-h")
-	for _, want := range []string{"completion bash", "SAFEBROWSING_API_KEY", "exit status"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("the help does not have %q", want)
-		}
-	}
-}
-
 // The examples of the help run with the files and the server of the test.
 func TestExamplesOfTheHelpWork(t *testing.T) {
 	w := filled(t)

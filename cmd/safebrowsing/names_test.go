@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -39,15 +38,7 @@ func TestNamesAreReadAsTheyCome(t *testing.T) {
 	if _, err := names.Write([]byte("safe.example\n")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2000 {
-		if strings.Contains(out.String(), "safe.example/") {
-			break
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	if !strings.Contains(out.String(), "safe.example/") {
-		t.Errorf("there is no answer before the last name: %s%s", out, errOut)
-	}
+	testkit.Until(t, "an answer before the last name", func() bool { return strings.Contains(out.String(), "safe.example/") })
 	cancel()
 	if status := <-ended; status != 2 || !strings.Contains(errOut.String(), context.Canceled.Error()) {
 		t.Errorf("stopped: status %d, %s", status, errOut)

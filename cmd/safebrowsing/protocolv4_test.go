@@ -61,9 +61,3 @@ func TestDoctorTellsOfTheEndOfVersion4(t *testing.T) {
 }
 
 func init() { protocolsOfOthers = append(protocolsOfOthers, "protocol v4\n") }
-
-func TestExpressionsOfVersion4AreThoseOfWebRisk(t *testing.T) {
-	_, v4, _ := invoke(t, "expressions", "-rule", "v4", "a.b.example.co.uk", "https://example.com/a?b")
-	_, webRisk, _ := invoke(t, "expressions", "-rule", "webrisk", "a.b.example.co.uk", "https://example.com/a?b")
-	expect(t, "v4 and webrisk", v4, webRisk)
-}

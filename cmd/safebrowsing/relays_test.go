@@ -8,28 +8,6 @@ import (
 	"testing"
 )
 
-func TestDoctorExaminesEachEndpoint(t *testing.T) {
-	w := newWorld(t)
-	corefile := w.corefile(t, ". {\n safebrowsing {\n  endpoint http://127.0.0.1:1 ENDPOINT\n  db DB\n }\n}\n")
-	status, out, _ := invoke(t, "doctor", "-corefile", corefile)
-	if status != 1 || len(w.Requests("list")) != 1 {
-		t.Errorf("status %d, %d requests", status, len(w.Requests("list")))
-	}
-	for _, want := range []string{
-		"ok       key       none, for a server of your own: http://127.0.0.1:1 ENDPOINT\n",
-		"problem  server    http://127.0.0.1:1: no answer from http://127.0.0.1:1: ",
-		"ok       server    ENDPOINT: it answers and offers 3 lists\n",
-		"ok       tls       ENDPOINT: not used: the server is on this machine\n",
-	} {
-		if !strings.Contains(w.plain(out), want) {
-			t.Errorf("Expected %q in\n%s", want, w.plain(out))
-		}
-	}
-	if got := strings.Count(out, " folder "); got != 1 {
-		t.Errorf("Expected one folder, got %d in\n%s", got, out)
-	}
-}
-
 func TestDoctorTrustsTheAuthorityOfTheCorefile(t *testing.T) {
 	w := newWorld(t)
 	server := httptest.NewTLSServer(w.Server)

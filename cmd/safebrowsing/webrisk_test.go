@@ -177,13 +177,6 @@ func TestAFolderMovesToTheOtherServiceOfGoogle(t *testing.T) {
 	}
 }
 
-func TestExpressionsOfWebRisk(t *testing.T) {
-	status, out, errOut := invoke(t, "expressions", "-rule", "webrisk", "a.b.example.co.uk", "https://example.com/a?b")
-	if status != 0 || errOut != "" || !strings.Contains(out, "  co.uk/\n") {
-		t.Errorf("status %d, %s%s", status, out, errOut)
-	}
-}
-
 func TestUpdateLeavesOutListsThatTheProtocolDoesNotHave(t *testing.T) {
 	w := newWorld(t)
 	w.Publish("pha-4b", nil)
