@@ -118,6 +118,17 @@ func (s *server) always(answer Answer, err error) {
 	s.OnSearch = func(context.Context, []Prefix) (Answer, error) { return answer, err }
 }
 
+// slowly gives one answer to everything, after a while.
+func slowly(after time.Duration, answer Answer) func(context.Context, []Prefix) (Answer, error) {
+	return func(context.Context, []Prefix) (Answer, error) { time.Sleep(after); return answer, nil }
+}
+
+// hanging is a server that does not answer.
+func hanging(ctx context.Context, _ []Prefix) (Answer, error) {
+	<-ctx.Done()
+	return Answer{}, ctx.Err()
+}
+
 // isThreat is the full hash of an expression with its threats.
 func isThreat(expression string, threats ...Threat) ThreatHash {
 	t := ThreatHash{Hash: HashExpression(expression)}

@@ -28,11 +28,7 @@ func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 		const queued = queues * prefixes
 		const sent = 1 + prefixes // the first search begins at once, the second one when it is full
 		const hosts = sent + queued + 5
-		srv := &server{t: t}
-		srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
-			time.Sleep(time.Second)
-			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat(expressed(0), Malware), isThreat(expressed(7), Malware)}}, nil
-		}
+		srv := &server{t: t, OnSearch: slowly(time.Second, Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat(expressed(0), Malware), isThreat(expressed(7), Malware)}})}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 2}, manyExpressed(hosts)...)
 		begin := time.Now()
 		var confirmations []*Confirmation
@@ -75,11 +71,7 @@ func TestPrefixesRideAlongWhileAllSlotsAreBusy(t *testing.T) {
 
 func TestOnlyNewRequestsNeedToBeAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
-			time.Sleep(time.Second)
-			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
-		}
+		srv := &server{t: t, OnSearch: slowly(time.Second, Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}})}
 		c := checkerOf(t, Config{Searcher: srv}, "example.com/", "www.example.com/", "mail.example.com/")
 		asked := 0
 		admit := func(allow bool) Admit {
@@ -130,15 +122,14 @@ func TestOnlyNewRequestsNeedToBeAdmitted(t *testing.T) {
 
 func TestSearchOutlivesItsWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
 			select {
 			case <-ctx.Done():
 				return Answer{}, ctx.Err()
 			case <-time.After(time.Second):
 			}
 			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
-		}
+		}}
 		c := checkerOf(t, Config{Searcher: srv}, "example.com/")
 		candidates := suspect(t, c, "example.com.")
 		begin := time.Now()
@@ -159,14 +150,13 @@ func TestSearchOutlivesItsWaiters(t *testing.T) {
 func TestKnownThreatBeatsALateSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		late := HashExpression("www.example.com/").Prefix(4)
-		srv := &server{t: t}
-		srv.OnSearch = func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(ctx context.Context, prefixes []Prefix) (Answer, error) {
 			if slices.Contains(prefixes, late) {
 				<-ctx.Done()
 				return Answer{}, ctx.Err()
 			}
 			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
-		}
+		}}
 		database := new(Database)
 		database.Publish([]List{listOf("list", "www.example.com/")})
 		c := checkerOf(t, Config{Database: database, Searcher: srv})
@@ -238,11 +228,10 @@ func TestFailedSearchesAreUnsureAndNotCached(t *testing.T) {
 func TestSearchesEndWithTheirTimeout(t *testing.T) {
 	for _, timeout := range []time.Duration{0, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := &server{t: t}
-			srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
+			srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
 				<-ctx.Done()
 				return Answer{}, fmt.Errorf("searching: %w", ctx.Err())
-			}
+			}}
 			c := checkerOf(t, Config{Searcher: srv, Timeout: timeout}, "example.com/")
 			begin := time.Now()
 			got := decide(t, c, "example.com.")
@@ -274,12 +263,11 @@ func TestPanicOfASearcherIsAnError(t *testing.T) {
 
 func TestCloseEndsAndAwaitsSearches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
 			<-ctx.Done()
 			time.Sleep(time.Second) // takes its time to leave
 			return Answer{}, ctx.Err()
-		}
+		}}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 1, Timeout: time.Hour}, manyExpressed(3)...)
 		late := suspect(t, c, named(2))
 		waiting := []*Confirmation{
@@ -313,15 +301,14 @@ func TestCloseEndsAndAwaitsSearches(t *testing.T) {
 // TestNoPrefixIsAskedTwiceWhileFresh leaves the judgement to the server.
 func TestNoPrefixIsAskedTwiceWhileFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
 			time.Sleep(50 * time.Millisecond)
 			answer := Answer{TTL: 5 * time.Minute}
 			if slices.Contains(prefixes, prefixOf(3)) {
 				answer.Threats = []ThreatHash{isThreat(expressed(3), Malware)}
 			}
 			return answer, nil
-		}
+		}}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 2}, manyExpressed(20)...)
 		early := suspect(t, c, named(3)) // checked before the answer came, confirmed after
 		var wg sync.WaitGroup
@@ -348,8 +335,7 @@ func TestNoPrefixIsAskedTwiceWhileFresh(t *testing.T) {
 // TestCheckingConfirmingAndPublishingAtOnce is for the race detector.
 func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 	const hosts = 50
-	srv := &server{t: t}
-	srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
+	srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
 		var answer Answer // used once: the next query asks again
 		for i := range hosts {
 			if i%2 == 0 && slices.Contains(prefixes, prefixOf(i)) {
@@ -363,7 +349,7 @@ func TestCheckingConfirmingAndPublishingAtOnce(t *testing.T) {
 			}
 		}
 		return answer, nil
-	}
+	}}
 	database := new(Database)
 	snapshots := [][]List{nil, {listOf("a", manyExpressed(hosts)...)}, {listOf("b", manyExpressed(hosts/2)...), listOf("c", "x/")}}
 	c := checkerOf(t, Config{Database: database, Searcher: searchFunc(srv.OnSearch), Searches: 2, Cache: 10})
@@ -401,14 +387,13 @@ func TestALateConfirmationDoesNotReplaceAGraverDecision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listed := HashExpression("www.example.com/").Prefix(4)
 		broken := errors.New("status 500")
-		srv := &server{t: t}
-		srv.OnSearch = func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(ctx context.Context, prefixes []Prefix) (Answer, error) {
 			if slices.Contains(prefixes, listed) {
 				return Answer{}, broken
 			}
 			<-ctx.Done()
 			return Answer{}, ctx.Err()
-		}
+		}}
 		c := checkerOf(t, Config{Mode: NoStorage, Searcher: srv}, "www.example.com/")
 		c.Confirm(suspect(t, c, "example.com."), nil) // which is late
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -192,10 +192,7 @@ func TestLookBackComesAfterQueriesThatWait(t *testing.T) {
 func TestAQuerySharesASearchOfLookBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, p, srv := remembering(t, Config{})
-		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
-			time.Sleep(time.Second)
-			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("evil.example/", Malware)}}, nil
-		}
+		srv.OnSearch = slowly(time.Second, Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("evil.example/", Malware)}})
 		p.Note(device1, FromQname("evil.example."), RuleV5)
 		c.list("evil.example/")
 		go c.LookBack(t.Context(), p, nil)

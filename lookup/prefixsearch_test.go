@@ -125,11 +125,7 @@ func TestAThreatIsNotToldForMoreThan30Minutes(t *testing.T) {
 
 func TestPrefixSearchesShareSearchesWithConfirmations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
-			time.Sleep(time.Second)
-			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("bad.example/", Malware)}}, nil
-		}
+		srv := &server{t: t, OnSearch: slowly(time.Second, Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("bad.example/", Malware)}})}
 		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
 		var mu sync.Mutex
 		from := make(map[Origin]int)
@@ -228,10 +224,7 @@ func TestAPrefixSearchTellsWhatItKnowsThoughAnotherPrefixFails(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	blocked := checkerOf(t, Config{Searcher: searchFunc(func(ctx context.Context, _ []Prefix) (Answer, error) {
-		<-ctx.Done()
-		return Answer{}, ctx.Err()
-	})}, expressed(0))
+	blocked := checkerOf(t, Config{Searcher: searchFunc(hanging)}, expressed(0))
 	if _, err := blocked.Search(ctx, []Prefix{prefixOf(0)}, false, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended: %v", err)
 	}
@@ -357,10 +350,7 @@ func TestIdleWaitsForTheQueriesThatWait(t *testing.T) {
 
 func TestIdleEndsWithItsContextAndWithTheChecker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
-			<-ctx.Done()
-			return Answer{}, ctx.Err()
-		}}
+		srv := &server{t: t, OnSearch: hanging}
 		c := checkerOf(t, Config{Searcher: srv, Searches: 1, Timeout: time.Hour}, "a.example/")
 		go searchOf(t, c, nil, "a.example/")
 		synctest.Wait()

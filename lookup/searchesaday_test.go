@@ -50,8 +50,7 @@ type day struct {
 // live lives through the day with an answer's life, in a bubble.
 func (d *day) live(t *testing.T, cfg Config, life time.Duration) {
 	last := make(map[Prefix]time.Time) // when its answer came
-	srv := &server{t: t}
-	srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
+	srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
 		d.mu.Lock()
 		d.searches++
 		d.prefixes += len(prefixes)
@@ -64,7 +63,7 @@ func (d *day) live(t *testing.T, cfg Config, life time.Duration) {
 		d.mu.Unlock()
 		time.Sleep(dayRoundTrip)
 		return d.answer(prefixes, life), nil
-	}
+	}}
 	cfg.Searcher, cfg.Database = srv, dayDatabase()
 	c := checkerOf(t, cfg)
 	chance := rand.New(rand.NewPCG(1, 2))

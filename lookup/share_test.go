@@ -183,11 +183,7 @@ func TestAClientIsChargedForTheSearchesThatItCauses(t *testing.T) {
 		{0, 1, 1, []int{1, 2}}, {MaxPrefixes, 1, 1, []int{1, 2}}, {2, 1, 1, []int{1, 2}}, {1, 1, 2, []int{1, 1, 1}},
 	} {
 		inBubble(t, fmt.Sprint(test.perSearch, " prefixes a search"), func(t *testing.T) {
-			srv := &server{t: t}
-			srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
-				time.Sleep(time.Second)
-				return Answer{TTL: time.Minute}, nil
-			}
+			srv := &server{t: t, OnSearch: slowly(time.Second, Answer{TTL: time.Minute})}
 			c := checkerOf(t, Config{Searcher: srv, PerSearch: test.perSearch, Searches: 1}, "example.com/", "a.example.com/", "b.a.example.com/")
 			var first, other, third account
 			waiting := []*Confirmation{
@@ -237,8 +233,7 @@ func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			srv := &server{t: t}
-			srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
+			srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
 				answer := Answer{TTL: time.Minute}
 				for _, e := range test.threats {
 					if prefixes[0].begins(HashExpression(e)) {
@@ -246,7 +241,7 @@ func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 					}
 				}
 				return answer, nil
-			}
+			}}
 			c := checkerOf(t, Config{Searcher: srv, PerSearch: 1}, test.listed...)
 			candidates := suspect(t, c, name)
 			before := expressionsOf(candidates)
@@ -273,11 +268,7 @@ func TestAThreatOfTheDomainSavesTheOtherSearches(t *testing.T) {
 
 func TestAQueryThatIsOverAsksNoFurther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := &server{t: t}
-		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
-			time.Sleep(time.Second)
-			return Answer{TTL: time.Minute}, nil
-		}
+		srv := &server{t: t, OnSearch: slowly(time.Second, Answer{TTL: time.Minute})}
 		c := checkerOf(t, Config{Searcher: srv, PerSearch: 1}, "example.com/", "www.example.com/")
 		for query, want := range []Decision{
 			{Verdict: Unsure, By: ByTimeout, List: "list", Err: context.DeadlineExceeded},
@@ -359,11 +350,7 @@ func TestTheQueueIsBoundInPrefixes(t *testing.T) {
 	const hosts = 1 + 960 + 10 // under way, in the queue, refused
 	for _, perSearch := range []int{1, 30} {
 		synctest.Test(t, func(t *testing.T) {
-			srv := &server{t: t}
-			srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
-				<-ctx.Done()
-				return Answer{}, ctx.Err()
-			}
+			srv := &server{t: t, OnSearch: hanging}
 			c := checkerOf(t, Config{Searcher: srv, PerSearch: perSearch, Searches: 1, Timeout: time.Hour}, manyExpressed(hosts)...)
 			var a account
 			for i := range hosts {

@@ -21,12 +21,11 @@ func TestAnEarlierAnswerHoldsThoughTheSearchFails(t *testing.T) {
 	trouble := errors.New("trouble")
 	synctest.Test(t, func(t *testing.T) {
 		parent := HashExpression("bad.example/").Prefix(4)
-		srv := &server{t: t}
-		srv.OnSearch = func(_ context.Context, prefixes []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(_ context.Context, prefixes []Prefix) (Answer, error) {
 			// What stands beside an error says nothing: a.bad.example is no threat, and not harmless.
 			return Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat("other.example/", Malware)},
 				Earlier: map[Prefix]EarlierAnswer{parent: earlier(time.Minute, isThreat("bad.example/", Malware))}}, trouble
-		}
+		}}
 		c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "a.bad.example/", "other.example/")
 		for _, by := range []Decider{ByServer, ByCache} {
 			if d := decide(t, c, "a.bad.example."); d.Verdict != Unsafe || d.By != by || d.Expression != "bad.example/" {
@@ -47,13 +46,12 @@ func TestOnlyPrefixesWithoutAnAnswerWaitAndForAMinuteAtMost(t *testing.T) {
 	for _, tc := range []struct{ says, waits time.Duration }{{time.Second, time.Second}, {time.Minute, time.Minute}, {24 * time.Hour, time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
 			var refuses bool
-			srv := &server{t: t}
-			srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
+			srv := &server{t: t, OnSearch: func(context.Context, []Prefix) (Answer, error) {
 				if refuses {
 					return Answer{}, &UnansweredError{Until: time.Now().Add(tc.says), Reason: ErrShare}
 				}
 				return Answer{TTL: time.Minute, Threats: []ThreatHash{lasting(time.Minute, isThreat("bad.example/", Malware)), lasting(time.Minute, isThreat("other.example/", Malware))}}, nil
-			}
+			}}
 			c := checkerOf(t, Config{Searcher: srv}, "bad.example/", "other.example/")
 			refuses = true
 			var asks account
@@ -87,10 +85,9 @@ func TestOnlyPrefixesWithoutAnAnswerWaitAndForAMinuteAtMost(t *testing.T) {
 func TestAThreatIsKnownThoughTheRestOfItsPrefixIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := HashExpression("bad.example/").Prefix(4)
-		srv := &server{t: t}
-		srv.OnSearch = func(context.Context, []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(context.Context, []Prefix) (Answer, error) {
 			return Answer{Earlier: map[Prefix]EarlierAnswer{p: earlier(-1, isThreat("bad.example/", Malware))}}, &UnansweredError{Until: time.Now().Add(time.Second), Reason: ErrBackoff}
-		}
+		}}
 		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
 		for i := range 3 { // asked; in the wait; asked again
 			answers, err := searchOf(t, c, nil, "bad.example/")
@@ -196,8 +193,7 @@ func TestAdmissionOfASearchDoesNotLockTheChecker(t *testing.T) {
 
 // telling is a server that hangs for 9 seconds. Before, the Searcher tells what another cache knows.
 func telling(t *testing.T, known map[Prefix]EarlierAnswer) *server {
-	srv := &server{t: t}
-	srv.OnSearch = func(ctx context.Context, prefixes []Prefix) (Answer, error) {
+	srv := &server{t: t, OnSearch: func(ctx context.Context, prefixes []Prefix) (Answer, error) {
 		answer := Answer{Earlier: make(map[Prefix]EarlierAnswer)}
 		var told []Prefix
 		for _, p := range prefixes {
@@ -212,7 +208,7 @@ func telling(t *testing.T, known map[Prefix]EarlierAnswer) *server {
 		}
 		time.Sleep(9 * time.Second)
 		return answer, errors.New("trouble")
-	}
+	}}
 	return srv
 }
 
@@ -317,12 +313,11 @@ func TestTheEndOfASearchDoesNotReplaceAYoungerAnswer(t *testing.T) {
 func TestAThreatOfAPrefixThatIsKnownInPartDoesNotPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad, fresh := HashExpression("bad.example/").Prefix(4), HashExpression("new.example/").Prefix(4)
-		srv := &server{t: t}
-		srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
 			Tell(ctx, []Prefix{bad, fresh}, Answer{TTL: -1, Earlier: map[Prefix]EarlierAnswer{bad: earlier(-1, isThreat("bad.example/", Malware))}})
 			time.Sleep(9 * time.Second)
 			return Answer{}, errors.New("trouble")
-		}
+		}}
 		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
 		for i := range 2 {
 			if d, _ := within(t, c, "bad.example."); d.Verdict != Unsafe {
@@ -338,11 +333,10 @@ func TestNobodyListensToALateTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := HashExpression("bad.example/").Prefix(4)
 		var late context.Context
-		srv := &server{t: t}
-		srv.OnSearch = func(ctx context.Context, _ []Prefix) (Answer, error) {
+		srv := &server{t: t, OnSearch: func(ctx context.Context, _ []Prefix) (Answer, error) {
 			late = ctx
 			return Answer{TTL: time.Minute}, nil
-		}
+		}}
 		c := checkerOf(t, Config{Searcher: srv}, "bad.example/")
 		within(t, c, "bad.example.")
 		Tell(late, []Prefix{bad}, Answer{Earlier: map[Prefix]EarlierAnswer{bad: earlier(time.Minute, isThreat("bad.example/", Malware))}})

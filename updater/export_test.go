@@ -11,6 +11,19 @@ import (
 
 // Doors for tests of package updater_test.
 
+// A medium in memory, for relays that share one.
+type (
+	MemoryShared = medium
+	MemoryView   = view
+)
+
+const DeadLease, HeldLease = deadLease, heldLease
+
+var NewMemoryShared = newMedium
+
+// View returns that of one more process.
+func (m *medium) View() *view { return &view{medium: m, settle: 5 * time.Second} }
+
 // SetSleep replaces the sleep of Run, and the longest time that it sleeps at once.
 func (u *Updater) SetSleep(sleep func(ctx context.Context, d time.Duration) error, slice time.Duration) {
 	u.sleep, u.slice = sleep, slice

@@ -36,31 +36,57 @@ func newMedium() *medium {
 // view is one process with a medium.
 type view struct {
 	*medium
-	away error                 // of all calls
-	own  func(calls int) error // of Own; nil: none
-	n    int                   // calls of Own
+	away   error                 // of all calls
+	cut    time.Time             // when it was cut off; zero: never
+	ended  []context.CancelFunc  // of what Held has returned
+	settle time.Duration         // after Held
+	own    func(calls int) error // of swaps of the process that may fetch; nil: none
+	n      int                   // calls of own
+}
+
+const (
+	deadLease = 30 * time.Second // the right to fetch stays with a process that was cut off
+	heldLease = 20 * time.Second // that process itself believes to have it
+)
+
+// Cut puts the medium out of reach, for ever.
+func (v *view) Cut() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.away != nil {
+		return
+	}
+	v.away, v.cut = errors.New("the store is out of reach"), time.Now()
+	for _, end := range v.ended {
+		time.AfterFunc(heldLease, end)
+	}
 }
 
 func (v *view) TryLock() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.holder == nil && v.away == nil {
+	if h := v.holder; v.away == nil && (h == nil || !h.cut.IsZero() && time.Since(h.cut) >= deadLease) {
 		v.holder = v
 	}
-	return v.holder == v
+	return v.away == nil && v.holder == v
 }
 
 func (v *view) Unlock() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.holder == v {
+	if v.holder == v && v.away == nil {
 		v.holder = nil
 	}
 }
 
-func (v *view) Held(ctx context.Context) (context.Context, context.CancelFunc, time.Time) {
-	held, cancel := context.WithCancel(ctx)
-	return held, cancel, time.Time{}
+func (v *view) Held(ctx context.Context) (held context.Context, cancel context.CancelFunc, settled time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	held, cancel = context.WithCancel(ctx)
+	if v.ended = append(v.ended, cancel); v.away != nil {
+		cancel()
+	}
+	return held, cancel, time.Now().Add(v.settle)
 }
 
 func (v *view) Now() time.Time { return time.Now().Round(0) }
@@ -95,6 +121,12 @@ func (v leasedView) Swap(name string, old, next []byte) error {
 			return err
 		}
 	}
+	v.mu.Lock()
+	held := v.holder == v.view
+	v.mu.Unlock()
+	if !held { // another process has the right to fetch
+		return errTest
+	}
 	return v.view.Swap(name, old, next)
 }
 
@@ -112,6 +144,9 @@ func (v *view) Publish(h Head, file func(io.Writer) error, change []byte) error 
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.away != nil || v.holder != v {
+		return errTest
+	}
 	v.heads[h.List], v.files[h.List], v.changes[h.List] = h, all.Bytes(), change
 	return nil
 }
@@ -120,13 +155,13 @@ func (v *view) File(h Head) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.pulled++
-	return v.files[h.List], nil
+	return v.files[h.List], v.away
 }
 
 func (v *view) Change(h Head) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.changes[h.List], nil
+	return v.changes[h.List], v.away
 }
 
 func (v *view) Rekey(string) {}

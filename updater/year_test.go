@@ -69,9 +69,9 @@ type year struct {
 	boots  int       // of the machine
 	booted time.Time // last; both change only while no process runs
 
-	folders   int          // how many there are, but the first one
-	other     int          // the folder of the relay that does not run
-	shared    *commonStore // of relays; nil: a single process
+	folders   int                   // how many there are, but the first one
+	other     int                   // the folder of the relay that does not run
+	shared    *updater.MemoryShared // of relays; nil: a single process
 	takeovers int
 	starts    int // of processes
 	published int // versions of lists

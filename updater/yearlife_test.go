@@ -28,9 +28,9 @@ type life struct {
 	dir      string
 	database *lookup.Database
 	schedule *updater.Schedule
-	dead     atomic.Bool     // crashed: no request leaves it any more
-	view     *commonView     // of a relay; nil: a single process
-	ctx      context.Context // ends with cancel
+	dead     atomic.Bool         // crashed: no request leaves it any more
+	view     *updater.MemoryView // of a relay; nil: a single process
+	ctx      context.Context     // ends with cancel
 	cancel   context.CancelFunc
 	client   protocol.Client
 	wg       sync.WaitGroup
@@ -160,7 +160,7 @@ func (y *year) startProcess() {
 	store.SetBoot(y.boot)
 	store.SetSync(func() { time.Sleep(syncTime) })
 	if y.shared != nil {
-		l.view = &commonView{commonStore: y.shared}
+		l.view = y.shared.View()
 		store.Share(l.view)
 	}
 	schedule, err := updater.NewSchedule(store)
@@ -343,7 +343,7 @@ func (y *year) die() {
 	copyFolder(y.t, y.current.dir, y.folderDir(y.folder))
 	y.current.dead.Store(true)
 	if y.current.view != nil {
-		y.current.view.cut()
+		y.current.view.Cut()
 	}
 	y.current.stop()
 }
