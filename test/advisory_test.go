@@ -107,8 +107,11 @@ func checkWarnings(t *testing.T, w *world, page, service, advisory string) {
 		t.Fatal(err)
 	}
 	text, _ := ede(answer)
-	var structured struct{ J string }
-	if err := json.Unmarshal([]byte(text), &structured); err != nil || structured.J != "suspected social engineering"+named {
+	var structured struct {
+		J string
+		S int
+	}
+	if err := json.Unmarshal([]byte(text), &structured); err != nil || structured.J != "suspected social engineering"+named || structured.S != 2 {
 		t.Errorf("structured error: expected %q, got %q, %v", named, text, err)
 	}
 	linked := "suspected social engineering (" + service + ")"
@@ -147,7 +150,6 @@ func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
 	}))
 	t.Cleanup(gate.Close)
 	w.endpoint = gate.URL
-
 	settings := engine.Settings{Endpoint: gate.URL, Protocol: protocol.DialectV5.Name, Lists: "se-4b mw-4b uws-4b", DB: t.TempDir()}
 	second := func() *relay.Relay {
 		r, err := relay.New(relay.Config{Settings: settings, Listen: "127.0.0.1:0", Edge: engine.Edge{FirstContact: atOnce}})
@@ -163,7 +165,6 @@ func TestGooglesAdvisorySurvivesARestartWithoutAServer(t *testing.T) {
 	testkit.Until(w.t, "the lists", func() bool { return strings.Contains(w.why("evil.example.com"), warning) })
 	w.stop()
 	down.Store(true)
-
 	w.start(w.corefile("explain"))
 	if why := w.why("evil.example.com"); !strings.Contains(why, warning) {
 		t.Errorf("Expected %q, got %q", warning, why)

@@ -75,7 +75,6 @@ func TestABudgetHoldsOverReloadsAndRestarts(t *testing.T) {
 			testkit.WantParts(t, w.why(strings.TrimSuffix(names[5], ".")), "passes for now", "the day's budget of 5 searches is spent")
 			testkit.WantParts(t, lines.Only(t, "of the day's 5 searches are spent"), "[WARNING]", "4 of the day's 5", "When all are spent, suspected names pass until ", "Raise budget")
 			testkit.WantParts(t, lines.Only(t, "budget of 5 searches is spent"), "[WARNING]", "Suspected names pass until", "Raise budget")
-
 			if err := w.reload(w.corefile(five, "explain", "ttl 30s", "cache 1000")); err != nil {
 				t.Fatal(err)
 			}

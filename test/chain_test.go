@@ -26,7 +26,6 @@ import (
 	_ "github.com/coredns/coredns/plugin/proxyproto"
 	_ "github.com/coredns/coredns/plugin/rewrite"
 
-	fs "github.com/farsightsec/golang-framestream"
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -108,9 +107,9 @@ func TestChainOfPluginsInEveryOrder(t *testing.T) {
 		}
 		return []dns.RR{&dns.A{Hdr: header, A: net.ParseIP(upstreamAddress)}}
 	})
-	sink := tapSink(t)
+	sink := "tcp://" + dnstapSink(t, func([]byte) {})
 	zone := writeFile(t, t.TempDir(), "zone", "wild.example.com. 1 IN SOA a. b. 1 1 1 1 1\n*.wild.example.com. 1 IN A 192.0.2.7\n")
-	certificate, key := selfSigned(t)
+	certificate, key := testkit.Certificate(t, t.TempDir())
 	for i, order := range orders(6) {
 		stanza := stanzas[i%len(stanzas)]
 		t.Run(strings.Join(order, " ")+" with "+stanza, func(t *testing.T) {
@@ -152,31 +151,6 @@ func (w *world) collide(n int) {
 	for range 20_000 { // late ones too
 		w.google.Break("search", 1, protocoltest.Fault{Delay: time.Duration(rand.IntN(20)) * time.Millisecond})
 	}
-}
-
-// tapSink takes what dnstap sends.
-func tapSink(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				decoder, err := fs.NewDecoder(conn, &fs.DecoderOptions{ContentType: []byte("protobuf:dnstap.Dnstap"), Bidirectional: true})
-				for err == nil {
-					_, err = decoder.Decode()
-				}
-			}()
-		}
-	}()
-	return "tcp://" + listener.Addr().String()
 }
 
 // chainOf starts CoreDNS with its plugins in an order and asks.

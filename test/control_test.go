@@ -20,7 +20,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/control"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/lookup"
@@ -60,36 +59,6 @@ func (w *world) order(path, body string) {
 	var v any
 	if _, err := w.door().Post(w.t.Context(), path, json.RawMessage(body), &v); err != nil {
 		w.t.Fatalf("%s %s: %v", path, body, err)
-	}
-}
-
-// BenchmarkWhy measures why over the door, connection included, while the memory of the last hour is
-// full: of a name that passes, one that the service lists, and one in an own list of a million.
-func BenchmarkWhy(b *testing.B) {
-	const kept, own = 2048, 1_000_000
-	w := newWorld(b)
-	var list strings.Builder
-	for i := range own {
-		fmt.Fprintf(&list, "own%d.example\n", i)
-	}
-	w.threaten("evil.example/")
-	w.start(w.corefile("limit off", "explain", "block "+writeFile(b, b.TempDir(), "own.txt", list.String())))
-	w.updated(1)
-	for i := range kept {
-		w.ask(fmt.Sprintf("n%d.evil.example.", i), dns.TypeA)
-	}
-	for kind, name := range map[string]string{"passes": "clean%d.example", "blocked": "n%d.evil.example", "own list": "own%d.example"} {
-		b.Run(kind, func(b *testing.B) {
-			var took []time.Duration
-			for n := 0; b.Loop(); n++ {
-				begun := time.Now()
-				w.asked(fmt.Sprintf(name, n*997%kept))
-				took = append(took, time.Since(begun))
-			}
-			slices.Sort(took)
-			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-			b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
-		})
 	}
 }
 
@@ -414,43 +383,4 @@ func (w *world) blocks(name string) bool {
 		w.t.Fatal(err)
 	}
 	return m.Rcode == dns.RcodeNameError
-}
-
-// What became of suspected names on a day is the same for the door, the page and the metrics.
-func TestWhatBecameOfThreatsIsCounted(t *testing.T) {
-	testkit.Long(t)
-	if !apart(t) {
-		return
-	}
-	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example/", "slow.example/")
-	w.start(w.corefile("log", "status 127.0.0.1:0", "confirm_timeout 300ms", blockList(t, "own.example")))
-	w.updated(1)
-	page := w.pageURL(lines)
-	testkit.Until(t, "a threat confirmed in time", func() bool { return w.blocks("evil.example.") })
-	first := w.told().Today.Threats
-	w.google.Break("search", 1, protocoltest.Fault{Delay: time.Second})
-	if w.blocks("slow.example.") {
-		t.Fatal("a name is blocked that the server has not confirmed")
-	}
-	testkit.Until(t, "the answer", func() bool { return w.asked("slow.example").Verdict == truth.VerdictBlocked })
-	for _, name := range []string{"slow.example.", "slow.example.", "www.evil.example.", "own.example."} {
-		if !w.blocks(name) {
-			t.Errorf("%s is not blocked", name)
-		}
-	}
-	r := w.told()
-	if want := (truth.Threats{InTime: first.InTime, Unconfirmed: first.Unconfirmed + 1, Second: first.Second + 1}); r.Today.Threats != want || first.InTime+first.Second < 1 {
-		t.Errorf("%+v, want %+v", r.Today.Threats, want)
-	}
-	w.made(page, r.Today.InWords())
-	for verdict, want := range map[string]int{"unsure": r.Today.Unconfirmed, "unsafe": r.Today.Blocked} {
-		if got := int(testkit.Metric(t, "verdicts_total", "verdict", verdict)); got != want {
-			t.Errorf("the metric has %d %s, the door says %d", got, verdict, want)
-		}
-	}
-	for _, line := range lines.About("Blocked own.example.") {
-		testkit.WantParts(t, line, ". A mistake? safebrowsing allow -for 1h own.example")
-	}
 }

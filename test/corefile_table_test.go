@@ -212,6 +212,7 @@ var wrongCorefiles = []struct {
 	{"endpoint http://127.0.0.1:1\nlists gc-32b", 6, []string{"likely safe"}},
 	{"endpoint http://127.0.0.1:1\nlists se-4b csda-32b", 6, []string{"csda-32b lists hosts that are likely safe"}},
 	{"endpoint http://127.0.0.1:1\nprotocol webrisk\nlists own-4b\nbudget 5", 7, []string{`no list "own-4b"`}},
+	{"endpoint http://127.0.0.1:1\nprotocol v6", 6, []string{`"v6" is not a protocol: the protocols are v5`}},
 	{"endpoint http://127.0.0.1:1\nprotocol webrisk\nmode realtime\nbudget 5", 7, []string{"protocol webrisk has no mode realtime"}},
 }
 

@@ -3,11 +3,8 @@ package test
 import (
 	"strings"
 	"testing"
-	_ "time/tzdata" // for a zone of its own
 
 	"github.com/coredns/caddy"
-
-	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/block"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/config"
@@ -47,23 +44,6 @@ func TestSafeBrowsingIsSaidToBeOffOnce(t *testing.T) {
 		"example.org:0 {\nbind 127.0.0.1\nsafebrowsing {\n" + blockList(t, "x.example") + "\n}\nwhoami\n}\n")
 	w.stop()
 	lines.Only(t, "Safe Browsing is off")
-}
-
-// In the Corefile *. and . mean what they mean in a file of allow.
-func TestAllowOfTheCorefileUnderstandsWildcards(t *testing.T) {
-	corefileFolder(t)
-	w := &world{t: t}
-	writeFile(t, ".", "block.txt", ".below.example\n.all.example\n.host.example\n")
-	w.start(".:0 {\nbind 127.0.0.1\nsafebrowsing {\nblock block.txt\nallow *.below.example .all.example host.example\n}\nwhoami\n}")
-	for name, blocked := range map[string]bool{
-		"below.example.": true, "a.below.example.": false, "b.a.below.example.": false,
-		"all.example.": false, "a.all.example.": false,
-		"host.example.": false, "a.host.example.": false,
-	} {
-		if m := w.ask(name, dns.TypeA); isBlocked(m) != blocked {
-			t.Errorf("%s: Expected blocked %v, got\n%v", name, blocked, m)
-		}
-	}
 }
 
 // stanza parses properties as they stand between the braces.

@@ -223,7 +223,7 @@ func framed(rw io.ReadWriter, query []byte) ([]byte, error) {
 
 // overAll is a Corefile that serves every transport.
 func overAll(t *testing.T, host, upstream, stanza string) string {
-	certificate, key := selfSigned(t)
+	certificate, key := testkit.Certificate(t, t.TempDir())
 	var corefile strings.Builder
 	served := map[int]bool{}
 	for _, tr := range differentialTransports {

@@ -127,19 +127,6 @@ func TestNoCorefileIsAnOpenResolver(t *testing.T) {
 	}
 }
 
-// Plain words: these make sentences that have to be read twice.
-func TestTheDocumentsArePlain(t *testing.T) {
-	worn := regexp.MustCompile(`(?i)\b(in place of|of which|that of|those of|so many|goes on|go on|is of)\b`)
-	for name, text := range documents(t) {
-		if !strings.HasPrefix(name, "docs/") && name != "README.md" && name != "CONTRIBUTING.md" && name != "ARCHITECTURE.md" {
-			continue
-		}
-		for _, found := range worn.FindAllString(strings.Join(strings.Fields(prose(text)), " "), -1) {
-			t.Errorf("%s: %q: say it in other words", name, found)
-		}
-	}
-}
-
 // Code in the text that begins with a property, such as `unsure servfail`, is
 // accepted as a line of a stanza. Placeholders, in capitals or as …, are not tried.
 func TestLinesOfAStanzaInTheTextAreAccepted(t *testing.T) {

@@ -25,11 +25,9 @@ var endToEnd = []struct {
 	run  func(t *testing.T, w *world)
 }{
 	{"Confirmed threats are blocked and all else passes", confirmedThreatsAreBlockedAndAllElsePasses},
-	{"Blocked answer is one that clients understand", blockedAnswerIsOneThatClientsUnderstand},
 	{"Collision that is not confirmed passes", collisionThatIsNotConfirmedPasses},
 	{"Only threats of the configured lists block", onlyThreatsOfTheConfiguredListsBlock},
 	{"Removed threat passes after the next partial update", removedThreatPassesAfterTheNextPartialUpdate},
-	{"Sinkhole", sinkhole},
 	{"Two server blocks and three reloads make one first contact", twoServerBlocksAndThreeReloadsMakeOneFirstContact},
 	{"Restart uses the lists on disk and does not ask early", restartUsesTheListsOnDiskAndDoesNotAskEarly},
 	{"Failed reload leaves nothing behind", failedReloadLeavesNothingBehind},
@@ -59,7 +57,6 @@ func confirmedThreatsAreBlockedAndAllElsePasses(t *testing.T, w *world) {
 	w.threaten("evil.example.com/", "bad.example.co.uk/", "d.e.evil.example.net/")
 	w.start(w.corefile())
 	w.updated(1)
-
 	for _, name := range []string{
 		"evil.example.com.", "EVIL.exAmple.COM.", "www.evil.example.com.", // listed, and below it
 		"bad.example.co.uk.", "a.bad.example.co.uk.",
@@ -78,25 +75,6 @@ func confirmedThreatsAreBlockedAndAllElsePasses(t *testing.T, w *world) {
 	}
 	if m := w.askOver("tcp", "evil.example.com.", dns.TypeA); !isBlocked(m) {
 		t.Errorf("Expected to be blocked over TCP too, got\n%v", m)
-	}
-}
-
-func blockedAnswerIsOneThatClientsUnderstand(t *testing.T, w *world) {
-	w.threaten("evil.example.com/")
-	w.start(w.corefile("ttl 30s"))
-	w.updated(1)
-	m := w.ask("wWw.evil.example.com.", dns.TypeA)
-	if !m.Response || !m.RecursionAvailable || !m.RecursionDesired || m.Authoritative || m.Question[0].Name != "wWw.evil.example.com." {
-		t.Errorf("Expected the bits and the question of a recursive answer, got\n%v", m)
-	}
-	if len(m.Ns) != 1 || m.Ns[0].Header().Ttl != 30 || m.Ns[0].(*dns.SOA).Minttl != 30 {
-		t.Errorf("Expected an SOA with TTL and minimum of 30, got %v", m.Ns)
-	}
-
-	plain := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
-	m, err := dns.Exchange(plain, w.address("udp"))
-	if err != nil || m.Rcode != dns.RcodeNameError || m.IsEdns0() != nil {
-		t.Errorf("Expected NXDOMAIN without EDNS for a client without, got %v\n%v", err, m)
 	}
 }
 
@@ -122,15 +100,6 @@ func onlyThreatsOfTheConfiguredListsBlock(t *testing.T, w *world) {
 	w.wantBlocked("both.example.org.", dns.TypeA, w.blames("social engineering"))
 }
 
-func TestThreatsThatAreNotForEnforcementPass(t *testing.T) {
-	w := newWorld(t)
-	w.publish("se-4b", "canary.example.org/")
-	w.google.AddThreat("canary.example.org/", sbv5.ThreatType_SOCIAL_ENGINEERING, sbv5.ThreatAttribute_CANARY)
-	w.start(w.corefile())
-	w.updated(1)
-	w.wantPassed("canary.example.org.", dns.TypeA)
-}
-
 func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
 	w.google.SetMinimumWait("se-4b", time.Second)
 	w.google.SetCacheDuration(time.Millisecond)
@@ -138,7 +107,6 @@ func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
 	w.start(w.corefile("lists se-4b"))
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, w.blames("social engineering"))
-
 	w.google.RemoveThreat("evil.example.com/")
 	w.publish("se-4b", "worse.example.com/", "new.example.com/")
 	w.google.AddThreat("new.example.com/", sbv5.ThreatType_SOCIAL_ENGINEERING)
@@ -151,34 +119,6 @@ func removedThreatPassesAfterTheNextPartialUpdate(t *testing.T, w *world) {
 	w.wantBlocked("worse.example.com.", dns.TypeA, w.blames("social engineering"))
 	if r := w.fetches(); len(r[1].Versions) != 1 {
 		t.Errorf("Expected the second request to name the version that is held, got %d versions", len(r[1].Versions))
-	}
-}
-
-func sinkhole(t *testing.T, w *world) {
-	w.threaten("evil.example.com/")
-	w.start(w.corefile("respond sinkhole 192.0.2.66 2001:db8::66"))
-	w.updated(1)
-	for qtype, want := range map[uint16][]string{
-		dns.TypeA:     {"192.0.2.66"},
-		dns.TypeAAAA:  {"2001:db8::66"},
-		dns.TypeANY:   {"192.0.2.66", "2001:db8::66"},
-		dns.TypeHTTPS: nil,
-		dns.TypeCNAME: nil,
-	} {
-		m := w.ask("evil.example.com.", qtype)
-		var got []string
-		for _, rr := range m.Answer {
-			got = append(got, strings.Fields(rr.String())[4])
-		}
-		if m.Rcode != dns.RcodeSuccess || fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("%s: Expected %v, got %v", dns.TypeToString[qtype], want, m)
-		}
-		if len(want) == 0 && len(m.Ns) != 1 {
-			t.Errorf("%s: Expected an SOA with NODATA, got %v", dns.TypeToString[qtype], m)
-		}
-		if _, blocked := ede(m); !blocked {
-			t.Errorf("%s: Expected EDE 15, got %v", dns.TypeToString[qtype], m)
-		}
 	}
 }
 

@@ -1,22 +1,13 @@
 package test
 
 import (
-	"encoding/json"
-	"fmt"
-	"net"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/coredns/caddy"
-
 	_ "github.com/coredns/coredns/plugin/dnstap"
 
-	tap "github.com/dnstap/golang-dnstap"
-	fs "github.com/farsightsec/golang-framestream"
 	"github.com/miekg/dns"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
@@ -50,20 +41,6 @@ func TestMonitorDecidesCountsAndLogsButBlocksNothing(t *testing.T) {
 	}
 	if n, _ := engines.Count(); n != 1 {
 		t.Errorf("Expected one engine, got %d", n)
-	}
-}
-
-func TestMonitorHoldsNothingBack(t *testing.T) {
-	testkit.Long(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	w.google.Break("search", 1, protocoltest.Fault{Delay: 5 * time.Second})
-	w.start(w.corefile("monitor", "confirm_timeout 4s"))
-	w.updated(1)
-	begun := time.Now()
-	w.wantPassed("evil.example.com.", dns.TypeA)
-	if took := time.Since(begun); took > 4*time.Second {
-		t.Errorf("Expected an answer without the wait of 4 s for a confirmation, took %s", took)
 	}
 }
 
@@ -107,16 +84,6 @@ func TestTargetsOfAnAnswerAreInspected(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestTestHostTriesTheWholePath(t *testing.T) {
-	w := newWorld(t)
-	w.start(w.corefile(blockList(t, "sb-test.example"), "allow ok.sb-test.example"))
-	w.updated(1)
-	w.wantBlocked("sb-test.example.", dns.TypeA, byOwn)
-	w.wantBlocked("www.sb-test.example.", dns.TypeHTTPS, byOwn)
-	w.wantPassed("ok.sb-test.example.", dns.TypeA)
-	w.wantPassed("example.", dns.TypeA)
 }
 
 func TestWhyIsAnsweredFromWhatIsKnown(t *testing.T) {
@@ -166,7 +133,6 @@ func TestWhyTellsOfWaits(t *testing.T) {
 	})
 	testkit.WantParts(t, w.why("clean.example.org"), "no lists are in force: not asked before", "back-off after a failure at ")
 	w.stop()
-
 	w.google.ClientLostState()
 	w.db = t.TempDir()
 	w.threaten("evil.example.com/")
@@ -204,35 +170,6 @@ func TestWhyIsRefusedUnlessSet(t *testing.T) {
 	}
 }
 
-func TestStructuredErrorsGoToThoseWhoAsk(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	w.start(w.corefile("structured 65010 mailto:help@example.org tel:+1-555-0100"))
-	w.updated(1)
-	ask := func(options ...dns.EDNS0) string {
-		m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
-		m.SetEdns0(1232, false)
-		m.IsEdns0().Option = options
-		answer, err := dns.Exchange(m, w.address("udp"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := ede(answer)
-		return text
-	}
-	var got map[string]any
-	if err := json.Unmarshal([]byte(ask(&dns.EDNS0_LOCAL{Code: 65010})), &got); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{"c": []any{"mailto:help@example.org", "tel:+1-555-0100"}, "j": phishing, "s": 2.0, "l": "en"}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("Expected %v, got %v", want, got)
-	}
-	if text := ask(&dns.EDNS0_LOCAL{Code: 65011}); text != phishing {
-		t.Errorf("Expected plain text for another option, got %q", text)
-	}
-}
-
 const metadataOfLog = `log . "{name} verdict={/safebrowsing/verdict} threat={/safebrowsing/threat} list={/safebrowsing/list} expression={/safebrowsing/expression} by={/safebrowsing/decided_by}"`
 
 func TestMetadataReachesTheLog(t *testing.T) {
@@ -256,93 +193,6 @@ func TestMetadataReachesTheLog(t *testing.T) {
 	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("clean.example.com.")) > 1 })
 	if got := lines.About("clean.example.com.")[1]; !strings.Contains(got, "verdict=- ") {
 		t.Errorf("Expected no verdict for a query that is not checked, got %q", got)
-	}
-}
-
-func TestMetadataReachesDnstap(t *testing.T) {
-	testkit.Long(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	extras := make(chan string, 100)
-	go func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		decoder, err := fs.NewDecoder(conn, &fs.DecoderOptions{ContentType: []byte("protobuf:dnstap.Dnstap"), Bidirectional: true})
-		if err != nil {
-			return
-		}
-		for {
-			raw, err := decoder.Decode()
-			if err != nil {
-				return
-			}
-			var frame tap.Dnstap
-			answer := new(dns.Msg)
-			if proto.Unmarshal(raw, &frame) == nil && answer.Unpack(frame.GetMessage().GetResponseMessage()) == nil && isBlocked(answer) {
-				extras <- string(frame.GetExtra())
-			}
-		}
-	}()
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	w.start(strings.Replace(w.corefile(), "errors", "errors\n\tmetadata\n\tdnstap tcp://"+listener.Addr().String()+" full {\n\t\textra \"{/safebrowsing/verdict} {/safebrowsing/list}\"\n\t}", 1))
-	w.updated(1)
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	select {
-	case got := <-extras:
-		if got != "unsafe se-4b" {
-			t.Errorf("Expected the verdict and the list, got %q", got)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("Expected a frame")
-	}
-}
-
-// A resolver with a cache, in front of ours, keeps each negative answer exactly
-// as long as it should be kept.
-func TestNegativeAnswersAreKeptExactlyTheTTL(t *testing.T) {
-	testkit.Long(t)
-	if !apart(t) {
-		return
-	}
-	for _, mode := range []string{"nxdomain", "nodata"} {
-		t.Run(mode, func(t *testing.T) {
-			w := newWorld(t)
-			w.start(w.corefile(blockList(t, "blocked.example"), "ttl 2s", "respond "+mode))
-			w.updated(1)
-			front, err := caddy.Start(input(fmt.Sprintf(".:0 {\n\tbind 127.0.0.1\n\tcache {\n\t\tdenial 100 3600 0\n\t}\n\tforward . %s\n}\n", w.address("udp"))))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { front.ShutdownCallbacks(); front.Stop() }()
-			asked := func() float64 { return testkit.Metric(t, "verdicts_total", "decided_by", "block") }
-			ask := func() {
-				m := new(dns.Msg).SetQuestion("blocked.example.", dns.TypeA)
-				if _, err := dns.Exchange(m, front.Servers()[0].LocalAddr().String()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			// A slow machine makes queries late: each is judged by when it was sent and answered.
-			before, first := asked(), time.Now()
-			ask()
-			kept := time.Now()
-			for again := false; !again; time.Sleep(50 * time.Millisecond) {
-				sent := time.Now()
-				ask()
-				again = asked()-before == 2
-				if took := time.Since(first); again && took < 2*time.Second {
-					t.Errorf("Expected the answer to be kept for 2 s, was asked for again after %s", took)
-				}
-				if after := sent.Sub(kept); !again && after > 3*time.Second {
-					t.Fatalf("Expected the answer to be kept for 2 s, was kept for %s", after)
-				}
-			}
-		})
 	}
 }
 

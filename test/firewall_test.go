@@ -1,7 +1,6 @@
 package test
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -75,7 +74,7 @@ func TestTheFirewallKeepsQueriesHere(t *testing.T) {
 	if on == "" {
 		t.Parallel()
 		for _, on := range []string{"router", "host"} {
-			inHomeNetwork(t, on)
+			inNetwork(t, allNamespaces, enterHomeNetwork, on, on)
 		}
 		return
 	}
@@ -135,26 +134,4 @@ func digArgs(what string) []string {
 func asClient(what string) string {
 	out, _ := exec.Command("ip", append([]string{"netns", "exec", "client", "dig"}, digArgs(what)...)...).CombinedOutput() // it fails without an answer
 	return string(out)
-}
-
-// inHomeNetwork runs the calling test in a network of its own, as process 1 of new namespaces: its end is that
-// of all that it has started.
-func inHomeNetwork(t *testing.T, on string) {
-	t.Helper()
-	namespaces := []string{"--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"}
-	err := errors.New("namespaces need root")
-	var out []byte
-	if os.Geteuid() == 0 {
-		out, err = exec.Command("unshare", append(namespaces, "true")...).CombinedOutput()
-	}
-	if err != nil {
-		t.Skipf("this test needs root, and a machine that gives namespaces: %v\n%s", err, out)
-	}
-	enter := append(namespaces, "sh", "-c", enterHomeNetwork, "sh", on)
-	c := exec.Command("unshare", append(enter, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")...)
-	c.Env = append(os.Environ(), ownNetwork+"="+on)
-	out, err = c.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("CoreDNS on the %s: %v\n%s", on, err, out)
-	}
 }

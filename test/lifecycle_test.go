@@ -82,19 +82,25 @@ func TestShutdownOfAnotherPluginThatFailsDoesNotEndTheEngine(t *testing.T) {
 	}
 }
 
+// failReload reloads a Corefile into an address that is taken.
+func (w *world) failReload(corefile string) {
+	w.t.Helper()
+	taken, err := net.Listen("tcp", w.host+":0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	if err := w.reload(strings.Replace(corefile, ".:0", ".:"+port, 1)); err == nil {
+		w.t.Fatal("Expected the reload to fail")
+	}
+}
+
 func TestOrphanOfAFailedReloadIsDropped(t *testing.T) {
 	w := newWorld(t)
 	w.threaten("evil.example.com/")
 	w.start(".:0 {\n\tbind " + w.host + "\n\tforward . " + w.upstream + "\n}\n") // without our plugin
-	taken, err := net.Listen("tcp", w.host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	if err := w.reload(strings.Replace(w.corefile(), ".:0", ".:"+port, 1)); err == nil {
-		t.Fatal("Expected the reload to fail")
-	}
+	w.failReload(w.corefile())
 	// Nobody tells our plugin, but the next engine finds it out.
 	w.google.ClientStarted()
 	if err := w.reload(w.corefile("cache 77")); err != nil {
@@ -186,15 +192,7 @@ func TestReloadAfterAFailedOneFollowsTheEngineThatWentOn(t *testing.T) {
 	w.threaten("evil.example.com/")
 	w.start(w.corefile("lists se-4b"))
 	w.updated(1)
-	taken, err := net.Listen("tcp", w.host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	if err := w.reload(strings.Replace(w.corefile("lists se-4b", "cache 77"), ".:0", ".:"+port, 1)); err == nil {
-		t.Fatal("Expected the reload to fail")
-	}
+	w.failReload(w.corefile("lists se-4b", "cache 77"))
 	w.google.Break("update", 1000, protocoltest.Fault{Status: 503}) // the engine that continues backs off
 	w.backedOff()
 	n := len(w.google.Requests("update"))

@@ -11,29 +11,14 @@ import (
 // listing is the plugin's page for https://coredns.io/explugins.
 const listing = "deploy/coredns.io/safebrowsing.md"
 
-// frontMatter returns the fields of a page of coredns.io as they are written, without the
-// quotes of a string, and the text after them.
-func frontMatter(t *testing.T, page string) (fields map[string]string, text string) {
-	t.Helper()
-	head, text, ok := strings.Cut(strings.TrimPrefix(page, "+++\n"), "\n+++\n")
-	if !ok || !strings.HasPrefix(page, "+++\n") {
-		t.Fatal("Expected the page to begin with fields between two lines of +++")
-	}
-	fields = make(map[string]string)
-	for line := range strings.Lines(head) {
-		key, value, ok := strings.Cut(line, " = ")
-		if !ok {
-			t.Errorf("Expected KEY = VALUE, got %q", line)
-		}
-		fields[key] = strings.Trim(strings.TrimSpace(value), `"`)
-	}
-	return fields, text
-}
-
 // The page is read at another place: its links are whole URLs. What it says of properties and
 // metrics is what docs/corefile.md says.
 func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
-	fields, text := frontMatter(t, documents(t)[listing])
+	head, text, _ := strings.Cut(documents(t)[listing], "\n+++\n")
+	repo := regexp.MustCompile(`(?m)^repo = "(https://.+)"$`).FindStringSubmatch(head)
+	if repo == nil {
+		t.Fatal("Expected the page to begin with fields between two lines of +++")
+	}
 	syntax := strings.Split(section(t, "Syntax"), "\n")
 	for line := range strings.SplitSeq(blocks(text, "txt")[0], "\n") {
 		if !slices.Contains(syntax, line) {
@@ -47,14 +32,14 @@ func TestThePageForCoreDNSAgreesWithTheReference(t *testing.T) {
 	}
 	links := regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1)
 	for _, m := range links {
-		target, ok := strings.CutPrefix(m[1], fields["repo"]+"/blob/main/")
+		target, ok := strings.CutPrefix(m[1], repo[1]+"/blob/main/")
 		file, anchor, _ := strings.Cut(target, "#")
 		page := documents(t)[path.Clean(file)]
 		if !ok || page == "" || anchor != "" && !slices.Contains(anchors(page), anchor) {
 			t.Errorf("Expected a URL of a document of the repository, got %s", m[1])
 		}
 	}
-	if len(links) < 3 || !strings.Contains(text, "\nsafebrowsing:"+strings.TrimPrefix(fields["repo"], "https://")+"\ncache:cache\n") {
+	if len(links) < 3 || !strings.Contains(text, "\nsafebrowsing:"+strings.TrimPrefix(repo[1], "https://")+"\ncache:cache\n") {
 		t.Error("Expected links to the documents, and the line of plugin.cfg before cache")
 	}
 }

@@ -14,18 +14,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-// freePort returns a port of a host that nobody has now, for UDP and TCP.
-func freePort(t *testing.T, host string) string {
-	t.Helper()
-	udp, err := net.ListenPacket("udp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer udp.Close()
-	_, port, _ := net.SplitHostPort(udp.LocalAddr().String())
-	return port
-}
-
 // named returns a URL with a name instead of its address.
 func named(t *testing.T, text, name string) string {
 	t.Helper()
@@ -56,7 +44,7 @@ func TestAListByURLThatBlocksItsOwnServerRepairsItself(t *testing.T) {
 	})
 	w.endpoint = named(t, w.endpoint, "sb.example.net")
 	list := newListServer(t, "bad.example.org\n")
-	port := freePort(t, w.host)
+	_, port, _ := net.SplitHostPort(testkit.FreeAddress(t, w.host))
 	// The server is its own resolver. A list that is fetched before it serves would wait for long.
 	resolver := startUpstreamWith(t, func(q dns.Question) []dns.RR {
 		for range 200 {
@@ -86,11 +74,9 @@ func TestAListByURLThatBlocksItsOwnServerRepairsItself(t *testing.T) {
 		w.start(corefile)
 		testkit.Until(w.t, "a request for the list", func() bool { return list.requests.Load() > before })
 	}
-
 	w.start(corefile)
 	testkit.Until(w.t, "the list", func() bool { return blocked("bad.example.org.") })
 	testkit.Until(w.t, "Safe Browsing's lists", func() bool { return blocked("evil.example.com.") })
-
 	again("bad.example.org\n||example.net^\n")
 	testkit.Until(w.t, "the domain of the list's own server", func() bool { return blocked("www.example.net.") })
 	if blocked("lists.example.net.") || blocked("sb.example.net.") {
@@ -99,13 +85,11 @@ func TestAListByURLThatBlocksItsOwnServerRepairsItself(t *testing.T) {
 	testkit.Until(w.t, "the line about the names", func() bool {
 		return len(lines.About("2 names that it has pass, because this server needs them: lists.example.net (line 2), the host of a list by URL; sb.example.net (line 2)")) > 0
 	})
-
 	again("* CNAME .\n")
 	testkit.Until(w.t, "the line about the list", func() bool { return len(lines.About("line 1 blocks every name")) > 0 })
 	if blocked("www.example.org.") || !blocked("bad.example.org.") || !blocked("www.example.net.") {
 		t.Error("the content before is not in force")
 	}
-
 	again("bad.example.org\nother.example.org\n")
 	testkit.Until(w.t, "the repair of the list", func() bool { return !blocked("www.example.net.") && blocked("other.example.org.") })
 	testkit.Until(w.t, "Safe Browsing's lists after a start", func() bool { return w.ready() && blocked("evil.example.com.") })

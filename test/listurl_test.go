@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -102,18 +101,6 @@ func TestAListByURLIsFetchedOnceForAllServerBlocksAndReloads(t *testing.T) {
 	}
 }
 
-func TestTheLastGoodContentOfAListByURLIsInForceAtTheNextStart(t *testing.T) {
-	w := newWorld(t)
-	list := newListServer(t, "bad.example\n")
-	corefile := w.corefile("block " + list.URL + "/list.txt")
-	w.start(corefile)
-	testkit.Until(w.t, "the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
-	w.stop()
-	list.Close()
-	w.start(corefile)
-	w.wantBlocked("bad.example.", dns.TypeA, "blocklist list.txt")
-}
-
 // DNS and ready do not wait for a list. Without content it says so, once.
 func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
 	lines := testkit.Capture(t)
@@ -127,79 +114,9 @@ func TestAListByURLThatCannotBeFetchedIsAWarning(t *testing.T) {
 	line := lines.Only(t, "/list.txt")
 	testkit.WantParts(t, line, "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: the server answered status 503",
 		"It was never fetched and has no effect; next attempt at 20", "Check the URL")
-	if got := testkit.Metric(t, "own_list_failing", "file", list.URL+"/list.txt"); got != 1 {
-		t.Errorf("Expected the metrics to say that it fails, got %v", got)
-	}
-}
-
-// What a server sends that is no list does nothing: nothing is blocked, the log says why,
-// the metrics count it, and DNS continues.
-func TestAListByURLThatIsNoListIsToldAndDoesNothing(t *testing.T) {
-	testkit.Long(t)
-	endless := func(piece string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			for r.Context().Err() == nil {
-				if _, err := w.Write([]byte(piece)); err != nil {
-					return
-				}
-			}
+	for metric, want := range map[string]float64{"own_list_entries": 0, "own_list_failing": 1, "own_list_last_success_timestamp_seconds": 0} {
+		if got := testkit.Metric(t, metric, "file", list.URL+"/list.txt"); got != want {
+			t.Errorf("Expected %s %v, got %v", metric, want, got)
 		}
-	}
-	send := func(text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
-	}
-	for name, test := range map[string]struct {
-		answer http.HandlerFunc
-		want   string
-	}{
-		"HTML with status 200":     {send("<!DOCTYPE html>\nbad.example\n"), "the list that came is not believed: it looks like an HTML page. It was never fetched"},
-		"empty":                    {send(""), "the list that came is not believed: it is empty"},
-		"NULs":                     {send(strings.Repeat("\x00", 9999)), "it has no usable line"},
-		"endless":                  {endless("bad.example\n"), "the list has more than 65536 bytes, the most that max_bytes allows"},
-		"an endless line":          {endless("aaaaaaaa"), "the list has more than 65536 bytes"},
-		"status 304":               {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "the server answered status 304"},
-		"redirects without an end": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/list.txt", http.StatusFound) }, "more than 5 redirects"},
-		"fewer bytes than promised": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "99")
-			fmt.Fprint(w, "bad.example\n")
-		}, "unexpected EOF"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			lines := testkit.Capture(t)
-			w := newWorld(t)
-			list := httptest.NewServer(test.answer)
-			t.Cleanup(list.Close)
-			w.start(w.corefile("block " + list.URL + "/list.txt max_bytes 64KiB"))
-			testkit.Until(w.t, "the warning", func() bool { return len(lines.About("/list.txt")) > 0 })
-			testkit.WantParts(t, lines.Only(t, "/list.txt"), "[WARNING]", "List "+list.URL+"/list.txt cannot be updated: ", test.want, "next attempt at 20")
-			w.wantPassed("bad.example.", dns.TypeA)
-			for metric, want := range map[string]float64{"own_list_entries": 0, "own_list_failing": 1, "own_list_last_success_timestamp_seconds": 0} {
-				if got := testkit.Metric(t, metric, "file", list.URL+"/list.txt"); got != want {
-					t.Errorf("Expected %s %v, got %v", metric, want, got)
-				}
-			}
-		})
-	}
-}
-
-// The server of a list is found by the resolver of the stanza: this CoreDNS may be the
-// only one that the machine asks.
-func TestAListByURLIsFoundByTheResolver(t *testing.T) {
-	w := newWorld(t)
-	list := newListServer(t, "bad.example\n")
-	port := list.URL[strings.LastIndexByte(list.URL, ':'):]
-	var asked atomic.Int32
-	resolver := startUpstreamWith(t, func(q dns.Question) []dns.RR {
-		asked.Add(1)
-		if q.Qtype != dns.TypeA {
-			return nil
-		}
-		header := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 1}
-		return []dns.RR{&dns.A{Hdr: header, A: net.IPv4(127, 0, 0, 1)}}
-	})
-	w.start(w.corefile("block http://lists.example.org"+port+"/list.txt", "resolver "+resolver))
-	testkit.Until(w.t, "the list", func() bool { return isBlocked(w.ask("bad.example.", dns.TypeA)) })
-	if asked.Load() == 0 {
-		t.Error("Expected the resolver to be asked")
 	}
 }

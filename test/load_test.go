@@ -41,7 +41,6 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 		other.host = w.host
 		w.start(w.loadCorefile(strings.TrimPrefix(testkit.FreeAddress(t, w.host), w.host), "lists se-4b"))
 		w.updated(1)
-
 		address := w.address("udp")
 		var stop atomic.Bool
 		var load sync.WaitGroup
@@ -73,7 +72,13 @@ func TestQueriesUpdatesAndReloadsAtOnce(t *testing.T) {
 			t.Errorf("Expected no engine after the shutdown, got %d with %d holders", e, holders)
 		}
 	})
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	noMoreGoroutines(t, before)
+}
+
+// noMoreGoroutines waits until there are no more goroutines than before.
+func noMoreGoroutines(t *testing.T, before int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("Expected %d goroutines as before, got %d:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])

@@ -2,16 +2,9 @@ package test
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,34 +16,15 @@ import (
 	_ "github.com/coredns/coredns/plugin/tls"
 
 	"github.com/miekg/dns"
-)
 
-// selfSigned writes a certificate for 127.0.0.1 and its key.
-func selfSigned(t *testing.T) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	certificate = writeFile(t, dir, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	return certificate, writeFile(t, dir, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw})))
-}
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
+)
 
 // transports starts a CoreDNS that answers over UDP, TCP, TLS and HTTPS, each
 // with the same stanza, and returns how to ask over each.
 func transports(t *testing.T, stanza string) map[string]func(*dns.Msg) (*dns.Msg, error) {
 	t.Helper()
-	certificate, key := selfSigned(t)
+	certificate, key := testkit.Certificate(t, t.TempDir())
 	var corefile strings.Builder
 	for _, scheme := range []string{"", "tls://", "https://"} {
 		secure := ""
@@ -244,9 +218,8 @@ func problemOfEDNS(q, m *dns.Msg) string {
 }
 
 func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
-	file := writeFile(t, t.TempDir(), strings.Repeat("long-", 45)+".txt", "")
 	long := strings.Repeat("a23456789012345678901234567890123456789012345678901234567890123.", 3) + "blocked-by-a-list.example."
-	writeOver(t, file, long)
+	file := writeFile(t, t.TempDir(), strings.Repeat("long-", 45)+".txt", long)
 	asks := transports(t, "block "+file)
 	m := new(dns.Msg).SetQuestion(long, dns.TypeA)
 	m.SetEdns0(512, false)
@@ -265,11 +238,6 @@ func TestAnswersThatWouldNotFitLoseWordsNotRecords(t *testing.T) {
 	if text, _ := ede(answer); len(text) != 200 {
 		t.Errorf("Expected a text of 200 bytes over TCP, got %d", len(text))
 	}
-}
-
-func writeOver(t *testing.T, file, text string) {
-	t.Helper()
-	writeFile(t, file[:strings.LastIndexByte(file, '/')], file[strings.LastIndexByte(file, '/')+1:], text)
 }
 
 func TestPaddingIsAnsweredWithPadding(t *testing.T) {

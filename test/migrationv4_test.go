@@ -2,7 +2,6 @@ package test
 
 import (
 	"crypto/sha256"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -133,29 +132,6 @@ func TestMigrationOfAListOfMixedLengthsStartsAnew(t *testing.T) {
 	}
 }
 
-// Version 4 cannot build upon lists of version 5: nobody has promised that it takes
-// their versions for states. And each version has a schedule of its own, which holds
-// when it comes back.
-func TestBackToVersion4StartsAnewAndKeepsItsWait(t *testing.T) {
-	testkit.Long(t)
-	t.Parallel()
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	migrate(t, w, false)
-	w.v5Fetch(0)
-	w.threaten("evil.example.com/", "new.example.com/")
-	testkit.Until(w.t, "the update", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
-	w.protocol = protocol.DialectV4
-	w.google.ClientStarted() // it has no state any more
-	if err := w.reload(w.corefile()); err != nil {
-		t.Fatal(err)
-	}
-	w.wantBlocked("new.example.com.", dns.TypeA, phishing) // by the lists of version 5
-	if n := len(w.google.Requests("fetch")); n != 1 {
-		t.Errorf("Expected no request of version 4 before its minimum wait of an hour is over, got %d", n-1)
-	}
-}
-
 func TestVersion4AsksInTheLengthThatIsStored(t *testing.T) {
 	w := newWorld(t)
 	w.protocol = protocol.DialectV4
@@ -206,35 +182,6 @@ func TestVersion4AsksForAPowerOfTwo(t *testing.T) {
 	}
 }
 
-func TestVersion4InTheCorefile(t *testing.T) {
-	for name, test := range map[string]struct{ properties, want string }{
-		"a list that v4 has not":    {"protocol v4\nlists own-4b", `no list "own-4b"`},
-		"a mode that v4 has not":    {"mode realtime\nprotocol v4", "protocol v4 has no mode"},
-		"another mode without list": {"protocol v4\nmode nostorage", "protocol v4 has no mode"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := stanza(t, "safebrowsing {\nendpoint http://127.0.0.1\n"+test.properties+"\n}")
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("Expected an error with %q, got %v", test.want, err)
-			}
-		})
-	}
-}
-
-// failReload reloads the world into an address that is taken.
-func failReload(t *testing.T, w *world) {
-	t.Helper()
-	taken, err := net.Listen("tcp", w.host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	if err := w.reload(strings.Replace(w.corefile(), ".:0", ".:"+port, 1)); err == nil {
-		t.Fatal("Expected the reload to fail")
-	}
-}
-
 // After a reload into version 5 that failed, the next one takes over what version 4 holds now.
 func TestMigrationAfterAFailedOne(t *testing.T) {
 	testkit.Long(t)
@@ -252,7 +199,7 @@ func TestMigrationAfterAFailedOne(t *testing.T) {
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	w.protocol = protocol.DialectV5
-	failReload(t, w)
+	w.failReload(w.corefile())
 	w.threaten("evil.example.com/", "new.example.com/")
 	testkit.Until(w.t, "the update by version 4", func() bool { return isBlocked(w.ask("new.example.com.", dns.TypeA)) })
 	old := w.engine()
@@ -277,7 +224,7 @@ func TestMigrationAfterAFailedOneAtTheStart(t *testing.T) {
 	firstContact(t, time.Second)
 	w.start(w.corefile())
 	w.protocol = protocol.DialectV5
-	failReload(t, w)
+	w.failReload(w.corefile())
 	w.updated(1)
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
 	firstContact(t, time.Hour)

@@ -88,7 +88,11 @@ func TestHostileNamesAreEscapedEverywhere(t *testing.T) {
 			wantEscaped(t, "the status page", get(t, page), true)
 			wantNoNamesInMetrics(t)
 			for range n {
-				wantEscaped(t, "dnstap", extras.next(t), false)
+				extra := extras.next(t)
+				wantEscaped(t, "dnstap", extra, false)
+				if !strings.Contains(extra, "se-4b") && !strings.Contains(extra, "own.txt") {
+					t.Errorf("Expected the metadata to have the list, got %q", extra)
+				}
 			}
 			for _, line := range lines.About("") {
 				wantEscaped(t, "the log", strings.TrimSuffix(line, "\n"), false)
@@ -215,32 +219,42 @@ func (s *taps) next(t *testing.T) string {
 // dnstapExtras listens for dnstap.
 func dnstapExtras(t *testing.T) *taps {
 	t.Helper()
+	s := &taps{extras: make(chan string, 1000)}
+	s.address = dnstapSink(t, func(raw []byte) {
+		var frame tap.Dnstap
+		answer := new(dns.Msg)
+		if proto.Unmarshal(raw, &frame) == nil && answer.Unpack(frame.GetMessage().GetResponseMessage()) == nil && isBlocked(answer) {
+			s.extras <- string(frame.GetExtra())
+		}
+	})
+	return s
+}
+
+// dnstapSink takes what dnstap sends to the address that it returns, and calls each with each frame.
+func dnstapSink(t *testing.T, each func(raw []byte)) (address string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	s := &taps{listener.Addr().String(), make(chan string, 1000)}
 	go func() {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		decoder, err := fs.NewDecoder(conn, &fs.DecoderOptions{ContentType: []byte("protobuf:dnstap.Dnstap"), Bidirectional: true})
-		if err != nil {
-			return
-		}
 		for {
-			raw, err := decoder.Decode()
+			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			var frame tap.Dnstap
-			answer := new(dns.Msg)
-			if proto.Unmarshal(raw, &frame) == nil && answer.Unpack(frame.GetMessage().GetResponseMessage()) == nil && isBlocked(answer) {
-				s.extras <- string(frame.GetExtra())
-			}
+			go func() {
+				defer conn.Close()
+				decoder, err := fs.NewDecoder(conn, &fs.DecoderOptions{ContentType: []byte("protobuf:dnstap.Dnstap"), Bidirectional: true})
+				for err == nil {
+					var raw []byte
+					if raw, err = decoder.Decode(); err == nil {
+						each(raw)
+					}
+				}
+			}()
 		}
 	}()
-	return s
+	return listener.Addr().String()
 }

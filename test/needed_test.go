@@ -63,10 +63,3 @@ func TestATargetThatTheServerNeedsIsNotBlocked(t *testing.T) {
 	w.wantPassed("time.cloudflare.com.", dns.TypeA)
 	w.wantBlocked("clock.example.com.", dns.TypeA, phishing)
 }
-
-func TestTheOperatorMayBlockWhatTheServerNeeds(t *testing.T) {
-	w := newWorld(t)
-	w.start(w.corefile(blockList(t, "time.google.com")))
-	w.updated(1)
-	w.wantBlocked("time.google.com.", dns.TypeA, byOwn)
-}

@@ -132,7 +132,6 @@ func TestRecipeOfHomeAssistant(t *testing.T) {
 	if m := regexp.MustCompile(`^\{\{ state_attr\('([a-z._]+)', '([a-z]+)'\) or '[^']+' \}\}$`).FindStringSubmatch(message); m == nil || m[1] != trigger.Entity || !slices.Contains(state.Attributes, m[2]) {
 		t.Errorf("The message is %q", message)
 	}
-
 	w.order("/pause", `{"for": "10m"}`)
 	if got := templated(t, state.ValueTemplate, read("blocking is paused")); !slices.Contains(trigger.To, got) {
 		t.Errorf("Expected %s to be told, got only %q", got, trigger.To)

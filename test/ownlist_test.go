@@ -14,30 +14,6 @@ import (
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
-func TestOwnListsOfAllFormatsAtWork(t *testing.T) {
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	block := writeFile(t, t.TempDir(), "block.txt", strings.Join([]string{
-		"plain.example", "0.0.0.0 hosts.example", "*.below.example", "||tree.example^", "@@||good.tree.example^",
-		"rpz.example CNAME .", "http://url.example/", "http://path.example/x",
-	}, "\n"))
-	allow := writeFile(t, t.TempDir(), "allow.txt", "evil.example.com # until 2099-01-31\nended.tree.example # until 2020-01-31\n")
-	w.start(w.corefile("block "+block, "allow "+allow+" hosts.example until 2020-01-31"))
-	w.updated(1)
-	for name, blocked := range map[string]bool{
-		"plain.example.": true, "www.plain.example.": false,
-		"hosts.example.": true, // its exception has ended
-		"below.example.": false, "a.below.example.": true, "a.b.below.example.": true,
-		"tree.example.": true, "a.tree.example.": true, "good.tree.example.": false, "a.good.tree.example.": false, "ended.tree.example.": true,
-		"rpz.example.": true, "url.example.": true, "path.example.": false,
-		"evil.example.com.": false,
-	} {
-		if m := w.ask(name, dns.TypeA); isBlocked(m) != blocked {
-			t.Errorf("%s: Expected blocked %v, got\n%v", name, blocked, m)
-		}
-	}
-}
-
 func TestAFileOfSeveralServerBlocksAndReloadsIsReadOnce(t *testing.T) {
 	lines := testkit.Capture(t)
 	w := newWorld(t)

@@ -47,7 +47,6 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 		testkit.Until(w.t, "the gauge of "+zone, func() bool { return testkit.Metric(t, "paused", "zones", zone) == want })
 	}
 	wantGauge(".", 0)
-
 	w.paused(".", time.Hour)
 	testkit.Until(w.t, "a name to pass", func() bool { return !isBlocked(w.ask("evil.example.com.", dns.TypeA)) })
 	w.wantPassed("blocked.example.com.", dns.TypeA)
@@ -62,12 +61,10 @@ func TestAPauseLetsEveryNamePass(t *testing.T) {
 	if got := len(w.searches()); got != searches {
 		t.Errorf("Expected no search in a pause, got %d", got-searches)
 	}
-
 	if err := w.reload(w.corefile("block "+own, "explain", "ttl 30s")); err != nil {
 		t.Fatal(err)
 	}
 	w.wantPassed("blocked.example.com.", dns.TypeA)
-
 	w.paused(".", 0)
 	testkit.Until(w.t, "a name to be blocked", func() bool { return isBlocked(w.ask("blocked.example.com.", dns.TypeA)) })
 	wantGauge(".", 0)

@@ -20,7 +20,6 @@ func TestOwnListsAndExceptionsBelongToTheServerBlock(t *testing.T) {
 	allow := writeFile(t, dir, "allow.txt", "allowed.example\n")
 	w.start(w.corefile("block "+block, "allow evil.example.com "+allow, "except example.net lan"))
 	w.updated(1)
-
 	w.wantBlocked("blocked.example.", dns.TypeA, "blocklist own.txt")
 	w.wantBlocked("nas.local.", dns.TypeAAAA, "blocklist own.txt") // own lists hold for every name
 	w.wantPassed("www.blocked.example.", dns.TypeA)                // a list of hosts names hosts

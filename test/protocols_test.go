@@ -217,10 +217,3 @@ func TestTwoBlocksOfTwoProtocolsAreRefused(t *testing.T) {
 		t.Errorf("Expected to be refused, got %v", err)
 	}
 }
-
-func TestAnUnknownProtocolInTheCorefileIsRefused(t *testing.T) {
-	_, err := stanza(t, "safebrowsing {\nendpoint http://127.0.0.1\nprotocol v6\n}")
-	if err == nil || !strings.Contains(err.Error(), `"v6" is not a protocol: the protocols are v5`) {
-		t.Errorf("got %v", err)
-	}
-}

@@ -118,45 +118,6 @@ func TestListsOutliveAChangeOfRelays(t *testing.T) {
 	}
 }
 
-// The system gives a port again that a test before had. A wait that is still remembered for it
-// must not keep the next test from its first request.
-func TestAStartRemembersNothingOfAnotherTest(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	first := w.endpoint
-	w.start(w.corefile())
-	w.updated(1)
-	server := httptest.NewServer(w.google)
-	t.Cleanup(server.Close)
-	w.endpoint, w.db = server.URL, t.TempDir()
-	w.google.ClientLostState() // who asks other endpoints is another client, as with another key
-	if err := w.reload(w.corefile()); err != nil {
-		t.Fatal(err)
-	}
-	w.updated(2)
-	w.stop()
-	w.endpoint, w.db = first, t.TempDir()
-	w.google.ClientLostState()
-	w.start(w.corefile())
-	w.updated(3)
-}
-
-func TestOnlyTheAuthorityOfTLSVouchesForARelay(t *testing.T) {
-	lines := testkit.Capture(t)
-	w := newWorld(t)
-	w.threaten("evil.example.com/")
-	server := httptest.NewTLSServer(w.google)
-	t.Cleanup(server.Close)
-	w.endpoint = server.URL
-	ca := writeFile(t, t.TempDir(), "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	w.start(w.corefile("tls " + ca))
-	w.updated(1)
-	w.wantBlocked("evil.example.com.", dns.TypeA, phishing)
-	if got := lines.About("certificate"); len(got) > 0 {
-		t.Errorf("Expected nothing about certificates, got %q", got)
-	}
-}
-
 // A relay with -tls-client-ca sees the certificate of tls, and a renewed one
 // without a reload.
 func TestTheCertificateOfTLSIsShownAndRenewed(t *testing.T) {

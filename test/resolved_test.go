@@ -2,9 +2,11 @@ package test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,8 +76,7 @@ func findResolved() (string, error) {
 	return exec.LookPath("systemd-resolved")
 }
 
-// againInOwnNetwork runs the calling test in new namespaces, as process 1 of them: its end is
-// that of all that it has started.
+// againInOwnNetwork runs the calling test with the network and the configuration of the documents.
 func againInOwnNetwork(t *testing.T) {
 	t.Helper()
 	etc := t.TempDir()
@@ -86,14 +87,29 @@ func againInOwnNetwork(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(drop, "safebrowsing.conf"), []byte(documentedConfig(t, "systemd-resolved")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	enter := []string{"--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child", "sh", "-c", enterOwnNetwork, "sh", etc}
-	if out, err := exec.Command("unshare", append(enter, "true")...).CombinedOutput(); err != nil {
-		t.Skipf("this machine gives no namespaces, as some containers do not: %v\n%s", err, out)
+	inNetwork(t, allNamespaces, enterOwnNetwork, etc, "true")
+}
+
+// allNamespaces are flags of unshare for a process that is process 1 of its namespaces: its end is that of all that
+// it has started.
+var allNamespaces = []string{"--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"}
+
+// inNetwork runs the calling test in new namespaces, whose network a script makes of an argument, with a value of
+// ownNetwork, and returns what it says.
+func inNetwork(t *testing.T, namespaces []string, script, arg, value string, flags ...string) string {
+	t.Helper()
+	testkit.Program(t, "ip")
+	if os.Geteuid() != 0 {
+		t.Skip("namespaces need root")
 	}
-	c := exec.Command("unshare", append(enter, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=3m")...)
-	c.Env = append(os.Environ(), ownNetwork+"=true")
+	if out, err := exec.Command("unshare", slices.Concat(namespaces, []string{"true"})...).CombinedOutput(); err != nil {
+		testkit.Need(t, fmt.Errorf("no namespaces, as in some containers: %w, %s", err, out))
+	}
+	c := exec.Command("unshare", slices.Concat(namespaces, []string{"sh", "-c", script, "sh", arg, os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=3m"}, flags)...)
+	c.Env = append(os.Environ(), ownNetwork+"="+value)
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("in its own network: %v\n%s", err, out)
+		t.Errorf("in its own network, %s: %v\n%s", value, err, out)
 	}
+	return string(out)
 }

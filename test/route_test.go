@@ -1,7 +1,6 @@
 package test
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"net"
@@ -26,6 +25,7 @@ const routeWithin = time.Minute
 // enterWithoutRoute gives a command a network with no more than the loopback interface.
 const enterWithoutRoute = `set -e
 ip link set lo up
+shift
 exec "$@"`
 
 // A router: the server starts before there is a route to Google, or to a name server. When the
@@ -34,7 +34,11 @@ func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
 	testkit.Long(t)
 	if os.Getenv(ownNetwork) == "" {
 		t.Parallel()
-		withoutRoute(t)
+		timeout := *routeAfter + routeWithin + time.Minute
+		out := inNetwork(t, []string{"--net"}, enterWithoutRoute, "", "true", "-test.timeout="+timeout.String(), "-route.after="+routeAfter.String())
+		_, told, _ := strings.Cut(out, "time to protection: ")
+		told, _, _ = strings.Cut(told, "\n")
+		t.Log("time to protection: " + told)
 		return
 	}
 	w := newWorld(t)
@@ -56,35 +60,6 @@ func TestARouterIsProtectedSoonAfterItsRouteIsThere(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	t.Logf("time to protection: %s after the route, which came %s after the server", time.Since(came).Round(100*time.Millisecond), *routeAfter)
-}
-
-// withoutRoute runs the calling test in a network without a route.
-func withoutRoute(t *testing.T) {
-	t.Helper()
-	enter := []string{"--net", "sh", "-c", enterWithoutRoute, "sh"}
-	err := errors.New("namespaces need root")
-	var out []byte
-	if os.Geteuid() == 0 {
-		out, err = exec.Command("unshare", append(enter, "true")...).CombinedOutput()
-	}
-	if err != nil {
-		if os.Getenv("CI") != "" && os.Geteuid() == 0 {
-			t.Fatalf("no namespaces: %v\n%s", err, out)
-		}
-		t.Skipf("this test needs root, unshare and ip, and a machine that gives namespaces: %v\n%s", err, out)
-	}
-	timeout := *routeAfter + routeWithin + time.Minute
-	c := exec.Command("unshare", append(enter, os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout="+timeout.String(), "-route.after="+routeAfter.String())...)
-	c.Env = append(os.Environ(), ownNetwork+"=true")
-	out, err = c.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Fatalf("in its own network: %v\n%s", err, out)
-	}
-	for line := range strings.Lines(string(out)) {
-		if _, told, ok := strings.Cut(line, "time to protection: "); ok {
-			t.Log("time to protection: " + strings.TrimSpace(told))
-		}
-	}
 }
 
 // behindRoute returns the URL of the world's server at an address to which there is no route yet.

@@ -27,12 +27,7 @@ func TestSoak(t *testing.T) {
 	}
 	before := runtime.NumGoroutine()
 	t.Run("soak", soak)
-	for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			stacks := make([]byte, 1<<20)
-			t.Fatalf("Expected %d goroutines as before, got %d:\n%s", before, runtime.NumGoroutine(), stacks[:runtime.Stack(stacks, true)])
-		}
-	}
+	noMoreGoroutines(t, before)
 }
 
 // soaked are servers that an engine asks: one, or two relays.

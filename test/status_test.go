@@ -56,7 +56,6 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	w.updated(1)
 	url := w.pageURL(lines)
 	wantPage(t, get(t, url), []string{"Protected by Safe Browsing v5 and own lists", "Phishing", "se-4b", "Nothing.", "own.txt blocks 1 entry", "Searches left today: 100 of 100"}, []string{"NOT", own, "secret"})
-
 	w.wantBlocked("evil.example.com.", dns.TypeA, phishing) // of the server block without names
 	w.wantBlocked("BLOCKED.example.org.", dns.TypeA, "blocklist own.txt")
 	w.wantBlocked("blocked.example.org.", dns.TypeA, "blocklist own.txt")
@@ -81,7 +80,6 @@ func TestTheStatusPageSaysWhatProtectsAndWhatWasBlocked(t *testing.T) {
 	if got := len(w.searches()); got != searches {
 		t.Errorf("Expected the page to ask no server, got %d more searches", got-searches)
 	}
-
 	if err := w.reload(w.corefile("status 127.0.0.1:0 names", "block "+own, "budget 100", "monitor")); err != nil {
 		t.Fatal(err)
 	}

@@ -144,20 +144,3 @@ func TestANewTokenEndsTheBackoffOfTheOldOne(t *testing.T) {
 		})
 	}
 }
-
-func TestMinimumWaitsStayWhenATokenIsReplaced(t *testing.T) {
-	lines := testkit.Capture(t)
-	w, file := tokenWorld(t)
-	w.google.SetToken(oldToken)
-	w.start(w.corefile("token_file "+file, "limit off"))
-	w.updated(w.perUpdate(3))
-	w.stop()
-	w.google.ClientStarted()
-	w.google.SetToken(newToken)
-	putToken(t, file, newToken)
-	w.start(w.corefile("token_file "+file, "limit off"))
-	w.wantProtected(t, lines)
-	if n := len(w.fetches()); n != w.perUpdate(3) {
-		t.Errorf("Expected no request for lists, got %d", n-w.perUpdate(3))
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -21,41 +19,6 @@ func newRiskWorld(t *testing.T) *world {
 	w := newWorld(t)
 	w.protocol = protocol.DialectWebRisk
 	return w
-}
-
-// The server is not Google's, so nothing names Google.
-func TestClientsAreToldOfWebRisk(t *testing.T) {
-	lines := testkit.Capture(t)
-	w := newRiskWorld(t)
-	w.threaten("evil.example.com/", "late.example.com/")
-	corefile := w.corefile("unsure servfail", "structured 65010 mailto:help@example.org")
-	w.start(strings.Replace(corefile, "errors", "errors\n\tmetadata\n\t"+metadataOfLog, 1))
-	w.updated(w.perUpdate(3))
-	w.wantBlocked("evil.example.com.", dns.TypeA, "suspected social engineering (Web Risk)")
-	testkit.Until(w.t, "the line of the log", func() bool { return len(lines.About("evil.example.com.")) > 0 })
-	testkit.WantParts(t, lines.Only(t, "evil.example.com."), "verdict=unsafe threat=social engineering list=se-4b expression=evil.example.com/ by=server")
-
-	m := new(dns.Msg).SetQuestion("evil.example.com.", dns.TypeA)
-	m.SetEdns0(1232, false)
-	m.IsEdns0().Option = []dns.EDNS0{&dns.EDNS0_LOCAL{Code: 65010}}
-	answer, err := dns.Exchange(m, w.address("udp"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, _ := ede(answer); text != `{"c":["mailto:help@example.org"],"j":"suspected social engineering (Web Risk)","s":2,"l":"en"}` {
-		t.Errorf("Got the structured error %q", text)
-	}
-
-	w.google.Break("search", 1, protocoltest.Fault{Status: 503})
-	for _, want := range []string{"could not ask Web Risk about this name in time", "may not ask Web Risk about this name now"} {
-		m := w.ask("late.example.com.", dns.TypeA)
-		if text, _ := ede(m); m.Rcode != dns.RcodeServerFailure || text != want {
-			t.Errorf("Expected SERVFAIL with %q, got %q in\n%v", want, text, m)
-		}
-	}
-	for _, line := range lines.About("Google") {
-		t.Errorf("Expected no Google in the log, got %s", line)
-	}
 }
 
 // mixed publishes a list with entries of all lengths that come into question. It returns

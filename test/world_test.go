@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -384,11 +383,4 @@ func blockList(t *testing.T, name string) string {
 // byOwn is the text of the Extended DNS Error about a name in the list of blockList.
 const byOwn = "blocklist own.txt"
 
-func writeFile(t testing.TB, dir, name, text string) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+var writeFile = testkit.Write
