@@ -87,8 +87,7 @@ func TestAnswerWithoutLifeIsUsedOnce(t *testing.T) {
 
 func TestCacheBeatsTheLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		database := new(Database)
-		database.Publish([]List{listOf("list", "example.com/")})
+		database := databaseOf(listOf("list", "example.com/"))
 		srv := &server{t: t}
 		srv.knows(5*time.Minute, isThreat("example.com/", SocialEngineering))
 		c := checkerOf(t, Config{Database: database, Searcher: srv})
@@ -258,8 +257,7 @@ func TestForeignFullHashesCountForNothing(t *testing.T) {
 	neighbour := isThreat(asked, Malware) // the same prefix, another full hash
 	neighbour.Hash[31] ^= 1
 	srv.always(Answer{TTL: time.Hour, Threats: []ThreatHash{isThreat(foreign, Malware), neighbour}}, nil)
-	database := new(Database)
-	database.Publish([]List{listOf("list", asked)})
+	database := databaseOf(listOf("list", asked))
 	c := checkerOf(t, Config{Database: database, Searcher: srv})
 	if got := decide(t, c, "example.com."); got != (Decision{By: ByServer}) {
 		t.Errorf("what was asked: %+v, want safe by server", got)

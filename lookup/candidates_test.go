@@ -35,9 +35,7 @@ func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			database := new(Database)
-			database.Publish(tt.lists)
-			c := checkerOf(t, Config{Mode: NoStorage, Database: database})
+			c := checkerOf(t, Config{Mode: NoStorage, Database: databaseOf(tt.lists...)})
 			candidates := suspect(t, c, "www.example.com.")
 			want := Decision{Verdict: tt.verdict, By: ByLimiter, List: tt.list, Err: ErrLimited}
 			if got := candidates.Limited(); got != want {
@@ -52,8 +50,7 @@ func TestLimitedCandidatesAreThoseOfWhichNoneIsAdmitted(t *testing.T) {
 }
 
 func TestFirstIsThatOfTheFirstCandidate(t *testing.T) {
-	database := new(Database)
-	database.Publish([]List{listOf("domain", "example.com/"), listOf("host", "www.example.com/")})
+	database := databaseOf(listOf("domain", "example.com/"), listOf("host", "www.example.com/"))
 	for name, want := range map[string][2]string{
 		"www.example.com.":  {"host", "www.example.com/"},
 		"mail.example.com.": {"domain", "example.com/"},
@@ -127,11 +124,9 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 	for _, tt := range tests {
 		for _, asStored := range []bool{false, true} {
 			t.Run(tt.name+map[bool]string{true: ", as stored", false: ", in four bytes"}[asStored], func(t *testing.T) {
-				database := new(Database)
-				database.Publish(tt.lists)
 				srv := &server{t: t}
 				srv.knows(time.Hour, isThreat(host, Malware))
-				c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: asStored})
+				c := checkerOf(t, Config{Database: databaseOf(tt.lists...), Searcher: srv, AsStored: asStored})
 				if got := decide(t, c, "example.com."); got.Verdict != Unsafe || got.List != tt.first {
 					t.Errorf("%+v, want unsafe, of list %s", got, tt.first)
 				}
@@ -149,10 +144,8 @@ func TestPrefixesAreAskedAsTheyAreStored(t *testing.T) {
 
 // TestHostsInNoListAreAskedInFourBytes tests the modes that ask about hosts that no list holds.
 func TestHostsInNoListAreAskedInFourBytes(t *testing.T) {
-	database := new(Database)
-	database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
 	srv := &server{t: t}
-	c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: true, Mode: NoStorage})
+	c := checkerOf(t, Config{Database: databaseOf(storedAs(t, "a", "example.com/", 8)), Searcher: srv, AsStored: true, Mode: NoStorage})
 	decide(t, c, "www.example.com.")
 	want := []Prefix{HashExpression("www.example.com/").Prefix(4), HashExpression("example.com/").Prefix(8)}
 	if got := srv.searches(); len(got) != 1 || !slices.Equal(got[0], want) {
@@ -163,8 +156,7 @@ func TestHostsInNoListAreAskedInFourBytes(t *testing.T) {
 // TestAnswersOfOneLengthServeAnother tests lists whose prefixes change their length.
 func TestAnswersOfOneLengthServeAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		database := new(Database)
-		database.Publish([]List{storedAs(t, "a", "example.com/", 8)})
+		database := databaseOf(storedAs(t, "a", "example.com/", 8))
 		srv := &server{t: t}
 		srv.knows(time.Hour, isThreat("example.com/", Malware))
 		c := checkerOf(t, Config{Database: database, Searcher: srv, AsStored: true})
@@ -233,9 +225,7 @@ func TestLikelySafeHostsGoByTheRule(t *testing.T) {
 	for rule, asked := range map[Rule]bool{RuleV5: true, RuleV4: false} {
 		safe := listOf("safe", append(common(99), "co.uk/")...)
 		safe.LikelySafe = true
-		database := new(Database)
-		database.Publish([]List{safe})
-		c := checkerOf(t, Config{Database: database, Mode: RealTime, Rule: rule})
+		c := checkerOf(t, Config{Database: databaseOf(safe), Mode: RealTime, Rule: rule})
 		if _, candidates := c.Check(FromQname("x.co.uk.")); (candidates != nil) != asked {
 			t.Errorf("rule %d: the server is asked: %v, want %v", rule, candidates != nil, asked)
 		}
@@ -271,8 +261,7 @@ func TestRealTimeIsLocalUntilItKnowsLikelySafeHosts(t *testing.T) {
 		"one that is long enough":             {[]List{listed, likelySafe(100)}, true},
 		"only that one":                       {[]List{likelySafe(100)}, true},
 	} {
-		database := new(Database)
-		database.Publish(test.lists)
+		database := databaseOf(test.lists...)
 		for mode, asks := range map[Mode]bool{Local: false, RealTime: test.asks, NoStorage: true} {
 			c := checkerOf(t, Config{Database: database, Mode: mode})
 			if _, candidates := c.Check(FromQname("new.example.com.")); (candidates != nil) != asks {

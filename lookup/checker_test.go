@@ -167,6 +167,12 @@ func setOf(entries [][]byte) *prefixset.Set {
 	return b.Set()
 }
 
+func databaseOf(lists ...List) *Database {
+	d := new(Database)
+	d.Publish(lists)
+	return d
+}
+
 // checkerOf returns a Checker with one list, "list", of expressions, closed
 // when the test ends. Without a Searcher in cfg its server knows nothing.
 func checkerOf(t testing.TB, cfg Config, expressions ...string) *Checker {

@@ -157,8 +157,7 @@ func TestKnownThreatBeatsALateSearch(t *testing.T) {
 			}
 			return Answer{TTL: time.Minute, Threats: []ThreatHash{isThreat("example.com/", Malware)}}, nil
 		}}
-		database := new(Database)
-		database.Publish([]List{listOf("list", "www.example.com/")})
+		database := databaseOf(listOf("list", "www.example.com/"))
 		c := checkerOf(t, Config{Database: database, Searcher: srv})
 		c.Confirm(suspect(t, c, "www.example.com."), nil)
 		database.Publish([]List{listOf("list", "www.example.com/", "example.com/")})

@@ -261,8 +261,7 @@ func TestCandidatesAreTheListedExpressions(t *testing.T) {
 			listed[HashExpression(expression).Prefix(4)] = true
 		}
 	}
-	database := new(Database)
-	database.Publish([]List{listOf("a", lists[0]...), listOf("b", lists[1]...)})
+	database := databaseOf(listOf("a", lists[0]...), listOf("b", lists[1]...))
 	for word, rule := range rules {
 		t.Run(word, func(t *testing.T) { compareCandidates(t, random, database, rule, listed) })
 	}

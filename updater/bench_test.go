@@ -85,10 +85,13 @@ func changed(prefixes []uint32, n int) (removals, additions, result []uint32) {
 	return removals, additions, result
 }
 
-// answering is a client of a server that always answers the same.
-func answering(tb testing.TB, by *protocol.Dialect, answer []byte) updater.Source {
+// answering is a client of a server that gives these answers in turn.
+func answering(tb testing.TB, by *protocol.Dialect, answers ...[]byte) updater.Source {
 	tb.Helper()
+	sent := 0
 	client, err := by.NewClient(protocol.Config{UserAgent: "bench/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		answer := answers[sent%len(answers)]
+		sent++
 		return &http.Response{
 			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
 			Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),

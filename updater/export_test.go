@@ -19,7 +19,10 @@ type (
 
 const DeadLease, HeldLease = deadLease, heldLease
 
-var NewMemoryShared = newMedium
+var (
+	NewMemoryShared = newMedium
+	NamesIn         = namesIn
+)
 
 // View returns that of one more process.
 func (m *medium) View() *view { return &view{medium: m, settle: 5 * time.Second} }

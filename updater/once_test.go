@@ -68,8 +68,7 @@ func TestOnceRefusesUntilTheScheduleAllowsIt(t *testing.T) {
 
 func TestOnceLeavesABusyFolderAlone(t *testing.T) {
 	inFolder(t, func(t *testing.T, server *protocoltest.Server, dir string) {
-		running := newRun(t, server, dir, "se-4b")
-		running.start()
+		running := newRun(t, server, dir, "se-4b").started()
 		synctest.Wait()
 		if err := newRun(t, server, dir, "se-4b").updater.Once(t.Context()); !errors.Is(err, updater.ErrBusy) {
 			t.Errorf("got %v, want ErrBusy", err)
@@ -137,7 +136,7 @@ func TestStatusAfterUpdates(t *testing.T) {
 		server.Publish("mw-4b", entriesOf(7))
 		server.SetMinimumWait("mw-4b", 2*time.Hour)
 		must(t, newRun(t, server, dir, "se-4b", "mw-4b").updater.Once(t.Context()))
-		before := filesIn(t, dir)
+		before := updater.NamesIn(t, dir)
 		all, err := updater.Status(dir)
 		if err != nil || len(all) != 2 {
 			t.Fatalf("got %+v, %v, want two lists", all, err)
@@ -154,19 +153,8 @@ func TestStatusAfterUpdates(t *testing.T) {
 				t.Errorf("got %+v, want %+v", s, want)
 			}
 		}
-		if after := filesIn(t, dir); !slices.Equal(after, before) {
+		if after := updater.NamesIn(t, dir); !slices.Equal(after, before) {
 			t.Errorf("the folder had %q and has %q", before, after)
 		}
 	})
-}
-
-// filesIn returns the names of all files of a folder.
-func filesIn(t *testing.T, dir string) (names []string) {
-	t.Helper()
-	all, err := os.ReadDir(dir)
-	must(t, err)
-	for _, f := range all {
-		names = append(names, f.Name())
-	}
-	return names
 }

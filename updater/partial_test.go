@@ -8,15 +8,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol"
-	"github.com/coredns-safebrowsing/safebrowsing/internal/protocol/pb/sbv5"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 	"github.com/coredns-safebrowsing/safebrowsing/updater"
@@ -136,37 +132,22 @@ func TestSetsHoldWhatTheirChecksumIsOver(t *testing.T) {
 func largeAnswer(t *testing.T) (answer []byte, some []uint32) {
 	chance := rand.New(rand.NewPCG(7, 7))
 	values := make([]uint32, 7_000_000)
-	raw := make([]byte, 0, 4*len(values))
 	value := uint32(0)
 	for i := range values {
 		values[i] = value
-		raw = binary.BigEndian.AppendUint32(raw, value)
 		value += 1 + chance.Uint32N(1200)
 		if i%100_000 == 0 {
 			some = append(some, values[i])
 		}
 	}
-	sum := sha256.Sum256(raw)
-	answer, err := proto.Marshal(&sbv5.HashList{
-		Name: "se-4b", Version: []byte{1}, Sha256Checksum: sum[:],
-		CompressedAdditions: &sbv5.HashList_AdditionsFourBytes{AdditionsFourBytes: protocoltest.EncodeRice32(values)},
-	})
-	must(t, err)
-	return answer, some
+	return answerWith(t, false, nil, values, bytesOf(values)), some
 }
 
 func TestAListOfSevenMillionEntriesIsNoTrouble(t *testing.T) {
 	testkit.Long(t)
 	answer, some := largeAnswer(t)
-	client, err := protocol.NewV5(protocol.Config{UserAgent: "large/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
-			Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
-		}, nil
-	})})
-	must(t, err)
 	begun := time.Now()
-	l, changed, _, err := fetchAndApply(t, client, updater.List{Name: "se-4b"}, updater.DefaultMaxEntries)
+	l, changed, _, err := fetchAndApply(t, answering(t, protocol.DialectV5, answer), updater.List{Name: "se-4b"}, updater.DefaultMaxEntries)
 	if err != nil || !changed {
 		t.Fatalf("changed: %t, %v", changed, err)
 	}

@@ -35,8 +35,7 @@ func inEachVersion(t *testing.T, test func(t *testing.T, server *protocoltest.Se
 				test(t, server, func() *run {
 					c, err := client(protocol.Config{UserAgent: "run/1", Transport: server})
 					must(t, err)
-					r := newRunOf(t, c, dir, updater.Origin{Name: "test"}, "se-4b", "pha-4b", "mw-4b")
-					r.start()
+					r := newRunOf(t, c, dir, updater.Origin{Name: "test"}, "se-4b", "pha-4b", "mw-4b").started()
 					return r
 				})
 			})

@@ -3,11 +3,7 @@
 package updater_test
 
 import (
-	"bytes"
-	"encoding/binary"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -42,30 +38,15 @@ func TestReplacedListsAreGivenBack(t *testing.T) {
 		for p := chance.Uint32N(1000); len(prefixes) < cap(prefixes); p += 1 + chance.Uint32N(2000) {
 			prefixes = append(prefixes, p)
 		}
-		raw := make([]byte, 0, 4*len(prefixes))
-		for _, p := range prefixes {
-			raw = binary.BigEndian.AppendUint32(raw, p)
-		}
-		answers = append(answers, answerWith(t, false, nil, prefixes, raw))
+		answers = append(answers, answerWith(t, false, nil, prefixes, bytesOf(prefixes)))
 	}
-	sent := 0
-	client, err := protocol.NewV5(protocol.Config{UserAgent: "resident/1", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-		sent++
-		answer := answers[sent%2]
-		return &http.Response{
-			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/x-protobuf"}}, Request: r,
-			Body: io.NopCloser(bytes.NewReader(answer)), ContentLength: int64(len(answer)),
-		}, nil
-	})})
-	must(t, err)
 	debug.FreeOSMemory()
 	before := resident(t)
 	synctest.Test(t, func(t *testing.T) {
-		r := newRunOf(t, client, "", updater.Origin{}, "se-4b")
-		r.start()
+		r := newRunOf(t, answering(t, protocol.DialectV5, answers...), "", updater.Origin{}, "se-4b").started()
 		time.Sleep(10 * time.Minute) // 32 updates at once, then one each minute
 		synctest.Wait()
-		grown, held := resident(t)-before, r.database.Lists()[0].Set.Bytes()
+		sent, grown, held := len(r.reported(updater.Fetched)), resident(t)-before, r.database.Lists()[0].Set.Bytes()
 		t.Logf("%d updates: %d KiB more in memory, a list has %d KiB", sent, grown>>10, held>>10)
 		if sent < 40 || grown > 4*held {
 			t.Errorf("%d KiB more in memory after %d updates of a list of %d KiB", grown>>10, sent, held>>10)

@@ -125,6 +125,12 @@ func (r *run) start() bool {
 	return all
 }
 
+// started is start.
+func (r *run) started() *run {
+	r.start()
+	return r
+}
+
 func (r *run) stop() {
 	r.cancel()
 	r.wg.Wait()
@@ -228,8 +234,7 @@ func TestListsSurviveEveryFaultOfAPartialUpdate(t *testing.T) {
 		server := protocoltest.New(t)
 		server.Publish("se-4b", entriesOf(1, 2, 3))
 		server.Publish("mw-4b", entriesOf(3, 4, 5))
-		r := newRun(t, server, dir, "se-4b", "mw-4b")
-		r.start()
+		r := newRun(t, server, dir, "se-4b", "mw-4b").started()
 		time.Sleep(5 * time.Minute)
 		server.Publish("se-4b", entriesOf(1, 2, 7))
 		server.Publish("mw-4b", entriesOf(4, 5, 6))
@@ -262,8 +267,7 @@ func TestABrokenListDoesNotHoldTheOthersBack(t *testing.T) {
 			server.Publish(list, entriesOf(1, 2))
 			server.SetMinimumWait(list, 10*time.Minute)
 		}
-		r := newRun(t, server, t.TempDir(), lists...)
-		r.start()
+		r := newRun(t, server, t.TempDir(), lists...).started()
 		time.Sleep(2 * time.Minute)
 		for _, list := range lists {
 			server.Publish(list, entriesOf(2, 3))
@@ -341,8 +345,7 @@ func TestAnUpdaterStoppedAtOnceLetsTheFolderGo(t *testing.T) {
 		if err := first.updater.Run(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v", err)
 		}
-		second := newRun(t, server, dir, "se-4b")
-		second.start()
+		second := newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
 		if len(second.reported(updater.LockBusy)) != 0 {
 			t.Error("the folder is still in use")
@@ -385,8 +388,7 @@ func TestADiskThatFillsUpLaterKeepsWhatWasSaved(t *testing.T) {
 		server.SetMinimumWait("se-4b", time.Hour)
 		base := t.TempDir()
 		dir, aside := filepath.Join(base, "lists"), filepath.Join(base, "aside")
-		r := newRun(t, server, dir, "se-4b")
-		r.start()
+		r := newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
 		if err := os.Rename(dir, aside); err != nil { // from now on nothing can be written
 			t.Fatal(err)
@@ -412,8 +414,7 @@ func TestNothingIsAskedBeforeItIsDue(t *testing.T) {
 		server.SetMinimumWait("se-4b", 12*time.Hour)
 		dir := t.TempDir()
 		begun := time.Now()
-		r := newRun(t, server, dir, "se-4b")
-		r.start()
+		r := newRun(t, server, dir, "se-4b").started()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		requests := server.Requests("")
@@ -449,8 +450,7 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 		server.SetMinimumWait("se-4b", time.Hour)
 		server.Break("update", 1, protocoltest.Fault{Delay: 4 * time.Minute})
 		dir := t.TempDir()
-		r := newRun(t, server, dir, "se-4b")
-		r.start()
+		r := newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
 		r.stop()
 		requests := server.Requests("")
@@ -458,8 +458,7 @@ func TestAShutdownDuringAFetchCallsForNoBackoff(t *testing.T) {
 			t.Fatalf("requests %+v, events %v", requests, r.events)
 		}
 		server.ClientStarted()
-		r = newRun(t, server, dir, "se-4b")
-		r.start()
+		r = newRun(t, server, dir, "se-4b").started()
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		r.checkHeld("after the restart", "se-4b", 1)
@@ -482,8 +481,7 @@ func TestAStatusThatComesWithAShutdownCallsForABackoff(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.stop()
 		server.ClientStarted()
-		r = newRun(t, server, dir, "se-4b")
-		r.start()
+		r = newRun(t, server, dir, "se-4b").started()
 		time.Sleep(time.Hour) // the server judges when it is asked
 		r.checkHeld("after the back-off", "se-4b", 1)
 		r.stop()
@@ -534,8 +532,7 @@ func (f sourceFunc) Fetch(context.Context, []updater.Want, func(int, *updater.Up
 // A source that panics must not take the name server down.
 func TestASourceThatPanicsHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRunOf(t, sourceFunc(func() { panic("oh") }), "", updater.Origin{}, "se-4b")
-		r.start()
+		r := newRunOf(t, sourceFunc(func() { panic("oh") }), "", updater.Origin{}, "se-4b").started()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if fetched := r.reported(updater.Fetched); len(fetched) != 1 || fetched[0].Err == nil || !strings.Contains(fetched[0].Err.Error(), "oh") {

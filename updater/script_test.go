@@ -103,8 +103,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("2")}, wait: 2 * time.Hour}
 		origin := updater.Origin{Name: "test", Schedule: "schedule-v4.json"}
-		r := newRunOf(t, source, dir, origin, "se-4b")
-		r.start()
+		r := newRunOf(t, source, dir, origin, "se-4b").started()
 		time.Sleep(time.Minute)
 		asked := source.last(t, 1).at
 		r.checkHeld("after the first answer", "se-4b", 1)
@@ -135,8 +134,7 @@ func TestNoListIsAskedForBeforeTheMinimumWaitForAll(t *testing.T) {
 func TestTheMinimumWaitForAllListsIsThatOfEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &scripted{answers: []func(string) *updater.Update{full("1", prefix(1)), unchanged("1")}, wait: 5 * time.Minute}
-		r := newRunOf(t, source, "", updater.Origin{}, "se-4b")
-		r.start()
+		r := newRunOf(t, source, "", updater.Origin{}, "se-4b").started()
 		time.Sleep(time.Minute)
 		first := source.last(t, 1).at
 		for i := range 40 {
@@ -164,8 +162,7 @@ func TestANewVersionOfAnUnchangedListSurvivesARestart(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				source := &scripted{answers: test.answers, wait: time.Hour}
-				r := newRunOf(t, source, dir, updater.Origin{Name: "test"}, "se-4b")
-				r.start()
+				r := newRunOf(t, source, dir, updater.Origin{Name: "test"}, "se-4b").started()
 				time.Sleep(time.Minute + time.Duration(len(test.answers)-1)*time.Hour)
 				source.last(t, len(test.answers))
 				r.stop()
@@ -194,8 +191,7 @@ func TestUpdatesMayComeInAnyOrderButMustAllCome(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			source := takes(test.take)
-			r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b")
-			r.start()
+			r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b").started()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			fetched := r.reported(updater.Fetched)
@@ -256,8 +252,7 @@ func TestListsOfOneByOneThatAreAnsweredCountWhateverComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := waiting(time.Hour, full("1", prefix(1)))
 		source := single{scripted: &scripted{answers: []func(string) *updater.Update{answer}, errs: []error{nil, &updater.StatusError{Code: 503}}}}
-		r := newRunOf(t, source, t.TempDir(), updater.Origin{Name: "test"}, "se-4b", "mw-4b", "uws-4b")
-		r.start()
+		r := newRunOf(t, source, t.TempDir(), updater.Origin{Name: "test"}, "se-4b", "mw-4b", "uws-4b").started()
 		defer r.stop()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -287,8 +282,7 @@ func TestAListOfOneByOneThatAlwaysFailsDoesNotStarveTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := waiting(30*time.Minute, full("1", prefix(1)))
 		source := single{scripted: &scripted{answers: []func(string) *updater.Update{answer}}, broken: "se-4b"}
-		r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b")
-		r.start()
+		r := newRunOf(t, source, "", updater.Origin{}, "se-4b", "mw-4b", "uws-4b").started()
 		defer r.stop()
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()

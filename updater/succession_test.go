@@ -161,14 +161,12 @@ func TestThePredecessorsClocksAreStartsAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "[a-b]") // no pattern
 	synctest.Test(t, func(t *testing.T) {
 		first := &scripted{answers: []func(string) *updater.Update{full("a state", prefix(1))}, wait: 12 * time.Hour}
-		r := newRunOf(t, first, dir, older, "se-4b")
-		r.start()
+		r := newRunOf(t, first, dir, older, "se-4b").started()
 		time.Sleep(time.Minute)
 		first.last(t, 1)
 		r.stop()
 		second := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour}
-		r = newRunOf(t, second, dir, newer, "se-4b")
-		r.start()
+		r = newRunOf(t, second, dir, newer, "se-4b").started()
 		time.Sleep(time.Minute)
 		if got := second.last(t, 1).versions["se-4b"]; got != "a state" {
 			t.Errorf("asked on from version %q", got)
@@ -178,7 +176,7 @@ func TestThePredecessorsClocksAreStartsAnew(t *testing.T) {
 		if err != nil || len(all) != 1 || !all[0].Updated.Equal(second.last(t, 1).at) || all[0].Failures != 0 {
 			t.Errorf("status %+v, %v, want the times of the schedule that was saved last", all, err)
 		}
-		if names := filesIn(t, dir); !slices.Contains(names, older.Schedule) || !slices.Contains(names, "schedule.json") {
+		if names := updater.NamesIn(t, dir); !slices.Contains(names, older.Schedule) || !slices.Contains(names, "schedule.json") {
 			t.Errorf("files %q, want a schedule each", names)
 		}
 		r = newRunOf(t, first, dir, older, "se-4b") // back again
@@ -212,8 +210,7 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			save(t, dir, older, "se-4b", "a state", prefix(1))
 			save(t, dir, newer, "mw-4b", "own", prefix(2))
 			source := &scripted{answers: []func(string) *updater.Update{waiting(12*time.Hour, full("1", prefix(3)))}, errs: []error{test.err}}
-			r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
-			r.start()
+			r := newRunOf(t, source, dir, newer, "se-4b", "mw-4b").started()
 			time.Sleep(time.Minute)
 			if got := source.last(t, 1).versions; got["se-4b"] != "a state" || got["mw-4b"] != "own" {
 				t.Errorf("asked for %v", got)
@@ -221,8 +218,7 @@ func TestAServerThatRefusesAStateIsAskedForTheWholeList(t *testing.T) {
 			r.checkHeld("after the refusal", "se-4b", 1) // it stays in force
 			if test.restart {
 				r.stop()
-				r = newRunOf(t, source, dir, newer, "se-4b", "mw-4b")
-				r.start()
+				r = newRunOf(t, source, dir, newer, "se-4b", "mw-4b").started()
 				r.checkHeld("after the restart", "se-4b", 1)
 			}
 			time.Sleep(90 * time.Minute)
@@ -250,8 +246,7 @@ func TestARefusalLaterOnIsNoneOfTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		save(t, dir, older, "se-4b", "a state", prefix(1))
 		source := &scripted{answers: []func(string) *updater.Update{unchanged("1")}, wait: time.Hour, errs: []error{nil, refusal(http.StatusBadRequest)}}
-		r := newRunOf(t, source, dir, newer, "se-4b")
-		r.start()
+		r := newRunOf(t, source, dir, newer, "se-4b").started()
 		time.Sleep(3 * time.Hour)
 		if got := source.last(t, 3).versions["se-4b"]; got != "1" {
 			t.Errorf("asked for version %q, want that which the server gave", got)
