@@ -184,12 +184,10 @@ func checkHistory(t *testing.T, p place, said []note, lost bool) {
 		t.Errorf("the history: %v", err)
 	}
 	for _, version := range []string{"new", "old"} {
-		must(t, errors.Join(ignored(publish(lists, version))))
+		_ = publish(lists, version)
 		if a, err := lists.Get(context.Background(), netip.Addr{}, large, nil, 0); err != nil || len(a.Message) < len(entries(large, version))/4 {
 			t.Errorf("version %s: %d bytes, %v", version, len(a.Message), err)
 		}
 	}
 	wantTidy(t, p.history())
 }
-
-func ignored(error) error { return nil }

@@ -138,7 +138,7 @@ func (s scenario) eachPoint(t *testing.T, at trouble, check func(t *testing.T, p
 // A program that is killed at any of its writes leaves the old or the new list, keeps all
 // waits, and the next start works.
 func TestAKilledProgramLosesNothing(t *testing.T) {
-	skipUnlessTraced(t)
+	testkit.Long(t)
 	for _, s := range tried() {
 		t.Run(s.name, func(t *testing.T) {
 			begun := time.Now()
@@ -155,7 +155,7 @@ func TestAKilledProgramLosesNothing(t *testing.T) {
 
 // A call that fails, because the disk is full or broken, stops no program and loses no wait.
 func TestAWriteThatFailsLosesNothing(t *testing.T) {
-	skipUnlessTraced(t)
+	testkit.Long(t)
 	for name, at := range map[string]trouble{
 		"one call, disk full":        oneCall(syscall.ENOSPC),
 		"one call, input error":      oneCall(syscall.EIO),
@@ -205,7 +205,7 @@ func fromThenOn(errno syscall.Errno) trouble {
 
 // A power failure loses what was not synced, in any combination: see disk.
 func TestAPowerFailureLosesNothing(t *testing.T) {
-	skipUnlessTraced(t)
+	testkit.Long(t)
 	for _, s := range tried() {
 		t.Run(s.name, func(t *testing.T) {
 			p := s.newPlace(t)
@@ -269,8 +269,4 @@ func (s scenario) afterPowerFailure(t *testing.T, p place, left state, said []no
 		}
 		t.Errorf("that was after %v with %v", said, sizes)
 	}
-}
-
-func skipUnlessTraced(t *testing.T) {
-	testkit.Long(t)
 }

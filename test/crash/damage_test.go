@@ -154,12 +154,11 @@ func TestAHistoryDamagedAtAnyPageCostsFullUpdatesOnly(t *testing.T) {
 // A program that is stopped at any of its writes does not hold up another one with the same
 // folder: that one starts at once, and does not ask as well.
 func TestAStoppedProgramHoldsUpNoOther(t *testing.T) {
-	skipUnlessTraced(t)
+	testkit.Long(t)
 	for name, besides := range map[string]func(*testing.T, place){
-		"partial update":    updateBesides,
-		"clock of searches": searchBesides,
-		"budget":            spendBesides,
-
+		"partial update":               updateBesides,
+		"clock of searches":            searchBesides,
+		"budget":                       spendBesides,
 		"first fetch of a list by URL": fetchBesides,
 		"an exception is added":        editBesides,
 	} {

@@ -57,17 +57,13 @@ func newDisk(t *testing.T, folders []string) *disk {
 	for _, folder := range folders {
 		n := &names{synced: make(map[string]*file)}
 		entries, err := os.ReadDir(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, e := range entries {
 			if !e.Type().IsRegular() {
 				continue
 			}
 			raw, err := os.ReadFile(filepath.Join(folder, e.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			n.synced[e.Name()] = &file{synced: raw, now: raw}
 		}
 		n.now = maps.Clone(n.synced)
@@ -186,8 +182,6 @@ func (f *file) afterPowerFailure() [][]byte {
 func (s state) write(t *testing.T, moved map[string]string) {
 	t.Helper()
 	for path, content := range s {
-		if err := os.WriteFile(filepath.Join(moved[filepath.Dir(path)], filepath.Base(path)), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(moved[filepath.Dir(path)], filepath.Base(path)), content, 0o600))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/protocoltest"
+	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
 // hang is the call at which the disk ceases to answer: this one never ends, nor does any sync
@@ -142,7 +143,7 @@ func most() time.Duration {
 
 // SIGTERM ends a CoreDNS and a relay whose disk hangs.
 func TestSIGTERMDoesNotWaitForADiskThatHangs(t *testing.T) {
-	skipUnlessTraced(t)
+	testkit.Long(t)
 	for _, h := range hangs {
 		if !h.sample && !*all {
 			continue
@@ -167,7 +168,7 @@ func TestSIGTERMDoesNotWaitForADiskThatHangs(t *testing.T) {
 // A reload while the disk hangs loses no query, keeps the lists in force, and sends no request.
 // When the disk answers again, the new instance keeps the schedule.
 func TestAReloadDoesNotWaitForADiskThatHangs(t *testing.T) {
-	skipUnlessTraced(t)
+	testkit.Long(t)
 	var s *served
 	took := answeredHang.run(t, func(at *served) {
 		s = at

@@ -93,7 +93,9 @@ func checkOwnList(t *testing.T, p place, said []note, _ bool) {
 	if count(said, "done") > 0 && !isNew {
 		t.Error("the fetch had ended, and the list is not the new one")
 	}
-	drain(askedNow)
+	for len(askedNow) > 0 {
+		<-askedNow
+	}
 	asked := count(said, "asked") > 0
 	list := ownlist.OpenURL(c, ownlist.Config{}, nil)
 	defer list.Close()
@@ -129,12 +131,6 @@ func wantNoFetch(t *testing.T, c ownlist.URLConfig) {
 	case <-askedNow:
 		t.Error("the list is fetched again at once")
 	case <-time.After(50 * time.Millisecond):
-	}
-}
-
-func drain(c chan struct{}) {
-	for len(c) > 0 {
-		<-c
 	}
 }
 

@@ -3,6 +3,7 @@
 package crash
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,9 +24,7 @@ func otherKinds() map[string]func(*testing.T, string) {
 			}
 		},
 	}
-	for name, put := range kinds {
-		all[name] = put
-	}
+	maps.Copy(all, kinds)
 	return all
 }
 
@@ -69,7 +68,7 @@ func useList(t *testing.T, p place) {
 // file, or the command writes what it should. A file with a line that cannot be kept is never
 // replaced.
 func TestSomethingElseInThePlaceOfAFileThatIsEdited(t *testing.T) {
-	skipUnlessTraced(t)
+	testkit.Long(t)
 	program() // it takes longer than an edit may
 	for kind, put := range otherKinds() {
 		t.Run(kind, func(t *testing.T) {
