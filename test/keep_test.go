@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/answer"
+	truth "github.com/coredns-safebrowsing/safebrowsing/internal/status"
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
 
@@ -50,15 +52,15 @@ func TestClientsAreLedAwayOnlyWhereTheCorefileSaysSo(t *testing.T) {
 		zone, canaries bool
 		line           string
 	}{
-		{"# before there was keep_clients this was that of off", true, false, "Clients are kept here in part: resolver.arpa is not forwarded. keep_clients answers these here, too: use-"},
+		{"# no keep_clients", true, false, "Clients are kept here in part: resolver.arpa is not forwarded. keep_clients answers these here, too: use-"},
 		{"keep_clients", true, true, "Clients are kept here: resolver.arpa is not forwarded; and there are no use-application-dns.net,"},
 		{"keep_clients off", false, false, "keep_clients off: resolver.arpa is forwarded"},
 	} {
-		t.Run(tc.word, func(t *testing.T) {
+		t.Run(strings.TrimPrefix(tc.word, "# "), func(t *testing.T) {
 			lines := testkit.Capture(t)
 			w := newWorld(t)
 			w.upstream = leadingUpstream(t)
-			w.start(w.corefile(tc.word))
+			w.start(w.corefile(tc.word, "status 127.0.0.1:0"))
 			w.updated(1)
 			w.wantKept(designation, tc.zone)
 			for _, k := range answer.KeptNames[1:] {
@@ -67,7 +69,27 @@ func TestClientsAreLedAwayOnlyWhereTheCorefileSaysSo(t *testing.T) {
 			w.wantPassed("icloud.com.", dns.TypeA)
 			w.wantPassed("www.google.com.", dns.TypeA)
 			lines.Only(t, tc.line)
+			w.wantLedToldAs(lines, !tc.zone)
 		})
+	}
+}
+
+// wantLedToldAs holds that the door, the text of status and the page say whether clients are led away.
+func (w *world) wantLedToldAs(lines *testkit.Lines, led bool) {
+	w.t.Helper()
+	const off = "keep_clients off: resolver.arpa is forwarded"
+	r := w.told()
+	var text strings.Builder
+	(&truth.Printer{W: &text, Tool: "safebrowsing"}).Long(&r)
+	if r.Blocks[0].Led != led || strings.Contains(text.String(), off) != led {
+		w.t.Errorf("Expected to be told that clients are led away: %t, got %+v and\n%s", led, r.Blocks[0], text.String())
+	}
+	page := w.pageURL(lines)
+	if body := get(w.t, page); strings.Contains(body, off) != led {
+		w.t.Errorf("Expected the page to tell that clients are led away: %t, got\n%s", led, body)
+	}
+	if body := get(w.t, page+"status.json"); !strings.Contains(body, fmt.Sprintf(`"led_away":%t`, led)) {
+		w.t.Errorf("Expected led_away %t in\n%s", led, body)
 	}
 }
 
