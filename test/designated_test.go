@@ -11,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
+	"github.com/quic-go/quic-go/http3"
 
 	"github.com/coredns-safebrowsing/safebrowsing/internal/testkit"
 )
@@ -23,7 +25,7 @@ func (w *world) encrypting(properties ...string) (authority string) {
 	w.t.Helper()
 	cert, key := testkit.CertificateAt(w.t, w.t.TempDir(), net.ParseIP(w.host), "*.home.example", "dns.home.example")
 	var corefile strings.Builder
-	for _, scheme := range []string{"dns://", "https://", "tls://", "quic://"} {
+	for _, scheme := range []string{"dns://", "https://", "https3://", "tls://", "quic://"} {
 		address := testkit.FreeAddress(w.t, w.host)
 		_, port, _ := net.SplitHostPort(address)
 		if scheme == "dns://" {
@@ -85,11 +87,16 @@ func upgraded(t *testing.T, rr *dns.SVCB, asked string, roots *x509.CertPool, na
 		return s.PeerCertificates[0].VerifyHostname(asked)
 	}}
 	m := new(dns.Msg).SetQuestion(name, dns.TypeA).SetEdns0(1232, false)
-	if p.alpn == "h2" {
+	if p.alpn == "h2" || p.alpn == "h3" {
 		if p.path != "/dns-query{?dns}" {
 			t.Errorf("Expected the path of CoreDNS, got %q", p.path)
 		}
-		client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}, Timeout: 10 * time.Second}
+		if p.alpn == "h3" {
+			over := &http3.Transport{TLSClientConfig: trust}
+			defer over.Close()
+			client.Transport = over
+		}
 		defer client.CloseIdleConnections()
 		answer, err := askHTTPS(client, address, m)
 		if err != nil {
@@ -149,10 +156,10 @@ func TestAnEncryptedServerDesignatesItselfToClients(t *testing.T) {
 			t.Errorf("%s: Expected the address of a clean name, got\n%v", p.alpn, m)
 		}
 	}
-	if got := strings.Join(order, " "); got != "doq dot h2" {
+	if got := strings.Join(order, " "); got != "doq dot h3 h2" {
 		t.Errorf("Expected the least costly transport first, got %s", got)
 	}
-	lines.Only(t, "resolver.arpa leads to this server: doq at dns.home.example, dot at dns.home.example, h2 at dns.home.example")
+	lines.Only(t, "resolver.arpa leads to this server: doq at dns.home.example, dot at dns.home.example, h3 at dns.home.example, h2 at dns.home.example")
 	if m := w.ask(designation, dns.TypeA); m.Rcode != dns.RcodeSuccess || len(m.Answer) != 0 || len(m.Ns) != 1 {
 		t.Errorf("Expected NODATA for other types, got\n%v", m)
 	}
@@ -164,6 +171,9 @@ func kdigEndsHere(t *testing.T, program string, all []*dns.SVCB, authority strin
 	for _, rr := range all {
 		p := parametersOf(rr)
 		over := map[string]string{"dot": "+tls", "doq": "+quic", "h2": "+https"}[p.alpn]
+		if over == "" { // it has no HTTP/3
+			continue
+		}
 		out, err := exec.Command(program, "@"+p.hint, "-p", p.port, "+tls-ca="+authority, "+tls-hostname="+strings.TrimSuffix(rr.Target, "."), over, "blocked.example", "A").CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "NXDOMAIN") || !strings.Contains(string(out), "blocklist own.txt") {
 			t.Errorf("%s: Expected a blocking answer, got %v and\n%s", over, err, out)
