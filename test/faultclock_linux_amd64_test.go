@@ -88,7 +88,8 @@ func serveWithWrongClock() bool {
 
 // wrongClock is the tracer of a process whose clock is wrong.
 type wrongClock struct {
-	shifts  []time.Duration
+	shifts  []time.Duration // of the wall clock
+	lived   atomic.Int64    // seconds by which all clocks are ahead: for the process they have passed
 	begun   time.Time
 	wrong   atomic.Bool // else the clock is right
 	shifted atomic.Int64
@@ -100,18 +101,12 @@ type wrongClock struct {
 // startWrong starts the process of a cell.
 func (c *cell) startWrong(wrong bool) *wrongClock {
 	c.t.Helper()
-	k := &wrongClock{shifts: c.fault.clock, begun: time.Now(), log: filepath.Join(c.t.TempDir(), "log"), done: make(chan struct{})}
+	k := newWrongClock(c.t, c.fault.clock)
 	k.wrong.Store(wrong)
-	output, err := os.Create(k.log)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer output.Close()
 	c.w.elsewhere = testkit.FreeAddress(c.t, c.w.host)
 	_, port, _ := net.SplitHostPort(c.w.elsewhere)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "SAFEBROWSING_BOOT_ID=of this test") // which /proc may not tell
-	cmd.Stdout, cmd.Stderr = output, output
+	cmd.Env = append(os.Environ(), "SAFEBROWSING_BOOT_ID=of this test") // which /proc may not tell
 	if c.column == throughRelay {
 		if c.relayDB == "" {
 			c.relayDB = c.t.TempDir()
@@ -122,12 +117,7 @@ func (c *cell) startWrong(wrong bool) *wrongClock {
 	}
 	corefile := strings.Replace(c.w.corefile(append(c.extra, "confirm_timeout 4s")...), ".:0", ".:"+port, 1)
 	cmd.Env = append(cmd.Env, clockCorefile+"="+corefile)
-	started := make(chan error)
-	go k.trace(cmd, started)
-	if err := <-started; err != nil {
-		c.t.Skipf("Programs cannot be traced here: %v", err)
-	}
-	c.t.Cleanup(k.stop)
+	k.start(c.t, cmd)
 	client := &dns.Client{Timeout: time.Second}
 	testkit.Until(c.w.t, "an answer of the process", func() bool {
 		select {
@@ -140,6 +130,28 @@ func (c *cell) startWrong(wrong bool) *wrongClock {
 		return err == nil
 	})
 	return k
+}
+
+func newWrongClock(t *testing.T, shifts []time.Duration) *wrongClock {
+	return &wrongClock{shifts: shifts, begun: time.Now(), log: filepath.Join(t.TempDir(), "log"), done: make(chan struct{})}
+}
+
+// start starts the process, until the end of the test.
+func (k *wrongClock) start(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	output, err := os.Create(k.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	cmd.Env = append(cmd.Env, "GODEBUG=asyncpreemptoff=1")
+	cmd.Stdout, cmd.Stderr = output, output
+	started := make(chan error)
+	go k.trace(cmd, started)
+	if err := <-started; err != nil {
+		t.Skipf("Programs cannot be traced here: %v", err)
+	}
+	t.Cleanup(k.stop)
 }
 
 // stop ends the process and waits for it. It may be called more than once.
@@ -237,24 +249,30 @@ func hideClock(pid int) error {
 	}
 }
 
-// shift changes the answer of clock_gettime(2) at its end, if it is about the wall clock.
+// shift changes the answer of clock_gettime(2) at its end.
 func (k *wrongClock) shift(tid int) {
 	var regs syscall.PtraceRegs
-	const realTime, realTimeCoarse = 0, 5
-	if syscall.PtraceGetRegs(tid, &regs) != nil || regs.Orig_rax != syscall.SYS_CLOCK_GETTIME || regs.Rax != 0 || !k.wrong.Load() {
+	const realTime, monotonic, realTimeCoarse = 0, 1, 5
+	if syscall.PtraceGetRegs(tid, &regs) != nil || regs.Orig_rax != syscall.SYS_CLOCK_GETTIME || regs.Rax != 0 {
 		return // at the entry of the call Rax is -ENOSYS
 	}
-	if regs.Rdi != realTime && regs.Rdi != realTimeCoarse {
+	shift := time.Duration(k.lived.Load()) * time.Second
+	switch {
+	case regs.Rdi != realTime && regs.Rdi != realTimeCoarse && regs.Rdi != monotonic:
+		return
+	case regs.Rdi != monotonic && k.wrong.Load():
+		shift += k.shifts[int(time.Since(k.begun)/shiftEach)%len(k.shifts)]
+	}
+	if shift == 0 {
 		return
 	}
-	shift := k.shifts[int(time.Since(k.begun)/shiftEach)%len(k.shifts)]
 	var raw [8]byte
 	if _, err := syscall.PtracePeekData(tid, uintptr(regs.Rsi), raw[:]); err != nil {
 		return
 	}
 	seconds := binary.LittleEndian.Uint64(raw[:]) + uint64(int64(shift/time.Second))
 	binary.LittleEndian.PutUint64(raw[:], seconds)
-	if _, err := syscall.PtracePokeData(tid, uintptr(regs.Rsi), raw[:]); err == nil && shift != 0 {
+	if _, err := syscall.PtracePokeData(tid, uintptr(regs.Rsi), raw[:]); err == nil {
 		k.shifted.Add(1)
 	}
 }
