@@ -122,15 +122,18 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	}
 	qname := r.Question[0].Name
 	sign := block.SignOf(qname)
-	if kept := s.block.Kept(sign, qname); kept != nil && state.QClass() == dns.ClassINET {
-		s.metrics.countKept(ctx, kept.Reason)
-		w.WriteMsg(kept.Designate(ctx, w, r, s.block.Designated()))
-		return answered, nil
+	if sign != nil { // few names
+		if kept := s.block.Kept(sign, qname); kept != nil && state.QClass() == dns.ClassINET {
+			s.metrics.countKept(ctx, kept.Reason)
+			w.WriteMsg(kept.Designate(ctx, w, r, s.block.Designated()))
+			return answered, nil
+		}
 	}
 	if !checked(state.QType()) || state.QClass() != dns.ClassINET {
 		return passed, nil
 	}
-	s.block.Heard(w.RemoteAddr(), sign)
+	from := w.RemoteAddr()
+	client := s.block.Heard(from, sign)
 	if !s.block.InScope(qname) {
 		return passed, nil
 	}
@@ -143,7 +146,7 @@ func (s *SafeBrowsing) decide(ctx context.Context, w dns.ResponseWriter, r *dns.
 	if c.By == lookup.ByList {
 		s.block.Passed(host)
 		if s.block.LooksBack() && c.Suspect == nil {
-			s.block.Asked(block.ClientOf(w.RemoteAddr()), host, false)
+			s.block.Asked(client, from, host)
 		}
 	}
 	switch {

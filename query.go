@@ -158,7 +158,7 @@ func (q *query) observeTarget(target string, d lookup.Decision) {
 	}
 	if d.Verdict == lookup.Unsure && target == "" {
 		q.plugin.block.Unconfirmed(q.client, q.question.Name, time.Now())
-		q.plugin.block.Asked(q.client, lookup.FromQname(q.question.Name), true)
+		q.plugin.block.AskedUnsure(q.client, lookup.FromQname(q.question.Name))
 	}
 	if d.Verdict == lookup.Unsafe && q.unsafe.CompareAndSwap(false, true) {
 		q.plugin.observeBlocked(q.ctx, q.client.String(), q.question, target, d)

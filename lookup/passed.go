@@ -6,7 +6,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
-	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,19 +77,22 @@ func NewPassed(bytes int, keep time.Duration) *Passed {
 // Pair tells pairs of client and name apart, within one Passed.
 type Pair uint64
 
-// Note remembers that a client, which may be the zero Addr, asked for a host that passed. It
-// reports whether that is new, and then which pair it is.
-func (p *Passed) Note(client netip.Addr, h Host, r Rule) (pair Pair, added bool) {
-	sum := p.sum(client, h.name)
+// Note remembers that a client asked for a host that passed. client is a hash of its address, with a key
+// that is not known outside; 0 if it has none. Note reports whether that is new, and then which pair it is.
+func (p *Passed) Note(client uint64, h Host, r Rule) (pair Pair, added bool) {
+	sum := fold(client^p.keys[2], maphash.String(p.seed, h.name)^p.keys[3])
 	tag := sum>>32 | 1 // never 0
 	place := uint32(uint64(uint32(sum)) * uint64(len(p.pair)) >> 32)
-	bucket := &p.pair[place]
+	bucket, first := &p.pair[place], sum%8
+	if bucket[first].Load()>>32 == tag { // where add puts it, if there is room
+		return 0, false
+	}
 	for i := range bucket {
 		if bucket[i].Load()>>32 == tag {
 			return 0, false
 		}
 	}
-	return Pair(tag<<32 | uint64(place)), p.add(place, uint32(tag), client, h, r)
+	return Pair(tag<<32 | uint64(place)), p.add(place, int(first), uint32(tag), client, h, r)
 }
 
 // LookSoon has LookBack look within a minute, though no list has changed: after a Note of a host that a
@@ -102,17 +105,9 @@ func fold(a, b uint64) uint64 {
 	return high ^ low
 }
 
-// sum returns the keyed hash of a client and a name.
-func (p *Passed) sum(client netip.Addr, name string) uint64 {
-	a := client.As16()
-	who := fold(binary.LittleEndian.Uint64(a[:])^p.keys[0], binary.LittleEndian.Uint64(a[8:])^p.keys[1])
-	return fold(who^p.keys[2], maphash.String(p.seed, name)^p.keys[3])
-}
-
 // device returns bits of a keyed hash of the client.
-func (p *Passed) device(client netip.Addr) uint64 {
-	a := client.As16()
-	return fold(binary.LittleEndian.Uint64(a[:])^p.keys[2], binary.LittleEndian.Uint64(a[8:])^p.keys[0]) >> (64 - clientBits)
+func (p *Passed) device(client uint64) uint64 {
+	return fold(client^p.keys[0], p.keys[2]) >> (64 - clientBits)
 }
 
 // check returns bits of a keyed hash of the part of a full hash that is not in its prefix.
@@ -120,13 +115,16 @@ func (p *Passed) check(hash *FullHash) uint64 {
 	return fold(binary.LittleEndian.Uint64(hash[4:])^p.keys[1], binary.LittleEndian.Uint64(hash[12:])^p.keys[3]) >> (64 - checkBits)
 }
 
-// add writes the records of a pair, and reports whether it was not there.
-func (p *Passed) add(place, tag uint32, client netip.Addr, h Host, r Rule) bool {
+// add writes the records of a pair, the first one at an index of the bucket if that is free, and reports
+// whether it was not there.
+func (p *Passed) add(place uint32, first int, tag uint32, client uint64, h Host, r Rule) bool {
 	h = h.by(r)
 	starts := h.starts(r)
 	if len(starts) == 0 {
 		return false
 	}
+	var hashes [maxExpressions]FullHash
+	sumSuffixes(hashes[:], h.name, starts)
 	now, device := minuteOf(time.Now()), p.device(client)
 	lock := &p.locks[place%uint32(len(p.locks))]
 	lock.Lock()
@@ -136,23 +134,24 @@ func (p *Passed) add(place, tag uint32, client netip.Addr, h Host, r Rule) bool 
 			return false
 		}
 	}
-	for len(starts) > 0 {
+	for some := range slices.Chunk(hashes[:len(starts)], passedOfName) {
 		var prefix [passedOfName]uint64
 		seen := uint64(now)<<(64-16) | device<<(3*checkBits)
-		n := min(len(starts), passedOfName)
-		for i, start := range starts[:n] {
-			hash := sumExpression(h.name[start:])
-			prefix[i] = uint64(binary.BigEndian.Uint32(hash[:]))
-			seen |= p.check(&hash) << (i * checkBits)
+		for i := range some {
+			prefix[i] = uint64(binary.BigEndian.Uint32(some[i][:]))
+			seen |= p.check(&some[i]) << (i * checkBits)
 		}
-		starts = starts[n:]
-		p.put(place, p.free(place, now), uint64(tag)<<32|prefix[0], prefix[1]<<32|prefix[2], seen)
+		p.put(place, p.free(place, first, now), uint64(tag)<<32|prefix[0], prefix[1]<<32|prefix[2], seen)
 	}
 	return true
 }
 
-// free returns the index of an empty place, or that of the oldest record. The caller holds the lock.
-func (p *Passed) free(place uint32, now uint16) (oldest int) {
+// free returns the index of an empty place, if it can be first, or that of the oldest record. The caller
+// holds the lock.
+func (p *Passed) free(place uint32, first int, now uint16) (oldest int) {
+	if p.pair[place][first].Load() == 0 {
+		return first
+	}
 	greatest := -1
 	for i := range p.pair[place] {
 		if p.pair[place][i].Load() == 0 {

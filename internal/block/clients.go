@@ -61,9 +61,9 @@ func newClientTable(slots int) *clientTable {
 
 // keyOf returns the hash of the address of a client, or 0 if it has none. Who does not know the secret cannot
 // choose addresses with equal hashes.
-func (c *clients) keyOf(from net.Addr) uint64 {
+func (c *clients) keyOf(ip net.IP) uint64 {
 	var high, low uint64
-	switch ip := ipOf(from); len(ip) {
+	switch len(ip) {
 	case net.IPv4len: // as in IPv6 (RFC 4291, section 2.5.5.2)
 		low = 0xffff<<32 | uint64(binary.BigEndian.Uint32(ip))
 	case net.IPv6len:

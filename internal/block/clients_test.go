@@ -38,7 +38,7 @@ func TestAFloodOfClientsIsBounded(t *testing.T) {
 		}
 		known := 0
 		for i := range regulars {
-			if s := d.clients.table.Load().find(d.clients.keyOf(clientAt(i))); s != nil && s.active >= regular {
+			if s := d.clients.table.Load().find(d.clients.keyOf(ipOf(clientAt(i)))); s != nil && s.active >= regular {
 				known++
 			}
 		}
@@ -66,7 +66,7 @@ func TestManyAskAtOnce(t *testing.T) {
 		for part := range 4 {
 			all.Go(func() {
 				for n := range 4 * many {
-					c.ordinary(c.keyOf(clientAt((n + part) % many)))
+					c.ordinary(c.keyOf(ipOf(clientAt((n + part) % many))))
 				}
 			})
 		}
@@ -85,7 +85,7 @@ func TestManyAskAtOnce(t *testing.T) {
 	for part := range 4 {
 		racing.Go(func() {
 			for n := range 20_000 {
-				c.ordinary(c.keyOf(clientAt(n%5_000 + part)))
+				c.ordinary(c.keyOf(ipOf(clientAt(n%5_000 + part))))
 			}
 		})
 	}
@@ -119,7 +119,7 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 	}
 	known := 0
 	for i := range many {
-		if d.clients.table.Load().find(d.clients.keyOf(clientAt(i))) != nil {
+		if d.clients.table.Load().find(d.clients.keyOf(ipOf(clientAt(i)))) != nil {
 			known++
 		}
 	}
@@ -139,21 +139,21 @@ func TestTenThousandClientsTakeLittleMemory(t *testing.T) {
 // Other addresses than those of UDP and TCP are read, and no address does no harm.
 func TestClientsAreToldByTheirAddress(t *testing.T) {
 	c := newClients()
-	four := c.keyOf(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 1})
+	four := c.keyOf(ipOf(&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 1}))
 	for _, same := range []net.Addr{
 		&net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, pipe("192.0.2.1:3"), pipe("[::ffff:192.0.2.1]:3"),
 	} {
-		if got := c.keyOf(same); got != four {
+		if got := c.keyOf(ipOf(same)); got != four {
 			t.Errorf("%v is taken for another client", same)
 		}
 	}
 	for _, other := range []net.Addr{&net.UDPAddr{IP: net.IPv4(192, 0, 2, 2)}, &net.UDPAddr{IP: net.ParseIP("2001:db8::1")}, pipe("[2001:db8::1]:3")} {
-		if got := c.keyOf(other); got == four || got == 0 {
+		if got := c.keyOf(ipOf(other)); got == four || got == 0 {
 			t.Errorf("%v is taken for the first client", other)
 		}
 	}
 	for _, none := range []net.Addr{nil, pipe("pipe"), &net.UDPAddr{}} {
-		if got := c.keyOf(none); got != 0 {
+		if got := c.keyOf(ipOf(none)); got != 0 {
 			t.Errorf("%v is taken for a client", none)
 		}
 		watched().Heard(none, SignOf("dns.google."))

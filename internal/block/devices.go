@@ -122,20 +122,20 @@ func (w *wanderer) device(now time.Time) status.Device {
 	return d
 }
 
-// Heard notes that a client asks for a name with this sign, in the scope of the block or not. For an ordinary
-// name, without a sign, it takes no lock and does not allocate.
-func (b *Block) Heard(from net.Addr, x *Sign) {
+// Heard notes that a client asks for a name with this sign, in the scope of the block or not. It returns a hash
+// of the client; 0 if it has no address. For an ordinary name, without a sign, it takes no lock and does not
+// allocate.
+func (b *Block) Heard(from net.Addr, x *Sign) (key uint64) {
 	d := process.devices
-	key := d.clients.keyOf(from)
-	if key == 0 {
-		return
-	}
+	key = d.clients.keyOf(ipOf(from))
 	switch {
+	case key == 0:
 	case x == nil:
 		d.clients.ordinary(key)
 	case x.resolver:
 		d.wanders(key, b.toldOf(from), b.Config.LogBlocked && b.Config.StatusNames, x.name, time.Now())
 	}
+	return key
 }
 
 // toldOf returns the address of a client where names are logged; else the zero one.

@@ -3,6 +3,7 @@ package block
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -139,19 +140,29 @@ func (a *askedNames) forget(before time.Time) {
 // LooksBack reports whether Asked has an effect.
 func (b *Block) LooksBack() bool { return b.memory != nil }
 
-// Asked remembers that a client asked for a host that was looked up and passed. With unsure a list
-// holds the host, but the server did not confirm that in time. For a pair that is remembered it takes no
-// lock and does not allocate.
-func (b *Block) Asked(client netip.Addr, h lookup.Host, unsure bool) {
+// Asked remembers that a client asked for a public host that is in no list. key is its hash, as Heard
+// returns it. For a pair that is remembered it takes no lock and does not allocate.
+func (b *Block) Asked(key uint64, from net.Addr, h lookup.Host) {
+	if m := b.memory; m != nil {
+		if p, added := m.passed.Note(key, h, m.rule); added && m.names != nil {
+			m.names.add(p, ClientOf(from), h, time.Now())
+		}
+	}
+}
+
+// AskedUnsure is Asked for a host that a list holds, and that passed because the server did not confirm
+// it in time.
+func (b *Block) AskedUnsure(client netip.Addr, h lookup.Host) {
 	m := b.memory
 	if m == nil {
 		return
 	}
-	p, added := m.passed.Note(client, h, m.rule)
-	if added && unsure {
-		m.passed.LookSoon()
+	p, added := m.passed.Note(process.devices.clients.keyOf(client.AsSlice()), h, m.rule)
+	if !added {
+		return
 	}
-	if added && m.names != nil {
+	m.passed.LookSoon()
+	if m.names != nil {
 		m.names.add(p, client, h, time.Now())
 	}
 }

@@ -54,7 +54,7 @@ func TestLateNamesAreToldWithNamesOrDevices(t *testing.T) {
 		late := func(b *Block, client, name string) lookup.Late {
 			h := lookup.FromQname(name + ".")
 			addr := netip.MustParseAddr(client)
-			p, added := b.memory.passed.Note(addr, h, lookup.RuleV5)
+			p, added := b.memory.passed.Note(process.devices.clients.keyOf(addr.AsSlice()), h, lookup.RuleV5)
 			if !added {
 				t.Errorf("%s is not new", name)
 			}
