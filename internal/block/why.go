@@ -38,7 +38,11 @@ func (b *Block) why(ctx context.Context, h lookup.Host, confirm bool, last *stat
 	if last != nil && !b.Config.Monitor && (e.By == lookup.ByList || a.Verdict == status.VerdictSuspected || a.Verdict == status.VerdictUnknown) {
 		b.remember(&a, last, now)
 	}
-	if last == nil && a.Verdict != status.VerdictBlocked && process.recent.Crowded(now) {
+	switch gone := process.recent.Gone(h.String(), b.zones(), b.Config.DB, now); {
+	case last != nil || a.Verdict == status.VerdictBlocked:
+	case !gone.IsZero() && !b.Config.Monitor && !isOwn(e.Decision) && !e.Unchecked:
+		b.admit(&a, gone)
+	case process.recent.Crowded(now):
 		a.Note = strings.TrimPrefix(a.Note+"; more names were blocked in the last hour than are kept, and this may be one of them", "; ")
 	}
 	if k := b.Kept(SignOf(qname), qname); k != nil {
@@ -46,6 +50,15 @@ func (b *Block) why(ctx context.Context, h lookup.Host, confirm bool, last *stat
 	}
 	a.Say(h.String())
 	return a
+}
+
+// admit corrects an answer about a name that was blocked in a minute of the last hour, by what is not known: as
+// itself, or as an alias.
+func (b *Block) admit(a *status.Answer, at time.Time) {
+	if a.Verdict != status.VerdictSuspected {
+		a.Verdict = status.VerdictUnknown
+	}
+	a.Note = strings.TrimPrefix(a.Note+"; it was blocked at "+say.Time(at)+", and by what is not kept: more names were blocked in the last hour than are", "; ")
 }
 
 // keep corrects an answer by what is answered about a kept name, whatever lists say.

@@ -28,14 +28,24 @@ func TestWhyDoesNotDenyWhatIsForgotten(t *testing.T) {
 	before := process
 	process = &Process{devices: newDevices()}
 	t.Cleanup(func() { process = before })
-	b, h := New(config.Config{Online: true}), lookup.FromQname("example.org.")
+	b, h := New(config.Config{Online: true, Block: config.Block{Zones: []string{"."}}}), lookup.FromQname("example.org.")
 	const doubt = "this may be one of them"
 	if got := b.Why(h); strings.Contains(got.Note, doubt) {
 		t.Errorf("Expected no doubt before anything was blocked, got %+v", got)
 	}
-	for i := range 10_000 {
-		process.recent.Blocked(status.Blocked{List: "se-4b", Name: fmt.Sprintf("%d.example", i)}, time.Now())
+	block := func(from, to int) {
+		for i := from; i < to; i++ {
+			process.recent.Blocked(status.Blocked{List: "se-4b", Name: fmt.Sprintf("%d.example", i), Zones: b.zones()}, time.Now())
+		}
 	}
+	block(0, 10_000)
+	if got := b.Why(h); strings.Contains(got.Note, doubt) {
+		t.Errorf("Expected no doubt about a name that was not blocked, got %+v", got)
+	}
+	if got := b.Why(lookup.FromQname("7.example.")); got.Verdict != status.VerdictUnknown || !strings.Contains(got.Note, "it was blocked at 20") || !strings.HasSuffix(got.Note, "than are") {
+		t.Errorf("Expected to be told when a name was blocked that is not kept, got %+v", got)
+	}
+	block(10_000, 270_000)
 	if got := b.Why(h); !strings.HasSuffix(got.Note, doubt) {
 		t.Errorf("Expected a word about names that are forgotten, got %+v", got)
 	}

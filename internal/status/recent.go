@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"container/list"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -13,8 +14,12 @@ import (
 // hour is for how long blocked queries are counted by list, and names are kept.
 const hour = 60 // minutes
 
-// maxNames is the most names that are kept: some 300 bytes each.
-const maxNames = 2048
+// maxNames is the most names that are kept, of some 300 bytes each. Of those that go for others a hash is
+// kept, until the hour has passed: of maxGone at most, in 8 bytes each.
+const (
+	maxNames = 2048
+	maxGone  = 1 << 18
+)
 
 // Count is how many queries a list has blocked.
 type Count struct {
@@ -81,7 +86,8 @@ type Recent struct {
 	checked int                   // of the last call of Day
 	names   map[key]*list.Element // of order
 	order   list.List             // of *Blocked, the last one first
-	lost    time.Time             // when the last one of those was blocked that went for others; zero: none went
+	seed    maphash.Seed          // of minute.gone; set with the first of them
+	lost    time.Time             // when the last one of those was blocked of which not even a hash is kept; zero: none
 	late    []Late                // of the last day, the last one first
 }
 
@@ -89,6 +95,7 @@ type Recent struct {
 type minute struct {
 	number int64 // since 1970
 	counts map[string]int
+	gone   []uint64 // hashes of names that were last blocked then, and went for others
 }
 
 // anHour counts the names of one hour of local time.
@@ -106,7 +113,7 @@ func (r *Recent) Blocked(b Blocked, now time.Time) {
 	number := now.Unix() / 60
 	m := &r.minutes[number%hour]
 	if m.number != number || m.counts == nil {
-		*m = minute{number, make(map[string]int)}
+		*m = minute{number: number, counts: make(map[string]int)}
 	}
 	m.counts[b.List]++
 	h := r.hour(now)
@@ -127,7 +134,7 @@ func (r *Recent) Blocked(b Blocked, now time.Time) {
 	}
 	if r.forget(now); r.order.Len() >= maxNames {
 		oldest := r.order.Back()
-		r.lost = oldest.Value.(*Blocked).Last
+		r.goes(oldest.Value.(*Blocked), number)
 		r.drop(oldest)
 	}
 	if r.names == nil {
@@ -159,6 +166,30 @@ func (r *Recent) forget(now time.Time) {
 	for e := r.order.Back(); e != nil && now.Sub(e.Value.(*Blocked).Last) >= hour*time.Minute; e = r.order.Back() {
 		r.drop(e)
 	}
+}
+
+// goes keeps a hash of a name that goes for another one. now is the minute. The caller holds mu.
+func (r *Recent) goes(b *Blocked, now int64) {
+	if r.seed == (maphash.Seed{}) {
+		r.seed = maphash.MakeSeed()
+	}
+	all := 0
+	for i := range r.minutes {
+		if m := &r.minutes[i]; now-m.number >= hour {
+			m.gone = nil
+		}
+		all += len(r.minutes[i].gone)
+	}
+	if all >= maxGone {
+		r.lost = b.Last
+		return
+	}
+	number := max(b.Last.Unix()/60, now-hour+1) // of the minute before that the place is taken
+	m := &r.minutes[number%hour]
+	if m.number != number {
+		*m = minute{number: number}
+	}
+	m.gone = append(m.gone, maphash.Comparable(r.seed, b.key()))
 }
 
 // drop forgets a name. The caller holds mu.
@@ -206,8 +237,25 @@ func (r *Recent) Last(name, zones, folder string, now time.Time) *Blocked {
 	return &b
 }
 
-// Crowded reports whether more names were blocked in the last hour than are kept: of a name that Last does
-// not know nobody can say that it was not blocked.
+// Gone returns in which minute of the last hour a name was blocked that Last does not know, since more names
+// were blocked than are kept; zero: it was not, or see Crowded.
+func (r *Recent) Gone(name, zones, folder string, now time.Time) (at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seed == (maphash.Seed{}) {
+		return time.Time{}
+	}
+	hash := maphash.Comparable(r.seed, key{name, zones, folder})
+	for _, m := range r.minutes {
+		if then := time.Unix(m.number*60, 0); now.Unix()/60-m.number < hour && then.After(at) && slices.Contains(m.gone, hash) {
+			at = then
+		}
+	}
+	return at
+}
+
+// Crowded reports whether so many names were blocked in the last hour that of a name that neither Last nor Gone
+// knows nobody can say that it was not blocked.
 func (r *Recent) Crowded(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -179,9 +179,6 @@ func TestBlockedIsCountedForAnHour(t *testing.T) {
 		}
 	}
 	later := now.Add(10 * time.Hour)
-	if r.Crowded(later) {
-		t.Error("Expected room for four names")
-	}
 	for i := range 3 * maxNames {
 		blocked("se-4b", fmt.Sprintf("%d.example", i), later)
 	}
@@ -189,8 +186,60 @@ func TestBlockedIsCountedForAnHour(t *testing.T) {
 	if len(names) != maxNames || names[0].Name != fmt.Sprintf("%d.example", 3*maxNames-1) || counts[0].N != 3*maxNames || len(r.names) != maxNames {
 		t.Errorf("Expected the last %d names, got %d: %v", maxNames, len(names), counts)
 	}
-	if !r.Crowded(later.Add(59*time.Minute)) || r.Crowded(later.Add(time.Hour)) {
-		t.Error("Expected names of the last hour, and of no other, to be known as forgotten")
+}
+
+// However many names are blocked, none of the hour is denied: of those that are not kept the minute is known,
+// and of more than that nobody says that they were not blocked. The memory is bounded.
+func TestNoNameOfTheLastHourIsDenied(t *testing.T) {
+	var r Recent
+	name := func(i int) string { return fmt.Sprintf("%d.example", i) }
+	const many = 3 * maxNames
+	blockedAt := func(i int) time.Time { return now.Add(time.Duration(i) * 59 * time.Minute / many) }
+	for i := range many {
+		r.Blocked(Blocked{List: "se-4b", Name: name(i)}, blockedAt(i))
+	}
+	r.Blocked(Blocked{List: "se-4b", Name: name(0)}, blockedAt(many)) // a second time
+	denied := func(i int, at time.Time) bool {
+		if b := r.Last(name(i), "", "", at); b != nil {
+			return false
+		}
+		then, want := r.Gone(name(i), "", "", at), blockedAt(i).Truncate(time.Minute)
+		if !then.IsZero() && !then.Equal(want) {
+			t.Errorf("%s was blocked at %s, and %s is said", name(i), want, then)
+		}
+		return then.IsZero()
+	}
+	for i := range many {
+		if denied(i, blockedAt(many)) {
+			t.Fatalf("%s is denied", name(i))
+		}
+	}
+	if !denied(many, blockedAt(many)) || !r.Gone(name(1), "other.", "", blockedAt(many)).IsZero() || r.Crowded(blockedAt(many)) {
+		t.Error("Expected a name that was not blocked to be denied")
+	}
+	for i := 1; i < many; i++ {
+		if denied(i, blockedAt(i).Add(59*time.Minute)) {
+			t.Fatalf("%s is denied after 59 minutes", name(i))
+		}
+	}
+	for i := 1; i < many; i++ {
+		if !denied(i, blockedAt(i).Add(61*time.Minute)) {
+			t.Fatalf("%s is known after more than an hour", name(i))
+		}
+	}
+	for i := range maxGone + maxNames { // within a minute, after more than an hour
+		r.Blocked(Blocked{List: "se-4b", Name: name(i)}, now.Add(3*time.Hour))
+	}
+	kept := 0
+	for _, m := range r.minutes {
+		kept += cap(m.gone)
+	}
+	if r.Crowded(now.Add(3*time.Hour)) || kept > 2*maxGone {
+		t.Errorf("%d hashes have room for %d, crowded: %v", maxGone, kept, r.Crowded(now.Add(3*time.Hour)))
+	}
+	r.Blocked(Blocked{List: "se-4b", Name: "more.example"}, now.Add(3*time.Hour))
+	if !r.Crowded(now.Add(3*time.Hour)) || !r.Crowded(now.Add(3*time.Hour+59*time.Minute)) || r.Crowded(now.Add(4*time.Hour)) {
+		t.Error("Expected that of other names of this hour nobody says that they were not blocked")
 	}
 }
 
