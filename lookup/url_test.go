@@ -84,30 +84,6 @@ func TestExpressionsByRuleV4AreThoseOfTheVectors(t *testing.T) {
 	})
 }
 
-// TestRuleV4IsTheRuleInItsPlainestForm compares with the rule over labels.
-func TestRuleV4IsTheRuleInItsPlainestForm(t *testing.T) {
-	random := rand.New(rand.NewPCG(21, 22))
-	for range 5_000 {
-		h := FromQname(randomName(random))
-		var want []string
-		if !h.truncated() && h.name != "" {
-			want = append(want, h.name+"/")
-		}
-		labels := strings.Split(h.name, ".")
-		for n := 2; n <= 5 && n <= len(labels); n++ {
-			if suffix := strings.Join(labels[len(labels)-n:], ".") + "/"; !slices.Contains(want, suffix) {
-				want = append(want, suffix)
-			}
-		}
-		if got := h.ExpressionsBy(RuleV4); !slices.Equal(got, want) {
-			t.Fatalf("%+v: ExpressionsBy = %q, want %q", h, got, want)
-		}
-		if got := h.ExpressionsBy(RuleV5); !slices.Equal(got, h.Expressions()) {
-			t.Fatalf("%+v: RuleV5 = %q, want Expressions", h, got)
-		}
-	}
-}
-
 // TestLongTextsTakeNoLonger would take minutes if a step were quadratic.
 func TestLongTextsTakeNoLonger(t *testing.T) {
 	testkit.Long(t)

@@ -135,12 +135,6 @@ func TestAnAskerTellsKeysApartAndTellsNone(t *testing.T) {
 }
 
 func TestAHoldSaysWhy(t *testing.T) {
-	inBubble(t, "nothing asked yet", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		if h := s.FetchHold([]string{se}); h != (Hold{}) {
-			t.Errorf("got %+v", h)
-		}
-	})
 	inBubble(t, "back-off, over a restart", func(t *testing.T) {
 		dir, failed := t.TempDir(), time.Now()
 		s := ownedSchedule(t, dir, 0)
@@ -150,13 +144,6 @@ func TestAHoldSaysWhy(t *testing.T) {
 			if h.Failures != 1 || h.Cause != "status 403 Forbidden: API key not valid" || !h.Failed.Equal(failed) || !h.Until.Equal(failed.Add(15*time.Minute)) {
 				t.Errorf("got %+v", h)
 			}
-		}
-	})
-	inBubble(t, "minimum wait", func(t *testing.T) {
-		s := ownedSchedule(t, t.TempDir(), 0)
-		success(t, s, begin(t, s, se), time.Hour)
-		if h := s.FetchHold([]string{se}); h.Failures != 0 || h.Cause != "" || time.Until(h.Until) != time.Hour {
-			t.Errorf("got %+v", h)
 		}
 	})
 	inBubble(t, "a list that failed its checks", func(t *testing.T) {

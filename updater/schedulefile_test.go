@@ -98,18 +98,11 @@ func TestAScheduleIsSavedOrTheErrorSaysWhere(t *testing.T) {
 			dir = unwritable(t).dir
 		}
 		store, _ := OpenStore(dir, test.origin)
-		err := saveNew(store)
+		_, err := newSchedule(store).own()
 		if (err == nil) != test.folder || err != nil && strings.Contains(err.Error(), "nor can it be saved elsewhere") != test.nowhere {
 			t.Errorf("%s: got %v", test.name, err)
 		}
 	}
-}
-
-// saveNew saves an empty schedule.
-func saveNew(store *Store) error {
-	s := newSchedule(store)
-	_, err := s.own()
-	return err
 }
 
 // An unreadable schedule is set aside by who may write, and left alone by who only looks. Both
@@ -242,21 +235,14 @@ func TestACrashLoopWithoutADiskKeepsTheBackoff(t *testing.T) {
 				if len(asked) < 3 || asked[0].Sub(begun) > time.Minute {
 					t.Fatalf("asked at %v, want a first time within a minute and further ones", asked)
 				}
-				for i, gap := range gaps(asked) {
-					if least := Backoff(i+1, 0); gap < least {
-						t.Errorf("request %d came %s after the one before, want %s at least", i+2, gap, least)
+				for i := 1; i < len(asked); i++ {
+					if gap, least := asked[i].Sub(asked[i-1]), Backoff(i, 0); gap < least {
+						t.Errorf("request %d came %s after the one before, want %s at least", i+1, gap, least)
 					}
 				}
 			})
 		})
 	}
-}
-
-func gaps(times []time.Time) (all []time.Duration) {
-	for i := 1; i < len(times); i++ {
-		all = append(all, times[i].Sub(times[i-1]))
-	}
-	return all
 }
 
 // crash lets a process live that dies when its first request is under way, or after ten minutes. It returns when it

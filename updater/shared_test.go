@@ -192,16 +192,12 @@ func (f single) Fetch(_ context.Context, _ []Want, take func(int, *Update)) (tim
 
 // fullOf returns an update to a content.
 func fullOf(version string, values ...uint32) *Update {
-	raw := entriesFrom(values)
-	sum := sha256.Sum256(raw)
-	return &Update{Version: []byte(version), Checksum: sum[:], MinimumWait: time.Hour, Additions: []Entries{{Width: 4, Count: len(values), Reader: bytes.NewReader(raw)}}}
-}
-
-func entriesFrom(values []uint32) (raw []byte) {
+	var raw []byte
 	for _, v := range values {
 		raw = binary.BigEndian.AppendUint32(raw, v)
 	}
-	return raw
+	sum := sha256.Sum256(raw)
+	return &Update{Version: []byte(version), Checksum: sum[:], MinimumWait: time.Hour, Additions: []Entries{{Width: 4, Count: len(values), Reader: bytes.NewReader(raw)}}}
 }
 
 func TestNoRequestThatTheSharedStoreDoesNotConfirm(t *testing.T) {

@@ -55,10 +55,6 @@ func padded(entry []byte, filler byte) *[32]byte {
 	return &hash
 }
 
-func hasEntry(entries [][]byte, entry []byte) bool {
-	return slices.ContainsFunc(entries, func(e []byte) bool { return bytes.Equal(e, entry) })
-}
-
 // eachSet runs a test for sets of every width, size and index. Their entries
 // include the least and the greatest possible.
 func eachSet(t *testing.T, sizes []int, run func(t *testing.T, set *Set, width int, entries [][]byte, r *rand.Rand)) {
@@ -103,7 +99,7 @@ func TestContainsEqualsLinearScan(t *testing.T) {
 			near = append(near, first)
 		}
 		for _, e := range near {
-			if got, want := set.Contains(padded(e, 0x55)), hasEntry(entries, e); got != want {
+			if got, want := set.Contains(padded(e, 0x55)), slices.ContainsFunc(entries, func(held []byte) bool { return bytes.Equal(held, e) }); got != want {
 				t.Fatalf("Contains(%x) = %v, want %v", e, got, want)
 			}
 		}
